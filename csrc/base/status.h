@@ -1,0 +1,74 @@
+// Status: how everything below bindings/ reports failure. No exceptions cross these layers.
+//
+// An OK status is one null pointer: cheap to return, to copy and to test.
+// Thread-safety: immutable after construction; copies may be used from any thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace hvdlite {
+
+// The order is part of the C ABI (api/hvdlite.h) and of the wire format: append only.
+enum class StatusCode : uint8_t {
+  kOk = 0,
+  kInvalidArgument = 1,  // the caller's mistake, seen on this rank alone  -> ValueError
+  kNotInitialized = 2,   // init() has not been called                     -> NotInitializedError
+  kMismatch = 3,         // ranks disagree about one operation             -> MismatchError
+  kPeerLost = 4,         // a rank died, froze or left                     -> PeerLostError
+  kShutDown = 5,         // this job is closing                            -> HorovodInternalError
+  kTimeout = 6,          // a deadline passed                              -> TimeoutError
+  kIo = 7,               // the system said no (socket, mapping, file)     -> HorovodInternalError
+  kUnsupported = 8,      // a legal request that nothing here implements   -> NotImplementedError
+  kInternal = 9,         // our bug                                        -> HorovodInternalError
+};
+
+const char* StatusCodeName(StatusCode code);
+
+class [[nodiscard]] Status {
+ public:
+  static constexpr int kNoPeer = -1;
+
+  Status() = default;
+  Status(StatusCode code, std::string message, int peer = kNoPeer)
+      : rep_(std::make_shared<const Rep>(Rep{code, peer, std::move(message)})) {}
+
+  static Status Ok() { return Status(); }
+  static Status InvalidArgument(std::string m) { return {StatusCode::kInvalidArgument, std::move(m)}; }
+  static Status NotInitialized(std::string m) { return {StatusCode::kNotInitialized, std::move(m)}; }
+  static Status Mismatch(std::string m) { return {StatusCode::kMismatch, std::move(m)}; }
+  static Status PeerLost(int peer, std::string m) { return {StatusCode::kPeerLost, std::move(m), peer}; }
+  static Status ShutDown(std::string m) { return {StatusCode::kShutDown, std::move(m)}; }
+  static Status Timeout(std::string m) { return {StatusCode::kTimeout, std::move(m)}; }
+  static Status Io(std::string m) { return {StatusCode::kIo, std::move(m)}; }
+  static Status Unsupported(std::string m) { return {StatusCode::kUnsupported, std::move(m)}; }
+  static Status Internal(std::string m) { return {StatusCode::kInternal, std::move(m)}; }
+  // `what: strerror(errno)`; pass errno explicitly so that a log line cannot change it in between.
+  static Status FromErrno(const std::string& what, int error);
+
+  bool ok() const { return rep_ == nullptr; }
+  StatusCode code() const { return rep_ ? rep_->code : StatusCode::kOk; }
+  const std::string& message() const;
+  // The global rank that is to blame, or kNoPeer.
+  int peer() const { return rep_ ? rep_->peer : kNoPeer; }
+  std::string ToString() const;
+
+ private:
+  struct Rep {
+    StatusCode code;
+    int peer;
+    std::string message;
+  };
+  std::shared_ptr<const Rep> rep_;
+};
+
+}  // namespace hvdlite
+
+// Return early with the status of `expr` unless it is OK.
+#define HVDLITE_RETURN_IF_ERROR(expr)                     \
+  do {                                                    \
+    ::hvdlite::Status hvdlite_status_ = (expr);           \
+    if (!hvdlite_status_.ok()) return hvdlite_status_;    \
+  } while (false)

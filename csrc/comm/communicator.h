@@ -1,0 +1,62 @@
+// Communicator: performs collectives among the members of one process set.
+//
+// One of the five interfaces; a folder per implementation (self, shm, net, hierarchical, later mpi and nccl).
+// All members start the same batches in the same order, one at a time. Nothing here ever blocks: Start() returns
+// a Work, and the engine turns it with Advance() until it is done. So a rank that belongs to several process
+// sets can never deadlock between them, and the only place that waits (and can notice a dead peer, a deadline,
+// Ctrl-C) is the engine's.
+// Thread-safety: one thread at a time (the holder of the engine's turn).
+#pragma once
+
+#include <poll.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "comm/batch.h"
+
+namespace hvdlite::comm {
+
+enum class Progress : uint8_t {
+  kNone,    // waiting for a peer; call again later
+  kSome,    // moved forward; call again at once
+  kDone,    // finished, outputs are complete; inputs may be reused
+  kFailed,  // see status(); outputs are undefined and the communicator is unusable
+};
+
+// One collective under way. Borrows the batch and its tensors until kDone or kFailed.
+class Work {
+ public:
+  virtual ~Work() = default;
+  // Does a bounded amount of work (about one chunk: tens of microseconds), never waits.
+  virtual Progress Advance() = 0;
+  // OK unless Advance() returned kFailed.
+  const Status& status() const { return status_; }
+
+ protected:
+  Progress Fail(Status status) {
+    status_ = std::move(status);
+    return Progress::kFailed;
+  }
+
+ private:
+  Status status_;
+};
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+
+  // For logs, the timeline and `choose`: "shm", "net", ...
+  virtual const char* name() const = 0;
+  // Which algorithm this batch gets, in one sentence for people ("ring: 4 MiB >= 256 KiB").
+  virtual std::string Explain(const Batch& batch) const = 0;
+  // `batch` must outlive the returned work. Never null.
+  virtual std::unique_ptr<Work> Start(const Batch& batch) = 0;
+  // Adds the descriptors to sleep on while a Work says kNone, with what it waits for (POLLIN and/or POLLOUT).
+  virtual void AddPollFds(std::vector<pollfd>* fds) const = 0;
+};
+
+}  // namespace hvdlite::comm

@@ -1,0 +1,21 @@
+// Adasum's arithmetic: adasum(a, b) = (1 - a.b / (2 |a|^2)) a + (1 - a.b / (2 |b|^2)) b.
+// A coefficient is 1 where its squared norm is below sqrt(DBL_MIN). float16, bfloat16, float32, float64 only.
+#pragma once
+
+#include <cstdint>
+
+#include "base/dtype.h"
+
+namespace hvdlite::kernels {
+
+struct AdasumDots {
+  double ab = 0, aa = 0, bb = 0;
+};
+
+// Dot products over `count` elements, accumulated in double.
+AdasumDots AdasumDot(DType dtype, const void* a, const void* b, int64_t count);
+
+// a = coefficient(dots.aa) * a + coefficient(dots.bb) * b, in place in `a`.
+void AdasumCombine(DType dtype, void* a, const void* b, int64_t count, const AdasumDots& dots);
+
+}  // namespace hvdlite::kernels
