@@ -1,0 +1,364 @@
+"""The knob table: everything a user may tune, one row each.
+
+From a row come the environment variables, the launcher's flag, the field of the C++ config
+(`python hvdlite/knobs.py --cpp FILE`) and its line in docs/knobs.md (`--markdown FILE`). To add a knob,
+add a row. The build runs this file as a script before anything is installed: it imports nothing of hvdlite.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+Value = bool | int | float | str
+
+_MIB = 1 << 20
+_TRUE = ("true", "yes", "on")
+_FALSE = ("false", "no", "off")
+
+
+@dataclass(frozen=True)
+class Knob:
+    """One row. `environment` is searched from left to right; the first variable that is set wins."""
+
+    field: str  # name in the C++ config and in resolve()'s result
+    environment: tuple[str, ...]
+    type: str  # bool | int | float | str | choice
+    default: Value
+    about: str  # one sentence for people
+    section: str
+    unit: str = ""
+    minimum: float | None = None
+    maximum: float | None = None
+    choices: tuple[str, ...] = ()  # with "on" and "off" among them, everything a bool accepts means on or off
+    flag: str | None = None  # launcher flag; for a bool or an on/off choice it takes no value and means true
+    flag_off: str | None = None  # the flag that means false
+    flag_scale: int = 1  # the flag's number times this is the knob's value
+
+    @property
+    def is_switch(self) -> bool:
+        """Whether its flag is a pair without a value."""
+        return self.type == "bool" or {"on", "off"} <= set(self.choices)
+
+    def allowed(self) -> str:
+        """What may be given, in words."""
+        if self.type == "bool":
+            return "1/0, true/false, yes/no or on/off"
+        if self.type == "choice":
+            return "one of " + ", ".join(self.choices) + (" (or 1/0)" if self.is_switch else "")
+        if self.type == "str":
+            return "any text"
+        kind = "a whole number" if self.type == "int" else "a number"
+        if self.minimum is not None and self.maximum is not None:
+            kind += f" from {self.minimum} to {self.maximum}"
+        elif self.minimum is not None:
+            kind += f" of at least {self.minimum}"
+        elif self.maximum is not None:
+            kind += f" of at most {self.maximum}"
+        return kind + (f" ({self.unit})" if self.unit else "")
+
+    def parse(self, text: str, source: str) -> Value:
+        """The typed value of `text`; `source` (a variable or a flag) is named in the error."""
+        value = self._convert(text.strip())
+        if value is None:
+            raise ValueError(f"{source}={text!r} is not allowed: expected {self.allowed()}.")
+        return value
+
+    def _convert(self, text: str) -> Value | None:
+        if self.type == "str":
+            return text
+        if self.type == "bool":
+            return _to_bool(text)
+        if self.type == "choice":
+            if text.lower() in self.choices:
+                return text.lower()
+            switch = _to_bool(text) if self.is_switch else None
+            return None if switch is None else ("on" if switch else "off")
+        try:
+            number: int | float = int(text) if self.type == "int" else float(text)
+        except ValueError:
+            return None
+        too_low = self.minimum is not None and number < self.minimum
+        too_high = self.maximum is not None and number > self.maximum
+        if not math.isfinite(number) or too_low or too_high or abs(number) >= 1 << 63:
+            return None
+        return number
+
+
+def _to_bool(text: str) -> bool | None:
+    """As Horovod: any integer above 0 is true; also the usual words."""
+    if text.lower() in _TRUE:
+        return True
+    if text.lower() in _FALSE:
+        return False
+    try:
+        return int(text) > 0
+    except ValueError:
+        return None
+
+
+def _names(name: str, horovod: str | None = "") -> tuple[str, ...]:
+    """HVDLITE_<name>, then Horovod's variable: the same name, another one, or (None) none."""
+    if horovod is None:
+        return (f"HVDLITE_{name}",)
+    return (f"HVDLITE_{name}", f"HOROVOD_{horovod or name}")
+
+
+KNOBS: tuple[Knob, ...] = (
+    # --- Batching
+    Knob(
+        "fusion_threshold", _names("FUSION_THRESHOLD"), "int", 128 * _MIB,
+        "Tensors are fused into one batch up to this many bytes; 0 sends every tensor alone.",
+        "Batching", unit="bytes", minimum=0, flag="--fusion-threshold-mb", flag_scale=_MIB,
+    ),
+    Knob(
+        "cycle_time", _names("CYCLE_TIME"), "float", 1.0,
+        "The longest the background thread waits for more asynchronous submissions before it sends a batch.",
+        "Batching", unit="milliseconds", minimum=0, maximum=60_000, flag="--cycle-time-ms",
+    ),
+    Knob(
+        "cache_capacity", _names("CACHE_CAPACITY"), "int", 65536,
+        "How many known tensors are negotiated by a single flag instead of a full request; 0 turns this off.",
+        "Batching", unit="tensors", minimum=0, maximum=1 << 24, flag="--cache-capacity",
+    ),
+    Knob(
+        "disable_group_fusion", _names("DISABLE_GROUP_FUSION"), "bool", False,
+        "Keep each grouped operation in a batch of its own.",
+        "Batching",
+    ),
+    Knob(
+        "dynamic_process_sets", _names("DYNAMIC_PROCESS_SETS"), "bool", False,
+        "Accepted for Horovod's sake: process sets can always be added and removed at run time.",
+        "Batching",
+    ),
+    # --- Communication
+    Knob(
+        "communicator", _names("COMMUNICATOR", None), "choice", "auto",
+        "Who performs the collectives: shared memory, TCP, both in two levels, or whichever fits.",
+        "Communication", choices=("auto", "shm", "net", "hierarchical"),
+    ),
+    Knob(
+        "hierarchical_allreduce", _names("HIERARCHICAL_ALLREDUCE"), "choice", "auto",
+        "Reduce inside each host first, then between hosts.",
+        "Communication", choices=("auto", "on", "off"),
+        flag="--hierarchical-allreduce", flag_off="--no-hierarchical-allreduce",
+    ),
+    Knob(
+        "shm_chunk_bytes", _names("SHM_CHUNK_BYTES", None), "int", 262144,
+        "Size of the pieces in which large tensors travel through shared memory.",
+        "Communication", unit="bytes", minimum=4096, maximum=1 << 30,
+    ),
+    Knob(
+        "shm_small_bytes", _names("SHM_SMALL_BYTES", None), "int", 32768,
+        "Up to this size ranks of one host exchange whole tensors in one step.",
+        "Communication", unit="bytes", minimum=0, maximum=1 << 30,
+    ),
+    Knob(
+        "net_streams", _names("NET_STREAMS", None), "int", 1,
+        "TCP connections per pair of ranks that share the load of a large message.",
+        "Communication", unit="connections", minimum=1, maximum=64,
+    ),
+    Knob(
+        "net_ring_threshold_bytes", _names("NET_RING_THRESHOLD_BYTES", None), "int", 262144,
+        "From this size on TCP uses the ring; smaller tensors take recursive halving and doubling.",
+        "Communication", unit="bytes", minimum=0,
+    ),
+    Knob(
+        "network_interfaces", _names("NETWORK_INTERFACES", "GLOO_IFACE"), "str", "",
+        "Interfaces to use between hosts, separated by commas; empty finds one that works.",
+        "Communication", flag="--network-interfaces",
+    ),
+    Knob(
+        "host_id", _names("HOST_ID", None), "str", "",
+        "Ranks with the same text share memory; empty uses the machine's identity. "
+        "Different texts pretend to be on different hosts.",
+        "Communication",
+    ),
+    # --- Threads
+    Knob(
+        "spin_microseconds", _names("SPIN_MICROSECONDS", None), "int", -1,
+        "How long a wait spins before it sleeps; -1 decides by cores per rank.",
+        "Threads", unit="microseconds", minimum=-1, maximum=1_000_000,
+    ),
+    Knob(
+        "thread_affinity", _names("THREAD_AFFINITY"), "str", "",
+        "Core of the background thread: one number for each local rank, separated by commas.",
+        "Threads", flag="--thread-affinity",
+    ),
+    # --- Starting
+    Knob(
+        "start_timeout_seconds", _names("START_TIMEOUT"), "float", 30.0,
+        "How long init() waits for all ranks to come.",
+        "Starting", unit="seconds", minimum=0.001, flag="--start-timeout",
+    ),
+    # --- Stalls and dead peers
+    Knob(
+        "heartbeat_seconds", _names("HEARTBEAT_SECONDS", None), "float", 10.0,
+        "A rank that gives no sign of life for this long counts as lost; 0 never.",
+        "Stalls and dead peers", unit="seconds", minimum=0,
+    ),
+    Knob(
+        "stall_check_time_seconds", _names("STALL_CHECK_TIME_SECONDS"), "float", 60.0,
+        "Warn when some ranks have asked for an operation and others have not for this long.",
+        "Stalls and dead peers", unit="seconds", minimum=0, flag="--stall-check-warning-time-seconds",
+    ),
+    Knob(
+        "stall_shutdown_time_seconds", _names("STALL_SHUTDOWN_TIME_SECONDS"), "float", 0.0,
+        "End the job when an operation has been stalled for this long; 0 never.",
+        "Stalls and dead peers", unit="seconds", minimum=0, flag="--stall-check-shutdown-time-seconds",
+    ),
+    Knob(
+        "stall_check_disable", _names("STALL_CHECK_DISABLE"), "bool", False,
+        "Do not look for stalled operations.",
+        "Stalls and dead peers", flag="--no-stall-check", flag_off="--stall-check",
+    ),
+    # --- Watching
+    Knob(
+        "log_level", _names("LOG_LEVEL"), "choice", "warning",
+        "The least severe messages to print.",
+        "Watching", choices=("trace", "debug", "info", "warning", "error", "fatal"), flag="--log-level",
+    ),
+    Knob(
+        "log_hide_time", _names("LOG_HIDE_TIME"), "bool", False,
+        "Leave the time out of log lines.",
+        "Watching", flag="--log-without-timestamp", flag_off="--log-with-timestamp",
+    ),
+    Knob(
+        "timeline", _names("TIMELINE"), "str", "",
+        "File for a Chrome-trace timeline; DYNAMIC waits for start_timeline(); empty writes none.",
+        "Watching", flag="--timeline-filename",
+    ),
+    Knob(
+        "timeline_mark_cycles", _names("TIMELINE_MARK_CYCLES"), "bool", False,
+        "Mark every turn of the engine's loop in the timeline.",
+        "Watching", flag="--timeline-mark-cycles", flag_off="--no-timeline-mark-cycles",
+    ),
+    Knob(
+        "timeline_ranks", _names("TIMELINE_RANKS", None), "choice", "0",
+        "Which ranks write a timeline: rank 0 or all, each into a file of its own.",
+        "Watching", choices=("0", "all"),
+    ),
+    Knob(
+        "recorder_entries", _names("RECORDER_ENTRIES", None), "int", 1024,
+        "How many past collectives each rank remembers for error reports; 0 none.",
+        "Watching", unit="collectives", minimum=0, maximum=1 << 24,
+    ),
+    # --- Testing
+    Knob(
+        "debug_delay_microseconds", _names("DEBUG_DELAY_MICROSECONDS", None), "int", 0,
+        "Sleep a random time up to this long at points where ranks race: for stress tests.",
+        "Testing", unit="microseconds", minimum=0, maximum=10_000_000,
+    ),
+)  # fmt: skip
+
+
+def by_field(field: str) -> Knob:
+    """The row of a field; KeyError when there is none."""
+    for knob in KNOBS:
+        if knob.field == field:
+            return knob
+    raise KeyError(field)
+
+
+def _lookup(knob: Knob, environ: Mapping[str, str]) -> tuple[str, str] | None:
+    # An empty text is a value only for a text knob; anywhere else `HVDLITE_X= command` means "not set".
+    for name in knob.environment:
+        text = environ.get(name)
+        if text is not None and (text.strip() or knob.type == "str"):
+            return name, text
+    return None
+
+
+def resolve(environ: Mapping[str, str]) -> dict[str, Value]:
+    """Every knob's value. A bad one raises ValueError: the variable, the value and what is allowed."""
+    values: dict[str, Value] = {}
+    for knob in KNOBS:
+        found = _lookup(knob, environ)
+        values[knob.field] = knob.default if found is None else knob.parse(found[1], found[0])
+    return values
+
+
+# --- what is generated from the table
+
+
+def _cpp_literal(value: Value) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return repr(value)
+
+
+def cpp() -> str:
+    """The X-macro list for csrc/base/config.h."""
+    types = {
+        "bool": "bool",
+        "int": "int64_t",
+        "float": "double",
+        "str": "std::string",
+        "choice": "std::string",
+    }
+    lines = ["// Generated from hvdlite/knobs.py."]
+    lines += [f"HVDLITE_KNOB({types[k.type]}, {k.field}, {_cpp_literal(k.default)})" for k in KNOBS]
+    return "\n".join(lines) + "\n"
+
+
+def _in_words(knob: Knob) -> str:
+    value = knob.default
+    if isinstance(value, bool):
+        return "`1`" if value else "`0`"
+    if isinstance(value, str):
+        return f"`{value}`" if value else "empty"
+    if knob.unit == "bytes" and value >= 1024:
+        return f"{value // _MIB} MiB" if value % _MIB == 0 else f"{value // 1024} KiB"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _markdown_lines() -> Iterator[str]:
+    yield "# Knobs"
+    yield ""
+    yield "Generated by `python hvdlite/knobs.py --markdown docs/knobs.md`; edit the table there instead."
+    yield ""
+    yield "Each knob is an environment variable; where two are listed, the left one wins. `hvdliterun` has"
+    yield "flags for some of them, which set the variables on every rank. A value that is not allowed stops the"
+    yield "program with an error that names the variable. An empty value means *not set*, except for texts."
+    section = ""
+    for knob in KNOBS:
+        if knob.section != section:
+            section = knob.section
+            yield ""
+            yield f"## {section}"
+            yield ""
+            yield "| variable | flag | default | allowed | what it does |"
+            yield "|---|---|---|---|---|"
+        flags = [f for f in (knob.flag, knob.flag_off) if f]
+        shown = ", ".join(f"`{f}`" for f in flags) if flags else "-"
+        if knob.flag_scale == _MIB:
+            shown += " (in MiB)"
+        variables = ", ".join(f"`{name}`" for name in knob.environment)
+        yield f"| {variables} | {shown} | {_in_words(knob)} | {knob.allowed()} | {knob.about} |"
+
+
+def markdown() -> str:
+    """The text of docs/knobs.md."""
+    return "\n".join(_markdown_lines()) + "\n"
+
+
+def main() -> None:
+    import argparse
+
+    parser = argparse.ArgumentParser(description="Write what is generated from the knob table.")
+    parser.add_argument("--cpp", metavar="FILE", help="the X-macro list for the C++ config")
+    parser.add_argument("--markdown", metavar="FILE", help="the page for people")
+    arguments = parser.parse_args()
+    if not arguments.cpp and not arguments.markdown:
+        parser.error("nothing to do: give --cpp FILE or --markdown FILE")
+    for path, text in ((arguments.cpp, cpp), (arguments.markdown, markdown)):
+        if path:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text())
+
+
+if __name__ == "__main__":
+    main()
