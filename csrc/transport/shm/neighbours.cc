@@ -1,0 +1,269 @@
+#include "transport/shm/neighbours.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/sha256.h"
+
+namespace hvdlite::transport {
+namespace {
+
+// A closed descriptor on every path out.
+class Fd {
+ public:
+  explicit Fd(int fd = -1) : fd_(fd) {}
+  ~Fd() {
+    if (fd_ >= 0) close(fd_);
+  }
+  Fd(const Fd&) = delete;
+  Fd& operator=(const Fd&) = delete;
+  int get() const { return fd_; }
+  int release() { return std::exchange(fd_, -1); }
+  void reset(int fd) {
+    if (fd_ >= 0) close(fd_);
+    fd_ = fd;
+  }
+
+ private:
+  int fd_;
+};
+
+// The first message on a spoke's socket: proof of the secret, bound to this host's meeting point.
+struct Hello {
+  uint32_t local_rank;
+  Digest proof;
+};
+
+Digest Proof(const std::string& secret, const std::string& name, uint32_t local_rank) {
+  return HmacSha256(secret, "hvdlite neighbour" + name + std::to_string(local_rank));
+}
+
+sockaddr_un AbstractAddress(const std::string& name, socklen_t* length) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  memcpy(address.sun_path + 1, name.data(), name.size());  // a leading NUL: abstract, no file
+  *length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  return address;
+}
+
+Status WaitReady(int fd, short events, Deadline deadline, const std::string& what) {
+  for (;;) {
+    pollfd p{fd, events, 0};
+    const int rc = poll(&p, 1, deadline.LeftMillis(1000));
+    if (rc > 0) return Status::Ok();
+    if (rc < 0 && errno != EINTR) return Status::FromErrno(what, errno);
+    if (deadline.Passed()) return Status::Timeout(what + ": no answer in time");
+  }
+}
+
+// One message of `bytes` with `fds` attached. Small enough for the socket's buffer, so it never blocks.
+Status SendWithFds(int socket, const void* data, size_t bytes, const std::vector<int>& fds) {
+  iovec part{const_cast<void*>(data), bytes};
+  std::vector<char> control(CMSG_SPACE(sizeof(int) * std::max<size_t>(fds.size(), 1)));
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  if (!fds.empty()) {
+    message.msg_control = control.data();
+    message.msg_controllen = CMSG_SPACE(sizeof(int) * fds.size());
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int) * fds.size());
+    memcpy(CMSG_DATA(header), fds.data(), sizeof(int) * fds.size());
+  }
+  const ssize_t sent = sendmsg(socket, &message, MSG_NOSIGNAL);
+  if (sent == static_cast<ssize_t>(bytes)) return Status::Ok();
+  return Status::FromErrno("cannot pass descriptors to a rank of this host", sent < 0 ? errno : EMSGSIZE);
+}
+
+Status ReceiveWithFds(int socket, void* data, size_t bytes, size_t most_fds, Deadline deadline, std::vector<int>* fds) {
+  HVDLITE_RETURN_IF_ERROR(WaitReady(socket, POLLIN, deadline, "waiting for a rank of this host"));
+  iovec part{data, bytes};
+  std::vector<char> control(CMSG_SPACE(sizeof(int) * std::max<size_t>(most_fds, 1)));
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  const ssize_t got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+  if (got > 0) {
+    for (cmsghdr* h = CMSG_FIRSTHDR(&message); h != nullptr; h = CMSG_NXTHDR(&message, h)) {
+      if (h->cmsg_level != SOL_SOCKET || h->cmsg_type != SCM_RIGHTS) continue;
+      const size_t count = (h->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+      for (size_t i = 0; i < count; ++i) {
+        int fd;
+        memcpy(&fd, CMSG_DATA(h) + i * sizeof(int), sizeof(int));
+        fds->push_back(fd);
+      }
+    }
+  }
+  if (got == static_cast<ssize_t>(bytes) && (message.msg_flags & MSG_CTRUNC) == 0) return Status::Ok();
+  if (got < 0) return Status::FromErrno("cannot receive from a rank of this host", errno);
+  return Status::Io("a rank of this host closed its connection during start-up");
+}
+
+bool SameUser(int socket) {
+  ucred credentials{};
+  socklen_t length = sizeof(credentials);
+  return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &length) == 0 && credentials.uid == geteuid();
+}
+
+// Descriptors per message; the kernel's limit is 253.
+constexpr size_t kFdsPerMessage = 250;
+
+}  // namespace
+
+Status Neighbours::Open(int* listener, std::string* name) {
+  Fd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (fd.get() < 0) return Status::FromErrno("cannot create a Unix socket", errno);
+  std::array<uint8_t, 16> random;
+  HVDLITE_RETURN_IF_ERROR(RandomBytes(random.data(), random.size()));
+  *name = "hvdlite-";
+  for (uint8_t byte : random) {
+    name->push_back("0123456789abcdef"[byte >> 4]);
+    name->push_back("0123456789abcdef"[byte & 15]);
+  }
+  socklen_t length;
+  const sockaddr_un address = AbstractAddress(*name, &length);
+  if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0 || listen(fd.get(), 1024) != 0) {
+    return Status::FromErrno("cannot open the meeting point of this host's ranks (abstract Unix socket)", errno);
+  }
+  *listener = fd.release();
+  return Status::Ok();
+}
+
+Status Neighbours::Host(int listener, const std::string& secret, std::vector<int> global_ranks, bool want_eventfds,
+                        Deadline deadline, std::unique_ptr<Neighbours>* out) {
+  Fd meeting(listener);
+  const int local_size = static_cast<int>(global_ranks.size());
+  std::unique_ptr<Neighbours> self(new Neighbours(std::move(global_ranks)));
+  HVDLITE_RETURN_IF_ERROR(HostSegment::Create(local_size, &self->segment_));
+  self->sockets_.assign(local_size - 1, -1);
+  if (want_eventfds) {
+    for (int i = 0; i < local_size; ++i) {
+      const int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+      if (fd < 0) return Status::FromErrno("cannot create an eventfd", errno);
+      self->eventfds_.push_back(fd);
+    }
+  }
+
+  sockaddr_un address{};
+  socklen_t length = sizeof(address);
+  getsockname(meeting.get(), reinterpret_cast<sockaddr*>(&address), &length);
+  const std::string name(address.sun_path + 1, length - offsetof(sockaddr_un, sun_path) - 1);
+
+  for (int missing = local_size - 1; missing > 0;) {
+    Status ready = WaitReady(meeting.get(), POLLIN, deadline, "waiting for the ranks of this host");
+    if (!ready.ok()) {
+      std::string who;
+      for (int i = 1; i < local_size; ++i) {
+        if (self->sockets_[i - 1] < 0) who += (who.empty() ? "" : ", ") + std::to_string(self->global_ranks_[i]);
+      }
+      return Status::Timeout("rank(s) " + who + " of this host did not come within the start timeout");
+    }
+    Fd spoke(accept4(meeting.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (spoke.get() < 0 || !SameUser(spoke.get())) continue;
+    Hello hello;
+    std::vector<int> none;
+    // A stranger gets one second, not the whole start timeout.
+    const Deadline patience = Deadline::After(deadline.Left(kSecond));
+    if (!ReceiveWithFds(spoke.get(), &hello, sizeof(hello), 0, patience, &none).ok()) continue;
+    if (hello.local_rank == 0 || hello.local_rank >= static_cast<uint32_t>(local_size) ||
+        !EqualInConstantTime(hello.proof.data(), Proof(secret, name, hello.local_rank).data(), sizeof(Digest)) ||
+        self->sockets_[hello.local_rank - 1] >= 0) {
+      continue;
+    }
+    self->sockets_[hello.local_rank - 1] = spoke.release();
+    --missing;
+  }
+  for (int i = 1; i < local_size; ++i) {
+    const int spoke = self->sockets_[i - 1];
+    self->socket_ranks_.push_back(i);
+    const uint32_t count = static_cast<uint32_t>(self->eventfds_.size());
+    HVDLITE_RETURN_IF_ERROR(SendWithFds(spoke, &count, sizeof(count), {self->segment_->fd()}));
+    for (size_t at = 0; at < count; at += kFdsPerMessage) {
+      const size_t end = std::min<size_t>(count, at + kFdsPerMessage);
+      HVDLITE_RETURN_IF_ERROR(SendWithFds(
+          spoke, &count, sizeof(count),
+          std::vector<int>(self->eventfds_.begin() + static_cast<long>(at), self->eventfds_.begin() + static_cast<long>(end))));
+    }
+  }
+  *out = std::move(self);
+  return Status::Ok();
+}
+
+Status Neighbours::Join(const std::string& name, const std::string& secret, int local_rank,
+                        std::vector<int> global_ranks, bool want_eventfds, Deadline deadline,
+                        std::unique_ptr<Neighbours>* out) {
+  const int local_size = static_cast<int>(global_ranks.size());
+  std::unique_ptr<Neighbours> self(new Neighbours(std::move(global_ranks)));
+  Fd hub(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  if (hub.get() < 0) return Status::FromErrno("cannot create a Unix socket", errno);
+  socklen_t length;
+  const sockaddr_un address = AbstractAddress(name, &length);
+  int rc;
+  do {
+    rc = connect(hub.get(), reinterpret_cast<const sockaddr*>(&address), length);
+  } while (rc != 0 && errno == EINTR);
+  if (rc != 0) {
+    return Status::PeerLost(self->global_ranks_[0],
+                            "rank " + std::to_string(self->global_ranks_[0]) + " of this host is gone (" + strerror(errno) + ")");
+  }
+  if (!SameUser(hub.get())) return Status::Io("the first rank of this host runs as another user");
+  const Hello hello{static_cast<uint32_t>(local_rank), Proof(secret, name, static_cast<uint32_t>(local_rank))};
+  HVDLITE_RETURN_IF_ERROR(SendWithFds(hub.get(), &hello, sizeof(hello), {}));
+
+  uint32_t count = 0;
+  std::vector<int> fds;
+  HVDLITE_RETURN_IF_ERROR(ReceiveWithFds(hub.get(), &count, sizeof(count), 1, deadline, &fds));
+  if (fds.size() != 1) return Status::Io("the first rank of this host sent no shared segment");
+  HVDLITE_RETURN_IF_ERROR(HostSegment::Attach(fds[0], local_size, &self->segment_));
+  if (count != (want_eventfds ? static_cast<uint32_t>(local_size) : 0)) {
+    return Status::Internal("the ranks of this host disagree about how they wake one another");
+  }
+  while (self->eventfds_.size() < count) {
+    uint32_t again;
+    HVDLITE_RETURN_IF_ERROR(
+        ReceiveWithFds(hub.get(), &again, sizeof(again), kFdsPerMessage, deadline, &self->eventfds_));
+  }
+  self->sockets_ = {hub.release()};
+  self->socket_ranks_ = {0};
+  *out = std::move(self);
+  return Status::Ok();
+}
+
+Neighbours::~Neighbours() {
+  for (int fd : sockets_) {
+    if (fd >= 0) close(fd);
+  }
+  for (int fd : eventfds_) close(fd);
+}
+
+Status Neighbours::Check() {
+  for (size_t i = 0; i < sockets_.size(); ++i) {
+    if (sockets_[i] < 0) continue;
+    char byte;
+    const ssize_t got = recv(sockets_[i], &byte, 1, MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
+    // Nothing is ever sent after the start, so anything else is the end of the peer.
+    close(sockets_[i]);
+    sockets_[i] = -1;
+    if (segment_->line(socket_ranks_[i]).left.load(std::memory_order_seq_cst) != 0) continue;
+    const int rank = global_ranks_[socket_ranks_[i]];
+    return Status::PeerLost(rank, "rank " + std::to_string(rank) +
+                                      " died (its process on this host ended without hvd.shutdown()). Look at its "
+                                      "output for the cause: an exception, the out-of-memory killer, a signal.");
+  }
+  return Status::Ok();
+}
+
+}  // namespace hvdlite::transport
