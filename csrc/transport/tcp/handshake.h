@@ -1,0 +1,107 @@
+// The handshake of docs/wire.md: both sides prove that they know the job's secret before anything is parsed.
+//
+// Both sides are state machines that never block, so that one thread can hold many doors open and a peer that
+// dawdles or sends garbage delays nobody else. Call Advance() when poll(2) reports wants(), and again at the
+// deadline. A side reads exactly its part of the handshake: what the peer sends afterwards stays in the
+// socket. Memory per connection is the size of the object, whatever the peer sends. Thread-safety: one thread
+// at a time. Does not own the descriptor; whoever owns it closes it on kFailed.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/clock.h"
+#include "base/sha256.h"
+#include "base/status.h"
+
+namespace hvdlite::transport::tcp {
+
+// The job's secret: random, fresh for each job, never in argv or a log.
+using Secret = std::array<uint8_t, 32>;
+// From 64 hexadecimal digits. The error never repeats the text.
+Status ParseSecret(std::string_view hex, Secret* secret);
+
+// What the connection is for: a proof for one purpose is worthless for the other. On the wire.
+enum class Purpose : uint8_t { kStore = 0, kLink = 1 };
+
+// How long a server lets a stranger stand in the door. Long enough for a loaded machine and a slow network.
+constexpr Nanos kHandshakeSpan = 5 * kSecond;
+
+class Handshake {
+ public:
+  enum class Progress : uint8_t { kPending, kDone, kFailed };
+
+  virtual ~Handshake() = default;
+  Handshake(const Handshake&) = delete;
+  Handshake& operator=(const Handshake&) = delete;
+
+  // Moves what fits now. kDone and kFailed are final.
+  Progress Advance(int fd);
+  // What to poll for while kPending: POLLIN or POLLOUT.
+  short wants() const;
+  Deadline deadline() const { return deadline_; }
+  // OK unless kFailed. Names the other side as given to the constructor.
+  const Status& status() const { return status_; }
+
+ protected:
+  using Nonce = std::array<uint8_t, 32>;
+  static constexpr size_t kHelloBytes = 8 + 1 + 32;    // step 1 on the wire
+  static constexpr size_t kAnswerBytes = 8 + 32 + 32;  // step 2
+  static constexpr size_t kProofBytes = 32;            // step 3
+
+  Handshake(const Secret& secret, Purpose purpose, Deadline deadline, std::string who)
+      : secret_(secret), purpose_(purpose), deadline_(deadline), who_(std::move(who)) {}
+
+  // Called at the start (turn 0) and each time that all of the last turn is sent and received: checks in_,
+  // then calls Send and Expect for the next exchange. A turn that calls neither is the last.
+  virtual Status Turn(int turn) = 0;
+  void Send(const void* data, size_t bytes);
+  void Expect(size_t bytes) { in_bytes_ = bytes; }
+  Digest Proof(std::string_view label, const Nonce& client, const Nonce& server) const;
+
+  const Secret secret_;
+  const Purpose purpose_;
+  const Deadline deadline_;
+  const std::string who_;
+  std::array<uint8_t, kAnswerBytes> in_{};
+
+ private:
+  Status Move(int fd);
+
+  Progress progress_ = Progress::kPending;
+  Status status_;
+  int turn_ = 0;
+  std::array<uint8_t, kAnswerBytes> out_{};
+  size_t out_bytes_ = 0;
+  size_t sent_ = 0;
+  size_t in_bytes_ = 0;
+  size_t received_ = 0;
+};
+
+class ServerHandshake final : public Handshake {
+ public:
+  // Accepts connections for `purpose` only. `deadline` is shortened to kHandshakeSpan from now.
+  ServerHandshake(const Secret& secret, Purpose purpose, Deadline deadline, std::string who);
+
+ private:
+  Status Turn(int turn) override;
+  Nonce client_nonce_{};
+  Nonce server_nonce_{};
+};
+
+class ClientHandshake final : public Handshake {
+ public:
+  // The deadline is not shortened: a server that is still busy starting up answers late, and rightly so.
+  ClientHandshake(const Secret& secret, Purpose purpose, Deadline deadline, std::string who);
+
+ private:
+  Status Turn(int turn) override;
+  Nonce client_nonce_{};
+};
+
+// Turns a handshake until it is done, failed or past its deadline. For those who have only one connection.
+Status WaitHandshake(int fd, Handshake* handshake);
+
+}  // namespace hvdlite::transport::tcp

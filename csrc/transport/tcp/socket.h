@@ -1,0 +1,91 @@
+// TCP sockets: names to addresses, connect, listen, accept, and reads and writes that end at a deadline.
+//
+// Every socket made here is non-blocking, close-on-exec and TCP_NODELAY. Functions named Wait..., ReadFull,
+// WriteFull and Connect block until their deadline at most; Try... never blocks.
+// Thread-safety: free functions; an Fd belongs to one thread.
+// Failure: a Status whose sentence says who, where, and what the system said. kTimeout for a passed deadline,
+// kIo for everything else (which peer a socket belongs to, and so kPeerLost, is known further up).
+#pragma once
+
+#include <sys/socket.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+
+namespace hvdlite::transport::tcp {
+
+// Owns a descriptor; closes it. Move-only.
+class Fd {
+ public:
+  Fd() = default;
+  explicit Fd(int fd) : fd_(fd) {}
+  Fd(Fd&& other) noexcept : fd_(other.Release()) {}
+  Fd& operator=(Fd&& other) noexcept {
+    if (this != &other) Reset(other.Release());
+    return *this;
+  }
+  ~Fd() { Reset(); }
+
+  int get() const { return fd_; }
+  bool valid() const { return fd_ >= 0; }
+  int Release() {
+    const int fd = fd_;
+    fd_ = -1;
+    return fd;
+  }
+  void Reset(int fd = -1);
+
+ private:
+  int fd_ = -1;
+};
+
+// A host (name or number, without brackets) and a port. Written "10.0.0.5:80", "node1:80" or "[::1]:80".
+struct Endpoint {
+  std::string host;
+  uint16_t port = 0;
+  std::string ToString() const;
+  bool operator==(const Endpoint&) const = default;
+};
+// Wants a host and a port. "::1:80" is refused: nobody can tell where the address ends.
+Status ParseEndpoint(std::string_view text, Endpoint* endpoint);
+
+// A numeric address with its port, as the system wants it.
+struct SocketAddress {
+  sockaddr_storage storage{};
+  socklen_t length = 0;
+  Endpoint ToEndpoint() const;
+};
+// Numbers never block. Names are looked up in a thread of their own, because getaddrinfo knows no deadline;
+// one that has not come back by then is abandoned. At least one address when OK, in getaddrinfo's order.
+Status Resolve(const Endpoint& endpoint, Deadline deadline, std::vector<SocketAddress>* addresses);
+
+// Tries the addresses of the endpoint one after the other, each with its share of the time left, once.
+Status Connect(const Endpoint& endpoint, Deadline deadline, Fd* fd);
+
+// Listens on one address of this machine and on no other. `bound` gets the real port when port 0 was asked.
+// An empty host is refused: whoever wants every interface has to write 0.0.0.0 or ::.
+Status Listen(const Endpoint& endpoint, int backlog, Fd* listener, Endpoint* bound);
+
+// OK and an invalid *fd when nobody waits at the door.
+Status TryAccept(int listener, Fd* fd, Endpoint* peer);
+Status WaitAccept(int listener, Deadline deadline, Fd* fd, Endpoint* peer);
+
+// Waits until poll(2) reports one of `events` (or an error or hang-up, which the next call on fd then tells).
+// *ready is false when the deadline passed first.
+Status WaitFor(int fd, short events, Deadline deadline, bool* ready);
+
+// Moves exactly `bytes` bytes. `who` is the other side in error sentences: "the store at 10.0.0.5:80".
+Status ReadFull(int fd, void* data, size_t bytes, Deadline deadline, const std::string& who);
+Status WriteFull(int fd, const void* data, size_t bytes, Deadline deadline, const std::string& who);
+
+// The addresses of the two ends of a connected socket.
+Status LocalEndpoint(int fd, Endpoint* endpoint);
+Status PeerEndpoint(int fd, Endpoint* endpoint);
+
+}  // namespace hvdlite::transport::tcp
