@@ -1,0 +1,16 @@
+// SelfCommunicator: a set of one rank. Copies inputs to outputs and scales them; done at the first Advance().
+#pragma once
+
+#include "comm/communicator.h"
+
+namespace hvdlite::comm {
+
+class SelfCommunicator final : public Communicator {
+ public:
+  const char* name() const override { return "self"; }
+  std::string Explain(const Batch&) const override { return "self: nobody else is in this process set"; }
+  std::unique_ptr<Work> Start(const Batch& batch) override;
+  void AddPollFds(std::vector<pollfd>*) const override {}
+};
+
+}  // namespace hvdlite::comm

@@ -1,0 +1,39 @@
+// Sequence: several Works one after another, each created when its turn comes. All members must list the same ones.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "comm/communicator.h"
+
+namespace hvdlite::comm {
+
+class Sequence : public Work {
+ public:
+  // A null Work means that nothing is to be done at that point (also for plain local work inside the function).
+  using Starter = std::function<std::unique_ptr<Work>()>;
+
+  Progress Advance() final {
+    if (current_ == nullptr) {
+      if (next_ == starters_.size()) return Progress::kDone;
+      current_ = starters_[next_++]();
+      if (current_ == nullptr) return next_ == starters_.size() ? Progress::kDone : Progress::kSome;
+    }
+    const Progress progress = current_->Advance();
+    if (progress == Progress::kFailed) return Fail(current_->status());
+    if (progress != Progress::kDone) return progress;
+    current_.reset();
+    return next_ == starters_.size() ? Progress::kDone : Progress::kSome;
+  }
+
+ protected:
+  void Then(Starter starter) { starters_.push_back(std::move(starter)); }
+
+ private:
+  std::vector<Starter> starters_;
+  size_t next_ = 0;
+  std::unique_ptr<Work> current_;
+};
+
+}  // namespace hvdlite::comm

@@ -1,0 +1,148 @@
+#include "comm/shm/adasum.h"
+
+#include <cstring>
+
+#include "comm/sequence.h"
+#include "comm/shm/pipeline.h"
+#include "comm/shm/stream.h"
+#include "kernels/adasum.h"
+
+namespace hvdlite::comm {
+namespace {
+
+// The vectors under combination (the outputs of the batch), and what is known of them at the current level.
+struct State {
+  const Batch* batch;
+  PieceStream stream;
+  std::vector<kernels::AdasumDots> dots;  // per piece
+  std::vector<char> scratch;              // one chunk
+};
+
+// Streams everyone's vectors by; what a member does with its partner's is the subclass's.
+class Pass : public Pipeline {
+ public:
+  // `partner` is -1 for members that only keep the rhythm.
+  Pass(ShmRegion* region, State* state, int partner)
+      : Pipeline(region, (state->stream.total() + region->chunk_bytes() - 1) / region->chunk_bytes(), false),
+        state_(*state), partner_(partner) {}
+
+ protected:
+  virtual void Meet(size_t piece, char* mine, const char* theirs, uint64_t bytes) = 0;
+  State& state() { return state_; }
+  bool lower() const { return region().me() < partner_; }
+  DType dtype() const { return state_.batch->dtype; }
+
+ private:
+  template <typename Visit>
+  void ForChunk(uint64_t step, Visit visit) const {
+    const uint64_t begin = step * region().chunk_bytes();
+    state_.stream.ForEach(begin, std::min(begin + region().chunk_bytes(), state_.stream.total()),
+                          [&](size_t i, uint64_t offset, uint64_t at, uint64_t bytes) {
+                            visit(i, static_cast<char*>(state_.batch->pieces[i].output) + offset, at, bytes);
+                          });
+  }
+  void CopyIn(uint64_t step, char* slot) final {
+    ForChunk(step, [&](size_t, const char* mine, uint64_t at, uint64_t bytes) { memcpy(slot + at, mine, bytes); });
+  }
+  void CopyOut(uint64_t step) final {
+    if (partner_ < 0) return;
+    const char* slot = Slot(partner_, step);
+    ForChunk(step, [&](size_t i, char* mine, uint64_t at, uint64_t bytes) { Meet(i, mine, slot + at, bytes); });
+  }
+
+  State& state_;
+  const int partner_;
+};
+
+class DotPass final : public Pass {
+ public:
+  DotPass(ShmRegion* region, State* state, int partner) : Pass(region, state, partner) {
+    state->dots.assign(state->batch->pieces.size(), {});
+  }
+
+ private:
+  void Meet(size_t piece, char* mine, const char* theirs, uint64_t bytes) override {
+    const int64_t count = static_cast<int64_t>(bytes / SizeOf(dtype()));
+    const kernels::AdasumDots part = lower() ? kernels::AdasumDot(dtype(), mine, theirs, count)
+                                             : kernels::AdasumDot(dtype(), theirs, mine, count);
+    kernels::AdasumDots& sum = state().dots[piece];
+    sum.ab += part.ab;
+    sum.aa += part.aa;
+    sum.bb += part.bb;
+  }
+};
+
+class CombinePass final : public Pass {
+ public:
+  using Pass::Pass;
+
+ private:
+  void Meet(size_t piece, char* mine, const char* theirs, uint64_t bytes) override {
+    const int64_t count = static_cast<int64_t>(bytes / SizeOf(dtype()));
+    if (lower()) {
+      kernels::AdasumCombine(dtype(), mine, theirs, count, state().dots[piece]);
+    } else {
+      memcpy(state().scratch.data(), mine, bytes);
+      memcpy(mine, theirs, bytes);
+      kernels::AdasumCombine(dtype(), mine, state().scratch.data(), count, state().dots[piece]);
+    }
+  }
+};
+
+class FetchPass final : public Pass {
+ public:
+  using Pass::Pass;
+
+ private:
+  void Meet(size_t, char* mine, const char* theirs, uint64_t bytes) override { memcpy(mine, theirs, bytes); }
+};
+
+class Adasum final : public Sequence {
+ public:
+  Adasum(ShmRegion* region, const Batch& batch)
+      : state_{&batch, PieceStream(batch, [](const Piece& p) { return p.count; }), {}, {}} {
+    state_.scratch.resize(region->chunk_bytes());
+    const int me = region->me();
+    int power = 1;
+    while (power * 2 <= region->members()) power *= 2;
+    const int extras = region->members() - power;
+
+    Then([this]() -> std::unique_ptr<Work> {
+      for (const Piece& piece : state_.batch->pieces) {
+        const size_t bytes = static_cast<size_t>(piece.count) * SizeOf(state_.batch->dtype);
+        if (bytes > 0 && piece.output != piece.input) memcpy(piece.output, piece.input, bytes);
+        kernels::Scale(state_.batch->dtype, piece.output, piece.count, state_.batch->reduce.prescale);
+      }
+      return nullptr;
+    });
+    if (extras > 0) Level(region, me >= power ? me - power : (me < extras ? me + power : -1));
+    for (int distance = 1; distance < power; distance *= 2) Level(region, me < power ? me ^ distance : -1);
+    if (extras > 0) {
+      Then([this, region, partner = me >= power ? me - power : -1] {
+        return std::make_unique<FetchPass>(region, &state_, partner);
+      });
+    }
+    Then([this]() -> std::unique_ptr<Work> {
+      for (const Piece& piece : state_.batch->pieces) {
+        kernels::Scale(state_.batch->dtype, piece.output, piece.count, state_.batch->reduce.postscale);
+      }
+      return nullptr;
+    });
+  }
+
+ private:
+  void Level(ShmRegion* region, int partner) {
+    Then([this, region, partner] { return std::make_unique<DotPass>(region, &state_, partner); });
+    Then([this, region, partner] { return std::make_unique<CombinePass>(region, &state_, partner); });
+  }
+
+  State state_;
+};
+
+}  // namespace
+
+std::unique_ptr<Work> StartAdasum(ShmRegion* region, const Batch& batch) {
+  return std::make_unique<Adasum>(region, batch);
+}
+
+}  // namespace hvdlite::comm

@@ -1,0 +1,20 @@
+// Allreduce in shared memory. Two algorithms, both one fixed order of summation (member 0, 1, 2, ...), both
+// bit-identical on all members and to each other:
+//
+//   exchange   everyone copies everything in, everyone reduces everything      1 hand-over     n * bytes read
+//   shares     everyone copies in what others will reduce, reduces its own     2 hand-overs    ~2 * bytes read
+//              share of each chunk, copies the others' shares out
+#pragma once
+
+#include <memory>
+
+#include "comm/communicator.h"
+#include "comm/shm/region.h"
+
+namespace hvdlite::comm {
+
+// Everything must fit into one slot.
+std::unique_ptr<Work> StartExchange(ShmRegion* region, const Batch& batch);
+std::unique_ptr<Work> StartShares(ShmRegion* region, const Batch& batch);
+
+}  // namespace hvdlite::comm

@@ -1,0 +1,55 @@
+// Pipeline: the rhythm that all shared-memory algorithms share.
+//
+//   step           0      1      2      3
+//   copy in      [ 0 ]  [ 1 ]  [ 2 ]  [ 3 ]              my data -> my slot                    posts `in`
+//   reduce              [ 0 ]  [ 1 ]  [ 2 ]  [ 3 ]       my share of all slots -> my slot      posts `mid`
+//   copy out                   [ 0 ]  [ 1 ]  [ 2 ] ...   all slots -> my result                posts `out`
+//
+// A step is one chunk. Copy-in of step s waits until nobody reads slot s - kSlots any more (`out`), the reduction until
+// all have copied in, copy-out until all have reduced. An algorithm without a reduction leaves that phase out.
+//
+// A subclass fills in the phases. The batches of a set follow one another without a barrier: each operation takes the
+// next `steps` steps, the same number on all members. Flags are absolute, so an operation that leaves a phase out owes
+// nothing: the next one that has it jumps over.
+#pragma once
+
+#include "comm/communicator.h"
+#include "comm/shm/region.h"
+
+namespace hvdlite::comm {
+
+class Pipeline : public Work {
+ public:
+  Progress Advance() final;
+
+ protected:
+  // `steps` must be equal on all members.
+  Pipeline(ShmRegion* region, uint64_t steps, bool has_reduction)
+      : region_(region), first_(region->next_step), steps_(steps), has_reduction_(has_reduction) {
+    region->next_step += steps;
+  }
+
+  virtual void CopyIn(uint64_t step, char* my_slot) = 0;
+  virtual void Reduce(uint64_t step) { (void)step; }
+  virtual void CopyOut(uint64_t step) = 0;
+
+  // The slot of `member` for this operation's step number `step`.
+  char* Slot(int member, uint64_t step) const { return region_->Slot(member, first_ + step); }
+  ShmRegion& region() const { return *region_; }
+  uint64_t steps() const { return steps_; }
+
+ private:
+  bool AdvanceIn();
+  bool AdvanceMid();
+  bool AdvanceOut();
+
+  ShmRegion* const region_;
+  const uint64_t first_;  // the region's step number of our step 0
+  const uint64_t steps_;
+  const bool has_reduction_;
+  uint64_t in_ = 0;   // steps copied in
+  uint64_t mid_ = 0;  // steps reduced
+  uint64_t out_ = 0;  // steps copied out
+};
+
+}  // namespace hvdlite::comm

@@ -1,0 +1,47 @@
+#include "comm/shm/region.h"
+
+namespace hvdlite::comm {
+
+using transport::ShmPipe;
+
+size_t ShmRegion::Footprint(int members, size_t chunk_bytes) {
+  const size_t n = static_cast<size_t>(members);
+  const size_t bytes = n * (3 * sizeof(FlagLine) + kSlots * chunk_bytes + ShmPipe::Footprint(kPipeBytes));
+  return (bytes + 4095) / 4096 * 4096;
+}
+
+ShmRegion::ShmRegion(void* memory, int me, std::vector<int> local_ranks, size_t chunk_bytes,
+                     transport::Doorbells* bells)
+    : me_(me), local_ranks_(std::move(local_ranks)), chunk_bytes_(chunk_bytes), bells_(bells),
+      seen_(local_ranks_.size() * 3, 0) {
+  const size_t n = local_ranks_.size();
+  char* at = static_cast<char*>(memory);
+  // Zero bytes are a valid FlagLine; constructing one could erase what a faster member has posted already.
+  flags_ = reinterpret_cast<FlagLine*>(at);
+  at += n * 3 * sizeof(FlagLine);
+  pipes_ = at;
+  at += n * ShmPipe::Footprint(kPipeBytes);
+  slots_ = at;
+}
+
+void ShmRegion::Post(Flag flag, uint64_t count) {
+  Line(flag, me_).store(count, std::memory_order_seq_cst);
+  for (int member = 0; member < members(); ++member) {
+    if (member != me_) bells_->Ring(local_ranks_[member]);
+  }
+}
+
+bool ShmRegion::Reached(Flag flag, int member, uint64_t count) const {
+  uint64_t& seen = seen_[static_cast<size_t>(member) * 3 + static_cast<size_t>(flag)];
+  if (seen < count) seen = Line(flag, member).load(std::memory_order_seq_cst);
+  return seen >= count;
+}
+
+bool ShmRegion::AllReached(Flag flag, uint64_t count) const {
+  for (int member = 0; member < members(); ++member) {
+    if (member != me_ && !Reached(flag, member, count)) return false;
+  }
+  return true;
+}
+
+}  // namespace hvdlite::comm

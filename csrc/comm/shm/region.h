@@ -1,0 +1,77 @@
+// ShmRegion: the part of the host's shared memory that belongs to one process set.
+//
+//   per member   three flags, each on lines of its own:   in   copied steps into my slots
+//                                                          mid  reduced steps
+//                                                          out  steps that I no longer read
+//   per member   kSlots slots of chunk_bytes:             the staging memory; step s uses slot s % kSlots
+//   per member   pipes to and from member 0               for negotiation
+//
+// A flag counts the steps done since the set was created and never goes back, so there is no barrier between two
+// operations: a fast member may be up to kSlots steps ahead of a slow one.
+//
+// Memory ordering: a flag is stored sequentially consistent after the data it announces, and read with acquire.
+// Thread-safety: each member's flags are written by that member alone.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "transport/shm/doorbells.h"
+#include "transport/shm/pipe.h"
+
+namespace hvdlite::comm {
+
+enum class Flag : uint8_t { kIn = 0, kMid = 1, kOut = 2 };
+
+class ShmRegion {
+ public:
+  static constexpr int kSlots = 4;
+  static constexpr size_t kPipeBytes = 32 << 10;
+
+  static size_t Footprint(int members, size_t chunk_bytes);
+
+  // `memory`: Footprint bytes, zero when first mapped. `local_ranks`: whose bells the members have on this host.
+  ShmRegion(void* memory, int me, std::vector<int> local_ranks, size_t chunk_bytes, transport::Doorbells* bells);
+
+  int me() const { return me_; }
+  int members() const { return static_cast<int>(local_ranks_.size()); }
+  size_t chunk_bytes() const { return chunk_bytes_; }
+
+  // The staging memory of `member` for `step`.
+  char* Slot(int member, uint64_t step) const {
+    return slots_ + (static_cast<size_t>(member) * kSlots + step % kSlots) * chunk_bytes_;
+  }
+
+  // Announces that this member has done all steps below `count`, and wakes whoever sleeps.
+  void Post(Flag flag, uint64_t count);
+  // True once every member but this one has posted at least `count`.
+  bool AllReached(Flag flag, uint64_t count) const;
+  bool Reached(Flag flag, int member, uint64_t count) const;
+
+  // Memory for the pipe between member 0 and `member` (> 0).
+  void* PipeMemory(int member) const { return pipes_ + static_cast<size_t>(member) * transport::ShmPipe::Footprint(kPipeBytes); }
+
+  // The next unused step; the same on all members between two operations.
+  uint64_t next_step = 0;
+
+ private:
+  struct alignas(transport::kPrivateLines) FlagLine {
+    std::atomic<uint64_t> value{0};
+  };
+  std::atomic<uint64_t>& Line(Flag flag, int member) const {
+    return flags_[static_cast<size_t>(member) * 3 + static_cast<size_t>(flag)].value;
+  }
+
+  const int me_;
+  const std::vector<int> local_ranks_;
+  const size_t chunk_bytes_;
+  transport::Doorbells* const bells_;
+  FlagLine* flags_;
+  char* slots_;
+  char* pipes_;
+  // What was last seen of each flag: a member that was ahead need not be looked at again.
+  mutable std::vector<uint64_t> seen_;
+};
+
+}  // namespace hvdlite::comm

@@ -1,0 +1,42 @@
+#include "comm/shm/shm_communicator.h"
+
+#include "comm/shm/adasum.h"
+#include "comm/shm/allreduce.h"
+#include "comm/shm/move.h"
+#include "comm/shm/stream.h"
+
+namespace hvdlite::comm {
+
+bool ShmCommunicator::FitsExchange(const Batch& batch) const {
+  uint64_t bytes = 0;
+  for (const Piece& piece : batch.pieces) {
+    bytes += (static_cast<uint64_t>(piece.count) * SizeOf(batch.dtype) + PieceStream::kAlign - 1) / PieceStream::kAlign *
+             PieceStream::kAlign;
+  }
+  return bytes <= std::min(small_bytes_, region_->chunk_bytes());
+}
+
+std::string ShmCommunicator::Explain(const Batch& batch) const {
+  if (batch.kind == OpKind::kAllreduce && batch.adasum) return "shm adasum: pairwise tree over shared slots";
+  if (batch.kind == OpKind::kAllreduce) {
+    return FitsExchange(batch) ? "shm exchange: at most " + std::to_string(small_bytes_) + " bytes, one hand-over"
+                               : "shm shares: copy in, reduce own share, copy out, in chunks of " +
+                                     std::to_string(region_->chunk_bytes()) + " bytes";
+  }
+  return "shm " + std::string(Name(batch.kind)) + ": streamed through shared slots";
+}
+
+std::unique_ptr<Work> ShmCommunicator::Start(const Batch& batch) {
+  switch (batch.kind) {
+    case OpKind::kAllreduce:
+      if (batch.adasum) return StartAdasum(region_, batch);
+      return FitsExchange(batch) ? StartExchange(region_, batch) : StartShares(region_, batch);
+    case OpKind::kBroadcast: return StartBroadcast(region_, batch);
+    case OpKind::kAllgather: return StartAllgather(region_, batch);
+    case OpKind::kAlltoall: return StartAlltoall(region_, batch);
+    case OpKind::kReducescatter: return StartReducescatter(region_, batch);
+    default: return StartBarrier(region_);
+  }
+}
+
+}  // namespace hvdlite::comm

@@ -1,0 +1,26 @@
+// ShmCommunicator: collectives among ranks of one host, straight out of each other's mapped memory.
+#pragma once
+
+#include "comm/communicator.h"
+#include "comm/shm/region.h"
+
+namespace hvdlite::comm {
+
+class ShmCommunicator final : public Communicator {
+ public:
+  // Allreduces of at most `small_bytes` go by exchange (one hand-over). Borrows the region.
+  ShmCommunicator(ShmRegion* region, size_t small_bytes) : region_(region), small_bytes_(small_bytes) {}
+
+  const char* name() const override { return "shm"; }
+  std::string Explain(const Batch& batch) const override;
+  std::unique_ptr<Work> Start(const Batch& batch) override;
+  void AddPollFds(std::vector<pollfd>*) const override {}  // peers ring the doorbell
+
+ private:
+  bool FitsExchange(const Batch& batch) const;
+
+  ShmRegion* const region_;
+  const size_t small_bytes_;
+};
+
+}  // namespace hvdlite::comm
