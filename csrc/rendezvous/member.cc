@@ -1,0 +1,83 @@
+// Members to bytes and back (declared in roster.h; layout in docs/wire.md).
+#include "rendezvous/bytes.h"
+#include "rendezvous/roster.h"
+
+namespace hvdlite::rendezvous {
+namespace {
+
+constexpr uint8_t kVersion = 1;
+// Generous for names and numbers, small enough that a forged member costs nothing.
+constexpr size_t kMaxHostId = 1024;
+constexpr size_t kMaxAddresses = 64;
+constexpr size_t kMaxAddress = 128;
+
+Status Check(const Member& member) {
+  const auto bad = [&](const std::string& why) {
+    return Status::InvalidArgument("what rank " + std::to_string(member.rank) +
+                                   " tells about itself is wrong: " + why);
+  };
+  if (member.rank < 0) return bad("the rank is negative");
+  if (member.host_id.empty() || member.host_id.size() > kMaxHostId)
+    return bad("the host id has to have 1 to 1024 bytes");
+  if (member.addresses.size() > kMaxAddresses) return bad("it has more than 64 addresses");
+  for (const std::string& address : member.addresses) {
+    if (address.empty() || address.size() > kMaxAddress) return bad("an address has to have 1 to 128 bytes");
+  }
+  return Status::Ok();
+}
+
+}  // namespace
+
+Status EncodeMember(const Member& member, std::string* bytes) {
+  HVDLITE_RETURN_IF_ERROR(Check(member));
+  bytes->clear();
+  AppendInteger(bytes, kVersion);
+  AppendInteger(bytes, static_cast<int32_t>(member.rank));
+  AppendInteger(bytes, member.pid);
+  AppendInteger(bytes, member.port);
+  AppendInteger(bytes, static_cast<uint16_t>(member.host_id.size()));
+  *bytes += member.host_id;
+  AppendInteger(bytes, static_cast<uint8_t>(member.addresses.size()));
+  for (const std::string& address : member.addresses) {
+    AppendInteger(bytes, static_cast<uint8_t>(address.size()));
+    *bytes += address;
+  }
+  return Status::Ok();
+}
+
+Status DecodeMember(std::string_view bytes, Member* member) {
+  ByteReader reader(bytes);
+  Member read;
+  uint8_t version = 0;
+  int32_t rank = -1;
+  uint16_t host_bytes = 0;
+  uint8_t count = 0;
+  const auto cut = [&] {
+    return Status::Io("the description of a rank ends too early, after " + std::to_string(bytes.size()) +
+                      " bytes");
+  };
+  if (!reader.TakeInteger(&version)) return cut();
+  if (version != kVersion) {
+    return Status::Io("the description of a rank has version " + std::to_string(version) +
+                      ", this hvdlite knows version 1: all ranks have to run the same hvdlite");
+  }
+  if (!reader.TakeInteger(&rank) || !reader.TakeInteger(&read.pid) || !reader.TakeInteger(&read.port) ||
+      !reader.TakeInteger(&host_bytes) || !reader.TakeBytes(host_bytes, &read.host_id) ||
+      !reader.TakeInteger(&count)) {
+    return cut();
+  }
+  read.rank = rank;
+  for (int i = 0; i < count; ++i) {
+    uint8_t address_bytes = 0;
+    std::string address;
+    if (!reader.TakeInteger(&address_bytes) || !reader.TakeBytes(address_bytes, &address)) return cut();
+    read.addresses.push_back(std::move(address));
+  }
+  if (!reader.rest().empty()) return Status::Io("the description of a rank has bytes after its end");
+  const Status checked = Check(read);
+  if (!checked.ok()) return Status::Io(checked.message());
+  *member = std::move(read);
+  return Status::Ok();
+}
+
+}  // namespace hvdlite::rendezvous

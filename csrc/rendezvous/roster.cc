@@ -1,0 +1,48 @@
+#include "rendezvous/roster.h"
+
+#include <algorithm>
+#include <map>
+
+namespace hvdlite::rendezvous {
+
+Status MakeRoster(std::vector<Member> members, Roster* roster) {
+  std::sort(members.begin(), members.end(), [](const Member& a, const Member& b) { return a.rank < b.rank; });
+  for (size_t i = 0; i < members.size(); ++i) {
+    if (members[i].rank == static_cast<int>(i)) continue;
+    return Status::InvalidArgument(
+        "the " + std::to_string(members.size()) + " members of a job have to be the ranks 0 to " +
+        std::to_string(members.size() - 1) + ", each once, but rank " +
+        (members[i].rank < static_cast<int>(i) ? std::to_string(members[i].rank) + " came twice"
+                                               : std::to_string(i) + " is missing"));
+  }
+  Roster made;
+  made.size = static_cast<int>(members.size());
+  made.places.resize(members.size());
+  std::map<std::string, int> index;  // host id -> position in made.hosts
+  for (const Member& member : members) {
+    const auto [entry, is_new] = index.emplace(member.host_id, static_cast<int>(made.hosts.size()));
+    if (is_new) made.hosts.push_back(Host{member.host_id, {}});
+    Host& host = made.hosts[static_cast<size_t>(entry->second)];
+    Place& place = made.places[static_cast<size_t>(member.rank)];
+    place.host = entry->second;
+    place.local_rank = static_cast<int>(host.ranks.size());
+    host.ranks.push_back(member.rank);
+  }
+  // Hosts outside, so that cross ranks follow the order of hosts even when ranks are dealt out in turns.
+  std::vector<int> cross_size;  // by local rank: on how many hosts it exists
+  for (const Host& host : made.hosts) {
+    cross_size.resize(std::max(cross_size.size(), host.ranks.size()), 0);
+    for (size_t local = 0; local < host.ranks.size(); ++local) {
+      Place& place = made.places[static_cast<size_t>(host.ranks[local])];
+      place.local_size = static_cast<int>(host.ranks.size());
+      place.cross_rank = cross_size[local]++;
+    }
+    made.is_homogeneous = made.is_homogeneous && host.ranks.size() == made.hosts.front().ranks.size();
+  }
+  for (Place& place : made.places) place.cross_size = cross_size[static_cast<size_t>(place.local_rank)];
+  made.members = std::move(members);
+  *roster = std::move(made);
+  return Status::Ok();
+}
+
+}  // namespace hvdlite::rendezvous

@@ -1,0 +1,64 @@
+// Roster: who is in the job and where. Pure: from what each rank says of itself to hosts and local ranks.
+//
+// Thread-safety: values. Failure: kInvalidArgument for members that make no job, kIo for bytes that are no
+// member.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+
+namespace hvdlite::rendezvous {
+
+// What a rank tells the others.
+struct Member {
+  int rank = -1;
+  std::string host_id;                 // equal for ranks that may share memory (host_id.h)
+  std::vector<std::string> addresses;  // "10.0.0.5/24", "fe80::1%eth0/64": where it listens, best first
+  uint16_t port = 0;
+  int64_t pid = 0;
+  bool operator==(const Member&) const = default;
+};
+
+// Fails for a member that DecodeMember would refuse.
+Status EncodeMember(const Member& member, std::string* bytes);
+// Safe for any bytes; takes memory in proportion to their number only.
+Status DecodeMember(std::string_view bytes, Member* member);
+
+struct Host {
+  std::string id;
+  std::vector<int> ranks;  // ascending; position = local rank
+};
+
+// Where one rank sits. Cross = the ranks with the same local rank on the other hosts, in the order of hosts.
+struct Place {
+  int host = 0;  // index into Roster::hosts
+  int local_rank = 0;
+  int local_size = 0;
+  int cross_rank = 0;
+  int cross_size = 0;
+};
+
+struct Roster {
+  int size = 0;
+  std::vector<Member> members;  // by rank
+  std::vector<Place> places;    // by rank
+  std::vector<Host> hosts;      // in the order of their first ranks
+  bool is_homogeneous = true;   // every host has the same number of ranks
+};
+
+// `members` in any order; they have to be the ranks 0 to n-1, each once.
+Status MakeRoster(std::vector<Member> members, Roster* roster);
+
+// The address of `theirs` to which the rank `mine` connects, without its prefix length. Best first:
+//   a common subnet > any other address > an IPv6 link-local one (with the scope of my interface) >
+//   one that is also mine (a bridge such as docker0 has the same address on every host) > loopback;
+// among equals the order of `theirs` decides. On one host (same host_id) loopback comes first instead.
+// So 127.0.1.1, which Debian's /etc/hosts gives for a machine's own name, is never used between hosts, unless
+// loopback is all there is (several "hosts" on one machine, in a test).
+Status ChooseAddress(const Member& mine, const Member& theirs, std::string* address);
+
+}  // namespace hvdlite::rendezvous
