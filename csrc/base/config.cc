@@ -1,0 +1,50 @@
+#include "base/config.h"
+
+#include <cerrno>
+#include <cstdlib>
+
+namespace hvdlite {
+namespace {
+
+bool Parse(const std::string& text, bool* value) {
+  *value = text == "1" || text == "true" || text == "True";
+  return *value || text == "0" || text == "false" || text == "False";
+}
+
+bool Parse(const std::string& text, int64_t* value) {
+  char* end = nullptr;
+  errno = 0;
+  *value = strtoll(text.c_str(), &end, 10);
+  return errno == 0 && !text.empty() && *end == '\0';
+}
+
+bool Parse(const std::string& text, double* value) {
+  char* end = nullptr;
+  errno = 0;
+  *value = strtod(text.c_str(), &end);
+  return errno == 0 && !text.empty() && *end == '\0';
+}
+
+bool Parse(const std::string& text, std::string* value) {
+  *value = text;
+  return true;
+}
+
+}  // namespace
+
+Status Config::Set(const std::string& field, const std::string& text) {
+  bool known = false;
+  bool readable = false;
+#define HVDLITE_KNOB(type, name, value) \
+  if (field == #name) {                 \
+    known = true;                       \
+    readable = Parse(text, &name);      \
+  }
+#include "base/knobs.inc"
+#undef HVDLITE_KNOB
+  if (!known) return Status::InvalidArgument("there is no knob named '" + field + "'");
+  if (!readable) return Status::InvalidArgument("knob " + field + ": cannot read the value '" + text + "'");
+  return Status::Ok();
+}
+
+}  // namespace hvdlite

@@ -1,0 +1,21 @@
+// Config: every knob, typed, with its default. The table is hvdlite/knobs.py, from which base/knobs.inc is generated;
+// reading the environment and checking ranges is done there, once, in Python. Nothing below calls getenv.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/status.h"
+
+namespace hvdlite {
+
+struct Config {
+#define HVDLITE_KNOB(type, name, value) type name = value;
+#include "base/knobs.inc"
+#undef HVDLITE_KNOB
+
+  // Sets one field from text ("1", "0.5", "auto"). kInvalidArgument names an unknown field or an unreadable value.
+  Status Set(const std::string& field, const std::string& text);
+};
+
+}  // namespace hvdlite

@@ -1,0 +1,66 @@
+#include "engine/fuse/plan.h"
+
+#include <numeric>
+
+namespace hvdlite::engine {
+namespace {
+
+bool MayFuse(OpKind kind) {
+  return kind == OpKind::kAllreduce || kind == OpKind::kAllgather || kind == OpKind::kBroadcast ||
+         kind == OpKind::kReducescatter;
+}
+
+bool SameBatch(const Request& a, const Request& b, bool groups_alone) {
+  return a.kind == b.kind && a.dtype == b.dtype && a.op == b.op && a.device == b.device && a.root == b.root &&
+         a.prescale == b.prescale && a.postscale == b.postscale && (!groups_alone || a.group == b.group);
+}
+
+// Bytes that the operation's result has.
+int64_t Bytes(const Response& r) {
+  int64_t elements = NumElements(r.request.shape);
+  if (r.request.kind == OpKind::kAllgather) {
+    elements = RowElements(r.request.shape) * std::accumulate(r.rows.begin(), r.rows.end(), int64_t{0});
+  }
+  return elements * static_cast<int64_t>(SizeOf(r.request.dtype));
+}
+
+struct OpenBatch {
+  const Request* like;
+  size_t index;  // in the result
+  int64_t bytes;
+};
+
+}  // namespace
+
+std::vector<std::vector<size_t>> Plan(const std::vector<const Response*>& ready, int, const FuseOptions& options) {
+  std::vector<std::vector<size_t>> batches;
+  std::vector<OpenBatch> open;  // at most one per signature
+  for (size_t i = 0; i < ready.size(); ++i) {
+    const Request& request = ready[i]->request;
+    const int64_t bytes = Bytes(*ready[i]);
+    const bool in_group = request.group != 0;
+    OpenBatch* match = nullptr;
+    for (OpenBatch& batch : open) {
+      if (SameBatch(*batch.like, request, options.groups_alone)) match = &batch;
+    }
+    // A group's members stay with the ones before them even beyond the threshold.
+    const bool continues_group = match != nullptr && in_group && match->like->group == request.group;
+    if (match != nullptr && MayFuse(request.kind) && options.threshold > 0 &&
+        (continues_group || match->bytes + bytes <= options.threshold)) {
+      batches[match->index].push_back(i);
+      match->bytes += bytes;
+      match->like = &request;
+      continue;
+    }
+    batches.push_back({i});
+    const OpenBatch fresh{&request, batches.size() - 1, bytes};
+    if (match != nullptr) {
+      *match = fresh;
+    } else {
+      open.push_back(fresh);
+    }
+  }
+  return batches;
+}
+
+}  // namespace hvdlite::engine

@@ -1,0 +1,24 @@
+// Which ready operations travel together. DECIDES; pure.
+//
+// Operations of the same kind, dtype, reduction, scale factors and root are put into one batch until it holds
+// `threshold` bytes; what does not match starts another batch and does not stop the first from growing (look-ahead).
+// Members of a group stay together whatever their size. Runs on one member of the set only, so all members execute the
+// same batches because they are told, not because they compute alike.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/message.h"
+
+namespace hvdlite::engine {
+
+struct FuseOptions {
+  int64_t threshold = 128 << 20;  // bytes; 0 turns fusion off
+  bool groups_alone = false;      // a group never shares a batch with others
+};
+
+// Indices into `ready`, batch by batch, in order of execution.
+std::vector<std::vector<size_t>> Plan(const std::vector<const Response*>& ready, int members, const FuseOptions& options);
+
+}  // namespace hvdlite::engine

@@ -1,0 +1,111 @@
+#include "engine/message.h"
+
+namespace hvdlite::engine {
+namespace {
+
+// Most requests are unscaled, ungrouped and on the host; one byte says which of the rare fields follow.
+enum : uint8_t { kScaled = 1, kGrouped = 2, kHasSplits = 4, kCacheable = 8, kOnDevice = 16, kHasRoot = 32 };
+
+constexpr size_t kMaxDimensions = 64;
+
+}  // namespace
+
+bool Request::SameExceptName(const Request& o) const {
+  return kind == o.kind && dtype == o.dtype && op == o.op && device == o.device && cacheable == o.cacheable &&
+         root == o.root && prescale == o.prescale && postscale == o.postscale && group == o.group &&
+         group_size == o.group_size && shape == o.shape && splits == o.splits;
+}
+
+void Request::Encode(Writer* out) const {
+  uint8_t flags = 0;
+  if (prescale != 1.0 || postscale != 1.0) flags |= kScaled;
+  if (group != 0) flags |= kGrouped;
+  if (!splits.empty()) flags |= kHasSplits;
+  if (cacheable) flags |= kCacheable;
+  if (device != DeviceKind::kHost) flags |= kOnDevice;
+  if (root != 0) flags |= kHasRoot;
+  out->U8(static_cast<uint8_t>(kind));
+  out->U8(static_cast<uint8_t>(dtype));
+  out->U8(static_cast<uint8_t>(op));
+  out->U8(flags);
+  if (flags & kHasRoot) out->Signed(root);
+  if (flags & kScaled) {
+    out->Double(prescale);
+    out->Double(postscale);
+  }
+  if (flags & kGrouped) {
+    out->Varint(group);
+    out->Varint(group_size);
+  }
+  out->List(shape);
+  if (flags & kHasSplits) out->List(splits);
+  out->Text(name);
+}
+
+bool Request::Decode(Reader* in, Request* out) {
+  const uint8_t kind = in->U8();
+  const uint8_t dtype = in->U8();
+  const uint8_t op = in->U8();
+  const uint8_t flags = in->U8();
+  if (kind >= kOpKindCount || !IsValidDType(dtype) || op >= kReduceOpCount) return false;
+  out->kind = static_cast<OpKind>(kind);
+  out->dtype = static_cast<DType>(dtype);
+  out->op = static_cast<ReduceOp>(op);
+  out->cacheable = (flags & kCacheable) != 0;
+  out->device = (flags & kOnDevice) != 0 ? DeviceKind::kCuda : DeviceKind::kHost;
+  out->root = (flags & kHasRoot) != 0 ? in->Signed() : 0;
+  out->prescale = out->postscale = 1.0;
+  if (flags & kScaled) {
+    out->prescale = in->Double();
+    out->postscale = in->Double();
+  }
+  out->group = 0;
+  out->group_size = 0;
+  if (flags & kGrouped) {
+    out->group = in->Varint();
+    out->group_size = static_cast<uint32_t>(in->Below(1u << 24));
+  }
+  out->shape = in->List();
+  out->splits.clear();
+  if (flags & kHasSplits) out->splits = in->List();
+  out->name = in->Text();
+  for (int64_t d : out->shape) {
+    if (d < 0) return false;
+  }
+  return in->ok() && out->shape.size() <= kMaxDimensions;
+}
+
+void Encode(const Response& response, Writer* out) {
+  // Slot 0 is no slot, so "cached slot s" and "described, remember it as slot s" share one number.
+  out->Varint(response.slot << 1 | (response.cached ? 1 : 0));
+  if (response.cached) return;
+  response.request.Encode(out);
+  out->List(response.rows);
+}
+
+bool Decode(Reader* in, Response* out) {
+  const uint64_t head = in->Varint();
+  out->slot = head >> 1;
+  out->cached = (head & 1) != 0;
+  if (out->cached) return in->ok() && out->slot != kNoSlot;
+  if (!Request::Decode(in, &out->request)) return false;
+  out->rows = in->List();
+  return in->ok();
+}
+
+void Encode(const Status& status, Writer* out) {
+  out->U8(static_cast<uint8_t>(status.code()));
+  out->Signed(status.peer());
+  out->Text(status.message());
+}
+
+bool Decode(Reader* in, Status* out) {
+  const uint8_t code = in->U8();
+  const int64_t peer = in->Signed();
+  std::string message = in->Text();
+  if (!in->ok() || code == 0 || code > static_cast<uint8_t>(StatusCode::kInternal)) return false;
+  *out = Status(static_cast<StatusCode>(code), std::move(message), static_cast<int>(peer));
+  return true;
+}
+
+}  // namespace hvdlite::engine

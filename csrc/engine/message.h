@@ -1,0 +1,80 @@
+// What ranks tell one another before a collective: Requests go up to the first member of the process set, Responses
+// come down. This file is the vocabulary and its byte format; who says what when is in negotiate/.
+//
+// Decoders accept any bytes without harm and return false for what no rank of ours would send (fuzzed).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/codec.h"
+#include "base/dtype.h"
+#include "base/ops.h"
+#include "base/shape.h"
+#include "base/status.h"
+#include "device/tensor.h"
+
+namespace hvdlite::engine {
+
+// One rank wants one operation on one tensor.
+struct Request {
+  OpKind kind = OpKind::kAllreduce;
+  DType dtype = DType::kFloat32;
+  ReduceOp op = ReduceOp::kSum;     // Allreduce, Reducescatter
+  DeviceKind device = DeviceKind::kHost;
+  bool cacheable = true;            // false for names that never come again
+  int64_t root = 0;                 // Broadcast: member. RemoveProcessSet: the id.
+  double prescale = 1.0;
+  double postscale = 1.0;
+  uint64_t group = 0;               // hash of the group's name; 0: not grouped
+  uint32_t group_size = 0;
+  Shape shape;
+  std::vector<int64_t> splits;      // Alltoall: rows for each member. AddProcessSet: the ranks.
+  std::string name;
+
+  bool SameExceptName(const Request& other) const;
+  void Encode(Writer* out) const;
+  static bool Decode(Reader* in, Request* out);
+};
+
+// What a record in an upward frame is. A frame starts with the member it speaks for; records follow until its end.
+enum class Up : uint8_t {
+  kRequest = 0,   // a Request in full
+  kCached = 1,    // slot number: the same request as last time
+  kEvicted = 2,   // slot number: this rank has forgotten the slot
+  kShutdown = 3,  // this rank wants to leave
+  kAbort = 4,     // status: the job has failed
+  kAlive = 5,     // nothing to say; the sender lives
+  kCachedBySubtree = 6,  // slot number: every member below the sender has announced it
+};
+
+// What a record in a downward frame is.
+enum class Down : uint8_t {
+  kExecute = 0,   // one batch
+  kError = 1,     // operations that the ranks disagree about
+  kEvict = 2,     // slot number
+  kShutdown = 3,  // status: the job ends
+  kAbort = 4,
+  kAlive = 5,
+};
+
+constexpr uint64_t kNoSlot = 0;
+
+// One operation that all members have agreed on.
+struct Response {
+  Request request;            // as its first sender said it; per-member differences are in rows
+  // Per member. Allgather: first dimension. Alltoall: splits, row by row. Joined members have 0.
+  std::vector<int64_t> rows;
+  uint64_t slot = kNoSlot;    // where to remember it
+  bool cached = false;        // only the slot was sent: everything else is what the slot says
+};
+
+void Encode(const Response& response, Writer* out);
+// A cached response comes back with nothing but its slot.
+bool Decode(Reader* in, Response* out);
+
+void Encode(const Status& status, Writer* out);
+bool Decode(Reader* in, Status* out);
+
+}  // namespace hvdlite::engine

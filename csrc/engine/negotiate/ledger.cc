@@ -1,0 +1,224 @@
+#include "engine/negotiate/ledger.h"
+
+#include <algorithm>
+
+#include "engine/negotiate/validate.h"
+
+namespace hvdlite::engine {
+namespace {
+
+// Where a member's rows start, and how many numbers they are.
+size_t RowsPerMember(OpKind kind, int members) { return kind == OpKind::kAlltoall ? static_cast<size_t>(members) : 1; }
+
+}  // namespace
+
+Tally* Ledger::Find(const std::string& name) {
+  std::unique_ptr<Tally>& tally = by_name_[name];
+  if (tally == nullptr) {
+    tally = std::make_unique<Tally>();
+    tally->presence.assign(static_cast<size_t>(members_), Presence::kMissing);
+  }
+  return tally.get();
+}
+
+void Ledger::BeginRound(Tally* tally, int member, Nanos now) {
+  tally->first_member = member;
+  tally->since = now;
+  tally->described = false;
+  tally->dissent.clear();
+  tally->pending_index = pending_.size();
+  pending_.push_back(tally);
+  if (joined_count_ > 0) {
+    for (int m = 0; m < members_; ++m) {
+      if (!joined_[static_cast<size_t>(m)]) continue;
+      tally->presence[static_cast<size_t>(m)] = Presence::kJoined;
+      ++tally->present;
+    }
+  }
+}
+
+void Ledger::RemovePending(Tally* tally) {
+  pending_[tally->pending_index] = pending_.back();
+  pending_[tally->pending_index]->pending_index = tally->pending_index;
+  pending_.pop_back();
+  tally->pending_index = SIZE_MAX;
+}
+
+Request Ledger::RememberedRequest(const Tally& tally, int member) const {
+  Request request = tally.remembered;
+  const size_t m = static_cast<size_t>(member);
+  if (request.kind == OpKind::kAllgather) {
+    request.shape[0] = tally.remembered_rows[m];
+  } else if (request.kind == OpKind::kAlltoall) {
+    const auto row = tally.remembered_rows.begin() + static_cast<long>(m) * members_;
+    request.splits.assign(row, row + members_);
+  }
+  return request;
+}
+
+// Counts a request in full. The round has begun.
+void Ledger::Record(Tally* tally, int member, Request request, Nanos) {
+  if (!tally->described) {
+    // From here on the slot no longer says it all: spell out what those said who came by slot.
+    tally->described = true;
+    tally->rows.clear();
+    bool first = true;
+    for (int m = 0; m < members_; ++m) {
+      if (tally->presence[static_cast<size_t>(m)] != Presence::kAsked) continue;
+      Request said = RememberedRequest(*tally, m);
+      if (first) {
+        tally->first_member = m;
+        tally->rows.assign(static_cast<size_t>(members_) * RowsPerMember(said.kind, members_), 0);
+        first = false;
+      }
+      if (said.kind == OpKind::kAllgather) tally->rows[static_cast<size_t>(m)] = said.shape[0];
+      if (said.kind == OpKind::kAlltoall) {
+        std::copy(said.splits.begin(), said.splits.end(), tally->rows.begin() + static_cast<long>(m) * members_);
+      }
+      tally->first = std::move(said);
+    }
+    if (first) {
+      tally->first_member = member;
+      tally->rows.assign(static_cast<size_t>(members_) * RowsPerMember(request.kind, members_), 0);
+      tally->first = request;
+    }
+  }
+  if (!Agrees(tally->first, request)) {
+    tally->dissent.emplace_back(member, std::move(request));
+  } else if (request.kind == OpKind::kAllgather) {
+    tally->rows[static_cast<size_t>(member)] = request.shape[0];
+  } else if (request.kind == OpKind::kAlltoall) {
+    const size_t at = static_cast<size_t>(member) * static_cast<size_t>(members_);
+    for (size_t i = 0; i < request.splits.size() && i < static_cast<size_t>(members_); ++i) tally->rows[at + i] = request.splits[i];
+  }
+}
+
+void Ledger::MarkPresent(Tally* tally, int member, Presence presence) {
+  tally->presence[static_cast<size_t>(member)] = presence;
+  if (++tally->present < members_) return;
+  RemovePending(tally);
+  const Request& said = tally->described ? tally->first : tally->remembered;
+  if (said.group == 0) {
+    ready_.push_back(tally);
+    return;
+  }
+  Group& group = groups_[said.group];
+  group.ready.push_back(tally);
+  if (group.ready.size() < said.group_size) return;
+  ready_.insert(ready_.end(), group.ready.begin(), group.ready.end());
+  groups_.erase(said.group);
+}
+
+bool Ledger::Add(int member, Request request, Nanos now) {
+  if (request.kind == OpKind::kJoin) {
+    if (joined_[static_cast<size_t>(member)]) return false;
+    Join(member);
+    return true;
+  }
+  if (request.kind == OpKind::kAlltoall && request.splits.size() != static_cast<size_t>(members_)) return false;
+  if (HasRows(request.kind) && request.shape.empty()) return false;
+  if (request.kind == OpKind::kBroadcast && (request.root < 0 || request.root >= members_)) return false;
+  Tally* tally = Find(request.name);
+  if (tally->present == 0) BeginRound(tally, member, now);
+  // Only kMissing members may ask: one that joined has nothing to say, one that asked is waiting.
+  if (tally->presence[static_cast<size_t>(member)] != Presence::kMissing || tally->pending_index == SIZE_MAX) return false;
+  Record(tally, member, std::move(request), now);
+  MarkPresent(tally, member, Presence::kAsked);
+  return true;
+}
+
+bool Ledger::AddCached(int member, uint64_t slot, Nanos now) {
+  const auto found = slots_.find(slot);
+  if (found == slots_.end()) {
+    // A number that crossed its own eviction on the way: the request it stands for is still known.
+    const auto evicted = evicted_.find(slot);
+    if (evicted == evicted_.end()) return false;
+    return Add(member, RememberedRequest(*evicted->second.tally, member), now);
+  }
+  Tally* tally = found->second;
+  if (tally->present == 0) BeginRound(tally, member, now);
+  if (tally->presence[static_cast<size_t>(member)] != Presence::kMissing || tally->pending_index == SIZE_MAX) return false;
+  if (tally->described) Record(tally, member, RememberedRequest(*tally, member), now);
+  MarkPresent(tally, member, Presence::kAsked);
+  return true;
+}
+
+void Ledger::Join(int member) {
+  joined_[static_cast<size_t>(member)] = true;
+  ++joined_count_;
+  last_joined_ = member;
+  // MarkPresent removes what it completes from pending_, so walk a copy.
+  const std::vector<Tally*> pending = pending_;
+  for (Tally* tally : pending) {
+    if (tally->presence[static_cast<size_t>(member)] == Presence::kMissing) MarkPresent(tally, member, Presence::kJoined);
+  }
+}
+
+int Ledger::TakeLastJoined() {
+  if (joined_count_ < members_) return -1;
+  std::fill(joined_.begin(), joined_.end(), false);
+  joined_count_ = 0;
+  return std::exchange(last_joined_, -1);
+}
+
+std::vector<Tally*> Ledger::TakeReady() {
+  for (Tally* tally : ready_) {
+    if (tally->described) continue;
+    tally->first = tally->remembered;
+    tally->rows = tally->remembered_rows;
+  }
+  return std::exchange(ready_, {});
+}
+
+uint64_t Ledger::SlotFor(Tally* tally) {
+  if (capacity_ == 0 || !tally->first.cacheable) return kNoSlot;
+  if (tally->slot == kNoSlot) tally->slot = next_slot_++;
+  return tally->slot;
+}
+
+void Ledger::Settle(Tally* tally, bool remember) {
+  std::fill(tally->presence.begin(), tally->presence.end(), Presence::kMissing);
+  tally->present = 0;
+  const uint64_t slot = remember ? SlotFor(tally) : tally->slot;
+  if (slot == kNoSlot || (!remember && slots_.find(slot) == slots_.end())) {
+    by_name_.erase(std::string(tally->first.name));
+    return;
+  }
+  if (remember) {
+    if (tally->described) {
+      tally->remembered = tally->first;
+      tally->remembered_rows = tally->rows;
+    }
+    slots_[slot] = tally;
+  }
+  tally->last_used = ++round_;
+}
+
+std::vector<uint64_t> Ledger::TakeEvictions() {
+  if (slots_.size() <= capacity_) return {};
+  // A tenth at a time, so that the search for the oldest is paid once per many new names.
+  std::vector<Tally*> idle;
+  for (const auto& [slot, tally] : slots_) {
+    if (tally->present == 0) idle.push_back(tally);
+  }
+  const size_t count = std::min(idle.size(), slots_.size() - capacity_ + capacity_ / 10);
+  std::partial_sort(idle.begin(), idle.begin() + static_cast<long>(count), idle.end(),
+                    [](const Tally* a, const Tally* b) { return a->last_used < b->last_used; });
+  std::vector<uint64_t> out;
+  for (size_t i = 0; i < count; ++i) {
+    const uint64_t slot = idle[i]->slot;
+    const auto named = by_name_.find(idle[i]->remembered.name);
+    evicted_[slot] = Evicted{std::move(named->second), members_};
+    by_name_.erase(named);
+    slots_.erase(slot);
+    out.push_back(slot);
+  }
+  return out;
+}
+
+void Ledger::Forgotten(int, uint64_t slot) {
+  const auto found = evicted_.find(slot);
+  if (found != evicted_.end() && --found->second.waiting_for == 0) evicted_.erase(found);
+}
+
+}  // namespace hvdlite::engine

@@ -1,0 +1,83 @@
+// Ledger: counts, for every named operation, which members of a process set have asked for it. DECIDES what is ready;
+// pure: no I/O, no clock but the one handed in.
+//
+// Lives on the first member of the set. A request may come in full or as the number of a slot, which stands for "the
+// same as last time". Operations become ready in the order in which their last member asked. Members of a group are
+// ready together. A member that joined counts as present everywhere.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/clock.h"
+#include "engine/message.h"
+#include "engine/negotiate/tally.h"
+
+namespace hvdlite::engine {
+
+class Ledger {
+ public:
+  // Remembers at most `capacity` operations in slots.
+  Ledger(int members, size_t capacity) : members_(members), capacity_(capacity), joined_(members, false) {}
+
+  // False when the bytes make no sense from this member (unknown slot, asked twice): the sender is broken.
+  bool Add(int member, Request request, Nanos now);
+  bool AddCached(int member, uint64_t slot, Nanos now);
+  // The member has forgotten an evicted slot and will never send its number again.
+  void Forgotten(int member, uint64_t slot);
+
+  // Everything that has become ready since the last call, in order. Valid until Settle. A join that is complete shows as
+  // last_joined() >= 0.
+  std::vector<Tally*> TakeReady();
+  // Ends the round of a tally from TakeReady. With `remember` the operation keeps, or gets, a slot.
+  void Settle(Tally* tally, bool remember);
+  // The slot that a tally from TakeReady will have after Settle(remember); kNoSlot if the cache is off.
+  uint64_t SlotFor(Tally* tally);
+
+  // Once everybody has joined: who was last. Resets the join. -1 otherwise.
+  int TakeLastJoined();
+  bool joined(int member) const { return joined_[static_cast<size_t>(member)]; }
+
+  // Slots to forget now because there are too many. Each member answers with Forgotten.
+  std::vector<uint64_t> TakeEvictions();
+
+  // Operations that some but not all members have asked for.
+  const std::vector<Tally*>& pending() const { return pending_; }
+  size_t remembered() const { return slots_.size(); }
+
+ private:
+  struct Group {
+    std::vector<Tally*> ready;
+  };
+  struct Evicted {
+    std::unique_ptr<Tally> tally;
+    int waiting_for;
+  };
+
+  Tally* Find(const std::string& name);
+  void BeginRound(Tally* tally, int member, Nanos now);
+  void Record(Tally* tally, int member, Request request, Nanos now);
+  void MarkPresent(Tally* tally, int member, Presence presence);
+  Request RememberedRequest(const Tally& tally, int member) const;
+  void Join(int member);
+  void RemovePending(Tally* tally);
+
+  const int members_;
+  const size_t capacity_;
+  std::unordered_map<std::string, std::unique_ptr<Tally>> by_name_;
+  std::unordered_map<uint64_t, Tally*> slots_;
+  std::unordered_map<uint64_t, Evicted> evicted_;
+  std::unordered_map<uint64_t, Group> groups_;
+  std::vector<Tally*> pending_;
+  std::vector<Tally*> ready_;
+  std::vector<bool> joined_;
+  int joined_count_ = 0;
+  int last_joined_ = -1;
+  uint64_t next_slot_ = 1;
+  uint64_t round_ = 0;
+};
+
+}  // namespace hvdlite::engine

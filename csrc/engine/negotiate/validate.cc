@@ -1,0 +1,143 @@
+#include "engine/negotiate/validate.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+
+namespace hvdlite::engine {
+namespace {
+
+// One thing that must agree: how to say it, and what to do when it does not.
+struct Aspect {
+  std::string (*said)(const Request&);
+  const char* advice;
+};
+
+std::string Number(double value) {
+  char text[32];
+  snprintf(text, sizeof(text), "%.17g", value);
+  // The shortest form that reads back as the same number.
+  for (int digits = 1; digits < 17; ++digits) {
+    char shorter[32];
+    snprintf(shorter, sizeof(shorter), "%.*g", digits, value);
+    if (strtod(shorter, nullptr) == value) return shorter;
+  }
+  return text;
+}
+
+// In the order in which a person would want to hear of them.
+const Aspect kAspects[] = {
+    {[](const Request& r) { return "asked for " + std::string(Name(r.kind)); },
+     "The same name must mean the same operation on every rank; give different operations different names."},
+    {[](const Request& r) { return "sent dtype " + std::string(Name(r.dtype)); },
+     "All ranks must pass the same dtype; cast before the call."},
+    {[](const Request& r) {
+       return std::string("sent a tensor on ") + (r.device == DeviceKind::kHost ? "the CPU" : "a GPU");
+     },
+     "All ranks must keep this tensor on the same kind of device."},
+    {[](const Request& r) { return "asked for op " + std::string(Name(r.op)); },
+     "All ranks must pass the same reduction op."},
+    {[](const Request& r) { return "named root " + std::to_string(r.root); }, "All ranks must name the same root_rank."},
+    {[](const Request& r) {
+       return "sent prescale_factor " + Number(r.prescale) + " and postscale_factor " + Number(r.postscale);
+     },
+     "All ranks must pass the same scale factors."},
+    {[](const Request& r) { return "put it into a group of " + std::to_string(r.group_size); },
+     "All ranks must group the same tensors."},
+    {[](const Request& r) { return "sent shape " + ToString(r.shape); }, nullptr},
+    {[](const Request& r) { return "named the ranks " + ToString(r.splits); },
+     "All ranks must name the same process set, in the same order of calls."},
+};
+
+const char* ShapeAdvice(OpKind kind) {
+  switch (kind) {
+    case OpKind::kAllgather:
+    case OpKind::kAlltoall: return "All dimensions but the first must be equal on all ranks.";
+    case OpKind::kAllreduce: return "All ranks must pass the same shape; use allgather for differing first dimensions.";
+    default: return "All ranks must pass the same shape.";
+  }
+}
+
+}  // namespace
+
+bool Agrees(const Request& a, const Request& b) {
+  if (a.kind != b.kind || a.dtype != b.dtype || a.op != b.op || a.device != b.device || a.root != b.root ||
+      a.prescale != b.prescale || a.postscale != b.postscale || a.group != b.group || a.group_size != b.group_size) {
+    return false;
+  }
+  if (a.kind == OpKind::kAddProcessSet) return a.splits == b.splits;
+  if (!HasRows(a.kind)) return a.shape == b.shape;
+  return a.shape.size() == b.shape.size() && !a.shape.empty() &&
+         std::equal(a.shape.begin() + 1, a.shape.end(), b.shape.begin() + 1);
+}
+
+std::string RankList(std::vector<int> ranks) {
+  std::sort(ranks.begin(), ranks.end());
+  std::vector<std::string> runs;
+  for (size_t i = 0; i < ranks.size();) {
+    size_t j = i;
+    while (j + 1 < ranks.size() && ranks[j + 1] == ranks[j] + 1) ++j;
+    if (j >= i + 2) {
+      runs.push_back(std::to_string(ranks[i]) + "-" + std::to_string(ranks[j]));
+      i = j + 1;
+    } else {
+      runs.push_back(std::to_string(ranks[i++]));
+    }
+  }
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (size_t i = 0; i < runs.size(); ++i) {
+    if (i > 0) text += i + 1 == runs.size() ? " and " : ", ";
+    text += runs[i];
+  }
+  return text;
+}
+
+Status Validate(const Tally& tally, const std::vector<int>& ranks) {
+  const std::string what = std::string(Name(tally.first.kind)) + " '" + tally.first.name + "': ";
+  if (!tally.dissent.empty()) {
+    for (const Aspect& aspect : kAspects) {
+      // Who said what, in the order of the lowest rank that said it.
+      std::map<std::string, std::vector<int>> said;
+      std::map<int, const Request*> others;
+      for (const auto& [member, request] : tally.dissent) others[member] = &request;
+      for (size_t m = 0; m < tally.presence.size(); ++m) {
+        if (tally.presence[m] != Presence::kAsked) continue;
+        const auto other = others.find(static_cast<int>(m));
+        said[aspect.said(other == others.end() ? tally.first : *other->second)].push_back(ranks[m]);
+      }
+      if (said.size() < 2) continue;
+      std::vector<std::pair<std::vector<int>, std::string>> ordered;
+      for (auto& [text, who] : said) ordered.emplace_back(who, text);
+      std::sort(ordered.begin(), ordered.end());
+      std::string sentence = what;
+      for (size_t i = 0; i < ordered.size(); ++i) {
+        if (i > 0) sentence += ", ";
+        sentence += RankList(ordered[i].first) + " " + ordered[i].second;
+      }
+      return Status::Mismatch(sentence + ". " + (aspect.advice ? aspect.advice : ShapeAdvice(tally.first.kind)));
+    }
+    return Status::Mismatch(what + "the ranks passed different arguments.");
+  }
+
+  std::vector<int> joined;
+  for (size_t m = 0; m < tally.presence.size(); ++m) {
+    if (tally.presence[m] == Presence::kJoined) joined.push_back(ranks[m]);
+  }
+  if (joined.empty()) return Status::Ok();
+  const OpKind kind = tally.first.kind;
+  if (kind == OpKind::kBroadcast && tally.presence[static_cast<size_t>(tally.first.root)] == Presence::kJoined) {
+    return Status::Mismatch(what + RankList({ranks[static_cast<size_t>(tally.first.root)]}) +
+                            " is the root but has called join() and has nothing to send.");
+  }
+  if (kind == OpKind::kAlltoall || kind == OpKind::kReducescatter) {
+    return Status::Mismatch(what + "not possible after " + RankList(joined) +
+                            " called join(): a joined rank takes no part of the result, so data would be lost. "
+                            "allreduce, allgather, broadcast and barrier work with joined ranks.");
+  }
+  if (kind == OpKind::kAddProcessSet || kind == OpKind::kRemoveProcessSet) {
+    return Status::Mismatch(what + "not possible after " + RankList(joined) + " called join().");
+  }
+  return Status::Ok();
+}
+
+}  // namespace hvdlite::engine
