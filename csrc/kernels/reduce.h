@@ -14,9 +14,10 @@
 
 namespace hvdlite::kernels {
 
-// What happens to each element:  y = trunc?( trunc?( combine_k( trunc?(x_k * prescale) ) / divisor ) * postscale )
-// Floating types: float16/bfloat16/float32 are scaled in float32, float64 in double, before the single rounding.
-// Integers: each scaling step is computed in double and truncated towards zero, as Horovod does; bool is never scaled.
+// What happens to each element:  y = trunc?( trunc?( combine_k( trunc?(x_k * prescale) ) / divisor ) *
+// postscale ) Floating types: float16/bfloat16/float32 are scaled in float32, float64 in double, before the
+// single rounding. Integers: each scaling step is computed in double and truncated towards zero, as Horovod
+// does; bool is never scaled.
 struct ReduceSpec {
   DType dtype = DType::kFloat32;
   ReduceOp op = ReduceOp::kSum;  // kAverage means kSum with divisor = number of members. Never kAdasum here.
@@ -32,8 +33,8 @@ struct ReduceSpec {
 void Reduce(const ReduceSpec& spec, void* destination, void* second, const void* const* sources, int n,
             int64_t count);
 
-// The same without finish(): accumulator[i] = combine(accumulator[i], prescale * source[i]). For algorithms that
-// add one peer at a time (ring). Rounds to the dtype after each call.
+// The same without finish(): accumulator[i] = combine(accumulator[i], prescale * source[i]). For algorithms
+// that add one peer at a time (ring). Rounds to the dtype after each call.
 void Accumulate(const ReduceSpec& spec, void* accumulator, const void* source, int64_t count);
 
 // data[i] *= factor in the manner of one scaling step above. In place.

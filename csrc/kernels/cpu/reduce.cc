@@ -1,0 +1,171 @@
+#include "kernels/cpu/reduce.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "kernels/cpu/integer_scale.h"
+
+namespace hvdlite::kernels::cpu {
+namespace {
+
+Combine CombineOf(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::kProduct: return Combine::kProduct;
+    case ReduceOp::kMin: return Combine::kMin;
+    case ReduceOp::kMax: return Combine::kMax;
+    case ReduceOp::kAverage:
+    case ReduceOp::kSum:
+    case ReduceOp::kAdasum: break;
+  }
+  return Combine::kSum;
+}
+
+KernelTable::ReduceKernel KernelOf(const KernelTable& table, DType dtype, Combine combine, Scaling scaling) {
+  return table.reduce[static_cast<int>(dtype)][static_cast<int>(combine)][static_cast<int>(scaling)];
+}
+
+// The reciprocal of a power of two is exact, and multiplying by it rounds as dividing does. The range is that
+// of float32's normal numbers, whose reciprocals are normal as well; beyond it nobody divides in earnest.
+bool IsModeratePowerOfTwo(double value) {
+  const uint64_t bits = std::bit_cast<uint64_t>(value);
+  const bool power = (bits & 0xfffffffffffffull) == 0;
+  return power && value >= 0x1p-125 && value <= 0x1p125;
+}
+
+// Floating types: everything happens in registers, in one pass.
+void RunFloating(const KernelTable& table, DType dtype, Combine combine, ReduceArgs args) {
+  // The kernels compute in the accumulator's type, so that is where "is it 1?" and "a power of two?" must be
+  // asked.
+  if (dtype != DType::kFloat64) args.divisor = static_cast<double>(static_cast<float>(args.divisor));
+  Scaling scaling = Scaling::kDivide;
+  if (IsModeratePowerOfTwo(args.divisor)) {
+    args.divisor = 1.0 / args.divisor;
+    scaling = Scaling::kMultiply;
+    if (args.first == 1.0 && args.rest == 1.0 && args.divisor == 1.0 && args.postscale == 1.0) {
+      scaling = Scaling::kNone;
+    }
+  }
+  KernelOf(table, dtype, combine, scaling)(args);
+}
+
+// Bool and integers without a scaling step in between.
+void RunUnscaled(const KernelTable& table, DType dtype, Combine combine, void* destination, void* second,
+                 const void* const* sources, int n, size_t bytes) {
+  ReduceArgs args;
+  args.destination = destination;
+  args.second = second;
+  args.sources = sources;
+  args.n = n;
+  args.bytes = bytes;
+  KernelOf(table, dtype, combine, Scaling::kNone)(args);
+}
+
+void FinishIntegers(const ReduceSpec& spec, void* data, int64_t count) {
+  if (spec.divisor != 1.0) DivideIntegers(spec.dtype, data, data, count, spec.divisor);
+  if (spec.postscale != 1.0) MultiplyIntegers(spec.dtype, data, data, count, spec.postscale);
+}
+
+// Scaled integers go block by block through the L1 cache. The sum is built in a block of its own, because the
+// destination may be a source that is still to be read.
+void ReduceScaledIntegers(const KernelTable& table, const ReduceSpec& spec, void* destination, void* second,
+                          const void* const* sources, int n, int64_t count) {
+  constexpr size_t kBlockBytes = 4096;
+  alignas(64) char sum[kBlockBytes], scaled[kBlockBytes];
+  const Combine combine = CombineOf(spec.op);
+  const size_t bytes = static_cast<size_t>(count) * SizeOf(spec.dtype);
+  for (size_t at = 0; at < bytes; at += kBlockBytes) {
+    const size_t block = std::min(kBlockBytes, bytes - at);
+    const int64_t elements = static_cast<int64_t>(block / SizeOf(spec.dtype));
+    for (int k = 0; k < n; ++k) {
+      const char* source = static_cast<const char*>(sources[k]) + at;
+      char* const to = k == 0 ? sum : scaled;
+      if (spec.prescale != 1.0) {
+        MultiplyIntegers(spec.dtype, source, to, elements, spec.prescale);
+        source = to;
+      }
+      const void* pair[2] = {sum, source};
+      if (k > 0) {
+        RunUnscaled(table, spec.dtype, combine, sum, nullptr, pair, 2, block);
+      } else if (source != sum) {
+        std::memcpy(sum, source, block);
+      }
+    }
+    FinishIntegers(spec, sum, elements);
+    std::memcpy(static_cast<char*>(destination) + at, sum, block);
+    if (second != nullptr) std::memcpy(static_cast<char*>(second) + at, sum, block);
+  }
+}
+
+}  // namespace
+
+void Reduce(const KernelTable& table, const ReduceSpec& spec, void* destination, void* second,
+            const void* const* sources, int n, int64_t count) {
+  if (count <= 0) return;
+  const size_t bytes = static_cast<size_t>(count) * SizeOf(spec.dtype);
+  const Combine combine = CombineOf(spec.op);
+  if (IsFloating(spec.dtype)) {
+    RunFloating(
+        table, spec.dtype, combine,
+        {destination, second, sources, n, bytes, spec.prescale, spec.prescale, spec.divisor, spec.postscale});
+    return;
+  }
+  const bool scaled = spec.prescale != 1.0 || spec.divisor != 1.0 || spec.postscale != 1.0;
+  if (scaled && spec.dtype != DType::kBool) {
+    ReduceScaledIntegers(table, spec, destination, second, sources, n, count);
+  } else {
+    RunUnscaled(table, spec.dtype, combine, destination, second, sources, n, bytes);
+  }
+}
+
+void Accumulate(const KernelTable& table, const ReduceSpec& spec, void* accumulator, const void* source,
+                int64_t count) {
+  if (count <= 0) return;
+  const void* sources[2] = {accumulator, source};
+  const Combine combine = CombineOf(spec.op);
+  if (IsFloating(spec.dtype)) {
+    const size_t bytes = static_cast<size_t>(count) * SizeOf(spec.dtype);
+    RunFloating(table, spec.dtype, combine,
+                {accumulator, nullptr, sources, 2, bytes, 1.0, spec.prescale, 1.0, 1.0});
+    return;
+  }
+  constexpr int64_t kBlockBytes = 4096;
+  alignas(64) char scaled[kBlockBytes];
+  const bool scale = spec.prescale != 1.0 && spec.dtype != DType::kBool;
+  const int64_t size = static_cast<int64_t>(SizeOf(spec.dtype));
+  const int64_t step = scale ? kBlockBytes / size : count;
+  for (int64_t i = 0; i < count; i += step) {
+    const int64_t elements = std::min(step, count - i);
+    char* const to = static_cast<char*>(accumulator) + i * size;
+    sources[0] = to;
+    sources[1] = static_cast<const char*>(source) + i * size;
+    if (scale) {
+      MultiplyIntegers(spec.dtype, sources[1], scaled, elements, spec.prescale);
+      sources[1] = scaled;
+    }
+    RunUnscaled(table, spec.dtype, combine, to, nullptr, sources, 2, static_cast<size_t>(elements * size));
+  }
+}
+
+void Scale(const KernelTable& table, DType dtype, void* data, int64_t count, double factor) {
+  if (factor == 1.0) return;
+  ReduceSpec spec;
+  spec.dtype = dtype;
+  spec.postscale = factor;
+  Finish(table, spec, data, count);
+}
+
+void Finish(const KernelTable& table, const ReduceSpec& spec, void* data, int64_t count) {
+  if (count <= 0 || spec.dtype == DType::kBool) return;
+  if (spec.divisor == 1.0 && spec.postscale == 1.0) return;
+  if (!IsFloating(spec.dtype)) {
+    FinishIntegers(spec, data, count);
+    return;
+  }
+  const size_t bytes = static_cast<size_t>(count) * SizeOf(spec.dtype);
+  const void* const sources[1] = {data};
+  RunFloating(table, spec.dtype, Combine::kSum,
+              {data, nullptr, sources, 1, bytes, 1.0, 1.0, spec.divisor, spec.postscale});
+}
+
+}  // namespace hvdlite::kernels::cpu

@@ -1,0 +1,19 @@
+// The functions of kernels/reduce.h with the table of kernels as an argument, so that tests can run every
+// instruction set that this CPU has. The contracts are written there.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cpu/table.h"
+#include "kernels/reduce.h"
+
+namespace hvdlite::kernels::cpu {
+
+void Reduce(const KernelTable& table, const ReduceSpec& spec, void* destination, void* second,
+            const void* const* sources, int n, int64_t count);
+void Accumulate(const KernelTable& table, const ReduceSpec& spec, void* accumulator, const void* source,
+                int64_t count);
+void Scale(const KernelTable& table, DType dtype, void* data, int64_t count, double factor);
+void Finish(const KernelTable& table, const ReduceSpec& spec, void* data, int64_t count);
+
+}  // namespace hvdlite::kernels::cpu

@@ -1,0 +1,56 @@
+// What every instruction set provides: one table of plain function pointers per translation unit
+// table_<isa>.cc.
+//
+// All tables give the same bits for the same input (a NaN stays a NaN; its sign and payload are not
+// promised), because the arithmetic is the same element by element: no fused multiply-add, no reassociation,
+// the same rounding. So ranks on different machines agree, and the choice of table is a matter of speed only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/dtype.h"
+
+namespace hvdlite::kernels::cpu {
+
+// How two elements become one. For bool: kSum and kMax are OR, kProduct and kMin are AND.
+enum class Combine : uint8_t { kSum = 0, kProduct = 1, kMin = 2, kMax = 3 };
+constexpr int kCombineCount = 4;
+
+// Floating types only; integers and bool are scaled outside (integer_scale.h) and know kNone alone.
+enum class Scaling : uint8_t {
+  kNone = 0,      // all factors are 1
+  kMultiply = 1,  // `divisor` holds the exact reciprocal of a power of two: the same bits as dividing, faster
+  kDivide = 2,
+};
+constexpr int kScalingCount = 3;
+
+struct ReduceArgs {
+  void* destination;
+  void* second;  // null, or stored like `destination`
+  const void* const* sources;
+  int n;         // >= 1
+  size_t bytes;  // of each array; a multiple of the element's size
+  // y = ((x_0 * first) combine (x_1 * rest) combine ...) / divisor * postscale, cast to the accumulator's
+  // type.
+  double first = 1.0;
+  double rest = 1.0;
+  double divisor = 1.0;
+  double postscale = 1.0;
+};
+
+struct KernelTable {
+  using ReduceKernel = void (*)(const ReduceArgs&);
+  // out = {a.b, a.a, b.b}: sixteen interleaved double sums, added as a tree; the same on every instruction
+  // set.
+  using DotKernel = void (*)(const void* a, const void* b, int64_t count, double out[3]);
+  // a = alpha * a + beta * b
+  using BlendKernel = void (*)(void* a, const void* b, int64_t count, double alpha, double beta);
+
+  const char* name;
+  ReduceKernel reduce[kDTypeCount][kCombineCount][kScalingCount];
+  DotKernel dot[kDTypeCount];      // null for integers and bool
+  BlendKernel blend[kDTypeCount];  // null for integers and bool
+};
+
+}  // namespace hvdlite::kernels::cpu
