@@ -1,0 +1,150 @@
+"""The store's client in Python, for the launcher, elastic workers and tests."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from typing import Optional
+
+from hvdlite.rendezvous import protocol
+from hvdlite.rendezvous.protocol import Operation, ReplyStatus, Request
+
+# How long the server may take for what needs no waiting, and on top of a wait it was asked for.
+_PATIENCE = 60.0
+
+
+class StoreClient:
+    """One authenticated connection. Calls of several threads take turns, a call that waits included.
+
+    `TimeoutError`: the key did not come in time; the connection goes on. `ValueError`: a request the store cannot
+    serve. `ConnectionError` (from the constructor also its `HandshakeError`): the connection is of no more use.
+    """
+
+    def __init__(self, address: tuple[str, int], secret: bytes, timeout: float = 30.0) -> None:
+        self._who = f"the job's store at {address[0]} port {address[1]}"
+        self._lock = threading.Lock()
+        self._sent = 0
+        self._received = 0
+        self._broken: Optional[str] = None
+        secret = protocol.check_secret(secret)
+        deadline = time.monotonic() + timeout
+        try:
+            self._sock = socket.create_connection(address, timeout)
+        except OSError as error:
+            raise ConnectionError(f"cannot reach {self._who}: {error} (is the launcher still running?)") from error
+        try:
+            self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._shake_hands(secret, deadline)
+        except BaseException:
+            self._sock.close()
+            raise
+
+    def set(self, key: str, value: bytes) -> None:
+        self._ask(Request(Operation.SET, key, 0, bytes(value)))
+
+    def get(self, key: str, timeout: Optional[float] = None) -> bytes:
+        """Waits until the key exists; for ever with None."""
+        return self._ask(Request(Operation.GET, key, _millis(timeout)), timeout)
+
+    def collect(self, key: str, n: int, timeout: Optional[float] = None) -> list[bytes]:
+        """Waits until key/0 ... key/(n-1) exist."""
+        if not 0 <= n <= protocol.MAX_COLLECT:
+            raise ValueError(f"cannot collect {n} keys")
+        reply = self._ask(Request(Operation.COLLECT, key, _millis(timeout), protocol.encode_count(n)), timeout)
+        return protocol.decode_values(reply, n)
+
+    def add(self, key: str, amount: int) -> int:
+        """Adds to a counter and returns the sum; a missing key counts as 0."""
+        return protocol.decode_counter(self._ask(Request(Operation.ADD, key, 0, protocol.encode_counter(amount))))
+
+    def delete(self, key: str) -> None:
+        """Removes the key and every key below ``key/``."""
+        self._ask(Request(Operation.DELETE, key))
+
+    def close(self) -> None:
+        """Also ends a call that another thread is waiting in."""
+        self._broken = self._broken or f"the connection with {self._who} was closed here"
+        try:
+            self._sock.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+        self._sock.close()
+
+    def __enter__(self) -> StoreClient:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def _shake_hands(self, secret: bytes, deadline: float) -> None:
+        nonce = os.urandom(protocol.NONCE_BYTES)
+        try:
+            self._send(protocol.hello(nonce), deadline)
+            answer = self._receive(protocol.ANSWER_BYTES, deadline)
+            self._send(protocol.answer_server(secret, nonce, answer), deadline)
+        except protocol.HandshakeError as error:
+            raise protocol.HandshakeError(f"handshake with {self._who}: {error}") from None
+        except OSError as error:
+            raise protocol.HandshakeError(f"handshake with {self._who}: {error}") from error
+
+    def _ask(self, request: Request, timeout: Optional[float] = 0.0) -> bytes:
+        payload = protocol.encode_request(request)
+        with self._lock:
+            if self._broken is not None:
+                raise ConnectionError(self._broken)
+            deadline = None if timeout is None else time.monotonic() + timeout + _PATIENCE
+            try:
+                status, value = self._exchange(payload, deadline)
+            except BaseException as error:  # Ctrl-C as well: the reply would be taken for the next one's
+                self._broken = f"lost {self._who} while asking for {request.key!r}: {error}"
+                self._sock.close()
+                if isinstance(error, OSError):
+                    raise ConnectionError(f"{self._broken} (is the launcher still running?)") from error
+                raise
+        if status == ReplyStatus.TIMEOUT:
+            raise TimeoutError(f"{value.decode(errors='replace')} (asked of {self._who})")
+        if status == ReplyStatus.BAD_REQUEST:
+            raise ValueError(f"{self._who} refused: {value.decode(errors='replace')}")
+        return value
+
+    def _exchange(self, payload: bytes, deadline: Optional[float]) -> tuple[ReplyStatus, bytes]:
+        self._send(protocol.FRAME_HEADER.pack(self._sent, len(payload)) + payload, deadline)
+        self._sent = protocol.next_sequence(self._sent)
+        header = self._receive(protocol.FRAME_HEADER.size, deadline)
+        length = protocol.parse_frame_header(header, self._received)
+        self._received = protocol.next_sequence(self._received)
+        reply = self._receive(length, deadline)
+        if not reply or reply[0] not in set(ReplyStatus):
+            raise protocol.ProtocolError("the reply has no known status")
+        return ReplyStatus(reply[0]), reply[1:]
+
+    def _send(self, data: bytes, deadline: Optional[float]) -> None:
+        self._sock.settimeout(_left(deadline))
+        self._sock.sendall(data)
+
+    def _receive(self, size: int, deadline: Optional[float]) -> bytes:
+        data = bytearray()
+        while len(data) < size:
+            self._sock.settimeout(_left(deadline))
+            piece = self._sock.recv(min(size - len(data), 1 << 20))
+            if not piece:
+                raise ConnectionError("it closed the connection")
+            data += piece
+        return bytes(data)
+
+
+def _millis(timeout: Optional[float]) -> int:
+    if timeout is None:
+        return protocol.WAIT_FOREVER
+    return min(max(0, round(timeout * 1000)), protocol.WAIT_FOREVER - 1)
+
+
+def _left(deadline: Optional[float]) -> Optional[float]:
+    if deadline is None:
+        return None
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("no answer in time")
+    return left

@@ -1,0 +1,320 @@
+"""The store server: one daemon thread, one selector, any number of clients.
+
+What a stranger can cost: one descriptor and 41 bytes for at most 5 seconds. Nothing is parsed before the handshake
+is complete, and nothing that comes over a socket is ever unpickled or evaluated. A connection that does not keep
+to the protocol is closed with one line in the log; the others do not notice.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import logging
+import os
+import selectors
+import socket
+import threading
+import time
+from typing import Callable, Optional
+
+from hvdlite.rendezvous import protocol
+from hvdlite.rendezvous.table import Table, Waiter
+
+_log = logging.getLogger(__name__)
+
+# More strangers at once than any job has ranks that connect within one turn of the loop; beyond, the oldest goes.
+_MAX_STRANGERS = 1024
+# Handshakes of those already here take turns with new arrivals, so that a rush of ranks is not taken for a flood.
+_ACCEPTS_PER_TURN = 64
+_READ_BYTES = 256 << 10
+_BACKLOG = 4096
+# How long to leave the door shut when the process has no descriptors left.
+_ACCEPT_PAUSE = 0.2
+
+
+class StoreServer:
+    """Serves the keys of one job to those who know its secret.
+
+    Listens from the constructor on, on `host` only; answers from `start()` on, until `close()`.
+    """
+
+    def __init__(self, secret: bytes, host: str = "127.0.0.1", port: int = 0) -> None:
+        self._secret = protocol.check_secret(secret)
+        if not host:
+            raise ValueError("the store needs an address to listen on (0.0.0.0 or :: mean every interface)")
+        family, kind, proto, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        self._listener = socket.socket(family, kind, proto)
+        try:
+            self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self._listener.bind(address)
+            self._listener.listen(_BACKLOG)
+        except OSError as error:
+            self._listener.close()
+            raise OSError(error.errno, f"the store cannot listen on {host} port {port}: {error.strerror}") from error
+        self._listener.setblocking(False)
+        self.address: tuple[str, int] = self._listener.getsockname()[:2]
+        self._wake_reader, self._wake_writer = socket.socketpair()
+        self._wake_reader.setblocking(False)
+        self._thread: Optional[threading.Thread] = None
+        self._closing = False
+
+    def start(self) -> StoreServer:
+        if self._thread is not None or self._closing:
+            raise RuntimeError("a StoreServer starts once")
+        loop = _Loop(self._secret, self._listener, self._wake_reader)
+        self._thread = threading.Thread(target=loop.run, name="hvd-store", daemon=True)
+        self._thread.start()
+        return self
+
+    def close(self) -> None:
+        """Ends every connection. May be called twice."""
+        if self._closing:
+            return
+        self._closing = True
+        self._wake_writer.send(b"x")
+        if self._thread is not None:
+            self._thread.join()
+        for end in (self._listener, self._wake_reader, self._wake_writer):
+            end.close()
+
+    def __enter__(self) -> StoreServer:
+        return self if self._thread is not None else self.start()
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+
+class _Connection:
+    """One client: what it still has to send, and what it has not read yet.
+
+    At most one request is held at a time: the next is taken only when the last is answered and the answer has
+    gone out, so a client that does not read cannot make the server hoard.
+    """
+
+    def __init__(self, sock: socket.socket, who: str, deadline: float) -> None:
+        self.sock = sock
+        self.who = who
+        self.deadline = deadline  # of the handshake
+        self.stage: Callable[[bytes], None]  # what to do with the next `need` bytes
+        self.need = 0
+        self.buffer = bytearray()
+        self.out: collections.deque[memoryview] = collections.deque()
+        self.received = 0  # sequence number of the next frame, each way
+        self.sent = 0
+        self.asking = False  # a request is being answered
+        self.waiter: Optional[Waiter] = None
+        self.events = 0
+        self.closed = False
+
+    def expect(self, need: int, stage: Callable[[bytes], None]) -> None:
+        self.need = need
+        self.stage = stage
+
+    def read(self) -> None:
+        data = self.sock.recv(min(self.need - len(self.buffer), _READ_BYTES))
+        if not data:
+            raise EOFError
+        self.buffer += data
+
+    def write(self) -> None:
+        sent = self.sock.sendmsg(list(self.out)[:16])
+        while sent:
+            head = self.out[0]
+            if sent < len(head):
+                self.out[0] = head[sent:]
+                return
+            sent -= len(head)
+            self.out.popleft()
+
+
+class _Loop:
+    """Owned by the server's thread."""
+
+    def __init__(self, secret: bytes, listener: socket.socket, wake: socket.socket) -> None:
+        self._secret = secret
+        self._listener = listener
+        self._wake = wake
+        self._table = Table()
+        self._selector = selectors.DefaultSelector()
+        self._connections: set[_Connection] = set()
+        # Those whose handshake is not complete, the oldest first.
+        self._strangers: collections.OrderedDict[_Connection, None] = collections.OrderedDict()
+        self._answered: list[_Connection] = []
+        self._accept_again: Optional[float] = None
+
+    def run(self) -> None:
+        self._selector.register(self._listener, selectors.EVENT_READ)
+        self._selector.register(self._wake, selectors.EVENT_READ)
+        try:
+            while self._turn():
+                pass
+        except Exception:
+            _log.exception("the store server ends because of an error in itself")
+        finally:
+            for connection in list(self._connections):
+                self._close(connection)
+            self._listener.close()
+            self._selector.close()
+
+    def _turn(self) -> bool:
+        for key, events in self._selector.select(self._patience()):
+            if key.fileobj is self._wake:
+                return False
+            if key.fileobj is self._listener:
+                self._accept()
+            elif not key.data.closed:
+                self._serve(key.data, events)
+        now = time.monotonic()
+        self._table.expire(now)
+        while self._answered:
+            self._serve(self._answered.pop(), 0)
+        self._show_out(now)
+        if self._accept_again is not None and now >= self._accept_again:
+            self._accept_again = None
+            self._selector.register(self._listener, selectors.EVENT_READ)
+        return True
+
+    def _patience(self) -> Optional[float]:
+        times = [self._table.next_deadline(), self._accept_again]
+        if self._strangers:
+            times.append(next(iter(self._strangers)).deadline)
+        due = [moment for moment in times if moment is not None]
+        return max(0.0, min(due) - time.monotonic()) if due else None
+
+    def _accept(self) -> None:
+        for _ in range(_ACCEPTS_PER_TURN):
+            try:
+                sock, address = self._listener.accept()
+            except (BlockingIOError, ConnectionAbortedError, InterruptedError):
+                return
+            except OSError as error:
+                _log.warning("the store accepts nobody for %.1f s: %s", _ACCEPT_PAUSE, error)
+                self._selector.unregister(self._listener)
+                self._accept_again = time.monotonic() + _ACCEPT_PAUSE
+                return
+            who = f"[{address[0]}]:{address[1]}" if ":" in address[0] else f"{address[0]}:{address[1]}"
+            connection = _Connection(sock, who, time.monotonic() + protocol.HANDSHAKE_SECONDS)
+            connection.expect(protocol.HELLO_BYTES, functools.partial(self._on_hello, connection))
+            self._connections.add(connection)
+            self._strangers[connection] = None
+            try:
+                sock.setblocking(False)
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                # A client whose machine vanished never says so; without this its descriptor would stay for ever.
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            except OSError as error:
+                self._close(connection, str(error))
+                continue
+            if len(self._strangers) > _MAX_STRANGERS:
+                self._close(next(iter(self._strangers)), f"more than {_MAX_STRANGERS} handshakes are under way")
+            self._serve(connection, selectors.EVENT_READ)
+
+    def _serve(self, connection: _Connection, events: int) -> None:
+        """Reads what came, answers what is complete, writes what fits, and says what to wait for."""
+        if connection.closed:
+            return
+        try:
+            if events & selectors.EVENT_READ and len(connection.buffer) < connection.need:
+                try:
+                    connection.read()
+                except (BlockingIOError, InterruptedError):
+                    pass
+            while True:
+                try:
+                    while connection.out:
+                        connection.write()
+                except (BlockingIOError, InterruptedError):
+                    break
+                connection.asking = connection.waiter is not None
+                if connection.asking or len(connection.buffer) < connection.need:
+                    break
+                data = bytes(connection.buffer)
+                connection.buffer.clear()
+                connection.stage(data)
+            self._listen_to(connection)
+        except EOFError:
+            self._close(connection, self._why_gone(connection))
+        except protocol.ProtocolError as error:
+            self._close(connection, str(error))
+        except ConnectionError as error:
+            self._close(connection, None if connection not in self._strangers else str(error))
+        except Exception as error:  # an error of ours must not take the other clients down
+            self._close(connection, f"serving it failed: {error!r}")
+
+    def _listen_to(self, connection: _Connection) -> None:
+        events = 0
+        if len(connection.buffer) < connection.need:
+            events |= selectors.EVENT_READ
+        if connection.out:
+            events |= selectors.EVENT_WRITE
+        if events == connection.events:
+            return
+        if connection.events == 0:
+            self._selector.register(connection.sock, events, connection)
+        elif events == 0:
+            self._selector.unregister(connection.sock)
+        else:
+            self._selector.modify(connection.sock, events, connection)
+        connection.events = events
+
+    def _on_hello(self, connection: _Connection, data: bytes) -> None:
+        nonce = os.urandom(protocol.NONCE_BYTES)
+        answer, proof = protocol.answer_hello(self._secret, data, nonce)
+        connection.out.append(memoryview(answer))
+        connection.expect(protocol.PROOF_BYTES, functools.partial(self._on_proof, connection, proof))
+
+    def _on_proof(self, connection: _Connection, expected: bytes, data: bytes) -> None:
+        protocol.check_client(expected, data)
+        del self._strangers[connection]
+        connection.expect(protocol.FRAME_HEADER.size, functools.partial(self._on_header, connection))
+
+    def _on_header(self, connection: _Connection, data: bytes) -> None:
+        length = protocol.parse_frame_header(data, connection.received)
+        connection.received = protocol.next_sequence(connection.received)
+        if length == 0:
+            raise protocol.ProtocolError("an empty frame came")
+        connection.expect(length, functools.partial(self._on_request, connection))
+
+    def _on_request(self, connection: _Connection, data: bytes) -> None:
+        connection.expect(protocol.FRAME_HEADER.size, functools.partial(self._on_header, connection))
+        reply = functools.partial(self._reply, connection)
+        try:
+            request = protocol.decode_request(data)
+        except protocol.BadRequest as error:
+            reply(protocol.encode_reply(protocol.ReplyStatus.BAD_REQUEST, str(error).encode()))
+            return
+        connection.waiter = self._table.submit(request, time.monotonic(), reply)
+
+    def _reply(self, connection: _Connection, payload: bytes) -> None:
+        header = protocol.FRAME_HEADER.pack(connection.sent, len(payload))
+        connection.sent = protocol.next_sequence(connection.sent)
+        connection.out.append(memoryview(header))
+        connection.out.append(memoryview(payload))
+        connection.waiter = None
+        self._answered.append(connection)
+
+    def _show_out(self, now: float) -> None:
+        while self._strangers:
+            oldest = next(iter(self._strangers))
+            if oldest.deadline > now:
+                return
+            self._close(oldest, f"it did not finish the handshake within {protocol.HANDSHAKE_SECONDS:g} s")
+
+    def _why_gone(self, connection: _Connection) -> Optional[str]:
+        if connection in self._strangers:
+            return "it left during the handshake (it may belong to another job, with another secret)"
+        if connection.buffer:
+            return "it left in the middle of a request"
+        return None
+
+    def _close(self, connection: _Connection, why: Optional[str] = None) -> None:
+        if why is not None:
+            _log.warning("the store closes the connection with %s: %s", connection.who, why)
+        connection.closed = True
+        if connection.waiter is not None:
+            self._table.cancel(connection.waiter)
+        if connection.events:
+            self._selector.unregister(connection.sock)
+        connection.sock.close()
+        self._connections.discard(connection)
+        self._strangers.pop(connection, None)
