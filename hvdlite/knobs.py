@@ -322,7 +322,7 @@ def _markdown_lines() -> Iterator[str]:
     yield ""
     yield "Each knob is an environment variable; where two are listed, the left one wins. `hvdliterun` has"
     yield "flags for some of them, which set the variables on every rank. A value that is not allowed stops"
-    yield "the program with an error that names the variable. An empty value means *not set*, except for texts."
+    yield "the program with an error that names the variable. An empty value means *not set*, but for texts."
     section = ""
     for knob in KNOBS:
         if knob.section != section:

@@ -1,0 +1,244 @@
+r"""What ranks print becomes the launcher's output, line by line: `[1]<stdout>:text`.
+
+    rank's pipe ──► Stream: cut into lines ──► Sink: prefix, one line at a time ──► Writer (thread) ──► stdout
+                       └──► copy in D/rank.1/stdout, byte for byte
+
+Nothing is decoded: bytes come out as they went in, and within a stream never in another order. A line ends
+with `\n`, `\r\n` or `\r` (progress bars), which is kept. A line that stays unfinished is shown after a
+moment; if another rank speaks in between, the rest of it starts a new line.
+
+The reader may be slow (a pager, a stopped terminal). Up to BACKLOG_BYTES wait in memory; beyond that ranks
+wait as they would for any slow reader; but when not one byte has been taken for PATIENCE_SECONDS, text is
+dropped and counted: a forgotten pager must not stop a training run. When the reader is gone altogether the
+rest goes nowhere. The copies in files are always complete.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass, field
+
+BACKLOG_BYTES = 16 << 20
+PATIENCE_SECONDS = 10.0
+IDLE_SECONDS = 0.2
+# A longer line is passed on in pieces.
+LINE_BYTES = 1 << 20
+# What a pipe takes at once: a write that ends shows that the reader is alive.
+_WRITE_BYTES = 4096
+_LAST_WORDS = 200
+
+_LINE = re.compile(rb"[^\r\n]*(?:\r\n|\n|\r(?=[^\n]))")
+_ERROR = re.compile(rb"[\w.]*(?:Error|Exception|Interrupt|Fault|Abort)\b")
+
+
+class Lines:
+    """Cuts a stream into lines. Pure."""
+
+    def __init__(self) -> None:
+        self.pending = b""
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The lines that are now complete, each with its end."""
+        text = self.pending + data
+        end = 0
+        lines: list[bytes] = []
+        for match in _LINE.finditer(text):
+            lines.append(match.group())
+            end = match.end()
+        self.pending = text[end:]
+        # A `\r` at the very end may be half of `\r\n`: it waits for the next byte, or for flush().
+        if len(self.pending) > LINE_BYTES:
+            lines.append(self.flush())
+        return lines
+
+    def flush(self) -> bytes:
+        """What there is of the last line."""
+        pending, self.pending = self.pending, b""
+        return pending
+
+
+class Writer:
+    """Writes to a descriptor from a thread of its own, so that whoever puts never waits. Thread-safe."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._changed = threading.Condition()
+        self._queue: deque[bytes] = deque()
+        self._backlog = 0
+        self._progress = time.monotonic()
+        self._gone = False
+        self._thread = threading.Thread(target=self._run, name=f"output {descriptor}", daemon=True)
+        self._thread.start()
+
+    @property
+    def backlog(self) -> int:
+        """Bytes that wait."""
+        return self._backlog
+
+    def stuck(self, now: float) -> float:
+        """For how many seconds the reader has not taken a byte."""
+        return now - self._progress if self._backlog else 0.0
+
+    def put(self, data: bytes) -> None:
+        with self._changed:
+            if self._gone or not data:
+                return
+            if not self._backlog:
+                self._progress = time.monotonic()
+            self._queue.append(data)
+            self._backlog += len(data)
+            self._changed.notify_all()
+
+    def wait_flushed(self, seconds: float) -> bool:
+        """Wait until all is written; False when it is not by then."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._backlog, seconds)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: bool(self._queue))
+                data = self._queue.popleft()
+            view = memoryview(data)
+            while view:
+                try:
+                    written = os.write(self._descriptor, view[:_WRITE_BYTES])
+                except BlockingIOError:  # somebody made our terminal or pipe non-blocking
+                    select.select([], [self._descriptor], [])
+                    continue
+                except OSError:  # the reader has gone
+                    with self._changed:
+                        self._gone = True
+                        self._queue.clear()
+                        self._backlog = 0
+                        self._changed.notify_all()
+                    return
+                view = view[written:]
+                with self._changed:
+                    self._backlog -= written
+                    self._progress = time.monotonic()
+                    if not self._backlog:
+                        self._changed.notify_all()
+
+
+class Sink:
+    """One of the launcher's own streams, shared by the same stream of all ranks. One thread at a time."""
+
+    def __init__(self, writer: Writer, timestamps: bool = False) -> None:
+        self._writer = writer
+        self._timestamps = timestamps
+        self._open: bytes | None = None  # the prefix of the stream whose line is unfinished
+        self._dropping = False
+        self._dropped = 0
+
+    def accepts(self, now: float) -> bool:
+        """Whether ranks' output should be read now; if not, they wait."""
+        if self._writer.backlog <= BACKLOG_BYTES // 2:
+            self._dropping = False
+            if self._dropped:
+                self._notice()
+        elif self._writer.stuck(now) > PATIENCE_SECONDS:
+            self._dropping = True
+        return self._dropping or self._writer.backlog < BACKLOG_BYTES
+
+    def emit(self, prefix: bytes, lines: list[bytes]) -> None:
+        """Pieces of one stream; only the last may be unfinished."""
+        if self._dropping:
+            self._dropped += len(lines)
+            return
+        start = f"{time.asctime()}".encode() + prefix if self._timestamps else prefix
+        pieces: list[bytes] = []
+        for line in lines:
+            if not line:
+                continue
+            if self._open != prefix:
+                pieces.append(start if self._open is None else b"\n" + start)
+            pieces.append(line)
+            self._open = None if line.endswith((b"\n", b"\r")) else prefix
+        self._writer.put(b"".join(pieces))
+
+    def say(self, text: str) -> None:
+        """A line of the launcher itself."""
+        line = text.encode("utf-8", "backslashreplace") + b"\n"
+        self._writer.put(line if self._open is None else b"\n" + line)
+        self._open = None
+
+    def wait_flushed(self, seconds: float) -> bool:
+        if self._dropped and not self._dropping:
+            self._notice()
+        return self._writer.wait_flushed(seconds)
+
+    def _notice(self) -> None:
+        count, self._dropped = self._dropped, 0
+        self.say(f"hvdliterun: {count} lines are missing here: nobody read them for {PATIENCE_SECONDS:g} s.")
+
+
+@dataclass
+class Stream:
+    """One stream of one rank."""
+
+    rank: int
+    name: str  # stdout | stderr
+    sink: Sink
+    copy: int | None = None  # descriptor of the file
+    last_words: bytes = b""
+    _lines: Lines = field(default_factory=Lines)
+    _fed: float = 0.0
+
+    @property
+    def prefix(self) -> bytes:
+        return f"[{self.rank}]<{self.name}>:".encode()
+
+    def feed(self, data: bytes, now: float) -> None:
+        self._fed = now
+        self._save(data)
+        self._emit(self._lines.feed(data))
+
+    def tick(self, now: float) -> None:
+        """Show an unfinished line that has waited long enough."""
+        if self._lines.pending and now - self._fed >= IDLE_SECONDS:
+            self._emit([self._lines.flush()])
+
+    @property
+    def waiting(self) -> bool:
+        """Whether there is an unfinished line to show."""
+        return bool(self._lines.pending)
+
+    def end(self) -> None:
+        self._emit([self._lines.flush()])
+        if self.copy is not None:
+            os.close(self.copy)
+            self.copy = None
+
+    def _emit(self, lines: list[bytes]) -> None:
+        for line in reversed(lines):
+            # The line that names the exception says more than what may be printed after it.
+            if (words := line.strip()) and (_ERROR.match(words) or not _ERROR.match(self.last_words)):
+                self.last_words = words[:_LAST_WORDS]
+                break
+        self.sink.emit(self.prefix, lines)
+
+    def _save(self, data: bytes) -> None:
+        if self.copy is None:
+            return
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(self.copy, view) :]
+        except OSError as error:
+            os.close(self.copy)
+            self.copy = None
+            reason = error.strerror
+            self.sink.say(f"hvdliterun: the copy of rank {self.rank}'s {self.name} ends here: {reason}.")
+
+
+def open_copy(directory: str, rank: int, size: int, name: str) -> int:
+    """The file D/rank.<padded>/stdout for a rank, empty."""
+    folder = os.path.join(directory, f"rank.{rank:0{len(str(size - 1))}d}")
+    os.makedirs(folder, exist_ok=True)
+    return os.open(os.path.join(folder, name), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)

@@ -1,0 +1,1 @@
+"""Ways to start a job's processes, one file each."""

@@ -1,0 +1,331 @@
+"""The guardian: starts the ranks of one host and sees to it that nothing of the job outlives the job.
+
+    launcher ──pipe──► guardian ──fork/exec──► rank 0   (each rank leads a session of its own)
+             ◄──pipe──          ──fork/exec──► rank 1 ──► whatever it starts
+
+Why a process in between? A launcher that is killed with SIGKILL cannot tidy up. PR_SET_PDEATHSIG would end
+the ranks but not what they started (`bash -c "python train.py"`), a process group misses what moves to
+another group (`timeout 60 python train.py`), and a session misses what calls setsid(). The guardian is
+small, in a session that no terminal signal reaches, and a *subreaper*: a process that loses its parent
+becomes its child. So it knows every process of the job until the last one is gone. When the launcher dies,
+its pipe closes (and its pidfd becomes readable, should a stray child of the launcher hold the pipe):
+everything is killed at once. When the guardian dies, PR_SET_PDEATHSIG ends the ranks, and the launcher,
+which misses its farewell, kills the rest of their sessions.
+
+Runs as a script in a fresh interpreter (`python -I -S guardian.py`): the launcher may have threads or be a
+notebook, which must not be forked without exec. Standard library only.
+
+Protocol. On standard input first `<length>\\n<JSON>`, then single letters: `T` end politely (SIGTERM, a grace
+period, SIGKILL), `K` kill; end of file means K. On standard output lines: `started RANK PID`,
+`failed RANK ERRNO`, `exited RANK CODE`, `killed RANK SIGNAL`, and last `done LEFT` when nothing of the job is
+left (LEFT: how many processes could not be killed).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+# Leftovers of ranks that all ended well (Python's resource tracker, say) get this long to leave by
+# themselves.
+LINGER_SECONDS = 0.5
+# Horovod's value: checkpoints are written in SIGTERM handlers.
+GRACE_SECONDS = 5.0
+# SIGKILL takes effect at once but for a process that waits for a disk or a network file system.
+KILL_SECONDS = 5.0
+_SCAN_SECONDS = 0.02
+
+# By Python, and by the guardian itself.
+_IGNORED = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGHUP)
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+# --- the process table
+
+
+@dataclass(frozen=True)
+class Process:
+    pid: int
+    parent: int
+    session: int
+
+
+def processes() -> list[Process]:
+    """All living processes that /proc shows (zombies are not alive)."""
+    found: list[Process] = []
+    try:
+        names = os.listdir("/proc")
+    except OSError:
+        return found
+    for name in names:
+        if not name.isdecimal():
+            continue
+        try:
+            with open(f"/proc/{name}/stat", "rb") as file:
+                # pid (command) state parent group session ...; the command may contain anything, even ")".
+                state, parent, _, session = file.read().rpartition(b")")[2].split()[:4]
+        except (OSError, ValueError):
+            continue  # it ended while we looked
+        if state not in (b"Z", b"X"):
+            found.append(Process(int(name), int(parent), int(session)))
+    return found
+
+
+def members(table: Iterable[Process], root: int | None, sessions: set[int]) -> list[int]:
+    """The job: descendants of `root`, members of `sessions` and their descendants. Pure."""
+    children: dict[int, list[int]] = {}
+    found: list[int] = []
+    frontier = [] if root is None else [root]
+    for process in table:
+        children.setdefault(process.parent, []).append(process.pid)
+        if process.session in sessions:
+            frontier.append(process.pid)
+    seen = set() if root is None else {root}
+    found += [pid for pid in frontier if pid not in seen]
+    seen.update(found)
+    while frontier:
+        for child in children.get(frontier.pop(), ()):
+            if child not in seen:
+                seen.add(child)
+                found.append(child)
+                frontier.append(child)
+    return found
+
+
+def send(pids: Iterable[int], signal_number: int) -> None:
+    for pid in pids:
+        with contextlib.suppress(OSError):  # gone, or it became another user's (setuid)
+            os.kill(pid, signal_number)
+
+
+def kill_sessions(sessions: set[int], seconds: float = KILL_SECONDS) -> int:
+    """SIGKILL to all members of these sessions until none is left; returns how many are. For the launcher."""
+    deadline = time.monotonic() + seconds
+    while left := members(processes(), None, sessions):
+        if time.monotonic() > deadline:
+            break
+        send(left, signal.SIGKILL)
+        time.sleep(_SCAN_SECONDS)
+    return len(left)
+
+
+# --- the guardian
+
+
+@dataclass
+class Rank:
+    rank: int
+    environment: dict[bytes, bytes]
+    stdout: int
+    stderr: int
+
+
+@dataclass
+class State:
+    ranks: dict[int, int] = field(default_factory=dict)  # pid -> rank, of those that run
+    sessions: set[int] = field(default_factory=set)
+    phase: str = "running"  # -> lingering | terminating -> killing
+    deadline: float = float("inf")
+
+
+def _prctl(option: int, argument: int) -> None:
+    # Without ctypes or prctl the guardian still finds the members of the ranks' sessions.
+    with contextlib.suppress(ImportError, OSError, AttributeError):
+        import ctypes
+
+        ctypes.CDLL(None).prctl(option, ctypes.c_ulong(argument), 0, 0, 0)
+
+
+def _report(*lines: str) -> None:
+    with contextlib.suppress(OSError):  # the launcher is dead; the loop learns it from its pipe
+        os.write(1, "".join(line + "\n" for line in lines).encode())
+
+
+def _read_job() -> dict[str, object] | None:
+    import json
+
+    data = b""
+    while b"\n" not in data:
+        chunk = os.read(0, 65536)
+        if not chunk:
+            return None
+        data += chunk
+    length, _, rest = data.partition(b"\n")
+    while len(rest) < int(length):
+        chunk = os.read(0, 1 << 20)
+        if not chunk:
+            return None
+        rest += chunk
+    job = json.loads(rest)
+    return job if isinstance(job, dict) else None
+
+
+def _start(rank: Rank, command: list[bytes], secret: int | None) -> tuple[int, int]:
+    """Fork and exec; (pid, 0) or (0, errno)."""
+    guardian = os.getpid()
+    failed, tell = os.pipe()  # closed by a successful exec
+    pid = os.fork()
+    if pid == 0:
+        number = 126
+        try:
+            os.setsid()
+            _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != guardian:
+                os._exit(1)  # it died before prctl could take effect
+            for ignored in _IGNORED:  # exec would hand that on
+                signal.signal(ignored, signal.SIG_DFL)
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            os.dup2(rank.stdout, 1)
+            os.dup2(rank.stderr, 2)
+            if secret is not None:
+                os.set_inheritable(secret, True)
+            os.execvpe(command[0], command, rank.environment)
+        except OSError as error:
+            number = error.errno or number
+        finally:
+            os.write(tell, str(number).encode())
+            os._exit(127)
+    os.close(tell)
+    answer = os.read(failed, 16)
+    os.close(failed)
+    if answer:
+        os.waitpid(pid, 0)
+        return 0, int(answer)
+    return pid, 0
+
+
+def _left(state: State) -> list[int]:
+    return members(processes(), os.getpid(), state.sessions)
+
+
+def _enter(state: State, phase: str) -> None:
+    order = ("running", "lingering", "terminating", "killing")
+    if order.index(phase) <= order.index(state.phase):
+        return
+    state.phase = phase
+    now = time.monotonic()
+    if phase == "lingering":
+        state.deadline = now + LINGER_SECONDS
+    elif phase == "terminating":
+        left = _left(state)
+        send(left, signal.SIGTERM)
+        send(left, signal.SIGCONT)  # a stopped process would not hear it
+        state.deadline = now + GRACE_SECONDS
+    else:
+        state.deadline = now + KILL_SECONDS
+
+
+def _reap(state: State) -> bool:
+    """Collect and report the dead; False when no child is left."""
+    lines: list[str] = []
+    pid = -1
+    while pid != 0:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            break
+        rank = state.ranks.pop(pid, None)
+        if rank is not None and os.WIFSIGNALED(status):
+            lines.append(f"killed {rank} {os.WTERMSIG(status)}")
+        elif rank is not None:
+            lines.append(f"exited {rank} {os.WEXITSTATUS(status)}")
+    # In one write: who died at the same time is judged together.
+    if lines:
+        _report(*lines)
+    return pid == 0
+
+
+def _watch_launcher() -> list[int]:
+    try:
+        return [os.pidfd_open(os.getppid())]
+    except (AttributeError, OSError):
+        return []  # an old kernel: the pipe alone has to do
+
+
+def _guard(state: State, wake: int) -> int:
+    """Until nothing is left; returns how many processes resisted."""
+    commands, launcher = [0], _watch_launcher()
+    while True:
+        if not _reap(state):
+            left = _left(state)
+            if not left:
+                return 0
+        if not state.ranks:
+            _enter(state, "lingering")
+        if state.phase == "killing":
+            left = _left(state)
+            if time.monotonic() > state.deadline:
+                return len(left)
+            send(left, signal.SIGKILL)
+        pause = _SCAN_SECONDS if state.phase == "killing" else 0.5
+        pause = min(pause, max(0.0, state.deadline - time.monotonic()))
+        if state.phase == "running":
+            ready, _, _ = select.select([*commands, *launcher, wake], [], [])
+        else:
+            ready, _, _ = select.select([*commands, *launcher, wake], [], [], pause)
+        if wake in ready and signal.SIGTERM in os.read(wake, 4096):
+            _enter(state, "terminating")
+        if launcher and launcher[0] in ready:
+            launcher, commands = [], []
+            _enter(state, "killing")
+        if commands and commands[0] in ready:
+            letter = os.read(0, 1)
+            if letter != b"T":
+                commands = commands if letter else []
+                _enter(state, "killing")
+            else:
+                _enter(state, "terminating")
+        if time.monotonic() >= state.deadline and state.phase in ("lingering", "terminating"):
+            _enter(state, "terminating" if state.phase == "lingering" else "killing")
+
+
+def main() -> None:
+    wake, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+    for number in (signal.SIGCHLD, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    job = _read_job()
+    if job is None:
+        return
+    # Texts are bytes in disguise (latin-1): the environment need not be UTF-8.
+    command = [word.encode("latin-1") for word in job["command"]]  # type: ignore[attr-defined]
+    shared = _bytes(job["environment"])
+    secret: int | None = job["secret"]  # type: ignore[assignment]
+    ranks = [
+        Rank(entry["rank"], shared | _bytes(entry["environment"]), entry["stdout"], entry["stderr"])
+        for entry in job["ranks"]  # type: ignore[attr-defined]
+    ]
+    descriptors = [d for rank in ranks for d in (rank.stdout, rank.stderr)]
+    for descriptor in descriptors + ([] if secret is None else [secret]):
+        os.set_inheritable(descriptor, False)
+    state = State()
+    for rank in ranks:
+        pid, error = _start(rank, command, secret)
+        if error:
+            _report(f"failed {rank.rank} {error}")
+            _enter(state, "killing")
+            break
+        state.ranks[pid] = rank.rank
+        state.sessions.add(pid)
+        _report(f"started {rank.rank} {pid}")
+    for descriptor in descriptors:
+        os.close(descriptor)  # or the pipes would never end
+    _report(f"done {_guard(state, wake)}")
+
+
+def _bytes(texts: object) -> dict[bytes, bytes]:
+    assert isinstance(texts, dict)
+    return {name.encode("latin-1"): value.encode("latin-1") for name, value in texts.items()}
+
+
+if __name__ == "__main__":
+    main()
