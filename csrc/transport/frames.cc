@@ -11,6 +11,8 @@ struct FrameHeader {
   uint32_t sequence;
 };
 
+constexpr size_t kRead = 4096;
+
 }  // namespace
 
 void FrameChannel::Send(std::string_view payload) {
@@ -34,47 +36,39 @@ Status FrameChannel::PumpOut(bool* moved) {
   return Status::Ok();
 }
 
-Status FrameChannel::Pump(const std::function<Status(std::string_view)>& deliver, bool* moved) {
-  HVDLITE_RETURN_IF_ERROR(PumpOut(moved));
+Status FrameChannel::Next(std::string_view* frame, bool* moved) {
+  *frame = {};
   for (;;) {
-    // Read straight behind what is waiting; most reads carry one small frame.
-    constexpr size_t kRead = 4096;
-    size_t want = kRead;
-    if (in_.size() - parsed_ >= sizeof(FrameHeader)) {
+    size_t missing = kRead;  // most reads carry one small frame
+    if (end_ - begin_ >= sizeof(FrameHeader)) {
       FrameHeader header;
-      memcpy(&header, in_.data() + parsed_, sizeof(header));
-      want = std::max(want, sizeof(header) + header.length - (in_.size() - parsed_));
-    }
-    const size_t before = in_.size();
-    in_.resize(before + want);
-    size_t n = 0;
-    const Status received = transport_->TryReceive(in_.data() + before, want, &n);
-    in_.resize(before + n);
-    HVDLITE_RETURN_IF_ERROR(received);
-    if (n == 0) return Status::Ok();
-    *moved = true;
-
-    while (in_.size() - parsed_ >= sizeof(FrameHeader)) {
-      FrameHeader header;
-      memcpy(&header, in_.data() + parsed_, sizeof(header));
+      memcpy(&header, in_.data() + begin_, sizeof(header));
       if (header.length > kMaxFrame || header.sequence != next_in_) {
         return Status::Internal("control stream with rank " + std::to_string(transport_->peer()) +
                                 " is broken (frame out of sequence)");
       }
-      if (in_.size() - parsed_ - sizeof(header) < header.length) break;
-      ++next_in_;
-      const std::string_view payload(in_.data() + parsed_ + sizeof(header), header.length);
-      parsed_ += sizeof(header) + header.length;
-      HVDLITE_RETURN_IF_ERROR(deliver(payload));
+      const size_t whole = sizeof(header) + header.length;
+      if (end_ - begin_ >= whole) {
+        ++next_in_;
+        *frame = std::string_view(in_.data() + begin_ + sizeof(header), header.length);
+        begin_ += whole;
+        return Status::Ok();
+      }
+      missing = std::max(missing, whole - (end_ - begin_));
     }
-    if (parsed_ == in_.size()) {
-      in_.clear();
-      parsed_ = 0;
-    } else if (parsed_ > kRead) {
-      in_.erase(0, parsed_);
-      parsed_ = 0;
+    if (begin_ == end_) {
+      begin_ = end_ = 0;
+    } else if (begin_ > kRead) {
+      memmove(in_.data(), in_.data() + begin_, end_ - begin_);
+      end_ -= begin_;
+      begin_ = 0;
     }
-    if (n < want) return Status::Ok();
+    if (in_.size() < end_ + missing) in_.resize(end_ + missing);
+    size_t n = 0;
+    HVDLITE_RETURN_IF_ERROR(transport_->TryReceive(in_.data() + end_, in_.size() - end_, &n));
+    if (n == 0) return Status::Ok();
+    end_ += n;
+    *moved = true;
   }
 }
 

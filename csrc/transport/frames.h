@@ -1,12 +1,13 @@
 // FrameChannel: whole messages over a Transport. A frame is u32 length, u32 sequence number, payload; a frame out of
 // sequence or longer than kMaxFrame means that the stream is broken, and the channel fails.
 //
-// Never blocks: Send queues, Pump moves what fits. Thread-safety: one thread at a time.
+// Never blocks: Send queues, PumpOut and Next move what fits. Thread-safety: one thread at a time.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "transport/transport.h"
 
@@ -19,22 +20,22 @@ class FrameChannel {
   explicit FrameChannel(Transport* transport) : transport_(transport) {}
 
   void Send(std::string_view payload);
-  // Sends and receives what is possible now. Calls `deliver` for each complete frame, in order. *moved is set to true
-  // if any byte moved, and left alone otherwise.
-  Status Pump(const std::function<Status(std::string_view)>& deliver, bool* moved);
+  // Moves queued bytes as far as they go. *moved is set to true if any did, and left alone otherwise.
+  Status PumpOut(bool* moved);
+  // The next complete frame, or a view with data() == nullptr when there is none now. Valid until the next call.
+  Status Next(std::string_view* frame, bool* moved);
 
   Transport& transport() const { return *transport_; }
   bool wants_to_send() const { return sent_ < out_.size(); }
 
  private:
-  Status PumpOut(bool* moved);
-
   Transport* const transport_;
   std::string out_;
   size_t sent_ = 0;
   uint32_t next_out_ = 0;
-  std::string in_;
-  size_t parsed_ = 0;
+  std::vector<char> in_;  // [begin_, end_) is received and not yet handed out
+  size_t begin_ = 0;
+  size_t end_ = 0;
   uint32_t next_in_ = 0;
 };
 

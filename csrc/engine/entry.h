@@ -1,0 +1,30 @@
+// Entry: one operation that this rank has submitted and that is not done.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "device/tensor.h"
+#include "engine/complete/handle.h"
+#include "engine/message.h"
+
+namespace hvdlite::engine {
+
+// What a caller asks for. Memory is borrowed until the handle is done.
+struct Submission {
+  Request request;       // root, splits and name as in Request; the name without the operation's prefix
+  TensorView input;
+  TensorView output;     // data == nullptr: the engine allocates (see Handle::output)
+};
+
+struct Entry {
+  Request request;
+  TensorView input;
+  TensorView output;
+  HandlePtr handle;
+  Nanos submitted = 0;
+};
+
+}  // namespace hvdlite::engine

@@ -1,0 +1,122 @@
+// Agreement: the conversation by which the members of a process set come to hold the same decisions in the same order.
+//
+//          member 0 (root): ledger, decides            requests flow up, decisions flow down; nobody waits for
+//         /        |        \                           anybody: each turn moves what has arrived. Inside a host
+//   members of   host leader  host leader               the edges are shared-memory pipes, between hosts TCP
+//   this host     /    \          \                     links; a host's leader passes on what its members say,
+//               members ...      members                and says "all of us" once instead of one by one.
+//
+// Thread-safety: one thread at a time (the holder of the engine's turn).
+// Failure: kPeerLost when an edge breaks; kInternal when a neighbour talks nonsense.
+#pragma once
+
+#include <deque>
+#include <poll.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/log.h"
+#include "engine/fuse/plan.h"
+#include "engine/message.h"
+#include "engine/negotiate/ledger.h"
+#include "transport/frames.h"
+
+namespace hvdlite::engine {
+
+// The place of one member in the tree. Transports are borrowed.
+struct TreePlace {
+  int me = 0;
+  transport::Transport* parent = nullptr;  // null at the root
+  struct Child {
+    transport::Transport* transport;
+    std::vector<int> members;  // everyone it speaks for, itself included
+  };
+  std::vector<Child> children;
+};
+
+struct AgreementOptions {
+  size_t cache_capacity = 65536;
+  FuseOptions fuse;
+};
+
+// What all members are told to do next, in order.
+struct Decision {
+  Down kind = Down::kExecute;
+  std::vector<Response> batch;     // kExecute
+  std::vector<std::string> names;  // kError
+  Status status;                   // kError, kShutdown, kAbort
+  uint64_t slot = kNoSlot;         // kEvict
+};
+
+class Agreement {
+ public:
+  // `ranks`: the members' global ranks, for messages.
+  Agreement(TreePlace place, std::vector<int> ranks, const AgreementOptions& options);
+
+  bool is_root() const { return parent_ == nullptr; }
+
+  // This member asks for an operation: in full, or as the slot that stands for the same request.
+  Status Announce(const Request& request, Nanos now);
+  Status AnnounceSlot(uint64_t slot, Nanos now);
+  void AnnounceEvicted(uint64_t slot);
+  // This member wants to leave. Everything announced before it still happens.
+  void AnnounceShutdown(Nanos now);
+  // Tells the neighbours in the tree that the job has failed. They pass it on. Best effort.
+  void SpreadAbort(const Status& status);
+  // Lets the neighbours know that this rank lives.
+  void SendAlive();
+
+  // Moves messages and, at the root, decides. Appends what has been decided to `decisions`.
+  Status Exchange(Nanos now, std::vector<Decision>* decisions, bool* moved);
+  // Sends what is queued, as far as it goes. True when nothing is left.
+  bool Flush();
+
+  // When each neighbour in the tree was last heard, for the heartbeat: (global rank, time).
+  std::vector<std::pair<int, Nanos>> LastHeard() const;
+  void AddPollFds(std::vector<pollfd>* fds) const;
+  // Only the root's says anything.
+  const Ledger& ledger() const { return ledger_; }
+  const std::vector<int>& ranks() const { return ranks_; }
+
+ private:
+  struct Edge {
+    std::unique_ptr<transport::FrameChannel> channel;
+    std::vector<int> members;
+    Nanos heard = 0;
+  };
+  // A slot that some members below this relay have announced.
+  struct Partial {
+    std::vector<int> members;
+    Nanos since = 0;
+    bool spelled_out = false;  // waited too long for the rest: passed on one by one, so that the root sees who is missing
+  };
+
+  Status HandleUp(const Edge& edge, std::string_view frame, Nanos now, std::vector<Decision>* decisions);
+  Status HandleDown(std::string_view frame, std::vector<Decision>* decisions);
+  Status CountSlot(int member, uint64_t slot, Nanos now);
+  void SpellOutOldPartials(Nanos now);
+  Writer& UpFor(int member);
+  void SendUp();
+  void Decide(Nanos now, std::vector<Decision>* decisions);
+  void Broadcast(std::string_view frame);
+
+  const int me_;
+  const std::vector<int> ranks_;
+  const AgreementOptions options_;
+  std::unique_ptr<Edge> parent_;
+  std::vector<Edge> children_;
+  size_t below_ = 1;  // members this one speaks for, itself included
+  Ledger ledger_;
+  Writer up_;            // the frame to the parent that is being written
+  int up_member_ = -1;   // whom it speaks for
+  std::unordered_map<uint64_t, Partial> partials_;
+  std::vector<int> leaving_;
+  Nanos leaving_since_ = 0;
+  bool shutdown_decided_ = false;
+};
+
+}  // namespace hvdlite::engine
