@@ -1,0 +1,82 @@
+// Choose: which algorithm a collective gets. DECIDES: pure arithmetic, no I/O, no clock.
+//
+// Every candidate's time is predicted with the α-β-γ model; the cheapest legal one wins (ties: the earlier in
+// the enumeration). All members must ask with the same question *and the same constants*, or they would run
+// different algorithms against each other: whoever measures constants agrees on one set first. Fixed
+// constants (the defaults) also make a repeated run choose, and therefore round, the same way.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/dtype.h"
+#include "base/ops.h"
+
+namespace hvdlite::comm {
+
+// M: bytes of the tensor on one rank; n: members. Steps and bytes are those of the busiest member.
+enum class Algorithm : uint8_t {
+  kOneShot,          // allreduce: everyone sends all to all, everyone sums       1 step,   (n-1) M
+  kDirect,           // allreduce, reducescatter: to the owner, who sums once     2 steps,  2 (n-1)/n M
+  kHalvingDoubling,  // allreduce: halves to partners at distance 1, 2, 4, ...    2 log n,  2 (n-1)/n M
+  kRing,             // allreduce, allgather: round the ring                      2 (n-1),  2 (n-1)/n M
+  kPairwise,         // alltoall, allgather: own block straight to each member    1 step,   sum of blocks
+  kTree,             // broadcast: binomial                                       log n,    M log n
+  kChain,            // broadcast: one after another, cut-through                 n-1,      M
+  kDissemination,    // barrier                                                   log n,    -
+  kAdasum,           // allreduce by Adasum: vector halving, distance doubling    log² n,   2 (n-1)/n M
+};
+constexpr int kAlgorithmCount = 9;
+
+constexpr std::string_view Name(Algorithm algorithm) {
+  constexpr std::string_view names[kAlgorithmCount] = {"one-shot", "direct",        "halving-doubling",
+                                                       "ring",     "pairwise",      "tree",
+                                                       "chain",    "dissemination", "adasum"};
+  return names[static_cast<int>(algorithm)];
+}
+
+// Seconds. The defaults are those of loopback TCP between spinning ranks (PERFORMANCE.md, section 1), which
+// are within a factor of three of a 25-100 Gbit/s data-centre network: the crossovers move little between the
+// two.
+struct CostModel {
+  double alpha = 12e-6;    // one step: from TrySend() here to data in TryReceive() there
+  double overhead = 3e-6;  // one message: the system calls of both ends; these do not overlap on one member
+  double beta = 0.30e-9;   // one byte through a link, both directions busy
+  double gamma = 0.03e-9;  // one byte summed
+};
+
+struct Question {
+  OpKind op = OpKind::kAllreduce;
+  DType dtype = DType::kFloat32;
+  bool adasum = false;
+  int64_t bytes = 0;  // Allreduce, Broadcast: of the batch. Allgather, Reducescatter, Alltoall: of all blocks
+  int members = 1;
+  // Members per host whose traffic to other hosts shares one network card. 1: each has a path of its own (or
+  // all are on one host). Only algorithms in which everyone talks to everyone suffer: a ring crosses each
+  // card once.
+  int members_per_card = 1;
+};
+
+struct Choice {
+  Algorithm algorithm = Algorithm::kDirect;
+  double seconds = 0;    // predicted
+  bool forced = false;   // by an option, not by its time
+  bool only_one = true;  // no other algorithm was legal
+  Algorithm runner_up = Algorithm::kDirect;
+  double runner_up_seconds = 0;
+};
+
+// HalvingDoubling receives halves into scratch: above this size it is never chosen (ring and direct win
+// anyway).
+constexpr int64_t kHalvingDoublingMaxBytes = 1 << 20;
+
+// Whether `algorithm` can answer the question correctly at all.
+bool IsLegal(const Question& question, Algorithm algorithm);
+// The predicted time of a legal algorithm.
+double PredictSeconds(const Question& question, Algorithm algorithm, const CostModel& model);
+Choice Choose(const Question& question, const CostModel& model);
+// The sentence for people: "ring: 4 MiB among 16 members, 2.9 ms predicted (direct: 5.1 ms)".
+std::string Why(const Question& question, const Choice& choice);
+
+}  // namespace hvdlite::comm

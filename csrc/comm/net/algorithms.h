@@ -1,0 +1,37 @@
+// The algorithms of the net communicator: each file makes one Work out of a batch and the links.
+//
+// Common to all: nothing blocks; any number of members, one included; several pieces, empty ones too; each
+// link carries exactly the bytes that its two ends derive from the batch, so operations follow one another
+// without a barrier; results are bit-identical on all members and do not depend on timing. `wire` and `batch`
+// outlive the work.
+#pragma once
+
+#include <memory>
+
+#include "comm/batch.h"
+#include "comm/communicator.h"
+#include "comm/net/wire.h"
+
+namespace hvdlite::comm::net {
+
+// direct.cc
+std::unique_ptr<Work> OneShotAllreduce(Wire* wire, const Batch& batch);
+std::unique_ptr<Work> DirectAllreduce(Wire* wire, const Batch& batch);
+std::unique_ptr<Work> DirectReducescatter(Wire* wire, const Batch& batch);
+// ring.cc
+std::unique_ptr<Work> RingAllreduce(Wire* wire, const Batch& batch);
+std::unique_ptr<Work> RingAllgather(Wire* wire, const Batch& batch);
+// halving_doubling.cc
+std::unique_ptr<Work> HalvingDoublingAllreduce(Wire* wire, const Batch& batch);
+// adasum.cc
+std::unique_ptr<Work> AdasumAllreduce(Wire* wire, const Batch& batch);
+// tree.cc
+std::unique_ptr<Work> TreeBroadcast(Wire* wire, const Batch& batch);
+std::unique_ptr<Work> ChainBroadcast(Wire* wire, const Batch& batch);
+// pairwise.cc
+std::unique_ptr<Work> PairwiseAllgather(Wire* wire, const Batch& batch);
+std::unique_ptr<Work> PairwiseAlltoall(Wire* wire, const Batch& batch);
+// barrier.cc
+std::unique_ptr<Work> DisseminationBarrier(Wire* wire);
+
+}  // namespace hvdlite::comm::net

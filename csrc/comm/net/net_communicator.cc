@@ -1,0 +1,99 @@
+#include "comm/net/net_communicator.h"
+
+#include <numeric>
+#include <utility>
+
+#include "comm/net/algorithms.h"
+
+namespace hvdlite::comm {
+
+namespace {
+
+class FailedWork : public Work {
+ public:
+  explicit FailedWork(Status why) : why_(std::move(why)) {}
+  Progress Advance() override { return Fail(why_); }
+
+ private:
+  const Status why_;
+};
+
+// A batch that the members could not carry out. All of them hold the same one, so all of them see the same.
+Status Validate(const Batch& batch, const Question& question, Algorithm algorithm) {
+  if (!IsLegal(question, algorithm)) {
+    return Status::InvalidArgument(std::string(Name(batch.kind)) + " is not an operation on data");
+  }
+  if (batch.adasum && !IsFloating(batch.dtype)) {
+    return Status::InvalidArgument("Adasum of " + std::string(Name(batch.dtype)) +
+                                   " tensors: it needs float16, bfloat16, float32 or float64");
+  }
+  if (batch.kind == OpKind::kBroadcast && (batch.root < 0 || batch.root >= question.members)) {
+    return Status::InvalidArgument("broadcast from member " + std::to_string(batch.root) + " of " +
+                                   std::to_string(question.members));
+  }
+  return Status::Ok();
+}
+
+}  // namespace
+
+NetCommunicator::NetCommunicator(int me, int size, std::vector<transport::Transport*> links,
+                                 NetOptions options)
+    : options_(options), wire_(me, size, std::move(links), options.piece_bytes, options.scratch_bytes) {}
+
+Question NetCommunicator::Ask(const Batch& batch) const {
+  int64_t elements = 0;
+  for (const Piece& piece : batch.pieces) {
+    elements += std::accumulate(piece.counts.begin(), piece.counts.end(), piece.count);
+  }
+  Question question;
+  question.op = batch.kind;
+  question.dtype = batch.dtype;
+  question.adasum = batch.adasum && batch.kind == OpKind::kAllreduce;
+  question.bytes = elements * static_cast<int64_t>(SizeOf(batch.dtype));
+  question.members = wire_.size();
+  question.members_per_card = options_.members_per_card;
+  return question;
+}
+
+Choice NetCommunicator::Decide(const Question& question) const {
+  if (options_.force.has_value() && IsLegal(question, *options_.force)) {
+    Choice choice;
+    choice.algorithm = *options_.force;
+    choice.seconds = PredictSeconds(question, choice.algorithm, options_.model);
+    choice.forced = true;
+    return choice;
+  }
+  return Choose(question, options_.model);
+}
+
+std::string NetCommunicator::Explain(const Batch& batch) const {
+  const Question question = Ask(batch);
+  return Why(question, Decide(question));
+}
+
+std::unique_ptr<Work> NetCommunicator::Start(const Batch& batch) {
+  const Question question = Ask(batch);
+  const Algorithm algorithm = Decide(question).algorithm;
+  if (Status status = Validate(batch, question, algorithm); !status.ok()) {
+    return std::make_unique<FailedWork>(std::move(status));
+  }
+  const bool gathers = batch.kind == OpKind::kAllgather;
+  switch (algorithm) {
+    case Algorithm::kOneShot: return net::OneShotAllreduce(&wire_, batch);
+    case Algorithm::kDirect:
+      return batch.kind == OpKind::kReducescatter ? net::DirectReducescatter(&wire_, batch)
+                                                  : net::DirectAllreduce(&wire_, batch);
+    case Algorithm::kHalvingDoubling: return net::HalvingDoublingAllreduce(&wire_, batch);
+    case Algorithm::kRing:
+      return gathers ? net::RingAllgather(&wire_, batch) : net::RingAllreduce(&wire_, batch);
+    case Algorithm::kPairwise:
+      return gathers ? net::PairwiseAllgather(&wire_, batch) : net::PairwiseAlltoall(&wire_, batch);
+    case Algorithm::kTree: return net::TreeBroadcast(&wire_, batch);
+    case Algorithm::kChain: return net::ChainBroadcast(&wire_, batch);
+    case Algorithm::kDissemination: return net::DisseminationBarrier(&wire_);
+    case Algorithm::kAdasum: return net::AdasumAllreduce(&wire_, batch);
+  }
+  return std::make_unique<FailedWork>(Status::Internal("no such algorithm"));
+}
+
+}  // namespace hvdlite::comm

@@ -1,0 +1,168 @@
+// Every collective against the plain reference: kinds, dtypes, sizes, members, pieces, roots, uneven counts,
+// forced algorithms, over links that stall and cut at random.
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <vector>
+
+#include "net_case.h"
+
+namespace hvdlite::comm::net_testing {
+namespace {
+
+const std::vector<OpKind> kKinds = {OpKind::kAllreduce,     OpKind::kBroadcast, OpKind::kAllgather,
+                                    OpKind::kReducescatter, OpKind::kAlltoall,  OpKind::kBarrier};
+
+// Pieces small enough that even short tensors take many of them and every slot wraps.
+NetOptions SmallPieces(std::optional<Algorithm> force = std::nullopt) {
+  NetOptions options;
+  options.piece_bytes = 1 << 10;
+  options.scratch_bytes = 16 << 10;
+  options.force = force;
+  return options;
+}
+
+Faults Weather(uint32_t seed) {
+  Faults faults;
+  faults.seed = seed;
+  faults.stall = 0.3;
+  faults.most = 700;
+  faults.nap = 0.02;
+  return faults;
+}
+
+std::vector<std::vector<int64_t>> Shapes() {
+  return {{}, {0}, {1}, {2}, {3}, {13}, {1000}, {6007}, {1, 0, 3, 0}, {0, 0, 5}, {7, 1, 300, 0, 2, 4099, 1}};
+}
+
+class NetProperty : public ::testing::TestWithParam<int> {};
+
+TEST_P(NetProperty, EveryKindDtypeAndShapeMatchesTheReference) {
+  const int members = GetParam();
+  NetWorld net(members, SmallPieces(), Weather(77));
+  std::vector<Case> cases;
+  uint32_t seed = 1;
+  for (OpKind kind : kKinds) {
+    for (int dtype = 0; dtype < kDTypeCount; ++dtype) {
+      for (const auto& sizes : Shapes()) {
+        Case c;
+        c.kind = kind;
+        c.dtype = static_cast<DType>(dtype);
+        c.members = members;
+        c.sizes = sizes;
+        c.seed = ++seed;
+        c.root = static_cast<int>(seed) % members;
+        c.in_place = seed % 2 == 0;
+        cases.push_back(c);
+      }
+    }
+  }
+  RunCases(&net, cases);
+}
+
+TEST_P(NetProperty, EveryAllreduceAlgorithmOpAndScaleMatchesTheReference) {
+  const int members = GetParam();
+  for (Algorithm algorithm :
+       {Algorithm::kOneShot, Algorithm::kDirect, Algorithm::kHalvingDoubling, Algorithm::kRing}) {
+    NetWorld net(members, SmallPieces(algorithm), Weather(78));
+    std::vector<Case> cases;
+    uint32_t seed = 1;
+    for (DType dtype :
+         {DType::kFloat32, DType::kInt32, DType::kBFloat16, DType::kFloat64, DType::kInt8, DType::kBool}) {
+      for (ReduceOp op :
+           {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct, ReduceOp::kAverage}) {
+        for (const auto& sizes : Shapes()) {
+          Case c;
+          c.dtype = dtype;
+          c.op = op;
+          c.members = members;
+          c.sizes = sizes;
+          c.seed = ++seed;
+          c.in_place = seed % 2 == 0;
+          if (op != ReduceOp::kProduct) {
+            if (seed % 3 != 0) c.prescale = 0.5;
+            if (seed % 5 != 0) c.divisor = 4;
+            if (seed % 7 != 0) c.postscale = 2;
+          }
+          cases.push_back(c);
+        }
+      }
+    }
+    RunCases(&net, cases);
+  }
+}
+
+TEST_P(NetProperty, EveryAlgorithmOfGatherAndBroadcastMatchesTheReference) {
+  const int members = GetParam();
+  for (Algorithm algorithm : {Algorithm::kRing, Algorithm::kPairwise, Algorithm::kTree, Algorithm::kChain}) {
+    NetWorld net(members, SmallPieces(algorithm), Weather(79));
+    std::vector<Case> cases;
+    uint32_t seed = 1;
+    for (OpKind kind : {OpKind::kAllgather, OpKind::kBroadcast}) {
+      for (int root = 0; root < members; ++root) {
+        for (const auto& sizes : Shapes()) {
+          Case c;
+          c.kind = kind;
+          c.dtype = DType::kInt16;
+          c.members = members;
+          c.sizes = sizes;
+          c.seed = ++seed;
+          c.root = root;
+          c.in_place = seed % 2 == 0;
+          cases.push_back(c);
+        }
+      }
+    }
+    RunCases(&net, cases);
+  }
+}
+
+TEST_P(NetProperty, TwoHundredMixedOperationsFollowOneAnotherWithoutABarrier) {
+  const int members = GetParam();
+  NetWorld net(members, NetOptions{}, Weather(80));
+  std::mt19937 random(5);
+  std::vector<Case> cases;
+  for (uint32_t i = 0; i < 200; ++i) {
+    Case c;
+    c.kind = kKinds[random() % kKinds.size()];
+    c.dtype = static_cast<DType>(random() % kDTypeCount);
+    c.members = members;
+    c.root = static_cast<int>(random()) & 0xff;
+    c.root %= members;
+    c.sizes.clear();
+    for (uint32_t pieces = random() % 4; pieces > 0; --pieces) c.sizes.push_back(random() % 2000);
+    c.in_place = random() % 2 == 0;
+    c.seed = i;
+    cases.push_back(c);
+  }
+  RunCases(&net, cases);
+}
+
+TEST_P(NetProperty, LargeTensorsWithDefaultOptionsMatchTheReference) {
+  const int members = GetParam();
+  std::vector<Case> cases;
+  for (OpKind kind : kKinds) {
+    for (DType dtype : {DType::kFloat32, DType::kFloat16}) {
+      Case c;
+      c.kind = kind;
+      c.dtype = dtype;
+      c.members = members;
+      c.sizes = {200001, 3, 77777};
+      c.root = members - 1;
+      cases.push_back(c);
+    }
+  }
+  for (auto force : {Algorithm::kOneShot, Algorithm::kDirect, Algorithm::kHalvingDoubling, Algorithm::kRing,
+                     Algorithm::kTree, Algorithm::kChain}) {
+    NetOptions options;
+    options.force = force;
+    NetWorld net(members, options);
+    RunCases(&net, cases);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Members, NetProperty, ::testing::Values(1, 2, 3, 4, 5, 8),
+                         [](const auto& members) { return std::to_string(members.param); });
+
+}  // namespace
+}  // namespace hvdlite::comm::net_testing
