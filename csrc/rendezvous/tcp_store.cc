@@ -86,7 +86,10 @@ Status TcpStore::Collect(const std::string& key, int n, Deadline deadline, std::
     }
     values->push_back(std::move(value));
   }
-  if (!reader.rest().empty()) return Status::Io("the reply of " + who_ + " to 'collect' is too long");
+  if (!reader.rest().empty()) {
+    values->clear();
+    return Status::Io("the reply of " + who_ + " to 'collect' is too long");
+  }
   return Status::Ok();
 }
 

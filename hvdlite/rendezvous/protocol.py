@@ -89,10 +89,15 @@ def hello(client_nonce: bytes, purpose: int = PURPOSE_STORE) -> bytes:
     return MAGIC + bytes([purpose]) + client_nonce
 
 
+def check_magic(data: bytes | bytearray) -> None:
+    """On any number of first bytes: a browser or a port scanner need not finish its sentence."""
+    if not MAGIC.startswith(data[: len(MAGIC)]):
+        raise HandshakeError("it does not speak hvdlite's protocol, version 1")
+
+
 def answer_hello(secret: bytes, data: bytes, server_nonce: bytes) -> tuple[bytes, bytes]:
     """Step 2, by the server: what to send, and the proof that has to come back."""
-    if data[: len(MAGIC)] != MAGIC:
-        raise HandshakeError("it does not speak hvdlite's protocol, version 1")
+    check_magic(data)
     purpose = data[len(MAGIC)]
     if purpose != PURPOSE_STORE:
         raise HandshakeError(f"it wants a connection for purpose {purpose}, this port serves purpose 0 (store)")
@@ -103,8 +108,7 @@ def answer_hello(secret: bytes, data: bytes, server_nonce: bytes) -> tuple[bytes
 
 def answer_server(secret: bytes, client_nonce: bytes, data: bytes, purpose: int = PURPOSE_STORE) -> bytes:
     """Step 3, by the client, after checking the server's proof."""
-    if data[: len(MAGIC)] != MAGIC:
-        raise HandshakeError("it does not speak hvdlite's protocol, version 1")
+    check_magic(data)
     server_nonce = data[len(MAGIC) : len(MAGIC) + NONCE_BYTES]
     proof = _proof(secret, b"hvdlite server", purpose, client_nonce, server_nonce)
     if not hmac.compare_digest(proof, data[len(MAGIC) + NONCE_BYTES :]):

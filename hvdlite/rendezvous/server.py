@@ -219,6 +219,8 @@ class _Loop:
                     connection.read()
                 except (BlockingIOError, InterruptedError):
                     pass
+                if connection.need == protocol.HELLO_BYTES and connection in self._strangers:
+                    protocol.check_magic(connection.buffer)
             while True:
                 try:
                     while connection.out:

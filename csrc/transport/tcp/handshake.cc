@@ -23,10 +23,6 @@ int HexDigit(char c) {
   return -1;
 }
 
-bool StartsWithMagic(const uint8_t* data) {
-  return std::memcmp(data, kMagic.data(), kMagic.size()) == 0;
-}
-
 }  // namespace
 
 Status ParseSecret(std::string_view hex, Secret* secret) {
@@ -82,16 +78,22 @@ Status Handshake::Move(int fd) {
     while (sent_ == out_bytes_ && received_ < in_bytes_) {
       const ssize_t n = recv(fd, in_.data() + received_, in_bytes_ - received_, MSG_DONTWAIT);
       if (n < 0 && errno == EINTR) continue;
+      if (n == 0 || (n < 0 && errno == ECONNRESET)) {
+        return Status::Io(
+            who_ +
+            " closed the connection during the handshake: it may belong to another job (with another "
+            "secret) or not be hvdlite at all");
+      }
       if (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK) {
         return Status::FromErrno("cannot read the handshake of " + who_, errno);
       }
-      if (n == 0) {
-        return Status::Io(who_ +
-                          " closed the connection during the handshake: it may belong to another job (with " +
-                          "another secret) or not be hvdlite at all");
-      }
       if (n < 0) break;
       received_ += static_cast<size_t>(n);
+      // The first thing either side reads starts with the magic. A browser or a port scanner is shown out at
+      // its first byte, not after as many as we want to see.
+      if (turn_ == 1 && std::memcmp(in_.data(), kMagic.data(), std::min(received_, kMagic.size())) != 0) {
+        return Status::Io(who_ + " does not speak hvdlite's protocol, version 1");
+      }
     }
     if (sent_ < out_bytes_ || received_ < in_bytes_) {
       if (!deadline_.Passed()) return Status::Ok();
@@ -117,8 +119,6 @@ Status ServerHandshake::Turn(int turn) {
     return Status::Ok();
   }
   if (turn == 1) {
-    if (!StartsWithMagic(in_.data()))
-      return Status::Io(who_ + " does not speak hvdlite's protocol, version 1");
     if (in_[kMagic.size()] != static_cast<uint8_t>(purpose_)) {
       return Status::Io(who_ + " wants a connection for purpose " + std::to_string(in_[kMagic.size()]) +
                         ", this port serves purpose " + std::to_string(static_cast<int>(purpose_)) +
@@ -155,8 +155,6 @@ Status ClientHandshake::Turn(int turn) {
     return Status::Ok();
   }
   if (turn == 1) {
-    if (!StartsWithMagic(in_.data()))
-      return Status::Io(who_ + " does not speak hvdlite's protocol, version 1");
     Nonce server_nonce;
     std::copy_n(in_.data() + kMagic.size(), server_nonce.size(), server_nonce.data());
     const Digest theirs = Proof(kServerLabel, client_nonce_, server_nonce);

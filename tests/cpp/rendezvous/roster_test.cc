@@ -1,0 +1,189 @@
+#include "rendezvous/roster.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+namespace hvdlite::rendezvous {
+namespace {
+
+Member On(int rank, const std::string& host) {
+  Member member;
+  member.rank = rank;
+  member.host_id = host;
+  return member;
+}
+
+Member At(const std::string& host, std::vector<std::string> addresses) {
+  Member member = On(0, host);
+  member.addresses = std::move(addresses);
+  return member;
+}
+
+// ChooseAddress between two hosts.
+std::string Choose(std::vector<std::string> mine, std::vector<std::string> theirs, bool same_host = false) {
+  std::string address;
+  const Status status =
+      ChooseAddress(At("a", std::move(mine)), At(same_host ? "a" : "b", std::move(theirs)), &address);
+  return status.ok() ? address : "error: " + status.message();
+}
+
+TEST(Roster, NumbersRanksWithinAndAcrossHosts) {
+  Roster roster;
+  ASSERT_TRUE(MakeRoster({On(3, "b"), On(0, "a"), On(2, "b"), On(1, "a")}, &roster).ok());
+  EXPECT_EQ(roster.size, 4);
+  ASSERT_EQ(roster.hosts.size(), 2u);
+  EXPECT_EQ(roster.hosts[0].id, "a");
+  EXPECT_EQ(roster.hosts[1].ranks, (std::vector<int>{2, 3}));
+  EXPECT_TRUE(roster.is_homogeneous);
+  const Place& last = roster.places[3];
+  EXPECT_EQ(last.host, 1);
+  EXPECT_EQ(last.local_rank, 1);
+  EXPECT_EQ(last.local_size, 2);
+  EXPECT_EQ(last.cross_rank, 1);
+  EXPECT_EQ(last.cross_size, 2);
+  EXPECT_EQ(roster.members[2].host_id, "b");
+}
+
+TEST(Roster, CrossRanksCountOnlyHostsThatHaveTheLocalRank) {
+  Roster roster;  // a: 0 1, b: 2, c: 3 4
+  ASSERT_TRUE(MakeRoster({On(0, "a"), On(1, "a"), On(2, "b"), On(3, "c"), On(4, "c")}, &roster).ok());
+  EXPECT_FALSE(roster.is_homogeneous);
+  EXPECT_EQ(roster.places[2].cross_size, 3);
+  EXPECT_EQ(roster.places[2].local_size, 1);
+  EXPECT_EQ(roster.places[4].cross_rank, 1);  // b has no second rank
+  EXPECT_EQ(roster.places[4].cross_size, 2);
+}
+
+TEST(Roster, CrossRanksFollowTheOrderOfHostsWhenRanksAreDealtOutInTurns) {
+  Roster roster;  // a: 0 3, b: 1 2
+  ASSERT_TRUE(MakeRoster({On(0, "a"), On(1, "b"), On(2, "b"), On(3, "a")}, &roster).ok());
+  EXPECT_EQ(roster.places[3].local_rank, 1);
+  EXPECT_EQ(roster.places[3].cross_rank, 0);
+  EXPECT_EQ(roster.places[2].cross_rank, 1);
+}
+
+TEST(Roster, OneRankIsAJobAndNoneIsAnEmptyOne) {
+  Roster roster;
+  ASSERT_TRUE(MakeRoster({On(0, "a")}, &roster).ok());
+  EXPECT_EQ(roster.places[0].cross_size, 1);
+  ASSERT_TRUE(MakeRoster({}, &roster).ok());
+  EXPECT_EQ(roster.size, 0);
+}
+
+TEST(Roster, RefusesMissingAndDoubleRanksByNumber) {
+  Roster roster;
+  Status status = MakeRoster({On(0, "a"), On(2, "a")}, &roster);
+  EXPECT_NE(status.message().find("rank 1 is missing"), std::string::npos) << status.message();
+  status = MakeRoster({On(0, "a"), On(1, "a"), On(1, "b")}, &roster);
+  EXPECT_NE(status.message().find("rank 1 came twice"), std::string::npos) << status.message();
+  EXPECT_FALSE(MakeRoster({On(-1, "a")}, &roster).ok());
+}
+
+TEST(Member, ComesBackAsItWas) {
+  Member member = At("node1#5f#40", {"10.0.0.5/24", "fe80::1%eth0/64"});
+  member.rank = 70000;
+  member.port = 65535;
+  member.pid = 4194304;
+  std::string bytes;
+  ASSERT_TRUE(EncodeMember(member, &bytes).ok());
+  Member back;
+  ASSERT_TRUE(DecodeMember(bytes, &back).ok());
+  EXPECT_EQ(back, member);
+}
+
+TEST(Member, HasTheBytesOfTheWirePage) {
+  Member member = At("h", {"::1"});
+  member.rank = 2;
+  member.port = 0x1234;
+  member.pid = 3;
+  std::string bytes;
+  ASSERT_TRUE(EncodeMember(member, &bytes).ok());
+  using namespace std::string_literals;
+  EXPECT_EQ(bytes, "\1\2\0\0\0\3\0\0\0\0\0\0\0\x34\x12\1\0h\1\3::1"s);
+}
+
+TEST(Member, CutShortOrChangedNeverCrashesAndNeverPassesUnnoticed) {
+  Member member = At("node1", {"10.0.0.5/24", "10.1.0.5/24"});
+  member.rank = 1;
+  std::string bytes;
+  ASSERT_TRUE(EncodeMember(member, &bytes).ok());
+  Member back;
+  for (size_t length = 0; length < bytes.size(); ++length) {
+    EXPECT_FALSE(DecodeMember(bytes.substr(0, length), &back).ok()) << length;
+  }
+  EXPECT_FALSE(DecodeMember(bytes + "x", &back).ok());
+  std::mt19937 random(1);
+  for (int i = 0; i < 20000; ++i) {
+    std::string changed = bytes;
+    for (int k = 0; k < 3; ++k) changed[random() % changed.size()] = static_cast<char>(random());
+    std::string again;
+    if (!DecodeMember(changed, &back).ok()) continue;
+    ASSERT_TRUE(EncodeMember(back, &again).ok());
+    EXPECT_EQ(again, changed);
+  }
+  EXPECT_EQ(DecodeMember("\2", &back).message().find("version 2") == std::string::npos, false);
+}
+
+TEST(Member, RefusesToEncodeWhatNobodyWouldDecode) {
+  std::string bytes;
+  EXPECT_FALSE(EncodeMember(On(-1, "h"), &bytes).ok());
+  EXPECT_FALSE(EncodeMember(On(0, ""), &bytes).ok());
+  EXPECT_FALSE(EncodeMember(On(0, std::string(1025, 'h')), &bytes).ok());
+  EXPECT_FALSE(EncodeMember(At("h", std::vector<std::string>(65, "10.0.0.1")), &bytes).ok());
+  EXPECT_FALSE(EncodeMember(At("h", {std::string(129, '1')}), &bytes).ok());
+  EXPECT_FALSE(EncodeMember(At("h", {""}), &bytes).ok());
+}
+
+TEST(ChooseAddress, PrefersACommonSubnet) {
+  EXPECT_EQ(Choose({"10.0.0.5/24", "192.168.7.5/24"}, {"10.0.1.6/24", "192.168.7.6/24"}), "192.168.7.6");
+  EXPECT_EQ(Choose({"10.0.0.5/16"}, {"192.168.7.6/24", "10.0.1.6/16"}), "10.0.1.6");
+  EXPECT_EQ(Choose({"fd00:1::5/64"}, {"fd00:2::6/64", "fd00:1::6/64"}), "fd00:1::6");
+  EXPECT_EQ(Choose({"10.0.0.5/31"}, {"10.0.0.6/24", "10.0.0.4/31"}), "10.0.0.4");
+}
+
+TEST(ChooseAddress, TakesTheirOrderAmongEquals) {
+  EXPECT_EQ(Choose({"10.0.0.5/24"}, {"172.30.0.6/24", "192.168.7.6/24"}), "172.30.0.6");
+  EXPECT_EQ(Choose({"10.0.0.5/8"}, {"10.2.0.6/8", "10.1.0.6/8"}), "10.2.0.6");
+}
+
+TEST(ChooseAddress, NeverUsesLoopbackBetweenHostsUnlessItIsAllThereIs) {
+  EXPECT_EQ(Choose({"127.0.1.1/8", "10.0.0.5/24"}, {"127.0.1.1/8", "10.0.1.6/24"}), "10.0.1.6");
+  EXPECT_EQ(Choose({"::1/128", "10.0.0.5/24"}, {"::1/128", "127.0.0.1/8", "10.0.1.6/24"}), "10.0.1.6");
+  EXPECT_EQ(Choose({"127.0.0.1/8"}, {"127.0.0.1/8"}), "127.0.0.1");
+}
+
+TEST(ChooseAddress, UsesLoopbackOnOneHost) {
+  EXPECT_EQ(Choose({"10.0.0.5/24", "127.0.0.1/8"}, {"10.0.0.5/24", "127.0.0.1/8"}, true), "127.0.0.1");
+  EXPECT_EQ(Choose({"10.0.0.5/24"}, {"10.0.0.5/24"}, true), "10.0.0.5");
+}
+
+TEST(ChooseAddress, AvoidsABridgeThatHasTheSameAddressOnEveryHost) {
+  EXPECT_EQ(Choose({"172.17.0.1/16", "10.0.0.5/24"}, {"172.17.0.1/16", "10.9.0.6/24"}), "10.9.0.6");
+  // Several "hosts" on one machine have nothing else, and it works there.
+  EXPECT_EQ(Choose({"127.0.0.1/8", "10.0.0.5/24"}, {"127.0.0.1/8", "10.0.0.5/24"}), "10.0.0.5");
+}
+
+TEST(ChooseAddress, PrefersAFamilyThatThisMachineHas) {
+  EXPECT_EQ(Choose({"fd00:1::5/64"}, {"10.0.0.6/24", "fd00:2::6/64"}), "fd00:2::6");
+  EXPECT_EQ(Choose({"10.0.0.5/24"}, {"fd00:2::6/64", "10.1.0.6/24"}), "10.1.0.6");
+  EXPECT_EQ(Choose({}, {"127.0.0.1/8", "10.1.0.6/24"}), "10.1.0.6");
+}
+
+TEST(ChooseAddress, GivesLinkLocalAddressesTheScopeOfThisMachine) {
+  EXPECT_EQ(Choose({"fe80::1%eno1/64"}, {"fe80::2%eth0/64"}), "fe80::2%eno1");
+  EXPECT_EQ(Choose({"fe80::1%ib0/64", "fe80::3%eth0/64"}, {"fe80::2%eth0/64"}), "fe80::2%eth0");
+  EXPECT_EQ(Choose({"fe80::1%eth0/64", "fd00:1::5/64"}, {"fe80::2%eth0/64", "fd00:2::6/64"}), "fd00:2::6");
+  EXPECT_NE(Choose({"10.0.0.5/24"}, {"fe80::2%eth0/64"}).find("finds no way"), std::string::npos);
+}
+
+TEST(ChooseAddress, IgnoresWhatIsNoAddressAndNamesWhatItGot) {
+  EXPECT_EQ(Choose({"x", "10.0.0.5/24"}, {"10.0.0.6/99", "node1", "10.0.0.7/24"}), "10.0.0.7");
+  const std::string error = Choose({"10.0.0.5/24"}, {"node1"});
+  EXPECT_NE(error.find("node1"), std::string::npos);
+  EXPECT_NE(Choose({"10.0.0.5/24"}, {}).find("none"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace hvdlite::rendezvous

@@ -1,0 +1,231 @@
+// TcpStore against a server that is scripted in the test: the exact bytes, and everything a server can get
+// wrong.
+#include "rendezvous/tcp_store.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <thread>
+
+namespace hvdlite::rendezvous {
+namespace {
+
+namespace tcp = transport::tcp;
+using namespace std::string_literals;
+
+Deadline Soon() {
+  return Deadline::AfterSeconds(10);
+}
+
+tcp::Secret SecretOf(uint8_t byte) {
+  tcp::Secret secret;
+  secret.fill(byte);
+  return secret;
+}
+
+// Accepts one client, shakes hands and lets the script talk to it. Every step has a deadline.
+class ScriptedServer {
+ public:
+  explicit ScriptedServer(std::function<void(int fd)> script) {
+    EXPECT_TRUE(tcp::Listen({"127.0.0.1", 0}, 4, &listener_, &address_).ok());
+    thread_ = std::thread([this, script] {
+      tcp::Fd fd;
+      tcp::Endpoint peer;
+      if (!tcp::WaitAccept(listener_.get(), Soon(), &fd, &peer).ok()) return;
+      tcp::ServerHandshake handshake(SecretOf(1), tcp::Purpose::kStore, Soon(), peer.ToString());
+      if (tcp::WaitHandshake(fd.get(), &handshake).ok()) script(fd.get());
+    });
+  }
+  ~ScriptedServer() { thread_.join(); }
+  const tcp::Endpoint& address() const { return address_; }
+  std::unique_ptr<TcpStore> Connect() const {
+    std::unique_ptr<TcpStore> store;
+    const Status status = TcpStore::Connect(address_, SecretOf(1), Soon(), &store);
+    EXPECT_TRUE(status.ok()) << status.message();
+    return store;
+  }
+
+ private:
+  tcp::Fd listener_;
+  tcp::Endpoint address_;
+  std::thread thread_;
+};
+
+void Want(int fd, const std::string& expected) {
+  std::string got(expected.size(), '\0');
+  EXPECT_TRUE(tcp::ReadFull(fd, got.data(), got.size(), Soon(), "client").ok());
+  EXPECT_EQ(got, expected);
+}
+
+void Take(int fd, size_t bytes) {
+  std::string got(bytes, '\0');
+  EXPECT_TRUE(tcp::ReadFull(fd, got.data(), got.size(), Soon(), "client").ok());
+}
+
+void Give(int fd, const std::string& data) {
+  EXPECT_TRUE(tcp::WriteFull(fd, data.data(), data.size(), Soon(), "client").ok());
+}
+
+std::string Frame(char sequence, const std::string& payload) {
+  return ""s + sequence + "\0\0\0"s + static_cast<char>(payload.size()) + "\0\0\0\0\0\0\0"s + payload;
+}
+
+TEST(TcpStore, SendsAndUnderstandsTheBytesOfTheWirePage) {
+  ScriptedServer server([](int fd) {
+    Want(fd, Frame(0, "\1\3\0\0\0key\0\0\0\0value"s));
+    Give(fd, Frame(0, "\0"s));
+    Want(fd, Frame(1, "\2\1\0\0\0k\xff\xff\xff\xff"s));
+    Give(fd, Frame(1, "\0some\0thing"s));
+    Want(fd, Frame(2, "\3\1\0\0\0m\xff\xff\xff\xff\2\0\0\0"s));
+    Give(fd, Frame(2, "\0\1\0\0\0\0\0\0\0a\0\0\0\0\0\0\0\0"s));
+    Want(fd, Frame(3, "\4\1\0\0\0n\0\0\0\0\xfe\xff\xff\xff\xff\xff\xff\xff"s));
+    Give(fd, Frame(3, "\0\5\0\0\0\0\0\0\0"s));
+    Want(fd, Frame(4, "\5\1\0\0\0n\0\0\0\0"s));
+    Give(fd, Frame(4, "\0"s));
+  });
+  const auto store = server.Connect();
+  EXPECT_TRUE(store->Set("key", "value").ok());
+  std::string value;
+  EXPECT_TRUE(store->Get("k", Deadline::Never(), &value).ok());
+  EXPECT_EQ(value, "some\0thing"s);
+  std::vector<std::string> values;
+  EXPECT_TRUE(store->Collect("m", 2, Deadline::Never(), &values).ok());
+  EXPECT_EQ(values, (std::vector<std::string>{"a", ""}));
+  int64_t sum = 0;
+  EXPECT_TRUE(store->Add("n", -2, &sum).ok());
+  EXPECT_EQ(sum, 5);
+  EXPECT_TRUE(store->Delete("n").ok());
+}
+
+TEST(TcpStore, ATimeoutOrARefusalDoesNotEndTheConnection) {
+  ScriptedServer server([](int fd) {
+    Take(fd, 12 + 10);
+    Give(fd, Frame(0, "\1nobody set 'k'"s));
+    Take(fd, 12 + 18);
+    Give(fd, Frame(1, "\2not a counter"s));
+    Take(fd, 12 + 10);
+    Give(fd, Frame(2, "\0"s));
+  });
+  const auto store = server.Connect();
+  std::string value;
+  Status status = store->Get("k", Deadline::After(kMillisecond), &value);
+  EXPECT_EQ(status.code(), StatusCode::kTimeout);
+  EXPECT_NE(status.message().find("nobody set 'k'"), std::string::npos);
+  EXPECT_NE(status.message().find(server.address().ToString()), std::string::npos);
+  int64_t sum = 0;
+  status = store->Add("k", 1, &sum);
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find("not a counter"), std::string::npos);
+  EXPECT_TRUE(store->Set("k", "").ok());
+}
+
+TEST(TcpStore, AReplyThatMakesNoSenseEndsTheConnectionForGood) {
+  const std::string huge = "\0\0\0\0\xff\xff\xff\xff\xff\xff\xff\x7f"s;
+  for (const std::string& reply : {Frame(1, "\0"s), huge, Frame(0, ""), Frame(0, "\7"s), "\0\0"s}) {
+    ScriptedServer server([&](int fd) {
+      Take(fd, 12 + 10);
+      Give(fd, reply);
+    });
+    const auto store = server.Connect();
+    const Status status = store->Set("k", "");
+    EXPECT_EQ(status.code(), StatusCode::kIo);
+    EXPECT_NE(status.message().find(server.address().ToString()), std::string::npos) << status.message();
+    EXPECT_EQ(store->Set("other", "").message(), status.message());
+  }
+}
+
+TEST(TcpStore, ACollectReplyThatDoesNotAddUpIsAnError) {
+  for (const std::string& reply :
+       {"\0"s, "\0\1\0\0\0\0\0\0\0"s, "\0\xff\xff\xff\xff\xff\xff\xff\xff"s + "a", "\0\1\0\0\0\0\0\0\0ab"s}) {
+    ScriptedServer server([&](int fd) {
+      Take(fd, 12 + 14);
+      Give(fd, Frame(0, reply));
+    });
+    const auto store = server.Connect();
+    std::vector<std::string> values;
+    EXPECT_EQ(store->Collect("k", 1, Soon(), &values).code(), StatusCode::kIo);
+    EXPECT_TRUE(values.empty());
+  }
+}
+
+TEST(TcpStore, RefusesWhatDoesNotFitBeforeSendingIt) {
+  ScriptedServer server([](int fd) {
+    Take(fd, 12 + 10);
+    Give(fd, Frame(0, "\0"s));
+  });
+  const auto store = server.Connect();
+  EXPECT_EQ(store->Set("", "x").code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(store->Set(std::string(4097, 'k'), "x").code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(store->Set("k", std::string(64 << 20, 'x')).code(), StatusCode::kInvalidArgument);
+  std::vector<std::string> values;
+  EXPECT_EQ(store->Collect("k", -1, Soon(), &values).code(), StatusCode::kInvalidArgument);
+  EXPECT_TRUE(store->Set("k", "").ok());
+}
+
+TEST(TcpStore, AnotherThreadsWaitEndsAtItsOwnDeadline) {
+  ScriptedServer server([](int fd) {
+    Take(fd, 12 + 10);
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    Give(fd, Frame(0, "\0v"s));
+    Take(fd, 12 + 10);
+    Give(fd, Frame(1, "\0"s));
+  });
+  const auto store = server.Connect();
+  std::string value;
+  std::thread waiter([&] { EXPECT_TRUE(store->Get("k", Soon(), &value).ok()); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  std::string other;
+  const Status status = store->Get("z", Deadline::After(20 * kMillisecond), &other);
+  EXPECT_EQ(status.code(), StatusCode::kTimeout);
+  EXPECT_NE(status.message().find("another thread"), std::string::npos) << status.message();
+  EXPECT_TRUE(store->Set("k", "").ok());  // waits its turn
+  waiter.join();
+  EXPECT_EQ(value, "v");
+}
+
+TEST(TcpStore, AWrongSecretFailsAtOnce) {
+  ScriptedServer server([](int) { ADD_FAILURE() << "the handshake went through"; });
+  std::unique_ptr<TcpStore> store;
+  const Nanos start = MonotonicNow();
+  const Status status = TcpStore::Connect(server.address(), SecretOf(2), Soon(), &store);
+  EXPECT_LT(MonotonicNow() - start, 5 * kSecond);
+  EXPECT_EQ(status.code(), StatusCode::kIo);
+  EXPECT_NE(status.message().find("does not know this job's secret"), std::string::npos) << status.message();
+  EXPECT_EQ(store, nullptr);
+}
+
+TEST(TcpStore, WaitsForAServerThatStartsLater) {
+  tcp::Fd listener;
+  tcp::Endpoint address;
+  ASSERT_TRUE(tcp::Listen({"127.0.0.1", 0}, 4, &listener, &address).ok());
+  listener.Reset();
+  std::thread late([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(150));
+    tcp::Endpoint bound;
+    tcp::Endpoint peer;
+    tcp::Fd fd;
+    ASSERT_TRUE(tcp::Listen(address, 4, &listener, &bound).ok());
+    ASSERT_TRUE(tcp::WaitAccept(listener.get(), Soon(), &fd, &peer).ok());
+    tcp::ServerHandshake handshake(SecretOf(1), tcp::Purpose::kStore, Soon(), peer.ToString());
+    EXPECT_TRUE(tcp::WaitHandshake(fd.get(), &handshake).ok());
+  });
+  std::unique_ptr<TcpStore> store;
+  const Status status = TcpStore::Connect(address, SecretOf(1), Soon(), &store);
+  EXPECT_TRUE(status.ok()) << status.message();
+  late.join();
+}
+
+TEST(TcpStore, AServerThatIsNotThereIsNamedAtTheDeadline) {
+  tcp::Fd listener;
+  tcp::Endpoint address;
+  ASSERT_TRUE(tcp::Listen({"127.0.0.1", 0}, 4, &listener, &address).ok());
+  listener.Reset();
+  std::unique_ptr<TcpStore> store;
+  const Status status = TcpStore::Connect(address, SecretOf(1), Deadline::After(100 * kMillisecond), &store);
+  EXPECT_FALSE(status.ok());
+  EXPECT_NE(status.message().find(address.ToString()), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find("launcher"), std::string::npos) << status.message();
+}
+
+}  // namespace
+}  // namespace hvdlite::rendezvous
