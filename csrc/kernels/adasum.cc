@@ -1,5 +1,8 @@
 #include "kernels/adasum.h"
 
+#include <cmath>
+#include <limits>
+
 #include "kernels/cpu/dispatch.h"
 
 namespace hvdlite::kernels {

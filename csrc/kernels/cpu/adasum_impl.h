@@ -1,9 +1,8 @@
 // Adasum's two loops. Include only from table_<isa>.cc.
 //
 // Dot: element i is added to double sum number i % 16, and the sixteen sums are added as a tree; that order
-// does not depend on the width of the vectors, so neither do the bits. 16-bit types are first widened, a
-// block that stays in the L1 cache at a time. Blend works in float32 for 16-bit types and in double for the
-// others, rounding once.
+// does not depend on the width of the vectors, so neither do the bits. Blend works in float32 for 16-bit
+// types and in double for the others, and rounds to the type once.
 #pragma once
 
 #include "kernels/cpu/half_simd.h"
@@ -16,35 +15,65 @@ constexpr int kLanes = 16;
 constexpr int kDoubles = kVectorBytes / sizeof(double);
 constexpr int kRegisters = kLanes / kDoubles;  // per product
 
-template <class T>
-HVDLITE_INLINE VDouble WidenToDouble(const T* from) {
-  return __builtin_convertvector((Load<Vector<T, sizeof(T) * kDoubles>>(from)), VDouble);
+// kDoubles elements at any address as doubles, and back.
+HVDLITE_INLINE VDouble LoadDoubles(const float* from) {
+  return Widen(Load<HalfOfFloats>(from));
 }
+HVDLITE_INLINE VDouble LoadDoubles(const double* from) {
+  return Load<VDouble>(from);
+}
+HVDLITE_INLINE void StoreDoubles(float* to, VDouble value) {
+  Store(to, Narrow(value));
+}
+HVDLITE_INLINE void StoreDoubles(double* to, VDouble value) {
+  Store(to, value);
+}
+
+// The sixteen elements of one step as doubles, in the order of memory.
+struct Lanes {
+  VDouble at[kRegisters];
+};
+
+template <class T>
+struct PlainLanes {
+  static constexpr size_t kElementBytes = sizeof(T);
+  static HVDLITE_INLINE Lanes LoadLanes(const char* from) {
+    Lanes lanes;
+#pragma GCC unroll 8
+    for (int r = 0; r < kRegisters; ++r)
+      lanes.at[r] = LoadDoubles(reinterpret_cast<const T*>(from) + kDoubles * r);
+    return lanes;
+  }
+};
+
+template <class Half>
+struct HalfLanes {
+  static constexpr size_t kElementBytes = 2;
+  static HVDLITE_INLINE Lanes LoadLanes(const char* from) {
+    struct Parts {
+      HalfOfFloats low, high;
+    };
+    Lanes lanes;
+#pragma GCC unroll 4
+    for (int r = 0; r < kRegisters; r += 2) {
+      const Parts parts = Bits<Parts>(Half::LoadInOrder(from + 2 * kDoubles * r));
+      lanes.at[r] = Widen(parts.low);
+      lanes.at[r + 1] = Widen(parts.high);
+    }
+    return lanes;
+  }
+};
 
 struct DotSums {
   VDouble ab[kRegisters] = {}, aa[kRegisters] = {}, bb[kRegisters] = {};
 
-  template <class T>
-  HVDLITE_INLINE void AddLanes(const T* a, const T* b) {
+  HVDLITE_INLINE void Add(const Lanes& x, const Lanes& y) {
 #pragma GCC unroll 8
     for (int r = 0; r < kRegisters; ++r) {
-      const VDouble x = WidenToDouble(a + r * kDoubles), y = WidenToDouble(b + r * kDoubles);
-      ab[r] += x * y;
-      aa[r] += x * x;
-      bb[r] += y * y;
+      ab[r] += x.at[r] * y.at[r];
+      aa[r] += x.at[r] * x.at[r];
+      bb[r] += y.at[r] * y.at[r];
     }
-  }
-
-  // `count` is a multiple of kLanes except for the last call.
-  template <class T>
-  HVDLITE_INLINE void Add(const T* a, const T* b, int64_t count) {
-    int64_t i = 0;
-    for (; i + kLanes <= count; i += kLanes) AddLanes(a + i, b + i);
-    if (i == count) return;
-    T x[kLanes] = {}, y[kLanes] = {};
-    __builtin_memcpy(x, a + i, static_cast<size_t>(count - i) * sizeof(T));
-    __builtin_memcpy(y, b + i, static_cast<size_t>(count - i) * sizeof(T));
-    AddLanes(x, y);
   }
 };
 
@@ -57,44 +86,25 @@ HVDLITE_INLINE double TreeSum(const VDouble* sums) {
   return lanes[0];
 }
 
-HVDLITE_INLINE void StoreDots(const DotSums& sums, double out[3]) {
+template <class Elements>
+void Dot(const void* a, const void* b, int64_t count, double out[3]) {
+  constexpr size_t kStep = kLanes * Elements::kElementBytes;
+  const char* from_a = static_cast<const char*>(a);
+  const char* from_b = static_cast<const char*>(b);
+  size_t left = static_cast<size_t>(count) * Elements::kElementBytes;
+  DotSums sums;
+  for (; left >= kStep; left -= kStep, from_a += kStep, from_b += kStep) {
+    sums.Add(Elements::LoadLanes(from_a), Elements::LoadLanes(from_b));
+  }
+  if (left > 0) {
+    char x[kStep] = {}, y[kStep] = {};
+    __builtin_memcpy(x, from_a, left);
+    __builtin_memcpy(y, from_b, left);
+    sums.Add(Elements::LoadLanes(x), Elements::LoadLanes(y));
+  }
   out[0] = TreeSum(sums.ab);
   out[1] = TreeSum(sums.aa);
   out[2] = TreeSum(sums.bb);
-}
-
-template <class T>
-void Dot(const void* a, const void* b, int64_t count, double out[3]) {
-  DotSums sums;
-  sums.Add(static_cast<const T*>(a), static_cast<const T*>(b), count);
-  StoreDots(sums, out);
-}
-
-template <class Half>
-void DotOfHalves(const void* a, const void* b, int64_t count, double out[3]) {
-  constexpr int64_t kBlock = 512;
-  constexpr int kFloats = kVectorBytes / sizeof(float);
-  alignas(kVectorBytes) float x[kBlock], y[kBlock];
-  const auto widen = [](const char* from, float* to) __attribute__((always_inline)) {
-    for (int64_t i = 0; i < kBlock; i += kFloats) Store(to + i, Half::LoadInOrder(from + 2 * i));
-  };
-  const char* from_a = static_cast<const char*>(a);
-  const char* from_b = static_cast<const char*>(b);
-  DotSums sums;
-  for (; count >= kBlock; count -= kBlock, from_a += 2 * kBlock, from_b += 2 * kBlock) {
-    widen(from_a, x);
-    widen(from_b, y);
-    sums.Add(x, y, kBlock);
-  }
-  if (count > 0) {
-    char rest[2 * kBlock] = {};
-    __builtin_memcpy(rest, from_a, static_cast<size_t>(2 * count));
-    widen(rest, x);
-    __builtin_memcpy(rest, from_b, static_cast<size_t>(2 * count));
-    widen(rest, y);
-    sums.Add(x, y, count);
-  }
-  StoreDots(sums, out);
 }
 
 // Two kinds of elements for Blend: how many bytes one step takes, and what it does.
@@ -106,12 +116,11 @@ struct BlendInDouble {
       : alpha(Splat<VDouble>(alpha_value)), beta(Splat<VDouble>(beta_value)) {}
 
   HVDLITE_INLINE void Step(char* a, const char* b) const {
+    T* const to = reinterpret_cast<T*>(a);
+    const T* const from = reinterpret_cast<const T*>(b);
 #pragma GCC unroll 4
-    for (size_t at = 0; at < kStepBytes; at += kDoubles * sizeof(T)) {
-      const VDouble x = WidenToDouble(reinterpret_cast<const T*>(a + at));
-      const VDouble y = WidenToDouble(reinterpret_cast<const T*>(b + at));
-      using Narrow = Vector<T, sizeof(T) * kDoubles>;
-      Store(a + at, __builtin_convertvector(alpha * x + beta * y, Narrow));
+    for (int i = 0; i < 4 * kDoubles; i += kDoubles) {
+      StoreDoubles(to + i, alpha * LoadDoubles(to + i) + beta * LoadDoubles(from + i));
     }
   }
 };

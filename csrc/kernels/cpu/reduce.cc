@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "kernels/cpu/integer_scale.h"
 
@@ -33,18 +35,25 @@ bool IsModeratePowerOfTwo(double value) {
   return power && value >= 0x1p-125 && value <= 0x1p125;
 }
 
+// The default NaN for any NaN, so that no payload of a factor meets the rounding to bfloat16 (half_simd.h).
+double WithoutPayload(double factor) {
+  return std::isnan(factor) ? std::numeric_limits<double>::quiet_NaN() : factor;
+}
+
 // Floating types: everything happens in registers, in one pass.
 void RunFloating(const KernelTable& table, DType dtype, Combine combine, ReduceArgs args) {
-  // The kernels compute in the accumulator's type, so that is where "is it 1?" and "a power of two?" must be
-  // asked.
+  for (double* factor : {&args.first, &args.rest, &args.divisor, &args.postscale}) {
+    *factor = WithoutPayload(*factor);
+  }
+  // The kernels compute in the accumulator's type, so that is where it matters which power of two this is.
   if (dtype != DType::kFloat64) args.divisor = static_cast<double>(static_cast<float>(args.divisor));
-  Scaling scaling = Scaling::kDivide;
-  if (IsModeratePowerOfTwo(args.divisor)) {
-    args.divisor = 1.0 / args.divisor;
-    scaling = Scaling::kMultiply;
-    if (args.first == 1.0 && args.rest == 1.0 && args.divisor == 1.0 && args.postscale == 1.0) {
-      scaling = Scaling::kNone;
+  Scaling scaling = Scaling::kAll;
+  if (args.first == 1.0 && args.rest == 1.0) {
+    if (args.postscale == 1.0 && IsModeratePowerOfTwo(args.divisor)) {
+      args.postscale = 1.0 / args.divisor;
+      args.divisor = 1.0;
     }
+    if (args.divisor == 1.0) scaling = args.postscale == 1.0 ? Scaling::kNone : Scaling::kFinal;
   }
   KernelOf(table, dtype, combine, scaling)(args);
 }

@@ -104,17 +104,17 @@ struct Reduction {
 
   HVDLITE_INLINE Quad<V> Begin(const char* from) const {
     const Quad<V> q = Element::LoadQuad(from);
-    if constexpr (kScaling == Scaling::kNone) return q;
+    if constexpr (kScaling != Scaling::kAll) return q;
     return Scaled(q, first);
   }
   HVDLITE_INLINE void Add(Quad<V>& sum, const char* from) const {
     Quad<V> q = Element::LoadQuad(from);
-    if constexpr (kScaling != Scaling::kNone) q = Scaled(q, rest);
+    if constexpr (kScaling == Scaling::kAll) q = Scaled(q, rest);
     sum = {Op::Of(sum.a, q.a), Op::Of(sum.b, q.b), Op::Of(sum.c, q.c), Op::Of(sum.d, q.d)};
   }
   HVDLITE_INLINE Quad<V> Finish(const Quad<V>& q) const {
     if constexpr (kScaling == Scaling::kNone) return q;
-    if constexpr (kScaling == Scaling::kMultiply) return Scaled(Scaled(q, divisor), postscale);
+    if constexpr (kScaling == Scaling::kFinal) return Scaled(q, postscale);
     return Scaled(Quad<V>{q.a / divisor, q.b / divisor, q.c / divisor, q.d / divisor}, postscale);
   }
 };

@@ -19,6 +19,8 @@
 #if !defined(__clang__)
 #pragma GCC diagnostic pop
 #endif
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 #define HVDLITE_INLINE __attribute__((always_inline)) inline
@@ -65,6 +67,43 @@ template <class V, class Scalar>
 HVDLITE_INLINE V Splat(Scalar value) {
   return value - V{};
 }
+
+// Conversions between a half-filled vector and a full one of elements twice as wide. GCC 12 builds them from
+// 16-byte pieces unless told which instruction to use.
+using HalfOfFloats = Vector<float, kVectorBytes / 2>;
+using HalfOfWords = Vector<uint16_t, kVectorBytes / 2>;
+
+#if defined(__AVX512F__)
+HVDLITE_INLINE VUint32 Widen(HalfOfWords v) {
+  return Bits<VUint32>(_mm512_cvtepu16_epi32(Bits<__m256i>(v)));
+}
+HVDLITE_INLINE VDouble Widen(HalfOfFloats v) {
+  return Bits<VDouble>(_mm512_cvtps_pd(Bits<__m256>(v)));
+}
+HVDLITE_INLINE HalfOfFloats Narrow(VDouble v) {
+  return Bits<HalfOfFloats>(_mm512_cvtpd_ps(Bits<__m512d>(v)));
+}
+#elif defined(__AVX2__)
+HVDLITE_INLINE VUint32 Widen(HalfOfWords v) {
+  return Bits<VUint32>(_mm256_cvtepu16_epi32(Bits<__m128i>(v)));
+}
+HVDLITE_INLINE VDouble Widen(HalfOfFloats v) {
+  return Bits<VDouble>(_mm256_cvtps_pd(Bits<__m128>(v)));
+}
+HVDLITE_INLINE HalfOfFloats Narrow(VDouble v) {
+  return Bits<HalfOfFloats>(_mm256_cvtpd_ps(Bits<__m256d>(v)));
+}
+#else
+HVDLITE_INLINE VUint32 Widen(HalfOfWords v) {
+  return __builtin_convertvector(v, VUint32);
+}
+HVDLITE_INLINE VDouble Widen(HalfOfFloats v) {
+  return __builtin_convertvector(v, VDouble);
+}
+HVDLITE_INLINE HalfOfFloats Narrow(VDouble v) {
+  return __builtin_convertvector(v, HalfOfFloats);
+}
+#endif
 
 // Four registers of accumulators: enough independent work to hide latencies and the overhead of the loop.
 template <class V>

@@ -19,9 +19,9 @@ constexpr int kCombineCount = 4;
 
 // Floating types only; integers and bool are scaled outside (integer_scale.h) and know kNone alone.
 enum class Scaling : uint8_t {
-  kNone = 0,      // all factors are 1
-  kMultiply = 1,  // `divisor` holds the exact reciprocal of a power of two: the same bits as dividing, faster
-  kDivide = 2,
+  kNone = 0,   // all factors are 1
+  kFinal = 1,  // one multiplication at the end, by `postscale`; the other factors are 1
+  kAll = 2,    // every factor, in the order that ReduceArgs shows
 };
 constexpr int kScalingCount = 3;
 

@@ -11,8 +11,8 @@ namespace {
 template <class Element, class Op>
 constexpr void FillFloatingOp(KernelTable::ReduceKernel* scalings) {
   scalings[static_cast<int>(Scaling::kNone)] = &Reduce<Element, Op, Scaling::kNone>;
-  scalings[static_cast<int>(Scaling::kMultiply)] = &Reduce<Element, Op, Scaling::kMultiply>;
-  scalings[static_cast<int>(Scaling::kDivide)] = &Reduce<Element, Op, Scaling::kDivide>;
+  scalings[static_cast<int>(Scaling::kFinal)] = &Reduce<Element, Op, Scaling::kFinal>;
+  scalings[static_cast<int>(Scaling::kAll)] = &Reduce<Element, Op, Scaling::kAll>;
 }
 
 template <class Element>
@@ -54,10 +54,10 @@ constexpr KernelTable MakeTable(const char* name) {
   FillFloating<Plain<float>>(table, DType::kFloat32);
   FillFloating<Plain<double>>(table, DType::kFloat64);
 
-  table.dot[static_cast<int>(DType::kFloat16)] = &DotOfHalves<Float16>;
-  table.dot[static_cast<int>(DType::kBFloat16)] = &DotOfHalves<BFloat16>;
-  table.dot[static_cast<int>(DType::kFloat32)] = &Dot<float>;
-  table.dot[static_cast<int>(DType::kFloat64)] = &Dot<double>;
+  table.dot[static_cast<int>(DType::kFloat16)] = &Dot<HalfLanes<Float16>>;
+  table.dot[static_cast<int>(DType::kBFloat16)] = &Dot<HalfLanes<BFloat16>>;
+  table.dot[static_cast<int>(DType::kFloat32)] = &Dot<PlainLanes<float>>;
+  table.dot[static_cast<int>(DType::kFloat64)] = &Dot<PlainLanes<double>>;
   table.blend[static_cast<int>(DType::kFloat16)] = &Blend<BlendInFloat<Float16>, 2>;
   table.blend[static_cast<int>(DType::kBFloat16)] = &Blend<BlendInFloat<BFloat16>, 2>;
   table.blend[static_cast<int>(DType::kFloat32)] = &Blend<BlendInDouble<float>, 4>;

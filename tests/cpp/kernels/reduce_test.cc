@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <string>
 
 #include "kernels/cpu/dispatch.h"
@@ -239,6 +240,23 @@ TEST(ReduceFactsTest, NanWinsInMinAndMaxFromEitherSide) {
     float result[2] = {};
     Reduce({DType::kFloat32, op}, result, nullptr, sources, 2, 2);
     EXPECT_TRUE(std::isnan(result[0]) && std::isnan(result[1])) << Name(op);
+  }
+}
+
+TEST(ReduceFactsTest, AFactorThatIsNanMakesEveryElementNan) {
+  const double nan =
+      std::bit_cast<double>(0x7fffffffffffffffu);  // all payload: rounding it up would overflow
+  for (const DType dtype : {DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64}) {
+    for (const cpu::KernelTable* table : cpu::SupportedTables()) {
+      for (const ReduceSpec& spec :
+           {ReduceSpec{dtype, ReduceOp::kSum, nan}, ReduceSpec{dtype, ReduceOp::kSum, 1, nan},
+            ReduceSpec{dtype, ReduceOp::kSum, 1, 1, nan}}) {
+        Bytes data(100 * SizeOf(dtype));
+        const void* sources[1] = {data.data()};
+        cpu::Reduce(*table, spec, data.data(), nullptr, sources, 1, 100);
+        for (int i = 0; i < 100; ++i) ASSERT_TRUE(reference::IsNanAt(dtype, data.data(), i)) << Name(dtype);
+      }
+    }
   }
 }
 
