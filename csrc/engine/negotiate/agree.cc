@@ -244,36 +244,42 @@ void Agreement::Broadcast(std::string_view frame) {
   for (Edge& child : children_) child.channel->Send(frame);
 }
 
-Status Agreement::Exchange(Nanos now, std::vector<Decision>* decisions, bool* moved) {
+Status Agreement::Receive(Edge* edge, Nanos now, std::vector<Decision>* decisions, bool* moved) {
+  bool heard = false;
   std::string_view frame;
-  for (Edge& child : children_) {
-    bool heard = false;
-    for (;;) {
-      HVDLITE_RETURN_IF_ERROR(child.channel->Next(&frame, &heard));
-      if (frame.data() == nullptr) break;
-      HVDLITE_RETURN_IF_ERROR(HandleUp(child, frame, now, decisions));
+  Status status;
+  while (status.ok()) {
+    status = edge->channel->Next(&frame, &heard);
+    if (!status.ok() || frame.data() == nullptr) break;
+    if (edge == parent_.get()) {
+      Broadcast(frame);
+      status = HandleDown(frame, decisions);
+    } else {
+      status = HandleUp(*edge, frame, now, decisions);
     }
-    if (heard) child.heard = now;
-    *moved |= heard;
   }
+  if (heard) edge->heard = now;
+  *moved |= heard;
+  return status;
+}
+
+Status Agreement::Exchange(Nanos now, std::vector<Decision>* decisions, bool* moved) {
+  // One broken edge does not keep us from hearing, over another, who broke it.
+  Status first_error;
+  const auto note = [&](Status status) {
+    if (first_error.ok() && !status.ok()) first_error = std::move(status);
+  };
+  for (Edge& child : children_) note(Receive(&child, now, decisions, moved));
   if (is_root()) {
     Decide(now, decisions);
   } else {
     if (!partials_.empty()) SpellOutOldPartials(now);
     SendUp();
-    bool heard = false;
-    HVDLITE_RETURN_IF_ERROR(parent_->channel->PumpOut(moved));
-    for (;;) {
-      HVDLITE_RETURN_IF_ERROR(parent_->channel->Next(&frame, &heard));
-      if (frame.data() == nullptr) break;
-      Broadcast(frame);
-      HVDLITE_RETURN_IF_ERROR(HandleDown(frame, decisions));
-    }
-    if (heard) parent_->heard = now;
-    *moved |= heard;
+    note(parent_->channel->PumpOut(moved));
+    note(Receive(parent_.get(), now, decisions, moved));
   }
-  for (Edge& child : children_) HVDLITE_RETURN_IF_ERROR(child.channel->PumpOut(moved));
-  return Status::Ok();
+  for (Edge& child : children_) note(child.channel->PumpOut(moved));
+  return first_error;
 }
 
 bool Agreement::Flush() {

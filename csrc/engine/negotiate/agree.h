@@ -95,6 +95,7 @@ class Agreement {
     bool spelled_out = false;  // waited too long for the rest: passed on one by one, so that the root sees who is missing
   };
 
+  Status Receive(Edge* edge, Nanos now, std::vector<Decision>* decisions, bool* moved);
   Status HandleUp(const Edge& edge, std::string_view frame, Nanos now, std::vector<Decision>* decisions);
   Status HandleDown(std::string_view frame, std::vector<Decision>* decisions);
   Status CountSlot(int member, uint64_t slot, Nanos now);

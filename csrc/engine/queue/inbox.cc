@@ -28,7 +28,7 @@ Status Inbox::Submit(std::unique_ptr<Entry> entry) {
   }
   if (outstanding_.count(entry->request.name) != 0) return Duplicate(entry->request);
   HVDLITE_RETURN_IF_ERROR(AddLocked(std::move(entry)));
-  waiting_.store(submitted_.size(), std::memory_order_release);
+  waiting_.store(submitted_.size(), std::memory_order_seq_cst);
   return Status::Ok();
 }
 
@@ -40,7 +40,7 @@ Status Inbox::SubmitGroup(std::vector<std::unique_ptr<Entry>> entries) {
     if (outstanding_.count(entry->request.name) != 0) return Duplicate(entry->request);
   }
   for (auto& entry : entries) HVDLITE_RETURN_IF_ERROR(AddLocked(std::move(entry)));
-  waiting_.store(submitted_.size(), std::memory_order_release);
+  waiting_.store(submitted_.size(), std::memory_order_seq_cst);
   return Status::Ok();
 }
 
@@ -48,7 +48,7 @@ void Inbox::Fetch(std::vector<Entry*>* out) {
   MutexLock lock(mutex_);
   out->swap(submitted_);
   submitted_.clear();
-  waiting_.store(0, std::memory_order_release);
+  waiting_.store(0, std::memory_order_seq_cst);
 }
 
 Entry* Inbox::Find(const std::string& name) {
@@ -69,7 +69,7 @@ void Inbox::Complete(Entry* entry, Status status) {
   ended->handle->Complete(std::move(status));
 }
 
-void Inbox::Close(const Status& reason) {
+int Inbox::Close(const Status& reason) {
   std::unordered_map<std::string, std::unique_ptr<Entry>> ended;
   {
     MutexLock lock(mutex_);
@@ -77,9 +77,10 @@ void Inbox::Close(const Status& reason) {
     closed_ = true;
     ended.swap(outstanding_);
     submitted_.clear();
-    waiting_.store(0, std::memory_order_release);
+    waiting_.store(0, std::memory_order_seq_cst);
   }
   for (auto& [name, entry] : ended) entry->handle->Complete(reason);
+  return static_cast<int>(ended.size());
 }
 
 }  // namespace hvdlite::engine

@@ -23,7 +23,7 @@ class Inbox {
   Status SubmitGroup(std::vector<std::unique_ptr<Entry>> entries) EXCLUDES(mutex_);
 
   // Without a lock: is there anything to fetch?
-  bool empty() const { return waiting_.load(std::memory_order_acquire) == 0; }
+  bool empty() const { return waiting_.load(std::memory_order_seq_cst) == 0; }
   // Moves the submitted entries into `out`, in order. They stay outstanding.
   void Fetch(std::vector<Entry*>* out) EXCLUDES(mutex_);
   // The outstanding entry of that name, or null (this rank has joined, or has not asked).
@@ -31,7 +31,8 @@ class Inbox {
   // Ends an entry: forgets its name, then completes its handle.
   void Complete(Entry* entry, Status status) EXCLUDES(mutex_);
   // Completes everything outstanding with `reason` and refuses everything from now on with the same.
-  void Close(const Status& reason) EXCLUDES(mutex_);
+  // Returns how many that were.
+  int Close(const Status& reason) EXCLUDES(mutex_);
 
  private:
   Status AddLocked(std::unique_ptr<Entry> entry) REQUIRES(mutex_);

@@ -1,0 +1,54 @@
+#include "comm/topology.h"
+
+#include <algorithm>
+
+namespace hvdlite::comm {
+namespace {
+
+void AddHostAndBelow(const Topology& topology, size_t host, std::vector<int>* members) {
+  members->insert(members->end(), topology.hosts[host].begin(), topology.hosts[host].end());
+  for (size_t child = host * kLeaderFanout + 1; child <= host * kLeaderFanout + kLeaderFanout; ++child) {
+    if (child < topology.hosts.size()) AddHostAndBelow(topology, child, members);
+  }
+}
+
+}  // namespace
+
+Topology MakeTopology(const rendezvous::Roster& roster, std::vector<int> ranks) {
+  Topology t;
+  std::sort(ranks.begin(), ranks.end());
+  t.ranks = std::move(ranks);
+  std::vector<int> index_of(roster.hosts.size(), -1);
+  for (size_t m = 0; m < t.ranks.size(); ++m) {
+    int& index = index_of[static_cast<size_t>(roster.places[static_cast<size_t>(t.ranks[m])].host)];
+    if (index < 0) {
+      index = static_cast<int>(t.hosts.size());
+      t.hosts.emplace_back();
+    }
+    auto& host = t.hosts[static_cast<size_t>(index)];
+    t.host_of.push_back(index);
+    t.local_of.push_back(static_cast<int>(host.size()));
+    host.push_back(static_cast<int>(m));
+  }
+  return t;
+}
+
+TreeLinks MakeTree(const Topology& topology, int me) {
+  TreeLinks tree;
+  const size_t host = static_cast<size_t>(topology.host_of[static_cast<size_t>(me)]);
+  const std::vector<int>& mates = topology.hosts[host];
+  if (me != mates[0]) {
+    tree.parent = mates[0];
+    return tree;
+  }
+  if (host > 0) tree.parent = topology.hosts[(host - 1) / kLeaderFanout][0];
+  for (size_t i = 1; i < mates.size(); ++i) tree.children.push_back({mates[i], {mates[i]}});
+  for (size_t child = host * kLeaderFanout + 1; child <= host * kLeaderFanout + kLeaderFanout; ++child) {
+    if (child >= topology.hosts.size()) break;
+    tree.children.push_back({topology.hosts[child][0], {}});
+    AddHostAndBelow(topology, child, &tree.children.back().speaks_for);
+  }
+  return tree;
+}
+
+}  // namespace hvdlite::comm

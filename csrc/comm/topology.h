@@ -1,0 +1,40 @@
+// Topology: how the members of a process set sit on hosts, and the tree over which they negotiate. Pure.
+#pragma once
+
+#include <vector>
+
+#include "rendezvous/roster.h"
+
+namespace hvdlite::comm {
+
+struct Topology {
+  std::vector<int> ranks;                 // global ranks, ascending; the position is the member number
+  std::vector<std::vector<int>> hosts;    // members by host, in the order of their first members
+  std::vector<int> host_of;               // per member: index into hosts
+  std::vector<int> local_of;              // per member: position within its host's list
+  bool single_host() const { return hosts.size() == 1; }
+  // Every host has the same number of members.
+  bool homogeneous() const {
+    for (const auto& host : hosts) {
+      if (host.size() != hosts[0].size()) return false;
+    }
+    return true;
+  }
+};
+
+Topology MakeTopology(const rendezvous::Roster& roster, std::vector<int> ranks);
+
+// The negotiation tree: a host's first member leads it; the leaders form a tree of fan-out kLeaderFanout in the order
+// of hosts. Depth grows with the logarithm of the number of hosts.
+struct TreeLinks {
+  int parent = -1;                        // member, -1 at the root (member 0)
+  struct Child {
+    int member;
+    std::vector<int> speaks_for;          // all members below it, itself included
+  };
+  std::vector<Child> children;
+};
+constexpr int kLeaderFanout = 4;
+TreeLinks MakeTree(const Topology& topology, int me);
+
+}  // namespace hvdlite::comm

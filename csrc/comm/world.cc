@@ -1,0 +1,176 @@
+#include "comm/world.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "comm/self/self_communicator.h"
+#include "comm/shm/shm_communicator.h"
+#include "rendezvous/host_id.h"
+
+namespace hvdlite::comm {
+namespace {
+
+using rendezvous::Member;
+using transport::Neighbours;
+using transport::ShmPipe;
+using transport::Transport;
+
+// Slots are cut into shares of whole cache lines, so a chunk needs at least one per member.
+size_t ChunkBytes(const Config& config, size_t members) {
+  const size_t least = members * 64;
+  const size_t chunk = std::max(static_cast<size_t>(config.shm_chunk_bytes), least);
+  return (chunk + 4095) / 4096 * 4096;
+}
+
+int UsableProcessors() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
+  return CPU_COUNT(&set);
+}
+
+}  // namespace
+
+Status World::Join(const WorldOptions& options, rendezvous::Store* store, Deadline deadline,
+                   std::unique_ptr<World>* out) {
+  std::unique_ptr<World> world(new World(options));
+  const std::string prefix = options.store_prefix;
+  Member me;
+  me.rank = options.rank;
+  me.host_id = rendezvous::HostId(options.config->host_id);
+  me.pid = getpid();
+
+  std::vector<Member> members;
+  if (options.size == 1) {
+    members.push_back(me);
+  } else {
+    std::string bytes;
+    HVDLITE_RETURN_IF_ERROR(world->TellAddresses(&me));
+    HVDLITE_RETURN_IF_ERROR(rendezvous::EncodeMember(me, &bytes));
+    HVDLITE_RETURN_IF_ERROR(store->Set(prefix + "member/" + std::to_string(options.rank), bytes));
+    std::vector<std::string> all;
+    HVDLITE_RETURN_IF_ERROR(store->Collect(prefix + "member", options.size, deadline, &all));
+    for (const std::string& each : all) {
+      members.emplace_back();
+      HVDLITE_RETURN_IF_ERROR(rendezvous::DecodeMember(each, &members.back()));
+    }
+  }
+  HVDLITE_RETURN_IF_ERROR(rendezvous::MakeRoster(std::move(members), &world->roster_));
+  const bool multi_host = world->roster_.hosts.size() > 1;
+  const rendezvous::Place& place = world->place();
+  const std::vector<int>& mates = world->roster_.hosts[static_cast<size_t>(place.host)].ranks;
+  world->oversubscribed_ = static_cast<int>(mates.size()) > UsableProcessors();
+
+  const std::string secret(options.secret.begin(), options.secret.end());
+  const std::string meeting = prefix + "host/" + std::to_string(mates[0]);
+  if (place.local_rank == 0) {
+    int listener = -1;
+    std::string name;
+    HVDLITE_RETURN_IF_ERROR(Neighbours::Open(&listener, &name));
+    if (mates.size() > 1) HVDLITE_RETURN_IF_ERROR(store->Set(meeting, name));
+    HVDLITE_RETURN_IF_ERROR(Neighbours::Host(listener, secret, mates, multi_host, deadline, &world->neighbours_));
+  } else {
+    std::string name;
+    HVDLITE_RETURN_IF_ERROR(store->Get(meeting, deadline, &name));
+    HVDLITE_RETURN_IF_ERROR(
+        Neighbours::Join(name, secret, place.local_rank, mates, multi_host, deadline, &world->neighbours_));
+  }
+  world->bells_ = std::make_unique<transport::Doorbells>(&world->segment(), place.local_rank,
+                                                         world->neighbours_->eventfds());
+  world->next_region_ = world->segment().regions_begin();
+  if (multi_host) HVDLITE_RETURN_IF_ERROR(world->OpenDoor(store, deadline));
+  *out = std::move(world);
+  return Status::Ok();
+}
+
+World::~World() = default;
+
+// The set's part of the host's memory, and the pipes between its leader and the others.
+Status World::ConnectHost(Group* group, std::vector<std::unique_ptr<Transport>>* pipes) {
+  const Topology& topology = group->topology;
+  const size_t host = static_cast<size_t>(topology.host_of[static_cast<size_t>(group->me)]);
+  const std::vector<int>& mates = topology.hosts[host];
+  const size_t chunk = ChunkBytes(*options_.config, mates.size());
+  const size_t bytes = ShmRegion::Footprint(static_cast<int>(mates.size()), chunk);
+  HVDLITE_RETURN_IF_ERROR(segment().Map(next_region_, bytes, &group->region_memory));
+  next_region_ += bytes;
+
+  std::vector<int> local_ranks;
+  for (int member : mates) {
+    local_ranks.push_back(roster_.places[static_cast<size_t>(topology.ranks[static_cast<size_t>(member)])].local_rank);
+  }
+  const int local_me = topology.local_of[static_cast<size_t>(group->me)];
+  group->region = std::make_unique<ShmRegion>(group->region_memory, local_me, local_ranks, chunk, bells_.get());
+  // First touch costs a microsecond a page: pay it here for what this rank writes, not in the first training step.
+  for (int slot = 0; slot < ShmRegion::kSlots; ++slot) {
+    memset(group->region->Slot(local_me, static_cast<uint64_t>(slot)), 0, chunk);
+  }
+  pipes->resize(mates.size());
+  for (size_t i = 1; i < mates.size(); ++i) {
+    if (local_me != 0 && local_me != static_cast<int>(i)) continue;
+    const size_t other = local_me == 0 ? i : 0;
+    (*pipes)[other] = std::make_unique<ShmPipe>(group->region->PipeMemory(static_cast<int>(i)), ShmRegion::kPipeBytes,
+                                                local_me == 0, topology.ranks[static_cast<size_t>(mates[other])],
+                                                local_ranks[other], bells_.get());
+  }
+  return Status::Ok();
+}
+
+Status World::Connect(std::vector<int> ranks, uint32_t set, Deadline deadline, std::unique_ptr<Group>* out) {
+  auto group = std::make_unique<Group>();
+  group->topology = MakeTopology(roster_, std::move(ranks));
+  const Topology& topology = group->topology;
+  const auto mine = std::find(topology.ranks.begin(), topology.ranks.end(), options_.rank);
+  if (mine == topology.ranks.end()) {
+    // Not a member; but if a set lies on this host, its region moves where the next one starts.
+    for (const auto& mates : topology.hosts) {
+      const int rank = topology.ranks[static_cast<size_t>(mates[0])];
+      if (roster_.places[static_cast<size_t>(rank)].host != place().host) continue;
+      next_region_ += ShmRegion::Footprint(static_cast<int>(mates.size()), ChunkBytes(*options_.config, mates.size()));
+    }
+    *out = std::move(group);
+    return Status::Ok();
+  }
+  group->me = static_cast<int>(mine - topology.ranks.begin());
+  group->tree = MakeTree(topology, group->me);
+
+  std::vector<std::unique_ptr<Transport>> pipes;
+  HVDLITE_RETURN_IF_ERROR(ConnectHost(group.get(), &pipes));
+  std::vector<Transport*> links(topology.ranks.size(), nullptr);
+  if (!topology.single_host()) HVDLITE_RETURN_IF_ERROR(ConnectMesh(group.get(), set, deadline, &links));
+
+  // Tree edges: pipes inside the host, links between hosts.
+  const auto edge = [&](int member) -> Transport* {
+    if (topology.host_of[static_cast<size_t>(member)] != topology.host_of[static_cast<size_t>(group->me)]) {
+      return links[static_cast<size_t>(member)];
+    }
+    return pipes[static_cast<size_t>(topology.local_of[static_cast<size_t>(member)])].get();
+  };
+  if (group->tree.parent >= 0) group->parent = edge(group->tree.parent);
+  for (const TreeLinks::Child& child : group->tree.children) group->children.push_back(edge(child.member));
+
+  if (topology.ranks.size() == 1) {
+    group->communicator = std::make_unique<SelfCommunicator>();
+    group->why = "self: this process set has one member";
+  } else if (topology.single_host()) {
+    group->communicator =
+        std::make_unique<ShmCommunicator>(group->region.get(), static_cast<size_t>(options_.config->shm_small_bytes));
+    group->why = "shm: all members are on one host";
+  } else {
+    HVDLITE_RETURN_IF_ERROR(BuildBetweenHosts(group.get(), links));
+  }
+  for (auto& pipe : pipes) {
+    if (pipe != nullptr) group->transports.push_back(std::move(pipe));
+  }
+  *out = std::move(group);
+  return Status::Ok();
+}
+
+void World::Disconnect(Group* group) {
+  if (group->region_memory != nullptr) segment().Unmap(group->region_memory);
+  group->region_memory = nullptr;
+}
+
+}  // namespace hvdlite::comm

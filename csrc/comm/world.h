@@ -1,0 +1,96 @@
+// World: this rank's place among all ranks of the job, and the machinery to connect any subset of them.
+//
+// Join() meets the other ranks through the store, maps the host's shared segment and opens the door for links from
+// other hosts. Connect() then builds what one process set needs: its region of the segment, its links, a communicator
+// over them, and the edges of its negotiation tree. All ranks of the job must call Connect in the same order (that is how
+// those of one host agree on where a region lies); those outside the set take part by calling it, too.
+//
+// Both block, up to a deadline: they run at init() and when a process set is added, never during an operation.
+// Thread-safety: one thread at a time.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/config.h"
+#include "base/log.h"
+#include "comm/communicator.h"
+#include "comm/shm/region.h"
+#include "comm/topology.h"
+#include "rendezvous/store.h"
+#include "transport/shm/doorbells.h"
+#include "transport/shm/neighbours.h"
+#include "transport/tcp/handshake.h"
+#include "transport/transport.h"
+
+namespace hvdlite::comm {
+
+// Everything one process set needs to talk. Transports of the tree are by TreeLinks of the same set.
+struct Group {
+  Topology topology;
+  int me = -1;                                             // member number; -1: this rank is not in the set
+  TreeLinks tree;
+  transport::Transport* parent = nullptr;
+  std::vector<transport::Transport*> children;             // as tree.children
+  std::unique_ptr<Communicator> communicator;
+  std::string why;                                         // the sentence why it is this communicator
+
+  // What the above stand on, destroyed after them.
+  std::unique_ptr<Communicator> inner;                     // hierarchical: inside the host
+  std::unique_ptr<Communicator> outer;                     // hierarchical: between hosts
+  std::unique_ptr<ShmRegion> region;
+  void* region_memory = nullptr;
+  std::vector<std::unique_ptr<transport::Transport>> transports;
+
+  ~Group() { communicator.reset(); }
+};
+
+struct WorldOptions {
+  int rank = 0;
+  int size = 1;
+  std::string store_prefix;            // keys of this incarnation begin with it
+  transport::tcp::Secret secret{};
+  const Config* config = nullptr;      // borrowed
+  const Logger* log = nullptr;         // borrowed
+};
+
+class World {
+ public:
+  // `store` may be null when size is 1.
+  static Status Join(const WorldOptions& options, rendezvous::Store* store, Deadline deadline,
+                     std::unique_ptr<World>* world);
+  ~World();
+
+  // `set` numbers the process sets of this incarnation; never reused.
+  Status Connect(std::vector<int> ranks, uint32_t set, Deadline deadline, std::unique_ptr<Group>* group);
+  // Gives the set's shared memory back.
+  void Disconnect(Group* group);
+
+  const rendezvous::Roster& roster() const { return roster_; }
+  const rendezvous::Place& place() const { return roster_.places[static_cast<size_t>(options_.rank)]; }
+  bool multi_host() const { return roster_.hosts.size() > 1; }
+  transport::Doorbells& bells() { return *bells_; }
+  transport::Neighbours& neighbours() { return *neighbours_; }
+  transport::HostSegment& segment() { return *neighbours_->segment(); }
+  // More ranks than processors on this host: waiting must give way at once.
+  bool oversubscribed() const { return oversubscribed_; }
+
+ private:
+  explicit World(const WorldOptions& options) : options_(options) {}
+  Status ConnectHost(Group* group, std::vector<std::unique_ptr<transport::Transport>>* pipes);
+  // In world_net.cc: only jobs with several hosts come there.
+  Status TellAddresses(rendezvous::Member* me);
+  Status OpenDoor(rendezvous::Store* store, Deadline deadline);
+  Status ConnectMesh(Group* group, uint32_t set, Deadline deadline, std::vector<transport::Transport*>* links);
+  Status BuildBetweenHosts(Group* group, const std::vector<transport::Transport*>& links);
+
+  const WorldOptions options_;
+  rendezvous::Roster roster_;
+  std::unique_ptr<transport::Neighbours> neighbours_;
+  std::unique_ptr<transport::Doorbells> bells_;
+  size_t next_region_ = 0;
+  bool oversubscribed_ = false;
+};
+
+}  // namespace hvdlite::comm

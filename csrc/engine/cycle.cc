@@ -1,0 +1,168 @@
+// One turn of the loop. Read this first.
+//
+//   Cycle: for each process set   Announce   what user threads have submitted, to the set's root
+//                                 Exchange   messages; the root decides; everybody hears the decisions in one order
+//                                 Begin      the next decision: usually a batch for the communicator
+//                                 Progress   the batch under way; when it is done, complete its handles
+//
+// Nothing here blocks, so a rank that waits for peers in one set still moves the others.
+#include "engine/engine.h"
+#include "engine/execute/prepare.h"
+
+namespace hvdlite::engine {
+
+namespace {
+
+// After all have agreed to end, what is decided still happens; this bounds it if a peer dies just then.
+constexpr Nanos kClosingGrace = 2 * kSecond;
+
+}  // namespace
+
+bool Engine::Cycle() {
+  if (ended_.load(std::memory_order_relaxed)) return false;
+  const Nanos now = MonotonicNow();
+  if (now - last_tick_.load(std::memory_order_relaxed) > kTickEvery) Tick(now);
+  if (world_->segment().aborted()) FailNow(world_->segment().abort_status());
+  if (!suspicion_.ok() && now > suspicion_until_) FailNow(suspicion_);
+  bool moved = false;
+  // By index: a decision may add or remove a set.
+  for (size_t i = 0; i < active_.size() && !ended_; ++i) {
+    const std::shared_ptr<ProcessSet> set = active_[i];
+    moved |= TurnSet(set.get(), now);
+  }
+  if (!closing_.ok() && !ended_) {
+    if (closing_until_ == 0) closing_until_ = now + kClosingGrace;
+    bool idle = true;
+    for (const auto& set : active_) idle &= set->idle();
+    if (idle || now > closing_until_) Finish(closing_);
+  }
+  return moved;
+}
+
+bool Engine::TurnSet(ProcessSet* set, Nanos now) {
+  bool moved = false;
+  if (!set->inbox.empty()) {
+    Announce(set, now);
+    moved = true;
+  }
+  if (set->id == 0 && leaving_.load(std::memory_order_acquire) && !leave_announced_) {
+    leave_announced_ = true;
+    set->agreement->AnnounceShutdown(now);
+  }
+  const Status talk = set->agreement->Exchange(now, &set->heard, &moved);
+  for (Decision& decision : set->heard) {
+    if (decision.kind == Down::kAbort) FailNow(decision.status);  // bad news does not queue
+    set->decided.push_back(std::move(decision));
+  }
+  set->heard.clear();
+  if (!talk.ok()) Fail(talk);
+  while (set->running == nullptr && !set->decided.empty() && !ended_) {
+    Decision decision = std::move(set->decided.front());
+    set->decided.pop_front();
+    Begin(set, std::move(decision), now);
+    moved = true;
+  }
+  if (set->running != nullptr && suspicion_.ok() && !ended_) moved |= Progress(set);
+  return moved;
+}
+
+void Engine::Announce(ProcessSet* set, Nanos now) {
+  set->inbox.Fetch(&set->fetched);
+  Status status;
+  for (Entry* entry : set->fetched) {
+    const auto known = set->slot_of.find(entry->request.name);
+    if (known != set->slot_of.end() && set->slots[known->second].mine.SameExceptName(entry->request)) {
+      status = set->agreement->AnnounceSlot(known->second, now);
+    } else {
+      status = set->agreement->Announce(entry->request, now);
+    }
+    if (!status.ok()) break;
+  }
+  set->fetched.clear();
+  if (!status.ok()) Fail(status);
+}
+
+void Engine::Begin(ProcessSet* set, Decision decision, Nanos now) {
+  switch (decision.kind) {
+    case Down::kExecute: break;
+    case Down::kError:
+      for (const std::string& name : decision.names) {
+        if (Entry* entry = set->inbox.Find(name)) Complete(set, entry, decision.status);
+      }
+      return;
+    case Down::kEvict: {
+      const auto slot = set->slots.find(decision.slot);
+      if (slot != set->slots.end()) {
+        set->slot_of.erase(slot->second.mine.name);
+        set->slots.erase(slot);
+      }
+      set->agreement->AnnounceEvicted(decision.slot);
+      return;
+    }
+    case Down::kShutdown:
+      closing_ = decision.status;
+      return;
+    default: return;
+  }
+
+  auto running = std::make_unique<Running>();
+  running->responses = std::move(decision.batch);
+  running->started = now;
+  for (Response& response : running->responses) Remember(set, &response);
+  const OpKind kind = running->responses[0].request.kind;
+  if (kind == OpKind::kAddProcessSet || kind == OpKind::kRemoveProcessSet) {
+    ChangeSets(set, running->responses[0]);
+    return;
+  }
+  const Status prepared = Prepare(set, running.get());
+  if (!prepared.ok()) return Fail(prepared);
+  set->running = std::move(running);
+  if (kind == OpKind::kBarrier || kind == OpKind::kJoin) {
+    // The agreement itself was the meeting: everybody has asked.
+    CompleteRunning(set);
+    return;
+  }
+  set->running->work = set->group->communicator->Start(set->running->batch);
+}
+
+// Fills in what a slot stands for, or notes what it stands for from now on.
+void Engine::Remember(ProcessSet* set, Response* response) {
+  if (response->cached) {
+    const Remembered& remembered = set->slots[response->slot];
+    response->request = remembered.agreed;
+    response->rows = remembered.rows;
+    return;
+  }
+  if (response->slot == kNoSlot) return;
+  Entry* const entry = set->inbox.Find(response->request.name);
+  Remembered& remembered = set->slots[response->slot];
+  remembered.agreed = response->request;
+  remembered.rows = response->rows;
+  // A joined rank asked for nothing; what it may ask for later, it sends in full.
+  remembered.mine = entry != nullptr ? entry->request : Request();
+  remembered.mine.name = response->request.name;
+  set->slot_of[response->request.name] = response->slot;
+}
+
+bool Engine::Progress(ProcessSet* set) {
+  switch (set->running->work->Advance()) {
+    case comm::Progress::kNone: return false;
+    case comm::Progress::kSome: return true;
+    case comm::Progress::kDone: CompleteRunning(set); return true;
+    case comm::Progress::kFailed: Fail(set->running->work->status()); return false;
+  }
+  return false;
+}
+
+void Engine::CompleteRunning(ProcessSet* set) {
+  const std::unique_ptr<Running> running = std::move(set->running);
+  running->work.reset();
+  for (size_t i = 0; i < running->entries.size(); ++i) {
+    Entry* const entry = running->entries[i];
+    if (entry == nullptr) continue;
+    if (entry->request.kind == OpKind::kJoin) entry->handle->number = running->responses[i].request.root;
+    Complete(set, entry, Status::Ok());
+  }
+}
+
+}  // namespace hvdlite::engine

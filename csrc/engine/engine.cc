@@ -1,0 +1,303 @@
+#include "engine/engine.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace hvdlite::engine {
+namespace {
+
+LogLevel ParseLevel(const std::string& name) {
+  static const char* const names[] = {"trace", "debug", "info", "warning", "error", "fatal"};
+  for (int i = 0; i < 6; ++i) {
+    if (name == names[i]) return static_cast<LogLevel>(i);
+  }
+  return LogLevel::kWarning;
+}
+
+// Long enough that a peer which is about to answer finds us awake, short against a time slice.
+constexpr Nanos kDefaultSpin = 50 * kMicrosecond;
+// How long a broken link may stay unexplained; the news of who died travels in milliseconds.
+constexpr Nanos kSuspicion = 300 * kMillisecond;
+
+}  // namespace
+
+Engine::Engine(const EngineOptions& options)
+    : options_(options),
+      log_(ParseLevel(options.config.log_level), !options.config.log_hide_time, options.rank, options.size) {
+  const Config& config = options_.config;
+  spin_ = config.spin_microseconds < 0 ? kDefaultSpin : config.spin_microseconds * kMicrosecond;
+  window_ = static_cast<Nanos>(config.cycle_time * static_cast<double>(kMillisecond));
+}
+
+Status Engine::Start(const EngineOptions& options, rendezvous::Store* store, std::unique_ptr<Engine>* out) {
+  std::unique_ptr<Engine> engine(new Engine(options));
+  const Deadline deadline = Deadline::AfterSeconds(options.config.start_timeout_seconds);
+  const Status connected = engine->Connect(store, deadline);
+  if (!connected.ok()) return connected;
+  engine->background_ = std::thread([raw = engine.get()] { raw->Background(); });
+  *out = std::move(engine);
+  return Status::Ok();
+}
+
+Status Engine::Connect(rendezvous::Store* store, Deadline deadline) {
+  comm::WorldOptions world;
+  world.rank = options_.rank;
+  world.size = options_.size;
+  world.store_prefix = options_.store_prefix;
+  world.secret = options_.secret;
+  world.config = &options_.config;
+  world.log = &log_;
+  HVDLITE_RETURN_IF_ERROR(comm::World::Join(world, store, deadline, &world_));
+  MutexLock turn(turn_);
+  last_tick_ = last_alive_ = MonotonicNow();
+  std::vector<int> everyone(static_cast<size_t>(options_.size));
+  for (int r = 0; r < options_.size; ++r) everyone[static_cast<size_t>(r)] = r;
+  HVDLITE_RETURN_IF_ERROR(AddSet(everyone, next_id_++, deadline));
+  for (const std::vector<int>& ranks : options_.process_sets) HVDLITE_RETURN_IF_ERROR(AddSet(ranks, next_id_++, deadline));
+  return Status::Ok();
+}
+
+Engine::~Engine() {
+  if (background_.joinable()) {
+    stopping_ = true;
+    gate_.fetch_add(1, std::memory_order_seq_cst);
+    FutexWake(&gate_);
+    world_->bells().RingSelf();
+    background_.join();
+  }
+}
+
+Status Engine::AddSet(std::vector<int> ranks, int id, Deadline deadline) {
+  auto set = std::make_shared<ProcessSet>();
+  set->id = id;
+  std::sort(ranks.begin(), ranks.end());
+  set->ranks = ranks;
+  HVDLITE_RETURN_IF_ERROR(world_->Connect(ranks, next_set_number_++, deadline, &set->group));
+  if (set->member()) {
+    TreePlace place;
+    place.me = set->group->me;
+    place.parent = set->group->parent;
+    for (size_t i = 0; i < set->group->children.size(); ++i) {
+      place.children.push_back({set->group->children[i], set->group->tree.children[i].speaks_for});
+    }
+    AgreementOptions agreement;
+    agreement.cache_capacity = static_cast<size_t>(std::max<int64_t>(options_.config.cache_capacity, 0));
+    agreement.fuse.threshold = options_.config.fusion_threshold;
+    agreement.fuse.groups_alone = options_.config.disable_group_fusion;
+    set->agreement = std::make_unique<Agreement>(std::move(place), set->ranks, agreement);
+    active_.push_back(set);
+    log_.Debug("process set " + std::to_string(id) + ": " + set->group->why);
+  }
+  MutexLock lock(sets_mutex_);
+  sets_[id] = std::move(set);
+  return Status::Ok();
+}
+
+// All ranks come here at the same point of the world's schedule.
+void Engine::ChangeSets(ProcessSet* world, const Response& response) {
+  Entry* const entry = world->inbox.Find(response.request.name);
+  const Request& request = response.request;
+  Status status;
+  if (request.kind == OpKind::kAddProcessSet) {
+    int id = next_id_;
+    if (free_ids_.empty()) {
+      ++next_id_;
+    } else {
+      id = free_ids_.front();
+      free_ids_.erase(free_ids_.begin());
+    }
+    status = AddSet(std::vector<int>(request.splits.begin(), request.splits.end()), id,
+                    Deadline::AfterSeconds(options_.config.start_timeout_seconds));
+    if (!status.ok()) return FailNow(status);
+    if (entry != nullptr) entry->handle->number = id;
+  } else {
+    const int id = static_cast<int>(request.root);
+    const std::shared_ptr<ProcessSet> set = FindSet(id);
+    if (set != nullptr && id != 0) {
+      outstanding_ -= set->inbox.Close(Status::InvalidArgument("process set " + std::to_string(id) + " has been removed"));
+      set->running.reset();
+      active_.erase(std::remove(active_.begin(), active_.end(), set), active_.end());
+      world_->Disconnect(set->group.get());
+      free_ids_.push_back(id);
+      MutexLock lock(sets_mutex_);
+      sets_.erase(id);
+    }
+    if (entry != nullptr) entry->handle->number = set != nullptr && id != 0 ? 1 : 0;
+  }
+  if (entry != nullptr) Complete(world, entry, Status::Ok());
+}
+
+std::shared_ptr<ProcessSet> Engine::FindSet(int id) {
+  MutexLock lock(sets_mutex_);
+  const auto found = sets_.find(id);
+  return found == sets_.end() ? nullptr : found->second;
+}
+
+std::vector<int> Engine::SetRanks(int id) {
+  const std::shared_ptr<ProcessSet> set = FindSet(id);
+  return set == nullptr ? std::vector<int>() : set->ranks;
+}
+
+std::vector<int> Engine::SetIds() {
+  MutexLock lock(sets_mutex_);
+  std::vector<int> ids;
+  for (const auto& [id, set] : sets_) ids.push_back(id);
+  return ids;
+}
+
+namespace {
+
+std::unique_ptr<Entry> MakeEntry(Submission submission, const HandlePtr& handle) {
+  auto entry = std::make_unique<Entry>();
+  entry->request = std::move(submission.request);
+  entry->input = std::move(submission.input);
+  entry->output = std::move(submission.output);
+  entry->handle = handle;
+  entry->submitted = MonotonicNow();
+  return entry;
+}
+
+}  // namespace
+
+Status Engine::MemberSet(int id, std::shared_ptr<ProcessSet>* set) {
+  *set = FindSet(id);
+  if (*set == nullptr) return Status::InvalidArgument("process set " + std::to_string(id) + " does not exist");
+  if ((*set)->member()) return Status::Ok();
+  return Status::InvalidArgument("rank " + std::to_string(rank()) + " is not a member of process set " + std::to_string(id) +
+                                 ". Call the operation on its members only: if process_set.included(): ...");
+}
+
+Status Engine::Submit(int id, Submission submission, bool will_wait, HandlePtr* handle) {
+  std::shared_ptr<ProcessSet> set;
+  HVDLITE_RETURN_IF_ERROR(MemberSet(id, &set));
+  *handle = std::make_shared<Handle>();
+  outstanding_.fetch_add(1, std::memory_order_seq_cst);
+  const Status status = set->inbox.Submit(MakeEntry(std::move(submission), *handle));
+  if (!status.ok()) {
+    outstanding_.fetch_sub(1, std::memory_order_seq_cst);
+    return status;
+  }
+  Submitted(will_wait);
+  return Status::Ok();
+}
+
+Status Engine::SubmitGroup(int id, std::vector<Submission> submissions, std::vector<HandlePtr>* handles) {
+  std::shared_ptr<ProcessSet> set;
+  HVDLITE_RETURN_IF_ERROR(MemberSet(id, &set));
+  std::vector<std::unique_ptr<Entry>> entries;
+  for (Submission& submission : submissions) {
+    handles->push_back(std::make_shared<Handle>());
+    entries.push_back(MakeEntry(std::move(submission), handles->back()));
+  }
+  const int count = static_cast<int>(entries.size());
+  outstanding_.fetch_add(count, std::memory_order_seq_cst);
+  const Status status = set->inbox.SubmitGroup(std::move(entries));
+  if (!status.ok()) {
+    outstanding_.fetch_sub(count, std::memory_order_seq_cst);
+    return status;
+  }
+  Submitted(false);
+  return Status::Ok();
+}
+
+// Whose business is the new submission? If a user thread drives (it may be asleep), ring; else the background thread's,
+// unless the caller is about to drive itself.
+void Engine::Submitted(bool will_wait) {
+  if (waiters_.load(std::memory_order_seq_cst) > 0) {
+    world_->bells().RingSelf();
+  } else if (!will_wait) {
+    WakeBackground();
+  }
+}
+
+void Engine::Complete(ProcessSet* set, Entry* entry, Status status) {
+  outstanding_.fetch_sub(1, std::memory_order_seq_cst);
+  set->inbox.Complete(entry, std::move(status));
+  NotifyWaiters();
+}
+
+void Engine::Fail(Status status) {
+  if (ended_) return;
+  if (!closing_.ok()) return Finish(closing_);  // all have agreed to end: a link that breaks now is somebody leaving
+  if (status.code() == StatusCode::kPeerLost && world_->multi_host()) {
+    if (suspicion_.ok()) {
+      suspicion_ = std::move(status);
+      suspicion_until_ = MonotonicNow() + kSuspicion;
+    }
+    return;
+  }
+  FailNow(std::move(status));
+}
+
+void Engine::FailNow(Status status) {
+  if (ended_) return;
+  world_->segment().SetAbort(status);
+  if (world_->segment().aborted()) status = world_->segment().abort_status();  // the host's first failure is the cause
+  log_.Error("the job has failed: " + status.message());
+  for (const auto& set : active_) set->agreement->SpreadAbort(status);
+  Finish(status);
+  world_->bells().RingEveryone();
+}
+
+void Engine::Finish(const Status& reason) {
+  {
+    MutexLock lock(end_mutex_);
+    if (end_.ok()) end_ = reason;
+  }
+  ended_ = true;
+  std::vector<std::shared_ptr<ProcessSet>> sets;
+  {
+    MutexLock lock(sets_mutex_);
+    for (const auto& [id, set] : sets_) sets.push_back(set);
+  }
+  for (const auto& set : sets) {
+    set->running.reset();
+    set->decided.clear();
+    outstanding_ -= set->inbox.Close(reason);
+  }
+  NotifyWaiters();
+}
+
+Status Engine::health() {
+  MutexLock lock(end_mutex_);
+  return end_;
+}
+
+void Engine::Abort(const Status& reason) {
+  MutexLock turn(turn_);
+  FailNow(reason);
+}
+
+void Engine::Shutdown(Deadline deadline) {
+  leaving_.store(true, std::memory_order_seq_cst);
+  waiters_.fetch_add(1, std::memory_order_seq_cst);
+  world_->bells().RingSelf();
+  Backoff backoff(world_->oversubscribed(), spin_);
+  while (!ended_ && !deadline.Passed()) {
+    if (!turn_.TryLock()) {
+      usleep(100);
+      continue;
+    }
+    if (Cycle()) backoff.Reset();
+    if (!ended_ && !backoff.Pause()) {
+      IdleInTurn(deadline.Left(kTickEvery));
+      backoff.Reset();
+    }
+    turn_.Unlock();
+  }
+  MutexLock turn(turn_);
+  // Without the others' consent this is a departure that they must notice, so the socket's end speaks for us.
+  if (!closing_.ok()) world_->segment().line(world_->place().local_rank).left.store(1, std::memory_order_seq_cst);
+  Finish(Status::ShutDown("Horovod has been shut down (hvdlite): hvd.shutdown() was called on this rank"));
+  const Deadline flush = Deadline::After(kSecond);
+  for (bool done = false; !done && !flush.Passed();) {
+    done = true;
+    for (const auto& set : active_) done &= set->agreement->Flush();
+    if (!done) sched_yield();
+  }
+  world_->bells().RingEveryone();
+  waiters_.fetch_sub(1, std::memory_order_seq_cst);
+}
+
+}  // namespace hvdlite::engine

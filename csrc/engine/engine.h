@@ -1,0 +1,161 @@
+// Engine: one rank's side of the job: takes operations from user threads and carries them out together with the other
+// ranks. Knows no framework.
+//
+// Who works: the *turn* belongs to one thread at a time. A thread that waits for a result takes the turn and carries the
+// operations out itself; only while nobody waits does the background thread, woken by a submission or by a peer.
+// The turn never blocks (see comm/communicator.h); whoever holds it sleeps only in Idle().
+//
+// Thread-safety: public members from any thread.
+// Failure: one rank's failure is everybody's: after the first kPeerLost, kIo or kInternal the engine is aborted, and
+// everything outstanding and later ends with that status. A kMismatch concerns one operation only.
+// Lifetime: Stop (or Shutdown) before destruction; handles outlive the engine.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/config.h"
+#include "base/log.h"
+#include "base/mutex.h"
+#include "comm/world.h"
+#include "engine/idle.h"
+#include "engine/process_set.h"
+
+namespace hvdlite::engine {
+
+struct EngineOptions {
+  int rank = 0;
+  int size = 1;
+  std::string store_prefix;
+  transport::tcp::Secret secret{};
+  Config config;
+  // Process sets that exist from the start, with ids 1, 2, ... Equal on all ranks.
+  std::vector<std::vector<int>> process_sets;
+};
+
+class Engine {
+ public:
+  // Meets the other ranks. `store` may be null when size is 1; it is used during this call only.
+  static Status Start(const EngineOptions& options, rendezvous::Store* store, std::unique_ptr<Engine>* engine);
+  ~Engine();
+
+  int rank() const { return options_.rank; }
+  int size() const { return options_.size; }
+  const rendezvous::Roster& roster() const { return world_->roster(); }
+  const Config& config() const { return options_.config; }
+
+  // Submits one operation to a process set. `will_wait` says that the caller calls Wait at once, so nobody else need wake.
+  Status Submit(int set, Submission submission, bool will_wait, HandlePtr* handle);
+  // Submits operations that become ready, and fail, together: their requests name the same group.
+  Status SubmitGroup(int set, std::vector<Submission> submissions, std::vector<HandlePtr>* handles);
+  // Works, or waits, until the handle is done or about `slice` has passed; true when done. A signal ends it early.
+  bool Wait(const Handle& handle, Nanos slice);
+
+  // The members of a set, ascending; empty if there is no such set.
+  std::vector<int> SetRanks(int set) EXCLUDES(sets_mutex_);
+  std::vector<int> SetIds() EXCLUDES(sets_mutex_);
+
+  // Leaves in good order: everything announced by this rank still happens; all ranks' engines end. Waits at most until the
+  // deadline.
+  void Shutdown(Deadline deadline);
+  // Ends at once and tells the others why (an exception on this rank).
+  void Abort(const Status& reason);
+  // OK, or why nothing can be submitted any more.
+  Status health() EXCLUDES(end_mutex_);
+  // In a forked child: closes what would keep the parent's death hidden. The engine must not be used afterwards.
+  void AbandonInChild();
+
+ private:
+  explicit Engine(const EngineOptions& options);
+
+  // engine.cc
+  Status Connect(rendezvous::Store* store, Deadline deadline);
+  Status AddSet(std::vector<int> ranks, int id, Deadline deadline) REQUIRES(turn_);
+  std::shared_ptr<ProcessSet> FindSet(int id) EXCLUDES(sets_mutex_);
+  Status MemberSet(int id, std::shared_ptr<ProcessSet>* set) EXCLUDES(sets_mutex_);
+  void Submitted(bool will_wait);
+  void WakeBackground();
+  // Ends everything outstanding, and everything to come, with `reason`.
+  void Finish(const Status& reason) REQUIRES(turn_);
+
+  // cycle.cc: one turn of the loop
+  bool Cycle() REQUIRES(turn_);
+  bool TurnSet(ProcessSet* set, Nanos now) REQUIRES(turn_);
+  void Announce(ProcessSet* set, Nanos now) REQUIRES(turn_);
+  void Begin(ProcessSet* set, Decision decision, Nanos now) REQUIRES(turn_);
+  void Remember(ProcessSet* set, Response* response) REQUIRES(turn_);
+  bool Progress(ProcessSet* set) REQUIRES(turn_);
+  void CompleteRunning(ProcessSet* set) REQUIRES(turn_);
+  void ChangeSets(ProcessSet* world, const Response& response) REQUIRES(turn_);
+  void Complete(ProcessSet* set, Entry* entry, Status status) REQUIRES(turn_);
+  // A failure seen here. If it is only a broken link, waits a moment for news of who broke it.
+  void Fail(Status status) REQUIRES(turn_);
+  // The job has failed; tells the others.
+  void FailNow(Status status) REQUIRES(turn_);
+
+  // wait.cc: who turns, who sleeps
+  void Background();
+  bool Drive(const Handle& handle, Nanos until) REQUIRES(turn_);
+  bool IdleInTurn(Nanos span) REQUIRES(turn_);
+  void BackgroundTurn(Backoff* backoff) RELEASE(turn_);
+  void CollectPollFds(std::vector<pollfd>* fds) REQUIRES(turn_);
+  void NotifyWaiters();
+
+  // tick.cc: what happens a few times a second, whether anything is going on or not
+  void Tick(Nanos now) REQUIRES(turn_);
+  void CheckSilence(Nanos now) REQUIRES(turn_);
+
+  // How often the heart beats and the dead are looked for; also the longest sleep.
+  static constexpr Nanos kTickEvery = 200 * kMillisecond;
+
+  const EngineOptions options_;
+  const Logger log_;
+  std::unique_ptr<comm::World> world_;
+
+  Mutex turn_;
+  Mutex sets_mutex_;  // guards the map; the sets themselves belong to the turn, their inboxes to everybody
+  std::map<int, std::shared_ptr<ProcessSet>> sets_ GUARDED_BY(sets_mutex_);
+  std::vector<std::shared_ptr<ProcessSet>> active_ GUARDED_BY(turn_);  // the sets this rank is a member of
+  uint32_t next_set_number_ GUARDED_BY(turn_) = 0;                     // for World::Connect; never reused
+  std::vector<int> free_ids_ GUARDED_BY(turn_);                        // of removed sets, oldest first
+  int next_id_ GUARDED_BY(turn_) = 0;
+
+  // Life.
+  Mutex end_mutex_;
+  Status end_ GUARDED_BY(end_mutex_);              // why nothing more can be submitted
+  std::atomic<bool> ended_{false};
+  std::atomic<bool> leaving_{false};               // Shutdown was called here
+  bool leave_announced_ GUARDED_BY(turn_) = false;
+  Status closing_ GUARDED_BY(turn_);               // all have agreed to end; finishing what is decided
+  Nanos closing_until_ GUARDED_BY(turn_) = 0;
+  Status suspicion_ GUARDED_BY(turn_);             // a broken link: whose fault is it really?
+  Nanos suspicion_until_ GUARDED_BY(turn_) = 0;
+
+  // Waiting.
+  std::atomic<int> outstanding_{0};                // submitted and not done
+  std::atomic<int> waiters_{0};                    // user threads inside Wait
+  std::atomic<int> sleeping_waiters_{0};           // of those, the ones that sleep on waiters_cv_
+  Mutex waiters_mutex_;
+  CondVar waiters_cv_;
+  std::atomic<uint32_t> gate_{0};                  // futex word of the background thread while it has nothing to do
+  std::atomic<bool> gate_closed_{false};           // it sleeps there
+  std::atomic<bool> stopping_{false};
+  std::thread background_;
+  Nanos spin_ = 0;    // how long to spin before yielding
+  Nanos window_ = 0;  // how long the background thread lets submissions gather
+
+  // tick.cc
+  struct Silence {
+    uint64_t heartbeat = 0;
+    Nanos silent = 0;  // how long this rank, while itself alive, has seen no change
+  };
+  std::vector<Silence> silences_ GUARDED_BY(turn_);  // by local rank
+  std::atomic<Nanos> last_tick_{0};
+  Nanos last_alive_ GUARDED_BY(turn_) = 0;
+};
+
+}  // namespace hvdlite::engine

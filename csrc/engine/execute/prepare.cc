@@ -1,0 +1,115 @@
+#include "engine/execute/prepare.h"
+
+#include <numeric>
+
+namespace hvdlite::engine {
+namespace {
+
+using comm::Batch;
+using comm::Piece;
+
+// Rows of a first dimension of `rows` that go to `member`: the earlier ones get one more.
+int64_t ShareOfRows(int64_t rows, int64_t members, int64_t member) {
+  return rows / members + (member < rows % members ? 1 : 0);
+}
+
+Status AllocateOutput(Entry* entry, Shape shape) {
+  if (entry->output.data != nullptr) return Status::Ok();
+  Handle& handle = *entry->handle;
+  handle.output.dtype = entry->request.dtype;
+  handle.output.shape = std::move(shape);
+  const size_t bytes = handle.output.bytes();
+  handle.output.data = handle.Allocate(bytes);
+  if (handle.output.data == nullptr) {
+    return Status::Io("no memory for the result of " + std::string(Name(entry->request.kind)) + " '" +
+                      entry->request.name + "' (" + std::to_string(bytes) + " bytes)");
+  }
+  entry->output = handle.output;
+  return Status::Ok();
+}
+
+// Element counts of one response, by its kind; `mine` is the shape of this rank's result.
+void FillCounts(const Response& response, int members, int me, Piece* piece, Shape* mine) {
+  const Request& request = response.request;
+  const int64_t row = RowElements(request.shape);
+  *mine = request.shape;
+  switch (request.kind) {
+    case OpKind::kAllgather: {
+      for (int64_t rows : response.rows) piece->counts.push_back(rows * row);
+      (*mine)[0] = std::accumulate(response.rows.begin(), response.rows.end(), int64_t{0});
+      break;
+    }
+    case OpKind::kReducescatter:
+      for (int m = 0; m < members; ++m) piece->counts.push_back(ShareOfRows(request.shape[0], members, m) * row);
+      (*mine)[0] = ShareOfRows(request.shape[0], members, me);
+      break;
+    case OpKind::kAlltoall: {
+      for (int64_t rows : response.rows) piece->counts.push_back(rows * row);
+      int64_t received = 0;
+      for (int from = 0; from < members; ++from) received += response.rows[static_cast<size_t>(from * members + me)];
+      (*mine)[0] = received;
+      break;
+    }
+    default: piece->count = NumElements(request.shape);
+  }
+}
+
+// Bytes that a member which has joined must offer and swallow for this piece.
+size_t StandInBytes(const Piece& piece, DType dtype) {
+  const int64_t elements =
+      piece.counts.empty() ? piece.count : std::accumulate(piece.counts.begin(), piece.counts.end(), int64_t{0});
+  return static_cast<size_t>(elements) * SizeOf(dtype);
+}
+
+}  // namespace
+
+Status Prepare(ProcessSet* set, Running* running) {
+  const int members = static_cast<int>(set->ranks.size());
+  const int me = set->group->me;
+  const Request& like = running->responses[0].request;
+  Batch& batch = running->batch;
+  batch.kind = like.kind;
+  batch.dtype = like.dtype;
+  batch.root = static_cast<int>(like.root);
+  batch.adasum = like.kind == OpKind::kAllreduce && like.op == ReduceOp::kAdasum;
+  batch.reduce.dtype = like.dtype;
+  batch.reduce.op = like.op == ReduceOp::kAverage || batch.adasum ? ReduceOp::kSum : like.op;
+  batch.reduce.prescale = like.prescale;
+  batch.reduce.postscale = like.postscale;
+  batch.reduce.divisor = like.op == ReduceOp::kAverage ? members : 1.0;
+
+  batch.pieces.reserve(running->responses.size());
+  size_t stand_in = 0;
+  for (const Response& response : running->responses) {
+    Entry* const entry = set->inbox.Find(response.request.name);
+    running->entries.push_back(entry);
+    Piece piece;
+    Shape mine;
+    FillCounts(response, members, me, &piece, &mine);
+    if (entry != nullptr) {
+      HVDLITE_RETURN_IF_ERROR(AllocateOutput(entry, std::move(mine)));
+      if (like.kind == OpKind::kAlltoall) {
+        for (int from = 0; from < members; ++from) {
+          entry->handle->received_splits.push_back(response.rows[static_cast<size_t>(from * members + me)]);
+        }
+      }
+      piece.input = entry->input.data;
+      piece.output = entry->output.data;
+    } else {
+      stand_in = std::max(stand_in, StandInBytes(piece, like.dtype));
+    }
+    batch.pieces.push_back(std::move(piece));
+  }
+  if (stand_in > 0) {
+    running->zeros.assign(stand_in, 0);
+    running->ignored.resize(stand_in);
+    for (size_t i = 0; i < batch.pieces.size(); ++i) {
+      if (running->entries[i] != nullptr) continue;
+      batch.pieces[i].input = running->zeros.data();
+      batch.pieces[i].output = running->ignored.data();
+    }
+  }
+  return Status::Ok();
+}
+
+}  // namespace hvdlite::engine

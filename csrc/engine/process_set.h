@@ -1,0 +1,56 @@
+// ProcessSet: a subset of the ranks (or all of them) with everything that belongs to it alone: its group, its agreement,
+// its inbox, what it remembers and what it is doing.
+//
+// Thread-safety: the inbox from any thread; the rest for the holder of the engine's turn.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "comm/world.h"
+#include "engine/entry.h"
+#include "engine/negotiate/agree.h"
+#include "engine/queue/inbox.h"
+
+namespace hvdlite::engine {
+
+// What a slot stands for on this rank.
+struct Remembered {
+  Request agreed;             // as in Response::request
+  std::vector<int64_t> rows;  // as in Response::rows
+  Request mine;               // what this rank asked for: ask for the same again and the slot says it
+};
+
+// A batch under way.
+struct Running {
+  comm::Batch batch;
+  std::vector<Response> responses;
+  std::vector<Entry*> entries;     // null where this rank has joined
+  std::vector<char> zeros;         // what a joined rank contributes ...
+  std::vector<char> ignored;       // ... and where its results go
+  std::unique_ptr<comm::Work> work;
+  Nanos started = 0;
+};
+
+struct ProcessSet {
+  int id = 0;
+  std::vector<int> ranks;                 // global, ascending
+  std::unique_ptr<comm::Group> group;
+  std::unique_ptr<Agreement> agreement;   // null if this rank is not a member
+  Inbox inbox;
+
+  std::unordered_map<uint64_t, Remembered> slots;
+  std::unordered_map<std::string, uint64_t> slot_of;
+  std::deque<Decision> decided;           // not yet begun
+  std::unique_ptr<Running> running;
+  std::vector<Entry*> fetched;            // scratch of the turn
+  std::vector<Decision> heard;            // scratch of the turn
+
+  bool member() const { return group->me >= 0; }
+  bool idle() const { return running == nullptr && decided.empty(); }
+};
+
+}  // namespace hvdlite::engine

@@ -1,0 +1,149 @@
+// Who turns and who sleeps. Every wait of the engine is in this file.
+//
+//   a user thread in Wait        takes the turn and drives; if another user thread has it, sleeps on a condition variable
+//   the background thread        drives while operations are outstanding and no user thread waits; else sleeps at its gate
+//   whoever drives and finds     spins or yields for a moment (Backoff), then sleeps on this rank's doorbell, which peers
+//   nothing to do                ring, or on the links between hosts
+//
+// Every sleep ends after kTickEvery at the latest, to beat the heart and to look for the dead.
+#include <algorithm>
+
+#include "base/thread.h"
+#include "engine/engine.h"
+
+namespace hvdlite::engine {
+
+bool Engine::Wait(const Handle& handle, Nanos slice) {
+  if (handle.done()) return true;
+  const Nanos until = MonotonicNow() + slice;
+  waiters_.fetch_add(1, std::memory_order_seq_cst);
+  bool done = false;
+  Backoff backoff(world_->oversubscribed(), spin_);
+  while (!(done = handle.done())) {
+    if (turn_.TryLock()) {
+      done = Drive(handle, until);
+      turn_.Unlock();
+      NotifyWaiters();
+      break;
+    }
+    // Somebody else turns: the background thread gives way within one step, another waiter when its result is there.
+    if (backoff.Pause()) continue;
+    if (MonotonicNow() >= until) break;
+    MutexLock lock(waiters_mutex_);
+    sleeping_waiters_.fetch_add(1, std::memory_order_seq_cst);
+    if (!handle.done()) waiters_cv_.WaitFor(waiters_mutex_, kMillisecond);
+    sleeping_waiters_.fetch_sub(1, std::memory_order_seq_cst);
+  }
+  // The last to leave hands what is still outstanding to the background thread.
+  if (waiters_.fetch_sub(1, std::memory_order_seq_cst) == 1 && outstanding_.load(std::memory_order_seq_cst) > 0) {
+    WakeBackground();
+  }
+  return done;
+}
+
+// Turns until the handle is done, `until` has passed, or a signal has come.
+bool Engine::Drive(const Handle& handle, Nanos until) {
+  Backoff backoff(world_->oversubscribed(), spin_);
+  for (uint32_t turns = 0;; ++turns) {
+    if (Cycle()) backoff.Reset();
+    if (handle.done()) return true;
+    if (backoff.Pause()) {
+      if ((turns & 1023) == 1023 && MonotonicNow() >= until) return false;
+      continue;
+    }
+    const Nanos now = MonotonicNow();
+    if (now >= until) return false;
+    if (!IdleInTurn(std::min(until - now, kTickEvery))) return handle.done();
+    backoff.Reset();
+  }
+}
+
+void Engine::CollectPollFds(std::vector<pollfd>* fds) {
+  if (!world_->multi_host()) return;
+  for (const auto& set : active_) {
+    set->agreement->AddPollFds(fds);
+    if (set->running != nullptr && set->running->work != nullptr) set->group->communicator->AddPollFds(fds);
+  }
+}
+
+// Sleeps on the doorbell unless there is news. False if a signal ended it. Other user threads that come now find the
+// turn taken; their submissions ring the bell.
+bool Engine::IdleInTurn(Nanos span) {
+  transport::Doorbells& bells = world_->bells();
+  const uint32_t ticket = bells.BeginSleep();
+  // Peers that post from here on see a sleeper and ring; what they posted before, this turn sees.
+  bool interrupted = false;
+  if (!Cycle() && !ended_) {
+    std::vector<pollfd> fds;
+    CollectPollFds(&fds);
+    interrupted = bells.Sleep(ticket, &fds, span) == FutexResult::kInterrupted;
+  }
+  bells.EndSleep();
+  return !interrupted;
+}
+
+void Engine::NotifyWaiters() {
+  if (sleeping_waiters_.load(std::memory_order_seq_cst) == 0) return;
+  MutexLock lock(waiters_mutex_);
+  waiters_cv_.NotifyAll();
+}
+
+void Engine::WakeBackground() {
+  gate_.fetch_add(1, std::memory_order_seq_cst);
+  if (gate_closed_.load(std::memory_order_seq_cst)) FutexWake(&gate_);
+}
+
+// One turn of the background thread, which sleeps without the turn so that a user thread can have it at once.
+void Engine::BackgroundTurn(Backoff* backoff) {
+  bool transferring = false;
+  if (Cycle()) backoff->Reset();
+  for (const auto& set : active_) transferring |= set->running != nullptr;
+  // Between peers that are moving data a sleep per chunk would cost more than the chunk. Otherwise the time belongs to
+  // the framework: sleep.
+  if (ended_ || (transferring && backoff->Pause())) {
+    turn_.Unlock();
+    return;
+  }
+  transport::Doorbells& bells = world_->bells();
+  const uint32_t ticket = bells.BeginSleep();
+  const bool news = Cycle();
+  std::vector<pollfd> fds;
+  CollectPollFds(&fds);
+  turn_.Unlock();
+  if (!news && waiters_.load(std::memory_order_seq_cst) == 0 && !stopping_) {
+    // Submissions do not ring while nobody waits: one window from now they leave together.
+    bells.Sleep(ticket, &fds, std::clamp(window_, kMillisecond / 10, kTickEvery));
+  }
+  bells.EndSleep();
+  backoff->Reset();
+}
+
+void Engine::Background() {
+  NameThisThread("hvdlite");
+  Backoff backoff(world_->oversubscribed(), spin_);
+  while (!stopping_.load(std::memory_order_seq_cst)) {
+    const uint32_t ticket = gate_.load(std::memory_order_seq_cst);
+    const bool wanted = outstanding_.load(std::memory_order_seq_cst) > 0 && !ended_;
+    if (wanted && waiters_.load(std::memory_order_seq_cst) == 0 && turn_.TryLock()) {
+      BackgroundTurn(&backoff);
+      NotifyWaiters();
+      continue;
+    }
+    // Nothing to do, or a user thread does it. Whoever submits, or leaves with operations outstanding, opens the gate.
+    gate_closed_.store(true, std::memory_order_seq_cst);
+    const FutexResult result = FutexWait(&gate_, ticket, kTickEvery);
+    gate_closed_.store(false, std::memory_order_seq_cst);
+    if (result == FutexResult::kWoken && window_ > 0 && !stopping_) {
+      // The first of a burst of submissions, perhaps: let the others come.
+      FutexWait(&gate_, gate_.load(std::memory_order_seq_cst), window_);
+    }
+    if (MonotonicNow() - last_tick_.load(std::memory_order_relaxed) > kTickEvery && turn_.TryLock()) {
+      // Keeps the heart beating, and lets a root, a relay or a rank with nothing outstanding hear what the others say.
+      Cycle();
+      turn_.Unlock();
+      NotifyWaiters();
+    }
+  }
+}
+
+}  // namespace hvdlite::engine
