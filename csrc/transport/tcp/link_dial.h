@@ -1,0 +1,73 @@
+// LinkDial: this rank's way to one peer: tries its addresses until one of them welcomes us. Never blocks (but
+// for the look-up of an address that is a name, kResolveSpan at most; rosters hold numbers).
+//
+//   per address:  connect ─► handshake ─► hello ─► welcome
+//                    └──────── any failure: again after a pause ──┘
+//
+// Addresses start one after another, kStagger apart, and then run side by side: one that swallows packets or
+// leads to somebody else costs no more than that. The first welcome wins; the others are closed.
+// Thread-safety: one thread at a time.
+#pragma once
+
+#include <poll.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "transport/tcp/handshake.h"
+#include "transport/tcp/link_hello.h"
+#include "transport/tcp/socket.h"
+
+namespace hvdlite::transport::tcp {
+
+class LinkDial {
+ public:
+  static constexpr Nanos kStagger = 250 * kMillisecond;
+  static constexpr Nanos kResolveSpan = 2 * kSecond;
+  // A peer that has not opened its door yet is a matter of milliseconds; one whose host still boots, of
+  // seconds.
+  static constexpr Nanos kFirstPause = 20 * kMillisecond;
+  static constexpr Nanos kLongestPause = kSecond;
+
+  LinkDial(const LinkHello& hello, std::vector<Endpoint> candidates, const Secret& secret, Deadline deadline);
+
+  // True when it has got through: then Take() the connection.
+  bool Turn(Nanos now);
+  Fd Take() { return std::move(won_); }
+  void AddPollFds(std::vector<pollfd>* fds) const;
+  // What went wrong last, per address: "10.0.0.5:4000: Connection refused; 172.17.0.1:4000: ...".
+  std::string Failures() const;
+
+ private:
+  struct Attempt {
+    enum class Stage { kPausing, kConnecting, kShakingHands, kGreeting, kAwaitingWelcome };
+    Endpoint candidate;
+    Stage stage = Stage::kPausing;
+    Nanos next = 0;  // when to begin (again)
+    Nanos pause = kFirstPause;
+    unsigned tries = 0;
+    Fd fd;
+    std::unique_ptr<ClientHandshake> handshake;
+    size_t moved = 0;  // of the hello, then of the welcome
+    std::array<uint8_t, kLinkWelcomeBytes> welcome{};
+    Status failure;
+  };
+
+  // OK while there is hope; *won when the welcome has come.
+  Status Advance(Attempt* attempt, bool* won);
+  Status Begin(Attempt* attempt);
+  Status Connected(Attempt* attempt, bool* ready) const;
+  Status Greet(Attempt* attempt) const;
+  Status AwaitWelcome(Attempt* attempt, bool* won) const;
+
+  const LinkHello hello_;
+  const Secret secret_;
+  const Deadline deadline_;
+  std::vector<Attempt> attempts_;
+  Fd won_;
+};
+
+}  // namespace hvdlite::transport::tcp

@@ -1,0 +1,125 @@
+#include "transport/tcp/link_listener.h"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+namespace hvdlite::transport::tcp {
+
+namespace {
+
+// So many strangers may stand in the door; one more and the oldest has to go. A rank is through in
+// milliseconds, so only a flood comes near, and it must not use up the process's descriptors.
+constexpr size_t kStandingMost = 256;
+
+}  // namespace
+
+Status LinkListener::Open(const Endpoint& at, int backlog, const Secret& secret, const Logger* log,
+                          std::unique_ptr<LinkListener>* listener) {
+  Fd fd;
+  Endpoint bound;
+  HVDLITE_RETURN_IF_ERROR(Listen(at, backlog, &fd, &bound));
+  listener->reset(new LinkListener(std::move(fd), std::move(bound), secret, log));
+  return Status::Ok();
+}
+
+Status LinkListener::Turn() {
+  while (true) {
+    Guest guest;
+    Endpoint peer;
+    HVDLITE_RETURN_IF_ERROR(TryAccept(fd_.get(), &guest.fd, &peer));
+    if (!guest.fd.valid()) break;
+    if (standing_.size() == kStandingMost) standing_.pop_front();
+    guest.who = "a process at " + peer.ToString();
+    guest.handshake =
+        std::make_unique<ServerHandshake>(secret_, Purpose::kLink, Deadline::Never(), guest.who);
+    standing_.push_back(std::move(guest));
+  }
+  for (Guest& guest : standing_) {
+    const Status status = Advance(&guest);
+    if (status.ok()) continue;
+    guest.gone = true;
+    if (log_ != nullptr)
+      log_->Warning("closed a connection to " + endpoint_.ToString() + ": " + status.message());
+  }
+  std::erase_if(standing_, [](const Guest& guest) { return guest.gone; });
+  return Status::Ok();
+}
+
+Status LinkListener::Advance(Guest* guest) {
+  switch (guest->handshake->Advance(guest->fd.get())) {
+    case Handshake::Progress::kPending: return Status::Ok();
+    case Handshake::Progress::kFailed: return guest->handshake->status();
+    case Handshake::Progress::kDone: return ReadHello(guest);
+  }
+  return Status::Internal("a handshake in no state");
+}
+
+Status LinkListener::ReadHello(Guest* guest) {
+  while (guest->received < kLinkHelloBytes) {
+    const ssize_t n = recv(guest->fd.get(), guest->hello.data() + guest->received,
+                           kLinkHelloBytes - guest->received, MSG_DONTWAIT);
+    if (n > 0) {
+      guest->received += static_cast<size_t>(n);
+    } else if (n == 0) {
+      return Status::Io(guest->who + " left before it said which link it is");
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      if (!guest->handshake->deadline().Passed()) return Status::Ok();
+      return Status::Timeout(guest->who + " did not say in time which link it is");
+    } else if (errno != EINTR) {
+      return Status::FromErrno("cannot read from " + guest->who, errno);
+    }
+  }
+  return Park(guest);
+}
+
+Status LinkListener::Park(Guest* guest) {
+  LinkHello hello;
+  if (!Decode(guest->hello, &hello)) {
+    return Status::Io(guest->who + " speaks another version of the link protocol");
+  }
+  const std::string link = "rank " + std::to_string(hello.from) + " of generation " +
+                           std::to_string(hello.generation) + " wanted rank " + std::to_string(hello.to);
+  if (!Wanted(hello)) return Status::Io(link + ", but this is another one");
+  if (claimed_.contains(hello)) return Status::Io(link + " a second time");
+  // The newer connection is the one that the client still holds.
+  parked_[hello] = std::move(guest->fd);
+  guest->gone = true;
+  return Status::Ok();
+}
+
+bool LinkListener::Wanted(const LinkHello& hello) const {
+  if (!known_ || hello.generation > generation_) return true;
+  return hello.generation == generation_ && hello.to == rank_;
+}
+
+void LinkListener::Be(uint32_t generation, uint32_t rank) {
+  if (known_ && generation == generation_ && rank == rank_) return;
+  known_ = true;
+  generation_ = generation;
+  rank_ = rank;
+  claimed_.clear();
+  std::erase_if(parked_, [this](const auto& entry) { return !Wanted(entry.first); });
+}
+
+Fd LinkListener::TryClaim(const LinkHello& hello) {
+  const auto found = parked_.find(hello);
+  if (found == parked_.end()) return Fd();
+  Fd fd = std::move(found->second);
+  parked_.erase(found);
+  const auto welcome = EncodeWelcome(hello);
+  // The socket has sent 72 bytes in its life: this fits, unless the client is gone. Then it will come again.
+  const ssize_t n = send(fd.get(), welcome.data(), welcome.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (n != static_cast<ssize_t>(welcome.size())) return Fd();
+  claimed_.insert(hello);
+  return fd;
+}
+
+void LinkListener::AddPollFds(std::vector<pollfd>* fds) const {
+  fds->push_back({fd_.get(), POLLIN, 0});
+  for (const Guest& guest : standing_) fds->push_back({guest.fd.get(), guest.handshake->wants(), 0});
+}
+
+}  // namespace hvdlite::transport::tcp

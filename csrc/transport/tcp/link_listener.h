@@ -1,0 +1,78 @@
+// LinkListener: the door through which higher ranks' links come in. Open for the life of the engine.
+//
+//   accept ─► handshake (the job's secret) ─► hello (32 bytes) ─► parked ─► claimed by ConnectMesh
+//
+// Nothing here blocks, and whoever is in the door stands in nobody's way: garbage, a wrong secret, a replay
+// or silence gets its connection closed, after kHandshakeSpan at the latest, with one log line. Between two
+// Turn() calls newcomers wait in the kernel's queue; their time starts when they are accepted. Thread-safety:
+// one thread at a time. Failure: of Turn() only what the listening socket itself has (too many open files).
+#pragma once
+
+#include <poll.h>
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "transport/tcp/handshake.h"
+#include "transport/tcp/link_hello.h"
+#include "transport/tcp/socket.h"
+
+namespace hvdlite::transport::tcp {
+
+class LinkListener {
+ public:
+  // Port 0 takes a free one: see endpoint(). `backlog`: at least the number of ranks. `log` may be null;
+  // borrowed.
+  static Status Open(const Endpoint& at, int backlog, const Secret& secret, const Logger* log,
+                     std::unique_ptr<LinkListener>* listener);
+
+  const Endpoint& endpoint() const { return endpoint_; }
+
+  // Accepts, turns all handshakes, reads hellos, closes those who are late.
+  Status Turn();
+  void AddPollFds(std::vector<pollfd>* fds) const;
+
+  // From now on this process is `rank` of `generation`. Connections meant for another rank of it, or for an
+  // earlier generation, are closed; those for a later one stay parked.
+  void Be(uint32_t generation, uint32_t rank);
+  // Hands over the parked connection of this hello and welcomes the client. Invalid when it has not come.
+  Fd TryClaim(const LinkHello& hello);
+
+  size_t standing() const { return standing_.size(); }  // in the door
+  size_t parked() const { return parked_.size(); }
+
+ private:
+  struct Guest {
+    Fd fd;
+    std::unique_ptr<ServerHandshake> handshake;
+    std::string who;
+    std::array<uint8_t, kLinkHelloBytes> hello{};
+    size_t received = 0;
+    bool gone = false;
+  };
+
+  LinkListener(Fd fd, Endpoint endpoint, const Secret& secret, const Logger* log)
+      : fd_(std::move(fd)), endpoint_(std::move(endpoint)), secret_(secret), log_(log) {}
+  Status Advance(Guest* guest);
+  Status ReadHello(Guest* guest);
+  Status Park(Guest* guest);
+  bool Wanted(const LinkHello& hello) const;
+
+  const Fd fd_;
+  const Endpoint endpoint_;
+  const Secret secret_;
+  const Logger* const log_;
+  bool known_ = false;  // Be() has been called
+  uint32_t generation_ = 0;
+  uint32_t rank_ = 0;
+  std::deque<Guest> standing_;  // oldest first
+  std::map<LinkHello, Fd> parked_;
+  std::set<LinkHello> claimed_;  // of this generation: a second connection of the same link is a mistake
+};
+
+}  // namespace hvdlite::transport::tcp

@@ -1,0 +1,99 @@
+// The table of decisions.
+#include <gtest/gtest.h>
+
+#include "comm/choose.h"
+
+namespace hvdlite::comm {
+namespace {
+
+struct Row {
+  OpKind op;
+  DType dtype;
+  int64_t bytes;
+  int members;
+  Algorithm expected;
+};
+
+constexpr int64_t kKiB = 1024;
+constexpr int64_t kMiB = 1024 * kKiB;
+
+TEST(NetChoose, TheTable) {
+  const Row rows[] = {
+      {OpKind::kAllreduce, DType::kFloat32, 4, 1, Algorithm::kOneShot},
+      {OpKind::kAllreduce, DType::kFloat32, 4, 2, Algorithm::kOneShot},
+      {OpKind::kAllreduce, DType::kFloat32, 64 * kKiB, 2, Algorithm::kOneShot},
+      {OpKind::kAllreduce, DType::kFloat32, 16 * kMiB, 2, Algorithm::kDirect},
+      {OpKind::kAllreduce, DType::kFloat32, 4, 4, Algorithm::kOneShot},
+      {OpKind::kAllreduce, DType::kFloat32, 256 * kKiB, 4, Algorithm::kDirect},
+      {OpKind::kAllreduce, DType::kFloat32, 64 * kMiB, 4, Algorithm::kDirect},
+      {OpKind::kAllreduce, DType::kFloat32, 4, 128, Algorithm::kHalvingDoubling},
+      {OpKind::kAllreduce, DType::kFloat32, 64 * kKiB, 64, Algorithm::kHalvingDoubling},
+      {OpKind::kAllreduce, DType::kFloat16, 4, 128, Algorithm::kOneShot},
+      {OpKind::kAllreduce, DType::kBFloat16, 64 * kMiB, 16, Algorithm::kDirect},
+      {OpKind::kBroadcast, DType::kFloat32, 4, 8, Algorithm::kTree},
+      {OpKind::kBroadcast, DType::kFloat32, 64 * kMiB, 8, Algorithm::kChain},
+      {OpKind::kAllgather, DType::kFloat32, kKiB, 8, Algorithm::kPairwise},
+      {OpKind::kAlltoall, DType::kFloat32, 64 * kMiB, 8, Algorithm::kPairwise},
+      {OpKind::kReducescatter, DType::kFloat32, 64 * kMiB, 8, Algorithm::kDirect},
+      {OpKind::kBarrier, DType::kUInt8, 0, 8, Algorithm::kDissemination},
+  };
+  for (const Row& row : rows) {
+    const Question question{row.op, row.dtype, false, row.bytes, row.members, 1};
+    const Choice choice = Choose(question, CostModel{});
+    EXPECT_EQ(choice.algorithm, row.expected) << Why(question, choice);
+    EXPECT_TRUE(IsLegal(question, choice.algorithm));
+  }
+}
+
+TEST(NetChoose, ACardSharedByManyMembersMakesTheRingWin) {
+  Question question{OpKind::kAllreduce, DType::kFloat32, false, 64 * kMiB, 32, 1};
+  EXPECT_EQ(Choose(question, CostModel{}).algorithm, Algorithm::kDirect);
+  question.members_per_card = 8;
+  EXPECT_EQ(Choose(question, CostModel{}).algorithm, Algorithm::kRing);
+  question.op = OpKind::kAllgather;
+  EXPECT_EQ(Choose(question, CostModel{}).algorithm, Algorithm::kRing);
+}
+
+TEST(NetChoose, SixteenBitSumsNeverRoundAtEveryHop) {
+  for (int members : {2, 3, 8, 100, 1000}) {
+    for (int64_t bytes : {int64_t{2}, 100 * kKiB, 100 * kMiB}) {
+      for (int per_card : {1, 8}) {
+        const Question question{OpKind::kAllreduce, DType::kFloat16, false, bytes, members, per_card};
+        const Algorithm algorithm = Choose(question, CostModel{}).algorithm;
+        EXPECT_TRUE(algorithm == Algorithm::kDirect || algorithm == Algorithm::kOneShot);
+      }
+    }
+  }
+}
+
+TEST(NetChoose, MoreBytesNeverGetFasterAndTheChoiceIsTheCheapest) {
+  const CostModel model;
+  for (int members : {1, 2, 3, 7, 16, 100}) {
+    double before = 0;
+    for (int64_t bytes = 1; bytes < 1 << 28; bytes *= 2) {
+      const Question question{OpKind::kAllreduce, DType::kFloat32, false, bytes, members, 1};
+      const Choice choice = Choose(question, model);
+      EXPECT_GE(choice.seconds, before);
+      before = choice.seconds;
+      for (int i = 0; i < kAlgorithmCount; ++i) {
+        const auto other = static_cast<Algorithm>(i);
+        if (!IsLegal(question, other)) continue;
+        EXPECT_LE(choice.seconds, PredictSeconds(question, other, model));
+      }
+    }
+  }
+}
+
+TEST(NetChoose, SaysWhy) {
+  const Question question{OpKind::kAllreduce, DType::kFloat16, false, 4 * kMiB, 16, 1};
+  const std::string why = Why(question, Choose(question, CostModel{}));
+  EXPECT_NE(why.find("direct: 4 MiB among 16 members"), std::string::npos) << why;
+  EXPECT_NE(why.find("one-shot: "), std::string::npos) << why;
+  EXPECT_NE(why.find("float16 is summed in float32 and rounded once"), std::string::npos) << why;
+  const Question barrier{OpKind::kBarrier, DType::kUInt8, false, 0, 4, 1};
+  EXPECT_NE(Why(barrier, Choose(barrier, CostModel{})).find("the only algorithm for barrier"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace hvdlite::comm

@@ -1,0 +1,349 @@
+// The mesh: ranks as threads over real loopback sockets, among strangers of every kind.
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "transport/tcp/mesh.h"
+
+namespace hvdlite::transport::tcp {
+namespace {
+
+constexpr uint32_t kGroup = 7;
+constexpr uint32_t kGeneration = 2;
+constexpr Nanos kPatience = 30 * kSecond;
+
+Secret SecretOf(uint8_t fill) {
+  Secret secret;
+  secret.fill(fill);
+  return secret;
+}
+
+struct Host {
+  std::unique_ptr<LinkListener> listener;
+  std::vector<std::unique_ptr<Link>> links;
+  Status status;
+};
+
+std::vector<Host> OpenDoors(int size, const std::string& address = "127.0.0.1") {
+  std::vector<Host> hosts(static_cast<size_t>(size));
+  for (Host& host : hosts) {
+    const Status status = LinkListener::Open({address, 0}, 64, SecretOf(1), nullptr, &host.listener);
+    EXPECT_TRUE(status.ok()) << status.ToString();
+  }
+  return hosts;
+}
+
+std::vector<MeshPeer> PeersOf(const std::vector<Host>& hosts) {
+  std::vector<MeshPeer> peers;
+  for (size_t i = 0; i < hosts.size(); ++i)
+    peers.push_back({static_cast<int>(i), {hosts[i].listener->endpoint()}});
+  return peers;
+}
+
+// All ranks at once; rank i begins i * stagger later.
+void Connect(std::vector<Host>* hosts, const std::vector<MeshPeer>& peers, uint32_t group = kGroup,
+             Nanos patience = kPatience, Nanos stagger = 0) {
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < hosts->size(); ++i) {
+    threads.emplace_back([=, &host = (*hosts)[i], &peers] {
+      std::this_thread::sleep_for(std::chrono::nanoseconds(stagger * static_cast<Nanos>(i)));
+      host.status = ConnectMesh(group, kGeneration, static_cast<int>(i), peers, host.listener.get(),
+                                SecretOf(1), Deadline::After(patience), &host.links);
+    });
+  }
+  for (auto& thread : threads) thread.join();
+}
+
+// Each link carries a word that only its two ends know.
+void ExpectLinksLeadWhereTheySay(std::vector<Host>* hosts) {
+  const int n = static_cast<int>(hosts->size());
+  for (int i = 0; i < n; ++i) {
+    ASSERT_TRUE((*hosts)[i].status.ok()) << (*hosts)[i].status.ToString();
+    ASSERT_EQ((*hosts)[i].links.size(), static_cast<size_t>(n));
+    for (int j = 0; j < n; ++j) {
+      if (i == j) {
+        EXPECT_EQ((*hosts)[i].links[j], nullptr);
+        continue;
+      }
+      EXPECT_EQ((*hosts)[i].links[j]->peer(), j);
+      const int word = i * 100 + j;
+      size_t moved = 0;
+      ASSERT_TRUE((*hosts)[i].links[j]->TrySend(&word, sizeof(word), &moved).ok());
+      ASSERT_EQ(moved, sizeof(word));
+    }
+  }
+  for (int i = 0; i < n; ++i) {
+    for (int j = 0; j < n; ++j) {
+      if (i == j) continue;
+      int word = -1;
+      size_t moved = 0;
+      const Deadline deadline = Deadline::After(kPatience);
+      while (moved == 0 && !deadline.Passed()) {
+        ASSERT_TRUE((*hosts)[i].links[j]->TryReceive(&word, sizeof(word), &moved).ok());
+      }
+      EXPECT_EQ(word, j * 100 + i);
+    }
+  }
+}
+
+TEST(LinkMesh, JoinsEveryRankToEveryOther) {
+  for (int size : {1, 2, 3, 5, 8}) {
+    auto hosts = OpenDoors(size);
+    Connect(&hosts, PeersOf(hosts));
+    ExpectLinksLeadWhereTheySay(&hosts);
+  }
+}
+
+TEST(LinkMesh, WorksOverIpv6) {
+  Fd probe;
+  Endpoint bound;
+  if (!Listen({"::1", 0}, 1, &probe, &bound).ok()) GTEST_SKIP() << "this machine has no IPv6 loopback";
+  auto hosts = OpenDoors(3, "::1");
+  Connect(&hosts, PeersOf(hosts));
+  ExpectLinksLeadWhereTheySay(&hosts);
+}
+
+TEST(LinkMesh, RanksMayBeginInAnyOrderAndSeveralMeshesShareTheListeners) {
+  auto hosts = OpenDoors(4);
+  const auto peers = PeersOf(hosts);
+  Connect(&hosts, peers, 1, kPatience, 60 * kMillisecond);
+  ExpectLinksLeadWhereTheySay(&hosts);
+  std::vector<std::vector<std::unique_ptr<Link>>> first;
+  for (auto& host : hosts) first.push_back(std::move(host.links));
+  Connect(&hosts, peers, 2);
+  ExpectLinksLeadWhereTheySay(&hosts);
+}
+
+TEST(LinkMesh, ADoorThatOpensLateIsTriedAgain) {
+  auto hosts = OpenDoors(2);
+  const Endpoint at = hosts[0].listener->endpoint();
+  const auto peers = PeersOf(hosts);
+  hosts[0].listener.reset();
+  std::thread early([&] {
+    hosts[1].status = ConnectMesh(kGroup, kGeneration, 1, peers, hosts[1].listener.get(), SecretOf(1),
+                                  Deadline::After(kPatience), &hosts[1].links);
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  const Status opened = LinkListener::Open(at, 64, SecretOf(1), nullptr, &hosts[0].listener);
+  if (opened.ok()) {
+    hosts[0].status = ConnectMesh(kGroup, kGeneration, 0, peers, hosts[0].listener.get(), SecretOf(1),
+                                  Deadline::After(kPatience), &hosts[0].links);
+  }
+  early.join();
+  ASSERT_TRUE(opened.ok()) << opened.ToString();
+  ExpectLinksLeadWhereTheySay(&hosts);
+}
+
+TEST(LinkMesh, AMissingPeerIsNamedWithItsAddressAndTheSystemsWord) {
+  auto hosts = OpenDoors(3);
+  const auto peers = PeersOf(hosts);
+  hosts[0].listener.reset();  // nobody listens there any more
+  std::thread other([&] {
+    hosts[2].status = ConnectMesh(kGroup, kGeneration, 2, peers, hosts[2].listener.get(), SecretOf(1),
+                                  Deadline::After(500 * kMillisecond), &hosts[2].links);
+  });
+  hosts[1].status = ConnectMesh(kGroup, kGeneration, 1, peers, hosts[1].listener.get(), SecretOf(1),
+                                Deadline::After(500 * kMillisecond), &hosts[1].links);
+  other.join();
+  for (size_t i : {1u, 2u}) {
+    const Status& status = hosts[i].status;
+    EXPECT_EQ(status.code(), StatusCode::kTimeout);
+    EXPECT_EQ(status.peer(), 0);
+    EXPECT_TRUE(hosts[i].links.empty());
+    EXPECT_NE(status.message().find("rank 0"), std::string::npos) << status.message();
+    EXPECT_NE(status.message().find(peers[0].candidates[0].ToString()), std::string::npos)
+        << status.message();
+    EXPECT_NE(status.message().find("Connection refused"), std::string::npos) << status.message();
+  }
+}
+
+TEST(LinkMesh, APeerThatNeverCallsIsNamed) {
+  auto hosts = OpenDoors(2);
+  const auto peers = PeersOf(hosts);
+  const Status status = ConnectMesh(kGroup, kGeneration, 0, peers, hosts[0].listener.get(), SecretOf(1),
+                                    Deadline::After(200 * kMillisecond), &hosts[0].links);
+  EXPECT_EQ(status.peer(), 1);
+  EXPECT_NE(status.message().find("rank 1"), std::string::npos);
+  EXPECT_NE(status.message().find("did not connect to rank 0"), std::string::npos) << status.message();
+}
+
+TEST(LinkMesh, AddressesThatLeadElsewhereCostLittle) {
+  auto hosts = OpenDoors(4);
+  auto peers = PeersOf(hosts);
+  // First a closed port, then another rank of the same job, then somebody who never says a word.
+  Fd closed, silent;
+  Endpoint closed_at, silent_at;
+  ASSERT_TRUE(Listen({"127.0.0.1", 0}, 1, &closed, &closed_at).ok());
+  ASSERT_TRUE(Listen({"127.0.0.1", 0}, 64, &silent, &silent_at).ok());
+  closed.Reset();
+  for (size_t i = 0; i < peers.size(); ++i) {
+    const Endpoint right = hosts[i].listener->endpoint();
+    const Endpoint wrong = hosts[(i + 1) % hosts.size()].listener->endpoint();
+    peers[i].candidates = {closed_at, wrong, silent_at, right};
+  }
+  const Nanos begin = MonotonicNow();
+  Connect(&hosts, peers);
+  EXPECT_LT(MonotonicNow() - begin, 10 * kSecond);
+  ExpectLinksLeadWhereTheySay(&hosts);
+}
+
+// Throws bytes at a door until told to stop.
+class Stranger {
+ public:
+  Stranger(const Endpoint& door, std::string words) : door_(door), words_(std::move(words)) {
+    thread_ = std::thread([this] {
+      std::vector<Fd> held;
+      while (!stop_) {
+        Fd fd;
+        if (!tcp::Connect(door_, Deadline::After(kSecond), &fd).ok()) continue;
+        if (!words_.empty()) {
+          [[maybe_unused]] const ssize_t n = send(fd.get(), words_.data(), words_.size(), MSG_NOSIGNAL);
+        }
+        held.push_back(std::move(fd));
+        if (held.size() > 50) held.clear();
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      }
+    });
+  }
+  ~Stranger() {
+    stop_ = true;
+    thread_.join();
+  }
+
+ private:
+  const Endpoint door_;
+  const std::string words_;
+  std::atomic<bool> stop_{false};
+  std::thread thread_;
+};
+
+TEST(LinkMesh, StrangersDisturbNobody) {
+  auto hosts = OpenDoors(4);
+  const auto peers = PeersOf(hosts);
+  Stranger silent(hosts[0].listener->endpoint(), "");
+  Stranger dawdler(hosts[0].listener->endpoint(), "hvdlite1");
+  Stranger garbage(hosts[1].listener->endpoint(), std::string(5000, 'x'));
+  Stranger web(hosts[2].listener->endpoint(), "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  for (uint32_t group = 0; group < 5; ++group) {
+    Connect(&hosts, peers, group);
+    ExpectLinksLeadWhereTheySay(&hosts);
+  }
+}
+
+TEST(LinkMesh, AWrongSecretGetsNoLink) {
+  auto hosts = OpenDoors(2);
+  const auto peers = PeersOf(hosts);
+  std::thread intruder([&] {
+    hosts[1].status = ConnectMesh(kGroup, kGeneration, 1, peers, hosts[1].listener.get(), SecretOf(2),
+                                  Deadline::After(700 * kMillisecond), &hosts[1].links);
+  });
+  hosts[0].status = ConnectMesh(kGroup, kGeneration, 0, peers, hosts[0].listener.get(), SecretOf(1),
+                                Deadline::After(700 * kMillisecond), &hosts[0].links);
+  intruder.join();
+  EXPECT_EQ(hosts[0].status.code(), StatusCode::kTimeout);
+  EXPECT_EQ(hosts[1].status.code(), StatusCode::kTimeout);
+  EXPECT_NE(hosts[1].status.message().find("secret"), std::string::npos) << hosts[1].status.message();
+  EXPECT_EQ(hosts[0].listener->parked(), 0u);
+}
+
+// Turns the door and carries bytes between `client` and a new connection to it until `done`; what the client
+// said.
+std::string Eavesdrop(LinkListener* door, int client, const std::function<bool()>& done) {
+  Fd server;
+  EXPECT_TRUE(Connect(door->endpoint(), Deadline::After(kSecond), &server).ok());
+  std::string heard;
+  const Deadline deadline = Deadline::After(5 * kSecond);
+  while (!done() && !deadline.Passed()) {
+    EXPECT_TRUE(door->Turn().ok());
+    char buffer[256];
+    ssize_t n = recv(client, buffer, sizeof(buffer), MSG_DONTWAIT);
+    if (n > 0) {
+      heard.append(buffer, static_cast<size_t>(n));
+      EXPECT_EQ(send(server.get(), buffer, static_cast<size_t>(n), MSG_NOSIGNAL), n);
+    }
+    n = recv(server.get(), buffer, sizeof(buffer), MSG_DONTWAIT);
+    if (n > 0) EXPECT_EQ(send(client, buffer, static_cast<size_t>(n), MSG_NOSIGNAL), n);
+  }
+  EXPECT_TRUE(done());
+  return heard;
+}
+
+TEST(LinkMesh, ARecordedHandshakeIsWorthless) {
+  auto hosts = OpenDoors(1);
+  LinkListener& door = *hosts[0].listener;
+  int fds[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds), 0);
+  const Fd ours(fds[0]), theirs(fds[1]);
+  ClientHandshake handshake(SecretOf(1), Purpose::kLink, Deadline::After(5 * kSecond), "the door");
+  bool said = false;
+  const std::string heard = Eavesdrop(&door, theirs.get(), [&] {
+    if (!said && handshake.Advance(ours.get()) == Handshake::Progress::kDone) {
+      const auto hello = Encode(LinkHello{kGroup, kGeneration, 1, 0, 0});
+      said = send(ours.get(), hello.data(), hello.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(hello.size());
+    }
+    return door.parked() == 1;
+  });
+  ASSERT_EQ(heard.size(), 41u + 32u + kLinkHelloBytes);
+  // The same bytes again: the door's nonce is another one.
+  Fd replay;
+  ASSERT_TRUE(Connect(door.endpoint(), Deadline::After(kSecond), &replay).ok());
+  ASSERT_TRUE(WriteFull(replay.get(), heard.data(), heard.size(), Deadline::After(kSecond), "the door").ok());
+  bool stood = false;
+  const Deadline deadline = Deadline::After(4 * kSecond);
+  while (!(stood && door.standing() == 0) && !deadline.Passed()) {
+    ASSERT_TRUE(door.Turn().ok());
+    char answer[128];
+    stood = stood || recv(replay.get(), answer, sizeof(answer), MSG_DONTWAIT) >= 0;  // it has been let in
+  }
+  EXPECT_EQ(door.standing(), 0u);
+  EXPECT_EQ(door.parked(), 1u);  // only the first
+}
+
+TEST(LinkMesh, WhoeverDawdlesIsShownOutAfterFiveSeconds) {
+  auto hosts = OpenDoors(1);
+  LinkListener& door = *hosts[0].listener;
+  Fd silent, half;
+  ASSERT_TRUE(Connect(door.endpoint(), Deadline::After(kSecond), &silent).ok());
+  ASSERT_TRUE(Connect(door.endpoint(), Deadline::After(kSecond), &half).ok());
+  ClientHandshake handshake(SecretOf(1), Purpose::kLink, Deadline::After(5 * kSecond), "the door");
+  const Nanos begin = MonotonicNow();
+  // A friend who finishes the handshake, but then says only a part of its hello.
+  while (handshake.Advance(half.get()) == Handshake::Progress::kPending) ASSERT_TRUE(door.Turn().ok());
+  ASSERT_TRUE(handshake.status().ok());
+  ASSERT_EQ(send(half.get(), "abc", 3, MSG_NOSIGNAL), 3);
+  const Deadline watchdog = Deadline::After(20 * kSecond);
+  do {
+    ASSERT_TRUE(door.Turn().ok());
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  } while (door.standing() > 0 && !watchdog.Passed());
+  EXPECT_EQ(door.standing(), 0u);
+  EXPECT_GE(MonotonicNow() - begin, kHandshakeSpan - 10 * kMillisecond);
+  char byte;
+  EXPECT_EQ(recv(silent.get(), &byte, 1, MSG_DONTWAIT), 0);
+}
+
+TEST(LinkMesh, AConnectionOfAnEarlierGenerationIsDropped) {
+  auto hosts = OpenDoors(2);
+  const auto peers = PeersOf(hosts);
+  std::thread stale([&] {
+    hosts[1].status = ConnectMesh(kGroup, kGeneration - 1, 1, peers, hosts[1].listener.get(), SecretOf(1),
+                                  Deadline::After(600 * kMillisecond), &hosts[1].links);
+  });
+  hosts[0].status = ConnectMesh(kGroup, kGeneration, 0, peers, hosts[0].listener.get(), SecretOf(1),
+                                Deadline::After(600 * kMillisecond), &hosts[0].links);
+  stale.join();
+  EXPECT_FALSE(hosts[0].status.ok());
+  EXPECT_FALSE(hosts[1].status.ok());
+  EXPECT_EQ(hosts[0].listener->parked(), 0u);
+}
+
+}  // namespace
+}  // namespace hvdlite::transport::tcp

@@ -1,0 +1,84 @@
+// One Link: bytes in order, nothing ever blocks, and an end that names the peer.
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <memory>
+#include <numeric>
+#include <vector>
+
+#include "transport/tcp/link.h"
+
+namespace hvdlite::transport::tcp {
+namespace {
+
+struct Pair {
+  Pair() {
+    int fds[2];
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds), 0);
+    left = std::make_unique<Link>(Fd(fds[0]), 1);
+    right = std::make_unique<Link>(Fd(fds[1]), 0);
+  }
+  std::unique_ptr<Link> left;
+  std::unique_ptr<Link> right;
+};
+
+TEST(LinkTransfer, MovesWhatFitsAndKeepsTheOrder) {
+  Pair pair;
+  std::vector<uint32_t> sent(1 << 20);
+  std::iota(sent.begin(), sent.end(), 0u);
+  std::vector<uint32_t> got(sent.size());
+  const size_t bytes = sent.size() * sizeof(uint32_t);
+  size_t out = 0, in = 0, stalls = 0;
+  while (in < bytes) {
+    size_t moved = 99;
+    ASSERT_TRUE(pair.left->TrySend(reinterpret_cast<char*>(sent.data()) + out, bytes - out, &moved).ok());
+    stalls += out < bytes && moved == 0;
+    out += moved;
+    ASSERT_TRUE(pair.right->TryReceive(reinterpret_cast<char*>(got.data()) + in, 7777, &moved).ok());
+    in += moved;
+  }
+  EXPECT_GT(stalls, 0u);  // the test would prove little otherwise
+  EXPECT_EQ(got, sent);
+}
+
+TEST(LinkTransfer, AnEmptyPipeGivesNothingAndIsNoError) {
+  Pair pair;
+  char byte = 0;
+  size_t moved = 99;
+  EXPECT_TRUE(pair.left->TryReceive(&byte, 1, &moved).ok());
+  EXPECT_EQ(moved, 0u);
+  EXPECT_TRUE(pair.left->TryReceive(&byte, 0, &moved).ok());
+  EXPECT_TRUE(pair.left->TrySend(&byte, 0, &moved).ok());
+  EXPECT_EQ(moved, 0u);
+}
+
+TEST(LinkTransfer, APeerThatLeavesIsNamedAfterItsLastByteAndForEver) {
+  Pair pair;
+  size_t moved = 0;
+  ASSERT_TRUE(pair.right->TrySend("bye", 3, &moved).ok());
+  pair.right.reset();
+  char text[8];
+  ASSERT_TRUE(pair.left->TryReceive(text, sizeof(text), &moved).ok());
+  EXPECT_EQ(moved, 3u);
+  for (int i = 0; i < 2; ++i) {
+    const Status status = pair.left->TryReceive(text, sizeof(text), &moved);
+    EXPECT_EQ(status.code(), StatusCode::kPeerLost);
+    EXPECT_EQ(status.peer(), 1);
+    EXPECT_NE(status.message().find("rank 1 closed the connection"), std::string::npos);
+    EXPECT_EQ(moved, 0u);
+  }
+  EXPECT_EQ(pair.left->TrySend(text, 1, &moved).code(), StatusCode::kPeerLost);
+}
+
+TEST(LinkTransfer, SendingToAPeerThatLeftIsAnErrorAndNoSignal) {
+  Pair pair;
+  pair.right.reset();
+  size_t moved = 0;
+  const Status status = pair.left->TrySend("x", 1, &moved);
+  EXPECT_EQ(status.code(), StatusCode::kPeerLost);
+  EXPECT_EQ(status.peer(), 1);
+}
+
+}  // namespace
+}  // namespace hvdlite::transport::tcp
