@@ -100,7 +100,9 @@ def answer_hello(secret: bytes, data: bytes, server_nonce: bytes) -> tuple[bytes
     check_magic(data)
     purpose = data[len(MAGIC)]
     if purpose != PURPOSE_STORE:
-        raise HandshakeError(f"it wants a connection for purpose {purpose}, this port serves purpose 0 (store)")
+        raise HandshakeError(
+            f"it wants a connection for purpose {purpose}, this port serves purpose 0 (store)"
+        )
     client_nonce = data[len(MAGIC) + 1 :]
     answer = MAGIC + server_nonce + _proof(secret, b"hvdlite server", purpose, client_nonce, server_nonce)
     return answer, _proof(secret, b"hvdlite client", purpose, client_nonce, server_nonce)
@@ -146,7 +148,9 @@ def encode_request(request: Request) -> bytes:
     head = _REQUEST_HEADER.pack(request.operation, len(key))
     payload = b"".join((head, key, _U32.pack(request.argument), request.value))
     if len(payload) > MAX_PAYLOAD:
-        raise ValueError(f"the value of {request.key!r} has {len(request.value)} bytes; with the key 64 MiB are possible")
+        raise ValueError(
+            f"the value of {request.key!r} has {len(request.value)} bytes; with the key 64 MiB are possible"
+        )
     return payload
 
 

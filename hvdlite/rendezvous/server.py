@@ -1,8 +1,8 @@
 """The store server: one daemon thread, one selector, any number of clients.
 
-What a stranger can cost: one descriptor and 41 bytes for at most 5 seconds. Nothing is parsed before the handshake
-is complete, and nothing that comes over a socket is ever unpickled or evaluated. A connection that does not keep
-to the protocol is closed with one line in the log; the others do not notice.
+What a stranger can cost: one descriptor and 41 bytes for at most 5 seconds. Nothing is parsed before the
+handshake is complete, and nothing that comes over a socket is ever unpickled or evaluated. A connection that
+does not keep to the protocol is closed with one line in the log; the others do not notice.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ from hvdlite.rendezvous.table import Table, Waiter
 
 _log = logging.getLogger(__name__)
 
-# More strangers at once than any job has ranks that connect within one turn of the loop; beyond, the oldest goes.
+# More strangers at once than any job has ranks that connect within one turn of the loop; beyond, the oldest
+# goes.
 _MAX_STRANGERS = 1024
-# Handshakes of those already here take turns with new arrivals, so that a rush of ranks is not taken for a flood.
+# Handshakes of those already here take turns with new arrivals, so that a rush of ranks is not taken for a
+# flood.
 _ACCEPTS_PER_TURN = 64
 _READ_BYTES = 256 << 10
 _BACKLOG = 4096
@@ -50,7 +52,9 @@ class StoreServer:
             self._listener.listen(_BACKLOG)
         except OSError as error:
             self._listener.close()
-            raise OSError(error.errno, f"the store cannot listen on {host} port {port}: {error.strerror}") from error
+            raise OSError(
+                error.errno, f"the store cannot listen on {host} port {port}: {error.strerror}"
+            ) from error
         self._listener.setblocking(False)
         self.address: tuple[str, int] = self._listener.getsockname()[:2]
         self._wake_reader, self._wake_writer = socket.socketpair()
@@ -200,13 +204,16 @@ class _Loop:
             try:
                 sock.setblocking(False)
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                # A client whose machine vanished never says so; without this its descriptor would stay for ever.
+                # A client whose machine vanished never says so; without this its descriptor would stay for
+                # ever.
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             except OSError as error:
                 self._close(connection, str(error))
                 continue
             if len(self._strangers) > _MAX_STRANGERS:
-                self._close(next(iter(self._strangers)), f"more than {_MAX_STRANGERS} handshakes are under way")
+                self._close(
+                    next(iter(self._strangers)), f"more than {_MAX_STRANGERS} handshakes are under way"
+                )
             self._serve(connection, selectors.EVENT_READ)
 
     def _serve(self, connection: _Connection, events: int) -> None:

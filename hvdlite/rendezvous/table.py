@@ -29,8 +29,8 @@ _MOST_NAMED = 64
 class Waiter:
     """A get or collect that is not answered yet.
 
-    It stands in the queue of one key only, the first that it misses: so a collect of n keys costs n steps in all
-    and no memory per key, however many ranks collect.
+    It stands in the queue of one key only, the first that it misses: so a collect of n keys costs n steps in
+    all and no memory per key, however many ranks collect.
     """
 
     def __init__(self, key: str, n: Optional[int], reply: Reply) -> None:

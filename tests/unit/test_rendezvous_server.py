@@ -96,7 +96,7 @@ def wait_for_warning(caplog, text):
 
 
 def resident():
-    """Bytes of memory of this process, the server's thread included. (Not the peak: other tests had theirs.)"""
+    """Bytes of memory of this process, the server's thread included. Not the peak: other tests had theirs."""
     with open("/proc/self/statm") as statm:
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
@@ -125,7 +125,7 @@ def test_get_waits_for_another_client_and_delays_nobody(server, client):
         thread = threading.Thread(target=lambda: got.append(waiting.get("late", LIMIT)), daemon=True)
         thread.start()
         start = time.monotonic()
-        for i in range(100):
+        for _ in range(100):
             client.add("n", 1)
         assert time.monotonic() - start < LIMIT / 2
         client.set("late", b"here")
@@ -230,7 +230,9 @@ def test_requests_sent_ahead_are_answered_in_order(server):
     with dial(server) as sock:
         shake_hands(sock)
         get = request(protocol.Operation.GET, "k", 5000)
-        ahead = b"".join(frame(i, request(protocol.Operation.ADD, "n", 0, struct.pack("<q", 1))) for i in range(1, 50))
+        ahead = b"".join(
+            frame(i, request(protocol.Operation.ADD, "n", 0, struct.pack("<q", 1))) for i in range(1, 50)
+        )
         sock.sendall(frame(0, get) + ahead)
         assert_serves(server)
         with StoreClient(server.address, SECRET, LIMIT) as other:
@@ -302,13 +304,16 @@ def test_secrets_are_random_and_of_one_length():
 
 
 def test_the_package_imports_neither_the_core_nor_a_framework():
-    code = (
-        "import sys, types; pkg = types.ModuleType('hvdlite'); pkg.__path__ = [sys.argv[1]]; sys.modules['hvdlite'] = pkg\n"
-        "import hvdlite.rendezvous\n"
-        "bad = [m for m in sys.modules if m.split('.')[0] in ('torch', 'tensorflow', 'jax', 'numpy', 'pickle', 'cloudpickle')"
-        " or m == 'hvdlite._core']\n"
-        "assert not bad, bad\n"
-    )
+    code = """
+import sys, types
+package = types.ModuleType("hvdlite")  # without what hvdlite/__init__.py brings
+package.__path__ = [sys.argv[1]]
+sys.modules["hvdlite"] = package
+import hvdlite.rendezvous
+no = ("torch", "tensorflow", "jax", "numpy", "pickle", "cloudpickle")
+bad = [name for name in sys.modules if name.split(".")[0] in no or name == "hvdlite._core"]
+assert not bad, bad
+"""
     folder = os.path.dirname(os.path.dirname(protocol.__file__))
     subprocess.run([sys.executable, "-S", "-c", code, folder], check=True, timeout=6 * LIMIT)
 
@@ -344,7 +349,14 @@ def test_the_servers_own_proof_sent_back_is_refused(server):
 
 
 @pytest.mark.parametrize(
-    "garbage", [b"GET / HTTP/1.1\r\n\r\n", b"\0", random.Random(1).randbytes(4096), b"hvdlite2" + bytes(33), b"\x80\x04\x95" * 100]
+    "garbage",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\0",
+        random.Random(1).randbytes(4096),
+        b"hvdlite2" + bytes(33),
+        b"\x80\x04\x95" * 100,
+    ],
 )
 def test_garbage_is_shown_out_at_once(server, caplog, garbage):
     start = time.monotonic()
@@ -536,7 +548,9 @@ print("recovered")
 server.close()
 """
     root = os.path.dirname(os.path.dirname(os.path.dirname(protocol.__file__)))
-    done = subprocess.run([sys.executable, "-c", code, root], capture_output=True, text=True, timeout=6 * LIMIT)
+    done = subprocess.run(
+        [sys.executable, "-c", code, root], capture_output=True, text=True, timeout=6 * LIMIT
+    )
     assert done.returncode == 0, done.stderr
     assert "recovered" in done.stdout
     assert "accepts nobody" in done.stderr
