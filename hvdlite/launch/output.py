@@ -32,7 +32,7 @@ LINE_BYTES = 1 << 20
 _WRITE_BYTES = 4096
 _LAST_WORDS = 200
 
-_LINE = re.compile(rb"[^\r\n]*(?:\r\n|\n|\r(?=[^\n]))")
+_LINE_END = re.compile(rb"\r\n|\n|\r(?=[^\n])")
 _ERROR = re.compile(rb"[\w.]*(?:Error|Exception|Interrupt|Fault|Abort)\b")
 
 
@@ -47,8 +47,9 @@ class Lines:
         text = self.pending + data
         end = 0
         lines: list[bytes] = []
-        for match in _LINE.finditer(text):
-            lines.append(match.group())
+        # Nothing before the old text's last byte can end a line.
+        for match in _LINE_END.finditer(text, max(0, len(self.pending) - 1)):
+            lines.append(text[end : match.end()])
             end = match.end()
         self.pending = text[end:]
         # A `\r` at the very end may be half of `\r\n`: it waits for the next byte, or for flush().

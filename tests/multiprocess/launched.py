@@ -1,0 +1,85 @@
+"""A job under the real launcher, whose processes are found again by a mark in their environment."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+MARK = "HVDLITE_TEST_MARK"
+
+
+def _default_signals() -> None:
+    # A test run in the background (`pytest &`) ignores SIGINT, and children would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+class Job:
+    """Launches `hvdliterun` and finds every process of the job by a variable in its environment."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.mark = uuid.uuid4().hex
+        self.started: list[subprocess.Popen[bytes]] = []
+
+    def environment(self, **extra: str) -> dict[str, str]:
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(("HVDLITE_", "HOROVOD_"))}
+        path = os.pathsep.join(p for p in (str(ROOT), os.environ.get("PYTHONPATH", "")) if p)
+        return clean | {MARK: self.mark, "PYTHONPATH": path} | extra
+
+    def start(self, *arguments: str, **extra: str) -> subprocess.Popen[bytes]:
+        """`hvdliterun arguments...`; a variable of the environment is a keyword."""
+        process = subprocess.Popen(
+            [sys.executable, "-m", "hvdlite.launch", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=self.directory,
+            env=self.environment(**extra),
+            preexec_fn=_default_signals,
+        )
+        self.started.append(process)
+        return process
+
+    def run(self, *arguments: str, **extra: str) -> subprocess.CompletedProcess[bytes]:
+        """Start and wait for the end."""
+        process = self.start(*arguments, **extra)
+        out, err = process.communicate()
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    def script(self, text: str, name: str = "script.py") -> str:
+        """A Python file for ranks to run."""
+        path = self.directory / name
+        path.write_text(text)
+        return str(path)
+
+    def pids(self) -> list[int]:
+        """All living processes of the job."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdecimal() and int(entry.name) != os.getpid():
+                with contextlib.suppress(OSError):
+                    if f"{MARK}={self.mark}".encode() in (entry / "environ").read_bytes().split(b"\0"):
+                        found.append(int(entry.name))
+        return found
+
+    def wait_until_gone(self, seconds: float) -> list[int]:
+        """Who is left after that time."""
+        deadline = time.monotonic() + seconds
+        while (left := self.pids()) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return left
+
+    def wait_for_files(self, names: Sequence[str], seconds: float = 20) -> None:
+        """Until ranks have created these files."""
+        deadline = time.monotonic() + seconds
+        while not all((self.directory / name).exists() for name in names):
+            assert time.monotonic() < deadline, f"no {names}: {os.listdir(self.directory)}"
+            time.sleep(0.01)

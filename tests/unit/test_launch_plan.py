@@ -1,0 +1,194 @@
+"""Who is which rank, the environment that says so, and the command line that asks for it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from hvdlite import knobs
+from hvdlite.launch import cli, plan
+from hvdlite.launch.environment import discover
+from hvdlite.launch.plan import Host, Slot
+
+
+def test_hosts_are_read_as_horovodrun_reads_them() -> None:
+    assert plan.parse_hosts("localhost:4") == [Host("localhost", 4)]
+    assert plan.parse_hosts("a:1, b-2.c:10") == [Host("a", 1), Host("b-2.c", 10)]
+    assert plan.parse_hosts("a") == [Host("a", 1)]
+
+
+@pytest.mark.parametrize("text", ["", "a:", "a:0", "a:x", "a:1,", "a b:1", "a:-1", "user@a:1"])
+def test_a_bad_host_list_is_an_error(text: str) -> None:
+    with pytest.raises(ValueError, match="Invalid host input"):
+        plan.parse_hosts(text)
+
+
+def test_a_host_listed_twice_is_an_error() -> None:
+    with pytest.raises(ValueError, match="'a' is listed twice"):
+        plan.parse_hosts("a:1,b:1,a:2")
+
+
+def test_another_machine_is_refused_in_one_sentence() -> None:
+    plan.require_local([Host("localhost", 2)], {"localhost"})
+    with pytest.raises(ValueError, match=r"'far' is another machine.*later version"):
+        plan.require_local([Host("localhost", 2), Host("far", 1)], {"localhost"})
+
+
+def test_one_host() -> None:
+    assert plan.assign([Host("h", 3)], 2) == [Slot("h", 0, 2, 0, 2, 0, 1), Slot("h", 1, 2, 1, 2, 0, 1)]
+
+
+def test_uneven_hosts_count_across_only_who_has_the_local_rank() -> None:
+    slots = plan.assign([Host("a", 2), Host("b", 1), Host("c", 2)])
+    assert [(s.host, s.rank, s.local_rank, s.local_size, s.cross_rank, s.cross_size) for s in slots] == [
+        ("a", 0, 0, 2, 0, 3),
+        ("a", 1, 1, 2, 0, 2),
+        ("b", 2, 0, 1, 1, 3),
+        ("c", 3, 0, 2, 2, 3),
+        ("c", 4, 1, 2, 1, 2),
+    ]
+
+
+def test_fewer_processes_than_slots_are_honoured() -> None:
+    slots = plan.assign([Host("a", 2), Host("b", 4), Host("c", 1)], 3)
+    assert [(s.host, s.local_size, s.size) for s in slots] == [("a", 2, 3), ("a", 2, 3), ("b", 1, 3)]
+
+
+def test_more_processes_than_slots_are_an_error() -> None:
+    with pytest.raises(
+        ValueError, match=r"Requested more processes \(3\) than there are available slots \(2\)"
+    ):
+        plan.assign([Host("a", 2)], 3)
+    with pytest.raises(ValueError, match="-np 0 is not allowed"):
+        plan.assign([Host("a", 2)], 0)
+
+
+@pytest.mark.parametrize("hosts", ["a:1", "a:3", "a:2,b:3", "a:1,b:1,c:1"])
+def test_every_rank_reads_back_its_own_place(hosts: str) -> None:
+    slots = plan.assign(plan.parse_hosts(hosts))
+    shared = plan.shared_environment({}, ("127.0.0.1", 99), {"HVDLITE_SECRET": "ab" * 32}, {})
+    for slot in slots:
+        identity = discover(shared | plan.rank_environment(slot, several_hosts=True))
+        assert (identity.rank, identity.size) == (slot.rank, slot.size)
+        assert (identity.local_rank, identity.local_size) == (slot.local_rank, slot.local_size)
+        assert (identity.cross_rank, identity.cross_size) == (slot.cross_rank, slot.cross_size)
+        assert identity.rendezvous == ("127.0.0.1", 99)
+
+
+def test_programs_that_read_horovods_variables_find_them() -> None:
+    shared = plan.shared_environment({"A": "1", "PYTHONUNBUFFERED": ""}, ("::1", 99), {}, {"B": "2"})
+    assert shared["HVDLITE_RENDEZVOUS"] == "[::1]:99"
+    assert shared["HOROVOD_GLOO_RENDEZVOUS_ADDR"] == "::1"
+    assert shared["HOROVOD_GLOO_RENDEZVOUS_PORT"] == "99"
+    assert (shared["A"], shared["B"], shared["PYTHONUNBUFFERED"]) == ("1", "2", "")
+    own = plan.rank_environment(Slot("h", 3, 4, 1, 2, 1, 2), several_hosts=False)
+    assert own["HOROVOD_RANK"] == own["HVDLITE_RANK"] == "3"
+    assert own["HOROVOD_HOSTNAME"] == "h"
+    assert "HVDLITE_HOST_ID" not in own
+
+
+def test_names_for_the_same_machine_pretend_to_be_hosts() -> None:
+    own = plan.rank_environment(Slot("127.0.0.1", 0, 2, 0, 1, 0, 2), several_hosts=True)
+    assert own["HVDLITE_HOST_ID"] == "127.0.0.1"
+
+
+def test_a_job_within_a_job_does_not_inherit_the_outer_ones_secret() -> None:
+    outer = {"HVDLITE_SECRET": "x", "HVDLITE_SECRET_FD": "9", "HVDLITE_RENDEZVOUS": "o:1"}
+    shared = plan.shared_environment(outer, ("h", 2), {"HVDLITE_SECRET_FD": "100"}, {})
+    assert shared["HVDLITE_SECRET_FD"] == "100" and "HVDLITE_SECRET" not in shared
+
+
+# --- the command line
+
+
+def _chosen(*flags: str) -> dict[str, str]:
+    return cli.chosen_knobs(cli.build_parser().parse_args([*flags, "true"]))
+
+
+def test_flags_set_our_variable_and_horovods() -> None:
+    assert _chosen() == {}
+    assert _chosen("--fusion-threshold-mb", "32") == {
+        "HVDLITE_FUSION_THRESHOLD": "33554432",
+        "HOROVOD_FUSION_THRESHOLD": "33554432",
+    }
+    assert _chosen("--cycle-time-ms", "20")["HOROVOD_CYCLE_TIME"] == "20.0"
+    assert _chosen("--no-hierarchical-allreduce")["HOROVOD_HIERARCHICAL_ALLREDUCE"] == "0"
+    assert _chosen("--hierarchical-allreduce")["HVDLITE_HIERARCHICAL_ALLREDUCE"] == "1"
+    assert _chosen("--no-stall-check")["HOROVOD_STALL_CHECK_DISABLE"] == "1"
+    assert _chosen("--stall-check")["HOROVOD_STALL_CHECK_DISABLE"] == "0"
+    assert _chosen("--log-with-timestamp")["HOROVOD_LOG_HIDE_TIME"] == "0"
+    assert _chosen("--log-level", "INFO")["HVDLITE_LOG_LEVEL"].lower() == "info"
+    assert _chosen("--timeline-filename", "t.json")["HOROVOD_TIMELINE"] == "t.json"
+    assert _chosen("--start-timeout", "7")["HVDLITE_START_TIMEOUT"] == "7.0"
+
+
+def test_what_flags_set_is_what_resolve_reads() -> None:
+    for knob in knobs.KNOBS:
+        samples = {
+            "int": "7",
+            "float": "7",
+            "str": "text",
+            "choice": knob.choices[-1] if knob.choices else "",
+        }
+        if knob.flag is None:
+            continue
+        given = _chosen(knob.flag) if knob.is_switch else _chosen(knob.flag, samples[knob.type])
+        value = knobs.resolve(given)[knob.field]
+        expected = {"int": 7 * knob.flag_scale, "float": 7.0, "str": "text", "bool": True}
+        assert value == ("on" if knob.is_switch and knob.type == "choice" else expected.get(knob.type, value))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["true"], "-np N is required"),
+        (["-np", "2"], "no command given"),
+        (["-np", "two", "true"], "invalid int value: 'two'"),
+        (["-np", "0", "true"], "-np 0 is not allowed"),
+        (["-np", "2", "-H", "far.away:2", "true"], "'far.away' is another machine"),
+        (["-np", "3", "-H", "localhost:2", "true"], "Requested more processes (3)"),
+        (["-np", "2", "--cycle-time-ms", "fast", "true"], "--cycle-time-ms='fast' is not allowed"),
+        (["-np", "2", "--fusion-threshold-mb", "-1", "true"], "--fusion-threshold-mb"),
+        (["-np", "2", "--log-level", "loud", "true"], "one of trace, debug"),
+        (["-np", "2", "--stall-check", "--no-stall-check", "true"], "not allowed with argument"),
+        (["-np", "2", "--no-such-flag", "true"], "no-such-flag"),
+    ],
+)
+def test_a_wrong_command_line_ends_with_status_2_and_says_why(
+    arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        status = cli.main(arguments)
+    except SystemExit as end:
+        status = int(str(end.code))
+    assert status == 2
+    assert text in capsys.readouterr().err
+
+
+def test_a_bad_knob_in_the_environment_is_reported_before_anything_starts(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOROVOD_CYCLE_TIME", "fast")
+    assert cli.main(["-np", "2", "true"]) == 2
+    assert "HOROVOD_CYCLE_TIME='fast' is not allowed" in capsys.readouterr().err
+
+
+def test_everything_after_the_command_belongs_to_it() -> None:
+    parsed = cli.build_parser().parse_args(
+        ["-np", "2", "python", "x.py", "-np", "3", "--verbose", "--", "-v"]
+    )
+    assert parsed.processes == 2 and not parsed.verbose
+    assert parsed.command == ["python", "x.py", "-np", "3", "--verbose", "--", "-v"]
+
+
+def test_help_and_version() -> None:
+    for module in ("hvdlite.launch", "hvdlite.run"):
+        done = subprocess.run(
+            [sys.executable, "-m", module, "--help"], capture_output=True, text=True, timeout=30, check=True
+        )
+        assert "hvdliterun -np N" in done.stdout and "--fusion-threshold-mb" in done.stdout
+    with pytest.raises(SystemExit) as end:
+        cli.main(["--version"])
+    assert not end.value.code

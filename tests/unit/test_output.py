@@ -1,0 +1,271 @@
+"""Bytes come out as they went in, line by line, whatever ranks print and however slowly somebody reads."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from hvdlite.launch import output
+from hvdlite.launch.output import Lines, Sink, Stream, Writer
+
+
+class FakeWriter(Writer):
+    """Keeps what is put; `taken` bytes of it count as written."""
+
+    def __init__(self) -> None:
+        self.data = b""
+        self.waiting = 0
+        self.silence = 0.0
+
+    @property
+    def backlog(self) -> int:
+        return self.waiting
+
+    def stuck(self, now: float) -> float:
+        return self.silence
+
+    def put(self, data: bytes) -> None:
+        self.data += data
+
+    def wait_flushed(self, seconds: float) -> bool:
+        return True
+
+
+def _streams(count: int = 2, timestamps: bool = False) -> tuple[FakeWriter, list[Stream]]:
+    writer = FakeWriter()
+    sink = Sink(writer, timestamps)
+    return writer, [Stream(rank, "stdout", sink) for rank in range(count)]
+
+
+# --- cutting
+
+
+@pytest.mark.parametrize(
+    ("data", "lines", "pending"),
+    [
+        (b"a\nb\n", [b"a\n", b"b\n"], b""),
+        (b"a\nb", [b"a\n"], b"b"),
+        (b"a\r\nb\r\n", [b"a\r\n", b"b\r\n"], b""),
+        (b" 1%\r 2%\r 3%\n", [b" 1%\r", b" 2%\r", b" 3%\n"], b""),
+        (b"a\r", [], b"a\r"),
+        (b"\n\n", [b"\n", b"\n"], b""),
+        (b"\r\r\n", [b"\r", b"\r\n"], b""),
+        (b"\xff\xfe\x00\n", [b"\xff\xfe\x00\n"], b""),
+        (b"", [], b""),
+    ],
+)
+def test_lines_end_with_any_line_end(data: bytes, lines: list[bytes], pending: bytes) -> None:
+    cutter = Lines()
+    assert cutter.feed(data) == lines
+    assert cutter.pending == pending
+
+
+def test_however_the_bytes_arrive_the_lines_are_the_same() -> None:
+    generator = random.Random(7)
+    for _ in range(300):
+        data = bytes(generator.choice(b"ab\n\r\xc3\xa9") for _ in range(generator.randrange(40)))
+        whole, pieces = Lines(), Lines()
+        expected = [*whole.feed(data), whole.flush()]
+        found: list[bytes] = []
+        rest = data
+        while rest:
+            cut = generator.randrange(1, 5)
+            found += pieces.feed(rest[:cut])
+            rest = rest[cut:]
+        assert [*found, pieces.flush()] == expected
+        assert b"".join(expected) == data
+
+
+def test_an_endless_line_is_passed_on_in_pieces() -> None:
+    cutter = Lines()
+    pieces = cutter.feed(b"x" * (output.LINE_BYTES + 1))
+    assert [len(piece) for piece in pieces] == [output.LINE_BYTES + 1]
+    assert cutter.pending == b""
+
+
+# --- prefixing
+
+
+def test_each_line_says_whose_it_is() -> None:
+    writer, (zero, one) = _streams()
+    zero.feed(b"hello\nwor", 0)
+    one.feed(b"hi\n", 0)
+    zero.feed(b"ld\n", 0)
+    assert writer.data == b"[0]<stdout>:hello\n[1]<stdout>:hi\n[0]<stdout>:world\n"
+
+
+def test_the_last_line_needs_no_end() -> None:
+    writer, (zero, one) = _streams()
+    zero.feed(b"no end", 0)
+    zero.end()
+    assert writer.data == b"[0]<stdout>:no end"
+    one.feed(b"next\n", 0)
+    assert writer.data == b"[0]<stdout>:no end\n[1]<stdout>:next\n"
+
+
+def test_an_unfinished_line_shows_after_a_moment_and_goes_on_where_it_was() -> None:
+    writer, (zero, _) = _streams()
+    zero.feed(b"loading", 10.0)
+    zero.tick(10.0 + output.IDLE_SECONDS / 2)
+    assert writer.data == b"" and zero.waiting
+    zero.tick(10.0 + output.IDLE_SECONDS * 1.5)
+    assert writer.data == b"[0]<stdout>:loading" and not zero.waiting
+    zero.feed(b" done\n", 11.0)
+    assert writer.data == b"[0]<stdout>:loading done\n"
+
+
+def test_whoever_speaks_in_between_starts_a_new_line() -> None:
+    writer, (zero, one) = _streams()
+    zero.feed(b"loading", 10.0)
+    zero.tick(11.0)
+    one.feed(b"hi\n", 11.0)
+    zero.feed(b" done\n", 11.0)
+    assert writer.data == b"[0]<stdout>:loading\n[1]<stdout>:hi\n[0]<stdout>: done\n"
+
+
+def test_a_progress_bar_keeps_its_carriage_returns() -> None:
+    writer, (zero, _) = _streams()
+    for percent in (1, 2, 3):
+        zero.feed(b"\r%d%%" % percent, 0)
+    zero.end()
+    assert writer.data == b"[0]<stdout>:\r[0]<stdout>:1%\r[0]<stdout>:2%\r[0]<stdout>:3%"
+
+
+def test_bytes_that_are_no_text_pass_unchanged() -> None:
+    writer, (zero, _) = _streams()
+    data = bytes(b for b in range(256) if b not in b"\r\n") + b"\n"
+    zero.feed(data, 0)
+    assert writer.data == b"[0]<stdout>:" + data
+
+
+def test_timestamps_come_before_the_bracket() -> None:
+    writer, (zero, _) = _streams(timestamps=True)
+    zero.feed(b"hi\n", 0)
+    assert re.fullmatch(rb"\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}\[0\]<stdout>:hi\n", writer.data)
+
+
+def test_taking_the_prefixes_away_gives_back_each_rank_its_bytes() -> None:
+    generator = random.Random(3)
+    writer, streams = _streams(3)
+    sent = [b"", b"", b""]
+    for _ in range(500):
+        rank = generator.randrange(3)
+        data = b"%d.%d" % (rank, len(sent[rank])) + (b"\n" if generator.random() < 0.7 else b"")
+        sent[rank] += data
+        streams[rank].feed(data, 0)
+    for rank, stream in enumerate(streams):
+        stream.feed(b"\n", 0)
+        sent[rank] += b"\n"
+    lines = writer.data.splitlines(keepends=True)
+    for rank in range(3):
+        prefix = b"[%d]<stdout>:" % rank
+        assert b"".join(x.removeprefix(prefix) for x in lines if x.startswith(prefix)) == sent[rank]
+
+
+# --- last words
+
+
+def test_the_line_that_names_the_exception_is_remembered() -> None:
+    _, (zero, _) = _streams()
+    zero.feed(b"Traceback (most recent call last):\n  File x\nValueError: bad\n", 0)
+    assert zero.last_words == b"ValueError: bad"
+    zero.feed(b"some warning at exit\n\n", 0)
+    assert zero.last_words == b"ValueError: bad"
+    zero.feed(b"a.b.PeerLostError: rank 1\n", 0)
+    assert zero.last_words == b"a.b.PeerLostError: rank 1"
+
+
+def test_without_an_exception_the_last_line_counts() -> None:
+    _, (zero, _) = _streams()
+    zero.feed(b"one\ntwo\n   \n", 0)
+    assert zero.last_words == b"two"
+
+
+# --- copies
+
+
+def test_copies_are_verbatim_and_padded(tmp_path: Path) -> None:
+    writer = FakeWriter()
+    copy = output.open_copy(str(tmp_path / "logs"), 3, 12, "stdout")
+    stream = Stream(3, "stdout", Sink(writer), copy)
+    stream.feed(b"a\r\nb\xff", 0)
+    stream.end()
+    assert (tmp_path / "logs" / "rank.03" / "stdout").read_bytes() == b"a\r\nb\xff"
+    os.close(output.open_copy(str(tmp_path), 0, 1, "stderr"))
+    assert (tmp_path / "rank.0" / "stderr").exists()
+
+
+def test_a_full_disk_ends_the_copy_and_not_the_job() -> None:
+    writer = FakeWriter()
+    stream = Stream(0, "stdout", Sink(writer), os.open("/dev/full", os.O_WRONLY))
+    stream.feed(b"a\n", 0)
+    stream.feed(b"b\n", 0)
+    text = b"hvdliterun: the copy of rank 0's stdout ends here: No space left on device.\n"
+    assert writer.data == text + b"[0]<stdout>:a\n[0]<stdout>:b\n"
+
+
+# --- slow readers
+
+
+def test_ranks_wait_for_a_slow_reader_but_not_for_one_that_has_stopped() -> None:
+    writer = FakeWriter()
+    sink = Sink(writer)
+    assert sink.accepts(0)
+    writer.waiting = output.BACKLOG_BYTES
+    assert not sink.accepts(0)
+    writer.silence = output.PATIENCE_SECONDS + 1
+    assert sink.accepts(0)
+    sink.emit(b"[0]", [b"x\n", b"y\n"])
+    assert writer.data == b""
+    writer.waiting = 0
+    assert sink.accepts(0)
+    sink.emit(b"[0]", [b"z\n"])
+    assert writer.data == b"hvdliterun: 2 lines are missing here: nobody read them for 10 s.\n[0]z\n"
+
+
+def test_a_writer_never_makes_the_one_who_puts_wait() -> None:
+    reader, descriptor = os.pipe()
+    writer = Writer(descriptor)
+    block = b"x" * (1 << 20)
+    start = time.monotonic()
+    for _ in range(4):
+        writer.put(block)
+    assert time.monotonic() - start < 1
+    assert writer.backlog > 3 << 20
+    assert not writer.wait_flushed(0.05)
+    time.sleep(0.05)
+    assert writer.stuck(time.monotonic()) > 0.04
+    got = 0
+    while got < 4 << 20:
+        got += len(os.read(reader, 1 << 20))
+    assert writer.wait_flushed(5)
+    assert writer.stuck(time.monotonic()) == 0
+    os.close(reader)
+
+
+def test_a_reader_that_has_gone_is_no_reason_to_fail() -> None:
+    reader, descriptor = os.pipe()
+    os.close(reader)
+    writer = Writer(descriptor)
+    writer.put(b"into the void\n")
+    assert writer.wait_flushed(5)
+    writer.put(b"more\n")
+    assert writer.wait_flushed(5)
+    os.close(descriptor)
+
+
+def test_a_descriptor_that_does_not_block_is_waited_for() -> None:
+    reader, descriptor = os.pipe()
+    os.set_blocking(descriptor, False)
+    writer = Writer(descriptor)
+    writer.put(b"x" * (1 << 20))
+    got = 0
+    while got < 1 << 20:
+        got += len(os.read(reader, 1 << 16))
+    assert writer.wait_flushed(5)
+    os.close(reader)

@@ -1,0 +1,125 @@
+"""Whose failure ended the job, and which processes belong to it."""
+
+from __future__ import annotations
+
+import errno
+import signal
+
+import pytest
+
+from hvdlite.launch.spawn.guardian import Process, members
+from hvdlite.launch.spawn.local import AllGone, Ended, StartFailed
+from hvdlite.launch.watch import SETTLE_SECONDS, Verdict
+
+COMMAND = ["python", "train.py"]
+
+
+def _verdict(ranks: int = 3) -> Verdict:
+    return Verdict({rank: f"host{rank}" for rank in range(ranks)})
+
+
+def test_a_job_whose_ranks_end_well_ends_well() -> None:
+    verdict = _verdict()
+    for rank in range(3):
+        verdict.ended(Ended(rank), b"some words", 0)
+        assert not verdict.decide(0)
+    verdict.gone = AllGone()
+    assert (verdict.status(), verdict.sentence(COMMAND)) == (0, "")
+
+
+def test_the_first_failure_gives_the_status_and_the_last_line() -> None:
+    verdict = _verdict()
+    verdict.ended(Ended(1, code=3), b"ValueError: bad", 0)
+    assert verdict.decide(0)
+    assert not verdict.decide(0)
+    verdict.ended(Ended(0, signal=signal.SIGTERM), b"", 1)  # by us
+    verdict.ended(Ended(2, code=7), b"", 1)
+    assert verdict.status() == 3
+    assert verdict.sentence(COMMAND) == (
+        "hvdliterun: rank 1 on host1 exited with code 3: ValueError: bad. All other ranks have ended, too."
+    )
+
+
+def test_a_killed_rank_counts_as_128_and_the_signal() -> None:
+    verdict = _verdict(1)
+    verdict.ended(Ended(0, signal=signal.SIGKILL), b"", 0)
+    assert verdict.decide(0)
+    assert verdict.status() == 137
+    assert verdict.sentence(COMMAND).startswith(
+        "hvdliterun: rank 0 on host0 was killed by SIGKILL (by somebody"
+    )
+
+
+def test_of_ranks_that_died_at_once_a_crash_is_the_cause() -> None:
+    verdict = _verdict()
+    verdict.ended(Ended(0, code=1), b"RuntimeError: x", 0)
+    verdict.ended(Ended(2, signal=signal.SIGSEGV), b"", 0)
+    assert verdict.decide(0)
+    assert verdict.status() == 139
+
+
+def test_a_rank_that_lost_a_peer_is_not_the_cause_if_the_peer_fails_soon() -> None:
+    verdict = _verdict()
+    verdict.ended(Ended(0, code=1), b"hvdlite.exceptions.PeerLostError: rank 1 is gone", 0)
+    assert verdict.pending() and not verdict.decide(SETTLE_SECONDS / 2)
+    verdict.ended(Ended(1, code=5), b"ValueError: bad", SETTLE_SECONDS / 2)
+    assert verdict.decide(SETTLE_SECONDS / 2)
+    assert not verdict.pending()
+    assert verdict.status() == 5
+
+
+def test_a_lost_peer_is_the_cause_when_no_other_comes() -> None:
+    verdict = _verdict()
+    verdict.ended(Ended(0, code=1), b"PeerLostError: rank 1 is silent", 0)
+    assert not verdict.decide(SETTLE_SECONDS * 0.9)
+    assert verdict.decide(SETTLE_SECONDS)
+    assert verdict.status() == 1
+
+
+def test_an_interrupt_ends_the_job_with_its_signal() -> None:
+    verdict = _verdict()
+    verdict.interrupted = signal.SIGINT
+    assert verdict.decide(0)
+    verdict.ended(Ended(0, signal=signal.SIGTERM), b"", 0)
+    assert verdict.status() == 130
+    assert verdict.sentence(COMMAND) == "hvdliterun: ended by SIGINT; all ranks were ended."
+
+
+@pytest.mark.parametrize(
+    ("number", "status"), [(errno.ENOENT, 127), (errno.EACCES, 126), (errno.ENOEXEC, 126)]
+)
+def test_a_command_that_cannot_start_has_the_shells_status(number: int, status: int) -> None:
+    verdict = _verdict()
+    verdict.start_failure = StartFailed(0, number)
+    assert verdict.decide(0)
+    assert verdict.status() == status
+    assert "cannot start 'train.py'" in verdict.sentence(["train.py"])
+    assert "Did you mean `python train.py`?" in verdict.sentence(["train.py"])
+
+
+def test_a_killed_guardian_is_no_success() -> None:
+    verdict = _verdict()
+    verdict.gone = AllGone(guardian_died=True)
+    assert verdict.status() == 1
+    assert "guardian" in verdict.sentence(COMMAND)
+
+
+def test_last_words_that_are_no_text_can_be_shown() -> None:
+    verdict = _verdict(1)
+    verdict.ended(Ended(0, code=1), b"\xff\xfe", 0)
+    assert r"code 1: \xff\xfe." in verdict.sentence(COMMAND)
+
+
+def test_members_are_descendants_and_whoever_shares_a_session() -> None:
+    table = [
+        Process(10, 1, 10),  # the guardian
+        Process(11, 10, 11),  # a rank
+        Process(12, 11, 11),  # its child
+        Process(13, 10, 13),  # an orphan that called setsid, adopted by the guardian
+        Process(14, 1, 11),  # an orphan of the rank's session that somebody else adopted
+        Process(15, 14, 15),  # and its child
+        Process(20, 1, 20),  # somebody else
+    ]
+    assert sorted(members(table, 10, {11})) == [11, 12, 13, 14, 15]
+    assert sorted(members(table, None, {11})) == [11, 12, 14, 15]
+    assert members(table, None, set()) == []
