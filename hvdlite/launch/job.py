@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -39,6 +41,7 @@ def run(
     slots: Sequence[plan.Slot], command: Sequence[str], knobs: Mapping[str, str], options: Options
 ) -> int:
     """Run the job to its end; returns the exit status. Main thread only."""
+    logging.basicConfig(format="hvdliterun: %(message)s")  # what the store says of strangers
     console = _Console(options.timestamps)
     verdict = watch.Verdict({slot.rank: slot.host for slot in slots})
 
@@ -59,9 +62,10 @@ def run(
             shared = plan.shared_environment(os.environ, server.address, proof, knobs)
             several = len({slot.host for slot in slots}) > 1
             own = {slot.rank: plan.rank_environment(slot, several) for slot in slots}
+            copies = _open_copies(slots, options)
             ranks = local.start(slots, command, shared, own, descriptor)
             try:
-                watch.watch(ranks, _streams(ranks, len(slots), console, options), verdict, log)
+                watch.watch(ranks, _streams(ranks, console, copies), verdict, log)
             finally:
                 ranks.close()
                 if descriptor is not None:
@@ -69,19 +73,29 @@ def run(
         status, sentence = verdict.status(), verdict.sentence(command)
     except (OSError, ValueError) as error:
         status, sentence = 1, f"hvdliterun: {error}"
+    except KeyboardInterrupt:  # before or after the watch, which has its own handlers
+        status, sentence = 128 + signal.SIGINT, "hvdliterun: ended by SIGINT; all ranks were ended."
     if sentence:
         console.stderr.say(sentence)
     console.flush()
     return status
 
 
-def _streams(ranks: local.Ranks, size: int, console: _Console, options: Options) -> dict[int, output.Stream]:
+def _open_copies(slots: Sequence[plan.Slot], options: Options) -> dict[tuple[int, str], int]:
+    """The files for --output-filename by rank and stream; opened first, so that a bad path starts nothing."""
+    directory = options.output_directory
+    if not directory:
+        return {}
+    size = len(slots)
+    names = [(slot.rank, name) for slot in slots for name in ("stdout", "stderr")]
+    return {(rank, name): output.open_copy(directory, rank, size, name) for rank, name in names}
+
+
+def _streams(
+    ranks: local.Ranks, console: _Console, copies: Mapping[tuple[int, str], int]
+) -> dict[int, output.Stream]:
     streams: dict[int, output.Stream] = {}
     for rank, pipes in ranks.pipes.items():
-        for name, descriptor in (("stdout", pipes.stdout), ("stderr", pipes.stderr)):
-            copy = None
-            if options.output_directory:
-                copy = output.open_copy(options.output_directory, rank, size, name)
-            sink = console.stdout if name == "stdout" else console.stderr
-            streams[descriptor] = output.Stream(rank, name, sink, copy)
+        streams[pipes.stdout] = output.Stream(rank, "stdout", console.stdout, copies.get((rank, "stdout")))
+        streams[pipes.stderr] = output.Stream(rank, "stderr", console.stderr, copies.get((rank, "stderr")))
     return streams

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from launched import Job
+from launched import MARK, Job
 
 # "I am here" for wait_for_files(), then a long sleep.
 READY = "import os, time; open(f'ready.{os.environ[\"HVDLITE_RANK\"]}', 'w').close(); time.sleep(600)"
@@ -313,22 +313,37 @@ def test_kill_9_of_the_guardian_ends_the_job_with_an_error(job: Job) -> None:
     assert job.pids() == []
 
 
+def test_kill_9_of_guardian_and_launcher_still_ends_the_ranks(job: Job) -> None:
+    process = job.start("-np", "2", PYTHON, job.script(READY))
+    _wait_ready(job, 2)
+    guardian = _guardian(job, process.pid)
+    process.send_signal(signal.SIGSTOP)  # so that it cannot help
+    os.kill(guardian, signal.SIGKILL)
+    deadline = time.monotonic() + 1
+    while job.pids() != [process.pid]:
+        assert time.monotonic() < deadline
+    process.kill()
+
+
 def test_kill_9_of_a_launcher_whose_pipe_a_stray_child_holds(job: Job) -> None:
-    # What a notebook's forked worker would do: it inherits the launcher's end of the guardian's pipe.
+    # As a notebook's forked worker does: it inherits the launcher's end of the guardian's pipe.
     script = job.script(
         "import os, sys, time\n"
         "from hvdlite.launch import plan\n"
         "from hvdlite.launch.spawn import local\n"
         "slots = plan.assign([plan.Host('localhost', 2)])\n"
         "own = {s.rank: plan.rank_environment(s, False) for s in slots}\n"
-        f"ranks = local.start(slots, [sys.executable, '-c', {READY!r}], os.environ, own)\n"
-        "stray = os.fork()\n"
-        "if stray == 0:\n    os.environ.clear(); os.execve('/bin/sleep', ['sleep', '5'], {})\n"
+        f"marked = {{**os.environ, {MARK!r}: {job.mark!r}}}\n"
+        f"ranks = local.start(slots, [sys.executable, '-c', {READY!r}], marked, own)\n"
+        "if os.fork() == 0:\n    time.sleep(3); os._exit(0)\n"
         "time.sleep(600)\n"
     )
-    process = subprocess.Popen([PYTHON, script], cwd=job.directory, env=job.environment())
+    environment = job.environment()
+    del environment[MARK]
+    process = subprocess.Popen([PYTHON, script], cwd=job.directory, env=environment)
     job.started.append(process)
     _wait_ready(job, 2)
+    time.sleep(0.2)
     process.kill()
     assert job.wait_until_gone(1.0) == []
 
@@ -367,6 +382,14 @@ def test_no_such_script(job: Job) -> None:
     done = job.run("-np", "2", PYTHON, "nosuch.py")
     assert done.returncode == 2
     assert "exited with code 2" in _last_line(done.stderr) and "nosuch.py" in _last_line(done.stderr)
+
+
+def test_a_directory_for_copies_that_cannot_be_made_starts_nothing(job: Job) -> None:
+    (job.directory / "file").write_text("")
+    done = job.run("-np", "2", "--output-filename", "file/logs", "sh", "-c", "touch started")
+    assert done.returncode == 1
+    assert "Not a directory" in _last_line(done.stderr)
+    assert not (job.directory / "started").exists()
 
 
 # --- output
