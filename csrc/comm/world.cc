@@ -168,6 +168,12 @@ Status World::Connect(std::vector<int> ranks, uint32_t set, Deadline deadline, s
   return Status::Ok();
 }
 
+void World::AbandonInChild() {
+  for (int fd : neighbours_->sockets()) {
+    if (fd >= 0) close(fd);
+  }
+}
+
 void World::Disconnect(Group* group) {
   if (group->region_memory != nullptr) segment().Unmap(group->region_memory);
   group->region_memory = nullptr;

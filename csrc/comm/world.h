@@ -64,6 +64,8 @@ class World {
 
   // `set` numbers the process sets of this incarnation; never reused.
   Status Connect(std::vector<int> ranks, uint32_t set, Deadline deadline, std::unique_ptr<Group>* group);
+  // In a forked child: closes the sockets whose end announces this rank's death.
+  void AbandonInChild();
   // Gives the set's shared memory back.
   void Disconnect(Group* group);
 

@@ -269,6 +269,8 @@ void Engine::Abort(const Status& reason) {
   FailNow(reason);
 }
 
+void Engine::AbandonInChild() { world_->AbandonInChild(); }
+
 void Engine::Shutdown(Deadline deadline) {
   leaving_.store(true, std::memory_order_seq_cst);
   waiters_.fetch_add(1, std::memory_order_seq_cst);

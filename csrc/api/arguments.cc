@@ -1,0 +1,75 @@
+#include "api/arguments.h"
+
+#include <numeric>
+
+namespace hvdlite::api {
+namespace {
+
+using engine::Request;
+
+Status Wrong(const Request& request, const std::string& what) {
+  return Status::InvalidArgument(std::string(Name(request.kind)) + ": " + what);
+}
+
+Status CheckReduction(const Request& request) {
+  if (request.dtype == DType::kBool && (request.prescale != 1.0 || request.postscale != 1.0)) {
+    return Wrong(request, "a bool tensor cannot be scaled; cast it to a number first");
+  }
+  if (request.op == ReduceOp::kAdasum && !IsFloating(request.dtype)) {
+    return Wrong(request, "Adasum needs a floating-point tensor, not " + std::string(Name(request.dtype)));
+  }
+  return Status::Ok();
+}
+
+Status CheckAlltoall(Request* request, int members) {
+  const int64_t rows = request->shape[0];
+  if (request->splits.empty()) {
+    if (rows % members != 0) {
+      return Wrong(*request, "without splits the first dimension must be divisible by the " + std::to_string(members) +
+                                 " members of the process set, but it is " + std::to_string(rows));
+    }
+    request->splits.assign(static_cast<size_t>(members), rows / members);
+    return Status::Ok();
+  }
+  if (request->splits.size() != static_cast<size_t>(members)) {
+    return Wrong(*request, "splits must have one entry for each of the " + std::to_string(members) +
+                               " members of the process set, not " + std::to_string(request->splits.size()));
+  }
+  for (int64_t split : request->splits) {
+    if (split < 0) return Wrong(*request, "splits must not be negative, but are " + ToString(request->splits));
+  }
+  const int64_t sum = std::accumulate(request->splits.begin(), request->splits.end(), int64_t{0});
+  if (sum > rows) {
+    return Wrong(*request, "splits " + ToString(request->splits) + " add up to " + std::to_string(sum) +
+                               ", but the tensor has only " + std::to_string(rows) + " rows");
+  }
+  return Status::Ok();
+}
+
+}  // namespace
+
+Status CheckArguments(Request* request, int members) {
+  if (request->device != DeviceKind::kHost) {
+    return Status::Unsupported(std::string(Name(request->kind)) +
+                               ": this build works on tensors in host memory; copy the tensor to the CPU first");
+  }
+  switch (request->kind) {
+    case OpKind::kAllreduce: return CheckReduction(*request);
+    case OpKind::kReducescatter:
+      if (request->shape.empty()) return Wrong(*request, "a tensor without dimensions cannot be scattered");
+      if (request->op != ReduceOp::kAverage && request->op != ReduceOp::kSum && request->op != ReduceOp::kMin &&
+          request->op != ReduceOp::kMax && request->op != ReduceOp::kProduct) {
+        return Wrong(*request, "op " + std::string(Name(request->op)) + " is not possible; use Average, Sum, Min, Max or Product");
+      }
+      return CheckReduction(*request);
+    case OpKind::kAllgather:
+      if (request->shape.empty()) return Wrong(*request, "a tensor without dimensions cannot be concatenated; reshape it to [1]");
+      return Status::Ok();
+    case OpKind::kAlltoall:
+      if (request->shape.empty()) return Wrong(*request, "a tensor without dimensions cannot be split");
+      return CheckAlltoall(request, members);
+    default: return Status::Ok();
+  }
+}
+
+}  // namespace hvdlite::api

@@ -1,0 +1,124 @@
+/* START HERE. Everything that may be asked of libhvdlite.so: a C interface, so that any binding of any Python, and any
+ * framework's compiler, can call it. Nothing else of the library is visible from outside.
+ *
+ * Conventions. Functions that can fail return an hvdlite_code; the sentence, and the rank to blame, are then in
+ * hvdlite_last_error() and hvdlite_last_error_peer() of the calling thread. Tensors are borrowed until the operation's
+ * handle is done. Numbers for kinds, reductions and dtypes are those of base/ops.h and base/dtype.h.
+ * Thread-safety: every function from any thread; init and shutdown exclude one another.
+ * After fork(): the child has no job; every call but hvdlite_is_initialized fails there, and nothing is touched. */
+#ifndef HVDLITE_API_HVDLITE_H_
+#define HVDLITE_API_HVDLITE_H_
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define HVDLITE_API __attribute__((visibility("default")))
+
+/* The values of base/status.h. */
+typedef int32_t hvdlite_code;
+enum {
+  HVDLITE_OK = 0,
+  HVDLITE_INVALID_ARGUMENT = 1,
+  HVDLITE_NOT_INITIALIZED = 2,
+  HVDLITE_MISMATCH = 3,
+  HVDLITE_PEER_LOST = 4,
+  HVDLITE_SHUT_DOWN = 5,
+  HVDLITE_TIMEOUT = 6,
+  HVDLITE_IO = 7,
+  HVDLITE_UNSUPPORTED = 8,
+  HVDLITE_INTERNAL = 9,
+};
+
+HVDLITE_API const char* hvdlite_last_error(void);
+HVDLITE_API int32_t hvdlite_last_error_peer(void); /* global rank, or -1 */
+HVDLITE_API const char* hvdlite_simd(void);        /* the instruction set the kernels use */
+
+/* ---- Life ---------------------------------------------------------------------------------------------------- */
+
+typedef struct {
+  int32_t rank;
+  int32_t size;
+  const char* store;        /* "host:port" of the job's store; NULL when size is 1 */
+  const char* store_prefix; /* keys of this incarnation begin with it */
+  const char* secret;       /* 64 hexadecimal digits; NULL when size is 1 */
+  const char* const* knobs; /* field, value, field, value, ... */
+  int32_t knob_count;       /* pairs */
+  const int32_t* set_sizes; /* process sets that exist from the start: their sizes, and their ranks one after another */
+  const int32_t* set_ranks;
+  int32_t set_count;
+} hvdlite_init_options;
+
+/* Meets the other ranks. Blocks until all are there, or the start timeout has passed. */
+HVDLITE_API hvdlite_code hvdlite_init(const hvdlite_init_options* options);
+/* Leaves in good order. A second call does nothing. */
+HVDLITE_API hvdlite_code hvdlite_shutdown(double timeout_seconds);
+/* Ends the job on all ranks because this one has failed; `why` is what they will read. */
+HVDLITE_API void hvdlite_abort(const char* why);
+HVDLITE_API int32_t hvdlite_is_initialized(void);
+
+typedef struct {
+  int32_t rank, size, local_rank, local_size, cross_rank, cross_size;
+  int32_t is_homogeneous;
+} hvdlite_place;
+HVDLITE_API hvdlite_code hvdlite_where(hvdlite_place* place);
+
+/* ---- Operations ---------------------------------------------------------------------------------------------- */
+
+typedef struct {
+  void* data;
+  int32_t dtype;
+  int32_t ndim;
+  const int64_t* shape;
+  int32_t device_kind; /* 0 host, 1 CUDA */
+  int32_t device_index;
+} hvdlite_tensor;
+
+typedef struct {
+  int32_t kind;
+  int32_t op;           /* reduction */
+  int32_t process_set;
+  const char* name;     /* NULL: "<kind>.noname.<n>", n counting such calls of this kind in this set */
+  int64_t root;         /* broadcast: global rank. remove_process_set: the id */
+  double prescale;
+  double postscale;
+  const int64_t* splits; /* alltoall: rows for each member, or NULL for equal parts. add_process_set: the ranks */
+  int32_t split_count;
+  hvdlite_tensor input;
+  hvdlite_tensor output; /* data == NULL: allocated by the library, see hvdlite_result */
+  int32_t will_wait;     /* the caller calls hvdlite_wait at once */
+} hvdlite_operation;
+
+HVDLITE_API hvdlite_code hvdlite_submit(const hvdlite_operation* operation, int64_t* handle);
+/* All of them or none; they become ready, travel and fail together. `group` names the group; NULL: as for name. */
+HVDLITE_API hvdlite_code hvdlite_submit_group(const hvdlite_operation* operations, int32_t count, const char* group,
+                                              int64_t* handles);
+
+/* Works or waits until the operation is done, or about `slice_seconds` have passed, or a signal has arrived.
+ * *done says which. An unknown handle is HVDLITE_INVALID_ARGUMENT. */
+HVDLITE_API hvdlite_code hvdlite_wait(int64_t handle, double slice_seconds, int32_t* done);
+HVDLITE_API hvdlite_code hvdlite_poll(int64_t handle, int32_t* done);
+
+typedef struct {
+  hvdlite_tensor output;  /* data == NULL unless the library allocated the result. shape lives until hvdlite_release */
+  const int64_t* received_splits; /* alltoall */
+  int32_t split_count;
+  int64_t number; /* join: the last rank. add_process_set: the id. remove_process_set: 1 if it existed */
+} hvdlite_result;
+/* How a done operation ended: the return value is its status. */
+HVDLITE_API hvdlite_code hvdlite_get_result(int64_t handle, hvdlite_result* result);
+/* Gives up the handle. *storage, unless `storage` is NULL, gets what the result lies in, to be freed with free(). */
+HVDLITE_API void hvdlite_release(int64_t handle, void** storage);
+
+/* ---- Process sets -------------------------------------------------------------------------------------------- */
+
+/* Writes at most `capacity` ranks; returns how many the set has, 0 if there is no such set. */
+HVDLITE_API int32_t hvdlite_process_set_ranks(int32_t process_set, int32_t* ranks, int32_t capacity);
+HVDLITE_API int32_t hvdlite_process_set_ids(int32_t* ids, int32_t capacity);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* HVDLITE_API_HVDLITE_H_ */

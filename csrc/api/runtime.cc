@@ -1,0 +1,234 @@
+#include "api/runtime.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "api/arguments.h"
+#include "engine/negotiate/validate.h"
+#include "rendezvous/tcp_store.h"
+
+namespace hvdlite::api {
+namespace {
+
+using engine::Engine;
+using engine::EngineOptions;
+using engine::HandlePtr;
+using engine::Request;
+using engine::Submission;
+
+TensorView View(const hvdlite_tensor& tensor) {
+  TensorView view;
+  view.data = tensor.data;
+  view.dtype = static_cast<DType>(tensor.dtype);
+  view.shape.assign(tensor.shape, tensor.shape + tensor.ndim);
+  view.device = {static_cast<DeviceKind>(tensor.device_kind), tensor.device_index};
+  return view;
+}
+
+// FNV-1a: the same on all ranks, which std::hash does not promise. Never 0.
+uint64_t HashName(const std::string& name) {
+  uint64_t hash = 1469598103934665603ull;
+  for (unsigned char c : name) hash = (hash ^ c) * 1099511628211ull;
+  return hash | 1;
+}
+
+Status ReadOptions(const hvdlite_init_options& in, EngineOptions* out) {
+  if (in.size < 1 || in.rank < 0 || in.rank >= in.size) {
+    return Status::InvalidArgument("rank " + std::to_string(in.rank) + " of " + std::to_string(in.size) + " makes no job");
+  }
+  out->rank = in.rank;
+  out->size = in.size;
+  out->store_prefix = in.store_prefix ? in.store_prefix : "";
+  for (int i = 0; i < in.knob_count; ++i) HVDLITE_RETURN_IF_ERROR(out->config.Set(in.knobs[2 * i], in.knobs[2 * i + 1]));
+  const int32_t* next = in.set_ranks;
+  for (int i = 0; i < in.set_count; ++i) {
+    out->process_sets.emplace_back(next, next + in.set_sizes[i]);
+    next += in.set_sizes[i];
+  }
+  if (in.size > 1) {
+    if (in.secret == nullptr || in.store == nullptr) {
+      return Status::InvalidArgument("a job of several ranks needs the address of its store and its secret");
+    }
+    HVDLITE_RETURN_IF_ERROR(transport::tcp::ParseSecret(in.secret, &out->secret));
+  }
+  return Status::Ok();
+}
+
+}  // namespace
+
+Runtime::Runtime() { pthread_atfork(nullptr, nullptr, &Runtime::AfterForkInChild); }
+
+Runtime& Runtime::Get() {
+  static Runtime* const runtime = new Runtime;
+  return *runtime;
+}
+
+// The child inherits the sockets whose end tells the others that this rank has died: close them, or a data loader that
+// outlives its trainer would keep the news back. Everything else is left as it is, on purpose.
+void Runtime::AfterForkInChild() {
+  Runtime& self = Get();
+  self.forked_ = true;
+  self.AbandonLocked();
+}
+
+void Runtime::AbandonLocked() {
+  // No lock: a thread of the parent may have held it, and this child has one thread only.
+  if (engine_ != nullptr) engine_->AbandonInChild();
+}
+
+Status Runtime::Init(const hvdlite_init_options& options) {
+  if (forked_) return Status::NotInitialized("this is a forked child of a process that uses hvdlite; it cannot start a job. Use spawn instead of fork");
+  MutexLock life(life_mutex_);
+  if (initialized()) return Status::Ok();
+  EngineOptions engine_options;
+  HVDLITE_RETURN_IF_ERROR(ReadOptions(options, &engine_options));
+  const Deadline deadline = Deadline::AfterSeconds(engine_options.config.start_timeout_seconds);
+  std::unique_ptr<rendezvous::TcpStore> store;
+  if (options.size > 1) {
+    transport::tcp::Endpoint endpoint;
+    HVDLITE_RETURN_IF_ERROR(transport::tcp::ParseEndpoint(options.store, &endpoint));
+    HVDLITE_RETURN_IF_ERROR(rendezvous::TcpStore::Connect(endpoint, engine_options.secret, deadline, &store));
+  }
+  std::unique_ptr<Engine> engine;
+  HVDLITE_RETURN_IF_ERROR(Engine::Start(engine_options, store.get(), &engine));
+  MutexLock lock(mutex_);
+  engine_ = std::move(engine);
+  unnamed_.clear();
+  return Status::Ok();
+}
+
+Status Runtime::Shutdown(double timeout_seconds) {
+  if (forked_) return Status::Ok();
+  MutexLock life(life_mutex_);
+  Status none;
+  const std::shared_ptr<Engine> ending = engine(&none);
+  if (ending == nullptr) return Status::Ok();
+  ending->Shutdown(Deadline::AfterSeconds(timeout_seconds));
+  // Handles stay until they are released; threads still inside a call keep the engine alive until they leave.
+  MutexLock lock(mutex_);
+  engine_ = nullptr;
+  return Status::Ok();
+}
+
+std::shared_ptr<Engine> Runtime::engine(Status* why) {
+  if (forked_) {
+    *why = Status::NotInitialized("this is a forked child of a process that uses hvdlite (a data loader worker?); collectives work in the parent only");
+    return nullptr;
+  }
+  MutexLock lock(mutex_);
+  if (engine_ == nullptr) *why = Status::NotInitialized("hvdlite (Horovod) has not been initialized; use hvd.init().");
+  return engine_;
+}
+
+bool Runtime::initialized() {
+  Status ignored;
+  return engine(&ignored) != nullptr;
+}
+
+std::string Runtime::DefaultName(int set, const std::string& kind) {
+  MutexLock lock(mutex_);
+  return "noname." + std::to_string(unnamed_[{set, kind}]++);
+}
+
+int64_t Runtime::Add(HandlePtr handle) {
+  MutexLock lock(mutex_);
+  handles_[next_handle_] = std::move(handle);
+  return next_handle_++;
+}
+
+HandlePtr Runtime::Find(int64_t handle) {
+  if (forked_) return nullptr;
+  MutexLock lock(mutex_);
+  const auto found = handles_.find(handle);
+  return found == handles_.end() ? nullptr : found->second;
+}
+
+HandlePtr Runtime::Release(int64_t handle) {
+  if (forked_) return nullptr;
+  MutexLock lock(mutex_);
+  const auto found = handles_.find(handle);
+  if (found == handles_.end()) return nullptr;
+  HandlePtr released = std::move(found->second);
+  handles_.erase(found);
+  return released;
+}
+
+Status Runtime::Describe(Engine* engine, const hvdlite_operation& operation, const std::string& name,
+                         Submission* submission) {
+  if (operation.kind < 0 || operation.kind >= kOpKindCount || operation.op < 0 || operation.op >= kReduceOpCount ||
+      !IsValidDType(static_cast<uint8_t>(operation.input.dtype))) {
+    return Status::InvalidArgument("unknown operation, reduction or dtype");
+  }
+  Request& request = submission->request;
+  request.kind = static_cast<OpKind>(operation.kind);
+  request.cacheable = operation.name != nullptr && request.kind <= OpKind::kReducescatter;
+  request.name = std::string(Name(request.kind)) + "." + name;
+  request.prescale = operation.prescale;
+  request.postscale = operation.postscale;
+  request.splits.assign(operation.splits, operation.splits + operation.split_count);
+  submission->input = View(operation.input);
+  submission->output = View(operation.output);
+  request.dtype = submission->input.dtype;
+  request.device = submission->input.device.kind;
+  request.shape = submission->input.shape;
+  if (request.kind == OpKind::kAllreduce || request.kind == OpKind::kReducescatter) {
+    request.op = static_cast<ReduceOp>(operation.op);
+  }
+  const std::vector<int> members = engine->SetRanks(operation.process_set);
+  if (members.empty()) {
+    return Status::InvalidArgument("Process set " + std::to_string(operation.process_set) +
+                                   " does not exist or has not been registered.");
+  }
+  if (request.kind == OpKind::kBroadcast) {
+    const auto root = std::find(members.begin(), members.end(), operation.root);
+    if (root == members.end()) {
+      return Status::InvalidArgument("broadcast: root_rank " + std::to_string(operation.root) +
+                                     " is not a member of the process set " + engine::RankList(members));
+    }
+    request.root = root - members.begin();
+  } else if (request.kind == OpKind::kRemoveProcessSet) {
+    request.root = operation.root;
+  }
+  return CheckArguments(&request, static_cast<int>(members.size()));
+}
+
+Status Runtime::Submit(const hvdlite_operation& operation, int64_t* handle) {
+  Status status;
+  const std::shared_ptr<Engine> engine = this->engine(&status);
+  if (engine == nullptr) return status;
+  const std::string kind(Name(static_cast<OpKind>(operation.kind)));
+  const std::string name = operation.name ? operation.name : DefaultName(operation.process_set, kind);
+  Submission submission;
+  HVDLITE_RETURN_IF_ERROR(Describe(engine.get(), operation, name, &submission));
+  HandlePtr made;
+  HVDLITE_RETURN_IF_ERROR(engine->Submit(operation.process_set, std::move(submission), operation.will_wait != 0, &made));
+  *handle = Add(std::move(made));
+  return Status::Ok();
+}
+
+Status Runtime::SubmitGroup(const hvdlite_operation* operations, int count, const char* group, int64_t* handles) {
+  if (count == 0) return Status::Ok();
+  Status status;
+  const std::shared_ptr<Engine> engine = this->engine(&status);
+  if (engine == nullptr) return status;
+  const std::string kind = "grouped_" + std::string(Name(static_cast<OpKind>(operations[0].kind)));
+  const std::string base = group ? group : DefaultName(operations[0].process_set, kind);
+  std::vector<Submission> submissions(static_cast<size_t>(count));
+  for (int i = 0; i < count; ++i) {
+    const std::string name = base + "_" + std::to_string(i + 1) + "of" + std::to_string(count);
+    Submission& submission = submissions[static_cast<size_t>(i)];
+    HVDLITE_RETURN_IF_ERROR(Describe(engine.get(), operations[i], name, &submission));
+    submission.request.cacheable = group != nullptr;
+    submission.request.name = "grouped_" + submission.request.name;
+    submission.request.group = HashName(kind + "." + base);
+    submission.request.group_size = static_cast<uint32_t>(count);
+  }
+  std::vector<HandlePtr> made;
+  HVDLITE_RETURN_IF_ERROR(engine->SubmitGroup(operations[0].process_set, std::move(submissions), &made));
+  for (int i = 0; i < count; ++i) handles[i] = Add(std::move(made[static_cast<size_t>(i)]));
+  return Status::Ok();
+}
+
+}  // namespace hvdlite::api

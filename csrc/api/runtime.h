@@ -1,0 +1,55 @@
+// Runtime: the process's one engine, and the numbers by which its handles are known outside. The only global.
+//
+// Never destroyed: at exit no static destructor may join a thread or free what another thread still reads.
+// Thread-safety: everything.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "api/hvdlite.h"
+#include "base/mutex.h"
+#include "engine/engine.h"
+
+namespace hvdlite::api {
+
+class Runtime {
+ public:
+  static Runtime& Get();
+
+  Status Init(const hvdlite_init_options& options);
+  Status Shutdown(double timeout_seconds);
+  // Null, with a kNotInitialized in *why, when there is no job.
+  std::shared_ptr<engine::Engine> engine(Status* why);
+  bool initialized();
+
+  Status Submit(const hvdlite_operation& operation, int64_t* handle);
+  Status SubmitGroup(const hvdlite_operation* operations, int count, const char* group, int64_t* handles);
+  engine::HandlePtr Find(int64_t handle);
+  engine::HandlePtr Release(int64_t handle);
+
+ private:
+  Runtime();
+  static void AfterForkInChild();
+  void AbandonLocked() NO_THREAD_SAFETY_ANALYSIS;
+  Status Describe(engine::Engine* engine, const hvdlite_operation& operation, const std::string& name,
+                  engine::Submission* submission);
+  std::string DefaultName(int set, const std::string& kind);
+  int64_t Add(engine::HandlePtr handle);
+
+  Mutex life_mutex_;  // init and shutdown, one at a time
+  Mutex mutex_;
+  std::shared_ptr<engine::Engine> engine_ GUARDED_BY(mutex_);
+  std::unordered_map<int64_t, engine::HandlePtr> handles_ GUARDED_BY(mutex_);
+  std::map<std::pair<int, std::string>, int64_t> unnamed_ GUARDED_BY(mutex_);
+  int64_t next_handle_ GUARDED_BY(mutex_) = 0;
+  // Set in a forked child: the threads and locks of the parent are not here, so nothing above may be touched.
+  std::atomic<bool> forked_{false};
+};
+
+}  // namespace hvdlite::api

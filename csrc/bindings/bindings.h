@@ -1,0 +1,18 @@
+// The Python module _core, area by area. The only folder that knows Python; it talks to the library through
+// api/hvdlite.h alone.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include "api/hvdlite.h"
+
+namespace hvdlite::bindings {
+
+void BindLife(pybind11::module_& module);        // init, shutdown, rank, ...
+void BindOperations(pybind11::module_& module);  // submit, wait, poll, ...
+void BindErrors(pybind11::module_& module);
+
+// Throws the Python exception for `code` and the calling thread's last error, unless code is HVDLITE_OK.
+void ThrowIfError(hvdlite_code code);
+
+}  // namespace hvdlite::bindings

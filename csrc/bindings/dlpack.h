@@ -1,0 +1,50 @@
+// The part of the DLPack ABI (https://dmlc.github.io/dlpack) that is needed to borrow a tensor. Declarations of our own:
+// the layout is fixed by the standard, so no header of any framework is needed.
+#pragma once
+
+#include <cstdint>
+
+namespace hvdlite::bindings::dlpack {
+
+enum DeviceType : int32_t { kCpu = 1, kCuda = 2, kCudaHost = 3, kCudaManaged = 13 };
+enum TypeCode : uint8_t { kInt = 0, kUInt = 1, kFloat = 2, kBfloat = 4, kBool = 6 };
+
+struct DataType {
+  uint8_t code;
+  uint8_t bits;
+  uint16_t lanes;
+};
+
+struct Tensor {
+  void* data;
+  struct {
+    int32_t type;
+    int32_t id;
+  } device;
+  int32_t ndim;
+  DataType dtype;
+  int64_t* shape;
+  int64_t* strides;  // in elements; null: contiguous
+  uint64_t byte_offset;
+};
+
+// What a capsule named "dltensor" holds.
+struct Managed {
+  Tensor tensor;
+  void* context;
+  void (*deleter)(Managed*);
+};
+
+// What a capsule named "dltensor_versioned" holds (DLPack 1.x).
+struct Versioned {
+  struct {
+    uint32_t major, minor;
+  } version;
+  void* context;
+  void (*deleter)(Versioned*);
+  uint64_t flags;
+  Tensor tensor;
+};
+constexpr uint64_t kReadOnly = 1;
+
+}  // namespace hvdlite::bindings::dlpack

@@ -1,0 +1,43 @@
+// One place that turns a status into a Python exception. The classes are hvdlite.exceptions'.
+#include "bindings/bindings.h"
+
+namespace hvdlite::bindings {
+namespace py = pybind11;
+
+namespace {
+
+const char* ExceptionName(hvdlite_code code) {
+  switch (code) {
+    case HVDLITE_NOT_INITIALIZED: return "NotInitializedError";
+    case HVDLITE_MISMATCH: return "MismatchError";
+    case HVDLITE_PEER_LOST: return "PeerLostError";
+    case HVDLITE_SHUT_DOWN: return "ShutDownError";
+    default: return "HorovodInternalError";
+  }
+}
+
+}  // namespace
+
+void ThrowIfError(hvdlite_code code) {
+  if (code == HVDLITE_OK) return;
+  const std::string message = hvdlite_last_error();
+  const int peer = hvdlite_last_error_peer();
+  if (code == HVDLITE_INVALID_ARGUMENT) {
+    if (message.rfind("Duplicate tensor name", 0) != 0) throw py::value_error(message);
+    const py::object duplicate = py::module_::import("hvdlite.exceptions").attr("DuplicateNameError");
+    PyErr_SetString(duplicate.ptr(), message.c_str());
+    throw py::error_already_set();
+  }
+  if (code == HVDLITE_UNSUPPORTED || code == HVDLITE_TIMEOUT) {
+    PyErr_SetString(code == HVDLITE_UNSUPPORTED ? PyExc_NotImplementedError : PyExc_TimeoutError, message.c_str());
+    throw py::error_already_set();
+  }
+  const py::object type = py::module_::import("hvdlite.exceptions").attr(ExceptionName(code));
+  const py::object error = code == HVDLITE_PEER_LOST ? type(message, peer) : type(message);
+  PyErr_SetObject(type.ptr(), error.ptr());
+  throw py::error_already_set();
+}
+
+void BindErrors(py::module_& module) { module.def("simd", &hvdlite_simd, "The instruction set the kernels use."); }
+
+}  // namespace hvdlite::bindings

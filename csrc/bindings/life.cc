@@ -1,0 +1,98 @@
+#include <pybind11/stl.h>
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bindings/bindings.h"
+
+namespace hvdlite::bindings {
+namespace py = pybind11;
+
+namespace {
+
+void Init(int rank, int size, const std::optional<std::string>& store, const std::string& store_prefix,
+          const std::optional<std::string>& secret, const std::map<std::string, std::string>& knobs,
+          const std::vector<std::vector<int32_t>>& process_sets) {
+  std::vector<const char*> pairs;
+  for (const auto& [field, value] : knobs) {
+    pairs.push_back(field.c_str());
+    pairs.push_back(value.c_str());
+  }
+  std::vector<int32_t> sizes, ranks;
+  for (const auto& set : process_sets) {
+    sizes.push_back(static_cast<int32_t>(set.size()));
+    ranks.insert(ranks.end(), set.begin(), set.end());
+  }
+  hvdlite_init_options options{};
+  options.rank = rank;
+  options.size = size;
+  options.store = store ? store->c_str() : nullptr;
+  options.store_prefix = store_prefix.c_str();
+  options.secret = secret ? secret->c_str() : nullptr;
+  options.knobs = pairs.data();
+  options.knob_count = static_cast<int32_t>(knobs.size());
+  options.set_sizes = sizes.data();
+  options.set_ranks = ranks.data();
+  options.set_count = static_cast<int32_t>(sizes.size());
+  hvdlite_code code;
+  {
+    py::gil_scoped_release release;
+    code = hvdlite_init(&options);
+  }
+  ThrowIfError(code);
+}
+
+hvdlite_place Where() {
+  hvdlite_place place;
+  ThrowIfError(hvdlite_where(&place));
+  return place;
+}
+
+std::vector<int32_t> SetRanks(int32_t set) {
+  std::vector<int32_t> ranks(64);
+  for (;;) {
+    const int32_t n = hvdlite_process_set_ranks(set, ranks.data(), static_cast<int32_t>(ranks.size()));
+    const bool fits = static_cast<size_t>(n) <= ranks.size();
+    ranks.resize(static_cast<size_t>(n));
+    if (fits) return ranks;
+  }
+}
+
+std::vector<int32_t> SetIds() {
+  std::vector<int32_t> ids(1024);
+  ids.resize(static_cast<size_t>(hvdlite_process_set_ids(ids.data(), 1024)));
+  return ids;
+}
+
+}  // namespace
+
+void BindLife(py::module_& module) {
+  module.def("init", &Init, py::arg("rank"), py::arg("size"), py::arg("store"), py::arg("store_prefix"),
+             py::arg("secret"), py::arg("knobs"), py::arg("process_sets"));
+  module.def("shutdown", [](double timeout) {
+    hvdlite_code code;
+    {
+      py::gil_scoped_release release;
+      code = hvdlite_shutdown(timeout);
+    }
+    ThrowIfError(code);
+  });
+  module.def("abort", [](const std::string& why) {
+    py::gil_scoped_release release;
+    hvdlite_abort(why.c_str());
+  });
+  module.def("is_initialized", [] { return hvdlite_is_initialized() != 0; });
+  module.def("rank", [] { return Where().rank; });
+  module.def("size", [] { return Where().size; });
+  module.def("local_rank", [] { return Where().local_rank; });
+  module.def("local_size", [] { return Where().local_size; });
+  module.def("cross_rank", [] { return Where().cross_rank; });
+  module.def("cross_size", [] { return Where().cross_size; });
+  module.def("is_homogeneous", [] { return Where().is_homogeneous != 0; });
+  module.def("process_set_ranks", &SetRanks);
+  module.def("process_set_ids", &SetIds);
+}
+
+}  // namespace hvdlite::bindings

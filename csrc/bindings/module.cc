@@ -1,0 +1,8 @@
+#include "bindings/bindings.h"
+
+PYBIND11_MODULE(_core, module) {
+  module.doc() = "hvdlite's native core. Use the functions of the package hvdlite; this module may change at any time.";
+  hvdlite::bindings::BindErrors(module);
+  hvdlite::bindings::BindLife(module);
+  hvdlite::bindings::BindOperations(module);
+}

@@ -1,0 +1,128 @@
+#include "bindings/tensors.h"
+
+#include <string>
+
+#include "base/dtype.h"
+#include "bindings/dlpack.h"
+
+namespace hvdlite::bindings {
+namespace py = pybind11;
+
+namespace {
+
+constexpr int32_t Number(DType dtype) { return static_cast<int32_t>(dtype); }
+
+// By kind and item size; -1 for what hvdlite does not reduce (complex, datetime, objects, foreign byte order).
+int32_t FromNumpy(const py::dtype& dtype) {
+  const char order = dtype.byteorder();
+  if (order == '>') return -1;
+  const auto size = dtype.itemsize();
+  switch (dtype.kind()) {
+    case 'b': return Number(DType::kBool);
+    case 'u': return size == 1 ? Number(DType::kUInt8) : size == 2 ? Number(DType::kUInt16)
+                   : size == 4 ? Number(DType::kUInt32) : Number(DType::kUInt64);
+    case 'i': return size == 1 ? Number(DType::kInt8) : size == 2 ? Number(DType::kInt16)
+                   : size == 4 ? Number(DType::kInt32) : Number(DType::kInt64);
+    case 'f': if (size == 2) return Number(DType::kFloat16);
+              if (size == 4) return Number(DType::kFloat32);
+              return size == 8 ? Number(DType::kFloat64) : -1;
+    case 'V':  // ml_dtypes' bfloat16 calls itself a void type
+      return size == 2 && py::str(dtype.attr("name")).cast<std::string>() == "bfloat16" ? Number(DType::kBFloat16) : -1;
+    default: return -1;
+  }
+}
+
+int32_t FromDlpack(const dlpack::DataType& type) {
+  if (type.lanes != 1) return -1;
+  switch (type.code) {
+    case dlpack::kBool: return Number(DType::kBool);
+    case dlpack::kBfloat: return Number(DType::kBFloat16);
+    case dlpack::kFloat: return type.bits == 16 ? Number(DType::kFloat16) : type.bits == 32 ? Number(DType::kFloat32)
+                              : type.bits == 64 ? Number(DType::kFloat64) : -1;
+    case dlpack::kInt:
+    case dlpack::kUInt: {
+      const int shift = type.code == dlpack::kUInt ? 0 : 1;
+      for (int i = 0; i < 4; ++i) {
+        if (type.bits == 8 << i) return Number(DType::kUInt8) + 2 * i + shift;
+      }
+      return -1;
+    }
+    default: return -1;
+  }
+}
+
+[[noreturn]] void Refuse(const std::string& what) { throw py::type_error(what); }
+
+Lent LendArray(const py::array& array) {
+  Lent lent;
+  lent.tensor.dtype = FromNumpy(array.dtype());
+  if (lent.tensor.dtype < 0) {
+    Refuse("arrays of dtype " + py::str(array.dtype()).cast<std::string>() +
+           " cannot be communicated; cast to bool, an integer type, float16, bfloat16, float32 or float64");
+  }
+  lent.tensor.data = const_cast<void*>(array.data());
+  lent.tensor.ndim = static_cast<int32_t>(array.ndim());
+  lent.shape.assign(array.shape(), array.shape() + array.ndim());
+  lent.contiguous = (array.flags() & py::array::c_style) != 0;
+  lent.writable = array.writeable();
+  lent.owner = array;
+  return lent;
+}
+
+void Fill(const dlpack::Tensor& tensor, Lent* lent) {
+  lent->tensor.dtype = FromDlpack(tensor.dtype);
+  if (lent->tensor.dtype < 0) Refuse("a tensor of this dtype cannot be communicated (complex, packed or quantised?)");
+  const bool host = tensor.device.type == dlpack::kCpu || tensor.device.type == dlpack::kCudaHost;
+  lent->tensor.data = static_cast<char*>(tensor.data) + tensor.byte_offset;
+  lent->tensor.ndim = tensor.ndim;
+  lent->tensor.device_kind = host ? 0 : 1;
+  lent->tensor.device_index = tensor.device.id;
+  lent->shape.assign(tensor.shape, tensor.shape + tensor.ndim);
+  if (tensor.strides == nullptr) return;
+  int64_t expected = 1;
+  for (int i = tensor.ndim - 1; i >= 0; --i) {
+    if (tensor.shape[i] != 1 && tensor.strides[i] != expected) lent->contiguous = false;
+    expected *= tensor.shape[i];
+  }
+  if (expected == 0) lent->contiguous = true;  // no elements, no order
+}
+
+Lent LendDlpack(const py::handle& object) {
+  Lent lent;
+  py::object capsule = object.attr("__dlpack__")();
+  // The capsule stays unconsumed: its own destructor gives the tensor back when we let go of it.
+  if (auto* managed = static_cast<dlpack::Managed*>(
+          PyCapsule_IsValid(capsule.ptr(), "dltensor") ? PyCapsule_GetPointer(capsule.ptr(), "dltensor") : nullptr)) {
+    Fill(managed->tensor, &lent);
+  } else if (PyCapsule_IsValid(capsule.ptr(), "dltensor_versioned")) {
+    auto* versioned = static_cast<dlpack::Versioned*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor_versioned"));
+    Fill(versioned->tensor, &lent);
+    lent.writable = (versioned->flags & dlpack::kReadOnly) == 0;
+  } else {
+    Refuse("__dlpack__() returned something that is not a DLPack capsule");
+  }
+  lent.owner = std::move(capsule);
+  return lent;
+}
+
+}  // namespace
+
+Lent Lend(const py::handle& object) {
+  if (py::isinstance<py::array>(object)) return LendArray(py::reinterpret_borrow<py::array>(object));
+  if (py::hasattr(object, "__dlpack__")) return LendDlpack(object);
+  Refuse("expected a numpy array or an object with __dlpack__, got " +
+         py::str(py::type::handle_of(object).attr("__name__")).cast<std::string>());
+}
+
+py::dtype NumpyDType(int32_t dtype) {
+  if (dtype == Number(DType::kBFloat16)) {
+    try {
+      return py::dtype::from_args(py::module_::import("ml_dtypes").attr("bfloat16"));
+    } catch (py::error_already_set&) {
+      Refuse("numpy has no bfloat16 of its own: pip install ml_dtypes");
+    }
+  }
+  return py::dtype(std::string(Name(static_cast<DType>(dtype))));
+}
+
+}  // namespace hvdlite::bindings

@@ -1,0 +1,102 @@
+"""Data-parallel training in two lines.
+
+    import hvdlite as hvd
+    hvd.init()
+    gradient = hvd.allreduce(gradient)
+
+These functions take numpy arrays and everything that speaks DLPack. For a framework import its adapter instead
+(`import hvdlite.torch as hvd`, ...); each has the same functions with the framework's own tensors.
+
+Names are looked up lazily: `import hvdlite` loads neither numpy nor the native core, so that `hvdliterun --help` works on
+a login node.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+# Where each public name lives.
+_HOMES = {
+    "hvdlite.basics": (
+        "init",
+        "shutdown",
+        "is_initialized",
+        "rank",
+        "size",
+        "local_rank",
+        "local_size",
+        "cross_rank",
+        "cross_size",
+        "is_homogeneous",
+    ),
+    "hvdlite.collectives": (
+        "Average",
+        "Sum",
+        "Adasum",
+        "Min",
+        "Max",
+        "Product",
+        "allreduce",
+        "allreduce_",
+        "allreduce_async",
+        "allreduce_async_",
+        "grouped_allreduce",
+        "grouped_allreduce_",
+        "grouped_allreduce_async",
+        "grouped_allreduce_async_",
+        "allgather",
+        "allgather_async",
+        "grouped_allgather",
+        "grouped_allgather_async",
+        "broadcast",
+        "broadcast_",
+        "broadcast_async",
+        "broadcast_async_",
+        "alltoall",
+        "alltoall_async",
+        "reducescatter",
+        "reducescatter_async",
+        "grouped_reducescatter",
+        "grouped_reducescatter_async",
+        "barrier",
+        "join",
+        "poll",
+        "synchronize",
+    ),
+    "hvdlite.objects": ("broadcast_object", "allgather_object"),
+    "hvdlite.process_sets": ("ProcessSet", "add_process_set", "remove_process_set", "global_process_set"),
+    "hvdlite.exceptions": (
+        "HorovodInternalError",
+        "MismatchError",
+        "PeerLostError",
+        "ShutDownError",
+        "NotInitializedError",
+        "DuplicateNameError",
+    ),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+__all__ = [*_HOME_OF, "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'hvdlite' has no attribute {name!r}")
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+if TYPE_CHECKING:
+    from hvdlite.basics import *  # noqa: F403
+    from hvdlite.collectives import *  # noqa: F403
+    from hvdlite.exceptions import *  # noqa: F403
+    from hvdlite.objects import *  # noqa: F403
+    from hvdlite.process_sets import *  # noqa: F403

@@ -1,0 +1,152 @@
+"""init and shutdown, and where this process stands in the job."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any
+
+from hvdlite import _core, knobs
+from hvdlite.launch import environment
+from hvdlite.process_sets import ProcessSet, global_process_set, register_all
+
+__all__ = [
+    "cross_rank",
+    "cross_size",
+    "init",
+    "is_homogeneous",
+    "is_initialized",
+    "local_rank",
+    "local_size",
+    "rank",
+    "shutdown",
+    "size",
+]
+
+_lock = threading.Lock()
+_incarnation = 0  # how often this process has joined a job; keeps the keys of one apart from those of the next
+_hooks_installed = False
+
+# At exit the peers get this long to finish what needs this rank; a job that is stuck must still be able to end.
+_EXIT_TIMEOUT = 10.0
+
+
+def init(comm: Any = None, process_sets: Sequence[ProcessSet | Sequence[int]] | str | None = None) -> None:
+    """Joins the job that the launcher has started, and waits for its other ranks.
+
+    Without a launcher the process is a job of its own, with rank 0 and size 1. A second call does nothing but register
+    the given process sets. `process_sets` lists sets that exist from the start, in the same order on all ranks.
+    `comm` is accepted for Horovod's sake; passing a list of ranks is not supported.
+    """
+    global _incarnation
+    if comm is not None and not (isinstance(comm, (list, tuple)) and len(comm) == 0):
+        raise ValueError(
+            "init(comm=...) is not supported: start a job with just these ranks, or pass process_sets=[...]"
+        )
+    sets: list[ProcessSet] = []
+    if process_sets is not None and not isinstance(process_sets, str):
+        sets = [s if isinstance(s, ProcessSet) else ProcessSet(s) for s in process_sets]
+    elif isinstance(process_sets, str) and process_sets.lower() != "dynamic":
+        raise ValueError(f"process_sets={process_sets!r} is not allowed: pass a list of process sets, or 'dynamic'")
+    with _lock:
+        if not _core.is_initialized():
+            identity = environment.discover(os.environ)
+            store = secret = None
+            if identity.rendezvous is not None and identity.secret is not None:
+                host, port = identity.rendezvous
+                store = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+                secret = identity.secret.hex()
+            values = knobs.resolve(os.environ)
+            _core.init(
+                rank=identity.rank,
+                size=identity.size,
+                store=store,
+                store_prefix=f"{_incarnation}/",
+                secret=secret,
+                knobs={field: _text(value) for field, value in values.items()},
+                process_sets=[],
+            )
+            _incarnation += 1
+            _install_hooks()
+        global_process_set.process_set_id = 0
+        global_process_set.ranks = _core.process_set_ranks(0)
+    register_all(sets)
+
+
+def shutdown(timeout: float = _EXIT_TIMEOUT) -> None:
+    """Leaves the job. Operations that all ranks have asked for still happen; then all ranks' engines end, and what is
+    outstanding elsewhere raises. init() may be called again afterwards."""
+    with _lock:
+        _core.shutdown(timeout)
+        global_process_set.process_set_id = None
+        global_process_set.ranks = None
+
+
+def is_initialized() -> bool:
+    """True between init() and shutdown()."""
+    return _core.is_initialized()
+
+
+def rank() -> int:
+    """This process' number among all processes of the job."""
+    return _core.rank()
+
+
+def size() -> int:
+    """How many processes the job has."""
+    return _core.size()
+
+
+def local_rank() -> int:
+    """This process' number among those on its host; usually the index of its GPU."""
+    return _core.local_rank()
+
+
+def local_size() -> int:
+    """How many processes of the job run on this host."""
+    return _core.local_size()
+
+
+def cross_rank() -> int:
+    """This host's number among the hosts that have a process with this local rank."""
+    return _core.cross_rank()
+
+
+def cross_size() -> int:
+    """How many hosts have a process with this local rank."""
+    return _core.cross_size()
+
+
+def is_homogeneous() -> bool:
+    """True if every host runs the same number of processes."""
+    return _core.is_homogeneous()
+
+
+def _text(value: object) -> str:
+    """As csrc/base/config.cc reads it."""
+    return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+def _install_hooks() -> None:
+    global _hooks_installed
+    if _hooks_installed:
+        return
+    _hooks_installed = True
+    atexit.register(_leave)
+    previous = sys.excepthook
+
+    def tell_the_others(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        previous(kind, error, trace)
+        if _core.is_initialized() and not issubclass(kind, SystemExit):
+            _core.abort(f"{kind.__name__}: {error}"[:500])
+
+    sys.excepthook = tell_the_others
+
+
+def _leave() -> None:
+    if _core.is_initialized():
+        _core.shutdown(_EXIT_TIMEOUT)

@@ -1,0 +1,54 @@
+"""Builds the native core with CMake and packs it beside the Python files. See CMakeLists.txt for what is built.
+
+The wheel depends on no framework, no MPI, no CUDA and no NCCL: one build serves every version of all of them.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+ROOT = Path(__file__).parent.resolve()
+
+
+class CMakeBuild(build_ext):
+    """One CMake build for everything in csrc/; the "extension" only tells setuptools that the wheel is not pure."""
+
+    def build_extension(self, ext: Extension) -> None:
+        import pybind11
+
+        if shutil.which("cmake") is None:
+            raise SystemExit("hvdlite needs CMake to build (pip install cmake, or install it with your system)")
+        # An editable install is built again and again: keep its build folder, and put the libraries beside the sources.
+        editable = getattr(self, "editable_mode", False)
+        build_base = ROOT / "build" / "editable" if editable else Path(self.build_temp).resolve() / "cmake"
+        build = build_base / sys.implementation.cache_tag
+        package = Path(self.get_ext_fullpath(ext.name)).parent.resolve()
+        build.mkdir(parents=True, exist_ok=True)
+        configure = [
+            "cmake",
+            "-S",
+            str(ROOT),
+            "-B",
+            str(build),
+            "-DCMAKE_BUILD_TYPE=" + os.environ.get("HVDLITE_BUILD_TYPE", "Release"),
+            f"-DPython3_EXECUTABLE={sys.executable}",
+            f"-DPython_EXECUTABLE={sys.executable}",
+            f"-Dpybind11_DIR={pybind11.get_cmake_dir()}",
+            f"-DCMAKE_INSTALL_PREFIX={package.parent}",
+        ]
+        if shutil.which("ninja"):
+            configure += ["-G", "Ninja"]
+        jobs = os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL") or str(os.cpu_count() or 1)
+        subprocess.run(configure, check=True)
+        subprocess.run(["cmake", "--build", str(build), "--parallel", jobs], check=True)
+        subprocess.run(["cmake", "--install", str(build)], check=True)
+        if editable:
+            shutil.copy2(package / "libhvdlite.so", ROOT / "hvdlite")
+
+
+setup(ext_modules=[Extension("hvdlite._core", sources=[])], cmdclass={"build_ext": CMakeBuild})
