@@ -1,9 +1,19 @@
 // Reduction kernels: element-wise combination of N equally long arrays, in one fixed order.
 //
-// The order is always sources[0], sources[1], ... so the result does not depend on how a tensor was cut
-// into chunks or which rank does the work: same world size, same bits. float16 and bfloat16 accumulate in
-// float32 and are rounded once; integers wrap; bool treats Sum/Max as OR and Product/Min as AND.
-// Thread-safety: pure functions. SIMD is chosen once per process, at the first call (cpu/dispatch.cc).
+// The order is always sources[0], sources[1], ... so the result does not depend on how a tensor was cut into
+// chunks, which rank does the work or which instruction set its processor has: same world size, same bits.
+// (Of a NaN only that it is one; and if the calling thread flushes subnormals to zero, so do the kernels.)
+//
+//   float16, bfloat16   accumulate in float32 and are rounded once, to nearest even
+//   integers            wrap around in sums and products
+//   bool                Sum, Average and Max are OR, Product and Min are AND;
+//                       any byte but 0 is true, results are 0 or 1
+//   Min, Max            of floats: a NaN on either side wins, as in numpy;
+//                       of -0 and +0 the one from the later source
+//
+// Cost: every source is read once and every destination written once, at the speed of memory (scaled
+// integers: of the processor, less than one element per ns). Thread-safety: pure functions. SIMD is chosen
+// once per process, at the first call (cpu/dispatch.cc).
 #pragma once
 
 #include <cstddef>
@@ -14,10 +24,14 @@
 
 namespace hvdlite::kernels {
 
-// What happens to each element:  y = trunc?( trunc?( combine_k( trunc?(x_k * prescale) ) / divisor ) *
-// postscale ) Floating types: float16/bfloat16/float32 are scaled in float32, float64 in double, before the
-// single rounding. Integers: each scaling step is computed in double and truncated towards zero, as Horovod
-// does; bool is never scaled.
+// What happens to each element:
+//
+//   y = trunc?( trunc?( combine_k( trunc?(x_k * prescale) ) / divisor ) * postscale )
+//
+// Floating types: float16/bfloat16/float32 are scaled in float32, float64 in double, before the single
+// rounding; the division is a division, never a multiplication by a rounded reciprocal. Integers: each
+// scaling step is computed in double and truncated towards zero, as Horovod does; what then does not fit the
+// type saturates and a NaN becomes 0. A factor of exactly 1 is no step at all. Bool is never scaled.
 struct ReduceSpec {
   DType dtype = DType::kFloat32;
   ReduceOp op = ReduceOp::kSum;  // kAverage means kSum with divisor = number of members. Never kAdasum here.
@@ -29,7 +43,7 @@ struct ReduceSpec {
 // destination[i] = finish(combine(prescale * sources[0][i], ..., prescale * sources[n-1][i])), i < count.
 // If `second` is not null the same result is stored there as well (a shared slot and the private tensor).
 // `destination` and `second` may each be identical to one of the sources; otherwise nothing may overlap.
-// n >= 1. No alignment is needed beyond the element's own; 64 bytes is fastest.
+// n >= 1; nothing happens if count is 0. No alignment is needed; 64 bytes is fastest (by some 10 %).
 void Reduce(const ReduceSpec& spec, void* destination, void* second, const void* const* sources, int n,
             int64_t count);
 
@@ -37,7 +51,7 @@ void Reduce(const ReduceSpec& spec, void* destination, void* second, const void*
 // that add one peer at a time (ring). Rounds to the dtype after each call.
 void Accumulate(const ReduceSpec& spec, void* accumulator, const void* source, int64_t count);
 
-// data[i] *= factor in the manner of one scaling step above. In place.
+// data[i] *= factor in the manner of one scaling step above. In place; bool is left alone.
 void Scale(DType dtype, void* data, int64_t count, double factor);
 
 // finish() alone, in place: divisor, then postscale.
@@ -45,7 +59,7 @@ void Finish(const ReduceSpec& spec, void* data, int64_t count);
 
 // Fills with the value that leaves `op` unchanged is deliberately absent: a joined rank contributes zeros.
 
-// Name of the instruction set in use: "avx512bf16", "avx512", "avx2", "sse2", "neon" or "scalar".
+// Name of the instruction set in use: "avx512", "avx2", "sse2", "neon" or "scalar".
 const char* SimdName();
 
 }  // namespace hvdlite::kernels

