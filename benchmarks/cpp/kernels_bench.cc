@@ -4,6 +4,7 @@
 // compare within one run.
 //
 //   g++ -std=c++20 -O2 -Icsrc benchmarks/cpp/kernels_bench.cc <the objects of csrc/kernels> && ./a.out
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -48,7 +49,7 @@ double BestSeconds(const std::function<void()>& once) {
 struct Arrays {
   Arrays() {
     for (int i = 0; i < kMaxSources + 2; ++i) {
-      // A page and a line apart, so that equal offsets do not fall into one cache set.
+      // Some lines apart, so that equal offsets do not all fall into one cache set.
       char* memory = static_cast<char*>(std::aligned_alloc(4096, (17 << 20) + 4096));
       memory += 4096 / 16 * static_cast<size_t>(i % 16);
       std::memset(memory, 0, 16 << 20);
