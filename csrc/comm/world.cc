@@ -40,6 +40,8 @@ Status World::Join(const WorldOptions& options, rendezvous::Store* store, Deadli
   Member me;
   me.rank = options.rank;
   me.host_id = rendezvous::HostId(options.config->host_id);
+  // Sockets everywhere, also inside the host: as if each rank had a host of its own.
+  if (options.config->communicator == "net") me.host_id += "#rank" + std::to_string(options.rank);
   me.pid = getpid();
 
   std::vector<Member> members;
@@ -138,13 +140,14 @@ Status World::Connect(std::vector<int> ranks, uint32_t set, Deadline deadline, s
 
   std::vector<std::unique_ptr<Transport>> pipes;
   HVDLITE_RETURN_IF_ERROR(ConnectHost(group.get(), &pipes));
-  std::vector<Transport*> links(topology.ranks.size(), nullptr);
-  if (!topology.single_host()) HVDLITE_RETURN_IF_ERROR(ConnectMesh(group.get(), set, deadline, &links));
+  std::vector<Transport*> links(topology.ranks.size(), nullptr);  // for tensors
+  std::vector<Transport*> edges(topology.ranks.size(), nullptr);  // for negotiation
+  if (!topology.single_host()) HVDLITE_RETURN_IF_ERROR(ConnectMesh(group.get(), set, deadline, &links, &edges));
 
   // Tree edges: pipes inside the host, links between hosts.
   const auto edge = [&](int member) -> Transport* {
     if (topology.host_of[static_cast<size_t>(member)] != topology.host_of[static_cast<size_t>(group->me)]) {
-      return links[static_cast<size_t>(member)];
+      return edges[static_cast<size_t>(member)];
     }
     return pipes[static_cast<size_t>(topology.local_of[static_cast<size_t>(member)])].get();
   };

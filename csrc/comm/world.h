@@ -22,6 +22,7 @@
 #include "transport/shm/doorbells.h"
 #include "transport/shm/neighbours.h"
 #include "transport/tcp/handshake.h"
+#include "transport/tcp/mesh.h"
 #include "transport/transport.h"
 
 namespace hvdlite::comm {
@@ -37,8 +38,8 @@ struct Group {
   std::string why;                                         // the sentence why it is this communicator
 
   // What the above stand on, destroyed after them.
-  std::unique_ptr<Communicator> inner;                     // hierarchical: inside the host
-  std::unique_ptr<Communicator> outer;                     // hierarchical: between hosts
+  std::unique_ptr<Communicator> inner;                     // hierarchical: flat, between all members
+  std::unique_ptr<Communicator> outer;                     // hierarchical: between hosts, along one local rank
   std::unique_ptr<ShmRegion> region;
   void* region_memory = nullptr;
   std::vector<std::unique_ptr<transport::Transport>> transports;
@@ -64,6 +65,8 @@ class World {
 
   // `set` numbers the process sets of this incarnation; never reused.
   Status Connect(std::vector<int> ranks, uint32_t set, Deadline deadline, std::unique_ptr<Group>* group);
+  // A few times a second: sends strangers away from the door.
+  Status Tend();
   // In a forked child: closes the sockets whose end announces this rank's death.
   void AbandonInChild();
   // Gives the set's shared memory back.
@@ -84,11 +87,16 @@ class World {
   // In world_net.cc: only jobs with several hosts come there.
   Status TellAddresses(rendezvous::Member* me);
   Status OpenDoor(rendezvous::Store* store, Deadline deadline);
-  Status ConnectMesh(Group* group, uint32_t set, Deadline deadline, std::vector<transport::Transport*>* links);
+  Status ConnectMesh(Group* group, uint32_t set, Deadline deadline, std::vector<transport::Transport*>* data,
+                     std::vector<transport::Transport*>* edges);
+  Status Mesh(uint32_t group, const std::vector<int>& ranks, Deadline deadline,
+              std::vector<std::unique_ptr<transport::tcp::Link>>* links);
   Status BuildBetweenHosts(Group* group, const std::vector<transport::Transport*>& links);
 
   const WorldOptions options_;
   rendezvous::Roster roster_;
+  std::unique_ptr<transport::tcp::LinkListener> listener_;  // several hosts only
+  std::vector<transport::tcp::Endpoint> doors_;             // by rank: where its listener is
   std::unique_ptr<transport::Neighbours> neighbours_;
   std::unique_ptr<transport::Doorbells> bells_;
   size_t next_region_ = 0;

@@ -269,7 +269,15 @@ void Engine::Abort(const Status& reason) {
   FailNow(reason);
 }
 
-void Engine::AbandonInChild() { world_->AbandonInChild(); }
+void Engine::AbandonInChild() {
+  world_->AbandonInChild();
+  // Without the lock: whichever thread of the parent held it is not here.
+  for (const auto& [id, set] : sets_) {
+    for (const auto& transport : set->group->transports) {
+      if (transport->fd() >= 0) close(transport->fd());
+    }
+  }
+}
 
 void Engine::Shutdown(Deadline deadline) {
   leaving_.store(true, std::memory_order_seq_cst);

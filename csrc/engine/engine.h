@@ -67,7 +67,7 @@ class Engine {
   // OK, or why nothing can be submitted any more.
   Status health() EXCLUDES(end_mutex_);
   // In a forked child: closes what would keep the parent's death hidden. The engine must not be used afterwards.
-  void AbandonInChild();
+  void AbandonInChild() NO_THREAD_SAFETY_ANALYSIS;
 
  private:
   explicit Engine(const EngineOptions& options);

@@ -16,6 +16,8 @@ void Engine::Tick(Nanos now) {
     if (!closing_.ok()) return Finish(closing_);
     return FailNow(neighbours);
   }
+  const Status door = world_->Tend();
+  if (!door.ok()) log_.Warning(door.message());
   CheckSilence(now);
 }
 
