@@ -1,0 +1,33 @@
+# Shared by the scripts in this folder: sourced, not run.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+say() { printf '\n==> %s\n' "$*"; }
+die() {
+  printf '\n%s: %s\n' "$0" "$*" >&2
+  exit 1
+}
+
+# A virtual environment of our own (.venv, or $HVDLITE_VENV), unless one is active already.
+use_environment() {
+  if [[ -z "${VIRTUAL_ENV:-}" ]]; then
+    local venv="${HVDLITE_VENV:-.venv}"
+    if [[ ! -x "$venv/bin/python" ]]; then
+      say "creating a virtual environment in $venv"
+      python3 -m venv "$venv" || die "python3 -m venv failed. On Debian: apt-get install python3-venv"
+    fi
+    # shellcheck disable=SC1091
+    source "$venv/bin/activate"
+  fi
+  python -c 'import sys; sys.exit(sys.version_info < (3, 10))' || die "hvdlite needs Python 3.10 or newer, this is $(python -V)"
+}
+
+need_compiler() {
+  command -v g++ >/dev/null || die "no C++ compiler. Install g++ 11 or newer (Debian: apt-get install g++)"
+}
+
+install_hvdlite() {
+  need_compiler
+  say "building and installing hvdlite${1:-} (one to two minutes)"
+  python -m pip install --quiet --disable-pip-version-check ".${1:-}"
+}
