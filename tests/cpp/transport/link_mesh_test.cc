@@ -270,7 +270,8 @@ std::string Eavesdrop(LinkListener* door, int client, const std::function<bool()
       EXPECT_EQ(send(server.get(), buffer, static_cast<size_t>(n), MSG_NOSIGNAL), n);
     }
     n = recv(server.get(), buffer, sizeof(buffer), MSG_DONTWAIT);
-    if (n > 0) EXPECT_EQ(send(client, buffer, static_cast<size_t>(n), MSG_NOSIGNAL), n);
+    if (n <= 0) continue;
+    EXPECT_EQ(send(client, buffer, static_cast<size_t>(n), MSG_NOSIGNAL), n);
   }
   EXPECT_TRUE(done());
   return heard;
