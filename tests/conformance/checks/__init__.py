@@ -1,0 +1,72 @@
+"""The promises of hvdlite, one function each, for `worker.py` to try on every rank.
+
+A check is a function of a Here, named as the fact that it establishes; it fails by raising. All ranks of a job run the
+same checks in the same order. Importing this package loads no native core, so that pytest can list the checks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+# In the order in which a job runs them: what is simple first, what ends and restarts the engine last.
+MODULES = (
+    "basics",
+    "allreduce",
+    "allgather",
+    "broadcast",
+    "alltoall",
+    "reducescatter",
+    "barrier",
+    "groups",
+    "names_and_handles",
+    "arguments",
+    "dlpack",
+    "mismatch",
+    "determinism",
+    "objects",
+    "process_sets",
+    "join",
+    "stress",
+    "lifecycle",
+)
+
+
+@dataclass(frozen=True)
+class Check:
+    name: str  # module.function[parameter]
+    run: Callable[..., None]
+    arguments: dict[str, Any] = field(default_factory=dict)
+    min_ranks: int = 1
+    seconds: float = 20.0  # longer is a hang
+    tags: frozenset[str] = frozenset()
+
+
+_found: list[Check] = []
+
+
+def check(
+    *, min_ranks: int = 1, seconds: float = 20.0, tags: Sequence[str] = (), **each: Sequence[Any]
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Declares a check; `dtype=DTYPES` makes one of it for each dtype."""
+
+    def add(function: Callable[..., None]) -> Callable[..., None]:
+        base = f"{function.__module__.rpartition('.')[2]}.{function.__name__}"
+        cases: list[tuple[str, dict[str, Any]]] = [(base, {})]
+        for key, values in each.items():
+            cases = [(f"{base}[{value}]", {key: value}) for value in values]
+        for name, arguments in cases:
+            _found.append(Check(name, function, arguments, min_ranks, seconds, frozenset(tags)))
+        return function
+
+    return add
+
+
+def everything() -> list[Check]:
+    """All checks of all modules."""
+    for module in MODULES:
+        import_module(f"checks.{module}")
+    order = {name: number for number, name in enumerate(MODULES)}
+    return sorted(_found, key=lambda c: order[c.name.partition(".")[0]])

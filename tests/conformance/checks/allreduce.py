@@ -1,0 +1,280 @@
+"""allreduce in all forms against numpy."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import warnings
+
+import numpy as np
+
+import hvdlite as hvd
+from checks import check
+from checks.here import (
+    ADASUM,
+    AVERAGE,
+    DTYPES,
+    FLOATS,
+    INTEGERS,
+    MAX,
+    MIN,
+    OPS,
+    PRODUCT,
+    SHAPES,
+    SUM,
+    Here,
+    adasum_tree,
+    dtype_of,
+    raises,
+    reference,
+)
+
+
+@check(dtype=DTYPES)
+def every_reduction_of_odd_shapes_is_numpys(here: Here, dtype: str) -> None:
+    for (label, op), shape in itertools.product(OPS.items(), SHAPES):
+        inputs = here.everyones(dtype, shape, label, op=op)
+        before = inputs[here.rank].tobytes()
+        got = hvd.allreduce(inputs[here.rank], op=op)
+        here.close(got, reference(inputs, op), f"{label} of {shape}")
+        assert inputs[here.rank].tobytes() == before, "the input was written to"
+        here.saw(got)
+    here.settle()
+
+
+@check(dtype=DTYPES, tags=["engine"])
+def async_in_place_and_grouped_forms_agree_with_the_plain_one(here: Here, dtype: str) -> None:
+    for label, op in (("Sum", SUM), ("Average", AVERAGE), ("Max", MAX)):
+        shapes = SHAPES
+        inputs = [here.everyones(dtype, shape, label, op=op) for shape in shapes]
+        mine = [each[here.rank] for each in inputs]
+        expected = [reference(each, op) for each in inputs]
+        handles = [hvd.allreduce_async(t, op=op, name=f"{here.check}.{label}.{i}") for i, t in enumerate(mine)]
+        for handle, want in zip(reversed(handles), reversed(expected), strict=True):
+            here.close(hvd.synchronize(handle), want, f"async {label} of {want.shape}")
+        places = [t.copy() for t in mine]
+        for place, want in zip(places, expected, strict=True):
+            assert hvd.allreduce_(place, op=op) is place
+            here.close(place, want, f"in place {label} of {want.shape}")
+        places = [t.copy() for t in mine]
+        handles = [hvd.allreduce_async_(t, op=op) for t in places]
+        for handle, place, want in zip(handles, places, expected, strict=True):
+            assert hvd.synchronize(handle) is place
+            here.close(place, want, f"async in place {label} of {want.shape}")
+        for got, want in zip(hvd.grouped_allreduce(mine, op=op), expected, strict=True):
+            here.close(got, want, f"grouped {label} of {want.shape}")
+            here.saw(got)
+        places = [t.copy() for t in mine]
+        results = hvd.grouped_allreduce_(places, op=op, name=here.check + label)
+        assert all(a is b for a, b in zip(results, places, strict=True))
+        for place, want in zip(places, expected, strict=True):
+            here.close(place, want, f"grouped in place {label} of {want.shape}")
+        handle = hvd.grouped_allreduce_async(mine, op=op)
+        for got, want in zip(hvd.synchronize(handle), expected, strict=True):
+            here.close(got, want, f"grouped async {label}")
+    here.settle()
+
+
+@check(dtype=("int8", "float16", "bfloat16", "float32", "float64", "bool"), seconds=40)
+def tensors_that_cross_chunks_are_numpys(here: Here, dtype: str) -> None:
+    # One element beyond a chunk of 256 KiB of each item size, and several MiB of an odd number of elements.
+    for count in (262144 // dtype_of(dtype).itemsize + 1, 262144 // 4 + 1, (3 << 20) // dtype_of(dtype).itemsize + 7):
+        for op in (SUM, AVERAGE, MIN) if count < 1 << 20 else (SUM,):
+            inputs = here.everyones(dtype, (count,), op, op=op)
+            got = hvd.allreduce(inputs[here.rank], op=op)
+            here.close(got, reference(inputs, op), f"op {op} of {count} elements")
+            here.saw(got)
+            place = inputs[here.rank].copy()
+            hvd.allreduce_(place, op=op)
+            assert place.tobytes() == got.tobytes(), "in place gives other bits"
+    here.settle()
+
+
+@check(dtype=[d for d in DTYPES if d != "bool"])
+def scale_factors_are_applied_before_and_after(here: Here, dtype: str) -> None:
+    factors = [(0.5, 1.0), (1.0, 0.25), (2.0, 0.125), (1 / 3, 3.0), (1.0, 1 / here.size)]
+    if dtype not in INTEGERS or dtype.startswith("int"):
+        factors += [(-1.5, 0.7)]
+    for (pre, post), (label, op), shape in itertools.product(factors, OPS.items(), ((), (5,), (129, 7))):
+        inputs = here.everyones(dtype, shape, label, op=op)
+        got = hvd.allreduce(inputs[here.rank], op=op, prescale_factor=pre, postscale_factor=post)
+        here.close(got, reference(inputs, op, pre, post), f"{label} of {shape} with {pre} and {post}")
+        here.saw(got)
+    here.settle()
+
+
+@check(dtype=FLOATS)
+def adasum_is_the_formula(here: Here, dtype: str) -> None:
+    for shape in ((1,), (3,), (7, 5), (), (0,), (70001,)):
+        inputs = here.everyones(dtype, shape)
+        got = hvd.allreduce(inputs[here.rank], op=ADASUM)
+        assert got.shape == shape and got.dtype == dtype_of(dtype)
+        here.saw(got)
+        want = adasum_tree(inputs)
+        tolerance = {"float16": 2e-2, "bfloat16": 1e-1, "float32": 1e-5, "float64": 1e-12}[dtype]
+        np.testing.assert_allclose(
+            got.astype(np.float64), want, rtol=tolerance, atol=tolerance * 16 * max(1, here.size - 1)
+        )
+    here.settle()
+
+
+@check()
+def adasum_of_equals_is_itself_and_of_orthogonals_the_sum(here: Here) -> None:
+    same = here.data("float64", (50,), 0)
+    np.testing.assert_allclose(hvd.allreduce(same, op=ADASUM), same, rtol=1e-12)
+    mine = np.zeros(4 * here.size)
+    mine[4 * here.rank : 4 * here.rank + 4] = here.rank + 1.0
+    want = np.repeat(np.arange(1.0, here.size + 1), 4)
+    np.testing.assert_allclose(hvd.allreduce(mine, op=ADASUM), want, rtol=1e-12)
+    # Per tensor, also when they travel together.
+    a, b = hvd.grouped_allreduce([same, mine], op=ADASUM)
+    np.testing.assert_allclose(a, same, rtol=1e-12)
+    np.testing.assert_allclose(b, want, rtol=1e-12)
+
+
+@check(dtype=("float16", "bfloat16"))
+def sixteen_bit_floats_are_rounded_once(here: Here, dtype: str) -> None:
+    kind = dtype_of(dtype)
+    # 1 + ulp/2 + ulp/2 is 1 + ulp only if the intermediate sum is not rounded.
+    eps = 2.0**-10 if dtype == "float16" else 2.0**-7
+    inputs = [np.full(1000, 1.0 if r == 0 else eps / 2, kind) for r in here.ranks]
+    got = hvd.allreduce(inputs[here.rank], op=SUM)
+    exact = np.float32(1.0) + np.float32(eps / 2) * np.float32(here.size - 1)
+    if here.in_rank_order:
+        assert got.tobytes() == np.full(1000, exact, np.float32).astype(kind).tobytes()
+    here.close(got, reference(inputs, SUM))
+
+
+@check(min_ranks=3)
+def sums_are_formed_in_the_order_of_ranks(here: Here) -> None:
+    # 1e8 + 1 - 1e8 is 0 in float32, 1e8 - 1e8 + 1 is 1.
+    if not here.in_rank_order:
+        return
+    terms = [1e8, 1.0, -1e8, 0.0]
+    for count in (5, 100_000):
+        got = hvd.allreduce(np.full(count, terms[here.rank], np.float32), op=SUM)
+        want = np.float32(0)
+        for term in terms[: here.size]:
+            want = np.float32(want + np.float32(term))
+        assert (got == want).all(), (got, want)
+
+
+@check()
+def integers_wrap_around(here: Here) -> None:
+    for dtype in INTEGERS:
+        top = np.iinfo(dtype).max
+        inputs = [np.array([top, top - r, 3], dtype) for r in here.ranks]
+        for op in (SUM, PRODUCT):
+            here.close(hvd.allreduce(inputs[here.rank], op=op), reference(inputs, op), f"{dtype} {op}")
+
+
+@check(dtype=FLOATS)
+def nan_and_infinity_behave_as_in_numpy(here: Here, dtype: str) -> None:
+    kind = dtype_of(dtype)
+    base = np.array([1, np.inf, -np.inf, np.nan, -0.0, 0.0], np.float32)
+    inputs = [np.roll(base, r).astype(kind) for r in here.ranks]
+    for label, op in OPS.items():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            want = reference(inputs, op).astype(np.float64)
+        got = hvd.allreduce(inputs[here.rank], op=op).astype(np.float64)
+        np.testing.assert_array_equal(got, want, err_msg=label)
+
+
+@check()
+def average_is_the_default_and_divides_once(here: Here) -> None:
+    inputs = here.everyones("float32", (1000,))
+    here.close(hvd.allreduce(inputs[here.rank]), reference(inputs, AVERAGE))
+    ints = here.everyones("int32", (1000,))
+    here.close(hvd.allreduce(ints[here.rank]), reference(ints, AVERAGE), exact=True)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        here.close(hvd.allreduce(inputs[here.rank], average=False), reference(inputs, SUM))
+        here.close(hvd.allreduce(inputs[here.rank], True), reference(inputs, AVERAGE))
+    assert [w.category for w in said] == [DeprecationWarning] * 2
+    with raises(ValueError, "supersedes"):
+        hvd.allreduce(inputs[here.rank], average=True, op=SUM)
+
+
+@check()
+def input_that_is_not_contiguous_is_copied(here: Here) -> None:
+    whole = here.everyones("float32", (12, 10, 4))
+    views = [
+        lambda t: t[::2],
+        lambda t: t.T,
+        lambda t: t[:, ::-1],
+        lambda t: np.asfortranarray(t),
+        lambda t: np.broadcast_to(t[0, 0], (3, 4)),
+        lambda t: t[:0:3, 1:],
+        lambda t: t[3, 4, 1:2],
+    ]
+    for number, view in enumerate(views):
+        inputs = [view(t) for t in whole]
+        here.close(hvd.allreduce(inputs[here.rank], op=SUM), reference(inputs, SUM), f"view {number}")
+
+
+@check()
+def a_view_is_reduced_in_place(here: Here) -> None:
+    whole = here.everyones("float32", (12, 10))
+    base = whole[here.rank].copy()
+    view = base[1::3, ::2]
+    want = reference([w[1::3, ::2] for w in whole], SUM)
+    assert hvd.allreduce_(view, op=SUM) is view
+    here.close(view.copy(), want)
+    rest = base.copy()
+    rest[1::3, ::2] = whole[here.rank][1::3, ::2]
+    assert rest.tobytes() == whole[here.rank].tobytes(), "what is not in the view has changed"
+    column = np.array(whole[here.rank][:, 3:4])
+    handle = hvd.allreduce_async_(column.T, op=MAX)
+    hvd.synchronize(handle)
+    here.close(column, reference([w[:, 3:4] for w in whole], MAX))
+    transposed = whole[here.rank].T.copy().T
+    hvd.grouped_allreduce_([transposed, column], op=MIN)
+    here.close(np.ascontiguousarray(transposed), reference(whole, MIN))
+
+
+@check()
+def a_misaligned_array_works(here: Here) -> None:
+    raw = np.zeros(4 * 1000 + 1, np.uint8)
+    odd = raw[1:].view(np.float32)
+    assert not odd.flags.aligned
+    odd[:] = here.rank + 1
+    want = np.full(1000, sum(range(1, here.size + 1)), np.float32)
+    here.close(hvd.allreduce(odd, op=SUM), want)
+    hvd.allreduce_(odd, op=SUM)
+    here.close(odd.copy(), want)
+
+
+@check()
+def a_read_only_tensor_can_be_read_but_not_reduced_in_place(here: Here) -> None:
+    locked = np.ones(5, np.float32)
+    locked.flags.writeable = False
+    assert (hvd.allreduce(locked, op=SUM) == here.size).all()
+    for call in (hvd.allreduce_, hvd.allreduce_async_):
+        with raises(ValueError, "read-only"):
+            call(locked, op=SUM)
+    for group in (hvd.grouped_allreduce_, hvd.grouped_allreduce_async_):
+        with raises(ValueError, "read-only"):
+            group([np.ones(5), locked], op=SUM)
+    assert (locked == 1).all()
+    assert (hvd.allreduce(locked, op=SUM) == here.size).all()
+
+
+@check()
+def numbers_and_lists_are_taken_as_arrays(here: Here) -> None:
+    assert hvd.allreduce(here.rank + 0.5, op=SUM) == sum(r + 0.5 for r in here.ranks)
+    assert hvd.allreduce(3, op=MAX) == 3
+    assert hvd.allreduce(np.float32(2), op=SUM) == 2 * here.size
+    assert hvd.allreduce([1, 2, 3], op=SUM).tolist() == [here.size, 2 * here.size, 3 * here.size]
+    assert bool(hvd.allreduce(here.rank == 0, op=MAX)) is True
+
+
+@check(tags=["engine"])
+def tensors_may_be_forgotten_while_they_travel(here: Here) -> None:
+    handles = []
+    for i in range(50):
+        handles.append(hvd.allreduce_async(np.full(20_000, here.rank + i, np.float32), op=SUM, name=f"lost.{i}"))
+        gc.collect(0)
+    total = sum(here.ranks)
+    for i, handle in enumerate(handles):
+        assert (hvd.synchronize(handle) == total + i * here.size).all()

@@ -1,0 +1,172 @@
+"""Runs a job of checks through the launcher and says for each check how it ended.
+
+A check that fails on one rank, or hangs, ends its job; the rest continue in a new one. So each check is blamed for itself
+alone, and all together cost few process starts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from dataclasses import dataclass, field
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+_MARK = "HVDLITE_TEST_MARK"
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """A communicator, a number of ranks, and the knobs that are turned."""
+
+    name: str
+    communicator: str
+    ranks: int
+    hosts: tuple[str, ...] = ()  # the host that each rank pretends to be on; empty: all on this one
+    environment: dict[str, str] = field(default_factory=dict)
+    modules: tuple[str, ...] = ()  # empty: all
+    tags: frozenset[str] = frozenset()  # not empty: only checks with one of these
+
+
+@dataclass
+class Outcome:
+    """How one check ended: empty `error` means well."""
+
+    error: str = ""
+    seconds: float = 0.0
+
+
+@dataclass
+class Result:
+    outcomes: dict[str, Outcome]
+    seconds: float
+    jobs: int
+    leftovers: list[str]
+
+
+def run(configuration: Configuration, checks: dict[str, float], limit: float = 150.0) -> Result:
+    """`checks`: names in order, with the longest each may take."""
+    start = time.monotonic()
+    left = list(checks)
+    outcomes: dict[str, Outcome] = {}
+    leftovers: list[str] = []
+    jobs = 0
+    while left and time.monotonic() - start < limit:
+        jobs += 1
+        with tempfile.TemporaryDirectory(prefix="hvdlite-conformance-") as directory:
+            done = _job(configuration, left, Path(directory), limit - (time.monotonic() - start))
+        leftovers += done.pop("leftovers").error.splitlines() if "leftovers" in done else []
+        if "init" in done:
+            # Nothing can run: say so for every check, and do not try again for each.
+            outcomes.update({name: done["init"] for name in left})
+            break
+        if not done:
+            outcomes.update({name: Outcome("the job ended without running anything") for name in left})
+            break
+        outcomes.update(done)
+        left = [name for name in left if name not in outcomes]
+    for name in left:
+        outcomes.setdefault(name, Outcome(f"not run: the checks before it took more than {limit:.0f} s"))
+    return Result(outcomes, time.monotonic() - start, jobs, leftovers)
+
+
+def _job(configuration: Configuration, names: list[str], directory: Path, limit: float) -> dict[str, Outcome]:
+    plan = {
+        "communicator": configuration.communicator,
+        "hosts": configuration.hosts,
+        "environment": configuration.environment,
+        "checks": names,
+        "results": str(directory),
+    }
+    (directory / "plan.json").write_text(json.dumps(plan))
+    mark = uuid.uuid4().hex
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("HVDLITE_", "HOROVOD_"))}
+    path = os.pathsep.join(p for p in (str(ROOT), os.environ.get("PYTHONPATH", "")) if p)
+    threads = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")}
+    shared_memory = set(os.listdir("/dev/shm"))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "hvdlite.launch", "-np", str(configuration.ranks)]
+        + [sys.executable, str(HERE / "worker.py"), str(directory / "plan.json")],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        cwd=directory,
+        env=clean | threads | {"PYTHONPATH": path, _MARK: mark},
+        start_new_session=True,
+    )
+    try:
+        output, _ = process.communicate(timeout=max(limit, 1))
+    except subprocess.TimeoutExpired:
+        process.kill()
+        output, _ = process.communicate()
+        output += b"\n(the whole job took too long)"
+    outcomes = _read(configuration, names, directory, output.decode(errors="replace"), process.returncode)
+    remains = [f"process {line}" for line in _processes(mark)]
+    remains += [f"/dev/shm/{name}" for name in set(os.listdir("/dev/shm")) - shared_memory]
+    if remains:
+        outcomes["leftovers"] = Outcome("\n".join(remains))
+    return outcomes
+
+
+def _read(
+    configuration: Configuration, names: list[str], directory: Path, output: str, returncode: int
+) -> dict[str, Outcome]:
+    outcomes: dict[str, Outcome] = {}
+    for rank in range(configuration.ranks):
+        log = directory / f"log.{rank}"
+        events = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+        begun = ""
+        for event in events:
+            name = event["check"]
+            if event["event"] == "begin":
+                begun = name
+                continue
+            begun = ""
+            outcome = outcomes.setdefault(name, Outcome())
+            outcome.seconds = max(outcome.seconds, event["seconds"])
+            if event["error"]:
+                outcome.error += f"--- rank {rank}\n{event['error']}"
+        if begun or not events:
+            stacks = directory / f"stacks.{rank}"
+            where = stacks.read_text() if stacks.exists() else ""
+            outcome = outcomes.setdefault(begun or "init", Outcome())
+            how = "hung here" if where else "ended here without a word"
+            outcome.error += f"--- rank {rank} {how}\n{where}"
+    for outcome in outcomes.values():
+        if outcome.error:
+            outcome.error += f"--- the job's output (exit code {returncode})\n{output[-4000:]}"
+    if not outcomes.get("init", Outcome()).error:
+        outcomes.pop("init", None)
+    shutdown = outcomes.pop("shutdown", Outcome())
+    if shutdown.error and names:
+        outcomes.setdefault(names[-1], Outcome()).error += "shutdown after this check failed\n" + shutdown.error
+    elif returncode and not any(o.error for o in outcomes.values()) and names[-1] in outcomes:
+        outcomes[names[-1]].error = f"all checks passed, but the job's exit code is {returncode}\n{output[-4000:]}"
+    return outcomes
+
+
+def _processes(mark: str) -> list[str]:
+    """Who of the job is alive a second after its launcher's end; they are killed."""
+    deadline = time.monotonic() + 1
+    while True:
+        found = []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdecimal() and int(entry.name) != os.getpid():
+                with contextlib.suppress(OSError):
+                    if f"{_MARK}={mark}".encode() in (entry / "environ").read_bytes().split(b"\0"):
+                        found.append(int(entry.name))
+        if not found or time.monotonic() > deadline:
+            break
+        time.sleep(0.02)
+    for pid in found:
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+    return [str(pid) for pid in found]

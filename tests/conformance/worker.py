@@ -1,0 +1,124 @@
+"""One rank of a conformance job: runs the checks it is told to and writes one line per event.
+
+    hvdliterun -np N python worker.py PLAN
+
+PLAN is a JSON file: communicator, hosts (a host id for each rank), environment, checks, results (a directory). Ranks agree
+through the launcher's store, not through what is under test, whether a check has passed everywhere. When one has not, the
+job ends, because its ranks may be out of step; the runner then starts another one with the checks that are left.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import sys
+import threading
+import time
+import traceback
+from pathlib import Path
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+import checks  # noqa: E402
+from hvdlite.launch.environment import discover  # noqa: E402
+from hvdlite.rendezvous.client import StoreClient  # noqa: E402
+
+# How long a rank may take longer than another one that has already failed.
+_PATIENCE = 2.0
+FAILED, HUNG = 70, 71
+
+
+class Watchdog:
+    """Ends this process, with all stacks, when a check takes too long here, or when it has failed elsewhere."""
+
+    def __init__(self, directory: Path, rank: int) -> None:
+        self._directory = directory
+        self._stacks = open(directory / f"stacks.{rank}", "w")  # noqa: SIM115
+        self._deadline = float("inf")
+        self._number = -1
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def begin(self, number: int, seconds: float) -> None:
+        self._number, self._deadline = number, time.monotonic() + seconds
+        # Also when a check keeps the GIL for ever.
+        faulthandler.dump_traceback_later(seconds + 5, exit=True, file=self._stacks)
+
+    def end(self) -> None:
+        self._deadline = float("inf")
+        faulthandler.cancel_dump_traceback_later()
+
+    def _watch(self) -> None:
+        failed_elsewhere = 0.0
+        while True:
+            time.sleep(0.25)
+            number = self._number
+            if (self._directory / f"failed.{number}").exists():
+                failed_elsewhere = failed_elsewhere or time.monotonic()
+                over = time.monotonic() - failed_elsewhere > _PATIENCE
+            else:
+                failed_elsewhere, over = 0.0, False
+            if (over or time.monotonic() > self._deadline) and number == self._number and self._deadline < 1e18:
+                faulthandler.dump_traceback(self._stacks)
+                self._stacks.flush()
+                os._exit(HUNG)
+
+
+def main() -> None:
+    plan = json.loads(Path(sys.argv[1]).read_text())
+    directory = Path(plan["results"])
+    rank = int(os.environ["HVDLITE_RANK"])
+    size = int(os.environ["HVDLITE_SIZE"])
+    os.environ.update(plan["environment"])
+    if plan["hosts"]:
+        os.environ["HVDLITE_HOST_ID"] = plan["hosts"][rank]
+    identity = discover(os.environ)
+    assert identity.rendezvous is not None and identity.secret is not None
+    store = StoreClient(identity.rendezvous, identity.secret)
+    by_name = {check.name: check for check in checks.everything()}
+    log = open(directory / f"log.{rank}", "a", buffering=1)  # noqa: SIM115
+    watchdog = Watchdog(directory, rank)
+
+    def say(**event: object) -> None:
+        log.write(json.dumps(event) + "\n")
+
+    import hvdlite as hvd
+
+    watchdog.begin(0, 30)
+    say(check="init", event="begin")
+    hvd.init()
+    from checks.here import Here
+
+    here = Here(plan["communicator"], plan["environment"])
+    say(check="init", event="end", error="", seconds=0)
+    watchdog.end()
+    for number, name in enumerate(plan["checks"], 1):
+        check = by_name[name]
+        say(check=name, event="begin")
+        watchdog.begin(number, check.seconds)
+        here.begin(name)
+        start = time.monotonic()
+        error = ""
+        try:
+            check.run(here, **check.arguments)
+        except BaseException:
+            error = traceback.format_exc()
+            (directory / f"failed.{number}").touch()
+        say(check=name, event="end", error=error, seconds=round(time.monotonic() - start, 4))
+        watchdog.end()
+        # Did all the others pass? One that hangs is ended by its own watchdog.
+        store.set(f"conformance/{number}/{rank}", error.encode()[:1])
+        try:
+            verdicts = store.collect(f"conformance/{number}", size, timeout=check.seconds + 10)
+        except (TimeoutError, ConnectionError):
+            os._exit(FAILED)
+        if any(verdicts):
+            os._exit(FAILED)
+    watchdog.begin(len(plan["checks"]) + 1, 20)
+    say(check="shutdown", event="begin")
+    hvd.shutdown()
+    say(check="shutdown", event="end", error="", seconds=0)
+
+
+if __name__ == "__main__":
+    main()
