@@ -66,6 +66,7 @@ _HOMES = {
         "poll",
         "synchronize",
     ),
+    "hvdlite.observe": ("start_timeline", "stop_timeline", "metrics", "recent_operations"),
     "hvdlite.objects": ("broadcast_object", "allgather_object"),
     "hvdlite.process_sets": ("ProcessSet", "add_process_set", "remove_process_set", "global_process_set"),
     "hvdlite.exceptions": (
@@ -99,4 +100,5 @@ if TYPE_CHECKING:
     from hvdlite.collectives import *  # noqa: F403
     from hvdlite.exceptions import *  # noqa: F403
     from hvdlite.objects import *  # noqa: F403
+    from hvdlite.observe import *  # noqa: F403
     from hvdlite.process_sets import *  # noqa: F403

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
-from hvdlite import _core, knobs
+from hvdlite import _core, knobs, where
 from hvdlite.launch import environment
 from hvdlite.process_sets import ProcessSet, global_process_set, register_all
 
@@ -72,6 +72,7 @@ def init(comm: Any = None, process_sets: Sequence[ProcessSet | Sequence[int]] | 
             )
             _incarnation += 1
             _install_hooks()
+            where.start()
         global_process_set.process_set_id = 0
         global_process_set.ranks = _core.process_set_ranks(0)
     register_all(sets)
@@ -82,6 +83,7 @@ def shutdown(timeout: float = _EXIT_TIMEOUT) -> None:
     outstanding elsewhere raises. init() may be called again afterwards."""
     with _lock:
         _core.shutdown(timeout)
+        where.stop()
         global_process_set.process_set_id = None
         global_process_set.ranks = None
 
@@ -150,3 +152,4 @@ def _install_hooks() -> None:
 def _leave() -> None:
     if _core.is_initialized():
         _core.shutdown(_EXIT_TIMEOUT)
+    where.stop()

@@ -1,4 +1,5 @@
 // The C functions of hvdlite.h: each one line of Runtime, plus the calling thread's last error.
+#include <algorithm>
 #include <cstring>
 
 #include "api/hvdlite.h"
@@ -101,6 +102,48 @@ hvdlite_code hvdlite_get_result(int64_t handle, hvdlite_result* result) {
 void hvdlite_release(int64_t handle, void** storage) {
   const auto released = Runtime::Get().Release(handle);
   if (storage != nullptr) *storage = released == nullptr ? nullptr : released->TakeStorage().release();
+}
+
+hvdlite_code hvdlite_start_timeline(const char* path, int32_t mark_cycles) {
+  Status status;
+  const auto engine = Runtime::Get().engine(&status);
+  return Report(engine == nullptr ? status : engine->StartTimeline(path, mark_cycles != 0));
+}
+
+hvdlite_code hvdlite_stop_timeline(void) {
+  Status status;
+  const auto engine = Runtime::Get().engine(&status);
+  if (engine == nullptr) return Report(status);
+  engine->StopTimeline();
+  return HVDLITE_OK;
+}
+
+int64_t hvdlite_describe(const char* what, char* text, int64_t capacity) {
+  Status ignored;
+  const auto engine = Runtime::Get().engine(&ignored);
+  if (engine == nullptr) return 0;
+  const std::string all = strcmp(what, "recent") == 0 ? engine->Recent() : engine->Metrics();
+  const int64_t n = std::min<int64_t>(static_cast<int64_t>(all.size()), capacity - 1);
+  if (n >= 0) {
+    memcpy(text, all.data(), static_cast<size_t>(n));
+    text[n] = '\0';
+  }
+  return static_cast<int64_t>(all.size());
+}
+
+int32_t hvdlite_wait_question(double timeout_seconds) {
+  Status ignored;
+  const auto engine = Runtime::Get().engine(&ignored);
+  if (engine == nullptr) return -1;
+  using Asked = hvdlite::engine::Question::Asked;
+  const Asked asked = engine->question().Wait(static_cast<hvdlite::Nanos>(timeout_seconds * 1e9));
+  return asked == Asked::kClosed ? -1 : asked == Asked::kYes ? 1 : 0;
+}
+
+void hvdlite_answer(const char* place) {
+  Status ignored;
+  const auto engine = Runtime::Get().engine(&ignored);
+  if (engine != nullptr) engine->question().Answer(place);
 }
 
 int32_t hvdlite_process_set_ranks(int32_t process_set, int32_t* ranks, int32_t capacity) {

@@ -112,6 +112,19 @@ HVDLITE_API hvdlite_code hvdlite_get_result(int64_t handle, hvdlite_result* resu
 /* Gives up the handle. *storage, unless `storage` is NULL, gets what the result lies in, to be freed with free(). */
 HVDLITE_API void hvdlite_release(int64_t handle, void** storage);
 
+/* ---- Observation --------------------------------------------------------------------------------------------- */
+
+/* Writes this rank's timeline to `path` from now on (rank 0, or all ranks if the knob timeline_ranks says so). */
+HVDLITE_API hvdlite_code hvdlite_start_timeline(const char* path, int32_t mark_cycles);
+HVDLITE_API hvdlite_code hvdlite_stop_timeline(void);
+/* JSON: "metrics" (an object of counters) or "recent" (the last operations). Writes at most `capacity` bytes and a NUL;
+ * returns the length of the whole text, 0 when there is no job. */
+HVDLITE_API int64_t hvdlite_describe(const char* what, char* text, int64_t capacity);
+/* When operations stall, the engine wants to know where the user's program is. 1: asked, answer now; 0: not asked within
+ * `timeout_seconds`; -1: there is no job any more. For a thread of the binding's own. */
+HVDLITE_API int32_t hvdlite_wait_question(double timeout_seconds);
+HVDLITE_API void hvdlite_answer(const char* place);
+
 /* ---- Process sets -------------------------------------------------------------------------------------------- */
 
 /* Writes at most `capacity` ranks; returns how many the set has, 0 if there is no such set. */

@@ -5,4 +5,5 @@ PYBIND11_MODULE(_core, module) {
   hvdlite::bindings::BindErrors(module);
   hvdlite::bindings::BindLife(module);
   hvdlite::bindings::BindOperations(module);
+  hvdlite::bindings::BindObservation(module);
 }

@@ -30,6 +30,7 @@ bool Engine::Cycle() {
     const std::shared_ptr<ProcessSet> set = active_[i];
     moved |= TurnSet(set.get(), now);
   }
+  if (moved) observer_.Turned(now);
   if (!closing_.ok() && !ended_) {
     if (closing_until_ == 0) closing_until_ = now + kClosingGrace;
     bool idle = true;
@@ -71,11 +72,9 @@ void Engine::Announce(ProcessSet* set, Nanos now) {
   Status status;
   for (Entry* entry : set->fetched) {
     const auto known = set->slot_of.find(entry->request.name);
-    if (known != set->slot_of.end() && set->slots[known->second].mine.SameExceptName(entry->request)) {
-      status = set->agreement->AnnounceSlot(known->second, now);
-    } else {
-      status = set->agreement->Announce(entry->request, now);
-    }
+    const bool by_slot = known != set->slot_of.end() && set->slots[known->second].mine.SameExceptName(entry->request);
+    observer_.Announced(*entry, by_slot, now);
+    status = by_slot ? set->agreement->AnnounceSlot(known->second, now) : set->agreement->Announce(entry->request, now);
     if (!status.ok()) break;
   }
   set->fetched.clear();
@@ -87,7 +86,10 @@ void Engine::Begin(ProcessSet* set, Decision decision, Nanos now) {
     case Down::kExecute: break;
     case Down::kError:
       for (const std::string& name : decision.names) {
-        if (Entry* entry = set->inbox.Find(name)) Complete(set, entry, decision.status);
+        Entry* const entry = set->inbox.Find(name);
+        if (entry == nullptr) continue;
+        observer_.Failed(*set, *entry, now);
+        Complete(set, entry, decision.status);
       }
       return;
     case Down::kEvict: {
@@ -102,6 +104,7 @@ void Engine::Begin(ProcessSet* set, Decision decision, Nanos now) {
     case Down::kShutdown:
       closing_ = decision.status;
       return;
+    case Down::kWhere: question_.Ask(); return;
     default: return;
   }
 
@@ -117,6 +120,7 @@ void Engine::Begin(ProcessSet* set, Decision decision, Nanos now) {
   const Status prepared = Prepare(set, running.get());
   if (!prepared.ok()) return Fail(prepared);
   set->running = std::move(running);
+  observer_.Began(*set, *set->running, now);
   if (kind == OpKind::kBarrier || kind == OpKind::kJoin) {
     // The agreement itself was the meeting: everybody has asked.
     CompleteRunning(set);
@@ -157,6 +161,7 @@ bool Engine::Progress(ProcessSet* set) {
 void Engine::CompleteRunning(ProcessSet* set) {
   const std::unique_ptr<Running> running = std::move(set->running);
   running->work.reset();
+  observer_.Ended(*set, *running, MonotonicNow());
   for (size_t i = 0; i < running->entries.size(); ++i) {
     Entry* const entry = running->entries[i];
     if (entry == nullptr) continue;

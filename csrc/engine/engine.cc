@@ -24,7 +24,8 @@ constexpr Nanos kSuspicion = 300 * kMillisecond;
 
 Engine::Engine(const EngineOptions& options)
     : options_(options),
-      log_(ParseLevel(options.config.log_level), !options.config.log_hide_time, options.rank, options.size) {
+      log_(ParseLevel(options.config.log_level), !options.config.log_hide_time, options.rank, options.size),
+      observer_(options.rank, static_cast<size_t>(std::max<int64_t>(options.config.recorder_entries, 0))) {
   const Config& config = options_.config;
   spin_ = config.spin_microseconds < 0 ? kDefaultSpin : config.spin_microseconds * kMicrosecond;
   window_ = static_cast<Nanos>(config.cycle_time * static_cast<double>(kMillisecond));
@@ -36,8 +37,40 @@ Status Engine::Start(const EngineOptions& options, rendezvous::Store* store, std
   const Status connected = engine->Connect(store, deadline);
   if (!connected.ok()) return connected;
   engine->background_ = std::thread([raw = engine.get()] { raw->Background(); });
+  const Config& config = engine->options_.config;
+  if (!config.timeline.empty() && config.timeline != "DYNAMIC") {
+    const Status started = engine->StartTimeline(config.timeline, config.timeline_mark_cycles);
+    if (!started.ok()) engine->log_.Warning(started.message());
+  }
   *out = std::move(engine);
   return Status::Ok();
+}
+
+// "trace.json" is rank 0's; if all ranks write, rank 3's is "trace.rank3.json".
+Status Engine::StartTimeline(const std::string& path, bool mark_cycles) {
+  std::string mine = path;
+  if (rank() != 0) {
+    if (options_.config.timeline_ranks != "all") return Status::Ok();
+    const size_t dot = path.find_last_of('.');
+    const size_t slash = path.find_last_of('/');
+    const bool has_suffix = dot != std::string::npos && (slash == std::string::npos || dot > slash);
+    mine = path.substr(0, has_suffix ? dot : std::string::npos) + ".rank" + std::to_string(rank()) +
+           (has_suffix ? path.substr(dot) : "");
+  }
+  return observer_.timeline().Start(mine, mark_cycles, rank());
+}
+
+std::string Engine::Metrics() {
+  std::vector<std::pair<int, Nanos>> waited_for;
+  {
+    MutexLock turn(turn_);
+    for (const auto& set : active_) {
+      if (set->id != 0 || !set->agreement->is_root()) continue;
+      const std::vector<Nanos>& waited = set->agreement->ledger().waited_for();
+      for (size_t m = 0; m < waited.size(); ++m) waited_for.emplace_back(set->ranks[m], waited[m]);
+    }
+  }
+  return observer_.Metrics(waited_for);
 }
 
 Status Engine::Connect(rendezvous::Store* store, Deadline deadline) {
@@ -204,6 +237,7 @@ Status Engine::SubmitGroup(int id, std::vector<Submission> submissions, std::vec
 // Whose business is the new submission? If a user thread drives (it may be asleep), ring; else the background thread's,
 // unless the caller is about to drive itself.
 void Engine::Submitted(bool will_wait) {
+  last_submission_.store(MonotonicNow(), std::memory_order_relaxed);
   if (waiters_.load(std::memory_order_seq_cst) > 0) {
     world_->bells().RingSelf();
   } else if (!will_wait) {
@@ -246,6 +280,7 @@ void Engine::Finish(const Status& reason) {
     if (end_.ok()) end_ = reason;
   }
   ended_ = true;
+  question_.Close();
   std::vector<std::shared_ptr<ProcessSet>> sets;
   {
     MutexLock lock(sets_mutex_);

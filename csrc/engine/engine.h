@@ -23,6 +23,9 @@
 #include "base/mutex.h"
 #include "comm/world.h"
 #include "engine/idle.h"
+#include "engine/observe/observer.h"
+#include "engine/observe/question.h"
+#include "engine/observe/stall.h"
 #include "engine/process_set.h"
 
 namespace hvdlite::engine {
@@ -66,6 +69,14 @@ class Engine {
   void Abort(const Status& reason);
   // OK, or why nothing can be submitted any more.
   Status health() EXCLUDES(end_mutex_);
+  // The timeline of this rank, from now on.
+  Status StartTimeline(const std::string& path, bool mark_cycles);
+  void StopTimeline() { observer_.timeline().Stop(); }
+  // Counters, and the last operations of this rank, as JSON.
+  std::string Metrics();
+  std::string Recent() { return observer_.Recent(); }
+  // For the thread that can tell where the user's program is.
+  Question& question() { return question_; }
   // In a forked child: closes what would keep the parent's death hidden. The engine must not be used afterwards.
   void AbandonInChild() NO_THREAD_SAFETY_ANALYSIS;
 
@@ -108,6 +119,8 @@ class Engine {
   // tick.cc: what happens a few times a second, whether anything is going on or not
   void Tick(Nanos now) REQUIRES(turn_);
   void CheckSilence(Nanos now) REQUIRES(turn_);
+  void CheckStalls(Nanos now) REQUIRES(turn_);
+  void SpeakVerdict(ProcessSet* set, Nanos now) REQUIRES(turn_);
 
   // How often the heart beats and the dead are looked for; also the longest sleep.
   static constexpr Nanos kTickEvery = 200 * kMillisecond;
@@ -148,12 +161,24 @@ class Engine {
   Nanos spin_ = 0;    // how long to spin before yielding
   Nanos window_ = 0;  // how long the background thread lets submissions gather
 
+  Observer observer_;
+  Question question_;
+  std::atomic<Nanos> last_submission_{0};
+
   // tick.cc
+  // A stall of one process set, while the root waits for answers to "where are you?".
+  struct Stall {
+    StallReport report;
+    Nanos speak_at = 0;
+  };
+  std::map<int, Stall> stalls_ GUARDED_BY(turn_);       // by set id
+  std::map<int, Nanos> next_stall_check_ GUARDED_BY(turn_);
   struct Silence {
     uint64_t heartbeat = 0;
     Nanos silent = 0;  // how long this rank, while itself alive, has seen no change
   };
-  std::vector<Silence> silences_ GUARDED_BY(turn_);  // by local rank
+  std::vector<Silence> silences_ GUARDED_BY(turn_);        // by local rank
+  std::map<int, Silence> remote_silences_ GUARDED_BY(turn_);  // by global rank: the tree's edges between hosts
   std::atomic<Nanos> last_tick_{0};
   Nanos last_alive_ GUARDED_BY(turn_) = 0;
 };

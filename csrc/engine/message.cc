@@ -16,6 +16,13 @@ bool Request::SameExceptName(const Request& o) const {
          group_size == o.group_size && shape == o.shape && splits == o.splits;
 }
 
+std::string Shown(const Request& request) {
+  const std::string kind(Name(request.kind));
+  const size_t prefix = request.name.find(kind + ".");
+  const bool has_prefix = prefix == 0 || (prefix != std::string::npos && request.name.rfind("grouped_", 0) == 0);
+  return kind + " '" + (has_prefix ? request.name.substr(prefix + kind.size() + 1) : request.name) + "'";
+}
+
 void Request::Encode(Writer* out) const {
   uint8_t flags = 0;
   if (prescale != 1.0 || postscale != 1.0) flags |= kScaled;

@@ -38,6 +38,10 @@ struct Request {
   static bool Decode(Reader* in, Request* out);
 };
 
+// For people: "allreduce 'conv1/weight'". The name on the wire has its operation in front ("allreduce.conv1/weight"), so
+// that different operations on one name do not meet.
+std::string Shown(const Request& request);
+
 // What a record in an upward frame is. A frame starts with the member it speaks for; records follow until its end.
 enum class Up : uint8_t {
   kRequest = 0,   // a Request in full
@@ -47,6 +51,7 @@ enum class Up : uint8_t {
   kAbort = 4,     // status: the job has failed
   kAlive = 5,     // nothing to say; the sender lives
   kCachedBySubtree = 6,  // slot number: every member below the sender has announced it
+  kHere = 7,      // where this rank's program is, and for how long it has submitted nothing
 };
 
 // What a record in a downward frame is.
@@ -57,6 +62,7 @@ enum class Down : uint8_t {
   kShutdown = 3,  // status: the job ends
   kAbort = 4,
   kAlive = 5,
+  kWhere = 6,     // operations are stalled: where is everybody?
 };
 
 constexpr uint64_t kNoSlot = 0;

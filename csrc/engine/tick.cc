@@ -1,6 +1,9 @@
 // What happens a few times a second, whether anything is going on or not: the heart beats, and the dead and the frozen
 // are looked for. Called by whoever has the turn.
+#include <algorithm>
+
 #include "engine/engine.h"
+#include "engine/negotiate/validate.h"
 
 namespace hvdlite::engine {
 
@@ -19,6 +22,63 @@ void Engine::Tick(Nanos now) {
   const Status door = world_->Tend();
   if (!door.ok()) log_.Warning(door.message());
   CheckSilence(now);
+  if (!ended_ && !options_.config.stall_check_disable) CheckStalls(now);
+}
+
+// The root of a set looks for operations that some ranks have asked for long ago and others have not. It first asks
+// everybody where they are, and speaks a second later, with the answers.
+void Engine::CheckStalls(Nanos now) {
+  const auto nanos = [](double seconds) { return static_cast<Nanos>(seconds * static_cast<double>(kSecond)); };
+  const StallOptions options{nanos(options_.config.stall_check_time_seconds),
+                             nanos(options_.config.stall_shutdown_time_seconds)};
+  const std::string answer = question_.TakeAnswer();
+  // A set may be removed, and the engine may end, while this goes on.
+  const std::vector<std::shared_ptr<ProcessSet>> sets = active_;
+  for (const auto& set : sets) {
+    if (!answer.empty()) set->agreement->AnswerWhere(answer, now - last_submission_.load(std::memory_order_relaxed));
+    if (!set->agreement->is_root()) continue;
+    const auto stall = stalls_.find(set->id);
+    if (stall != stalls_.end()) {
+      if (now >= stall->second.speak_at) SpeakVerdict(set.get(), now);
+      continue;
+    }
+    Nanos& next = next_stall_check_[set->id];
+    if (now < next) continue;
+    next = now + std::min(options.warn_after, kSecond);
+    StallReport report = InspectStalls(set->agreement->ledger().pending(), set->ranks, now, options);
+    if (report.warning.empty()) continue;
+    next = now + options.warn_after;
+    stalls_[set->id] = {std::move(report), now + kSecond};
+    set->agreement->AskWhere(&set->heard);
+  }
+}
+
+void Engine::SpeakVerdict(ProcessSet* set, Nanos now) {
+  const StallReport report = std::move(stalls_[set->id].report);
+  stalls_.erase(set->id);
+  (void)now;
+  const auto& answers = set->agreement->answers();
+  const auto seconds = [](Nanos span) { return std::to_string(span / kSecond) + " s"; };
+  std::string verdict;
+  for (int rank : report.missing) {
+    const auto answer = answers.find(rank);
+    if (!verdict.empty()) verdict += "; ";
+    verdict += "rank " + std::to_string(rank);
+    verdict += answer == answers.end()
+                   ? " does not say where it is (its Python is inside native code that holds the interpreter lock?)"
+                   : " is in " + answer->second.place + " and has submitted nothing for " + seconds(answer->second.idle);
+  }
+  verdict += "; " + RankList(report.waiting) + (report.waiting.size() == 1 ? " waits" : " wait") + " in " + report.oldest +
+             " for " + seconds(report.oldest_age);
+  for (int rank : report.waiting) {
+    const auto answer = answers.find(rank);
+    if (answer == answers.end()) continue;
+    verdict += ", at " + answer->second.place;
+    break;
+  }
+  if (!report.shut_down) return log_.Warning(report.warning + "\n" + verdict);
+  log_.Error(report.warning);
+  FailNow(Status::ShutDown("Horovod has been shut down (hvdlite) because operations stalled: " + verdict));
 }
 
 // A rank whose heart has stopped is frozen (SIGSTOP, swapping, a hung file system), or its host is gone. A rank that is
@@ -29,6 +89,12 @@ void Engine::CheckSilence(Nanos now) {
   last_alive_ = now;
   const Nanos limit = static_cast<Nanos>(options_.config.heartbeat_seconds * static_cast<double>(kSecond));
   if (limit <= 0) return;
+  const auto frozen = [&](int rank, Nanos silent) {
+    FailNow(Status::PeerLost(
+        rank, "rank " + std::to_string(rank) + " has given no sign of life for " + std::to_string(silent / kSecond) +
+                  " s: its process is stopped (SIGSTOP, a debugger), starved of memory or hangs in the kernel, or its host "
+                  "is gone. HVDLITE_HEARTBEAT_SECONDS sets the limit; 0 turns this check off."));
+  };
   transport::HostSegment& segment = world_->segment();
   silences_.resize(static_cast<size_t>(segment.local_size()));
   const rendezvous::Host& host = world_->roster().hosts[static_cast<size_t>(world_->place().host)];
@@ -41,12 +107,19 @@ void Engine::CheckSilence(Nanos now) {
     }
     silence.silent += elapsed;
     if (silence.silent < limit) continue;
-    const int rank = host.ranks[static_cast<size_t>(local)];
-    return FailNow(Status::PeerLost(
-        rank, "rank " + std::to_string(rank) + " has given no sign of life for " +
-                  std::to_string(silence.silent / kSecond) +
-                  " s: its process is stopped (SIGSTOP, a debugger), starved of memory or hangs in the kernel. "
-                  "HVDLITE_HEARTBEAT_SECONDS sets the limit; 0 turns this check off."));
+    return frozen(host.ranks[static_cast<size_t>(local)], silence.silent);
+  }
+  if (!world_->multi_host()) return;
+  // Between hosts the edges of the world's negotiation tree carry the beat.
+  Agreement& agreement = *active_[0]->agreement;
+  agreement.SendAlive();
+  for (const auto& [rank, heard] : agreement.LastHeard()) {
+    Silence& silence = remote_silences_[rank];
+    if (static_cast<uint64_t>(heard) != silence.heartbeat) {
+      silence = {static_cast<uint64_t>(heard), 0};
+    } else if ((silence.silent += elapsed) >= limit) {
+      return frozen(rank, silence.silent);
+    }
   }
 }
 

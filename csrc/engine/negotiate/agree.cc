@@ -90,6 +90,27 @@ void Agreement::SpreadAbort(const Status& status) {
   Flush();
 }
 
+void Agreement::AskWhere(std::vector<Decision>* decisions) {
+  answers_.clear();
+  Writer out;
+  out.U8(static_cast<uint8_t>(Down::kWhere));
+  Broadcast(out.bytes());
+  Decision mine;
+  mine.kind = Down::kWhere;
+  decisions->push_back(std::move(mine));
+}
+
+void Agreement::AnswerWhere(const std::string& place, Nanos idle) {
+  if (is_root()) {
+    answers_[ranks_[me_]] = {place, idle};
+    return;
+  }
+  Writer& out = UpFor(me_);
+  out.U8(static_cast<uint8_t>(Up::kHere));
+  out.Text(place);
+  out.Signed(idle);
+}
+
 void Agreement::SendAlive() {
   if (parent_ != nullptr && parent_->channel->transport().fd() >= 0) {
     UpFor(me_).U8(static_cast<uint8_t>(Up::kAlive));
@@ -197,6 +218,21 @@ Status Agreement::HandleUp(const Edge& edge, std::string_view frame, Nanos now, 
         decisions->push_back(std::move(decision));
         break;
       }
+      case Up::kHere: {
+        Answer answer;
+        answer.place = in.Text();
+        answer.idle = in.Signed();
+        if (!in.ok()) return Nonsense(sender);
+        if (is_root()) {
+          answers_[ranks_[member]] = std::move(answer);
+        } else {
+          Writer& out = UpFor(member);
+          out.U8(static_cast<uint8_t>(Up::kHere));
+          out.Text(answer.place);
+          out.Signed(answer.idle);
+        }
+        break;
+      }
       case Up::kAlive: break;
       default: return Nonsense(sender);
     }
@@ -232,6 +268,7 @@ Status Agreement::HandleDown(std::string_view frame, std::vector<Decision>* deci
         if (!Decode(&in, &decision.status)) return Nonsense(sender);
         break;
       case Down::kAlive: continue;
+      case Down::kWhere: break;
       default: return Nonsense(sender);
     }
     if (!in.ok()) return Nonsense(sender);

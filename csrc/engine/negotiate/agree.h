@@ -13,7 +13,7 @@
 #include <deque>
 #include <poll.h>
 
-#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -67,6 +67,16 @@ class Agreement {
   void AnnounceShutdown(Nanos now);
   // Tells the neighbours in the tree that the job has failed. They pass it on. Best effort.
   void SpreadAbort(const Status& status);
+  // Root only: asks all members where their programs are. Their answers come in over the next moments.
+  void AskWhere(std::vector<Decision>* decisions);
+  // Where this member's program is; `idle` is how long ago it last submitted anything.
+  void AnswerWhere(const std::string& place, Nanos idle);
+  struct Answer {
+    std::string place;
+    Nanos idle = 0;
+  };
+  // Root only: what has been answered since AskWhere, by global rank.
+  const std::map<int, Answer>& answers() const { return answers_; }
   // Lets the neighbours know that this rank lives.
   void SendAlive();
 
@@ -115,6 +125,7 @@ class Agreement {
   Writer up_;            // the frame to the parent that is being written
   int up_member_ = -1;   // whom it speaks for
   std::unordered_map<uint64_t, Partial> partials_;
+  std::map<int, Answer> answers_;
   std::vector<int> leaving_;
   Nanos leaving_since_ = 0;
   bool shutdown_decided_ = false;

@@ -124,6 +124,7 @@ bool Ledger::Add(int member, Request request, Nanos now) {
   if (tally->presence[static_cast<size_t>(member)] != Presence::kMissing || tally->pending_index == SIZE_MAX) return false;
   Record(tally, member, std::move(request), now);
   MarkPresent(tally, member, Presence::kAsked);
+  if (tally->present == members_) waited_for_[static_cast<size_t>(member)] += now - tally->since;
   return true;
 }
 
@@ -140,6 +141,7 @@ bool Ledger::AddCached(int member, uint64_t slot, Nanos now) {
   if (tally->presence[static_cast<size_t>(member)] != Presence::kMissing || tally->pending_index == SIZE_MAX) return false;
   if (tally->described) Record(tally, member, RememberedRequest(*tally, member), now);
   MarkPresent(tally, member, Presence::kAsked);
+  if (tally->present == members_) waited_for_[static_cast<size_t>(member)] += now - tally->since;
   return true;
 }
 

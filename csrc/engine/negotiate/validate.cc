@@ -93,7 +93,7 @@ std::string RankList(std::vector<int> ranks) {
 }
 
 Status Validate(const Tally& tally, const std::vector<int>& ranks) {
-  const std::string what = std::string(Name(tally.first.kind)) + " '" + tally.first.name + "': ";
+  const std::string what = Shown(tally.first) + ": ";
   if (!tally.dissent.empty()) {
     for (const Aspect& aspect : kAspects) {
       // Who said what, in the order of the lowest rank that said it.

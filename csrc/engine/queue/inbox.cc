@@ -4,8 +4,8 @@ namespace hvdlite::engine {
 namespace {
 
 Status Duplicate(const Request& request) {
-  return Status::InvalidArgument("Duplicate tensor name: " + std::string(Name(request.kind)) + " '" + request.name +
-                                 "' is still outstanding on this rank. Wait for it with synchronize(), or give this "
+  return Status::InvalidArgument("Duplicate tensor name: " + Shown(request) +
+                                 " is still outstanding on this rank. Wait for it with synchronize(), or give this "
                                  "one another name. (The first operation is not affected.)");
 }
 

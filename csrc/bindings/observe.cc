@@ -1,0 +1,46 @@
+#include <string>
+#include <vector>
+
+#include "bindings/bindings.h"
+
+namespace hvdlite::bindings {
+namespace py = pybind11;
+
+namespace {
+
+std::string Describe(const std::string& what) {
+  std::vector<char> text(4096);
+  for (;;) {
+    int64_t length;
+    {
+      py::gil_scoped_release release;
+      length = hvdlite_describe(what.c_str(), text.data(), static_cast<int64_t>(text.size()));
+    }
+    if (length < static_cast<int64_t>(text.size())) return std::string(text.data(), static_cast<size_t>(length));
+    text.resize(static_cast<size_t>(length) * 2);  // it may have grown in between
+  }
+}
+
+}  // namespace
+
+void BindObservation(py::module_& module) {
+  module.def("start_timeline", [](const std::string& path, bool mark_cycles) {
+    ThrowIfError(hvdlite_start_timeline(path.c_str(), mark_cycles ? 1 : 0));
+  });
+  module.def("stop_timeline", [] {
+    hvdlite_code code;
+    {
+      py::gil_scoped_release release;
+      code = hvdlite_stop_timeline();
+    }
+    ThrowIfError(code);
+  });
+  module.def("describe", &Describe, "JSON: 'metrics' or 'recent'. Empty without a job.");
+  module.def("wait_question", [](double timeout) {
+    py::gil_scoped_release release;
+    return hvdlite_wait_question(timeout);
+  });
+  module.def("answer", [](const std::string& place) { hvdlite_answer(place.c_str()); });
+}
+
+}  // namespace hvdlite::bindings

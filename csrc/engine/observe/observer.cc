@@ -1,0 +1,123 @@
+#include "engine/observe/observer.h"
+
+#include <cctype>
+
+namespace hvdlite::engine {
+namespace {
+
+constexpr auto kRelaxed = std::memory_order_relaxed;
+
+// "SHM_ALLREDUCE"
+std::string Activity(const char* communicator, OpKind kind) {
+  std::string text;
+  for (const char* c = communicator; *c != '\0'; ++c) text += static_cast<char>(toupper(*c));
+  return text + "_" + std::string(TimelineName(kind));
+}
+
+std::string Escaped(const char* text) {
+  std::string out;
+  for (; *text != '\0'; ++text) {
+    const unsigned char c = static_cast<unsigned char>(*text);
+    if (c == '"' || c == '\\') out += '\\';
+    out += c < 0x20 ? ' ' : static_cast<char>(c);
+  }
+  return out;
+}
+
+std::string Seconds(Nanos span) {
+  char text[32];
+  snprintf(text, sizeof(text), "%.6f", static_cast<double>(span) / static_cast<double>(kSecond));
+  return text;
+}
+
+}  // namespace
+
+void Observer::Announced(const Entry& entry, bool by_slot, Nanos now) {
+  (by_slot ? slots_ : requests_).fetch_add(1, kRelaxed);
+  if (!timeline_.on()) return;
+  timeline_.Begin(entry.request.name, "NEGOTIATE_" + std::string(TimelineName(entry.request.kind)), now);
+  timeline_.Mark(entry.request.name, std::to_string(rank_), now);
+}
+
+void Observer::Began(const ProcessSet& set, const Running& running, Nanos now) {
+  for (const Entry* entry : running.entries) {
+    if (entry != nullptr) negotiating_.fetch_add(now - entry->submitted, kRelaxed);
+  }
+  if (!timeline_.on()) return;
+  for (const Entry* entry : running.entries) {
+    if (entry == nullptr) continue;
+    timeline_.End(entry->request.name, now);
+    timeline_.Begin(entry->request.name, std::string(TimelineName(entry->request.kind)), now);
+    timeline_.Begin(entry->request.name, Activity(set.group->communicator->name(), entry->request.kind), now);
+  }
+}
+
+void Observer::Ended(const ProcessSet& set, const Running& running, Nanos now) {
+  batches_.fetch_add(1, kRelaxed);
+  moving_.fetch_add(now - running.started, kRelaxed);
+  for (const Entry* entry : running.entries) {
+    if (entry == nullptr) continue;
+    const size_t bytes = entry->output.bytes();
+    operations_.fetch_add(1, kRelaxed);
+    bytes_.fetch_add(bytes, kRelaxed);
+    Record record;
+    record.set = set.id;
+    record.kind = entry->request.kind;
+    record.bytes = static_cast<int64_t>(bytes);
+    record.batch_size = static_cast<uint32_t>(running.entries.size());
+    record.submitted = entry->submitted;
+    record.agreed = running.started;
+    record.done = now;
+    recorder_.Add(record, entry->request.name);
+    if (!timeline_.on()) continue;
+    timeline_.End(entry->request.name, now);
+    timeline_.End(entry->request.name, now,
+                  "{\"dtype\": \"" + std::string(Name(entry->request.dtype)) + "\", \"shape\": \"" +
+                      ToString(entry->request.shape) + "\"}");
+  }
+}
+
+void Observer::Failed(const ProcessSet& set, const Entry& entry, Nanos now) {
+  failures_.fetch_add(1, kRelaxed);
+  Record record;
+  record.set = set.id;
+  record.kind = entry.request.kind;
+  record.failed = true;
+  record.submitted = entry.submitted;
+  record.agreed = record.done = now;
+  recorder_.Add(record, entry.request.name);
+  if (!timeline_.on()) return;
+  timeline_.End(entry.request.name, now);
+  timeline_.Begin(entry.request.name, "ERROR", now);
+  timeline_.End(entry.request.name, now);
+}
+
+std::string Observer::Metrics(const std::vector<std::pair<int, Nanos>>& waited_for) const {
+  std::string out = "{\"operations\": " + std::to_string(operations_.load(kRelaxed)) +
+                    ", \"failures\": " + std::to_string(failures_.load(kRelaxed)) +
+                    ", \"batches\": " + std::to_string(batches_.load(kRelaxed)) +
+                    ", \"bytes\": " + std::to_string(bytes_.load(kRelaxed)) +
+                    ", \"requests_in_full\": " + std::to_string(requests_.load(kRelaxed)) +
+                    ", \"requests_by_slot\": " + std::to_string(slots_.load(kRelaxed)) +
+                    ", \"seconds_negotiating\": " + Seconds(negotiating_.load(kRelaxed)) +
+                    ", \"seconds_moving\": " + Seconds(moving_.load(kRelaxed)) + ", \"seconds_waited_for_rank\": {";
+  for (size_t i = 0; i < waited_for.size(); ++i) {
+    out += (i > 0 ? ", \"" : "\"") + std::to_string(waited_for[i].first) + "\": " + Seconds(waited_for[i].second);
+  }
+  return out + "}}";
+}
+
+std::string Observer::Recent() {
+  std::string out = "[";
+  for (const Record& r : recorder_.Recent()) {
+    if (out.size() > 1) out += ", ";
+    out += "{\"number\": " + std::to_string(r.number) + ", \"process_set\": " + std::to_string(r.set) + ", \"kind\": \"" +
+           std::string(Name(r.kind)) + "\", \"name\": \"" + Escaped(r.name.data()) +
+           "\", \"failed\": " + (r.failed ? "true" : "false") + ", \"bytes\": " + std::to_string(r.bytes) +
+           ", \"batch_size\": " + std::to_string(r.batch_size) + ", \"submitted\": " + Seconds(r.submitted) +
+           ", \"agreed\": " + Seconds(r.agreed) + ", \"done\": " + Seconds(r.done) + "}";
+  }
+  return out + "]";
+}
+
+}  // namespace hvdlite::engine

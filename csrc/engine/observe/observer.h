@@ -1,0 +1,50 @@
+// Observer: what the engine tells people about itself. The engine calls it at the stations of an operation; it never
+// influences one.
+//
+// Thread-safety: the stations are for the holder of the turn; everything else from any thread.
+#pragma once
+
+#include <atomic>
+#include <string>
+#include <vector>
+
+#include "engine/observe/recorder.h"
+#include "engine/observe/timeline.h"
+#include "engine/process_set.h"
+
+namespace hvdlite::engine {
+
+class Observer {
+ public:
+  Observer(int rank, size_t recorder_entries) : rank_(rank), recorder_(recorder_entries) {}
+
+  // ---- The stations of an operation
+  void Announced(const Entry& entry, bool by_slot, Nanos now);
+  void Began(const ProcessSet& set, const Running& running, Nanos now);
+  void Ended(const ProcessSet& set, const Running& running, Nanos now);
+  void Failed(const ProcessSet& set, const Entry& entry, Nanos now);
+  void Turned(Nanos now) {
+    if (timeline_.marks_cycles() && timeline_.on()) timeline_.MarkCycle(now);
+  }
+
+  Timeline& timeline() { return timeline_; }
+
+  // ---- For people, as JSON
+  std::string Metrics(const std::vector<std::pair<int, Nanos>>& waited_for) const;
+  std::string Recent();
+
+ private:
+  const int rank_;
+  Timeline timeline_;
+  Recorder recorder_;
+  std::atomic<uint64_t> operations_{0};
+  std::atomic<uint64_t> failures_{0};
+  std::atomic<uint64_t> batches_{0};
+  std::atomic<uint64_t> bytes_{0};
+  std::atomic<uint64_t> requests_{0};   // sent in full
+  std::atomic<uint64_t> slots_{0};      // sent as a number
+  std::atomic<Nanos> negotiating_{0};   // from submission to agreement, summed over operations
+  std::atomic<Nanos> moving_{0};        // from agreement to the end, summed over batches
+};
+
+}  // namespace hvdlite::engine
