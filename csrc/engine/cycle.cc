@@ -13,8 +13,11 @@ namespace hvdlite::engine {
 
 namespace {
 
-// After all have agreed to end, what is decided still happens; this bounds it if a peer dies just then.
+// After all have agreed to end, what is decided still happens; if a peer dies just then, it moves no more, and this
+// bounds the wait.
 constexpr Nanos kClosingGrace = 2 * kSecond;
+// How long a rank that leaves waits for its own operations in process sets (those in the world are the root's business).
+constexpr Nanos kLeaveGrace = 2 * kSecond;
 
 }  // namespace
 
@@ -23,7 +26,7 @@ bool Engine::Cycle() {
   const Nanos now = MonotonicNow();
   if (now - last_tick_.load(std::memory_order_relaxed) > kTickEvery) Tick(now);
   if (world_->segment().aborted()) FailNow(world_->segment().abort_status());
-  if (!suspicion_.ok() && now > suspicion_until_) FailNow(suspicion_);
+  CheckSuspicions(now);
   bool moved = false;
   // By index: a decision may add or remove a set.
   for (size_t i = 0; i < active_.size() && !ended_; ++i) {
@@ -46,25 +49,42 @@ bool Engine::TurnSet(ProcessSet* set, Nanos now) {
     Announce(set, now);
     moved = true;
   }
-  if (set->id == 0 && leaving_.load(std::memory_order_acquire) && !leave_announced_) {
+  if (set->id == 0 && leaving_.load(std::memory_order_acquire) && !leave_announced_ && MayLeave(now)) {
     leave_announced_ = true;
     set->agreement->AnnounceShutdown(now);
   }
   const Status talk = set->agreement->Exchange(now, &set->heard, &moved);
   for (Decision& decision : set->heard) {
-    if (decision.kind == Down::kAbort) FailNow(decision.status);  // bad news does not queue
-    set->decided.push_back(std::move(decision));
+    // Neither bad news nor the end queues up behind a batch: from here on, a link that breaks is somebody leaving.
+    if (decision.kind == Down::kAbort) {
+      FailNow(decision.status);
+    } else if (decision.kind == Down::kShutdown) {
+      closing_ = decision.status;
+    } else {
+      set->decided.push_back(std::move(decision));
+    }
   }
   set->heard.clear();
-  if (!talk.ok()) Fail(talk);
+  if (!talk.ok()) LinkFailed(set, talk);
   while (set->running == nullptr && !set->decided.empty() && !ended_) {
     Decision decision = std::move(set->decided.front());
     set->decided.pop_front();
     Begin(set, std::move(decision), now);
     moved = true;
   }
-  if (set->running != nullptr && suspicion_.ok() && !ended_) moved |= Progress(set);
+  if (set->running != nullptr && !set->running->failed && !ended_) moved |= Progress(set);
   return moved;
+}
+
+// Everything this rank has announced still happens. The root knows what it announced in the world; in other sets only
+// this rank does, so it says that it leaves only when those are done.
+bool Engine::MayLeave(Nanos now) {
+  if (leave_by_ == 0) leave_by_ = now + kLeaveGrace;
+  if (now > leave_by_) return true;
+  for (const auto& set : active_) {
+    if (set->id != 0 && !set->inbox.all_done()) return false;
+  }
+  return true;
 }
 
 void Engine::Announce(ProcessSet* set, Nanos now) {
@@ -78,7 +98,7 @@ void Engine::Announce(ProcessSet* set, Nanos now) {
     if (!status.ok()) break;
   }
   set->fetched.clear();
-  if (!status.ok()) Fail(status);
+  if (!status.ok()) FailNow(status);
 }
 
 void Engine::Begin(ProcessSet* set, Decision decision, Nanos now) {
@@ -101,9 +121,6 @@ void Engine::Begin(ProcessSet* set, Decision decision, Nanos now) {
       set->agreement->AnnounceEvicted(decision.slot);
       return;
     }
-    case Down::kShutdown:
-      closing_ = decision.status;
-      return;
     case Down::kWhere: question_.Ask(); return;
     default: return;
   }
@@ -118,7 +135,7 @@ void Engine::Begin(ProcessSet* set, Decision decision, Nanos now) {
     return;
   }
   const Status prepared = Prepare(set, running.get());
-  if (!prepared.ok()) return Fail(prepared);
+  if (!prepared.ok()) return FailNow(prepared);
   set->running = std::move(running);
   observer_.Began(*set, *set->running, now);
   if (kind == OpKind::kBarrier || kind == OpKind::kJoin) {
@@ -151,9 +168,16 @@ void Engine::Remember(ProcessSet* set, Response* response) {
 bool Engine::Progress(ProcessSet* set) {
   switch (set->running->work->Advance()) {
     case comm::Progress::kNone: return false;
-    case comm::Progress::kSome: return true;
+    case comm::Progress::kSome: closing_until_ = 0; return true;
     case comm::Progress::kDone: CompleteRunning(set); return true;
-    case comm::Progress::kFailed: Fail(set->running->work->status()); return false;
+    case comm::Progress::kFailed:
+      set->running->failed = true;
+      if (!closing_.ok()) {
+        Finish(closing_);
+      } else {
+        LinkFailed(set, set->running->work->status());
+      }
+      return false;
   }
   return false;
 }

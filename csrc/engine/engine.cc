@@ -19,6 +19,9 @@ LogLevel ParseLevel(const std::string& name) {
 constexpr Nanos kDefaultSpin = 50 * kMicrosecond;
 // How long a broken link may stay unexplained; the news of who died travels in milliseconds.
 constexpr Nanos kSuspicion = 300 * kMillisecond;
+// The same for links of a process set other than the world: a peer may have heard before us that the set is removed. If
+// the peer is dead, the world's links say so long before.
+constexpr Nanos kSuspicionInSet = 5 * kSecond;
 
 }  // namespace
 
@@ -62,14 +65,13 @@ Status Engine::StartTimeline(const std::string& path, bool mark_cycles) {
 
 std::string Engine::Metrics() {
   std::vector<std::pair<int, Nanos>> waited_for;
-  {
-    MutexLock turn(turn_);
-    for (const auto& set : active_) {
-      if (set->id != 0 || !set->agreement->is_root()) continue;
-      const std::vector<Nanos>& waited = set->agreement->ledger().waited_for();
-      for (size_t m = 0; m < waited.size(); ++m) waited_for.emplace_back(set->ranks[m], waited[m]);
-    }
+  TakeTurn();
+  for (const auto& set : active_) {
+    if (set->id != 0 || !set->agreement->is_root()) continue;
+    const std::vector<Nanos>& waited = set->agreement->ledger().waited_for();
+    for (size_t m = 0; m < waited.size(); ++m) waited_for.emplace_back(set->ranks[m], waited[m]);
   }
+  ReturnTurn();
   return observer_.Metrics(waited_for);
 }
 
@@ -219,9 +221,10 @@ Status Engine::SubmitGroup(int id, std::vector<Submission> submissions, std::vec
   std::shared_ptr<ProcessSet> set;
   HVDLITE_RETURN_IF_ERROR(MemberSet(id, &set));
   std::vector<std::unique_ptr<Entry>> entries;
+  std::vector<HandlePtr> made;
   for (Submission& submission : submissions) {
-    handles->push_back(std::make_shared<Handle>());
-    entries.push_back(MakeEntry(std::move(submission), handles->back()));
+    made.push_back(std::make_shared<Handle>());
+    entries.push_back(MakeEntry(std::move(submission), made.back()));
   }
   const int count = static_cast<int>(entries.size());
   outstanding_.fetch_add(count, std::memory_order_seq_cst);
@@ -230,6 +233,7 @@ Status Engine::SubmitGroup(int id, std::vector<Submission> submissions, std::vec
     outstanding_.fetch_sub(count, std::memory_order_seq_cst);
     return status;
   }
+  *handles = std::move(made);
   Submitted(false);
   return Status::Ok();
 }
@@ -251,17 +255,23 @@ void Engine::Complete(ProcessSet* set, Entry* entry, Status status) {
   NotifyWaiters();
 }
 
-void Engine::Fail(Status status) {
-  if (ended_) return;
-  if (!closing_.ok()) return Finish(closing_);  // all have agreed to end: a link that breaks now is somebody leaving
-  if (status.code() == StatusCode::kPeerLost && world_->multi_host()) {
-    if (suspicion_.ok()) {
-      suspicion_ = std::move(status);
-      suspicion_until_ = MonotonicNow() + kSuspicion;
-    }
-    return;
+void Engine::LinkFailed(ProcessSet* set, Status status) {
+  // All have agreed to end: somebody has left, and needs nothing from us any more.
+  if (ended_ || !closing_.ok()) return;
+  if (status.code() != StatusCode::kPeerLost || !world_->multi_host()) return FailNow(std::move(status));
+  if (!set->suspicion.ok()) return;
+  set->suspicion = std::move(status);
+  set->suspicion_until = MonotonicNow() + (set->id == 0 ? kSuspicion : kSuspicionInSet);
+}
+
+void Engine::CheckSuspicions(Nanos now) {
+  if (!world_->multi_host() || ended_ || !closing_.ok()) return;
+  for (const auto& set : active_) {
+    if (set->suspicion.ok()) continue;
+    // The removal of the set may wait in the world's queue.
+    if (set->id != 0 && !active_[0]->idle()) set->suspicion_until = now + kSuspicionInSet;
+    if (now > set->suspicion_until) return FailNow(set->suspicion);
   }
-  FailNow(std::move(status));
 }
 
 void Engine::FailNow(Status status) {
@@ -300,8 +310,9 @@ Status Engine::health() {
 }
 
 void Engine::Abort(const Status& reason) {
-  MutexLock turn(turn_);
+  TakeTurn();
   FailNow(reason);
+  ReturnTurn();
 }
 
 void Engine::AbandonInChild() {
@@ -320,7 +331,7 @@ void Engine::Shutdown(Deadline deadline) {
   world_->bells().RingSelf();
   Backoff backoff(world_->oversubscribed(), spin_);
   while (!ended_ && !deadline.Passed()) {
-    if (!turn_.TryLock()) {
+    if (turn_wanted_.load(std::memory_order_seq_cst) > 0 || !turn_.TryLock()) {
       usleep(100);
       continue;
     }
@@ -331,7 +342,7 @@ void Engine::Shutdown(Deadline deadline) {
     }
     turn_.Unlock();
   }
-  MutexLock turn(turn_);
+  TakeTurn();
   // Without the others' consent this is a departure that they must notice, so the socket's end speaks for us.
   if (!closing_.ok()) world_->segment().line(world_->place().local_rank).left.store(1, std::memory_order_seq_cst);
   Finish(Status::ShutDown("Horovod has been shut down (hvdlite): hvd.shutdown() was called on this rank"));
@@ -342,6 +353,7 @@ void Engine::Shutdown(Deadline deadline) {
     if (!done) sched_yield();
   }
   world_->bells().RingEveryone();
+  turn_.Unlock();
   waiters_.fetch_sub(1, std::memory_order_seq_cst);
 }
 

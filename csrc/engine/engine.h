@@ -103,18 +103,25 @@ class Engine {
   void CompleteRunning(ProcessSet* set) REQUIRES(turn_);
   void ChangeSets(ProcessSet* world, const Response& response) REQUIRES(turn_);
   void Complete(ProcessSet* set, Entry* entry, Status status) REQUIRES(turn_);
-  // A failure seen here. If it is only a broken link, waits a moment for news of who broke it.
-  void Fail(Status status) REQUIRES(turn_);
+  // A link of the set is broken, which is somebody's leaving, the end of the set, or a failure: waits a moment for news
+  // of which, and of who is to blame.
+  void LinkFailed(ProcessSet* set, Status status) REQUIRES(turn_);
+  void CheckSuspicions(Nanos now) REQUIRES(turn_);
   // The job has failed; tells the others.
   void FailNow(Status status) REQUIRES(turn_);
 
   // wait.cc: who turns, who sleeps
   void Background();
-  bool Drive(const Handle& handle, Nanos until) REQUIRES(turn_);
+  enum class Driven : uint8_t { kOver, kGaveWay };
+  Driven Drive(const Handle& handle, Nanos until) REQUIRES(turn_);
   bool IdleInTurn(Nanos span) REQUIRES(turn_);
   void BackgroundTurn(Backoff* backoff) RELEASE(turn_);
   void CollectPollFds(std::vector<pollfd>* fds) REQUIRES(turn_);
   void NotifyWaiters();
+  // Takes the turn even while another thread waits for something that may never come: whoever drives gives way.
+  void TakeTurn() ACQUIRE(turn_);
+  void ReturnTurn() RELEASE(turn_);
+  bool MayLeave(Nanos now) REQUIRES(turn_);
 
   // tick.cc: what happens a few times a second, whether anything is going on or not
   void Tick(Nanos now) REQUIRES(turn_);
@@ -143,14 +150,14 @@ class Engine {
   std::atomic<bool> ended_{false};
   std::atomic<bool> leaving_{false};               // Shutdown was called here
   bool leave_announced_ GUARDED_BY(turn_) = false;
+  Nanos leave_by_ GUARDED_BY(turn_) = 0;           // until when this rank's own operations are waited for
   Status closing_ GUARDED_BY(turn_);               // all have agreed to end; finishing what is decided
   Nanos closing_until_ GUARDED_BY(turn_) = 0;
-  Status suspicion_ GUARDED_BY(turn_);             // a broken link: whose fault is it really?
-  Nanos suspicion_until_ GUARDED_BY(turn_) = 0;
 
   // Waiting.
   std::atomic<int> outstanding_{0};                // submitted and not done
   std::atomic<int> waiters_{0};                    // user threads inside Wait
+  std::atomic<int> turn_wanted_{0};                // threads inside TakeTurn: nobody else may begin to drive
   std::atomic<int> sleeping_waiters_{0};           // of those, the ones that sleep on waiters_cv_
   Mutex waiters_mutex_;
   CondVar waiters_cv_;

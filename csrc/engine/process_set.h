@@ -32,6 +32,7 @@ struct Running {
   std::vector<char> zeros;         // what a joined rank contributes ...
   std::vector<char> ignored;       // ... and where its results go
   std::unique_ptr<comm::Work> work;
+  bool failed = false;             // work has said kFailed: it must not be touched again
   Nanos started = 0;
 };
 
@@ -48,6 +49,8 @@ struct ProcessSet {
   std::unique_ptr<Running> running;
   std::vector<Entry*> fetched;            // scratch of the turn
   std::vector<Decision> heard;            // scratch of the turn
+  Status suspicion;                       // a link of this set is broken: whose fault is it really?
+  Nanos suspicion_until = 0;
 
   bool member() const { return group->me >= 0; }
   bool idle() const { return running == nullptr && decided.empty(); }

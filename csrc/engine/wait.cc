@@ -15,15 +15,18 @@ namespace hvdlite::engine {
 
 bool Engine::Wait(const Handle& handle, Nanos slice) {
   if (handle.done()) return true;
-  const Nanos until = MonotonicNow() + slice;
+  const Nanos now = MonotonicNow();
+  const Nanos until = slice < kForever - now ? now + slice : kForever;
   waiters_.fetch_add(1, std::memory_order_seq_cst);
   bool done = false;
   Backoff backoff(world_->oversubscribed(), spin_);
   while (!(done = handle.done())) {
-    if (turn_.TryLock()) {
-      done = Drive(handle, until);
+    if (turn_wanted_.load(std::memory_order_seq_cst) == 0 && turn_.TryLock()) {
+      const Driven driven = Drive(handle, until);
       turn_.Unlock();
       NotifyWaiters();
+      if (driven == Driven::kGaveWay) continue;
+      done = handle.done();
       break;
     }
     // Somebody else turns: the background thread gives way within one step, another waiter when its result is there.
@@ -41,21 +44,34 @@ bool Engine::Wait(const Handle& handle, Nanos slice) {
   return done;
 }
 
-// Turns until the handle is done, `until` has passed, or a signal has come.
-bool Engine::Drive(const Handle& handle, Nanos until) {
+// Turns until the handle is done, `until` has passed, or a signal has come (kOver), or somebody needs the turn more.
+Engine::Driven Engine::Drive(const Handle& handle, Nanos until) {
   Backoff backoff(world_->oversubscribed(), spin_);
   for (uint32_t turns = 0;; ++turns) {
     if (Cycle()) backoff.Reset();
-    if (handle.done()) return true;
+    if (handle.done()) return Driven::kOver;
+    if (turn_wanted_.load(std::memory_order_seq_cst) > 0) return Driven::kGaveWay;
     if (backoff.Pause()) {
-      if ((turns & 1023) == 1023 && MonotonicNow() >= until) return false;
+      if ((turns & 1023) == 1023 && MonotonicNow() >= until) return Driven::kOver;
       continue;
     }
     const Nanos now = MonotonicNow();
-    if (now >= until) return false;
-    if (!IdleInTurn(std::min(until - now, kTickEvery))) return handle.done();
+    if (now >= until || !IdleInTurn(std::min(until - now, kTickEvery))) return Driven::kOver;
     backoff.Reset();
   }
+}
+
+// The background thread has gone to sleep at its gate if it found the turn taken.
+void Engine::ReturnTurn() {
+  turn_.Unlock();
+  if (waiters_.load(std::memory_order_seq_cst) == 0 && outstanding_.load(std::memory_order_seq_cst) > 0) WakeBackground();
+}
+
+void Engine::TakeTurn() {
+  turn_wanted_.fetch_add(1, std::memory_order_seq_cst);
+  world_->bells().RingSelf();
+  turn_.Lock();
+  turn_wanted_.fetch_sub(1, std::memory_order_seq_cst);
 }
 
 void Engine::CollectPollFds(std::vector<pollfd>* fds) {
@@ -73,7 +89,7 @@ bool Engine::IdleInTurn(Nanos span) {
   const uint32_t ticket = bells.BeginSleep();
   // Peers that post from here on see a sleeper and ring; what they posted before, this turn sees.
   bool interrupted = false;
-  if (!Cycle() && !ended_) {
+  if (!Cycle() && !ended_ && turn_wanted_.load(std::memory_order_seq_cst) == 0) {
     std::vector<pollfd> fds;
     CollectPollFds(&fds);
     interrupted = bells.Sleep(ticket, &fds, span) == FutexResult::kInterrupted;
@@ -124,7 +140,8 @@ void Engine::Background() {
   while (!stopping_.load(std::memory_order_seq_cst)) {
     const uint32_t ticket = gate_.load(std::memory_order_seq_cst);
     const bool wanted = outstanding_.load(std::memory_order_seq_cst) > 0 && !ended_;
-    if (wanted && waiters_.load(std::memory_order_seq_cst) == 0 && turn_.TryLock()) {
+    const bool mine = waiters_.load(std::memory_order_seq_cst) == 0 && turn_wanted_.load(std::memory_order_seq_cst) == 0;
+    if (wanted && mine && turn_.TryLock()) {
       BackgroundTurn(&backoff);
       NotifyWaiters();
       continue;

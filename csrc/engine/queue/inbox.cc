@@ -1,5 +1,8 @@
 #include "engine/queue/inbox.h"
 
+#include <string_view>
+#include <unordered_set>
+
 namespace hvdlite::engine {
 namespace {
 
@@ -36,8 +39,10 @@ Status Inbox::SubmitGroup(std::vector<std::unique_ptr<Entry>> entries) {
   MutexLock lock(mutex_);
   if (closed_) return reason_;
   if (joining_) return Status::InvalidArgument("this rank has called join() and cannot submit a group before it has returned");
+  std::unordered_set<std::string_view> names;
   for (const auto& entry : entries) {
-    if (outstanding_.count(entry->request.name) != 0) return Duplicate(entry->request);
+    const bool fresh = names.insert(entry->request.name).second && outstanding_.count(entry->request.name) == 0;
+    if (!fresh) return Duplicate(entry->request);
   }
   for (auto& entry : entries) HVDLITE_RETURN_IF_ERROR(AddLocked(std::move(entry)));
   waiting_.store(submitted_.size(), std::memory_order_seq_cst);

@@ -24,6 +24,11 @@ class Inbox {
 
   // Without a lock: is there anything to fetch?
   bool empty() const { return waiting_.load(std::memory_order_seq_cst) == 0; }
+  // Nothing is outstanding.
+  bool all_done() EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    return outstanding_.empty();
+  }
   // Moves the submitted entries into `out`, in order. They stay outstanding.
   void Fetch(std::vector<Entry*>* out) EXCLUDES(mutex_);
   // The outstanding entry of that name, or null (this rank has joined, or has not asked).
