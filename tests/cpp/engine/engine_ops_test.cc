@@ -4,9 +4,14 @@
 namespace hvdlite::testing {
 namespace {
 
-class EngineOps : public ::testing::TestWithParam<int> {
+struct Job {
+  int ranks, hosts;
+};
+void PrintTo(const Job& job, std::ostream* out) { *out << job.ranks << " ranks on " << job.hosts << " hosts"; }
+
+class EngineOps : public ::testing::TestWithParam<Job> {
  protected:
-  RanksOptions Options() const { return {.size = GetParam()}; }
+  RanksOptions Options() const { return {.size = GetParam().ranks, .hosts = GetParam().hosts}; }
 };
 
 // 1 + 2 + ... + n
@@ -189,7 +194,9 @@ TEST_P(EngineOps, a_set_is_added_used_and_removed) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, EngineOps, ::testing::Values(1, 2, 3, 4, 5));
+INSTANTIATE_TEST_SUITE_P(Shm, EngineOps, ::testing::Values(Job{1, 1}, Job{2, 1}, Job{3, 1}, Job{4, 1}, Job{5, 1}));
+INSTANTIATE_TEST_SUITE_P(Net, EngineOps, ::testing::Values(Job{2, 2}, Job{3, 3}));
+INSTANTIATE_TEST_SUITE_P(Hierarchical, EngineOps, ::testing::Values(Job{4, 2}, Job{5, 2}, Job{9, 3}));
 
 TEST(EngineOpsMany, sixteen_ranks_on_few_processors) {
   RunRanks({.size = 16, .limit_seconds = 120}, [](Rank& me) {

@@ -122,6 +122,8 @@ struct RanksOptions {
   int size = 2;
   Config config = {};
   std::vector<std::vector<int>> process_sets = {};
+  // More than 1: ranks pretend to sit on so many hosts, dealt out in turns, and reach each other over TCP.
+  int hosts = 1;
   double limit_seconds = 60;
   // False: each rank calls Shutdown itself, or the engine is destroyed without it.
   bool shutdown = true;
@@ -188,6 +190,7 @@ inline Status StartEngine(const RanksOptions& options, int rank, const std::stri
   o.size = options.size;
   o.store_prefix = prefix;
   o.config = options.config;
+  if (options.hosts > 1) o.config.host_id = "pretended-" + std::to_string(rank % options.hosts);
   o.process_sets = options.process_sets;
   return Engine::Start(o, store, engine);
 }

@@ -1,0 +1,172 @@
+// Waiting: who works while who sleeps. Latencies are asserted loosely: they tell a lost wake-up (200 ms, the longest
+// sleep) from a slow machine.
+#include <signal.h>
+#include <sys/syscall.h>
+
+#include "testing/ranks.h"
+
+namespace hvdlite::testing {
+namespace {
+
+Nanos Median(std::vector<Nanos> times) {
+  std::nth_element(times.begin(), times.begin() + static_cast<long>(times.size() / 2), times.end());
+  return times[times.size() / 2];
+}
+
+class EngineWait : public ::testing::TestWithParam<int> {
+ protected:
+  RanksOptions Options() const { return {.size = 3, .hosts = GetParam()}; }
+};
+
+TEST_P(EngineWait, the_background_thread_alone_makes_progress) {
+  RunRanks(Options(), [](Rank& me) {
+    std::vector<Nanos> times;
+    for (int round = 0; round < 30; ++round) {
+      std::vector<float> x(50000, 1);
+      const Nanos start = MonotonicNow();
+      ASSERT_TRUE(me.Poll(me.Submit(Allreduce("x", x, &x))).ok());
+      times.push_back(MonotonicNow() - start);
+      ASSERT_EQ(x, std::vector<float>(50000, 3.0f));
+    }
+    EXPECT_LT(Median(times), static_cast<Nanos>(100 * Patience()) * kMillisecond);
+  });
+}
+
+TEST_P(EngineWait, blocking_calls_lose_no_wake_up) {
+  RunRanks(Options(), [](Rank& me) {
+    std::vector<Nanos> times;
+    for (int round = 0; round < 300; ++round) {
+      // Late enough that the others sleep.
+      if (round % 3 == me.rank) usleep(1000);
+      std::vector<float> x(10, 1);
+      const Nanos start = MonotonicNow();
+      ASSERT_TRUE(me.Do(Allreduce("x", x, &x)).ok());
+      times.push_back(MonotonicNow() - start);
+    }
+    std::sort(times.begin(), times.end());
+    // Not the maximum: the machine may be busy with something else. But a lost wake-up costs up to 200 ms.
+    EXPECT_LT(times[290], static_cast<Nanos>(100 * Patience()) * kMillisecond);
+  });
+}
+
+TEST_P(EngineWait, a_promise_to_wait_that_is_not_kept_is_made_good_by_the_background_thread) {
+  RunRanks(Options(), [](Rank& me) {
+    for (int round = 0; round < 5; ++round) {
+      std::vector<float> x(10, 1);
+      const HandlePtr handle = me.Submit(Allreduce("x", x, &x), 0, /*will_wait=*/true);
+      ASSERT_TRUE(me.Poll(handle).ok());
+    }
+  });
+}
+
+TEST_P(EngineWait, a_slice_ends_in_time_while_a_peer_is_late) {
+  RunRanks(Options(), [](Rank& me) {
+    std::vector<float> x(10, 1);
+    if (me.rank == 2) usleep(300000);
+    const HandlePtr handle = me.Submit(Allreduce("x", x, &x));
+    if (me.rank != 2) {
+      for (const Nanos slice : {Nanos{0}, kMillisecond, 20 * kMillisecond}) {
+        const Nanos start = MonotonicNow();
+        EXPECT_FALSE(me.engine->Wait(*handle, slice));
+        const Nanos took = MonotonicNow() - start;
+        EXPECT_GE(took, slice);
+        EXPECT_LT(took, slice + static_cast<Nanos>(80 * Patience()) * kMillisecond);
+      }
+    }
+    ASSERT_TRUE(me.Wait(handle, kForever).ok());  // the longest slice there is
+  });
+}
+
+TEST_P(EngineWait, a_result_wakes_the_thread_that_waits_for_it_while_another_waits_for_something_else) {
+  RunRanks(Options(), [](Rank& me) {
+    std::vector<float> x(10, 1), late(10, 1);
+    const HandlePtr last = me.rank == 0 ? nullptr : me.Submit(Allreduce("late", late, &late));
+    std::thread other;
+    if (me.rank != 0) other = std::thread([&] { EXPECT_TRUE(me.Wait(last, kForever).ok()); });
+    std::vector<Nanos> times;
+    for (int round = 0; round < 50; ++round) {
+      const Nanos start = MonotonicNow();
+      ASSERT_TRUE(me.Do(Allreduce("x", x, &x)).ok());
+      times.push_back(MonotonicNow() - start);
+    }
+    EXPECT_LT(Median(times), static_cast<Nanos>(100 * Patience()) * kMillisecond);
+    if (me.rank == 0) {
+      ASSERT_TRUE(me.Do(Allreduce("late", late, &late)).ok());
+    }
+    if (other.joinable()) other.join();
+  });
+}
+
+TEST_P(EngineWait, a_submission_rings_a_thread_of_the_same_rank_that_sleeps_with_the_turn) {
+  RunRanks(Options(), [](Rank& me) {
+    std::vector<float> late(10, 1);
+    const HandlePtr last = me.rank == 0 ? nullptr : me.Submit(Allreduce("late", late, &late));
+    std::thread sleeper;
+    if (me.rank != 0) sleeper = std::thread([&] { EXPECT_TRUE(me.Wait(last, kForever).ok()); });
+    std::vector<Nanos> times;
+    for (int round = 0; round < 20; ++round) {
+      usleep(3000);  // the sleeper is asleep
+      std::vector<float> x(10, 1);
+      const Nanos start = MonotonicNow();
+      ASSERT_TRUE(me.Poll(me.Submit(Allreduce("x", x, &x))).ok());
+      times.push_back(MonotonicNow() - start);
+    }
+    EXPECT_LT(Median(times), static_cast<Nanos>(100 * Patience()) * kMillisecond);
+    if (me.rank == 0) {
+      ASSERT_TRUE(me.Do(Allreduce("late", late, &late)).ok());
+    }
+    if (sleeper.joinable()) sleeper.join();
+  });
+}
+
+TEST_P(EngineWait, a_signal_ends_a_slice_early) {
+  struct sigaction action = {};
+  action.sa_handler = [](int) {};
+  struct sigaction before = {};
+  sigaction(SIGUSR1, &action, &before);
+  RunRanks(Options(), [](Rank& me) {
+    std::vector<float> x(10, 1);
+    if (me.rank == 0) {
+      usleep(200000);
+      ASSERT_TRUE(me.Do(Allreduce("x", x, &x)).ok());
+      return;
+    }
+    const HandlePtr handle = me.Submit(Allreduce("x", x, &x));
+    const pthread_t self = pthread_self();
+    std::atomic<bool> back{false};
+    std::thread alarm([&] {
+      while (!back) {
+        usleep(20000);
+        pthread_kill(self, SIGUSR1);
+      }
+    });
+    const Nanos start = MonotonicNow();
+    me.engine->Wait(*handle, 100 * kSecond);
+    EXPECT_LT(MonotonicNow() - start, static_cast<Nanos>(5 * Patience()) * kSecond);
+    back = true;
+    alarm.join();
+    ASSERT_TRUE(me.Wait(handle).ok());
+  });
+  sigaction(SIGUSR1, &before, nullptr);
+}
+
+TEST_P(EngineWait, an_idle_job_sleeps) {
+  RunRanks(Options(), [](Rank& me) {
+    ASSERT_TRUE(me.Do(Barrier()).ok());
+    timespec before{}, after{};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
+    usleep(1000000);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
+    const Nanos used = (after.tv_sec - before.tv_sec) * kSecond + after.tv_nsec - before.tv_nsec;
+    // All three ranks together; the goal is 0.5 % of a core each.
+    if (me.rank == 0) {
+      EXPECT_LT(used, static_cast<Nanos>(15 * Patience()) * kMillisecond);
+    }
+    ASSERT_TRUE(me.Do(Barrier()).ok());
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Hosts, EngineWait, ::testing::Values(1, 2, 3));
+
+}  // namespace
+}  // namespace hvdlite::testing
