@@ -23,10 +23,8 @@ class CMakeBuild(build_ext):
 
         if shutil.which("cmake") is None:
             raise SystemExit("hvdlite needs CMake to build (pip install cmake, or install it with your system)")
-        # An editable install is built again and again: keep its build folder, and put the libraries beside the sources.
-        editable = getattr(self, "editable_mode", False)
-        build_base = ROOT / "build" / "editable" if editable else Path(self.build_temp).resolve() / "cmake"
-        build = build_base / sys.implementation.cache_tag
+        # One build folder per Python, kept: whoever installs again waits for what has changed only.
+        build = ROOT / "build" / f"native-{sys.implementation.cache_tag}"
         package = Path(self.get_ext_fullpath(ext.name)).parent.resolve()
         build.mkdir(parents=True, exist_ok=True)
         configure = [
@@ -41,13 +39,15 @@ class CMakeBuild(build_ext):
             f"-Dpybind11_DIR={pybind11.get_cmake_dir()}",
             f"-DCMAKE_INSTALL_PREFIX={package.parent}",
         ]
-        if shutil.which("ninja"):
-            configure += ["-G", "Ninja"]
+        ninja = shutil.which("ninja")
+        if ninja:
+            # Said each time: the one of the last build may have been in an isolated environment that is gone.
+            configure += ["-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={ninja}"]
         jobs = os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL") or str(os.cpu_count() or 1)
         subprocess.run(configure, check=True)
         subprocess.run(["cmake", "--build", str(build), "--parallel", jobs], check=True)
         subprocess.run(["cmake", "--install", str(build)], check=True)
-        if editable:
+        if getattr(self, "editable_mode", False):
             shutil.copy2(package / "libhvdlite.so", ROOT / "hvdlite")
 
 

@@ -26,8 +26,9 @@ need_compiler() {
   command -v g++ >/dev/null || die "no C++ compiler. Install g++ 11 or newer (Debian: apt-get install g++)"
 }
 
+# install_hvdlite [pip options] TARGET
 install_hvdlite() {
   need_compiler
-  say "building and installing hvdlite${1:-} (one to two minutes)"
-  python -m pip install --quiet --disable-pip-version-check ".${1:-}"
+  say "building and installing hvdlite: pip install $* (about two minutes the first time)"
+  python -m pip install --quiet --disable-pip-version-check "$@"
 }

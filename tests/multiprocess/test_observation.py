@@ -1,0 +1,180 @@
+"""What a job tells about itself: timeline, counters, the last operations, and the verdict on a stall."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+
+from launched import Job
+
+SETUP = """
+import sys, time
+import numpy as np
+import hvdlite as hvd
+hvd.init()
+r = hvd.rank()
+"""
+
+
+def _events(path: Path) -> list[dict]:
+    return json.loads(path.read_text())
+
+
+def test_a_timeline_from_the_variable_is_a_trace_whose_phases_nest(job: Job) -> None:
+    script = job.script(
+        SETUP
+        + """
+for _ in range(3):
+    hvd.allreduce(np.ones((17, 17), np.float32), name="a")
+    hvd.allgather(np.ones((r + 1, 2)), name="b")
+hvd.shutdown()
+"""
+    )
+    path = job.directory / "trace.json"
+    done = job.run("-np", "2", "python", script, HVDLITE_TIMELINE=str(path))
+    assert done.returncode == 0, done.stderr.decode()
+    events = _events(path)
+    names = {e["pid"]: e["args"]["name"] for e in events if e.get("name") == "process_name"}
+    assert {"allreduce.a", "allgather.b"} <= set(names.values())
+    phases = defaultdict(list)
+    depth: dict[int, int] = defaultdict(int)
+    clock: dict[int, float] = defaultdict(float)
+    for event in events:
+        if event["ph"] not in "BE":
+            continue
+        pid = event["pid"]
+        assert event["ts"] >= clock[pid], "time runs backwards"
+        clock[pid] = event["ts"]
+        depth[pid] += 1 if event["ph"] == "B" else -1
+        assert depth[pid] >= 0, "a phase ends that never began"
+        if event["ph"] == "B":
+            phases[names[pid]].append(event["name"])
+    assert all(d == 0 for d in depth.values()), "a phase never ends"
+    assert phases["allreduce.a"] == ["NEGOTIATE_ALLREDUCE", "ALLREDUCE", "SHM_ALLREDUCE"] * 3
+
+
+def test_a_timeline_can_be_started_and_stopped_on_all_ranks(job: Job) -> None:
+    script = job.script(
+        SETUP
+        + """
+hvd.allreduce(np.ones(4), name="before")
+hvd.start_timeline("trace.json", mark_cycles=True)
+hvd.allreduce(np.ones(4), name="within")
+hvd.stop_timeline()
+hvd.stop_timeline()
+hvd.allreduce(np.ones(4), name="after")
+"""
+    )
+    done = job.run("-np", "2", "python", script, HVDLITE_TIMELINE_RANKS="all")
+    assert done.returncode == 0, done.stderr.decode()
+    for name in ("trace.json", "trace.rank1.json"):
+        text = (job.directory / name).read_text()
+        assert "allreduce.within" in text and "CYCLE_START" in text
+        assert "before" not in text and "after" not in text
+        json.loads(text)
+
+
+def test_a_job_that_dies_leaves_a_readable_timeline(job: Job) -> None:
+    script = job.script(
+        SETUP
+        + """
+import os
+hvd.allreduce(np.ones(4), name="last words")
+time.sleep(1)
+os._exit(3)
+"""
+    )
+    path = job.directory / "trace.json"
+    assert job.run("-np", "2", "python", script, HVDLITE_TIMELINE=str(path)).returncode == 3
+    assert "last words" in path.read_text()
+    json.loads(path.read_text())
+
+
+def test_counters_and_the_last_operations_tell_what_happened(job: Job) -> None:
+    script = job.script(
+        SETUP
+        + """
+for i in range(5):
+    hvd.allreduce(np.ones(1000, np.float32), name="x")
+if r == 1:
+    time.sleep(0.3)
+try:
+    hvd.allreduce(np.ones(2 + r), name="y")
+except hvd.MismatchError:
+    pass
+counters = hvd.metrics()
+assert counters["operations"] == 5 and counters["bytes"] == 5 * 4000, counters
+assert counters["failures"] == 1, counters
+assert counters["requests_by_slot"] == 4, counters
+recent = hvd.recent_operations()
+assert [o["name"] for o in recent] == ["allreduce.x"] * 5 + ["allreduce.y"], recent
+assert [o["failed"] for o in recent] == [False] * 5 + [True]
+assert all(o["submitted"] <= o["agreed"] <= o["done"] for o in recent), recent
+if r == 0:
+    waited = counters["seconds_waited_for_rank"]
+    assert waited["1"] > 0.2 > waited["0"], waited
+"""
+    )
+    done = job.run("-np", "2", "python", script)
+    assert done.returncode == 0, done.stderr.decode()
+
+
+def test_the_recorder_keeps_the_last_operations_only(job: Job) -> None:
+    script = job.script(
+        SETUP
+        + """
+for i in range(20):
+    hvd.allreduce(np.ones(1), name=f"x{i}")
+assert [o["name"] for o in hvd.recent_operations()] == [f"allreduce.x{i}" for i in range(12, 20)]
+"""
+    )
+    done = job.run("-np", "2", "python", script, HVDLITE_RECORDER_ENTRIES="8")
+    assert done.returncode == 0, done.stderr.decode()
+
+
+STALL = (
+    SETUP
+    + """
+def evaluate():
+    time.sleep(3)      # the line that is to blame
+if r == 1:
+    evaluate()
+hvd.allreduce(np.ones(1), name="conv1.weight")
+"""
+)
+
+
+def test_a_stall_gets_one_verdict_that_says_who_is_where(job: Job) -> None:
+    script = job.script(STALL, "train.py")
+    line = next(i for i, text in enumerate(STALL.splitlines(), 1) if "to blame" in text)
+    done = job.run("-np", "3", "python", script, HVDLITE_STALL_CHECK_TIME_SECONDS="1")
+    said = done.stderr.decode()
+    assert done.returncode == 0, said
+    assert "Missing ranks" in said and "1: [allreduce.conv1.weight]" in said
+    assert f"rank 1 is in evaluate() train.py:{line} and has submitted nothing for" in said
+    assert "ranks 0 and 2 wait in allreduce 'conv1.weight'" in said
+
+
+def test_a_stall_beyond_the_limit_ends_the_job_if_asked_to(job: Job) -> None:
+    script = job.script(
+        STALL.replace("time.sleep(3)", "time.sleep(30)")
+        + """
+""",
+        "train.py",
+    )
+    done = job.run(
+        "-np", "2", "python", script, HVDLITE_STALL_CHECK_TIME_SECONDS="1", HVDLITE_STALL_SHUTDOWN_TIME_SECONDS="2"
+    )
+    said = done.stderr.decode()
+    assert done.returncode != 0
+    assert "has been shut down" in said and "train.py" in said and "ShutDownError" in said
+
+
+def test_the_stall_check_can_be_turned_off(job: Job) -> None:
+    script = job.script(STALL, "train.py")
+    done = job.run(
+        "-np", "2", "python", script, HVDLITE_STALL_CHECK_TIME_SECONDS="1", HVDLITE_STALL_CHECK_DISABLE="1"
+    )
+    assert done.returncode == 0
+    assert "Missing ranks" not in done.stderr.decode()
