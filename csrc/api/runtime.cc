@@ -164,7 +164,8 @@ Status Runtime::Describe(Engine* engine, const hvdlite_operation& operation, con
   Request& request = submission->request;
   request.kind = static_cast<OpKind>(operation.kind);
   request.cacheable = operation.name != nullptr && request.kind <= OpKind::kReducescatter;
-  request.name = std::string(Name(request.kind)) + "." + name;
+  // There is one join at a time, and the root that answers it knows no names.
+  request.name = request.kind == OpKind::kJoin ? std::string(Name(request.kind)) : std::string(Name(request.kind)) + "." + name;
   request.prescale = operation.prescale;
   request.postscale = operation.postscale;
   request.splits.assign(operation.splits, operation.splits + operation.split_count);
