@@ -7,6 +7,7 @@ alone, and all together cost few process starts.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import signal
@@ -78,6 +79,12 @@ def run(configuration: Configuration, checks: dict[str, float], limit: float = 1
     return Result(outcomes, time.monotonic() - start, jobs, leftovers)
 
 
+def _end_with_parent() -> None:
+    """The launcher gets SIGTERM when the test run is killed, and a Ctrl-C that is ignored by nobody."""
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def _job(configuration: Configuration, names: list[str], directory: Path, limit: float) -> dict[str, Outcome]:
     plan = {
         "communicator": configuration.communicator,
@@ -100,7 +107,7 @@ def _job(configuration: Configuration, names: list[str], directory: Path, limit:
         stderr=subprocess.STDOUT,
         cwd=directory,
         env=clean | threads | {"PYTHONPATH": path, _MARK: mark},
-        start_new_session=True,
+        preexec_fn=_end_with_parent,
     )
     try:
         output, _ = process.communicate(timeout=max(limit, 1))

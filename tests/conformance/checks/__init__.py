@@ -40,7 +40,7 @@ class Check:
     run: Callable[..., None]
     arguments: dict[str, Any] = field(default_factory=dict)
     min_ranks: int = 1
-    seconds: float = 20.0  # longer is a hang
+    seconds: float = 10.0  # longer is a hang
     tags: frozenset[str] = frozenset()
 
 
@@ -48,7 +48,7 @@ _found: list[Check] = []
 
 
 def check(
-    *, min_ranks: int = 1, seconds: float = 20.0, tags: Sequence[str] = (), **each: Sequence[Any]
+    *, min_ranks: int = 1, seconds: float = 10.0, tags: Sequence[str] = (), **each: Sequence[Any]
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Declares a check; `dtype=DTYPES` makes one of it for each dtype."""
 

@@ -1,1 +1,59 @@
-"""To come."""
+"""The same answer, every time and everywhere."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+import hvdlite as hvd
+from checks import check
+from checks.here import AVERAGE, FLOATS, SUM, Here
+
+
+@check(dtype=FLOATS, tags=["engine"])
+def twenty_repetitions_give_the_same_bits(here: Here, dtype: str) -> None:
+    for count in (17, 3000, 70_001):
+        mine = here.data(dtype, (count,), here.rank)
+        first = hvd.allreduce(mine, op=AVERAGE, name=f"r.{count}").tobytes()
+        for _ in range(19):
+            assert hvd.allreduce(mine, op=AVERAGE, name=f"r.{count}").tobytes() == first
+        here.saw(np.frombuffer(first, np.uint8))
+    here.settle()
+
+
+@check(tags=["engine"])
+def bits_do_not_depend_on_what_travels_along_or_when(here: Here) -> None:
+    rng = here.rng(here.rank)
+    tensors = [here.data("float32", (n,), here.rank, n) for n in (1, 7, 500, 9000, 65_537)]
+    first: list[bytes] | None = None
+    for step in range(20):
+        order = rng.permutation(len(tensors))
+        handles: list[int] = [0] * len(tensors)
+        for i in order:
+            handles[i] = hvd.allreduce_async(tensors[i], op=SUM, name=f"bits.{i}")
+            if step % 4 == 3:
+                time.sleep(float(rng.random()) * 1e-3)
+        results = [hvd.synchronize(handle).tobytes() for handle in handles]
+        first = first or results
+        if here.in_rank_order:
+            assert results == first, f"step {step}"
+    for result in first or []:
+        here.saw(np.frombuffer(result, np.uint8))
+    if here.in_rank_order:
+        here.settle()
+
+
+@check()
+def forms_of_the_same_operation_give_the_same_bits(here: Here) -> None:
+    if not here.in_rank_order:
+        return
+    for dtype in FLOATS:
+        mine = here.data(dtype, (8192,), here.rank)
+        plain = hvd.allreduce(mine, op=SUM)
+        assert hvd.allreduce_(mine.copy(), op=SUM).tobytes() == plain.tobytes()
+        assert hvd.grouped_allreduce([mine, mine[:100]], op=SUM)[0].tobytes() == plain.tobytes()
+        rows = hvd.allgather(hvd.reducescatter(mine, op=SUM))
+        assert rows.tobytes() == plain.tobytes()
+        here.saw(plain)
+    here.settle()

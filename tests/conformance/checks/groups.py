@@ -1,1 +1,101 @@
-"""To come."""
+"""Groups: ready together, travelling together, failing together."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+import hvdlite as hvd
+from checks import check
+from checks.here import SUM, Here, raises, reference
+
+
+@check(tags=["engine"])
+def members_may_have_different_dtypes_and_sizes(here: Here) -> None:
+    cases = [("float32", (5,)), ("int8", (3, 3)), ("float32", (70_000,)), ("bfloat16", ()), ("bool", (0,))]
+    inputs = [here.everyones(dtype, shape) for dtype, shape in cases]
+    for _ in range(3):
+        results = hvd.grouped_allreduce([each[here.rank] for each in inputs], op=SUM, name="mixed")
+        assert isinstance(results, list)
+        for got, each in zip(results, inputs, strict=True):
+            here.close(got, reference(each, SUM))
+
+
+@check()
+def an_empty_group_is_done_at_once(here: Here) -> None:
+    assert hvd.grouped_allreduce([]) == []
+    assert hvd.grouped_allgather([]) == []
+    assert hvd.grouped_reducescatter([]) == []
+    assert hvd.synchronize(hvd.grouped_allreduce_async([])) == []
+
+
+@check()
+def a_group_is_a_list(here: Here) -> None:
+    for wrong in (np.ones(3), 3, "abc", None, {1: np.ones(2)}, (np.ones(1) for _ in range(2))):
+        with raises(TypeError):
+            hvd.grouped_allreduce(wrong)
+    assert hvd.grouped_allreduce((np.ones(1), np.ones(2)), op=SUM)[1].tolist() == [here.size] * 2
+
+
+@check(min_ranks=2, tags=["engine"])
+def nothing_of_a_group_happens_before_all_of_it_is_there(here: Here) -> None:
+    # Rank 0 submits the second group late; single operations submitted meanwhile are not held up.
+    first = hvd.grouped_allreduce_async([np.ones(3), np.ones(4)], op=SUM, name="held.a")
+    if here.rank == 0:
+        assert (hvd.allreduce(np.ones(1), op=SUM, name="held.single") == here.size).all()
+        time.sleep(0.05)
+    second = hvd.grouped_allreduce_async([np.full(3, 2.0)] * 3, op=SUM, name="held.b")
+    if here.rank != 0:
+        assert (hvd.allreduce(np.ones(1), op=SUM, name="held.single") == here.size).all()
+    assert all((t == 2 * here.size).all() for t in hvd.synchronize(second))
+    assert all((t == here.size).all() for t in hvd.synchronize(first))
+
+
+@check(min_ranks=2, tags=["engine"])
+def one_disagreement_fails_the_whole_group_and_nothing_else(here: Here) -> None:
+    for step in range(3):
+        other = hvd.allreduce_async(np.ones(7), op=SUM, name="bystander")
+        wrong = here.size - 1
+        tensors = [np.ones(3), np.ones(5 if here.rank == wrong else 4), np.ones(2)]
+        handle = hvd.grouped_allreduce_async(tensors, op=SUM, name="torn")
+        with raises(hvd.MismatchError, "2of3", "[5]", "[4]", f"rank {wrong}") as caught:
+            hvd.synchronize(handle)
+        here.same_on_all_ranks(str(caught[0]))
+        assert (hvd.synchronize(other) == here.size).all()
+        good = hvd.grouped_allreduce([np.ones(3), np.ones(4), np.ones(2)], op=SUM, name="torn")
+        assert [len(t) for t in good] == [3, 4, 2] and all((t == here.size).all() for t in good), step
+
+
+@check()
+def a_group_with_an_outstanding_name_is_refused_as_a_whole(here: Here) -> None:
+    if here.size == 1:
+        return
+    handle = None
+    if here.rank == 0:
+        handle = hvd.grouped_allreduce_async([np.ones(2), np.ones(3)], op=SUM, name="twice")
+        with raises(hvd.DuplicateNameError, "twice"):
+            hvd.grouped_allreduce_async([np.ones(2), np.ones(3)], op=SUM, name="twice")
+        hvd.barrier()
+    else:
+        hvd.barrier()
+        handle = hvd.grouped_allreduce_async([np.ones(2), np.ones(3)], op=SUM, name="twice")
+    assert [t.tolist() for t in hvd.synchronize(handle)] == [[here.size] * 2, [here.size] * 3]
+
+
+@check()
+def a_group_with_a_wrong_member_leaves_nothing_behind(here: Here) -> None:
+    with raises(TypeError):
+        hvd.grouped_allreduce([np.ones(2), "no tensor"], name="part")
+    with raises(TypeError):
+        hvd.grouped_allreduce([np.ones(2), np.ones(2, np.complex64)], name="part")
+    good = hvd.grouped_allreduce([np.ones(2), np.ones(2)], op=SUM, name="part")
+    assert all((t == here.size).all() for t in good)
+
+
+@check(tags=["engine"])
+def a_group_may_be_larger_than_the_fusion_threshold(here: Here) -> None:
+    tensors = [np.full(40_000 + i, float(here.rank), np.float32) for i in range(12)]
+    for name in (None, "large", "large"):
+        for got in hvd.grouped_allreduce(tensors, op=SUM, name=name):
+            assert (got == sum(here.ranks)).all()

@@ -1,0 +1,151 @@
+"""Ranks without a launcher: so that nobody ends them when one dies, and what they notice by themselves can be measured.
+
+The store runs in the test's process. Every process of a job carries a mark in its environment, by which it is found again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from launched import MARK, ROOT, Job
+
+from hvdlite.rendezvous.server import StoreServer
+
+# What every rank's program begins with. `tell` appends a line to the rank's report; times are CLOCK_MONOTONIC, which all
+# processes of a machine share.
+PRELUDE = """
+import faulthandler, json, os, signal, sys, threading, time
+faulthandler.dump_traceback_later(45, exit=True)
+import numpy as np
+import hvdlite as hvd
+RANK, SIZE = int(os.environ["HVDLITE_RANK"]), int(os.environ["HVDLITE_SIZE"])
+_report = open(f"report.{RANK}", "a", buffering=1)
+def tell(**what):
+    what.setdefault("at", time.monotonic())
+    _report.write(json.dumps(what) + "\\n")
+def flag(name):
+    open(name, "w").close()
+def wait_flag(name, seconds=20):
+    end = time.monotonic() + seconds
+    while not os.path.exists(name):
+        assert time.monotonic() < end, f"no {name}"
+        time.sleep(0.002)
+def until_it_fails(work, seconds=20):
+    end = time.monotonic() + seconds
+    try:
+        while time.monotonic() < end:
+            work()
+    except hvd.HorovodInternalError as error:
+        tell(error=type(error).__name__, text=str(error), peer=getattr(error, "rank", None))
+        return error
+    tell(error=None)
+"""
+
+
+class Ranks:
+    """N processes of one job; use as a context manager."""
+
+    def __init__(self, directory: Path, size: int, hosts: Sequence[str] = ()) -> None:
+        self.job = Job(directory)
+        self.directory = directory
+        self.size = size
+        self.hosts = hosts
+        self.secret = secrets.token_bytes(32)
+        self.server = StoreServer(self.secret).start()
+        self.processes: dict[int, subprocess.Popen[bytes]] = {}
+        self.shared_memory = set(os.listdir("/dev/shm"))
+
+    def start(self, program: str, ranks: Sequence[int] | None = None, prefix: Sequence[str] = (), **extra: str) -> None:
+        """Runs PRELUDE and `program` on all ranks, or on these. `prefix`: a command before python."""
+        path = self.directory / "program.py"
+        path.write_text(PRELUDE + program)
+        for rank in range(self.size) if ranks is None else ranks:
+            numbers = {"RANK": rank, "SIZE": self.size, "LOCAL_RANK": rank, "LOCAL_SIZE": self.size}
+            identity = {f"HVDLITE_{name}": str(n) for name, n in numbers.items()}
+            identity |= {
+                "HVDLITE_CROSS_RANK": "0",
+                "HVDLITE_CROSS_SIZE": "1",
+                "HVDLITE_RENDEZVOUS": f"{self.server.address[0]}:{self.server.address[1]}",
+                "HVDLITE_SECRET": self.secret.hex(),
+                "OPENBLAS_NUM_THREADS": "1",
+            }
+            if self.hosts:
+                identity["HVDLITE_HOST_ID"] = self.hosts[rank]
+            with open(self.directory / f"output.{rank}", "ab") as output:
+                self.processes[rank] = subprocess.Popen(
+                    [*prefix, sys.executable, str(path)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    cwd=self.directory,
+                    env=self.job.environment(**identity, **extra),
+                    preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+                )
+
+    def wait(self, seconds: float = 30) -> dict[int, int]:
+        """All exit codes; a rank that does not end in time is a failure."""
+        deadline = time.monotonic() + seconds
+        for rank, process in self.processes.items():
+            try:
+                process.wait(max(deadline - time.monotonic(), 0.01))
+            except subprocess.TimeoutExpired:
+                raise AssertionError(f"rank {rank} has not ended after {seconds} s\n{self.outputs()}") from None
+        return {rank: process.returncode for rank, process in self.processes.items()}
+
+    def wait_for_flags(self, *names: str, seconds: float = 20) -> None:
+        self.job.wait_for_files(names, seconds)
+
+    def kill(self, rank: int, number: int = signal.SIGKILL) -> float:
+        """Sends the signal; returns when."""
+        at = time.monotonic()
+        os.kill(self.processes[rank].pid, number)
+        return at
+
+    def report(self, rank: int) -> list[dict[str, Any]]:
+        path = self.directory / f"report.{rank}"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    def last(self, rank: int) -> dict[str, Any]:
+        """The last line that a rank has told."""
+        lines = self.report(rank)
+        assert lines, f"rank {rank} told nothing\n{self.outputs()}"
+        return lines[-1]
+
+    def outputs(self) -> str:
+        parts = []
+        for rank in range(self.size):
+            path = self.directory / f"output.{rank}"
+            parts.append(f"--- rank {rank}\n{path.read_text(errors='replace') if path.exists() else ''}")
+        return "\n".join(parts)
+
+    def __enter__(self) -> Ranks:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            for process in self.processes.values():
+                process.kill()
+        self.server.close()
+        left = self.job.wait_until_gone(2.0)
+        for pid in left:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        for process in self.processes.values():
+            process.wait()
+        if kind is None:
+            assert not left, f"processes remain: {left}"
+            remains = set(os.listdir("/dev/shm")) - self.shared_memory
+            assert not remains, f"left in /dev/shm: {remains}"
+
+
+__all__ = ["MARK", "PRELUDE", "ROOT", "Ranks"]

@@ -1,0 +1,297 @@
+"""Ranks that die, freeze or raise: the others are told who and why within a second. Ranks here have no launcher, which
+would end them all."""
+
+from __future__ import annotations
+
+import functools
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from bare_ranks import Ranks
+
+# The others have to know within this after the death.
+PROMPT = 1.0
+# On one host, and each rank on a host of its own.
+ON = {"shm": (), "net": ("a", "b", "c"), "hierarchical": ("a", "a", "b")}
+
+VICTIM = {
+    "sigkill": "os.kill(os.getpid(), signal.SIGKILL)",
+    "exit": "os._exit(3)",
+    "abort": "signal.signal(signal.SIGABRT, signal.SIG_DFL); os.abort()",
+}
+
+
+@functools.cache
+def _multi_host_is_built(directory: Path) -> bool:
+    with Ranks(directory, 2, ("a", "b")) as ranks:
+        ranks.start("try:\n    hvd.init(); hvd.shutdown()\nexcept BaseException as e:\n    tell(text=str(e))\n")
+        ranks.wait(40)
+        return not any("several hosts" in line["text"] for line in ranks.report(0))
+
+
+@pytest.fixture(params=sorted(ON, key="shm net hierarchical".split().index))
+def hosts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
+    chosen: tuple[str, ...] = ON[request.param]
+    if chosen and not _multi_host_is_built(tmp_path_factory.getbasetemp()):
+        pytest.skip("multi-host not built yet")
+    return chosen
+
+
+def _named_in_time(ranks: Ranks, rank: int, victim: int, death: float, within: float = PROMPT) -> None:
+    told = ranks.last(rank)
+    assert told.get("error") == "PeerLostError", f"rank {rank}: {told}\n{ranks.outputs()}"
+    assert f"rank {victim}" in told["text"] and told["peer"] == victim, told
+    took = told["at"] - death
+    assert took < within, f"rank {rank} heard of the death of rank {victim} after {took:.2f} s: {told}"
+
+
+@pytest.mark.parametrize("victim", [0, 1, 2])
+@pytest.mark.parametrize("how", list(VICTIM))
+def test_a_rank_that_dies_while_others_wait_for_it_is_named(
+    tmp_path: Path, hosts: tuple[str, ...], how: str, victim: int
+) -> None:
+    if how == "abort" and victim != 1:
+        pytest.skip("one victim is enough for this way to die")
+    with Ranks(tmp_path, 3, hosts) as ranks:
+        ranks.start(
+            "hvd.init(); hvd.allreduce(np.ones(3), name='warm')\n"
+            f"if RANK == {victim}:\n"
+            "    time.sleep(0.5); tell(dying=True)\n"
+            f"    {VICTIM[how]}\n"
+            "until_it_fails(lambda: hvd.allreduce(np.ones(1000), name='waited for'))\n"
+            "until_it_fails(lambda: hvd.allreduce(np.ones(1000), name='later'))\n"
+        )
+        codes = ranks.wait()
+        assert codes[victim] != 0
+        death = ranks.last(victim)["at"]
+        for rank in {0, 1, 2} - {victim}:
+            assert codes[rank] == 0, ranks.outputs()
+            _named_in_time(ranks, rank, victim, death)
+            first, second = ranks.report(rank)
+            assert second["at"] - first["at"] < 0.1, "a later operation fails at once"
+            assert first["text"] == second["text"]
+
+
+@pytest.mark.parametrize("victim", [0, 2])
+def test_a_rank_that_dies_in_the_middle_of_a_large_transfer_is_named(
+    tmp_path: Path, hosts: tuple[str, ...], victim: int
+) -> None:
+    with Ranks(tmp_path, 3, hosts) as ranks:
+        ranks.start(
+            "hvd.init(); big = np.ones(16 << 20, np.float32)\n"
+            f"if RANK == {victim}:\n"
+            "    def die():\n"
+            "        time.sleep(0.7); tell(dying=True); os.kill(os.getpid(), signal.SIGKILL)\n"
+            "    threading.Thread(target=die).start()\n"
+            "until_it_fails(lambda: hvd.allreduce_(big, name='big'))\n"
+        )
+        ranks.wait()
+        for rank in {0, 1, 2} - {victim}:
+            _named_in_time(ranks, rank, victim, ranks.last(victim)["at"])
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_death_while_the_others_compute_is_reported_by_their_next_operation(
+    tmp_path: Path, hosts: tuple[str, ...], victim: int
+) -> None:
+    with Ranks(tmp_path, 3, hosts) as ranks:
+        ranks.start(
+            "hvd.init(); hvd.allreduce(np.ones(3))\n"
+            f"if RANK == {victim}: tell(dying=True); os._exit(5)\n"
+            "end = time.monotonic() + 2\n"
+            "while time.monotonic() < end: sum(range(1000))\n"
+            "tell(computed=True)\n"
+            "until_it_fails(lambda: hvd.allreduce(np.ones(3)))\n"
+        )
+        ranks.wait()
+        for rank in {0, 1, 2} - {victim}:
+            _named_in_time(ranks, rank, victim, ranks.report(rank)[0]["at"], within=0.1)
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_an_outstanding_handle_fails_without_anybody_waiting_for_it(
+    tmp_path: Path, hosts: tuple[str, ...], victim: int
+) -> None:
+    with Ranks(tmp_path, 3, hosts) as ranks:
+        ranks.start(
+            "hvd.init(); hvd.allreduce(np.ones(3))\n"
+            f"if RANK == {victim}: time.sleep(0.3); tell(dying=True); os._exit(5)\n"
+            "handle = hvd.allreduce_async(np.ones(3), name='never')\n"
+            "while not hvd.poll(handle): time.sleep(0.001)\n"
+            "until_it_fails(lambda: hvd.synchronize(handle))\n"
+        )
+        ranks.wait()
+        for rank in {0, 1, 2} - {victim}:
+            _named_in_time(ranks, rank, victim, ranks.last(victim)["at"])
+
+
+def test_an_exception_travels_to_the_others_with_its_text(tmp_path: Path, hosts: tuple[str, ...]) -> None:
+    with Ranks(tmp_path, 3, hosts) as ranks:
+        ranks.start(
+            "hvd.init(); hvd.allreduce(np.ones(3))\n"
+            "if RANK == 1:\n"
+            "    time.sleep(0.3); tell(dying=True); raise KeyError('the missing label')\n"
+            "until_it_fails(lambda: hvd.allreduce(np.ones(3)))\n"
+        )
+        codes = ranks.wait()
+        assert codes == {0: 0, 1: 1, 2: 0}, ranks.outputs()
+        for rank in (0, 2):
+            _named_in_time(ranks, rank, 1, ranks.last(1)["at"])
+            assert "KeyError" in ranks.last(rank)["text"] and "the missing label" in ranks.last(rank)["text"]
+
+
+def test_an_exception_in_init_of_one_rank_does_not_keep_the_others_waiting(tmp_path: Path) -> None:
+    with Ranks(tmp_path, 2) as ranks:
+        ranks.start(
+            "start = time.monotonic()\n"
+            "try:\n    hvd.init()\nexcept ValueError as error:\n    tell(text=str(error))\n"
+            "else:\n    tell(text='')\n",
+            HVDLITE_CYCLE_TIME="soon",
+        )
+        ranks.wait(10)
+        for rank in (0, 1):
+            assert "HVDLITE_CYCLE_TIME='soon'" in ranks.last(rank)["text"]
+
+
+@pytest.mark.parametrize("victim", [0, 1, 2])
+def test_a_rank_that_dies_during_init_ends_the_others_init(
+    tmp_path: Path, hosts: tuple[str, ...], victim: int
+) -> None:
+    """It has told the store that it exists, and dies before the ranks have met."""
+    with Ranks(tmp_path, 3, hosts) as ranks:
+        ranks.start(
+            f"if RANK == {victim}:\n"
+            "    threading.Thread(target=lambda: (wait_flag('die'), tell(dying=True), os._exit(7)), daemon=True).start()\n"
+            "if RANK == 2 and RANK != {victim} or RANK == 1 and {victim} == 2:\n"
+            "    time.sleep(1); flag('die'); wait_flag('dead')\n".replace("{victim}", str(victim))
+            + "tell(begins=True)\n"
+            "try:\n    hvd.init(); until_it_fails(lambda: hvd.allreduce(np.ones(1)))\n"
+            "except Exception as error:\n"
+            "    tell(error=type(error).__name__, text=str(error), peer=getattr(error, 'rank', None))\n",
+            HVDLITE_START_TIMEOUT="20",
+        )
+        ranks.processes[victim].wait(20)
+        death = time.monotonic()
+        (tmp_path / "dead").touch()
+        ranks.wait(30)
+        for rank in {0, 1, 2} - {victim}:
+            _named_in_time(ranks, rank, victim, death)
+
+
+def test_a_rank_that_never_comes_is_named_when_the_start_timeout_has_passed(
+    tmp_path: Path, hosts: tuple[str, ...]
+) -> None:
+    with Ranks(tmp_path, 3, hosts) as ranks:
+        ranks.start(
+            "start = time.monotonic()\n"
+            "try:\n    hvd.init()\n"
+            "except Exception as error:\n    tell(error=type(error).__name__, text=str(error), took=time.monotonic() - start)\n",
+            ranks=[0, 1],
+            HVDLITE_START_TIMEOUT="2",
+        )
+        ranks.wait(10)
+        for rank in (0, 1):
+            told = ranks.last(rank)
+            assert "2" in told["text"] and "rank" in told["text"], told
+            assert told["took"] < 4, told
+
+
+def test_a_frozen_rank_is_reported_after_the_heartbeat_limit(tmp_path: Path, hosts: tuple[str, ...]) -> None:
+    with Ranks(tmp_path, 3, hosts) as ranks:
+        ranks.start(
+            "hvd.init(); hvd.allreduce(np.ones(3)); flag(f'ready.{RANK}')\n"
+            "if RANK == 1: time.sleep(600)\n"
+            "until_it_fails(lambda: hvd.allreduce(np.ones(3), name='waits'))\n",
+            HVDLITE_HEARTBEAT_SECONDS="2",
+        )
+        ranks.wait_for_flags("ready.0", "ready.1", "ready.2")
+        stopped = ranks.kill(1, signal.SIGSTOP)
+        for rank in (0, 2):
+            ranks.processes[rank].wait(20)
+        ranks.kill(1, signal.SIGKILL)
+        ranks.wait()
+        for rank in (0, 2):
+            _named_in_time(ranks, rank, 1, stopped, within=4.0)
+            told = ranks.last(rank)
+            assert told["at"] - stopped > 1.5, "too early"
+            assert "SIGSTOP" in told["text"] and "HVDLITE_HEARTBEAT_SECONDS" in told["text"]
+
+
+@pytest.mark.parametrize(
+    "busy",
+    ["time.sleep(4)", "ctypes.PyDLL(None).usleep(4000000)", "end = time.monotonic() + 4\nwhile time.monotonic() < end: pass"],
+    ids=["asleep", "holding the GIL", "computing"],
+)
+def test_a_rank_that_is_merely_busy_is_waited_for(tmp_path: Path, hosts: tuple[str, ...], busy: str) -> None:
+    body = "\n".join("    " + line for line in busy.splitlines())
+    with Ranks(tmp_path, 3, hosts) as ranks:
+        ranks.start(
+            "import ctypes\nhvd.init(); hvd.allreduce(np.ones(3))\n"
+            f"if RANK == 1:\n{body}\n"
+            "tell(result=float(hvd.allreduce(np.ones(3), op=hvd.Sum)[0]))\n",
+            HVDLITE_HEARTBEAT_SECONDS="1",
+        )
+        assert ranks.wait(20) == {0: 0, 1: 0, 2: 0}, ranks.outputs()
+        assert all(ranks.last(rank)["result"] == 3 for rank in range(3))
+
+
+def test_all_ranks_stopped_and_continued_together_go_on(tmp_path: Path) -> None:
+    """A laptop's lid, a suspended virtual machine."""
+    with Ranks(tmp_path, 2) as ranks:
+        ranks.start(
+            "hvd.init(); flag(f'ready.{RANK}')\n"
+            "while not os.path.exists('enough'):\n"
+            "    stop = hvd.allreduce(np.array(os.path.exists('soon')), op=hvd.Max)\n"
+            "    if stop: flag('enough')\n"
+            "    if stop: break\n"
+            "tell(fine=True)\n",
+            HVDLITE_HEARTBEAT_SECONDS="1",
+        )
+        ranks.wait_for_flags("ready.0", "ready.1")
+        for rank in (0, 1):
+            ranks.kill(rank, signal.SIGSTOP)
+        time.sleep(3)
+        for rank in (0, 1):
+            ranks.kill(rank, signal.SIGCONT)
+        time.sleep(0.5)
+        (tmp_path / "soon").touch()
+        assert ranks.wait(20) == {0: 0, 1: 0}, ranks.outputs()
+        assert ranks.last(0)["fine"]
+
+
+def test_a_forked_child_that_outlives_its_killed_parent_does_not_hold_back_the_news(
+    tmp_path: Path, hosts: tuple[str, ...]
+) -> None:
+    with Ranks(tmp_path, 3, hosts) as ranks:
+        ranks.start(
+            "hvd.init(); hvd.allreduce(np.ones(3))\n"
+            "if RANK == 1:\n"
+            "    if os.fork() == 0:\n"
+            "        time.sleep(4); os._exit(0)\n"
+            "    time.sleep(0.3); tell(dying=True); os.kill(os.getpid(), signal.SIGKILL)\n"
+            "until_it_fails(lambda: hvd.allreduce(np.ones(3)))\n"
+        )
+        ranks.wait()
+        for rank in (0, 2):
+            _named_in_time(ranks, rank, 1, ranks.last(1)["at"])
+        time.sleep(max(0, ranks.last(1)["at"] + 4.5 - time.monotonic()))  # the child
+
+
+def test_a_subprocess_that_outlives_its_killed_parent_does_not_hold_back_the_news(
+    tmp_path: Path, hosts: tuple[str, ...]
+) -> None:
+    with Ranks(tmp_path, 3, hosts) as ranks:
+        ranks.start(
+            "import subprocess\n"
+            "hvd.init(); hvd.allreduce(np.ones(3))\n"
+            "if RANK == 1:\n"
+            "    subprocess.Popen(['sleep', '4'], close_fds=False)\n"
+            "    time.sleep(0.3); tell(dying=True); os.kill(os.getpid(), signal.SIGKILL)\n"
+            "until_it_fails(lambda: hvd.allreduce(np.ones(3)))\n"
+        )
+        ranks.wait()
+        for rank in (0, 2):
+            _named_in_time(ranks, rank, 1, ranks.last(1)["at"])
+        time.sleep(max(0, ranks.last(1)["at"] + 4.5 - time.monotonic()))
