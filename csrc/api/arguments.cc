@@ -53,6 +53,9 @@ Status CheckArguments(Request* request, int members) {
     return Status::Unsupported(std::string(Name(request->kind)) +
                                ": this build works on tensors in host memory; copy the tensor to the CPU first");
   }
+  if (!engine::FitsElements(request->shape)) {
+    return Wrong(*request, "a tensor of shape " + ToString(request->shape) + " is beyond what any machine holds");
+  }
   switch (request->kind) {
     case OpKind::kAllreduce: return CheckReduction(*request);
     case OpKind::kReducescatter:

@@ -94,7 +94,8 @@ void Engine::Announce(ProcessSet* set, Nanos now) {
     const auto known = set->slot_of.find(entry->request.name);
     const bool by_slot = known != set->slot_of.end() && set->slots[known->second].mine.SameExceptName(entry->request);
     observer_.Announced(*entry, by_slot, now);
-    status = by_slot ? set->agreement->AnnounceSlot(known->second, now) : set->agreement->Announce(entry->request, now);
+    const uint64_t slot = known == set->slot_of.end() ? kNoSlot : known->second;
+    status = by_slot ? set->agreement->AnnounceSlot(slot, now) : set->agreement->Announce(entry->request, slot, now);
     if (!status.ok()) break;
   }
   set->fetched.clear();
@@ -128,7 +129,12 @@ void Engine::Begin(ProcessSet* set, Decision decision, Nanos now) {
   auto running = std::make_unique<Running>();
   running->responses = std::move(decision.batch);
   running->started = now;
-  for (Response& response : running->responses) Remember(set, &response);
+  for (Response& response : running->responses) {
+    if (!Remember(set, &response)) {
+      return FailNow(Status::Internal("the ranks of process set " + std::to_string(set->id) +
+                                      " do not remember the same operations; do all run the same version of hvdlite?"));
+    }
+  }
   const OpKind kind = running->responses[0].request.kind;
   if (kind == OpKind::kAddProcessSet || kind == OpKind::kRemoveProcessSet) {
     ChangeSets(set, running->responses[0]);
@@ -147,14 +153,16 @@ void Engine::Begin(ProcessSet* set, Decision decision, Nanos now) {
 }
 
 // Fills in what a slot stands for, or notes what it stands for from now on.
-void Engine::Remember(ProcessSet* set, Response* response) {
+// False if nobody has ever said what the slot stands for.
+bool Engine::Remember(ProcessSet* set, Response* response) {
   if (response->cached) {
-    const Remembered& remembered = set->slots[response->slot];
-    response->request = remembered.agreed;
-    response->rows = remembered.rows;
-    return;
+    const auto known = set->slots.find(response->slot);
+    if (known == set->slots.end()) return false;
+    response->request = known->second.agreed;
+    response->rows = known->second.rows;
+    return true;
   }
-  if (response->slot == kNoSlot) return;
+  if (response->slot == kNoSlot) return true;
   Entry* const entry = set->inbox.Find(response->request.name);
   Remembered& remembered = set->slots[response->slot];
   remembered.agreed = response->request;
@@ -163,6 +171,7 @@ void Engine::Remember(ProcessSet* set, Response* response) {
   remembered.mine = entry != nullptr ? entry->request : Request();
   remembered.mine.name = response->request.name;
   set->slot_of[response->request.name] = response->slot;
+  return true;
 }
 
 bool Engine::Progress(ProcessSet* set) {

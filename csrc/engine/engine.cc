@@ -30,6 +30,7 @@ Engine::Engine(const EngineOptions& options)
       log_(ParseLevel(options.config.log_level), !options.config.log_hide_time, options.rank, options.size),
       observer_(options.rank, static_cast<size_t>(std::max<int64_t>(options.config.recorder_entries, 0))) {
   const Config& config = options_.config;
+  spin_ = config.spin_microseconds < 0 ? kDefaultSpin : config.spin_microseconds * kMicrosecond;
   window_ = static_cast<Nanos>(config.cycle_time * static_cast<double>(kMillisecond));
 }
 
@@ -83,8 +84,6 @@ Status Engine::Connect(rendezvous::Store* store, Deadline deadline) {
   world.config = &options_.config;
   world.log = &log_;
   HVDLITE_RETURN_IF_ERROR(comm::World::Join(world, store, deadline, &world_));
-  const int64_t spin = options_.config.spin_microseconds;
-  patience_ = std::make_unique<Patience>(world_->oversubscribed(), spin < 0 ? kDefaultSpin : spin * kMicrosecond);
   MutexLock turn(turn_);
   last_tick_ = last_alive_ = MonotonicNow();
   std::vector<int> everyone(static_cast<size_t>(options_.size));
@@ -108,6 +107,7 @@ Status Engine::AddSet(std::vector<int> ranks, int id, Deadline deadline) {
   auto set = std::make_shared<ProcessSet>();
   set->id = id;
   std::sort(ranks.begin(), ranks.end());
+  HVDLITE_RETURN_IF_ERROR(CheckRanks(ranks));
   set->ranks = ranks;
   HVDLITE_RETURN_IF_ERROR(world_->Connect(ranks, next_set_number_++, deadline, &set->group));
   if (set->member()) {
@@ -164,6 +164,28 @@ void Engine::ChangeSets(ProcessSet* world, const Response& response) {
   if (entry != nullptr) Complete(world, entry, Status::Ok());
 }
 
+Status Engine::CheckRanks(const std::vector<int>& sorted) const {
+  const bool twice = std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end();
+  if (!sorted.empty() && !twice && sorted.front() >= 0 && sorted.back() < size()) return Status::Ok();
+  return Status::InvalidArgument("a process set has ranks of 0 to " + std::to_string(size() - 1) + ", each at most once, not " +
+                                 ToString(Shape(sorted.begin(), sorted.end())));
+}
+
+// What only makes sense among all ranks, or alone, or not at all.
+Status Engine::CheckPlace(int id, const Request& request, bool in_group) const {
+  const std::string name(Name(request.kind));
+  if (in_group && (request.kind > OpKind::kReducescatter || request.kind == OpKind::kAlltoall)) {
+    return Status::InvalidArgument(name + " cannot be part of a group");
+  }
+  if (request.kind != OpKind::kAddProcessSet && request.kind != OpKind::kRemoveProcessSet) return Status::Ok();
+  if (id != 0) return Status::InvalidArgument(name + " is an operation of all ranks: submit it to process set 0");
+  if (request.kind == OpKind::kRemoveProcessSet) return Status::Ok();
+  std::vector<int> ranks;
+  for (int64_t rank : request.splits) ranks.push_back(static_cast<int>(std::clamp<int64_t>(rank, -1, size())));
+  std::sort(ranks.begin(), ranks.end());
+  return CheckRanks(ranks);
+}
+
 std::shared_ptr<ProcessSet> Engine::FindSet(int id) {
   MutexLock lock(sets_mutex_);
   const auto found = sets_.find(id);
@@ -207,6 +229,7 @@ Status Engine::MemberSet(int id, std::shared_ptr<ProcessSet>* set) {
 Status Engine::Submit(int id, Submission submission, bool will_wait, HandlePtr* handle) {
   std::shared_ptr<ProcessSet> set;
   HVDLITE_RETURN_IF_ERROR(MemberSet(id, &set));
+  HVDLITE_RETURN_IF_ERROR(CheckPlace(id, submission.request, /*in_group=*/false));
   *handle = std::make_shared<Handle>();
   outstanding_.fetch_add(1, std::memory_order_seq_cst);
   const Status status = set->inbox.Submit(MakeEntry(std::move(submission), *handle));
@@ -221,6 +244,9 @@ Status Engine::Submit(int id, Submission submission, bool will_wait, HandlePtr* 
 Status Engine::SubmitGroup(int id, std::vector<Submission> submissions, std::vector<HandlePtr>* handles) {
   std::shared_ptr<ProcessSet> set;
   HVDLITE_RETURN_IF_ERROR(MemberSet(id, &set));
+  for (const Submission& submission : submissions) {
+    HVDLITE_RETURN_IF_ERROR(CheckPlace(id, submission.request, /*in_group=*/true));
+  }
   std::vector<std::unique_ptr<Entry>> entries;
   std::vector<HandlePtr> made;
   for (Submission& submission : submissions) {
@@ -330,7 +356,7 @@ void Engine::Shutdown(Deadline deadline) {
   leaving_.store(true, std::memory_order_seq_cst);
   waiters_.fetch_add(1, std::memory_order_seq_cst);
   world_->bells().RingSelf();
-  Backoff backoff(patience_.get());
+  Backoff backoff(world_->oversubscribed(), spin_);
   while (!ended_ && !deadline.Passed()) {
     if (turn_wanted_.load(std::memory_order_seq_cst) > 0 || !turn_.TryLock()) {
       usleep(100);

@@ -86,6 +86,8 @@ class Engine {
   // engine.cc
   Status Connect(rendezvous::Store* store, Deadline deadline);
   Status AddSet(std::vector<int> ranks, int id, Deadline deadline) REQUIRES(turn_);
+  Status CheckRanks(const std::vector<int>& sorted) const;
+  Status CheckPlace(int id, const Request& request, bool in_group) const;
   std::shared_ptr<ProcessSet> FindSet(int id) EXCLUDES(sets_mutex_);
   Status MemberSet(int id, std::shared_ptr<ProcessSet>* set) EXCLUDES(sets_mutex_);
   void Submitted(bool will_wait);
@@ -98,7 +100,7 @@ class Engine {
   bool TurnSet(ProcessSet* set, Nanos now) REQUIRES(turn_);
   void Announce(ProcessSet* set, Nanos now) REQUIRES(turn_);
   void Begin(ProcessSet* set, Decision decision, Nanos now) REQUIRES(turn_);
-  void Remember(ProcessSet* set, Response* response) REQUIRES(turn_);
+  bool Remember(ProcessSet* set, Response* response) REQUIRES(turn_);
   bool Progress(ProcessSet* set) REQUIRES(turn_);
   void CompleteRunning(ProcessSet* set) REQUIRES(turn_);
   void ChangeSets(ProcessSet* world, const Response& response) REQUIRES(turn_);
@@ -165,7 +167,7 @@ class Engine {
   std::atomic<bool> gate_closed_{false};           // it sleeps there
   std::atomic<bool> stopping_{false};
   std::thread background_;
-  std::unique_ptr<Patience> patience_;
+  Nanos spin_ = 0;    // how long to spin before yielding
   Nanos window_ = 0;  // how long the background thread lets submissions gather
 
   Observer observer_;

@@ -1,5 +1,7 @@
 #include "engine/message.h"
 
+#include <algorithm>
+
 namespace hvdlite::engine {
 namespace {
 
@@ -8,7 +10,22 @@ enum : uint8_t { kScaled = 1, kGrouped = 2, kHasSplits = 4, kCacheable = 8, kOnD
 
 constexpr size_t kMaxDimensions = 64;
 
+bool AllBetween(const std::vector<int64_t>& values, int64_t most) {
+  for (int64_t v : values) {
+    if (v < 0 || v > most) return false;
+  }
+  return true;
+}
+
 }  // namespace
+
+bool FitsElements(const Shape& shape) {
+  int64_t product = 1;
+  for (int64_t d : shape) {
+    if (d < 0 || __builtin_mul_overflow(product, d > 1 ? d : 1, &product) || product > kMaxElements) return false;
+  }
+  return true;
+}
 
 bool Request::SameExceptName(const Request& o) const {
   return kind == o.kind && dtype == o.dtype && op == o.op && device == o.device && cacheable == o.cacheable &&
@@ -76,10 +93,8 @@ bool Request::Decode(Reader* in, Request* out) {
   out->splits.clear();
   if (flags & kHasSplits) out->splits = in->List();
   out->name = in->Text();
-  for (int64_t d : out->shape) {
-    if (d < 0) return false;
-  }
-  return in->ok() && out->shape.size() <= kMaxDimensions;
+  return in->ok() && out->shape.size() <= kMaxDimensions && FitsElements(out->shape) &&
+         AllBetween(out->splits, kMaxElements);
 }
 
 void Encode(const Response& response, Writer* out) {
@@ -97,7 +112,9 @@ bool Decode(Reader* in, Response* out) {
   if (out->cached) return in->ok() && out->slot != kNoSlot;
   if (!Request::Decode(in, &out->request)) return false;
   out->rows = in->List();
-  return in->ok();
+  Shape row = out->request.shape;
+  if (!row.empty()) row[0] = 1;
+  return in->ok() && AllBetween(out->rows, kMaxElements / std::max<int64_t>(NumElements(row), 1));
 }
 
 void Encode(const Status& status, Writer* out) {

@@ -17,6 +17,12 @@
 
 namespace hvdlite::engine {
 
+// The most elements that one rank's part of a tensor may have: far beyond any memory, and small enough that the bytes of
+// all ranks together never overflow 63 bits (up to 32,768 ranks).
+constexpr int64_t kMaxElements = int64_t{1} << 40;
+// Also counts the dimensions beside one that is zero, so that no product on the way overflows either.
+bool FitsElements(const Shape& shape);
+
 // One rank wants one operation on one tensor.
 struct Request {
   OpKind kind = OpKind::kAllreduce;
@@ -51,6 +57,7 @@ enum class Up : uint8_t {
   kAbort = 4,     // status: the job has failed
   kAlive = 5,     // nothing to say; the sender lives
   kCachedBySubtree = 6,  // slot number: every member below the sender has announced it
+  kUncached = 8,  // slot number: this rank asks for it anew, in full; nobody need wait for its slot this time
   kHere = 7,      // where this rank's program is, and for how long it has submitted nothing
 };
 

@@ -1,25 +1,13 @@
 #include "engine/negotiate/agree.h"
 
-#include <poll.h>
-
 #include <algorithm>
 
-#include "engine/negotiate/validate.h"
-
 namespace hvdlite::engine {
-namespace {
 
-// How long a member that leaves is waited for by operations it has announced and others have not.
-constexpr Nanos kLeaveGrace = 2 * kSecond;
-// How long a relay keeps an incomplete slot to itself before the root has to know who is missing.
-constexpr Nanos kSpellOutAfter = kSecond;
-
-Status Nonsense(int rank) {
+Status Agreement::Nonsense(int rank) {
   return Status::Internal("rank " + std::to_string(rank) +
                           " sent a negotiation message that makes no sense; do all ranks run the same version of hvdlite?");
 }
-
-}  // namespace
 
 Agreement::Agreement(TreePlace place, std::vector<int> ranks, const AgreementOptions& options)
     : me_(place.me), ranks_(std::move(ranks)), options_(options),
@@ -50,8 +38,10 @@ void Agreement::SendUp() {
   up_member_ = -1;
 }
 
-Status Agreement::Announce(const Request& request, Nanos now) {
+Status Agreement::Announce(const Request& request, uint64_t slot, Nanos now) {
   if (is_root()) return ledger_.Add(me_, request, now) ? Status::Ok() : Nonsense(ranks_[me_]);
+  NoteJoin(request);
+  if (slot != kNoSlot) PassOnUncached(me_, slot, now);
   Writer& out = UpFor(me_);
   out.U8(static_cast<uint8_t>(Up::kRequest));
   request.Encode(&out);
@@ -62,9 +52,7 @@ Status Agreement::AnnounceSlot(uint64_t slot, Nanos now) { return CountSlot(me_,
 
 void Agreement::AnnounceEvicted(uint64_t slot) {
   if (is_root()) return ledger_.Forgotten(me_, slot);
-  Writer& out = UpFor(me_);
-  out.U8(static_cast<uint8_t>(Up::kEvicted));
-  out.Varint(slot);
+  PassOnEvicted(me_, slot);
 }
 
 void Agreement::AnnounceShutdown(Nanos now) {
@@ -122,44 +110,6 @@ void Agreement::SendAlive() {
   }
 }
 
-Status Agreement::CountSlot(int member, uint64_t slot, Nanos now) {
-  if (is_root()) return ledger_.AddCached(member, slot, now) ? Status::Ok() : Nonsense(ranks_[member]);
-  const auto pass_on = [&](int who) {
-    Writer& out = UpFor(who);
-    out.U8(static_cast<uint8_t>(Up::kCached));
-    out.Varint(slot);
-  };
-  if (below_ == 1) {
-    pass_on(member);
-    return Status::Ok();
-  }
-  Partial& partial = partials_[slot];
-  if (partial.members.empty()) partial.since = now;
-  partial.members.push_back(member);
-  if (partial.spelled_out) pass_on(member);
-  if (partial.members.size() == below_) {
-    if (!partial.spelled_out) {
-      Writer& out = UpFor(me_);
-      out.U8(static_cast<uint8_t>(Up::kCachedBySubtree));
-      out.Varint(slot);
-    }
-    partials_.erase(slot);
-  }
-  return Status::Ok();
-}
-
-void Agreement::SpellOutOldPartials(Nanos now) {
-  for (auto& [slot, partial] : partials_) {
-    if (partial.spelled_out || now - partial.since < kSpellOutAfter) continue;
-    partial.spelled_out = true;
-    for (int member : partial.members) {
-      Writer& out = UpFor(member);
-      out.U8(static_cast<uint8_t>(Up::kCached));
-      out.Varint(slot);
-    }
-  }
-}
-
 Status Agreement::HandleUp(const Edge& edge, std::string_view frame, Nanos now, std::vector<Decision>* decisions) {
   const int sender = edge.channel->transport().peer();
   Reader in(frame);
@@ -173,6 +123,7 @@ Status Agreement::HandleUp(const Edge& edge, std::string_view frame, Nanos now, 
         if (is_root()) {
           if (!ledger_.Add(member, std::move(request), now)) return Nonsense(sender);
         } else {
+          NoteJoin(request);
           Writer& out = UpFor(member);
           out.U8(static_cast<uint8_t>(Up::kRequest));
           request.Encode(&out);
@@ -197,10 +148,14 @@ Status Agreement::HandleUp(const Edge& edge, std::string_view frame, Nanos now, 
         if (is_root()) {
           ledger_.Forgotten(member, slot);
         } else {
-          Writer& out = UpFor(member);
-          out.U8(static_cast<uint8_t>(Up::kEvicted));
-          out.Varint(slot);
+          PassOnEvicted(member, slot);
         }
+        break;
+      }
+      case Up::kUncached: {
+        const uint64_t slot = in.Varint();
+        if (!in.ok()) return Nonsense(sender);
+        if (!is_root()) PassOnUncached(member, slot, now);
         break;
       }
       case Up::kShutdown:
@@ -240,6 +195,18 @@ Status Agreement::HandleUp(const Edge& edge, std::string_view frame, Nanos now, 
   return in.ok() ? Status::Ok() : Nonsense(sender);
 }
 
+// What the rest of the engine relies on when it looks up members in a response.
+bool Agreement::MakesSense(const Response& response) const {
+  if (response.cached) return true;
+  const Request& request = response.request;
+  const size_t n = ranks_.size();
+  if (HasRows(request.kind) && request.shape.empty()) return false;
+  if (request.kind == OpKind::kReducescatter && request.shape.empty()) return false;
+  if (request.kind == OpKind::kBroadcast && (request.root < 0 || request.root >= static_cast<int64_t>(n))) return false;
+  const size_t rows = request.kind == OpKind::kAllgather ? n : request.kind == OpKind::kAlltoall ? n * n : 0;
+  return response.rows.size() == rows;
+}
+
 Status Agreement::HandleDown(std::string_view frame, std::vector<Decision>* decisions) {
   const int sender = parent_ ? parent_->channel->transport().peer() : ranks_[me_];
   Reader in(frame);
@@ -251,9 +218,11 @@ Status Agreement::HandleDown(std::string_view frame, std::vector<Decision>* deci
         const uint64_t count = in.Below(frame.size() + 1);
         for (uint64_t i = 0; i < count; ++i) {
           Response response;
-          if (!Decode(&in, &response)) return Nonsense(sender);
+          if (!Decode(&in, &response) || !MakesSense(response)) return Nonsense(sender);
+          if (!response.cached && response.request.kind == OpKind::kJoin) joined_below_ = false;
           decision.batch.push_back(std::move(response));
         }
+        if (decision.batch.empty()) return Nonsense(sender);
         break;
       }
       case Down::kError: {
@@ -327,100 +296,6 @@ bool Agreement::Flush() {
   bool done = parent_ == nullptr || drained(*parent_);
   for (Edge& child : children_) done &= drained(child);
   return done;
-}
-
-// The root turns what is ready into decisions, tells everybody, and takes its own copy the way all others get theirs.
-void Agreement::Decide(Nanos now, std::vector<Decision>* decisions) {
-  Writer out;
-  const std::vector<Tally*> ready = ledger_.TakeReady();
-  if (!ready.empty()) {
-    // A group with one member that the ranks disagree about fails as a whole.
-    std::unordered_map<uint64_t, Status> failed_groups;
-    std::vector<Status> verdicts;
-    for (Tally* tally : ready) {
-      verdicts.push_back(Validate(*tally, ranks_));
-      if (!verdicts.back().ok() && tally->first.group != 0) failed_groups[tally->first.group] = verdicts.back();
-    }
-    std::vector<Response> responses;
-    responses.reserve(ready.size());
-    for (size_t i = 0; i < ready.size(); ++i) {
-      Tally* const tally = ready[i];
-      Status verdict = verdicts[i];
-      const auto group = failed_groups.find(tally->first.group);
-      if (verdict.ok() && group != failed_groups.end()) verdict = group->second;
-      if (!verdict.ok()) {
-        out.U8(static_cast<uint8_t>(Down::kError));
-        out.Varint(1);
-        out.Text(tally->first.name);
-        Encode(verdict, &out);
-        ledger_.Settle(tally, /*remember=*/false);
-        continue;
-      }
-      const bool anybody_joined =
-          std::find(tally->presence.begin(), tally->presence.end(), Presence::kJoined) != tally->presence.end();
-      // The zero rows of a joined member must not be what the slot remembers of it.
-      const bool remember = tally->first.cacheable && !(anybody_joined && HasRows(tally->first.kind));
-      Response response;
-      response.cached = remember && !tally->described;
-      response.slot = remember ? ledger_.SlotFor(tally) : kNoSlot;
-      response.request = tally->first;
-      response.rows = HasRows(tally->first.kind) ? tally->rows : std::vector<int64_t>();
-      if (anybody_joined && tally->first.kind == OpKind::kAllgather) {
-        for (size_t m = 0; m < tally->presence.size(); ++m) {
-          if (tally->presence[m] == Presence::kJoined) response.rows[m] = 0;
-        }
-      }
-      responses.push_back(std::move(response));
-      ledger_.Settle(tally, remember);
-    }
-    std::vector<const Response*> candidates;
-    for (const Response& response : responses) candidates.push_back(&response);
-    for (const std::vector<size_t>& batch : Plan(candidates, static_cast<int>(ranks_.size()), options_.fuse)) {
-      out.U8(static_cast<uint8_t>(Down::kExecute));
-      out.Varint(batch.size());
-      for (size_t i : batch) Encode(responses[i], &out);
-    }
-  }
-  const int last_joined = ledger_.TakeLastJoined();
-  if (last_joined >= 0) {
-    Response response;
-    response.request.kind = OpKind::kJoin;
-    response.request.name = "join";
-    response.request.root = ranks_[last_joined];
-    out.U8(static_cast<uint8_t>(Down::kExecute));
-    out.Varint(1);
-    Encode(response, &out);
-  }
-  for (uint64_t slot : ledger_.TakeEvictions()) {
-    out.U8(static_cast<uint8_t>(Down::kEvict));
-    out.Varint(slot);
-  }
-  if (!leaving_.empty() && !shutdown_decided_) {
-    const bool promised = std::any_of(ledger_.pending().begin(), ledger_.pending().end(), [&](const Tally* tally) {
-      return std::any_of(leaving_.begin(), leaving_.end(),
-                         [&](int m) { return tally->presence[m] == Presence::kAsked; });
-    });
-    if (!promised || leaving_.size() == ranks_.size() || now - leaving_since_ > kLeaveGrace) {
-      shutdown_decided_ = true;
-      std::vector<int> who;
-      for (int m : leaving_) who.push_back(ranks_[m]);
-      out.U8(static_cast<uint8_t>(Down::kShutdown));
-      Encode(Status::ShutDown("Horovod has been shut down (hvdlite): " + RankList(who) +
-                              " called hvd.shutdown() or reached the end of its program. If this rank still had work "
-                              "to do, the ranks did not run the same number of steps: see hvd.join()."),
-             &out);
-    }
-  }
-  if (out.empty()) return;
-  Broadcast(out.bytes());
-  // Our own words always make sense.
-  const Status decoded = HandleDown(out.bytes(), decisions);
-  if (!decoded.ok()) {
-    Decision abort;
-    abort.kind = Down::kAbort;
-    abort.status = decoded;
-    decisions->push_back(std::move(abort));
-  }
 }
 
 std::vector<std::pair<int, Nanos>> Agreement::LastHeard() const {

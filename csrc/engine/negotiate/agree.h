@@ -59,8 +59,9 @@ class Agreement {
 
   bool is_root() const { return parent_ == nullptr; }
 
-  // This member asks for an operation: in full, or as the slot that stands for the same request.
-  Status Announce(const Request& request, Nanos now);
+  // This member asks for an operation: in full, or as the slot that stands for the same request. `slot` is what the name
+  // of the request in full had stood for so far, if anything.
+  Status Announce(const Request& request, uint64_t slot, Nanos now);
   Status AnnounceSlot(uint64_t slot, Nanos now);
   void AnnounceEvicted(uint64_t slot);
   // This member wants to leave. Everything announced before it still happens.
@@ -98,20 +99,33 @@ class Agreement {
     std::vector<int> members;
     Nanos heard = 0;
   };
-  // A slot that some members below this relay have announced.
+  // A slot that some members below this relay have announced. The relay keeps it to itself until all have, unless one of
+  // them will not (it asks in full, or has forgotten the slot), or the root has to know who is missing.
   struct Partial {
-    std::vector<int> members;
+    std::vector<int> members;  // announced
+    size_t declined = 0;       // members that asked in full instead
+    size_t forgotten = 0;      // members for which the slot means nothing any more
     Nanos since = 0;
-    bool spelled_out = false;  // waited too long for the rest: passed on one by one, so that the root sees who is missing
+    bool spelled_out = false;  // what has come was passed on one by one, and so will be the rest
   };
 
   Status Receive(Edge* edge, Nanos now, std::vector<Decision>* decisions, bool* moved);
   Status HandleUp(const Edge& edge, std::string_view frame, Nanos now, std::vector<Decision>* decisions);
+  static Status Nonsense(int rank);
+  bool MakesSense(const Response& response) const;
   Status HandleDown(std::string_view frame, std::vector<Decision>* decisions);
+  // relay.cc
   Status CountSlot(int member, uint64_t slot, Nanos now);
+  void PassOnUncached(int member, uint64_t slot, Nanos now);
+  void PassOnEvicted(int member, uint64_t slot);
+  void PassOnSlot(Up what, int member, uint64_t slot);
+  void NoteJoin(const Request& request);
+  void SpellOut(uint64_t slot, Partial* partial);
+  void EndRoundIfComplete(uint64_t slot, Partial* partial);
   void SpellOutOldPartials(Nanos now);
   Writer& UpFor(int member);
   void SendUp();
+  // decide.cc
   void Decide(Nanos now, std::vector<Decision>* decisions);
   void Broadcast(std::string_view frame);
 
@@ -125,6 +139,7 @@ class Agreement {
   Writer up_;            // the frame to the parent that is being written
   int up_member_ = -1;   // whom it speaks for
   std::unordered_map<uint64_t, Partial> partials_;
+  bool joined_below_ = false;  // some member below has joined and announces nothing: wait for no subtree to be complete
   std::map<int, Answer> answers_;
   std::vector<int> leaving_;
   Nanos leaving_since_ = 0;

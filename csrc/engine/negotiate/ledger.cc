@@ -116,7 +116,7 @@ bool Ledger::Add(int member, Request request, Nanos now) {
     return true;
   }
   if (request.kind == OpKind::kAlltoall && request.splits.size() != static_cast<size_t>(members_)) return false;
-  if (HasRows(request.kind) && request.shape.empty()) return false;
+  if ((HasRows(request.kind) || request.kind == OpKind::kReducescatter) && request.shape.empty()) return false;
   if (request.kind == OpKind::kBroadcast && (request.root < 0 || request.root >= members_)) return false;
   Tally* tally = Find(request.name);
   if (tally->present == 0) BeginRound(tally, member, now);
