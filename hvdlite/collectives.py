@@ -61,7 +61,6 @@ Average, Sum, Adasum, Min, Max, Product = range(6)
 _ALLREDUCE, _ALLGATHER, _BROADCAST, _ALLTOALL, _REDUCESCATTER, _BARRIER, _JOIN = range(7)
 
 Tensor = Any  # a numpy array, or an object with __dlpack__
-Array = np.ndarray[Any, Any]
 
 _NO_SPLITS: list[int] = []
 
@@ -142,7 +141,7 @@ def _contiguous(tensor: Tensor) -> Tensor:
     return contiguous() if callable(contiguous) else tensor
 
 
-def _empty_like(tensor: Tensor) -> Array | None:
+def _empty_like(tensor: Tensor) -> np.ndarray | None:
     # None: the library allocates, which spares a detour through DLPack.
     return np.empty(tensor.shape, tensor.dtype) if isinstance(tensor, np.ndarray) else None
 
@@ -203,26 +202,12 @@ def _submit(
 
 
 def _start_allreduce(
-    tensor: Tensor,
-    name: str | None,
-    op: int,
-    pre: float,
-    post: float,
-    process_set: ProcessSet,
-    will_wait: bool,
+    tensor: Tensor, name: str | None, op: int, pre: float, post: float, process_set: ProcessSet, will_wait: bool
 ) -> _Pending:
     source = _contiguous(tensor)
     output = _empty_like(source)
     native = _submit(
-        _ALLREDUCE,
-        source,
-        output,
-        name,
-        process_set,
-        op=op,
-        prescale=pre,
-        postscale=post,
-        will_wait=will_wait,
+        _ALLREDUCE, source, output, name, process_set, op=op, prescale=pre, postscale=post, will_wait=will_wait
     )
     if output is not None:
         return _Pending([native], (source, output), lambda results: output)
@@ -237,9 +222,7 @@ def _start_in_place(tensor: Tensor, submit: Callable[[Tensor], int]) -> _Pending
         )
     work = _contiguous(tensor)
     native = submit(work)
-    if work is tensor or (
-        work is not tensor and getattr(work, "data_ptr", None) and work.data_ptr() == tensor.data_ptr()
-    ):
+    if work is tensor or (work is not tensor and getattr(work, "data_ptr", None) and work.data_ptr() == tensor.data_ptr()):
         return _Pending([native], work, lambda results: tensor)
 
     def copy_back(results: list[Any]) -> Tensor:
@@ -250,26 +233,12 @@ def _start_in_place(tensor: Tensor, submit: Callable[[Tensor], int]) -> _Pending
 
 
 def _start_allreduce_(
-    tensor: Tensor,
-    name: str | None,
-    op: int,
-    pre: float,
-    post: float,
-    process_set: ProcessSet,
-    will_wait: bool,
+    tensor: Tensor, name: str | None, op: int, pre: float, post: float, process_set: ProcessSet, will_wait: bool
 ) -> _Pending:
     return _start_in_place(
         tensor,
         lambda work: _submit(
-            _ALLREDUCE,
-            work,
-            work,
-            name,
-            process_set,
-            op=op,
-            prescale=pre,
-            postscale=post,
-            will_wait=will_wait,
+            _ALLREDUCE, work, work, name, process_set, op=op, prescale=pre, postscale=post, will_wait=will_wait
         ),
     )
 
@@ -295,7 +264,9 @@ def allreduce_async(
 ) -> int:
     """Starts allreduce() and returns a handle."""
     reduction = _reduction(average, op)
-    return _new_handle(_start_allreduce(tensor, name, reduction, prescale_factor, postscale_factor, process_set, False))
+    return _new_handle(
+        _start_allreduce(tensor, name, reduction, prescale_factor, postscale_factor, process_set, False)
+    )
 
 
 def allreduce(
@@ -386,11 +357,6 @@ def _start_group(
     return _Pending(list(natives), (tensors, sources, outputs), finish)
 
 
-def _now_group(pending: _Pending) -> list[Any]:
-    results: list[Any] = _now(pending)
-    return results
-
-
 def grouped_allreduce_async(
     tensors: Sequence[Tensor],
     average: bool | None = None,
@@ -418,7 +384,7 @@ def grouped_allreduce(
 ) -> list[Any]:
     """allreduce() of several tensors that travel together. Returns a list."""
     reduction = _reduction(average, op)
-    return _now_group(
+    return _now(
         _start_group(_ALLREDUCE, tensors, False, name, reduction, prescale_factor, postscale_factor, process_set)
     )
 
@@ -450,7 +416,7 @@ def grouped_allreduce_(
 ) -> list[Any]:
     """grouped_allreduce() in place. Returns the tensors."""
     reduction = _reduction(average, op)
-    return _now_group(
+    return _now(
         _start_group(_ALLREDUCE, tensors, True, name, reduction, prescale_factor, postscale_factor, process_set)
     )
 
@@ -466,7 +432,7 @@ def grouped_allgather(
     tensors: Sequence[Tensor], name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> list[Any]:
     """allgather() of several tensors that travel together. Returns a list."""
-    return _now_group(_start_group(_ALLGATHER, tensors, False, name, Sum, 1.0, 1.0, process_set))
+    return _now(_start_group(_ALLGATHER, tensors, False, name, Sum, 1.0, 1.0, process_set))
 
 
 def grouped_reducescatter_async(
@@ -492,7 +458,7 @@ def grouped_reducescatter(
     postscale_factor: float = 1.0,
 ) -> list[Any]:
     """reducescatter() of several tensors that travel together. Returns a list."""
-    return _now_group(
+    return _now(
         _start_group(_REDUCESCATTER, tensors, False, name, op, prescale_factor, postscale_factor, process_set)
     )
 
@@ -604,25 +570,11 @@ def alltoall(
 
 
 def _start_reducescatter(
-    tensor: Tensor,
-    name: str | None,
-    op: int,
-    process_set: ProcessSet,
-    pre: float,
-    post: float,
-    will_wait: bool,
+    tensor: Tensor, name: str | None, op: int, process_set: ProcessSet, pre: float, post: float, will_wait: bool
 ) -> _Pending:
     source = _contiguous(tensor)
     native = _submit(
-        _REDUCESCATTER,
-        source,
-        None,
-        name,
-        process_set,
-        op=op,
-        prescale=pre,
-        postscale=post,
-        will_wait=will_wait,
+        _REDUCESCATTER, source, None, name, process_set, op=op, prescale=pre, postscale=post, will_wait=will_wait
     )
     return _Pending([native], source, lambda results: _own_kind(source, results[0][0]))
 
@@ -636,7 +588,9 @@ def reducescatter_async(
     postscale_factor: float = 1.0,
 ) -> int:
     """Starts reducescatter() and returns a handle."""
-    return _new_handle(_start_reducescatter(tensor, name, op, process_set, prescale_factor, postscale_factor, False))
+    return _new_handle(
+        _start_reducescatter(tensor, name, op, process_set, prescale_factor, postscale_factor, False)
+    )
 
 
 def reducescatter(

@@ -47,7 +47,9 @@ class ProcessSet:
         return _core.rank() in self.ranks
 
     def __str__(self) -> str:
-        return f"ProcessSet(process_set_id={self.process_set_id}, ranks={self.ranks}, mpi_comm={self.mpi_comm})"
+        return (
+            f"ProcessSet(process_set_id={self.process_set_id}, ranks={self.ranks}, mpi_comm={self.mpi_comm})"
+        )
 
     __repr__ = __str__
 
@@ -90,7 +92,9 @@ def add_process_set(process_set: ProcessSet | Iterable[int]) -> ProcessSet:
     ranks = _check(process_set)
     known = _registered_id(ranks)
     if known is not None:
-        raise ValueError(f"Attempted to add a duplicate process set: ranks {ranks} are process set {known} already.")
+        raise ValueError(
+            f"Attempted to add a duplicate process set: ranks {ranks} are process set {known} already."
+        )
     handle = _core.submit(_ADD, 1, 0, None, None, None, 0, 1.0, 1.0, ranks, True)
     process_set.process_set_id = _core.wait(handle)[2]
     return process_set

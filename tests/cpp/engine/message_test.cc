@@ -1,0 +1,134 @@
+#include "engine/message.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+namespace hvdlite::engine {
+namespace {
+
+Request Random(std::mt19937* random) {
+  const auto pick = [&](uint32_t n) { return (*random)() % n; };
+  Request r;
+  r.kind = static_cast<OpKind>(pick(kOpKindCount));
+  r.dtype = static_cast<DType>(pick(kDTypeCount));
+  r.op = static_cast<ReduceOp>(pick(kReduceOpCount));
+  r.device = static_cast<DeviceKind>(pick(2));
+  r.cacheable = pick(2) == 0;
+  if (pick(2)) r.root = static_cast<int64_t>(pick(1000));
+  if (pick(2)) r.prescale = 1.0 / (1 + pick(100));
+  if (pick(2)) r.postscale = -0.0;
+  if (pick(2)) {
+    r.group = static_cast<uint64_t>(pick(UINT32_MAX)) << 32 | 1;
+    r.group_size = pick(1000);
+  }
+  for (uint32_t i = 0; i < pick(6); ++i) r.shape.push_back(pick(70));
+  for (uint32_t i = 0; i < pick(6); ++i) r.splits.push_back(pick(1u << 30));
+  r.name = std::string(pick(300), static_cast<char>('a' + pick(26)));
+  return r;
+}
+
+TEST(Message, requests_come_back_as_they_were) {
+  std::mt19937 random(1);
+  for (int i = 0; i < 5000; ++i) {
+    const Request sent = Random(&random);
+    Writer out;
+    sent.Encode(&out);
+    Reader in(out.bytes());
+    Request got = Random(&random);  // whatever was there before is overwritten
+    ASSERT_TRUE(Request::Decode(&in, &got));
+    ASSERT_TRUE(in.done());
+    ASSERT_TRUE(got.SameExceptName(sent));
+    ASSERT_EQ(got.name, sent.name);
+    ASSERT_EQ(std::signbit(got.postscale), std::signbit(sent.postscale));
+    // Cut anywhere, it is refused.
+    for (int cut = 0; cut < 4; ++cut) {
+      Reader part(std::string_view(out.bytes()).substr(0, random() % out.bytes().size()));
+      ASSERT_FALSE(Request::Decode(&part, &got) && part.ok());
+    }
+  }
+}
+
+TEST(Message, responses_come_back_as_they_were) {
+  std::mt19937 random(2);
+  for (int i = 0; i < 5000; ++i) {
+    Response sent;
+    sent.request = Random(&random);
+    sent.cached = random() % 2 == 0;
+    sent.slot = sent.cached ? 1 + random() : random() % 3;
+    for (uint32_t r = 0; r < random() % 9; ++r) sent.rows.push_back(random() % 300);
+    Writer out;
+    Encode(sent, &out);
+    Reader in(out.bytes());
+    Response got;
+    ASSERT_TRUE(Decode(&in, &got));
+    ASSERT_TRUE(in.done());
+    ASSERT_EQ(got.cached, sent.cached);
+    ASSERT_EQ(got.slot, sent.slot);
+    if (sent.cached) continue;
+    ASSERT_TRUE(got.request.SameExceptName(sent.request));
+    ASSERT_EQ(got.rows, sent.rows);
+  }
+}
+
+TEST(Message, statuses_come_back_as_they_were) {
+  for (uint8_t code = 1; code <= static_cast<uint8_t>(StatusCode::kInternal); ++code) {
+    Writer out;
+    Encode(Status(static_cast<StatusCode>(code), "text", code - 2), &out);
+    Reader in(out.bytes());
+    Status got;
+    ASSERT_TRUE(Decode(&in, &got));
+    EXPECT_EQ(got.code(), static_cast<StatusCode>(code));
+    EXPECT_EQ(got.peer(), code - 2);
+    EXPECT_EQ(got.message(), "text");
+  }
+}
+
+TEST(Message, what_no_rank_of_ours_would_send_is_refused) {
+  const auto refused = [](const std::function<void(Request*)>& change) {
+    Request r;
+    r.name = "x";
+    r.shape = {2, 3};
+    change(&r);
+    Writer out;
+    r.Encode(&out);
+    Reader in(out.bytes());
+    Request got;
+    return !Request::Decode(&in, &got);
+  };
+  EXPECT_FALSE(refused([](Request*) {}));
+  EXPECT_TRUE(refused([](Request* r) { r->shape = {-1}; }));
+  EXPECT_TRUE(refused([](Request* r) { r->shape.assign(65, 1); }));
+  EXPECT_TRUE(refused([](Request* r) { r->shape = {INT64_MAX, 4}; })) << "overflows";
+  EXPECT_TRUE(refused([](Request* r) { r->shape = {0, INT64_MAX, INT64_MAX}; })) << "overflows on the way";
+  EXPECT_TRUE(refused([](Request* r) { r->splits = {1, -1}; }));
+  EXPECT_TRUE(refused([](Request* r) { r->splits = {INT64_MAX}; }));
+  EXPECT_TRUE(refused([](Request* r) { r->kind = static_cast<OpKind>(200); }));
+  EXPECT_TRUE(refused([](Request* r) { r->dtype = static_cast<DType>(kDTypeCount); }));
+  EXPECT_TRUE(refused([](Request* r) { r->op = static_cast<ReduceOp>(kReduceOpCount); }));
+
+  Response response;
+  response.request.name = "x";
+  response.rows = {3, -1};
+  Writer out;
+  Encode(response, &out);
+  Reader in(out.bytes());
+  EXPECT_FALSE(Decode(&in, &response)) << "negative rows";
+  Writer nothing;
+  nothing.Varint(1);  // "cached", without a slot
+  Reader cached(nothing.bytes());
+  EXPECT_FALSE(Decode(&cached, &response));
+}
+
+TEST(Message, names_are_shown_without_their_operation) {
+  Request r;
+  r.name = "allreduce.conv1/weight";
+  EXPECT_EQ(Shown(r), "allreduce 'conv1/weight'");
+  r.name = "grouped_allreduce.g_1of2";
+  EXPECT_EQ(Shown(r), "allreduce 'g_1of2'");
+  r.name = "plain";
+  EXPECT_EQ(Shown(r), "allreduce 'plain'");
+}
+
+}  // namespace
+}  // namespace hvdlite::engine

@@ -1,0 +1,360 @@
+// Agreement: all members of a tree come to the same decisions in the same order, whatever is announced in whatever
+// order, by slot or in full, while slots come and go. Time stands still here: a relay that needs a timeout to go on
+// would hang, and the test says so.
+#include "engine/negotiate/agree.h"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <map>
+#include <random>
+#include <set>
+
+#include "comm/topology.h"
+#include "testing/fault_transport.h"
+#include "testing/loopback.h"
+
+namespace hvdlite::engine {
+namespace {
+
+using testing::FaultTransport;
+using testing::Loopback;
+
+// What the engine does with its Agreement, in small: announces by slot what it knows, remembers, forgets.
+struct Member {
+  std::unique_ptr<Agreement> agreement;
+  std::map<uint64_t, Request> slots;      // what this member asked for when the slot was given
+  std::map<std::string, uint64_t> slot_of;
+  std::vector<std::string> history;       // of decisions, in words
+  std::set<std::string> outstanding;
+  bool joined = false;
+
+  Status Ask(const Request& request) {
+    outstanding.insert(request.name);
+    if (request.kind == OpKind::kJoin) joined = true;
+    const auto known = slot_of.find(request.name);
+    if (known != slot_of.end() && slots[known->second].SameExceptName(request)) {
+      return agreement->AnnounceSlot(known->second, 0);
+    }
+    asked[request.name] = request;
+    return agreement->Announce(request, known == slot_of.end() ? kNoSlot : known->second, 0);
+  }
+
+  void Hear(const Decision& decision) {
+    switch (decision.kind) {
+      case Down::kExecute:
+        for (const Response& response : decision.batch) {
+          Request request = response.request;
+          if (response.cached) {
+            ASSERT_TRUE(agreed.count(response.slot)) << "a slot that nobody has explained";
+            request = agreed[response.slot];
+          } else if (response.slot != kNoSlot) {
+            agreed[response.slot] = request;
+            Request mine = outstanding.count(request.name) ? asked[request.name] : Request();
+            mine.name = request.name;
+            slots[response.slot] = mine;
+            slot_of[request.name] = response.slot;
+          }
+          history.push_back("do " + request.name + " " + ToString(response.rows));
+          if (request.kind == OpKind::kJoin) joined = false;
+          outstanding.erase(request.name);
+        }
+        break;
+      case Down::kError:
+        for (const std::string& name : decision.names) {
+          history.push_back("error " + name);
+          outstanding.erase(name);
+        }
+        break;
+      case Down::kEvict:
+        history.push_back("evict " + std::to_string(decision.slot));
+        slot_of.erase(agreed[decision.slot].name);
+        slots.erase(decision.slot);
+        agreed.erase(decision.slot);
+        agreement->AnnounceEvicted(decision.slot);
+        break;
+      default: history.push_back("other " + decision.status.message());
+    }
+  }
+
+  std::map<std::string, Request> asked;
+  std::map<uint64_t, Request> agreed;
+};
+
+class Tree {
+ public:
+  Tree(int members, int per_host, size_t capacity, bool faults = false) {
+    rendezvous::Roster roster;
+    std::vector<rendezvous::Member> all;
+    for (int r = 0; r < members; ++r) {
+      rendezvous::Member m;
+      m.rank = r;
+      m.host_id = "host" + std::to_string(r / per_host);
+      all.push_back(m);
+    }
+    EXPECT_TRUE(MakeRoster(all, &roster).ok());
+    std::vector<int> ranks;
+    for (int r = 0; r < members; ++r) ranks.push_back(r);
+    const comm::Topology topology = comm::MakeTopology(roster, ranks);
+    std::map<std::pair<int, int>, transport::Transport*> ends;  // (me, other)
+    for (int m = 0; m < members; ++m) {
+      for (const auto& child : comm::MakeTree(topology, m).children) {
+        auto [a, b] = Loopback::Pair(m, child.member, faults ? 64 : SIZE_MAX);
+        for (auto* end : {&a, &b}) {
+          std::unique_ptr<transport::Transport> t = std::move(*end);
+          if (faults) {
+            t = std::make_unique<FaultTransport>(
+                std::move(t), testing::Faults{.seed = static_cast<uint32_t>(transports_.size()), .stall = 0.3, .most = 7});
+          }
+          ends[end == &a ? std::pair{m, child.member} : std::pair{child.member, m}] = t.get();
+          transports_.push_back(std::move(t));
+        }
+      }
+    }
+    for (int m = 0; m < members; ++m) {
+      const comm::TreeLinks links = comm::MakeTree(topology, m);
+      TreePlace place;
+      place.me = m;
+      if (links.parent >= 0) place.parent = ends[{m, links.parent}];
+      for (const auto& child : links.children) place.children.push_back({ends[{m, child.member}], child.speaks_for});
+      AgreementOptions options;
+      options.cache_capacity = capacity;
+      members_.push_back(std::make_unique<Member>());
+      members_.back()->agreement = std::make_unique<Agreement>(std::move(place), ranks, options);
+    }
+  }
+
+  Member& operator[](int m) { return *members_[static_cast<size_t>(m)]; }
+  int size() const { return static_cast<int>(members_.size()); }
+
+  bool Turn(int m) {
+    bool moved = false;
+    std::vector<Decision> decisions;
+    const Status status = (*this)[m].agreement->Exchange(0, &decisions, &moved);
+    EXPECT_TRUE(status.ok()) << m << ": " << status.ToString();
+    for (const Decision& decision : decisions) (*this)[m].Hear(decision);
+    return moved || !decisions.empty();
+  }
+  // Until nothing moves any more.
+  void Settle() {
+    for (int quiet = 0; quiet < 40;) {
+      bool moved = false;
+      for (int m = size() - 1; m >= 0; --m) moved |= Turn(m);
+      quiet = moved ? 0 : quiet + 1;
+    }
+  }
+  void ExpectEqualHistories() {
+    for (int m = 1; m < size(); ++m) ASSERT_EQ((*this)[m].history, (*this)[0].history) << "member " << m;
+  }
+
+ private:
+  std::vector<std::unique_ptr<transport::Transport>> transports_;
+  std::vector<std::unique_ptr<Member>> members_;
+};
+
+Request Sum(const std::string& name, Shape shape = {4}) {
+  Request r;
+  r.name = name;
+  r.shape = std::move(shape);
+  return r;
+}
+Request Gather(const std::string& name, int64_t rows) {
+  Request r = Sum(name, {rows, 2});
+  r.kind = OpKind::kAllgather;
+  return r;
+}
+Request Joining() {
+  Request r;
+  r.kind = OpKind::kJoin;
+  r.name = "join";
+  r.cacheable = false;
+  return r;
+}
+
+struct Place {
+  int members, per_host;
+  bool faults;
+};
+void PrintTo(const Place& p, std::ostream* out) {
+  *out << p.members << " members, " << p.per_host << " per host" << (p.faults ? ", bad transports" : "");
+}
+
+class AgreementTest : public ::testing::TestWithParam<Place> {
+ protected:
+  Tree MakeTheTree(size_t capacity) { return Tree(GetParam().members, GetParam().per_host, capacity, GetParam().faults); }
+};
+
+TEST_P(AgreementTest, nothing_happens_before_the_last_has_asked) {
+  Tree tree = MakeTheTree(100);
+  for (int round = 0; round < 3; ++round) {
+    for (int m = tree.size() - 1; m >= 0; --m) {
+      ASSERT_TRUE(tree[m].history.size() == static_cast<size_t>(round));
+      ASSERT_TRUE(tree[m].Ask(Sum("x")).ok());
+      if (m > 0) tree.Settle();
+    }
+    tree.Settle();
+    tree.ExpectEqualHistories();
+    ASSERT_EQ(tree[0].history.size(), static_cast<size_t>(round + 1));
+  }
+}
+
+TEST_P(AgreementTest, members_that_ask_by_slot_do_not_wait_for_those_that_ask_in_full) {
+  Tree tree = MakeTheTree(100);
+  for (int round = 0; round < 20; ++round) {
+    for (int m = 0; m < tree.size(); ++m) {
+      // Changing subsets change their rows.
+      const int64_t rows = (m * 7 + round) % 3 == 0 ? round : 5;
+      ASSERT_TRUE(tree[m].Ask(Gather("g", rows)).ok());
+      if ((m + round) % 2 == 0) tree.Settle();
+    }
+    tree.Settle();
+    ASSERT_EQ(tree[0].history.size(), static_cast<size_t>(round + 1)) << "somebody is kept waiting";
+    tree.ExpectEqualHistories();
+  }
+}
+
+TEST_P(AgreementTest, operations_go_on_after_a_member_has_joined) {
+  Tree tree = MakeTheTree(100);
+  for (int epoch = 0; epoch < 3; ++epoch) {
+    for (int m = 0; m < tree.size(); ++m) ASSERT_TRUE(tree[m].Ask(Sum("x")).ok());
+    tree.Settle();
+    for (int gone = tree.size() - 1; gone >= 0; --gone) {
+      ASSERT_TRUE(tree[gone].Ask(Joining()).ok());
+      if (gone == 0) break;
+      for (int m = 0; m < gone; ++m) ASSERT_TRUE(tree[m].Ask(Sum("x")).ok());
+      tree.Settle();
+      ASSERT_TRUE(tree[0].outstanding.empty()) << "with " << gone << " members left";
+    }
+    tree.Settle();
+    tree.ExpectEqualHistories();
+    for (int m = 0; m < tree.size(); ++m) ASSERT_FALSE(tree[m].joined);
+  }
+}
+
+TEST_P(AgreementTest, a_slot_that_crosses_its_eviction_still_counts) {
+  Tree tree = MakeTheTree(1);
+  for (const char* name : {"old", "new"}) {  // the second one evicts the first
+    for (int m = 0; m < tree.size(); ++m) ASSERT_TRUE(tree[m].Ask(Sum(name)).ok());
+    if (std::string(name) == "old") tree.Settle();
+  }
+  // The root decides "new" and evicts "old"; before anybody hears it, some ask for "old" by slot.
+  for (int i = 0; i < 200 && tree[0].history.size() < 3; ++i) {
+    for (int m = tree.size() - 1; m >= 0; --m) {
+      if (m > 0 && tree[m].history.size() > 1) continue;
+      tree.Turn(m);
+    }
+  }
+  for (int m = 1; m < tree.size(); m += 2) ASSERT_TRUE(tree[m].Ask(Sum("old")).ok());
+  tree.Settle();
+  for (int m = 0; m < tree.size(); m += 2) ASSERT_TRUE(tree[m].Ask(Sum("old")).ok());
+  tree.Settle();
+  tree.ExpectEqualHistories();
+  for (int m = 0; m < tree.size(); ++m) ASSERT_TRUE(tree[m].outstanding.empty());
+}
+
+TEST_P(AgreementTest, thousands_of_random_operations_come_out_alike_everywhere) {
+  for (uint32_t seed = 0; seed < 12; ++seed) {
+    Tree tree = MakeTheTree(seed % 3 == 0 ? 0 : seed % 3 == 1 ? 4 : 1000);
+    std::mt19937 random(seed);
+    // A program that all members run, each at its own pace and in its own order within a step.
+    struct Step {
+      std::vector<int> ops;
+      bool join = false;
+    };
+    std::vector<Step> program;
+    for (int s = 0; s < 25; ++s) {
+      Step step;
+      for (int op = 0; op < 12; ++op) {
+        if (random() % 3 != 0) step.ops.push_back(op);
+      }
+      step.join = random() % 8 == 0;
+      program.push_back(step);
+    }
+    std::vector<size_t> at(static_cast<size_t>(tree.size()), 0);
+    std::vector<std::vector<int>> todo(static_cast<size_t>(tree.size()));
+    std::vector<bool> begun(static_cast<size_t>(tree.size()), false);
+    const auto request = [&](int m, size_t step, int op) {
+      if (op == -1) return Joining();
+      const std::string name = "op" + std::to_string(op);
+      switch (op % 4) {
+        case 0: return Gather(name, (static_cast<int64_t>(step) * (m % 2)) % 3 + op);
+        case 1: return Sum(name, {static_cast<int64_t>(step / 5)});  // everybody changes at the same time
+        case 2: return Sum(name, {m == 1 && step % 7 == 3 ? 2 : 1});  // sometimes a mismatch
+        default: return Sum(name);
+      }
+    };
+    int stuck = 0;
+    while (std::any_of(at.begin(), at.end(), [&](size_t a) { return a < program.size(); })) {
+      ASSERT_LT(++stuck, 400000) << "seed " << seed << " hangs";
+      const int m = static_cast<int>(random() % static_cast<uint32_t>(tree.size()));
+      const size_t i = static_cast<size_t>(m);
+      if (random() % 2 == 0) {
+        tree.Turn(m);
+        continue;
+      }
+      if (at[i] == program.size()) continue;
+      if (!begun[i]) {
+        begun[i] = true;
+        todo[i] = program[at[i]].ops;
+        std::shuffle(todo[i].begin(), todo[i].end(), random);
+        if (program[at[i]].join) todo[i].push_back(-1);
+      }
+      if (!todo[i].empty()) {
+        // A member that joins has nothing outstanding but the join.
+        if (todo[i].front() == -1 && !tree[m].outstanding.empty()) continue;
+        ASSERT_TRUE(tree[m].Ask(request(m, at[i], todo[i].front())).ok());
+        todo[i].erase(todo[i].begin());
+      } else if (tree[m].outstanding.empty()) {
+        ++at[i];
+        begun[i] = false;
+      }
+    }
+    tree.Settle();
+    tree.ExpectEqualHistories();
+  }
+}
+
+TEST_P(AgreementTest, an_abort_reaches_everybody) {
+  Tree tree = MakeTheTree(100);
+  // Every rank passes on what it hears, once, as the engine does.
+  tree[tree.size() - 1].agreement->SpreadAbort(Status::PeerLost(7, "gone"));
+  std::set<int> told{tree.size() - 1};
+  for (int turn = 0; turn < 500; ++turn) {
+    for (int m = 0; m < tree.size(); ++m) {
+      bool moved = false;
+      std::vector<Decision> decisions;
+      ASSERT_TRUE(tree[m].agreement->Exchange(0, &decisions, &moved).ok());
+      for (const Decision& decision : decisions) {
+        ASSERT_EQ(decision.kind, Down::kAbort);
+        ASSERT_EQ(decision.status.peer(), 7);
+        if (told.insert(m).second) tree[m].agreement->SpreadAbort(decision.status);
+      }
+    }
+  }
+  ASSERT_EQ(told.size(), static_cast<size_t>(tree.size()));
+}
+
+TEST_P(AgreementTest, shutdown_waits_for_what_the_leaving_member_has_announced) {
+  Tree tree = MakeTheTree(100);
+  const int last = tree.size() - 1;
+  ASSERT_TRUE(tree[last].Ask(Sum("promised")).ok());
+  tree[last].agreement->AnnounceShutdown(0);
+  tree.Settle();
+  if (last > 0) {
+    ASSERT_TRUE(tree[0].history.empty());
+    for (int m = 0; m < last; ++m) ASSERT_TRUE(tree[m].Ask(Sum("promised")).ok());
+    tree.Settle();
+  }
+  tree.ExpectEqualHistories();
+  ASSERT_EQ(tree[0].history.size(), 2u);
+  ASSERT_EQ(tree[0].history[0], "do promised []");
+  ASSERT_NE(tree[0].history[1].find("rank " + std::to_string(last) + " called hvd.shutdown()"), std::string::npos);
+}
+
+INSTANTIATE_TEST_SUITE_P(Trees, AgreementTest,
+                         ::testing::Values(Place{1, 1, false}, Place{2, 2, false}, Place{3, 3, true}, Place{4, 2, false},
+                                           Place{6, 2, true}, Place{9, 3, false}, Place{12, 2, false}, Place{23, 4, false},
+                                           Place{7, 1, true}));
+
+}  // namespace
+}  // namespace hvdlite::engine

@@ -1,0 +1,243 @@
+#include "engine/negotiate/ledger.h"
+
+#include <gtest/gtest.h>
+
+namespace hvdlite::engine {
+namespace {
+
+Request Ask(const std::string& name, OpKind kind = OpKind::kAllreduce, Shape shape = {4}) {
+  Request r;
+  r.name = name;
+  r.kind = kind;
+  r.shape = std::move(shape);
+  return r;
+}
+
+std::vector<std::string> Names(const std::vector<Tally*>& tallies) {
+  std::vector<std::string> names;
+  for (const Tally* tally : tallies) names.push_back(tally->first.name);
+  return names;
+}
+
+using List = std::vector<std::string>;
+
+TEST(Ledger, operations_are_ready_in_the_order_in_which_their_last_member_asked) {
+  Ledger ledger(2, 10);
+  EXPECT_TRUE(ledger.Add(0, Ask("a"), 1));
+  EXPECT_TRUE(ledger.Add(0, Ask("b"), 2));
+  EXPECT_TRUE(ledger.TakeReady().empty());
+  EXPECT_EQ(ledger.pending().size(), 2u);
+  EXPECT_TRUE(ledger.Add(1, Ask("b"), 3));
+  EXPECT_TRUE(ledger.Add(1, Ask("a"), 4));
+  EXPECT_EQ(Names(ledger.TakeReady()), (List{"b", "a"}));
+  EXPECT_TRUE(ledger.pending().empty());
+}
+
+TEST(Ledger, what_makes_no_sense_is_refused) {
+  Ledger ledger(2, 10);
+  EXPECT_TRUE(ledger.Add(0, Ask("a"), 0));
+  EXPECT_FALSE(ledger.Add(0, Ask("a"), 0)) << "asked twice";
+  EXPECT_FALSE(ledger.AddCached(1, 77, 0)) << "a slot that was never given";
+  EXPECT_FALSE(ledger.Add(1, Ask("g", OpKind::kAllgather, {}), 0)) << "rows of a tensor without dimensions";
+  EXPECT_FALSE(ledger.Add(1, Ask("t", OpKind::kAlltoall, {4}), 0)) << "splits for another number of members";
+  Request broadcast = Ask("r", OpKind::kBroadcast);
+  for (const int64_t root : {int64_t{-1}, int64_t{2}, INT64_MAX}) {
+    broadcast.root = root;
+    EXPECT_FALSE(ledger.Add(1, broadcast, 0)) << root;
+  }
+  EXPECT_TRUE(ledger.Add(0, Ask("join", OpKind::kJoin), 0));
+  EXPECT_FALSE(ledger.Add(0, Ask("join", OpKind::kJoin), 0)) << "joined twice";
+}
+
+TEST(Ledger, a_member_that_asked_and_was_complete_must_not_ask_again_before_the_round_is_settled) {
+  Ledger ledger(1, 10);
+  EXPECT_TRUE(ledger.Add(0, Ask("a"), 0));
+  EXPECT_FALSE(ledger.Add(0, Ask("a"), 0));
+  for (Tally* tally : ledger.TakeReady()) ledger.Settle(tally, true);
+  EXPECT_TRUE(ledger.Add(0, Ask("a"), 0));
+}
+
+TEST(Ledger, slots_stand_for_what_was_said_last_time) {
+  Ledger ledger(2, 10);
+  ledger.Add(0, Ask("g", OpKind::kAllgather, {3, 2}), 0);
+  ledger.Add(1, Ask("g", OpKind::kAllgather, {5, 2}), 0);
+  auto ready = ledger.TakeReady();
+  ASSERT_EQ(ready.size(), 1u);
+  EXPECT_TRUE(ready[0]->described);
+  EXPECT_EQ(ready[0]->rows, (std::vector<int64_t>{3, 5}));
+  const uint64_t slot = ledger.SlotFor(ready[0]);
+  EXPECT_NE(slot, kNoSlot);
+  ledger.Settle(ready[0], true);
+
+  // All by slot.
+  EXPECT_TRUE(ledger.AddCached(1, slot, 0));
+  EXPECT_TRUE(ledger.AddCached(0, slot, 0));
+  ready = ledger.TakeReady();
+  ASSERT_EQ(ready.size(), 1u);
+  EXPECT_FALSE(ready[0]->described);
+  EXPECT_EQ(ready[0]->rows, (std::vector<int64_t>{3, 5}));
+  ledger.Settle(ready[0], true);
+
+  // One by slot, then one in full; and the other way round.
+  for (const bool full_first : {false, true}) {
+    if (!full_first) {
+      EXPECT_TRUE(ledger.AddCached(0, slot, 0));
+    }
+    EXPECT_TRUE(ledger.Add(1, Ask("g", OpKind::kAllgather, {full_first ? 9 : 7, 2}), 0));
+    if (full_first) {
+      EXPECT_TRUE(ledger.AddCached(0, slot, 0));
+    }
+    ready = ledger.TakeReady();
+    ASSERT_EQ(ready.size(), 1u);
+    EXPECT_TRUE(ready[0]->described);
+    EXPECT_TRUE(ready[0]->dissent.empty());
+    EXPECT_EQ(ready[0]->rows, (std::vector<int64_t>{3, full_first ? 9 : 7}));
+    EXPECT_EQ(ledger.SlotFor(ready[0]), slot);
+    ledger.Settle(ready[0], true);
+  }
+}
+
+TEST(Ledger, alltoall_by_slot_says_its_splits) {
+  Ledger ledger(2, 10);
+  Request a = Ask("t", OpKind::kAlltoall, {3});
+  a.splits = {1, 2};
+  Request b = Ask("t", OpKind::kAlltoall, {7});
+  b.splits = {3, 4};
+  ledger.Add(0, a, 0);
+  ledger.Add(1, b, 0);
+  auto ready = ledger.TakeReady();
+  EXPECT_EQ(ready[0]->rows, (std::vector<int64_t>{1, 2, 3, 4}));
+  const uint64_t slot = ledger.SlotFor(ready[0]);
+  ledger.Settle(ready[0], true);
+  b.splits = {7, 0};
+  EXPECT_TRUE(ledger.AddCached(0, slot, 0));
+  EXPECT_TRUE(ledger.Add(1, b, 0));
+  ready = ledger.TakeReady();
+  EXPECT_EQ(ready[0]->rows, (std::vector<int64_t>{1, 2, 7, 0}));
+}
+
+TEST(Ledger, dissent_is_recorded_whether_it_comes_by_slot_or_in_full) {
+  Ledger ledger(3, 10);
+  for (int m = 0; m < 3; ++m) ledger.Add(m, Ask("x"), 0);
+  auto ready = ledger.TakeReady();
+  const uint64_t slot = ledger.SlotFor(ready[0]);
+  ledger.Settle(ready[0], true);
+  ledger.AddCached(0, slot, 0);
+  ledger.Add(1, Ask("x", OpKind::kAllreduce, {5}), 0);
+  ledger.AddCached(2, slot, 0);
+  ready = ledger.TakeReady();
+  ASSERT_EQ(ready[0]->dissent.size(), 1u);
+  EXPECT_EQ(ready[0]->dissent[0].first, 1);
+  ledger.Settle(ready[0], false);
+  // What the slot remembers is untouched.
+  for (int m = 0; m < 3; ++m) EXPECT_TRUE(ledger.AddCached(m, slot, 0));
+  ready = ledger.TakeReady();
+  EXPECT_TRUE(ready[0]->dissent.empty());
+  EXPECT_EQ(ready[0]->first.shape, (Shape{4}));
+}
+
+TEST(Ledger, a_group_is_ready_as_a_whole) {
+  Ledger ledger(2, 10);
+  const auto grouped = [](const std::string& name) {
+    Request r = Ask(name);
+    r.group = 5;
+    r.group_size = 3;
+    return r;
+  };
+  for (int m = 0; m < 2; ++m) {
+    ledger.Add(m, grouped("a"), 0);
+    ledger.Add(m, Ask("alone"), 0);
+    ledger.Add(m, grouped("b"), 0);
+  }
+  EXPECT_EQ(Names(ledger.TakeReady()), (List{"alone"}));
+  ledger.Add(0, grouped("c"), 0);
+  EXPECT_TRUE(ledger.TakeReady().empty());
+  ledger.Add(1, grouped("c"), 0);
+  EXPECT_EQ(Names(ledger.TakeReady()), (List{"a", "b", "c"}));
+}
+
+TEST(Ledger, a_member_that_joined_counts_everywhere) {
+  Ledger ledger(3, 10);
+  ledger.Add(0, Ask("before"), 0);
+  ledger.Add(1, Ask("before"), 0);
+  EXPECT_TRUE(ledger.Add(2, Ask("join", OpKind::kJoin), 0));
+  auto ready = ledger.TakeReady();
+  EXPECT_EQ(Names(ready), (List{"before"}));
+  EXPECT_EQ(ready[0]->presence[2], Presence::kJoined);
+  ledger.Settle(ready[0], true);
+  ledger.Add(1, Ask("after"), 0);
+  ledger.Add(0, Ask("after"), 0);
+  EXPECT_EQ(Names(ledger.TakeReady()), (List{"after"}));
+  EXPECT_EQ(ledger.TakeLastJoined(), -1);
+  ledger.Add(0, Ask("join", OpKind::kJoin), 0);
+  ledger.Add(1, Ask("join", OpKind::kJoin), 0);
+  EXPECT_EQ(ledger.TakeLastJoined(), 1);
+  EXPECT_EQ(ledger.TakeLastJoined(), -1);
+  EXPECT_FALSE(ledger.joined(2));
+}
+
+TEST(Ledger, the_least_recently_used_slots_go_first_and_are_known_until_all_have_forgotten_them) {
+  Ledger ledger(2, 3);
+  std::vector<uint64_t> slots;
+  const auto round = [&](const std::string& name) {
+    ledger.Add(0, Ask(name), 0);
+    ledger.Add(1, Ask(name), 0);
+    for (Tally* tally : ledger.TakeReady()) {
+      slots.push_back(ledger.SlotFor(tally));
+      ledger.Settle(tally, true);
+    }
+  };
+  for (const char* name : {"a", "b", "c"}) round(name);
+  EXPECT_TRUE(ledger.TakeEvictions().empty());
+  round("a");  // used again; by name in full, but that is its slot
+  EXPECT_EQ(slots[3], slots[0]);
+  round("d");
+  EXPECT_EQ(ledger.TakeEvictions(), (std::vector<uint64_t>{slots[1]}));
+  EXPECT_EQ(ledger.remembered(), 3u);
+  // Member 1 had announced it before it heard.
+  EXPECT_TRUE(ledger.AddCached(1, slots[1], 0));
+  ledger.Forgotten(1, slots[1]);
+  ledger.Forgotten(0, slots[1]);
+  EXPECT_FALSE(ledger.AddCached(0, slots[1], 0)) << "nobody may know it any more";
+  EXPECT_TRUE(ledger.Add(0, Ask("b"), 0));
+  EXPECT_EQ(Names(ledger.TakeReady()), (List{"b"}));
+}
+
+TEST(Ledger, a_slot_in_use_is_not_evicted) {
+  Ledger ledger(2, 1);
+  const auto full = [&](const std::string& name) {
+    ledger.Add(0, Ask(name), 0);
+    ledger.Add(1, Ask(name), 0);
+    Tally* tally = ledger.TakeReady().at(0);
+    const uint64_t slot = ledger.SlotFor(tally);
+    ledger.Settle(tally, true);
+    return slot;
+  };
+  const uint64_t a = full("a");
+  ledger.AddCached(0, a, 0);  // asked by one
+  const uint64_t b = full("b");
+  EXPECT_EQ(ledger.TakeEvictions(), (std::vector<uint64_t>{b}));
+  EXPECT_TRUE(ledger.AddCached(1, a, 0));
+  EXPECT_EQ(Names(ledger.TakeReady()), (List{"a"}));
+}
+
+TEST(Ledger, without_a_cache_nothing_is_remembered) {
+  Ledger ledger(1, 0);
+  for (int i = 0; i < 100; ++i) {
+    ledger.Add(0, Ask("x" + std::to_string(i)), 0);
+    Tally* tally = ledger.TakeReady().at(0);
+    EXPECT_EQ(ledger.SlotFor(tally), kNoSlot);
+    ledger.Settle(tally, false);
+  }
+  EXPECT_EQ(ledger.remembered(), 0u);
+}
+
+TEST(Ledger, it_knows_for_whom_the_others_waited) {
+  Ledger ledger(2, 10);
+  ledger.Add(0, Ask("a"), 100);
+  ledger.Add(1, Ask("a"), 350);
+  EXPECT_EQ(ledger.waited_for(), (std::vector<Nanos>{0, 250}));
+}
+
+}  // namespace
+}  // namespace hvdlite::engine
