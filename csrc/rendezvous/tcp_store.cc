@@ -43,7 +43,7 @@ Status TcpStore::Connect(const tcp::Endpoint& server, const tcp::Secret& secret,
       "block "
       "the port?)";
   Nanos pause = kFirstPause;
-  tcp::Fd fd;
+  Fd fd;
   while (true) {
     const Status status = tcp::Connect(server, deadline, &fd);
     if (status.ok()) break;

@@ -32,7 +32,7 @@ class TcpStore final : public Store {
  private:
   enum class Operation : uint8_t { kSet = 1, kGet = 2, kCollect = 3, kAdd = 4, kDelete = 5 };
 
-  TcpStore(transport::tcp::Fd fd, std::string who) : who_(std::move(who)), fd_(std::move(fd)) {}
+  TcpStore(Fd fd, std::string who) : who_(std::move(who)), fd_(std::move(fd)) {}
 
   // One request, one reply. `wait` is how long the server itself may take.
   Status Ask(Operation operation, const std::string& key, const std::string& value, Deadline wait,
@@ -44,7 +44,7 @@ class TcpStore final : public Store {
   CondVar idle_;
   bool busy_ GUARDED_BY(mutex_) = false;
   // Of the thread that set busy_:
-  transport::tcp::Fd fd_;
+  Fd fd_;
   uint32_t sequence_ = 0;
   Status broken_;
 };

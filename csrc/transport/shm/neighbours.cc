@@ -11,30 +11,11 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/fd.h"
 #include "base/sha256.h"
 
 namespace hvdlite::transport {
 namespace {
-
-// A closed descriptor on every path out.
-class Fd {
- public:
-  explicit Fd(int fd = -1) : fd_(fd) {}
-  ~Fd() {
-    if (fd_ >= 0) close(fd_);
-  }
-  Fd(const Fd&) = delete;
-  Fd& operator=(const Fd&) = delete;
-  int get() const { return fd_; }
-  int release() { return std::exchange(fd_, -1); }
-  void reset(int fd) {
-    if (fd_ >= 0) close(fd_);
-    fd_ = fd;
-  }
-
- private:
-  int fd_;
-};
 
 // The first message on a spoke's socket: proof of the secret, bound to this host's meeting point.
 struct Hello {
@@ -137,7 +118,7 @@ Status Neighbours::Open(int* listener, std::string* name) {
   if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0 || listen(fd.get(), 1024) != 0) {
     return Status::FromErrno("cannot open the meeting point of this host's ranks (abstract Unix socket)", errno);
   }
-  *listener = fd.release();
+  *listener = fd.Release();
   return Status::Ok();
 }
 
@@ -182,7 +163,7 @@ Status Neighbours::Host(int listener, const std::string& secret, std::vector<int
         self->sockets_[hello.local_rank - 1] >= 0) {
       continue;
     }
-    self->sockets_[hello.local_rank - 1] = spoke.release();
+    self->sockets_[hello.local_rank - 1] = spoke.Release();
     --missing;
   }
   for (int i = 1; i < local_size; ++i) {
@@ -235,7 +216,7 @@ Status Neighbours::Join(const std::string& name, const std::string& secret, int 
     HVDLITE_RETURN_IF_ERROR(
         ReceiveWithFds(hub.get(), &again, sizeof(again), kFdsPerMessage, deadline, &self->eventfds_));
   }
-  self->sockets_ = {hub.release()};
+  self->sockets_ = {hub.Release()};
   self->socket_ranks_ = {0};
   *out = std::move(self);
   return Status::Ok();

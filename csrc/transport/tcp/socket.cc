@@ -58,12 +58,6 @@ Status ConnectOne(const SocketAddress& address, Deadline deadline, Fd* fd) {
 
 }  // namespace
 
-void Fd::Reset(int fd) {
-  // close(2) must not be repeated on EINTR: Linux has released the descriptor by then.
-  if (fd_ >= 0) close(fd_);
-  fd_ = fd;
-}
-
 std::string Endpoint::ToString() const {
   const bool brackets = host.find(':') != std::string::npos;
   return (brackets ? "[" + host + "]" : host) + ":" + std::to_string(port);

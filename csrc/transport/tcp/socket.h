@@ -16,34 +16,10 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/fd.h"
 #include "base/status.h"
 
 namespace hvdlite::transport::tcp {
-
-// Owns a descriptor; closes it. Move-only.
-class Fd {
- public:
-  Fd() = default;
-  explicit Fd(int fd) : fd_(fd) {}
-  Fd(Fd&& other) noexcept : fd_(other.Release()) {}
-  Fd& operator=(Fd&& other) noexcept {
-    if (this != &other) Reset(other.Release());
-    return *this;
-  }
-  ~Fd() { Reset(); }
-
-  int get() const { return fd_; }
-  bool valid() const { return fd_ >= 0; }
-  int Release() {
-    const int fd = fd_;
-    fd_ = -1;
-    return fd;
-  }
-  void Reset(int fd = -1);
-
- private:
-  int fd_ = -1;
-};
 
 // A host (name or number, without brackets) and a port. Written "10.0.0.5:80", "node1:80" or "[::1]:80".
 struct Endpoint {

@@ -37,8 +37,8 @@ inline Links SocketPairLinks(int size) {
     for (int j = i + 1; j < size; ++j) {
       int fds[2];
       if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds) != 0) std::abort();
-      links[i][j] = std::make_unique<transport::tcp::Link>(transport::tcp::Fd(fds[0]), j);
-      links[j][i] = std::make_unique<transport::tcp::Link>(transport::tcp::Fd(fds[1]), i);
+      links[i][j] = std::make_unique<transport::tcp::Link>(Fd(fds[0]), j);
+      links[j][i] = std::make_unique<transport::tcp::Link>(Fd(fds[1]), i);
     }
   }
   return links;

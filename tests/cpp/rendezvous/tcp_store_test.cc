@@ -29,7 +29,7 @@ class ScriptedServer {
   explicit ScriptedServer(std::function<void(int fd)> script) {
     EXPECT_TRUE(tcp::Listen({"127.0.0.1", 0}, 4, &listener_, &address_).ok());
     thread_ = std::thread([this, script] {
-      tcp::Fd fd;
+      Fd fd;
       tcp::Endpoint peer;
       if (!tcp::WaitAccept(listener_.get(), Soon(), &fd, &peer).ok()) return;
       tcp::ServerHandshake handshake(SecretOf(1), tcp::Purpose::kStore, Soon(), peer.ToString());
@@ -46,7 +46,7 @@ class ScriptedServer {
   }
 
  private:
-  tcp::Fd listener_;
+  Fd listener_;
   tcp::Endpoint address_;
   std::thread thread_;
 };
@@ -195,7 +195,7 @@ TEST(TcpStore, AWrongSecretFailsAtOnce) {
 }
 
 TEST(TcpStore, WaitsForAServerThatStartsLater) {
-  tcp::Fd listener;
+  Fd listener;
   tcp::Endpoint address;
   ASSERT_TRUE(tcp::Listen({"127.0.0.1", 0}, 4, &listener, &address).ok());
   listener.Reset();
@@ -203,7 +203,7 @@ TEST(TcpStore, WaitsForAServerThatStartsLater) {
     std::this_thread::sleep_for(std::chrono::milliseconds(150));
     tcp::Endpoint bound;
     tcp::Endpoint peer;
-    tcp::Fd fd;
+    Fd fd;
     ASSERT_TRUE(tcp::Listen(address, 4, &listener, &bound).ok());
     ASSERT_TRUE(tcp::WaitAccept(listener.get(), Soon(), &fd, &peer).ok());
     tcp::ServerHandshake handshake(SecretOf(1), tcp::Purpose::kStore, Soon(), peer.ToString());
@@ -216,7 +216,7 @@ TEST(TcpStore, WaitsForAServerThatStartsLater) {
 }
 
 TEST(TcpStore, AServerThatIsNotThereIsNamedAtTheDeadline) {
-  tcp::Fd listener;
+  Fd listener;
   tcp::Endpoint address;
   ASSERT_TRUE(tcp::Listen({"127.0.0.1", 0}, 4, &listener, &address).ok());
   listener.Reset();
