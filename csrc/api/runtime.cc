@@ -95,7 +95,6 @@ Status Runtime::Init(const hvdlite_init_options& options) {
   HVDLITE_RETURN_IF_ERROR(Engine::Start(engine_options, store.get(), &engine));
   MutexLock lock(mutex_);
   engine_ = std::move(engine);
-  unnamed_.clear();
   return Status::Ok();
 }
 
@@ -127,11 +126,6 @@ bool Runtime::initialized() {
   return engine(&ignored) != nullptr;
 }
 
-std::string Runtime::DefaultName(int set, const std::string& kind) {
-  MutexLock lock(mutex_);
-  return "noname." + std::to_string(unnamed_[{set, kind}]++);
-}
-
 int64_t Runtime::Add(HandlePtr handle) {
   MutexLock lock(mutex_);
   handles_[next_handle_] = std::move(handle);
@@ -155,8 +149,7 @@ HandlePtr Runtime::Release(int64_t handle) {
   return released;
 }
 
-Status Runtime::Describe(Engine* engine, const hvdlite_operation& operation, const std::string& name,
-                         Submission* submission) {
+Status Runtime::Describe(Engine* engine, const hvdlite_operation& operation, Submission* submission) {
   if (operation.kind < 0 || operation.kind >= kOpKindCount || operation.op < 0 || operation.op >= kReduceOpCount ||
       !IsValidDType(static_cast<uint8_t>(operation.input.dtype))) {
     return Status::InvalidArgument("unknown operation, reduction or dtype");
@@ -164,8 +157,6 @@ Status Runtime::Describe(Engine* engine, const hvdlite_operation& operation, con
   Request& request = submission->request;
   request.kind = static_cast<OpKind>(operation.kind);
   request.cacheable = operation.name != nullptr && request.kind <= OpKind::kReducescatter;
-  // There is one join at a time, and the root that answers it knows no names.
-  request.name = request.kind == OpKind::kJoin ? std::string(Name(request.kind)) : std::string(Name(request.kind)) + "." + name;
   request.prescale = operation.prescale;
   request.postscale = operation.postscale;
   request.splits.assign(operation.splits, operation.splits + operation.split_count);
@@ -199,10 +190,15 @@ Status Runtime::Submit(const hvdlite_operation& operation, int64_t* handle) {
   Status status;
   const std::shared_ptr<Engine> engine = this->engine(&status);
   if (engine == nullptr) return status;
-  const std::string kind(Name(static_cast<OpKind>(operation.kind)));
-  const std::string name = operation.name ? operation.name : DefaultName(operation.process_set, kind);
   Submission submission;
-  HVDLITE_RETURN_IF_ERROR(Describe(engine.get(), operation, name, &submission));
+  HVDLITE_RETURN_IF_ERROR(Describe(engine.get(), operation, &submission));
+  // Only what is right by itself takes a number: an error on one rank must not put it out of step with the others.
+  const std::string kind(Name(submission.request.kind));
+  if (submission.request.kind == OpKind::kJoin) {
+    submission.request.name = kind;  // one at a time, and the root that answers it knows no names
+  } else {
+    submission.request.name = kind + "." + (operation.name ? operation.name : engine->DefaultName(operation.process_set, kind));
+  }
   HandlePtr made;
   HVDLITE_RETURN_IF_ERROR(engine->Submit(operation.process_set, std::move(submission), operation.will_wait != 0, &made));
   *handle = Add(std::move(made));
@@ -214,17 +210,18 @@ Status Runtime::SubmitGroup(const hvdlite_operation* operations, int count, cons
   Status status;
   const std::shared_ptr<Engine> engine = this->engine(&status);
   if (engine == nullptr) return status;
-  const std::string kind = "grouped_" + std::string(Name(static_cast<OpKind>(operations[0].kind)));
-  const std::string base = group ? group : DefaultName(operations[0].process_set, kind);
   std::vector<Submission> submissions(static_cast<size_t>(count));
   for (int i = 0; i < count; ++i) {
-    const std::string name = base + "_" + std::to_string(i + 1) + "of" + std::to_string(count);
-    Submission& submission = submissions[static_cast<size_t>(i)];
-    HVDLITE_RETURN_IF_ERROR(Describe(engine.get(), operations[i], name, &submission));
-    submission.request.cacheable = group != nullptr;
-    submission.request.name = "grouped_" + submission.request.name;
-    submission.request.group = HashName(kind + "." + base);
-    submission.request.group_size = static_cast<uint32_t>(count);
+    HVDLITE_RETURN_IF_ERROR(Describe(engine.get(), operations[i], &submissions[static_cast<size_t>(i)]));
+  }
+  const std::string kind = "grouped_" + std::string(Name(submissions[0].request.kind));
+  const std::string base = kind + "." + (group ? group : engine->DefaultName(operations[0].process_set, kind));
+  for (int i = 0; i < count; ++i) {
+    Request& request = submissions[static_cast<size_t>(i)].request;
+    request.cacheable = group != nullptr;
+    request.name = base + "_" + std::to_string(i + 1) + "of" + std::to_string(count);
+    request.group = HashName(base);
+    request.group_size = static_cast<uint32_t>(count);
   }
   std::vector<HandlePtr> made;
   HVDLITE_RETURN_IF_ERROR(engine->SubmitGroup(operations[0].process_set, std::move(submissions), &made));

@@ -5,11 +5,9 @@
 #pragma once
 
 #include <atomic>
-#include <map>
 #include <memory>
 #include <string>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "api/hvdlite.h"
@@ -37,16 +35,14 @@ class Runtime {
   Runtime();
   static void AfterForkInChild();
   void AbandonLocked() NO_THREAD_SAFETY_ANALYSIS;
-  Status Describe(engine::Engine* engine, const hvdlite_operation& operation, const std::string& name,
-                  engine::Submission* submission);
-  std::string DefaultName(int set, const std::string& kind);
+  // Everything but the name.
+  Status Describe(engine::Engine* engine, const hvdlite_operation& operation, engine::Submission* submission);
   int64_t Add(engine::HandlePtr handle);
 
   Mutex life_mutex_;  // init and shutdown, one at a time
   Mutex mutex_;
   std::shared_ptr<engine::Engine> engine_ GUARDED_BY(mutex_);
   std::unordered_map<int64_t, engine::HandlePtr> handles_ GUARDED_BY(mutex_);
-  std::map<std::pair<int, std::string>, int64_t> unnamed_ GUARDED_BY(mutex_);
   int64_t next_handle_ GUARDED_BY(mutex_) = 0;
   // Set in a forked child: the threads and locks of the parent are not here, so nothing above may be touched.
   std::atomic<bool> forked_{false};

@@ -198,7 +198,10 @@ void Engine::CompleteRunning(ProcessSet* set) {
   for (size_t i = 0; i < running->entries.size(); ++i) {
     Entry* const entry = running->entries[i];
     if (entry == nullptr) continue;
-    if (entry->request.kind == OpKind::kJoin) entry->handle->number = running->responses[i].request.root;
+    if (entry->request.kind == OpKind::kJoin) {
+      entry->handle->number = running->responses[i].request.root;
+      set->inbox.RestartDefaultNames();
+    }
     Complete(set, entry, Status::Ok());
   }
 }

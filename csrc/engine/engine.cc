@@ -226,6 +226,11 @@ Status Engine::MemberSet(int id, std::shared_ptr<ProcessSet>* set) {
                                  ". Call the operation on its members only: if process_set.included(): ...");
 }
 
+std::string Engine::DefaultName(int id, const std::string& kind) {
+  const std::shared_ptr<ProcessSet> set = FindSet(id);
+  return set == nullptr ? std::string() : set->inbox.DefaultName(kind);
+}
+
 Status Engine::Submit(int id, Submission submission, bool will_wait, HandlePtr* handle) {
   std::shared_ptr<ProcessSet> set;
   HVDLITE_RETURN_IF_ERROR(MemberSet(id, &set));

@@ -51,6 +51,8 @@ class Engine {
   const rendezvous::Roster& roster() const { return world_->roster(); }
   const Config& config() const { return options_.config; }
 
+  // A name for an operation whose caller gave none (see Inbox).
+  std::string DefaultName(int set, const std::string& kind) EXCLUDES(sets_mutex_);
   // Submits one operation to a process set. `will_wait` says that the caller calls Wait at once, so nobody else need wake.
   Status Submit(int set, Submission submission, bool will_wait, HandlePtr* handle);
   // Submits operations that become ready, and fail, together: their requests name the same group.

@@ -49,6 +49,16 @@ Status Inbox::SubmitGroup(std::vector<std::unique_ptr<Entry>> entries) {
   return Status::Ok();
 }
 
+std::string Inbox::DefaultName(const std::string& kind) {
+  MutexLock lock(mutex_);
+  return "noname." + std::to_string(unnamed_[kind]++);
+}
+
+void Inbox::RestartDefaultNames() {
+  MutexLock lock(mutex_);
+  unnamed_.clear();
+}
+
 void Inbox::Fetch(std::vector<Entry*>* out) {
   MutexLock lock(mutex_);
   out->swap(submitted_);

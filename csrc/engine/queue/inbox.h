@@ -22,6 +22,11 @@ class Inbox {
   // All or none: a group must not be torn apart.
   Status SubmitGroup(std::vector<std::unique_ptr<Entry>> entries) EXCLUDES(mutex_);
 
+  // The next name for an operation of that kind whose caller gave none: "noname.<n>". All members count alike, because
+  // they make the same calls; after a join, which some reach with more calls than others, all start again.
+  std::string DefaultName(const std::string& kind) EXCLUDES(mutex_);
+  void RestartDefaultNames() EXCLUDES(mutex_);
+
   // Without a lock: is there anything to fetch?
   bool empty() const { return waiting_.load(std::memory_order_seq_cst) == 0; }
   // Nothing is outstanding.
@@ -45,6 +50,7 @@ class Inbox {
   Mutex mutex_;
   std::unordered_map<std::string, std::unique_ptr<Entry>> outstanding_ GUARDED_BY(mutex_);
   std::vector<Entry*> submitted_ GUARDED_BY(mutex_);
+  std::unordered_map<std::string, int64_t> unnamed_ GUARDED_BY(mutex_);
   std::atomic<size_t> waiting_{0};
   bool closed_ GUARDED_BY(mutex_) = false;
   bool joining_ GUARDED_BY(mutex_) = false;
