@@ -178,7 +178,7 @@ void World::AbandonInChild() {
 }
 
 void World::Disconnect(Group* group) {
-  if (group->region_memory != nullptr) segment().Unmap(group->region_memory);
+  if (group->region_memory != nullptr) segment().Unmap(group->region_memory, group->region->Leave());
   group->region_memory = nullptr;
 }
 

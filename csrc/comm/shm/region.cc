@@ -44,4 +44,10 @@ bool ShmRegion::AllReached(Flag flag, uint64_t count) const {
   return true;
 }
 
+bool ShmRegion::Leave() {
+  constexpr uint64_t kGone = UINT64_MAX;
+  Line(Flag::kOut, me_).store(kGone, std::memory_order_seq_cst);
+  return AllReached(Flag::kOut, kGone);
+}
+
 }  // namespace hvdlite::comm

@@ -49,6 +49,9 @@ class ShmRegion {
   bool AllReached(Flag flag, uint64_t count) const;
   bool Reached(Flag flag, int member, uint64_t count) const;
 
+  // This member reads nothing of the region any more. True for the last to say so (of several at once, for more than one).
+  bool Leave();
+
   // Memory for the pipe between member 0 and `member` (> 0).
   void* PipeMemory(int member) const { return pipes_ + static_cast<size_t>(member) * transport::ShmPipe::Footprint(kPipeBytes); }
 

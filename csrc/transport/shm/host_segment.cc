@@ -75,16 +75,21 @@ Status HostSegment::Map(size_t offset, size_t bytes, void** address) {
   }
   void* mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, static_cast<off_t>(offset));
   if (mapped == MAP_FAILED) return Status::FromErrno("cannot map " + Mebibytes(bytes) + " of shared memory", errno);
-  regions_.push_back({mapped, bytes});
+  regions_.push_back({mapped, offset, bytes});
   *address = mapped;
   return Status::Ok();
 }
 
-void HostSegment::Unmap(void* address) {
+void HostSegment::Unmap(void* address, bool last) {
   const auto region = std::find_if(regions_.begin(), regions_.end(),
                                    [address](const Region& r) { return r.address == address; });
   if (region == regions_.end()) return;
   munmap(region->address, region->bytes);
+  if (last) {
+    // What is not given back stays until the job's end, which harms nobody at once.
+    [[maybe_unused]] const int rc = fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                                              static_cast<off_t>(region->offset), static_cast<off_t>(region->bytes));
+  }
   regions_.erase(region);
 }
 

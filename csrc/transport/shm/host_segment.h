@@ -67,8 +67,8 @@ class HostSegment {
   // Maps [offset, offset + bytes) and reserves its memory, so that a full machine is an error here and never a
   // SIGBUS later. New memory is zero. All ranks that name the same range share it.
   Status Map(size_t offset, size_t bytes, void** address);
-  // Unmaps a region and gives its memory back to the system once the last rank has called this.
-  void Unmap(void* address);
+  // Unmaps a region. `last`: no rank uses it any more, so its memory goes back to the system.
+  void Unmap(void* address, bool last);
 
   // Records the host's first failure; later ones are ignored. Does not ring anybody.
   void SetAbort(const Status& status);
@@ -79,6 +79,7 @@ class HostSegment {
  private:
   struct Region {
     void* address;
+    size_t offset;
     size_t bytes;
   };
   HostSegment(int fd, int local_size) : fd_(fd), local_size_(local_size) {}
