@@ -9,7 +9,7 @@ namespace {
 
 // One thing that must agree: how to say it, and what to do when it does not.
 struct Aspect {
-  std::string (*said)(const Request&);
+  std::string (*said)(const Request&, const std::vector<int>& ranks);
   const char* advice;
 };
 
@@ -27,25 +27,37 @@ std::string Number(double value) {
 
 // In the order in which a person would want to hear of them.
 const Aspect kAspects[] = {
-    {[](const Request& r) { return "asked for " + std::string(Name(r.kind)); },
+    {[](const Request& r, const std::vector<int>&) { return "asked for " + std::string(Name(r.kind)); },
      "The same name must mean the same operation on every rank; give different operations different names."},
-    {[](const Request& r) { return "sent dtype " + std::string(Name(r.dtype)); },
+    {[](const Request& r, const std::vector<int>&) { return "sent dtype " + std::string(Name(r.dtype)); },
      "All ranks must pass the same dtype; cast before the call."},
-    {[](const Request& r) {
+    {[](const Request& r, const std::vector<int>&) {
        return std::string("sent a tensor on ") + (r.device == DeviceKind::kHost ? "the CPU" : "a GPU");
      },
      "All ranks must keep this tensor on the same kind of device."},
-    {[](const Request& r) { return "asked for op " + std::string(Name(r.op)); },
+    {[](const Request& r, const std::vector<int>&) { return "asked for op " + std::string(Name(r.op)); },
      "All ranks must pass the same reduction op."},
-    {[](const Request& r) { return "named root " + std::to_string(r.root); }, "All ranks must name the same root_rank."},
-    {[](const Request& r) {
+    {[](const Request& r, const std::vector<int>& ranks) {
+       if (r.kind != OpKind::kBroadcast) return std::string();
+       return "named root " + std::to_string(ranks[static_cast<size_t>(r.root)]);
+     },
+     "All ranks must name the same root_rank."},
+    {[](const Request& r, const std::vector<int>&) {
        return "sent prescale_factor " + Number(r.prescale) + " and postscale_factor " + Number(r.postscale);
      },
      "All ranks must pass the same scale factors."},
-    {[](const Request& r) { return "put it into a group of " + std::to_string(r.group_size); },
+    {[](const Request& r, const std::vector<int>&) { return "put it into a group of " + std::to_string(r.group_size); },
      "All ranks must group the same tensors."},
-    {[](const Request& r) { return "sent shape " + ToString(r.shape); }, nullptr},
-    {[](const Request& r) { return "named the ranks " + ToString(r.splits); },
+    {[](const Request& r, const std::vector<int>&) {
+       // Of an alltoall only the parts are known, not how many rows they were cut from.
+       if (r.kind == OpKind::kAlltoall) return "sent rows of shape " + ToString(Shape(r.shape.begin() + 1, r.shape.end()));
+       return "sent shape " + ToString(r.shape);
+     },
+     nullptr},
+    {[](const Request& r, const std::vector<int>&) {
+       if (r.kind == OpKind::kRemoveProcessSet) return "named process set " + std::to_string(r.root);
+       return "named the ranks " + ToString(r.splits);
+     },
      "All ranks must name the same process set, in the same order of calls."},
 };
 
@@ -103,7 +115,9 @@ Status Validate(const Tally& tally, const std::vector<int>& ranks) {
       for (size_t m = 0; m < tally.presence.size(); ++m) {
         if (tally.presence[m] != Presence::kAsked) continue;
         const auto other = others.find(static_cast<int>(m));
-        said[aspect.said(other == others.end() ? tally.first : *other->second)].push_back(ranks[m]);
+        Request request = other == others.end() ? tally.first : *other->second;
+        if (other == others.end() && request.kind == OpKind::kAllgather) request.shape[0] = tally.rows[m];
+        said[aspect.said(request, ranks)].push_back(ranks[m]);
       }
       if (said.size() < 2) continue;
       std::vector<std::pair<std::vector<int>, std::string>> ordered;
