@@ -8,6 +8,7 @@ name are matched in the order of the calls.
 
 from __future__ import annotations
 
+import operator
 import sys
 import threading
 import warnings
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from hvdlite import _core
+from hvdlite.exceptions import NotInitializedError
 from hvdlite.process_sets import ProcessSet, global_process_set
 
 __all__ = [
@@ -165,14 +167,19 @@ def _reduction(average: bool | None, op: int | None) -> int:
         return Average if average else Sum
     if op is None:
         return Average
-    if not isinstance(op, int) or not 0 <= op <= 5:
+    number = op if type(op) is int else operator.index(op) if hasattr(op, "__index__") else -1  # numpy's integers
+    if not 0 <= number <= 5:
         raise ValueError(f"op={op!r} is not one of hvd.Average, Sum, Adasum, Min, Max, Product")
-    return op
+    return number
 
 
 def _set_id(process_set: ProcessSet) -> int:
+    if not isinstance(process_set, ProcessSet):
+        raise TypeError(f"process_set must be a ProcessSet, not {type(process_set).__name__}")
     set_id = process_set.process_set_id
     if set_id is None:
+        if not _core.is_initialized():
+            raise NotInitializedError()
         raise ValueError(
             f"{process_set} is not registered: pass it to hvd.init(process_sets=[...]) or hvd.add_process_set() first"
         )
@@ -216,6 +223,8 @@ def _start_allreduce(
 
 def _start_in_place(tensor: Tensor, submit: Callable[[Tensor], int]) -> _Pending:
     """Runs an in-place operation on the tensor, or on a contiguous copy that is copied back at the end."""
+    if isinstance(tensor, (int, float, bool, np.generic, list, tuple)):
+        raise TypeError(f"an in-place operation needs a tensor to write into, not {type(tensor).__name__}")
     if isinstance(tensor, np.ndarray) and not tensor.flags.writeable:
         raise ValueError(
             "the tensor is read-only, so the result cannot be written into it; pass a copy, or use the form without _"

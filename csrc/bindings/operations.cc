@@ -19,6 +19,9 @@ namespace {
 // the signal itself).
 constexpr double kSlice = 0.1;
 
+// Kinds up to this one (reducescatter) have a tensor, those beyond (barrier, join, ...) none.
+constexpr int kLastWithTensor = 4;
+
 // One operation as Python gives it, with what it borrows.
 struct Call {
   hvdlite_operation operation{};
@@ -27,7 +30,9 @@ struct Call {
 
   void Prepare(int kind, int op, int set, const py::handle& in, const py::handle& out, int64_t root, double prescale,
                double postscale, const std::vector<int64_t>& splits) {
-    if (!in.is_none()) {
+    if (in.is_none()) {
+      if (kind <= kLastWithTensor) throw py::type_error("expected a tensor, got None");
+    } else {
       input = Lend(in);
       if (!input.contiguous) throw py::value_error("the tensor must be contiguous");
     }

@@ -89,7 +89,14 @@ void Fill(const dlpack::Tensor& tensor, Lent* lent) {
 
 Lent LendDlpack(const py::handle& object) {
   Lent lent;
-  py::object capsule = object.attr("__dlpack__")();
+  const py::object lend = object.attr("__dlpack__");
+  py::object capsule;
+  try {
+    capsule = lend(py::arg("max_version") = py::make_tuple(1, 0));  // the first version that can say "read-only"
+  } catch (py::error_already_set& error) {
+    if (!error.matches(PyExc_TypeError)) throw;
+    capsule = lend();  // from before that version, and before its keyword
+  }
   // The capsule stays unconsumed: its own destructor gives the tensor back when we let go of it.
   if (auto* managed = static_cast<dlpack::Managed*>(
           PyCapsule_IsValid(capsule.ptr(), "dltensor") ? PyCapsule_GetPointer(capsule.ptr(), "dltensor") : nullptr)) {
