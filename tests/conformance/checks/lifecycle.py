@@ -37,7 +37,9 @@ def after_shutdown_everything_says_not_initialised_and_init_starts_anew(here: He
         assert (hvd.allreduce(np.ones(3), op=SUM, name=f"again.{round_number}") == here.size).all()
         assert hvd.allreduce(1, op=SUM) == here.size
         if subset is not None:
-            assert hvd.add_process_set([0]).process_set_id == 1, "sets end with the job they belong to"
+            again = hvd.add_process_set([0])
+            assert again.process_set_id == 1, "sets end with the job they belong to"
+            hvd.remove_process_set(again)
 
 
 @check(min_ranks=2, seconds=30)
