@@ -92,7 +92,8 @@ void Engine::Announce(ProcessSet* set, Nanos now) {
   Status status;
   for (Entry* entry : set->fetched) {
     const auto known = set->slot_of.find(entry->request.name);
-    const bool by_slot = known != set->slot_of.end() && set->slots[known->second].mine.SameExceptName(entry->request);
+    const bool by_slot = known != set->slot_of.end() && set->slots[known->second].asked &&
+                         set->slots[known->second].mine.SameExceptName(entry->request);
     observer_.Announced(*entry, by_slot, now);
     const uint64_t slot = known == set->slot_of.end() ? kNoSlot : known->second;
     status = by_slot ? set->agreement->AnnounceSlot(slot, now) : set->agreement->Announce(entry->request, slot, now);
@@ -168,6 +169,7 @@ bool Engine::Remember(ProcessSet* set, Response* response) {
   remembered.agreed = response->request;
   remembered.rows = response->rows;
   // A joined rank asked for nothing; what it may ask for later, it sends in full.
+  remembered.asked = entry != nullptr;
   remembered.mine = entry != nullptr ? entry->request : Request();
   remembered.mine.name = response->request.name;
   set->slot_of[response->request.name] = response->slot;

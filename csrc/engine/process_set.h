@@ -21,7 +21,8 @@ namespace hvdlite::engine {
 struct Remembered {
   Request agreed;             // as in Response::request
   std::vector<int64_t> rows;  // as in Response::rows
-  Request mine;               // what this rank asked for: ask for the same again and the slot says it
+  bool asked = false;         // this rank took part, rather than had joined
+  Request mine;               // what it asked for: ask for the same again and the slot says it
 };
 
 // A batch under way.
