@@ -39,6 +39,10 @@ void Agreement::SendUp() {
 }
 
 Status Agreement::Announce(const Request& request, uint64_t slot, Nanos now) {
+  if (request.kind == OpKind::kJoin && !joining_) {
+    joining_ = request;
+    return Status::Ok();
+  }
   if (is_root()) return ledger_.Add(me_, request, now) ? Status::Ok() : Nonsense(ranks_[me_]);
   NoteJoin(request);
   if (slot != kNoSlot) PassOnUncached(me_, slot, now);
@@ -276,6 +280,10 @@ Status Agreement::Exchange(Nanos now, std::vector<Decision>* decisions, bool* mo
     if (first_error.ok() && !status.ok()) first_error = std::move(status);
   };
   for (Edge& child : children_) note(Receive(&child, now, decisions, moved));
+  if (joining_) {
+    note(Announce(*joining_, kNoSlot, now));
+    joining_.reset();
+  }
   if (is_root()) {
     Decide(now, decisions);
   } else {

@@ -15,6 +15,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -141,6 +142,7 @@ class Agreement {
   std::unordered_map<uint64_t, Partial> partials_;
   bool joined_below_ = false;  // some member below has joined and announces nothing: wait for no subtree to be complete
   std::map<int, Answer> answers_;
+  std::optional<Request> joining_;  // held back until what the children said before it is heard: who is last matters
   std::vector<int> leaving_;
   Nanos leaving_since_ = 0;
   bool shutdown_decided_ = false;
