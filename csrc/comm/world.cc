@@ -25,10 +25,19 @@ size_t ChunkBytes(const Config& config, size_t members) {
   return (chunk + 4095) / 4096 * 4096;
 }
 
+// What the kernel lets this process use: its affinity, and the quota of its container (cgroup v2).
 int UsableProcessors() {
   cpu_set_t set;
-  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
-  return CPU_COUNT(&set);
+  int processors = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+  if (FILE* file = fopen("/sys/fs/cgroup/cpu.max", "r")) {
+    long long quota = 0, period = 0;
+    // "max 100000" without a limit: then the first number is missing.
+    if (fscanf(file, "%lld %lld", &quota, &period) == 2 && period > 0) {
+      processors = std::min(processors, std::max(1, static_cast<int>(quota / period)));
+    }
+    fclose(file);
+  }
+  return processors;
 }
 
 }  // namespace

@@ -30,7 +30,6 @@ Engine::Engine(const EngineOptions& options)
       log_(ParseLevel(options.config.log_level), !options.config.log_hide_time, options.rank, options.size),
       observer_(options.rank, static_cast<size_t>(std::max<int64_t>(options.config.recorder_entries, 0))) {
   const Config& config = options_.config;
-  spin_ = config.spin_microseconds < 0 ? kDefaultSpin : config.spin_microseconds * kMicrosecond;
   window_ = static_cast<Nanos>(config.cycle_time * static_cast<double>(kMillisecond));
 }
 
@@ -84,6 +83,8 @@ Status Engine::Connect(rendezvous::Store* store, Deadline deadline) {
   world.config = &options_.config;
   world.log = &log_;
   HVDLITE_RETURN_IF_ERROR(comm::World::Join(world, store, deadline, &world_));
+  const int64_t spin = options_.config.spin_microseconds;
+  patience_ = std::make_unique<Patience>(world_->oversubscribed(), spin < 0 ? kDefaultSpin : spin * kMicrosecond);
   MutexLock turn(turn_);
   last_tick_ = last_alive_ = MonotonicNow();
   std::vector<int> everyone(static_cast<size_t>(options_.size));
@@ -361,7 +362,7 @@ void Engine::Shutdown(Deadline deadline) {
   leaving_.store(true, std::memory_order_seq_cst);
   waiters_.fetch_add(1, std::memory_order_seq_cst);
   world_->bells().RingSelf();
-  Backoff backoff(world_->oversubscribed(), spin_);
+  Backoff backoff(patience_.get());
   while (!ended_ && !deadline.Passed()) {
     if (turn_wanted_.load(std::memory_order_seq_cst) > 0 || !turn_.TryLock()) {
       usleep(100);

@@ -169,7 +169,7 @@ class Engine {
   std::atomic<bool> gate_closed_{false};           // it sleeps there
   std::atomic<bool> stopping_{false};
   std::thread background_;
-  Nanos spin_ = 0;    // how long to spin before yielding
+  std::unique_ptr<Patience> patience_;
   Nanos window_ = 0;  // how long the background thread lets submissions gather
 
   Observer observer_;

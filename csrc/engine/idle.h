@@ -1,48 +1,97 @@
-// How long to look busy before going to sleep. DECIDES; pure but for reading the clock.
+// How long to look busy before going to sleep. DECIDES; reads nothing but the clock.
 //
 // Waking a sleeper on another core costs 20-40 us, a hand-over to a spinning one 0.1 us, a yield on the same core 1-2 us.
 // So: with a processor per rank spin first; with more ranks than processors give way at once, because the peer that is
 // waited for may need this very processor; and sleep soon in either case, because yield hands a stranger a whole slice.
+//
+// Enough processors is not the same as a processor for us: on a busy machine two ranks may sit on one. Then every wait
+// outlasts its spin and ends with the first yield. Patience notices, and yields at once until a spin helps again.
 #pragma once
 
 #include <sched.h>
 
+#include <atomic>
 #include <cstdint>
 
 #include "base/clock.h"
 
 namespace hvdlite::engine {
 
+// What a rank has learned about waiting. Shared by its threads; what they race for is only a hint.
+class Patience {
+ public:
+  // `spin`: how long a wait spins when there is a processor per rank.
+  Patience(bool oversubscribed, Nanos spin) : oversubscribed_(oversubscribed), spin_(spin) {}
+
+  // How long the next wait should spin.
+  Nanos Spin() {
+    if (oversubscribed_) return 0;
+    if (crowded_.load(std::memory_order_relaxed) < kCrowdedAfter) return spin_;
+    return waits_.fetch_add(1, std::memory_order_relaxed) % kTryAgainEvery == 0 ? spin_ : 0;
+  }
+  void SpinHelped() {
+    if (crowded_.load(std::memory_order_relaxed) != 0) crowded_.store(0, std::memory_order_relaxed);
+  }
+  void YieldHelped() {
+    const uint32_t crowded = crowded_.load(std::memory_order_relaxed);
+    if (crowded < kCrowdedAfter) crowded_.store(crowded + 1, std::memory_order_relaxed);
+  }
+
+ private:
+  static constexpr uint32_t kCrowdedAfter = 8;    // in a row; a slow peer now and then proves nothing
+  static constexpr uint32_t kTryAgainEvery = 64;  // a spin in vain costs 50 us: under 1 us per wait
+  const bool oversubscribed_;
+  const Nanos spin_;
+  std::atomic<uint32_t> crowded_{0};
+  std::atomic<uint32_t> waits_{0};
+};
+
+// One thread's waits, one after another.
 class Backoff {
  public:
-  Backoff(bool oversubscribed, Nanos spin)
-      : spin_(oversubscribed ? 0 : spin), yield_(oversubscribed ? 200 * kMicrosecond : spin / 2),
-        free_pauses_(oversubscribed ? 4 : 64) {}
+  explicit Backoff(Patience* patience) : patience_(patience) {}
 
-  // There was progress: start over.
-  void Reset() { pauses_ = 0; }
+  // There was progress: the next wait begins.
+  void Reset() {
+    if (phase_ == Phase::kSpin) patience_->SpinHelped();
+    if (phase_ == Phase::kYield && spin_ > 0) patience_->YieldHelped();
+    phase_ = Phase::kFresh;
+    pauses_ = 0;
+  }
 
   // True while it is too early to sleep; then it has paused or yielded once.
   bool Pause() {
-    if (++pauses_ <= free_pauses_) {
+    if (++pauses_ <= kFreePauses) {
       Relax();
       return true;
     }
     const Nanos now = MonotonicNow();
-    if (pauses_ == free_pauses_ + 1) since_ = now;
+    if (phase_ == Phase::kFresh) {
+      phase_ = Phase::kSpin;
+      since_ = now;
+      spin_ = patience_->Spin();
+    }
     const Nanos waited = now - since_;
     if (waited < spin_) {
       Relax();
       return true;
     }
-    if (waited < spin_ + yield_) {
+    phase_ = Phase::kYield;
+    if (waited < spin_ + (spin_ > 0 ? kYieldAfterSpin : kYieldOnly)) {
       sched_yield();
       return true;
     }
+    phase_ = Phase::kFresh;
     return false;
   }
 
  private:
+  enum class Phase : uint8_t { kFresh, kSpin, kYield };
+
+  static constexpr uint32_t kFreePauses = 4;  // before the clock is looked at
+  static constexpr Nanos kYieldAfterSpin = 25 * kMicrosecond;
+  static constexpr Nanos kYieldOnly = 200 * kMicrosecond;
+
   static void Relax() {
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();
@@ -51,11 +100,11 @@ class Backoff {
 #endif
   }
 
-  const Nanos spin_;
-  const Nanos yield_;
-  const uint32_t free_pauses_;
+  Patience* const patience_;
   uint32_t pauses_ = 0;
+  Phase phase_ = Phase::kFresh;
   Nanos since_ = 0;
+  Nanos spin_ = 0;
 };
 
 }  // namespace hvdlite::engine

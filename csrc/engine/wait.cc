@@ -19,7 +19,7 @@ bool Engine::Wait(const Handle& handle, Nanos slice) {
   const Nanos until = slice < kForever - now ? now + slice : kForever;
   waiters_.fetch_add(1, std::memory_order_seq_cst);
   bool done = false;
-  Backoff backoff(world_->oversubscribed(), spin_);
+  Backoff backoff(patience_.get());
   while (!(done = handle.done())) {
     if (turn_wanted_.load(std::memory_order_seq_cst) == 0 && turn_.TryLock()) {
       const Driven driven = Drive(handle, until);
@@ -46,7 +46,7 @@ bool Engine::Wait(const Handle& handle, Nanos slice) {
 
 // Turns until the handle is done, `until` has passed, or a signal has come (kOver), or somebody needs the turn more.
 Engine::Driven Engine::Drive(const Handle& handle, Nanos until) {
-  Backoff backoff(world_->oversubscribed(), spin_);
+  Backoff backoff(patience_.get());
   for (uint32_t turns = 0;; ++turns) {
     if (Cycle()) backoff.Reset();
     if (handle.done()) return Driven::kOver;
@@ -136,7 +136,7 @@ void Engine::BackgroundTurn(Backoff* backoff) {
 
 void Engine::Background() {
   NameThisThread("hvdlite");
-  Backoff backoff(world_->oversubscribed(), spin_);
+  Backoff backoff(patience_.get());
   while (!stopping_.load(std::memory_order_seq_cst)) {
     const uint32_t ticket = gate_.load(std::memory_order_seq_cst);
     const bool wanted = outstanding_.load(std::memory_order_seq_cst) > 0 && !ended_;

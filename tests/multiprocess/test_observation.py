@@ -164,7 +164,12 @@ def test_a_stall_beyond_the_limit_ends_the_job_if_asked_to(job: Job) -> None:
         "train.py",
     )
     done = job.run(
-        "-np", "2", "python", script, HVDLITE_STALL_CHECK_TIME_SECONDS="1", HVDLITE_STALL_SHUTDOWN_TIME_SECONDS="2"
+        "-np",
+        "2",
+        "python",
+        script,
+        HVDLITE_STALL_CHECK_TIME_SECONDS="1",
+        HVDLITE_STALL_SHUTDOWN_TIME_SECONDS="2",
     )
     said = done.stderr.decode()
     assert done.returncode != 0
@@ -173,8 +178,6 @@ def test_a_stall_beyond_the_limit_ends_the_job_if_asked_to(job: Job) -> None:
 
 def test_the_stall_check_can_be_turned_off(job: Job) -> None:
     script = job.script(STALL, "train.py")
-    done = job.run(
-        "-np", "2", "python", script, HVDLITE_STALL_CHECK_TIME_SECONDS="1", HVDLITE_STALL_CHECK_DISABLE="1"
-    )
+    done = job.run("-np", "2", "python", script, HVDLITE_STALL_CHECK_TIME_SECONDS="1", HVDLITE_STALL_CHECK_DISABLE="1")
     assert done.returncode == 0
     assert "Missing ranks" not in done.stderr.decode()
