@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,6 +11,7 @@ from typing import Any
 
 import launch
 import machine
+import native
 import summary
 import workloads
 from group import Group, Lost
@@ -35,7 +38,7 @@ class Plan:
     rounds: int
     block_seconds: float
     quiet_seconds: float  # how long to wait, before each row, for others to be quiet
-    realtime: bool = False
+    scheduling: str  # as worker.py has it
 
 
 def cells(sizes: Sequence[int], dtypes: Sequence[str], step: bool = True) -> list[Cell]:
@@ -56,10 +59,10 @@ class _Column:
         self._iterations: dict[Cell, int] = {}
         self._plan = plan
         self.group: Group | None = None
+        self.scheduling = "none"
         try:
             self.group = Group(backend, plan.ranks)
-            if plan.realtime:
-                self.group.ask(op="realtime")
+            self.scheduling = self.group.ask(op="schedule", wanted=plan.scheduling)[0]["scheduling"]
         except Lost as reason:
             self._give_up(str(reason))
 
@@ -98,8 +101,38 @@ class _Column:
         self.group = None
 
 
+class _Floor:
+    """The column of cpp/floor.cc: the same algorithm with nothing around it. Only where each rank has a core."""
+
+    name = "floor"
+
+    def __init__(self, plan: Plan) -> None:
+        self.blocks: dict[Cell, list[dict[str, Any] | None]] = {cell: [] for cell in plan.cells}
+        self.absent: dict[Cell, str] = {}
+        self._plan = plan
+        self._program = native.Program("floor", str(plan.ranks)) if plan.ranks <= (os.cpu_count() or 1) else None
+        self._iterations: dict[Cell, int] = {}
+
+    def measure(self, cell: Cell) -> None:
+        block = None
+        if self._program is not None and cell.op == "allreduce" and cell.dtype == "float32":
+            with machine.Foreign() as foreign:
+                answer = self._program.ask(f"{cell.bytes} {self._iterations.get(cell, 1)} {self._plan.scheduling}")
+            if answer:
+                seconds = float(answer)
+                self._iterations[cell] = max(1, min(10_000, round(self._plan.block_seconds / 15 / seconds)))
+                block = {"seconds": seconds, "foreign": foreign.share, "iterations": 1}
+                block |= {"user": 0.0, "system": 0.0, "switches": 0, "faults": 0}
+        self.blocks[cell].append(block)
+
+    def close(self) -> None:
+        if self._program is not None:
+            self._program.close()
+
+
 def measure(plan: Plan) -> dict[str, Any]:
-    probe = machine.Probe()
+    probe = native.Program("probe")
+    floor = _Floor(plan)
     columns = [_Column(backend, plan) for backend in plan.backends]
     probes = []
     try:
@@ -108,10 +141,12 @@ def measure(plan: Plan) -> dict[str, Any]:
                 machine.wait_for_quiet(plan.quiet_seconds)
                 for column in columns:
                     column.measure(cell)
-            probes.append(probe.read())
+                floor.measure(cell)
+            probes.append(json.loads(probe.ask() or "{}"))
             print(f"{plan.ranks} ranks: round {number + 1} of {plan.rounds}; {probes[-1]}", file=sys.stderr)
     finally:
         probe.close()
+        floor.close()
         for column in columns:
             if column.group is not None:
                 column.group.close()
@@ -119,20 +154,13 @@ def measure(plan: Plan) -> dict[str, Any]:
         "ranks": plan.ranks,
         "rounds": plan.rounds,
         "block_seconds": plan.block_seconds,
-        "scheduling": _scheduling(plan, columns),
+        "scheduling": next((c.scheduling for c in columns if c.scheduling != "none"), "none"),
         "probes": probes,
-        "rows": [_row(cell, columns) for cell in plan.cells],
+        "rows": [_row(cell, [*columns, floor]) for cell in plan.cells],
     }
 
 
-def _scheduling(plan: Plan, columns: Sequence[_Column]) -> str:
-    if plan.realtime:
-        return "SCHED_FIFO"
-    nice = all(column.group.nice for column in columns if column.group is not None)
-    return "nice -18" if nice else "ordinary priority"
-
-
-def _row(cell: Cell, columns: Sequence[_Column]) -> dict[str, Any]:
+def _row(cell: Cell, columns: Sequence[_Column | _Floor]) -> dict[str, Any]:
     """What is shown of a cell: each backend's times, and everybody's time over that of the first, who is hvdlite."""
     found: dict[str, Any] = {**cell.order, "backends": {}, "ratios": {}}
     for column in columns:

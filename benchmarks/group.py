@@ -39,7 +39,6 @@ class Group:
             except (OSError, EOFError) as error:
                 self.close()
                 raise Lost(f"{self.name} does not start: {error}") from None
-        self.nice = all(message["nice"] for message in hello)
         self.pids = [message["pid"] for message in hello]
         if {message["size"] for message in hello} != {ranks}:
             self.close()
@@ -87,5 +86,7 @@ class Group:
     def __enter__(self) -> Group:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()

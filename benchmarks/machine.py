@@ -1,13 +1,9 @@
-"""The machine: its features, what it is doing for others, and how fast its memory and its cores' link are just now."""
+"""The machine: its features, and what it is doing for others."""
 
 from __future__ import annotations
 
-import json
 import os
 import platform
-import shutil
-import subprocess
-import tempfile
 import time
 from importlib import metadata
 from pathlib import Path
@@ -61,7 +57,9 @@ class Foreign:
     def ours(self, cpu_seconds: float) -> None:
         self._ours += cpu_seconds
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         elapsed = max(time.monotonic() - self._began, 1e-3)
         others = _busy() - self._busy - self._ours - time.process_time()
         self.share = min(1.0, max(0.0, others / elapsed / (os.cpu_count() or 1)))
@@ -75,32 +73,3 @@ def wait_for_quiet(patience: float) -> None:
         running = int(Path("/proc/loadavg").read_text().split()[3].split("/")[0])
         quiet = quiet + 1 if running <= 1 else 0  # the one is this process
         time.sleep(0.002)
-
-
-class Probe:
-    """cpp/probe.cc, if there is a compiler: a line of measurements whenever it is asked."""
-
-    def __init__(self) -> None:
-        self._process: subprocess.Popen[str] | None = None
-        compiler = shutil.which("g++") or shutil.which("c++")
-        if compiler is None:
-            return
-        source = Path(__file__).parent / "cpp" / "probe.cc"
-        with tempfile.TemporaryDirectory() as directory:
-            program = os.path.join(directory, "probe")
-            subprocess.run([compiler, "-O2", "-pthread", str(source), "-o", program], check=True)
-            self._process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-            self.read()  # it must have started before its file goes
-
-    def read(self) -> dict[str, float]:
-        if self._process is None:
-            return {}
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
-        found: dict[str, float] = json.loads(self._process.stdout.readline())
-        return found
-
-    def close(self) -> None:
-        if self._process is not None:
-            self._process.communicate()

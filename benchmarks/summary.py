@@ -25,7 +25,7 @@ def times(blocks: Sequence[Block | None]) -> dict[str, Any]:
     seconds = [b["seconds"] for b in used]
 
     def per_operation(key: str) -> float:
-        return median(b[key] / b["iterations"] for b in used)
+        return float(median(b[key] / b["iterations"] for b in used))
 
     return {
         "median": median(seconds),
@@ -45,7 +45,9 @@ def ratio(slow: Sequence[Block | None], fast: Sequence[Block | None]) -> dict[st
     """Time of `slow` over time of `fast`: the ratio of their medians in the rounds that both have, and the quartiles
     of the rounds' own ratios."""
     pairs = [
-        (s["seconds"], f["seconds"]) for s, f in zip(usable(slow), usable(fast), strict=True) if s is not None and f is not None
+        (s["seconds"], f["seconds"])
+        for s, f in zip(usable(slow), usable(fast), strict=True)
+        if s is not None and f is not None
     ]
     if not pairs:
         return None

@@ -1,10 +1,13 @@
 """One rank of one peer: does what the coordinator says, block by block, and sleeps in between.
 
-    python worker.py PEER SOCKET FILE     (started by the peer's own launcher)
+    python worker.py PEER SOCKET FILE
+
+It is started by the peer's own launcher.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import mmap
 import os
@@ -13,6 +16,7 @@ import struct
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import channel
@@ -23,8 +27,9 @@ LAPS = 15  # a block's time is the median of its laps
 
 
 class Rank:
-    def __init__(self, peer: Any, limit: str) -> None:
+    def __init__(self, peer: Any, limit: str, nice: bool) -> None:
         self._peer = peer
+        self._nice = nice
         self._buffers: dict[str, Any] = {}  # by dtype: one of the largest size, and smaller ones are views of it
         self._lists: dict[str, dict[str, Any]] = {}
         self.rank, self.size = peer.start()
@@ -33,7 +38,7 @@ class Rank:
     def allreduce(self, order: channel.Message) -> Callable[[], None]:
         dtype, count = order["dtype"], order["bytes"] // workloads.WIDTH[order["dtype"]]
         if dtype not in self._buffers:
-            self._buffers[dtype] = self._peer.buffer(dtype, max(workloads.SIZES) // workloads.WIDTH[dtype])
+            self.allocate(order)
         tensor, name, run = self._buffers[dtype][:count], f"{dtype}.{count}", self._peer.allreduce
         self._check(tensor, lambda: run(tensor, name))
         return lambda: run(tensor, name)
@@ -55,6 +60,40 @@ class Rank:
             raise ValueError(f"the sum of {self.size} ones is {self._peer.first(tensor)}")
         self._peer.fill(tensor, 0)
 
+    def idle(self, order: channel.Message) -> channel.Message:
+        before = time.process_time()
+        time.sleep(order["seconds"])
+        return {"cpu": time.process_time() - before}
+
+    def memory(self, order: channel.Message) -> channel.Message:
+        """In KiB. The pages of the shared segment count in each of its processes."""
+        lines = [line.split() for line in Path("/proc/self/status").read_text().splitlines()]
+        found = {line[0]: int(line[1]) for line in lines if line[0] in ("RssAnon:", "RssShmem:")}
+        return {"private": found["RssAnon:"], "shared": found["RssShmem:"]}
+
+    def allocate(self, order: channel.Message) -> channel.Message:
+        dtype = order["dtype"]
+        self._buffers[dtype] = self._peer.buffer(dtype, max(workloads.SIZES) // workloads.WIDTH[dtype])
+        return {}
+
+    def schedule(self, order: channel.Message) -> channel.Message:
+        """All ranks, of all backends, before everybody else's programs; answers what was permitted.
+
+        fifo is what a quiet machine looks like: at nice -18 two ranks that spin are sometimes left on one core beside
+        a busy stranger.
+        """
+        found = "nice -18" if self._nice else "ordinary priority"
+        with contextlib.suppress(PermissionError):
+            if order["wanted"] == "fifo":
+                for thread in os.listdir("/proc/self/task"):
+                    os.sched_setscheduler(int(thread), os.SCHED_FIFO, os.sched_param(10))
+                found = "SCHED_FIFO"
+            elif order["wanted"] == "normal":
+                for thread in os.listdir("/proc/self/task"):
+                    os.setpriority(os.PRIO_PROCESS, int(thread), 0)
+                found = "ordinary priority"
+        return {"scheduling": found}
+
     def obey(self, order: channel.Message) -> channel.Message:
         if order["op"] not in ("allreduce", "step"):
             answer: channel.Message = getattr(self, order["op"])(order)
@@ -65,12 +104,6 @@ class Rank:
         for _ in range(order["warmup"]):
             run()
         return measure(run, order["iterations"], self._limit)
-
-    def realtime(self, order: channel.Message) -> channel.Message:
-        """All threads of this process before everybody else's, whatever they wait for."""
-        for thread in os.listdir("/proc/self/task"):
-            os.sched_setscheduler(int(thread), os.SCHED_FIFO, os.sched_param(10))
-        return {}
 
 
 class Limit:
@@ -141,8 +174,8 @@ def prefer() -> bool:
 def main() -> None:
     nice = prefer()  # first: threads that libraries start inherit it
     orders = channel.connect(sys.argv[2])
-    rank = Rank(importlib.import_module(f"peers.{sys.argv[1]}"), sys.argv[3])
-    orders.send({"rank": rank.rank, "size": rank.size, "nice": nice, "pid": os.getpid()})
+    rank = Rank(importlib.import_module(f"peers.{sys.argv[1]}"), sys.argv[3], nice)
+    orders.send({"rank": rank.rank, "size": rank.size, "pid": os.getpid()})
     while (order := orders.receive())["op"] != "stop":
         spent = time.process_time()
         try:

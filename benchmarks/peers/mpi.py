@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from mpi4py import MPI
+
 from peers import Unsupported
 
 _world = MPI.COMM_WORLD

@@ -1,0 +1,38 @@
+"""The small C++ programs in cpp/ that accompany a measurement: compiled when they are needed, asked line by line."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+
+class Program:
+    """A running program that answers each line with a line. None of its answers without a compiler."""
+
+    def __init__(self, name: str, *arguments: str) -> None:
+        self._process: subprocess.Popen[str] | None = None
+        compiler = shutil.which("g++") or shutil.which("c++")
+        if compiler is None:
+            return
+        source = Path(__file__).parent / "cpp" / f"{name}.cc"
+        self._folder = tempfile.TemporaryDirectory()
+        program = f"{self._folder.name}/{name}"
+        subprocess.run([compiler, "-O3", "-pthread", str(source), "-o", program], check=True)
+        self._process = subprocess.Popen(
+            [program, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def ask(self, line: str = "") -> str | None:
+        if self._process is None:
+            return None
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(line + "\n")
+        self._process.stdin.flush()
+        return self._process.stdout.readline()
+
+    def close(self) -> None:
+        if self._process is not None:
+            self._process.communicate()
+            self._folder.cleanup()

@@ -1,0 +1,165 @@
+"""docs/benchmarks.md, written from the results. Pure: numbers in, Markdown out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import targets
+import workloads
+
+Results = Mapping[str, Any]
+
+
+def time_text(seconds: float) -> str:
+    """Three digits that matter."""
+    for unit, factor in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= factor:
+            return f"{_digits(seconds / factor)} {unit}"
+    return f"{seconds * 1e6:.2f} µs"
+
+
+def _digits(value: float) -> str:
+    return f"{value:.0f}" if value >= 99.5 else f"{value:.1f}" if value >= 9.95 else f"{value:.2f}"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+    lines += ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def row_name(row: Mapping[str, Any]) -> str:
+    return "161 gradients" if row["op"] == "step" else workloads.size_text(row["bytes"])
+
+
+def _spread(cell: Mapping[str, Any], text: Callable[[float], str]) -> str:
+    return f"{text(cell['median'])} [{text(cell['low'])}..{text(cell['high'])}]"
+
+
+def times_table(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
+    """Every backend's time: median of the blocks [the fastest..the slowest]."""
+
+    def shown(cell: Mapping[str, Any]) -> str:
+        return _spread(cell, time_text) if "median" in cell else "–"
+
+    return table(["", *names], [[row_name(r), *(shown(r["backends"][n]) for n in names)] for r in rows])
+
+
+def ratios_table(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
+    """How many times hvdlite's time the others take: of the medians [quartiles of the rounds]."""
+
+    def shown(cell: Mapping[str, Any] | None) -> str:
+        return _spread(cell, _digits) if cell else "–"
+
+    return table(["", *names], [[row_name(r), *(shown(r["ratios"].get(n)) for n in names)] for r in rows])
+
+
+def cpu_table(rows: Sequence[Mapping[str, Any]], names: Sequence[str], ranks: int) -> str:
+    """CPU seconds, of all threads, that a rank spends to have 1 GiB of its tensors reduced."""
+
+    def shown(row: Mapping[str, Any], name: str) -> str:
+        cell = row["backends"][name]
+        return _digits(cell["cpu"] / ranks / (row["bytes"] / (1 << 30))) if "median" in cell else "–"
+
+    return table(["", *names], [[row_name(r), *(shown(r, n) for n in names)] for r in rows])
+
+
+def _collectives(results: Results) -> list[str]:
+    parts: list[str] = []
+    for ranks, run in results.get("collectives", {}).items():
+        names = list(run["rows"][0]["backends"])
+        peers = [n for n in names if n not in ("hvdlite", "floor")]
+        for dtype in dict.fromkeys(r["dtype"] for r in run["rows"]):
+            rows = [r for r in run["rows"] if r["dtype"] == dtype]
+            shown = [n for n in names if any("median" in r["backends"][n] for r in rows)]
+            missing = {r["backends"][n]["absent"] for r in rows for n in peers if "absent" in r["backends"][n]}
+            parts.append(f"## {ranks} ranks, {dtype}\n\nTime of one operation: median [fastest..slowest block].")
+            parts.append(times_table(rows, shown))
+            parts.append(
+                "Time over hvdlite's: of the medians [quartiles of the rounds' own ratios]. Above 1, hvdlite is faster."
+            )
+            parts.append(ratios_table(rows, [n for n in shown if n != "hvdlite"]))
+            if missing:
+                parts.append("Left out: " + "; ".join(sorted(missing)) + ".")
+        large = [r for r in run["rows"] if r["bytes"] in (16 << 20, 64 << 20) and r["dtype"] == "float32"]
+        if large:
+            parts.append(f"## {ranks} ranks: CPU seconds per GiB\n\n{_sentence(cpu_table)}")
+            parts.append(cpu_table(large, [n for n in names if n != "floor"], int(ranks)))
+        parts.append(f"![time of an allreduce by size](benchmarks/time-{ranks}.png)")
+        parts.append(f"![time over hvdlite's by size](benchmarks/ratio-{ranks}.png)")
+    return parts
+
+
+def _sentence(function: Callable[..., str]) -> str:
+    return (function.__doc__ or "").split("\n")[0]
+
+
+def _features(results: Results) -> list[str]:
+    lines = [f"- {name}: {value}" for name, value in results["machine"].items()]
+    lines.append("- versions: " + ", ".join(f"{name} {text}" for name, text in results["versions"].items()))
+    for ranks, run in results.get("collectives", {}).items():
+        lines.append(f"- {ranks} ranks: {run['rounds']} rounds, {run['scheduling']}; {_probes(run['probes'])}")
+    return ["## The machine", "\n".join(lines)]
+
+
+def _probes(probes: Sequence[Mapping[str, float]]) -> str:
+    units = {
+        "core_to_core_ns": ("from core to core", "ns"),
+        "wake_us": ("waking a sleeper", "µs"),
+        "memcpy_cached": ("memcpy of 256 KiB", "GB/s"),
+        "memcpy_large": ("of 64 MiB", "GB/s"),
+    }
+    texts = []
+    for key, (name, unit) in units.items():
+        found = sorted(probe[key] for probe in probes if key in probe)
+        if found:
+            texts.append(f"{name} {_digits(found[len(found) // 2])} [{_digits(found[0])}..{_digits(found[-1])}] {unit}")
+    return ", ".join(texts) or "no probe (no compiler)"
+
+
+def _targets(results: Results) -> list[str]:
+    rows = [[t.what, t.wanted, t.found, "met" if t.met else "**missed**"] for t in targets.judge(results)]
+    return ["## What was to be reached", table(["", "wanted", "measured", ""], rows)] if rows else []
+
+
+def _lifecycle(results: Results) -> list[str]:
+    parts: list[str] = []
+    if idle := results.get("idle"):
+        rows = [[name, f"{100 * share:.3f} %"] for name, share in idle["share"].items()]
+        parts += [f"## Doing nothing\n\nShare of a core that an initialised rank takes, over {idle['seconds']} s.",
+                  table(["", "of a core"], rows)]  # fmt: skip
+    if memory := results.get("memory"):
+        parts += ["## Memory\n\nOf one rank of 2, in MiB; the segment is shared, so it counts once for all ranks.",
+                  table(["", "private", "shared"], [[s["at"], f"{s['private']:.1f}", f"{s['shared']:.1f}"] for s in memory["steps"]])]  # fmt: skip
+    if startup := results.get("startup"):
+        parts += ["## Starting\n\nMedian [fastest..slowest] of several processes.",
+                  table(["", "time"], [[s["what"], _spread(s, time_text)] for s in startup["rows"]])]  # fmt: skip
+    if negotiation := results.get("negotiation"):
+        parts.append(
+            "## Growth: what a step costs when next to nothing but the negotiation is left\n\nN engines as threads of one "
+            "process, a step of one known tensor of 4 bytes and one of 161. With more ranks than cores the ranks take turns: "
+            "a step's time then grows at least with N; the CPU time is that of one rank in one step."
+        )
+        head = ["ranks", "1 tensor", "CPU time", "161 tensors", "CPU time"]
+        for where, runs in negotiation.items():
+            keys = ("one", "one_cpu", "list", "list_cpu")
+            rows = [[str(r["ranks"]), *(time_text(r[key]) for key in keys)] for r in runs]
+            parts += [f"### {where[0].upper()}{where[1:]}", table(head, rows)]
+    return parts
+
+
+def write(results: Results, notes: str) -> str:
+    head = [
+        "# Benchmarks",
+        "<!-- Written by benchmarks/run from benchmarks/results.json and benchmarks/notes.md: change those. -->",
+    ]
+    parts = [
+        *head,
+        notes.strip(),
+        *_features(results),
+        *_targets(results),
+        *_collectives(results),
+        *_lifecycle(results),
+    ]
+    return "\n\n".join(parts) + "\n"

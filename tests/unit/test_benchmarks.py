@@ -1,0 +1,220 @@
+"""benchmarks/: its list of gradients, its statistics, its Markdown; and that it runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "benchmarks"
+MODULES = ("workloads", "summary", "targets", "report")
+
+
+@pytest.fixture(autouse=True)
+def benchmarks_on_the_path(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.syspath_prepend(str(FOLDER))
+    yield
+    for name in MODULES:
+        sys.modules.pop(name, None)
+
+
+def block(seconds: float, foreign: float = 0.0, iterations: int = 10) -> dict[str, Any]:
+    return {
+        "seconds": seconds,
+        "iterations": iterations,
+        "foreign": foreign,
+        "user": 0.2,
+        "system": 0.1,
+        "switches": 30,
+        "faults": 0,
+    }
+
+
+# --- workloads
+
+
+def test_resnet50_has_torchvisions_tensors() -> None:
+    import workloads
+
+    found = workloads.resnet50()
+    assert len(found) == 161
+    assert sum(workloads.numbers(shape) for _, shape in found) == 25_557_032
+    assert len({name for name, _ in found}) == 161
+    assert found[0] == ("conv1.weight", (64, 3, 7, 7))
+    assert ("layer2.0.downsample.0.weight", (512, 256, 1, 1)) in found
+    assert ("layer4.2.conv2.weight", (512, 512, 3, 3)) in found
+    assert found[-1] == ("fc.bias", (1000,))
+    assert workloads.gradients()[0] == ("fc.bias", (1000,))
+
+
+def test_sizes_go_from_4_bytes_to_64_mebibytes() -> None:
+    import workloads
+
+    texts = [workloads.size_text(size) for size in workloads.SIZES]
+    assert texts[0] == "4 B" and texts[-1] == "64 MiB"
+    assert {"64 KiB", "1 MiB", "16 MiB"} <= set(texts)
+
+
+# --- statistics
+
+
+def test_times_are_the_median_and_the_spread_of_the_blocks() -> None:
+    import summary
+
+    found = summary.times([block(3e-6), None, block(1e-6), block(2e-6)])
+    assert (found["median"], found["low"], found["high"]) == (2e-6, 1e-6, 3e-6)
+    assert found["blocks"] == 3
+    assert found["cpu"] == pytest.approx(0.03)
+    assert found["switches"] == 3
+
+
+def test_disturbed_blocks_do_not_count_if_enough_others_do() -> None:
+    import summary
+
+    calm = [block(1.0) for _ in range(summary.ENOUGH)]
+    disturbed = block(100.0, foreign=0.9)
+    assert summary.times([*calm, disturbed])["high"] == 1.0
+    assert summary.times([*calm, disturbed])["disturbed"] == 1
+    assert summary.times([*calm[1:], disturbed])["high"] == 100.0
+
+
+def test_a_ratio_is_of_the_same_rounds() -> None:
+    import summary
+
+    slow = [block(8.0), None, block(12.0), block(10.0)]
+    fast = [block(2.0), block(1e9), block(3.0), block(2.0)]
+    found = summary.ratio(slow, fast)
+    assert found is not None
+    assert found["median"] == 5.0
+    assert found["rounds"] == 3
+    assert (found["low"], found["high"]) == (4.0, 4.5)
+    assert summary.ratio([None], [block(1.0)]) is None
+
+
+@pytest.mark.parametrize(("share", "value"), [(0, 1), (0.25, 1.75), (0.5, 2.5), (1, 4)])
+def test_quantiles_interpolate(share: float, value: float) -> None:
+    import summary
+
+    assert summary.quantile([1, 2, 3, 4], share) == value
+
+
+# --- the page
+
+
+def results() -> dict[str, Any]:
+    def cell(median: float, cpu: float = 1e-3) -> dict[str, Any]:
+        return {"median": median, "low": median * 0.9, "high": median * 1.1, "cpu": cpu}
+
+    row = {
+        "op": "allreduce",
+        "dtype": "float32",
+        "bytes": 1 << 20,
+        "backends": {
+            "hvdlite": cell(100e-6),
+            "hvdlite-tcp": cell(1.5e-3),
+            "gloo": cell(1.5e-3),
+            "mpich": {"absent": "it did not start"},
+        },
+        "ratios": {"hvdlite": cell(1.0), "hvdlite-tcp": cell(15.0), "gloo": cell(15.0)},
+    }
+    probe = {"core_to_core_ns": 50.0, "wake_us": 20.0, "memcpy_cached": 60.0, "memcpy_large": 17.0}
+    run = {"ranks": 2, "rounds": 3, "scheduling": "nice -18", "probes": [probe], "rows": [row]}
+    return {
+        "machine": {"cores": "2"},
+        "versions": {"hvdlite": "1.2"},
+        "collectives": {"2": run},
+        "idle": {"seconds": 10.0, "share": {"hvdlite": 0.01}},
+    }
+
+
+GOLDEN = """\
+# Benchmarks
+
+<!-- Written by benchmarks/run from benchmarks/results.json and benchmarks/notes.md: change those. -->
+
+Notes.
+
+## The machine
+
+- cores: 2
+- versions: hvdlite 1.2
+- 2 ranks: 3 rounds, nice -18; from core to core 50.0 [50.0..50.0] ns, waking a sleeper 20.0 [20.0..20.0] µs, \
+memcpy of 256 KiB 60.0 [60.0..60.0] GB/s, of 64 MiB 17.0 [17.0..17.0] GB/s
+
+## What was to be reached
+
+|  | wanted | measured |  |
+|---|---|---|---|
+| 1 MiB, faster than gloo | ≥ 12× | 15.00× | met |
+| TCP from 1 MiB up, faster than gloo | ≥ 1.5× | 1.00× | **missed** |
+| idle, share of a core | < 0.5 % | 1.000 % | **missed** |
+
+## 2 ranks, float32
+
+Time of one operation: median [fastest..slowest block].
+
+|  | hvdlite | hvdlite-tcp | gloo |
+|---|---|---|---|
+| 1 MiB | 100 µs [90.0 µs..110 µs] | 1.50 ms [1.35 ms..1.65 ms] | 1.50 ms [1.35 ms..1.65 ms] |
+
+Time over hvdlite's: of the medians [quartiles of the rounds' own ratios]. Above 1, hvdlite is faster.
+
+|  | hvdlite-tcp | gloo |
+|---|---|---|
+| 1 MiB | 15.0 [13.5..16.5] | 15.0 [13.5..16.5] |
+
+Left out: it did not start.
+
+![time of an allreduce by size](benchmarks/time-2.png)
+
+![time over hvdlite's by size](benchmarks/ratio-2.png)
+
+## Doing nothing
+
+Share of a core that an initialised rank takes, over 10.0 s.
+
+|  | of a core |
+|---|---|
+| hvdlite | 1.000 % |
+"""
+
+
+def test_the_page_is_written_from_the_results() -> None:
+    import report
+
+    assert report.write(results(), "Notes.\n") == GOLDEN
+
+
+def test_the_committed_page_belongs_to_the_committed_results() -> None:
+    import report
+
+    file = ROOT / "docs" / "benchmarks" / "results.json"
+    if not file.exists():
+        pytest.skip("no results have been committed")
+    notes = (FOLDER / "notes.md").read_text()
+    assert (ROOT / "docs" / "benchmarks.md").read_text() == report.write(json.loads(file.read_text()), notes)
+
+
+# --- it runs
+
+
+def test_quick_runs_with_the_peers_that_are_installed(tmp_path: Path) -> None:
+    command = [sys.executable, str(FOLDER / "run.py"), "--quick", "--backends", "hvdlite", "hvdlite-tcp"]
+    command += ["--dtypes", "float32", "--scheduling", "normal", "--output", str(tmp_path)]
+    done = subprocess.run(command, env=os.environ, capture_output=True, text=True, timeout=170)
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "benchmarks" / "results.json").read_text())
+    rows = found["collectives"]["2"]["rows"]
+    assert [row["op"] for row in rows] == ["allreduce", "allreduce", "allreduce", "step"]
+    for row in rows:
+        for name in ("hvdlite", "hvdlite-tcp"):
+            assert row["backends"][name]["median"] > 0, row
+    assert found["memory"]["growth_mib"] < 16
+    assert "161 gradients" in (tmp_path / "benchmarks.md").read_text()
