@@ -1,5 +1,6 @@
 #include "transport/shm/doorbells.h"
 
+#include <sched.h>
 #include <unistd.h>
 
 namespace hvdlite::transport {
@@ -27,11 +28,22 @@ FutexResult Doorbells::Sleep(uint32_t ticket, std::vector<pollfd>* fds, Nanos sp
   const int ready = ppoll(fds->data(), fds->size(), &timeout, nullptr);
   if (ready < 0) return FutexResult::kInterrupted;
   if (ready == 0) return FutexResult::kTimeout;
-  if (fds->back().revents != 0) {
-    uint64_t count;
-    [[maybe_unused]] const ssize_t drained = read(eventfds_[local_rank_], &count, sizeof(count));
-  }
+  // Rung before we lay down, for another sleeper who has not got up yet: let it, instead of waking again and again.
+  if (mine().bell.load(std::memory_order_seq_cst) == ticket && fds->back().revents != 0) sched_yield();
   return FutexResult::kWoken;
+}
+
+void Doorbells::EnterPoll() {
+  MutexLock lock(polling_mutex_);
+  ++polling_;
+}
+
+void Doorbells::LeavePoll() {
+  MutexLock lock(polling_mutex_);
+  if (--polling_ > 0) return;
+  // A ring that is emptied here came before the next sleeper announces itself: its news will be seen without a bell.
+  uint64_t count;
+  [[maybe_unused]] const ssize_t drained = read(eventfds_[static_cast<size_t>(local_rank_)], &count, sizeof(count));
 }
 
 }  // namespace hvdlite::transport

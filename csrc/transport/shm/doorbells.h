@@ -2,7 +2,13 @@
 //
 // A poster first publishes its news (a sequentially consistent store), then calls Ring; a sleeper first calls
 // BeginSleep, then looks for news once more, and only then sleeps. Whichever order these interleave in, either the
-// sleeper sees the news or the poster sees the sleeper. While nobody sleeps, ringing costs one load.
+// sleeper sees the news or the poster sees the sleeper (Dekker's argument: each side stores, then loads what the other
+// stores, all sequentially consistent; both loads cannot come before both stores). A poster that sees the sleeper changes
+// the bell, whose value the sleeper took before it looked: a futex refuses to sleep on a changed bell, and so does Sleep
+// before it polls; an eventfd written after that check ends the poll. While nobody sleeps, ringing costs one load.
+//
+// Several threads of a rank may sleep at once (the driver and the background thread). A ring wakes all: the futex does so
+// by itself; an eventfd stays readable, whoever looks at it, until the last of them has ended its sleep and empties it.
 //
 // Thread-safety: all of it.
 #pragma once
@@ -13,6 +19,7 @@
 
 #include "base/clock.h"
 #include "base/futex.h"
+#include "base/mutex.h"
 #include "transport/shm/host_segment.h"
 
 namespace hvdlite::transport {
@@ -37,10 +44,14 @@ class Doorbells {
 
   // Announces that this thread is about to sleep; returns the ticket for Sleep. Pair with EndSleep.
   uint32_t BeginSleep() {
+    if (!eventfds_.empty()) EnterPoll();
     mine().sleepers.fetch_add(1, std::memory_order_seq_cst);
     return mine().bell.load(std::memory_order_seq_cst);
   }
-  void EndSleep() { mine().sleepers.fetch_sub(1, std::memory_order_seq_cst); }
+  void EndSleep() {
+    mine().sleepers.fetch_sub(1, std::memory_order_seq_cst);
+    if (!eventfds_.empty()) LeavePoll();
+  }
   // Sleeps until rung, until one of `fds` is ready, or until `span` has passed. Returns kInterrupted on a signal.
   FutexResult Sleep(uint32_t ticket, std::vector<pollfd>* fds, Nanos span);
 
@@ -50,10 +61,16 @@ class Doorbells {
  private:
   RankLine& mine() { return segment_->line(local_rank_); }
   void Wake(int local_rank, RankLine& line);
+  void EnterPoll() EXCLUDES(polling_mutex_);
+  void LeavePoll() EXCLUDES(polling_mutex_);
 
   HostSegment* const segment_;
   const int local_rank_;
   const std::vector<int> eventfds_;
+  // Eventfds only: threads of this rank between BeginSleep and EndSleep. The mutex keeps a new sleeper out while the last
+  // one empties the eventfd, so that it cannot take away what was meant for the new one.
+  Mutex polling_mutex_;
+  int polling_ GUARDED_BY(polling_mutex_) = 0;
 };
 
 }  // namespace hvdlite::transport

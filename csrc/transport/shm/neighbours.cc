@@ -98,6 +98,14 @@ bool SameUser(int socket) {
   return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &length) == 0 && credentials.uid == geteuid();
 }
 
+// What a broken conversation during start-up says of the other end.
+Status Gone(int rank, const Status& how) {
+  if (how.code() == StatusCode::kTimeout) return how;
+  return Status::PeerLost(rank, "rank " + std::to_string(rank) +
+                                    " of this host ended during start-up, or belongs to a job with another secret (" +
+                                    how.message() + ")");
+}
+
 // Descriptors per message; the kernel's limit is 253.
 constexpr size_t kFdsPerMessage = 250;
 
@@ -152,7 +160,11 @@ Status Neighbours::Host(int listener, const std::string& secret, std::vector<int
       return Status::Timeout("rank(s) " + who + " of this host did not come within the start timeout");
     }
     Fd spoke(accept4(meeting.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (spoke.get() < 0 || !SameUser(spoke.get())) continue;
+    if (spoke.get() < 0) {
+      if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) continue;
+      return Status::FromErrno("cannot accept the ranks of this host", errno);
+    }
+    if (!SameUser(spoke.get())) continue;
     Hello hello;
     std::vector<int> none;
     // A stranger gets one second, not the whole start timeout.
@@ -170,13 +182,14 @@ Status Neighbours::Host(int listener, const std::string& secret, std::vector<int
     const int spoke = self->sockets_[i - 1];
     self->socket_ranks_.push_back(i);
     const uint32_t count = static_cast<uint32_t>(self->eventfds_.size());
-    HVDLITE_RETURN_IF_ERROR(SendWithFds(spoke, &count, sizeof(count), {self->segment_->fd()}));
-    for (size_t at = 0; at < count; at += kFdsPerMessage) {
+    Status sent = SendWithFds(spoke, &count, sizeof(count), {self->segment_->fd()});
+    for (size_t at = 0; sent.ok() && at < count; at += kFdsPerMessage) {
       const size_t end = std::min<size_t>(count, at + kFdsPerMessage);
-      HVDLITE_RETURN_IF_ERROR(SendWithFds(
+      sent = SendWithFds(
           spoke, &count, sizeof(count),
-          std::vector<int>(self->eventfds_.begin() + static_cast<long>(at), self->eventfds_.begin() + static_cast<long>(end))));
+          std::vector<int>(self->eventfds_.begin() + static_cast<long>(at), self->eventfds_.begin() + static_cast<long>(end)));
     }
+    if (!sent.ok()) return Gone(self->global_ranks_[static_cast<size_t>(i)], sent);
   }
   *out = std::move(self);
   return Status::Ok();
@@ -195,17 +208,16 @@ Status Neighbours::Join(const std::string& name, const std::string& secret, int 
   do {
     rc = connect(hub.get(), reinterpret_cast<const sockaddr*>(&address), length);
   } while (rc != 0 && errno == EINTR);
-  if (rc != 0) {
-    return Status::PeerLost(self->global_ranks_[0],
-                            "rank " + std::to_string(self->global_ranks_[0]) + " of this host is gone (" + strerror(errno) + ")");
-  }
+  if (rc != 0) return Gone(self->global_ranks_[0], Status::FromErrno("cannot reach it", errno));
   if (!SameUser(hub.get())) return Status::Io("the first rank of this host runs as another user");
   const Hello hello{static_cast<uint32_t>(local_rank), Proof(secret, name, static_cast<uint32_t>(local_rank))};
-  HVDLITE_RETURN_IF_ERROR(SendWithFds(hub.get(), &hello, sizeof(hello), {}));
+  const Status said = SendWithFds(hub.get(), &hello, sizeof(hello), {});
+  if (!said.ok()) return Gone(self->global_ranks_[0], said);
 
   uint32_t count = 0;
   std::vector<int> fds;
-  HVDLITE_RETURN_IF_ERROR(ReceiveWithFds(hub.get(), &count, sizeof(count), 1, deadline, &fds));
+  const Status heard = ReceiveWithFds(hub.get(), &count, sizeof(count), 1, deadline, &fds);
+  if (!heard.ok()) return Gone(self->global_ranks_[0], heard);
   if (fds.size() != 1) return Status::Io("the first rank of this host sent no shared segment");
   HVDLITE_RETURN_IF_ERROR(HostSegment::Attach(fds[0], local_size, &self->segment_));
   if (count != (want_eventfds ? static_cast<uint32_t>(local_size) : 0)) {
@@ -213,8 +225,8 @@ Status Neighbours::Join(const std::string& name, const std::string& secret, int 
   }
   while (self->eventfds_.size() < count) {
     uint32_t again;
-    HVDLITE_RETURN_IF_ERROR(
-        ReceiveWithFds(hub.get(), &again, sizeof(again), kFdsPerMessage, deadline, &self->eventfds_));
+    const Status more = ReceiveWithFds(hub.get(), &again, sizeof(again), kFdsPerMessage, deadline, &self->eventfds_);
+    if (!more.ok()) return Gone(self->global_ranks_[0], more);
   }
   self->sockets_ = {hub.Release()};
   self->socket_ranks_ = {0};
