@@ -13,7 +13,7 @@
 #include "base/half.h"
 #include "comm/batch.h"
 #include "comm/net/net_communicator.h"
-#include "net_world.h"
+#include "comm/net_world.h"
 
 namespace hvdlite::comm::net_testing {
 

@@ -1,0 +1,197 @@
+// Every shared-memory algorithm against the plain reference: kinds, dtypes, sizes, members, pieces, roots, uneven
+// counts, with chunks so small that every slot is used many times.
+#include <cmath>
+
+#include "comm/shm_world.h"
+
+namespace hvdlite::comm::shm_testing {
+namespace {
+
+using net_testing::Case;
+
+const std::vector<OpKind> kKinds = {OpKind::kAllreduce,     OpKind::kBroadcast, OpKind::kAllgather,
+                                    OpKind::kReducescatter, OpKind::kAlltoall,  OpKind::kBarrier};
+
+std::vector<std::vector<int64_t>> Shapes(OpKind kind) {
+  if (kind == OpKind::kBarrier) return {{}};
+  // An alltoall is never fused.
+  if (kind == OpKind::kAlltoall) return {{0}, {1}, {3}, {1000}, {6007}};
+  return {{0}, {1}, {2}, {3}, {13}, {1000}, {6007}, {1, 0, 3, 0}, {0, 0, 5}, {7, 1, 300, 0, 2, 4099, 1}};
+}
+
+class ShmProperty : public ::testing::TestWithParam<int> {};
+
+TEST_P(ShmProperty, every_kind_dtype_and_shape) {
+  for (const size_t chunk : {size_t{4096}, size_t{65536}}) {
+    for (const size_t small : {size_t{0}, size_t{4096}}) {
+      ShmWorld world(GetParam(), chunk, small);
+      std::vector<Case> cases;
+      uint32_t seed = 1;
+      for (OpKind kind : kKinds) {
+        for (int dtype = 0; dtype < kDTypeCount; ++dtype) {
+          for (const auto& sizes : Shapes(kind)) {
+            Case c;
+            c.kind = kind;
+            c.dtype = static_cast<DType>(dtype);
+            c.members = GetParam();
+            c.sizes = sizes;
+            c.seed = ++seed;
+            c.root = static_cast<int>(seed) % GetParam();
+            c.in_place = seed % 2 == 0;
+            cases.push_back(c);
+          }
+        }
+      }
+      world.RunCases(cases);
+    }
+  }
+}
+
+TEST_P(ShmProperty, every_reduction_and_scale) {
+  for (const size_t small : {size_t{0}, size_t{4096}}) {
+    ShmWorld world(GetParam(), 4096, small);
+    std::vector<Case> cases;
+    uint32_t seed = 1;
+    for (OpKind kind : {OpKind::kAllreduce, OpKind::kReducescatter}) {
+      for (DType dtype : {DType::kFloat32, DType::kInt32, DType::kBFloat16, DType::kFloat64, DType::kInt8, DType::kBool}) {
+        for (ReduceOp op : {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct, ReduceOp::kAverage}) {
+          for (const auto& sizes : Shapes(kind)) {
+            Case c;
+            c.kind = kind;
+            c.dtype = dtype;
+            c.op = op;
+            c.members = GetParam();
+            c.sizes = sizes;
+            c.seed = ++seed;
+            c.in_place = seed % 2 == 0;
+            if (op != ReduceOp::kProduct) {
+              if (seed % 3 != 0) c.prescale = 0.5;
+              if (seed % 5 != 0) c.divisor = 4;
+              if (seed % 7 != 0) c.postscale = 2;
+            }
+            cases.push_back(c);
+          }
+        }
+      }
+    }
+    world.RunCases(cases);
+  }
+}
+
+TEST_P(ShmProperty, a_thousand_mixed_operations_follow_one_another_without_a_barrier) {
+  ShmWorld world(GetParam(), 4096, 2048);
+  std::mt19937 random(5);
+  std::vector<Case> cases;
+  for (uint32_t i = 0; i < 1000; ++i) {
+    Case c;
+    c.kind = kKinds[random() % kKinds.size()];
+    c.dtype = static_cast<DType>(random() % kDTypeCount);
+    c.members = GetParam();
+    c.root = static_cast<int>(random() % static_cast<uint32_t>(GetParam()));
+    c.sizes.clear();
+    const uint32_t pieces = c.kind == OpKind::kBarrier ? 0 : c.kind == OpKind::kAlltoall ? 1 : random() % 4;
+    for (uint32_t p = 0; p < pieces; ++p) c.sizes.push_back(random() % 2000);
+    c.in_place = random() % 2 == 0;
+    c.seed = i;
+    cases.push_back(c);
+  }
+  world.RunCases(cases);
+}
+
+TEST_P(ShmProperty, exchange_and_shares_give_the_same_bits) {
+  const int n = GetParam();
+  std::vector<std::vector<float>> inputs;
+  std::mt19937 random(3);
+  std::uniform_real_distribution<float> values(-1, 1);
+  for (int m = 0; m < n; ++m) {
+    inputs.emplace_back(1000);
+    for (float& v : inputs.back()) v = values(random);
+  }
+  std::vector<float> first;
+  for (const size_t small : {size_t{0}, size_t{1} << 20}) {
+    for (const size_t chunk : {size_t{4096}, size_t{8192}}) {
+      ShmWorld world(n, chunk, small);
+      std::vector<std::vector<float>> outputs(static_cast<size_t>(n), std::vector<float>(1000));
+      world.Run([&](int m) {
+        Batch batch;
+        batch.kind = OpKind::kAllreduce;
+        batch.dtype = DType::kFloat32;
+        batch.reduce = {DType::kFloat32, ReduceOp::kSum, 1, 1, static_cast<double>(n)};
+        batch.pieces.push_back({inputs[static_cast<size_t>(m)].data(), outputs[static_cast<size_t>(m)].data(), 1000, {}});
+        const auto work = world.communicator(m).Start(batch);
+        world.Drive(m, work.get(), 10);
+      });
+      if (first.empty()) first = outputs[0];
+      for (const auto& out : outputs) ASSERT_EQ(memcmp(out.data(), first.data(), 4000), 0);
+    }
+  }
+}
+
+// adasum(a, b), the plain way.
+std::vector<double> Combine(const std::vector<double>& a, const std::vector<double>& b) {
+  double ab = 0, aa = 0, bb = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    ab += a[i] * b[i];
+    aa += a[i] * a[i];
+    bb += b[i] * b[i];
+  }
+  const double ca = aa < 1e-150 ? 1 : 1 - ab / (2 * aa);
+  const double cb = bb < 1e-150 ? 1 : 1 - ab / (2 * bb);
+  std::vector<double> out;
+  for (size_t i = 0; i < a.size(); ++i) out.push_back(ca * a[i] + cb * b[i]);
+  return out;
+}
+
+TEST_P(ShmProperty, adasum_is_a_tree_of_pairs_for_each_tensor_alone) {
+  const int n = GetParam();
+  ShmWorld world(n, 4096);
+  std::mt19937 random(4);
+  std::uniform_real_distribution<double> values(-1, 1);
+  const std::vector<size_t> sizes = {1, 700, 0, 5000};
+  std::vector<std::vector<std::vector<double>>> in(static_cast<size_t>(n)), out(in);
+  for (size_t m = 0; m < in.size(); ++m) {
+    for (size_t size : sizes) {
+      in[m].emplace_back(size);
+      for (double& v : in[m].back()) v = values(random);
+      out[m].emplace_back(size);
+    }
+  }
+  world.Run([&](int m) {
+    const size_t me = static_cast<size_t>(m);
+    Batch batch;
+    batch.kind = OpKind::kAllreduce;
+    batch.dtype = DType::kFloat64;
+    batch.adasum = true;
+    batch.reduce = {DType::kFloat64, ReduceOp::kSum, 2.0, 0.5, 1};
+    for (size_t p = 0; p < sizes.size(); ++p) {
+      batch.pieces.push_back({in[me][p].data(), out[me][p].data(), static_cast<int64_t>(sizes[p]), {}});
+    }
+    const auto work = world.communicator(m).Start(batch);
+    world.Drive(m, work.get(), 10);
+  });
+  size_t power = 1;
+  while (power * 2 <= in.size()) power *= 2;
+  for (size_t p = 0; p < sizes.size(); ++p) {
+    std::vector<std::vector<double>> level;
+    for (size_t m = 0; m < in.size(); ++m) {
+      level.push_back(in[m][p]);
+      for (double& v : level.back()) v *= 2;
+    }
+    for (size_t m = power; m < in.size(); ++m) level[m - power] = Combine(level[m - power], level[m]);
+    level.resize(power);
+    while (level.size() > 1) {
+      std::vector<std::vector<double>> next;
+      for (size_t m = 0; m < level.size(); m += 2) next.push_back(Combine(level[m], level[m + 1]));
+      level = next;
+    }
+    for (size_t m = 0; m < in.size(); ++m) {
+      ASSERT_EQ(out[m][p], out[0][p]) << "all members hold the same bits";
+      for (size_t i = 0; i < sizes[p]; ++i) ASSERT_NEAR(out[m][p][i], level[0][i] * 0.5, 1e-12);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Members, ShmProperty, ::testing::Values(1, 2, 3, 4, 5, 17));
+
+}  // namespace
+}  // namespace hvdlite::comm::shm_testing

@@ -1,0 +1,181 @@
+#include "transport/shm/neighbours.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <thread>
+
+#include "testing/watchdog.h"
+
+namespace hvdlite::transport {
+namespace {
+
+const char* const kSecret = "the job's secret";
+
+// A host of `size` ranks (global ranks 10, 11, ...), all but the hub played by threads.
+struct Host {
+  explicit Host(int size) : all(static_cast<size_t>(size)), status(static_cast<size_t>(size)) {
+    for (int r = 0; r < size; ++r) ranks.push_back(10 + r);
+    EXPECT_TRUE(Neighbours::Open(&listener, &name).ok());
+  }
+  void Meet(bool eventfds = false, const std::vector<int>& missing = {}, double seconds = 20) {
+    std::vector<std::thread> threads;
+    for (int r = 0; r < static_cast<int>(ranks.size()); ++r) {
+      if (std::count(missing.begin(), missing.end(), r) > 0) continue;
+      threads.emplace_back([&, r] {
+        const size_t i = static_cast<size_t>(r);
+        const Deadline deadline = Deadline::AfterSeconds(seconds);
+        status[i] = r == 0 ? Neighbours::Host(listener, kSecret, ranks, eventfds, deadline, &all[i])
+                           : Neighbours::Join(name, kSecret, r, ranks, eventfds, deadline, &all[i]);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+  int listener = -1;
+  std::string name;
+  std::vector<int> ranks;
+  std::vector<std::unique_ptr<Neighbours>> all;
+  std::vector<Status> status;
+};
+
+int Connect(const std::string& name) {
+  const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  memcpy(address.sun_path + 1, name.data(), name.size());
+  const socklen_t length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  EXPECT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&address), length), 0);
+  return fd;
+}
+
+TEST(Neighbours, all_get_the_same_segment_and_everyones_eventfd) {
+  const testing::Watchdog watchdog(60);
+  rlimit before{}, raised{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  raised = {before.rlim_max, before.rlim_max};
+  setrlimit(RLIMIT_NOFILE, &raised);
+  // 260: more descriptors than one message carries. Here all ranks are in one process, so it needs many.
+  for (const int size : {1, 2, 7, 260}) {
+    if (static_cast<rlim_t>(size) * static_cast<rlim_t>(size + 4) > raised.rlim_cur) continue;
+    Host host(size);
+    host.Meet(/*eventfds=*/true);
+    for (int r = 0; r < size; ++r) {
+      const size_t i = static_cast<size_t>(r);
+      ASSERT_TRUE(host.status[i].ok()) << host.status[i].ToString();
+      ASSERT_EQ(host.all[i]->eventfds().size(), static_cast<size_t>(size));
+      host.all[i]->segment()->line(r).heartbeat = static_cast<uint64_t>(r + 1);
+    }
+    for (int r = 0; r < size; ++r) ASSERT_EQ(host.all[0]->segment()->line(r).heartbeat, static_cast<uint64_t>(r + 1));
+    for (auto& each : host.all) ASSERT_TRUE(each->Check().ok());
+  }
+  setrlimit(RLIMIT_NOFILE, &before);
+}
+
+TEST(Neighbours, a_death_is_told_from_a_departure) {
+  Host host(4);
+  host.Meet();
+  host.all[2]->segment()->line(2).left = 1;
+  host.all[2].reset();
+  EXPECT_TRUE(host.all[0]->Check().ok());
+  host.all[1].reset();
+  const Status dead = host.all[0]->Check();
+  EXPECT_EQ(dead.code(), StatusCode::kPeerLost);
+  EXPECT_EQ(dead.peer(), 11);
+  EXPECT_TRUE(host.all[0]->Check().ok()) << "said once";
+  EXPECT_TRUE(host.all[3]->Check().ok()) << "spokes hear only of the hub";
+  host.all[0].reset();
+  EXPECT_EQ(host.all[3]->Check().peer(), 10);
+}
+
+TEST(Neighbours, strangers_are_sent_away_and_do_no_harm) {
+  const testing::Watchdog watchdog(60);
+  Host host(3);
+  std::vector<int> strangers;
+  for (int i = 0; i < 3; ++i) strangers.push_back(Connect(host.name));
+  send(strangers[0], "garbage", 7, MSG_NOSIGNAL);
+  std::string hello(36, '\1');  // the right length, a rank that exists, a wrong proof
+  hello[0] = 1;
+  hello[1] = hello[2] = hello[3] = 0;
+  send(strangers[1], hello.data(), hello.size(), MSG_NOSIGNAL);
+  // The third says nothing at all.
+  std::thread wrong([&] {
+    std::unique_ptr<Neighbours> out;
+    const Status status = Neighbours::Join(host.name, "another secret", 1, host.ranks, false, Deadline::AfterSeconds(20), &out);
+    EXPECT_FALSE(status.ok());
+    EXPECT_EQ(out, nullptr);
+  });
+  host.Meet();
+  wrong.join();
+  for (int r = 0; r < 3; ++r) EXPECT_TRUE(host.status[static_cast<size_t>(r)].ok()) << host.status[static_cast<size_t>(r)].ToString();
+  for (int fd : strangers) close(fd);
+}
+
+TEST(Neighbours, those_that_do_not_come_are_named) {
+  Host host(4);
+  host.Meet(false, /*missing=*/{1, 3}, 0.3);
+  EXPECT_EQ(host.status[0].code(), StatusCode::kTimeout);
+  EXPECT_NE(host.status[0].message().find("11, 13"), std::string::npos) << host.status[0].message();
+  EXPECT_FALSE(host.status[2].ok()) << "the others do not wait for ever either";
+}
+
+TEST(Neighbours, a_hub_that_dies_before_the_meeting_is_named) {
+  Host host(2);
+  close(host.listener);
+  std::unique_ptr<Neighbours> out;
+  const Status status = Neighbours::Join(host.name, kSecret, 1, host.ranks, false, Deadline::AfterSeconds(5), &out);
+  EXPECT_EQ(status.code(), StatusCode::kPeerLost);
+  EXPECT_EQ(status.peer(), 10);
+}
+
+TEST(Neighbours, a_hub_that_dies_during_the_meeting_ends_it) {
+  const testing::Watchdog watchdog(30);
+  Host host(3);
+  std::thread spoke([&] {
+    const Nanos start = MonotonicNow();
+    host.status[1] = Neighbours::Join(host.name, kSecret, 1, host.ranks, false, Deadline::AfterSeconds(20), &host.all[1]);
+    EXPECT_LT(MonotonicNow() - start, 10 * kSecond);
+  });
+  usleep(50000);
+  close(host.listener);
+  spoke.join();
+  EXPECT_FALSE(host.status[1].ok());
+  EXPECT_EQ(host.status[1].code(), StatusCode::kPeerLost) << host.status[1].ToString();
+  EXPECT_EQ(host.status[1].peer(), 10);
+}
+
+TEST(Neighbours, a_spoke_that_dies_during_the_meeting_is_named) {
+  const testing::Watchdog watchdog(30);
+  Host host(3);
+  // Rank 11 proves itself, and is gone before rank 12 has come.
+  std::thread brief([&] {
+    std::unique_ptr<Neighbours> out;
+    // Its deadline passes while it waits for the hub, and its socket closes.
+    EXPECT_FALSE(Neighbours::Join(host.name, kSecret, 1, host.ranks, false, Deadline::After(50 * kMillisecond), &out).ok());
+  });
+  std::thread late([&] {
+    brief.join();
+    usleep(50000);
+    host.status[2] = Neighbours::Join(host.name, kSecret, 2, host.ranks, false, Deadline::AfterSeconds(10), &host.all[2]);
+  });
+  host.status[0] = Neighbours::Host(host.listener, kSecret, host.ranks, false, Deadline::AfterSeconds(10), &host.all[0]);
+  late.join();
+  EXPECT_EQ(host.status[0].code(), StatusCode::kPeerLost) << host.status[0].ToString();
+  EXPECT_EQ(host.status[0].peer(), 11);
+}
+
+TEST(Neighbours, disagreement_about_how_to_wake_is_an_error) {
+  Host host(2);
+  std::thread spoke([&] {
+    host.status[1] = Neighbours::Join(host.name, kSecret, 1, host.ranks, /*want_eventfds=*/true, Deadline::AfterSeconds(5), &host.all[1]);
+  });
+  host.status[0] = Neighbours::Host(host.listener, kSecret, host.ranks, false, Deadline::AfterSeconds(5), &host.all[0]);
+  spoke.join();
+  EXPECT_EQ(host.status[1].code(), StatusCode::kInternal);
+}
+
+}  // namespace
+}  // namespace hvdlite::transport
