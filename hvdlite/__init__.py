@@ -32,40 +32,36 @@ _HOMES = {
         "cross_size",
         "is_homogeneous",
     ),
+    "hvdlite.ops": ("Average", "Sum", "Adasum", "Min", "Max", "Product"),
     "hvdlite.collectives": (
-        "Average",
-        "Sum",
-        "Adasum",
-        "Min",
-        "Max",
-        "Product",
+        "allgather",
+        "allgather_async",
         "allreduce",
         "allreduce_",
         "allreduce_async",
         "allreduce_async_",
-        "grouped_allreduce",
-        "grouped_allreduce_",
-        "grouped_allreduce_async",
-        "grouped_allreduce_async_",
-        "allgather",
-        "allgather_async",
-        "grouped_allgather",
-        "grouped_allgather_async",
+        "alltoall",
+        "alltoall_async",
+        "barrier",
         "broadcast",
         "broadcast_",
         "broadcast_async",
         "broadcast_async_",
-        "alltoall",
-        "alltoall_async",
+        "join",
         "reducescatter",
         "reducescatter_async",
+    ),
+    "hvdlite.grouped": (
+        "grouped_allgather",
+        "grouped_allgather_async",
+        "grouped_allreduce",
+        "grouped_allreduce_",
+        "grouped_allreduce_async",
+        "grouped_allreduce_async_",
         "grouped_reducescatter",
         "grouped_reducescatter_async",
-        "barrier",
-        "join",
-        "poll",
-        "synchronize",
     ),
+    "hvdlite.handles": ("poll", "synchronize"),
     "hvdlite.observe": ("start_timeline", "stop_timeline", "metrics", "recent_operations"),
     "hvdlite.objects": ("broadcast_object", "allgather_object"),
     "hvdlite.process_sets": ("ProcessSet", "add_process_set", "remove_process_set", "global_process_set"),
@@ -99,6 +95,9 @@ if TYPE_CHECKING:
     from hvdlite.basics import *  # noqa: F403
     from hvdlite.collectives import *  # noqa: F403
     from hvdlite.exceptions import *  # noqa: F403
+    from hvdlite.grouped import *  # noqa: F403
+    from hvdlite.handles import *  # noqa: F403
     from hvdlite.objects import *  # noqa: F403
     from hvdlite.observe import *  # noqa: F403
+    from hvdlite.ops import *  # noqa: F403
     from hvdlite.process_sets import *  # noqa: F403

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
-from hvdlite import _core, knobs, where
+from hvdlite import _core, handles, knobs, where
 from hvdlite.launch import environment
 from hvdlite.process_sets import ProcessSet, global_process_set, register_all
 
@@ -84,6 +84,7 @@ def shutdown(timeout: float = _EXIT_TIMEOUT) -> None:
     with _lock:
         _core.shutdown(timeout)
         where.stop()
+        handles.forget_all()
         global_process_set.process_set_id = None
         global_process_set.ranks = None
 

@@ -9,19 +9,20 @@ import cloudpickle
 import numpy as np
 
 from hvdlite import collectives
+from hvdlite.arrays import Array
 from hvdlite.process_sets import ProcessSet, global_process_set
 
 __all__ = ["allgather_object", "broadcast_object"]
 
 
-def _to_bytes(obj: Any) -> np.ndarray:
+def _to_bytes(obj: Any) -> Array:
     buffer = io.BytesIO()
     cloudpickle.dump(obj, buffer)
     return np.frombuffer(buffer.getbuffer(), np.uint8)
 
 
-def _from_bytes(data: np.ndarray) -> Any:
-    return cloudpickle.loads(memoryview(data))
+def _from_bytes(data: Array) -> Any:
+    return cloudpickle.loads(data.data)
 
 
 def broadcast_object(
@@ -36,18 +37,14 @@ def broadcast_object(
     prefix = None if name is None else f"{name}."
     is_root = rank() == root_rank
     data = _to_bytes(obj) if is_root else np.empty(0, np.uint8)
-    size = collectives.broadcast(
-        np.array([data.size], np.int64), root_rank, prefix and prefix + "sz", process_set
-    )
+    size = collectives.broadcast(np.array([data.size], np.int64), root_rank, prefix and prefix + "sz", process_set)
     if not is_root:
         data = np.empty(int(size[0]), np.uint8)
     received = collectives.broadcast(data, root_rank, prefix and prefix + "t", process_set)
     return obj if is_root else _from_bytes(received)
 
 
-def allgather_object(
-    obj: Any, name: str | None = None, process_set: ProcessSet = global_process_set
-) -> list[Any]:
+def allgather_object(obj: Any, name: str | None = None, process_set: ProcessSet = global_process_set) -> list[Any]:
     """Returns the objects of all ranks of the set, in their order."""
     prefix = None if name is None else f"{name}."
     data = _to_bytes(obj)

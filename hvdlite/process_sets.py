@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from hvdlite import _core
+from hvdlite.exceptions import NotInitializedError
+from hvdlite.ops import Kind, Sum
 
 __all__ = ["ProcessSet", "add_process_set", "global_process_set", "remove_process_set"]
-
-_ADD, _REMOVE = 7, 8  # base/ops.def
 
 
 class ProcessSet:
@@ -47,9 +47,7 @@ class ProcessSet:
         return _core.rank() in self.ranks
 
     def __str__(self) -> str:
-        return (
-            f"ProcessSet(process_set_id={self.process_set_id}, ranks={self.ranks}, mpi_comm={self.mpi_comm})"
-        )
+        return f"ProcessSet(process_set_id={self.process_set_id}, ranks={self.ranks}, mpi_comm={self.mpi_comm})"
 
     __repr__ = __str__
 
@@ -64,6 +62,20 @@ def _members(process_set_id: int) -> list[int]:
 global_process_set = ProcessSet([])
 global_process_set.process_set_id = 0
 global_process_set.ranks = None
+
+
+def set_id_of(process_set: ProcessSet) -> int:
+    """The number by which the native core knows the set."""
+    if not isinstance(process_set, ProcessSet):
+        raise TypeError(f"process_set must be a ProcessSet, not {type(process_set).__name__}")
+    set_id = process_set.process_set_id
+    if set_id is None:
+        if not _core.is_initialized():
+            raise NotInitializedError()
+        raise ValueError(
+            f"{process_set} is not registered: pass it to hvd.init(process_sets=[...]) or hvd.add_process_set() first"
+        )
+    return set_id
 
 
 def _registered_id(ranks: list[int]) -> int | None:
@@ -92,10 +104,8 @@ def add_process_set(process_set: ProcessSet | Iterable[int]) -> ProcessSet:
     ranks = _check(process_set)
     known = _registered_id(ranks)
     if known is not None:
-        raise ValueError(
-            f"Attempted to add a duplicate process set: ranks {ranks} are process set {known} already."
-        )
-    handle = _core.submit(_ADD, 1, 0, None, None, None, 0, 1.0, 1.0, ranks, True)
+        raise ValueError(f"Attempted to add a duplicate process set: ranks {ranks} are process set {known} already.")
+    handle = _core.submit(Kind.ADD_PROCESS_SET, Sum, 0, None, None, None, 0, 1.0, 1.0, ranks, True)
     process_set.process_set_id = _core.wait(handle)[2]
     return process_set
 
@@ -104,7 +114,9 @@ def remove_process_set(process_set: ProcessSet) -> bool:
     """Removes a process set on all ranks, all of which must call this. False if there is nothing to remove."""
     if process_set.process_set_id is None or process_set.process_set_id == 0:
         return False
-    handle = _core.submit(_REMOVE, 1, 0, None, None, None, process_set.process_set_id, 1.0, 1.0, [], True)
+    handle = _core.submit(
+        Kind.REMOVE_PROCESS_SET, Sum, 0, None, None, None, process_set.process_set_id, 1.0, 1.0, [], True
+    )
     existed = _core.wait(handle)[2] == 1
     process_set.process_set_id = None
     return existed

@@ -6,7 +6,6 @@ import os
 import socket
 import threading
 import time
-from typing import Optional
 
 from hvdlite.rendezvous import protocol
 from hvdlite.rendezvous.protocol import Operation, ReplyStatus, Request
@@ -28,7 +27,7 @@ class StoreClient:
         self._lock = threading.Lock()
         self._sent = 0
         self._received = 0
-        self._broken: Optional[str] = None
+        self._broken: str | None = None
         secret = protocol.check_secret(secret)
         deadline = time.monotonic() + timeout
         try:
@@ -47,11 +46,11 @@ class StoreClient:
     def set(self, key: str, value: bytes) -> None:
         self._ask(Request(Operation.SET, key, 0, bytes(value)))
 
-    def get(self, key: str, timeout: Optional[float] = None) -> bytes:
+    def get(self, key: str, timeout: float | None = None) -> bytes:
         """Waits until the key exists; for ever with None."""
         return self._ask(Request(Operation.GET, key, _millis(timeout)), timeout)
 
-    def collect(self, key: str, n: int, timeout: Optional[float] = None) -> list[bytes]:
+    def collect(self, key: str, n: int, timeout: float | None = None) -> list[bytes]:
         """Waits until key/0 ... key/(n-1) exist."""
         if not 0 <= n <= protocol.MAX_COLLECT:
             raise ValueError(f"cannot collect {n} keys")
@@ -96,7 +95,7 @@ class StoreClient:
         except OSError as error:
             raise protocol.HandshakeError(f"handshake with {self._who}: {error}") from error
 
-    def _ask(self, request: Request, timeout: Optional[float] = 0.0) -> bytes:
+    def _ask(self, request: Request, timeout: float | None = 0.0) -> bytes:
         payload = protocol.encode_request(request)
         with self._lock:
             if self._broken is not None:
@@ -116,7 +115,7 @@ class StoreClient:
             raise ValueError(f"{self._who} refused: {value.decode(errors='replace')}")
         return value
 
-    def _exchange(self, payload: bytes, deadline: Optional[float]) -> tuple[ReplyStatus, bytes]:
+    def _exchange(self, payload: bytes, deadline: float | None) -> tuple[ReplyStatus, bytes]:
         self._send(protocol.FRAME_HEADER.pack(self._sent, len(payload)) + payload, deadline)
         self._sent = protocol.next_sequence(self._sent)
         header = self._receive(protocol.FRAME_HEADER.size, deadline)
@@ -127,11 +126,11 @@ class StoreClient:
             raise protocol.ProtocolError("the reply has no known status")
         return ReplyStatus(reply[0]), reply[1:]
 
-    def _send(self, data: bytes, deadline: Optional[float]) -> None:
+    def _send(self, data: bytes, deadline: float | None) -> None:
         self._sock.settimeout(_left(deadline))
         self._sock.sendall(data)
 
-    def _receive(self, size: int, deadline: Optional[float]) -> bytes:
+    def _receive(self, size: int, deadline: float | None) -> bytes:
         data = bytearray()
         while len(data) < size:
             self._sock.settimeout(_left(deadline))
@@ -142,13 +141,13 @@ class StoreClient:
         return bytes(data)
 
 
-def _millis(timeout: Optional[float]) -> int:
+def _millis(timeout: float | None) -> int:
     if timeout is None:
         return protocol.WAIT_FOREVER
     return min(max(0, round(timeout * 1000)), protocol.WAIT_FOREVER - 1)
 
 
-def _left(deadline: Optional[float]) -> Optional[float]:
+def _left(deadline: float | None) -> float | None:
     if deadline is None:
         return None
     left = deadline - time.monotonic()

@@ -15,7 +15,7 @@ import selectors
 import socket
 import threading
 import time
-from typing import Callable, Optional
+from collections.abc import Callable
 
 from hvdlite.rendezvous import protocol
 from hvdlite.rendezvous.table import Table, Waiter
@@ -59,7 +59,7 @@ class StoreServer:
         self.address: tuple[str, int] = self._listener.getsockname()[:2]
         self._wake_reader, self._wake_writer = socket.socketpair()
         self._wake_reader.setblocking(False)
-        self._thread: Optional[threading.Thread] = None
+        self._thread: threading.Thread | None = None
         self._closing = False
 
     def start(self) -> StoreServer:
@@ -106,7 +106,7 @@ class _Connection:
         self.received = 0  # sequence number of the next frame, each way
         self.sent = 0
         self.asking = False  # a request is being answered
-        self.waiter: Optional[Waiter] = None
+        self.waiter: Waiter | None = None
         self.events = 0
         self.closed = False
 
@@ -144,7 +144,7 @@ class _Loop:
         # Those whose handshake is not complete, the oldest first.
         self._strangers: collections.OrderedDict[_Connection, None] = collections.OrderedDict()
         self._answered: list[_Connection] = []
-        self._accept_again: Optional[float] = None
+        self._accept_again: float | None = None
 
     def run(self) -> None:
         self._selector.register(self._listener, selectors.EVENT_READ)
@@ -178,7 +178,7 @@ class _Loop:
             self._selector.register(self._listener, selectors.EVENT_READ)
         return True
 
-    def _patience(self) -> Optional[float]:
+    def _patience(self) -> float | None:
         times = [self._table.next_deadline(), self._accept_again]
         if self._strangers:
             times.append(next(iter(self._strangers)).deadline)
@@ -309,14 +309,14 @@ class _Loop:
                 return
             self._close(oldest, f"it did not finish the handshake within {protocol.HANDSHAKE_SECONDS:g} s")
 
-    def _why_gone(self, connection: _Connection) -> Optional[str]:
+    def _why_gone(self, connection: _Connection) -> str | None:
         if connection in self._strangers:
             return "it left during the handshake (it may belong to another job, with another secret)"
         if connection.buffer:
             return "it left in the middle of a request"
         return None
 
-    def _close(self, connection: _Connection, why: Optional[str] = None) -> None:
+    def _close(self, connection: _Connection, why: str | None = None) -> None:
         if why is not None:
             _log.warning("the store closes the connection with %s: %s", connection.who, why)
         connection.closed = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from typing import Callable, Iterator, Optional
+from collections.abc import Callable, Iterator
 
 from hvdlite.rendezvous.protocol import (
     MAX_PAYLOAD,
@@ -33,11 +33,11 @@ class Waiter:
     all and no memory per key, however many ranks collect.
     """
 
-    def __init__(self, key: str, n: Optional[int], reply: Reply) -> None:
+    def __init__(self, key: str, n: int | None, reply: Reply) -> None:
         self.key = key
         self.n = n  # None: a get
         self.position = 0  # keys before this one were there when they were looked at
-        self.reply: Optional[Reply] = reply  # None once answered or cancelled
+        self.reply: Reply | None = reply  # None once answered or cancelled
         self.missing = ""  # in whose queue it stands
 
     def keys(self, start: int = 0) -> Iterator[str]:
@@ -57,7 +57,7 @@ class Table:
         # All ranks collect the same keys, and are answered when the last one comes: encode that answer once.
         self._collected: tuple[int, str, int, bytes] = (-1, "", 0, b"")
 
-    def submit(self, request: Request, now: float, reply: Reply) -> Optional[Waiter]:
+    def submit(self, request: Request, now: float, reply: Reply) -> Waiter | None:
         """Calls `reply` with the payload, at once or later; a waiter is returned when it is later."""
         try:
             return self._submit(request, now, reply)
@@ -65,7 +65,7 @@ class Table:
             reply(encode_reply(ReplyStatus.BAD_REQUEST, str(error).encode()))
             return None
 
-    def _submit(self, request: Request, now: float, reply: Reply) -> Optional[Waiter]:
+    def _submit(self, request: Request, now: float, reply: Reply) -> Waiter | None:
         if request.operation is Operation.SET:
             reply(encode_reply(ReplyStatus.OK))
             self._put(request.key, request.value)
@@ -96,7 +96,7 @@ class Table:
             if not queue:
                 del self._waiters[waiter.missing]
 
-    def next_deadline(self) -> Optional[float]:
+    def next_deadline(self) -> float | None:
         while self._deadlines and self._deadlines[0][2].reply is None:
             heapq.heappop(self._deadlines)
         return self._deadlines[0][0] if self._deadlines else None
@@ -161,7 +161,7 @@ class Table:
         reply(self._answer(waiter))
         return True
 
-    def _first_missing(self, waiter: Waiter, start: int) -> Optional[int]:
+    def _first_missing(self, waiter: Waiter, start: int) -> int | None:
         return next((i for i, key in enumerate(waiter.keys(start), start) if key not in self._values), None)
 
     def _answer(self, waiter: Waiter) -> bytes:

@@ -13,7 +13,7 @@ namespace hvdlite::rendezvous {
 namespace {
 
 Deadline Soon() {
-  return Deadline::AfterSeconds(10);
+  return Deadline::AfterSeconds(60);
 }
 Deadline Now() {
   return Deadline::After(0);

@@ -14,7 +14,7 @@ namespace tcp = transport::tcp;
 using namespace std::string_literals;
 
 Deadline Soon() {
-  return Deadline::AfterSeconds(10);
+  return Deadline::AfterSeconds(60);
 }
 
 tcp::Secret SecretOf(uint8_t byte) {

@@ -22,7 +22,7 @@ Secret SecretOf(uint8_t byte) {
 }
 
 Deadline Soon() {
-  return Deadline::AfterSeconds(10);
+  return Deadline::AfterSeconds(60);
 }
 
 struct Ends {

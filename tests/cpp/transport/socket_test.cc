@@ -16,7 +16,7 @@ namespace hvdlite::transport::tcp {
 namespace {
 
 Deadline Soon() {
-  return Deadline::AfterSeconds(10);
+  return Deadline::AfterSeconds(60);
 }
 
 struct Connection {

@@ -1,0 +1,41 @@
+"""The numbers of operations and reductions, as csrc/base/ops.h and Horovod have them."""
+
+from __future__ import annotations
+
+import operator
+import warnings
+from typing import Final
+
+__all__ = ["Adasum", "Average", "Max", "Min", "Product", "Sum"]
+
+# The reductions.
+Average, Sum, Adasum, Min, Max, Product = range(6)
+
+
+class Kind:
+    """The operations (base/ops.def). Plain numbers: they are looked up in every call."""
+
+    ALLREDUCE: Final = 0
+    ALLGATHER: Final = 1
+    BROADCAST: Final = 2
+    ALLTOALL: Final = 3
+    REDUCESCATTER: Final = 4
+    BARRIER: Final = 5
+    JOIN: Final = 6
+    ADD_PROCESS_SET: Final = 7
+    REMOVE_PROCESS_SET: Final = 8
+
+
+def reduction_of(average: bool | None, op: int | None) -> int:
+    """The reduction that a call means; `average` is Horovod's older way to say it."""
+    if average is not None:
+        if op is not None:
+            raise ValueError("The op parameter supersedes average. Please provide only one of them.")
+        warnings.warn("average= is deprecated, use op=", DeprecationWarning, stacklevel=3)
+        return Average if average else Sum
+    if op is None:
+        return Average
+    number = op if type(op) is int else operator.index(op) if hasattr(op, "__index__") else -1  # numpy's integers
+    if not 0 <= number <= 5:
+        raise ValueError(f"op={op!r} is not one of hvd.Average, Sum, Adasum, Min, Max, Product")
+    return number

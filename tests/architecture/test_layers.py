@@ -1,0 +1,128 @@
+"""docs/ARCHITECTURE.md is the house as it stands: its table of layers and its invariants, checked against the files."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+CSRC = ROOT / "csrc"
+SOURCES = sorted(p for p in CSRC.rglob("*") if p.suffix in (".h", ".cc"))
+
+
+def _layers() -> dict[str, set[str]]:
+    """The table: folder -> what it may include."""
+    page = (ROOT / "docs" / "ARCHITECTURE.md").read_text()
+    table = page.split("## The layers")[1].split("## Invariants")[0]
+    rows = re.findall(r"^\| (\w+) \| ([\w ]*)\|", table, re.M)
+    return {folder: set(may.split()) for folder, may in rows if folder != "folder"}
+
+
+LAYERS = _layers()
+
+
+def _code(path: Path) -> str:
+    """Without comments and string literals, so that prose may name what code may not."""
+    text = re.sub(r'"(\\.|[^"\\\n])*"', '""', path.read_text())
+    return re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.S)
+
+
+def _layer(path: Path) -> str:
+    return path.relative_to(CSRC).parts[0]
+
+
+def test_the_table_names_every_folder_and_points_one_way() -> None:
+    assert set(LAYERS) == {p.name for p in CSRC.iterdir() if p.is_dir() and any(p.rglob("*.*"))}
+    above: set[str] = set()
+    for folder, may in reversed(list(LAYERS.items())):
+        assert not may & (above | {folder}), f"{folder} may include what lies above it"
+        above.add(folder)
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(CSRC)))
+def test_includes_follow_the_table(path: Path) -> None:
+    layer = _layer(path)
+    for target in re.findall(r'^#include "([^"]+)"', path.read_text(), re.M):
+        folder = target.split("/")[0]
+        assert folder in LAYERS, f"{target}: includes are written from csrc/"
+        assert folder == layer or folder in LAYERS[layer], f"{layer} may not include {target}"
+
+
+def test_siblings_of_a_folder_do_not_include_one_another() -> None:
+    allowed = {("hierarchical", "shm")}  # hierarchical is made of shm's pieces, by design
+    for path in SOURCES:
+        parts = path.relative_to(CSRC).parts
+        if parts[0] not in ("transport", "comm") or len(parts) < 3:
+            continue
+        for layer, sibling in re.findall(r'^#include "(transport|comm)/(\w+)/', path.read_text(), re.M):
+            if layer == parts[0] and sibling != parts[1]:
+                assert (parts[1], sibling) in allowed, f"{'/'.join(parts)} includes {layer}/{sibling}"
+
+
+def test_no_framework_header_and_python_only_in_bindings() -> None:
+    for path in SOURCES:
+        for target in re.findall(r"^#include [<\"]([^>\"]+)", path.read_text(), re.M):
+            assert not target.startswith(("torch/", "ATen/", "tensorflow/", "xla/", "jax", "dlpack/", "mpi", "nccl", "cuda"))
+            if target.startswith(("pybind11/", "Python.h", "numpy/")):
+                assert _layer(path) == "bindings", f"{path} includes {target}"
+
+
+def test_no_getenv_no_exceptions_below_the_bindings_and_no_console() -> None:
+    for path in SOURCES:
+        code = _code(path)
+        assert not re.search(r"\bgetenv\b", code), f"{path} reads the environment"
+        if _layer(path) != "bindings":
+            assert not re.search(r"\bthrow\b", code), f"{path} throws"
+        assert "iostream" not in path.read_text(), f"{path}: log through base/log"
+
+
+def test_no_global_outside_the_runtime() -> None:
+    # g_names and mutable statics at namespace scope; function-local tables are constants or one-time choices.
+    for path in SOURCES:
+        for line in _code(path).splitlines():
+            assert not re.match(r"^(static|inline) (?!const|constexpr|constinit)[\w:<>]+ \w+( =|;|\{)", line), f"{path}: {line}"
+
+
+def test_every_operation_of_ops_def_is_on_the_wire_and_in_python() -> None:
+    rows = re.findall(r'^HVDLITE_OP\((\w+), (\d+), "(\w+)"', (CSRC / "base" / "ops.def").read_text(), re.M)
+    assert [int(n) for _, n, _ in rows] == list(range(len(rows))), "numbers are consecutive"
+    tree = ast.parse((ROOT / "hvdlite" / "ops.py").read_text())
+    kinds = next(n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "Kind")
+    named = {n.target.id: n.value.value for n in kinds.body if isinstance(n, ast.AnnAssign)}
+    assert named == {name.upper(): int(number) for _, number, name in rows}
+
+
+def _imports(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+@pytest.mark.parametrize("folder", ["launch", "rendezvous"])
+def test_what_runs_on_a_login_node_needs_no_core_and_no_framework(folder: str) -> None:
+    for path in (ROOT / "hvdlite" / folder).rglob("*.py"):
+        for name in _imports(path):
+            assert name.split(".")[0] not in ("numpy", "torch", "tensorflow", "jax", "keras", "mpi4py"), f"{path}: {name}"
+            assert not name.startswith("hvdlite._core"), f"{path}: {name}"
+            if name.startswith("hvdlite."):
+                assert name.split(".")[1] in ("launch", "rendezvous", "knobs", "exceptions", "__version__"), f"{path}: {name}"
+
+
+# Files that have grown beyond 400 lines. This list may only become shorter.
+TOO_LONG: set[str] = set()
+
+
+def test_files_stay_small() -> None:
+    files = [*SOURCES, *(ROOT / "hvdlite").rglob("*.py")]
+    long = {str(p.relative_to(ROOT)) for p in files if len(p.read_text().splitlines()) > 400}
+    assert long <= TOO_LONG, f"split these: {sorted(long - TOO_LONG)}"
+    assert long >= TOO_LONG, f"take these off the list: {sorted(TOO_LONG - long)}"
+    assert len((ROOT / "docs" / "ARCHITECTURE.md").read_text().splitlines()) <= 250
+    assert len((ROOT / "setup.py").read_text().splitlines()) <= 120
