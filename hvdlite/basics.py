@@ -6,7 +6,7 @@ import atexit
 import os
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -61,14 +61,18 @@ def init(comm: Any = None, process_sets: Sequence[ProcessSet | Sequence[int]] | 
                 store = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
                 secret = identity.secret.hex()
             values = knobs.resolve(os.environ)
-            _core.init(
-                rank=identity.rank,
-                size=identity.size,
-                store=store,
-                store_prefix=f"{_incarnation}/",
-                secret=secret,
-                knobs={field: _text(value) for field, value in values.items()},
-                process_sets=[],
+            prefix = f"{_incarnation}/"
+            texts = {field: _text(value) for field, value in values.items()}
+            _interruptibly(
+                lambda: _core.init(
+                    rank=identity.rank,
+                    size=identity.size,
+                    store=store,
+                    store_prefix=prefix,
+                    secret=secret,
+                    knobs=texts,
+                    process_sets=[],
+                )
             )
             _incarnation += 1
             _install_hooks()
@@ -127,6 +131,25 @@ def cross_size() -> int:
 def is_homogeneous() -> bool:
     """True if every host runs the same number of processes."""
     return _core.is_homogeneous()
+
+
+def _interruptibly(work: Callable[[], None]) -> None:
+    """Runs a native call that may block for long so that Ctrl-C ends the wait for it, though not the call itself."""
+    if threading.current_thread() is not threading.main_thread():
+        return work()
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run, name="hvdlite-init", daemon=True)
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
 
 
 def _text(value: object) -> str:
