@@ -25,7 +25,9 @@ from hvdlite.rendezvous.server import StoreServer
 # processes of a machine share.
 PRELUDE = """
 import faulthandler, json, os, signal, sys, threading, time
-faulthandler.dump_traceback_later(45, exit=True)
+# By a signal: faulthandler's own timer would keep a forked child from ending.
+faulthandler.register(signal.SIGALRM, chain=True)
+signal.alarm(45)
 import numpy as np
 import hvdlite as hvd
 RANK, SIZE = int(os.environ["HVDLITE_RANK"]), int(os.environ["HVDLITE_SIZE"])
@@ -62,12 +64,14 @@ class Ranks:
         self.hosts = hosts
         self.secret = secrets.token_bytes(32)
         self.server = StoreServer(self.secret).start()
+        self.programs = 0
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
         self.shared_memory = set(os.listdir("/dev/shm"))
 
     def start(self, program: str, ranks: Sequence[int] | None = None, prefix: Sequence[str] = (), **extra: str) -> None:
         """Runs PRELUDE and `program` on all ranks, or on these. `prefix`: a command before python."""
-        path = self.directory / "program.py"
+        path = self.directory / f"program.{self.programs}.py"
+        self.programs += 1
         path.write_text(PRELUDE + program)
         for rank in range(self.size) if ranks is None else ranks:
             numbers = {"RANK": rank, "SIZE": self.size, "LOCAL_RANK": rank, "LOCAL_SIZE": self.size}

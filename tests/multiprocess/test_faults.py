@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import functools
 import signal
+import sys
 import time
 from pathlib import Path
 
 import pytest
-from bare_ranks import Ranks
+from bare_ranks import PRELUDE, Ranks
+from launched import Job
 
 # The others have to know within this after the death.
 PROMPT = 1.0
@@ -155,29 +157,45 @@ def test_an_exception_in_init_of_one_rank_does_not_keep_the_others_waiting(tmp_p
             assert "HVDLITE_CYCLE_TIME='soon'" in ranks.last(rank)["text"]
 
 
+# It has told the store that it exists, and dies before the ranks have met.
+_DIES_IN_INIT = """
+if RANK == VICTIM:
+    threading.Thread(target=lambda: (wait_flag('die'), tell(dying=True), os._exit(7)), daemon=True).start()
+elif RANK == (1 if VICTIM == 2 else 2):
+    time.sleep(0.7); flag('die'); wait_flag(f'report.{VICTIM}'); time.sleep(0.2)
+try:
+    hvd.init(); until_it_fails(lambda: hvd.allreduce(np.ones(1)))
+except Exception as error:
+    tell(error=type(error).__name__, text=str(error), peer=getattr(error, 'rank', None))
+"""
+
+
+@pytest.mark.xfail(reason="open: the store does not tell who has died; the others wait for the start timeout", strict=True)
 @pytest.mark.parametrize("victim", [0, 1, 2])
-def test_a_rank_that_dies_during_init_ends_the_others_init(
+def test_a_rank_that_dies_during_init_is_named_without_a_launcher(
     tmp_path: Path, hosts: tuple[str, ...], victim: int
 ) -> None:
-    """It has told the store that it exists, and dies before the ranks have met."""
     with Ranks(tmp_path, 3, hosts) as ranks:
-        ranks.start(
-            f"if RANK == {victim}:\n"
-            "    threading.Thread(target=lambda: (wait_flag('die'), tell(dying=True), os._exit(7)), daemon=True).start()\n"
-            "if RANK == 2 and RANK != {victim} or RANK == 1 and {victim} == 2:\n"
-            "    time.sleep(1); flag('die'); wait_flag('dead')\n".replace("{victim}", str(victim))
-            + "tell(begins=True)\n"
-            "try:\n    hvd.init(); until_it_fails(lambda: hvd.allreduce(np.ones(1)))\n"
-            "except Exception as error:\n"
-            "    tell(error=type(error).__name__, text=str(error), peer=getattr(error, 'rank', None))\n",
-            HVDLITE_START_TIMEOUT="20",
-        )
-        ranks.processes[victim].wait(20)
-        death = time.monotonic()
-        (tmp_path / "dead").touch()
-        ranks.wait(30)
+        ranks.start(f"VICTIM = {victim}\n" + _DIES_IN_INIT, HVDLITE_START_TIMEOUT="3")
+        codes = ranks.wait(20)
+        assert codes[victim] == 7, "the test itself"
+        failures = []
         for rank in {0, 1, 2} - {victim}:
-            _named_in_time(ranks, rank, victim, death)
+            try:
+                _named_in_time(ranks, rank, victim, ranks.last(victim)["at"])
+            except AssertionError as error:
+                failures.append(str(error))
+    assert not failures, "\n".join(failures)
+
+
+@pytest.mark.parametrize("victim", [0, 2])
+def test_a_rank_that_dies_during_init_ends_the_job_under_the_launcher(job: Job, victim: int) -> None:
+    script = job.script(PRELUDE + f"VICTIM = {victim}\n" + _DIES_IN_INIT)
+    start = time.monotonic()
+    done = job.run("-np", "3", sys.executable, script, HVDLITE_START_TIMEOUT="30")
+    assert time.monotonic() - start < 8, done.stderr
+    assert done.returncode == 7
+    assert f"rank {victim} on localhost exited with code 7".encode() in done.stderr
 
 
 def test_a_rank_that_never_comes_is_named_when_the_start_timeout_has_passed(
@@ -194,7 +212,8 @@ def test_a_rank_that_never_comes_is_named_when_the_start_timeout_has_passed(
         ranks.wait(10)
         for rank in (0, 1):
             told = ranks.last(rank)
-            assert "2" in told["text"] and "rank" in told["text"], told
+            assert told["error"] == "TimeoutError"
+            assert "rank 2 " in told["text"] and "2 s" in told["text"] and "HVDLITE_START_TIMEOUT" in told["text"], told
             assert told["took"] < 4, told
 
 
