@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 
 #include "comm/self/self_communicator.h"
@@ -40,6 +41,22 @@ int UsableProcessors() {
   return processors;
 }
 
+// Says which ranks are missing once the start timeout has passed.
+Status WhoDidNotCome(const WorldOptions& options, rendezvous::Store* store) {
+  std::string who;
+  for (int rank = 0; rank < options.size; ++rank) {
+    std::string ignored;
+    const std::string key = options.store_prefix + "member/" + std::to_string(rank);
+    if (store->Get(key, Deadline::After(kMillisecond), &ignored).ok()) continue;
+    who += (who.empty() ? "rank " : ", rank ") + std::to_string(rank);
+  }
+  if (who.empty()) who = "the last rank";  // it has come just now
+  char seconds[32];
+  snprintf(seconds, sizeof(seconds), "%g", options.config->start_timeout_seconds);
+  return Status::Timeout(who + " did not call hvd.init() within " + seconds +
+                         " s of the other ranks. Look at its output; if it only needs longer, raise HVDLITE_START_TIMEOUT.");
+}
+
 }  // namespace
 
 Status World::Join(const WorldOptions& options, rendezvous::Store* store, Deadline deadline,
@@ -62,7 +79,9 @@ Status World::Join(const WorldOptions& options, rendezvous::Store* store, Deadli
     HVDLITE_RETURN_IF_ERROR(rendezvous::EncodeMember(me, &bytes));
     HVDLITE_RETURN_IF_ERROR(store->Set(prefix + "member/" + std::to_string(options.rank), bytes));
     std::vector<std::string> all;
-    HVDLITE_RETURN_IF_ERROR(store->Collect(prefix + "member", options.size, deadline, &all));
+    const Status met = store->Collect(prefix + "member", options.size, deadline, &all);
+    if (met.code() == StatusCode::kTimeout) return WhoDidNotCome(options, store);
+    if (!met.ok()) return met;
     for (const std::string& each : all) {
       members.emplace_back();
       HVDLITE_RETURN_IF_ERROR(rendezvous::DecodeMember(each, &members.back()));
