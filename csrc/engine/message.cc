@@ -88,6 +88,7 @@ bool Request::Decode(Reader* in, Request* out) {
   if (flags & kGrouped) {
     out->group = in->Varint();
     out->group_size = static_cast<uint32_t>(in->Below(1u << 24));
+    if (out->group == 0) return false;  // 0 is "no group", which the flag denies
   }
   out->shape = in->List();
   out->splits.clear();

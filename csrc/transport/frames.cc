@@ -12,6 +12,7 @@ struct FrameHeader {
 };
 
 constexpr size_t kRead = 4096;
+constexpr size_t kGrow = 1 << 20;
 
 }  // namespace
 
@@ -54,7 +55,8 @@ Status FrameChannel::Next(std::string_view* frame, bool* moved) {
         begin_ += whole;
         return Status::Ok();
       }
-      missing = std::max(missing, whole - (end_ - begin_));
+      // Memory follows what has come, not what is announced.
+      missing = std::max(missing, std::min(whole - (end_ - begin_), kGrow));
     }
     if (begin_ == end_) {
       begin_ = end_ = 0;
