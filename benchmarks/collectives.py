@@ -77,7 +77,7 @@ class _Column:
                 trial = self._block(cell, 2, 5)
                 if trial is not None:
                     wanted = self._plan.block_seconds / trial["seconds"]
-                    self._iterations[cell] = max(3, min(20_000, round(wanted)))
+                    self._iterations[cell] = max(3, min(100_000, round(wanted)))
             return None if cell in self.absent else self._block(cell, 1, self._iterations[cell])
         except Lost as reason:
             self._give_up(str(reason))
@@ -117,9 +117,11 @@ class _Floor:
         block = None
         if self._program is not None and cell.op == "allreduce" and cell.dtype == "float32":
             with machine.Foreign() as foreign:
-                answer = self._program.ask(f"{cell.bytes} {self._iterations.get(cell, 1)} {self._plan.scheduling}")
+                line = f"{cell.bytes} {self._iterations.get(cell, 1)} {self._plan.scheduling}"
+                answer = (self._program.ask(line) or "").split()
+                foreign.ours(float(answer[1]) if answer else 0.0)
             if answer:
-                seconds = float(answer)
+                seconds = float(answer[0])
                 self._iterations[cell] = max(1, min(10_000, round(self._plan.block_seconds / 15 / seconds)))
                 block = {"seconds": seconds, "foreign": foreign.share, "iterations": 1}
                 block |= {"user": 0.0, "system": 0.0, "switches": 0, "faults": 0}
@@ -152,6 +154,7 @@ def measure(plan: Plan) -> dict[str, Any]:
                 column.group.close()
     return {
         "ranks": plan.ranks,
+        "cores": os.cpu_count(),
         "rounds": plan.rounds,
         "block_seconds": plan.block_seconds,
         "scheduling": next((c.scheduling for c in columns if c.scheduling != "none"), "none"),

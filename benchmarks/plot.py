@@ -52,7 +52,7 @@ def draw(run: Mapping[str, Any], folder: Path) -> None:
         axes.grid(True, which="major", alpha=0.3)
         axes.legend(fontsize=8)
         figure.tight_layout()
-        figure.savefig(folder / f"{name}-{run['ranks']}.png", dpi=110)
+        figure.savefig(folder / f"{name}-{run['name']}.png", dpi=110)
         pyplot.close(figure)
 
     picture("time", "µs", "backends", names)

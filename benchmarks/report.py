@@ -65,16 +65,24 @@ def cpu_table(rows: Sequence[Mapping[str, Any]], names: Sequence[str], ranks: in
     return table(["", *names], [[row_name(r), *(shown(r, n) for n in names)] for r in rows])
 
 
+def _title(run: Mapping[str, Any]) -> str:
+    crowded = run["ranks"] > int(run.get("cores", 2))
+    if not crowded:
+        return f"{run['ranks']} ranks"
+    alone = "as if they had the cores to themselves" if run["scheduling"] == "SCHED_FIFO" else "strangers welcome"
+    return f"{run['ranks']} ranks, {alone}"
+
+
 def _collectives(results: Results) -> list[str]:
     parts: list[str] = []
-    for ranks, run in results.get("collectives", {}).items():
+    for name, run in sorted(results.get("collectives", {}).items()):
         names = list(run["rows"][0]["backends"])
         peers = [n for n in names if n not in ("hvdlite", "floor")]
         for dtype in dict.fromkeys(r["dtype"] for r in run["rows"]):
             rows = [r for r in run["rows"] if r["dtype"] == dtype]
             shown = [n for n in names if any("median" in r["backends"][n] for r in rows)]
             missing = {r["backends"][n]["absent"] for r in rows for n in peers if "absent" in r["backends"][n]}
-            parts.append(f"## {ranks} ranks, {dtype}\n\nTime of one operation: median [fastest..slowest block].")
+            parts.append(f"## {_title(run)}, {dtype}\n\nTime of one operation: median [fastest..slowest block].")
             parts.append(times_table(rows, shown))
             parts.append(
                 "Time over hvdlite's: of the medians [quartiles of the rounds' own ratios]. Above 1, hvdlite is faster."
@@ -84,10 +92,10 @@ def _collectives(results: Results) -> list[str]:
                 parts.append("Left out: " + "; ".join(sorted(missing)) + ".")
         large = [r for r in run["rows"] if r["bytes"] in (16 << 20, 64 << 20) and r["dtype"] == "float32"]
         if large:
-            parts.append(f"## {ranks} ranks: CPU seconds per GiB\n\n{_sentence(cpu_table)}")
-            parts.append(cpu_table(large, [n for n in names if n != "floor"], int(ranks)))
-        parts.append(f"![time of an allreduce by size](benchmarks/time-{ranks}.png)")
-        parts.append(f"![time over hvdlite's by size](benchmarks/ratio-{ranks}.png)")
+            parts.append(f"## {_title(run)}: CPU seconds per GiB\n\n{_sentence(cpu_table)}")
+            parts.append(cpu_table(large, [n for n in names if n != "floor"], run["ranks"]))
+        parts.append(f"![time of an allreduce by size](benchmarks/time-{name}.png)")
+        parts.append(f"![time over hvdlite's by size](benchmarks/ratio-{name}.png)")
     return parts
 
 
@@ -98,8 +106,8 @@ def _sentence(function: Callable[..., str]) -> str:
 def _features(results: Results) -> list[str]:
     lines = [f"- {name}: {value}" for name, value in results["machine"].items()]
     lines.append("- versions: " + ", ".join(f"{name} {text}" for name, text in results["versions"].items()))
-    for ranks, run in results.get("collectives", {}).items():
-        lines.append(f"- {ranks} ranks: {run['rounds']} rounds, {run['scheduling']}; {_probes(run['probes'])}")
+    for _, run in sorted(results.get("collectives", {}).items()):
+        lines.append(f"- {_title(run)}: {run['rounds']} rounds, {run['scheduling']}; {_probes(run['probes'])}")
     return ["## The machine", "\n".join(lines)]
 
 

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -46,7 +48,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--block", type=float, default=0.06, help="length of a block in seconds")
     parser.add_argument("--quiet", type=float, default=1.0, help="wait up to this long for others, before each row")
     parser.add_argument(
-        "--scheduling", choices=["fifo", "nice", "normal"], default="fifo", help="of all ranks; what is permitted of it"
+        "--scheduling",
+        choices=["fifo", "fifo-crowded", "nice", "normal"],
+        default="fifo",
+        help="of all ranks; fifo where it is permitted and each has a core, else nice -18",
     )
     parser.add_argument("--operations", type=int, default=1_000_000, help="how many for the growth of memory")
     parser.add_argument(
@@ -63,6 +68,8 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: sys.exit("interrupted"))  # whatever was started is ended on the way out
     given = arguments()
     folder: Path = given.output / "benchmarks"
     folder.mkdir(parents=True, exist_ok=True)
@@ -72,13 +79,17 @@ def main() -> None:
 
     for section in given.sections or SECTIONS:
         _SECTIONS[section](given, results)
-        file.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+        _save(file, results)
     for run in results.get("collectives", {}).values():
         plot.draw(run, folder)
     notes = Path(__file__).with_name("notes.md").read_text()
     page: Path = given.output / "benchmarks.md"
     page.write_text(report.write(results, notes))
     print(f"written: {page}")
+
+
+def _save(file: Path, results: dict[str, Any]) -> None:
+    file.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
 
 
 def _collectives(given: argparse.Namespace, results: dict[str, Any]) -> None:
@@ -92,7 +103,9 @@ def _collectives(given: argparse.Namespace, results: dict[str, Any]) -> None:
             given.quiet,
             given.scheduling,
         )
-        results.setdefault("collectives", {})[str(ranks)] = collectives.measure(plan)
+        name = f"{ranks}-fifo" if given.scheduling == "fifo-crowded" else str(ranks)
+        results.setdefault("collectives", {})[name] = collectives.measure(plan) | {"name": name}
+        _save(given.output / "benchmarks" / "results.json", results)
 
 
 def _idle(given: argparse.Namespace, results: dict[str, Any]) -> None:

@@ -28,8 +28,9 @@ def judge(results: Mapping[str, Any]) -> list[Verdict]:
             *_tcp(runs["2"]["rows"]),
             *_cpu(runs["2"]["rows"]),
         ]
-    if "4" in runs:
-        found += _crowded(runs["4"]["rows"])
+    for name, about in (("4-fifo", "4 ranks alone on 2 cores"), ("4", "4 ranks on 2 busy cores")):
+        if name in runs:
+            found += _crowded(runs[name]["rows"], about)
     found += _lifecycle(results)
     return found
 
@@ -107,10 +108,10 @@ def _tcp(rows: list[Row]) -> Iterator[Verdict]:
     )
 
 
-def _crowded(rows: list[Row]) -> Iterator[Verdict]:
+def _crowded(rows: list[Row], about: str) -> Iterator[Verdict]:
     for row in _select(rows, 64 * KIB, 64 * MIB):
         size = f"{row['bytes'] // MIB} MiB" if row["bytes"] >= MIB else f"{row['bytes'] // KIB} KiB"
-        yield from _at_least(f"4 ranks on 2 cores, {size}, faster than gloo", 6, [times_faster(row, "gloo")])
+        yield from _at_least(f"{about}, {size}, faster than gloo", 6, [times_faster(row, "gloo")])
 
 
 def _cpu(rows: list[Row]) -> Iterator[Verdict]:
