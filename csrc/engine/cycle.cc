@@ -6,6 +6,8 @@
 //                                 Progress   the batch under way; when it is done, complete its handles
 //
 // Nothing here blocks, so a rank that waits for peers in one set still moves the others.
+#include <new>
+
 #include "engine/engine.h"
 #include "engine/execute/prepare.h"
 
@@ -23,7 +25,16 @@ constexpr Nanos kLeaveGrace = 2 * kSecond;
 
 bool Engine::Cycle() {
   if (ended_.load(std::memory_order_relaxed)) return false;
-  const Nanos now = MonotonicNow();
+  try {
+    return Turn(MonotonicNow());
+  } catch (const std::bad_alloc&) {
+    // Whoever turns holds the lock of the turn, and half a batch: the only way on is to end the job, with a sentence.
+    FailNow(Status::Io("rank " + std::to_string(rank()) + " has no memory left for what it and its peers agreed to do"));
+    return true;
+  }
+}
+
+bool Engine::Turn(Nanos now) {
   if (now - last_tick_.load(std::memory_order_relaxed) > kTickEvery) Tick(now);
   if (world_->segment().aborted()) FailNow(world_->segment().abort_status());
   CheckSuspicions(now);

