@@ -95,6 +95,7 @@ Status Runtime::Init(const hvdlite_init_options& options) {
   HVDLITE_RETURN_IF_ERROR(Engine::Start(engine_options, store.get(), &engine));
   MutexLock lock(mutex_);
   engine_ = std::move(engine);
+  handles_.clear();  // of the job before: done, and nobody will ask for them any more
   return Status::Ok();
 }
 
