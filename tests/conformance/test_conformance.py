@@ -14,6 +14,7 @@ from runner import Configuration, Result, run
 
 _ALL = checks.everything()
 _HEAVY = ("allreduce", "allgather", "broadcast", "alltoall", "reducescatter", "groups", "mismatch", "determinism")
+_MOVERS = ("allreduce", "allgather", "broadcast", "alltoall", "reducescatter")
 
 CONFIGURATIONS = (
     *(Configuration(f"shm-{n}", "shm", n) for n in (1, 2, 3, 4)),
@@ -21,6 +22,10 @@ CONFIGURATIONS = (
     Configuration("hierarchical-2x2", "hierarchical", 4, ("a", "a", "b", "b")),
     Configuration("hierarchical-2+1", "hierarchical", 3, ("a", "a", "b"), modules=_HEAVY),
     Configuration("hierarchical-interleaved", "hierarchical", 4, ("a", "b", "a", "b"), modules=_HEAVY),
+    Configuration(
+        "net-3-streams", "net", 3, tuple(f"host{r}" for r in range(3)), {"HVDLITE_NET_STREAMS": "3"}, modules=_MOVERS
+    ),
+    Configuration("net-2-by-choice", "net", 2, (), {"HVDLITE_COMMUNICATOR": "net"}, tags=frozenset({"engine"})),
     # The knobs that change the way through the engine. Their checks are those tagged "engine".
     Configuration("shm-3-cache-2", "shm", 3, (), {"HVDLITE_CACHE_CAPACITY": "2"}, tags=frozenset({"engine"})),
     Configuration("shm-2-no-cache", "shm", 2, (), {"HVDLITE_CACHE_CAPACITY": "0"}, tags=frozenset({"engine"})),

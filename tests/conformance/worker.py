@@ -21,6 +21,7 @@ from pathlib import Path
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import checks  # noqa: E402
+
 from hvdlite.launch.environment import discover  # noqa: E402
 from hvdlite.rendezvous.client import StoreClient  # noqa: E402
 

@@ -170,7 +170,9 @@ except Exception as error:
 """
 
 
-@pytest.mark.xfail(reason="open: the store does not tell who has died; the others wait for the start timeout", strict=True)
+@pytest.mark.xfail(
+    reason="open: the store does not tell who has died; the others wait for the start timeout", strict=True
+)
 @pytest.mark.parametrize("victim", [0, 1, 2])
 def test_a_rank_that_dies_during_init_is_named_without_a_launcher(
     tmp_path: Path, hosts: tuple[str, ...], victim: int
@@ -240,7 +242,11 @@ def test_a_frozen_rank_is_reported_after_the_heartbeat_limit(tmp_path: Path, hos
 
 @pytest.mark.parametrize(
     "busy",
-    ["time.sleep(4)", "ctypes.PyDLL(None).usleep(4000000)", "end = time.monotonic() + 4\nwhile time.monotonic() < end: pass"],
+    [
+        "time.sleep(4)",
+        "ctypes.PyDLL(None).usleep(4000000)",
+        "end = time.monotonic() + 4\nwhile time.monotonic() < end: pass",
+    ],
     ids=["asleep", "holding the GIL", "computing"],
 )
 def test_a_rank_that_is_merely_busy_is_waited_for(tmp_path: Path, hosts: tuple[str, ...], busy: str) -> None:

@@ -43,6 +43,23 @@ def test_shutdown_then_init_again_several_times(tmp_path: Path, hosts: Hosts) ->
         _fine(ranks)
 
 
+def test_results_that_nobody_fetched_are_freed_by_the_next_init(tmp_path: Path) -> None:
+    with Ranks(tmp_path, 2) as ranks:
+        ranks.start(
+            "import gc, psutil\n"
+            "def once():\n"
+            "    hvd.init()\n"
+            "    for i in range(4): hvd.allgather_async(np.ones(1 << 18), name=f'{i}')\n"
+            "    hvd.barrier(); hvd.shutdown(); gc.collect()\n"
+            "for _ in range(4): once()\n"
+            "before = psutil.Process().memory_info().rss\n"
+            "for _ in range(10): once()\n"
+            "tell(grown=psutil.Process().memory_info().rss - before)\n"
+        )
+        _fine(ranks)
+        assert ranks.last(0)["grown"] < 20 << 20, ranks.last(0)
+
+
 def test_init_again_after_a_peer_was_lost(tmp_path: Path, hosts: Hosts) -> None:  # noqa: F811
     """Elastic training stands on this: survivors leave the broken job; what then starts is a new one."""
     with Ranks(tmp_path, 3, hosts) as ranks:
@@ -67,7 +84,8 @@ def test_init_again_after_a_peer_was_lost(tmp_path: Path, hosts: Hosts) -> None:
 
 
 def test_a_rank_that_finishes_first_does_not_fail_what_the_others_have_in_flight(
-    tmp_path: Path, hosts: Hosts  # noqa: F811
+    tmp_path: Path,
+    hosts: Hosts,  # noqa: F811
 ) -> None:
     with Ranks(tmp_path, 3, hosts) as ranks:
         ranks.start(

@@ -123,9 +123,7 @@ def more_names_than_the_cache_holds(here: Here) -> None:
     # With HVDLITE_CACHE_CAPACITY=2 nearly every announcement meets an eviction.
     for step in range(4):
         order = here.rng(here.rank, step).permutation(30)
-        handles = {
-            int(i): hvd.allreduce_async(np.full(3, i + step), op=SUM, name=f"evicted.{i}") for i in order
-        }
+        handles = {int(i): hvd.allreduce_async(np.full(3, i + step), op=SUM, name=f"evicted.{i}") for i in order}
         for i, handle in handles.items():
             assert (hvd.synchronize(handle) == (i + step) * here.size).all()
     rows = [hvd.allgather(np.full(here.rank + 1, s), name=f"evicted.rows.{s % 4}") for s in range(12)]

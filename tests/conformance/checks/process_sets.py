@@ -13,9 +13,7 @@ from checks.here import AVERAGE, SUM, Here, raises, reference
 
 def _subsets(here: Here) -> list[list[int]]:
     """Some subsets of at least one rank that are not the whole."""
-    everything = [
-        list(c) for n in range(1, here.size) for c in itertools.combinations(range(here.size), n)
-    ]
+    everything = [list(c) for n in range(1, here.size) for c in itertools.combinations(range(here.size), n)]
     return everything[:: max(1, len(everything) // 5)]
 
 
@@ -79,9 +77,7 @@ def overlapping_sets_may_be_used_in_opposite_orders(here: Here) -> None:
     if here.rank % 2:
         sets.reverse()
     for step in range(10):
-        handles = [
-            (hvd.allreduce_async(np.full(2000, 1.0), op=SUM, name="same name", process_set=s), s) for s in sets
-        ]
+        handles = [(hvd.allreduce_async(np.full(2000, 1.0), op=SUM, name="same name", process_set=s), s) for s in sets]
         for handle, s in reversed(handles) if step % 2 else handles:
             assert (hvd.synchronize(handle) == s.size()).all()
     assert hvd.remove_process_set(second) and hvd.remove_process_set(first)
