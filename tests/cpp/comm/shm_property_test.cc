@@ -19,16 +19,21 @@ std::vector<std::vector<int64_t>> Shapes(OpKind kind) {
   return {{0}, {1}, {2}, {3}, {13}, {1000}, {6007}, {1, 0, 3, 0}, {0, 0, 5}, {7, 1, 300, 0, 2, 4099, 1}};
 }
 
-class ShmProperty : public ::testing::TestWithParam<int> {};
+class ShmProperty : public ::testing::TestWithParam<int> {
+ protected:
+  // With many members on few processors everything takes long: then fewer cases, for what only many members show.
+  bool many() const { return GetParam() > 5; }
+};
 
 TEST_P(ShmProperty, every_kind_dtype_and_shape) {
   for (const size_t chunk : {size_t{4096}, size_t{65536}}) {
     for (const size_t small : {size_t{0}, size_t{4096}}) {
+      if (many() && (chunk > 4096) != (small == 0)) continue;
       ShmWorld world(GetParam(), chunk, small);
       std::vector<Case> cases;
       uint32_t seed = 1;
       for (OpKind kind : kKinds) {
-        for (int dtype = 0; dtype < kDTypeCount; ++dtype) {
+        for (int dtype = 0; dtype < kDTypeCount; dtype += many() ? 6 : 1) {
           for (const auto& sizes : Shapes(kind)) {
             Case c;
             c.kind = kind;
@@ -48,6 +53,7 @@ TEST_P(ShmProperty, every_kind_dtype_and_shape) {
 }
 
 TEST_P(ShmProperty, every_reduction_and_scale) {
+  if (many()) GTEST_SKIP() << "seen with fewer members";
   for (const size_t small : {size_t{0}, size_t{4096}}) {
     ShmWorld world(GetParam(), 4096, small);
     std::vector<Case> cases;
@@ -78,11 +84,11 @@ TEST_P(ShmProperty, every_reduction_and_scale) {
   }
 }
 
-TEST_P(ShmProperty, a_thousand_mixed_operations_follow_one_another_without_a_barrier) {
+TEST_P(ShmProperty, mixed_operations_follow_one_another_without_a_barrier) {
   ShmWorld world(GetParam(), 4096, 2048);
   std::mt19937 random(5);
   std::vector<Case> cases;
-  for (uint32_t i = 0; i < 1000; ++i) {
+  for (uint32_t i = 0; i < (many() ? 100u : 1000u); ++i) {
     Case c;
     c.kind = kKinds[random() % kKinds.size()];
     c.dtype = static_cast<DType>(random() % kDTypeCount);

@@ -66,7 +66,7 @@ TEST_P(EngineOps, scale_factors) {
 TEST_P(EngineOps, allgather_of_uneven_rows) {
   RunRanks(Options(), [](Rank& me) {
     for (int round = 0; round < 4; ++round) {  // from round 1 on the slot says it
-      for (const int64_t scale : {0, 1, 700, 40000}) {
+      for (const int64_t scale : {0, 1, 700, 20000}) {
         const int64_t rows = me.rank * scale;  // rank 0 has none
         std::vector<int32_t> in(static_cast<size_t>(rows * 2), me.rank);
         HandlePtr handle;
