@@ -243,10 +243,10 @@ TEST(LinkMesh, AWrongSecretGetsNoLink) {
   const auto peers = PeersOf(hosts);
   std::thread intruder([&] {
     hosts[1].status = ConnectMesh(kGroup, kGeneration, 1, peers, hosts[1].listener.get(), SecretOf(2),
-                                  Deadline::After(700 * kMillisecond), &hosts[1].links);
+                                  Deadline::After(3 * kSecond), &hosts[1].links);
   });
   hosts[0].status = ConnectMesh(kGroup, kGeneration, 0, peers, hosts[0].listener.get(), SecretOf(1),
-                                Deadline::After(700 * kMillisecond), &hosts[0].links);
+                                Deadline::After(3 * kSecond), &hosts[0].links);
   intruder.join();
   EXPECT_EQ(hosts[0].status.code(), StatusCode::kTimeout);
   EXPECT_EQ(hosts[1].status.code(), StatusCode::kTimeout);
