@@ -6,6 +6,7 @@ import atexit
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any
@@ -176,4 +177,8 @@ def _install_hooks() -> None:
 def _leave() -> None:
     if _core.is_initialized():
         _core.shutdown(_EXIT_TIMEOUT)
+        # Daemon threads that waited have an error now; they have to be back before the interpreter goes.
+        patience = time.monotonic() + 1
+        while _core.threads_inside() > 0 and time.monotonic() < patience:
+            time.sleep(0.0005)
     where.stop()

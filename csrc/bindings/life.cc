@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "bindings/bindings.h"
+#include "bindings/unlocked.h"
 
 namespace hvdlite::bindings {
 namespace py = pybind11;
@@ -38,7 +39,7 @@ void Init(int rank, int size, const std::optional<std::string>& store, const std
   options.set_count = static_cast<int32_t>(sizes.size());
   hvdlite_code code;
   {
-    py::gil_scoped_release release;
+    const Unlocked unlocked;
     code = hvdlite_init(&options);
   }
   ThrowIfError(code);
@@ -74,15 +75,16 @@ void BindLife(py::module_& module) {
   module.def("shutdown", [](double timeout) {
     hvdlite_code code;
     {
-      py::gil_scoped_release release;
+      const Unlocked unlocked;
       code = hvdlite_shutdown(timeout);
     }
     ThrowIfError(code);
   });
   module.def("abort", [](const std::string& why) {
-    py::gil_scoped_release release;
+    const Unlocked unlocked;
     hvdlite_abort(why.c_str());
   });
+  module.def("threads_inside", &Unlocked::ThreadsInside, "How many threads are in a call without the lock.");
   module.def("is_initialized", [] { return hvdlite_is_initialized() != 0; });
   module.def("rank", [] { return Where().rank; });
   module.def("size", [] { return Where().size; });

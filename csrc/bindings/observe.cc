@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "bindings/bindings.h"
+#include "bindings/unlocked.h"
 
 namespace hvdlite::bindings {
 namespace py = pybind11;
@@ -13,7 +14,7 @@ std::string Describe(const std::string& what) {
   for (;;) {
     int64_t length;
     {
-      py::gil_scoped_release release;
+      const Unlocked unlocked;
       length = hvdlite_describe(what.c_str(), text.data(), static_cast<int64_t>(text.size()));
     }
     if (length < static_cast<int64_t>(text.size())) return std::string(text.data(), static_cast<size_t>(length));
@@ -30,14 +31,14 @@ void BindObservation(py::module_& module) {
   module.def("stop_timeline", [] {
     hvdlite_code code;
     {
-      py::gil_scoped_release release;
+      const Unlocked unlocked;
       code = hvdlite_stop_timeline();
     }
     ThrowIfError(code);
   });
   module.def("describe", &Describe, "JSON: 'metrics' or 'recent'. Empty without a job.");
   module.def("wait_question", [](double timeout) {
-    py::gil_scoped_release release;
+    const Unlocked unlocked;
     return hvdlite_wait_question(timeout);
   });
   module.def("answer", [](const std::string& place) { hvdlite_answer(place.c_str()); });

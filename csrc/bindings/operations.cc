@@ -9,6 +9,7 @@
 
 #include "bindings/bindings.h"
 #include "bindings/tensors.h"
+#include "bindings/unlocked.h"
 
 namespace hvdlite::bindings {
 namespace py = pybind11;
@@ -90,9 +91,9 @@ bool WaitSlices(int64_t handle, double timeout) {
   const bool forever = timeout < 0;
   for (;;) {
     int32_t done = 0;
-    hvdlite_code code;
-    {
-      py::gil_scoped_release release;
+    hvdlite_code code = hvdlite_poll(handle, &done);
+    if (code == HVDLITE_OK && !done) {
+      const Unlocked unlocked;
       code = hvdlite_wait(handle, forever || timeout > kSlice ? kSlice : timeout, &done);
     }
     ThrowIfError(code);

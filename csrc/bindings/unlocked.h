@@ -1,0 +1,48 @@
+// Unlocked: gives up the interpreter lock for a scope, as py::gil_scoped_release does, and knows how to come back to an
+// interpreter that is ending.
+//
+// Python ends a thread that asks for the lock while the interpreter is finalised, by unwinding its stack, and C++ answers
+// that with std::terminate. So a daemon thread that comes back too late stays here; and ThreadsInside() lets the exit
+// handler wait until those that an ended job sends back have come.
+#pragma once
+
+#include <pybind11/pybind11.h>
+#include <unistd.h>
+
+#include <atomic>
+
+namespace hvdlite::bindings {
+
+class Unlocked {
+ public:
+  Unlocked() {
+    Inside().fetch_add(1);
+    state_ = PyEval_SaveThread();
+  }
+  ~Unlocked() {
+    while (Finalizing()) pause();
+    PyEval_RestoreThread(state_);
+    Inside().fetch_sub(1);
+  }
+  Unlocked(const Unlocked&) = delete;
+  Unlocked& operator=(const Unlocked&) = delete;
+
+  static int ThreadsInside() { return Inside().load(); }
+
+ private:
+  static std::atomic<int>& Inside() {
+    static std::atomic<int> inside{0};
+    return inside;
+  }
+  static bool Finalizing() {
+#if PY_VERSION_HEX >= 0x030D0000
+    return Py_IsFinalizing() != 0;
+#else
+    return _Py_IsFinalizing() != 0;
+#endif
+  }
+
+  PyThreadState* state_;
+};
+
+}  // namespace hvdlite::bindings
