@@ -19,7 +19,7 @@ struct alignas(kPrivateLines) RingHeader {
 
 class ShmPipe final : public Transport {
  public:
-  // Bytes of shared memory for both directions. `capacity` per direction, a power of two.
+  // Bytes of shared memory for both directions. `capacity` per direction, a power of two and at least 128.
   static constexpr size_t Footprint(size_t capacity) { return 2 * (sizeof(RingHeader) + capacity); }
 
   // `memory` is zeroed memory of Footprint(capacity) bytes; `first` says which end this is (the two ends differ).

@@ -27,28 +27,28 @@ class PipeTest : public ::testing::Test {
 };
 
 TEST_F(PipeTest, it_fills_and_empties_and_wraps) {
-  Open(64);
-  std::string data(100, 'x'), got(100, '\0');
+  Open(128);
+  std::string data(200, 'x'), got(200, '\0');
   size_t moved = 0;
   for (int round = 0; round < 50; ++round) {
     ASSERT_TRUE(ends_[0]->TryReceive(got.data(), 1, &moved).ok());
     ASSERT_EQ(moved, 0u);
-    ASSERT_TRUE(ends_[0]->TrySend(data.data(), 100, &moved).ok());
-    ASSERT_EQ(moved, 64u);
+    ASSERT_TRUE(ends_[0]->TrySend(data.data(), 200, &moved).ok());
+    ASSERT_EQ(moved, 128u);
     ASSERT_TRUE(ends_[0]->TrySend(data.data(), 1, &moved).ok());
     ASSERT_EQ(moved, 0u);
     ASSERT_TRUE(ends_[1]->TryReceive(got.data(), 41, &moved).ok());
     ASSERT_EQ(moved, 41u);
     ASSERT_TRUE(ends_[0]->TrySend(data.data(), 5, &moved).ok());
     ASSERT_EQ(moved, 5u);
-    ASSERT_TRUE(ends_[1]->TryReceive(got.data(), 100, &moved).ok());
-    ASSERT_EQ(moved, 28u);
+    ASSERT_TRUE(ends_[1]->TryReceive(got.data(), 200, &moved).ok());
+    ASSERT_EQ(moved, 92u);
   }
 }
 
 // Both directions at once, sleeping whenever nothing fits: what was sent arrives, and no sleep outlives its reason.
 TEST_F(PipeTest, random_sizes_in_both_directions_with_sleeps) {
-  for (const size_t capacity : {size_t{64}, size_t{1024}, size_t{32768}}) {
+  for (const size_t capacity : {size_t{128}, size_t{1024}, size_t{32768}}) {
     Open(capacity);
     const testing::Watchdog watchdog(120);
     constexpr uint64_t kBytes = 3 << 20;
