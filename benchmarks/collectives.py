@@ -37,7 +37,7 @@ class Plan:
     backends: Sequence[launch.Backend]
     rounds: int
     block_seconds: float
-    quiet_seconds: float  # how long to wait, before each row, for others to be quiet
+    quiet_seconds: float  # how long to wait, before each block, for others to be quiet
     scheduling: str  # as worker.py has it
 
 
@@ -140,8 +140,8 @@ def measure(plan: Plan) -> dict[str, Any]:
     try:
         for number in range(plan.rounds):
             for cell in plan.cells:
-                machine.wait_for_quiet(plan.quiet_seconds)
                 for column in columns:
+                    machine.wait_for_quiet(plan.quiet_seconds)
                     column.measure(cell)
                 floor.measure(cell)
             probes.append(json.loads(probe.ask() or "{}"))

@@ -31,9 +31,10 @@ class Group:
             door.bind(os.path.join(directory, "socket"))
             Path(directory, "shared").write_bytes(bytes(8))
             door.listen(ranks)
-            door.settimeout(PATIENCE)
-            self._processes = launch.start(backend, ranks, launch.worker(backend, directory))
+            door.settimeout(1.0)
+            self._processes: list[subprocess.Popen[bytes]] = []
             try:
+                self._processes = launch.start(backend, ranks, launch.worker(backend, directory))
                 self._channels = [self._accept(door) for _ in range(ranks)]
                 hello = [ranks_channel.receive() for ranks_channel in self._channels]
             except (OSError, EOFError) as error:
@@ -45,7 +46,15 @@ class Group:
             raise Lost(f"{self.name}: expected {ranks} ranks, they say {hello}")
 
     def _accept(self, door: socket.socket) -> channel.Channel:
-        connected, _ = door.accept()
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                connected, _ = door.accept()
+                break
+            except TimeoutError:
+                ended = [process.poll() for process in self._processes]
+                if any(status is not None for status in ended) or time.monotonic() > deadline:
+                    raise OSError(f"a rank did not come; exit statuses {ended}") from None
         connected.settimeout(PATIENCE)
         return channel.Channel(connected)
 

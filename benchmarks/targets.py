@@ -18,21 +18,16 @@ class Verdict:
     met: bool
 
 
-def judge(results: Mapping[str, Any]) -> list[Verdict]:
+def judge(results: Mapping[str, Any], suffix: str = "") -> list[Verdict]:
+    """Of the runs named 2 and 4, or with a suffix 2-fifo and 4-fifo; the rest goes with the runs without one."""
     found: list[Verdict] = []
     runs = results.get("collectives", {})
-    if "2" in runs:
-        found += [
-            *_small(runs["2"]["rows"]),
-            *_large(runs["2"]["rows"]),
-            *_tcp(runs["2"]["rows"]),
-            *_cpu(runs["2"]["rows"]),
-        ]
-    for name, about in (("4-fifo", "4 ranks alone on 2 cores"), ("4", "4 ranks on 2 busy cores")):
-        if name in runs:
-            found += _crowded(runs[name]["rows"], about)
-    found += _lifecycle(results)
-    return found
+    if two := runs.get("2" + suffix):
+        rows = two["rows"]
+        found += [*_small(rows), *_large(rows), *_tcp(rows), *_cpu(rows)]
+    if four := runs.get("4" + suffix):
+        found += _crowded(four["rows"])
+    return found if suffix else [*found, *_lifecycle(results)]
 
 
 def median(row: Row, name: str) -> float | None:
@@ -108,10 +103,10 @@ def _tcp(rows: list[Row]) -> Iterator[Verdict]:
     )
 
 
-def _crowded(rows: list[Row], about: str) -> Iterator[Verdict]:
+def _crowded(rows: list[Row]) -> Iterator[Verdict]:
     for row in _select(rows, 64 * KIB, 64 * MIB):
         size = f"{row['bytes'] // MIB} MiB" if row["bytes"] >= MIB else f"{row['bytes'] // KIB} KiB"
-        yield from _at_least(f"{about}, {size}, faster than gloo", 6, [times_faster(row, "gloo")])
+        yield from _at_least(f"4 ranks on 2 cores, {size}, faster than gloo", 6, [times_faster(row, "gloo")])
 
 
 def _cpu(rows: list[Row]) -> Iterator[Verdict]:

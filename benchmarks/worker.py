@@ -79,16 +79,16 @@ class Rank:
     def schedule(self, order: channel.Message) -> channel.Message:
         """All ranks, of all backends, before everybody else's programs; answers what was permitted.
 
-        fifo is what a quiet machine looks like: at nice -18 two ranks that spin are sometimes left on one core beside
-        a busy stranger. With more ranks than cores a rank that spins can keep the one that it waits for from its core
-        (both MPIs stall now and then, gloo's lists of gradients for good), so there it has to be asked for by name.
+        nice: -18, which changes little for those who sleep while they wait, but on a busy machine leaves two ranks that
+        spin on one core at times. fifo: as if nobody else used the cores; whoever sleeps is woken much faster than
+        programs usually are. With more ranks than cores a rank that spins can keep the one that it waits for from
+        its core: both MPIs stall now and then, and gloo's lists of gradients for good.
         """
         found = "nice -18" if self._nice else "ordinary priority"
         with contextlib.suppress(PermissionError):
             # Who hangs must not keep the machine: after so long without a sleep the kernel ends it.
             resource.setrlimit(resource.RLIMIT_RTTIME, (10_000_000, 10_000_000))
-            crowded = self.size > (os.cpu_count() or 1)
-            if order["wanted"] == "fifo-crowded" or (order["wanted"] == "fifo" and not crowded):
+            if order["wanted"] == "fifo":
                 for thread in os.listdir("/proc/self/task"):
                     os.sched_setscheduler(int(thread), os.SCHED_FIFO, os.sched_param(10))
                 found = "SCHED_FIFO"

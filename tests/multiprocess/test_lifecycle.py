@@ -57,7 +57,8 @@ def test_results_that_nobody_fetched_are_freed_by_the_next_init(tmp_path: Path) 
             "tell(grown=psutil.Process().memory_info().rss - before)\n"
         )
         _fine(ranks)
-        assert ranks.last(0)["grown"] < 20 << 20, ranks.last(0)
+        # Kept, they would be 160 MiB; what the allocator holds back differs from machine to machine.
+        assert ranks.last(0)["grown"] < 64 << 20, ranks.last(0)
 
 
 def test_init_again_after_a_peer_was_lost(tmp_path: Path, hosts: Hosts) -> None:  # noqa: F811
