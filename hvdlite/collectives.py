@@ -8,14 +8,13 @@ name are matched in the order of the calls.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from hvdlite import _core
 from hvdlite.arrays import Tensor, contiguous, empty_like, own_kind
-from hvdlite.handles import Pending, new_handle, run_now
+from hvdlite.handles import Pending, new_handle
 from hvdlite.ops import Average, Kind, Sum, reduction_of
 from hvdlite.process_sets import ProcessSet, global_process_set, set_id_of
 
@@ -39,71 +38,72 @@ __all__ = [
 ]
 
 _NO_SPLITS: list[int] = []
+_NOT_TENSORS = (int, float, bool, np.generic, list, tuple)
 
 
-def _submit(
+# ---- One operation: started or run, into a new result or in place. These run once per tensor: plain and positional. ------
+
+
+def _start(
     kind: int,
     tensor: Tensor,
-    output: Tensor | None,
     name: str | None,
     process_set: ProcessSet,
-    *,
     op: int = Sum,
     root: int = 0,
-    prescale: float = 1.0,
-    postscale: float = 1.0,
+    pre: float = 1.0,
+    post: float = 1.0,
     splits: list[int] = _NO_SPLITS,
-    will_wait: bool = False,
-) -> int:
-    return _core.submit(
-        kind, op, set_id_of(process_set), name, tensor, output, root, prescale, postscale, splits, will_wait
-    )
-
-
-# ---- Allreduce ------------------------------------------------------------------------------------------------------
-
-
-def _start_allreduce(
-    tensor: Tensor,
-    name: str | None,
-    op: int,
-    pre: float,
-    post: float,
-    process_set: ProcessSet,
-    will_wait: bool,
 ) -> Pending:
     source = contiguous(tensor)
-    output = empty_like(source)
-    native = _submit(
-        Kind.ALLREDUCE,
-        source,
-        output,
-        name,
-        process_set,
-        op=op,
-        prescale=pre,
-        postscale=post,
-        will_wait=will_wait,
-    )
+    output = empty_like(source) if kind in _SAME_SHAPE else None
+    native = _core.submit(kind, op, set_id_of(process_set), name, source, output, root, pre, post, splits, False)
     if output is not None:
         return Pending([native], (source, output), lambda results: output)
     return Pending([native], source, lambda results: own_kind(source, results[0][0]))
 
 
-def _start_in_place(tensor: Tensor, submit: Callable[[Tensor], int]) -> Pending:
-    """Runs an in-place operation on the tensor, or on a contiguous copy that is copied back at the end."""
-    if isinstance(tensor, (int, float, bool, np.generic, list, tuple)):
-        raise TypeError(f"an in-place operation needs a tensor to write into, not {type(tensor).__name__}")
-    if isinstance(tensor, np.ndarray) and not tensor.flags.writeable:
-        raise ValueError(
-            "the tensor is read-only, so the result cannot be written into it; pass a copy, or use the form without _"
-        )
-    work = contiguous(tensor)
-    native = submit(work)
-    if work is tensor or (
-        work is not tensor and getattr(work, "data_ptr", None) and work.data_ptr() == tensor.data_ptr()
-    ):
-        return Pending([native], work, lambda results: tensor)
+def _run(
+    kind: int,
+    tensor: Tensor,
+    name: str | None,
+    process_set: ProcessSet,
+    op: int = Sum,
+    root: int = 0,
+    pre: float = 1.0,
+    post: float = 1.0,
+    splits: list[int] = _NO_SPLITS,
+) -> Any:
+    source = contiguous(tensor)
+    output = empty_like(source) if kind in _SAME_SHAPE else None
+    result = _core.run(kind, op, set_id_of(process_set), name, source, output, root, pre, post, splits)
+    return output if output is not None else own_kind(source, result and result[0])
+
+
+# Kinds whose result has the shape of the input, so that it can be allocated here.
+_SAME_SHAPE = (Kind.ALLREDUCE, Kind.BROADCAST)
+
+
+def _start_in_place(
+    kind: int,
+    tensor: Tensor,
+    name: str | None,
+    process_set: ProcessSet,
+    op: int = Sum,
+    root: int = 0,
+    pre: float = 1.0,
+    post: float = 1.0,
+) -> Pending:
+    """On the tensor, or on a contiguous copy that is copied back at the end."""
+    if isinstance(tensor, _NOT_TENSORS):
+        raise _nothing_to_write_into(tensor)
+    number = set_id_of(process_set)
+    try:
+        native = _core.submit(kind, op, number, name, tensor, tensor, root, pre, post, _NO_SPLITS, False)
+        return Pending([native], tensor, lambda results: tensor)
+    except _core.NotContiguous:
+        work = _contiguous_copy(tensor)
+        native = _core.submit(kind, op, number, name, work, work, root, pre, post, _NO_SPLITS, False)
 
     def copy_back(results: list[Any]) -> Tensor:
         tensor[...] = work
@@ -112,29 +112,40 @@ def _start_in_place(tensor: Tensor, submit: Callable[[Tensor], int]) -> Pending:
     return Pending([native], (work, tensor), copy_back)
 
 
-def _start_allreduce_(
+def _run_in_place(
+    kind: int,
     tensor: Tensor,
     name: str | None,
-    op: int,
-    pre: float,
-    post: float,
     process_set: ProcessSet,
-    will_wait: bool,
-) -> Pending:
-    return _start_in_place(
-        tensor,
-        lambda work: _submit(
-            Kind.ALLREDUCE,
-            work,
-            work,
-            name,
-            process_set,
-            op=op,
-            prescale=pre,
-            postscale=post,
-            will_wait=will_wait,
-        ),
-    )
+    op: int = Sum,
+    root: int = 0,
+    pre: float = 1.0,
+    post: float = 1.0,
+) -> Tensor:
+    if isinstance(tensor, _NOT_TENSORS):
+        raise _nothing_to_write_into(tensor)
+    try:
+        _core.run(kind, op, set_id_of(process_set), name, tensor, tensor, root, pre, post, _NO_SPLITS)
+    except _core.NotContiguous:
+        work = _contiguous_copy(tensor)
+        _core.run(kind, op, set_id_of(process_set), name, work, work, root, pre, post, _NO_SPLITS)
+        tensor[...] = work
+    return tensor
+
+
+def _nothing_to_write_into(tensor: Any) -> TypeError:
+    return TypeError(f"an in-place operation needs a tensor to write into, not {type(tensor).__name__}")
+
+
+def _contiguous_copy(tensor: Tensor) -> Tensor:
+    if isinstance(tensor, np.ndarray) and not tensor.flags.writeable:
+        raise ValueError(
+            "the tensor is read-only, so the result cannot be written into it; pass a copy, or use the form without _"
+        )
+    return contiguous(tensor)
+
+
+# ---- Allreduce ------------------------------------------------------------------------------------------------------
 
 
 def allreduce_async(
@@ -148,7 +159,9 @@ def allreduce_async(
 ) -> int:
     """Starts allreduce() and returns a handle."""
     reduction = reduction_of(average, op)
-    return new_handle(_start_allreduce(tensor, name, reduction, prescale_factor, postscale_factor, process_set, False))
+    return new_handle(
+        _start(Kind.ALLREDUCE, tensor, name, process_set, reduction, 0, prescale_factor, postscale_factor)
+    )
 
 
 def allreduce(
@@ -166,7 +179,7 @@ def allreduce(
     result. float16 and bfloat16 are added in float32.
     """
     reduction = reduction_of(average, op)
-    return run_now(_start_allreduce(tensor, name, reduction, prescale_factor, postscale_factor, process_set, True))
+    return _run(Kind.ALLREDUCE, tensor, name, process_set, reduction, 0, prescale_factor, postscale_factor)
 
 
 def allreduce_async_(
@@ -180,7 +193,9 @@ def allreduce_async_(
 ) -> int:
     """Starts allreduce_() and returns a handle."""
     reduction = reduction_of(average, op)
-    return new_handle(_start_allreduce_(tensor, name, reduction, prescale_factor, postscale_factor, process_set, False))
+    return new_handle(
+        _start_in_place(Kind.ALLREDUCE, tensor, name, process_set, reduction, 0, prescale_factor, postscale_factor)
+    )
 
 
 def allreduce_(
@@ -194,102 +209,69 @@ def allreduce_(
 ) -> Any:
     """allreduce() in place. Returns the tensor."""
     reduction = reduction_of(average, op)
-    return run_now(_start_allreduce_(tensor, name, reduction, prescale_factor, postscale_factor, process_set, True))
+    return _run_in_place(Kind.ALLREDUCE, tensor, name, process_set, reduction, 0, prescale_factor, postscale_factor)
 
 
 # ---- The others -----------------------------------------------------------------------------------------------------
 
 
-def _start_allgather(tensor: Tensor, name: str | None, process_set: ProcessSet, will_wait: bool) -> Pending:
-    source = contiguous(tensor)
-    native = _submit(Kind.ALLGATHER, source, None, name, process_set, will_wait=will_wait)
-    return Pending([native], source, lambda results: own_kind(source, results[0][0]))
-
-
 def allgather_async(tensor: Tensor, name: str | None = None, process_set: ProcessSet = global_process_set) -> int:
     """Starts allgather() and returns a handle."""
-    return new_handle(_start_allgather(tensor, name, process_set, False))
+    return new_handle(_start(Kind.ALLGATHER, tensor, name, process_set))
 
 
 def allgather(tensor: Tensor, name: str | None = None, process_set: ProcessSet = global_process_set) -> Any:
     """Concatenates the tensors of all ranks along their first dimension, which may differ from rank to rank."""
-    return run_now(_start_allgather(tensor, name, process_set, True))
-
-
-def _start_broadcast(
-    tensor: Tensor, root_rank: int, name: str | None, process_set: ProcessSet, will_wait: bool
-) -> Pending:
-    source = contiguous(tensor)
-    output = empty_like(source)
-    native = _submit(Kind.BROADCAST, source, output, name, process_set, root=root_rank, will_wait=will_wait)
-    if output is not None:
-        return Pending([native], (source, output), lambda results: output)
-    return Pending([native], source, lambda results: own_kind(source, results[0][0]))
-
-
-def _start_broadcast_(
-    tensor: Tensor, root_rank: int, name: str | None, process_set: ProcessSet, will_wait: bool
-) -> Pending:
-    return _start_in_place(
-        tensor,
-        lambda work: _submit(Kind.BROADCAST, work, work, name, process_set, root=root_rank, will_wait=will_wait),
-    )
+    return _run(Kind.ALLGATHER, tensor, name, process_set)
 
 
 def broadcast_async(
     tensor: Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> int:
     """Starts broadcast() and returns a handle."""
-    return new_handle(_start_broadcast(tensor, root_rank, name, process_set, False))
+    return new_handle(_start(Kind.BROADCAST, tensor, name, process_set, root=root_rank))
 
 
 def broadcast(
     tensor: Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Any:
     """Returns the tensor of `root_rank` (a global rank, also in a process set). Shapes must be equal on all ranks."""
-    return run_now(_start_broadcast(tensor, root_rank, name, process_set, True))
+    return _run(Kind.BROADCAST, tensor, name, process_set, root=root_rank)
 
 
 def broadcast_async_(
     tensor: Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> int:
     """Starts broadcast_() and returns a handle."""
-    return new_handle(_start_broadcast_(tensor, root_rank, name, process_set, False))
+    return new_handle(_start_in_place(Kind.BROADCAST, tensor, name, process_set, root=root_rank))
 
 
 def broadcast_(
     tensor: Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Any:
     """broadcast() in place. Returns the tensor."""
-    return run_now(_start_broadcast_(tensor, root_rank, name, process_set, True))
+    return _run_in_place(Kind.BROADCAST, tensor, name, process_set, root=root_rank)
 
 
-def _start_alltoall(
-    tensor: Tensor, splits: Any, name: str | None, process_set: ProcessSet, will_wait: bool, pair: bool
-) -> Pending:
-    source = contiguous(tensor)
-    parts: list[int] = _NO_SPLITS
-    if splits is not None:
-        array = np.asarray(splits)
-        if array.ndim != 1 or not (array.size == 0 or np.issubdtype(array.dtype, np.integer)):
-            raise ValueError("splits must be a one-dimensional sequence of integers")
-        if array.size == 0:
-            raise ValueError("splits must have one entry for each member of the process set")
-        parts = [int(s) for s in array]
-    native = _submit(Kind.ALLTOALL, source, None, name, process_set, splits=parts, will_wait=will_wait)
-
-    def finish(results: list[Any]) -> Any:
-        output = own_kind(source, results[0][0])
-        return (output, np.array(results[0][1], np.int32)) if pair else output
-
-    return Pending([native], source, finish)
+def _splits(splits: Any) -> list[int]:
+    if splits is None:
+        return _NO_SPLITS
+    array = np.asarray(splits)
+    if array.ndim != 1 or not (array.size == 0 or np.issubdtype(array.dtype, np.integer)):
+        raise ValueError("splits must be a one-dimensional sequence of integers")
+    if array.size == 0:
+        raise ValueError("splits must have one entry for each member of the process set")
+    return [int(s) for s in array]
 
 
 def alltoall_async(
     tensor: Tensor, splits: Any = None, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> int:
     """Starts alltoall() and returns a handle; synchronize() then always returns (output, received_splits)."""
-    return new_handle(_start_alltoall(tensor, splits, name, process_set, False, True))
+    pending = _start(Kind.ALLTOALL, tensor, name, process_set, splits=_splits(splits))
+    output_of = pending.finish
+    pending.finish = lambda results: (output_of(results), np.array(results[0][1], np.int32))
+    return new_handle(pending)
 
 
 def alltoall(
@@ -300,31 +282,11 @@ def alltoall(
     `splits` says how many rows go to each rank; without it they are equal. With splits the result is
     (output, received_splits).
     """
-    return run_now(_start_alltoall(tensor, splits, name, process_set, True, splits is not None))
-
-
-def _start_reducescatter(
-    tensor: Tensor,
-    name: str | None,
-    op: int,
-    process_set: ProcessSet,
-    pre: float,
-    post: float,
-    will_wait: bool,
-) -> Pending:
     source = contiguous(tensor)
-    native = _submit(
-        Kind.REDUCESCATTER,
-        source,
-        None,
-        name,
-        process_set,
-        op=op,
-        prescale=pre,
-        postscale=post,
-        will_wait=will_wait,
-    )
-    return Pending([native], source, lambda results: own_kind(source, results[0][0]))
+    set_id = set_id_of(process_set)
+    result = _core.run(Kind.ALLTOALL, Sum, set_id, name, source, None, 0, 1.0, 1.0, _splits(splits))
+    output = own_kind(source, result[0])
+    return output if splits is None else (output, np.array(result[1], np.int32))
 
 
 def reducescatter_async(
@@ -336,7 +298,9 @@ def reducescatter_async(
     postscale_factor: float = 1.0,
 ) -> int:
     """Starts reducescatter() and returns a handle."""
-    return new_handle(_start_reducescatter(tensor, name, op, process_set, prescale_factor, postscale_factor, False))
+    return new_handle(
+        _start(Kind.REDUCESCATTER, tensor, name, process_set, op, 0, prescale_factor, postscale_factor)
+    )
 
 
 def reducescatter(
@@ -348,12 +312,12 @@ def reducescatter(
     postscale_factor: float = 1.0,
 ) -> Any:
     """Reduces the tensors of all ranks and returns this rank's part of the rows; earlier ranks get the odd ones."""
-    return run_now(_start_reducescatter(tensor, name, op, process_set, prescale_factor, postscale_factor, True))
+    return _run(Kind.REDUCESCATTER, tensor, name, process_set, op, 0, prescale_factor, postscale_factor)
 
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:
     """Returns once all ranks of the set have called it."""
-    _core.wait(_submit(Kind.BARRIER, None, None, None, process_set, will_wait=True))
+    _core.run(Kind.BARRIER, Sum, set_id_of(process_set), None, None, None, 0, 1.0, 1.0, _NO_SPLITS)
 
 
 def join(device: int = -1) -> int:
@@ -363,5 +327,5 @@ def join(device: int = -1) -> int:
     `device` is accepted for Horovod's sake.
     """
     del device
-    native = _core.submit(Kind.JOIN, Sum, 0, "join", None, None, 0, 1.0, 1.0, _NO_SPLITS, True)
-    return int(_core.wait(native)[2])
+    result = _core.run(Kind.JOIN, Sum, 0, "join", None, None, 0, 1.0, 1.0, _NO_SPLITS)
+    return int(result[2])

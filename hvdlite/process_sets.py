@@ -105,8 +105,7 @@ def add_process_set(process_set: ProcessSet | Iterable[int]) -> ProcessSet:
     known = _registered_id(ranks)
     if known is not None:
         raise ValueError(f"Attempted to add a duplicate process set: ranks {ranks} are process set {known} already.")
-    handle = _core.submit(Kind.ADD_PROCESS_SET, Sum, 0, None, None, None, 0, 1.0, 1.0, ranks, True)
-    process_set.process_set_id = _core.wait(handle)[2]
+    process_set.process_set_id = _core.run(Kind.ADD_PROCESS_SET, Sum, 0, None, None, None, 0, 1.0, 1.0, ranks)[2]
     return process_set
 
 
@@ -114,10 +113,8 @@ def remove_process_set(process_set: ProcessSet) -> bool:
     """Removes a process set on all ranks, all of which must call this. False if there is nothing to remove."""
     if process_set.process_set_id is None or process_set.process_set_id == 0:
         return False
-    handle = _core.submit(
-        Kind.REMOVE_PROCESS_SET, Sum, 0, None, None, None, process_set.process_set_id, 1.0, 1.0, [], True
-    )
-    existed = _core.wait(handle)[2] == 1
+    number = process_set.process_set_id
+    existed = bool(_core.run(Kind.REMOVE_PROCESS_SET, Sum, 0, None, None, None, number, 1.0, 1.0, [])[2] == 1)
     process_set.process_set_id = None
     return existed
 

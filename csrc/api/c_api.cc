@@ -59,6 +59,10 @@ hvdlite_code hvdlite_submit(const hvdlite_operation* operation, int64_t* handle)
   return Report(Runtime::Get().Submit(*operation, handle));
 }
 
+hvdlite_code hvdlite_run(const hvdlite_operation* operation, double slice_seconds, int64_t* handle) {
+  return Report(Runtime::Get().Run(*operation, static_cast<hvdlite::Nanos>(slice_seconds * 1e9), handle));
+}
+
 hvdlite_code hvdlite_submit_group(const hvdlite_operation* operations, int32_t count, const char* group,
                                   int64_t* handles) {
   return Report(Runtime::Get().SubmitGroup(operations, count, group, handles));

@@ -92,6 +92,9 @@ typedef struct {
 } hvdlite_operation;
 
 HVDLITE_API hvdlite_code hvdlite_submit(const hvdlite_operation* operation, int64_t* handle);
+/* Submits, and waits for at most about `slice_seconds`. *handle is -1 if all is over and there is nothing to fetch: the
+ * return value then says how it ended. Otherwise go on with the handle: wait for it, get its result, release it. */
+HVDLITE_API hvdlite_code hvdlite_run(const hvdlite_operation* operation, double slice_seconds, int64_t* handle);
 /* All of them or none; they become ready, travel and fail together. `group` names the group; NULL: as for name. */
 HVDLITE_API hvdlite_code hvdlite_submit_group(const hvdlite_operation* operations, int32_t count, const char* group,
                                               int64_t* handles);

@@ -169,11 +169,12 @@ Status Runtime::Describe(Engine* engine, const hvdlite_operation& operation, Sub
   if (request.kind == OpKind::kAllreduce || request.kind == OpKind::kReducescatter) {
     request.op = static_cast<ReduceOp>(operation.op);
   }
-  const std::vector<int> members = engine->SetRanks(operation.process_set);
-  if (members.empty()) {
+  const std::shared_ptr<const std::vector<int>> found = engine->Members(operation.process_set);
+  if (found == nullptr) {
     return Status::InvalidArgument("Process set " + std::to_string(operation.process_set) +
                                    " does not exist or has not been registered.");
   }
+  const std::vector<int>& members = *found;
   if (request.kind == OpKind::kBroadcast) {
     const auto root = std::find(members.begin(), members.end(), operation.root);
     if (root == members.end()) {
@@ -187,21 +188,42 @@ Status Runtime::Describe(Engine* engine, const hvdlite_operation& operation, Sub
   return CheckArguments(&request, static_cast<int>(members.size()));
 }
 
+Status Runtime::Start(Engine* engine, const hvdlite_operation& operation, bool will_wait, HandlePtr* handle) {
+  Submission submission;
+  HVDLITE_RETURN_IF_ERROR(Describe(engine, operation, &submission));
+  // Only what is right by itself takes a number: an error on one rank must not put it out of step with the others.
+  const std::string_view kind = Name(submission.request.kind);
+  std::string& name = submission.request.name;
+  if (submission.request.kind == OpKind::kJoin) {
+    name = kind;  // one at a time, and the root that answers it knows no names
+  } else {
+    name.append(kind).append(".");
+    name += operation.name ? operation.name : engine->DefaultName(operation.process_set, std::string(kind));
+  }
+  return engine->Submit(operation.process_set, std::move(submission), will_wait, handle);
+}
+
 Status Runtime::Submit(const hvdlite_operation& operation, int64_t* handle) {
   Status status;
   const std::shared_ptr<Engine> engine = this->engine(&status);
   if (engine == nullptr) return status;
-  Submission submission;
-  HVDLITE_RETURN_IF_ERROR(Describe(engine.get(), operation, &submission));
-  // Only what is right by itself takes a number: an error on one rank must not put it out of step with the others.
-  const std::string kind(Name(submission.request.kind));
-  if (submission.request.kind == OpKind::kJoin) {
-    submission.request.name = kind;  // one at a time, and the root that answers it knows no names
-  } else {
-    submission.request.name = kind + "." + (operation.name ? operation.name : engine->DefaultName(operation.process_set, kind));
-  }
   HandlePtr made;
-  HVDLITE_RETURN_IF_ERROR(engine->Submit(operation.process_set, std::move(submission), operation.will_wait != 0, &made));
+  HVDLITE_RETURN_IF_ERROR(Start(engine.get(), operation, operation.will_wait != 0, &made));
+  *handle = Add(std::move(made));
+  return Status::Ok();
+}
+
+Status Runtime::Run(const hvdlite_operation& operation, Nanos slice, int64_t* handle) {
+  *handle = -1;
+  Status status;
+  const std::shared_ptr<Engine> engine = this->engine(&status);
+  if (engine == nullptr) return status;
+  HandlePtr made;
+  HVDLITE_RETURN_IF_ERROR(Start(engine.get(), operation, /*will_wait=*/true, &made));
+  if (engine->Wait(*made, slice)) {
+    const bool nothing_to_fetch = made->output.data == nullptr && made->received_splits.empty() && made->number < 0;
+    if (!made->status().ok() || nothing_to_fetch) return made->status();
+  }
   *handle = Add(std::move(made));
   return Status::Ok();
 }

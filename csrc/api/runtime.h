@@ -27,6 +27,8 @@ class Runtime {
   bool initialized();
 
   Status Submit(const hvdlite_operation& operation, int64_t* handle);
+  // See hvdlite_run.
+  Status Run(const hvdlite_operation& operation, Nanos slice, int64_t* handle);
   Status SubmitGroup(const hvdlite_operation* operations, int count, const char* group, int64_t* handles);
   engine::HandlePtr Find(int64_t handle);
   engine::HandlePtr Release(int64_t handle);
@@ -35,6 +37,7 @@ class Runtime {
   Runtime();
   static void AfterForkInChild();
   void AbandonLocked() NO_THREAD_SAFETY_ANALYSIS;
+  Status Start(engine::Engine* engine, const hvdlite_operation& operation, bool will_wait, engine::HandlePtr* handle);
   // Everything but the name.
   Status Describe(engine::Engine* engine, const hvdlite_operation& operation, engine::Submission* submission);
   int64_t Add(engine::HandlePtr handle);

@@ -47,4 +47,18 @@ struct Versioned {
 };
 constexpr uint64_t kReadOnly = 1;
 
+// What a capsule named "dlpack_exchange_api" holds, an attribute of the tensor's type (DLPack 1.3): C functions that need
+// the interpreter lock and return 0, or -1 with Python's error set.
+struct Exchange {
+  struct {
+    uint32_t major, minor;
+  } version;
+  void* older;
+  void* allocate;
+  int (*managed_from_object)(void* object, Versioned** out);
+  int (*object_from_managed)(Versioned* managed, void** out);
+  int (*tensor_from_object)(void* object, Tensor* out);  // may be null; borrows: valid while the object is unchanged
+  int (*current_stream)(int32_t device_type, int32_t device_id, void** out);
+};
+
 }  // namespace hvdlite::bindings::dlpack

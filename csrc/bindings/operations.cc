@@ -1,3 +1,5 @@
+// Submitting operations and waiting for them. submit, run, wait and poll run once per tensor, so they are functions of
+// Python's fast calling convention.
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
@@ -8,6 +10,7 @@
 #include <vector>
 
 #include "bindings/bindings.h"
+#include "bindings/fastcall.h"
 #include "bindings/tensors.h"
 #include "bindings/unlocked.h"
 
@@ -23,51 +26,82 @@ constexpr double kSlice = 0.1;
 // Kinds up to this one (reducescatter) have a tensor, those beyond (barrier, join, ...) none.
 constexpr int kLastWithTensor = 4;
 
-// One operation as Python gives it, with what it borrows.
+// Never freed: the interpreter may be gone before the process ends.
+PyObject* NotContiguous() {
+  static PyObject* const type = PyErr_NewExceptionWithDoc("hvdlite._core.NotContiguous",
+                                                          "Make a contiguous copy of the tensor, and ask again.",
+                                                          PyExc_ValueError, nullptr);
+  return type;
+}
+
+// Tensors of operations whose wait a signal has ended: the engine still works on them.
+py::list& Interrupted() {
+  static auto* const tensors = new py::list;
+  return *tensors;
+}
+
+// One operation as Python gives it, with what it borrows. Stays where it is.
 struct Call {
   hvdlite_operation operation{};
   Lent input;
   Lent output;
 
-  void Prepare(int kind, int op, int set, const py::handle& in, const py::handle& out, int64_t root, double prescale,
-               double postscale, const std::vector<int64_t>& splits) {
-    if (in.is_none()) {
-      if (kind <= kLastWithTensor) throw py::type_error("expected a tensor, got None");
-    } else {
-      input = Lend(in);
-      if (!input.contiguous) throw py::value_error("the tensor must be contiguous");
+  void Borrow(const py::handle& in, const py::handle& out) {
+    if (!in.is_none()) {
+      operation.input = Contiguous(&input, in);
+    } else if (operation.kind <= kLastWithTensor) {
+      throw py::type_error("expected a tensor, got None");
     }
-    operation.input = input.view();
-    if (!out.is_none()) {
-      output = Lend(out);
-      if (!output.contiguous) throw py::value_error("the result tensor must be contiguous");
-      if (!output.writable) {
-        throw py::value_error("the tensor is read-only, so the result cannot be written into it; pass a copy");
-      }
+    if (out.is_none()) return;
+    operation.output = out.is(in) ? input.tensor : Contiguous(&output, out);
+    if (!(out.is(in) ? input : output).writable) {
+      throw py::value_error(
+          "the tensor is read-only, so the result cannot be written into it; pass a copy, or use the form without _");
     }
-    operation.output = output.view();
-    operation.kind = kind;
-    operation.op = op;
-    operation.process_set = set;
-    operation.root = root;
-    operation.prescale = prescale;
-    operation.postscale = postscale;
-    operation.splits = splits.data();
-    operation.split_count = static_cast<int32_t>(splits.size());
+  }
+
+ private:
+  static const hvdlite_tensor& Contiguous(Lent* lent, const py::handle& object) {
+    lent->Borrow(object);
+    if (!lent->contiguous) {
+      PyErr_SetString(NotContiguous(), "the tensor must be contiguous");
+      throw py::error_already_set();
+    }
+    return lent->tensor;
   }
 };
 
-// Lending checks nothing across ranks and needs the GIL; submitting needs no Python and gives it up.
-int64_t Submit(int kind, int op, int set, const std::optional<std::string>& name, const py::object& input,
-               const py::object& output, int64_t root, double prescale, double postscale,
-               const std::vector<int64_t>& splits, bool will_wait) {
-  Call call;
-  call.Prepare(kind, op, set, input, output, root, prescale, postscale, splits);
-  call.operation.name = name ? name->c_str() : nullptr;
-  call.operation.will_wait = will_wait ? 1 : 0;
-  int64_t handle = -1;
-  ThrowIfError(hvdlite_submit(&call.operation, &handle));
-  return handle;
+// kind, op, process_set, name, input, output, root, prescale, postscale, splits
+constexpr int kDescribed = 10;
+
+void Describe(const Arguments& given, Call* call, std::vector<int64_t>* splits) {
+  hvdlite_operation& operation = call->operation;
+  operation.kind = given.Int(0);
+  operation.op = given.Int(1);
+  operation.process_set = given.Int(2);
+  operation.name = given.TextOrNull(3, "name");
+  call->Borrow(given.Object(4), given.Object(5));
+  operation.root = given.Long(6);
+  operation.prescale = given.Double(7);
+  operation.postscale = given.Double(8);
+  const py::handle parts = given.Object(9);
+  if (!PyList_CheckExact(parts.ptr()) || PyList_GET_SIZE(parts.ptr()) != 0) *splits = parts.cast<std::vector<int64_t>>();
+  operation.splits = splits->data();
+  operation.split_count = static_cast<int32_t>(splits->size());
+}
+
+// submit(..., will_wait) -> handle
+PyObject* Submit(PyObject*, PyObject* const* given, Py_ssize_t count) {
+  return Guarded([&]() -> py::object {
+    const Arguments arguments(given, count, kDescribed + 1);
+    Call call;
+    std::vector<int64_t> splits;
+    Describe(arguments, &call, &splits);
+    call.operation.will_wait = arguments.Truth(kDescribed) ? 1 : 0;
+    int64_t handle = -1;
+    ThrowIfError(hvdlite_submit(&call.operation, &handle));
+    return py::int_(handle);
+  });
 }
 
 std::vector<int64_t> SubmitGroup(int kind, int op, int set, const std::optional<std::string>& name,
@@ -75,11 +109,15 @@ std::vector<int64_t> SubmitGroup(int kind, int op, int set, const std::optional<
                                  double prescale, double postscale) {
   std::vector<Call> calls(inputs.size());
   std::vector<hvdlite_operation> operations;
-  const std::vector<int64_t> no_splits;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    calls[i].Prepare(kind, op, set, inputs[i], outputs.empty() ? py::object(py::none()) : outputs[i], 0, prescale,
-                     postscale, no_splits);
-    operations.push_back(calls[i].operation);
+    hvdlite_operation& operation = calls[i].operation;
+    operation.kind = kind;
+    operation.op = op;
+    operation.process_set = set;
+    operation.prescale = prescale;
+    operation.postscale = postscale;
+    calls[i].Borrow(inputs[i], outputs.empty() ? py::none() : outputs[i]);
+    operations.push_back(operation);
   }
   std::vector<int64_t> handles(inputs.size());
   ThrowIfError(hvdlite_submit_group(operations.data(), static_cast<int32_t>(operations.size()),
@@ -118,7 +156,7 @@ py::object TakeOutput(int64_t handle, const hvdlite_result& result) {
 }
 
 // Blocks until the operation is done; (result or None, received splits, number). Ends the handle.
-py::tuple Wait(int64_t handle) {
+py::object Finish(int64_t handle) {
   WaitSlices(handle, -1);
   hvdlite_result result;
   const hvdlite_code code = hvdlite_get_result(handle, &result);
@@ -126,30 +164,75 @@ py::tuple Wait(int64_t handle) {
     hvdlite_release(handle, nullptr);
     ThrowIfError(code);
   }
-  py::list splits;
-  for (int32_t i = 0; i < result.split_count; ++i) splits.append(result.received_splits[i]);
+  py::tuple splits(result.split_count);
+  for (int32_t i = 0; i < result.split_count; ++i) splits[static_cast<size_t>(i)] = result.received_splits[i];
   const int64_t number = result.number;
   py::object output = TakeOutput(handle, result);
   return py::make_tuple(std::move(output), std::move(splits), number);
 }
 
-bool Poll(int64_t handle) {
-  int32_t done = 0;
-  ThrowIfError(hvdlite_poll(handle, &done));
-  return done != 0;
+PyObject* Wait(PyObject*, PyObject* handle) {
+  return Guarded([&] { return Finish(Arguments(&handle, 1, 1).Long(0)); });
 }
+
+// submit and wait in one: None if the result is in the output, else what wait() returns.
+PyObject* Run(PyObject*, PyObject* const* given, Py_ssize_t count) {
+  return Guarded([&]() -> py::object {
+    const Arguments arguments(given, count, kDescribed);
+    Call call;
+    std::vector<int64_t> splits;
+    Describe(arguments, &call, &splits);
+    int64_t handle = -1;
+    hvdlite_code code;
+    {
+      const Unlocked unlocked;
+      code = hvdlite_run(&call.operation, kSlice, &handle);
+    }
+    ThrowIfError(code);
+    if (handle < 0) return py::none();
+    try {
+      if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+      return Finish(handle);
+    } catch (...) {
+      int32_t done = 0;
+      if (hvdlite_poll(handle, &done) == HVDLITE_OK) {  // the handle lives, so the operation goes on
+        Interrupted().append(py::make_tuple(arguments.Object(4), arguments.Object(5)));
+      }
+      throw;
+    }
+  });
+}
+
+PyObject* Poll(PyObject*, PyObject* handle) {
+  return Guarded([&]() -> py::object {
+    int32_t done = 0;
+    ThrowIfError(hvdlite_poll(Arguments(&handle, 1, 1).Long(0), &done));
+    return py::bool_(done != 0);
+  });
+}
+
+template <typename Function>
+PyCFunction AsMethod(Function* function) {
+  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
+}
+
+PyMethodDef hot_functions[] = {
+    {"submit", AsMethod(&Submit), METH_FASTCALL, nullptr},
+    {"run", AsMethod(&Run), METH_FASTCALL, nullptr},
+    {"wait", &Wait, METH_O, nullptr},
+    {"poll", &Poll, METH_O, nullptr},
+    {nullptr, nullptr, 0, nullptr},
+};
 
 }  // namespace
 
 void BindOperations(py::module_& module) {
-  module.def("submit", &Submit, py::arg("kind"), py::arg("op"), py::arg("process_set"), py::arg("name"),
-             py::arg("input"), py::arg("output"), py::arg("root"), py::arg("prescale"), py::arg("postscale"),
-             py::arg("splits"), py::arg("will_wait"));
+  if (PyModule_AddFunctions(module.ptr(), hot_functions) != 0) throw py::error_already_set();
+  module.attr("NotContiguous") = py::handle(NotContiguous());
   module.def("submit_group", &SubmitGroup, py::arg("kind"), py::arg("op"), py::arg("process_set"), py::arg("name"),
              py::arg("inputs"), py::arg("outputs"), py::arg("prescale"), py::arg("postscale"));
-  module.def("wait", &Wait, py::arg("handle"));
   module.def("wait_for", &WaitSlices, py::arg("handle"), py::arg("timeout"), "False if `timeout` seconds pass first.");
-  module.def("poll", &Poll, py::arg("handle"));
+  module.def("forget_interrupted", [] { Interrupted() = py::list(); }, "After shutdown: nothing is under way.");
 }
 
 }  // namespace hvdlite::bindings

@@ -1,9 +1,12 @@
 #include "bindings/tensors.h"
 
+#include <algorithm>
 #include <string>
+#include <utility>
 
 #include "base/dtype.h"
 #include "bindings/dlpack.h"
+#include "bindings/exchange.h"
 
 namespace hvdlite::bindings {
 namespace py = pybind11;
@@ -11,6 +14,16 @@ namespace py = pybind11;
 namespace {
 
 constexpr int32_t Number(DType dtype) { return static_cast<int32_t>(dtype); }
+
+// ml_dtypes' bfloat16 calls itself a void type. numpy gives it a number of its own, which saves asking for its name again.
+bool IsBFloat16(const py::dtype& dtype) {
+  static int known = -1;  // guarded by the interpreter lock
+  if (dtype.itemsize() != 2) return false;
+  if (dtype.num() == known) return true;
+  if (py::str(dtype.attr("name")).cast<std::string>() != "bfloat16") return false;
+  known = dtype.num();
+  return true;
+}
 
 // By kind and item size; -1 for what hvdlite does not reduce (complex, datetime, objects, foreign byte order).
 int32_t FromNumpy(const py::dtype& dtype) {
@@ -26,8 +39,7 @@ int32_t FromNumpy(const py::dtype& dtype) {
     case 'f': if (size == 2) return Number(DType::kFloat16);
               if (size == 4) return Number(DType::kFloat32);
               return size == 8 ? Number(DType::kFloat64) : -1;
-    case 'V':  // ml_dtypes' bfloat16 calls itself a void type
-      return size == 2 && py::str(dtype.attr("name")).cast<std::string>() == "bfloat16" ? Number(DType::kBFloat16) : -1;
+    case 'V': return IsBFloat16(dtype) ? Number(DType::kBFloat16) : -1;
     default: return -1;
   }
 }
@@ -53,42 +65,51 @@ int32_t FromDlpack(const dlpack::DataType& type) {
 
 [[noreturn]] void Refuse(const std::string& what) { throw py::type_error(what); }
 
-Lent LendArray(const py::array& array) {
-  Lent lent;
-  lent.tensor.dtype = FromNumpy(array.dtype());
-  if (lent.tensor.dtype < 0) {
-    Refuse("arrays of dtype " + py::str(array.dtype()).cast<std::string>() +
+}  // namespace
+
+void Lent::SetShape(const int64_t* dimensions, int count) {
+  int64_t* mine = few_.data();
+  if (static_cast<size_t>(count) > few_.size()) {
+    many_.resize(static_cast<size_t>(count));
+    mine = many_.data();
+  }
+  std::copy_n(dimensions, count, mine);
+  tensor.shape = mine;
+  tensor.ndim = count;
+}
+
+void Lent::BorrowArray(PyObject* object) {
+  const auto array = py::reinterpret_borrow<py::array>(object);
+  const py::dtype dtype = array.dtype();
+  tensor.dtype = FromNumpy(dtype);
+  if (tensor.dtype < 0) {
+    Refuse("arrays of dtype " + py::str(dtype).cast<std::string>() +
            " cannot be communicated; cast to bool, an integer type, float16, bfloat16, float32 or float64");
   }
-  lent.tensor.data = const_cast<void*>(array.data());
-  lent.tensor.ndim = static_cast<int32_t>(array.ndim());
-  lent.shape.assign(array.shape(), array.shape() + array.ndim());
-  lent.contiguous = (array.flags() & py::array::c_style) != 0;
-  lent.writable = array.writeable();
-  lent.owner = array;
-  return lent;
+  tensor.data = const_cast<void*>(array.data());
+  SetShape(array.shape(), static_cast<int>(array.ndim()));
+  contiguous = (array.flags() & py::array::c_style) != 0;
+  writable = array.writeable();
 }
 
-void Fill(const dlpack::Tensor& tensor, Lent* lent) {
-  lent->tensor.dtype = FromDlpack(tensor.dtype);
-  if (lent->tensor.dtype < 0) Refuse("a tensor of this dtype cannot be communicated (complex, packed or quantised?)");
-  const bool host = tensor.device.type == dlpack::kCpu || tensor.device.type == dlpack::kCudaHost;
-  lent->tensor.data = static_cast<char*>(tensor.data) + tensor.byte_offset;
-  lent->tensor.ndim = tensor.ndim;
-  lent->tensor.device_kind = host ? 0 : 1;
-  lent->tensor.device_index = tensor.device.id;
-  lent->shape.assign(tensor.shape, tensor.shape + tensor.ndim);
-  if (tensor.strides == nullptr) return;
+void Lent::BorrowDlpack(const dlpack::Tensor& lent) {
+  tensor.dtype = FromDlpack(lent.dtype);
+  if (tensor.dtype < 0) Refuse("a tensor of this dtype cannot be communicated (complex, packed or quantised?)");
+  const bool host = lent.device.type == dlpack::kCpu || lent.device.type == dlpack::kCudaHost;
+  tensor.data = static_cast<char*>(lent.data) + lent.byte_offset;
+  tensor.device_kind = host ? 0 : 1;
+  tensor.device_index = lent.device.id;
+  SetShape(lent.shape, lent.ndim);
+  if (lent.strides == nullptr) return;
   int64_t expected = 1;
-  for (int i = tensor.ndim - 1; i >= 0; --i) {
-    if (tensor.shape[i] != 1 && tensor.strides[i] != expected) lent->contiguous = false;
-    expected *= tensor.shape[i];
+  for (int i = lent.ndim - 1; i >= 0; --i) {
+    if (lent.shape[i] != 1 && lent.strides[i] != expected) contiguous = false;
+    expected *= lent.shape[i];
   }
-  if (expected == 0) lent->contiguous = true;  // no elements, no order
+  if (expected == 0) contiguous = true;  // no elements, no order
 }
 
-Lent LendDlpack(const py::handle& object) {
-  Lent lent;
+void Lent::BorrowCapsule(const py::handle& object) {
   const py::object lend = object.attr("__dlpack__");
   py::object capsule;
   try {
@@ -100,23 +121,22 @@ Lent LendDlpack(const py::handle& object) {
   // The capsule stays unconsumed: its own destructor gives the tensor back when we let go of it.
   if (auto* managed = static_cast<dlpack::Managed*>(
           PyCapsule_IsValid(capsule.ptr(), "dltensor") ? PyCapsule_GetPointer(capsule.ptr(), "dltensor") : nullptr)) {
-    Fill(managed->tensor, &lent);
+    BorrowDlpack(managed->tensor);
   } else if (PyCapsule_IsValid(capsule.ptr(), "dltensor_versioned")) {
     auto* versioned = static_cast<dlpack::Versioned*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor_versioned"));
-    Fill(versioned->tensor, &lent);
-    lent.writable = (versioned->flags & dlpack::kReadOnly) == 0;
+    BorrowDlpack(versioned->tensor);
+    writable = (versioned->flags & dlpack::kReadOnly) == 0;
   } else {
     Refuse("__dlpack__() returned something that is not a DLPack capsule");
   }
-  lent.owner = std::move(capsule);
-  return lent;
+  owner = std::move(capsule);
 }
 
-}  // namespace
-
-Lent Lend(const py::handle& object) {
-  if (py::isinstance<py::array>(object)) return LendArray(py::reinterpret_borrow<py::array>(object));
-  if (py::hasattr(object, "__dlpack__")) return LendDlpack(object);
+void Lent::Borrow(const py::handle& object) {
+  if (py::isinstance<py::array>(object)) return BorrowArray(object.ptr());
+  dlpack::Tensor lent;
+  if (BorrowByExchange(object, &lent)) return BorrowDlpack(lent);
+  if (py::hasattr(object, "__dlpack__")) return BorrowCapsule(object);
   Refuse("expected a numpy array or an object with __dlpack__, got " +
          py::str(py::type::handle_of(object).attr("__name__")).cast<std::string>());
 }

@@ -5,29 +5,39 @@
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 
+#include <array>
 #include <vector>
 
 #include "api/hvdlite.h"
+#include "bindings/dlpack.h"
 
 namespace hvdlite::bindings {
 
-// A tensor lent by Python. `owner` keeps the memory alive: hold it until the operation is done.
-struct Lent {
+// A tensor lent by Python. `owner` keeps the memory alive where the object itself does not: hold both until the operation
+// is done. Stays where it is: the tensor points to its own dimensions.
+class Lent {
+ public:
+  Lent() = default;
+  Lent(const Lent&) = delete;
+  Lent& operator=(const Lent&) = delete;
+
+  // Once. TypeError if the object is no tensor or has a dtype that hvdlite does not know.
+  void Borrow(const pybind11::handle& object);
+
   hvdlite_tensor tensor{};
-  std::vector<int64_t> shape;
   bool contiguous = true;
   bool writable = true;
   pybind11::object owner;
 
-  // The shape's address changes when a Lent is moved: call this last.
-  const hvdlite_tensor& view() {
-    tensor.shape = shape.data();
-    return tensor;
-  }
-};
+ private:
+  void BorrowArray(PyObject* array);
+  void BorrowCapsule(const pybind11::handle& object);
+  void BorrowDlpack(const dlpack::Tensor& lent);
+  void SetShape(const int64_t* dimensions, int count);
 
-// TypeError if the object is no tensor or has a dtype that hvdlite does not know.
-Lent Lend(const pybind11::handle& object);
+  std::array<int64_t, 6> few_;
+  std::vector<int64_t> many_;
+};
 
 // The numpy dtype of a dtype number. bfloat16 needs the package ml_dtypes; without it, TypeError.
 pybind11::dtype NumpyDType(int32_t dtype);

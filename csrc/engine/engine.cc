@@ -197,8 +197,15 @@ std::shared_ptr<ProcessSet> Engine::FindSet(int id) {
 }
 
 std::vector<int> Engine::SetRanks(int id) {
-  const std::shared_ptr<ProcessSet> set = FindSet(id);
-  return set == nullptr ? std::vector<int>() : set->ranks;
+  const std::shared_ptr<const std::vector<int>> members = Members(id);
+  return members == nullptr ? std::vector<int>() : *members;
+}
+
+std::shared_ptr<const std::vector<int>> Engine::Members(int id) {
+  std::shared_ptr<ProcessSet> set = FindSet(id);
+  if (set == nullptr) return nullptr;
+  const std::vector<int>* const ranks = &set->ranks;
+  return {std::move(set), ranks};
 }
 
 std::vector<int> Engine::SetIds() {

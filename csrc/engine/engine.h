@@ -62,6 +62,8 @@ class Engine {
 
   // The members of a set, ascending; empty if there is no such set.
   std::vector<int> SetRanks(int set) EXCLUDES(sets_mutex_);
+  // The same without a copy; null if there is no such set.
+  std::shared_ptr<const std::vector<int>> Members(int set) EXCLUDES(sets_mutex_);
   std::vector<int> SetIds() EXCLUDES(sets_mutex_);
 
   // Leaves in good order: everything announced by this rank still happens; all ranks' engines end. Waits at most until the

@@ -246,6 +246,8 @@ def test_after_ctrl_c_the_interrupted_operation_goes_on_and_the_job_too(tmp_path
             "        except KeyboardInterrupt: tell(interrupted=True); flag('next')\n"
             "    try: hvd.allreduce_(big, op=hvd.Sum, name='big')\n"
             "    except KeyboardInterrupt: pass\n"
+            "    import sys\n"
+            "    assert sys.getrefcount(big) > 2, 'the engine still writes into it, so somebody must hold it'\n"
             "    flag('go'); del big\n"
             "else:\n"
             "    wait_flag('go')\n"

@@ -13,7 +13,7 @@ import hvdlite
 def test_the_stub_names_what_the_native_module_has() -> None:
     core = pytest.importorskip("hvdlite._core", reason="the native core is not built here")
     tree = ast.parse((Path(hvdlite.__file__).parent / "_core.pyi").read_text())
-    stub = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    stub = {node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
     assert stub == {name for name in dir(core) if not name.startswith("_")}
 
 
