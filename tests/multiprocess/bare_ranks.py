@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,13 +57,19 @@ def until_it_fails(work, seconds=20):
 class Ranks:
     """N processes of one job; use as a context manager."""
 
-    def __init__(self, directory: Path, size: int, hosts: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        size: int,
+        hosts: Sequence[str] = (),
+        make_store: Callable[[bytes], StoreServer] = StoreServer,
+    ) -> None:
         self.job = Job(directory)
         self.directory = directory
         self.size = size
         self.hosts = hosts
         self.secret = secrets.token_bytes(32)
-        self.server = StoreServer(self.secret).start()
+        self.server = make_store(self.secret).start()
         self.programs = 0
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
         self.shared_memory = set(os.listdir("/dev/shm"))
@@ -79,7 +85,7 @@ class Ranks:
             identity |= {
                 "HVDLITE_CROSS_RANK": "0",
                 "HVDLITE_CROSS_SIZE": "1",
-                "HVDLITE_RENDEZVOUS": f"{self.server.address[0]}:{self.server.address[1]}",
+                "HVDLITE_RENDEZVOUS": "[{}]:{}".format(*self.server.address),
                 "HVDLITE_SECRET": self.secret.hex(),
                 "OPENBLAS_NUM_THREADS": "1",
             }

@@ -1,0 +1,107 @@
+"""Hosts that are network namespaces of this machine: own interfaces, own routes, cables that can be pulled.
+
+              bridge in a namespace of its own, which is also where the store listens
+             /                       \\
+    eth0: 10.77.0.2              eth0: 10.77.0.3       what is real
+    docker0: 172.17.0.1          docker0: 172.17.0.1   the same address on every host: leads nowhere
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+
+from hvdlite.rendezvous.server import StoreServer
+
+_CLONE_NEWNET = 0x40000000
+
+
+def why_not() -> str | None:
+    """Why there can be no namespaces here; None if there can."""
+    if os.geteuid() != 0:
+        return "network namespaces need root"
+    if shutil.which("ip") is None:
+        return "network namespaces need the program ip (Debian: apt-get install iproute2)"
+    trial = f"hvdlite-{os.getpid()}-trial"
+    made = _ip("netns", "add", trial, check=False)
+    if made.returncode == 0:
+        made = _ip("-n", trial, "link", "add", "veth0", "type", "veth", "peer", "name", "veth1", check=False)
+        _ip("netns", "del", trial, check=False)
+    return f"no network namespaces here: {made.stderr.strip()}" if made.returncode != 0 else None
+
+
+def _ip(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["ip", *arguments], check=check, capture_output=True, text=True, timeout=20)
+
+
+class Network:
+    """Hosts 0, 1, ... on one switch; use as a context manager."""
+
+    def __init__(self, hosts: int, version: int = 4) -> None:
+        self._names = [f"hvdlite-{os.getpid()}-{name}" for name in ("switch", *range(hosts))]
+        self._version = version
+
+    def address(self, host: int) -> str:
+        """-1: the switch."""
+        return f"10.77.0.{host + 2}" if self._version == 4 else f"fd77::{host + 2}"
+
+    def prefix(self, host: int) -> Sequence[str]:
+        """What makes a command run on that host."""
+        return ["ip", "netns", "exec", self._names[host + 1]]
+
+    def store(self, secret: bytes) -> StoreServer:
+        """A store that listens on the switch."""
+        libc = ctypes.CDLL(None, use_errno=True)
+
+        def enter(path: str) -> int:
+            descriptor = os.open(path, os.O_RDONLY)
+            if libc.setns(descriptor, _CLONE_NEWNET) != 0:
+                raise OSError(ctypes.get_errno(), f"cannot enter {path}")
+            return descriptor
+
+        home = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+        away = enter(f"/run/netns/{self._names[0]}")
+        try:
+            return StoreServer(secret, self.address(-1))
+        finally:
+            libc.setns(home, _CLONE_NEWNET)
+            os.close(home)
+            os.close(away)
+
+    def pull_the_cable(self, host: int) -> None:
+        """From here on nothing that the host sends arrives, and nothing tells it so."""
+        _ip("-n", self._names[0], "link", "set", f"port{host}", "nomaster")
+
+    def __enter__(self) -> Network:
+        switch = self._names[0]
+        self.__exit__()
+        try:
+            for name in self._names:
+                _ip("netns", "add", name)
+                _ip("-n", name, "link", "set", "lo", "up")
+            _ip("-n", switch, "link", "add", "bridge", "type", "bridge")
+            self._give(switch, "bridge", -1)
+            for host, name in enumerate(self._names[1:]):
+                port = f"port{host}"
+                _ip("-n", switch, "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", name)
+                _ip("-n", switch, "link", "set", port, "master", "bridge", "up")
+                self._give(name, "eth0", host)
+                _ip("-n", name, "link", "add", "docker0", "type", "bridge")
+                _ip("-n", name, "address", "add", "172.17.0.1/16", "dev", "docker0")
+                _ip("-n", name, "link", "set", "docker0", "up")
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _give(self, name: str, interface: str, host: int) -> None:
+        bits, extra = ("/24", []) if self._version == 4 else ("/64", ["nodad"])
+        _ip("-n", name, "address", "add", self.address(host) + bits, "dev", interface, *extra)
+        _ip("-n", name, "link", "set", interface, "up")
+
+    def __exit__(self, *_: object) -> None:
+        for name in self._names:
+            _ip("netns", "del", name, check=False)

@@ -1,0 +1,102 @@
+"""Between hosts that share nothing but a cable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import network
+import pytest
+from bare_ranks import Ranks
+
+HOSTS = ("a", "a", "b", "b")
+
+_WHY_NOT = network.why_not()
+pytestmark = pytest.mark.skipif(_WHY_NOT is not None, reason=_WHY_NOT or "")
+
+EVERY_COLLECTIVE = """
+hvd.init()
+assert (hvd.rank(), hvd.local_rank(), hvd.cross_rank()) == (RANK, RANK % 2, RANK // 2), hvd.cross_rank()
+for n in (1, 1000, 300_000):
+    x = np.arange(n, dtype=np.float32) + RANK
+    assert (hvd.allreduce(x, op=hvd.Sum) == 4 * np.arange(n) + 6).all()
+    assert (hvd.broadcast(x, 2) == np.arange(n) + 2).all()
+    assert (hvd.allgather(x) == np.concatenate([np.arange(n) + r for r in range(4)])).all()
+rows = np.full((8, 3), RANK)
+assert (hvd.alltoall(rows)[:, 0] == np.repeat(np.arange(4), 2)).all()
+assert (hvd.reducescatter(rows, op=hvd.Sum) == 6).all()
+pair = hvd.add_process_set([1, 2])
+if pair.included(): assert hvd.allreduce(RANK, op=hvd.Sum, process_set=pair) == 3
+hvd.barrier()
+"""
+
+
+@pytest.fixture(params=[4, 6], ids=["IPv4", "IPv6"])
+def hosts(request: pytest.FixtureRequest) -> Iterator[network.Network]:
+    with network.Network(2, request.param) as two:
+        yield two
+
+
+def start(ranks: Ranks, hosts: network.Network, program: str, **extra: str) -> None:
+    for host in range(2):
+        members = [rank for rank in range(ranks.size) if HOSTS[rank] == "ab"[host]]
+        ranks.start(program, ranks=members, prefix=hosts.prefix(host), **extra)
+
+
+@pytest.mark.parametrize("per_host", [4, 2], ids=["2x2", "1x1"])
+def test_every_collective_between_namespaces(tmp_path: Path, hosts: network.Network, per_host: int) -> None:
+    places = HOSTS if per_host == 4 else ("a", "b")
+    program = EVERY_COLLECTIVE
+    if per_host == 2:
+        program = "hvd.init()\nassert hvd.cross_size() == 2\nx = np.ones(100_000)\nassert (hvd.allreduce(x, op=hvd.Sum) == 2).all()\n"
+    with Ranks(tmp_path, len(places), places, hosts.store) as ranks:
+        for rank, place in enumerate(places):
+            ranks.start(program, ranks=[rank], prefix=hosts.prefix("ab".index(place)))
+        codes = ranks.wait(40)
+        assert set(codes.values()) == {0}, f"{codes}\n{ranks.outputs()}"
+
+
+def test_a_rank_that_dies_on_another_host_is_named_within_a_second(tmp_path: Path, hosts: network.Network) -> None:
+    with Ranks(tmp_path, 4, HOSTS, hosts.store) as ranks:
+        start(
+            ranks,
+            hosts,
+            "hvd.init(); hvd.barrier(); flag(f'up.{RANK}')\nuntil_it_fails(lambda: hvd.allreduce(np.ones(1000)))\n",
+        )
+        ranks.wait_for_flags(*(f"up.{rank}" for rank in range(4)))
+        killed = ranks.kill(3)
+        ranks.wait(20)
+        for rank in range(3):
+            told = ranks.last(rank)
+            assert (told["error"], told["peer"]) == ("PeerLostError", 3), told
+            assert told["at"] - killed < 1.0, f"rank {rank} noticed after {told['at'] - killed:.2f} s"
+
+
+def test_a_cable_that_is_pulled_ends_the_job_on_both_sides(tmp_path: Path, hosts: network.Network) -> None:
+    """No FIN, no RST: only the silence tells."""
+    with Ranks(tmp_path, 4, HOSTS, hosts.store) as ranks:
+        program = (
+            "hvd.init(); hvd.barrier(); flag(f'up.{RANK}')\nuntil_it_fails(lambda: hvd.allreduce(np.ones(1000)))\n"
+        )
+        start(ranks, hosts, program, HVDLITE_HEARTBEAT_SECONDS="2")
+        ranks.wait_for_flags(*(f"up.{rank}" for rank in range(4)))
+        hosts.pull_the_cable(1)
+        codes = ranks.wait(30)
+        assert set(codes.values()) == {0}, f"{codes}\n{ranks.outputs()}"
+        for rank in range(4):
+            told = ranks.last(rank)
+            assert told["error"] == "PeerLostError", told
+            assert HOSTS[told["peer"]] != HOSTS[rank], told
+
+
+def test_an_interface_may_be_named_and_a_wrong_name_lists_what_there_is(tmp_path: Path, hosts: network.Network) -> None:
+    with Ranks(tmp_path, 4, HOSTS, hosts.store) as ranks:
+        start(ranks, hosts, "hvd.init()\nassert hvd.allreduce(1, op=hvd.Sum) == 4\n", HVDLITE_NETWORK_INTERFACES="eth0")
+        codes = ranks.wait(40)
+        assert set(codes.values()) == {0}, f"{codes}\n{ranks.outputs()}"
+    with Ranks(tmp_path, 1, ("a",), hosts.store) as ranks:
+        ranks.size = 4
+        ranks.start("hvd.init()\n", ranks=[0], prefix=hosts.prefix(0), HVDLITE_NETWORK_INTERFACES="ib0")
+        assert ranks.wait(20) == {0: 1}
+        output = ranks.outputs()
+        assert "ib0" in output and "eth0" in output, output
