@@ -16,7 +16,7 @@ SOURCES = sorted(p for p in CSRC.rglob("*") if p.suffix in (".h", ".cc"))
 def _layers() -> dict[str, set[str]]:
     """The table: folder -> what it may include."""
     page = (ROOT / "docs" / "ARCHITECTURE.md").read_text()
-    table = page.split("## The layers")[1].split("## Invariants")[0]
+    table = page.split("## The layers")[1].split("The Python folders")[0]
     rows = re.findall(r"^\| (\w+) \| ([\w ]*)\|", table, re.M)
     return {folder: set(may.split()) for folder, may in rows if folder != "folder"}
 
@@ -113,6 +113,43 @@ def test_what_runs_on_a_login_node_needs_no_core_and_no_framework(folder: str) -
             assert not name.startswith("hvdlite._core"), f"{path}: {name}"
             if name.startswith("hvdlite."):
                 assert name.split(".")[1] in ("launch", "rendezvous", "knobs", "exceptions", "__version__"), f"{path}: {name}"
+
+
+FRAMEWORKS = {"torch", "tensorflow", "jax", "keras", "mpi4py"}
+
+
+def _python_layers() -> dict[str, tuple[set[str], set[str]]]:
+    """The second table: folder of hvdlite -> folders it may import, frameworks it may import."""
+    page = (ROOT / "docs" / "ARCHITECTURE.md").read_text()
+    table = page.split("| folder of hvdlite |")[1].split("## Invariants")[0]
+    rows = re.findall(r"^\| (\w+) \| ([\w ]*)\| ([\w ]*)\|", table, re.M)
+    return {folder: (set(may.split()), set(frameworks.split())) for folder, may, frameworks in rows}
+
+
+PYTHON_LAYERS = _python_layers()
+
+
+def _python_folder(path: Path) -> str:
+    parts = path.relative_to(ROOT / "hvdlite").parts
+    return parts[0] if len(parts) > 1 else "hvdlite"
+
+
+def test_the_second_table_names_every_python_folder() -> None:
+    assert set(PYTHON_LAYERS) == {_python_folder(p) for p in (ROOT / "hvdlite").rglob("*.py")}
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "hvdlite").rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT)))
+def test_imports_follow_the_second_table(path: Path) -> None:
+    folder = _python_folder(path)
+    may, frameworks = PYTHON_LAYERS[folder]
+    for name in _imports(path):
+        top, _, rest = name.partition(".")
+        assert top not in FRAMEWORKS - frameworks, f"{folder} may not import {name}"
+        target = rest.split(".")[0] if rest.split(".")[0] in PYTHON_LAYERS else "hvdlite"
+        if top == "hvdlite":
+            assert target == folder or target in may, f"{folder} may not import {name}"
+    core = {name for name in _imports(path) if name.startswith("hvdlite._core")}
+    assert not core or folder == "hvdlite" or path.name == "engine.py", f"{path}: through adapter/engine.py"
 
 
 # Files that have grown beyond 400 lines. This list may only become shorter.

@@ -35,6 +35,7 @@ class Configuration:
     environment: dict[str, str] = field(default_factory=dict)
     modules: tuple[str, ...] = ()  # empty: all
     tags: frozenset[str] = frozenset()  # not empty: only checks with one of these
+    suite: str = ""  # see checks.SUITES
 
 
 @dataclass
@@ -90,6 +91,7 @@ def _job(configuration: Configuration, names: list[str], directory: Path, limit:
         "communicator": configuration.communicator,
         "hosts": configuration.hosts,
         "environment": configuration.environment,
+        "suite": configuration.suite,
         "checks": names,
         "results": str(directory),
     }

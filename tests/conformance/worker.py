@@ -2,7 +2,7 @@
 
     hvdliterun -np N python worker.py PLAN
 
-PLAN is a JSON file: communicator, hosts (a host id for each rank), environment, checks, results (a directory). Ranks agree
+PLAN is a JSON file: communicator, hosts (a host id for each rank), environment, suite, checks, results (a directory). Ranks agree
 through the launcher's store, not through what is under test, whether a check has passed everywhere. When one has not, the
 job ends, because its ranks may be out of step; the runner then starts another one with the checks that are left.
 """
@@ -79,7 +79,7 @@ def main() -> None:
     identity = discover(os.environ)
     assert identity.rendezvous is not None and identity.secret is not None
     store = StoreClient(identity.rendezvous, identity.secret)
-    by_name = {check.name: check for check in checks.everything()}
+    by_name = {check.name: check for check in checks.everything(plan["suite"])}
     log = open(directory / f"log.{rank}", "a", buffering=1)  # noqa: SIM115
     watchdog = Watchdog(directory, rank)
 

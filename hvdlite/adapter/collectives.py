@@ -1,0 +1,197 @@
+"""Every collective over a framework's tensors, started: each returns a Pending, for a handle or to be waited for.
+
+Tensors that the core cannot be lent (strided, on a device) travel as copies in host memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hvdlite.adapter import engine
+from hvdlite.adapter.engine import Kind, Pending
+from hvdlite.adapter.framework import Framework, Tensor
+from hvdlite.exceptions import HorovodInternalError
+from hvdlite.ops import Average, Sum
+from hvdlite.process_sets import ProcessSet
+
+
+class Collectives:
+    """The operations; stateless."""
+
+    def __init__(self, framework: Framework) -> None:
+        self.framework = framework
+
+    def _lend_all(self, tensors: Sequence[Tensor]) -> list[Any]:
+        if not isinstance(tensors, (list, tuple)):
+            raise TypeError(f"expected a list of tensors, got {type(tensors).__name__}")
+        for tensor in tensors:
+            self.framework.check(tensor)
+        return [self.framework.lend(tensor) for tensor in tensors]
+
+    # ---- one tensor
+
+    def allreduce(
+        self,
+        tensor: Tensor,
+        name: str | None,
+        op: int,
+        prescale: float,
+        postscale: float,
+        process_set: ProcessSet,
+        *,
+        in_place: bool = False,
+        will_wait: bool = False,
+    ) -> Pending:
+        framework = self.framework
+        framework.check(tensor)
+        host = framework.lend(tensor)
+        out = host if in_place else framework.empty_like(host)
+        native = engine.submit(
+            Kind.ALLREDUCE, host, out, name, process_set,
+            op=op, prescale=prescale, postscale=postscale, will_wait=will_wait,
+        )  # fmt: skip
+        if in_place:
+            return Pending([native], host, lambda results: framework.write_back(host, tensor))
+        return Pending([native], (host, out), lambda results: framework.deliver(out, tensor))
+
+    def broadcast(
+        self,
+        tensor: Tensor,
+        root: int,
+        name: str | None,
+        process_set: ProcessSet,
+        *,
+        in_place: bool = False,
+        will_wait: bool = False,
+    ) -> Pending:
+        framework = self.framework
+        framework.check(tensor)
+        host = framework.lend(tensor)
+        out = host if in_place else framework.empty_like(host)
+        native = engine.submit(Kind.BROADCAST, host, out, name, process_set, root=root, will_wait=will_wait)
+        if in_place:
+            return Pending([native], host, lambda results: framework.write_back(host, tensor))
+        return Pending([native], (host, out), lambda results: framework.deliver(out, tensor))
+
+    def allgather(
+        self, tensor: Tensor, name: str | None, process_set: ProcessSet, *, will_wait: bool = False
+    ) -> Pending:
+        framework = self.framework
+        framework.check(tensor)
+        host = framework.raw(framework.lend(tensor))
+        native = engine.submit(Kind.ALLGATHER, host, None, name, process_set, will_wait=will_wait)
+        return Pending([native], host, lambda results: framework.adopt(results[0][0], tensor))
+
+    def alltoall(
+        self,
+        tensor: Tensor,
+        splits: list[int] | None,
+        splits_like: Tensor | None,
+        name: str | None,
+        process_set: ProcessSet,
+        *,
+        will_wait: bool = False,
+    ) -> Pending:
+        """Its result is (output, received splits)."""
+        framework = self.framework
+        framework.check(tensor)
+        if splits is not None and not splits:
+            raise ValueError("splits must have one entry for each member of the process set")
+        host = framework.raw(framework.lend(tensor))
+        native = engine.submit(Kind.ALLTOALL, host, None, name, process_set, splits=splits or [], will_wait=will_wait)
+
+        def finish(results: list[Any]) -> tuple[Tensor, Tensor]:
+            array, received, _ = results[0]
+            return framework.adopt(array, tensor), framework.integers(received, splits_like)
+
+        return Pending([native], host, finish)
+
+    def reducescatter(
+        self,
+        tensor: Tensor,
+        name: str | None,
+        op: int,
+        prescale: float,
+        postscale: float,
+        process_set: ProcessSet,
+        *,
+        will_wait: bool = False,
+    ) -> Pending:
+        framework = self.framework
+        framework.check(tensor)
+        host = framework.lend(tensor)
+        _check_scatter(op)
+        out = self._own_part(host, process_set)
+        native = engine.submit(
+            Kind.REDUCESCATTER, host, out, name, process_set,
+            op=op, prescale=prescale, postscale=postscale, will_wait=will_wait,
+        )  # fmt: skip
+        return Pending([native], (host, out), lambda results: framework.deliver(out, tensor))
+
+    def _own_part(self, host: Any, process_set: ProcessSet) -> Any:
+        """Memory for this rank's rows; None where the core will refuse anyway, with its own words."""
+        shape = self.framework.shape(host)
+        members = engine.members_of(process_set)
+        if not shape or not members or engine.rank() not in members:
+            return None
+        each, odd = divmod(shape[0], len(members))
+        return self.framework.empty_rows(host, each + (members.index(engine.rank()) < odd))
+
+    # ---- groups
+
+    def grouped_allreduce(
+        self,
+        tensors: Sequence[Tensor],
+        name: str | None,
+        op: int,
+        prescale: float,
+        postscale: float,
+        process_set: ProcessSet,
+        *,
+        in_place: bool = False,
+    ) -> Pending:
+        framework = self.framework
+        hosts = self._lend_all(tensors)
+        outs = hosts if in_place else [framework.empty_like(host) for host in hosts]
+        natives = engine.submit_group(
+            Kind.ALLREDUCE, hosts, outs, name, process_set, op=op, prescale=prescale, postscale=postscale
+        )
+        home = framework.write_back if in_place else framework.deliver
+        return Pending(natives, (hosts, outs), lambda results: tuple(map(home, outs, tensors)))
+
+    def grouped_allgather(self, tensors: Sequence[Tensor], name: str | None, process_set: ProcessSet) -> Pending:
+        framework = self.framework
+        hosts = [framework.raw(host) for host in self._lend_all(tensors)]
+        natives = engine.submit_group(Kind.ALLGATHER, hosts, (), name, process_set)
+        return Pending(
+            natives,
+            hosts,
+            lambda results: tuple(framework.adopt(r[0], t) for r, t in zip(results, tensors, strict=True)),
+        )
+
+    def grouped_reducescatter(
+        self,
+        tensors: Sequence[Tensor],
+        name: str | None,
+        op: int,
+        prescale: float,
+        postscale: float,
+        process_set: ProcessSet,
+    ) -> Pending:
+        framework = self.framework
+        hosts = self._lend_all(tensors)
+        _check_scatter(op)
+        outs = [self._own_part(host, process_set) for host in hosts]
+        natives = engine.submit_group(
+            Kind.REDUCESCATTER, hosts, outs, name, process_set, op=op, prescale=prescale, postscale=postscale
+        )
+        return Pending(natives, (hosts, outs), lambda results: tuple(map(framework.deliver, outs, tensors)))
+
+
+def _check_scatter(op: int) -> None:
+    # Horovod's class for it, though the program is at fault.
+    if op not in (Average, Sum):
+        error = HorovodInternalError(f"reducescatter: op={op!r} is not possible; use hvd.Average or hvd.Sum")
+        error.retryable = False
+        raise error

@@ -1,0 +1,105 @@
+"""Compression of gradients on their way.
+
+A compressor has, in its full form ("version 2"),
+
+    compress(tensor, name) -> (payload, context)
+    decompress(payload, context) -> tensor
+    communicate(payload, name, op, process_set) -> handle     optional: it sends by its own means
+    state_dict(), load_state_dict(state)                      optional: memory that belongs into a checkpoint
+    on_epoch(epoch)                                           optional
+
+`communicate` returns what synchronize() takes, or a function that waits and returns the payload. Horovod's form,
+compress(tensor) without a name, is taken as well.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from hvdlite.adapter.engine import synchronize
+from hvdlite.adapter.framework import Framework, Tensor
+
+
+class Compressor:
+    """To derive from. As it stands it compresses nothing."""
+
+    def compress(self, tensor: Tensor, name: str | None = None) -> tuple[Any, Any]:
+        """What is sent instead of the tensor, and what decompress() needs to know."""
+        return tensor, None
+
+    def decompress(self, tensor: Any, ctx: Any) -> Tensor:
+        """The tensor that the payload stands for."""
+        return tensor
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint must keep."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """The reverse of state_dict()."""
+
+    def on_epoch(self, epoch: int) -> None:
+        """For schedules; the program calls it."""
+
+
+class Cast(Compressor):
+    """Sends floating-point tensors in a narrower type, and all others as they are."""
+
+    def __init__(self, framework: Framework, dtype: Any) -> None:
+        self._framework = framework
+        self._dtype = dtype
+
+    def compress(self, tensor: Tensor, name: str | None = None) -> tuple[Any, Any]:
+        dtype = self._framework.dtype(tensor)
+        if self._framework.is_floating(tensor) and dtype != self._dtype:
+            tensor = self._framework.cast(tensor, self._dtype)
+        return tensor, dtype
+
+    def decompress(self, tensor: Any, ctx: Any) -> Tensor:
+        return tensor if self._framework.dtype(tensor) == ctx else self._framework.cast(tensor, ctx)
+
+
+class Settled:
+    """Any compressor, in the one form that the rest of the adapter uses."""
+
+    def __init__(self, compression: Any) -> None:
+        self.given = compression
+        self.is_none = _does_nothing(compression)
+        self.decompress: Callable[[Any, Any], Tensor] = compression.decompress
+        self.communicate: Callable[..., Any] | None = getattr(compression, "communicate", None)
+        compress = compression.compress
+        if _takes_a_name(compress):
+            self.compress: Callable[[Tensor, str | None], tuple[Any, Any]] = compress
+        else:
+            self.compress = lambda tensor, name: compress(tensor)
+
+    def state_dict(self) -> dict[str, Any]:
+        remember = getattr(self.given, "state_dict", None)
+        return remember() if callable(remember) else {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        recall = getattr(self.given, "load_state_dict", None)
+        if callable(recall):
+            recall(state)
+
+
+def wait_for(handle: Any) -> Any:
+    """The result of what communicate() has started."""
+    return handle() if callable(handle) else synchronize(handle)
+
+
+def _does_nothing(compression: Any) -> bool:
+    kind = compression if isinstance(compression, type) else type(compression)
+    same = all(getattr(kind, m, None) is getattr(Compressor, m) for m in ("compress", "decompress"))
+    return same and not hasattr(compression, "communicate")
+
+
+def _takes_a_name(compress: Callable[..., Any]) -> bool:
+    try:
+        parameters = list(inspect.signature(compress).parameters.values())
+    except (TypeError, ValueError):
+        return False
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return len(positional) >= 2 or any(p.kind == p.VAR_POSITIONAL for p in parameters)

@@ -1,0 +1,80 @@
+"""The door to the native core: the only file of the adapters that knows its signatures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hvdlite import _core
+from hvdlite.handles import Pending, new_handle, poll, run_now, synchronize
+from hvdlite.ops import Kind, Sum
+from hvdlite.process_sets import ProcessSet, set_id_of
+
+__all__ = [
+    "Kind",
+    "Pending",
+    "members_of",
+    "new_handle",
+    "poll",
+    "rank",
+    "run_now",
+    "submit",
+    "submit_group",
+    "submit_in_place",
+    "synchronize",
+    "wait",
+]
+
+_NO_SPLITS: list[int] = []
+
+rank = _core.rank
+
+#: Blocks until the operation of a native handle is done: (array or None, received splits, number). Ends the handle.
+wait = _core.wait
+
+
+def members_of(process_set: ProcessSet) -> list[int]:
+    """The ranks of a registered set; none if there is no such set, or no job."""
+    if process_set.process_set_id is None or not _core.is_initialized():
+        return []
+    return _core.process_set_ranks(process_set.process_set_id)
+
+
+def submit(
+    kind: int,
+    tensor: Any,
+    output: Any,
+    name: str | None,
+    process_set: ProcessSet,
+    *,
+    op: int = Sum,
+    root: int = 0,
+    prescale: float = 1.0,
+    postscale: float = 1.0,
+    splits: list[int] = _NO_SPLITS,
+    will_wait: bool = False,
+) -> int:
+    """Starts one operation; returns its native handle. The caller keeps the memory until it is done."""
+    return _core.submit(
+        kind, op, set_id_of(process_set), name, tensor, output, root, prescale, postscale, splits, will_wait
+    )
+
+
+def submit_in_place(op: int, set_id: int, name: str | None, tensor: Any, prescale: float, postscale: float) -> int:
+    """The short way for gradients: an allreduce in place that nobody waits for yet."""
+    return _core.submit(Kind.ALLREDUCE, op, set_id, name, tensor, tensor, 0, prescale, postscale, _NO_SPLITS, False)
+
+
+def submit_group(
+    kind: int,
+    tensors: Sequence[Any],
+    outputs: Sequence[Any],
+    name: str | None,
+    process_set: ProcessSet,
+    *,
+    op: int = Sum,
+    prescale: float = 1.0,
+    postscale: float = 1.0,
+) -> list[int]:
+    """Starts several operations that become ready, travel and fail together. `outputs`: none, or one for each."""
+    return _core.submit_group(kind, op, set_id_of(process_set), name, list(tensors), list(outputs), prescale, postscale)

@@ -1,0 +1,73 @@
+"""What an adapter must know about its framework: a handful of primitives, and nothing else.
+
+Ask of each line in an adapter: is this about the operation or about the framework? What is about the operation belongs
+in this folder; what only the framework knows is a method here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+Tensor = Any  # the framework's own
+Host = Any  # what the native core can be lent: contiguous, in host memory
+
+
+class Rule(Protocol):
+    """A differentiable operation: how its results come about, and what their gradients become."""
+
+    @property
+    def in_place(self) -> bool: ...
+
+    @property
+    def constants(self) -> int:
+        """So many of the last results have no gradient."""
+
+    def forward(self, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]: ...
+
+    def backward(self, gradients: Sequence[Tensor]) -> Sequence[Tensor]: ...
+
+
+class Framework(Protocol):
+    def check(self, tensor: Tensor) -> None:
+        """TypeError or ValueError with a sentence, if this cannot be communicated."""
+
+    def shape(self, tensor: Tensor) -> Sequence[int]: ...
+
+    def lend(self, tensor: Tensor) -> Host:
+        """The tensor itself where the core can read it; else a contiguous copy in host memory."""
+
+    def empty_like(self, host: Host) -> Host: ...
+
+    def empty_rows(self, host: Host, rows: int) -> Host:
+        """As the tensor, but with so many rows."""
+
+    def deliver(self, host: Host, like: Tensor) -> Tensor:
+        """A result in host memory as a tensor on the device of `like`."""
+
+    def write_back(self, host: Host, tensor: Tensor) -> Tensor:
+        """After an operation in place: what lend() gave goes back into the tensor, unless it is the same memory."""
+
+    def raw(self, host: Host) -> Host:
+        """A view of a dtype that numpy has, of the same width: for results that come as numpy arrays."""
+
+    def adopt(self, array: Any, like: Tensor) -> Tensor:
+        """The numpy array that raw() memory led to, as a tensor of the dtype and on the device of `like`."""
+
+    def integers(self, values: Sequence[int], like: Tensor | None) -> Tensor:
+        """int32, on the device of `like`."""
+
+    def rows(self, tensor: Tensor, start: int, count: int) -> Tensor: ...
+
+    def scaled(self, tensor: Tensor, factor: float) -> Tensor:
+        """tensor * factor, differentiable."""
+
+    def dtype(self, tensor: Tensor) -> Any: ...
+
+    def is_floating(self, tensor: Tensor) -> bool: ...
+
+    def cast(self, tensor: Tensor, dtype: Any) -> Tensor:
+        """Differentiable."""
+
+    def differentiable(self, rule: Rule, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """rule.forward(), recorded so that gradients pass through rule.backward()."""

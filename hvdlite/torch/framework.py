@@ -1,0 +1,124 @@
+"""torch's primitives for hvdlite.adapter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from hvdlite.adapter.framework import Rule
+
+# float8, complex and quantised tensors have no sum here.
+_NAMES = "bool uint8 int8 uint16 int16 uint32 int32 uint64 int64 float16 bfloat16 float32 float64".split()
+SUPPORTED = frozenset(getattr(torch, name) for name in _NAMES if hasattr(torch, name))
+
+
+class TorchFramework:
+    """See hvdlite.adapter.framework.Framework."""
+
+    def check(self, tensor: Any) -> None:
+        if not isinstance(tensor, torch.Tensor):
+            raise TypeError(f"expected a torch.Tensor, got {type(tensor).__name__}")
+        if tensor.layout != torch.strided:
+            raise ValueError(
+                "sparse tensors cannot be communicated like this: use hvd.sparse_allreduce_async, or tensor.to_dense()"
+            )
+        if tensor.dtype not in SUPPORTED:
+            raise ValueError(f"Tensor type {tensor.type()} is not supported.")
+
+    def shape(self, tensor: torch.Tensor) -> Sequence[int]:
+        return tensor.shape
+
+    def lend(self, tensor: torch.Tensor) -> torch.Tensor:
+        tensor = tensor.detach()
+        if tensor.is_cpu:
+            return tensor.contiguous()
+        # Ordered behind the work on the device's current stream, and waited for.
+        host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
+        return host.copy_(tensor)
+
+    def empty_like(self, host: torch.Tensor) -> torch.Tensor:
+        return torch.empty_like(host, memory_format=torch.contiguous_format)
+
+    def empty_rows(self, host: torch.Tensor, rows: int) -> torch.Tensor:
+        return torch.empty((rows, *host.shape[1:]), dtype=host.dtype)
+
+    def deliver(self, host: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+        return host if like.is_cpu else host.to(like.device)
+
+    def write_back(self, host: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
+        plain = tensor.detach()
+        if plain.data_ptr() != host.data_ptr() or not plain.is_contiguous():
+            plain.copy_(host)  # counts as a change by itself
+        else:
+            _has_changed(plain)
+        return tensor
+
+    def raw(self, host: torch.Tensor) -> torch.Tensor:
+        # A view to the same bytes: numpy has no bfloat16, and results of unknown size come home as numpy arrays.
+        return host.view(torch.int16) if host.dtype == torch.bfloat16 else host
+
+    def adopt(self, array: Any, like: torch.Tensor) -> torch.Tensor:
+        tensor = torch.from_numpy(array)
+        if tensor.dtype != like.dtype:
+            tensor = tensor.view(like.dtype)
+        return tensor if like.is_cpu else tensor.to(like.device)
+
+    def integers(self, values: Sequence[int], like: torch.Tensor | None) -> torch.Tensor:
+        return torch.tensor(list(values), dtype=torch.int32, device=None if like is None else like.device)
+
+    def rows(self, tensor: torch.Tensor, start: int, count: int) -> torch.Tensor:
+        return tensor.narrow(0, start, count)
+
+    def scaled(self, tensor: torch.Tensor, factor: float) -> torch.Tensor:
+        return tensor * factor
+
+    def dtype(self, tensor: torch.Tensor) -> torch.dtype:
+        return tensor.dtype
+
+    def is_floating(self, tensor: torch.Tensor) -> bool:
+        return tensor.is_floating_point()
+
+    def cast(self, tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        return tensor.to(dtype)
+
+    def differentiable(self, rule: Rule, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        if torch.is_grad_enabled() and _wants_gradient(rule, tensors):
+            results: tuple[torch.Tensor, ...] = _Recorded.apply(rule, *tensors)  # type: ignore[no-untyped-call]
+            return results
+        return rule.forward(tensors)
+
+
+def _wants_gradient(rule: Rule, tensors: Sequence[torch.Tensor]) -> bool:
+    needing = [t for t in tensors if isinstance(t, torch.Tensor) and t.requires_grad]
+    # A leaf that needs a gradient may not be part of an operation in place. Who asks for that means its value.
+    return bool(needing) and not (rule.in_place and any(t.is_leaf for t in needing))
+
+
+class _Recorded(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, rule: Rule, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        ctx.rule = rule
+        results = rule.forward(tensors)
+        if rule.in_place:
+            ctx.mark_dirty(*results)
+        if rule.constants:
+            ctx.mark_non_differentiable(*results[-rule.constants :])
+        return results
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        return None, *ctx.rule.backward([g.contiguous() for g in gradients])
+
+
+def _has_changed(tensor: torch.Tensor) -> None:
+    """Tells autograd, which refuses to use what it has saved and somebody has overwritten."""
+    increment = getattr(torch.autograd.graph, "increment_version", None)  # torch >= 2.1, but private before
+    if increment is not None:
+        increment(tensor)
+    else:
+        torch._C._increment_version(tensor)
+
+
+FRAMEWORK = TorchFramework()

@@ -1,0 +1,57 @@
+"""Making ranks equal at the start: parameters, optimizer state, and any object."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from hvdlite.adapter.engine import new_handle, synchronize
+from hvdlite.objects import allgather_object as _allgather_object
+from hvdlite.objects import broadcast_object as _broadcast_object
+from hvdlite.process_sets import ProcessSet, global_process_set
+from hvdlite.torch.ops import OPS
+from hvdlite.torch.optimizer_state import broadcast_optimizer_state
+
+__all__ = ["allgather_object", "broadcast_object", "broadcast_optimizer_state", "broadcast_parameters"]
+
+
+def broadcast_parameters(params: Any, root_rank: int) -> None:
+    """Gives all ranks the tensors of `root_rank`, in place: a model.state_dict(), or a list of (name, tensor) or tensors.
+
+    Values that are no tensors (None, a module's extra state) are left alone.
+    """
+    if isinstance(params, Mapping):
+        named = sorted(params.items())
+    elif isinstance(params, list):
+        named = [p if isinstance(p, tuple) else (None, p) for p in params]
+    else:
+        raise ValueError(
+            f"invalid params of type: {type(params)}. Pass model.state_dict(), or list(model.named_parameters())"
+        )
+    broadcast_all([(name, p) for name, p in named if isinstance(p, torch.Tensor)], root_rank, global_process_set)
+
+
+def broadcast_all(named: list[tuple[str | None, torch.Tensor]], root_rank: int, process_set: ProcessSet) -> None:
+    """Broadcasts in place, all under way at once. The first error is raised once all have ended."""
+    handles = [new_handle(OPS.broadcast(tensor, root_rank, name, process_set, in_place=True)) for name, tensor in named]
+    error: Exception | None = None
+    for handle in handles:
+        try:
+            synchronize(handle)
+        except Exception as failed:
+            error = error or failed
+    if error is not None:
+        raise error
+
+
+def broadcast_object(obj: Any, root_rank: int = 0, name: str | None = None,
+                     process_set: ProcessSet = global_process_set) -> Any:  # fmt: skip
+    """`root_rank`'s object on every rank, pickled on its way. The root gets its own back; elsewhere `obj` is ignored."""
+    return _broadcast_object(obj, root_rank, name, process_set)
+
+
+def allgather_object(obj: Any, name: str | None = None) -> list[Any]:
+    """The objects of all ranks, in their order."""
+    return _allgather_object(obj, name)

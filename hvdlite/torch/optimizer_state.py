@@ -1,0 +1,118 @@
+"""An optimizer's state, from one rank to all others.
+
+The root describes its state: everything but the tensors' contents. The others build the same out of what they have, and
+the contents follow, in place. So it does not matter which optimizer it is, how deep its state is, or who has made a step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from hvdlite.basics import rank
+from hvdlite.objects import broadcast_object
+from hvdlite.process_sets import global_process_set
+
+
+@dataclass(frozen=True)
+class _Described:
+    """A tensor without its contents."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    on_host: bool  # a counter on the CPU stays there although the parameter is on a device
+
+
+def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int, model: Any = None) -> None:
+    """Gives all ranks the optimizer state and the options (learning rate, ...) of `root_rank`.
+
+    `model` is accepted for Horovod's sake. Parameters without a gradient get one of zeros if the optimizer has made no
+    step here, as in Horovod.
+    """
+    del model
+    if isinstance(optimizer, torch.optim.LBFGS):
+        raise ValueError("cannot broadcast torch.optim.LBFGS state: it depends on the closure of each rank")
+    if not optimizer.state:
+        for parameter in _parameters(optimizer):
+            if parameter.requires_grad and parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+    tensors: list[torch.Tensor] = []
+    described = _describe(optimizer, tensors) if rank() == root_rank else None
+    described = broadcast_object(described, root_rank, "broadcast_optimizer_state", global_process_set)
+    if rank() != root_rank:
+        tensors = _rebuild(optimizer, described)
+    from hvdlite.torch.functions import broadcast_all
+
+    names = [f"broadcast_optimizer_state.{i}" for i in range(len(tensors))]
+    broadcast_all(list(zip(names, tensors, strict=True)), root_rank, global_process_set)
+
+
+def _parameters(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+def _describe(optimizer: torch.optim.Optimizer, tensors: list[torch.Tensor]) -> Any:
+    """The root's side. `tensors` gets what the description leaves out, in its order."""
+    number_of = {id(p): i for i, p in enumerate(_parameters(optimizer))}
+
+    def walk(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            if value.layout != torch.strided:
+                raise ValueError("sparse tensors in an optimizer's state cannot be broadcast")
+            tensors.append(value.detach())
+            return _Described(tuple(value.shape), value.dtype, value.is_cpu)
+        return _through(value, walk)
+
+    state = {number_of.get(id(key), key): walk(value) for key, value in optimizer.state.items()}
+    groups = [{k: walk(v) for k, v in group.items() if k != "params"} for group in optimizer.param_groups]
+    return {"parameters": len(number_of), "state": state, "groups": groups}
+
+
+def _rebuild(optimizer: torch.optim.Optimizer, described: Any) -> list[torch.Tensor]:
+    """The other ranks' side: makes the state as described; returns the tensors whose contents are to come."""
+    parameters = _parameters(optimizer)
+    if described["parameters"] != len(parameters) or len(described["groups"]) != len(optimizer.param_groups):
+        raise ValueError(
+            f"the root's optimizer has {described['parameters']} parameters in {len(described['groups'])} groups, this "
+            f"rank's {len(parameters)} in {len(optimizer.param_groups)}: build the same model and optimizer on all ranks"
+        )
+    tensors: list[torch.Tensor] = []
+
+    def build(value: Any, own: Any, like: torch.Tensor | None) -> Any:
+        if isinstance(value, _Described):
+            same = isinstance(own, torch.Tensor) and tuple(own.shape) == value.shape and own.dtype == value.dtype
+            if not same:
+                device = None if value.on_host or like is None else like.device
+                own = torch.empty(value.shape, dtype=value.dtype, device=device)
+            tensors.append(own.detach())
+            return own
+        if isinstance(value, dict):
+            inside = own if isinstance(own, dict) else {}
+            return {k: build(v, inside.get(k), like) for k, v in value.items()}
+        return _through(value, lambda v: build(v, None, like))
+
+    state = {}
+    for key, value in described["state"].items():
+        parameter = parameters[key] if isinstance(key, int) else None
+        own_key = key if parameter is None else parameter
+        own = optimizer.state.get(own_key)
+        state[own_key] = build(value, own, parameter)
+    optimizer.state.clear()
+    optimizer.state.update(state)
+    for group, told in zip(optimizer.param_groups, described["groups"], strict=True):
+        for key in told:
+            group[key] = build(told[key], group.get(key), None)
+    return tensors
+
+
+def _through(value: Any, walk: Any) -> Any:
+    """The same container with walk() applied to what is in it."""
+    if isinstance(value, dict):
+        return {k: walk(v) for k, v in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*map(walk, value))
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(walk, value))
+    return value

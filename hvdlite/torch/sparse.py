@@ -1,0 +1,39 @@
+"""Sparse COO tensors: their indices and values are gathered; adding up what falls together is the result's coalesce()."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from hvdlite.adapter.collectives import Collectives
+from hvdlite.adapter.engine import Pending, run_now
+from hvdlite.ops import Average, Sum
+from hvdlite.process_sets import ProcessSet
+
+
+def start(
+    ops: Collectives, tensor: torch.Tensor, name: str | None, op: int, process_set: ProcessSet
+) -> Callable[[], torch.Tensor]:
+    """Starts both gathers; the function returned waits for them. It may be called once."""
+    if not isinstance(tensor, torch.Tensor) or tensor.layout != torch.sparse_coo:
+        kind = tensor.layout if isinstance(tensor, torch.Tensor) else type(tensor).__name__
+        raise ValueError(f"sparse_allreduce_async takes a sparse COO tensor, got {kind}: use hvd.allreduce_async")
+    if op not in (Average, Sum):
+        raise NotImplementedError("sparse tensors are reduced with op=hvd.Average or hvd.Sum only")
+    tensor = tensor.detach().coalesce()
+    members = process_set.size() or 1
+    # Gathering is along the first dimension, and every entry is one row of both.
+    gathers: list[Pending] = [
+        ops.allgather(tensor.indices().t().contiguous(), name and f"{name}.indices", process_set),
+        ops.allgather(tensor.values(), name and f"{name}.values", process_set),
+    ]
+
+    def finish() -> torch.Tensor:
+        indices, values = (run_now(pending) for pending in gathers)
+        if op == Average:
+            values = values / members
+        # Checked: a rank whose tensor is larger would have its entries written beyond the end of this one.
+        return torch.sparse_coo_tensor(indices.t(), values, tensor.shape, check_invariants=True).coalesce()
+
+    return finish

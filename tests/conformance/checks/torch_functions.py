@@ -1,0 +1,133 @@
+"""hvdlite.torch: parameters, optimizer state and objects, from one rank to all."""
+
+from __future__ import annotations
+
+import inspect
+
+import torch
+
+import hvdlite.torch as hvd
+from checks import check
+from checks.here import Here, raises
+
+# Those whose constructor wants more than parameters, or parameters of a special kind.
+_SPECIAL = {"Optimizer", "LBFGS", "SparseAdam", "Muon"}
+OPTIMIZERS = tuple(
+    name
+    for name, kind in vars(torch.optim).items()
+    if inspect.isclass(kind) and issubclass(kind, torch.optim.Optimizer) and name not in _SPECIAL
+)
+
+
+def _model(seed: int) -> torch.nn.Module:
+    torch.manual_seed(seed)
+    return torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 2))
+
+
+def _equal_everywhere(here: Here, value: object) -> None:
+    everyones = hvd.allgather_object(value)
+    assert all(repr(each) == repr(everyones[0]) for each in everyones), everyones
+
+
+def _step(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    optimizer.zero_grad()
+    model(torch.ones(5, 3) + torch.rand(5, 3)).sum().backward()
+    optimizer.step()
+
+
+@check()
+def parameters_come_from_a_state_dict_or_a_list(here: Here) -> None:
+    root = here.size - 1
+    for pick in (
+        lambda m: m.state_dict(),
+        lambda m: list(m.named_parameters()) + list(m.named_buffers()),
+        lambda m: list(m.parameters()) + list(m.buffers()),
+    ):
+        model, theirs = _model(here.rank), _model(root)
+        with torch.no_grad():
+            for each in (model, theirs):
+                each[1].num_batches_tracked += 7 if each is theirs or here.rank == root else 0
+        hvd.broadcast_parameters(pick(model), root_rank=root)
+        for mine, other in zip(model.state_dict().values(), theirs.state_dict().values(), strict=True):
+            assert torch.equal(mine, other)
+    hvd.broadcast_parameters({"a": torch.ones(2), "extra": None, "note": "text"}, root_rank=0)
+    for wrong in (_model(0).named_parameters(), _model(0).parameters(), 3, None):
+        with raises(ValueError, "invalid params of type"):
+            hvd.broadcast_parameters(wrong, root_rank=0)
+
+
+@check(optimizer=OPTIMIZERS)
+def optimizer_state_is_the_roots_before_and_after_a_step(here: Here, optimizer: str) -> None:
+    root = here.size - 1
+    kind = getattr(torch.optim, optimizer)
+    extra = {"momentum": 0.9} if optimizer == "SGD" else {}
+    for steps_of_root, steps_elsewhere in ((0, 0), (2, 0), (0, 1), (2, 1)):
+        model = _model(0)
+        lr = 0.25 if here.rank == root else 0.5
+        mine = kind(model.parameters(), lr=lr, **extra)
+        torch.manual_seed(here.rank)
+        for _ in range(steps_of_root if here.rank == root else steps_elsewhere):
+            _step(model, mine)
+        hvd.broadcast_optimizer_state(mine, root_rank=root)
+        state = mine.state_dict()
+        _equal_everywhere(here, state)
+        assert state["param_groups"][0]["lr"] == 0.25 and type(state["param_groups"][0]["lr"]) is float
+        assert bool(state["state"]) == bool(mine.state) and (steps_of_root == 0 or optimizer == "SGD" or mine.state)
+        hvd.broadcast_parameters(model.state_dict(), root_rank=root)
+        torch.manual_seed(0)
+        _step(model, mine)  # the state fits the parameters
+        _equal_everywhere(here, model.state_dict())
+
+
+@check()
+def options_keep_their_python_types(here: Here) -> None:
+    model = _model(0)
+    odd = here.rank != 0
+    optimizer = torch.optim.Adam(
+        model.parameters(), lr=0.1 + odd, betas=(0.8, 0.7 + odd / 10), amsgrad=odd, weight_decay=odd * 1, eps=1e-3
+    )
+    optimizer.param_groups[0]["note"] = None if not odd else "x"
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    group = optimizer.param_groups[0]
+    assert group["lr"] == 0.1 and group["betas"] == (0.8, 0.7) and group["amsgrad"] is False
+    assert type(group["weight_decay"]) is int and group["note"] is None and group["eps"] == 1e-3
+    assert all(not p.grad.any() for p in model.parameters()), "gradients of zeros where there were none"
+
+
+@check()
+def nested_state_and_keys_of_its_own_survive(here: Here) -> None:
+    model = _model(0)
+    first = next(model.parameters())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    if here.rank == 0:
+        optimizer.state[first] = {"deep": {"list": [torch.full((2,), 3.0), (1, "two")]}, "count": torch.tensor(5)}
+        optimizer.state["own"] = {"history": torch.arange(3)}
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    state = optimizer.state[first]
+    assert state["deep"]["list"][0].tolist() == [3, 3] and state["deep"]["list"][1] == (1, "two")
+    assert state["count"].item() == 5 and optimizer.state["own"]["history"].tolist() == [0, 1, 2]
+
+
+@check()
+def what_cannot_be_made_equal_is_refused(here: Here) -> None:
+    with raises(ValueError, "LBFGS"):
+        hvd.broadcast_optimizer_state(torch.optim.LBFGS(_model(0).parameters()), root_rank=0)
+    frozen = _model(0)
+    frozen[0].weight.requires_grad_(False)
+    hvd.broadcast_optimizer_state(torch.optim.SGD(frozen.parameters(), lr=0.1, momentum=0.9), root_rank=0)
+    assert frozen[0].weight.grad is None
+
+
+@check()
+def objects_travel(here: Here) -> None:
+    thing = {"rank": here.rank, "tensor": torch.ones(2) * here.rank, "function": lambda x, r=here.rank: x + r}
+    got = hvd.broadcast_object(thing, root_rank=here.size - 1, name="thing")
+    assert got["rank"] == here.size - 1 and got["function"](1) == here.size
+    assert (got is thing) == (here.rank == here.size - 1)
+    everyones = hvd.allgather_object(thing, name="thing")
+    assert [each["rank"] for each in everyones] == list(here.ranks)
+    subset = hvd.add_process_set([here.size - 1]) if here.size > 1 else hvd.global_process_set
+    if subset.included():
+        assert hvd.broadcast_object("x", here.size - 1, process_set=subset) == "x"
+    if here.size > 1:
+        hvd.remove_process_set(subset)

@@ -1,0 +1,140 @@
+"""hvdlite.torch: the gradient of each collective is the rule of hvdlite/adapter/gradients.py."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+import hvdlite.torch as hvd
+from checks import check
+from checks.here import AVERAGE, OPS, PRODUCT, SUM, Here, reference
+from checks.torch_here import Among, array, process_sets, tensor
+
+SHAPE = (6, 2)
+
+
+def _inputs(here: Here, among: Among, *key: object, shape: tuple[int, ...] = SHAPE) -> list[np.ndarray]:
+    return among.of(here.everyones("float64", shape, *key))
+
+
+def _leaf(values: np.ndarray) -> torch.Tensor:
+    return tensor(values).requires_grad_()
+
+
+@check(form=("plain", "in place", "grouped", "grouped in place"))
+def of_allreduce_is_the_same_allreduce(here: Here, form: str) -> None:
+    with process_sets(here) as sets:
+        for among in sets:
+            for label, op in OPS.items():
+                values = _inputs(here, among, label, "x") if op != PRODUCT else [np.ones(SHAPE)] * len(among.members)
+                gradients = _inputs(here, among, label, "dy")
+                x = _leaf(values[among.mine])
+                how = {"op": op, "prescale_factor": 0.5, "postscale_factor": 4.0, "process_set": among.process_set}
+                doubled = x * 2
+                if form == "plain":
+                    y = hvd.allreduce(doubled, name="named", **how)
+                elif form == "in place":
+                    y = hvd.allreduce_(doubled, **how)
+                    assert y is doubled
+                elif form == "grouped":
+                    y, other = hvd.grouped_allreduce([doubled, x * 3], **how)
+                    here.close(array(other), reference([v * 3 for v in values], op, 0.5, 4.0))
+                else:
+                    y, _ = hvd.grouped_allreduce_([doubled, x * 3], **how)
+                y.backward(tensor(gradients[among.mine]))
+                here.close(array(x.grad), reference(gradients, op, 0.5, 4.0) * 2, label, exact=False)
+
+
+@check()
+def of_a_gradient_exists(here: Here) -> None:
+    x = torch.full((3,), 2.0 + here.rank, requires_grad=True)
+    y = hvd.allreduce(x**3, op=SUM)
+    (first,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+    torch.testing.assert_close(first, here.size * 3 * x**2)
+    (second,) = torch.autograd.grad(first.sum(), x)
+    torch.testing.assert_close(second, here.size * 6 * x.detach())
+
+
+@check(grouped=(False, True))
+def of_allgather_is_the_average_of_ones_own_rows(here: Here, grouped: bool) -> None:
+    with process_sets(here) as sets:
+        for among in sets:
+            sizes = [1 + (r * 2) % 3 for r in among.members]
+            start = sum(sizes[: among.mine])
+            x = _leaf(here.data("float64", (sizes[among.mine], 2), here.rank))
+            gradients = _inputs(here, among, shape=(sum(sizes), 2))
+            how = {"process_set": among.process_set}
+            y = hvd.grouped_allgather([x, x], **how)[1] if grouped else hvd.allgather(x, name="rows", **how)
+            y.backward(tensor(gradients[among.mine]))
+            want = reference(gradients, AVERAGE)[start : start + sizes[among.mine]]
+            here.close(array(x.grad), want, exact=False)
+
+
+@check(in_place=(False, True))
+def of_broadcast_is_the_average_on_the_root_and_nothing_elsewhere(here: Here, in_place: bool) -> None:
+    with process_sets(here) as sets:
+        for among in sets:
+            root = among.members[-1]
+            x = _leaf(here.data("float64", SHAPE, here.rank))
+            gradients = _inputs(here, among, "dy")
+            how = {"process_set": among.process_set}
+            y = hvd.broadcast_(x * 2, root, **how) if in_place else hvd.broadcast(x * 2, root, "named", **how)
+            y.backward(tensor(gradients[among.mine]))
+            want = 2 * reference(gradients, AVERAGE) if here.rank == root else np.zeros(SHAPE)
+            here.close(array(x.grad), want, exact=False)
+
+
+@check(with_splits=(False, True))
+def of_alltoall_is_the_way_back(here: Here, with_splits: bool) -> None:
+    with process_sets(here) as sets:
+        for among in sets:
+            n = len(among.members)
+            splits = [[1 + (i + j) % 2 if with_splits else 1 for j in range(n)] for i in range(n)]
+            rows = [sum(row) for row in splits]
+            values = [here.data("float64", (rows[i], 2), r) for i, r in enumerate(among.members)]
+            x = _leaf(values[among.mine])
+            how = {"process_set": among.process_set}
+            if with_splits:
+                y, received = hvd.alltoall(x * 3, splits[among.mine], **how)
+                assert not received.requires_grad
+            else:
+                y = hvd.alltoall(x * 3, **how)
+            # Every row's gradient is its own value: it must come back to where it was.
+            y.backward(y.detach())
+            here.close(array(x.grad), 9 * values[among.mine], exact=False)
+
+
+@check(op=("Average", "Sum"))
+def of_reducescatter_is_the_allgather(here: Here, op: str) -> None:
+    with process_sets(here) as sets:
+        for among in sets:
+            n = len(among.members)
+            rows = n + 1
+            sizes = [rows // n + (i < rows % n) for i in range(n)]
+            x = _leaf(here.data("float64", (rows, 2), here.rank))
+            gradients = [here.data("float64", (size, 2), r, "dy") for size, r in zip(sizes, among.members, strict=True)]
+            how = {"op": getattr(hvd, op), "prescale_factor": 0.5, "postscale_factor": 3.0}
+            for y in (
+                hvd.reducescatter(x, name="part", process_set=among.process_set, **how),
+                hvd.grouped_reducescatter([x, x], process_set=among.process_set, **how)[0],
+            ):
+                x.grad = None
+                y.backward(tensor(gradients[among.mine]))
+                want = np.concatenate(gradients) * 1.5 * (n if op == "Sum" else 1)
+                here.close(array(x.grad), want, exact=False)
+
+
+@check()
+def passes_through_compression(here: Here) -> None:
+    x = torch.ones(4, requires_grad=True)
+    hvd.allreduce(x, op=SUM, compression=hvd.Compression.bf16).sum().backward()
+    assert x.grad.dtype == torch.float32 and x.grad.tolist() == [here.size] * 4
+
+
+@check()
+def is_not_recorded_where_nobody_asks(here: Here) -> None:
+    x = torch.ones(2 * here.size, requires_grad=True)
+    with torch.no_grad():
+        results = [hvd.allreduce(x), hvd.allgather(x), hvd.broadcast(x, 0), hvd.alltoall(x), hvd.reducescatter(x)]
+    results += [hvd.synchronize(hvd.allreduce_async(x)), hvd.allreduce(x.detach())]
+    assert not any(result.requires_grad for result in results)

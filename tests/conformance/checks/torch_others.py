@@ -1,0 +1,151 @@
+"""hvdlite.torch: allgather, broadcast, alltoall, reducescatter and sparse tensors, in all their forms."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import torch
+
+import hvdlite.torch as hvd
+from checks import check
+from checks.here import SUM, Here, raises, reference
+from checks.torch_here import TORCH_DTYPES, array, process_sets, tensor
+
+TAILS = ((), (3,), (2, 0), (1, 5))
+
+
+@check(dtype=TORCH_DTYPES, seconds=30)
+def allgather_concatenates_what_differs_in_its_first_dimension(here: Here, dtype: str) -> None:
+    with process_sets(here) as sets:
+        for among in sets:
+            how = {"process_set": among.process_set}
+            pieces = [[here.data(dtype, ((r * 3) % 4, *tail), r) for r in among.members] for tail in TAILS]
+            mine = [tensor(each[among.mine]) for each in pieces]
+            want = [np.concatenate(each) for each in pieces]
+            handles = [hvd.allgather_async(t, name=f"rows.{i}", **how) for i, t in enumerate(mine)]
+            forms = {
+                "plain": [hvd.allgather(t, **how) for t in mine],
+                "async": [hvd.synchronize(handle) for handle in handles],
+                "grouped": hvd.grouped_allgather(mine, **how),
+                "grouped async": hvd.synchronize(hvd.grouped_allgather_async(mine, name="rows", **how)),
+            }
+            for form, got in forms.items():
+                for result, expected in zip(got, want, strict=True):
+                    here.close(array(result), expected, form, exact=True)
+
+
+@check(dtype=TORCH_DTYPES, seconds=30)
+def broadcast_gives_the_roots_tensor_in_every_form(here: Here, dtype: str) -> None:
+    with process_sets(here) as sets:
+        for among, shape in itertools.product(sets, ((), (0,), (5, 3))):
+            for root in (among.members[0], among.members[-1]):
+                how = {"process_set": among.process_set}
+                want = here.data(dtype, shape, root)
+                mine = tensor(here.data(dtype, shape, here.rank))
+                here.close(array(hvd.broadcast(mine, root, **how)), want, "plain", exact=True)
+                got = hvd.synchronize(hvd.broadcast_async(mine, root, "named", **how))
+                here.close(array(got), want, "async", exact=True)
+                assert array(mine).tobytes() == here.data(dtype, shape, here.rank).tobytes(), "the input was written to"
+                place = mine.clone()
+                assert hvd.broadcast_(place, root, **how) is place
+                here.close(array(place), want, "in place", exact=True)
+                place = mine.clone()
+                assert hvd.synchronize(hvd.broadcast_async_(place, root, **how)) is place
+                here.close(array(place), want, "async in place", exact=True)
+
+
+@check(dtype=TORCH_DTYPES, seconds=30)
+def alltoall_sends_each_its_part(here: Here, dtype: str) -> None:
+    with process_sets(here) as sets:
+        for among in sets:
+            how = {"process_set": among.process_set}
+            n = len(among.members)
+            inputs = [here.data(dtype, (2 * n, 3), r) for r in among.members]
+            want = np.concatenate([each[2 * among.mine : 2 * among.mine + 2] for each in inputs])
+            mine = tensor(inputs[among.mine])
+            got = hvd.alltoall(mine, **how)
+            here.close(array(got), want, "equal parts", exact=True)
+            got, received = hvd.synchronize(hvd.alltoall_async(mine, name="equal", **how))
+            here.close(array(got), want, "equal parts async", exact=True)
+            assert received.tolist() == [2] * n and received.dtype == torch.int32
+            # Member i sends i + j rows to member j, and member 0 nothing to itself.
+            splits = [[i + j for j in range(n)] for i in range(n)]
+            inputs = [here.data(dtype, (sum(splits[i]) + 1, 2), r, "own") for i, r in enumerate(among.members)]
+            starts = [np.cumsum([0, *row]) for row in splits]
+            parts = [inputs[i][starts[i][among.mine] : starts[i][among.mine + 1]] for i in range(n)]
+            mine = tensor(inputs[among.mine])
+            for given in (splits[among.mine], torch.tensor(splits[among.mine], dtype=torch.int32)):
+                got, received = hvd.alltoall(mine, given, **how)
+                here.close(array(got), np.concatenate(parts), "own parts", exact=True)
+                assert received.tolist() == [splits[i][among.mine] for i in range(n)]
+                assert received.dtype == torch.int32
+
+
+@check(dtype=[d for d in TORCH_DTYPES if d != "bool"], seconds=30)
+def reducescatter_gives_each_its_rows_of_the_result(here: Here, dtype: str) -> None:
+    with process_sets(here) as sets:
+        for among, rows, (label, op) in itertools.product(
+            sets, (0, 1, 5, 2 * here.size + 1), (("Sum", hvd.Sum), ("Average", hvd.Average))
+        ):
+            how = {"process_set": among.process_set, "op": op}
+            n = len(among.members)
+            sizes = [rows // n + (i < rows % n) for i in range(n)]
+            start = sum(sizes[: among.mine])
+            inputs = among.of(here.everyones(dtype, (rows, 3), label))
+            mine = tensor(inputs[among.mine])
+            want = reference(inputs, op)[start : start + sizes[among.mine]]
+            here.close(array(hvd.reducescatter(mine, **how)), want, f"plain {label} of {rows} rows")
+            got = hvd.synchronize(hvd.reducescatter_async(mine, "named", **how))
+            here.close(array(got), want, f"async {label} of {rows} rows")
+            for group in (
+                hvd.grouped_reducescatter([mine, mine], **how),
+                hvd.synchronize(hvd.grouped_reducescatter_async([mine, mine], "group", **how)),
+            ):
+                for got in group:
+                    here.close(array(got), want, f"grouped {label} of {rows} rows")
+            if dtype.startswith("float"):
+                want = reference(inputs, op, 0.5, 3.0)[start : start + sizes[among.mine]]
+                got = hvd.reducescatter(mine, prescale_factor=0.5, postscale_factor=3.0, **how)
+                here.close(array(got), want, "scaled")
+
+
+@check()
+def reducescatter_is_for_sums_and_averages(here: Here) -> None:
+    for op in (hvd.Adasum, hvd.Min, hvd.Max, hvd.Product):
+        with raises(hvd.HorovodInternalError, "Average"):
+            hvd.reducescatter(torch.ones(here.size), op=op)
+    with raises(ValueError):
+        hvd.reducescatter(torch.tensor(1.0))
+    assert (hvd.allreduce(torch.ones(1), op=SUM) == here.size).all()
+
+
+@check()
+def reducescatter_can_be_compressed(here: Here) -> None:
+    got = hvd.reducescatter(torch.ones(here.size, 2) / 3, op=SUM, compression=hvd.Compression.fp16)
+    assert got.dtype == torch.float32 and got.shape == (1, 2)
+    assert got[0, 0].item() == np.float16(here.size * float(np.float16(1 / 3)))
+
+
+@check(op=("Average", "Sum"))
+def sparse_tensors_add_up(here: Here, op: str) -> None:
+    with process_sets(here) as sets:
+        for among in sets:
+            n = len(among.members)
+            # Two entries of each member: one of its own, one that all share; and none at all.
+            mine = torch.eye(n + 1)[:, [0, 1 + among.mine]].mm(torch.ones(2, 3) * (here.rank + 1)).to_sparse(1)
+            how = {"name": "sparse", "op": getattr(hvd, op), "process_set": among.process_set}
+            got = hvd.sparse_allreduce_async(mine, **how)().to_dense()
+            want = torch.zeros(n + 1, 3)
+            want[0] = sum(r + 1 for r in among.members)
+            for i, r in enumerate(among.members):
+                want[1 + i] = r + 1
+            torch.testing.assert_close(got, want / n if op == "Average" else want)
+            empty = torch.zeros(4, 3).to_sparse(1)
+            assert not hvd.sparse_allreduce_async(empty, **how)().to_dense().any()
+    with raises(ValueError, "sparse"):
+        hvd.sparse_allreduce_async(torch.ones(3), "dense", hvd.Sum)
+    with raises(ValueError, "sparse_allreduce_async"):
+        hvd.allreduce(empty)
+    with raises(NotImplementedError):
+        hvd.sparse_allreduce_async(empty, "max", hvd.Max)
