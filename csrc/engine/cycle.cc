@@ -147,7 +147,7 @@ void Engine::Begin(ProcessSet* set, Decision decision, Nanos now) {
                                       " do not remember the same operations; do all run the same version of hvdlite?"));
     }
   }
-  const OpKind kind = running->responses[0].request.kind;
+  const OpKind kind = running->responses[0].agreed->request.kind;
   if (kind == OpKind::kAddProcessSet || kind == OpKind::kRemoveProcessSet) {
     ChangeSets(set, running->responses[0]);
     return;
@@ -170,20 +170,19 @@ bool Engine::Remember(ProcessSet* set, Response* response) {
   if (response->cached) {
     const auto known = set->slots.find(response->slot);
     if (known == set->slots.end()) return false;
-    response->request = known->second.agreed;
-    response->rows = known->second.rows;
+    response->agreed = known->second.agreed;
     return true;
   }
   if (response->slot == kNoSlot) return true;
-  Entry* const entry = set->inbox.Find(response->request.name);
+  const std::string& name = response->agreed->request.name;
+  Entry* const entry = set->inbox.Find(name);
   Remembered& remembered = set->slots[response->slot];
-  remembered.agreed = response->request;
-  remembered.rows = response->rows;
+  remembered.agreed = response->agreed;
   // A joined rank asked for nothing; what it may ask for later, it sends in full.
   remembered.asked = entry != nullptr;
   remembered.mine = entry != nullptr ? entry->request : Request();
-  remembered.mine.name = response->request.name;
-  set->slot_of[response->request.name] = response->slot;
+  remembered.mine.name = name;
+  set->slot_of[name] = response->slot;
   return true;
 }
 
@@ -212,7 +211,7 @@ void Engine::CompleteRunning(ProcessSet* set) {
     Entry* const entry = running->entries[i];
     if (entry == nullptr) continue;
     if (entry->request.kind == OpKind::kJoin) {
-      entry->handle->number = running->responses[i].request.root;
+      entry->handle->number = running->responses[i].agreed->request.root;
       set->inbox.RestartDefaultNames();
     }
     Complete(set, entry, Status::Ok());

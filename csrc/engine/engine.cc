@@ -133,8 +133,8 @@ Status Engine::AddSet(std::vector<int> ranks, int id, Deadline deadline) {
 
 // All ranks come here at the same point of the world's schedule.
 void Engine::ChangeSets(ProcessSet* world, const Response& response) {
-  Entry* const entry = world->inbox.Find(response.request.name);
-  const Request& request = response.request;
+  Entry* const entry = world->inbox.Find(response.agreed->request.name);
+  const Request& request = response.agreed->request;
   Status status;
   if (request.kind == OpKind::kAddProcessSet) {
     int id = next_id_;

@@ -1,6 +1,7 @@
 #include "engine/message.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace hvdlite::engine {
 namespace {
@@ -102,8 +103,8 @@ void Encode(const Response& response, Writer* out) {
   // Slot 0 is no slot, so "cached slot s" and "described, remember it as slot s" share one number.
   out->Varint(response.slot << 1 | (response.cached ? 1 : 0));
   if (response.cached) return;
-  response.request.Encode(out);
-  out->List(response.rows);
+  response.agreed->request.Encode(out);
+  out->List(response.agreed->rows);
 }
 
 bool Decode(Reader* in, Response* out) {
@@ -111,11 +112,14 @@ bool Decode(Reader* in, Response* out) {
   out->slot = head >> 1;
   out->cached = (head & 1) != 0;
   if (out->cached) return in->ok() && out->slot != kNoSlot;
-  if (!Request::Decode(in, &out->request)) return false;
-  out->rows = in->List();
-  Shape row = out->request.shape;
+  Agreed agreed;
+  if (!Request::Decode(in, &agreed.request)) return false;
+  agreed.rows = in->List();
+  Shape row = agreed.request.shape;
   if (!row.empty()) row[0] = 1;
-  return in->ok() && AllBetween(out->rows, kMaxElements / std::max<int64_t>(NumElements(row), 1));
+  if (!in->ok() || !AllBetween(agreed.rows, kMaxElements / std::max<int64_t>(NumElements(row), 1))) return false;
+  out->agreed = std::make_shared<const Agreed>(std::move(agreed));
+  return true;
 }
 
 void Encode(const Status& status, Writer* out) {

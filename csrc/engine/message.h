@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -74,17 +75,23 @@ enum class Down : uint8_t {
 
 constexpr uint64_t kNoSlot = 0;
 
-// One operation that all members have agreed on.
-struct Response {
+// What the members have agreed on for one operation. Never changed, so it is shared and not copied.
+struct Agreed {
   Request request;            // as its first sender said it; per-member differences are in rows
-  // Per member. Allgather: first dimension. Alltoall: splits, row by row. Joined members have 0.
+  // Per member. Allgather: first dimension. Alltoall: splits, row by row. Joined members have 0. Else empty.
   std::vector<int64_t> rows;
+};
+using AgreedPtr = std::shared_ptr<const Agreed>;
+
+// One operation to be carried out.
+struct Response {
+  AgreedPtr agreed;           // null in a cached one that was just decoded: whoever knows the slot fills it in
   uint64_t slot = kNoSlot;    // where to remember it
   bool cached = false;        // only the slot was sent: everything else is what the slot says
 };
 
 void Encode(const Response& response, Writer* out);
-// A cached response comes back with nothing but its slot.
+// A cached response comes back with nothing but its slot, any other with what was agreed.
 bool Decode(Reader* in, Response* out);
 
 void Encode(const Status& status, Writer* out);

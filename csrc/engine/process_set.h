@@ -19,8 +19,7 @@ namespace hvdlite::engine {
 
 // What a slot stands for on this rank.
 struct Remembered {
-  Request agreed;             // as in Response::request
-  std::vector<int64_t> rows;  // as in Response::rows
+  AgreedPtr agreed;
   bool asked = false;         // this rank took part, rather than had joined
   Request mine;               // what it asked for: ask for the same again and the slot says it
 };

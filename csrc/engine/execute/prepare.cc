@@ -29,7 +29,7 @@ Status AllocateOutput(Entry* entry, Shape shape) {
 }
 
 // Element counts of one response, by its kind; `mine` is the shape of this rank's result.
-void FillCounts(const Response& response, int members, int me, Piece* piece, Shape* mine) {
+void FillCounts(const Agreed& response, int members, int me, Piece* piece, Shape* mine) {
   const Request& request = response.request;
   const int64_t row = RowElements(request.shape);
   *mine = request.shape;
@@ -66,7 +66,7 @@ size_t StandInBytes(const Piece& piece, DType dtype) {
 Status Prepare(ProcessSet* set, Running* running) {
   const int members = static_cast<int>(set->ranks.size());
   const int me = set->group->me;
-  const Request& like = running->responses[0].request;
+  const Request& like = running->responses[0].agreed->request;
   Batch& batch = running->batch;
   batch.kind = like.kind;
   batch.dtype = like.dtype;
@@ -81,16 +81,16 @@ Status Prepare(ProcessSet* set, Running* running) {
   batch.pieces.reserve(running->responses.size());
   size_t stand_in = 0;
   for (const Response& response : running->responses) {
-    Entry* const entry = set->inbox.Find(response.request.name);
+    Entry* const entry = set->inbox.Find(response.agreed->request.name);
     running->entries.push_back(entry);
     Piece piece;
     Shape mine;
-    FillCounts(response, members, me, &piece, &mine);
+    FillCounts(*response.agreed, members, me, &piece, &mine);
     if (entry != nullptr) {
       HVDLITE_RETURN_IF_ERROR(AllocateOutput(entry, std::move(mine)));
       if (like.kind == OpKind::kAlltoall) {
         for (int from = 0; from < members; ++from) {
-          entry->handle->received_splits.push_back(response.rows[static_cast<size_t>(from * members + me)]);
+          entry->handle->received_splits.push_back(response.agreed->rows[static_cast<size_t>(from * members + me)]);
         }
       }
       piece.input = entry->input.data;

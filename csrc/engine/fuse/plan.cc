@@ -16,7 +16,7 @@ bool SameBatch(const Request& a, const Request& b, bool groups_alone) {
 }
 
 // Bytes that the operation's result has.
-int64_t Bytes(const Response& r) {
+int64_t Bytes(const Agreed& r) {
   int64_t elements = NumElements(r.request.shape);
   if (r.request.kind == OpKind::kAllgather) {
     elements = RowElements(r.request.shape) * std::accumulate(r.rows.begin(), r.rows.end(), int64_t{0});
@@ -32,7 +32,7 @@ struct OpenBatch {
 
 }  // namespace
 
-std::vector<std::vector<size_t>> Plan(const std::vector<const Response*>& ready, int, const FuseOptions& options) {
+std::vector<std::vector<size_t>> Plan(const std::vector<AgreedPtr>& ready, const FuseOptions& options) {
   std::vector<std::vector<size_t>> batches;
   std::vector<OpenBatch> open;  // at most one per signature
   for (size_t i = 0; i < ready.size(); ++i) {

@@ -19,6 +19,6 @@ struct FuseOptions {
 };
 
 // Indices into `ready`, batch by batch, in order of execution.
-std::vector<std::vector<size_t>> Plan(const std::vector<const Response*>& ready, int members, const FuseOptions& options);
+std::vector<std::vector<size_t>> Plan(const std::vector<AgreedPtr>& ready, const FuseOptions& options);
 
 }  // namespace hvdlite::engine

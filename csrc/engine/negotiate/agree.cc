@@ -202,13 +202,13 @@ Status Agreement::HandleUp(const Edge& edge, std::string_view frame, Nanos now, 
 // What the rest of the engine relies on when it looks up members in a response.
 bool Agreement::MakesSense(const Response& response) const {
   if (response.cached) return true;
-  const Request& request = response.request;
+  const Request& request = response.agreed->request;
   const size_t n = ranks_.size();
   if (HasRows(request.kind) && request.shape.empty()) return false;
   if (request.kind == OpKind::kReducescatter && request.shape.empty()) return false;
   if (request.kind == OpKind::kBroadcast && (request.root < 0 || request.root >= static_cast<int64_t>(n))) return false;
   const size_t rows = request.kind == OpKind::kAllgather ? n : request.kind == OpKind::kAlltoall ? n * n : 0;
-  return response.rows.size() == rows;
+  return response.agreed->rows.size() == rows;
 }
 
 Status Agreement::HandleDown(std::string_view frame, std::vector<Decision>* decisions) {
@@ -223,7 +223,7 @@ Status Agreement::HandleDown(std::string_view frame, std::vector<Decision>* deci
         for (uint64_t i = 0; i < count; ++i) {
           Response response;
           if (!Decode(&in, &response) || !MakesSense(response)) return Nonsense(sender);
-          if (!response.cached && response.request.kind == OpKind::kJoin) joined_below_ = false;
+          if (!response.cached && response.agreed->request.kind == OpKind::kJoin) joined_below_ = false;
           decision.batch.push_back(std::move(response));
         }
         if (decision.batch.empty()) return Nonsense(sender);

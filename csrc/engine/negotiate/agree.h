@@ -10,7 +10,6 @@
 // Failure: kPeerLost when an edge breaks; kInternal when a neighbour talks nonsense.
 #pragma once
 
-#include <deque>
 #include <poll.h>
 
 #include <map>
@@ -128,6 +127,9 @@ class Agreement {
   void SendUp();
   // decide.cc
   void Decide(Nanos now, std::vector<Decision>* decisions);
+  void DecideReady(const std::vector<Tally*>& ready, Writer* out);
+  // Ends the tally's round; how its operation is put to the others.
+  Response Settle(Tally* tally);
   void Broadcast(std::string_view frame);
 
   const int me_;

@@ -1,5 +1,7 @@
 // The root of the negotiation tree: from what is ready to decisions.
 #include <algorithm>
+#include <memory>
+#include <utility>
 
 #include "engine/negotiate/agree.h"
 #include "engine/negotiate/validate.h"
@@ -10,66 +12,90 @@ namespace {
 // How long a member that leaves is waited for by operations it has announced and others have not.
 constexpr Nanos kLeaveGrace = 2 * kSecond;
 
+// The same, with no rows from those that have joined.
+AgreedPtr WithoutRowsOfJoined(const Tally& tally) {
+  Agreed agreed = *tally.agreed;
+  for (size_t m = 0; m < tally.presence.size(); ++m) {
+    if (tally.presence[m] == Presence::kJoined) agreed.rows[m] = 0;
+  }
+  return std::make_shared<const Agreed>(std::move(agreed));
+}
+
+// A group with one member that the ranks disagree about fails as a whole.
+void FailWholeGroups(const std::vector<Tally*>& ready, std::vector<Status>* verdicts) {
+  std::unordered_map<uint64_t, Status> failed;
+  for (size_t i = 0; i < ready.size(); ++i) {
+    const uint64_t group = ready[i]->agreed->request.group;
+    if (group != 0 && !(*verdicts)[i].ok()) failed[group] = (*verdicts)[i];
+  }
+  for (size_t i = 0; i < ready.size(); ++i) {
+    const auto group = failed.find(ready[i]->agreed->request.group);
+    if ((*verdicts)[i].ok() && group != failed.end()) (*verdicts)[i] = group->second;
+  }
+}
+
 }  // namespace
+
+Response Agreement::Settle(Tally* tally) {
+  const bool anybody_joined =
+      std::find(tally->presence.begin(), tally->presence.end(), Presence::kJoined) != tally->presence.end();
+  const Request& request = tally->agreed->request;
+  // The zero rows of a joined member must not be what the slot remembers of it.
+  const bool remember = request.cacheable && !(anybody_joined && HasRows(request.kind));
+  Response response;
+  response.cached = remember && !tally->described;
+  response.slot = remember ? ledger_.SlotFor(tally) : kNoSlot;
+  response.agreed = anybody_joined && request.kind == OpKind::kAllgather ? WithoutRowsOfJoined(*tally) : tally->agreed;
+  ledger_.Settle(tally, remember);
+  return response;
+}
+
+// What the ranks agree on goes into batches, what they do not becomes an error.
+void Agreement::DecideReady(const std::vector<Tally*>& ready, Writer* out) {
+  std::vector<Status> verdicts;
+  verdicts.reserve(ready.size());
+  bool all_agree = true;
+  for (Tally* tally : ready) {
+    verdicts.push_back(Validate(*tally, ranks_));
+    all_agree &= verdicts.back().ok();
+  }
+  if (!all_agree) FailWholeGroups(ready, &verdicts);
+  std::vector<Response> responses;
+  std::vector<AgreedPtr> candidates;
+  responses.reserve(ready.size());
+  candidates.reserve(ready.size());
+  for (size_t i = 0; i < ready.size(); ++i) {
+    if (verdicts[i].ok()) {
+      responses.push_back(Settle(ready[i]));
+      candidates.push_back(responses.back().agreed);
+      continue;
+    }
+    out->U8(static_cast<uint8_t>(Down::kError));
+    out->Varint(1);
+    out->Text(ready[i]->agreed->request.name);
+    Encode(verdicts[i], out);
+    ledger_.Settle(ready[i], /*remember=*/false);
+  }
+  for (const std::vector<size_t>& batch : Plan(candidates, options_.fuse)) {
+    out->U8(static_cast<uint8_t>(Down::kExecute));
+    out->Varint(batch.size());
+    for (size_t i : batch) Encode(responses[i], out);
+  }
+}
 
 // The root turns what is ready into decisions, tells everybody, and takes its own copy the way all others get theirs.
 void Agreement::Decide(Nanos now, std::vector<Decision>* decisions) {
   Writer out;
   const std::vector<Tally*> ready = ledger_.TakeReady();
-  if (!ready.empty()) {
-    // A group with one member that the ranks disagree about fails as a whole.
-    std::unordered_map<uint64_t, Status> failed_groups;
-    std::vector<Status> verdicts;
-    for (Tally* tally : ready) {
-      verdicts.push_back(Validate(*tally, ranks_));
-      if (!verdicts.back().ok() && tally->first.group != 0) failed_groups[tally->first.group] = verdicts.back();
-    }
-    std::vector<Response> responses;
-    responses.reserve(ready.size());
-    for (size_t i = 0; i < ready.size(); ++i) {
-      Tally* const tally = ready[i];
-      Status verdict = verdicts[i];
-      const auto group = failed_groups.find(tally->first.group);
-      if (verdict.ok() && group != failed_groups.end()) verdict = group->second;
-      if (!verdict.ok()) {
-        out.U8(static_cast<uint8_t>(Down::kError));
-        out.Varint(1);
-        out.Text(tally->first.name);
-        Encode(verdict, &out);
-        ledger_.Settle(tally, /*remember=*/false);
-        continue;
-      }
-      const bool anybody_joined =
-          std::find(tally->presence.begin(), tally->presence.end(), Presence::kJoined) != tally->presence.end();
-      // The zero rows of a joined member must not be what the slot remembers of it.
-      const bool remember = tally->first.cacheable && !(anybody_joined && HasRows(tally->first.kind));
-      Response response;
-      response.cached = remember && !tally->described;
-      response.slot = remember ? ledger_.SlotFor(tally) : kNoSlot;
-      response.request = tally->first;
-      response.rows = HasRows(tally->first.kind) ? tally->rows : std::vector<int64_t>();
-      if (anybody_joined && tally->first.kind == OpKind::kAllgather) {
-        for (size_t m = 0; m < tally->presence.size(); ++m) {
-          if (tally->presence[m] == Presence::kJoined) response.rows[m] = 0;
-        }
-      }
-      responses.push_back(std::move(response));
-      ledger_.Settle(tally, remember);
-    }
-    std::vector<const Response*> candidates;
-    for (const Response& response : responses) candidates.push_back(&response);
-    for (const std::vector<size_t>& batch : Plan(candidates, static_cast<int>(ranks_.size()), options_.fuse)) {
-      out.U8(static_cast<uint8_t>(Down::kExecute));
-      out.Varint(batch.size());
-      for (size_t i : batch) Encode(responses[i], &out);
-    }
-  }
+  if (!ready.empty()) DecideReady(ready, &out);
   const int last_joined = ledger_.TakeLastJoined();
   if (last_joined >= 0) {
+    Agreed everybody;
+    everybody.request.kind = OpKind::kJoin;
+    everybody.request.name = "join";
+    everybody.request.root = ranks_[last_joined];
     Response response;
-    response.request.kind = OpKind::kJoin;
-    response.request.name = "join";
-    response.request.root = ranks_[last_joined];
+    response.agreed = std::make_shared<const Agreed>(std::move(everybody));
     out.U8(static_cast<uint8_t>(Down::kExecute));
     out.Varint(1);
     Encode(response, &out);

@@ -45,12 +45,13 @@ void Ledger::RemovePending(Tally* tally) {
 }
 
 Request Ledger::RememberedRequest(const Tally& tally, int member) const {
-  Request request = tally.remembered;
+  Request request = tally.remembered->request;
+  const std::vector<int64_t>& rows = tally.remembered->rows;
   const size_t m = static_cast<size_t>(member);
   if (request.kind == OpKind::kAllgather) {
-    request.shape[0] = tally.remembered_rows[m];
+    request.shape[0] = rows[m];
   } else if (request.kind == OpKind::kAlltoall) {
-    const auto row = tally.remembered_rows.begin() + static_cast<long>(m) * members_;
+    const auto row = rows.begin() + static_cast<long>(m) * members_;
     request.splits.assign(row, row + members_);
   }
   return request;
@@ -97,7 +98,7 @@ void Ledger::MarkPresent(Tally* tally, int member, Presence presence) {
   tally->presence[static_cast<size_t>(member)] = presence;
   if (++tally->present < members_) return;
   RemovePending(tally);
-  const Request& said = tally->described ? tally->first : tally->remembered;
+  const Request& said = tally->described ? tally->first : tally->remembered->request;
   if (said.group == 0) {
     ready_.push_back(tally);
     return;
@@ -165,15 +166,19 @@ int Ledger::TakeLastJoined() {
 
 std::vector<Tally*> Ledger::TakeReady() {
   for (Tally* tally : ready_) {
-    if (tally->described) continue;
-    tally->first = tally->remembered;
-    tally->rows = tally->remembered_rows;
+    if (!tally->described) {
+      tally->agreed = tally->remembered;
+      continue;
+    }
+    const bool has_rows = HasRows(tally->first.kind);
+    tally->agreed = std::make_shared<const Agreed>(
+        Agreed{std::move(tally->first), has_rows ? std::move(tally->rows) : std::vector<int64_t>()});
   }
   return std::exchange(ready_, {});
 }
 
 uint64_t Ledger::SlotFor(Tally* tally) {
-  if (capacity_ == 0 || !tally->first.cacheable) return kNoSlot;
+  if (capacity_ == 0 || !tally->agreed->request.cacheable) return kNoSlot;
   if (tally->slot == kNoSlot) tally->slot = next_slot_++;
   return tally->slot;
 }
@@ -183,16 +188,14 @@ void Ledger::Settle(Tally* tally, bool remember) {
   tally->present = 0;
   const uint64_t slot = remember ? SlotFor(tally) : tally->slot;
   if (slot == kNoSlot || (!remember && slots_.find(slot) == slots_.end())) {
-    by_name_.erase(std::string(tally->first.name));
+    by_name_.erase(std::string(tally->agreed->request.name));  // a copy: the tally goes with it
     return;
   }
   if (remember) {
-    if (tally->described) {
-      tally->remembered = tally->first;
-      tally->remembered_rows = tally->rows;
-    }
+    tally->remembered = std::move(tally->agreed);
     slots_[slot] = tally;
   }
+  tally->agreed.reset();
   tally->last_used = ++round_;
 }
 
@@ -209,7 +212,7 @@ std::vector<uint64_t> Ledger::TakeEvictions() {
   std::vector<uint64_t> out;
   for (size_t i = 0; i < count; ++i) {
     const uint64_t slot = idle[i]->slot;
-    const auto named = by_name_.find(idle[i]->remembered.name);
+    const auto named = by_name_.find(idle[i]->remembered->request.name);
     evicted_[slot] = Evicted{std::move(named->second), members_};
     by_name_.erase(named);
     slots_.erase(slot);

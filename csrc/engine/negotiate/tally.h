@@ -18,19 +18,19 @@ enum class Presence : uint8_t {
 
 struct Tally {
   // This round.
-  Request first;                     // what the first member said; the others are compared with it
+  bool described = false;            // some member sent the request in full: the slot no longer says it all
+  Request first;                     // then: what the first member said; the others are compared with it
+  std::vector<int64_t> rows;         // then: as in Agreed::rows
   int first_member = -1;
   std::vector<Presence> presence;    // per member
   int present = 0;                   // how many are not kMissing
-  std::vector<int64_t> rows;         // as in Response::rows
   std::vector<std::pair<int, Request>> dissent;  // members that said something else that must agree
   Nanos since = 0;                   // when the first member asked
-  bool described = false;            // some member sent the request in full: the slot no longer says it all
+  AgreedPtr agreed;                  // once it is ready
 
   // What the slot remembers from the last agreed round.
   uint64_t slot = kNoSlot;
-  Request remembered;
-  std::vector<int64_t> remembered_rows;
+  AgreedPtr remembered;
   uint64_t last_used = 0;            // in rounds of the ledger, for eviction
 
   size_t pending_index = SIZE_MAX;   // where the ledger lists it while it is incomplete

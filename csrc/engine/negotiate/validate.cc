@@ -105,7 +105,8 @@ std::string RankList(std::vector<int> ranks) {
 }
 
 Status Validate(const Tally& tally, const std::vector<int>& ranks) {
-  const std::string what = Shown(tally.first) + ": ";
+  const Request& first = tally.agreed->request;
+  const auto what = [&first] { return Shown(first) + ": "; };
   if (!tally.dissent.empty()) {
     for (const Aspect& aspect : kAspects) {
       // Who said what, in the order of the lowest rank that said it.
@@ -115,22 +116,22 @@ Status Validate(const Tally& tally, const std::vector<int>& ranks) {
       for (size_t m = 0; m < tally.presence.size(); ++m) {
         if (tally.presence[m] != Presence::kAsked) continue;
         const auto other = others.find(static_cast<int>(m));
-        Request request = other == others.end() ? tally.first : *other->second;
-        if (other == others.end() && request.kind == OpKind::kAllgather) request.shape[0] = tally.rows[m];
+        Request request = other == others.end() ? first : *other->second;
+        if (other == others.end() && request.kind == OpKind::kAllgather) request.shape[0] = tally.agreed->rows[m];
         said[aspect.said(request, ranks)].push_back(ranks[m]);
       }
       if (said.size() < 2) continue;
       std::vector<std::pair<std::vector<int>, std::string>> ordered;
       for (auto& [text, who] : said) ordered.emplace_back(who, text);
       std::sort(ordered.begin(), ordered.end());
-      std::string sentence = what;
+      std::string sentence = what();
       for (size_t i = 0; i < ordered.size(); ++i) {
         if (i > 0) sentence += ", ";
         sentence += RankList(ordered[i].first) + " " + ordered[i].second;
       }
-      return Status::Mismatch(sentence + ". " + (aspect.advice ? aspect.advice : ShapeAdvice(tally.first.kind)));
+      return Status::Mismatch(sentence + ". " + (aspect.advice ? aspect.advice : ShapeAdvice(first.kind)));
     }
-    return Status::Mismatch(what + "the ranks passed different arguments.");
+    return Status::Mismatch(what() + "the ranks passed different arguments.");
   }
 
   std::vector<int> joined;
@@ -138,18 +139,18 @@ Status Validate(const Tally& tally, const std::vector<int>& ranks) {
     if (tally.presence[m] == Presence::kJoined) joined.push_back(ranks[m]);
   }
   if (joined.empty()) return Status::Ok();
-  const OpKind kind = tally.first.kind;
-  if (kind == OpKind::kBroadcast && tally.presence[static_cast<size_t>(tally.first.root)] == Presence::kJoined) {
-    return Status::Mismatch(what + RankList({ranks[static_cast<size_t>(tally.first.root)]}) +
+  const OpKind kind = first.kind;
+  if (kind == OpKind::kBroadcast && tally.presence[static_cast<size_t>(first.root)] == Presence::kJoined) {
+    return Status::Mismatch(what() + RankList({ranks[static_cast<size_t>(first.root)]}) +
                             " is the root but has called join() and has nothing to send.");
   }
   if (kind == OpKind::kAlltoall || kind == OpKind::kReducescatter) {
-    return Status::Mismatch(what + "not possible after " + RankList(joined) +
+    return Status::Mismatch(what() + "not possible after " + RankList(joined) +
                             " called join(): a joined rank takes no part of the result, so data would be lost. "
                             "allreduce, allgather, broadcast and barrier work with joined ranks.");
   }
   if (kind == OpKind::kAddProcessSet || kind == OpKind::kRemoveProcessSet) {
-    return Status::Mismatch(what + "not possible after " + RankList(joined) + " called join().");
+    return Status::Mismatch(what() + "not possible after " + RankList(joined) + " called join().");
   }
   return Status::Ok();
 }

@@ -8,7 +8,7 @@ namespace {
 
 constexpr size_t kNamesPerRank = 6;
 
-const Request& Said(const Tally& tally) { return tally.described ? tally.first : tally.remembered; }
+const Request& Said(const Tally& tally) { return tally.described ? tally.first : tally.remembered->request; }
 
 std::string Seconds(Nanos span) { return std::to_string(span / kSecond); }
 

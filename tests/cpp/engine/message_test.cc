@@ -52,11 +52,13 @@ TEST(Message, requests_come_back_as_they_were) {
 TEST(Message, responses_come_back_as_they_were) {
   std::mt19937 random(2);
   for (int i = 0; i < 5000; ++i) {
+    Agreed agreed;
+    agreed.request = Random(&random);
     Response sent;
-    sent.request = Random(&random);
     sent.cached = random() % 2 == 0;
     sent.slot = sent.cached ? 1 + random() : random() % 3;
-    for (uint32_t r = 0; r < random() % 9; ++r) sent.rows.push_back(random() % 300);
+    for (uint32_t r = 0; r < random() % 9; ++r) agreed.rows.push_back(random() % 300);
+    sent.agreed = std::make_shared<const Agreed>(agreed);
     Writer out;
     Encode(sent, &out);
     Reader in(out.bytes());
@@ -66,8 +68,8 @@ TEST(Message, responses_come_back_as_they_were) {
     ASSERT_EQ(got.cached, sent.cached);
     ASSERT_EQ(got.slot, sent.slot);
     if (sent.cached) continue;
-    ASSERT_TRUE(got.request.SameExceptName(sent.request));
-    ASSERT_EQ(got.rows, sent.rows);
+    ASSERT_TRUE(got.agreed->request.SameExceptName(agreed.request));
+    ASSERT_EQ(got.agreed->rows, agreed.rows);
   }
 }
 
@@ -108,8 +110,10 @@ TEST(Message, what_no_rank_of_ours_would_send_is_refused) {
   EXPECT_TRUE(refused([](Request* r) { r->op = static_cast<ReduceOp>(kReduceOpCount); }));
 
   Response response;
-  response.request.name = "x";
-  response.rows = {3, -1};
+  Agreed negative;
+  negative.request.name = "x";
+  negative.rows = {3, -1};
+  response.agreed = std::make_shared<const Agreed>(negative);
   Writer out;
   Encode(response, &out);
   Reader in(out.bytes());

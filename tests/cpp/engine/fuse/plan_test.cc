@@ -8,8 +8,8 @@
 namespace hvdlite::engine {
 namespace {
 
-Response Op(OpKind kind, int64_t elements, DType dtype = DType::kFloat32) {
-  Response r;
+Agreed Op(OpKind kind, int64_t elements, DType dtype = DType::kFloat32) {
+  Agreed r;
   r.request.kind = kind;
   r.request.dtype = dtype;
   r.request.shape = {elements};
@@ -18,14 +18,14 @@ Response Op(OpKind kind, int64_t elements, DType dtype = DType::kFloat32) {
 
 using Batches = std::vector<std::vector<size_t>>;
 
-Batches PlanOf(const std::vector<Response>& ready, FuseOptions options) {
-  std::vector<const Response*> pointers;
-  for (const Response& r : ready) pointers.push_back(&r);
-  return Plan(pointers, 2, options);
+Batches PlanOf(const std::vector<Agreed>& ready, FuseOptions options) {
+  std::vector<AgreedPtr> pointers;
+  for (const Agreed& r : ready) pointers.push_back(std::make_shared<const Agreed>(r));
+  return Plan(pointers, options);
 }
 
 TEST(Plan, equal_ones_travel_together_up_to_the_threshold) {
-  const std::vector<Response> ready(5, Op(OpKind::kAllreduce, 10));  // 40 bytes each
+  const std::vector<Agreed> ready(5, Op(OpKind::kAllreduce, 10));  // 40 bytes each
   EXPECT_EQ(PlanOf(ready, {.threshold = 1000}), (Batches{{0, 1, 2, 3, 4}}));
   EXPECT_EQ(PlanOf(ready, {.threshold = 80}), (Batches{{0, 1}, {2, 3}, {4}}));
   EXPECT_EQ(PlanOf(ready, {.threshold = 79}), (Batches{{0}, {1}, {2}, {3}, {4}}));
@@ -34,7 +34,7 @@ TEST(Plan, equal_ones_travel_together_up_to_the_threshold) {
 }
 
 TEST(Plan, what_does_not_match_does_not_stop_the_batch_before_it_from_growing) {
-  std::vector<Response> ready = {Op(OpKind::kAllreduce, 1), Op(OpKind::kAllreduce, 1, DType::kInt32),
+  std::vector<Agreed> ready = {Op(OpKind::kAllreduce, 1), Op(OpKind::kAllreduce, 1, DType::kInt32),
                                  Op(OpKind::kBroadcast, 1), Op(OpKind::kAllreduce, 1),
                                  Op(OpKind::kAllreduce, 1, DType::kInt32)};
   EXPECT_EQ(PlanOf(ready, {}), (Batches{{0, 3}, {1, 4}, {2}}));
@@ -47,7 +47,7 @@ TEST(Plan, whatever_tells_two_operations_apart_keeps_them_apart) {
       [](Request* r) { r->postscale = 2; },       [](Request* r) { r->dtype = DType::kInt32; },
   };
   for (const auto& change : changes) {
-    std::vector<Response> ready(2, Op(OpKind::kAllreduce, 1));
+    std::vector<Agreed> ready(2, Op(OpKind::kAllreduce, 1));
     change(&ready[1].request);
     EXPECT_EQ(PlanOf(ready, {}), (Batches{{0}, {1}}));
   }
@@ -60,7 +60,7 @@ TEST(Plan, some_kinds_always_travel_alone) {
 }
 
 TEST(Plan, a_group_stays_together_whatever_its_size) {
-  std::vector<Response> ready(4, Op(OpKind::kAllreduce, 100));
+  std::vector<Agreed> ready(4, Op(OpKind::kAllreduce, 100));
   for (size_t i = 1; i < 4; ++i) ready[i].request.group = 9;
   EXPECT_EQ(PlanOf(ready, {.threshold = 400}), (Batches{{0}, {1, 2, 3}}));
   EXPECT_EQ(PlanOf(ready, {.threshold = 10000}), (Batches{{0, 1, 2, 3}}));
@@ -68,8 +68,8 @@ TEST(Plan, a_group_stays_together_whatever_its_size) {
 }
 
 TEST(Plan, an_allgather_counts_what_all_members_bring) {
-  std::vector<Response> ready(2, Op(OpKind::kAllgather, 1));
-  for (Response& r : ready) r.rows = {10, 10};
+  std::vector<Agreed> ready(2, Op(OpKind::kAllgather, 1));
+  for (Agreed& r : ready) r.rows = {10, 10};
   EXPECT_EQ(PlanOf(ready, {.threshold = 160}), (Batches{{0, 1}}));
   EXPECT_EQ(PlanOf(ready, {.threshold = 159}), (Batches{{0}, {1}}));
 }
@@ -77,7 +77,7 @@ TEST(Plan, an_allgather_counts_what_all_members_bring) {
 TEST(Plan, everything_is_planned_once_and_no_batch_is_too_large) {
   std::mt19937 random(5);
   for (int round = 0; round < 200; ++round) {
-    std::vector<Response> ready;
+    std::vector<Agreed> ready;
     for (uint32_t i = 0; i < random() % 40; ++i) {
       ready.push_back(Op(static_cast<OpKind>(random() % 6), random() % 300, random() % 2 ? DType::kInt8 : DType::kFloat64));
     }

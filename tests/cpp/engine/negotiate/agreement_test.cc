@@ -44,18 +44,20 @@ struct Member {
     switch (decision.kind) {
       case Down::kExecute:
         for (const Response& response : decision.batch) {
-          Request request = response.request;
+          AgreedPtr settled = response.agreed;
           if (response.cached) {
             ASSERT_TRUE(agreed.count(response.slot)) << "a slot that nobody has explained";
-            request = agreed[response.slot];
-          } else if (response.slot != kNoSlot) {
-            agreed[response.slot] = request;
+            settled = agreed[response.slot];
+          }
+          const Request& request = settled->request;
+          if (!response.cached && response.slot != kNoSlot) {
+            agreed[response.slot] = settled;
             Request mine = outstanding.count(request.name) ? asked[request.name] : Request();
             mine.name = request.name;
             slots[response.slot] = mine;
             slot_of[request.name] = response.slot;
           }
-          history.push_back("do " + request.name + " " + ToString(response.rows));
+          history.push_back("do " + request.name + " " + ToString(response.cached ? std::vector<int64_t>() : settled->rows));
           if (request.kind == OpKind::kJoin) joined = false;
           outstanding.erase(request.name);
         }
@@ -68,7 +70,7 @@ struct Member {
         break;
       case Down::kEvict:
         history.push_back("evict " + std::to_string(decision.slot));
-        slot_of.erase(agreed[decision.slot].name);
+        slot_of.erase(agreed[decision.slot]->request.name);
         slots.erase(decision.slot);
         agreed.erase(decision.slot);
         agreement->AnnounceEvicted(decision.slot);
@@ -78,7 +80,7 @@ struct Member {
   }
 
   std::map<std::string, Request> asked;
-  std::map<uint64_t, Request> agreed;
+  std::map<uint64_t, AgreedPtr> agreed;
 };
 
 class Tree {

@@ -15,7 +15,7 @@ Request Ask(const std::string& name, OpKind kind = OpKind::kAllreduce, Shape sha
 
 std::vector<std::string> Names(const std::vector<Tally*>& tallies) {
   std::vector<std::string> names;
-  for (const Tally* tally : tallies) names.push_back(tally->first.name);
+  for (const Tally* tally : tallies) names.push_back(tally->agreed->request.name);
   return names;
 }
 
@@ -64,7 +64,7 @@ TEST(Ledger, slots_stand_for_what_was_said_last_time) {
   auto ready = ledger.TakeReady();
   ASSERT_EQ(ready.size(), 1u);
   EXPECT_TRUE(ready[0]->described);
-  EXPECT_EQ(ready[0]->rows, (std::vector<int64_t>{3, 5}));
+  EXPECT_EQ(ready[0]->agreed->rows, (std::vector<int64_t>{3, 5}));
   const uint64_t slot = ledger.SlotFor(ready[0]);
   EXPECT_NE(slot, kNoSlot);
   ledger.Settle(ready[0], true);
@@ -75,7 +75,7 @@ TEST(Ledger, slots_stand_for_what_was_said_last_time) {
   ready = ledger.TakeReady();
   ASSERT_EQ(ready.size(), 1u);
   EXPECT_FALSE(ready[0]->described);
-  EXPECT_EQ(ready[0]->rows, (std::vector<int64_t>{3, 5}));
+  EXPECT_EQ(ready[0]->agreed->rows, (std::vector<int64_t>{3, 5}));
   ledger.Settle(ready[0], true);
 
   // One by slot, then one in full; and the other way round.
@@ -91,7 +91,7 @@ TEST(Ledger, slots_stand_for_what_was_said_last_time) {
     ASSERT_EQ(ready.size(), 1u);
     EXPECT_TRUE(ready[0]->described);
     EXPECT_TRUE(ready[0]->dissent.empty());
-    EXPECT_EQ(ready[0]->rows, (std::vector<int64_t>{3, full_first ? 9 : 7}));
+    EXPECT_EQ(ready[0]->agreed->rows, (std::vector<int64_t>{3, full_first ? 9 : 7}));
     EXPECT_EQ(ledger.SlotFor(ready[0]), slot);
     ledger.Settle(ready[0], true);
   }
@@ -106,14 +106,14 @@ TEST(Ledger, alltoall_by_slot_says_its_splits) {
   ledger.Add(0, a, 0);
   ledger.Add(1, b, 0);
   auto ready = ledger.TakeReady();
-  EXPECT_EQ(ready[0]->rows, (std::vector<int64_t>{1, 2, 3, 4}));
+  EXPECT_EQ(ready[0]->agreed->rows, (std::vector<int64_t>{1, 2, 3, 4}));
   const uint64_t slot = ledger.SlotFor(ready[0]);
   ledger.Settle(ready[0], true);
   b.splits = {7, 0};
   EXPECT_TRUE(ledger.AddCached(0, slot, 0));
   EXPECT_TRUE(ledger.Add(1, b, 0));
   ready = ledger.TakeReady();
-  EXPECT_EQ(ready[0]->rows, (std::vector<int64_t>{1, 2, 7, 0}));
+  EXPECT_EQ(ready[0]->agreed->rows, (std::vector<int64_t>{1, 2, 7, 0}));
 }
 
 TEST(Ledger, dissent_is_recorded_whether_it_comes_by_slot_or_in_full) {
@@ -133,7 +133,7 @@ TEST(Ledger, dissent_is_recorded_whether_it_comes_by_slot_or_in_full) {
   for (int m = 0; m < 3; ++m) EXPECT_TRUE(ledger.AddCached(m, slot, 0));
   ready = ledger.TakeReady();
   EXPECT_TRUE(ready[0]->dissent.empty());
-  EXPECT_EQ(ready[0]->first.shape, (Shape{4}));
+  EXPECT_EQ(ready[0]->agreed->request.shape, (Shape{4}));
 }
 
 TEST(Ledger, a_group_is_ready_as_a_whole) {
