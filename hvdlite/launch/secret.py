@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import resource
 import secrets
 from collections.abc import Mapping
 
@@ -34,7 +35,9 @@ def store(secret: bytes) -> int:
     try:
         os.write(first, secret)
         fcntl.fcntl(first, fcntl.F_ADD_SEALS, _SEALS)
-        return fcntl.fcntl(first, fcntl.F_DUPFD_CLOEXEC, _LOWEST_DESCRIPTOR)
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        lowest = _LOWEST_DESCRIPTOR if limit == resource.RLIM_INFINITY else min(_LOWEST_DESCRIPTOR, limit // 2)
+        return fcntl.fcntl(first, fcntl.F_DUPFD_CLOEXEC, lowest)
     finally:
         os.close(first)
 

@@ -79,16 +79,16 @@ Status LinkDial::Begin(Attempt* attempt) {
   HVDLITE_RETURN_IF_ERROR(
       Resolve(attempt->candidate, Deadline::After(deadline_.Left(kResolveSpan)), &addresses));
   const SocketAddress& address = addresses[attempt->tries++ % addresses.size()];
-  const std::string what = "cannot connect to " + address.ToEndpoint().ToString();
+  const std::string where = address.ToEndpoint().ToString();
   Fd fd(socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!fd.valid()) return Status::FromErrno(what, errno);
+  if (!fd.valid()) return CannotConnect(where, errno);
   const int on = 1;
   if (setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) != 0)
-    return Status::FromErrno(what, errno);
+    return CannotConnect(where, errno);
   const auto* name = reinterpret_cast<const sockaddr*>(&address.storage);
   // EINTR leaves the attempt running, exactly as EINPROGRESS does.
   if (connect(fd.get(), name, address.length) != 0 && errno != EINPROGRESS && errno != EINTR) {
-    return Status::FromErrno(what, errno);
+    return CannotConnect(where, errno);
   }
   attempt->fd = std::move(fd);
   return Status::Ok();
@@ -97,17 +97,17 @@ Status LinkDial::Begin(Attempt* attempt) {
 Status LinkDial::Connected(Attempt* attempt, bool* ready) const {
   HVDLITE_RETURN_IF_ERROR(WaitFor(attempt->fd.get(), POLLOUT, Deadline::After(0), ready));
   if (!*ready) return Status::Ok();
-  const std::string what = "cannot connect to " + attempt->candidate.ToString();
+  const std::string where = attempt->candidate.ToString();
   int error = 0;
   socklen_t length = sizeof(error);
   if (getsockopt(attempt->fd.get(), SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
-  if (error != 0) return Status::FromErrno(what, error);
+  if (error != 0) return CannotConnect(where, error);
   // A connect to a free port of this machine can meet itself (simultaneous open): nobody is listening there.
   Endpoint local;
   Endpoint peer;
   HVDLITE_RETURN_IF_ERROR(LocalEndpoint(attempt->fd.get(), &local));
   HVDLITE_RETURN_IF_ERROR(PeerEndpoint(attempt->fd.get(), &peer));
-  return local == peer ? Status::FromErrno(what, ECONNREFUSED) : Status::Ok();
+  return local == peer ? CannotConnect(where, ECONNREFUSED) : Status::Ok();
 }
 
 Status LinkDial::Greet(Attempt* attempt) const {

@@ -27,6 +27,18 @@ Status Configure(int fd, const std::string& where) {
   return Status::Ok();
 }
 
+}  // namespace
+
+Status CannotConnect(const std::string& where, int error) {
+  const Status status = Status::FromErrno("cannot connect to " + where, error);
+  if (error != EADDRNOTAVAIL) return status;
+  return Status(status.code(), status.message() +
+                                   ": this machine has no free port left (net.ipv4.ip_local_port_range), or no address "
+                                   "of that kind");
+}
+
+namespace {
+
 Status ConnectOne(const SocketAddress& address, Deadline deadline, Fd* fd) {
   const std::string where = address.ToEndpoint().ToString();
   Fd made(socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
@@ -34,7 +46,7 @@ Status ConnectOne(const SocketAddress& address, Deadline deadline, Fd* fd) {
   HVDLITE_RETURN_IF_ERROR(Configure(made.get(), where));
   if (connect(made.get(), reinterpret_cast<const sockaddr*>(&address.storage), address.length) != 0) {
     // EINTR leaves the attempt running, exactly as EINPROGRESS does.
-    if (errno != EINPROGRESS && errno != EINTR) return Status::FromErrno("cannot connect to " + where, errno);
+    if (errno != EINPROGRESS && errno != EINTR) return CannotConnect(where, errno);
     bool ready = false;
     HVDLITE_RETURN_IF_ERROR(WaitFor(made.get(), POLLOUT, deadline, &ready));
     if (!ready) {
@@ -44,13 +56,13 @@ Status ConnectOne(const SocketAddress& address, Deadline deadline, Fd* fd) {
     int error = 0;
     socklen_t length = sizeof(error);
     if (getsockopt(made.get(), SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
-    if (error != 0) return Status::FromErrno("cannot connect to " + where, error);
+    if (error != 0) return CannotConnect(where, error);
   }
   // A connect to a free port of this machine can meet itself (simultaneous open): nobody is listening there.
   Endpoint local;
   Endpoint peer;
   if (LocalEndpoint(made.get(), &local).ok() && PeerEndpoint(made.get(), &peer).ok() && local == peer) {
-    return Status::FromErrno("cannot connect to " + where, ECONNREFUSED);
+    return CannotConnect(where, ECONNREFUSED);
   }
   *fd = std::move(made);
   return Status::Ok();

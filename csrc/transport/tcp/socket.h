@@ -43,6 +43,8 @@ Status Resolve(const Endpoint& endpoint, Deadline deadline, std::vector<SocketAd
 
 // Tries the addresses of the endpoint one after the other, each with its share of the time left, once.
 Status Connect(const Endpoint& endpoint, Deadline deadline, Fd* fd);
+// Why a connection to `where` failed, with advice where the system's own words need it.
+Status CannotConnect(const std::string& where, int error);
 
 // Listens on one address of this machine and on no other. `bound` gets the real port when port 0 was asked.
 // An empty host is refused: whoever wants every interface has to write 0.0.0.0 or ::.
