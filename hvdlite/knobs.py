@@ -155,16 +155,6 @@ KNOBS: tuple[Knob, ...] = (
         "Communication", unit="bytes", minimum=0, maximum=1 << 30,
     ),
     Knob(
-        "net_streams", _names("NET_STREAMS", None), "int", 1,
-        "TCP connections per pair of ranks that share the load of a large message.",
-        "Communication", unit="connections", minimum=1, maximum=64,
-    ),
-    Knob(
-        "net_ring_threshold_bytes", _names("NET_RING_THRESHOLD_BYTES", None), "int", 262144,
-        "From this size on TCP uses the ring; smaller tensors take recursive halving and doubling.",
-        "Communication", unit="bytes", minimum=0,
-    ),
-    Knob(
         "network_interfaces", _names("NETWORK_INTERFACES", "GLOO_IFACE"), "str", "",
         "Interfaces to use between hosts, separated by commas; empty finds one that works.",
         "Communication", flag="--network-interfaces",
@@ -183,7 +173,7 @@ KNOBS: tuple[Knob, ...] = (
     ),
     Knob(
         "thread_affinity", _names("THREAD_AFFINITY"), "str", "",
-        "Core of the background thread: one number for each local rank, separated by commas.",
+        "Core of each local rank's background thread: one number for each, separated by commas.",
         "Threads", flag="--thread-affinity",
     ),
     # --- Starting

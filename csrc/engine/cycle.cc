@@ -138,6 +138,7 @@ void Engine::Begin(ProcessSet* set, Decision decision, Nanos now) {
     default: return;
   }
 
+  jitter_();
   auto running = std::make_unique<Running>();
   running->responses = std::move(decision.batch);
   running->started = now;
@@ -204,6 +205,7 @@ bool Engine::Progress(ProcessSet* set) {
 }
 
 void Engine::CompleteRunning(ProcessSet* set) {
+  jitter_();
   const std::unique_ptr<Running> running = std::move(set->running);
   running->work.reset();
   observer_.Ended(*set, *running, MonotonicNow());

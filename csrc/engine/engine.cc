@@ -28,6 +28,7 @@ constexpr Nanos kSuspicionInSet = 5 * kSecond;
 Engine::Engine(const EngineOptions& options)
     : options_(options),
       log_(ParseLevel(options.config.log_level), !options.config.log_hide_time, options.rank, options.size),
+      jitter_(options.config.debug_delay_microseconds * kMicrosecond, static_cast<uint64_t>(options.rank)),
       observer_(options.rank, static_cast<size_t>(std::max<int64_t>(options.config.recorder_entries, 0))) {
   const Config& config = options_.config;
   window_ = static_cast<Nanos>(config.cycle_time * static_cast<double>(kMillisecond));
@@ -38,7 +39,7 @@ Status Engine::Start(const EngineOptions& options, rendezvous::Store* store, std
   const Deadline deadline = Deadline::AfterSeconds(options.config.start_timeout_seconds);
   const Status connected = engine->Connect(store, deadline);
   if (!connected.ok()) return connected;
-  engine->background_ = std::thread([raw = engine.get()] { raw->Background(); });
+  engine->StartBackground();
   const Config& config = engine->options_.config;
   if (!config.timeline.empty() && config.timeline != "DYNAMIC") {
     const Status started = engine->StartTimeline(config.timeline, config.timeline_mark_cycles);
@@ -284,6 +285,7 @@ Status Engine::SubmitGroup(int id, std::vector<Submission> submissions, std::vec
 // Whose business is the new submission? If a user thread drives (it may be asleep), ring; else the background thread's,
 // unless the caller is about to drive itself.
 void Engine::Submitted(bool will_wait) {
+  jitter_();
   last_submission_.store(MonotonicNow(), std::memory_order_relaxed);
   if (waiters_.load(std::memory_order_seq_cst) > 0) {
     world_->bells().RingSelf();

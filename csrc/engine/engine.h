@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/config.h"
+#include "base/jitter.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "comm/world.h"
@@ -118,6 +119,7 @@ class Engine {
   void FailNow(Status status) REQUIRES(turn_);
 
   // wait.cc: who turns, who sleeps
+  void StartBackground();
   void Background();
   enum class Driven : uint8_t { kOver, kGaveWay };
   Driven Drive(const Handle& handle, Nanos until) REQUIRES(turn_);
@@ -141,6 +143,7 @@ class Engine {
 
   const EngineOptions options_;
   const Logger log_;
+  const Jitter jitter_;  // called wherever threads or ranks race
   std::unique_ptr<comm::World> world_;
 
   Mutex turn_;

@@ -36,6 +36,7 @@ bool Engine::Wait(const Handle& handle, Nanos slice) {
   const Nanos now = MonotonicNow();
   const Nanos until = slice < kForever - now ? now + slice : kForever;
   waiters_.fetch_add(1, std::memory_order_seq_cst);
+  jitter_();
   bool done = false;
   Backoff backoff(patience_.get());
   while (!(done = handle.done())) {
@@ -55,6 +56,7 @@ bool Engine::Wait(const Handle& handle, Nanos slice) {
     if (!handle.done()) waiters_cv_.WaitFor(waiters_mutex_, kMillisecond);
     sleeping_waiters_.fetch_sub(1, std::memory_order_seq_cst);
   }
+  jitter_();
   // The last to leave hands what is still outstanding to the background thread.
   if (waiters_.fetch_sub(1, std::memory_order_seq_cst) == 1 && outstanding_.load(std::memory_order_seq_cst) > 0) {
     WakeBackground();
@@ -87,6 +89,7 @@ void Engine::ReturnTurn() {
 
 void Engine::TakeTurn() {
   turn_wanted_.fetch_add(1, std::memory_order_seq_cst);
+  jitter_();
   world_->bells().RingSelf();
   turn_.Lock();
   turn_wanted_.fetch_sub(1, std::memory_order_seq_cst);
@@ -106,10 +109,12 @@ bool Engine::IdleInTurn(Nanos span) {
   transport::Doorbells& bells = world_->bells();
   const uint32_t ticket = bells.BeginSleep();
   // Peers that post from here on see a sleeper and ring; what they posted before, this turn sees.
+  jitter_();
   bool interrupted = false;
   if (!Cycle() && !ended_ && turn_wanted_.load(std::memory_order_seq_cst) == 0) {
     std::vector<pollfd> fds;
     CollectPollFds(&fds);
+    jitter_();
     interrupted = bells.Sleep(ticket, &fds, span) == FutexResult::kInterrupted;
   }
   bells.EndSleep();
@@ -144,6 +149,7 @@ void Engine::BackgroundTurn(Backoff* backoff) {
   std::vector<pollfd> fds;
   CollectPollFds(&fds);
   turn_.Unlock();
+  jitter_();
   if (!news && waiters_.load(std::memory_order_seq_cst) == 0 && !stopping_) {
     // Submissions do not ring while nobody waits: one window from now they leave together.
     bells.Sleep(ticket, &fds, std::clamp(window_, kMillisecond / 10, kTickEvery));
@@ -152,8 +158,18 @@ void Engine::BackgroundTurn(Backoff* backoff) {
   backoff->Reset();
 }
 
+void Engine::StartBackground() {
+  background_ = std::thread([this] { Background(); });
+  // From here, not by itself: when init() returns it has its name and its place.
+  NameThread(background_.native_handle(), "hvdlite");
+  const rendezvous::Place& place = world_->place();
+  int core = -1;
+  Status pinned = CoreOf(options_.config.thread_affinity, place.local_rank, place.local_size, &core);
+  if (core >= 0) pinned = PinThread(background_.native_handle(), core);
+  if (!pinned.ok()) log_.Warning(pinned.message());
+}
+
 void Engine::Background() {
-  NameThisThread("hvdlite");
   Backoff backoff(patience_.get());
   while (!stopping_.load(std::memory_order_seq_cst)) {
     const uint32_t ticket = gate_.load(std::memory_order_seq_cst);
@@ -165,6 +181,7 @@ void Engine::Background() {
       continue;
     }
     // Nothing to do, or a user thread does it. Whoever submits, or leaves with operations outstanding, opens the gate.
+    jitter_();
     gate_closed_.store(true, std::memory_order_seq_cst);
     const FutexResult result = FutexWait(&gate_, ticket, kTickEvery);
     gate_closed_.store(false, std::memory_order_seq_cst);

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from hvdlite import knobs
+
 ROOT = Path(__file__).resolve().parents[2]
 CSRC = ROOT / "csrc"
 SOURCES = sorted(p for p in CSRC.rglob("*") if p.suffix in (".h", ".cc"))
@@ -93,6 +95,19 @@ def test_every_operation_of_ops_def_is_on_the_wire_and_in_python() -> None:
     kinds = next(n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "Kind")
     named = {n.target.id: n.value.value for n in kinds.body if isinstance(n, ast.AnnAssign)}
     assert named == {name.upper(): int(number) for _, number, name in rows}
+
+
+def test_every_knob_is_read() -> None:
+    """A knob that nothing reads is a promise nobody keeps: HVDLITE_X=1 would be accepted and change nothing."""
+    code = [_code(p) for p in SOURCES]
+    # In Python a knob is read from resolve()'s dictionary, by a string.
+    python = [p.read_text() for p in (ROOT / "hvdlite").rglob("*.py") if p.name != "knobs.py"]
+    for knob in knobs.KNOBS:
+        if knob.about.startswith("Accepted for Horovod's sake"):
+            continue
+        field = re.compile(rf"\bconfig(\.|->){knob.field}\b")
+        text = re.compile(rf"""\[["']{knob.field}["']\]""")
+        assert any(field.search(c) for c in code) or any(text.search(p) for p in python), f"nothing reads {knob.field}"
 
 
 def _imports(path: Path) -> set[str]:

@@ -6,15 +6,12 @@ Each row of CONFIGURATIONS is one job in which all checks run (see worker.py); e
 
 from __future__ import annotations
 
-import functools
-
 import checks
 import pytest
 from runner import Configuration, Result, run
 
 _ALL = checks.everything()
 _HEAVY = ("allreduce", "allgather", "broadcast", "alltoall", "reducescatter", "groups", "mismatch", "determinism")
-_MOVERS = ("allreduce", "allgather", "broadcast", "alltoall", "reducescatter")
 
 CONFIGURATIONS = (
     *(Configuration(f"shm-{n}", "shm", n) for n in (1, 2, 3, 4)),
@@ -22,9 +19,6 @@ CONFIGURATIONS = (
     Configuration("hierarchical-2x2", "hierarchical", 4, ("a", "a", "b", "b")),
     Configuration("hierarchical-2+1", "hierarchical", 3, ("a", "a", "b"), modules=_HEAVY),
     Configuration("hierarchical-interleaved", "hierarchical", 4, ("a", "b", "a", "b"), modules=_HEAVY),
-    Configuration(
-        "net-3-streams", "net", 3, tuple(f"host{r}" for r in range(3)), {"HVDLITE_NET_STREAMS": "3"}, modules=_MOVERS
-    ),
     Configuration("net-2-by-choice", "net", 2, (), {"HVDLITE_COMMUNICATOR": "net"}, tags=frozenset({"engine"})),
     # The knobs that change the way through the engine. Their checks are those tagged "engine".
     Configuration("shm-3-cache-2", "shm", 3, (), {"HVDLITE_CACHE_CAPACITY": "2"}, tags=frozenset({"engine"})),
@@ -65,14 +59,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize(("configuration_name", "check_name"), cases, ids=[f"{c}-{k}" for c, k in cases])
 
 
-@functools.cache
-def _multi_host_is_built() -> bool:
-    probe = Configuration("probe", "net", 2, ("host0", "host1"))
-    first = _ALL[0]
-    error = run(probe, {first.name: first.seconds}).outcomes[first.name].error
-    return "several hosts" not in error
-
-
 _results: dict[str, Result] = {}
 
 
@@ -89,8 +75,6 @@ def _result(name: str, request: pytest.FixtureRequest) -> Result:
 
 
 def test_it(configuration_name: str, check_name: str, request: pytest.FixtureRequest) -> None:
-    if _BY_NAME[configuration_name].hosts and not _multi_host_is_built():
-        pytest.skip("multi-host not built yet")
     outcome = _result(configuration_name, request).outcomes[check_name]
     if outcome.error:
         pytest.fail(f"{check_name} over {configuration_name}\n{outcome.error}", pytrace=False)
