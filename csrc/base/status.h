@@ -18,7 +18,7 @@ enum class StatusCode : uint8_t {
   kNotInitialized = 2,   // init() has not been called                     -> NotInitializedError
   kMismatch = 3,         // ranks disagree about one operation             -> MismatchError
   kPeerLost = 4,         // a rank died, froze or left                     -> PeerLostError
-  kShutDown = 5,         // this job is closing                            -> HorovodInternalError
+  kShutDown = 5,         // this job is closing                            -> ShutDownError
   kTimeout = 6,          // a deadline passed                              -> TimeoutError
   kIo = 7,               // the system said no (socket, mapping, file)     -> HorovodInternalError
   kUnsupported = 8,      // a legal request that nothing here implements   -> NotImplementedError

@@ -88,8 +88,8 @@ Status World::BuildBetweenHosts(Group* group, const std::vector<Transport*>& lin
   const Config& config = *options_.config;
   const Topology& topology = group->topology;
   if (config.communicator == "shm") {
-    return Status::InvalidArgument("HVDLITE_COMMUNICATOR=shm, but process set " + std::to_string(topology.ranks.size()) +
-                                   " ranks are on " + std::to_string(topology.hosts.size()) +
+    return Status::InvalidArgument("HVDLITE_COMMUNICATOR=shm, but the " + std::to_string(topology.ranks.size()) +
+                                   " ranks of the process set are on " + std::to_string(topology.hosts.size()) +
                                    " hosts. Use auto, net or hierarchical.");
   }
   size_t most = 1;
