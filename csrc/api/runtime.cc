@@ -179,7 +179,7 @@ Status Runtime::Describe(Engine* engine, const hvdlite_operation& operation, Sub
     const auto root = std::find(members.begin(), members.end(), operation.root);
     if (root == members.end()) {
       return Status::InvalidArgument("broadcast: root_rank " + std::to_string(operation.root) +
-                                     " is not a member of the process set " + engine::RankList(members));
+                                     " is not a member of the process set, which has " + engine::RankList(members));
     }
     request.root = root - members.begin();
   } else if (request.kind == OpKind::kRemoveProcessSet) {

@@ -282,18 +282,6 @@ Status Engine::SubmitGroup(int id, std::vector<Submission> submissions, std::vec
   return Status::Ok();
 }
 
-// Whose business is the new submission? If a user thread drives (it may be asleep), ring; else the background thread's,
-// unless the caller is about to drive itself.
-void Engine::Submitted(bool will_wait) {
-  jitter_();
-  last_submission_.store(MonotonicNow(), std::memory_order_relaxed);
-  if (waiters_.load(std::memory_order_seq_cst) > 0) {
-    world_->bells().RingSelf();
-  } else if (!will_wait) {
-    WakeBackground();
-  }
-}
-
 void Engine::Complete(ProcessSet* set, Entry* entry, Status status) {
   outstanding_.fetch_sub(1, std::memory_order_seq_cst);
   set->inbox.Complete(entry, std::move(status));

@@ -95,8 +95,6 @@ class Engine {
   Status CheckPlace(int id, const Request& request, bool in_group) const;
   std::shared_ptr<ProcessSet> FindSet(int id) EXCLUDES(sets_mutex_);
   Status MemberSet(int id, std::shared_ptr<ProcessSet>* set) EXCLUDES(sets_mutex_);
-  void Submitted(bool will_wait);
-  void WakeBackground();
   // Ends everything outstanding, and everything to come, with `reason`.
   void Finish(const Status& reason) REQUIRES(turn_);
 
@@ -127,6 +125,8 @@ class Engine {
   void BackgroundTurn(Backoff* backoff) RELEASE(turn_);
   void CollectPollFds(std::vector<pollfd>* fds) REQUIRES(turn_);
   void NotifyWaiters();
+  void Submitted(bool will_wait);
+  void WakeBackground();
   // Takes the turn even while another thread waits for something that may never come: whoever drives gives way.
   void TakeTurn() ACQUIRE(turn_);
   void ReturnTurn() RELEASE(turn_);

@@ -127,6 +127,18 @@ void Engine::NotifyWaiters() {
   waiters_cv_.NotifyAll();
 }
 
+// Whose business is the new submission? If a user thread drives (it may be asleep), ring; else the background thread's,
+// unless the caller is about to drive itself.
+void Engine::Submitted(bool will_wait) {
+  jitter_();
+  last_submission_.store(MonotonicNow(), std::memory_order_relaxed);
+  if (waiters_.load(std::memory_order_seq_cst) > 0) {
+    world_->bells().RingSelf();
+  } else if (!will_wait) {
+    WakeBackground();
+  }
+}
+
 void Engine::WakeBackground() {
   gate_.fetch_add(1, std::memory_order_seq_cst);
   if (gate_closed_.load(std::memory_order_seq_cst)) FutexWake(&gate_);
