@@ -1,0 +1,287 @@
+"""docs/errors.md against the code: each line of its tables is provoked, and compared with what a user is told."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import contextlib
+import re
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from bare_ranks import Ranks
+from launched import ROOT, Job
+
+import hvdlite as hvd
+
+
+@dataclass(frozen=True)
+class Row:
+    message: str
+    kind: str
+
+    @property
+    def pieces(self) -> list[str]:
+        """The words between the placeholders."""
+        return [piece for piece in self.message.split("…") if piece.strip()]
+
+    def matches(self, kind: str, text: str) -> bool:
+        pattern = ".+?".join(re.escape(piece) for piece in self.message.split("…"))
+        return (kind == self.kind or self.kind.startswith("(")) and re.match(pattern, text, re.S) is not None
+
+
+def _rows() -> list[Row]:
+    page = (ROOT / "docs" / "errors.md").read_text()
+    return [Row(message, kind) for message, kind in re.findall(r"^\| `(.+?)` \| ([^|]+?) \|", page, re.M)]
+
+
+ROWS = _rows()
+
+# What no test can provoke here; that the words are in the code is checked for these as for all.
+NOT_PROVOKED = {
+    "rank … of this host ended during start-up": "see test_a_rank_that_dies_during_init_is_named_without_a_launcher",
+    "rank … finds no way to rank …": "takes two hosts without a network in common",
+    "cannot reserve … of shared memory": "takes a host without memory",
+    "…: this build works on tensors in host memory": "takes a GPU",
+    "the connection with … failed: …": "takes a network that breaks",
+    "rank … has no memory left for what it and its peers agreed to do": "see tests/cpp/engine/engine_memory_test.cc",
+    "no memory for the result of …": "see tests/cpp/engine/engine_memory_test.cc",
+    "lost the job's store while asking for …": "see tests/cpp/rendezvous/tcp_store_test.cc",
+}
+
+# --- provoking. `trying` tells what a call raises.
+
+TRYING = """
+def trying(call):
+    try:
+        call()
+    except BaseException as error:
+        tell(kind=type(error).__name__, text=str(error))
+    else:
+        tell(kind="nothing", text="")
+"""
+
+ALONE = """
+def init_with(**variables):
+    os.environ.update(variables)
+    trying(hvd.init)
+    for name in variables:
+        del os.environ[name]
+for name in [name for name in os.environ if name.startswith("HVDLITE_")]:
+    del os.environ[name]
+trying(hvd.rank)
+trying(lambda: hvd.allreduce(np.ones(3), process_set=hvd.ProcessSet([0])))
+trying(lambda: hvd.init(comm=[0]))
+init_with(HVDLITE_CYCLE_TIME="soon")
+init_with(HVDLITE_RANK="1")
+init_with(OMPI_COMM_WORLD_RANK="0", OMPI_COMM_WORLD_SIZE="4")
+place = {f"HVDLITE_{name}": "0" for name in ("RANK", "LOCAL_RANK", "CROSS_RANK")}
+place |= {f"HVDLITE_{name}": "2" for name in ("SIZE", "LOCAL_SIZE")} | {"HVDLITE_CROSS_SIZE": "1"}
+place |= {"HVDLITE_START_TIMEOUT": "2", "HVDLITE_RENDEZVOUS": "127.0.0.1:1"}
+init_with(**place)
+init_with(**place, HVDLITE_SECRET="abc")
+init_with(**place, HVDLITE_SECRET_FD="9999")
+init_with(**place, HVDLITE_SECRET="ab" * 32)
+init_with(**place | {"HVDLITE_RENDEZVOUS": STORE}, HVDLITE_SECRET="ab" * 32)
+hvd.init()
+trying(lambda: hvd.allreduce(1j * np.ones(3)))
+trying(lambda: hvd.allreduce(object()))
+trying(lambda: hvd.allreduce_(3.0))
+fixed = np.ones(3); fixed.flags.writeable = False
+trying(lambda: hvd.allreduce_(fixed))
+trying(lambda: hvd.allreduce(np.ones(3), op=77))
+trying(lambda: hvd.allreduce(np.ones(3), average=True, op=hvd.Sum))
+trying(lambda: hvd.allreduce(np.ones(3, np.int32), op=hvd.Adasum))
+trying(lambda: hvd.allreduce(np.ones(3, bool), op=hvd.Sum, prescale_factor=2.0))
+trying(lambda: hvd.allgather(np.float32(1)))
+trying(lambda: hvd.reducescatter(np.float32(1)))
+trying(lambda: hvd.alltoall(np.ones(3), [5]))
+trying(lambda: hvd.alltoall(np.ones(3), [1, 2]))
+trying(lambda: hvd.broadcast(np.ones(3), 7))
+trying(lambda: hvd.allreduce(np.ones(3), process_set=hvd.ProcessSet([0])))
+trying(lambda: hvd.add_process_set([0]))
+trying(lambda: hvd.add_process_set([0, 5]))
+handle = hvd.allreduce_async(np.ones(3)); hvd.synchronize(handle)
+trying(lambda: hvd.poll(handle))
+if os.fork() == 0:
+    trying(lambda: hvd.allreduce(np.ones(3)))
+    os._exit(0)
+os.wait()
+"""
+
+TOGETHER = """
+hvd.init()
+odd = RANK == 1
+trying(lambda: hvd.alltoall(np.ones(3)))
+trying(lambda: hvd.allreduce(np.ones(2 + odd), name="shape"))
+trying(lambda: hvd.allgather(np.ones((2, 2 + odd)), name="rows"))
+trying(lambda: hvd.allreduce(np.ones(2, np.float64 if odd else np.float32), name="dtype"))
+trying(lambda: hvd.allreduce(np.ones(2), op=hvd.Sum if odd else hvd.Max, name="op"))
+trying(lambda: hvd.broadcast(np.ones(2), int(odd), name="root"))
+trying(lambda: hvd.allreduce(np.ones(2), prescale_factor=1.0 + odd, name="scale"))
+trying(lambda: hvd.add_process_set([0] if odd else [1]))
+only = hvd.add_process_set([0])
+if odd:
+    trying(lambda: hvd.allreduce(np.ones(2), process_set=only))
+    first = hvd.allreduce_async(np.ones(2), name="twice")
+    trying(lambda: hvd.allreduce_async(np.ones(2), name="twice"))
+    flag("twice"); hvd.synchronize(first)
+    waiting = threading.Thread(target=hvd.join); waiting.start()
+    time.sleep(0.5)
+    trying(lambda: hvd.allreduce(np.ones(2)))
+    flag("joined")
+    waiting.join()
+    hvd.shutdown()
+else:
+    wait_flag("twice"); hvd.allreduce(np.ones(2), name="twice")
+    wait_flag("joined")
+    trying(lambda: hvd.broadcast(np.ones(2), 1, name="from nobody"))
+    trying(lambda: hvd.alltoall(np.ones(2), name="to nobody"))
+    hvd.join()
+    trying(lambda: hvd.barrier())
+    hvd.shutdown()
+"""
+
+MINE = """
+hvd.init(); hvd.barrier()
+if RANK == 0:
+    waiting = threading.Thread(target=lambda: trying(lambda: hvd.allreduce(np.ones(2)))); waiting.start()
+    time.sleep(0.3); hvd.shutdown(1); waiting.join()
+else:
+    time.sleep(2)
+"""
+
+LOST = """
+hvd.init(); hvd.barrier()
+if RANK == 1:
+    {end}
+trying(lambda: hvd.allreduce(np.ones(2)))
+"""
+
+
+@contextlib.contextmanager
+def _job(directory: Path, name: str, size: int, hosts: tuple[str, ...] = ()) -> Iterator[tuple[Ranks, list]]:
+    (directory / name).mkdir()
+    said: list[tuple[str, str]] = []
+    with Ranks(directory / name, size, hosts) as ranks:
+        yield ranks, said
+        for rank in range(size):
+            said += [(line["kind"], line["text"]) for line in ranks.report(rank)]
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, str]]:
+    """Everything that the scenarios were told: (class, message)."""
+    base = tmp_path_factory.mktemp("errors")
+    told: list[tuple[str, str]] = []
+    with _job(base, "alone", 1) as (ranks, said):
+        store = f"{ranks.server.address[0]}:{ranks.server.address[1]}"
+        ranks.start(f"STORE = {store!r}\n" + TRYING + ALONE)
+        assert ranks.wait(40) == {0: 0}, ranks.outputs()
+    told += said
+    with _job(base, "together", 2) as (ranks, said):
+        ranks.start(TRYING + TOGETHER)
+        assert set(ranks.wait(40).values()) == {0}, ranks.outputs()
+    told += said
+    with _job(base, "mine", 2) as (ranks, said):
+        ranks.start(TRYING + MINE)
+        ranks.wait(40)
+    told += said
+    for name, hosts in (("shm", ()), ("net", ("a", "b"))):
+        with _job(base, f"died-{name}", 2, hosts) as (ranks, said):
+            ranks.start(TRYING + LOST.format(end="os._exit(1)"))
+            ranks.wait(40)
+        told += said
+    with _job(base, "raised", 2) as (ranks, said):
+        ranks.start(TRYING + LOST.format(end="raise KeyError('weights')"))
+        ranks.wait(40)
+    told += said
+    with _job(base, "frozen", 2) as (ranks, said):
+        ranks.start(TRYING + LOST.format(end="flag('here'); time.sleep(600)"), HVDLITE_HEARTBEAT_SECONDS="1")
+        ranks.wait_for_flags("here", seconds=40)
+        ranks.kill(1, signal.SIGSTOP)
+        ranks.processes[0].wait(40)
+        ranks.kill(1)
+        ranks.wait(40)
+    told += said
+    with _job(base, "stalled", 2) as (ranks, said):
+        knobs = {"HVDLITE_STALL_CHECK_TIME_SECONDS": "0.5", "HVDLITE_STALL_SHUTDOWN_TIME_SECONDS": "2"}
+        ranks.start(TRYING + LOST.format(end="time.sleep(6); sys.exit()"), **knobs)
+        ranks.wait(40)
+        warning = re.search(r"warning: (One or more.+)", ranks.outputs())
+        assert warning, ranks.outputs()
+    told += [*said, ("a warning", warning[1])]
+    with _job(base, "late", 2) as (ranks, said):
+        ranks.start(TRYING + "trying(hvd.init)\n", ranks=[0], HVDLITE_START_TIMEOUT="1")
+        ranks.wait(40)
+    told += said
+    for knob in ({"HVDLITE_COMMUNICATOR": "shm"}, {"HVDLITE_NETWORK_INTERFACES": "nowhere0"}):
+        with _job(base, next(iter(knob)), 2, ("a", "b")) as (ranks, said):
+            ranks.start(TRYING + "trying(hvd.init)\n", HVDLITE_START_TIMEOUT="2", **knob)
+            ranks.wait(40)
+        told += said
+    return told + _launcher(base)
+
+
+def _launcher(base: Path) -> list[tuple[str, str]]:
+    job = Job(base)
+    told = []
+    for arguments in (
+        ("-np", "2", "sh", "-c", "exit 3"),
+        ("-np", "2", "sh", "-c", "kill -KILL $$"),
+        ("-np", "2", "no-such-program"),
+        ("-np", "3", "-H", "localhost:2", "true"),
+        ("-np", "2", "-H", "elsewhere:2", "true"),
+    ):
+        done = job.run(*arguments)
+        told.append(("the launcher", done.stderr.decode().strip().rsplit("\n", 1)[-1]))
+    started = job.start("-np", "2", "sh", "-c", "touch up.$HVDLITE_RANK; sleep 600")
+    job.wait_for_files(["up.0", "up.1"])
+    started.terminate()
+    told.append(("the launcher", started.communicate()[1].decode().strip().rsplit("\n", 1)[-1]))
+    assert not job.wait_until_gone(5)
+    return told
+
+
+@pytest.mark.watchdog(240)
+@pytest.mark.parametrize("row", [row for row in ROWS if row.message not in NOT_PROVOKED], ids=lambda row: row.message)
+def test_a_user_is_told_this(row: Row, said: list[tuple[str, str]]) -> None:
+    close = [f"{kind}: {text}" for kind, text in said if any(piece.strip() in text for piece in row.pieces)]
+    assert any(row.matches(kind, text) for kind, text in said), f"nobody was told so; similar: {close or said}"
+
+
+def _literals() -> str:
+    """All texts of the code: string literals, adjacent ones joined, with a mark where a value goes in."""
+    texts = []
+    for path in [*(ROOT / "csrc").rglob("*.cc"), *(ROOT / "csrc").rglob("*.h")]:
+        code = re.sub(r"^\s*//.*$", "", path.read_text(), flags=re.M)
+        joined = re.sub(r'(?<!\\)"\s*\n\s*"', "", code)
+        texts += [m.replace('\\"', '"') for m in re.findall(r'"((?:\\.|[^"\\\n])*)"', joined)]
+    for path in (ROOT / "hvdlite").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.JoinedStr):
+                parts = [str(v.value) if isinstance(v, ast.Constant) else "\0" for v in node.values]
+                texts.append("".join(parts))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                texts.append(node.value)
+    return "\1".join(texts)
+
+
+def test_what_is_not_provoked_is_in_the_code_word_by_word() -> None:
+    known = {row.message for row in ROWS}
+    literals = _literals()
+    for message in NOT_PROVOKED:
+        assert message in known, f"no line of the page says {message!r}"
+        for piece in message.split("…"):
+            assert piece in literals, f"no code says {piece!r}"
+
+
+def test_the_page_names_classes_that_exist() -> None:
+    assert len(ROWS) > 50
+    for row in ROWS:
+        if not row.kind.startswith("("):
+            kind = getattr(hvd, row.kind, None) or getattr(builtins, row.kind, None)
+            assert isinstance(kind, type) and issubclass(kind, Exception), row
