@@ -63,7 +63,7 @@ def init(comm: Any = None, process_sets: Sequence[ProcessSet | Sequence[int]] | 
                 secret = identity.secret.hex()
             values = knobs.resolve(os.environ)
             prefix = f"{_incarnation}/"
-            texts = {field: _text(value) for field, value in values.items()}
+            texts = {field: _text(value) for field, value in values.items() if knobs.by_field(field).core}
             _interruptibly(
                 lambda: _core.init(
                     rank=identity.rank,
@@ -92,6 +92,11 @@ def shutdown(timeout: float = _EXIT_TIMEOUT) -> None:
         handles.forget_all()
         global_process_set.process_set_id = None
         global_process_set.ranks = None
+
+
+def incarnation() -> int:
+    """How often this process has joined a job."""
+    return _incarnation
 
 
 def is_initialized() -> bool:

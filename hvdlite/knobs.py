@@ -35,6 +35,7 @@ class Knob:
     flag: str | None = None  # launcher flag; for a bool or an on/off choice it takes no value and means true
     flag_off: str | None = None  # the flag that means false
     flag_scale: int = 1  # the flag's number times this is the knob's value
+    core: bool = True  # whether the native core has it; False: it is Python's alone
 
     @property
     def is_switch(self) -> bool:
@@ -203,6 +204,12 @@ KNOBS: tuple[Knob, ...] = (
         "Do not look for stalled operations.",
         "Stalls and dead peers", flag="--no-stall-check", flag_off="--stall-check",
     ),
+    # --- Training
+    Knob(
+        "parameter_check", _names("PARAMETER_CHECK", None), "choice", "warn",
+        "At the first step of a distributed optimizer: what to do when ranks have started with different parameters.",
+        "Training", choices=("warn", "error", "off"), core=False,
+    ),
     # --- Watching
     Knob(
         "log_level", _names("LOG_LEVEL"), "choice", "warning",
@@ -290,7 +297,7 @@ def cpp() -> str:
         "choice": "std::string",
     }
     lines = ["// Generated from hvdlite/knobs.py."]
-    lines += [f"HVDLITE_KNOB({types[k.type]}, {k.field}, {_cpp_literal(k.default)})" for k in KNOBS]
+    lines += [f"HVDLITE_KNOB({types[k.type]}, {k.field}, {_cpp_literal(k.default)})" for k in KNOBS if k.core]
     return "\n".join(lines) + "\n"
 
 

@@ -1,11 +1,12 @@
-"""Every collective over a framework's tensors, started: each returns a Pending, for a handle or to be waited for.
+"""Every collective over a framework's tensors. Each is started, and returns a Pending; or with `now` run, and returns the
+result.
 
 Tensors that the core cannot be lent (strided, on a device) travel as copies in host memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from hvdlite.adapter import engine
@@ -29,7 +30,22 @@ class Collectives:
             self.framework.check(tensor)
         return [self.framework.lend(tensor) for tensor in tensors]
 
-    # ---- one tensor
+    # ---- one tensor: started, or run at once
+
+    def _go(
+        self, now: bool, kind: int, host: Any, out: Any, finish: Callable[[list[Any]], Any], *how: Any, **more: Any
+    ) -> Any:
+        if now:
+            return finish([engine.run(kind, host, out, *how, **more)])
+        return Pending([engine.submit(kind, host, out, *how, **more)], (host, out), finish)
+
+    def _same_shape(self, kind: int, tensor: Tensor, in_place: bool, now: bool, *how: Any, **more: Any) -> Any:
+        framework = self.framework
+        framework.check(tensor)
+        host = framework.lend(tensor)
+        out = host if in_place else framework.empty_like(host)
+        home = framework.write_back if in_place else framework.deliver
+        return self._go(now, kind, host, out, lambda results: home(out, tensor), *how, **more)
 
     def allreduce(
         self,
@@ -41,19 +57,9 @@ class Collectives:
         process_set: ProcessSet,
         *,
         in_place: bool = False,
-        will_wait: bool = False,
-    ) -> Pending:
-        framework = self.framework
-        framework.check(tensor)
-        host = framework.lend(tensor)
-        out = host if in_place else framework.empty_like(host)
-        native = engine.submit(
-            Kind.ALLREDUCE, host, out, name, process_set,
-            op=op, prescale=prescale, postscale=postscale, will_wait=will_wait,
-        )  # fmt: skip
-        if in_place:
-            return Pending([native], host, lambda results: framework.write_back(host, tensor))
-        return Pending([native], (host, out), lambda results: framework.deliver(out, tensor))
+        now: bool = False,
+    ) -> Any:
+        return self._same_shape(Kind.ALLREDUCE, tensor, in_place, now, name, process_set, op, 0, prescale, postscale)
 
     def broadcast(
         self,
@@ -63,25 +69,19 @@ class Collectives:
         process_set: ProcessSet,
         *,
         in_place: bool = False,
-        will_wait: bool = False,
-    ) -> Pending:
-        framework = self.framework
-        framework.check(tensor)
-        host = framework.lend(tensor)
-        out = host if in_place else framework.empty_like(host)
-        native = engine.submit(Kind.BROADCAST, host, out, name, process_set, root=root, will_wait=will_wait)
-        if in_place:
-            return Pending([native], host, lambda results: framework.write_back(host, tensor))
-        return Pending([native], (host, out), lambda results: framework.deliver(out, tensor))
+        now: bool = False,
+    ) -> Any:
+        return self._same_shape(Kind.BROADCAST, tensor, in_place, now, name, process_set, Sum, root)
 
-    def allgather(
-        self, tensor: Tensor, name: str | None, process_set: ProcessSet, *, will_wait: bool = False
-    ) -> Pending:
+    def allgather(self, tensor: Tensor, name: str | None, process_set: ProcessSet, *, now: bool = False) -> Any:
         framework = self.framework
         framework.check(tensor)
         host = framework.raw(framework.lend(tensor))
-        native = engine.submit(Kind.ALLGATHER, host, None, name, process_set, will_wait=will_wait)
-        return Pending([native], host, lambda results: framework.adopt(results[0][0], tensor))
+
+        def finish(results: list[Any]) -> Tensor:
+            return framework.adopt(results[0][0], tensor)
+
+        return self._go(now, Kind.ALLGATHER, host, None, finish, name, process_set)
 
     def alltoall(
         self,
@@ -91,21 +91,20 @@ class Collectives:
         name: str | None,
         process_set: ProcessSet,
         *,
-        will_wait: bool = False,
-    ) -> Pending:
+        now: bool = False,
+    ) -> Any:
         """Its result is (output, received splits)."""
         framework = self.framework
         framework.check(tensor)
         if splits is not None and not splits:
             raise ValueError("splits must have one entry for each member of the process set")
         host = framework.raw(framework.lend(tensor))
-        native = engine.submit(Kind.ALLTOALL, host, None, name, process_set, splits=splits or [], will_wait=will_wait)
 
         def finish(results: list[Any]) -> tuple[Tensor, Tensor]:
             array, received, _ = results[0]
             return framework.adopt(array, tensor), framework.integers(received, splits_like)
 
-        return Pending([native], host, finish)
+        return self._go(now, Kind.ALLTOALL, host, None, finish, name, process_set, splits=splits or [])
 
     def reducescatter(
         self,
@@ -116,18 +115,18 @@ class Collectives:
         postscale: float,
         process_set: ProcessSet,
         *,
-        will_wait: bool = False,
-    ) -> Pending:
+        now: bool = False,
+    ) -> Any:
         framework = self.framework
         framework.check(tensor)
         host = framework.lend(tensor)
         _check_scatter(op)
         out = self._own_part(host, process_set)
-        native = engine.submit(
-            Kind.REDUCESCATTER, host, out, name, process_set,
-            op=op, prescale=prescale, postscale=postscale, will_wait=will_wait,
-        )  # fmt: skip
-        return Pending([native], (host, out), lambda results: framework.deliver(out, tensor))
+
+        def finish(results: list[Any]) -> Tensor:
+            return framework.deliver(out, tensor)
+
+        return self._go(now, Kind.REDUCESCATTER, host, out, finish, name, process_set, op, 0, prescale, postscale)
 
     def _own_part(self, host: Any, process_set: ProcessSet) -> Any:
         """Memory for this rank's rows; None where the core will refuse anyway, with its own words."""

@@ -17,6 +17,7 @@ __all__ = [
     "new_handle",
     "poll",
     "rank",
+    "run",
     "run_now",
     "submit",
     "submit_group",
@@ -46,18 +47,31 @@ def submit(
     output: Any,
     name: str | None,
     process_set: ProcessSet,
-    *,
     op: int = Sum,
     root: int = 0,
     prescale: float = 1.0,
     postscale: float = 1.0,
     splits: list[int] = _NO_SPLITS,
-    will_wait: bool = False,
 ) -> int:
     """Starts one operation; returns its native handle. The caller keeps the memory until it is done."""
-    return _core.submit(
-        kind, op, set_id_of(process_set), name, tensor, output, root, prescale, postscale, splits, will_wait
-    )
+    set_id = set_id_of(process_set)
+    return _core.submit(kind, op, set_id, name, tensor, output, root, prescale, postscale, splits, False)
+
+
+def run(
+    kind: int,
+    tensor: Any,
+    output: Any,
+    name: str | None,
+    process_set: ProcessSet,
+    op: int = Sum,
+    root: int = 0,
+    prescale: float = 1.0,
+    postscale: float = 1.0,
+    splits: list[int] = _NO_SPLITS,
+) -> Any:
+    """submit() and wait() in one. None if the result is in `output`."""
+    return _core.run(kind, op, set_id_of(process_set), name, tensor, output, root, prescale, postscale, splits)
 
 
 def submit_in_place(op: int, set_id: int, name: str | None, tensor: Any, prescale: float, postscale: float) -> int:

@@ -59,7 +59,7 @@ class Allreduce(_Rule):
         if self.grouped:
             pending = self.ops.grouped_allreduce(tensors, *settled, in_place=self.in_place)
             return tuple(run_now(pending))
-        return (run_now(self.ops.allreduce(tensors[0], *settled, in_place=self.in_place, will_wait=True)),)
+        return (self.ops.allreduce(tensors[0], *settled, in_place=self.in_place, now=True),)
 
     def backward(self, gradients: Sequence[Tensor]) -> Sequence[Tensor]:
         rule = replace(self, name=self.gradient_name, in_place=False)
@@ -73,7 +73,7 @@ class Allgather(_Rule):
     def forward(self, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
         if self.grouped:
             return tuple(run_now(self.ops.grouped_allgather(tensors, self.name, self.process_set)))
-        return (run_now(self.ops.allgather(tensors[0], self.name, self.process_set, will_wait=True)),)
+        return (self.ops.allgather(tensors[0], self.name, self.process_set, now=True),)
 
     def backward(self, gradients: Sequence[Tensor]) -> Sequence[Tensor]:
         averages = self._average(gradients)
@@ -94,10 +94,10 @@ class Broadcast(_Rule):
     in_place: bool = False
 
     def forward(self, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        pending = self.ops.broadcast(
-            tensors[0], self.root, self.name, self.process_set, in_place=self.in_place, will_wait=True
+        result = self.ops.broadcast(
+            tensors[0], self.root, self.name, self.process_set, in_place=self.in_place, now=True
         )
-        return (run_now(pending),)
+        return (result,)
 
     def backward(self, gradients: Sequence[Tensor]) -> Sequence[Tensor]:
         averages = self._average(gradients)
@@ -113,10 +113,9 @@ class Alltoall(_Rule):
     constants = 1  # the received splits
 
     def forward(self, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        pending = self.ops.alltoall(
-            tensors[0], self.splits, self.splits_like, self.name, self.process_set, will_wait=True
+        output, received = self.ops.alltoall(
+            tensors[0], self.splits, self.splits_like, self.name, self.process_set, now=True
         )
-        output, received = run_now(pending)
         self.received[:] = [int(n) for n in received]
         return output, received
 
@@ -135,7 +134,7 @@ class Reducescatter(_Rule):
         settled = (self.name, self.op, self.prescale, self.postscale, self.process_set)
         if self.grouped:
             return tuple(run_now(self.ops.grouped_reducescatter(tensors, *settled)))
-        return (run_now(self.ops.reducescatter(tensors[0], *settled, will_wait=True)),)
+        return (self.ops.reducescatter(tensors[0], *settled, now=True),)
 
     def backward(self, gradients: Sequence[Tensor]) -> Sequence[Tensor]:
         framework = self.ops.framework

@@ -91,11 +91,13 @@ from hvdlite.torch.ops import (
     sparse_allreduce_async,
     synchronize,
 )
+from hvdlite.torch.optimizer import DistributedOptimizer
 
 # Under the name that Horovod's programs import.
 _sys.modules[f"{__name__}.mpi_ops"] = mpi_ops
 
 __all__ = [
+    "DistributedOptimizer",
     "Adasum",
     "Average",
     "Compression",

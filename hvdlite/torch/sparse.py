@@ -37,3 +37,11 @@ def start(
         return torch.sparse_coo_tensor(indices.t(), values, tensor.shape, check_invariants=True).coalesce()
 
     return finish
+
+
+def empty_like(tensor: torch.Tensor) -> torch.Tensor:
+    """A sparse tensor of the same kind without entries."""
+    where = {"device": tensor.device}
+    indices = torch.empty((tensor.sparse_dim(), 0), dtype=torch.int64, **where)  # type: ignore[call-overload]
+    values = torch.empty((0, *tensor.shape[tensor.sparse_dim() :]), dtype=tensor.dtype, **where)  # type: ignore[call-overload]
+    return torch.sparse_coo_tensor(indices, values, tensor.shape, check_invariants=False)

@@ -41,7 +41,7 @@ def test_a_row_is_sound(knob: knobs.Knob) -> None:
 
 
 def test_fields_variables_and_flags_are_unique() -> None:
-    fields = [knob.field for knob in knobs.KNOBS]
+    fields = [knob.field for knob in knobs.KNOBS if knob.core]
     variables = [name for knob in knobs.KNOBS for name in knob.environment]
     flags = [flag for knob in knobs.KNOBS for flag in (knob.flag, knob.flag_off) if flag]
     for names in (fields, variables, flags):
@@ -117,7 +117,7 @@ def test_a_bad_value_that_is_overridden_does_no_harm() -> None:
     assert knobs.resolve({"HVDLITE_CYCLE_TIME": "2", "HOROVOD_CYCLE_TIME": "fast"})["cycle_time"] == 2.0
 
 
-def test_the_cpp_list_has_a_line_for_each_knob_and_needs_nothing_installed(tmp_path: Path) -> None:
+def test_the_cpp_list_has_a_line_for_each_knob_of_the_core_and_needs_nothing_installed(tmp_path: Path) -> None:
     out = tmp_path / "knobs.inc"
     command = [sys.executable, "-S", "-E", str(ROOT / "hvdlite" / "knobs.py"), "--cpp", str(out)]
     subprocess.run(command, check=True, cwd=tmp_path, timeout=30)
@@ -125,7 +125,7 @@ def test_the_cpp_list_has_a_line_for_each_knob_and_needs_nothing_installed(tmp_p
     kinds, literals = "bool|int64_t|double|std::string", 'true|false|-?[0-9.]+|"[^"]*"'
     pattern = rf"HVDLITE_KNOB\(({kinds}), ([a-z0-9_]+), ({literals})\)"
     matches = [re.fullmatch(pattern, line) for line in lines[1:]]
-    assert [match and match.group(2) for match in matches] == [knob.field for knob in knobs.KNOBS]
+    assert [match and match.group(2) for match in matches] == [knob.field for knob in knobs.KNOBS if knob.core]
 
 
 def test_docs_knobs_md_is_up_to_date() -> None:

@@ -42,6 +42,10 @@ SUITES = {
         "torch_gradients",
         "torch_arguments",
         "torch_functions",
+        "torch_equivalence",
+        "torch_amp",
+        "torch_misuse",
+        "torch_life",
     ),
 }
 

@@ -1,0 +1,56 @@
+"""The names under which the gradients of an optimizer travel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from hvdlite import basics
+
+_counted_in = -1
+_count = 0
+
+
+def scope() -> str:
+    """A prefix for each optimizer but the first, so that two may have gradients of the same name under way.
+
+    Optimizers are counted from each hvd.init() on; all ranks make them in the same order.
+    """
+    global _count, _counted_in
+    if _counted_in != basics.incarnation():
+        _counted_in, _count = basics.incarnation(), 0
+    _count += 1
+    return "" if _count == 1 else f"optimizer.{_count}."
+
+
+def check(named_parameters: Iterable[Any] | None) -> list[tuple[str, Any]]:
+    """The pairs, or a ValueError."""
+    pairs = [] if named_parameters is None else list(named_parameters)
+    if any(not isinstance(pair, tuple) or len(pair) != 2 for pair in pairs):
+        raise ValueError(
+            "named_parameters should be a sequence of tuples (name, parameter), usually produced by "
+            "model.named_parameters()."
+        )
+    names = [name for name, _ in pairs]
+    twice = sorted({str(name) for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
+    if twice:
+        raise ValueError(
+            f"Parameter names in named_parameters must be unique, but these come more than once: {', '.join(twice)}. "
+            "Prefix the names of each model where an optimizer has the parameters of several."
+        )
+    return pairs
+
+
+def settle(groups: Sequence[Sequence[Any]], pairs: list[tuple[str, Any]]) -> dict[int, str]:
+    """The name of each parameter, by its id(). All must have one, or none."""
+    if not pairs:
+        return {id(p): f"allreduce.noname.{g}.{i}" for g, group in enumerate(groups) for i, p in enumerate(group)}
+    names = {id(parameter): name for name, parameter in pairs}
+    unnamed = [f"{g}.{i}" for g, group in enumerate(groups) for i, p in enumerate(group) if id(p) not in names]
+    if unnamed:
+        raise ValueError(
+            "named_parameters was specified, but one or more model parameters were not named: numbers "
+            f"{', '.join(unnamed[:10])} (group.position). Python object ids are compared: pass the names of all "
+            "parameters of the optimizer, from the same model."
+        )
+    return names

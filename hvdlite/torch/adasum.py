@@ -1,0 +1,51 @@
+"""Adasum: each rank makes a step of its own, and the steps are combined."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from hvdlite.adapter import engine
+from hvdlite.ops import Adasum
+from hvdlite.process_sets import global_process_set
+from hvdlite.torch.ops import OPS
+from hvdlite.torch.optimizer import Distributed
+
+
+class DistributedAdasum(Distributed):
+    """See DistributedOptimizer(op=hvd.Adasum)."""
+
+    _scope: str
+
+    def step(self, closure: Callable[[], Any] | None = None, *args: Any, **kwargs: Any) -> Any:
+        """The optimizer's step on this rank's gradients; the change of every parameter is then combined with the others'."""
+        before = [p.detach().clone() for p in self._moving()]
+        loss = super(Distributed, self).step(*([] if closure is None else [closure]), *args, **kwargs)  # type: ignore[misc]
+        compression = self._hvd.compression
+        with torch.no_grad():
+            ways = []
+            for parameter, start in zip(self._moving(), before, strict=True):
+                name = self._scope + self._parameter_names[parameter]
+                payload, context = compression.compress(parameter - start, name)
+                pending = OPS.allreduce(payload, name, Adasum, 1.0, 1.0, global_process_set, in_place=True)
+                ways.append((parameter, start, pending, context))
+            for parameter, start, pending, context in ways:
+                parameter.copy_(start + compression.decompress(engine.run_now(pending), context))
+        return loss
+
+    step.hooked = True  # type: ignore[attr-defined]
+
+    def _moving(self) -> list[torch.Tensor]:
+        return [p for group in self.param_groups for p in group["params"] if p.requires_grad]
+
+    def synchronize(self) -> None:
+        """Nothing: gradients are not reduced, changes of parameters are."""
+
+    @contextlib.contextmanager
+    def skip_synchronize(self) -> Iterator[None]:
+        """Not possible here."""
+        raise AssertionError("Skipping synchronization is not supported when using Adasum optimizer.")
+        yield

@@ -1,0 +1,36 @@
+"""Which gradients travel together: DistributedOptimizer's `groups`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+
+def groups_of(groups: Any, parameters: Sequence[torch.Tensor]) -> list[list[torch.Tensor]]:
+    """`groups`: None, how many, or lists of parameters. Who is in no list travels alone."""
+    if groups is None:
+        return []
+    if isinstance(groups, int) and not isinstance(groups, bool) and groups > 0:
+        return _parts(list(parameters), groups)
+    if not isinstance(groups, list):
+        raise ValueError(f"groups should be a positive integer or a list of lists of parameters, not {groups!r}")
+    seen: set[int] = set()
+    for group in groups:
+        if not isinstance(group, (list, tuple)):
+            raise ValueError("groups should be a list of lists of parameters")
+        for parameter in group:
+            if not isinstance(parameter, torch.Tensor):
+                raise ValueError(f"groups: expected a parameter, got {type(parameter).__name__}")
+            if id(parameter) in seen:
+                raise ValueError("groups: a parameter must not be in them more than once")
+            seen.add(id(parameter))
+    return [list(group) for group in groups]
+
+
+def _parts(parameters: list[torch.Tensor], count: int) -> list[list[torch.Tensor]]:
+    """So many parts of nearly equal length; the first ones get the odd ones."""
+    each, odd = divmod(len(parameters), count)
+    ends = [each * (i + 1) + min(i + 1, odd) for i in range(count)]
+    return [parameters[start:end] for start, end in zip([0, *ends], ends, strict=False)]

@@ -1,0 +1,294 @@
+"""DistributedOptimizer: the user's optimizer, whose gradients are those of all ranks."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from hvdlite.adapter import names
+from hvdlite.adapter.compression import Settled
+from hvdlite.basics import is_initialized, size
+from hvdlite.ops import Adasum, Average, Sum
+from hvdlite.process_sets import ProcessSet, global_process_set
+from hvdlite.torch.compression import Compression
+from hvdlite.torch.grouping import groups_of
+from hvdlite.torch.reducer import GradientReducer, Settings
+
+_AGAIN = (
+    "optimizer.step() called without optimizer.skip_synchronize() context after optimizer.synchronize(). "
+    "The gradients are reduced a second time. Write: with optimizer.skip_synchronize(): optimizer.step()"
+)
+_RACE = (
+    "optimizer.zero_grad() was called after loss.backward() but before optimizer.step() or optimizer.synchronize(). "
+    "This is prohibited as it can cause a race condition. Call it before backward(), or after step()."
+)
+_CLOSURE = (
+    "this optimizer evaluates its closure more than once per step. Each evaluation would have to agree between ranks; "
+    "hvdlite supports optimizers that evaluate it once (all of torch.optim but LBFGS)."
+)
+
+
+class Distributed:
+    """What DistributedOptimizer adds to an optimizer's class. Its own data are in `_hvd`."""
+
+    _hvd: Shared
+    _parameter_names: dict[torch.Tensor, str]
+
+    # ---- the step
+
+    def step(self, closure: Callable[[], Any] | None = None, *args: Any, **kwargs: Any) -> Any:
+        """One optimization step with the gradients of all ranks."""
+        shared = self._hvd
+        if closure is not None:
+            if shared.synchronizes:
+                closure = self._reducing(closure)
+            return super().step(closure, *args, **kwargs)  # type: ignore[misc]
+        if shared.synchronizes:
+            if shared.synchronized == "by the program":
+                warnings.warn(_AGAIN, stacklevel=2)
+            if shared.synchronized != "by a scaler":
+                shared.synchronize()
+        shared.synchronized = ""
+        return super().step(*args, **kwargs)  # type: ignore[misc]
+
+    step.hooked = True  # type: ignore[attr-defined]  # torch would run the hooks of a step twice, here and in super()
+
+    def _reducing(self, closure: Callable[[], Any]) -> Callable[[], Any]:
+        calls = 0
+
+        def reduced() -> Any:
+            nonlocal calls
+            calls += 1
+            if calls > 1:
+                raise RuntimeError(_CLOSURE)
+            loss = closure()
+            self._hvd.synchronize()
+            self._hvd.synchronized = ""
+            return loss
+
+        return reduced
+
+    def synchronize(self) -> None:
+        """Waits until all gradients are reduced: to clip or change them before the step."""
+        self._hvd.synchronize()
+        self._hvd.synchronized = "by the program"
+
+    @contextlib.contextmanager
+    def skip_synchronize(self) -> Iterator[None]:
+        """In this context step() does not reduce: for after synchronize()."""
+        self._hvd.synchronizes = False
+        try:
+            yield
+        finally:
+            self._hvd.synchronizes = True
+
+    def zero_grad(self, *args: Any, **kwargs: Any) -> None:
+        """As the optimizer's own."""
+        if self._hvd.under_way:
+            raise AssertionError(_RACE)
+        self._hvd.synchronized = ""
+        super().zero_grad(*args, **kwargs)  # type: ignore[misc]
+
+    def set_backward_passes_per_step(self, passes: int) -> None:
+        """From now on so many backward passes belong to a step."""
+        self._hvd.set_passes(passes)
+
+    # ---- parameters and state
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:
+        # torch's GradScaler reads gradients by this way, between backward() and step(): it must find reduced ones, or
+        # ranks would differ about whether the step is taken.
+        if self._hvd.under_way and sys._getframe(1).f_globals.get("__name__", "").endswith("grad_scaler"):
+            self._hvd.synchronize()
+            self._hvd.synchronized = "by a scaler"
+        groups: list[dict[str, Any]] = self.__dict__["param_groups"]
+        return groups
+
+    @param_groups.setter
+    def param_groups(self, groups: list[dict[str, Any]]) -> None:
+        self.__dict__["param_groups"] = groups
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """As the optimizer's own; the new parameters are reduced from now on."""
+        super().add_param_group(param_group)  # type: ignore[misc]
+        self._hvd.adopt(self)
+
+    def state_dict(self) -> dict[str, Any]:
+        """As the optimizer's own, with the memory of the compression if it has one."""
+        state: dict[str, Any] = super().state_dict()  # type: ignore[misc]
+        memory = self._hvd.compression.state_dict()
+        return {**state, "compression": memory} if memory else state
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """As the optimizer's own. Reductions under way are forgotten."""
+        self._hvd.forget()
+        memory = state_dict.get("compression")
+        if memory is not None:
+            self._hvd.compression.load_state_dict(memory)
+            state_dict = {key: value for key, value in state_dict.items() if key != "compression"}
+        super().load_state_dict(state_dict)  # type: ignore[misc]
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        base = type(self).__mro__[2]
+        pairs = None
+        if self._hvd.named:
+            pairs = [(name, parameter) for parameter, name in self._parameter_names.items()]
+        return _rebuild, (base, torch.optim.Optimizer.__getstate__(self), pairs, self._hvd.options)  # type: ignore[arg-type]
+
+
+class Shared:
+    """Between an optimizer and its reducer: who has synchronized, and what was asked for."""
+
+    def __init__(self, options: dict[str, Any], pairs: list[tuple[str, Any]]) -> None:
+        self.options = options
+        self.named = pairs
+        self.synchronizes = True
+        self.compression = Settled(options["compression"])
+        self.reducer: GradientReducer | None = None
+
+    @property
+    def synchronized(self) -> str:
+        return "" if self.reducer is None else self.reducer.synchronized
+
+    @synchronized.setter
+    def synchronized(self, how: str) -> None:
+        if self.reducer is not None:
+            self.reducer.synchronized = how
+
+    @property
+    def under_way(self) -> bool:
+        return self.reducer is not None and bool(self.reducer.pending)
+
+    def synchronize(self) -> None:
+        if self.reducer is not None:
+            self.reducer.synchronize()
+
+    def forget(self) -> None:
+        self.synchronized = ""
+        if self.reducer is not None:
+            self.reducer.abandon()
+
+    def set_passes(self, passes: int) -> None:
+        self.options["backward_passes_per_step"] = _check_passes(passes)
+        if self.reducer is not None:
+            self.reducer.aggregation.passes = passes
+            self.reducer.aggregation.reset()
+
+    def start(self, scope: str) -> None:
+        o = self.options
+        # The core divides by the number of ranks for Average; the factor is split around it.
+        factor = float(o["gradient_predivide_factor"]) if o["op"] == Average else 1.0
+        settings = Settings(
+            o["op"], 1.0 / factor, factor, self.compression, o["sparse_as_dense"], o["process_set"], scope
+        )
+        self.reducer = GradientReducer(settings, o["backward_passes_per_step"])
+
+    def adopt(self, optimizer: Any) -> None:
+        """Names the parameters that are new, and has their gradients reduced."""
+        groups = [group["params"] for group in optimizer.param_groups]
+        pairs = self.named or _own_names(optimizer.param_groups)
+        known = optimizer._parameter_names
+        named = {id(p) for _, p in pairs}
+        if known and any(id(p) not in named for group in groups for p in group if p not in known):
+            pairs = []  # added later, without a name
+        settled = names.settle(groups, pairs)
+        for group in groups:
+            for parameter in group:
+                if parameter in known:
+                    continue
+                known[parameter] = settled[id(parameter)]
+                if self.reducer is not None and parameter.requires_grad:
+                    self.reducer.add(parameter, known[parameter])
+
+
+def _own_names(param_groups: Sequence[dict[str, Any]]) -> list[tuple[str, Any]]:
+    """Names that the optimizer was given itself (torch >= 2.6)."""
+    if not all("param_names" in group for group in param_groups):
+        return []
+    return [pair for group in param_groups for pair in zip(group["param_names"], group["params"], strict=True)]
+
+
+def _check_passes(passes: int) -> int:
+    if passes <= 0:
+        raise ValueError("backward_passes_per_step must be > 0")
+    return passes
+
+
+def _check(optimizer: Any, op: int, factor: float, process_set: ProcessSet) -> None:
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise TypeError(f"expected a torch.optim.Optimizer, got {type(optimizer).__name__}")
+    if isinstance(optimizer, Distributed):
+        raise ValueError("the optimizer is a DistributedOptimizer already")
+    if isinstance(optimizer, torch.optim.LBFGS):
+        raise ValueError("torch.optim.LBFGS cannot be distributed: " + _CLOSURE)
+    if op not in (Average, Sum, Adasum):
+        raise ValueError(f"op={op!r} is not possible here; use hvd.Average, hvd.Sum or hvd.Adasum")
+    if factor != 1.0 and op != Average:
+        raise ValueError("gradient_predivide_factor not supported with op != Average")
+    if op == Adasum and process_set != global_process_set:
+        raise NotImplementedError("op=hvd.Adasum works on all ranks only, not in process sets")
+
+
+def DistributedOptimizer(optimizer: torch.optim.Optimizer,
+                         named_parameters: Iterable[tuple[str, torch.Tensor]] | None = None,
+                         compression: Any = Compression.none, backward_passes_per_step: int = 1, op: int = Average,
+                         gradient_predivide_factor: float = 1.0, num_groups: int = 0, groups: Any = None,
+                         sparse_as_dense: bool = False, process_set: ProcessSet = global_process_set) -> Any:  # fmt: skip
+    """The optimizer, of the same class, with gradients averaged (or summed, ...) over all ranks before each step.
+
+    Gradients are submitted while the backward pass goes on, and waited for in step(). See docs/torch.md.
+    """
+    _check(optimizer, op, gradient_predivide_factor, process_set)
+    if num_groups != 0:
+        warnings.warn("num_groups= is deprecated, use groups=", DeprecationWarning, stacklevel=2)
+        groups = num_groups if groups is None else groups
+    options = {
+        "compression": compression,
+        "backward_passes_per_step": _check_passes(backward_passes_per_step),
+        "op": op,
+        "gradient_predivide_factor": gradient_predivide_factor,
+        "groups": groups,
+        "sparse_as_dense": sparse_as_dense,
+        "process_set": process_set,
+    }
+    from hvdlite.torch.adasum import DistributedAdasum
+
+    shared = Shared(options, names.check(named_parameters))
+    members = groups_of(groups, [p for g in optimizer.param_groups for p in g["params"] if p.requires_grad])
+    adasum = op == Adasum and size() > 1
+    base = type(optimizer)
+    kind: Any = type(base.__name__, (DistributedAdasum if adasum else Distributed, base), {"__module__": __name__})
+    wrapped = kind.__new__(kind)
+    # The same groups, state and hooks. Not its step: learning rate schedules put a function of theirs there.
+    wrapped.__dict__.update({key: value for key, value in optimizer.__dict__.items() if key != "step"})
+    wrapped._hvd = shared
+    wrapped._parameter_names = {}
+    scope = names.scope()
+    if not adasum and (size() > 1 or _elastic()) and process_set.included():
+        shared.start(scope)
+    shared.adopt(wrapped)
+    if adasum:
+        wrapped._scope = scope
+    if shared.reducer is not None:
+        numbers = {id(flight.parameter): n for n, flight in enumerate(shared.reducer.flights)}
+        for i, group in enumerate(members):
+            shared.reducer.group([numbers[id(p)] for p in group if id(p) in numbers], f"group.{i}")
+    return wrapped
+
+
+def _elastic() -> bool:
+    return "1" in (os.environ.get("HVDLITE_ELASTIC"), os.environ.get("HOROVOD_ELASTIC"))
+
+
+def _rebuild(base: type[torch.optim.Optimizer], state: dict[str, Any], pairs: Any, options: dict[str, Any]) -> Any:
+    """From a pickle. In a process without a job: the plain optimizer."""
+    optimizer = base.__new__(base)
+    optimizer.__setstate__(state)
+    return DistributedOptimizer(optimizer, pairs, **options) if is_initialized() else optimizer

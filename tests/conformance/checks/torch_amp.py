@@ -1,0 +1,97 @@
+"""Mixed precision: PyTorch's own recipe and Horovod's, also when one rank alone overflows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+import hvdlite.torch as hvd
+from checks import check
+from checks.here import Here
+from checks.torch_training import alone, batches, equal_everywhere, mean_square, model, part, same, sgd, together
+
+
+@check()
+def autocast_to_bfloat16_nearly_equals_a_single_process(here: Here) -> None:
+    def loss(net: torch.nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return torch.nn.functional.mse_loss(net(x).float(), y)
+
+    got = together(here, sgd, net=model(dtype=torch.float32), loss=loss)
+    same(here, got, alone(here, sgd, net=model(dtype=torch.float32), loss=loss), rtol=0.05, atol=0.02)
+
+
+def _scaler() -> Any:
+    if hasattr(torch.amp, "GradScaler"):
+        return torch.amp.GradScaler("cpu", init_scale=2.0**8, growth_interval=3)
+    return None  # before torch 2.3 there is none for the CPU
+
+
+RECIPES = ("pytorch", "pytorch with clipping", "horovod", "horovod with clipping")
+
+
+@check(recipe=(*RECIPES, *(f"{recipe} in groups" for recipe in RECIPES)))
+def scaled_gradients_give_the_weights_of_a_single_process(here: Here, recipe: str) -> None:
+    def train(distributed: bool) -> tuple[torch.nn.Module, float]:
+        net = model()
+        scaler = _scaler()
+        optimizer: Any = sgd(net.parameters())
+        if distributed:
+            optimizer = hvd.DistributedOptimizer(
+                optimizer, net.named_parameters(), groups=2 if "groups" in recipe else None
+            )
+        for step, (x, y) in enumerate(batches(here, 8)):
+            optimizer.zero_grad()
+            # In step 2 the last rank's loss overflows: no rank may make a step.
+            spike = float("inf") if step == 2 and (not distributed or here.rank == here.size - 1) else 1.0
+            loss = mean_square(net, *((part(here, x), part(here, y)) if distributed else (x, y))) * spike
+            scaler.scale(loss).backward()
+            if distributed and recipe.startswith("horovod"):
+                optimizer.synchronize()
+            if "clipping" in recipe:
+                scaler.unscale_(optimizer)
+                torch.nn.utils.clip_grad_norm_(net.parameters(), 0.1)
+            if distributed and recipe.startswith("horovod"):
+                with optimizer.skip_synchronize():
+                    scaler.step(optimizer)
+            else:
+                scaler.step(optimizer)
+            scaler.update()
+        return net, scaler.get_scale()
+
+    if _scaler() is None:
+        return
+    (got, scale), (want, wanted_scale) = train(True), train(False)
+    same(here, got, want)
+    assert scale == wanted_scale
+
+
+@check(min_ranks=2)
+def a_gradient_that_one_rank_lacks_is_unscaled_like_the_others(here: Here) -> None:
+    if _scaler() is None:
+        return
+    net, scaler = model(), _scaler()
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=1.0), net.named_parameters())
+    before = net[0].weight.detach().clone()
+    scaler.scale((net[0].weight if here.rank == 0 else net[0].bias).sum()).backward()
+    scaler.step(optimizer)
+    torch.testing.assert_close(net[0].weight.detach(), before - 1 / here.size)
+    equal_everywhere(net)
+
+
+@check()
+def the_plain_recipe_warns_of_nothing(here: Here) -> None:
+    import warnings
+
+    if _scaler() is None:
+        return
+    net, scaler = model(), _scaler()
+    optimizer = hvd.DistributedOptimizer(sgd(net.parameters()), net.named_parameters())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for x, y in batches(here, 3):
+            optimizer.zero_grad()
+            scaler.scale(mean_square(net, part(here, x), part(here, y))).backward()
+            scaler.step(optimizer)
+            scaler.update()

@@ -1,0 +1,231 @@
+"""DistributedOptimizer in a program's life: several of them, saved, copied, with workers, in any order."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+from typing import Any
+
+import torch
+
+import hvdlite.torch as hvd
+from checks import check
+from checks.here import SUM, Here, raises
+from checks.torch_training import alone, batches, equal_everywhere, mean_square, model, part, same, sgd
+
+
+def _train(here: Here, net: torch.nn.Module, optimizer: Any, steps: int = 3) -> None:
+    for x, y in batches(here, steps):
+        optimizer.zero_grad()
+        mean_square(net, part(here, x), part(here, y)).backward()
+        optimizer.step()
+
+
+@check()
+def it_is_an_optimizer_of_the_users_class(here: Here) -> None:
+    net = model()
+    own = torch.optim.Adam(net.parameters(), lr=0.1)
+    optimizer = hvd.DistributedOptimizer(own)
+    assert isinstance(optimizer, torch.optim.Adam) and type(optimizer).__name__ == "Adam"
+    assert type(optimizer).__module__ == "hvdlite.torch.optimizer"
+    assert optimizer.param_groups is own.param_groups and optimizer.state is own.state
+    names = sorted(optimizer._parameter_names.values())
+    assert names == [f"allreduce.noname.0.{i}" for i in range(4)]
+    grouped = torch.optim.SGD([{"params": net[0].parameters()}, {"params": net[2].parameters(), "lr": 0.2}], lr=0.1)
+    names = sorted(hvd.DistributedOptimizer(grouped)._parameter_names.values())
+    assert names == [f"allreduce.noname.{g}.{i}" for g in range(2) for i in range(2)]
+    own.param_groups[0]["lr"] = 0.5
+    assert optimizer.param_groups[0]["lr"] == 0.5
+
+
+@check()
+def step_hooks_of_torch_run_once(here: Here) -> None:
+    net = model()
+    own = sgd(net.parameters())
+    calls: list[str] = []
+    own.register_step_pre_hook(lambda *a: calls.append("pre"))
+    optimizer = hvd.DistributedOptimizer(own, net.named_parameters())
+    optimizer.register_step_post_hook(lambda *a: calls.append("post"))
+    _train(here, net, optimizer, 2)
+    assert calls == ["pre", "post"] * 2
+
+
+@check(min_ranks=2)
+def two_optimizers_may_have_gradients_of_the_same_name_under_way(here: Here) -> None:
+    nets = [model(1), model(2)]
+    optimizers = [hvd.DistributedOptimizer(sgd(net.parameters()), net.named_parameters()) for net in nets]
+    for x, y in batches(here, 4):
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        for i in (0, 1) if here.rank % 2 else (1, 0):  # not even in the same order
+            mean_square(nets[i], part(here, x), part(here, y)).backward()
+        for optimizer in optimizers:
+            optimizer.step()
+    for seed, net in enumerate(nets, 1):
+        same(here, net, alone(here, sgd, steps=4, net=model(seed)))
+
+
+@check()
+def one_that_is_made_anew_for_the_same_model_takes_over(here: Here) -> None:
+    net = model()
+    first = hvd.DistributedOptimizer(sgd(net.parameters()), net.named_parameters())
+    _train(here, net, first)
+    second = hvd.DistributedOptimizer(sgd(net.parameters()), net.named_parameters())
+    _train(here, net, second)
+    equal_everywhere(net)
+    del first, second
+    _train(here, net, sgd(net.parameters()))  # nobody reduces any more
+
+
+@check()
+def parameters_added_later_are_reduced_too(here: Here) -> None:
+    def train(distributed: bool) -> torch.nn.Module:
+        net = model()
+        optimizer: Any = sgd(net[2].parameters())
+        if distributed:
+            optimizer = hvd.DistributedOptimizer(optimizer, net[2].named_parameters())
+        for step, (x, y) in enumerate(batches(here, 4)):
+            if step == 2:
+                optimizer.add_param_group({"params": list(net[0].parameters()), "lr": 0.1})
+            optimizer.zero_grad()
+            mean_square(net, *((part(here, x), part(here, y)) if distributed else (x, y))).backward()
+            optimizer.step()
+            net.zero_grad()
+        return net
+
+    same(here, train(True), train(False))
+
+
+@check(way=("pickle", "torch.save", "deepcopy"))
+def a_copy_goes_on_where_the_original_stood(here: Here, way: str) -> None:
+    net = model()
+    optimizer = hvd.DistributedOptimizer(sgd(net.parameters()), net.named_parameters(), groups=2)
+    _train(here, net, optimizer)
+    if way == "pickle":
+        net2, optimizer2 = pickle.loads(pickle.dumps((net, optimizer)))
+    elif way == "torch.save":
+        buffer = io.BytesIO()
+        torch.save((net, optimizer), buffer)
+        buffer.seek(0)
+        net2, optimizer2 = torch.load(buffer, weights_only=False)
+    else:
+        net2, optimizer2 = copy.deepcopy((net, optimizer))
+    assert type(optimizer2).__name__ == "SGD" and optimizer2 is not optimizer
+    assert optimizer2.param_groups[0]["params"][0] is net2[0].weight
+    _train(here, net, optimizer)
+    _train(here, net2, optimizer2)
+    same(here, net2, net, rtol=0, atol=0)
+
+
+@check()
+def a_state_dict_fits_both_ways(here: Here) -> None:
+    net = model()
+    optimizer = hvd.DistributedOptimizer(torch.optim.Adam(net.parameters()), net.named_parameters())
+    _train(here, net, optimizer)
+    state = copy.deepcopy(optimizer.state_dict())
+    plain = torch.optim.Adam(model().parameters())
+    plain.load_state_dict(state)
+    again = hvd.DistributedOptimizer(torch.optim.Adam(net.parameters()), net.named_parameters())
+    again.load_state_dict(copy.deepcopy(plain.state_dict()))
+    assert repr(again.state_dict()) == repr(state) and set(state) == {"state", "param_groups"}
+    _train(here, net, again)
+    equal_everywhere(net)
+
+
+@check()
+def a_compressor_with_memory_is_part_of_the_checkpoint(here: Here) -> None:
+    class Remembers(hvd.compression.Compressor):
+        """Sends the rounded sum of what it was given and what it has not sent yet."""
+
+        def __init__(self) -> None:
+            self.memory: dict[str, torch.Tensor] = {}
+
+        def compress(self, tensor: torch.Tensor, name: str | None = None) -> tuple[Any, Any]:
+            assert name is not None
+            whole = tensor + self.memory.get(name, 0)
+            sent = whole.round(decimals=2)
+            self.memory[name] = whole - sent
+            return sent, None
+
+        def communicate(self, payload: torch.Tensor, name: str, op: int, process_set: Any) -> int:
+            return hvd.allreduce_async(payload, name=f"own.{name}", op=op, process_set=process_set)
+
+        def state_dict(self) -> dict[str, Any]:
+            return {"memory": self.memory}
+
+        def load_state_dict(self, state: dict[str, Any]) -> None:
+            self.memory = state["memory"]
+
+    net = model()
+    compressor = Remembers()
+    optimizer = hvd.DistributedOptimizer(sgd(net.parameters()), net.named_parameters(), compression=compressor)
+    _train(here, net, optimizer)
+    if here.size > 1:
+        assert sorted(k.rpartition("optimizer.")[2].partition(".")[2] or k for k in compressor.memory)
+        state = optimizer.state_dict()
+        assert len(state["compression"]["memory"]) == 4
+        other = Remembers()
+        again = hvd.DistributedOptimizer(sgd(net.parameters()), net.named_parameters(), compression=other)
+        again.load_state_dict(state)
+        assert other.memory is compressor.memory
+    equal_everywhere(net)
+
+
+@check(seconds=20)
+def two_hundred_gradients_in_another_order_on_every_rank(here: Here) -> None:
+    torch.manual_seed(0)
+    net = torch.nn.ParameterList([torch.nn.Parameter(torch.full((1 + i * 37 % 400,), 0.0)) for i in range(200)])
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=1.0), net.named_parameters())
+    for step in range(1, 4):
+        optimizer.zero_grad()
+        # A chain: gradients come in the reverse of this rank's own order.
+        total = torch.zeros(())
+        for i in here.rng(here.rank, step).permutation(200):
+            total = total + net[int(i)].sum() * float(i + here.rank)
+        total.backward()
+        optimizer.step()
+        average = sum(here.ranks) / here.size
+        for i, parameter in enumerate(net):
+            torch.testing.assert_close(parameter.detach(), torch.full_like(parameter, -step * (i + average)))
+
+
+@check(seconds=40)
+def workers_of_a_data_loader_may_fork(here: Here) -> None:
+    net = model()
+    optimizer = hvd.DistributedOptimizer(sgd(net.parameters()), net.named_parameters())
+    x, y = batches(here, 1)[0]
+    data = torch.utils.data.TensorDataset(part(here, x), part(here, y))
+    sampler = torch.utils.data.DistributedSampler(data, num_replicas=1, rank=0)
+    loader = torch.utils.data.DataLoader(
+        data, batch_size=2, num_workers=2, multiprocessing_context="fork", sampler=sampler, persistent_workers=False
+    )
+    for _ in range(2):
+        for a, b in loader:
+            optimizer.zero_grad()
+            mean_square(net, a, b).backward()
+            optimizer.step()
+    equal_everywhere(net)
+    assert hvd.allreduce(torch.ones(1), op=SUM).item() == here.size
+
+
+@check()
+def hooks_work_without_torchs_newer_kind(here: Here) -> None:
+    from hvdlite.torch import reducer
+
+    def old(parameter: torch.Tensor, hook: Any) -> Any:
+        return reducer._ByNode(parameter, hook)
+
+    newer, reducer._register = reducer._register, old
+    try:
+        net = model()
+        optimizer = hvd.DistributedOptimizer(sgd(net.parameters()), net.named_parameters())
+        _train(here, net, optimizer, 5)
+    finally:
+        reducer._register = newer
+    same(here, net, alone(here, sgd))
+    if here.size > 1:
+        net[0].weight.sum().backward()
+        with raises(AssertionError, "zero_grad"):
+            optimizer.zero_grad()
+        optimizer.synchronize()

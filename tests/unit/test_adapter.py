@@ -1,0 +1,104 @@
+"""The adapters' policies, without a framework: when gradients travel, under which names, what a difference is called."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("hvdlite._core", reason="the native core is not built here")
+
+from hvdlite.adapter import divergence, names  # noqa: E402
+from hvdlite.adapter.aggregation import Aggregation  # noqa: E402
+from hvdlite.adapter.compression import Compressor, Settled  # noqa: E402
+
+
+def _aggregation(count: int, passes: int = 1, groups: tuple[tuple[int, ...], ...] = ()) -> Aggregation:
+    aggregation = Aggregation(passes)
+    for _ in range(count):
+        aggregation.add()
+    for group in groups:
+        aggregation.group(group)
+    return aggregation
+
+
+def test_a_gradient_travels_after_its_last_pass() -> None:
+    a = _aggregation(2, passes=2)
+    assert [a.arrived(0), a.arrived(1), a.arrived(0)] == [(), (), (0,)]
+    assert a.rest() == [(1,)]
+    with pytest.raises(AssertionError, match="more than backward_passes_per_step"):
+        [a.arrived(0) for _ in range(3)]
+
+
+def test_a_group_travels_with_its_last_member() -> None:
+    a = _aggregation(4, groups=((0, 2, 3),))
+    assert [a.arrived(3), a.arrived(0), a.arrived(1), a.arrived(2)] == [(), (), (1,), (0, 2, 3)]
+    assert a.rest() == []
+    assert [a.arrived(3), a.arrived(1)] == [(), (1,)]
+    assert a.rest() == [(0, 2, 3)]
+    assert a.rest() == [(1,), (0, 2, 3)], "a step in which nothing arrived"
+
+
+def test_what_is_added_later_takes_part() -> None:
+    a = _aggregation(1)
+    a.arrived(0)
+    assert a.add() == 1 and a.rest() == [(1,)]
+    assert a.rest() == [(0,), (1,)]
+
+
+def test_changing_the_number_of_passes_begins_anew() -> None:
+    a = _aggregation(1, passes=3)
+    a.arrived(0)
+    a.passes = 1
+    a.reset()
+    assert a.arrived(0) == (0,)
+
+
+def test_names_are_complete_or_absent() -> None:
+    p, q, r = object(), object(), object()
+    assert names.settle([[p], [q, r]], []) == {
+        id(p): "allreduce.noname.0.0", id(q): "allreduce.noname.1.0", id(r): "allreduce.noname.1.1"
+    }  # fmt: skip
+    assert names.settle([[p]], [("p", p), ("q", q)])[id(p)] == "p"
+    with pytest.raises(ValueError, match=r"not named: numbers 1\.0, 1\.1"):
+        names.settle([[p], [q, r]], [("p", p)])
+    for wrong in ([p], [("a",)], ["ab"]):
+        with pytest.raises(ValueError, match="sequence of tuples"):
+            names.check(wrong)
+    with pytest.raises(ValueError, match="unique.*: same"):
+        names.check([("same", p), ("same", q)])
+
+
+@pytest.mark.parametrize(
+    ("everyones", "sentence"),
+    [
+        ([(["a"], [1]), (["a"], [1])], ""),
+        ([(["a", "b"], [1, 2]), (["a", "b"], [1, 3])], "Parameter 'b' is not the same on rank 4 and on rank 6"),
+        ([(["a"], [1]), (["a"], [2]), (["a"], [2])], "Parameter 'a' is not the same on rank 4 and on ranks 6, 7"),
+        ([(["a", "b"], [1, 2]), (["a", "b"], [3, 4])], "Parameter 'a' (and 1 more) is not"),
+        ([(["a", "b"], [1, 2]), (["a"], [1])], "Rank 4 trains 2 parameters, but rank 6 1."),
+        ([(["a"], [1]), (["b"], [1])], "Rank 4 has a parameter 'a' where rank 6 has 'b'."),
+    ],
+)
+def test_a_difference_has_a_sentence(everyones: list[tuple[list[str], list[int]]], sentence: str) -> None:
+    said = divergence._difference(everyones, [4, 6, 7][: len(everyones)])
+    assert said.startswith(sentence) and bool(said) == bool(sentence)
+
+
+def test_compressors_of_both_versions_are_understood() -> None:
+    class Old:
+        @staticmethod
+        def compress(tensor: str) -> tuple[str, int]:
+            return tensor[:2], len(tensor)
+
+        @staticmethod
+        def decompress(tensor: str, ctx: int) -> str:
+            return tensor.ljust(ctx, ".")
+
+    class New(Compressor):
+        def compress(self, tensor: str, name: str | None = None) -> tuple[str, str | None]:
+            return f"{name}:{tensor}", name
+
+    old, new = Settled(Old), Settled(New())
+    assert old.decompress(*old.compress("abcd", "name")) == "ab.."
+    assert new.compress("abcd", "name") == ("name:abcd", "name")
+    assert not old.is_none and not new.is_none and old.state_dict() == new.state_dict() == {}
+    assert Settled(Compressor()).is_none
