@@ -175,6 +175,30 @@ PyObject* Wait(PyObject*, PyObject* handle) {
   return Guarded([&] { return Finish(Arguments(&handle, 1, 1).Long(0)); });
 }
 
+// Waits for all of a list of handles, whatever becomes of some; then raises the error of the first that failed. For operations whose results
+// are in their outputs. A signal ends the wait: the handles that are still under way stay in the list.
+PyObject* WaitAll(PyObject*, PyObject* given) {
+  return Guarded([&]() -> py::object {
+    if (!PyList_CheckExact(given)) throw py::type_error("expected a list of handles");
+    std::optional<py::error_already_set> first;  // in the order of the list
+    // Backwards: when the last one is done, the others usually are, too.
+    while (PyList_GET_SIZE(given) > 0) {
+      const Py_ssize_t last = PyList_GET_SIZE(given) - 1;
+      const int64_t handle = Arguments(&PyList_GET_ITEM(given, last), 1, 1).Long(0);
+      try {
+        Finish(handle);
+      } catch (py::error_already_set& error) {
+        int32_t done = 0;
+        if (hvdlite_poll(handle, &done) == HVDLITE_OK) throw;  // it lives: only the wait has ended
+        first.emplace(error);
+      }
+      if (PyList_SetSlice(given, last, last + 1, nullptr) != 0) throw py::error_already_set();
+    }
+    if (first) throw py::error_already_set(*first);
+    return py::none();
+  });
+}
+
 // submit and wait in one: None if the result is in the output, else what wait() returns.
 PyObject* Run(PyObject*, PyObject* const* given, Py_ssize_t count) {
   return Guarded([&]() -> py::object {
@@ -220,6 +244,7 @@ PyMethodDef hot_functions[] = {
     {"submit", AsMethod(&Submit), METH_FASTCALL, nullptr},
     {"run", AsMethod(&Run), METH_FASTCALL, nullptr},
     {"wait", &Wait, METH_O, nullptr},
+    {"wait_all", &WaitAll, METH_O, nullptr},
     {"poll", &Poll, METH_O, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };

@@ -491,3 +491,23 @@ def test_waiting_for_a_late_rank_does_not_burn_a_core(tmp_path: Path) -> None:
         )
         _fine(ranks)
         assert ranks.last(0)["used"] < 0.15, ranks.last(0)
+
+
+def test_waiting_for_a_list_ends_all_of_it_and_raises_the_first_error(tmp_path: Path) -> None:
+    with Ranks(tmp_path, 2) as ranks:
+        ranks.start(
+            "from hvdlite import _core\n"
+            "hvd.init()\n"
+            "x = [np.full(4, i, np.float32) for i in range(5)]\n"
+            "def submit(i):\n"
+            "    mine = x[i][:3] if i in (1, 3) and RANK == 1 else x[i]\n"
+            "    return _core.submit(0, 1, 0, f'x{i}', mine, mine, 0, 1.0, 1.0, [], False)\n"
+            "handles = [submit(i) for i in range(5)]\n"
+            "try: _core.wait_all(handles); assert False\n"
+            "except hvd.MismatchError as error: assert \"'x1'\" in str(error), error\n"
+            "assert handles == [] and (x[4] == 8).all() and (x[1] == 1).all()\n"
+            "handles = [submit(0), submit(2)]\n"
+            "_core.wait_all(handles)\n"
+            "assert handles == [] and (x[2] == 8).all()\n"
+        )
+        _fine(ranks)
