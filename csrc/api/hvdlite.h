@@ -42,7 +42,7 @@ typedef struct {
   int32_t rank;
   int32_t size;
   const char* store;        /* "host:port" of the job's store; NULL when size is 1 */
-  const char* store_prefix; /* keys of this incarnation begin with it */
+  const char* store_prefix; /* this job's keys in the store begin with it; may be empty. Each init() gets keys of its own below it */
   const char* secret;       /* 64 hexadecimal digits; NULL when size is 1 */
   const char* const* knobs; /* field, value, field, value, ... */
   int32_t knob_count;       /* pairs */

@@ -1,13 +1,13 @@
 #include "api/runtime.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <functional>
 
 #include "api/arguments.h"
 #include "engine/negotiate/validate.h"
-#include "rendezvous/tcp_store.h"
 
 namespace hvdlite::api {
 namespace {
@@ -58,18 +58,21 @@ Status ReadOptions(const hvdlite_init_options& in, EngineOptions* out) {
 
 }  // namespace
 
-Runtime::Runtime() { pthread_atfork(nullptr, nullptr, &Runtime::AfterForkInChild); }
+Runtime::Runtime() { pthread_atfork(&Runtime::BeforeFork, nullptr, &Runtime::AfterForkInChild); }
 
 Runtime& Runtime::Get() {
   static Runtime* const runtime = new Runtime;
   return *runtime;
 }
 
+void Runtime::BeforeFork() { Get().forks_.fetch_add(1); }
+
 // The child inherits the sockets whose end tells the others that this rank has died: close them, or a data loader that
 // outlives its trainer would keep the news back. Everything else is left as it is, on purpose.
 void Runtime::AfterForkInChild() {
   Runtime& self = Get();
   self.forked_ = true;
+  if (self.joining_ >= 0) close(self.joining_);
   self.AbandonLocked();
 }
 
@@ -87,16 +90,34 @@ Status Runtime::Init(const hvdlite_init_options& options) {
   const Deadline deadline = Deadline::AfterSeconds(engine_options.config.start_timeout_seconds);
   std::unique_ptr<rendezvous::TcpStore> store;
   if (options.size > 1) {
-    transport::tcp::Endpoint endpoint;
-    HVDLITE_RETURN_IF_ERROR(transport::tcp::ParseEndpoint(options.store, &endpoint));
-    HVDLITE_RETURN_IF_ERROR(rendezvous::TcpStore::Connect(endpoint, engine_options.secret, deadline, &store));
+    HVDLITE_RETURN_IF_ERROR(ConnectStore(options.store, engine_options.secret, deadline, &store));
   }
   std::unique_ptr<Engine> engine;
-  HVDLITE_RETURN_IF_ERROR(Engine::Start(engine_options, store.get(), &engine));
+  Status started;
+  if (store != nullptr) {
+    started = store->Join(engine_options.store_prefix + "init", options.rank, options.size, &engine_options.store_prefix);
+  }
+  if (started.ok()) started = Engine::Start(engine_options, store.get(), &engine);
+  joining_ = -1;  // before the descriptor's number may belong to another file
+  HVDLITE_RETURN_IF_ERROR(started);
   MutexLock lock(mutex_);
   engine_ = std::move(engine);
   handles_.clear();  // of the job before: done, and nobody will ask for them any more
   return Status::Ok();
+}
+
+Status Runtime::ConnectStore(const char* address, const transport::tcp::Secret& secret, Deadline deadline,
+                             std::unique_ptr<rendezvous::TcpStore>* store) {
+  transport::tcp::Endpoint endpoint;
+  HVDLITE_RETURN_IF_ERROR(transport::tcp::ParseEndpoint(address, &endpoint));
+  while (true) {
+    // A child forked before joining_ is set keeps the socket. Then the fork has been counted before it was made.
+    const uint32_t forks = forks_;
+    HVDLITE_RETURN_IF_ERROR(rendezvous::TcpStore::Connect(endpoint, secret, deadline, store));
+    joining_ = (*store)->fd();
+    if (forks == forks_) return Status::Ok();
+    joining_ = -1;
+  }
 }
 
 Status Runtime::Shutdown(double timeout_seconds) {

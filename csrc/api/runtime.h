@@ -13,6 +13,7 @@
 #include "api/hvdlite.h"
 #include "base/mutex.h"
 #include "engine/engine.h"
+#include "rendezvous/tcp_store.h"
 
 namespace hvdlite::api {
 
@@ -35,7 +36,11 @@ class Runtime {
 
  private:
   Runtime();
+  static void BeforeFork();
   static void AfterForkInChild();
+  // The connection with the store, not inherited by any child that may be forked meanwhile.
+  Status ConnectStore(const char* address, const transport::tcp::Secret& secret, Deadline deadline,
+                      std::unique_ptr<rendezvous::TcpStore>* store);
   void AbandonLocked() NO_THREAD_SAFETY_ANALYSIS;
   Status Start(engine::Engine* engine, const hvdlite_operation& operation, bool will_wait, engine::HandlePtr* handle);
   // Everything but the name.
@@ -49,6 +54,8 @@ class Runtime {
   int64_t next_handle_ GUARDED_BY(mutex_) = 0;
   // Set in a forked child: the threads and locks of the parent are not here, so nothing above may be touched.
   std::atomic<bool> forked_{false};
+  std::atomic<uint32_t> forks_{0};  // begun in this process
+  std::atomic<int> joining_{-1};    // the socket that speaks for this rank while it joins
 };
 
 }  // namespace hvdlite::api

@@ -94,23 +94,28 @@ Status World::Join(const WorldOptions& options, rendezvous::Store* store, Deadli
   world->oversubscribed_ = static_cast<int>(mates.size()) > UsableProcessors();
 
   const std::string secret(options.secret.begin(), options.secret.end());
+  const Until until(deadline, [store] { return store == nullptr ? Status::Ok() : store->Look(); });
   const std::string meeting = prefix + "host/" + std::to_string(mates[0]);
   if (place.local_rank == 0) {
     int listener = -1;
     std::string name;
     HVDLITE_RETURN_IF_ERROR(Neighbours::Open(&listener, &name));
     if (mates.size() > 1) HVDLITE_RETURN_IF_ERROR(store->Set(meeting, name));
-    HVDLITE_RETURN_IF_ERROR(Neighbours::Host(listener, secret, mates, multi_host, deadline, &world->neighbours_));
+    HVDLITE_RETURN_IF_ERROR(Neighbours::Host(listener, secret, mates, multi_host, until, &world->neighbours_));
   } else {
     std::string name;
     HVDLITE_RETURN_IF_ERROR(store->Get(meeting, deadline, &name));
     HVDLITE_RETURN_IF_ERROR(
-        Neighbours::Join(name, secret, place.local_rank, mates, multi_host, deadline, &world->neighbours_));
+        Neighbours::Join(name, secret, place.local_rank, mates, multi_host, until, &world->neighbours_));
   }
   world->bells_ = std::make_unique<transport::Doorbells>(&world->segment(), place.local_rank,
                                                          world->neighbours_->eventfds());
   world->next_region_ = world->segment().regions_begin();
-  if (multi_host) HVDLITE_RETURN_IF_ERROR(world->OpenDoor(store, deadline));
+  if (multi_host) {
+    // Before the host's sockets close: its other ranks would take this one for the culprit.
+    const Status opened = world->OpenDoor(store, deadline);
+    if (!opened.ok()) return store->Fail(opened);
+  }
   *out = std::move(world);
   return Status::Ok();
 }
@@ -148,7 +153,7 @@ Status World::ConnectHost(Group* group, std::vector<std::unique_ptr<Transport>>*
   return Status::Ok();
 }
 
-Status World::Connect(std::vector<int> ranks, uint32_t set, Deadline deadline, std::unique_ptr<Group>* out) {
+Status World::Connect(std::vector<int> ranks, uint32_t set, const Until& until, std::unique_ptr<Group>* out) {
   auto group = std::make_unique<Group>();
   group->topology = MakeTopology(roster_, std::move(ranks));
   const Topology& topology = group->topology;
@@ -170,7 +175,7 @@ Status World::Connect(std::vector<int> ranks, uint32_t set, Deadline deadline, s
   HVDLITE_RETURN_IF_ERROR(ConnectHost(group.get(), &pipes));
   std::vector<Transport*> links(topology.ranks.size(), nullptr);  // for tensors
   std::vector<Transport*> edges(topology.ranks.size(), nullptr);  // for negotiation
-  if (!topology.single_host()) HVDLITE_RETURN_IF_ERROR(ConnectMesh(group.get(), set, deadline, &links, &edges));
+  if (!topology.single_host()) HVDLITE_RETURN_IF_ERROR(ConnectMesh(group.get(), set, until, &links, &edges));
 
   // Tree edges: pipes inside the host, links between hosts.
   const auto edge = [&](int member) -> Transport* {

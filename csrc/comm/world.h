@@ -15,6 +15,7 @@
 
 #include "base/config.h"
 #include "base/log.h"
+#include "base/until.h"
 #include "comm/communicator.h"
 #include "comm/shm/region.h"
 #include "comm/topology.h"
@@ -64,7 +65,7 @@ class World {
   ~World();
 
   // `set` numbers the process sets of this incarnation; never reused.
-  Status Connect(std::vector<int> ranks, uint32_t set, Deadline deadline, std::unique_ptr<Group>* group);
+  Status Connect(std::vector<int> ranks, uint32_t set, const Until& until, std::unique_ptr<Group>* group);
   // A few times a second: sends strangers away from the door.
   Status Tend();
   // In a forked child: closes the sockets whose end announces this rank's death.
@@ -87,9 +88,9 @@ class World {
   // In world_net.cc: only jobs with several hosts come there.
   Status TellAddresses(rendezvous::Member* me);
   Status OpenDoor(rendezvous::Store* store, Deadline deadline);
-  Status ConnectMesh(Group* group, uint32_t set, Deadline deadline, std::vector<transport::Transport*>* data,
+  Status ConnectMesh(Group* group, uint32_t set, const Until& until, std::vector<transport::Transport*>* data,
                      std::vector<transport::Transport*>* edges);
-  Status Mesh(uint32_t group, const std::vector<int>& ranks, Deadline deadline,
+  Status Mesh(uint32_t group, const std::vector<int>& ranks, const Until& until,
               std::vector<std::unique_ptr<transport::tcp::Link>>* links);
   Status BuildBetweenHosts(Group* group, const std::vector<transport::Transport*>& links);
 

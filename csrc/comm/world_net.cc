@@ -46,21 +46,21 @@ Status World::OpenDoor(rendezvous::Store* store, Deadline deadline) {
   return Status::Ok();
 }
 
-Status World::Mesh(uint32_t group, const std::vector<int>& ranks, Deadline deadline,
+Status World::Mesh(uint32_t group, const std::vector<int>& ranks, const Until& until,
                    std::vector<std::unique_ptr<Link>>* links) {
   std::vector<MeshPeer> peers;
   for (int rank : ranks) peers.push_back({rank, {doors_[static_cast<size_t>(rank)]}});
   return transport::tcp::ConnectMesh(group, kGeneration, options_.rank, peers, listener_.get(), options_.secret,
-                                     deadline, links);
+                                     until, links);
 }
 
 // Two sets of links: one between all members, for tensors; one along the edges of the negotiation tree, so that a
 // message never waits behind a tensor.
-Status World::ConnectMesh(Group* group, uint32_t set, Deadline deadline, std::vector<Transport*>* data,
+Status World::ConnectMesh(Group* group, uint32_t set, const Until& until, std::vector<Transport*>* data,
                           std::vector<Transport*>* edges) {
   const Topology& topology = group->topology;
   std::vector<std::unique_ptr<Link>> links;
-  HVDLITE_RETURN_IF_ERROR(Mesh(2 * set, topology.ranks, deadline, &links));
+  HVDLITE_RETURN_IF_ERROR(Mesh(2 * set, topology.ranks, until, &links));
   for (size_t m = 0; m < links.size(); ++m) {
     (*data)[m] = links[m].get();
     if (links[m] != nullptr) group->transports.push_back(std::move(links[m]));
@@ -76,7 +76,7 @@ Status World::ConnectMesh(Group* group, uint32_t set, Deadline deadline, std::ve
   std::vector<int> ranks;
   for (int m : members) ranks.push_back(topology.ranks[static_cast<size_t>(m)]);
   if (ranks.size() == 1) return Status::Ok();
-  HVDLITE_RETURN_IF_ERROR(Mesh(2 * set + 1, ranks, deadline, &links));
+  HVDLITE_RETURN_IF_ERROR(Mesh(2 * set + 1, ranks, until, &links));
   for (size_t i = 1; i < links.size(); ++i) {
     (*edges)[static_cast<size_t>(members[i])] = links[i].get();
     group->transports.push_back(std::move(links[i]));

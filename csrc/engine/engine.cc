@@ -38,7 +38,8 @@ Status Engine::Start(const EngineOptions& options, rendezvous::Store* store, std
   std::unique_ptr<Engine> engine(new Engine(options));
   const Deadline deadline = Deadline::AfterSeconds(options.config.start_timeout_seconds);
   const Status connected = engine->Connect(store, deadline);
-  if (!connected.ok()) return connected;
+  // Before the engine's sockets close: the others see that as well, and would take this rank for the culprit.
+  if (!connected.ok()) return store == nullptr ? connected : store->Fail(connected);
   engine->StartBackground();
   const Config& config = engine->options_.config;
   if (!config.timeline.empty() && config.timeline != "DYNAMIC") {
@@ -90,9 +91,11 @@ Status Engine::Connect(rendezvous::Store* store, Deadline deadline) {
   last_tick_ = last_alive_ = MonotonicNow();
   std::vector<int> everyone(static_cast<size_t>(options_.size));
   for (int r = 0; r < options_.size; ++r) everyone[static_cast<size_t>(r)] = r;
-  HVDLITE_RETURN_IF_ERROR(AddSet(everyone, next_id_++, deadline));
-  for (const std::vector<int>& ranks : options_.process_sets) HVDLITE_RETURN_IF_ERROR(AddSet(ranks, next_id_++, deadline));
-  return Status::Ok();
+  const Until until(deadline, [store] { return store == nullptr ? Status::Ok() : store->Look(); });
+  HVDLITE_RETURN_IF_ERROR(AddSet(everyone, next_id_++, until));
+  for (const std::vector<int>& ranks : options_.process_sets) HVDLITE_RETURN_IF_ERROR(AddSet(ranks, next_id_++, until));
+  // Before that a death may be known to some only, by its links; after it, everybody's links tell.
+  return store == nullptr ? Status::Ok() : store->Arrive(deadline);
 }
 
 Engine::~Engine() {
@@ -105,13 +108,13 @@ Engine::~Engine() {
   }
 }
 
-Status Engine::AddSet(std::vector<int> ranks, int id, Deadline deadline) {
+Status Engine::AddSet(std::vector<int> ranks, int id, const Until& until) {
   auto set = std::make_shared<ProcessSet>();
   set->id = id;
   std::sort(ranks.begin(), ranks.end());
   HVDLITE_RETURN_IF_ERROR(CheckRanks(ranks));
   set->ranks = ranks;
-  HVDLITE_RETURN_IF_ERROR(world_->Connect(ranks, next_set_number_++, deadline, &set->group));
+  HVDLITE_RETURN_IF_ERROR(world_->Connect(ranks, next_set_number_++, until, &set->group));
   if (set->member()) {
     TreePlace place;
     place.me = set->group->me;

@@ -22,6 +22,7 @@
 #include "base/jitter.h"
 #include "base/log.h"
 #include "base/mutex.h"
+#include "base/until.h"
 #include "comm/world.h"
 #include "engine/idle.h"
 #include "engine/observe/observer.h"
@@ -90,7 +91,7 @@ class Engine {
 
   // engine.cc
   Status Connect(rendezvous::Store* store, Deadline deadline);
-  Status AddSet(std::vector<int> ranks, int id, Deadline deadline) REQUIRES(turn_);
+  Status AddSet(std::vector<int> ranks, int id, const Until& until) REQUIRES(turn_);
   Status CheckRanks(const std::vector<int>& sorted) const;
   Status CheckPlace(int id, const Request& request, bool in_group) const;
   std::shared_ptr<ProcessSet> FindSet(int id) EXCLUDES(sets_mutex_);

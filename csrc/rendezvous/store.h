@@ -4,7 +4,8 @@
 // threads of one process, in tests). Keys are UTF-8 of 1 to 4096 bytes, "/" groups them; values are bytes.
 // Keys live until Delete: callers put the incarnation of the job into their keys. Thread-safety: every call
 // from any thread. Failure: kTimeout when the deadline passed (the store stays usable), kInvalidArgument for
-// a request that no store can serve, kIo when the store is out of reach.
+// a request that no store can serve, kIo when the store is out of reach. A store that knows its ranks ends every call,
+// waiting or later, with kPeerLost once one of them is lost before all have arrived.
 #pragma once
 
 #include <cstdint>
@@ -34,6 +35,16 @@ class Store {
   virtual Status Add(const std::string& key, int64_t amount, int64_t* sum) = 0;
   // Removes the key and every key below "key/". Removing what does not exist is fine.
   virtual Status Delete(const std::string& key) = 0;
+
+  // While ranks meet. A store that cannot tell who has died (MemoryStore) has nothing to say here.
+  //
+  // Looks, without waiting, whether the meeting has failed.
+  virtual Status Look() { return Status::Ok(); }
+  // This rank has made all its connections; waits until all ranks have. From then on their connections tell who dies.
+  virtual Status Arrive(Deadline) { return Status::Ok(); }
+  // This rank cannot join, because of `why`: tells the others. Returns what this rank's caller should hear: `why`, or the
+  // failure that came first.
+  virtual Status Fail(const Status& why) { return why; }
 };
 
 }  // namespace hvdlite::rendezvous

@@ -14,14 +14,14 @@ namespace tcp = transport::tcp;
 constexpr uint64_t kMaxPayload = 64ull << 20;
 constexpr size_t kHeaderBytes = 4 + 8;
 constexpr uint32_t kWaitForever = 0xffffffff;
-// How long the server may take for what needs no waiting, and for the reply on top of a wait that it was
-// asked for. Generous: a launcher on a loaded login node, 64 MiB over a slow network.
-constexpr Nanos kPatience = 60 * kSecond;
+// A rank whose init() has failed tells why; it does not make its caller wait for a server that hangs.
+constexpr Nanos kFarewell = kSecond;
+constexpr size_t kMaxVerdict = 4000;  // of its sentence; the server takes 4096 bytes in all
 // Between attempts to connect: short enough that nobody notices, long enough for thousands of ranks.
 constexpr Nanos kFirstPause = 20 * kMillisecond;
 constexpr Nanos kLongestPause = kSecond;
 
-enum class ReplyStatus : uint8_t { kOk = 0, kTimeout = 1, kBadRequest = 2 };
+enum class ReplyStatus : uint8_t { kOk = 0, kTimeout = 1, kBadRequest = 2, kLost = 3 };
 
 uint32_t WaitMillis(Deadline deadline) {
   if (deadline.never()) return kWaitForever;
@@ -60,11 +60,11 @@ Status TcpStore::Connect(const tcp::Endpoint& server, const tcp::Secret& secret,
 }
 
 Status TcpStore::Set(const std::string& key, const std::string& value) {
-  return Ask(Operation::kSet, key, value, Deadline::After(0), nullptr);
+  return Ask({Operation::kSet, key, value}, nullptr);
 }
 
 Status TcpStore::Get(const std::string& key, Deadline deadline, std::string* value) {
-  return Ask(Operation::kGet, key, "", deadline, value);
+  return Ask({Operation::kGet, key, "", deadline}, value);
 }
 
 Status TcpStore::Collect(const std::string& key, int n, Deadline deadline, std::vector<std::string>* values) {
@@ -75,7 +75,7 @@ Status TcpStore::Collect(const std::string& key, int n, Deadline deadline, std::
   std::string count;
   AppendInteger(&count, static_cast<uint32_t>(n));
   std::string reply;
-  HVDLITE_RETURN_IF_ERROR(Ask(Operation::kCollect, key, count, deadline, &reply));
+  HVDLITE_RETURN_IF_ERROR(Ask({Operation::kCollect, key, count, deadline}, &reply));
   ByteReader reader(reply);
   for (int i = 0; i < n; ++i) {
     uint64_t bytes = 0;
@@ -97,18 +97,110 @@ Status TcpStore::Add(const std::string& key, int64_t amount, int64_t* sum) {
   std::string bytes;
   AppendInteger(&bytes, amount);
   std::string reply;
-  HVDLITE_RETURN_IF_ERROR(Ask(Operation::kAdd, key, bytes, Deadline::After(0), &reply));
+  HVDLITE_RETURN_IF_ERROR(Ask({Operation::kAdd, key, bytes}, &reply));
   if (!ByteReader(reply).TakeInteger(sum))
     return Status::Io("the reply of " + who_ + " to 'add' is too short");
   return Status::Ok();
 }
 
 Status TcpStore::Delete(const std::string& key) {
-  return Ask(Operation::kDelete, key, "", Deadline::After(0), nullptr);
+  return Ask({Operation::kDelete, key}, nullptr);
 }
 
-Status TcpStore::Ask(Operation operation, const std::string& key, const std::string& value, Deadline wait,
-                     std::string* reply) {
+Status TcpStore::Join(const std::string& meeting, int rank, int size, std::string* prefix) {
+  std::string count;
+  AppendInteger(&count, static_cast<uint32_t>(size));
+  Question question{Operation::kJoin, meeting, count};
+  question.argument = static_cast<uint32_t>(rank);
+  std::string reply;
+  HVDLITE_RETURN_IF_ERROR(Ask(question, &reply));
+  ByteReader reader(reply);
+  uint32_t attempt = 0;
+  int32_t served_by = -1;
+  if (!reader.TakeInteger(&attempt) || !reader.TakeInteger(&served_by)) {
+    return Status::Io("the reply of " + who_ + " to 'join' is too short");
+  }
+  *prefix = meeting + "/" + std::to_string(attempt) + "/";
+  meeting_ = meeting;
+  rank_ = rank;
+  served_by_ = served_by == rank ? -1 : served_by;
+  return Status::Ok();
+}
+
+Status TcpStore::Look() {
+  if (meeting_.empty()) return Status::Ok();
+  {
+    MutexLock lock(mutex_);
+    if (busy_) return Status::Ok();  // whoever asks hears it
+    busy_ = true;
+  }
+  bool news = false;
+  if (broken_.ok()) broken_ = tcp::WaitFor(fd_.get(), POLLIN, Deadline::After(0), &news);
+  if (news) {
+    std::string reply;
+    const Status read = ReadReply(Deadline::After(kPatience), &reply);
+    if (!read.ok()) {
+      broken_ = Broken(read, "waiting for the other ranks");
+    } else if (static_cast<ReplyStatus>(reply[0]) == ReplyStatus::kLost) {
+      broken_ = verdict_ = Verdict(reply.substr(1));
+    } else {
+      broken_ = Status::Io(who_ + " answered what nobody had asked");
+    }
+  }
+  const Status status = broken_;
+  MutexLock lock(mutex_);
+  busy_ = false;
+  idle_.NotifyOne();
+  return status;
+}
+
+Status TcpStore::Arrive(Deadline deadline) {
+  if (meeting_.empty()) return Status::Ok();
+  const Status arrived = Ask({Operation::kArrive, meeting_, "", deadline}, nullptr);
+  if (arrived.code() != StatusCode::kTimeout) return arrived;
+  return Status::Timeout("some ranks did not finish hvd.init() in time; HVDLITE_START_TIMEOUT sets the limit: " +
+                         arrived.message());
+}
+
+Status TcpStore::Fail(const Status& why) {
+  if (meeting_.empty()) return why;
+  const bool names_itself = why.code() == StatusCode::kPeerLost || why.code() == StatusCode::kTimeout;
+  const Status verdict =
+      names_itself ? why
+                   : Status::PeerLost(rank_, "rank " + std::to_string(rank_) + " could not join the job: " + why.message());
+  std::string bytes;
+  AppendInteger(&bytes, static_cast<int32_t>(verdict.peer()));
+  AppendInteger(&bytes, static_cast<uint8_t>(verdict.code()));
+  bytes += verdict.message().substr(0, kMaxVerdict);
+  Question question{Operation::kFail, meeting_, bytes};
+  question.patience = kFarewell;
+  const Status told = Ask(question, nullptr);
+  meeting_.clear();
+  // Whatever else is wrong with the attempt to tell it: `why` matters more.
+  return told.ok() || verdict_.ok() ? why : verdict_;
+}
+
+Status TcpStore::Verdict(const std::string& bytes) const {
+  ByteReader reader(bytes);
+  int32_t rank = -1;
+  uint8_t code = 0;
+  if (!reader.TakeInteger(&rank) || !reader.TakeInteger(&code)) return Status::Io(who_ + " ended the meeting without a word");
+  const bool timeout = code == static_cast<uint8_t>(StatusCode::kTimeout);
+  return Status(timeout ? StatusCode::kTimeout : StatusCode::kPeerLost, std::string(reader.rest()), rank);
+}
+
+Status TcpStore::Broken(const Status& why, const std::string& doing) const {
+  if (why.code() == StatusCode::kIo && served_by_ >= 0) {
+    const std::string rank = "rank " + std::to_string(served_by_);
+    return Status::PeerLost(served_by_, rank + " died during hvd.init(): " + who_ + ", which it served, is gone. Look at the output of " +
+                                            rank + " for the cause.");
+  }
+  return Status(why.code(), "lost the job's store while " + doing + ": " + why.message() +
+                                " (has the launcher, or rank 0, which serves it, ended?)");
+}
+
+Status TcpStore::Ask(const Question& question, std::string* reply) {
+  const auto& [operation, key, value, wait, argument, patience] = question;
   if (key.empty() || key.size() > kMaxKeyBytes) {
     return Status::InvalidArgument("a key of the store has 1 to 4096 bytes, not " +
                                    std::to_string(key.size()));
@@ -118,8 +210,9 @@ Status TcpStore::Ask(Operation operation, const std::string& key, const std::str
     return Status::InvalidArgument("the value of '" + key + "' has " + std::to_string(value.size()) +
                                    " bytes; the store takes at most 64 MiB with the key");
   }
-  const bool waits = operation == Operation::kGet || operation == Operation::kCollect;
-  const Deadline turn = waits ? wait : Deadline::After(kPatience);
+  const bool waits = operation == Operation::kGet || operation == Operation::kCollect ||
+                     operation == Operation::kArrive;
+  const Deadline turn = waits ? wait : Deadline::After(patience);
   {
     MutexLock lock(mutex_);
     while (busy_) {
@@ -139,18 +232,18 @@ Status TcpStore::Ask(Operation operation, const std::string& key, const std::str
   AppendInteger(&request, static_cast<uint8_t>(operation));
   AppendInteger(&request, static_cast<uint32_t>(key.size()));
   request += key;
-  AppendInteger(&request, waits ? WaitMillis(wait) : uint32_t{0});
+  AppendInteger(&request, waits ? WaitMillis(wait) : argument);
   request += value;
 
   const Deadline answer =
-      waits && wait.never() ? wait : Deadline::After((waits ? wait.Left() : 0) + kPatience);
+      waits && wait.never() ? wait : Deadline::After((waits ? wait.Left() : 0) + patience);
   std::string payload;
   if (broken_.ok()) {
     const Status exchanged = Exchange(request, answer, &payload);
     if (!exchanged.ok()) {
-      broken_ = Status(exchanged.code(), "lost the job's store while asking for '" + key +
-                                             "': " + exchanged.message() +
-                                             " (has the launcher, or rank 0, which serves it, ended?)");
+      broken_ = Broken(exchanged, "asking for '" + key + "'");
+    } else if (static_cast<ReplyStatus>(payload[0]) == ReplyStatus::kLost) {
+      broken_ = verdict_ = Verdict(payload.substr(1));
     }
   }
   ++sequence_;
@@ -172,6 +265,10 @@ Status TcpStore::Ask(Operation operation, const std::string& key, const std::str
 
 Status TcpStore::Exchange(const std::string& request, Deadline deadline, std::string* reply) {
   HVDLITE_RETURN_IF_ERROR(tcp::WriteFull(fd_.get(), request.data(), request.size(), deadline, who_));
+  return ReadReply(deadline, reply);
+}
+
+Status TcpStore::ReadReply(Deadline deadline, std::string* reply) {
   char header[kHeaderBytes];
   HVDLITE_RETURN_IF_ERROR(tcp::ReadFull(fd_.get(), header, sizeof(header), deadline, who_));
   const auto sequence = LoadInteger<uint32_t>(header);
@@ -186,7 +283,7 @@ Status TcpStore::Exchange(const std::string& request, Deadline deadline, std::st
   }
   reply->resize(bytes);
   HVDLITE_RETURN_IF_ERROR(tcp::ReadFull(fd_.get(), reply->data(), reply->size(), deadline, who_));
-  if (static_cast<uint8_t>((*reply)[0]) > static_cast<uint8_t>(ReplyStatus::kBadRequest)) {
+  if (static_cast<uint8_t>((*reply)[0]) > static_cast<uint8_t>(ReplyStatus::kLost)) {
     return Status::Io(who_ + " answered with an unknown status");
   }
   return Status::Ok();

@@ -23,12 +23,16 @@ FRAME_HEADER = struct.Struct("<IQ")  # sequence, length
 MAX_PAYLOAD = 64 << 20
 MAX_KEY_BYTES = 4096
 MAX_COLLECT = 1 << 20
+MAX_VERDICT = 4096
+NOBODY = -1  # where a rank could be named
 WAIT_FOREVER = 0xFFFFFFFF  # as a timeout in milliseconds
 
 _REQUEST_HEADER = struct.Struct("<BI")  # operation, key length
 _U32 = struct.Struct("<I")
 _U64 = struct.Struct("<Q")
 _I64 = struct.Struct("<q")
+_SEAT = struct.Struct("<Ii")  # attempt, the rank that serves the store
+_VERDICT = struct.Struct("<iB")  # the rank to blame, status code
 _MAX_SEQUENCE = 0xFFFFFFFF
 
 
@@ -50,12 +54,16 @@ class Operation(enum.IntEnum):
     COLLECT = 3
     ADD = 4
     DELETE = 5
+    JOIN = 6
+    ARRIVE = 7
+    FAIL = 8
 
 
 class ReplyStatus(enum.IntEnum):
     OK = 0
     TIMEOUT = 1
     BAD_REQUEST = 2
+    LOST = 3
 
 
 @dataclass(frozen=True)
@@ -196,6 +204,23 @@ def decode_counter(value: bytes) -> int:
     if len(value) != _I64.size:
         raise BadRequest("a counter has 8 bytes")
     return int(_I64.unpack(value)[0])
+
+
+def encode_seat(attempt: int, served_by: int) -> bytes:
+    return _SEAT.pack(attempt, served_by)
+
+
+def encode_verdict(rank: int, code: int, sentence: str) -> bytes:
+    return _VERDICT.pack(rank, code) + sentence.encode()[: MAX_VERDICT - _VERDICT.size]
+
+
+def check_verdict(verdict: bytes) -> bytes:
+    """On what a rank says of its failure; the others get it word for word."""
+    if not _VERDICT.size < len(verdict) <= MAX_VERDICT:
+        raise BadRequest(f"a verdict has {_VERDICT.size + 1} to {MAX_VERDICT} bytes, not {len(verdict)}")
+    if _VERDICT.unpack_from(verdict)[1] == 0:
+        raise BadRequest("a failure needs a status code")
+    return verdict
 
 
 def encode_reply(status: ReplyStatus, value: bytes = b"") -> bytes:

@@ -2,7 +2,8 @@
 
 What a stranger can cost: one descriptor and 41 bytes for at most 5 seconds. Nothing is parsed before the
 handshake is complete, and nothing that comes over a socket is ever unpickled or evaluated. A connection that
-does not keep to the protocol is closed with one line in the log; the others do not notice.
+does not keep to the protocol is closed with one line in the log; the others do not notice, unless it spoke for a rank
+that was joining: that rank is lost then (`meetings`).
 """
 
 from __future__ import annotations
@@ -15,9 +16,12 @@ import selectors
 import socket
 import threading
 import time
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Hashable
 
 from hvdlite.rendezvous import protocol
+from hvdlite.rendezvous.meetings import Lost, Meetings
+from hvdlite.rendezvous.protocol import Operation, ReplyStatus, Request
 from hvdlite.rendezvous.table import Table, Waiter
 
 _log = logging.getLogger(__name__)
@@ -37,10 +41,13 @@ _ACCEPT_PAUSE = 0.2
 class StoreServer:
     """Serves the keys of one job to those who know its secret.
 
-    Listens from the constructor on, on `host` only; answers from `start()` on, until `close()`.
+    Listens from the constructor on, on `host` only; answers from `start()` on, until `close()`. `rank`: the rank in
+    whose process it runs, so that the others can name it when it is gone.
     """
 
-    def __init__(self, secret: bytes, host: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(
+        self, secret: bytes, host: str = "127.0.0.1", port: int = 0, rank: int = protocol.NOBODY
+    ) -> None:
         self._secret = protocol.check_secret(secret)
         if not host:
             raise ValueError("the store needs an address to listen on (0.0.0.0 or :: mean every interface)")
@@ -60,13 +67,16 @@ class StoreServer:
         self._wake_reader, self._wake_writer = socket.socketpair()
         self._wake_reader.setblocking(False)
         self._thread: threading.Thread | None = None
+        self._loop: _Loop | None = None
         self._closing = False
+        self._rank = rank
+        _servers.add(self)
 
     def start(self) -> StoreServer:
         if self._thread is not None or self._closing:
             raise RuntimeError("a StoreServer starts once")
-        loop = _Loop(self._secret, self._listener, self._wake_reader)
-        self._thread = threading.Thread(target=loop.run, name="hvd-store", daemon=True)
+        self._loop = _Loop(self._secret, self._listener, self._wake_reader, self._rank)
+        self._thread = threading.Thread(target=self._loop.run, name="hvd-store", daemon=True)
         self._thread.start()
         return self
 
@@ -81,11 +91,30 @@ class StoreServer:
         for end in (self._listener, self._wake_reader, self._wake_writer):
             end.close()
 
+    def abandon(self) -> None:
+        """In a forked child: closes what would keep the end of the parent from its clients."""
+        self._closing = True
+        for end in (self._listener, self._wake_reader, self._wake_writer):
+            end.close()
+        if self._loop is not None:
+            self._loop.abandon()
+
     def __enter__(self) -> StoreServer:
         return self if self._thread is not None else self.start()
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
+
+
+_servers: weakref.WeakSet[StoreServer] = weakref.WeakSet()
+
+
+def _abandon_all() -> None:
+    for server in list(_servers):
+        server.abandon()
+
+
+os.register_at_fork(after_in_child=_abandon_all)
 
 
 class _Connection:
@@ -134,11 +163,13 @@ class _Connection:
 class _Loop:
     """Owned by the server's thread."""
 
-    def __init__(self, secret: bytes, listener: socket.socket, wake: socket.socket) -> None:
+    def __init__(self, secret: bytes, listener: socket.socket, wake: socket.socket, rank: int) -> None:
         self._secret = secret
+        self._rank = rank
         self._listener = listener
         self._wake = wake
         self._table = Table()
+        self._meetings = Meetings()
         self._selector = selectors.DefaultSelector()
         self._connections: set[_Connection] = set()
         # Those whose handshake is not complete, the oldest first.
@@ -159,6 +190,11 @@ class _Loop:
                 self._close(connection)
             self._listener.close()
             self._selector.close()
+
+    def abandon(self) -> None:
+        for connection in list(self._connections):
+            connection.sock.close()
+        self._selector.close()
 
     def _turn(self) -> bool:
         for key, events in self._selector.select(self._patience()):
@@ -286,13 +322,45 @@ class _Loop:
 
     def _on_request(self, connection: _Connection, data: bytes) -> None:
         connection.expect(protocol.FRAME_HEADER.size, functools.partial(self._on_header, connection))
-        reply = functools.partial(self._reply, connection)
         try:
             request = protocol.decode_request(data)
+            if request.operation in (Operation.JOIN, Operation.ARRIVE, Operation.FAIL):
+                self._on_meeting(connection, request)
+            else:
+                self._submit(connection, request)
         except protocol.BadRequest as error:
-            reply(protocol.encode_reply(protocol.ReplyStatus.BAD_REQUEST, str(error).encode()))
-            return
+            self._reply(connection, protocol.encode_reply(ReplyStatus.BAD_REQUEST, str(error).encode()))
+        except Lost as error:
+            self._reply(connection, protocol.encode_reply(ReplyStatus.LOST, error.verdict))
+
+    def _submit(self, connection: _Connection, request: Request) -> None:
+        reply = functools.partial(self._reply, connection)
         connection.waiter = self._table.submit(request, time.monotonic(), reply)
+
+    def _on_meeting(self, connection: _Connection, request: Request) -> None:
+        if request.operation is Operation.JOIN:
+            size = protocol.decode_count(request.value)
+            number = self._meetings.join(request.key, request.argument, size, connection)
+            self._reply(connection, protocol.encode_reply(ReplyStatus.OK, protocol.encode_seat(number, self._rank)))
+        elif request.operation is Operation.ARRIVE:
+            attempt, rank = self._meetings.arrive(connection)
+            mark = Request(Operation.SET, f"{attempt.key}arrived/{rank}")
+            self._table.submit(mark, time.monotonic(), lambda payload: None)
+            everybody = protocol.encode_count(attempt.size)
+            self._submit(connection, Request(Operation.COLLECT, f"{attempt.key}arrived", request.argument, everybody))
+        else:
+            verdict = protocol.check_verdict(request.value)
+            others = self._meetings.fail(connection, verdict)
+            self._reply(connection, protocol.encode_reply(ReplyStatus.OK))
+            self._tell(others, verdict)
+
+    def _tell(self, others: list[Hashable], verdict: bytes) -> None:
+        """Whatever they wait for, or ask next, this is the answer."""
+        for other in others:
+            assert isinstance(other, _Connection)
+            if other.waiter is not None:
+                self._table.cancel(other.waiter)
+            self._reply(other, protocol.encode_reply(ReplyStatus.LOST, verdict))
 
     def _reply(self, connection: _Connection, payload: bytes) -> None:
         header = protocol.FRAME_HEADER.pack(connection.sent, len(payload))
@@ -327,3 +395,7 @@ class _Loop:
         connection.sock.close()
         self._connections.discard(connection)
         self._strangers.pop(connection, None)
+        will = self._meetings.gone(connection)
+        if will is not None:
+            verdict, others = will
+            self._tell(others, verdict)

@@ -35,13 +35,14 @@ sockaddr_un AbstractAddress(const std::string& name, socklen_t* length) {
   return address;
 }
 
-Status WaitReady(int fd, short events, Deadline deadline, const std::string& what) {
+Status WaitReady(int fd, short events, const Until& until, const std::string& what) {
   for (;;) {
+    HVDLITE_RETURN_IF_ERROR(until.Look());
     pollfd p{fd, events, 0};
-    const int rc = poll(&p, 1, deadline.LeftMillis(1000));
+    const int rc = poll(&p, 1, until.SliceMillis(1000));
     if (rc > 0) return Status::Ok();
     if (rc < 0 && errno != EINTR) return Status::FromErrno(what, errno);
-    if (deadline.Passed()) return Status::Timeout(what + ": no answer in time");
+    if (until.deadline.Passed()) return Status::Timeout(what + ": no answer in time");
   }
 }
 
@@ -66,8 +67,8 @@ Status SendWithFds(int socket, const void* data, size_t bytes, const std::vector
   return Status::FromErrno("cannot pass descriptors to a rank of this host", sent < 0 ? errno : EMSGSIZE);
 }
 
-Status ReceiveWithFds(int socket, void* data, size_t bytes, size_t most_fds, Deadline deadline, std::vector<int>* fds) {
-  HVDLITE_RETURN_IF_ERROR(WaitReady(socket, POLLIN, deadline, "waiting for a rank of this host"));
+Status ReceiveWithFds(int socket, void* data, size_t bytes, size_t most_fds, const Until& until, std::vector<int>* fds) {
+  HVDLITE_RETURN_IF_ERROR(WaitReady(socket, POLLIN, until, "waiting for a rank of this host"));
   iovec part{data, bytes};
   std::vector<char> control(CMSG_SPACE(sizeof(int) * std::max<size_t>(most_fds, 1)));
   msghdr message{};
@@ -98,8 +99,9 @@ bool SameUser(int socket) {
   return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &length) == 0 && credentials.uid == geteuid();
 }
 
-// What a broken conversation during start-up says of the other end.
-Status Gone(int rank, const Status& how) {
+// What a broken conversation during start-up says of the other end, unless it is known why it broke.
+Status Gone(int rank, const Status& how, const Until& until) {
+  HVDLITE_RETURN_IF_ERROR(until.Look());
   if (how.code() == StatusCode::kTimeout) return how;
   return Status::PeerLost(rank, "rank " + std::to_string(rank) +
                                     " of this host ended during start-up, or belongs to a job with another secret (" +
@@ -131,7 +133,7 @@ Status Neighbours::Open(int* listener, std::string* name) {
 }
 
 Status Neighbours::Host(int listener, const std::string& secret, std::vector<int> global_ranks, bool want_eventfds,
-                        Deadline deadline, std::unique_ptr<Neighbours>* out) {
+                        const Until& until, std::unique_ptr<Neighbours>* out) {
   Fd meeting(listener);
   const int local_size = static_cast<int>(global_ranks.size());
   std::unique_ptr<Neighbours> self(new Neighbours(std::move(global_ranks)));
@@ -151,7 +153,8 @@ Status Neighbours::Host(int listener, const std::string& secret, std::vector<int
   const std::string name(address.sun_path + 1, length - offsetof(sockaddr_un, sun_path) - 1);
 
   for (int missing = local_size - 1; missing > 0;) {
-    Status ready = WaitReady(meeting.get(), POLLIN, deadline, "waiting for the ranks of this host");
+    Status ready = WaitReady(meeting.get(), POLLIN, until, "waiting for the ranks of this host");
+    if (!ready.ok() && ready.code() != StatusCode::kTimeout) return ready;
     if (!ready.ok()) {
       std::string who;
       for (int i = 1; i < local_size; ++i) {
@@ -168,7 +171,7 @@ Status Neighbours::Host(int listener, const std::string& secret, std::vector<int
     Hello hello;
     std::vector<int> none;
     // A stranger gets one second, not the whole start timeout.
-    const Deadline patience = Deadline::After(deadline.Left(kSecond));
+    const Until patience(Deadline::After(until.deadline.Left(kSecond)), until.lookout);
     if (!ReceiveWithFds(spoke.get(), &hello, sizeof(hello), 0, patience, &none).ok()) continue;
     if (hello.local_rank == 0 || hello.local_rank >= static_cast<uint32_t>(local_size) ||
         !EqualInConstantTime(hello.proof.data(), Proof(secret, name, hello.local_rank).data(), sizeof(Digest)) ||
@@ -189,14 +192,14 @@ Status Neighbours::Host(int listener, const std::string& secret, std::vector<int
           spoke, &count, sizeof(count),
           std::vector<int>(self->eventfds_.begin() + static_cast<long>(at), self->eventfds_.begin() + static_cast<long>(end)));
     }
-    if (!sent.ok()) return Gone(self->global_ranks_[static_cast<size_t>(i)], sent);
+    if (!sent.ok()) return Gone(self->global_ranks_[static_cast<size_t>(i)], sent, until);
   }
   *out = std::move(self);
   return Status::Ok();
 }
 
 Status Neighbours::Join(const std::string& name, const std::string& secret, int local_rank,
-                        std::vector<int> global_ranks, bool want_eventfds, Deadline deadline,
+                        std::vector<int> global_ranks, bool want_eventfds, const Until& until,
                         std::unique_ptr<Neighbours>* out) {
   const int local_size = static_cast<int>(global_ranks.size());
   std::unique_ptr<Neighbours> self(new Neighbours(std::move(global_ranks)));
@@ -208,16 +211,16 @@ Status Neighbours::Join(const std::string& name, const std::string& secret, int 
   do {
     rc = connect(hub.get(), reinterpret_cast<const sockaddr*>(&address), length);
   } while (rc != 0 && errno == EINTR);
-  if (rc != 0) return Gone(self->global_ranks_[0], Status::FromErrno("cannot reach it", errno));
+  if (rc != 0) return Gone(self->global_ranks_[0], Status::FromErrno("cannot reach it", errno), until);
   if (!SameUser(hub.get())) return Status::Io("the first rank of this host runs as another user");
   const Hello hello{static_cast<uint32_t>(local_rank), Proof(secret, name, static_cast<uint32_t>(local_rank))};
   const Status said = SendWithFds(hub.get(), &hello, sizeof(hello), {});
-  if (!said.ok()) return Gone(self->global_ranks_[0], said);
+  if (!said.ok()) return Gone(self->global_ranks_[0], said, until);
 
   uint32_t count = 0;
   std::vector<int> fds;
-  const Status heard = ReceiveWithFds(hub.get(), &count, sizeof(count), 1, deadline, &fds);
-  if (!heard.ok()) return Gone(self->global_ranks_[0], heard);
+  const Status heard = ReceiveWithFds(hub.get(), &count, sizeof(count), 1, until, &fds);
+  if (!heard.ok()) return Gone(self->global_ranks_[0], heard, until);
   if (fds.size() != 1) return Status::Io("the first rank of this host sent no shared segment");
   HVDLITE_RETURN_IF_ERROR(HostSegment::Attach(fds[0], local_size, &self->segment_));
   if (count != (want_eventfds ? static_cast<uint32_t>(local_size) : 0)) {
@@ -225,8 +228,8 @@ Status Neighbours::Join(const std::string& name, const std::string& secret, int 
   }
   while (self->eventfds_.size() < count) {
     uint32_t again;
-    const Status more = ReceiveWithFds(hub.get(), &again, sizeof(again), kFdsPerMessage, deadline, &self->eventfds_);
-    if (!more.ok()) return Gone(self->global_ranks_[0], more);
+    const Status more = ReceiveWithFds(hub.get(), &again, sizeof(again), kFdsPerMessage, until, &self->eventfds_);
+    if (!more.ok()) return Gone(self->global_ranks_[0], more, until);
   }
   self->sockets_ = {hub.Release()};
   self->socket_ranks_ = {0};

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "base/clock.h"
 #include "base/status.h"
+#include "base/until.h"
 #include "transport/shm/host_segment.h"
 
 namespace hvdlite::transport {
@@ -28,9 +28,9 @@ class Neighbours {
   // The hub passes the listener of step 1 (closed on return), the spokes the name.
   // `global_ranks` names the local ranks in messages.
   static Status Host(int listener, const std::string& secret, std::vector<int> global_ranks, bool want_eventfds,
-                     Deadline deadline, std::unique_ptr<Neighbours>* out);
+                     const Until& until, std::unique_ptr<Neighbours>* out);
   static Status Join(const std::string& name, const std::string& secret, int local_rank,
-                     std::vector<int> global_ranks, bool want_eventfds, Deadline deadline,
+                     std::vector<int> global_ranks, bool want_eventfds, const Until& until,
                      std::unique_ptr<Neighbours>* out);
   ~Neighbours();
 

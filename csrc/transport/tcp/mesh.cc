@@ -58,7 +58,7 @@ bool Turn(Missing* one, LinkListener* listener, Fd* fd) {
 }  // namespace
 
 Status ConnectMesh(uint32_t group, uint32_t generation, int me, const std::vector<MeshPeer>& peers,
-                   LinkListener* listener, const Secret& secret, Deadline deadline,
+                   LinkListener* listener, const Secret& secret, const Until& until,
                    std::vector<std::unique_ptr<Link>>* links) {
   links->clear();
   listener->Be(generation, static_cast<uint32_t>(me));
@@ -70,7 +70,7 @@ Status ConnectMesh(uint32_t group, uint32_t generation, int me, const std::vecto
     const bool dials = me > rank;
     LinkHello hello{group, generation, static_cast<uint32_t>(dials ? me : rank),
                     static_cast<uint32_t>(dials ? rank : me)};
-    auto dial = dials ? std::make_unique<LinkDial>(hello, peers[i].candidates, secret, deadline) : nullptr;
+    auto dial = dials ? std::make_unique<LinkDial>(hello, peers[i].candidates, secret, until.deadline) : nullptr;
     missing.push_back({i, hello, std::move(dial)});
   }
   while (true) {
@@ -82,13 +82,14 @@ Status ConnectMesh(uint32_t group, uint32_t generation, int me, const std::vecto
       return true;
     });
     if (missing.empty()) break;
-    if (deadline.Passed()) return Late(me, peers, missing, *listener);
+    HVDLITE_RETURN_IF_ERROR(until.Look());
+    if (until.deadline.Passed()) return Late(me, peers, missing, *listener);
     std::vector<pollfd> fds;
     listener->AddPollFds(&fds);
     for (const Missing& one : missing) {
       if (one.dial != nullptr) one.dial->AddPollFds(&fds);
     }
-    if (poll(fds.data(), fds.size(), deadline.LeftMillis(kSliceMillis)) < 0 && errno != EINTR) {
+    if (poll(fds.data(), fds.size(), until.deadline.LeftMillis(kSliceMillis)) < 0 && errno != EINTR) {
       return Status::FromErrno("cannot wait for the links of rank " + std::to_string(me) + " (poll)", errno);
     }
   }

@@ -5,7 +5,7 @@
 //     │  └────── │ ── rank 3
 //     └── rank 2 ┘
 //
-// Blocks up to its deadline: it runs at init() and when a process set is added, never during an operation.
+// Blocks up to its deadline or until its lookout has news: it runs at init() and when a process set is added, never during an operation.
 // Thread-safety: one thread at a time per listener.
 #pragma once
 
@@ -13,8 +13,8 @@
 #include <memory>
 #include <vector>
 
-#include "base/clock.h"
 #include "base/status.h"
+#include "base/until.h"
 #include "transport/tcp/link.h"
 #include "transport/tcp/link_listener.h"
 
@@ -31,7 +31,7 @@ struct MeshPeer {
 // same, and no rank builds the same mesh twice. On failure *links is empty and the status names each peer
 // that is missing, the addresses tried and what the system said; status.peer() is the first of them.
 Status ConnectMesh(uint32_t group, uint32_t generation, int me, const std::vector<MeshPeer>& peers,
-                   LinkListener* listener, const Secret& secret, Deadline deadline,
+                   LinkListener* listener, const Secret& secret, const Until& until,
                    std::vector<std::unique_ptr<Link>>* links);
 
 }  // namespace hvdlite::transport::tcp

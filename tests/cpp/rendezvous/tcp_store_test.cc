@@ -3,6 +3,7 @@
 #include "rendezvous/tcp_store.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <functional>
 #include <thread>
@@ -95,6 +96,103 @@ TEST(TcpStore, SendsAndUnderstandsTheBytesOfTheWirePage) {
   EXPECT_TRUE(store->Add("n", -2, &sum).ok());
   EXPECT_EQ(sum, 5);
   EXPECT_TRUE(store->Delete("n").ok());
+}
+
+// Joins meeting "j" as rank 1 of 3; the server's part of it.
+void GiveSeat(int fd, const std::string& served_by = "\xff\xff\xff\xff"s) {
+  Want(fd, Frame(0, "\6\1\0\0\0j\1\0\0\0\3\0\0\0"s));
+  Give(fd, Frame(0, "\0\2\0\0\0"s + served_by));
+}
+
+void Join(TcpStore* store) {
+  std::string prefix;
+  ASSERT_TRUE(store->Join("j", 1, 3, &prefix).ok());
+  EXPECT_EQ(prefix, "j/2/");
+}
+
+// Looks until there is news.
+Status Await(TcpStore* store) {
+  const Deadline deadline = Soon();
+  Status status;
+  while ((status = store->Look()).ok() && !deadline.Passed()) usleep(1000);
+  return status;
+}
+
+const std::string kRank2Died = "\3\2\0\0\0\4rank 2 died"s;
+
+TEST(TcpStore, JoinsArrivesAndFailsInTheBytesOfTheWirePage) {
+  ScriptedServer server([](int fd) {
+    GiveSeat(fd);
+    Want(fd, Frame(1, "\7\1\0\0\0j\xff\xff\xff\xff"s));
+    Give(fd, Frame(1, "\0"s));
+    Want(fd, Frame(2, "\10\1\0\0\0j\0\0\0\0\1\0\0\0\4rank 1 could not join the job: no memory"s));
+    Give(fd, Frame(2, "\0"s));
+  });
+  const auto store = server.Connect();
+  EXPECT_TRUE(store->Look().ok()) << "before it has joined there is nothing to look for";
+  Join(store.get());
+  EXPECT_TRUE(store->Look().ok());
+  EXPECT_TRUE(store->Arrive(Deadline::Never()).ok());
+  EXPECT_EQ(store->Fail(Status::Io("no memory")).code(), StatusCode::kIo) << "the caller hears what happened here";
+  EXPECT_EQ(store->Fail(Status::Io("again")).message(), "again") << "said once";
+}
+
+TEST(TcpStore, ALossEndsTheWaitTheNextRequestAndALook) {
+  for (int how = 0; how < 3; ++how) {
+    ScriptedServer server([how](int fd) {
+      GiveSeat(fd);
+      if (how == 0) Take(fd, 12 + 10);  // the get it waits in
+      Give(fd, Frame(1, kRank2Died));
+      if (how == 1) Take(fd, 12 + 10);  // sent while the news was on its way
+    });
+    const auto store = server.Connect();
+    Join(store.get());
+    std::string value;
+    const Status lost = how < 2 ? store->Get("k", Deadline::Never(), &value) : Await(store.get());
+    EXPECT_EQ(lost.code(), StatusCode::kPeerLost) << how << lost.ToString();
+    EXPECT_EQ(lost.peer(), 2);
+    EXPECT_EQ(lost.message(), "rank 2 died");
+    EXPECT_EQ(store->Look().peer(), 2) << "it goes on saying so";
+    EXPECT_EQ(store->Set("k", "").peer(), 2);
+    EXPECT_EQ(store->Arrive(Deadline::Never()).peer(), 2);
+    EXPECT_EQ(store->Fail(Status::PeerLost(0, "rank 0 hung up")).peer(), 2) << "the first failure is the cause";
+  }
+}
+
+TEST(TcpStore, AFailureThatCameFirstIsTheOneToReport) {
+  ScriptedServer server([](int fd) {
+    GiveSeat(fd);
+    Take(fd, 12 + 10 + 5 + 14);
+    Give(fd, Frame(1, "\3\xff\xff\xff\xff\6nobody came"s));
+  });
+  const auto store = server.Connect();
+  Join(store.get());
+  const Status status = store->Fail(Status::PeerLost(0, "rank 0 hung up"));
+  EXPECT_EQ(status.code(), StatusCode::kTimeout);
+  EXPECT_EQ(status.message(), "nobody came");
+}
+
+TEST(TcpStore, AServerThatEndsIsNamedByTheRankItRanIn) {
+  for (const bool in_rank_0 : {true, false}) {
+    ScriptedServer server([in_rank_0](int fd) { GiveSeat(fd, in_rank_0 ? "\0\0\0\0"s : "\xff\xff\xff\xff"s); });
+    const auto store = server.Connect();
+    Join(store.get());
+    const Status status = Await(store.get());
+    EXPECT_EQ(status.code(), in_rank_0 ? StatusCode::kPeerLost : StatusCode::kIo) << status.ToString();
+    EXPECT_EQ(status.peer(), in_rank_0 ? 0 : Status::kNoPeer);
+  }
+}
+
+TEST(TcpStore, NewsThatMakesNoSenseEndsTheMeeting) {
+  for (const std::string& news : {Frame(1, "\0"s), Frame(1, "\3\0"s), Frame(5, kRank2Died), "\1\0"s}) {
+    ScriptedServer server([&](int fd) {
+      GiveSeat(fd);
+      Give(fd, news);
+    });
+    const auto store = server.Connect();
+    Join(store.get());
+    EXPECT_EQ(Await(store.get()).code(), StatusCode::kIo);
+  }
 }
 
 TEST(TcpStore, ATimeoutOrARefusalDoesNotEndTheConnection) {

@@ -174,6 +174,22 @@ TEST(LinkMesh, APeerThatNeverCallsIsNamed) {
   EXPECT_NE(status.message().find("did not connect to rank 0"), std::string::npos) << status.message();
 }
 
+TEST(LinkMesh, NewsOfADeathEndsTheWaitForIt) {
+  auto hosts = OpenDoors(2);
+  const auto peers = PeersOf(hosts);
+  const Nanos start = MonotonicNow();
+  const auto look = [start] {
+    return MonotonicNow() - start < 100 * kMillisecond ? Status::Ok() : Status::PeerLost(1, "rank 1 died");
+  };
+  for (int me : {0, 1}) {  // waits to be called, and calls
+    const Status status = ConnectMesh(kGroup, kGeneration, me, peers, hosts[static_cast<size_t>(me)].listener.get(),
+                                      SecretOf(1), Until(Deadline::After(kPatience), look), &hosts[0].links);
+    EXPECT_EQ(status.message(), "rank 1 died");
+    EXPECT_TRUE(hosts[0].links.empty());
+  }
+  EXPECT_LT(MonotonicNow() - start, kPatience / 2);
+}
+
 TEST(LinkMesh, AddressesThatLeadElsewhereCostLittle) {
   auto hosts = OpenDoors(4);
   auto peers = PeersOf(hosts);

@@ -6,6 +6,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstring>
 #include <thread>
 
@@ -165,6 +166,27 @@ TEST(Neighbours, a_spoke_that_dies_during_the_meeting_is_named) {
   late.join();
   EXPECT_EQ(host.status[0].code(), StatusCode::kPeerLost) << host.status[0].ToString();
   EXPECT_EQ(host.status[0].peer(), 11);
+}
+
+TEST(Neighbours, news_ends_the_wait_of_the_hub_and_of_a_spoke) {
+  const testing::Watchdog watchdog(30);
+  const Status news = Status::PeerLost(12, "rank 12 died somewhere");
+  std::atomic<bool> known{false};
+  const Until until(Deadline::AfterSeconds(20), [&] { return known ? news : Status::Ok(); });
+  // The hub waits for rank 12, rank 11 for the hub.
+  Host host(3);
+  std::thread spoke([&] { host.status[1] = Neighbours::Join(host.name, kSecret, 1, host.ranks, false, until, &host.all[1]); });
+  std::thread hub([&] { host.status[0] = Neighbours::Host(host.listener, kSecret, host.ranks, false, until, &host.all[0]); });
+  usleep(100000);
+  const Nanos start = MonotonicNow();
+  known = true;
+  spoke.join();
+  hub.join();
+  EXPECT_LT(MonotonicNow() - start, 5 * kSecond);
+  for (const size_t i : {0, 1}) {
+    EXPECT_EQ(host.status[i].peer(), 12) << host.status[i].ToString();
+    EXPECT_EQ(host.status[i].message(), news.message()) << "not: the hub is gone";
+  }
 }
 
 TEST(Neighbours, disagreement_about_how_to_wake_is_an_error) {

@@ -1,0 +1,125 @@
+"""Who is joining which job, and what the others are told when one of them is lost. Pure: no socket, no thread, no clock.
+
+A rank that joins leaves its last will: if its connection ends before all ranks have arrived, the attempt to meet has
+failed, and everybody in it is told who was lost. An attempt fails once; its first verdict is everybody's verdict.
+
+What comes after a failed attempt: whoever knows of it and joins again opens the next one. Whoever comes late and does
+not know yet is told first, instead of waiting for ranks that have given up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+
+from hvdlite.rendezvous.protocol import MAX_COLLECT, BadRequest, encode_verdict
+
+# StatusCode::kPeerLost in csrc/base/status.h
+_PEER_LOST = 4
+
+
+class Lost(Exception):
+    """The attempt has failed. `verdict` says why, as it travels."""
+
+    def __init__(self, verdict: bytes) -> None:
+        super().__init__()
+        self.verdict = verdict
+
+
+@dataclass
+class Attempt:
+    name: str
+    number: int
+    size: int
+    seats: dict[int, Hashable] = field(default_factory=dict)  # by rank: the connection that speaks for it
+    arrived: set[int] = field(default_factory=set)
+    verdict: bytes | None = None
+    told: set[int] = field(default_factory=set)  # the ranks that know, or are dead
+
+    @property
+    def met(self) -> bool:
+        return self.verdict is None and len(self.arrived) == self.size
+
+    @property
+    def key(self) -> str:
+        """Keys of this attempt begin with it."""
+        return f"{self.name}/{self.number}/"
+
+
+class Meetings:
+    """`who` is a connection, as whatever the caller likes. Calls that raise change nothing but who has been told."""
+
+    def __init__(self) -> None:
+        self._latest: dict[str, Attempt] = {}
+        self._seats: dict[Hashable, tuple[Attempt, int]] = {}
+
+    def join(self, name: str, rank: int, size: int, who: Hashable) -> int:
+        """From now on `who` speaks for the rank. Returns the number of the attempt."""
+        if not 0 <= rank < size <= MAX_COLLECT:
+            raise BadRequest(f"rank {rank} of {size} cannot join a job")
+        if who in self._seats:
+            raise BadRequest("this connection speaks for a rank already")
+        attempt = self._open(name, rank, size)
+        if attempt.size != size:
+            raise BadRequest(f"rank {rank} takes the job for one of {size} ranks, the others for one of {attempt.size}")
+        if rank in attempt.seats:
+            raise BadRequest(f"another process is rank {rank} of this job already: were two started with that number?")
+        attempt.seats[rank] = who
+        self._seats[who] = attempt, rank
+        return attempt.number
+
+    def arrive(self, who: Hashable) -> tuple[Attempt, int]:
+        """The rank is ready. When all are, their wills are void. Returns its attempt and rank."""
+        attempt, rank = self._seat(who)
+        attempt.arrived.add(rank)
+        if attempt.met:
+            attempt.seats.clear()
+        return attempt, rank
+
+    def fail(self, who: Hashable, verdict: bytes) -> list[Hashable]:
+        """The rank cannot join; returns the others, who have to be told its verdict."""
+        attempt, rank = self._seat(who)
+        if attempt.met:
+            raise BadRequest("all ranks have met already")
+        return self._end(attempt, rank, verdict)
+
+    def gone(self, who: Hashable) -> tuple[bytes, list[Hashable]] | None:
+        """The connection has ended. If that executes a will: the verdict, and who has to be told."""
+        attempt, rank = self._seats.pop(who, (None, -1))
+        if attempt is None or attempt.met or attempt.verdict is not None:
+            return None
+        text = (
+            f"rank {rank} died during hvd.init(): its process ended, or its connection with the job's store broke. "
+            "Look at its output for the cause: an exception, the out-of-memory killer, a signal."
+        )
+        verdict = encode_verdict(rank, _PEER_LOST, text)
+        return verdict, self._end(attempt, rank, verdict)
+
+    def _open(self, name: str, rank: int, size: int) -> Attempt:
+        """The attempt that this rank may join."""
+        latest = self._latest.get(name)
+        if latest is not None and not latest.met:
+            if latest.verdict is None:
+                return latest
+            if rank not in latest.told:
+                latest.told.add(rank)
+                raise Lost(latest.verdict)
+        opened = Attempt(name, 0 if latest is None else latest.number + 1, size)
+        self._latest[name] = opened
+        return opened
+
+    def _seat(self, who: Hashable) -> tuple[Attempt, int]:
+        if who not in self._seats:
+            raise BadRequest("this connection speaks for no rank: it has to join first")
+        attempt, rank = self._seats[who]
+        if attempt.verdict is not None:
+            raise Lost(attempt.verdict)
+        return attempt, rank
+
+    @staticmethod
+    def _end(attempt: Attempt, rank: int, verdict: bytes) -> list[Hashable]:
+        attempt.verdict = verdict
+        attempt.told = set(attempt.seats)
+        others = [other for r, other in attempt.seats.items() if r != rank]
+        attempt.seats.clear()
+        return others

@@ -1,0 +1,161 @@
+"""Who is told what when a rank that was joining is lost. Each case is a story: what happens, and what comes of it."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from hvdlite.rendezvous.meetings import Lost, Meetings
+from hvdlite.rendezvous.protocol import BadRequest, check_verdict, encode_verdict
+
+OURS = encode_verdict(1, 4, "rank 1 could not join the job: no memory")
+
+
+def happen(meetings, what, *arguments):
+    """What a step comes to, as one short value."""
+    try:
+        if what == "join":
+            name, rank, size = arguments[0], arguments[1], arguments[2]
+            return meetings.join(name, rank, size, arguments[3] if len(arguments) > 3 else f"c{rank}")
+        if what == "arrive":
+            attempt, rank = meetings.arrive(*arguments)
+            return f"{attempt.key}{rank} of {attempt.size}{' met' if attempt.met else ''}"
+        if what == "fail":
+            return sorted(meetings.fail(*arguments))
+        will = meetings.gone(*arguments)
+        return None if will is None else (whom(will[0]), sorted(will[1]))
+    except Lost as lost:
+        return f"lost {whom(lost.verdict)}"
+    except BadRequest as error:
+        return f"bad: {error}"
+
+
+def whom(verdict):
+    return struct.unpack_from("<i", verdict)[0]
+
+
+JOINED = [("join", "j", r, 3) for r in range(3)]
+STORIES = {
+    "all arrive, then nobody's end matters": (
+        *((step, 0) for step in JOINED),
+        (("arrive", "c2"), "j/0/2 of 3"),
+        (("arrive", "c0"), "j/0/0 of 3"),
+        (("arrive", "c1"), "j/0/1 of 3 met"),
+        (("gone", "c1"), None),
+        (("gone", "c0"), None),
+        (("fail", "c2", OURS), "bad: all ranks have met already"),
+    ),
+    "a rank is lost while others have not come": (
+        (JOINED[0], 0),
+        (JOINED[1], 0),
+        (("gone", "c0"), (0, ["c1"])),
+        # Rank 2 comes late and hears of it, instead of waiting for those who have given up.
+        (JOINED[2], "lost 0"),
+    ),
+    "a rank is lost that has arrived, and one that has not": (
+        *((step, 0) for step in JOINED),
+        (("arrive", "c0"), "j/0/0 of 3"),
+        (("gone", "c0"), (0, ["c1", "c2"])),
+        (("gone", "c1"), None),  # a consequence
+        (("arrive", "c2"), "lost 0"),
+    ),
+    "the first verdict is everybody's": (
+        *((step, 0) for step in JOINED),
+        (("fail", "c1", OURS), ["c0", "c2"]),
+        (("fail", "c0", encode_verdict(2, 4, "no, rank 2")), "lost 1"),
+        (("gone", "c1"), None),
+        (("gone", "c2"), None),
+    ),
+    "those who know of the failure meet again, with fresh keys": (
+        *((step, 0) for step in JOINED),
+        (("gone", "c2"), (2, ["c0", "c1"])),
+        (("join", "j", 1, 3, "again1"), 1),
+        (("gone", "c1"), None),  # the old connection of the same rank
+        (("join", "j", 2, 3, "new2"), 1),
+        (("join", "j", 0, 3, "again0"), 1),
+        (("arrive", "c0"), "lost 2"),  # the old one
+        (("arrive", "again0"), "j/1/0 of 3"),
+        (("gone", "again1"), (1, ["again0", "new2"])),
+    ),
+    "who has been told at the door may open the next attempt": (
+        (JOINED[0], 0),
+        (("gone", "c0"), (0, [])),
+        (JOINED[1], "lost 0"),
+        (JOINED[1], 1),
+        (JOINED[2], 1),
+    ),
+    "a job that has met meets again, perhaps with other ranks": (
+        (("join", "j", 0, 2), 0),
+        (("join", "j", 1, 2), 0),
+        (("arrive", "c0"), "j/0/0 of 2"),
+        (("arrive", "c1"), "j/0/1 of 2 met"),
+        (("join", "j", 0, 1, "elastic"), 1),
+        (("gone", "c1"), None),
+        (("arrive", "elastic"), "j/1/0 of 1 met"),
+    ),
+    "meetings of other names do not notice": (
+        (JOINED[0], 0),
+        (("join", "k", 0, 3, "other"), 0),
+        (("gone", "c0"), (0, [])),
+        (("arrive", "other"), "k/0/0 of 3"),
+    ),
+    "connections that speak for nobody": (
+        (("gone", "stranger"), None),
+        (("arrive", "stranger"), "bad: this connection speaks for no rank: it has to join first"),
+        (("fail", "stranger", OURS), "bad: this connection speaks for no rank: it has to join first"),
+    ),
+    "what no rank may ask, and what harms nobody": (
+        (("join", "j", 3, 3, "c3"), "bad: rank 3 of 3 cannot join a job"),
+        (("join", "j", 0, 1 << 21, "c3"), "bad: rank 0 of 2097152 cannot join a job"),
+        (JOINED[0], 0),
+        (("join", "j", 1, 3, "c0"), "bad: this connection speaks for a rank already"),
+        (
+            ("join", "j", 0, 3, "twin"),
+            "bad: another process is rank 0 of this job already: were two started with that number?",
+        ),
+        (("gone", "twin"), None),
+        (
+            ("join", "j", 1, 2, "c1"),
+            "bad: rank 1 takes the job for one of 2 ranks, the others for one of 3",
+        ),
+        (("gone", "c1"), None),
+        (JOINED[1], 0),
+    ),
+}
+
+
+@pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
+def test_stories(story):
+    meetings = Meetings()
+    for i, (step, outcome) in enumerate(story):
+        assert happen(meetings, *step) == outcome, f"step {i}: {step}"
+
+
+def test_a_verdict_names_the_rank_and_says_where_to_look():
+    meetings = Meetings()
+    for rank in range(2):
+        meetings.join("j", rank, 2, rank)
+    verdict, others = meetings.gone(1)
+    assert others == [0]
+    assert struct.unpack_from("<iB", verdict) == (1, 4)
+    assert verdict[5:].decode().startswith("rank 1 died during hvd.init()")
+    assert check_verdict(verdict) == verdict
+
+
+def test_what_a_rank_says_of_its_failure_is_bounded():
+    assert len(encode_verdict(0, 4, "x" * 10000)) == 4096
+    for bad in (b"", b"\0\0\0\0\4", b"\0\0\0\0\0why", bytes(5000)):
+        with pytest.raises(BadRequest):
+            check_verdict(bad)
+
+
+def test_failed_attempts_leave_nothing_behind():
+    meetings = Meetings()
+    for i in range(100):
+        for rank in range(3):
+            assert meetings.join("j", rank, 3, (i, rank)) == i
+        assert meetings.gone((i, 2)) is not None
+        for rank in range(2):
+            assert meetings.gone((i, rank)) is None
+    assert len(meetings._seats) == 0 and len(meetings._latest) == 1
