@@ -17,12 +17,13 @@ import socket
 import threading
 import time
 import weakref
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 
 from hvdlite.rendezvous import protocol
+from hvdlite.rendezvous.connection import Connection
 from hvdlite.rendezvous.meetings import Lost, Meetings
 from hvdlite.rendezvous.protocol import Operation, ReplyStatus, Request
-from hvdlite.rendezvous.table import Table, Waiter
+from hvdlite.rendezvous.table import Table
 
 _log = logging.getLogger(__name__)
 
@@ -32,7 +33,6 @@ _MAX_STRANGERS = 1024
 # Handshakes of those already here take turns with new arrivals, so that a rush of ranks is not taken for a
 # flood.
 _ACCEPTS_PER_TURN = 64
-_READ_BYTES = 256 << 10
 _BACKLOG = 4096
 # How long to leave the door shut when the process has no descriptors left.
 _ACCEPT_PAUSE = 0.2
@@ -117,49 +117,6 @@ def _abandon_all() -> None:
 os.register_at_fork(after_in_child=_abandon_all)
 
 
-class _Connection:
-    """One client: what it still has to send, and what it has not read yet.
-
-    At most one request is held at a time: the next is taken only when the last is answered and the answer has
-    gone out, so a client that does not read cannot make the server hoard.
-    """
-
-    def __init__(self, sock: socket.socket, who: str, deadline: float) -> None:
-        self.sock = sock
-        self.who = who
-        self.deadline = deadline  # of the handshake
-        self.stage: Callable[[bytes], None]  # what to do with the next `need` bytes
-        self.need = 0
-        self.buffer = bytearray()
-        self.out: collections.deque[memoryview] = collections.deque()
-        self.received = 0  # sequence number of the next frame, each way
-        self.sent = 0
-        self.asking = False  # a request is being answered
-        self.waiter: Waiter | None = None
-        self.events = 0
-        self.closed = False
-
-    def expect(self, need: int, stage: Callable[[bytes], None]) -> None:
-        self.need = need
-        self.stage = stage
-
-    def read(self) -> None:
-        data = self.sock.recv(min(self.need - len(self.buffer), _READ_BYTES))
-        if not data:
-            raise EOFError
-        self.buffer += data
-
-    def write(self) -> None:
-        sent = self.sock.sendmsg(list(self.out)[:16])
-        while sent:
-            head = self.out[0]
-            if sent < len(head):
-                self.out[0] = head[sent:]
-                return
-            sent -= len(head)
-            self.out.popleft()
-
-
 class _Loop:
     """Owned by the server's thread."""
 
@@ -171,10 +128,10 @@ class _Loop:
         self._table = Table()
         self._meetings = Meetings()
         self._selector = selectors.DefaultSelector()
-        self._connections: set[_Connection] = set()
+        self._connections: set[Connection] = set()
         # Those whose handshake is not complete, the oldest first.
-        self._strangers: collections.OrderedDict[_Connection, None] = collections.OrderedDict()
-        self._answered: list[_Connection] = []
+        self._strangers: collections.OrderedDict[Connection, None] = collections.OrderedDict()
+        self._answered: list[Connection] = []
         self._accept_again: float | None = None
 
     def run(self) -> None:
@@ -233,7 +190,7 @@ class _Loop:
                 self._accept_again = time.monotonic() + _ACCEPT_PAUSE
                 return
             who = f"[{address[0]}]:{address[1]}" if ":" in address[0] else f"{address[0]}:{address[1]}"
-            connection = _Connection(sock, who, time.monotonic() + protocol.HANDSHAKE_SECONDS)
+            connection = Connection(sock, who, time.monotonic() + protocol.HANDSHAKE_SECONDS)
             connection.expect(protocol.HELLO_BYTES, functools.partial(self._on_hello, connection))
             self._connections.add(connection)
             self._strangers[connection] = None
@@ -252,7 +209,7 @@ class _Loop:
                 )
             self._serve(connection, selectors.EVENT_READ)
 
-    def _serve(self, connection: _Connection, events: int) -> None:
+    def _serve(self, connection: Connection, events: int) -> None:
         """Reads what came, answers what is complete, writes what fits, and says what to wait for."""
         if connection.closed:
             return
@@ -286,7 +243,7 @@ class _Loop:
         except Exception as error:  # an error of ours must not take the other clients down
             self._close(connection, f"serving it failed: {error!r}")
 
-    def _listen_to(self, connection: _Connection) -> None:
+    def _listen_to(self, connection: Connection) -> None:
         events = 0
         if len(connection.buffer) < connection.need:
             events |= selectors.EVENT_READ
@@ -302,25 +259,25 @@ class _Loop:
             self._selector.modify(connection.sock, events, connection)
         connection.events = events
 
-    def _on_hello(self, connection: _Connection, data: bytes) -> None:
+    def _on_hello(self, connection: Connection, data: bytes) -> None:
         nonce = os.urandom(protocol.NONCE_BYTES)
         answer, proof = protocol.answer_hello(self._secret, data, nonce)
         connection.out.append(memoryview(answer))
         connection.expect(protocol.PROOF_BYTES, functools.partial(self._on_proof, connection, proof))
 
-    def _on_proof(self, connection: _Connection, expected: bytes, data: bytes) -> None:
+    def _on_proof(self, connection: Connection, expected: bytes, data: bytes) -> None:
         protocol.check_client(expected, data)
         del self._strangers[connection]
         connection.expect(protocol.FRAME_HEADER.size, functools.partial(self._on_header, connection))
 
-    def _on_header(self, connection: _Connection, data: bytes) -> None:
+    def _on_header(self, connection: Connection, data: bytes) -> None:
         length = protocol.parse_frame_header(data, connection.received)
         connection.received = protocol.next_sequence(connection.received)
         if length == 0:
             raise protocol.ProtocolError("an empty frame came")
         connection.expect(length, functools.partial(self._on_request, connection))
 
-    def _on_request(self, connection: _Connection, data: bytes) -> None:
+    def _on_request(self, connection: Connection, data: bytes) -> None:
         connection.expect(protocol.FRAME_HEADER.size, functools.partial(self._on_header, connection))
         try:
             request = protocol.decode_request(data)
@@ -333,11 +290,11 @@ class _Loop:
         except Lost as error:
             self._reply(connection, protocol.encode_reply(ReplyStatus.LOST, error.verdict))
 
-    def _submit(self, connection: _Connection, request: Request) -> None:
+    def _submit(self, connection: Connection, request: Request) -> None:
         reply = functools.partial(self._reply, connection)
         connection.waiter = self._table.submit(request, time.monotonic(), reply)
 
-    def _on_meeting(self, connection: _Connection, request: Request) -> None:
+    def _on_meeting(self, connection: Connection, request: Request) -> None:
         if request.operation is Operation.JOIN:
             size = protocol.decode_count(request.value)
             number = self._meetings.join(request.key, request.argument, size, connection)
@@ -357,12 +314,12 @@ class _Loop:
     def _tell(self, others: list[Hashable], verdict: bytes) -> None:
         """Whatever they wait for, or ask next, this is the answer."""
         for other in others:
-            assert isinstance(other, _Connection)
+            assert isinstance(other, Connection)
             if other.waiter is not None:
                 self._table.cancel(other.waiter)
             self._reply(other, protocol.encode_reply(ReplyStatus.LOST, verdict))
 
-    def _reply(self, connection: _Connection, payload: bytes) -> None:
+    def _reply(self, connection: Connection, payload: bytes) -> None:
         header = protocol.FRAME_HEADER.pack(connection.sent, len(payload))
         connection.sent = protocol.next_sequence(connection.sent)
         connection.out.append(memoryview(header))
@@ -377,14 +334,14 @@ class _Loop:
                 return
             self._close(oldest, f"it did not finish the handshake within {protocol.HANDSHAKE_SECONDS:g} s")
 
-    def _why_gone(self, connection: _Connection) -> str | None:
+    def _why_gone(self, connection: Connection) -> str | None:
         if connection in self._strangers:
             return "it left during the handshake (it may belong to another job, with another secret)"
         if connection.buffer:
             return "it left in the middle of a request"
         return None
 
-    def _close(self, connection: _Connection, why: str | None = None) -> None:
+    def _close(self, connection: Connection, why: str | None = None) -> None:
         if why is not None:
             _log.warning("the store closes the connection with %s: %s", connection.who, why)
         connection.closed = True

@@ -1,0 +1,54 @@
+"""One client of the store server: bytes in, bytes out, and what is expected next."""
+
+from __future__ import annotations
+
+import collections
+import socket
+from collections.abc import Callable
+
+from hvdlite.rendezvous.table import Waiter
+
+_READ_BYTES = 256 << 10
+
+
+class Connection:
+    """What it still has to send, and what it has not read yet.
+
+    At most one request is held at a time: the next is taken only when the last is answered and the answer has
+    gone out, so a client that does not read cannot make the server hoard.
+    """
+
+    def __init__(self, sock: socket.socket, who: str, deadline: float) -> None:
+        self.sock = sock
+        self.who = who
+        self.deadline = deadline  # of the handshake
+        self.stage: Callable[[bytes], None]  # what to do with the next `need` bytes
+        self.need = 0
+        self.buffer = bytearray()
+        self.out: collections.deque[memoryview] = collections.deque()
+        self.received = 0  # sequence number of the next frame, each way
+        self.sent = 0
+        self.asking = False  # a request is being answered
+        self.waiter: Waiter | None = None
+        self.events = 0
+        self.closed = False
+
+    def expect(self, need: int, stage: Callable[[bytes], None]) -> None:
+        self.need = need
+        self.stage = stage
+
+    def read(self) -> None:
+        data = self.sock.recv(min(self.need - len(self.buffer), _READ_BYTES))
+        if not data:
+            raise EOFError
+        self.buffer += data
+
+    def write(self) -> None:
+        sent = self.sock.sendmsg(list(self.out)[:16])
+        while sent:
+            head = self.out[0]
+            if sent < len(head):
+                self.out[0] = head[sent:]
+                return
+            sent -= len(head)
+            self.out.popleft()
