@@ -91,13 +91,18 @@ class Engine {
 
   // engine.cc
   Status Connect(rendezvous::Store* store, Deadline deadline);
+  Status MemberSet(int id, std::shared_ptr<ProcessSet>* set) EXCLUDES(sets_mutex_);
+  // Ends everything outstanding, and everything to come, with `reason`.
+  void Finish(const Status& reason) REQUIRES(turn_);
+
+  // sets.cc: process sets
   Status AddSet(std::vector<int> ranks, int id, const Until& until) REQUIRES(turn_);
   Status CheckRanks(const std::vector<int>& sorted) const;
   Status CheckPlace(int id, const Request& request, bool in_group) const;
   std::shared_ptr<ProcessSet> FindSet(int id) EXCLUDES(sets_mutex_);
-  Status MemberSet(int id, std::shared_ptr<ProcessSet>* set) EXCLUDES(sets_mutex_);
-  // Ends everything outstanding, and everything to come, with `reason`.
-  void Finish(const Status& reason) REQUIRES(turn_);
+  void ChangeSets(ProcessSet* world, const Response& response) REQUIRES(turn_);
+  // OK, or who has died of those whose links would have told if somebody turned.
+  Status LookForTheDead() REQUIRES(turn_);
 
   // cycle.cc: one turn of the loop
   bool Cycle() REQUIRES(turn_);
@@ -108,7 +113,6 @@ class Engine {
   bool Remember(ProcessSet* set, Response* response) REQUIRES(turn_);
   bool Progress(ProcessSet* set) REQUIRES(turn_);
   void CompleteRunning(ProcessSet* set) REQUIRES(turn_);
-  void ChangeSets(ProcessSet* world, const Response& response) REQUIRES(turn_);
   void Complete(ProcessSet* set, Entry* entry, Status status) REQUIRES(turn_);
   // A link of the set is broken, which is somebody's leaving, the end of the set, or a failure: waits a moment for news
   // of which, and of who is to blame.

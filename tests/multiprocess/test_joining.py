@@ -1,0 +1,299 @@
+"""Ranks that are lost while they join: in every phase of hvd.init(), for every reason; and what can be done afterwards."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from bare_ranks import Ranks
+from test_faults import PROMPT, _named_in_time
+
+from hvdlite.rendezvous import StoreClient
+
+Hosts = tuple[str, ...]
+
+ON = {"shm": ("a", "a", "a"), "net": ("a", "b", "c"), "hierarchical": ("a", "a", "b")}
+
+
+@pytest.fixture(params=list(ON))
+def hosts(request: pytest.FixtureRequest) -> Hosts:
+    return ON[request.param]
+
+
+# What a rank does that wants to know how its init() ended.
+TRY = """
+def attempt():
+    try:
+        hvd.init()
+        return until_it_fails(lambda: hvd.allreduce(np.ones(1)))
+    except (hvd.HorovodInternalError, TimeoutError, ValueError) as error:
+        tell(error=type(error).__name__, text=str(error), peer=getattr(error, "rank", None))
+        return error
+"""
+
+# A rank that goes so far and no further: joined, told where it is, opened its doors; then it dies. Its doors let everybody
+# in and never say a word.
+_ACTOR = """
+import socket, struct
+from hvdlite.launch import environment
+from hvdlite.rendezvous import StoreClient, protocol
+me = environment.discover(os.environ)
+store = StoreClient(me.rendezvous, me.secret)
+store._ask(protocol.Request(protocol.Operation.JOIN, "init", RANK, protocol.encode_count(SIZE)))
+keep = []
+if PHASE != "joined":
+    host, address = os.environ["HVDLITE_HOST_ID"].encode(), b"127.0.0.1/8"
+    member = struct.pack("<BiqHH", 1, RANK, os.getpid(), 0, len(host)) + host + bytes([1, len(address)]) + address
+    store.set(f"init/0/member/{RANK}", member)
+if PHASE == "doors":
+    unix = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    name = b"hvdlite-test-%d" % os.getpid()
+    unix.bind(b"\\0" + name)
+    unix.listen(8)
+    store.set(f"init/0/host/{RANK}", name)
+    tcp = socket.create_server(("127.0.0.1", 0))
+    store.set(f"init/0/door/{RANK}", b"127.0.0.1:%d" % tcp.getsockname()[1])
+flag("acted"); wait_flag("die"); tell(dying=True); os._exit(7)
+"""
+
+
+def _wait_for_members(ranks: Ranks, *members: int, attempt: int = 0) -> None:
+    with StoreClient(ranks.server.address, ranks.secret) as store:
+        for rank in members:
+            store.get(f"init/{attempt}/member/{rank}", 20)
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+@pytest.mark.parametrize("phase", ["joined", "a member", "doors"])
+def test_a_death_in_any_phase_is_told_to_those_who_wait_there(
+    tmp_path: Path, hosts: Hosts, phase: str, victim: int
+) -> None:
+    with Ranks(tmp_path, 3, hosts) as ranks:
+        ranks.start(f"PHASE = {phase!r}\n" + _ACTOR, ranks=[victim])
+        others = sorted({0, 1, 2} - {victim})
+        ranks.start(TRY + "attempt()\n", ranks=others)
+        _wait_for_members(ranks, *others)
+        time.sleep(0.3)
+        (tmp_path / "die").touch()
+        assert ranks.wait()[victim] == 7, ranks.outputs()
+        for rank in others:
+            _named_in_time(ranks, rank, victim, ranks.last(victim)["at"])
+
+
+def _kill_after_joining(ranks: Ranks, victim: int, pause: float) -> float:
+    _wait_for_members(ranks, victim)
+    time.sleep(pause)
+    return ranks.kill(victim)
+
+
+@pytest.mark.parametrize("on_one_processor", [False, True], ids=["", "on one processor"])
+@pytest.mark.parametrize("seed", range(2))
+def test_a_kill_at_any_moment_of_joining_is_told_to_everybody(
+    tmp_path: Path, hosts: Hosts, seed: int, on_one_processor: bool
+) -> None:
+    if on_one_processor and shutil.which("taskset") is None:
+        pytest.skip("no taskset")
+    dice = random.Random(seed)
+    victim = dice.randrange(4)
+    prefix: Sequence[str] = ("taskset", "-c", "0") if on_one_processor else ()
+    with Ranks(tmp_path, 4, (*hosts, hosts[-1])) as ranks:
+        ranks.start(TRY + "attempt()\n", prefix=prefix)
+        death = _kill_after_joining(ranks, victim, dice.choice([0, dice.uniform(0, 0.01), dice.uniform(0, 0.3)]))
+        ranks.wait()
+        for rank in set(range(4)) - {victim}:
+            told = ranks.last(rank)
+            assert (told["error"], told["peer"]) == ("PeerLostError", victim), f"{told}\n{ranks.outputs()}"
+            # A rank that was still starting Python hears of it when it comes.
+            first = ranks.report(rank)[0]
+            assert told["at"] - max(death, first["at"]) < PROMPT, told
+
+
+def test_a_rank_that_comes_after_a_death_is_told_at_once(tmp_path: Path, hosts: Hosts) -> None:
+    with Ranks(tmp_path, 3, hosts) as ranks:
+        ranks.start(TRY + "attempt()\n", ranks=[0, 1])
+        _kill_after_joining(ranks, 0, 0)
+        ranks.start(TRY + "tell(); attempt()\n", ranks=[2])
+        ranks.wait()
+        _named_in_time(ranks, 2, 0, ranks.report(2)[0]["at"])
+
+
+def test_an_error_inside_init_of_one_rank_reaches_the_others_with_its_text(tmp_path: Path, hosts: Hosts) -> None:
+    with Ranks(tmp_path, 3, hosts) as ranks:
+        ranks.start(TRY + "attempt()\n", ranks=[0, 2])
+        ranks.start(TRY + "attempt()\n", ranks=[1], HVDLITE_NETWORK_INTERFACES="nowhere0")
+        ranks.wait()
+        own = ranks.last(1)
+        assert own["error"] == "ValueError" and "nowhere0" in own["text"]
+        for rank in (0, 2):
+            _named_in_time(ranks, rank, 1, own["at"])
+            assert "nowhere0" in ranks.last(rank)["text"]
+
+
+def test_ranks_that_disagree_about_the_size_are_told(tmp_path: Path) -> None:
+    with Ranks(tmp_path, 2) as ranks:
+        ranks.start(TRY + "attempt()\n", ranks=[0], HVDLITE_START_TIMEOUT="2")
+        _wait_for_members(ranks, 0)
+        ranks.start("os.environ['HVDLITE_SIZE'] = '3'\n" + TRY + "attempt()\n", ranks=[1])
+        ranks.wait()
+        told = ranks.last(1)
+        assert told["error"] == "ValueError" and "one of 3 ranks, the others for one of 2" in told["text"], told
+
+
+# --- afterwards
+
+_AGAIN = (
+    TRY
+    + """
+assert isinstance(attempt(), (hvd.PeerLostError, TimeoutError))
+hvd.shutdown()
+flag(f"failed.{RANK}")
+hvd.init(); tell(sum=float(hvd.allreduce(1.0, op=hvd.Sum)))
+"""
+)
+_REPLACEMENT = "hvd.init(); tell(sum=float(hvd.allreduce(1.0, op=hvd.Sum)))\n"
+
+
+def _all_have_met(ranks: Ranks, n: int) -> None:
+    ranks.wait()
+    assert [ranks.last(r).get("sum") for r in range(n)] == [float(n)] * n, ranks.outputs()
+
+
+@pytest.mark.parametrize("victim", [0, 2])
+@pytest.mark.parametrize("how", ["lost while joining", "lost later"])
+def test_survivors_init_again_together_with_a_replacement(tmp_path: Path, hosts: Hosts, how: str, victim: int) -> None:
+    others = sorted({0, 1, 2} - {victim})
+    with Ranks(tmp_path, 3, hosts) as ranks:
+        ranks.start(_AGAIN, ranks=others)
+        if how == "lost while joining":
+            ranks.start("PHASE = 'doors'\n" + _ACTOR, ranks=[victim])
+        else:
+            ranks.start("hvd.init(); hvd.allreduce(np.ones(1)); flag('acted'); os._exit(7)\n", ranks=[victim])
+        ranks.wait_for_flags("acted")
+        if how == "lost while joining":
+            _wait_for_members(ranks, *others)
+        (tmp_path / "die").touch()
+        # One of the survivors may be back before the others know.
+        ranks.wait_for_flags(f"failed.{others[0]}")
+        ranks.processes[victim].wait()
+        ranks.start(_REPLACEMENT, ranks=[victim])
+        _all_have_met(ranks, 3)
+
+
+def test_after_a_start_timeout_a_retry_meets_the_rank_that_was_late(tmp_path: Path, hosts: Hosts) -> None:
+    with Ranks(tmp_path, 3, hosts) as ranks:
+        ranks.start(
+            _AGAIN.replace("hvd.shutdown()", "hvd.shutdown(); os.environ['HVDLITE_START_TIMEOUT'] = '20'"),
+            ranks=[0, 1],
+            HVDLITE_START_TIMEOUT="1",
+        )
+        ranks.wait_for_flags("failed.0", "failed.1")
+        _wait_for_members(ranks, 0, attempt=1)
+        ranks.start(_REPLACEMENT, ranks=[2])
+        _all_have_met(ranks, 3)
+        for rank in (0, 1):
+            assert ranks.report(rank)[0]["error"] == "TimeoutError"
+            assert "rank 2 did not call hvd.init()" in ranks.report(rank)[0]["text"]
+
+
+# --- what might keep a death secret
+
+
+@pytest.mark.parametrize(
+    ("before", "during"),
+    [("fork()", ""), ("", "wait_flag('waiting'); fork()"), ("", "for _ in range(30): fork(); time.sleep(0.002)")],
+    ids=["before init", "while it waits", "while it connects"],
+)
+def test_a_forked_child_does_not_keep_the_death_of_a_joining_rank_secret(
+    tmp_path: Path, hosts: Hosts, before: str, during: str
+) -> None:
+    with Ranks(tmp_path, 3, hosts) as ranks:
+        ranks.start(TRY + "attempt()\n", ranks=[0])
+        ranks.start(
+            "def fork():\n"
+            "    if os.fork() == 0: time.sleep(4); os._exit(0)\n"
+            "def die():\n"
+            f"    {during}\n"
+            "    wait_flag('waiting'); time.sleep(0.3); tell(dying=True); os.kill(os.getpid(), signal.SIGKILL)\n"
+            f"{before}\n"
+            "threading.Thread(target=die, daemon=True).start()\n"
+            "hvd.init()\n",
+            ranks=[1],
+        )
+        _wait_for_members(ranks, 0, 1)
+        (tmp_path / "waiting").touch()
+        ranks.wait()
+        death = ranks.last(1)["at"]
+        _named_in_time(ranks, 0, 1, death)
+        time.sleep(max(0, death + 4.5 - time.monotonic()))  # the children
+
+
+def test_a_rank_that_serves_the_store_and_dies_is_named(tmp_path: Path, hosts: Hosts) -> None:
+    with Ranks(tmp_path, 3, hosts) as ranks:
+        ranks.start(
+            "from hvdlite.rendezvous import StoreServer\n"
+            "server = StoreServer(bytes.fromhex(os.environ['HVDLITE_SECRET']), rank=0).start()\n"
+            "with open('port.new', 'w') as file: file.write(str(server.address[1]))\n"
+            "os.rename('port.new', 'port')\n"
+            "os.environ['HVDLITE_RENDEZVOUS'] = f'127.0.0.1:{server.address[1]}'\n"
+            "if os.fork() == 0: time.sleep(4); os._exit(0)\n"
+            "def die(): wait_flag('waits'); time.sleep(0.5); tell(dying=True); os.kill(os.getpid(), signal.SIGKILL)\n"
+            "threading.Thread(target=die, daemon=True).start()\n"
+            "hvd.init()\n",
+            ranks=[0],
+        )
+        ranks.wait_for_flags("port")
+        ranks.start(
+            f"os.environ['HVDLITE_RENDEZVOUS'] = '127.0.0.1:{(tmp_path / 'port').read_text()}'\n"
+            "flag('waits')\n" + TRY + "attempt()\n",
+            ranks=[1],
+        )
+        ranks.wait()
+        death = ranks.last(0)["at"]
+        _named_in_time(ranks, 1, 0, death)
+        time.sleep(max(0, death + 4.5 - time.monotonic()))  # the child
+
+
+def test_a_store_that_ends_is_noticed_at_once_by_those_who_join(tmp_path: Path, hosts: Hosts) -> None:
+    with Ranks(tmp_path, 3, hosts) as ranks:
+        ranks.start("PHASE = 'doors'\n" + _ACTOR, ranks=[0])
+        ranks.start(TRY + "attempt()\n", ranks=[1, 2])
+        _wait_for_members(ranks, 0, 1, 2)
+        time.sleep(0.3)
+        ended = time.monotonic()
+        ranks.server.close()
+        for rank in (1, 2):
+            ranks.processes[rank].wait(20)
+        for rank in (1, 2):
+            told = ranks.last(rank)
+            assert told["error"] == "HorovodInternalError" and "lost the job's store" in told["text"], told
+            assert told["at"] - ended < PROMPT
+        (tmp_path / "die").touch()
+        ranks.wait()
+
+
+# --- process sets are connected later, and in hvd.init(process_sets=[...]) at once
+
+
+def test_a_death_ends_the_wait_of_those_who_connect_a_process_set(tmp_path: Path) -> None:
+    with Ranks(tmp_path, 4, ("a", "b", "c", "c")) as ranks:
+        ranks.start(
+            "hvd.init(); hvd.allreduce(1.0)\n"
+            "if RANK == 1:\n"
+            "    import resource\n"
+            # It cannot make the links that the others wait for.
+            "    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir('/proc/self/fd')) - 1,) * 2)\n"
+            "    try: hvd.add_process_set([0, 1, 2])\n"
+            "    except hvd.HorovodInternalError: time.sleep(0.3); tell(dying=True); os._exit(7)\n"
+            "until_it_fails(lambda: (hvd.add_process_set([0, 1, 2]), hvd.allreduce(1.0)))\n"
+            "until_it_fails(lambda: hvd.allreduce(1.0))\n"
+        )
+        assert ranks.wait() == {0: 0, 1: 7, 2: 0, 3: 0}, ranks.outputs()
+        for rank in (0, 2, 3):
+            told = ranks.last(rank)
+            # Why rank 1 gave up, in its own words; its death is what brought the others back from waiting for it.
+            assert "Too many open files" in told["text"], told
+            assert told["at"] - ranks.last(1)["at"] < PROMPT, told
