@@ -29,6 +29,7 @@ __all__ = [
 ]
 
 _lock = threading.Lock()
+_incarnation = 0  # how often this process has joined a job
 _hooks_installed = False
 
 # At exit the peers get this long to finish what needs this rank; a job that is stuck must still be able to end.
@@ -42,6 +43,7 @@ def init(comm: Any = None, process_sets: Sequence[ProcessSet | Sequence[int]] | 
     the given process sets. `process_sets` lists sets that exist from the start, in the same order on all ranks.
     `comm` is accepted for Horovod's sake; passing a list of ranks is not supported.
     """
+    global _incarnation
     if comm is not None and not (isinstance(comm, (list, tuple)) and len(comm) == 0):
         raise ValueError(
             "init(comm=...) is not supported: start a job with just these ranks, or pass process_sets=[...]"
@@ -72,6 +74,7 @@ def init(comm: Any = None, process_sets: Sequence[ProcessSet | Sequence[int]] | 
                     process_sets=[],
                 )
             )
+            _incarnation += 1
             _install_hooks()
             where.start()
         global_process_set.process_set_id = 0

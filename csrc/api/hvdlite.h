@@ -42,10 +42,11 @@ typedef struct {
   int32_t rank;
   int32_t size;
   const char* store;        /* "host:port" of the job's store; NULL when size is 1 */
-  const char* store_prefix; /* this job's keys in the store begin with it; may be empty. Each init() gets keys of its own below it */
-  const char* secret;       /* 64 hexadecimal digits; NULL when size is 1 */
+  const char*
+      store_prefix; /* this job's keys in the store begin with it; may be empty. Each init() gets keys of its own below it */
+  const char* secret; /* 64 hexadecimal digits; NULL when size is 1 */
   const char* const* knobs; /* field, value, field, value, ... */
-  int32_t knob_count;       /* pairs */
+  int32_t knob_count; /* pairs */
   const int32_t* set_sizes; /* process sets that exist from the start: their sizes, and their ranks one after another */
   const int32_t* set_ranks;
   int32_t set_count;
@@ -78,17 +79,17 @@ typedef struct {
 
 typedef struct {
   int32_t kind;
-  int32_t op;           /* reduction */
+  int32_t op; /* reduction */
   int32_t process_set;
-  const char* name;     /* NULL: "<kind>.noname.<n>", n counting such calls of this kind in this set */
-  int64_t root;         /* broadcast: global rank. remove_process_set: the id */
+  const char* name; /* NULL: "<kind>.noname.<n>", n counting such calls of this kind in this set */
+  int64_t root; /* broadcast: global rank. remove_process_set: the id */
   double prescale;
   double postscale;
   const int64_t* splits; /* alltoall: rows for each member, or NULL for equal parts. add_process_set: the ranks */
   int32_t split_count;
   hvdlite_tensor input;
   hvdlite_tensor output; /* data == NULL: allocated by the library, see hvdlite_result */
-  int32_t will_wait;     /* the caller calls hvdlite_wait at once */
+  int32_t will_wait; /* the caller calls hvdlite_wait at once */
 } hvdlite_operation;
 
 HVDLITE_API hvdlite_code hvdlite_submit(const hvdlite_operation* operation, int64_t* handle);
@@ -105,7 +106,7 @@ HVDLITE_API hvdlite_code hvdlite_wait(int64_t handle, double slice_seconds, int3
 HVDLITE_API hvdlite_code hvdlite_poll(int64_t handle, int32_t* done);
 
 typedef struct {
-  hvdlite_tensor output;  /* data == NULL unless the library allocated the result. shape lives until hvdlite_release */
+  hvdlite_tensor output; /* data == NULL unless the library allocated the result. shape lives until hvdlite_release */
   const int64_t* received_splits; /* alltoall */
   int32_t split_count;
   int64_t number; /* join: the last rank. add_process_set: the id. remove_process_set: 1 if it existed */

@@ -36,12 +36,14 @@ uint64_t HashName(const std::string& name) {
 
 Status ReadOptions(const hvdlite_init_options& in, EngineOptions* out) {
   if (in.size < 1 || in.rank < 0 || in.rank >= in.size) {
-    return Status::InvalidArgument("rank " + std::to_string(in.rank) + " of " + std::to_string(in.size) + " makes no job");
+    return Status::InvalidArgument("rank " + std::to_string(in.rank) + " of " + std::to_string(in.size) +
+                                   " makes no job");
   }
   out->rank = in.rank;
   out->size = in.size;
   out->store_prefix = in.store_prefix ? in.store_prefix : "";
-  for (int i = 0; i < in.knob_count; ++i) HVDLITE_RETURN_IF_ERROR(out->config.Set(in.knobs[2 * i], in.knobs[2 * i + 1]));
+  for (int i = 0; i < in.knob_count; ++i)
+    HVDLITE_RETURN_IF_ERROR(out->config.Set(in.knobs[2 * i], in.knobs[2 * i + 1]));
   const int32_t* next = in.set_ranks;
   for (int i = 0; i < in.set_count; ++i) {
     out->process_sets.emplace_back(next, next + in.set_sizes[i]);
@@ -58,14 +60,18 @@ Status ReadOptions(const hvdlite_init_options& in, EngineOptions* out) {
 
 }  // namespace
 
-Runtime::Runtime() { pthread_atfork(&Runtime::BeforeFork, nullptr, &Runtime::AfterForkInChild); }
+Runtime::Runtime() {
+  pthread_atfork(&Runtime::BeforeFork, nullptr, &Runtime::AfterForkInChild);
+}
 
 Runtime& Runtime::Get() {
   static Runtime* const runtime = new Runtime;
   return *runtime;
 }
 
-void Runtime::BeforeFork() { Get().forks_.fetch_add(1); }
+void Runtime::BeforeFork() {
+  Get().forks_.fetch_add(1);
+}
 
 // The child inherits the sockets whose end tells the others that this rank has died: close them, or a data loader that
 // outlives its trainer would keep the news back. Everything else is left as it is, on purpose.
@@ -82,7 +88,9 @@ void Runtime::AbandonLocked() {
 }
 
 Status Runtime::Init(const hvdlite_init_options& options) {
-  if (forked_) return Status::NotInitialized("this is a forked child of a process that uses hvdlite; it cannot start a job. Use spawn instead of fork");
+  if (forked_)
+    return Status::NotInitialized(
+        "this is a forked child of a process that uses hvdlite; it cannot start a job. Use spawn instead of fork");
   MutexLock life(life_mutex_);
   if (initialized()) return Status::Ok();
   EngineOptions engine_options;
@@ -95,7 +103,8 @@ Status Runtime::Init(const hvdlite_init_options& options) {
   std::unique_ptr<Engine> engine;
   Status started;
   if (store != nullptr) {
-    started = store->Join(engine_options.store_prefix + "init", options.rank, options.size, &engine_options.store_prefix);
+    started =
+        store->Join(engine_options.store_prefix + "init", options.rank, options.size, &engine_options.store_prefix);
   }
   if (started.ok()) started = Engine::Start(engine_options, store.get(), &engine);
   joining_ = -1;  // before the descriptor's number may belong to another file
@@ -135,7 +144,9 @@ Status Runtime::Shutdown(double timeout_seconds) {
 
 std::shared_ptr<Engine> Runtime::engine(Status* why) {
   if (forked_) {
-    *why = Status::NotInitialized("this is a forked child of a process that uses hvdlite (a data loader worker?); collectives work in the parent only");
+    *why = Status::NotInitialized(
+        "this is a forked child of a process that uses hvdlite (a data loader worker?); collectives work in the parent "
+        "only");
     return nullptr;
   }
   MutexLock lock(mutex_);

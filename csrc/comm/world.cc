@@ -53,8 +53,9 @@ Status WhoDidNotCome(const WorldOptions& options, rendezvous::Store* store) {
   if (who.empty()) who = "the last rank";  // it has come just now
   char seconds[32];
   snprintf(seconds, sizeof(seconds), "%g", options.config->start_timeout_seconds);
-  return Status::Timeout(who + " did not call hvd.init() within " + seconds +
-                         " s of the other ranks. Look at its output; if it only needs longer, raise HVDLITE_START_TIMEOUT.");
+  return Status::Timeout(
+      who + " did not call hvd.init() within " + seconds +
+      " s of the other ranks. Look at its output; if it only needs longer, raise HVDLITE_START_TIMEOUT.");
 }
 
 }  // namespace
@@ -108,8 +109,8 @@ Status World::Join(const WorldOptions& options, rendezvous::Store* store, Deadli
     HVDLITE_RETURN_IF_ERROR(
         Neighbours::Join(name, secret, place.local_rank, mates, multi_host, until, &world->neighbours_));
   }
-  world->bells_ = std::make_unique<transport::Doorbells>(&world->segment(), place.local_rank,
-                                                         world->neighbours_->eventfds());
+  world->bells_ =
+      std::make_unique<transport::Doorbells>(&world->segment(), place.local_rank, world->neighbours_->eventfds());
   world->next_region_ = world->segment().regions_begin();
   if (multi_host) {
     // Before the host's sockets close: its other ranks would take this one for the culprit.
@@ -146,9 +147,9 @@ Status World::ConnectHost(Group* group, std::vector<std::unique_ptr<Transport>>*
   for (size_t i = 1; i < mates.size(); ++i) {
     if (local_me != 0 && local_me != static_cast<int>(i)) continue;
     const size_t other = local_me == 0 ? i : 0;
-    (*pipes)[other] = std::make_unique<ShmPipe>(group->region->PipeMemory(static_cast<int>(i)), ShmRegion::kPipeBytes,
-                                                local_me == 0, topology.ranks[static_cast<size_t>(mates[other])],
-                                                local_ranks[other], bells_.get());
+    (*pipes)[other] =
+        std::make_unique<ShmPipe>(group->region->PipeMemory(static_cast<int>(i)), ShmRegion::kPipeBytes, local_me == 0,
+                                  topology.ranks[static_cast<size_t>(mates[other])], local_ranks[other], bells_.get());
   }
   return Status::Ok();
 }

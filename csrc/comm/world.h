@@ -31,16 +31,16 @@ namespace hvdlite::comm {
 // Everything one process set needs to talk. Transports of the tree are by TreeLinks of the same set.
 struct Group {
   Topology topology;
-  int me = -1;                                             // member number; -1: this rank is not in the set
+  int me = -1;  // member number; -1: this rank is not in the set
   TreeLinks tree;
   transport::Transport* parent = nullptr;
-  std::vector<transport::Transport*> children;             // as tree.children
+  std::vector<transport::Transport*> children;  // as tree.children
   std::unique_ptr<Communicator> communicator;
-  std::string why;                                         // the sentence why it is this communicator
+  std::string why;  // the sentence why it is this communicator
 
   // What the above stand on, destroyed after them.
-  std::unique_ptr<Communicator> inner;                     // hierarchical: flat, between all members
-  std::unique_ptr<Communicator> outer;                     // hierarchical: between hosts, along one local rank
+  std::unique_ptr<Communicator> inner;  // hierarchical: flat, between all members
+  std::unique_ptr<Communicator> outer;  // hierarchical: between hosts, along one local rank
   std::unique_ptr<ShmRegion> region;
   void* region_memory = nullptr;
   std::vector<std::unique_ptr<transport::Transport>> transports;
@@ -51,10 +51,10 @@ struct Group {
 struct WorldOptions {
   int rank = 0;
   int size = 1;
-  std::string store_prefix;            // keys of this incarnation begin with it
+  std::string store_prefix;  // keys of this incarnation begin with it
   transport::tcp::Secret secret{};
-  const Config* config = nullptr;      // borrowed
-  const Logger* log = nullptr;         // borrowed
+  const Config* config = nullptr;  // borrowed
+  const Logger* log = nullptr;  // borrowed
 };
 
 class World {
@@ -97,7 +97,7 @@ class World {
   const WorldOptions options_;
   rendezvous::Roster roster_;
   std::unique_ptr<transport::tcp::LinkListener> listener_;  // several hosts only
-  std::vector<transport::tcp::Endpoint> doors_;             // by rank: where its listener is
+  std::vector<transport::tcp::Endpoint> doors_;  // by rank: where its listener is
   std::unique_ptr<transport::Neighbours> neighbours_;
   std::unique_ptr<transport::Doorbells> bells_;
   size_t next_region_ = 0;

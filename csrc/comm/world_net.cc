@@ -21,15 +21,15 @@ constexpr uint32_t kGeneration = 1;
 }  // namespace
 
 Status World::TellAddresses(rendezvous::Member* me) {
-  return rendezvous::AddressesToTell(rendezvous::ParseInterfaceNames(options_.config->network_interfaces), &me->addresses);
+  return rendezvous::AddressesToTell(rendezvous::ParseInterfaceNames(options_.config->network_interfaces),
+                                     &me->addresses);
 }
 
 // Listens where ranks of other hosts reach this one, and on no other address; learns where the others listen.
 Status World::OpenDoor(rendezvous::Store* store, Deadline deadline) {
   const rendezvous::Member& me = roster_.members[static_cast<size_t>(options_.rank)];
   const size_t other_host = place().host == 0 ? 1 : 0;
-  const rendezvous::Member& stranger =
-      roster_.members[static_cast<size_t>(roster_.hosts[other_host].ranks[0])];
+  const rendezvous::Member& stranger = roster_.members[static_cast<size_t>(roster_.hosts[other_host].ranks[0])];
   std::string address;
   HVDLITE_RETURN_IF_ERROR(rendezvous::ChooseAddress(stranger, me, &address));
   HVDLITE_RETURN_IF_ERROR(
@@ -50,8 +50,8 @@ Status World::Mesh(uint32_t group, const std::vector<int>& ranks, const Until& u
                    std::vector<std::unique_ptr<Link>>* links) {
   std::vector<MeshPeer> peers;
   for (int rank : ranks) peers.push_back({rank, {doors_[static_cast<size_t>(rank)]}});
-  return transport::tcp::ConnectMesh(group, kGeneration, options_.rank, peers, listener_.get(), options_.secret,
-                                     until, links);
+  return transport::tcp::ConnectMesh(group, kGeneration, options_.rank, peers, listener_.get(), options_.secret, until,
+                                     links);
 }
 
 // Two sets of links: one between all members, for tensors; one along the edges of the negotiation tree, so that a
@@ -96,7 +96,8 @@ Status World::BuildBetweenHosts(Group* group, const std::vector<Transport*>& lin
   for (const auto& host : topology.hosts) most = std::max(most, host.size());
   NetOptions flat_options;
   flat_options.members_per_card = static_cast<int>(most);
-  auto flat = std::make_unique<NetCommunicator>(group->me, static_cast<int>(topology.ranks.size()), links, flat_options);
+  auto flat =
+      std::make_unique<NetCommunicator>(group->me, static_cast<int>(topology.ranks.size()), links, flat_options);
   const bool wanted = config.communicator != "net" && config.hierarchical_allreduce != "off";
   if (most == 1 || !topology.homogeneous() || !wanted) {
     group->why = most == 1 ? "net: one member on each host"
@@ -111,14 +112,17 @@ Status World::BuildBetweenHosts(Group* group, const std::vector<Transport*>& lin
   NetOptions rail_options;
   rail_options.members_per_card = static_cast<int>(most);
   group->outer = std::make_unique<NetCommunicator>(topology.host_of[static_cast<size_t>(group->me)],
-                                                        static_cast<int>(rail.size()), rail, rail_options);
+                                                   static_cast<int>(rail.size()), rail, rail_options);
   group->inner = std::move(flat);
   group->communicator = std::make_unique<HierarchicalCommunicator>(group->topology, group->me, group->region.get(),
                                                                    group->outer.get(), group->inner.get());
-  group->why = "hierarchical: " + std::to_string(most) + " members on each of " + std::to_string(topology.hosts.size()) + " hosts";
+  group->why = "hierarchical: " + std::to_string(most) + " members on each of " +
+               std::to_string(topology.hosts.size()) + " hosts";
   return Status::Ok();
 }
 
-Status World::Tend() { return listener_ == nullptr ? Status::Ok() : listener_->Turn(); }
+Status World::Tend() {
+  return listener_ == nullptr ? Status::Ok() : listener_->Turn();
+}
 
 }  // namespace hvdlite::comm

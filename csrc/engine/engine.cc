@@ -126,7 +126,8 @@ Status Engine::MemberSet(int id, std::shared_ptr<ProcessSet>* set) {
   *set = FindSet(id);
   if (*set == nullptr) return Status::InvalidArgument("process set " + std::to_string(id) + " does not exist");
   if ((*set)->member()) return Status::Ok();
-  return Status::InvalidArgument("rank " + std::to_string(rank()) + " is not a member of process set " + std::to_string(id) +
+  return Status::InvalidArgument("rank " + std::to_string(rank()) + " is not a member of process set " +
+                                 std::to_string(id) +
                                  ". Call the operation on its members only: if process_set.included(): ...");
 }
 

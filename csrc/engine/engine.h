@@ -155,29 +155,29 @@ class Engine {
   Mutex sets_mutex_;  // guards the map; the sets themselves belong to the turn, their inboxes to everybody
   std::map<int, std::shared_ptr<ProcessSet>> sets_ GUARDED_BY(sets_mutex_);
   std::vector<std::shared_ptr<ProcessSet>> active_ GUARDED_BY(turn_);  // the sets this rank is a member of
-  uint32_t next_set_number_ GUARDED_BY(turn_) = 0;                     // for World::Connect; never reused
-  std::vector<int> free_ids_ GUARDED_BY(turn_);                        // of removed sets, oldest first
+  uint32_t next_set_number_ GUARDED_BY(turn_) = 0;  // for World::Connect; never reused
+  std::vector<int> free_ids_ GUARDED_BY(turn_);  // of removed sets, oldest first
   int next_id_ GUARDED_BY(turn_) = 0;
 
   // Life.
   Mutex end_mutex_;
-  Status end_ GUARDED_BY(end_mutex_);              // why nothing more can be submitted
+  Status end_ GUARDED_BY(end_mutex_);  // why nothing more can be submitted
   std::atomic<bool> ended_{false};
-  std::atomic<bool> leaving_{false};               // Shutdown was called here
+  std::atomic<bool> leaving_{false};  // Shutdown was called here
   bool leave_announced_ GUARDED_BY(turn_) = false;
-  Nanos leave_by_ GUARDED_BY(turn_) = 0;           // until when this rank's own operations are waited for
-  Status closing_ GUARDED_BY(turn_);               // all have agreed to end; finishing what is decided
+  Nanos leave_by_ GUARDED_BY(turn_) = 0;  // until when this rank's own operations are waited for
+  Status closing_ GUARDED_BY(turn_);  // all have agreed to end; finishing what is decided
   Nanos closing_until_ GUARDED_BY(turn_) = 0;
 
   // Waiting.
-  std::atomic<int> outstanding_{0};                // submitted and not done
-  std::atomic<int> waiters_{0};                    // user threads inside Wait
-  std::atomic<int> turn_wanted_{0};                // threads inside TakeTurn: nobody else may begin to drive
-  std::atomic<int> sleeping_waiters_{0};           // of those, the ones that sleep on waiters_cv_
+  std::atomic<int> outstanding_{0};  // submitted and not done
+  std::atomic<int> waiters_{0};  // user threads inside Wait
+  std::atomic<int> turn_wanted_{0};  // threads inside TakeTurn: nobody else may begin to drive
+  std::atomic<int> sleeping_waiters_{0};  // of those, the ones that sleep on waiters_cv_
   Mutex waiters_mutex_;
   CondVar waiters_cv_;
-  std::atomic<uint32_t> gate_{0};                  // futex word of the background thread while it has nothing to do
-  std::atomic<bool> gate_closed_{false};           // it sleeps there
+  std::atomic<uint32_t> gate_{0};  // futex word of the background thread while it has nothing to do
+  std::atomic<bool> gate_closed_{false};  // it sleeps there
   std::atomic<bool> stopping_{false};
   std::thread background_;
   std::unique_ptr<Patience> patience_;
@@ -193,13 +193,13 @@ class Engine {
     StallReport report;
     Nanos speak_at = 0;
   };
-  std::map<int, Stall> stalls_ GUARDED_BY(turn_);       // by set id
+  std::map<int, Stall> stalls_ GUARDED_BY(turn_);  // by set id
   std::map<int, Nanos> next_stall_check_ GUARDED_BY(turn_);
   struct Silence {
     uint64_t heartbeat = 0;
     Nanos silent = 0;  // how long this rank, while itself alive, has seen no change
   };
-  std::vector<Silence> silences_ GUARDED_BY(turn_);        // by local rank
+  std::vector<Silence> silences_ GUARDED_BY(turn_);  // by local rank
   std::map<int, Silence> remote_silences_ GUARDED_BY(turn_);  // by global rank: the tree's edges between hosts
   std::atomic<Nanos> last_tick_{0};
   Nanos last_alive_ GUARDED_BY(turn_) = 0;

@@ -59,7 +59,8 @@ void Engine::ChangeSets(ProcessSet* world, const Response& response) {
       id = free_ids_.front();
       free_ids_.erase(free_ids_.begin());
     }
-    const Until until(Deadline::AfterSeconds(options_.config.start_timeout_seconds), [this]() REQUIRES(turn_) { return LookForTheDead(); });
+    const Until until(Deadline::AfterSeconds(options_.config.start_timeout_seconds),
+                      [this]() REQUIRES(turn_) { return LookForTheDead(); });
     status = AddSet(std::vector<int>(request.splits.begin(), request.splits.end()), id, until);
     // Who died may not be whose link broke first.
     if (!status.ok()) return LinkFailed(world, std::move(status));
@@ -69,7 +70,8 @@ void Engine::ChangeSets(ProcessSet* world, const Response& response) {
     const std::shared_ptr<ProcessSet> set = FindSet(id);
     if (set != nullptr && id != 0) {
       set->running.reset();  // before its handles are done: then nobody touches their memory any more
-      outstanding_ -= set->inbox.Close(Status::InvalidArgument("process set " + std::to_string(id) + " has been removed"));
+      outstanding_ -=
+          set->inbox.Close(Status::InvalidArgument("process set " + std::to_string(id) + " has been removed"));
       NotifyWaiters();
       stalls_.erase(id);
       next_stall_check_.erase(id);
@@ -87,8 +89,8 @@ void Engine::ChangeSets(ProcessSet* world, const Response& response) {
 Status Engine::CheckRanks(const std::vector<int>& sorted) const {
   const bool twice = std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end();
   if (!sorted.empty() && !twice && sorted.front() >= 0 && sorted.back() < size()) return Status::Ok();
-  return Status::InvalidArgument("a process set has ranks of 0 to " + std::to_string(size() - 1) + ", each at most once, not " +
-                                 ToString(Shape(sorted.begin(), sorted.end())));
+  return Status::InvalidArgument("a process set has ranks of 0 to " + std::to_string(size() - 1) +
+                                 ", each at most once, not " + ToString(Shape(sorted.begin(), sorted.end())));
 }
 
 // What only makes sense among all ranks, or alone, or not at all.

@@ -18,8 +18,7 @@
 namespace hvdlite::rendezvous {
 
 constexpr size_t kMaxKeyBytes = 4096;
-constexpr size_t kMaxCollect =
-    1 << 20;  // more keys than ranks will ever be; bounds what one request may cost
+constexpr size_t kMaxCollect = 1 << 20;  // more keys than ranks will ever be; bounds what one request may cost
 
 class Store {
  public:
@@ -29,8 +28,7 @@ class Store {
   // Waits until the key exists. To stay interruptible, call it again and again with short deadlines.
   virtual Status Get(const std::string& key, Deadline deadline, std::string* value) = 0;
   // Waits until key/0 ... key/(n-1) exist. A timeout says which are missing.
-  virtual Status Collect(const std::string& key, int n, Deadline deadline,
-                         std::vector<std::string>* values) = 0;
+  virtual Status Collect(const std::string& key, int n, Deadline deadline, std::vector<std::string>* values) = 0;
   // Adds to a counter and returns the sum. A missing key counts as 0; the counter is 8 bytes, little-endian.
   virtual Status Add(const std::string& key, int64_t amount, int64_t* sum) = 0;
   // Removes the key and every key below "key/". Removing what does not exist is fine.

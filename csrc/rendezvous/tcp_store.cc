@@ -98,8 +98,7 @@ Status TcpStore::Add(const std::string& key, int64_t amount, int64_t* sum) {
   AppendInteger(&bytes, amount);
   std::string reply;
   HVDLITE_RETURN_IF_ERROR(Ask({Operation::kAdd, key, bytes}, &reply));
-  if (!ByteReader(reply).TakeInteger(sum))
-    return Status::Io("the reply of " + who_ + " to 'add' is too short");
+  if (!ByteReader(reply).TakeInteger(sum)) return Status::Io("the reply of " + who_ + " to 'add' is too short");
   return Status::Ok();
 }
 
@@ -166,8 +165,9 @@ Status TcpStore::Fail(const Status& why) {
   if (meeting_.empty()) return why;
   const bool names_itself = why.code() == StatusCode::kPeerLost || why.code() == StatusCode::kTimeout;
   const Status verdict =
-      names_itself ? why
-                   : Status::PeerLost(rank_, "rank " + std::to_string(rank_) + " could not join the job: " + why.message());
+      names_itself
+          ? why
+          : Status::PeerLost(rank_, "rank " + std::to_string(rank_) + " could not join the job: " + why.message());
   std::string bytes;
   AppendInteger(&bytes, static_cast<int32_t>(verdict.peer()));
   AppendInteger(&bytes, static_cast<uint8_t>(verdict.code()));
@@ -184,7 +184,8 @@ Status TcpStore::Verdict(const std::string& bytes) const {
   ByteReader reader(bytes);
   int32_t rank = -1;
   uint8_t code = 0;
-  if (!reader.TakeInteger(&rank) || !reader.TakeInteger(&code)) return Status::Io(who_ + " ended the meeting without a word");
+  if (!reader.TakeInteger(&rank) || !reader.TakeInteger(&code))
+    return Status::Io(who_ + " ended the meeting without a word");
   const bool timeout = code == static_cast<uint8_t>(StatusCode::kTimeout);
   return Status(timeout ? StatusCode::kTimeout : StatusCode::kPeerLost, std::string(reader.rest()), rank);
 }
@@ -192,8 +193,9 @@ Status TcpStore::Verdict(const std::string& bytes) const {
 Status TcpStore::Broken(const Status& why, const std::string& doing) const {
   if (why.code() == StatusCode::kIo && served_by_ >= 0) {
     const std::string rank = "rank " + std::to_string(served_by_);
-    return Status::PeerLost(served_by_, rank + " died during hvd.init(): " + who_ + ", which it served, is gone. Look at the output of " +
-                                            rank + " for the cause.");
+    return Status::PeerLost(served_by_, rank + " died during hvd.init(): " + who_ +
+                                            ", which it served, is gone. Look at the output of " + rank +
+                                            " for the cause.");
   }
   return Status(why.code(), "lost the job's store while " + doing + ": " + why.message() +
                                 " (has the launcher, or rank 0, which serves it, ended?)");
@@ -202,23 +204,21 @@ Status TcpStore::Broken(const Status& why, const std::string& doing) const {
 Status TcpStore::Ask(const Question& question, std::string* reply) {
   const auto& [operation, key, value, wait, argument, patience] = question;
   if (key.empty() || key.size() > kMaxKeyBytes) {
-    return Status::InvalidArgument("a key of the store has 1 to 4096 bytes, not " +
-                                   std::to_string(key.size()));
+    return Status::InvalidArgument("a key of the store has 1 to 4096 bytes, not " + std::to_string(key.size()));
   }
   const size_t bytes = 1 + 4 + key.size() + 4 + value.size();
   if (bytes > kMaxPayload) {
     return Status::InvalidArgument("the value of '" + key + "' has " + std::to_string(value.size()) +
                                    " bytes; the store takes at most 64 MiB with the key");
   }
-  const bool waits = operation == Operation::kGet || operation == Operation::kCollect ||
-                     operation == Operation::kArrive;
+  const bool waits =
+      operation == Operation::kGet || operation == Operation::kCollect || operation == Operation::kArrive;
   const Deadline turn = waits ? wait : Deadline::After(patience);
   {
     MutexLock lock(mutex_);
     while (busy_) {
       if (turn.Passed()) {
-        return Status::Timeout("another thread was still waiting for " + who_ + "; '" + key +
-                               "' was not asked for");
+        return Status::Timeout("another thread was still waiting for " + who_ + "; '" + key + "' was not asked for");
       }
       idle_.WaitFor(mutex_, turn.Left(kSecond));
     }
@@ -235,8 +235,7 @@ Status TcpStore::Ask(const Question& question, std::string* reply) {
   AppendInteger(&request, waits ? WaitMillis(wait) : argument);
   request += value;
 
-  const Deadline answer =
-      waits && wait.never() ? wait : Deadline::After((waits ? wait.Left() : 0) + patience);
+  const Deadline answer = waits && wait.never() ? wait : Deadline::After((waits ? wait.Left() : 0) + patience);
   std::string payload;
   if (broken_.ok()) {
     const Status exchanged = Exchange(request, answer, &payload);
@@ -278,8 +277,7 @@ Status TcpStore::ReadReply(Deadline deadline, std::string* reply) {
                       std::to_string(sequence_) + "): somebody may tamper with the connection");
   }
   if (bytes < 1 || bytes > kMaxPayload) {
-    return Status::Io(who_ + " announced a reply of " + std::to_string(bytes) +
-                      " bytes; 1 to 64 MiB are possible");
+    return Status::Io(who_ + " announced a reply of " + std::to_string(bytes) + " bytes; 1 to 64 MiB are possible");
   }
   reply->resize(bytes);
   HVDLITE_RETURN_IF_ERROR(tcp::ReadFull(fd_.get(), reply->data(), reply->size(), deadline, who_));

@@ -23,8 +23,8 @@ class TcpStore final : public Store {
  public:
   // Connects and shakes hands. Repeats an attempt to which nobody answered until the deadline, because the
   // server may start later than this rank; a wrong secret fails at once.
-  static Status Connect(const transport::tcp::Endpoint& server, const transport::tcp::Secret& secret,
-                        Deadline deadline, std::unique_ptr<TcpStore>* store);
+  static Status Connect(const transport::tcp::Endpoint& server, const transport::tcp::Secret& secret, Deadline deadline,
+                        std::unique_ptr<TcpStore>* store);
 
   Status Set(const std::string& key, const std::string& value) override;
   Status Get(const std::string& key, Deadline deadline, std::string* value) override;
@@ -43,7 +43,16 @@ class TcpStore final : public Store {
   int fd() const { return fd_.get(); }
 
  private:
-  enum class Operation : uint8_t { kSet = 1, kGet = 2, kCollect = 3, kAdd = 4, kDelete = 5, kJoin = 6, kArrive = 7, kFail = 8 };
+  enum class Operation : uint8_t {
+    kSet = 1,
+    kGet = 2,
+    kCollect = 3,
+    kAdd = 4,
+    kDelete = 5,
+    kJoin = 6,
+    kArrive = 7,
+    kFail = 8
+  };
 
   TcpStore(Fd fd, std::string who) : who_(std::move(who)), fd_(std::move(fd)) {}
 
@@ -52,8 +61,8 @@ class TcpStore final : public Store {
     std::string key;
     std::string value = {};
     Deadline wait = Deadline::After(0);  // how long the server itself may take; get, collect and arrive
-    uint32_t argument = 0;               // of the others
-    Nanos patience = kPatience;          // with the server, on top of the wait
+    uint32_t argument = 0;  // of the others
+    Nanos patience = kPatience;  // with the server, on top of the wait
   };
   // How long the server may take for what needs no waiting, and for the reply on top of a wait that it was asked for.
   // Generous: a launcher on a loaded login node, 64 MiB over a slow network.
@@ -76,7 +85,7 @@ class TcpStore final : public Store {
   Fd fd_;
   uint32_t sequence_ = 0;
   Status broken_;
-  Status verdict_;       // broken_, if it is what the server says about the meeting
+  Status verdict_;  // broken_, if it is what the server says about the meeting
   std::string meeting_;  // empty: has not joined
   int rank_ = -1;
   int served_by_ = -1;  // the rank whose process is the server

@@ -108,9 +108,7 @@ def answer_hello(secret: bytes, data: bytes, server_nonce: bytes) -> tuple[bytes
     check_magic(data)
     purpose = data[len(MAGIC)]
     if purpose != PURPOSE_STORE:
-        raise HandshakeError(
-            f"it wants a connection for purpose {purpose}, this port serves purpose 0 (store)"
-        )
+        raise HandshakeError(f"it wants a connection for purpose {purpose}, this port serves purpose 0 (store)")
     client_nonce = data[len(MAGIC) + 1 :]
     answer = MAGIC + server_nonce + _proof(secret, b"hvdlite server", purpose, client_nonce, server_nonce)
     return answer, _proof(secret, b"hvdlite client", purpose, client_nonce, server_nonce)

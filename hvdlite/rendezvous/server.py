@@ -45,9 +45,7 @@ class StoreServer:
     whose process it runs, so that the others can name it when it is gone.
     """
 
-    def __init__(
-        self, secret: bytes, host: str = "127.0.0.1", port: int = 0, rank: int = protocol.NOBODY
-    ) -> None:
+    def __init__(self, secret: bytes, host: str = "127.0.0.1", port: int = 0, rank: int = protocol.NOBODY) -> None:
         self._secret = protocol.check_secret(secret)
         if not host:
             raise ValueError("the store needs an address to listen on (0.0.0.0 or :: mean every interface)")
@@ -59,9 +57,7 @@ class StoreServer:
             self._listener.listen(_BACKLOG)
         except OSError as error:
             self._listener.close()
-            raise OSError(
-                error.errno, f"the store cannot listen on {host} port {port}: {error.strerror}"
-            ) from error
+            raise OSError(error.errno, f"the store cannot listen on {host} port {port}: {error.strerror}") from error
         self._listener.setblocking(False)
         self.address: tuple[str, int] = self._listener.getsockname()[:2]
         self._wake_reader, self._wake_writer = socket.socketpair()
@@ -204,9 +200,7 @@ class _Loop:
                 self._close(connection, str(error))
                 continue
             if len(self._strangers) > _MAX_STRANGERS:
-                self._close(
-                    next(iter(self._strangers)), f"more than {_MAX_STRANGERS} handshakes are under way"
-                )
+                self._close(next(iter(self._strangers)), f"more than {_MAX_STRANGERS} handshakes are under way")
             self._serve(connection, selectors.EVENT_READ)
 
     def _serve(self, connection: Connection, events: int) -> None:

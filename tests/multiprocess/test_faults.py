@@ -38,7 +38,9 @@ def _named_in_time(ranks: Ranks, rank: int, victim: int, death: float, within: f
     assert took < within, f"rank {rank} heard of the death of rank {victim} after {took:.2f} s: {told}"
 
 
-@pytest.mark.parametrize(("how", "victim"), [*((how, v) for how in ("sigkill", "exit") for v in range(3)), ("abort", 1)])
+@pytest.mark.parametrize(
+    ("how", "victim"), [*((how, v) for how in ("sigkill", "exit") for v in range(3)), ("abort", 1)]
+)
 def test_a_rank_that_dies_while_others_wait_for_it_is_named(
     tmp_path: Path, hosts: tuple[str, ...], how: str, victim: int
 ) -> None:

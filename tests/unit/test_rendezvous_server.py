@@ -230,9 +230,7 @@ def test_requests_sent_ahead_are_answered_in_order(server):
     with dial(server) as sock:
         shake_hands(sock)
         get = request(protocol.Operation.GET, "k", 5000)
-        ahead = b"".join(
-            frame(i, request(protocol.Operation.ADD, "n", 0, struct.pack("<q", 1))) for i in range(1, 50)
-        )
+        ahead = b"".join(frame(i, request(protocol.Operation.ADD, "n", 0, struct.pack("<q", 1))) for i in range(1, 50))
         sock.sendall(frame(0, get) + ahead)
         assert_serves(server)
         with StoreClient(server.address, SECRET, LIMIT) as other:
@@ -715,9 +713,7 @@ print("recovered")
 server.close()
 """
     root = os.path.dirname(os.path.dirname(os.path.dirname(protocol.__file__)))
-    done = subprocess.run(
-        [sys.executable, "-c", code, root], capture_output=True, text=True, timeout=6 * LIMIT
-    )
+    done = subprocess.run([sys.executable, "-c", code, root], capture_output=True, text=True, timeout=6 * LIMIT)
     assert done.returncode == 0, done.stderr
     assert "recovered" in done.stdout
     assert "accepts nobody" in done.stderr

@@ -67,7 +67,8 @@ Status SendWithFds(int socket, const void* data, size_t bytes, const std::vector
   return Status::FromErrno("cannot pass descriptors to a rank of this host", sent < 0 ? errno : EMSGSIZE);
 }
 
-Status ReceiveWithFds(int socket, void* data, size_t bytes, size_t most_fds, const Until& until, std::vector<int>* fds) {
+Status ReceiveWithFds(int socket, void* data, size_t bytes, size_t most_fds, const Until& until,
+                      std::vector<int>* fds) {
   HVDLITE_RETURN_IF_ERROR(WaitReady(socket, POLLIN, until, "waiting for a rank of this host"));
   iovec part{data, bytes};
   std::vector<char> control(CMSG_SPACE(sizeof(int) * std::max<size_t>(most_fds, 1)));
@@ -188,9 +189,9 @@ Status Neighbours::Host(int listener, const std::string& secret, std::vector<int
     Status sent = SendWithFds(spoke, &count, sizeof(count), {self->segment_->fd()});
     for (size_t at = 0; sent.ok() && at < count; at += kFdsPerMessage) {
       const size_t end = std::min<size_t>(count, at + kFdsPerMessage);
-      sent = SendWithFds(
-          spoke, &count, sizeof(count),
-          std::vector<int>(self->eventfds_.begin() + static_cast<long>(at), self->eventfds_.begin() + static_cast<long>(end)));
+      sent = SendWithFds(spoke, &count, sizeof(count),
+                         std::vector<int>(self->eventfds_.begin() + static_cast<long>(at),
+                                          self->eventfds_.begin() + static_cast<long>(end)));
     }
     if (!sent.ok()) return Gone(self->global_ranks_[static_cast<size_t>(i)], sent, until);
   }

@@ -29,9 +29,8 @@ class Neighbours {
   // `global_ranks` names the local ranks in messages.
   static Status Host(int listener, const std::string& secret, std::vector<int> global_ranks, bool want_eventfds,
                      const Until& until, std::unique_ptr<Neighbours>* out);
-  static Status Join(const std::string& name, const std::string& secret, int local_rank,
-                     std::vector<int> global_ranks, bool want_eventfds, const Until& until,
-                     std::unique_ptr<Neighbours>* out);
+  static Status Join(const std::string& name, const std::string& secret, int local_rank, std::vector<int> global_ranks,
+                     bool want_eventfds, const Until& until, std::unique_ptr<Neighbours>* out);
   ~Neighbours();
 
   HostSegment* segment() { return segment_.get(); }
@@ -48,7 +47,7 @@ class Neighbours {
   const std::vector<int> global_ranks_;
   std::unique_ptr<HostSegment> segment_;
   std::vector<int> eventfds_;
-  std::vector<int> sockets_;       // hub: by local rank - 1; spoke: the hub
+  std::vector<int> sockets_;  // hub: by local rank - 1; spoke: the hub
   std::vector<int> socket_ranks_;  // local rank at the other end
 };
 

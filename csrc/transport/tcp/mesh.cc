@@ -37,9 +37,8 @@ Status Late(int me, const std::vector<MeshPeer>& peers, const std::vector<Missin
       text += "rank " + std::to_string(me) + " could not connect to rank " + std::to_string(peer.rank) +
               " in time: " + one.dial->Failures();
     } else {
-      text += "rank " + std::to_string(peer.rank) + " (" + Endpoints(peer.candidates) +
-              ") did not connect to rank " + std::to_string(me) + ", which listens at " +
-              listener.endpoint().ToString() + ", in time";
+      text += "rank " + std::to_string(peer.rank) + " (" + Endpoints(peer.candidates) + ") did not connect to rank " +
+              std::to_string(me) + ", which listens at " + listener.endpoint().ToString() + ", in time";
     }
   }
   return Status(StatusCode::kTimeout, text, peers[missing.front().index].rank);

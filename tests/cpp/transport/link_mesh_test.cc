@@ -42,8 +42,7 @@ std::vector<Host> OpenDoors(int size, const std::string& address = "127.0.0.1") 
 
 std::vector<MeshPeer> PeersOf(const std::vector<Host>& hosts) {
   std::vector<MeshPeer> peers;
-  for (size_t i = 0; i < hosts.size(); ++i)
-    peers.push_back({static_cast<int>(i), {hosts[i].listener->endpoint()}});
+  for (size_t i = 0; i < hosts.size(); ++i) peers.push_back({static_cast<int>(i), {hosts[i].listener->endpoint()}});
   return peers;
 }
 
@@ -54,8 +53,8 @@ void Connect(std::vector<Host>* hosts, const std::vector<MeshPeer>& peers, uint3
   for (size_t i = 0; i < hosts->size(); ++i) {
     threads.emplace_back([=, &host = (*hosts)[i], &peers] {
       std::this_thread::sleep_for(std::chrono::nanoseconds(stagger * static_cast<Nanos>(i)));
-      host.status = ConnectMesh(group, kGeneration, static_cast<int>(i), peers, host.listener.get(),
-                                SecretOf(1), Deadline::After(patience), &host.links);
+      host.status = ConnectMesh(group, kGeneration, static_cast<int>(i), peers, host.listener.get(), SecretOf(1),
+                                Deadline::After(patience), &host.links);
     });
   }
   for (auto& thread : threads) thread.join();
@@ -158,8 +157,7 @@ TEST(LinkMesh, AMissingPeerIsNamedWithItsAddressAndTheSystemsWord) {
     EXPECT_EQ(status.peer(), 0);
     EXPECT_TRUE(hosts[i].links.empty());
     EXPECT_NE(status.message().find("rank 0"), std::string::npos) << status.message();
-    EXPECT_NE(status.message().find(peers[0].candidates[0].ToString()), std::string::npos)
-        << status.message();
+    EXPECT_NE(status.message().find(peers[0].candidates[0].ToString()), std::string::npos) << status.message();
     EXPECT_NE(status.message().find("Connection refused"), std::string::npos) << status.message();
   }
 }

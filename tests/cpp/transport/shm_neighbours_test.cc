@@ -105,13 +105,15 @@ TEST(Neighbours, strangers_are_sent_away_and_do_no_harm) {
   // The third says nothing at all.
   std::thread wrong([&] {
     std::unique_ptr<Neighbours> out;
-    const Status status = Neighbours::Join(host.name, "another secret", 1, host.ranks, false, Deadline::AfterSeconds(20), &out);
+    const Status status =
+        Neighbours::Join(host.name, "another secret", 1, host.ranks, false, Deadline::AfterSeconds(20), &out);
     EXPECT_FALSE(status.ok());
     EXPECT_EQ(out, nullptr);
   });
   host.Meet();
   wrong.join();
-  for (int r = 0; r < 3; ++r) EXPECT_TRUE(host.status[static_cast<size_t>(r)].ok()) << host.status[static_cast<size_t>(r)].ToString();
+  for (int r = 0; r < 3; ++r)
+    EXPECT_TRUE(host.status[static_cast<size_t>(r)].ok()) << host.status[static_cast<size_t>(r)].ToString();
   for (int fd : strangers) close(fd);
 }
 
@@ -137,7 +139,8 @@ TEST(Neighbours, a_hub_that_dies_during_the_meeting_ends_it) {
   Host host(3);
   std::thread spoke([&] {
     const Nanos start = MonotonicNow();
-    host.status[1] = Neighbours::Join(host.name, kSecret, 1, host.ranks, false, Deadline::AfterSeconds(20), &host.all[1]);
+    host.status[1] =
+        Neighbours::Join(host.name, kSecret, 1, host.ranks, false, Deadline::AfterSeconds(20), &host.all[1]);
     EXPECT_LT(MonotonicNow() - start, 10 * kSecond);
   });
   usleep(50000);
@@ -155,14 +158,17 @@ TEST(Neighbours, a_spoke_that_dies_during_the_meeting_is_named) {
   std::thread brief([&] {
     std::unique_ptr<Neighbours> out;
     // Its deadline passes while it waits for the hub, and its socket closes.
-    EXPECT_FALSE(Neighbours::Join(host.name, kSecret, 1, host.ranks, false, Deadline::After(50 * kMillisecond), &out).ok());
+    EXPECT_FALSE(
+        Neighbours::Join(host.name, kSecret, 1, host.ranks, false, Deadline::After(50 * kMillisecond), &out).ok());
   });
   std::thread late([&] {
     brief.join();
     usleep(50000);
-    host.status[2] = Neighbours::Join(host.name, kSecret, 2, host.ranks, false, Deadline::AfterSeconds(10), &host.all[2]);
+    host.status[2] =
+        Neighbours::Join(host.name, kSecret, 2, host.ranks, false, Deadline::AfterSeconds(10), &host.all[2]);
   });
-  host.status[0] = Neighbours::Host(host.listener, kSecret, host.ranks, false, Deadline::AfterSeconds(10), &host.all[0]);
+  host.status[0] =
+      Neighbours::Host(host.listener, kSecret, host.ranks, false, Deadline::AfterSeconds(10), &host.all[0]);
   late.join();
   EXPECT_EQ(host.status[0].code(), StatusCode::kPeerLost) << host.status[0].ToString();
   EXPECT_EQ(host.status[0].peer(), 11);
@@ -175,8 +181,10 @@ TEST(Neighbours, news_ends_the_wait_of_the_hub_and_of_a_spoke) {
   const Until until(Deadline::AfterSeconds(20), [&] { return known ? news : Status::Ok(); });
   // The hub waits for rank 12, rank 11 for the hub.
   Host host(3);
-  std::thread spoke([&] { host.status[1] = Neighbours::Join(host.name, kSecret, 1, host.ranks, false, until, &host.all[1]); });
-  std::thread hub([&] { host.status[0] = Neighbours::Host(host.listener, kSecret, host.ranks, false, until, &host.all[0]); });
+  std::thread spoke(
+      [&] { host.status[1] = Neighbours::Join(host.name, kSecret, 1, host.ranks, false, until, &host.all[1]); });
+  std::thread hub(
+      [&] { host.status[0] = Neighbours::Host(host.listener, kSecret, host.ranks, false, until, &host.all[0]); });
   usleep(100000);
   const Nanos start = MonotonicNow();
   known = true;
@@ -192,7 +200,8 @@ TEST(Neighbours, news_ends_the_wait_of_the_hub_and_of_a_spoke) {
 TEST(Neighbours, disagreement_about_how_to_wake_is_an_error) {
   Host host(2);
   std::thread spoke([&] {
-    host.status[1] = Neighbours::Join(host.name, kSecret, 1, host.ranks, /*want_eventfds=*/true, Deadline::AfterSeconds(5), &host.all[1]);
+    host.status[1] = Neighbours::Join(host.name, kSecret, 1, host.ranks, /*want_eventfds=*/true,
+                                      Deadline::AfterSeconds(5), &host.all[1]);
   });
   host.status[0] = Neighbours::Host(host.listener, kSecret, host.ranks, false, Deadline::AfterSeconds(5), &host.all[0]);
   spoke.join();
