@@ -17,6 +17,7 @@ __all__ = [
     "new_handle",
     "poll",
     "rank",
+    "ranks_of",
     "run",
     "run_now",
     "submit",
@@ -32,6 +33,14 @@ rank = _core.rank
 
 #: Blocks until the operation of a native handle is done: (array or None, received splits, number). Ends the handle.
 wait = _core.wait
+
+
+def ranks_of(set_id: int) -> list[int]:
+    """The ranks of the set with this number."""
+    members = _core.process_set_ranks(set_id)
+    if not members:
+        raise ValueError(f"there is no process set {set_id}: it has been removed, or hvd.init() is missing")
+    return members
 
 
 def members_of(process_set: ProcessSet) -> list[int]:

@@ -50,6 +50,7 @@ from hvdlite.process_sets import ProcessSet, add_process_set, global_process_set
 from hvdlite.torch import elastic
 from hvdlite.torch import ops as mpi_ops
 from hvdlite.torch.compression import Compression
+from hvdlite.torch.ddp import ddp_comm_hook
 from hvdlite.torch.functions import (
     allgather_object,
     broadcast_object,
@@ -92,11 +93,14 @@ from hvdlite.torch.ops import (
     synchronize,
 )
 from hvdlite.torch.optimizer import DistributedOptimizer
+from hvdlite.torch.sync_batch_norm import SyncBatchNorm
 
 # Under the name that Horovod's programs import.
 _sys.modules[f"{__name__}.mpi_ops"] = mpi_ops
 
 __all__ = [
+    "SyncBatchNorm",
+    "ddp_comm_hook",
     "DistributedOptimizer",
     "Adasum",
     "Average",

@@ -20,8 +20,8 @@ from hvdlite.collectives import barrier, join
 from hvdlite.exceptions import HorovodInternalError
 from hvdlite.handles import poll, synchronize
 from hvdlite.ops import Adasum, Average, Max, Min, Product, Sum, reduction_of
-from hvdlite.process_sets import ProcessSet, global_process_set
-from hvdlite.torch import sparse
+from hvdlite.process_sets import ProcessSet, global_process_set, set_id_of
+from hvdlite.torch import sparse, traced
 from hvdlite.torch.compression import Compression
 from hvdlite.torch.framework import FRAMEWORK
 
@@ -68,6 +68,9 @@ def allreduce(
 ) -> torch.Tensor:
     """Combines the tensors of all ranks element by element; a new tensor, the same bits on every rank."""
     op = reduction_of(average, op)
+    if traced.is_compiling():
+        how = (op, float(prescale_factor), float(postscale_factor), set_id_of(process_set), name)
+        return _compressed(compression, [tensor], name, lambda p: [torch.ops.hvdlite.allreduce(p[0], *how)])[0]
     rule = Allreduce(OPS, name, process_set, False, op, prescale_factor, postscale_factor)
     return _compressed(compression, [tensor], name, lambda payloads: _differentiable(rule, payloads))[0]
 
@@ -98,6 +101,9 @@ def allreduce_(
 ) -> torch.Tensor:
     """allreduce() in place. Returns the tensor."""
     op = reduction_of(average, op)
+    if traced.is_compiling():
+        how = (op, float(prescale_factor), float(postscale_factor), set_id_of(process_set), name)
+        return tensor.copy_(torch.ops.hvdlite.allreduce(tensor, *how))
     rule = Allreduce(OPS, name, process_set, False, op, prescale_factor, postscale_factor, in_place=True)
     return _differentiable(rule, [tensor])[0]
 
@@ -128,6 +134,9 @@ def grouped_allreduce(
 ) -> list[torch.Tensor]:
     """allreduce() of several tensors that become ready, travel and fail together."""
     op = reduction_of(average, op)
+    if traced.is_compiling():
+        how = (op, float(prescale_factor), float(postscale_factor), set_id_of(process_set), name)
+        return _compressed(compression, _list(tensors), name, lambda p: torch.ops.hvdlite.grouped_allreduce(p, *how))
     rule = Allreduce(OPS, name, process_set, True, op, prescale_factor, postscale_factor)
     return _compressed(compression, _list(tensors), name, lambda payloads: _differentiable(rule, payloads))
 
@@ -181,6 +190,9 @@ def allgather(
     tensor: torch.Tensor, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> torch.Tensor:
     """Concatenates the tensors of all ranks along their first dimension, which may differ from rank to rank."""
+    if traced.is_compiling():
+        rows = tensor.shape[0] * traced.members(process_set)
+        return torch.ops.hvdlite.allgather(tensor, rows, set_id_of(process_set), name)
     rule = Allgather(OPS, name, process_set, False, _lengths([tensor]))
     return _differentiable(rule, [tensor])[0]
 
@@ -211,6 +223,8 @@ def broadcast(
     tensor: torch.Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> torch.Tensor:
     """The tensor of `root_rank`, which is a global rank in process sets, too. Shapes must be equal on all ranks."""
+    if traced.is_compiling():
+        return torch.ops.hvdlite.broadcast(tensor, root_rank, set_id_of(process_set), name)
     return _differentiable(Broadcast(OPS, name, process_set, root=root_rank), [tensor])[0]
 
 
@@ -243,6 +257,8 @@ def alltoall(
 
     `splits` (int32, or a list) says how many rows each rank gets; the result is then (output, received_splits).
     """
+    if splits is None and traced.is_compiling():
+        return torch.ops.hvdlite.alltoall(tensor, set_id_of(process_set), name)
     like = splits if isinstance(splits, torch.Tensor) else None
     rule = Alltoall(OPS, name, process_set, splits=_splits(splits), splits_like=like)
     output, received = _differentiable(rule, [tensor])
@@ -271,6 +287,9 @@ def reducescatter(
     postscale_factor: float = 1.0,
 ) -> torch.Tensor:
     """Reduces the tensors of all ranks and returns this rank's part of the rows; earlier ranks get the odd ones."""
+    if traced.is_compiling():
+        how = (op, float(prescale_factor), float(postscale_factor), set_id_of(process_set), name)
+        return _compressed(compression, [tensor], name, lambda p: [torch.ops.hvdlite.reducescatter(p[0], *how)])[0]
     rule = Reducescatter(OPS, name, process_set, False, op, prescale_factor, postscale_factor)
     return _compressed(compression, [tensor], name, lambda payloads: _differentiable(rule, payloads))[0]
 

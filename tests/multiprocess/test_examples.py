@@ -7,9 +7,19 @@ import re
 import pytest
 from launched import ROOT, Job
 
+# What each must say, at two ranks.
+TORCH = {
+    "torch_amp_bf16.py": r"2 ranks, accuracy 0\.[89]\d*, parameters are torch\.float32",
+    "torch_ddp_hook.py": r"hvdlite +loss [\d.]+ +\d+ samples/s",
+    "torch_digits_cnn.py": r"epoch 6  loss [\d.]+  test accuracy 0\.9\d*\n(.*\n)*.*2 ranks, \d+ samples/s",
+    "torch_process_sets.py": r"even +ranks \[0\] +width 16 +accuracy 0\.[89]\d*\n.*odd +ranks \[1\] +width 64 +accuracy",
+    "torch_sync_batch_norm.py": r"SyncBatchNorm +accuracy 0\.[6-9]\d* +statistics differ between ranks by 0\.0000",
+    "torch_synthetic_resnet.py": r"0\.32 million parameters.*\n.*2 ranks, [\d.]+ images/s",
+}
+
 
 def test_every_example_is_tested_here() -> None:
-    assert {p.name for p in (ROOT / "examples").glob("*.py")} == {"digits_mlp.py"}
+    assert {p.name for p in (ROOT / "examples").glob("*.py")} == {"digits_mlp.py", *TORCH}
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
@@ -21,3 +31,13 @@ def test_digits_mlp_learns_and_the_ranks_stay_together(job: Job, ranks: int) -> 
     assert f"{ranks} ranks" in said and "weights equal on all ranks" in said
     accuracy = [float(a) for a in re.findall(r"accuracy ([\d.]+)", said)]
     assert len(accuracy) == 6 and accuracy[-1] > 0.93
+
+
+@pytest.mark.watchdog(150)
+@pytest.mark.parametrize("name", TORCH)
+def test_torch_examples_show_what_they_promise(job: Job, name: str) -> None:
+    pytest.importorskip("torch", reason="torch is not installed")
+    done = job.run("-np", "2", "python", str(ROOT / "examples" / name))
+    said = done.stdout.decode()
+    assert done.returncode == 0, done.stderr.decode()
+    assert re.search(TORCH[name], said), said

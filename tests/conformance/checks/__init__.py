@@ -46,6 +46,8 @@ SUITES = {
         "torch_amp",
         "torch_misuse",
         "torch_life",
+        "torch_batch_norm",
+        "torch_compiled",
     ),
 }
 

@@ -1,0 +1,60 @@
+"""hvdlite under torch's own DistributedDataParallel: a communication hook for its buckets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from hvdlite.adapter import engine, names
+from hvdlite.adapter.compression import Settled, wait_for
+from hvdlite.ops import Average
+from hvdlite.process_sets import ProcessSet, global_process_set
+from hvdlite.torch.compression import Compression
+from hvdlite.torch.ops import OPS
+
+__all__ = ["ddp_comm_hook"]
+
+Hook = Callable[[Any, Any], "torch.futures.Future[torch.Tensor]"]
+
+
+def ddp_comm_hook(
+    op: int = Average, compression: Any = Compression.none, process_set: ProcessSet = global_process_set
+) -> Hook:
+    """For `ddp_model.register_comm_hook(None, hvd.ddp_comm_hook())`: hvdlite reduces the gradients, DDP does the rest.
+
+    Each model needs one of its own.
+    """
+    from torch import distributed as dist
+
+    settled = Settled(compression)
+    prefix = f"{names.scope()}ddp."
+    under_way: list[tuple[torch.futures.Future[torch.Tensor], Callable[[], torch.Tensor]]] = []
+
+    def start(bucket: Any) -> Callable[[], torch.Tensor]:
+        name = f"{prefix}{bucket.index()}"
+        payload, context = settled.compress(bucket.buffer(), name)
+        if settled.communicate is not None:
+            handle = settled.communicate(payload, name, op, process_set)
+            return lambda: settled.decompress(wait_for(handle), context)
+        pending = OPS.allreduce(payload, name, op, 1.0, 1.0, process_set, in_place=True)
+        return lambda: settled.decompress(engine.run_now(pending), context)
+
+    def hook(state: Any, bucket: Any) -> torch.futures.Future[torch.Tensor]:
+        del state
+        future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+        if bucket.index() == 0:
+            under_way.clear()  # of a backward pass that ended with an exception
+        under_way.append((future, start(bucket)))
+        if bucket.is_last():
+            # DDP asks for the results only after its last bucket: no thread needs to wait for them.
+            started, under_way[:] = list(under_way), []
+            for each, finish in started:
+                each.set_result(finish())
+        return future
+
+    # DDP looks at the annotations, which are strings here.
+    bucket_type = dist.GradBucket  # type: ignore[attr-defined]
+    hook.__annotations__ = {"bucket": bucket_type, "return": torch.futures.Future[torch.Tensor]}
+    return hook

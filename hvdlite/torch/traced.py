@@ -1,0 +1,183 @@
+"""Collectives as operators of torch: torch.ops.hvdlite.*, for torch.compile(fullgraph=True).
+
+The functions of hvdlite.torch.ops turn to them while they are compiled. They are functional and blocking. Shapes must be
+known while compiling: allgather takes it that all ranks have equally many rows, and says so if they have not.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from hvdlite.adapter import engine
+from hvdlite.adapter.collectives import Collectives
+from hvdlite.ops import Average, Sum
+from hvdlite.process_sets import ProcessSet, global_process_set, set_id_of
+from hvdlite.torch.framework import FRAMEWORK
+
+_OPS = Collectives(FRAMEWORK)
+# The low-level kind: torch.library.custom_op costs 9 us a call.
+_library: Any = torch.library.Library("hvdlite", "DEF")  # type: ignore[no-untyped-call]
+AVAILABLE = hasattr(torch.library, "register_fake") and hasattr(torch.library, "register_autograd")
+
+
+def _set(number: int) -> ProcessSet:
+    if number == 0:
+        return global_process_set
+    process_set = ProcessSet(engine.ranks_of(number))
+    process_set.process_set_id = number
+    return process_set
+
+
+def _position(number: int) -> tuple[int, int]:
+    """This rank's number in the set, and how many members it has."""
+    members = engine.ranks_of(number)
+    return members.index(engine.rank()), len(members)
+
+
+@torch.compiler.assume_constant_result
+def members(process_set: ProcessSet) -> int:
+    """How many there are, for code that is being compiled."""
+    return len(engine.ranks_of(set_id_of(process_set)))
+
+
+def _own_rows(rows: Any, number: int) -> Any:
+    mine, members = _position(number)
+    return rows // members + (1 if mine < rows % members else 0)
+
+
+# ---- what they do
+
+
+def _allreduce(x: torch.Tensor, op: int, prescale: float, postscale: float, process_set: int, name: str | None) -> Any:
+    return _OPS.allreduce(x, name, op, prescale, postscale, _set(process_set), now=True)
+
+
+def _grouped_allreduce(
+    x: list[torch.Tensor], op: int, prescale: float, postscale: float, process_set: int, name: str | None
+) -> list[torch.Tensor]:
+    pending = _OPS.grouped_allreduce(x, name, op, prescale, postscale, _set(process_set))
+    return list(engine.run_now(pending))
+
+
+def _allgather(x: torch.Tensor, rows: int, process_set: int, name: str | None) -> Any:
+    result = _OPS.allgather(x, name, _set(process_set), now=True)
+    if result.shape[0] != rows:
+        raise ValueError(
+            f"allgather inside torch.compile: {result.shape[0]} rows came together, but {rows} were expected: there all "
+            "ranks must have equally many. Leave it out of the compiled region."
+        )
+    return result
+
+
+def _broadcast(x: torch.Tensor, root: int, process_set: int, name: str | None) -> Any:
+    return _OPS.broadcast(x, root, name, _set(process_set), now=True)
+
+
+def _alltoall(x: torch.Tensor, process_set: int, name: str | None) -> Any:
+    return _OPS.alltoall(x, None, None, name, _set(process_set), now=True)[0]
+
+
+def _reducescatter(
+    x: torch.Tensor, op: int, prescale: float, postscale: float, process_set: int, name: str | None
+) -> Any:
+    return _OPS.reducescatter(x, name, op, prescale, postscale, _set(process_set), now=True)
+
+
+# ---- their gradients: the rules of hvdlite/adapter/gradients.py, with shapes that are known
+
+
+def _gradient_name(name: str | None) -> str | None:
+    return None if name is None else f"{name}.gradient"
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    x, *ctx.how = inputs
+    ctx.rows = x.shape[0] if isinstance(x, torch.Tensor) and x.dim() else None
+
+
+def _of_allreduce(ctx: Any, gradient: torch.Tensor) -> Any:
+    *how, name = ctx.how
+    return (torch.ops.hvdlite.allreduce(gradient, *how, _gradient_name(name)), *[None] * 5)
+
+
+def _of_grouped_allreduce(ctx: Any, gradients: list[torch.Tensor]) -> Any:
+    *how, name = ctx.how
+    return (torch.ops.hvdlite.grouped_allreduce(gradients, *how, _gradient_name(name)), *[None] * 5)
+
+
+def _average(gradient: torch.Tensor, process_set: int, name: str | None) -> torch.Tensor:
+    result: torch.Tensor = torch.ops.hvdlite.allreduce(gradient, Average, 1.0, 1.0, process_set, _gradient_name(name))
+    return result
+
+
+def _of_allgather(ctx: Any, gradient: torch.Tensor) -> Any:
+    _, process_set, name = ctx.how
+    mine, _ = _position(process_set)
+    return _average(gradient, process_set, name).narrow(0, mine * ctx.rows, ctx.rows).clone(), None, None, None
+
+
+def _of_broadcast(ctx: Any, gradient: torch.Tensor) -> Any:
+    root, process_set, name = ctx.how
+    average = _average(gradient, process_set, name)
+    return average if engine.rank() == root else average * 0.0, None, None, None
+
+
+def _of_alltoall(ctx: Any, gradient: torch.Tensor) -> Any:
+    process_set, name = ctx.how
+    return torch.ops.hvdlite.alltoall(gradient, process_set, _gradient_name(name)), None, None
+
+
+def _of_reducescatter(ctx: Any, gradient: torch.Tensor) -> Any:
+    op, prescale, postscale, process_set, name = ctx.how
+    factor = prescale * postscale * (_position(process_set)[1] if op == Sum else 1)
+    whole = torch.ops.hvdlite.allgather(gradient, ctx.rows, process_set, _gradient_name(name))
+    return (whole if factor == 1.0 else whole * factor, *[None] * 5)
+
+
+_REDUCTION = "int op, float prescale, float postscale, int process_set, str? name"
+
+
+def _define(signature: str, run: Any, fake: Any, gradient: Any) -> None:
+    name = signature.partition("(")[0]
+    _library.define(signature)
+    _library.impl(name, run, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"hvdlite::{name}", fake, lib=_library)
+    torch.library.register_autograd(f"hvdlite::{name}", gradient, setup_context=_keep, lib=_library)
+
+
+def _same(x: torch.Tensor, *_: Any) -> torch.Tensor:
+    return x.new_empty(x.shape)
+
+
+if AVAILABLE:
+    _define(f"allreduce(Tensor x, {_REDUCTION}) -> Tensor", _allreduce, _same, _of_allreduce)
+    _define(
+        f"grouped_allreduce(Tensor[] x, {_REDUCTION}) -> Tensor[]",
+        _grouped_allreduce,
+        lambda x, *_: [_same(each) for each in x],
+        _of_grouped_allreduce,
+    )
+    _define("broadcast(Tensor x, int root, int process_set, str? name) -> Tensor", _broadcast, _same, _of_broadcast)
+    _define("alltoall(Tensor x, int process_set, str? name) -> Tensor", _alltoall, _same, _of_alltoall)
+    _define(
+        "allgather(Tensor x, SymInt rows, int process_set, str? name) -> Tensor",
+        _allgather,
+        lambda x, rows, *_: x.new_empty((rows, *x.shape[1:])),
+        _of_allgather,
+    )
+    _define(
+        f"reducescatter(Tensor x, {_REDUCTION}) -> Tensor",
+        _reducescatter,
+        lambda x, op, pre, post, process_set, name: x.new_empty((_own_rows(x.shape[0], process_set), *x.shape[1:])),
+        _of_reducescatter,
+    )
+
+
+def _never() -> bool:
+    return False
+
+
+#: Whether the caller is being compiled, so that the operators above have to be used.
+is_compiling = getattr(torch.compiler, "is_compiling", _never) if AVAILABLE else _never

@@ -1,0 +1,119 @@
+"""hvdlite.torch in whole programs: inductor's compiler, and a rank that fails in the middle of a step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from bare_ranks import Ranks
+from launched import Job
+
+pytest.importorskip("torch", reason="torch is not installed")
+
+_COMPILED = """
+import torch, hvdlite.torch as hvd
+torch.set_num_threads(1)
+hvd.init()
+n = hvd.size()
+
+def collectives(x):
+    y = hvd.allreduce(torch.tanh(x), op=hvd.Sum, name="compiled")
+    a, b = hvd.grouped_allreduce([y, y * 2], op=hvd.Average)
+    y = hvd.alltoall(hvd.broadcast(hvd.allgather(a + b) * 0.5, 0))
+    return hvd.allreduce_(hvd.reducescatter(y, op=hvd.Sum) * 3, op=hvd.Sum).relu()
+
+results = []
+for function in (collectives, torch.compile(collectives, fullgraph=True)):
+    x = torch.linspace(-1, 1, 6).reshape(3, 2).add(hvd.rank()).requires_grad_()
+    y = function(x)
+    y.sum().backward()
+    results.append((y.detach(), x.grad))
+for eager, compiled in zip(*results):
+    torch.testing.assert_close(compiled, eager)
+
+# A compiled model: hooks fire, and the weights are those of the model as it is.
+nets = []
+for compiled in (False, True):
+    torch.manual_seed(1)
+    net = torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.Tanh(), torch.nn.Linear(5, 3))
+    call = torch.compile(net, fullgraph=True) if compiled else net
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), net.named_parameters())
+    for step in range(3):
+        optimizer.zero_grad()
+        call(torch.full((4, 6), float(hvd.rank() + step))).pow(2).mean().backward()
+        optimizer.step()
+    nets.append(net)
+for a, b in zip(nets[0].parameters(), nets[1].parameters()):
+    torch.testing.assert_close(a, b)
+print("equal", flush=True)
+"""
+
+
+@pytest.mark.watchdog(300)
+def test_inductor_compiles_collectives_and_models_without_a_break(job: Job) -> None:
+    done = job.run(
+        "-np", "2", "python", job.script(_COMPILED),
+        TORCHINDUCTOR_CACHE_DIR=str(job.directory / "cache"), TORCHINDUCTOR_COMPILE_THREADS="1",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stdout.decode().count("equal") == 2
+
+
+_FAILING = """
+import torch, hvdlite.torch as torch_hvd
+hvd.init()
+
+class Fragile(torch_hvd.compression.Compressor):
+    def compress(self, tensor, name=None):
+        if RANK == 1 and step == 3:
+            raise OSError("no room in the compressor")
+        return tensor * 1, None
+
+torch.manual_seed(0)
+net = torch.nn.Linear(4, 3)
+optimizer = torch_hvd.DistributedOptimizer(
+    torch.optim.SGD(net.parameters(), lr=0.1), net.named_parameters(), compression=Fragile()
+)
+for step in range(6):
+    optimizer.zero_grad()
+    net(torch.ones(2, 4)).sum().backward()
+    try:
+        optimizer.step()
+    except hvd.HorovodInternalError as error:
+        tell(step=step, error=type(error).__name__, text=str(error), peer=getattr(error, "rank", None))
+        raise SystemExit(0)
+tell(step=step)
+"""
+
+
+@pytest.mark.watchdog(120)
+def test_a_failure_in_a_hook_ends_the_step_everywhere_and_says_whose_it_was(tmp_path: Path) -> None:
+    with Ranks(tmp_path, 2) as ranks:
+        ranks.start(_FAILING, OMP_NUM_THREADS="1")
+        codes = ranks.wait(90)
+        assert codes[1] == 1 and "no room in the compressor" in ranks.outputs()
+        told = ranks.last(0)
+        assert told["step"] == 3 and told["peer"] == 1 and told["error"] == "PeerLostError", told
+        assert "no room in the compressor" in told["text"]
+
+
+_NOTHING_LOADED = """
+import sys
+import hvdlite
+import hvdlite.launch.cli
+assert "torch" not in sys.modules
+import hvdlite.torch as hvd
+hvd.init()
+import torch
+print(hvd.allreduce(torch.ones(2)).tolist(), flush=True)
+"""
+
+
+def test_without_a_launcher_it_is_a_job_of_one(job: Job) -> None:
+    import subprocess
+    import sys
+
+    done = subprocess.run(
+        [sys.executable, job.script(_NOTHING_LOADED)], capture_output=True, text=True, env=job.environment(), timeout=50
+    )
+    assert done.stdout.strip() == "[1.0, 1.0]", done.stderr
