@@ -49,7 +49,13 @@ NOT_PROVOKED = {
     "the connection with … failed: …": "takes a network that breaks",
     "rank … has no memory left for what it and its peers agreed to do": "see tests/cpp/engine/engine_memory_test.cc",
     "no memory for the result of …": "see tests/cpp/engine/engine_memory_test.cc",
-    "lost the job's store while asking for …": "see tests/cpp/rendezvous/tcp_store_test.cc",
+    "lost the job's store while …": "see test_a_store_that_ends_is_noticed_at_once_by_those_who_join",
+    "rank … died during hvd.init(): its process ended, or its connection with the job's store broke.": "see test_joining",
+    "rank … could not join the job: …": "see test_an_error_inside_init_of_one_rank_reaches_the_others_with_its_text",
+    "rank … died during hvd.init(): …, which it served, is gone.": "see test_a_rank_that_serves_the_store_and_dies_is_named",
+    "some ranks did not finish hvd.init() in time": "see tests/unit/test_rendezvous_server.py",
+    "another process is rank … of this job already: were two started with that number?": "see test_rendezvous_meetings",
+    "rank … takes the job for one of … ranks, the others for one of …": "see test_ranks_that_disagree_about_the_size_are_told",
 }
 
 # --- provoking. `trying` tells what a call raises.
