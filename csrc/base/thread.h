@@ -24,6 +24,7 @@ inline Status CoreOf(std::string_view list, int local_rank, int local_size, int*
   *core = -1;
   if (list.empty()) return Status::Ok();
   int entries = 0;
+  int mine = -1;
   for (std::string_view rest = list; entries == 0 || rest.data() != nullptr; ++entries) {
     const size_t comma = rest.find(',');
     std::string_view entry = rest.substr(0, comma);
@@ -36,10 +37,12 @@ inline Status CoreOf(std::string_view list, int local_rank, int local_size, int*
       return Status::InvalidArgument("HVDLITE_THREAD_AFFINITY='" + std::string(list) + "': '" + std::string(entry) +
                                      "' is not the number of a core");
     }
-    if (entries == local_rank) *core = number;
+    if (entries == local_rank) mine = number;
   }
-  if (entries == local_size) return Status::Ok();
-  *core = -1;
+  if (entries == local_size) {
+    *core = mine;
+    return Status::Ok();
+  }
   return Status::InvalidArgument("HVDLITE_THREAD_AFFINITY='" + std::string(list) + "' has " + std::to_string(entries) +
                                  " cores, but this host has " + std::to_string(local_size) +
                                  " ranks: give one for each");

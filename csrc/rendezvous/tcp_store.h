@@ -26,6 +26,11 @@ class TcpStore final : public Store {
   static Status Connect(const transport::tcp::Endpoint& server, const transport::tcp::Secret& secret, Deadline deadline,
                         std::unique_ptr<TcpStore>* store);
 
+  // A connection whose handshake is over: for tests that play the server.
+  static std::unique_ptr<TcpStore> Adopt(Fd fd, std::string who) {
+    return std::unique_ptr<TcpStore>(new TcpStore(std::move(fd), std::move(who)));
+  }
+
   Status Set(const std::string& key, const std::string& value) override;
   Status Get(const std::string& key, Deadline deadline, std::string* value) override;
   Status Collect(const std::string& key, int n, Deadline deadline, std::vector<std::string>* values) override;
