@@ -46,7 +46,7 @@ class Arguments {
 };
 
 // Runs the body of such a function: C++ exceptions become Python's.
-template <typename Body>
+template <typename Body>  // NOLINTNEXTLINE(bugprone-exception-escape): all that can come is caught
 PyObject* Guarded(const Body& body) noexcept {
   try {
     return body().release().ptr();

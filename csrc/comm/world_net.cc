@@ -10,7 +10,6 @@ namespace hvdlite::comm {
 namespace {
 
 using transport::Transport;
-using transport::tcp::Endpoint;
 using transport::tcp::Link;
 using transport::tcp::LinkListener;
 using transport::tcp::MeshPeer;

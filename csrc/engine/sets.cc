@@ -25,7 +25,7 @@ Status Engine::AddSet(std::vector<int> ranks, int id, const Until& until) {
     agreement.cache_capacity = static_cast<size_t>(std::max<int64_t>(options_.config.cache_capacity, 0));
     agreement.fuse.threshold = options_.config.fusion_threshold;
     agreement.fuse.groups_alone = options_.config.disable_group_fusion;
-    set->agreement = std::make_unique<Agreement>(std::move(place), set->ranks, agreement);
+    set->agreement = std::make_unique<Agreement>(place, set->ranks, agreement);
     active_.push_back(set);
     log_.Debug("process set " + std::to_string(id) + ": " + set->group->why);
   }

@@ -33,7 +33,7 @@ class ByteReader {
   template <typename T>
   bool TakeInteger(T* value) {
     if (rest_.size() < sizeof(T)) return false;
-    *value = LoadInteger<T>(rest_.data());
+    *value = LoadInteger<T>(rest_.data());  // NOLINT(bugprone-suspicious-stringview-data-usage): long enough, see above
     rest_.remove_prefix(sizeof(T));
     return true;
   }

@@ -46,7 +46,9 @@ void FillCounts(const Agreed& response, int members, int me, Piece* piece, Shape
     case OpKind::kAlltoall: {
       for (int64_t rows : response.rows) piece->counts.push_back(rows * row);
       int64_t received = 0;
-      for (int from = 0; from < members; ++from) received += response.rows[static_cast<size_t>(from * members + me)];
+      for (int from = 0; from < members; ++from) {
+        received += response.rows[static_cast<size_t>(from) * static_cast<size_t>(members) + static_cast<size_t>(me)];
+      }
       (*mine)[0] = received;
       break;
     }
@@ -90,7 +92,8 @@ Status Prepare(ProcessSet* set, Running* running) {
       HVDLITE_RETURN_IF_ERROR(AllocateOutput(entry, std::move(mine)));
       if (like.kind == OpKind::kAlltoall) {
         for (int from = 0; from < members; ++from) {
-          entry->handle->received_splits.push_back(response.agreed->rows[static_cast<size_t>(from * members + me)]);
+          const size_t at = static_cast<size_t>(from) * static_cast<size_t>(members) + static_cast<size_t>(me);
+          entry->handle->received_splits.push_back(response.agreed->rows[at]);
         }
       }
       piece.input = entry->input.data;

@@ -9,7 +9,7 @@ Status Agreement::Nonsense(int rank) {
                           " sent a negotiation message that makes no sense; do all ranks run the same version of hvdlite?");
 }
 
-Agreement::Agreement(TreePlace place, std::vector<int> ranks, const AgreementOptions& options)
+Agreement::Agreement(const TreePlace& place, std::vector<int> ranks, const AgreementOptions& options)
     : me_(place.me), ranks_(std::move(ranks)), options_(options),
       ledger_(static_cast<int>(ranks_.size()), options.cache_capacity) {
   if (place.parent != nullptr) {

@@ -55,7 +55,7 @@ struct Decision {
 class Agreement {
  public:
   // `ranks`: the members' global ranks, for messages.
-  Agreement(TreePlace place, std::vector<int> ranks, const AgreementOptions& options);
+  Agreement(const TreePlace& place, std::vector<int> ranks, const AgreementOptions& options);
 
   bool is_root() const { return parent_ == nullptr; }
 

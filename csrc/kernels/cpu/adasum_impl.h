@@ -56,7 +56,7 @@ struct HalfLanes {
     Lanes lanes;
 #pragma GCC unroll 4
     for (int r = 0; r < kRegisters; r += 2) {
-      const Parts parts = Bits<Parts>(Half::LoadInOrder(from + 2 * kDoubles * r));
+      const Parts parts = Bits<Parts>(Half::LoadInOrder(from + size_t{2} * kDoubles * r));
       lanes.at[r] = Widen(parts.low);
       lanes.at[r + 1] = Widen(parts.high);
     }
@@ -110,7 +110,7 @@ void Dot(const void* a, const void* b, int64_t count, double out[3]) {
 // Two kinds of elements for Blend: how many bytes one step takes, and what it does.
 template <class T>
 struct BlendInDouble {
-  static constexpr size_t kStepBytes = 4 * kDoubles * sizeof(T);
+  static constexpr size_t kStepBytes = sizeof(T) * 4 * kDoubles;
   VDouble alpha, beta;
   BlendInDouble(double alpha_value, double beta_value)
       : alpha(Splat<VDouble>(alpha_value)), beta(Splat<VDouble>(beta_value)) {}

@@ -8,6 +8,7 @@ namespace {
 template <class T>
 T Saturate(double value) {
   // The first double above the range: max() itself is not a double for 64-bit types.
+  // NOLINTNEXTLINE(bugprone-integer-division): half of it, rounded up, is a power of two
   constexpr double kEnd = static_cast<double>(std::numeric_limits<T>::max() / 2 + 1) * 2.0;
   constexpr double kLowest = static_cast<double>(std::numeric_limits<T>::min());
   // Selections, not branches, and a conversion that is always in range: so the narrow types vectorise.

@@ -32,7 +32,7 @@ Status Late(int me, const std::vector<MeshPeer>& peers, const std::vector<Missin
   std::string text;
   for (const Missing& one : missing) {
     const MeshPeer& peer = peers[one.index];
-    if (!text.empty()) text += "\n";
+    if (!text.empty()) text += '\n';
     if (one.dial != nullptr) {
       text += "rank " + std::to_string(me) + " could not connect to rank " + std::to_string(peer.rank) +
               " in time: " + one.dial->Failures();
