@@ -25,7 +25,7 @@ class Lost(Exception):
 
 
 class Group:
-    def __init__(self, backend: launch.Backend, ranks: int) -> None:
+    def __init__(self, backend: launch.Backend, ranks: int, program: str = "worker.py") -> None:
         self.name = backend.name
         with tempfile.TemporaryDirectory() as directory, socket.socket(socket.AF_UNIX) as door:
             door.bind(os.path.join(directory, "socket"))
@@ -34,7 +34,7 @@ class Group:
             door.settimeout(1.0)
             self._processes: list[subprocess.Popen[bytes]] = []
             try:
-                self._processes = launch.start(backend, ranks, launch.worker(backend, directory))
+                self._processes = launch.start(backend, ranks, launch.worker(backend, directory, program))
                 self._channels = [self._accept(door) for _ in range(ranks)]
                 hello = [ranks_channel.receive() for ranks_channel in self._channels]
             except (OSError, EOFError) as error:

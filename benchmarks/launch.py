@@ -65,9 +65,9 @@ def start(backend: Backend, ranks: int, command: list[str]) -> list[subprocess.P
     ]
 
 
-def worker(backend: Backend, directory: str) -> list[str]:
+def worker(backend: Backend, directory: str, program: str = "worker.py") -> list[str]:
     """The command of a rank; in the directory are a socket to connect to, and 8 bytes that the ranks share."""
-    return [sys.executable, str(_HERE / "worker.py"), backend.peer, f"{directory}/socket", f"{directory}/shared"]
+    return [sys.executable, str(_HERE / program), backend.peer, f"{directory}/socket", f"{directory}/shared"]
 
 
 def _free_port() -> int:

@@ -43,11 +43,12 @@ class Aggregation:
     def arrived(self, number: int) -> Unit:
         """A backward pass has reached this gradient. Who may travel now; often nobody."""
         left = self._left[number] - 1
-        if left < 0:
-            raise AssertionError(_TOO_MANY)
-        self._left[number] = left
         if left:
+            if left < 0:
+                raise AssertionError(_TOO_MANY)
+            self._left[number] = left
             return ()
+        self._left[number] = 0
         unit = self._unit_of[number]
         if len(unit) > 1:
             self._waiting[unit] -= 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from hvdlite import _core
@@ -22,17 +22,18 @@ __all__ = [
     "run_now",
     "submit",
     "submit_group",
-    "submit_in_place",
+    "submitter",
     "synchronize",
-    "wait",
+    "wait_all",
 ]
 
 _NO_SPLITS: list[int] = []
 
 rank = _core.rank
 
-#: Blocks until the operation of a native handle is done: (array or None, received splits, number). Ends the handle.
-wait = _core.wait
+#: Waits for all native handles of a list, whatever becomes of some, then raises the first one's error. For results in their
+#: outputs. The list is emptied of those that are over.
+wait_all = _core.wait_all
 
 
 def ranks_of(set_id: int) -> list[int]:
@@ -83,9 +84,14 @@ def run(
     return _core.run(kind, op, set_id_of(process_set), name, tensor, output, root, prescale, postscale, splits)
 
 
-def submit_in_place(op: int, set_id: int, name: str | None, tensor: Any, prescale: float, postscale: float) -> int:
-    """The short way for gradients: an allreduce in place that nobody waits for yet."""
-    return _core.submit(Kind.ALLREDUCE, op, set_id, name, tensor, tensor, 0, prescale, postscale, _NO_SPLITS, False)
+def submitter(op: int, prescale: float, postscale: float) -> Callable[[int, str, Any], int]:
+    """The short way for gradients: submit(set_id, name, tensor) starts an allreduce in place that nobody waits for yet."""
+    start, kind, splits = _core.submit, Kind.ALLREDUCE, _NO_SPLITS
+
+    def submit_gradient(set_id: int, name: str, tensor: Any) -> int:
+        return start(kind, op, set_id, name, tensor, tensor, 0, prescale, postscale, splits, False)
+
+    return submit_gradient
 
 
 def submit_group(

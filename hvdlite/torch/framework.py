@@ -31,7 +31,8 @@ class TorchFramework:
         return tensor.shape
 
     def lend(self, tensor: torch.Tensor) -> torch.Tensor:
-        tensor = tensor.detach()
+        if tensor.requires_grad:
+            tensor = tensor.detach()
         if tensor.is_cpu:
             return tensor.contiguous()
         # Ordered behind the work on the device's current stream, and waited for.
@@ -48,11 +49,13 @@ class TorchFramework:
         return host if like.is_cpu else host.to(like.device)
 
     def write_back(self, host: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
-        plain = tensor.detach()
-        if plain.data_ptr() != host.data_ptr() or not plain.is_contiguous():
-            plain.copy_(host)  # counts as a change by itself
-        else:
-            _has_changed(plain)
+        if host is not tensor:
+            plain = tensor.detach()
+            if plain.data_ptr() != host.data_ptr() or not plain.is_contiguous():
+                plain.copy_(host)  # counts as a change by itself
+                return tensor
+        if not tensor.is_inference():
+            _has_changed(tensor)
         return tensor
 
     def raw(self, host: torch.Tensor) -> torch.Tensor:
@@ -112,13 +115,8 @@ class _Recorded(torch.autograd.Function):
         return None, *ctx.rule.backward([g.contiguous() for g in gradients])
 
 
-def _has_changed(tensor: torch.Tensor) -> None:
-    """Tells autograd, which refuses to use what it has saved and somebody has overwritten."""
-    increment = getattr(torch.autograd.graph, "increment_version", None)  # torch >= 2.1, but private before
-    if increment is not None:
-        increment(tensor)
-    else:
-        torch._C._increment_version(tensor)
+# Tells autograd, which refuses to use what it has saved and somebody has overwritten. Before torch 2.2 it has no public name.
+_has_changed = getattr(torch.autograd.graph, "increment_version", None) or torch._C._increment_version
 
 
 FRAMEWORK = TorchFramework()

@@ -71,6 +71,8 @@ def allreduce(
     if traced.is_compiling():
         how = (op, float(prescale_factor), float(postscale_factor), set_id_of(process_set), name)
         return _compressed(compression, [tensor], name, lambda p: [torch.ops.hvdlite.allreduce(p[0], *how)])[0]
+    if compression is Compression.none and not _needs_gradient(tensor):
+        return OPS.allreduce(tensor, name, op, prescale_factor, postscale_factor, process_set, now=True)
     rule = Allreduce(OPS, name, process_set, False, op, prescale_factor, postscale_factor)
     return _compressed(compression, [tensor], name, lambda payloads: _differentiable(rule, payloads))[0]
 
@@ -104,6 +106,8 @@ def allreduce_(
     if traced.is_compiling():
         how = (op, float(prescale_factor), float(postscale_factor), set_id_of(process_set), name)
         return tensor.copy_(torch.ops.hvdlite.allreduce(tensor, *how))
+    if not _needs_gradient(tensor):
+        return OPS.allreduce(tensor, name, op, prescale_factor, postscale_factor, process_set, in_place=True, now=True)
     rule = Allreduce(OPS, name, process_set, False, op, prescale_factor, postscale_factor, in_place=True)
     return _differentiable(rule, [tensor])[0]
 
@@ -336,6 +340,11 @@ def _compressed(
     packed = [settled.compress(tensor, name) for tensor in tensors]
     received = send([payload for payload, _ in packed])
     return [settled.decompress(tensor, context) for tensor, (_, context) in zip(received, packed, strict=True)]
+
+
+def _needs_gradient(tensor: Any) -> bool:
+    # Most calls do not, and then nothing has to be recorded.
+    return torch.is_grad_enabled() and isinstance(tensor, torch.Tensor) and tensor.requires_grad
 
 
 def _list(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:

@@ -164,7 +164,7 @@ class Shared:
 
     @property
     def under_way(self) -> bool:
-        return self.reducer is not None and bool(self.reducer.pending)
+        return self.reducer is not None and bool(self.reducer.direct or self.reducer.others)
 
     def synchronize(self) -> None:
         if self.reducer is not None:

@@ -1,7 +1,8 @@
 """Reduces gradients while the backward pass goes on: a hook per parameter submits, synchronize() waits.
 
-What a gradient needs decides its way: most (dense, contiguous, in host memory, not compressed) are submitted as they
-are, in place, and that way is short; `_Flight.finish` brings home all others.
+Most gradients (dense, contiguous, in host memory, not compressed) are submitted as they are, in place, and that way is
+short (`direct`). What the core refuses to take like this goes the long way, as all do that are compressed, and
+`_Flight.finish` brings it home.
 """
 
 from __future__ import annotations
@@ -20,11 +21,10 @@ from hvdlite.adapter import divergence, engine
 from hvdlite.adapter.aggregation import Aggregation, Unit
 from hvdlite.adapter.compression import Settled, wait_for
 from hvdlite.ops import Max
-from hvdlite.process_sets import ProcessSet, set_id_of
+from hvdlite.process_sets import ProcessSet
 from hvdlite.torch import sparse
 from hvdlite.torch.ops import OPS
 
-_submit, _wait, _strided = engine.submit_in_place, engine.wait, torch.strided
 # Who hooks a parameter: an optimizer that is made anew for the same model takes over from the one before.
 _hooks: Any = WeakTensorKeyDictionary()
 
@@ -43,13 +43,13 @@ class Settings:
 class _Flight:
     """A gradient, or a group of them, and its operation under way."""
 
-    __slots__ = ("error", "finish", "gradient", "label", "name", "native", "parameter", "sparse")
+    __slots__ = ("directly", "error", "finish", "gradient", "label", "name", "parameter", "sparse")
 
     def __init__(self, parameter: Any, scope: str, label: str) -> None:
         self.parameter = parameter
         self.label = label  # for people
         self.name = scope + label
-        self.native = -1
+        self.directly = True  # until it has been refused
         self.gradient: torch.Tensor | None = None  # keeps the memory while the core works on it
         self.finish: Callable[[], None] | None = None
         self.error: Exception | None = None
@@ -60,11 +60,15 @@ class GradientReducer:
     def __init__(self, settings: Settings, passes: int) -> None:
         self.settings = settings
         self.aggregation = Aggregation(passes)
-        self.pending: deque[_Flight] = deque()
+        self.direct: list[_Flight] = []
+        self.others: deque[_Flight] = deque()
         self.flights: list[_Flight] = []
         self.synchronized = ""  # since gradients last arrived: "by the program", "by a scaler", or not
         self._groups: dict[Unit, _Flight] = {}
-        self._direct = settings.compression.is_none
+        self._natives: list[int] = []  # of `direct`
+        self._submit = engine.submitter(settings.op, settings.prescale, settings.postscale)
+        self._plain = settings.compression.is_none
+        self._process_set = settings.process_set
         self._checked = divergence.mode() == "off"
         self._everybody: torch.Tensor | None = None
 
@@ -93,7 +97,7 @@ class GradientReducer:
         unit = self.aggregation.arrived(number)
         if not unit:
             return
-        if not self.pending:
+        if not self._natives:
             self.synchronized = ""
         if len(unit) == 1:
             self._launch(self.flights[number])
@@ -101,32 +105,23 @@ class GradientReducer:
             self._launch_group(unit)
 
     def _launch(self, flight: _Flight) -> None:
-        self.pending.append(flight)
         gradient = flight.parameter.grad
-        settings = self.settings
-        try:
-            if (
-                self._direct
-                and gradient.is_cpu
-                and gradient.layout is _strided
-                and gradient.is_contiguous()
-                and not gradient.requires_grad
-            ):
-                set_id = settings.process_set.process_set_id
+        if flight.directly and self._plain:
+            try:
+                set_id = self._process_set.process_set_id
+                self._natives.append(self._submit(-1 if set_id is None else set_id, flight.name, gradient))
                 flight.gradient = gradient
-                flight.native = _submit(
-                    settings.op,
-                    set_id_of(settings.process_set) if set_id is None else set_id,
-                    flight.name,
-                    gradient,
-                    settings.prescale,
-                    settings.postscale,
-                )
-            else:
-                with torch.no_grad():
-                    flight.finish = self._start(flight, gradient)
+                self.direct.append(flight)
+                return
+            except Exception:
+                flight.directly = False
+        try:
+            with torch.no_grad():
+                flight.finish = self._start(flight, gradient)
         except Exception as error:  # a hook's exception would end the backward pass somewhere; step() raises it
             flight.error = error
+            flight.directly = True  # it was not the way's fault
+        self.others.append(flight)
 
     def _start(self, flight: _Flight, gradient: torch.Tensor) -> Callable[[], None]:
         settings, parameter = self.settings, flight.parameter
@@ -165,7 +160,7 @@ class GradientReducer:
             if flight.parameter.grad.layout != torch.strided:
                 self._launch(flight)  # sparse ones cannot travel in a group
         dense = [f.parameter for f in flights if f.parameter.grad.layout == torch.strided]
-        self.pending.append(group)
+        self.others.append(group)
         try:
             with torch.no_grad():
                 group.finish = self._start_group(group.name, dense)
@@ -212,15 +207,10 @@ class GradientReducer:
                     self._launch_group(unit)
         except Exception as failed:
             error = failed
-        while self.pending:
-            flight = self.pending[0]
-            try:
-                self._land(flight)
-            except Exception as failed:  # Ctrl-C passes, and what is under way stays in `pending`
-                error = error or failed
-            flight.gradient = flight.finish = flight.error = None
-            flight.native = -1
-            self.pending.popleft()
+        try:
+            self._land()
+        except Exception as failed:
+            error = error or failed
         try:
             seen = None if presence is None else engine.run_now(presence)
         except Exception as failed:
@@ -232,19 +222,35 @@ class GradientReducer:
             if seen is not None and not seen[number]:
                 self.flights[number].parameter.grad = None  # nobody has one: as without hvdlite
 
-    def _land(self, flight: _Flight) -> None:
-        if flight.native >= 0:
-            _wait(flight.native)
-            if flight.parameter.grad is not flight.gradient:
-                raise AssertionError(
+    def _land(self) -> None:
+        """Waits for everything. Ctrl-C ends the wait, and what is under way stays noted."""
+        error: Exception | None = None
+        try:
+            engine.wait_all(self._natives)
+        except Exception as failed:
+            error = failed
+        for flight in self.direct:
+            if flight.parameter.grad is not flight.gradient and error is None:
+                error = AssertionError(
                     f"The gradient of '{flight.label}' was replaced between backward() and step(). Call model.zero_grad() "
                     "after step(), or optimizer.synchronize() before changing gradients."
                 )
-        elif flight.error is not None:
-            raise flight.error
-        elif flight.finish is not None:
-            with torch.no_grad():
-                flight.finish()
+            flight.gradient = None
+        self.direct.clear()
+        while self.others:
+            flight = self.others[0]
+            try:
+                if flight.error is not None:
+                    raise flight.error
+                if flight.finish is not None:
+                    with torch.no_grad():
+                        flight.finish()
+            except Exception as failed:
+                error = error or failed
+            flight.finish = flight.error = None
+            self.others.popleft()
+        if error is not None:
+            raise error
 
     def _announce(self, absent: list[int]) -> engine.Pending | None:
         """Tells the others which gradients this rank has, so that one that nobody has can stay None everywhere."""
@@ -261,14 +267,20 @@ class GradientReducer:
         prints = [_fingerprint(flight.parameter) for flight in self.flights]
         divergence.check([f.label for f in self.flights], prints, self.settings.scope, self.settings.process_set)
 
+    def __del__(self) -> None:
+        if self._natives or self.others:  # a program that goes on after an exception in the middle of a step
+            self.abandon()
+
     def abandon(self) -> None:
         """Forgets what is under way; the memory stays until the core has done with it."""
-        for flight in self.pending:
-            if flight.native >= 0:
-                engine.new_handle(engine.Pending([flight.native], flight.gradient, lambda results: None))
+        memory = [flight.gradient for flight in self.direct], [flight.finish for flight in self.others]
+        if self._natives or self.others:
+            engine.new_handle(engine.Pending(list(self._natives), memory, lambda results: None))
+        for flight in (*self.direct, *self.others):
             flight.gradient = flight.finish = flight.error = None
-            flight.native = -1
-        self.pending.clear()
+        self._natives.clear()
+        self.direct.clear()
+        self.others.clear()
         self.aggregation.reset()
 
 

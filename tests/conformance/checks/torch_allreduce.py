@@ -141,3 +141,11 @@ def a_result_in_place_is_noticed_by_autograd(here: Here) -> None:
     with torch.no_grad():
         weight += here.rank
     assert hvd.broadcast_(weight, 0) is weight and weight.tolist() == [1, 1, 1] and weight.requires_grad
+
+
+@check()
+def tensors_of_inference_mode_are_tensors(here: Here) -> None:
+    with torch.inference_mode():
+        place = torch.ones(3)
+        assert (hvd.allreduce(place, op=SUM) == here.size).all()
+        assert hvd.allreduce_(place, op=SUM) is place and (place == here.size).all()

@@ -1,0 +1,87 @@
+"""Training with torch: hvdlite beside DDP over gloo and beside no communication at all, in one run, taking turns.
+
+benchmarks/train                    docs/benchmarks-torch.md and docs/benchmarks/torch.json
+benchmarks/train --rounds 2 --output /tmp/here
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import statistics
+import sys
+from pathlib import Path
+from typing import Any
+
+import machine
+import training_report
+from group import Group
+from launch import Backend
+
+_HVDLITE = (sys.executable, "-m", "hvdlite.launch", "-np", "{ranks}")
+WAYS = (
+    Backend("none", "none", "each rank trains for itself"),
+    Backend("ddp", "ddp", "DistributedDataParallel over gloo, gradient_as_bucket_view=True"),
+    Backend("hvdlite", "hvdlite", "hvd.DistributedOptimizer", _HVDLITE),
+)
+# Steps of a block: about half a second without communication.
+STEPS = {"resnet50": 20, "mlp": 6, "conv": 15, "transformer": 4}
+
+
+def measure(ranks: int, rounds: int, quiet: float, names: list[str]) -> dict[str, Any]:
+    blocks: dict[str, dict[str, list[Any]]] = {name: {way.name: [] for way in WAYS} for name in names}
+    groups = [Group(way, ranks, "training_worker.py") for way in WAYS]
+    try:
+        for number in range(rounds):
+            for name in names:
+                for group in groups:
+                    machine.wait_for_quiet(quiet)
+                    order = {"op": "train", "workload": name, "warmup": 2 if number == 0 else 1, "steps": STEPS[name]}
+                    block = group.block(**order)
+                    if "error" in block:
+                        raise SystemExit(f"{group.name}, {name}: {block['error']}")
+                    blocks[name][group.name].append(block)
+            print(f"round {number + 1} of {rounds}", file=sys.stderr)
+    finally:
+        for group in groups:
+            group.close()
+    return {"ranks": ranks, "rounds": rounds, "cores": os.cpu_count(), "blocks": blocks}
+
+
+def memory(ranks: int, name: str = "resnet50") -> dict[str, Any]:
+    """The peak of a fresh rank that trains nothing but this; the shared segment counts once for all ranks."""
+    found = {}
+    for way in WAYS:
+        with Group(way, ranks, "training_worker.py") as group:
+            group.block(op="train", workload=name, warmup=2, steps=5)
+            answers = group.ask(op="memory")
+        shared = max(a["shared"] for a in answers) if way.name == "hvdlite" else 0
+        own = statistics.mean(a["peak"] for a in answers) - shared
+        found[way.name] = own + shared / ranks
+    return {"workload": name, "kib_per_rank": found}
+
+
+def main() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: sys.exit("interrupted"))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--quiet", type=float, default=0.3, help="wait up to this long for others, before each block")
+    parser.add_argument("--workloads", nargs="+", default=list(STEPS), choices=list(STEPS))
+    parser.add_argument("--output", type=Path, default=Path(__file__).parent.parent / "docs")
+    given = parser.parse_args()
+    folder: Path = given.output / "benchmarks"
+    folder.mkdir(parents=True, exist_ok=True)
+    results = measure(given.ranks, given.rounds, given.quiet, given.workloads)
+    results |= {"memory": memory(given.ranks), "machine": machine.features(), "versions": machine.versions()}
+    (folder / "torch.json").write_text(json.dumps(results, indent=1) + "\n")
+    page = given.output / "benchmarks-torch.md"
+    page.write_text(training_report.write(results))
+    print(f"written: {page}")
+
+
+if __name__ == "__main__":
+    main()

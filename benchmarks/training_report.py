@@ -1,0 +1,94 @@
+"""docs/benchmarks-torch.md, written from the results of training.py. Pure."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from report import table, time_text
+
+ABOUT = {
+    "resnet50": "ResNet-50's 161 gradients (25.6 million numbers) and no arithmetic: backward pass and reduction",
+    "mlp": "3 × 2048, batch 64, 12.6 million parameters: whole training step",
+    "conv": "5 convolutions with batch normalization, batch 16 of 3 × 32 × 32, 1.0 million parameters: whole step",
+    "transformer": "4 layers of width 256, batch 8 × 64, 4.2 million parameters: whole step",
+}
+# The issue's targets: share of the bound without communication.
+WANTED = {"mlp": 0.93, "conv": 0.95, "transformer": 0.97}
+FASTER_THAN_DDP = 6.0
+
+
+def calm(blocks: Sequence[Mapping[str, Any]]) -> list[int]:
+    """The rounds in which others had at most a quarter of the machine; all of them, if those are fewer than 4."""
+    found = [i for i, block in enumerate(blocks) if block["foreign"] <= 0.25]
+    return found if len(found) >= 4 else list(range(len(blocks)))
+
+
+def ratio(blocks: Mapping[str, Sequence[Mapping[str, Any]]], over: str, under: str) -> tuple[float, float, float]:
+    """Time of `over` by that of `under` in the same round: median and quartiles."""
+    rounds = sorted(set(calm(blocks[over])) & set(calm(blocks[under]))) or list(range(len(blocks[over])))
+    values = sorted(blocks[over][i]["seconds"] / blocks[under][i]["seconds"] for i in rounds)
+    if len(values) < 2:
+        return values[0], values[0], values[0]
+    low, _, high = statistics.quantiles(values, n=4, method="inclusive")
+    return statistics.median(values), low, high
+
+
+def _times(blocks: Mapping[str, Any]) -> list[str]:
+    cells = []
+    for way in blocks.values():
+        seconds = sorted(way[i]["seconds"] for i in calm(way))
+        cells.append(f"{time_text(statistics.median(seconds))} [{time_text(seconds[0])}..{time_text(seconds[-1])}]")
+    return cells
+
+
+def _share(blocks: Mapping[str, Any], way: str) -> str:
+    middle, low, high = ratio(blocks, "none", way)
+    return f"{100 * middle:.0f} % [{100 * low:.0f}..{100 * high:.0f}]"
+
+
+def _verdicts(results: Mapping[str, Any]) -> list[list[str]]:
+    rows = []
+    for name, blocks in results["blocks"].items():
+        faster = ratio(blocks, "ddp", "hvdlite")[0]
+        if name in WANTED:
+            share = ratio(blocks, "none", "hvdlite")[0]
+            met = "met" if share >= WANTED[name] else "**missed**"
+            rows.append([f"{name}: share of the bound", f"≥ {100 * WANTED[name]:.0f} %", f"{100 * share:.0f} %", met])
+            rows.append([f"{name}: over DDP", "≥ 1×", f"{faster:.2f}×", "met" if faster >= 1 else "**missed**"])
+        else:
+            met = "met" if faster >= FASTER_THAN_DDP else "**missed**"
+            rows.append([f"{name}: over DDP", f"≥ {FASTER_THAN_DDP:g}×", f"{faster:.2f}×", met])
+    peak = results["memory"]["kib_per_rank"]
+    met = "met" if peak["hvdlite"] <= peak["ddp"] else "**missed**"
+    rows.append(["peak memory", "≤ DDP's", f"{peak['hvdlite'] / peak['ddp']:.2f} of it", met])
+    return rows
+
+
+def write(results: Mapping[str, Any]) -> str:
+    ways = list(next(iter(results["blocks"].values())))
+    faster = []
+    for name, blocks in results["blocks"].items():
+        middle, low, high = ratio(blocks, "ddp", "hvdlite")
+        faster.append([name, _share(blocks, "ddp"), _share(blocks, "hvdlite"), f"{middle:.2f} [{low:.2f}..{high:.2f}]"])
+    peak = results["memory"]["kib_per_rank"]
+    parts = [
+        "# Benchmarks: training with torch",
+        "<!-- Written by benchmarks/train from benchmarks/torch.json. -->",
+        f"{results['ranks']} ranks with one thread each on {results['cores']} cores, {results['rounds']} rounds; in each, the ways take turns, "
+        "so compare within a row. *none*: each rank trains for itself, the bound. *ddp*: DistributedDataParallel over gloo with "
+        "`gradient_as_bucket_view=True`. Blocks during which others had more than a quarter of the machine are left out where "
+        "enough remain. `benchmarks/train` repeats it.",
+        "\n".join(f"- *{name}*: {text}" for name, text in ABOUT.items() if name in results["blocks"]),
+        "## Time of a step\n\nMedian of the slowest rank [fastest..slowest block].",
+        table(["", *ways], [[name, *_times(blocks)] for name, blocks in results["blocks"].items()]),
+        "## Ratios\n\nOf each round: median [quartiles].",
+        table(["", "DDP: share of the bound", "hvdlite: share of the bound", "DDP's time over hvdlite's"], faster),
+        "## Peak memory of a rank\n\n"
+        + table(list(peak), [[f"{kib / 1024:.0f} MiB" for kib in peak.values()]]),
+        "## What was to be reached",
+        table(["", "wanted", "found", ""], _verdicts(results)),
+        "## The machine\n\n" + "\n".join(f"- {name}: {value}" for name, value in results["machine"].items()),
+    ]  # fmt: skip
+    return "\n\n".join(parts) + "\n"

@@ -1,0 +1,52 @@
+"""benchmarks/training_report.py: numbers in, ratios and verdicts out."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture
+def report(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
+    import training_report
+
+    yield training_report
+    for name in ("training_report", "report", "targets", "workloads"):
+        sys.modules.pop(name, None)
+
+
+def _blocks(*seconds: float, foreign: float = 0.0) -> list[dict[str, float]]:
+    return [{"seconds": s, "foreign": foreign} for s in seconds]
+
+
+def test_ratios_are_taken_within_rounds_and_disturbed_rounds_are_left_out(report: Any) -> None:
+    blocks = {
+        "ddp": _blocks(2, 4, 6, 8, 10),
+        "hvdlite": [*_blocks(1, 2, 3, 4), *_blocks(100, foreign=0.9)],
+    }
+    assert report.ratio(blocks, "ddp", "hvdlite") == (2, 2, 2)
+    blocks["hvdlite"] = _blocks(1, 2, 3, 4, 10, foreign=0.9)  # all disturbed: all count
+    assert report.ratio(blocks, "ddp", "hvdlite")[0] == 2
+    assert report.ratio({"a": _blocks(3), "b": _blocks(2)}, "a", "b") == (1.5, 1.5, 1.5)
+
+
+def test_the_page_tells_what_was_met_and_what_was_missed(report: Any) -> None:
+    def ways(none: float, ddp: float, hvdlite: float) -> dict[str, Any]:
+        return {"none": _blocks(none, none), "ddp": _blocks(ddp, ddp), "hvdlite": _blocks(hvdlite, hvdlite)}
+
+    results = {
+        "ranks": 2, "cores": 2, "rounds": 2, "machine": {"cores": "2"},
+        "blocks": {"resnet50": ways(0.01, 0.07, 0.01), "mlp": ways(0.09, 0.15, 0.1), "conv": ways(0.99, 0.9, 1.0)},
+        "memory": {"workload": "resnet50", "kib_per_rank": {"none": 1024, "ddp": 4096, "hvdlite": 2048}},
+    }  # fmt: skip
+    page = report.write(results)
+    assert "| resnet50: over DDP | ≥ 6× | 7.00× | met |" in page
+    assert "| mlp: share of the bound | ≥ 93 % | 90 % | **missed** |" in page
+    assert "| conv: share of the bound | ≥ 95 % | 99 % | met |" in page
+    assert "| conv: over DDP | ≥ 1× | 0.90× | **missed** |" in page
+    assert "| peak memory | ≤ DDP's | 0.50 of it | met |" in page
