@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import statistics
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -30,10 +31,11 @@ WAYS = (
 STEPS = {"resnet50": 20, "mlp": 6, "conv": 15, "transformer": 4}
 
 
-def measure(ranks: int, rounds: int, quiet: float, names: list[str]) -> dict[str, Any]:
+def measure(ranks: int, rounds: int, quiet: float, names: list[str], scheduling: str) -> dict[str, Any]:
     blocks: dict[str, dict[str, list[Any]]] = {name: {way.name: [] for way in WAYS} for name in names}
     groups = [Group(way, ranks, "training_worker.py") for way in WAYS]
     try:
+        found = [group.ask(op="schedule", wanted=scheduling)[0]["scheduling"] for group in groups]
         for number in range(rounds):
             for name in names:
                 for group in groups:
@@ -47,7 +49,7 @@ def measure(ranks: int, rounds: int, quiet: float, names: list[str]) -> dict[str
     finally:
         for group in groups:
             group.close()
-    return {"ranks": ranks, "rounds": rounds, "cores": os.cpu_count(), "blocks": blocks}
+    return {"ranks": ranks, "rounds": rounds, "cores": os.cpu_count(), "scheduling": found[0], "blocks": blocks}
 
 
 def memory(ranks: int, name: str = "resnet50") -> dict[str, Any]:
@@ -63,6 +65,16 @@ def memory(ranks: int, name: str = "resnet50") -> dict[str, Any]:
     return {"workload": name, "kib_per_rank": found}
 
 
+def overhead() -> dict[str, float]:
+    """See training_overhead.py."""
+    program = Path(__file__).with_name("training_overhead.py")
+    runs = [
+        json.loads(subprocess.run([sys.executable, str(program)], capture_output=True, check=True).stdout)
+        for _ in range(5)
+    ]
+    return {name: min(run[name] for run in runs) for name in runs[0]}
+
+
 def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: sys.exit("interrupted"))
@@ -70,13 +82,19 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--quiet", type=float, default=0.3, help="wait up to this long for others, before each block")
+    parser.add_argument("--scheduling", choices=["nice", "fifo"], default="nice", help="of all ranks, where permitted")
     parser.add_argument("--workloads", nargs="+", default=list(STEPS), choices=list(STEPS))
     parser.add_argument("--output", type=Path, default=Path(__file__).parent.parent / "docs")
     given = parser.parse_args()
     folder: Path = given.output / "benchmarks"
     folder.mkdir(parents=True, exist_ok=True)
-    results = measure(given.ranks, given.rounds, given.quiet, given.workloads)
-    results |= {"memory": memory(given.ranks), "machine": machine.features(), "versions": machine.versions()}
+    results = measure(given.ranks, given.rounds, given.quiet, given.workloads, given.scheduling)
+    results |= {
+        "memory": memory(given.ranks),
+        "overhead": overhead(),
+        "machine": machine.features(),
+        "versions": machine.versions(),
+    }
     (folder / "torch.json").write_text(json.dumps(results, indent=1) + "\n")
     page = given.output / "benchmarks-torch.md"
     page.write_text(training_report.write(results))

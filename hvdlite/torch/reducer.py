@@ -43,14 +43,13 @@ class Settings:
 class _Flight:
     """A gradient, or a group of them, and its operation under way."""
 
-    __slots__ = ("directly", "error", "finish", "gradient", "label", "name", "parameter", "sparse")
+    __slots__ = ("directly", "error", "finish", "label", "name", "parameter", "sparse")
 
     def __init__(self, parameter: Any, scope: str, label: str) -> None:
         self.parameter = parameter
         self.label = label  # for people
         self.name = scope + label
         self.directly = True  # until it has been refused
-        self.gradient: torch.Tensor | None = None  # keeps the memory while the core works on it
         self.finish: Callable[[], None] | None = None
         self.error: Exception | None = None
         self.sparse: torch.Tensor | None = None  # an empty gradient of the kind that this parameter once had
@@ -66,6 +65,7 @@ class GradientReducer:
         self.synchronized = ""  # since gradients last arrived: "by the program", "by a scaler", or not
         self._groups: dict[Unit, _Flight] = {}
         self._natives: list[int] = []  # of `direct`
+        self._gradients: list[torch.Tensor] = []  # of `direct`: keeps the memory while the core works on it
         self._submit = engine.submitter(settings.op, settings.prescale, settings.postscale)
         self._plain = settings.compression.is_none
         self._process_set = settings.process_set
@@ -95,14 +95,13 @@ class GradientReducer:
     def arrived(self, number: int) -> None:
         """The hook of a parameter: its gradient has been accumulated."""
         unit = self.aggregation.arrived(number)
-        if not unit:
-            return
-        if not self._natives:
-            self.synchronized = ""
-        if len(unit) == 1:
-            self._launch(self.flights[number])
-        else:
-            self._launch_group(unit)
+        if unit:
+            if not self._natives:
+                self.synchronized = ""
+            if len(unit) == 1:
+                self._launch(self.flights[number])
+            else:
+                self._launch_group(unit)
 
     def _launch(self, flight: _Flight) -> None:
         gradient = flight.parameter.grad
@@ -110,7 +109,7 @@ class GradientReducer:
             try:
                 set_id = self._process_set.process_set_id
                 self._natives.append(self._submit(-1 if set_id is None else set_id, flight.name, gradient))
-                flight.gradient = gradient
+                self._gradients.append(gradient)
                 self.direct.append(flight)
                 return
             except Exception:
@@ -229,14 +228,14 @@ class GradientReducer:
             engine.wait_all(self._natives)
         except Exception as failed:
             error = failed
-        for flight in self.direct:
-            if flight.parameter.grad is not flight.gradient and error is None:
-                error = AssertionError(
+        for flight, gradient in zip(self.direct, self._gradients, strict=True):
+            if flight.parameter.grad is not gradient:
+                error = error or AssertionError(
                     f"The gradient of '{flight.label}' was replaced between backward() and step(). Call model.zero_grad() "
                     "after step(), or optimizer.synchronize() before changing gradients."
                 )
-            flight.gradient = None
         self.direct.clear()
+        self._gradients.clear()
         while self.others:
             flight = self.others[0]
             try:
@@ -273,14 +272,13 @@ class GradientReducer:
 
     def abandon(self) -> None:
         """Forgets what is under way; the memory stays until the core has done with it."""
-        memory = [flight.gradient for flight in self.direct], [flight.finish for flight in self.others]
         if self._natives or self.others:
+            memory = list(self._gradients), [flight.finish for flight in self.others]
             engine.new_handle(engine.Pending(list(self._natives), memory, lambda results: None))
-        for flight in (*self.direct, *self.others):
-            flight.gradient = flight.finish = flight.error = None
-        self._natives.clear()
-        self.direct.clear()
-        self.others.clear()
+        for flight in self.others:
+            flight.finish = flight.error = None
+        for each in (self._natives, self._gradients, self.direct, self.others):
+            each.clear()
         self.aggregation.reset()
 
 

@@ -40,8 +40,9 @@ def test_the_page_tells_what_was_met_and_what_was_missed(report: Any) -> None:
         return {"none": _blocks(none, none), "ddp": _blocks(ddp, ddp), "hvdlite": _blocks(hvdlite, hvdlite)}
 
     results = {
-        "ranks": 2, "cores": 2, "rounds": 2, "machine": {"cores": "2"},
+        "ranks": 2, "cores": 2, "rounds": 2, "scheduling": "nice -18", "machine": {"cores": "2"},
         "blocks": {"resnet50": ways(0.01, 0.07, 0.01), "mlp": ways(0.09, 0.15, 0.1), "conv": ways(0.99, 0.9, 1.0)},
+        "overhead": {"empty hook": 0.3, "hvdlite": 2.5},
         "memory": {"workload": "resnet50", "kib_per_rank": {"none": 1024, "ddp": 4096, "hvdlite": 2048}},
     }  # fmt: skip
     page = report.write(results)
@@ -49,4 +50,6 @@ def test_the_page_tells_what_was_met_and_what_was_missed(report: Any) -> None:
     assert "| mlp: share of the bound | ≥ 93 % | 90 % | **missed** |" in page
     assert "| conv: share of the bound | ≥ 95 % | 99 % | met |" in page
     assert "| conv: over DDP | ≥ 1× | 0.90× | **missed** |" in page
+    assert "| overhead per gradient | ≤ 3 µs | 2.5 µs | met |" in page
+    assert "| 60.0 ms / 0.00 µs |" in page, "resnet50: what DDP and hvdlite take beyond the bound"
     assert "| peak memory | ≤ DDP's | 0.50 of it | met |" in page
