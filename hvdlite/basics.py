@@ -63,6 +63,7 @@ def init(comm: Any = None, process_sets: Sequence[ProcessSet | Sequence[int]] | 
                 secret = identity.secret.hex()
             values = knobs.resolve(os.environ)
             texts = {field: _text(value) for field, value in values.items() if knobs.by_field(field).core}
+            _core.release_all()  # of the job before: nobody will ask for them any more
             _interruptibly(
                 lambda: _core.init(
                     rank=identity.rank,

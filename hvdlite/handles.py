@@ -86,4 +86,4 @@ def forget_all() -> None:
     """After shutdown: nothing is under way any more, and handles from before mean nothing."""
     with _pending_lock:
         _pending.clear()
-    _core.forget_interrupted()
+    _core.give_back()

@@ -35,18 +35,34 @@ Status CheckAlltoall(Request* request, int members) {
     return Wrong(*request, "splits must have one entry for each of the " + std::to_string(members) +
                                " members of the process set, not " + std::to_string(request->splits.size()));
   }
+  int64_t left = rows;
   for (int64_t split : request->splits) {
     if (split < 0) return Wrong(*request, "splits must not be negative, but are " + ToString(request->splits));
-  }
-  const int64_t sum = std::accumulate(request->splits.begin(), request->splits.end(), int64_t{0});
-  if (sum > rows) {
-    return Wrong(*request, "splits " + ToString(request->splits) + " add up to " + std::to_string(sum) +
-                               ", but the tensor has only " + std::to_string(rows) + " rows");
+    left = split > left ? -1 : left - split;
+    if (left >= 0) continue;
+    return Wrong(*request, "splits " + ToString(request->splits) + " add up to more than the " + std::to_string(rows) +
+                               " rows that the tensor has");
   }
   return Status::Ok();
 }
 
 }  // namespace
+
+Status CheckOutput(const Request& request, const TensorView& output, int members, int me) {
+  if (output.data == nullptr || request.kind > OpKind::kReducescatter) return Status::Ok();
+  if (request.kind == OpKind::kAllgather || request.kind == OpKind::kAlltoall) {
+    return Wrong(request, "the result is allocated by hvdlite: only the other ranks know its shape");
+  }
+  Shape wanted = request.shape;
+  if (request.kind == OpKind::kReducescatter) wanted[0] = wanted[0] / members + (me < wanted[0] % members ? 1 : 0);
+  if (output.dtype == request.dtype && output.device.kind == request.device &&
+      NumElements(output.shape) == NumElements(wanted)) {
+    return Status::Ok();
+  }
+  return Wrong(request, "the result must be a tensor of shape " + ToString(wanted) + " and dtype " +
+                            std::string(Name(request.dtype)) + " on the same device, not of shape " +
+                            ToString(output.shape) + " and dtype " + std::string(Name(output.dtype)));
+}
 
 Status CheckArguments(Request* request, int members) {
   if (request->device != DeviceKind::kHost) {

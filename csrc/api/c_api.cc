@@ -92,6 +92,7 @@ hvdlite_code hvdlite_get_result(int64_t handle, hvdlite_result* result) {
   result->number = -1;
   const auto found = Runtime::Get().Find(handle);
   if (found == nullptr) return Report(UnknownHandle(handle));
+  if (!found->done()) return Report(Status::InvalidArgument("the operation is not done; wait for it first"));
   if (!found->status().ok()) return Report(found->status());
   result->output.data = found->output.data;
   result->output.dtype = static_cast<int32_t>(found->output.dtype);
@@ -107,6 +108,8 @@ void hvdlite_release(int64_t handle, void** storage) {
   const auto released = Runtime::Get().Release(handle);
   if (storage != nullptr) *storage = released == nullptr ? nullptr : released->TakeStorage().release();
 }
+
+void hvdlite_release_all(void) { Runtime::Get().ReleaseAll(); }
 
 hvdlite_code hvdlite_start_timeline(const char* path, int32_t mark_cycles) {
   Status status;

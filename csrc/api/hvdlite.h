@@ -111,10 +111,12 @@ typedef struct {
   int32_t split_count;
   int64_t number; /* join: the last rank. add_process_set: the id. remove_process_set: 1 if it existed */
 } hvdlite_result;
-/* How a done operation ended: the return value is its status. */
+/* How a done operation ended: the return value is its status. What *result points to lives until hvdlite_release. */
 HVDLITE_API hvdlite_code hvdlite_get_result(int64_t handle, hvdlite_result* result);
 /* Gives up the handle. *storage, unless `storage` is NULL, gets what the result lies in, to be freed with free(). */
 HVDLITE_API void hvdlite_release(int64_t handle, void** storage);
+/* Gives up all handles, with the results that nobody has fetched: for a binding, before the next hvdlite_init. */
+HVDLITE_API void hvdlite_release_all(void);
 
 /* ---- Observation --------------------------------------------------------------------------------------------- */
 

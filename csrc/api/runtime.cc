@@ -111,7 +111,6 @@ Status Runtime::Init(const hvdlite_init_options& options) {
   HVDLITE_RETURN_IF_ERROR(started);
   MutexLock lock(mutex_);
   engine_ = std::move(engine);
-  handles_.clear();  // of the job before: done, and nobody will ask for them any more
   return Status::Ok();
 }
 
@@ -217,7 +216,17 @@ Status Runtime::Describe(Engine* engine, const hvdlite_operation& operation, Sub
   } else if (request.kind == OpKind::kRemoveProcessSet) {
     request.root = operation.root;
   }
-  return CheckArguments(&request, static_cast<int>(members.size()));
+  const int count = static_cast<int>(members.size());
+  HVDLITE_RETURN_IF_ERROR(CheckArguments(&request, count));
+  const auto me = std::find(members.begin(), members.end(), engine->rank());
+  return CheckOutput(request, submission->output, count, static_cast<int>(me - members.begin()));
+}
+
+void Runtime::ReleaseAll() {
+  if (forked_) return;
+  std::unordered_map<int64_t, HandlePtr> released;
+  MutexLock lock(mutex_);
+  released.swap(handles_);
 }
 
 Status Runtime::Start(Engine* engine, const hvdlite_operation& operation, bool will_wait, HandlePtr* handle) {

@@ -33,6 +33,7 @@ class Runtime {
   Status SubmitGroup(const hvdlite_operation* operations, int count, const char* group, int64_t* handles);
   engine::HandlePtr Find(int64_t handle);
   engine::HandlePtr Release(int64_t handle);
+  void ReleaseAll();
 
  private:
   Runtime();

@@ -23,7 +23,10 @@ void ThrowIfError(hvdlite_code code) {
   const std::string message = hvdlite_last_error();
   const int peer = hvdlite_last_error_peer();
   if (code == HVDLITE_INVALID_ARGUMENT) {
-    if (message.rfind("Duplicate tensor name", 0) != 0) throw py::value_error(message);
+    if (message.rfind("Duplicate tensor name", 0) != 0) {
+      PyErr_SetString(PyExc_ValueError, message.c_str());
+      throw py::error_already_set();
+    }
     const py::object duplicate = py::module_::import("hvdlite.exceptions").attr("DuplicateNameError");
     PyErr_SetString(duplicate.ptr(), message.c_str());
     throw py::error_already_set();

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -34,11 +35,6 @@ PyObject* NotContiguous() {
   return type;
 }
 
-// Tensors of operations whose wait a signal has ended: the engine still works on them.
-py::list& Interrupted() {
-  static auto* const tensors = new py::list;
-  return *tensors;
-}
 
 // One operation as Python gives it, with what it borrows. Stays where it is.
 struct Call {
@@ -53,8 +49,11 @@ struct Call {
       throw py::type_error("expected a tensor, got None");
     }
     if (out.is_none()) return;
-    operation.output = out.is(in) ? input.tensor : Contiguous(&output, out);
-    if (!(out.is(in) ? input : output).writable) {
+    const bool in_place = out.is(in);
+    operation.output = in_place ? input.tensor : Contiguous(&output, out);
+    static char nothing;  // an empty tensor may have no address, which would mean: allocate
+    if (operation.output.data == nullptr) operation.output.data = &nothing;
+    if (!(in_place ? input : output).writable) {
       throw py::value_error(
           "the tensor is read-only, so the result cannot be written into it; pass a copy, or use the form without _");
     }
@@ -70,6 +69,24 @@ struct Call {
     return lent->tensor;
   }
 };
+
+// What operations under way have borrowed from Python, by handle: the engine works on it, whatever the caller does.
+// Guarded by the interpreter lock. Never destroyed: the interpreter may be gone before the process ends.
+struct Loan {
+  py::object input, output, input_owner, output_owner;
+};
+std::unordered_map<int64_t, Loan>& Loans() {
+  static auto* const loans = new std::unordered_map<int64_t, Loan>;
+  return *loans;
+}
+
+void Borrow(int64_t handle, const py::handle& input, const py::handle& output, Call* call) {
+  Loans().insert_or_assign(handle, Loan{py::reinterpret_borrow<py::object>(input), py::reinterpret_borrow<py::object>(output),
+                                        std::move(call->input.owner), std::move(call->output.owner)});
+}
+
+// The loan outlives the lock of the table: what it lets go may run any code.
+void GiveBack(int64_t handle) { const auto loan = Loans().extract(handle); }
 
 // kind, op, process_set, name, input, output, root, prescale, postscale, splits
 constexpr int kDescribed = 10;
@@ -100,6 +117,7 @@ PyObject* Submit(PyObject*, PyObject* const* given, Py_ssize_t count) {
     call.operation.will_wait = arguments.Truth(kDescribed) ? 1 : 0;
     int64_t handle = -1;
     ThrowIfError(hvdlite_submit(&call.operation, &handle));
+    Borrow(handle, arguments.Object(4), arguments.Object(5), &call);
     return py::int_(handle);
   });
 }
@@ -122,6 +140,9 @@ std::vector<int64_t> SubmitGroup(int kind, int op, int set, const std::optional<
   std::vector<int64_t> handles(inputs.size());
   ThrowIfError(hvdlite_submit_group(operations.data(), static_cast<int32_t>(operations.size()),
                                     name ? name->c_str() : nullptr, handles.data()));
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    Borrow(handles[i], inputs[i], outputs.empty() ? py::none() : outputs[i], &calls[i]);
+  }
   return handles;
 }
 
@@ -141,20 +162,6 @@ bool WaitSlices(int64_t handle, double timeout) {
   }
 }
 
-// None, or the array that the library allocated for the result.
-py::object TakeOutput(int64_t handle, const hvdlite_result& result) {
-  if (result.output.data == nullptr) {
-    hvdlite_release(handle, nullptr);
-    return py::none();
-  }
-  const std::vector<py::ssize_t> shape(result.output.shape, result.output.shape + result.output.ndim);
-  const py::dtype dtype = NumpyDType(result.output.dtype);
-  void* const data = result.output.data;
-  void* storage = nullptr;
-  hvdlite_release(handle, &storage);
-  return py::array(dtype, shape, data, py::capsule(storage, [](void* p) { free(p); }));
-}
-
 // Blocks until the operation is done; (result or None, received splits, number). Ends the handle.
 py::object Finish(int64_t handle) {
   WaitSlices(handle, -1);
@@ -162,13 +169,22 @@ py::object Finish(int64_t handle) {
   const hvdlite_code code = hvdlite_get_result(handle, &result);
   if (code != HVDLITE_OK) {
     hvdlite_release(handle, nullptr);
+    GiveBack(handle);
     ThrowIfError(code);
   }
-  py::tuple splits(result.split_count);
-  for (int32_t i = 0; i < result.split_count; ++i) splits[static_cast<size_t>(i)] = result.received_splits[i];
-  const int64_t number = result.number;
-  py::object output = TakeOutput(handle, result);
-  return py::make_tuple(std::move(output), std::move(splits), number);
+  // Copied before anything of Python's is made, which may let other threads run.
+  const hvdlite_tensor tensor = result.output;
+  const std::vector<py::ssize_t> shape(tensor.shape, tensor.shape + tensor.ndim);
+  const std::vector<int64_t> received(result.received_splits, result.received_splits + result.split_count);
+  void* storage = nullptr;
+  hvdlite_release(handle, &storage);
+  GiveBack(handle);
+  py::object output = py::none();
+  if (tensor.data != nullptr) {
+    const py::capsule owner(storage, [](void* p) { free(p); });
+    output = py::array(NumpyDType(tensor.dtype), shape, tensor.data, owner);
+  }
+  return py::make_tuple(std::move(output), py::tuple(py::cast(received)), result.number);
 }
 
 PyObject* Wait(PyObject*, PyObject* handle) {
@@ -185,14 +201,17 @@ PyObject* WaitAll(PyObject*, PyObject* given) {
     while (PyList_GET_SIZE(given) > 0) {
       const Py_ssize_t last = PyList_GET_SIZE(given) - 1;
       const int64_t handle = Arguments(&PyList_GET_ITEM(given, last), 1, 1).Long(0);
+      if (PyList_SetSlice(given, last, last + 1, nullptr) != 0) throw py::error_already_set();
       try {
         Finish(handle);
       } catch (py::error_already_set& error) {
         int32_t done = 0;
-        if (hvdlite_poll(handle, &done) == HVDLITE_OK) throw;  // it lives: only the wait has ended
+        if (hvdlite_poll(handle, &done) == HVDLITE_OK) {  // it lives: only the wait has ended
+          py::reinterpret_borrow<py::list>(given).append(handle);
+          throw;
+        }
         first.emplace(error);
       }
-      if (PyList_SetSlice(given, last, last + 1, nullptr) != 0) throw py::error_already_set();
     }
     if (first) throw py::error_already_set(*first);
     return py::none();
@@ -214,16 +233,9 @@ PyObject* Run(PyObject*, PyObject* const* given, Py_ssize_t count) {
     }
     ThrowIfError(code);
     if (handle < 0) return py::none();
-    try {
-      if (PyErr_CheckSignals() != 0) throw py::error_already_set();
-      return Finish(handle);
-    } catch (...) {
-      int32_t done = 0;
-      if (hvdlite_poll(handle, &done) == HVDLITE_OK) {  // the handle lives, so the operation goes on
-        Interrupted().append(py::make_tuple(arguments.Object(4), arguments.Object(5)));
-      }
-      throw;
-    }
+    Borrow(handle, arguments.Object(4), arguments.Object(5), &call);
+    if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+    return Finish(handle);
   });
 }
 
@@ -257,7 +269,9 @@ void BindOperations(py::module_& module) {
   module.def("submit_group", &SubmitGroup, py::arg("kind"), py::arg("op"), py::arg("process_set"), py::arg("name"),
              py::arg("inputs"), py::arg("outputs"), py::arg("prescale"), py::arg("postscale"));
   module.def("wait_for", &WaitSlices, py::arg("handle"), py::arg("timeout"), "False if `timeout` seconds pass first.");
-  module.def("forget_interrupted", [] { Interrupted() = py::list(); }, "After shutdown: nothing is under way.");
+  module.def(
+      "give_back", [] { std::exchange(Loans(), {}); }, "All tensors: after shutdown, when nothing is under way.");
+  module.def("release_all", &hvdlite_release_all, "All handles, with their results: before the next init.");
 }
 
 }  // namespace hvdlite::bindings

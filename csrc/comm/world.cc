@@ -26,6 +26,13 @@ size_t ChunkBytes(const Config& config, size_t members) {
   return (chunk + 4095) / 4096 * 4096;
 }
 
+// What decides who sends how much when, and cannot be told by one rank to the others, because it must be known before.
+std::string SharedSettings(const Config& config) {
+  return "HVDLITE_COMMUNICATOR=" + config.communicator + ";HVDLITE_HIERARCHICAL_ALLREDUCE=" + config.hierarchical_allreduce +
+         ";HVDLITE_SHM_CHUNK_BYTES=" + std::to_string(config.shm_chunk_bytes) +
+         ";HVDLITE_SHM_SMALL_BYTES=" + std::to_string(config.shm_small_bytes);
+}
+
 // What the kernel lets this process use: its affinity, and the quota of its container (cgroup v2).
 int UsableProcessors() {
   cpu_set_t set;
@@ -70,6 +77,7 @@ Status World::Join(const WorldOptions& options, rendezvous::Store* store, Deadli
   // Sockets everywhere, also inside the host: as if each rank had a host of its own.
   if (options.config->communicator == "net") me.host_id += "#rank" + std::to_string(options.rank);
   me.pid = getpid();
+  me.settings = SharedSettings(*options.config);
 
   std::vector<Member> members;
   if (options.size == 1) {

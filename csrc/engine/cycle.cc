@@ -48,7 +48,7 @@ bool Engine::Turn(Nanos now) {
   if (!closing_.ok() && !ended_) {
     if (closing_until_ == 0) closing_until_ = now + kClosingGrace;
     bool idle = true;
-    for (const auto& set : active_) idle &= set->idle();
+    for (const auto& set : active_) idle &= set->idle() && set->agreement->Flush();  // all have heard the end
     if (idle || now > closing_until_) Finish(closing_);
   }
   return moved;

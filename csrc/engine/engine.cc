@@ -22,6 +22,8 @@ constexpr Nanos kSuspicion = 300 * kMillisecond;
 // The same for links of a process set other than the world: a peer may have heard before us that the set is removed. If
 // the peer is dead, the world's links say so long before.
 constexpr Nanos kSuspicionInSet = 5 * kSecond;
+// However busy the world is.
+constexpr Nanos kLongestSuspicion = 60 * kSecond;
 
 }  // namespace
 
@@ -187,7 +189,8 @@ void Engine::LinkFailed(ProcessSet* set, Status status) {
   if (status.code() != StatusCode::kPeerLost || !world_->multi_host()) return FailNow(std::move(status));
   if (!set->suspicion.ok()) return;
   set->suspicion = std::move(status);
-  set->suspicion_until = MonotonicNow() + (set->id == 0 ? kSuspicion : kSuspicionInSet);
+  set->suspicion_since = MonotonicNow();
+  set->suspicion_until = set->suspicion_since + (set->id == 0 ? kSuspicion : kSuspicionInSet);
 }
 
 void Engine::CheckSuspicions(Nanos now) {
@@ -195,7 +198,9 @@ void Engine::CheckSuspicions(Nanos now) {
   for (const auto& set : active_) {
     if (set->suspicion.ok()) continue;
     // The removal of the set may wait in the world's queue.
-    if (set->id != 0 && !active_[0]->idle()) set->suspicion_until = now + kSuspicionInSet;
+    if (set->id != 0 && !active_[0]->idle()) {
+      set->suspicion_until = std::min(now + kSuspicionInSet, set->suspicion_since + kLongestSuspicion);
+    }
     if (now > set->suspicion_until) return FailNow(set->suspicion);
   }
 }

@@ -141,7 +141,7 @@ class Engine {
   void Tick(Nanos now) REQUIRES(turn_);
   void CheckSilence(Nanos now) REQUIRES(turn_);
   void CheckStalls(Nanos now) REQUIRES(turn_);
-  void SpeakVerdict(ProcessSet* set, Nanos now) REQUIRES(turn_);
+  void SpeakVerdict(ProcessSet* set) REQUIRES(turn_);
 
   // How often the heart beats and the dead are looked for; also the longest sleep.
   static constexpr Nanos kTickEvery = 200 * kMillisecond;

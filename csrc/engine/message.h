@@ -58,8 +58,8 @@ enum class Up : uint8_t {
   kAbort = 4,     // status: the job has failed
   kAlive = 5,     // nothing to say; the sender lives
   kCachedBySubtree = 6,  // slot number: every member below the sender has announced it
-  kUncached = 8,  // slot number: this rank asks for it anew, in full; nobody need wait for its slot this time
   kHere = 7,      // where this rank's program is, and for how long it has submitted nothing
+  kUncached = 8,  // slot number: this rank asks for it anew, in full; nobody need wait for its slot this time
 };
 
 // What a record in a downward frame is.

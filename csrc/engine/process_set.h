@@ -50,6 +50,7 @@ struct ProcessSet {
   std::vector<Entry*> fetched;            // scratch of the turn
   std::vector<Decision> heard;            // scratch of the turn
   Status suspicion;                       // a link of this set is broken: whose fault is it really?
+  Nanos suspicion_since = 0;
   Nanos suspicion_until = 0;
 
   bool member() const { return group->me >= 0; }

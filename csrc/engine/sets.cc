@@ -34,8 +34,11 @@ Status Engine::AddSet(std::vector<int> ranks, int id, const Until& until) {
   return Status::Ok();
 }
 
-// While links are being made nobody turns, so nothing is heard; but the world's links end with the processes behind them.
+// While links are being made nobody turns, so nothing is heard. But the heart beats, what was decided before still reaches
+// everybody, and the world's links end with the processes behind them.
 Status Engine::LookForTheDead() {
+  world_->segment().line(world_->place().local_rank).heartbeat.fetch_add(1, std::memory_order_seq_cst);
+  for (const auto& set : active_) set->agreement->Flush();
   if (world_->segment().aborted()) return world_->segment().abort_status();
   for (const auto& transport : active_[0]->group->transports) {
     pollfd link{transport->fd(), POLLRDHUP, 0};

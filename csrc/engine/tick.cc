@@ -39,7 +39,7 @@ void Engine::CheckStalls(Nanos now) {
     if (!set->agreement->is_root()) continue;
     const auto stall = stalls_.find(set->id);
     if (stall != stalls_.end()) {
-      if (now >= stall->second.speak_at) SpeakVerdict(set.get(), now);
+      if (now >= stall->second.speak_at) SpeakVerdict(set.get());
       continue;
     }
     Nanos& next = next_stall_check_[set->id];
@@ -53,10 +53,9 @@ void Engine::CheckStalls(Nanos now) {
   }
 }
 
-void Engine::SpeakVerdict(ProcessSet* set, Nanos now) {
+void Engine::SpeakVerdict(ProcessSet* set) {
   const StallReport report = std::move(stalls_[set->id].report);
   stalls_.erase(set->id);
-  (void)now;
   const auto& answers = set->agreement->answers();
   const auto seconds = [](Nanos span) { return std::to_string(span / kSecond) + " s"; };
   std::string verdict;

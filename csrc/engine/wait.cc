@@ -199,7 +199,7 @@ void Engine::Background() {
     gate_closed_.store(false, std::memory_order_seq_cst);
     if (result == FutexResult::kWoken && window_ > 0 && !stopping_) {
       // The first of a burst of submissions, perhaps: let the others come.
-      FutexWait(&gate_, gate_.load(std::memory_order_seq_cst), window_);
+      FutexWait(&gate_, gate_.load(std::memory_order_seq_cst), std::min(window_, kTickEvery));
     }
     if (MonotonicNow() - last_tick_.load(std::memory_order_relaxed) > kTickEvery && turn_.TryLock()) {
       // Keeps the heart beating, and lets a root, a relay or a rank with nothing outstanding hear what the others say.

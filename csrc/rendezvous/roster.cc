@@ -4,6 +4,21 @@
 #include <map>
 
 namespace hvdlite::rendezvous {
+namespace {
+
+// The settings of one rank that the other has differently: "HVDLITE_SHM_CHUNK_BYTES=4096".
+std::string Differing(const std::string& mine, const std::string& others) {
+  std::string text;
+  for (size_t at = 0; at < mine.size();) {
+    const size_t end = std::min(mine.find(';', at), mine.size());
+    const std::string setting = mine.substr(at, end - at);
+    if ((";" + others + ";").find(";" + setting + ";") == std::string::npos) text += (text.empty() ? "" : " ") + setting;
+    at = end + 1;
+  }
+  return text.empty() ? "nothing of the kind" : text;
+}
+
+}  // namespace
 
 Status MakeRoster(std::vector<Member> members, Roster* roster) {
   std::sort(members.begin(), members.end(), [](const Member& a, const Member& b) { return a.rank < b.rank; });
@@ -14,6 +29,13 @@ Status MakeRoster(std::vector<Member> members, Roster* roster) {
         std::to_string(members.size() - 1) + ", each once, but rank " +
         (members[i].rank < static_cast<int>(i) ? std::to_string(members[i].rank) + " came twice"
                                                : std::to_string(i) + " is missing"));
+  }
+  for (const Member& member : members) {
+    if (member.settings == members[0].settings) continue;
+    return Status::InvalidArgument("some settings have to be equal on all ranks, but rank 0 has " +
+                                   Differing(members[0].settings, member.settings) + " and rank " +
+                                   std::to_string(member.rank) + " has " +
+                                   Differing(member.settings, members[0].settings));
   }
   Roster made;
   made.size = static_cast<int>(members.size());

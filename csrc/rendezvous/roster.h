@@ -20,6 +20,7 @@ struct Member {
   std::vector<std::string> addresses;  // "10.0.0.5/24", "fe80::1%eth0/64": where it listens, best first
   uint16_t port = 0;
   int64_t pid = 0;
+  std::string settings;  // those that must be equal on all ranks: "HVDLITE_SHM_CHUNK_BYTES=262144;..."
   bool operator==(const Member&) const = default;
 };
 
@@ -50,7 +51,7 @@ struct Roster {
   bool is_homogeneous = true;   // every host has the same number of ranks
 };
 
-// `members` in any order; they have to be the ranks 0 to n-1, each once.
+// `members` in any order; they have to be the ranks 0 to n-1, each once, with equal settings.
 Status MakeRoster(std::vector<Member> members, Roster* roster);
 
 // The address of `theirs` to which the rank `mine` connects, without its prefix length. Best first:

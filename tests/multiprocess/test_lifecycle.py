@@ -511,3 +511,71 @@ def test_waiting_for_a_list_ends_all_of_it_and_raises_the_first_error(tmp_path: 
             "assert handles == [] and (x[2] == 8).all()\n"
         )
         _fine(ranks)
+
+
+def test_settings_that_must_be_equal_are_compared(tmp_path: Path) -> None:
+    with Ranks(tmp_path, 2) as ranks:
+        program = "try: hvd.init(); assert False\nexcept (ValueError, hvd.PeerLostError) as error: tell(text=str(error))\n"
+        ranks.start(program, ranks=[0])
+        ranks.start(program, ranks=[1], HVDLITE_SHM_SMALL_BYTES="0")
+        _fine(ranks)
+        for rank in range(2):
+            text = ranks.last(rank)["text"]
+            assert "rank 0 has HVDLITE_SHM_SMALL_BYTES=32768 and rank 1 has HVDLITE_SHM_SMALL_BYTES=0" in text, text
+
+
+@pytest.mark.parametrize("leaver", [1, 3])
+def test_what_a_rank_has_announced_before_it_leaves_still_happens(tmp_path: Path, leaver: int) -> None:
+    """Also when it is another's to pass on."""
+    with Ranks(tmp_path, 4, ("a", "a", "b", "b")) as ranks:
+        ranks.start(
+            "hvd.init()\n"
+            "for _ in range(3): hvd.allreduce(np.ones(3), op=hvd.Sum, name='x')\n"
+            f"if RANK == {leaver}:\n"
+            "    handle = hvd.allreduce_async(np.ones(3), op=hvd.Sum, name='x')\n"
+            "    hvd.shutdown()\n"
+            "else:\n"
+            "    time.sleep(0.4)\n"
+            "    assert (hvd.allreduce(np.ones(3), op=hvd.Sum, name='x') == 4).all()\n"
+        )
+        _fine(ranks)
+
+
+def test_a_long_cycle_time_does_not_look_like_death(tmp_path: Path) -> None:
+    with Ranks(tmp_path, 2) as ranks:
+        ranks.start(
+            "hvd.init()\n"
+            "handle = hvd.allreduce_async(np.ones(3), op=hvd.Sum, name='x')\n"
+            "time.sleep(4)\n"
+            "assert (hvd.synchronize(handle) == 2).all()\n",
+            HVDLITE_CYCLE_TIME="15000",
+            HVDLITE_HEARTBEAT_SECONDS="2",
+        )
+        _fine(ranks)
+
+
+def test_memory_lent_by_a_temporary_is_held_until_the_operation_is_done(tmp_path: Path) -> None:
+    with Ranks(tmp_path, 2) as ranks:
+        ranks.start(
+            "import gc, weakref\n"
+            "class Array(np.ndarray): pass\n"
+            "class Lender:\n"
+            "    def __dlpack__(self, **kw):\n"
+            "        self.seen = np.full(100_000, 1.0).view(Array)\n"
+            "        seen, self.seen = self.seen, weakref.ref(self.seen)\n"
+            "        return seen.__dlpack__(**kw)\n"
+            "    def __dlpack_device__(self): return (1, 0)\n"
+            "hvd.init()\n"
+            "from hvdlite import _core\n"
+            "lender = Lender()\n"
+            "if RANK == 0:\n"
+            "    handle = _core.submit(0, 1, 0, 'x', lender, None, 0, 1.0, 1.0, [], False)\n"
+            "    gc.collect(); assert lender.seen() is not None\n"
+            "    flag('go')\n"
+            "    assert (_core.wait(handle)[0] == 2).all()\n"
+            "    gc.collect(); assert lender.seen() is None\n"
+            "else:\n"
+            "    wait_flag('go')\n"
+            "    assert (hvd.allreduce(np.full(100_000, 1.0), op=hvd.Sum, name='x') == 2).all()\n"
+        )
+        _fine(ranks)

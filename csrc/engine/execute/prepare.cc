@@ -14,7 +14,7 @@ int64_t ShareOfRows(int64_t rows, int64_t members, int64_t member) {
 }
 
 Status AllocateOutput(Entry* entry, Shape shape) {
-  if (entry->output.data != nullptr) return Status::Ok();
+  if (entry->output.data != nullptr || entry->request.kind > OpKind::kReducescatter) return Status::Ok();
   Handle& handle = *entry->handle;
   handle.output.dtype = entry->request.dtype;
   handle.output.shape = std::move(shape);
@@ -63,6 +63,21 @@ size_t StandInBytes(const Piece& piece, DType dtype) {
   return static_cast<size_t>(elements) * SizeOf(dtype);
 }
 
+// For the pieces of a joined member. All may offer the same zeros, but each needs a place of its own for its results:
+// outputs are what many algorithms work in, and pass on.
+void LendStandIns(Running* running, DType dtype, size_t zeros, size_t ignored) {
+  running->zeros.assign(zeros, 0);
+  running->ignored.resize(ignored);
+  char* place = running->ignored.data();
+  for (size_t i = 0; i < running->batch.pieces.size(); ++i) {
+    if (running->entries[i] != nullptr) continue;
+    Piece& piece = running->batch.pieces[i];
+    piece.input = running->zeros.data();
+    piece.output = place;
+    place += StandInBytes(piece, dtype);
+  }
+}
+
 }  // namespace
 
 Status Prepare(ProcessSet* set, Running* running) {
@@ -81,7 +96,8 @@ Status Prepare(ProcessSet* set, Running* running) {
   batch.reduce.divisor = like.op == ReduceOp::kAverage ? members : 1.0;
 
   batch.pieces.reserve(running->responses.size());
-  size_t stand_in = 0;
+  size_t zeros = 0;
+  size_t ignored = 0;
   for (const Response& response : running->responses) {
     Entry* const entry = set->inbox.Find(response.agreed->request.name);
     running->entries.push_back(entry);
@@ -99,19 +115,13 @@ Status Prepare(ProcessSet* set, Running* running) {
       piece.input = entry->input.data;
       piece.output = entry->output.data;
     } else {
-      stand_in = std::max(stand_in, StandInBytes(piece, like.dtype));
+      const size_t bytes = StandInBytes(piece, like.dtype);
+      zeros = std::max(zeros, bytes);
+      ignored += bytes;
     }
     batch.pieces.push_back(std::move(piece));
   }
-  if (stand_in > 0) {
-    running->zeros.assign(stand_in, 0);
-    running->ignored.resize(stand_in);
-    for (size_t i = 0; i < batch.pieces.size(); ++i) {
-      if (running->entries[i] != nullptr) continue;
-      batch.pieces[i].input = running->zeros.data();
-      batch.pieces[i].output = running->ignored.data();
-    }
-  }
+  if (ignored > 0) LendStandIns(running, like.dtype, zeros, ignored);
   return Status::Ok();
 }
 

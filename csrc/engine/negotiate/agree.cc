@@ -55,7 +55,7 @@ Status Agreement::Announce(const Request& request, uint64_t slot, Nanos now) {
 Status Agreement::AnnounceSlot(uint64_t slot, Nanos now) { return CountSlot(me_, slot, now); }
 
 void Agreement::AnnounceEvicted(uint64_t slot) {
-  if (is_root()) return ledger_.Forgotten(me_, slot);
+  if (is_root()) return ledger_.Forgotten(slot);
   PassOnEvicted(me_, slot);
 }
 
@@ -65,7 +65,7 @@ void Agreement::AnnounceShutdown(Nanos now) {
     leaving_.push_back(me_);
     return;
   }
-  UpFor(me_).U8(static_cast<uint8_t>(Up::kShutdown));
+  PassOnShutdown(me_);
 }
 
 void Agreement::SpreadAbort(const Status& status) {
@@ -150,7 +150,7 @@ Status Agreement::HandleUp(const Edge& edge, std::string_view frame, Nanos now, 
         const uint64_t slot = in.Varint();
         if (!in.ok()) return Nonsense(sender);
         if (is_root()) {
-          ledger_.Forgotten(member, slot);
+          ledger_.Forgotten(slot);
         } else {
           PassOnEvicted(member, slot);
         }
@@ -167,7 +167,7 @@ Status Agreement::HandleUp(const Edge& edge, std::string_view frame, Nanos now, 
           if (leaving_.empty()) leaving_since_ = now;
           leaving_.push_back(member);
         } else {
-          UpFor(member).U8(static_cast<uint8_t>(Up::kShutdown));
+          PassOnShutdown(member);
         }
         break;
       case Up::kAbort: {

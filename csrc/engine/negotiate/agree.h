@@ -119,6 +119,7 @@ class Agreement {
   void PassOnUncached(int member, uint64_t slot, Nanos now);
   void PassOnEvicted(int member, uint64_t slot);
   void PassOnSlot(Up what, int member, uint64_t slot);
+  void PassOnShutdown(int member);
   void NoteJoin(const Request& request);
   void SpellOut(uint64_t slot, Partial* partial);
   void EndRoundIfComplete(uint64_t slot, Partial* partial);

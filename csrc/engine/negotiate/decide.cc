@@ -43,7 +43,7 @@ Response Agreement::Settle(Tally* tally) {
   // The zero rows of a joined member must not be what the slot remembers of it.
   const bool remember = request.cacheable && !(anybody_joined && HasRows(request.kind));
   Response response;
-  response.cached = remember && !tally->described;
+  response.cached = remember && tally->agreed == tally->remembered;
   response.slot = remember ? ledger_.SlotFor(tally) : kNoSlot;
   response.agreed = anybody_joined && request.kind == OpKind::kAllgather ? WithoutRowsOfJoined(*tally) : tally->agreed;
   ledger_.Settle(tally, remember);

@@ -24,7 +24,7 @@ Tally* Ledger::Find(const std::string& name) {
 void Ledger::BeginRound(Tally* tally, int member, Nanos now) {
   tally->first_member = member;
   tally->since = now;
-  tally->described = false;
+  tally->draft.reset();
   tally->dissent.clear();
   tally->pending_index = pending_.size();
   pending_.push_back(tally);
@@ -58,39 +58,37 @@ Request Ledger::RememberedRequest(const Tally& tally, int member) const {
 }
 
 // Counts a request in full. The round has begun.
-void Ledger::Record(Tally* tally, int member, Request request, Nanos) {
-  if (!tally->described) {
+void Ledger::Record(Tally* tally, int member, Request request) {
+  if (!tally->draft) {
     // From here on the slot no longer says it all: spell out what those said who came by slot.
-    tally->described = true;
-    tally->rows.clear();
-    bool first = true;
+    tally->draft.emplace();
+    Tally::Draft& draft = *tally->draft;
+    tally->first_member = -1;
+    const auto begin = [&](int first_member, const Request& first) {
+      tally->first_member = first_member;
+      draft.first = first;
+      draft.rows.assign(static_cast<size_t>(members_) * RowsPerMember(first.kind, members_), 0);
+    };
     for (int m = 0; m < members_; ++m) {
       if (tally->presence[static_cast<size_t>(m)] != Presence::kAsked) continue;
-      Request said = RememberedRequest(*tally, m);
-      if (first) {
-        tally->first_member = m;
-        tally->rows.assign(static_cast<size_t>(members_) * RowsPerMember(said.kind, members_), 0);
-        first = false;
-      }
-      if (said.kind == OpKind::kAllgather) tally->rows[static_cast<size_t>(m)] = said.shape[0];
-      if (said.kind == OpKind::kAlltoall) {
-        std::copy(said.splits.begin(), said.splits.end(), tally->rows.begin() + static_cast<long>(m) * members_);
-      }
-      tally->first = std::move(said);
+      const Request said = RememberedRequest(*tally, m);
+      if (tally->first_member < 0) begin(m, said);
+      PutRows(said, m, &draft.rows);
     }
-    if (first) {
-      tally->first_member = member;
-      tally->rows.assign(static_cast<size_t>(members_) * RowsPerMember(request.kind, members_), 0);
-      tally->first = request;
-    }
+    if (tally->first_member < 0) begin(member, request);
   }
-  if (!Agrees(tally->first, request)) {
+  if (Agrees(tally->draft->first, request)) {
+    PutRows(request, member, &tally->draft->rows);
+  } else {
     tally->dissent.emplace_back(member, std::move(request));
-  } else if (request.kind == OpKind::kAllgather) {
-    tally->rows[static_cast<size_t>(member)] = request.shape[0];
+  }
+}
+
+void Ledger::PutRows(const Request& request, int member, std::vector<int64_t>* rows) const {
+  if (request.kind == OpKind::kAllgather) {
+    (*rows)[static_cast<size_t>(member)] = request.shape[0];
   } else if (request.kind == OpKind::kAlltoall) {
-    const size_t at = static_cast<size_t>(member) * static_cast<size_t>(members_);
-    for (size_t i = 0; i < request.splits.size() && i < static_cast<size_t>(members_); ++i) tally->rows[at + i] = request.splits[i];
+    std::copy(request.splits.begin(), request.splits.end(), rows->begin() + static_cast<long>(member) * members_);
   }
 }
 
@@ -98,7 +96,7 @@ void Ledger::MarkPresent(Tally* tally, int member, Presence presence) {
   tally->presence[static_cast<size_t>(member)] = presence;
   if (++tally->present < members_) return;
   RemovePending(tally);
-  const Request& said = tally->described ? tally->first : tally->remembered->request;
+  const Request& said = tally->said();
   if (said.group == 0) {
     ready_.push_back(tally);
     return;
@@ -123,7 +121,7 @@ bool Ledger::Add(int member, Request request, Nanos now) {
   if (tally->present == 0) BeginRound(tally, member, now);
   // Only kMissing members may ask: one that joined has nothing to say, one that asked is waiting.
   if (tally->presence[static_cast<size_t>(member)] != Presence::kMissing || tally->pending_index == SIZE_MAX) return false;
-  Record(tally, member, std::move(request), now);
+  Record(tally, member, std::move(request));
   MarkPresent(tally, member, Presence::kAsked);
   if (tally->present == members_) waited_for_[static_cast<size_t>(member)] += now - tally->since;
   return true;
@@ -140,7 +138,7 @@ bool Ledger::AddCached(int member, uint64_t slot, Nanos now) {
   Tally* tally = found->second;
   if (tally->present == 0) BeginRound(tally, member, now);
   if (tally->presence[static_cast<size_t>(member)] != Presence::kMissing || tally->pending_index == SIZE_MAX) return false;
-  if (tally->described) Record(tally, member, RememberedRequest(*tally, member), now);
+  if (tally->draft) Record(tally, member, RememberedRequest(*tally, member));
   MarkPresent(tally, member, Presence::kAsked);
   if (tally->present == members_) waited_for_[static_cast<size_t>(member)] += now - tally->since;
   return true;
@@ -166,13 +164,13 @@ int Ledger::TakeLastJoined() {
 
 std::vector<Tally*> Ledger::TakeReady() {
   for (Tally* tally : ready_) {
-    if (!tally->described) {
+    if (!tally->draft) {
       tally->agreed = tally->remembered;
       continue;
     }
-    const bool has_rows = HasRows(tally->first.kind);
-    tally->agreed = std::make_shared<const Agreed>(
-        Agreed{std::move(tally->first), has_rows ? std::move(tally->rows) : std::vector<int64_t>()});
+    if (!HasRows(tally->draft->first.kind)) tally->draft->rows.clear();
+    tally->agreed = std::make_shared<const Agreed>(Agreed{std::move(tally->draft->first), std::move(tally->draft->rows)});
+    tally->draft.reset();
   }
   return std::exchange(ready_, {});
 }
@@ -221,7 +219,7 @@ std::vector<uint64_t> Ledger::TakeEvictions() {
   return out;
 }
 
-void Ledger::Forgotten(int, uint64_t slot) {
+void Ledger::Forgotten(uint64_t slot) {
   const auto found = evicted_.find(slot);
   if (found != evicted_.end() && --found->second.waiting_for == 0) evicted_.erase(found);
 }

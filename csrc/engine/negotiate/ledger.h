@@ -26,8 +26,8 @@ class Ledger {
   // False when the bytes make no sense from this member (unknown slot, asked twice): the sender is broken.
   bool Add(int member, Request request, Nanos now);
   bool AddCached(int member, uint64_t slot, Nanos now);
-  // The member has forgotten an evicted slot and will never send its number again.
-  void Forgotten(int member, uint64_t slot);
+  // One more member has forgotten an evicted slot and will never send its number again.
+  void Forgotten(uint64_t slot);
 
   // Everything that has become ready since the last call, in order. Valid until Settle. A join that is complete shows as
   // last_joined() >= 0.
@@ -62,7 +62,9 @@ class Ledger {
 
   Tally* Find(const std::string& name);
   void BeginRound(Tally* tally, int member, Nanos now);
-  void Record(Tally* tally, int member, Request request, Nanos now);
+  void Record(Tally* tally, int member, Request request);
+  // Enters what a request says of its member's rows, if it does.
+  void PutRows(const Request& request, int member, std::vector<int64_t>* rows) const;
   void MarkPresent(Tally* tally, int member, Presence presence);
   Request RememberedRequest(const Tally& tally, int member) const;
   void Join(int member);

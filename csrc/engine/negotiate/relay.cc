@@ -80,6 +80,12 @@ void Agreement::PassOnEvicted(int member, uint64_t slot) {
   PassOnSlot(Up::kEvicted, member, slot);
 }
 
+// What a leaver has announced must be known to the root before it leaves: it still happens.
+void Agreement::PassOnShutdown(int member) {
+  for (auto& [slot, partial] : partials_) SpellOut(slot, &partial);
+  UpFor(member).U8(static_cast<uint8_t>(Up::kShutdown));
+}
+
 // Until all have joined, no subtree with a joined member is ever complete.
 void Agreement::NoteJoin(const Request& request) {
   if (request.kind != OpKind::kJoin || joined_below_) return;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -18,9 +19,12 @@ enum class Presence : uint8_t {
 
 struct Tally {
   // This round.
-  bool described = false;            // some member sent the request in full: the slot no longer says it all
-  Request first;                     // then: what the first member said; the others are compared with it
-  std::vector<int64_t> rows;         // then: as in Agreed::rows
+  // Once some member has sent the request in full, and the slot no longer says it all.
+  struct Draft {
+    Request first;                   // what the first member said; the others are compared with it
+    std::vector<int64_t> rows;       // as in Agreed::rows
+  };
+  std::optional<Draft> draft;
   int first_member = -1;
   std::vector<Presence> presence;    // per member
   int present = 0;                   // how many are not kMissing
@@ -34,6 +38,9 @@ struct Tally {
   uint64_t last_used = 0;            // in rounds of the ledger, for eviction
 
   size_t pending_index = SIZE_MAX;   // where the ledger lists it while it is incomplete
+
+  // What this round is about, before it is agreed.
+  const Request& said() const { return draft ? draft->first : remembered->request; }
 };
 
 // True for operations whose first dimension may differ from member to member.

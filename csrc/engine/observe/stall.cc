@@ -8,8 +8,6 @@ namespace {
 
 constexpr size_t kNamesPerRank = 6;
 
-const Request& Said(const Tally& tally) { return tally.described ? tally.first : tally.remembered->request; }
-
 std::string Seconds(Nanos span) { return std::to_string(span / kSecond); }
 
 }  // namespace
@@ -32,7 +30,7 @@ StallReport InspectStalls(const std::vector<Tally*>& pending, const std::vector<
   for (size_t m = 0; m < ranks.size(); ++m) {
     if (oldest->presence[m] == Presence::kAsked) report.waiting.push_back(ranks[m]);
   }
-  report.oldest = Shown(Said(*oldest));
+  report.oldest = Shown(oldest->said());
   report.oldest_age = now - oldest->since;
   const bool limit_counts = options.shut_down_after > 0 && options.shut_down_after >= options.warn_after;
   report.shut_down = limit_counts && report.oldest_age >= options.shut_down_after;
@@ -45,7 +43,7 @@ StallReport InspectStalls(const std::vector<Tally*>& pending, const std::vector<
     report.missing.push_back(rank);
     std::sort(tallies.begin(), tallies.end(), [](const Tally* a, const Tally* b) { return a->since < b->since; });
     text += "\n" + std::to_string(rank) + (report.shut_down ? "!" : "") + ": [";
-    for (size_t i = 0; i < tallies.size() && i < kNamesPerRank; ++i) text += (i > 0 ? ", " : "") + Said(*tallies[i]).name;
+    for (size_t i = 0; i < tallies.size() && i < kNamesPerRank; ++i) text += (i > 0 ? ", " : "") + tallies[i]->said().name;
     text += tallies.size() > kNamesPerRank ? ", ...]" : "]";
   }
   if (report.shut_down) {

@@ -34,6 +34,7 @@ std::string Microseconds(Nanos span) {
 }  // namespace
 
 Status Timeline::Start(const std::string& path, bool mark_cycles, int rank) {
+  MutexLock life(life_mutex_);
   MutexLock lock(mutex_);
   if (on_) return Status::InvalidArgument("the timeline is being written already; call stop_timeline() first");
   file_ = fopen(path.c_str(), "w");
@@ -55,6 +56,7 @@ Status Timeline::Start(const std::string& path, bool mark_cycles, int rank) {
 }
 
 void Timeline::Stop() {
+  MutexLock life(life_mutex_);
   {
     MutexLock lock(mutex_);
     if (!on_) return;

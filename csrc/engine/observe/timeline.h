@@ -25,9 +25,9 @@ class Timeline {
   ~Timeline() { Stop(); }
 
   // kIo names the file. Starting while started is kInvalidArgument.
-  Status Start(const std::string& path, bool mark_cycles, int rank) EXCLUDES(mutex_);
+  Status Start(const std::string& path, bool mark_cycles, int rank) EXCLUDES(life_mutex_, mutex_);
   // Writes what is left and closes. Does nothing if not started.
-  void Stop() EXCLUDES(mutex_);
+  void Stop() EXCLUDES(life_mutex_, mutex_);
 
   bool on() const { return on_.load(std::memory_order_relaxed); }
   bool marks_cycles() const { return mark_cycles_.load(std::memory_order_relaxed); }
@@ -47,6 +47,7 @@ class Timeline {
 
   std::atomic<bool> on_{false};
   std::atomic<bool> mark_cycles_{false};
+  Mutex life_mutex_;  // Start and Stop, one at a time; taken first
   Mutex mutex_;
   CondVar changed_;
   std::string pending_ GUARDED_BY(mutex_);

@@ -59,6 +59,26 @@ def gathers_broadcasts_groups_and_barriers_work_with_those_who_joined(here: Here
         assert hvd.join() == here.size - 1
 
 
+@check(min_ranks=2)
+def tensors_that_travel_together_keep_apart_on_those_who_joined(here: Here) -> None:
+    """What passes through a joined rank on its way must not be mixed up there."""
+    for joined in (0, here.size - 1, here.size // 2):
+        for count in (10, 70_000):
+            if here.rank != joined:
+                mine = [np.full(count, 10.0 * (i + 1), np.float32) for i in range(5)]
+                others = here.size - 1
+                root = (joined + 1) % here.size
+                got = hvd.grouped_allreduce(mine, op=SUM, name=f"{here.check}.sum")
+                assert [set(x.tolist()) for x in got] == [{10.0 * (i + 1) * others} for i in range(5)], got
+                handles = [hvd.broadcast_async(x + here.rank, root, name=f"{here.check}.{i}") for i, x in enumerate(mine)]
+                sent = [set(hvd.synchronize(handle).tolist()) for handle in handles]
+                assert sent == [{10.0 * (i + 1) + root} for i in range(5)], sent
+                if others == 1:  # Adasum with zeros changes nothing
+                    got = hvd.grouped_allreduce(mine, op=hvd.Adasum, name=f"{here.check}.adasum")
+                    assert [set(x.tolist()) for x in got] == [{10.0 * (i + 1)} for i in range(5)], got
+            hvd.join()
+
+
 @check(min_ranks=2, tags=["engine"])
 def what_would_lose_data_is_an_error_that_says_so(here: Here) -> None:
     last = here.size - 1

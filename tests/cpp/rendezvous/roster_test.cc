@@ -81,11 +81,26 @@ TEST(Roster, RefusesMissingAndDoubleRanksByNumber) {
   EXPECT_FALSE(MakeRoster({On(-1, "a")}, &roster).ok());
 }
 
+TEST(Roster, SettingsThatDifferAreNamedWithTheirRanks) {
+  std::vector<Member> members = {On(0, "a"), On(1, "a"), On(2, "b")};
+  for (Member& member : members) member.settings = "CHUNK=4096;SMALL=1;KIND=auto";
+  Roster roster;
+  EXPECT_TRUE(MakeRoster(members, &roster).ok());
+  members[2].settings = "CHUNK=4096;SMALL=10;KIND=net";
+  const Status status = MakeRoster(members, &roster);
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.message(),
+            "some settings have to be equal on all ranks, but rank 0 has SMALL=1 KIND=auto and rank 2 has SMALL=10 KIND=net");
+  members[2].settings = "CHUNK=4096;SMALL=1";
+  EXPECT_NE(MakeRoster(members, &roster).message().find("rank 2 has nothing of the kind"), std::string::npos);
+}
+
 TEST(Member, ComesBackAsItWas) {
   Member member = At("node1#5f#40", {"10.0.0.5/24", "fe80::1%eth0/64"});
   member.rank = 70000;
   member.port = 65535;
   member.pid = 4194304;
+  member.settings = "HVDLITE_X=1;HVDLITE_Y=2";
   std::string bytes;
   ASSERT_TRUE(EncodeMember(member, &bytes).ok());
   Member back;
@@ -98,10 +113,11 @@ TEST(Member, HasTheBytesOfTheWirePage) {
   member.rank = 2;
   member.port = 0x1234;
   member.pid = 3;
+  member.settings = "a=1";
   std::string bytes;
   ASSERT_TRUE(EncodeMember(member, &bytes).ok());
   using namespace std::string_literals;
-  EXPECT_EQ(bytes, "\1\2\0\0\0\3\0\0\0\0\0\0\0\x34\x12\1\0h\1\3::1"s);
+  EXPECT_EQ(bytes, "\2\2\0\0\0\3\0\0\0\0\0\0\0\x34\x12\1\0h\1\3::1\3\0a=1"s);
 }
 
 TEST(Member, CutShortOrChangedNeverCrashesAndNeverPassesUnnoticed) {
@@ -123,7 +139,7 @@ TEST(Member, CutShortOrChangedNeverCrashesAndNeverPassesUnnoticed) {
     ASSERT_TRUE(EncodeMember(back, &again).ok());
     EXPECT_EQ(again, changed);
   }
-  EXPECT_EQ(DecodeMember("\2", &back).message().find("version 2") == std::string::npos, false);
+  EXPECT_EQ(DecodeMember("\3", &back).message().find("version 3") == std::string::npos, false);
 }
 
 TEST(Member, RefusesToEncodeWhatNobodyWouldDecode) {
@@ -134,6 +150,9 @@ TEST(Member, RefusesToEncodeWhatNobodyWouldDecode) {
   EXPECT_FALSE(EncodeMember(At("h", std::vector<std::string>(65, "10.0.0.1")), &bytes).ok());
   EXPECT_FALSE(EncodeMember(At("h", {std::string(129, '1')}), &bytes).ok());
   EXPECT_FALSE(EncodeMember(At("h", {""}), &bytes).ok());
+  Member talkative = On(0, "h");
+  talkative.settings = std::string(1025, 's');
+  EXPECT_FALSE(EncodeMember(talkative, &bytes).ok());
 }
 
 TEST(ChooseAddress, PrefersACommonSubnet) {

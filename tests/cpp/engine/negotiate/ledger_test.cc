@@ -63,7 +63,7 @@ TEST(Ledger, slots_stand_for_what_was_said_last_time) {
   ledger.Add(1, Ask("g", OpKind::kAllgather, {5, 2}), 0);
   auto ready = ledger.TakeReady();
   ASSERT_EQ(ready.size(), 1u);
-  EXPECT_TRUE(ready[0]->described);
+  EXPECT_NE(ready[0]->agreed, ready[0]->remembered);
   EXPECT_EQ(ready[0]->agreed->rows, (std::vector<int64_t>{3, 5}));
   const uint64_t slot = ledger.SlotFor(ready[0]);
   EXPECT_NE(slot, kNoSlot);
@@ -74,7 +74,7 @@ TEST(Ledger, slots_stand_for_what_was_said_last_time) {
   EXPECT_TRUE(ledger.AddCached(0, slot, 0));
   ready = ledger.TakeReady();
   ASSERT_EQ(ready.size(), 1u);
-  EXPECT_FALSE(ready[0]->described);
+  EXPECT_EQ(ready[0]->agreed, ready[0]->remembered);
   EXPECT_EQ(ready[0]->agreed->rows, (std::vector<int64_t>{3, 5}));
   ledger.Settle(ready[0], true);
 
@@ -89,7 +89,7 @@ TEST(Ledger, slots_stand_for_what_was_said_last_time) {
     }
     ready = ledger.TakeReady();
     ASSERT_EQ(ready.size(), 1u);
-    EXPECT_TRUE(ready[0]->described);
+    EXPECT_NE(ready[0]->agreed, ready[0]->remembered);
     EXPECT_TRUE(ready[0]->dissent.empty());
     EXPECT_EQ(ready[0]->agreed->rows, (std::vector<int64_t>{3, full_first ? 9 : 7}));
     EXPECT_EQ(ledger.SlotFor(ready[0]), slot);
@@ -196,8 +196,8 @@ TEST(Ledger, the_least_recently_used_slots_go_first_and_are_known_until_all_have
   EXPECT_EQ(ledger.remembered(), 3u);
   // Member 1 had announced it before it heard.
   EXPECT_TRUE(ledger.AddCached(1, slots[1], 0));
-  ledger.Forgotten(1, slots[1]);
-  ledger.Forgotten(0, slots[1]);
+  ledger.Forgotten(slots[1]);
+  ledger.Forgotten(slots[1]);
   EXPECT_FALSE(ledger.AddCached(0, slots[1], 0)) << "nobody may know it any more";
   EXPECT_TRUE(ledger.Add(0, Ask("b"), 0));
   EXPECT_EQ(Names(ledger.TakeReady()), (List{"b"}));
