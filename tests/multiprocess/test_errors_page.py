@@ -42,6 +42,7 @@ ROWS = _rows()
 
 # What no test can provoke here; that the words are in the code is checked for these as for all.
 NOT_PROVOKED = {
+    "some settings have to be equal on all ranks, but rank … has … and rank … has …": "see test_settings_that_must_be_equal_are_compared",
     "rank … of this host ended during start-up": "see test_a_rank_that_dies_during_init_is_named_without_a_launcher",
     "rank … finds no way to rank …": "takes two hosts without a network in common",
     "cannot reserve … of shared memory": "takes a host without memory",
