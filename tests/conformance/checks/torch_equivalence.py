@@ -272,3 +272,19 @@ def adasum_combines_the_steps_of_the_ranks(here: Here) -> None:
         combined = torch.from_numpy(adasum_tree([w[i].numpy().ravel() for w in want])).reshape(start.shape)
         torch.testing.assert_close(parameter.detach(), start + combined, rtol=1e-8, atol=1e-10)
     equal_everywhere(net)
+
+
+@check()
+def with_gradients_in_channels_last_order(here: Here) -> None:
+    def make() -> torch.nn.Module:
+        torch.manual_seed(4)
+        net = torch.nn.Sequential(torch.nn.Conv2d(2, 3, 3), torch.nn.Flatten(), torch.nn.Linear(3, 3)).double()
+        return net.to(memory_format=torch.channels_last)
+
+    def loss(net: torch.nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        image = x.repeat(1, 3).reshape(-1, 2, 3, 3).to(memory_format=torch.channels_last)
+        return torch.nn.functional.mse_loss(net(image), y)
+
+    got = together(here, sgd, net=make(), loss=loss)
+    same(here, got, alone(here, sgd, net=make(), loss=loss))
+    assert not got[0].weight.grad.is_contiguous(), "this was to be about gradients that are not contiguous"
