@@ -287,7 +287,7 @@ def _elastic() -> bool:
     return "1" in (os.environ.get("HVDLITE_ELASTIC"), os.environ.get("HOROVOD_ELASTIC"))
 
 
-def _rebuild(base: type[torch.optim.Optimizer], state: dict[str, Any], pairs: Any, options: dict[str, Any]) -> Any:
+def _rebuild(base: Any, state: dict[str, Any], pairs: Any, options: dict[str, Any]) -> Any:
     """From a pickle. In a process without a job: the plain optimizer."""
     optimizer = base.__new__(base)
     optimizer.__setstate__(state)
