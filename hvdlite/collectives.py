@@ -298,9 +298,7 @@ def reducescatter_async(
     postscale_factor: float = 1.0,
 ) -> int:
     """Starts reducescatter() and returns a handle."""
-    return new_handle(
-        _start(Kind.REDUCESCATTER, tensor, name, process_set, op, 0, prescale_factor, postscale_factor)
-    )
+    return new_handle(_start(Kind.REDUCESCATTER, tensor, name, process_set, op, 0, prescale_factor, postscale_factor))
 
 
 def reducescatter(

@@ -53,9 +53,13 @@ void WaitFor(Flag Member::* flag, size_t me, uint64_t steps) {
     }
   }
 }
-void Post(Flag* flag, uint64_t steps) { flag->steps.store(steps, std::memory_order_release); }
+void Post(Flag* flag, uint64_t steps) {
+  flag->steps.store(steps, std::memory_order_release);
+}
 
-char* Slot(size_t member, uint64_t step) { return members[member].slots + step % kSlots * kChunk; }
+char* Slot(size_t member, uint64_t step) {
+  return members[member].slots + step % kSlots * kChunk;
+}
 
 // to = also = the sum of n numbers of all members, mine from `mine` and the others' from their slots at byte `at`.
 void Sum(size_t me, uint64_t step, float* mine, float* also, size_t at, size_t n) {
@@ -170,7 +174,9 @@ int main(int argc, char** argv) {
     std::sort(laps.begin(), laps.end());
     rusage usage;
     getrusage(RUSAGE_SELF, &usage);
-    const auto seconds = [](timeval t) { return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec); };
+    const auto seconds = [](timeval t) {
+      return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+    };
     const double spent = seconds(usage.ru_utime) + seconds(usage.ru_stime);
     std::printf("%.9f %.6f\n", laps[laps.size() / 2], spent - before);
     before = spent;

@@ -81,7 +81,7 @@ void Step(Engine* engine, int tensors, std::vector<float>* values) {
 
 struct Cost {
   double seconds = 0;  // one step
-  double cpu = 0;      // of one rank, in one step
+  double cpu = 0;  // of one rank, in one step
 };
 
 // Every rank calls it; the answer is rank 0's.
@@ -122,8 +122,8 @@ void Run(const std::string& communicator, int ranks) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  std::printf("{\"ranks\": %d, \"one\": %.3g, \"one_cpu\": %.3g, \"list\": %.3g, \"list_cpu\": %.3g}\n", ranks, one.seconds,
-              one.cpu, list.seconds, list.cpu);
+  std::printf("{\"ranks\": %d, \"one\": %.3g, \"one_cpu\": %.3g, \"list\": %.3g, \"list_cpu\": %.3g}\n", ranks,
+              one.seconds, one.cpu, list.seconds, list.cpu);
   std::fflush(stdout);
 }
 

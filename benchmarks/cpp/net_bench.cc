@@ -60,8 +60,8 @@ void Run(int rank, int ranks, const std::vector<std::unique_ptr<transport::tcp::
   std::vector<transport::tcp::MeshPeer> peers;
   for (int i = 0; i < ranks; ++i) peers.push_back({i, {doors[static_cast<size_t>(i)]->endpoint()}});
   std::vector<std::unique_ptr<transport::tcp::Link>> links;
-  const Status status = ConnectMesh(0, 0, rank, peers, doors[static_cast<size_t>(rank)].get(), {},
-                                    Deadline::After(30 * kSecond), &links);
+  const Status status =
+      ConnectMesh(0, 0, rank, peers, doors[static_cast<size_t>(rank)].get(), {}, Deadline::After(30 * kSecond), &links);
   if (!status.ok()) Die(status);
   std::vector<transport::Transport*> borrowed;
   for (const auto& link : links) borrowed.push_back(link.get());
@@ -69,8 +69,7 @@ void Run(int rank, int ranks, const std::vector<std::unique_ptr<transport::tcp::
 
   const bool oversubscribed = ranks > static_cast<int>(std::thread::hardware_concurrency());
   std::vector<float> data(largest / sizeof(float), 0.0f);
-  if (rank == 0)
-    std::printf("%10s %10s %10s %10s %8s  %s\n", "bytes", "p50 us", "p10", "p90", "GB/s", "algorithm");
+  if (rank == 0) std::printf("%10s %10s %10s %10s %8s  %s\n", "bytes", "p50 us", "p10", "p90", "GB/s", "algorithm");
   for (size_t bytes = smallest; bytes <= largest; bytes *= 4) {
     comm::Batch batch;
     batch.kind = OpKind::kAllreduce;
@@ -96,9 +95,7 @@ void Run(int rank, int ranks, const std::vector<std::unique_ptr<transport::tcp::
 }
 
 int Main(int argc, char** argv) {
-  const auto argument = [&](int i, const char* otherwise) {
-    return std::string(argc > i ? argv[i] : otherwise);
-  };
+  const auto argument = [&](int i, const char* otherwise) { return std::string(argc > i ? argv[i] : otherwise); };
   const int ranks = std::stoi(argument(1, "2"));
   comm::NetOptions options;
   for (int i = 0; i < comm::kAlgorithmCount; ++i) {

@@ -75,7 +75,8 @@ double Wake() {
     syscall(SYS_futex, &ball, FUTEX_WAKE_PRIVATE, 2, nullptr, nullptr, 0);
   };
   const auto wait = [](int value) {
-    for (int seen; (seen = ball.load()) != value;) syscall(SYS_futex, &ball, FUTEX_WAIT_PRIVATE, seen, nullptr, nullptr, 0);
+    for (int seen; (seen = ball.load()) != value;)
+      syscall(SYS_futex, &ball, FUTEX_WAIT_PRIVATE, seen, nullptr, nullptr, 0);
   };
   std::thread other([&] {
     StayOn(1);
@@ -117,8 +118,8 @@ int main() {
   std::vector<char> from(large, 1), to(large, 2);
   for (int c; (c = std::getchar()) != EOF;) {
     if (c != '\n') continue;
-    std::printf("{\"core_to_core_ns\": %.1f, \"wake_us\": %.2f, \"memcpy_cached\": %.1f, \"memcpy_large\": %.1f}\n", CoreToCore() * 1e9,
-                Wake() * 1e6, Copy(&to, from, 256 << 10, 200), Copy(&to, from, large, 3));
+    std::printf("{\"core_to_core_ns\": %.1f, \"wake_us\": %.2f, \"memcpy_cached\": %.1f, \"memcpy_large\": %.1f}\n",
+                CoreToCore() * 1e9, Wake() * 1e6, Copy(&to, from, 256 << 10, 200), Copy(&to, from, large, 3));
     std::fflush(stdout);
   }
 }

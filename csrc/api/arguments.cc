@@ -78,11 +78,13 @@ Status CheckArguments(Request* request, int members) {
       if (request->shape.empty()) return Wrong(*request, "a tensor without dimensions cannot be scattered");
       if (request->op != ReduceOp::kAverage && request->op != ReduceOp::kSum && request->op != ReduceOp::kMin &&
           request->op != ReduceOp::kMax && request->op != ReduceOp::kProduct) {
-        return Wrong(*request, "op " + std::string(Name(request->op)) + " is not possible; use Average, Sum, Min, Max or Product");
+        return Wrong(*request, "op " + std::string(Name(request->op)) +
+                                   " is not possible; use Average, Sum, Min, Max or Product");
       }
       return CheckReduction(*request);
     case OpKind::kAllgather:
-      if (request->shape.empty()) return Wrong(*request, "a tensor without dimensions cannot be concatenated; reshape it to [1]");
+      if (request->shape.empty())
+        return Wrong(*request, "a tensor without dimensions cannot be concatenated; reshape it to [1]");
       return Status::Ok();
     case OpKind::kAlltoall:
       if (request->shape.empty()) return Wrong(*request, "a tensor without dimensions cannot be split");

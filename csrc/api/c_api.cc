@@ -28,13 +28,25 @@ Status UnknownHandle(int64_t handle) {
 
 }  // namespace
 
-const char* hvdlite_last_error(void) { return LastError().message().c_str(); }
-int32_t hvdlite_last_error_peer(void) { return LastError().peer(); }
-const char* hvdlite_simd(void) { return hvdlite::kernels::SimdName(); }
+const char* hvdlite_last_error(void) {
+  return LastError().message().c_str();
+}
+int32_t hvdlite_last_error_peer(void) {
+  return LastError().peer();
+}
+const char* hvdlite_simd(void) {
+  return hvdlite::kernels::SimdName();
+}
 
-hvdlite_code hvdlite_init(const hvdlite_init_options* options) { return Report(Runtime::Get().Init(*options)); }
-hvdlite_code hvdlite_shutdown(double timeout_seconds) { return Report(Runtime::Get().Shutdown(timeout_seconds)); }
-int32_t hvdlite_is_initialized(void) { return Runtime::Get().initialized() ? 1 : 0; }
+hvdlite_code hvdlite_init(const hvdlite_init_options* options) {
+  return Report(Runtime::Get().Init(*options));
+}
+hvdlite_code hvdlite_shutdown(double timeout_seconds) {
+  return Report(Runtime::Get().Shutdown(timeout_seconds));
+}
+int32_t hvdlite_is_initialized(void) {
+  return Runtime::Get().initialized() ? 1 : 0;
+}
 
 void hvdlite_abort(const char* why) {
   Status ignored;
@@ -50,8 +62,13 @@ hvdlite_code hvdlite_where(hvdlite_place* place) {
   if (engine == nullptr) return Report(status);
   const hvdlite::rendezvous::Roster& roster = engine->roster();
   const hvdlite::rendezvous::Place& mine = roster.places[static_cast<size_t>(engine->rank())];
-  *place = {engine->rank(),   engine->size(),  mine.local_rank, mine.local_size,
-            mine.cross_rank, mine.cross_size, roster.is_homogeneous ? 1 : 0};
+  *place = {engine->rank(),
+            engine->size(),
+            mine.local_rank,
+            mine.local_size,
+            mine.cross_rank,
+            mine.cross_size,
+            roster.is_homogeneous ? 1 : 0};
   return HVDLITE_OK;
 }
 
@@ -109,7 +126,9 @@ void hvdlite_release(int64_t handle, void** storage) {
   if (storage != nullptr) *storage = released == nullptr ? nullptr : released->TakeStorage().release();
 }
 
-void hvdlite_release_all(void) { Runtime::Get().ReleaseAll(); }
+void hvdlite_release_all(void) {
+  Runtime::Get().ReleaseAll();
+}
 
 hvdlite_code hvdlite_start_timeline(const char* path, int32_t mark_cycles) {
   Status status;

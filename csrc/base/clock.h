@@ -24,8 +24,7 @@ class Clock {
 };
 
 inline Nanos MonotonicNow() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
       .count();
 }
 
@@ -33,9 +32,7 @@ inline Nanos MonotonicNow() {
 class Deadline {
  public:
   static Deadline Never() { return Deadline(kForever); }
-  static Deadline After(Nanos span) {
-    return Deadline(span == kForever ? kForever : MonotonicNow() + span);
-  }
+  static Deadline After(Nanos span) { return Deadline(span == kForever ? kForever : MonotonicNow() + span); }
   static Deadline AfterSeconds(double seconds) {
     return After(static_cast<Nanos>(seconds * static_cast<double>(kSecond)));
   }

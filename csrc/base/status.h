@@ -67,8 +67,8 @@ class [[nodiscard]] Status {
 }  // namespace hvdlite
 
 // Return early with the status of `expr` unless it is OK.
-#define HVDLITE_RETURN_IF_ERROR(expr)                     \
-  do {                                                    \
-    ::hvdlite::Status hvdlite_status_ = (expr);           \
-    if (!hvdlite_status_.ok()) return hvdlite_status_;    \
+#define HVDLITE_RETURN_IF_ERROR(expr)                  \
+  do {                                                 \
+    ::hvdlite::Status hvdlite_status_ = (expr);        \
+    if (!hvdlite_status_.ok()) return hvdlite_status_; \
   } while (false)

@@ -17,7 +17,9 @@ inline void NameThread(pthread_t thread, const std::string& name) {
   pthread_setname_np(thread, name.substr(0, 15).c_str());
 }
 
-inline void NameThisThread(const std::string& name) { NameThread(pthread_self(), name); }
+inline void NameThisThread(const std::string& name) {
+  NameThread(pthread_self(), name);
+}
 
 // The entry of a local rank in a list such as "0,2,4,6". DECIDES. `core` is -1 when the list is empty.
 inline Status CoreOf(std::string_view list, int local_rank, int local_size, int* core) {

@@ -41,6 +41,8 @@ void ThrowIfError(hvdlite_code code) {
   throw py::error_already_set();
 }
 
-void BindErrors(py::module_& module) { module.def("simd", &hvdlite_simd, "The instruction set the kernels use."); }
+void BindErrors(py::module_& module) {
+  module.def("simd", &hvdlite_simd, "The instruction set the kernels use.");
+}
 
 }  // namespace hvdlite::bindings

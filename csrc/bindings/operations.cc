@@ -29,12 +29,10 @@ constexpr int kLastWithTensor = 4;
 
 // Never freed: the interpreter may be gone before the process ends.
 PyObject* NotContiguous() {
-  static PyObject* const type = PyErr_NewExceptionWithDoc("hvdlite._core.NotContiguous",
-                                                          "Make a contiguous copy of the tensor, and ask again.",
-                                                          PyExc_ValueError, nullptr);
+  static PyObject* const type = PyErr_NewExceptionWithDoc(
+      "hvdlite._core.NotContiguous", "Make a contiguous copy of the tensor, and ask again.", PyExc_ValueError, nullptr);
   return type;
 }
-
 
 // One operation as Python gives it, with what it borrows. Stays where it is.
 struct Call {
@@ -81,12 +79,15 @@ std::unordered_map<int64_t, Loan>& Loans() {
 }
 
 void Borrow(int64_t handle, const py::handle& input, const py::handle& output, Call* call) {
-  Loans().insert_or_assign(handle, Loan{py::reinterpret_borrow<py::object>(input), py::reinterpret_borrow<py::object>(output),
-                                        std::move(call->input.owner), std::move(call->output.owner)});
+  Loans().insert_or_assign(handle,
+                           Loan{py::reinterpret_borrow<py::object>(input), py::reinterpret_borrow<py::object>(output),
+                                std::move(call->input.owner), std::move(call->output.owner)});
 }
 
 // The loan outlives the lock of the table: what it lets go may run any code.
-void GiveBack(int64_t handle) { const auto loan = Loans().extract(handle); }
+void GiveBack(int64_t handle) {
+  const auto loan = Loans().extract(handle);
+}
 
 // kind, op, process_set, name, input, output, root, prescale, postscale, splits
 constexpr int kDescribed = 10;
@@ -102,7 +103,8 @@ void Describe(const Arguments& given, Call* call, std::vector<int64_t>* splits) 
   operation.prescale = given.Double(7);
   operation.postscale = given.Double(8);
   const py::handle parts = given.Object(9);
-  if (!PyList_CheckExact(parts.ptr()) || PyList_GET_SIZE(parts.ptr()) != 0) *splits = parts.cast<std::vector<int64_t>>();
+  if (!PyList_CheckExact(parts.ptr()) || PyList_GET_SIZE(parts.ptr()) != 0)
+    *splits = parts.cast<std::vector<int64_t>>();
   operation.splits = splits->data();
   operation.split_count = static_cast<int32_t>(splits->size());
 }

@@ -13,7 +13,9 @@ namespace py = pybind11;
 
 namespace {
 
-constexpr int32_t Number(DType dtype) { return static_cast<int32_t>(dtype); }
+constexpr int32_t Number(DType dtype) {
+  return static_cast<int32_t>(dtype);
+}
 
 // ml_dtypes' bfloat16 calls itself a void type. numpy gives it a number of its own, which saves asking for its name again.
 bool IsBFloat16(const py::dtype& dtype) {
@@ -32,13 +34,20 @@ int32_t FromNumpy(const py::dtype& dtype) {
   const auto size = dtype.itemsize();
   switch (dtype.kind()) {
     case 'b': return Number(DType::kBool);
-    case 'u': return size == 1 ? Number(DType::kUInt8) : size == 2 ? Number(DType::kUInt16)
-                   : size == 4 ? Number(DType::kUInt32) : Number(DType::kUInt64);
-    case 'i': return size == 1 ? Number(DType::kInt8) : size == 2 ? Number(DType::kInt16)
-                   : size == 4 ? Number(DType::kInt32) : Number(DType::kInt64);
-    case 'f': if (size == 2) return Number(DType::kFloat16);
-              if (size == 4) return Number(DType::kFloat32);
-              return size == 8 ? Number(DType::kFloat64) : -1;
+    case 'u':
+      return size == 1   ? Number(DType::kUInt8)
+             : size == 2 ? Number(DType::kUInt16)
+             : size == 4 ? Number(DType::kUInt32)
+                         : Number(DType::kUInt64);
+    case 'i':
+      return size == 1   ? Number(DType::kInt8)
+             : size == 2 ? Number(DType::kInt16)
+             : size == 4 ? Number(DType::kInt32)
+                         : Number(DType::kInt64);
+    case 'f':
+      if (size == 2) return Number(DType::kFloat16);
+      if (size == 4) return Number(DType::kFloat32);
+      return size == 8 ? Number(DType::kFloat64) : -1;
     case 'V': return IsBFloat16(dtype) ? Number(DType::kBFloat16) : -1;
     default: return -1;
   }
@@ -49,8 +58,11 @@ int32_t FromDlpack(const dlpack::DataType& type) {
   switch (type.code) {
     case dlpack::kBool: return Number(DType::kBool);
     case dlpack::kBfloat: return Number(DType::kBFloat16);
-    case dlpack::kFloat: return type.bits == 16 ? Number(DType::kFloat16) : type.bits == 32 ? Number(DType::kFloat32)
-                              : type.bits == 64 ? Number(DType::kFloat64) : -1;
+    case dlpack::kFloat:
+      return type.bits == 16   ? Number(DType::kFloat16)
+             : type.bits == 32 ? Number(DType::kFloat32)
+             : type.bits == 64 ? Number(DType::kFloat64)
+                               : -1;
     case dlpack::kInt:
     case dlpack::kUInt: {
       const int shift = type.code == dlpack::kUInt ? 0 : 1;
@@ -63,7 +75,9 @@ int32_t FromDlpack(const dlpack::DataType& type) {
   }
 }
 
-[[noreturn]] void Refuse(const std::string& what) { throw py::type_error(what); }
+[[noreturn]] void Refuse(const std::string& what) {
+  throw py::type_error(what);
+}
 
 }  // namespace
 

@@ -34,8 +34,8 @@ struct Batch {
   OpKind kind = OpKind::kBarrier;
   DType dtype = DType::kUInt8;
   int root = 0;                         // Broadcast: the member that sends
-  bool adasum = false;                  // Allreduce by Adasum, per piece; `reduce` then carries the scale factors only
-  kernels::ReduceSpec reduce;           // Allreduce, Reducescatter
+  bool adasum = false;  // Allreduce by Adasum, per piece; `reduce` then carries the scale factors only
+  kernels::ReduceSpec reduce;  // Allreduce, Reducescatter
   std::vector<Piece> pieces;
 };
 

@@ -75,8 +75,7 @@ double PredictSeconds(const Question& question, Algorithm algorithm, const CostM
   const double message = model.overhead;
   const bool reduces = question.op == OpKind::kAllreduce;
   switch (algorithm) {
-    case Algorithm::kOneShot:
-      return model.alpha + (n - 1) * (message + bytes * (model.beta * crowd + model.gamma));
+    case Algorithm::kOneShot: return model.alpha + (n - 1) * (message + bytes * (model.beta * crowd + model.gamma));
     case Algorithm::kDirect: {
       const double phases = reduces ? 2 : 1;
       return phases * (model.alpha + (n - 1) * message + share * model.beta * crowd) + share * model.gamma;
@@ -91,8 +90,7 @@ double PredictSeconds(const Question& question, Algorithm algorithm, const CostM
     }
     case Algorithm::kRing: {
       const double phases = reduces ? 2 : 1;
-      return phases * ((n - 1) * (model.alpha + message) + share * model.beta) +
-             (reduces ? share * model.gamma : 0);
+      return phases * ((n - 1) * (model.alpha + message) + share * model.beta) + (reduces ? share * model.gamma : 0);
     }
     case Algorithm::kPairwise: return model.alpha + (n - 1) * message + share * model.beta * crowd;
     case Algorithm::kTree: return log_n * (model.alpha + message) + log_n * bytes * model.beta;

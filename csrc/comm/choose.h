@@ -30,9 +30,8 @@ enum class Algorithm : uint8_t {
 constexpr int kAlgorithmCount = 9;
 
 constexpr std::string_view Name(Algorithm algorithm) {
-  constexpr std::string_view names[kAlgorithmCount] = {"one-shot", "direct",        "halving-doubling",
-                                                       "ring",     "pairwise",      "tree",
-                                                       "chain",    "dissemination", "adasum"};
+  constexpr std::string_view names[kAlgorithmCount] = {"one-shot", "direct", "halving-doubling", "ring",  "pairwise",
+                                                       "tree",     "chain",  "dissemination",    "adasum"};
   return names[static_cast<int>(algorithm)];
 }
 

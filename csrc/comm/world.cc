@@ -28,7 +28,8 @@ size_t ChunkBytes(const Config& config, size_t members) {
 
 // What decides who sends how much when, and cannot be told by one rank to the others, because it must be known before.
 std::string SharedSettings(const Config& config) {
-  return "HVDLITE_COMMUNICATOR=" + config.communicator + ";HVDLITE_HIERARCHICAL_ALLREDUCE=" + config.hierarchical_allreduce +
+  return "HVDLITE_COMMUNICATOR=" + config.communicator +
+         ";HVDLITE_HIERARCHICAL_ALLREDUCE=" + config.hierarchical_allreduce +
          ";HVDLITE_SHM_CHUNK_BYTES=" + std::to_string(config.shm_chunk_bytes) +
          ";HVDLITE_SHM_SMALL_BYTES=" + std::to_string(config.shm_small_bytes);
 }

@@ -29,7 +29,8 @@ bool Engine::Cycle() {
     return Turn(MonotonicNow());
   } catch (const std::bad_alloc&) {
     // Whoever turns holds the lock of the turn, and half a batch: the only way on is to end the job, with a sentence.
-    FailNow(Status::Io("rank " + std::to_string(rank()) + " has no memory left for what it and its peers agreed to do"));
+    FailNow(
+        Status::Io("rank " + std::to_string(rank()) + " has no memory left for what it and its peers agreed to do"));
     return true;
   }
 }

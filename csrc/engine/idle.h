@@ -38,7 +38,7 @@ class Patience {
   }
 
  private:
-  static constexpr uint32_t kCrowdedAfter = 8;    // in a row; a slow peer now and then proves nothing
+  static constexpr uint32_t kCrowdedAfter = 8;  // in a row; a slow peer now and then proves nothing
   static constexpr uint32_t kTryAgainEvery = 64;  // a spin in vain costs 50 us: under 1 us per wait
   const bool oversubscribed_;
   const Nanos spin_;

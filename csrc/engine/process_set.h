@@ -20,36 +20,36 @@ namespace hvdlite::engine {
 // What a slot stands for on this rank.
 struct Remembered {
   AgreedPtr agreed;
-  bool asked = false;         // this rank took part, rather than had joined
-  Request mine;               // what it asked for: ask for the same again and the slot says it
+  bool asked = false;  // this rank took part, rather than had joined
+  Request mine;  // what it asked for: ask for the same again and the slot says it
 };
 
 // A batch under way.
 struct Running {
   comm::Batch batch;
   std::vector<Response> responses;
-  std::vector<Entry*> entries;     // null where this rank has joined
-  std::vector<char> zeros;         // what a joined rank contributes ...
-  std::vector<char> ignored;       // ... and where its results go
+  std::vector<Entry*> entries;  // null where this rank has joined
+  std::vector<char> zeros;  // what a joined rank contributes ...
+  std::vector<char> ignored;  // ... and where its results go
   std::unique_ptr<comm::Work> work;
-  bool failed = false;             // work has said kFailed: it must not be touched again
+  bool failed = false;  // work has said kFailed: it must not be touched again
   Nanos started = 0;
 };
 
 struct ProcessSet {
   int id = 0;
-  std::vector<int> ranks;                 // global, ascending
+  std::vector<int> ranks;  // global, ascending
   std::unique_ptr<comm::Group> group;
-  std::unique_ptr<Agreement> agreement;   // null if this rank is not a member
+  std::unique_ptr<Agreement> agreement;  // null if this rank is not a member
   Inbox inbox;
 
   std::unordered_map<uint64_t, Remembered> slots;
   std::unordered_map<std::string, uint64_t> slot_of;
-  std::deque<Decision> decided;           // not yet begun
+  std::deque<Decision> decided;  // not yet begun
   std::unique_ptr<Running> running;
-  std::vector<Entry*> fetched;            // scratch of the turn
-  std::vector<Decision> heard;            // scratch of the turn
-  Status suspicion;                       // a link of this set is broken: whose fault is it really?
+  std::vector<Entry*> fetched;  // scratch of the turn
+  std::vector<Decision> heard;  // scratch of the turn
+  Status suspicion;  // a link of this set is broken: whose fault is it really?
   Nanos suspicion_since = 0;
   Nanos suspicion_until = 0;
 

@@ -63,12 +63,13 @@ void Engine::SpeakVerdict(ProcessSet* set) {
     const auto answer = answers.find(rank);
     if (!verdict.empty()) verdict += "; ";
     verdict += "rank " + std::to_string(rank);
-    verdict += answer == answers.end()
-                   ? " does not say where it is (its Python is inside native code that holds the interpreter lock?)"
-                   : " is in " + answer->second.place + " and has submitted nothing for " + seconds(answer->second.idle);
+    verdict +=
+        answer == answers.end()
+            ? " does not say where it is (its Python is inside native code that holds the interpreter lock?)"
+            : " is in " + answer->second.place + " and has submitted nothing for " + seconds(answer->second.idle);
   }
-  verdict += "; " + RankList(report.waiting) + (report.waiting.size() == 1 ? " waits" : " wait") + " in " + report.oldest +
-             " for " + seconds(report.oldest_age);
+  verdict += "; " + RankList(report.waiting) + (report.waiting.size() == 1 ? " waits" : " wait") + " in " +
+             report.oldest + " for " + seconds(report.oldest_age);
   for (int rank : report.waiting) {
     const auto answer = answers.find(rank);
     if (answer == answers.end()) continue;
@@ -91,9 +92,10 @@ void Engine::CheckSilence(Nanos now) {
   if (limit <= 0 || !closing_.ok()) return;
   const auto frozen = [&](int rank, Nanos silent) {
     FailNow(Status::PeerLost(
-        rank, "rank " + std::to_string(rank) + " has given no sign of life for " + std::to_string(silent / kSecond) +
-                  " s: its process is stopped (SIGSTOP, a debugger), starved of memory or hangs in the kernel, or its host "
-                  "is gone. HVDLITE_HEARTBEAT_SECONDS sets the limit; 0 turns this check off."));
+        rank,
+        "rank " + std::to_string(rank) + " has given no sign of life for " + std::to_string(silent / kSecond) +
+            " s: its process is stopped (SIGSTOP, a debugger), starved of memory or hangs in the kernel, or its host "
+            "is gone. HVDLITE_HEARTBEAT_SECONDS sets the limit; 0 turns this check off."));
   };
   transport::HostSegment& segment = world_->segment();
   silences_.resize(static_cast<size_t>(segment.local_size()));

@@ -84,7 +84,8 @@ Engine::Driven Engine::Drive(const Handle& handle, Nanos until) {
 // The background thread has gone to sleep at its gate if it found the turn taken.
 void Engine::ReturnTurn() {
   turn_.Unlock();
-  if (waiters_.load(std::memory_order_seq_cst) == 0 && outstanding_.load(std::memory_order_seq_cst) > 0) WakeBackground();
+  if (waiters_.load(std::memory_order_seq_cst) == 0 && outstanding_.load(std::memory_order_seq_cst) > 0)
+    WakeBackground();
 }
 
 void Engine::TakeTurn() {
@@ -186,7 +187,8 @@ void Engine::Background() {
   while (!stopping_.load(std::memory_order_seq_cst)) {
     const uint32_t ticket = gate_.load(std::memory_order_seq_cst);
     const bool wanted = outstanding_.load(std::memory_order_seq_cst) > 0 && !ended_;
-    const bool mine = waiters_.load(std::memory_order_seq_cst) == 0 && turn_wanted_.load(std::memory_order_seq_cst) == 0;
+    const bool mine =
+        waiters_.load(std::memory_order_seq_cst) == 0 && turn_wanted_.load(std::memory_order_seq_cst) == 0;
     if (wanted && mine && turn_.TryLock()) {
       BackgroundTurn(&backoff);
       NotifyWaiters();

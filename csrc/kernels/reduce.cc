@@ -5,8 +5,7 @@
 
 namespace hvdlite::kernels {
 
-void Reduce(const ReduceSpec& spec, void* destination, void* second, const void* const* sources, int n,
-            int64_t count) {
+void Reduce(const ReduceSpec& spec, void* destination, void* second, const void* const* sources, int n, int64_t count) {
   cpu::Reduce(cpu::ActiveTable(), spec, destination, second, sources, n, count);
 }
 

@@ -44,8 +44,7 @@ struct ReduceSpec {
 // If `second` is not null the same result is stored there as well (a shared slot and the private tensor).
 // `destination` and `second` may each be identical to one of the sources; otherwise nothing may overlap.
 // n >= 1; nothing happens if count is 0. No alignment is needed; 64 bytes is fastest (by some 10 %).
-void Reduce(const ReduceSpec& spec, void* destination, void* second, const void* const* sources, int n,
-            int64_t count);
+void Reduce(const ReduceSpec& spec, void* destination, void* second, const void* const* sources, int n, int64_t count);
 
 // The same without finish(): accumulator[i] = combine(accumulator[i], prescale * source[i]). For algorithms
 // that add one peer at a time (ring). Rounds to the dtype after each call.

@@ -18,12 +18,10 @@ struct Address {
   std::string number;               // without scope and prefix
 
   bool loopback() const {
-    return family == AF_INET ? bytes[0] == 127
-                             : IN6_IS_ADDR_LOOPBACK(reinterpret_cast<const in6_addr*>(bytes.data()));
+    return family == AF_INET ? bytes[0] == 127 : IN6_IS_ADDR_LOOPBACK(reinterpret_cast<const in6_addr*>(bytes.data()));
   }
   bool link_local() const {
-    return family == AF_INET ? bytes[0] == 169 && bytes[1] == 254
-                             : bytes[0] == 0xfe && (bytes[1] & 0xc0) == 0x80;
+    return family == AF_INET ? bytes[0] == 169 && bytes[1] == 254 : bytes[0] == 0xfe && (bytes[1] & 0xc0) == 0x80;
   }
 };
 
@@ -41,8 +39,7 @@ std::optional<Address> Parse(const std::string& text) {
   if (slash != std::string::npos) {
     const char* end = text.data() + text.size();
     const auto [stop, error] = std::from_chars(text.data() + slash + 1, end, address.prefix);
-    if (error != std::errc() || stop != end || address.prefix < 0 || address.prefix > bits)
-      return std::nullopt;
+    if (error != std::errc() || stop != end || address.prefix < 0 || address.prefix > bits) return std::nullopt;
   }
   return address;
 }

@@ -16,7 +16,7 @@ std::string HostId(const std::string& configured) {
   // What cannot be read (no /proc in a jail) is left out on every rank of that host alike.
   std::string boot_id;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot_id;
-  struct stat network {};
+  struct stat network{};
   const bool known = stat("/proc/self/ns/net", &network) == 0;
   return std::string(name) + "#" + boot_id + "#" + (known ? std::to_string(network.st_ino) : "");
 }

@@ -21,9 +21,8 @@ constexpr std::string_view kVirtual[] = {"docker", "br-",     "virbr", "veth", "
                                          "lxdbr",  "vboxnet", "vmnet", "cni",  "cali", "flannel", "kube-"};
 
 bool IsVirtual(const std::string& interface) {
-  return std::any_of(std::begin(kVirtual), std::end(kVirtual), [&](std::string_view prefix) {
-    return interface.compare(0, prefix.size(), prefix) == 0;
-  });
+  return std::any_of(std::begin(kVirtual), std::end(kVirtual),
+                     [&](std::string_view prefix) { return interface.compare(0, prefix.size(), prefix) == 0; });
 }
 
 bool IsLinkLocal(const std::string& address) {
@@ -33,18 +32,15 @@ bool IsLinkLocal(const std::string& address) {
 // The lower, the better.
 int Order(const InterfaceAddress& address) {
   const int kind = address.loopback ? 3 : !address.running ? 2 : IsVirtual(address.interface) ? 1 : 0;
-  const int family = IsLinkLocal(address.address)                     ? 2
-                     : address.address.find(':') != std::string::npos ? 1
-                                                                      : 0;
+  const int family = IsLinkLocal(address.address) ? 2 : address.address.find(':') != std::string::npos ? 1 : 0;
   return 10 * kind + family;
 }
 
 int PrefixOf(const sockaddr* mask, int family) {
   const bool v4 = family == AF_INET;
   if (mask == nullptr) return v4 ? 32 : 128;  // nothing is known to be near
-  const auto* bytes =
-      v4 ? reinterpret_cast<const uint8_t*>(&reinterpret_cast<const sockaddr_in*>(mask)->sin_addr)
-         : reinterpret_cast<const uint8_t*>(&reinterpret_cast<const sockaddr_in6*>(mask)->sin6_addr);
+  const auto* bytes = v4 ? reinterpret_cast<const uint8_t*>(&reinterpret_cast<const sockaddr_in*>(mask)->sin_addr)
+                         : reinterpret_cast<const uint8_t*>(&reinterpret_cast<const sockaddr_in6*>(mask)->sin6_addr);
   int bits = 0;
   for (int i = 0; i < (v4 ? 4 : 16); ++i) bits += std::popcount(bytes[i]);
   return bits;
@@ -93,8 +89,7 @@ Status SelectAddresses(const std::vector<InterfaceAddress>& all, const std::vect
 Status ListAddresses(std::vector<InterfaceAddress>* addresses) {
   addresses->clear();
   ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0)
-    return Status::FromErrno("cannot list this machine's network interfaces", errno);
+  if (getifaddrs(&list) != 0) return Status::FromErrno("cannot list this machine's network interfaces", errno);
   const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, freeifaddrs);
   for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
     if (entry->ifa_addr == nullptr || (entry->ifa_flags & IFF_UP) == 0) continue;

@@ -14,8 +14,7 @@ constexpr size_t kMaxSettings = 1024;
 
 Status Check(const Member& member) {
   const auto bad = [&](const std::string& why) {
-    return Status::InvalidArgument("what rank " + std::to_string(member.rank) +
-                                   " tells about itself is wrong: " + why);
+    return Status::InvalidArgument("what rank " + std::to_string(member.rank) + " tells about itself is wrong: " + why);
   };
   if (member.rank < 0) return bad("the rank is negative");
   if (member.host_id.empty() || member.host_id.size() > kMaxHostId)
@@ -57,8 +56,7 @@ Status DecodeMember(std::string_view bytes, Member* member) {
   uint16_t host_bytes = 0;
   uint8_t count = 0;
   const auto cut = [&] {
-    return Status::Io("the description of a rank ends too early, after " + std::to_string(bytes.size()) +
-                      " bytes");
+    return Status::Io("the description of a rank ends too early, after " + std::to_string(bytes.size()) + " bytes");
   };
   if (!reader.TakeInteger(&version)) return cut();
   if (version != kVersion) {
@@ -66,8 +64,7 @@ Status DecodeMember(std::string_view bytes, Member* member) {
                       ", this hvdlite knows version 2: all ranks have to run the same hvdlite");
   }
   if (!reader.TakeInteger(&rank) || !reader.TakeInteger(&read.pid) || !reader.TakeInteger(&read.port) ||
-      !reader.TakeInteger(&host_bytes) || !reader.TakeBytes(host_bytes, &read.host_id) ||
-      !reader.TakeInteger(&count)) {
+      !reader.TakeInteger(&host_bytes) || !reader.TakeBytes(host_bytes, &read.host_id) || !reader.TakeInteger(&count)) {
     return cut();
   }
   read.rank = rank;

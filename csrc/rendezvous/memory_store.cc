@@ -32,14 +32,12 @@ Status MemoryStore::Get(const std::string& key, Deadline deadline, std::string* 
       *value = found->second;
       return Status::Ok();
     }
-    if (deadline.Passed())
-      return Status::Timeout("nobody set '" + key + "' in the store in this process in time");
+    if (deadline.Passed()) return Status::Timeout("nobody set '" + key + "' in the store in this process in time");
     changed_.WaitFor(mutex_, deadline.Left(kSecond));
   }
 }
 
-Status MemoryStore::Collect(const std::string& key, int n, Deadline deadline,
-                            std::vector<std::string>* values) {
+Status MemoryStore::Collect(const std::string& key, int n, Deadline deadline, std::vector<std::string>* values) {
   HVDLITE_RETURN_IF_ERROR(CheckKey(key));
   if (n < 0 || static_cast<size_t>(n) > kMaxCollect) {
     return Status::InvalidArgument("cannot collect " + std::to_string(n) + " keys");
@@ -63,8 +61,8 @@ Status MemoryStore::Collect(const std::string& key, int n, Deadline deadline,
     if (deadline.Passed()) {
       if (left_out > 0) missing += " and " + std::to_string(left_out) + " more";
       values->clear();
-      return Status::Timeout("of '" + key + "/0' to '" + key + "/" + std::to_string(n - 1) +
-                             "' in the store in " + "this process, these did not come in time: " + missing);
+      return Status::Timeout("of '" + key + "/0' to '" + key + "/" + std::to_string(n - 1) + "' in the store in " +
+                             "this process, these did not come in time: " + missing);
     }
     changed_.WaitFor(mutex_, deadline.Left(kSecond));
   }
@@ -98,8 +96,7 @@ Status MemoryStore::Delete(const std::string& key) {
   values_.erase(key);
   const std::string below = key + "/";
   auto entry = values_.lower_bound(below);
-  while (entry != values_.end() && entry->first.compare(0, below.size(), below) == 0)
-    entry = values_.erase(entry);
+  while (entry != values_.end() && entry->first.compare(0, below.size(), below) == 0) entry = values_.erase(entry);
   return Status::Ok();
 }
 

@@ -12,7 +12,8 @@ std::string Differing(const std::string& mine, const std::string& others) {
   for (size_t at = 0; at < mine.size();) {
     const size_t end = std::min(mine.find(';', at), mine.size());
     const std::string setting = mine.substr(at, end - at);
-    if ((";" + others + ";").find(";" + setting + ";") == std::string::npos) text += (text.empty() ? "" : " ") + setting;
+    if ((";" + others + ";").find(";" + setting + ";") == std::string::npos)
+      text += (text.empty() ? "" : " ") + setting;
     at = end + 1;
   }
   return text.empty() ? "nothing of the kind" : text;

@@ -68,9 +68,7 @@ def _add_knobs(parser: argparse.ArgumentParser) -> None:
             pair = group.add_mutually_exclusive_group()
             pair.add_argument(knob.flag, dest=destination, action="store_const", const="1", help=about)
             if knob.flag_off:
-                pair.add_argument(
-                    knob.flag_off, dest=destination, action="store_const", const="0", help="the opposite"
-                )
+                pair.add_argument(knob.flag_off, dest=destination, action="store_const", const="0", help="the opposite")
         else:
             word = knob.flag.rsplit("-", 1)[-1].upper()
             metavar = "|".join(knob.choices) if knob.choices else word

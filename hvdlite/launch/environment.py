@@ -84,9 +84,7 @@ def _own(environ: Mapping[str, str], read_secret: SecretReader) -> Identity | No
     if not environ.get(_RENDEZVOUS):
         if size == 1:
             return Identity(*numbers)
-        raise ValueError(
-            f"HVDLITE_SIZE={size}, but {_RENDEZVOUS}=host:port is not set: ranks could not meet."
-        )
+        raise ValueError(f"HVDLITE_SIZE={size}, but {_RENDEZVOUS}=host:port is not set: ranks could not meet.")
     address = parse_address(environ[_RENDEZVOUS], _RENDEZVOUS)
     secret = read_secret(environ)
     if secret is None:

@@ -37,9 +37,7 @@ class _Console:
             pass
 
 
-def run(
-    slots: Sequence[plan.Slot], command: Sequence[str], knobs: Mapping[str, str], options: Options
-) -> int:
+def run(slots: Sequence[plan.Slot], command: Sequence[str], knobs: Mapping[str, str], options: Options) -> int:
     """Run the job to its end; returns the exit status. Main thread only."""
     logging.basicConfig(format="hvdliterun: %(message)s")  # what the store says of strangers
     console = _Console(options.timestamps)
@@ -56,9 +54,7 @@ def run(
         with StoreServer(key, host="127.0.0.1") as server:
             log(f"the store is at {server.address[0]}:{server.address[1]}")
             descriptor = None if text else secret.store(key)
-            proof = (
-                {secret.TEXT_VARIABLE: text or ""} if text else {secret.DESCRIPTOR_VARIABLE: str(descriptor)}
-            )
+            proof = {secret.TEXT_VARIABLE: text or ""} if text else {secret.DESCRIPTOR_VARIABLE: str(descriptor)}
             shared = plan.shared_environment(os.environ, server.address, proof, knobs)
             several = len({slot.host for slot in slots}) > 1
             own = {slot.rank: plan.rank_environment(slot, several) for slot in slots}
@@ -91,9 +87,7 @@ def _open_copies(slots: Sequence[plan.Slot], options: Options) -> dict[tuple[int
     return {(rank, name): output.open_copy(directory, rank, size, name) for rank, name in names}
 
 
-def _streams(
-    ranks: local.Ranks, console: _Console, copies: Mapping[tuple[int, str], int]
-) -> dict[int, output.Stream]:
+def _streams(ranks: local.Ranks, console: _Console, copies: Mapping[tuple[int, str], int]) -> dict[int, output.Stream]:
     streams: dict[int, output.Stream] = {}
     for rank, pipes in ranks.pipes.items():
         streams[pipes.stdout] = output.Stream(rank, "stdout", console.stdout, copies.get((rank, "stdout")))

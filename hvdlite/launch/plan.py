@@ -33,8 +33,7 @@ def parse_hosts(text: str) -> list[Host]:
         match = re.fullmatch(r"\s*([\w.-]+)(?::([0-9]+))?\s*", entry)
         if match is None or int(match.group(2) or 1) < 1:
             raise ValueError(
-                f"Invalid host input {entry.strip()!r}: expected host:slots, separated by commas, "
-                "as in localhost:4."
+                f"Invalid host input {entry.strip()!r}: expected host:slots, separated by commas, as in localhost:4."
             )
         hosts.append(Host(match.group(1), int(match.group(2) or 1)))
     twice = {host.name for host in hosts if [h.name for h in hosts].count(host.name) > 1}

@@ -69,9 +69,7 @@ def parse(text: str) -> bytes:
     except ValueError:
         secret = b""
     if len(secret) != SIZE:
-        raise ValueError(
-            f"{TEXT_VARIABLE} has to be {2 * SIZE} hex digits (as from `openssl rand -hex {SIZE}`)."
-        )
+        raise ValueError(f"{TEXT_VARIABLE} has to be {2 * SIZE} hex digits (as from `openssl rand -hex {SIZE}`).")
     return secret
 
 
@@ -80,9 +78,7 @@ def from_environment(environ: Mapping[str, str]) -> bytes | None:
     descriptor = environ.get(DESCRIPTOR_VARIABLE)
     if descriptor:
         if not descriptor.isdecimal():
-            raise ValueError(
-                f"{DESCRIPTOR_VARIABLE}={descriptor!r} is not allowed: expected a descriptor number."
-            )
+            raise ValueError(f"{DESCRIPTOR_VARIABLE}={descriptor!r} is not allowed: expected a descriptor number.")
         return load(int(descriptor))
     text = environ.get(TEXT_VARIABLE)
     return parse(text) if text else None

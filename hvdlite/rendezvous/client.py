@@ -33,9 +33,7 @@ class StoreClient:
         try:
             self._sock = socket.create_connection(address, timeout)
         except OSError as error:
-            raise ConnectionError(
-                f"cannot reach {self._who}: {error} (is the launcher still running?)"
-            ) from error
+            raise ConnectionError(f"cannot reach {self._who}: {error} (is the launcher still running?)") from error
         try:
             self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._shake_hands(secret, deadline)
@@ -54,16 +52,12 @@ class StoreClient:
         """Waits until key/0 ... key/(n-1) exist."""
         if not 0 <= n <= protocol.MAX_COLLECT:
             raise ValueError(f"cannot collect {n} keys")
-        reply = self._ask(
-            Request(Operation.COLLECT, key, _millis(timeout), protocol.encode_count(n)), timeout
-        )
+        reply = self._ask(Request(Operation.COLLECT, key, _millis(timeout), protocol.encode_count(n)), timeout)
         return protocol.decode_values(reply, n)
 
     def add(self, key: str, amount: int) -> int:
         """Adds to a counter and returns the sum; a missing key counts as 0."""
-        return protocol.decode_counter(
-            self._ask(Request(Operation.ADD, key, 0, protocol.encode_counter(amount)))
-        )
+        return protocol.decode_counter(self._ask(Request(Operation.ADD, key, 0, protocol.encode_counter(amount))))
 
     def delete(self, key: str) -> None:
         """Removes the key and every key below ``key/``."""

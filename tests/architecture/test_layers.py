@@ -67,7 +67,9 @@ def test_siblings_of_a_folder_do_not_include_one_another() -> None:
 def test_no_framework_header_and_python_only_in_bindings() -> None:
     for path in SOURCES:
         for target in re.findall(r"^#include [<\"]([^>\"]+)", path.read_text(), re.M):
-            assert not target.startswith(("torch/", "ATen/", "tensorflow/", "xla/", "jax", "dlpack/", "mpi", "nccl", "cuda"))
+            assert not target.startswith(
+                ("torch/", "ATen/", "tensorflow/", "xla/", "jax", "dlpack/", "mpi", "nccl", "cuda")
+            )
             if target.startswith(("pybind11/", "Python.h", "numpy/")):
                 assert _layer(path) == "bindings", f"{path} includes {target}"
 
@@ -85,7 +87,9 @@ def test_no_global_outside_the_runtime() -> None:
     # g_names and mutable statics at namespace scope; function-local tables are constants or one-time choices.
     for path in SOURCES:
         for line in _code(path).splitlines():
-            assert not re.match(r"^(static|inline) (?!const|constexpr|constinit)[\w:<>]+ \w+( =|;|\{)", line), f"{path}: {line}"
+            assert not re.match(r"^(static|inline) (?!const|constexpr|constinit)[\w:<>]+ \w+( =|;|\{)", line), (
+                f"{path}: {line}"
+            )
 
 
 def test_every_operation_of_ops_def_is_on_the_wire_and_in_python() -> None:
@@ -124,10 +128,14 @@ def _imports(path: Path) -> set[str]:
 def test_what_runs_on_a_login_node_needs_no_core_and_no_framework(folder: str) -> None:
     for path in (ROOT / "hvdlite" / folder).rglob("*.py"):
         for name in _imports(path):
-            assert name.split(".")[0] not in ("numpy", "torch", "tensorflow", "jax", "keras", "mpi4py"), f"{path}: {name}"
+            assert name.split(".")[0] not in ("numpy", "torch", "tensorflow", "jax", "keras", "mpi4py"), (
+                f"{path}: {name}"
+            )
             assert not name.startswith("hvdlite._core"), f"{path}: {name}"
             if name.startswith("hvdlite."):
-                assert name.split(".")[1] in ("launch", "rendezvous", "knobs", "exceptions", "__version__"), f"{path}: {name}"
+                assert name.split(".")[1] in ("launch", "rendezvous", "knobs", "exceptions", "__version__"), (
+                    f"{path}: {name}"
+                )
 
 
 FRAMEWORKS = {"torch", "tensorflow", "jax", "keras", "mpi4py"}

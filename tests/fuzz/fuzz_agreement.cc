@@ -7,7 +7,7 @@
 #include "engine/negotiate/agree.h"
 #include "scripted_transport.h"
 
-using namespace hvdlite;          // NOLINT: a fuzz target is one function
+using namespace hvdlite;  // NOLINT: a fuzz target is one function
 using namespace hvdlite::engine;  // NOLINT
 
 namespace {

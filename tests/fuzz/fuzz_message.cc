@@ -32,7 +32,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       Encode(response, &out);
       Reader second(out.bytes());
       if (!Decode(&second, &again) || again.slot != response.slot) std::abort();
-      if (again.cached != response.cached || (!again.cached && again.agreed->rows != response.agreed->rows)) std::abort();
+      if (again.cached != response.cached || (!again.cached && again.agreed->rows != response.agreed->rows))
+        std::abort();
       return 0;
     }
     default: {

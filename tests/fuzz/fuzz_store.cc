@@ -15,7 +15,7 @@
 #include "rendezvous/tcp_store.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace hvdlite;              // NOLINT: a fuzz target is one function
+  using namespace hvdlite;  // NOLINT: a fuzz target is one function
   using namespace hvdlite::rendezvous;  // NOLINT
   if (size < 2) return 0;
   const uint8_t question = data[0];

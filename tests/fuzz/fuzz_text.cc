@@ -13,7 +13,7 @@
 #include "transport/tcp/socket.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace hvdlite;                  // NOLINT: a fuzz target is one function
+  using namespace hvdlite;  // NOLINT: a fuzz target is one function
   using namespace hvdlite::transport::tcp;  // NOLINT
   if (size == 0) return 0;
   const std::string text(reinterpret_cast<const char*>(data) + 1, size - 1);

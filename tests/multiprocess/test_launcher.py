@@ -94,9 +94,7 @@ def test_the_secret_shows_neither_in_argv_nor_in_the_environment_nor_in_logs(job
 
 def test_where_descriptors_get_lost_the_users_own_secret_is_used(job: Job) -> None:
     script = job.script(
-        "import os\n"
-        "from hvdlite.launch.environment import discover\n"
-        "print(discover(os.environ).secret.hex())\n"
+        "import os\nfrom hvdlite.launch.environment import discover\nprint(discover(os.environ).secret.hex())\n"
     )
     wrapper = job.script(
         f"import subprocess, sys\nsys.exit(subprocess.run([sys.executable, {script!r}]).returncode)",
@@ -364,18 +362,14 @@ def test_closed_output_does_not_stop_the_job(job: Job) -> None:
 def test_no_such_command(job: Job) -> None:
     done = job.run("-np", "2", "no-such-command-here")
     assert done.returncode == 127
-    assert done.stderr.decode() == (
-        "hvdliterun: cannot start 'no-such-command-here': No such file or directory.\n"
-    )
+    assert done.stderr.decode() == ("hvdliterun: cannot start 'no-such-command-here': No such file or directory.\n")
 
 
 def test_a_command_that_is_not_executable(job: Job) -> None:
     script = job.script("print(1)")
     done = job.run("-np", "2", script)
     assert done.returncode == 126
-    assert f"cannot start '{script}': Permission denied. Did you mean `python {script}`?" in _last_line(
-        done.stderr
-    )
+    assert f"cannot start '{script}': Permission denied. Did you mean `python {script}`?" in _last_line(done.stderr)
 
 
 def test_no_such_script(job: Job) -> None:

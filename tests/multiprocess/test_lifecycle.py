@@ -515,7 +515,9 @@ def test_waiting_for_a_list_ends_all_of_it_and_raises_the_first_error(tmp_path: 
 
 def test_settings_that_must_be_equal_are_compared(tmp_path: Path) -> None:
     with Ranks(tmp_path, 2) as ranks:
-        program = "try: hvd.init(); assert False\nexcept (ValueError, hvd.PeerLostError) as error: tell(text=str(error))\n"
+        program = (
+            "try: hvd.init(); assert False\nexcept (ValueError, hvd.PeerLostError) as error: tell(text=str(error))\n"
+        )
         ranks.start(program, ranks=[0])
         ranks.start(program, ranks=[1], HVDLITE_SHM_SMALL_BYTES="0")
         _fine(ranks)

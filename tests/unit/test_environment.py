@@ -136,9 +136,7 @@ FOREIGN = [
         id="torchrun",
     ),
     pytest.param({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2"}, "Open MPI", id="openmpi"),
-    pytest.param(
-        {"PMI_RANK": "1", "PMI_SIZE": "2", "SLURM_STEP_NUM_TASKS": "1"}, "mpiexec", id="mpich in slurm"
-    ),
+    pytest.param({"PMI_RANK": "1", "PMI_SIZE": "2", "SLURM_STEP_NUM_TASKS": "1"}, "mpiexec", id="mpich in slurm"),
     pytest.param({"SLURM_STEP_ID": "0", "SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "3"}, "srun", id="srun"),
     pytest.param(
         {"SLURM_STEP_ID": "0", "SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "3", "PMIX_RANK": "1"},

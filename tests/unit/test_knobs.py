@@ -54,9 +54,7 @@ def test_sections_are_not_scattered() -> None:
     assert len(runs) == len(set(runs))
 
 
-@pytest.mark.parametrize(
-    "knob", [k for k in knobs.KNOBS if len(k.environment) > 1], ids=lambda knob: knob.field
-)
+@pytest.mark.parametrize("knob", [k for k in knobs.KNOBS if len(k.environment) > 1], ids=lambda knob: knob.field)
 def test_horovods_variable_counts_until_ours_is_set(knob: knobs.Knob) -> None:
     first, second = knob.environment
     samples = {"bool": ("1", "0"), "int": ("7", "8"), "float": ("7.5", "8.5"), "str": ("a", "b")}
@@ -104,9 +102,7 @@ def test_choices_ignore_case() -> None:
         ("HVDLITE_COMMUNICATOR", "1", "one of auto, shm, net, hierarchical"),
     ],
 )
-def test_a_bad_value_names_the_variable_the_value_and_what_is_allowed(
-    name: str, value: str, allowed: str
-) -> None:
+def test_a_bad_value_names_the_variable_the_value_and_what_is_allowed(name: str, value: str, allowed: str) -> None:
     with pytest.raises(ValueError) as error:
         knobs.resolve({name: value})
     text = str(error.value)

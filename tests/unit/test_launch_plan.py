@@ -57,9 +57,7 @@ def test_fewer_processes_than_slots_are_honoured() -> None:
 
 
 def test_more_processes_than_slots_are_an_error() -> None:
-    with pytest.raises(
-        ValueError, match=r"Requested more processes \(3\) than there are available slots \(2\)"
-    ):
+    with pytest.raises(ValueError, match=r"Requested more processes \(3\) than there are available slots \(2\)"):
         plan.assign([Host("a", 2)], 3)
     with pytest.raises(ValueError, match="-np 0 is not allowed"):
         plan.assign([Host("a", 2)], 0)
@@ -176,9 +174,7 @@ def test_a_bad_knob_in_the_environment_is_reported_before_anything_starts(
 
 
 def test_everything_after_the_command_belongs_to_it() -> None:
-    parsed = cli.build_parser().parse_args(
-        ["-np", "2", "python", "x.py", "-np", "3", "--verbose", "--", "-v"]
-    )
+    parsed = cli.build_parser().parse_args(["-np", "2", "python", "x.py", "-np", "3", "--verbose", "--", "-v"])
     assert parsed.processes == 2 and not parsed.verbose
     assert parsed.command == ["python", "x.py", "-np", "3", "--verbose", "--", "-v"]
 

@@ -45,9 +45,7 @@ def test_a_killed_rank_counts_as_128_and_the_signal() -> None:
     verdict.ended(Ended(0, signal=signal.SIGKILL), b"", 0)
     assert verdict.decide(0)
     assert verdict.status() == 137
-    assert verdict.sentence(COMMAND).startswith(
-        "hvdliterun: rank 0 on host0 was killed by SIGKILL (by somebody"
-    )
+    assert verdict.sentence(COMMAND).startswith("hvdliterun: rank 0 on host0 was killed by SIGKILL (by somebody")
 
 
 def test_of_ranks_that_died_at_once_a_crash_is_the_cause() -> None:
@@ -85,9 +83,7 @@ def test_an_interrupt_ends_the_job_with_its_signal() -> None:
     assert verdict.sentence(COMMAND) == "hvdliterun: ended by SIGINT; all ranks were ended."
 
 
-@pytest.mark.parametrize(
-    ("number", "status"), [(errno.ENOENT, 127), (errno.EACCES, 126), (errno.ENOEXEC, 126)]
-)
+@pytest.mark.parametrize(("number", "status"), [(errno.ENOENT, 127), (errno.EACCES, 126), (errno.ENOEXEC, 126)])
 def test_a_command_that_cannot_start_has_the_shells_status(number: int, status: int) -> None:
     verdict = _verdict()
     verdict.start_failure = StartFailed(0, number)

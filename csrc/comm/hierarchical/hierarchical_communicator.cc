@@ -83,7 +83,8 @@ std::string HierarchicalCommunicator::Explain(const Batch& batch) const {
     return "hierarchical: reduce-scatter in each host's memory, " + std::to_string(region_->members()) +
            " parallel allreduces between " + std::to_string(topology_.hosts.size()) + " hosts, allgather in memory";
   }
-  if (batch.kind == OpKind::kBroadcast) return "hierarchical: between hosts along the root's local rank, then in memory";
+  if (batch.kind == OpKind::kBroadcast)
+    return "hierarchical: between hosts along the root's local rank, then in memory";
   return "flat, " + flat_->Explain(batch);
 }
 

@@ -53,8 +53,7 @@ struct State {
   void Dot(bool lower, size_t base, size_t begin, size_t end) {
     reduction.out().Walk(begin, end, [&](const char* own, size_t at, size_t bytes) {
       const char* other = scratch + (at - base);
-      const AdasumDots part =
-          kernels::AdasumDot(dtype, lower ? own : other, lower ? other : own, Count(bytes));
+      const AdasumDots part = kernels::AdasumDot(dtype, lower ? own : other, lower ? other : own, Count(bytes));
       Add(part, &mine[reduction.out().RunAt(at)]);  // run i of the Flat is tensor i
     });
   }

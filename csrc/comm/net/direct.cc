@@ -167,8 +167,8 @@ std::unique_ptr<Work> DirectAllreduce(Wire* wire, const Batch& batch) {
 std::unique_ptr<Work> DirectReducescatter(Wire* wire, const Batch& batch) {
   Layout in = AllBlocks(batch, wire->size(), /*outputs=*/false);
   Layout out = OwnBlock(batch, wire->size(), wire->me(), /*outputs=*/true);
-  return std::make_unique<Direct>(wire, Reduction(batch, std::move(in.flat), std::move(out.flat)),
-                                  std::move(in.begin), /*one_shot=*/false, /*gather=*/false);
+  return std::make_unique<Direct>(wire, Reduction(batch, std::move(in.flat), std::move(out.flat)), std::move(in.begin),
+                                  /*one_shot=*/false, /*gather=*/false);
 }
 
 }  // namespace hvdlite::comm::net

@@ -34,8 +34,7 @@ std::unique_ptr<Work> HalvingDoublingAllreduce(Wire* wire, const Batch& batch) {
   char* scratch = wire->Scratch(all.end);  // what a partner sends, until it is added
   const Flat* arrived = steps->Keep(std::make_unique<Flat>(scratch, all.end));
   const auto add = [&](Cursor to) {
-    steps->Compute(
-        to, [=](size_t begin, size_t end) { reduction->Accumulate(scratch + (begin - to.at), begin, end); });
+    steps->Compute(to, [=](size_t begin, size_t end) { reduction->Accumulate(scratch + (begin - to.at), begin, end); });
   };
   if (cube.guest >= 0) {
     steps->Exchange({}, {cube.guest, arrived, all});
@@ -43,8 +42,7 @@ std::unique_ptr<Work> HalvingDoublingAllreduce(Wire* wire, const Batch& batch) {
   }
   for (const Halving& halving : cube.halvings) {
     const Cursor keep = halving.keep;
-    steps->Exchange({halving.partner, out, halving.give},
-                    {halving.partner, arrived, {0, keep.end - keep.at}});
+    steps->Exchange({halving.partner, out, halving.give}, {halving.partner, arrived, {0, keep.end - keep.at}});
     add(keep);
   }
   steps->Compute(cube.kept, [=](size_t begin, size_t end) { reduction->Finish(begin, end); });

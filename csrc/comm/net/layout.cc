@@ -50,9 +50,8 @@ Layout AllBlocks(const Batch& batch, int members, bool outputs) {
 }
 
 Layout OwnBlock(const Batch& batch, int members, int me, bool outputs) {
-  return Blocks(batch, members, Count, [&](const Piece& piece, int member, size_t) {
-    return member == me ? Base(piece, outputs) : nullptr;
-  });
+  return Blocks(batch, members, Count,
+                [&](const Piece& piece, int member, size_t) { return member == me ? Base(piece, outputs) : nullptr; });
 }
 
 Layout SentBlocks(const Batch& batch, int members, int me) {

@@ -36,8 +36,7 @@ Status Validate(const Batch& batch, const Question& question, Algorithm algorith
 
 }  // namespace
 
-NetCommunicator::NetCommunicator(int me, int size, std::vector<transport::Transport*> links,
-                                 NetOptions options)
+NetCommunicator::NetCommunicator(int me, int size, std::vector<transport::Transport*> links, NetOptions options)
     : options_(options), wire_(me, size, std::move(links), options.piece_bytes, options.scratch_bytes) {}
 
 Question NetCommunicator::Ask(const Batch& batch) const {
@@ -84,8 +83,7 @@ std::unique_ptr<Work> NetCommunicator::Start(const Batch& batch) {
       return batch.kind == OpKind::kReducescatter ? net::DirectReducescatter(&wire_, batch)
                                                   : net::DirectAllreduce(&wire_, batch);
     case Algorithm::kHalvingDoubling: return net::HalvingDoublingAllreduce(&wire_, batch);
-    case Algorithm::kRing:
-      return gathers ? net::RingAllgather(&wire_, batch) : net::RingAllreduce(&wire_, batch);
+    case Algorithm::kRing: return gathers ? net::RingAllgather(&wire_, batch) : net::RingAllreduce(&wire_, batch);
     case Algorithm::kPairwise:
       return gathers ? net::PairwiseAllgather(&wire_, batch) : net::PairwiseAlltoall(&wire_, batch);
     case Algorithm::kTree: return net::TreeBroadcast(&wire_, batch);

@@ -74,8 +74,7 @@ void Reduction::Finish(size_t begin, size_t end) const {
   out_.Walk(begin, end, [&](char* out, size_t, size_t bytes) { kernels::Finish(spec_, out, Count(bytes)); });
 }
 
-void Reduction::Reduce(int me, const std::vector<const char*>& contributions, size_t begin,
-                       size_t end) const {
+void Reduction::Reduce(int me, const std::vector<const char*>& contributions, size_t begin, size_t end) const {
   sources_.resize(contributions.size());
   out_.Walk(begin, end, [&](char* out, size_t at, size_t bytes) {
     size_t reach = 0;

@@ -126,8 +126,7 @@ class Ring : public NetWork {
 std::unique_ptr<Work> RingAllreduce(Wire* wire, const Batch& batch) {
   Reduction reduction(batch);
   const bool load = reduction.prescaled();
-  return std::make_unique<Ring>(wire, std::move(reduction), EvenBlocks(batch, wire->size()), wire->size() - 1,
-                                load);
+  return std::make_unique<Ring>(wire, std::move(reduction), EvenBlocks(batch, wire->size()), wire->size() - 1, load);
 }
 
 std::unique_ptr<Work> RingAllgather(Wire* wire, const Batch& batch) {
@@ -135,8 +134,8 @@ std::unique_ptr<Work> RingAllgather(Wire* wire, const Batch& batch) {
   Layout out = AllBlocks(batch, wire->size(), /*outputs=*/true);
   Batch plain;
   plain.dtype = batch.dtype;
-  return std::make_unique<Ring>(wire, Reduction(plain, std::move(in.flat), std::move(out.flat)),
-                                std::move(out.begin), /*reducing=*/0, /*load=*/true);
+  return std::make_unique<Ring>(wire, Reduction(plain, std::move(in.flat), std::move(out.flat)), std::move(out.begin),
+                                /*reducing=*/0, /*load=*/true);
 }
 
 }  // namespace hvdlite::comm::net

@@ -82,8 +82,7 @@ std::unique_ptr<Work> Broadcast(Wire* wire, const Batch& batch, int parent, std:
     target.Add(piece.output, bytes);
     copy = copy || (root && piece.output != nullptr && piece.output != piece.input);
   }
-  return std::make_unique<Relay>(wire, std::move(source), std::move(target), parent, std::move(children),
-                                 copy);
+  return std::make_unique<Relay>(wire, std::move(source), std::move(target), parent, std::move(children), copy);
 }
 
 }  // namespace

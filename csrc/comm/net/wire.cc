@@ -15,8 +15,7 @@ constexpr size_t kGatherBelow = 16 << 10;
 
 }  // namespace
 
-Wire::Wire(int me, int size, std::vector<transport::Transport*> links, size_t piece_bytes,
-           size_t scratch_bytes)
+Wire::Wire(int me, int size, std::vector<transport::Transport*> links, size_t piece_bytes, size_t scratch_bytes)
     : me_(me),
       size_(size),
       links_(std::move(links)),

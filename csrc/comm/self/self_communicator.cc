@@ -12,7 +12,8 @@ class SelfWork final : public Work {
 
   Progress Advance() override {
     for (const Piece& piece : batch_.pieces) {
-      const bool reduces = (batch_.kind == OpKind::kAllreduce && !batch_.adasum) || batch_.kind == OpKind::kReducescatter;
+      const bool reduces =
+          (batch_.kind == OpKind::kAllreduce && !batch_.adasum) || batch_.kind == OpKind::kReducescatter;
       const int64_t count =
           piece.counts.empty() ? piece.count : std::accumulate(piece.counts.begin(), piece.counts.end(), int64_t{0});
       if (count == 0) continue;
@@ -37,6 +38,8 @@ class SelfWork final : public Work {
 
 }  // namespace
 
-std::unique_ptr<Work> SelfCommunicator::Start(const Batch& batch) { return std::make_unique<SelfWork>(batch); }
+std::unique_ptr<Work> SelfCommunicator::Start(const Batch& batch) {
+  return std::make_unique<SelfWork>(batch);
+}
 
 }  // namespace hvdlite::comm

@@ -24,7 +24,8 @@ class Pass : public Pipeline {
   // `partner` is -1 for members that only keep the rhythm.
   Pass(ShmRegion* region, State* state, int partner)
       : Pipeline(region, (state->stream.total() + region->chunk_bytes() - 1) / region->chunk_bytes(), false),
-        state_(*state), partner_(partner) {}
+        state_(*state),
+        partner_(partner) {}
 
  protected:
   virtual void Meet(size_t piece, char* mine, const char* theirs, uint64_t bytes) = 0;
@@ -63,8 +64,8 @@ class DotPass final : public Pass {
  private:
   void Meet(size_t piece, char* mine, const char* theirs, uint64_t bytes) override {
     const int64_t count = static_cast<int64_t>(bytes / SizeOf(dtype()));
-    const kernels::AdasumDots part = lower() ? kernels::AdasumDot(dtype(), mine, theirs, count)
-                                             : kernels::AdasumDot(dtype(), theirs, mine, count);
+    const kernels::AdasumDots part =
+        lower() ? kernels::AdasumDot(dtype(), mine, theirs, count) : kernels::AdasumDot(dtype(), theirs, mine, count);
     kernels::AdasumDots& sum = state().dots[piece];
     sum.ab += part.ab;
     sum.aa += part.aa;

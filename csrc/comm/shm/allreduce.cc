@@ -25,8 +25,10 @@ class Sources {
 class Exchange final : public Pipeline {
  public:
   Exchange(ShmRegion* region, const Batch& batch)
-      : Pipeline(region, 1, /*has_reduction=*/false), batch_(batch),
-        stream_(batch, [](const Piece& p) { return p.count; }), sources_(region->members()) {}
+      : Pipeline(region, 1, /*has_reduction=*/false),
+        batch_(batch),
+        stream_(batch, [](const Piece& p) { return p.count; }),
+        sources_(region->members()) {}
 
  private:
   void CopyIn(uint64_t, char* slot) override {
@@ -53,7 +55,10 @@ class Shares final : public Pipeline {
  public:
   Shares(ShmRegion* region, const Batch& batch, PieceStream stream)
       : Pipeline(region, (stream.total() + region->chunk_bytes() - 1) / region->chunk_bytes(), /*has_reduction=*/true),
-        batch_(batch), stream_(std::move(stream)), size_of_(SizeOf(batch.dtype)), sources_(region->members()) {}
+        batch_(batch),
+        stream_(std::move(stream)),
+        size_of_(SizeOf(batch.dtype)),
+        sources_(region->members()) {}
 
  private:
   struct Range {
@@ -68,7 +73,9 @@ class Shares final : public Pipeline {
     const Range chunk = Chunk(step);
     const uint64_t lines = (chunk.end - chunk.begin + PieceStream::kAlign - 1) / PieceStream::kAlign;
     const uint64_t n = static_cast<uint64_t>(region().members());
-    const auto edge = [&](uint64_t m) { return std::min(chunk.begin + lines * m / n * PieceStream::kAlign, chunk.end); };
+    const auto edge = [&](uint64_t m) {
+      return std::min(chunk.begin + lines * m / n * PieceStream::kAlign, chunk.end);
+    };
     return {edge(static_cast<uint64_t>(member)), edge(static_cast<uint64_t>(member) + 1)};
   }
 

@@ -54,7 +54,9 @@ class Broadcast final : public Pipeline {
 class Allgather final : public Pipeline {
  public:
   Allgather(ShmRegion* region, const Batch& batch, std::vector<PieceStream> streams)
-      : Pipeline(region, Longest(streams, region), false), batch_(batch), streams_(std::move(streams)),
+      : Pipeline(region, Longest(streams, region), false),
+        batch_(batch),
+        streams_(std::move(streams)),
         size_of_(SizeOf(batch.dtype)) {}
 
   static std::vector<PieceStream> Streams(const Batch& batch, int members) {
@@ -120,7 +122,8 @@ class Alltoall final : public Pipeline {
     const uint64_t begin = step * region().chunk_bytes();
     const uint64_t end = static_cast<uint64_t>(Sent(piece_, region().members(), region().me())) * size_of_;
     if (begin >= end) return;
-    memcpy(slot, static_cast<const char*>(piece_.input) + begin, std::min(end - begin, uint64_t{region().chunk_bytes()}));
+    memcpy(slot, static_cast<const char*>(piece_.input) + begin,
+           std::min(end - begin, uint64_t{region().chunk_bytes()}));
   }
   void CopyOut(uint64_t step) override {
     const int n = region().members();
@@ -153,8 +156,12 @@ class Alltoall final : public Pipeline {
 class Reducescatter final : public Pipeline {
  public:
   Reducescatter(ShmRegion* region, const Batch& batch, std::vector<PieceStream> shares)
-      : Pipeline(region, Steps(shares, region), false), batch_(batch), shares_(std::move(shares)),
-        part_(Part(region)), size_of_(SizeOf(batch.dtype)), sources_(static_cast<size_t>(region->members())) {}
+      : Pipeline(region, Steps(shares, region), false),
+        batch_(batch),
+        shares_(std::move(shares)),
+        part_(Part(region)),
+        size_of_(SizeOf(batch.dtype)),
+        sources_(static_cast<size_t>(region->members())) {}
 
  private:
   static uint64_t Part(const ShmRegion* region) {
@@ -171,7 +178,8 @@ class Reducescatter final : public Pipeline {
     share.ForEach(step * part_, std::min((step + 1) * part_, share.total()), visit);
   }
   uint64_t BytesBefore(const Piece& piece, int member) const {
-    return static_cast<uint64_t>(std::accumulate(piece.counts.begin(), piece.counts.begin() + member, int64_t{0})) * size_of_;
+    return static_cast<uint64_t>(std::accumulate(piece.counts.begin(), piece.counts.begin() + member, int64_t{0})) *
+           size_of_;
   }
   void CopyIn(uint64_t step, char* slot) override {
     for (int m = 0; m < region().members(); ++m) {
@@ -188,8 +196,9 @@ class Reducescatter final : public Pipeline {
     ForPart(me, step, [&](size_t i, uint64_t offset, uint64_t at, uint64_t bytes) {
       const Piece& piece = batch_.pieces[i];
       for (int m = 0; m < region().members(); ++m) {
-        sources_[static_cast<size_t>(m)] = m == me ? static_cast<const char*>(piece.input) + BytesBefore(piece, me) + offset
-                                                   : Slot(m, step) + static_cast<uint64_t>(me) * part_ + at;
+        sources_[static_cast<size_t>(m)] = m == me
+                                               ? static_cast<const char*>(piece.input) + BytesBefore(piece, me) + offset
+                                               : Slot(m, step) + static_cast<uint64_t>(me) * part_ + at;
       }
       kernels::Reduce(batch_.reduce, static_cast<char*>(piece.output) + offset, nullptr, sources_.data(),
                       region().members(), static_cast<int64_t>(bytes / size_of_));
@@ -231,6 +240,8 @@ std::unique_ptr<Work> StartReducescatter(ShmRegion* region, const Batch& batch) 
   return std::make_unique<Reducescatter>(region, batch, Allgather::Streams(batch, region->members()));
 }
 
-std::unique_ptr<Work> StartBarrier(ShmRegion* region) { return std::make_unique<Barrier>(region); }
+std::unique_ptr<Work> StartBarrier(ShmRegion* region) {
+  return std::make_unique<Barrier>(region);
+}
 
 }  // namespace hvdlite::comm

@@ -47,7 +47,7 @@ class Pipeline : public Work {
   const uint64_t first_;  // the region's step number of our step 0
   const uint64_t steps_;
   const bool has_reduction_;
-  uint64_t in_ = 0;   // steps copied in
+  uint64_t in_ = 0;  // steps copied in
   uint64_t mid_ = 0;  // steps reduced
   uint64_t out_ = 0;  // steps copied out
 };

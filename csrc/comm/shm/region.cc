@@ -12,7 +12,10 @@ size_t ShmRegion::Footprint(int members, size_t chunk_bytes) {
 
 ShmRegion::ShmRegion(void* memory, int me, std::vector<int> local_ranks, size_t chunk_bytes,
                      transport::Doorbells* bells)
-    : me_(me), local_ranks_(std::move(local_ranks)), chunk_bytes_(chunk_bytes), bells_(bells),
+    : me_(me),
+      local_ranks_(std::move(local_ranks)),
+      chunk_bytes_(chunk_bytes),
+      bells_(bells),
       seen_(local_ranks_.size() * 3, 0) {
   const size_t n = local_ranks_.size();
   char* at = static_cast<char*>(memory);

@@ -53,7 +53,9 @@ class ShmRegion {
   bool Leave();
 
   // Memory for the pipe between member 0 and `member` (> 0).
-  void* PipeMemory(int member) const { return pipes_ + static_cast<size_t>(member) * transport::ShmPipe::Footprint(kPipeBytes); }
+  void* PipeMemory(int member) const {
+    return pipes_ + static_cast<size_t>(member) * transport::ShmPipe::Footprint(kPipeBytes);
+  }
 
   // The next unused step; the same on all members between two operations.
   uint64_t next_step = 0;

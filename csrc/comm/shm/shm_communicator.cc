@@ -10,8 +10,8 @@ namespace hvdlite::comm {
 bool ShmCommunicator::FitsExchange(const Batch& batch) const {
   uint64_t bytes = 0;
   for (const Piece& piece : batch.pieces) {
-    bytes += (static_cast<uint64_t>(piece.count) * SizeOf(batch.dtype) + PieceStream::kAlign - 1) / PieceStream::kAlign *
-             PieceStream::kAlign;
+    bytes += (static_cast<uint64_t>(piece.count) * SizeOf(batch.dtype) + PieceStream::kAlign - 1) /
+             PieceStream::kAlign * PieceStream::kAlign;
   }
   return bytes <= std::min(small_bytes_, region_->chunk_bytes());
 }

@@ -5,12 +5,15 @@
 namespace hvdlite::engine {
 
 Status Agreement::Nonsense(int rank) {
-  return Status::Internal("rank " + std::to_string(rank) +
-                          " sent a negotiation message that makes no sense; do all ranks run the same version of hvdlite?");
+  return Status::Internal(
+      "rank " + std::to_string(rank) +
+      " sent a negotiation message that makes no sense; do all ranks run the same version of hvdlite?");
 }
 
 Agreement::Agreement(const TreePlace& place, std::vector<int> ranks, const AgreementOptions& options)
-    : me_(place.me), ranks_(std::move(ranks)), options_(options),
+    : me_(place.me),
+      ranks_(std::move(ranks)),
+      options_(options),
       ledger_(static_cast<int>(ranks_.size()), options.cache_capacity) {
   if (place.parent != nullptr) {
     parent_ = std::make_unique<Edge>();
@@ -52,7 +55,9 @@ Status Agreement::Announce(const Request& request, uint64_t slot, Nanos now) {
   return Status::Ok();
 }
 
-Status Agreement::AnnounceSlot(uint64_t slot, Nanos now) { return CountSlot(me_, slot, now); }
+Status Agreement::AnnounceSlot(uint64_t slot, Nanos now) {
+  return CountSlot(me_, slot, now);
+}
 
 void Agreement::AnnounceEvicted(uint64_t slot) {
   if (is_root()) return ledger_.Forgotten(slot);
@@ -118,7 +123,8 @@ Status Agreement::HandleUp(const Edge& edge, std::string_view frame, Nanos now, 
   const int sender = edge.channel->transport().peer();
   Reader in(frame);
   const int member = static_cast<int>(in.Below(ranks_.size()));
-  if (!in.ok() || std::find(edge.members.begin(), edge.members.end(), member) == edge.members.end()) return Nonsense(sender);
+  if (!in.ok() || std::find(edge.members.begin(), edge.members.end(), member) == edge.members.end())
+    return Nonsense(sender);
   while (!in.done()) {
     switch (static_cast<Up>(in.U8())) {
       case Up::kRequest: {
@@ -300,7 +306,9 @@ bool Agreement::Flush() {
   bool moved = false;
   SendUp();
   // An edge that fails now has nobody at its other end to tell.
-  const auto drained = [&](Edge& edge) { return !edge.channel->PumpOut(&moved).ok() || !edge.channel->wants_to_send(); };
+  const auto drained = [&](Edge& edge) {
+    return !edge.channel->PumpOut(&moved).ok() || !edge.channel->wants_to_send();
+  };
   bool done = parent_ == nullptr || drained(*parent_);
   for (Edge& child : children_) done &= drained(child);
   return done;

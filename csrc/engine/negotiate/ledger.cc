@@ -8,7 +8,9 @@ namespace hvdlite::engine {
 namespace {
 
 // Where a member's rows start, and how many numbers they are.
-size_t RowsPerMember(OpKind kind, int members) { return kind == OpKind::kAlltoall ? static_cast<size_t>(members) : 1; }
+size_t RowsPerMember(OpKind kind, int members) {
+  return kind == OpKind::kAlltoall ? static_cast<size_t>(members) : 1;
+}
 
 }  // namespace
 
@@ -120,7 +122,8 @@ bool Ledger::Add(int member, Request request, Nanos now) {
   Tally* tally = Find(request.name);
   if (tally->present == 0) BeginRound(tally, member, now);
   // Only kMissing members may ask: one that joined has nothing to say, one that asked is waiting.
-  if (tally->presence[static_cast<size_t>(member)] != Presence::kMissing || tally->pending_index == SIZE_MAX) return false;
+  if (tally->presence[static_cast<size_t>(member)] != Presence::kMissing || tally->pending_index == SIZE_MAX)
+    return false;
   Record(tally, member, std::move(request));
   MarkPresent(tally, member, Presence::kAsked);
   if (tally->present == members_) waited_for_[static_cast<size_t>(member)] += now - tally->since;
@@ -137,7 +140,8 @@ bool Ledger::AddCached(int member, uint64_t slot, Nanos now) {
   }
   Tally* tally = found->second;
   if (tally->present == 0) BeginRound(tally, member, now);
-  if (tally->presence[static_cast<size_t>(member)] != Presence::kMissing || tally->pending_index == SIZE_MAX) return false;
+  if (tally->presence[static_cast<size_t>(member)] != Presence::kMissing || tally->pending_index == SIZE_MAX)
+    return false;
   if (tally->draft) Record(tally, member, RememberedRequest(*tally, member));
   MarkPresent(tally, member, Presence::kAsked);
   if (tally->present == members_) waited_for_[static_cast<size_t>(member)] += now - tally->since;
@@ -151,7 +155,8 @@ void Ledger::Join(int member) {
   // MarkPresent removes what it completes from pending_, so walk a copy.
   const std::vector<Tally*> pending = pending_;
   for (Tally* tally : pending) {
-    if (tally->presence[static_cast<size_t>(member)] == Presence::kMissing) MarkPresent(tally, member, Presence::kJoined);
+    if (tally->presence[static_cast<size_t>(member)] == Presence::kMissing)
+      MarkPresent(tally, member, Presence::kJoined);
   }
 }
 
@@ -169,7 +174,8 @@ std::vector<Tally*> Ledger::TakeReady() {
       continue;
     }
     if (!HasRows(tally->draft->first.kind)) tally->draft->rows.clear();
-    tally->agreed = std::make_shared<const Agreed>(Agreed{std::move(tally->draft->first), std::move(tally->draft->rows)});
+    tally->agreed =
+        std::make_shared<const Agreed>(Agreed{std::move(tally->draft->first), std::move(tally->draft->rows)});
     tally->draft.reset();
   }
   return std::exchange(ready_, {});

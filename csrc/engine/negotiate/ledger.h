@@ -21,7 +21,8 @@ namespace hvdlite::engine {
 class Ledger {
  public:
   // Remembers at most `capacity` operations in slots.
-  Ledger(int members, size_t capacity) : members_(members), capacity_(capacity), joined_(members, false), waited_for_(members, 0) {}
+  Ledger(int members, size_t capacity)
+      : members_(members), capacity_(capacity), joined_(members, false), waited_for_(members, 0) {}
 
   // False when the bytes make no sense from this member (unknown slot, asked twice): the sender is broken.
   bool Add(int member, Request request, Nanos now);

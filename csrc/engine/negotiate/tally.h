@@ -44,6 +44,8 @@ struct Tally {
 };
 
 // True for operations whose first dimension may differ from member to member.
-inline bool HasRows(OpKind kind) { return kind == OpKind::kAllgather || kind == OpKind::kAlltoall; }
+inline bool HasRows(OpKind kind) {
+  return kind == OpKind::kAllgather || kind == OpKind::kAlltoall;
+}
 
 }  // namespace hvdlite::engine

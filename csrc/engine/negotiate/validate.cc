@@ -50,7 +50,8 @@ const Aspect kAspects[] = {
      "All ranks must group the same tensors."},
     {[](const Request& r, const std::vector<int>&) {
        // Of an alltoall only the parts are known, not how many rows they were cut from.
-       if (r.kind == OpKind::kAlltoall) return "sent rows of shape " + ToString(Shape(r.shape.begin() + 1, r.shape.end()));
+       if (r.kind == OpKind::kAlltoall)
+         return "sent rows of shape " + ToString(Shape(r.shape.begin() + 1, r.shape.end()));
        return "sent shape " + ToString(r.shape);
      },
      nullptr},

@@ -111,8 +111,8 @@ std::string Observer::Recent() {
   std::string out = "[";
   for (const Record& r : recorder_.Recent()) {
     if (out.size() > 1) out += ", ";
-    out += "{\"number\": " + std::to_string(r.number) + ", \"process_set\": " + std::to_string(r.set) + ", \"kind\": \"" +
-           std::string(Name(r.kind)) + "\", \"name\": \"" + Escaped(r.name.data()) +
+    out += "{\"number\": " + std::to_string(r.number) + ", \"process_set\": " + std::to_string(r.set) +
+           ", \"kind\": \"" + std::string(Name(r.kind)) + "\", \"name\": \"" + Escaped(r.name.data()) +
            "\", \"failed\": " + (r.failed ? "true" : "false") + ", \"bytes\": " + std::to_string(r.bytes) +
            ", \"batch_size\": " + std::to_string(r.batch_size) + ", \"submitted\": " + Seconds(r.submitted) +
            ", \"agreed\": " + Seconds(r.agreed) + ", \"done\": " + Seconds(r.done) + "}";

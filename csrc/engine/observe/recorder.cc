@@ -18,7 +18,8 @@ std::vector<Record> Recorder::Recent() {
   MutexLock lock(mutex_);
   std::vector<Record> out;
   if (ring_.empty()) return out;
-  for (uint64_t i = count_ > ring_.size() ? count_ - ring_.size() : 0; i < count_; ++i) out.push_back(ring_[i % ring_.size()]);
+  for (uint64_t i = count_ > ring_.size() ? count_ - ring_.size() : 0; i < count_; ++i)
+    out.push_back(ring_[i % ring_.size()]);
   return out;
 }
 

@@ -8,7 +8,9 @@ namespace {
 
 constexpr size_t kNamesPerRank = 6;
 
-std::string Seconds(Nanos span) { return std::to_string(span / kSecond); }
+std::string Seconds(Nanos span) {
+  return std::to_string(span / kSecond);
+}
 
 }  // namespace
 
@@ -36,14 +38,18 @@ StallReport InspectStalls(const std::vector<Tally*>& pending, const std::vector<
   report.shut_down = limit_counts && report.oldest_age >= options.shut_down_after;
 
   std::string text =
-      "One or more tensors were submitted to be reduced, gathered or broadcasted by subset of ranks and are waiting for "
-      "remainder of ranks for more than " + Seconds(options.warn_after) +
-      " seconds. Either the ranks submit different tensors, or some are busy elsewhere or have stopped early.\nMissing ranks:";
+      "One or more tensors were submitted to be reduced, gathered or broadcasted by subset of ranks and are waiting "
+      "for "
+      "remainder of ranks for more than " +
+      Seconds(options.warn_after) +
+      " seconds. Either the ranks submit different tensors, or some are busy elsewhere or have stopped early.\nMissing "
+      "ranks:";
   for (auto& [rank, tallies] : missing_by_rank) {
     report.missing.push_back(rank);
     std::sort(tallies.begin(), tallies.end(), [](const Tally* a, const Tally* b) { return a->since < b->since; });
     text += "\n" + std::to_string(rank) + (report.shut_down ? "!" : "") + ": [";
-    for (size_t i = 0; i < tallies.size() && i < kNamesPerRank; ++i) text += (i > 0 ? ", " : "") + tallies[i]->said().name;
+    for (size_t i = 0; i < tallies.size() && i < kNamesPerRank; ++i)
+      text += (i > 0 ? ", " : "") + tallies[i]->said().name;
     text += tallies.size() > kNamesPerRank ? ", ...]" : "]";
   }
   if (report.shut_down) {

@@ -44,8 +44,8 @@ Status Timeline::Start(const std::string& path, bool mark_cycles, int rank) {
   pending_.clear();
   first_ = true;
   stopping_ = false;
-  const auto epoch = std::chrono::duration_cast<std::chrono::microseconds>(
-      std::chrono::system_clock::now().time_since_epoch());
+  const auto epoch =
+      std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::system_clock::now().time_since_epoch());
   Append("{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": 0, \"args\": {\"name\": \"rank " + std::to_string(rank) +
          "\", \"start_time_since_epoch_in_micros\": " + std::to_string(epoch.count()) + "}}");
   Append("{\"name\": \"process_sort_index\", \"ph\": \"M\", \"pid\": 0, \"args\": {\"sort_index\": 0}}");
@@ -98,13 +98,16 @@ int Timeline::Process(const std::string& tensor) {
   const auto [found, fresh] = processes_.try_emplace(tensor, static_cast<int>(processes_.size()) + 1);
   if (fresh) {
     const std::string pid = std::to_string(found->second);
-    Append("{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": " + pid + ", \"args\": {\"name\": " + Quote(tensor) + "}}");
-    Append("{\"name\": \"process_sort_index\", \"ph\": \"M\", \"pid\": " + pid + ", \"args\": {\"sort_index\": " + pid + "}}");
+    Append("{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": " + pid + ", \"args\": {\"name\": " + Quote(tensor) +
+           "}}");
+    Append("{\"name\": \"process_sort_index\", \"ph\": \"M\", \"pid\": " + pid + ", \"args\": {\"sort_index\": " + pid +
+           "}}");
   }
   return found->second;
 }
 
-void Timeline::Event(const std::string& tensor, char kind, const std::string& name, Nanos now, const std::string& more) {
+void Timeline::Event(const std::string& tensor, char kind, const std::string& name, Nanos now,
+                     const std::string& more) {
   if (!on_) return;
   std::string event = "{\"ph\": \"";
   event += kind;
@@ -130,7 +133,9 @@ void Timeline::Mark(const std::string& tensor, const std::string& what, Nanos no
 
 void Timeline::MarkCycle(Nanos now) {
   MutexLock lock(mutex_);
-  if (on_) Append("{\"ph\": \"i\", \"name\": \"CYCLE_START\", \"s\": \"g\", \"pid\": 0, \"ts\": " + Microseconds(now - started_) + "}");
+  if (on_)
+    Append("{\"ph\": \"i\", \"name\": \"CYCLE_START\", \"s\": \"g\", \"pid\": 0, \"ts\": " +
+           Microseconds(now - started_) + "}");
 }
 
 }  // namespace hvdlite::engine

@@ -40,7 +40,8 @@ class Timeline {
   void MarkCycle(Nanos now) EXCLUDES(mutex_);
 
  private:
-  void Event(const std::string& tensor, char kind, const std::string& name, Nanos now, const std::string& more) REQUIRES(mutex_);
+  void Event(const std::string& tensor, char kind, const std::string& name, Nanos now, const std::string& more)
+      REQUIRES(mutex_);
   int Process(const std::string& tensor) REQUIRES(mutex_);
   void Append(const std::string& event) REQUIRES(mutex_);
   void Write();

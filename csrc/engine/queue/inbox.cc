@@ -38,7 +38,8 @@ Status Inbox::Submit(std::unique_ptr<Entry> entry) {
 Status Inbox::SubmitGroup(std::vector<std::unique_ptr<Entry>> entries) {
   MutexLock lock(mutex_);
   if (closed_) return reason_;
-  if (joining_) return Status::InvalidArgument("this rank has called join() and cannot submit a group before it has returned");
+  if (joining_)
+    return Status::InvalidArgument("this rank has called join() and cannot submit a group before it has returned");
   std::unordered_set<std::string_view> names;
   for (const auto& entry : entries) {
     const bool fresh = names.insert(entry->request.name).second && outstanding_.count(entry->request.name) == 0;

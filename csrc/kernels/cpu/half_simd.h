@@ -38,9 +38,7 @@ struct BFloat16 {
     Store(to, (RoundToBFloat16(q.a) >> 16) | (RoundToBFloat16(q.b) & 0xffff0000u));
     Store(to + kVectorBytes, (RoundToBFloat16(q.c) >> 16) | (RoundToBFloat16(q.d) & 0xffff0000u));
   }
-  static HVDLITE_INLINE VFloat LoadInOrder(const char* from) {
-    return Bits<V>(Widen(Load<HalfOfWords>(from)) << 16);
-  }
+  static HVDLITE_INLINE VFloat LoadInOrder(const char* from) { return Bits<V>(Widen(Load<HalfOfWords>(from)) << 16); }
 };
 
 #if defined(__F16C__) || defined(__aarch64__)
@@ -75,8 +73,7 @@ struct Float16 {
   static constexpr size_t kPart = kVectorBytes / 2;
 
   static HVDLITE_INLINE Quad<V> LoadQuad(const char* from) {
-    return {WidenHalves(from), WidenHalves(from + kPart), WidenHalves(from + 2 * kPart),
-            WidenHalves(from + 3 * kPart)};
+    return {WidenHalves(from), WidenHalves(from + kPart), WidenHalves(from + 2 * kPart), WidenHalves(from + 3 * kPart)};
   }
   static HVDLITE_INLINE void StoreQuad(char* to, const Quad<V>& q) {
     NarrowHalves(to, q.a);
@@ -134,9 +131,7 @@ struct Float16 {
     Store(to, NarrowHalf(q.a) | (NarrowHalf(q.b) << 16));
     Store(to + kVectorBytes, NarrowHalf(q.c) | (NarrowHalf(q.d) << 16));
   }
-  static HVDLITE_INLINE VFloat LoadInOrder(const char* from) {
-    return WidenHalf(Widen(Load<HalfOfWords>(from)));
-  }
+  static HVDLITE_INLINE VFloat LoadInOrder(const char* from) { return WidenHalf(Widen(Load<HalfOfWords>(from))); }
 };
 
 #endif

@@ -114,9 +114,8 @@ void Reduce(const KernelTable& table, const ReduceSpec& spec, void* destination,
   const size_t bytes = static_cast<size_t>(count) * SizeOf(spec.dtype);
   const Combine combine = CombineOf(spec.op);
   if (IsFloating(spec.dtype)) {
-    RunFloating(
-        table, spec.dtype, combine,
-        {destination, second, sources, n, bytes, spec.prescale, spec.prescale, spec.divisor, spec.postscale});
+    RunFloating(table, spec.dtype, combine,
+                {destination, second, sources, n, bytes, spec.prescale, spec.prescale, spec.divisor, spec.postscale});
     return;
   }
   const bool scaled = spec.prescale != 1.0 || spec.divisor != 1.0 || spec.postscale != 1.0;
@@ -134,8 +133,7 @@ void Accumulate(const KernelTable& table, const ReduceSpec& spec, void* accumula
   const Combine combine = CombineOf(spec.op);
   if (IsFloating(spec.dtype)) {
     const size_t bytes = static_cast<size_t>(count) * SizeOf(spec.dtype);
-    RunFloating(table, spec.dtype, combine,
-                {accumulator, nullptr, sources, 2, bytes, 1.0, spec.prescale, 1.0, 1.0});
+    RunFloating(table, spec.dtype, combine, {accumulator, nullptr, sources, 2, bytes, 1.0, spec.prescale, 1.0, 1.0});
     return;
   }
   constexpr int64_t kBlockBytes = 4096;

@@ -7,8 +7,7 @@ namespace hvdlite::transport {
 
 void Doorbells::Wake(int local_rank, RankLine& line) {
   line.bell.fetch_add(1, std::memory_order_seq_cst);
-  if (line.uses_eventfd.load(std::memory_order_seq_cst) != 0 &&
-      static_cast<size_t>(local_rank) < eventfds_.size()) {
+  if (line.uses_eventfd.load(std::memory_order_seq_cst) != 0 && static_cast<size_t>(local_rank) < eventfds_.size()) {
     const uint64_t one = 1;
     // Fails only when the counter is full, and then the sleeper is awake already.
     [[maybe_unused]] const ssize_t written = write(eventfds_[local_rank], &one, sizeof(one));

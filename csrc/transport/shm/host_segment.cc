@@ -14,7 +14,9 @@ namespace {
 
 constexpr size_t kPage = 4096;
 
-size_t RoundUp(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
+size_t RoundUp(size_t value, size_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
 
 size_t StartBytes(int local_size) {
   return RoundUp(sizeof(SegmentHeader) + static_cast<size_t>(local_size) * sizeof(RankLine), kPage);
@@ -81,8 +83,8 @@ Status HostSegment::Map(size_t offset, size_t bytes, void** address) {
 }
 
 void HostSegment::Unmap(void* address, bool last) {
-  const auto region = std::find_if(regions_.begin(), regions_.end(),
-                                   [address](const Region& r) { return r.address == address; });
+  const auto region =
+      std::find_if(regions_.begin(), regions_.end(), [address](const Region& r) { return r.address == address; });
   if (region == regions_.end()) return;
   munmap(region->address, region->bytes);
   if (last) {

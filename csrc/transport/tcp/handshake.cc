@@ -34,9 +34,8 @@ Status ParseSecret(std::string_view hex, Secret* secret) {
     if (good) (*secret)[i] = static_cast<uint8_t>(high * 16 + low);
   }
   if (good) return Status::Ok();
-  return Status::InvalidArgument(
-      "the job's secret has to be 64 hexadecimal digits, but this is something else (" +
-      std::to_string(hex.size()) + " characters)");
+  return Status::InvalidArgument("the job's secret has to be 64 hexadecimal digits, but this is something else (" +
+                                 std::to_string(hex.size()) + " characters)");
 }
 
 void Handshake::Send(const void* data, size_t bytes) {
@@ -79,10 +78,9 @@ Status Handshake::Move(int fd) {
       const ssize_t n = recv(fd, in_.data() + received_, in_bytes_ - received_, MSG_DONTWAIT);
       if (n < 0 && errno == EINTR) continue;
       if (n == 0 || (n < 0 && errno == ECONNRESET)) {
-        return Status::Io(
-            who_ +
-            " closed the connection during the handshake: it may belong to another job (with another "
-            "secret) or not be hvdlite at all");
+        return Status::Io(who_ +
+                          " closed the connection during the handshake: it may belong to another job (with another "
+                          "secret) or not be hvdlite at all");
       }
       if (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK) {
         return Status::FromErrno("cannot read the handshake of " + who_, errno);
@@ -158,8 +156,7 @@ Status ClientHandshake::Turn(int turn) {
     Nonce server_nonce;
     std::copy_n(in_.data() + kMagic.size(), server_nonce.size(), server_nonce.data());
     const Digest theirs = Proof(kServerLabel, client_nonce_, server_nonce);
-    if (!EqualInConstantTime(theirs.data(), in_.data() + kMagic.size() + server_nonce.size(),
-                             theirs.size())) {
+    if (!EqualInConstantTime(theirs.data(), in_.data() + kMagic.size() + server_nonce.size(), theirs.size())) {
       return Status::Io(who_ + " does not know this job's secret: another job may be listening there");
     }
     const Digest mine = Proof(kClientLabel, client_nonce_, server_nonce);

@@ -10,8 +10,7 @@
 
 namespace hvdlite::transport::tcp {
 
-LinkDial::LinkDial(const LinkHello& hello, std::vector<Endpoint> candidates, const Secret& secret,
-                   Deadline deadline)
+LinkDial::LinkDial(const LinkHello& hello, std::vector<Endpoint> candidates, const Secret& secret, Deadline deadline)
     : hello_(hello), secret_(secret), deadline_(deadline) {
   const Nanos now = MonotonicNow();
   for (Endpoint& candidate : candidates) {
@@ -53,9 +52,9 @@ Status LinkDial::Advance(Attempt* attempt, bool* won) {
     bool ready = false;
     HVDLITE_RETURN_IF_ERROR(Connected(attempt, &ready));
     if (!ready) return Status::Ok();
-    attempt->handshake = std::make_unique<ClientHandshake>(
-        secret_, Purpose::kLink, deadline_,
-        "rank " + std::to_string(hello_.to) + " at " + attempt->candidate.ToString());
+    attempt->handshake =
+        std::make_unique<ClientHandshake>(secret_, Purpose::kLink, deadline_,
+                                          "rank " + std::to_string(hello_.to) + " at " + attempt->candidate.ToString());
     attempt->stage = Stage::kShakingHands;
   }
   if (attempt->stage == Stage::kShakingHands) {
@@ -76,15 +75,13 @@ Status LinkDial::Advance(Attempt* attempt, bool* won) {
 
 Status LinkDial::Begin(Attempt* attempt) {
   std::vector<SocketAddress> addresses;
-  HVDLITE_RETURN_IF_ERROR(
-      Resolve(attempt->candidate, Deadline::After(deadline_.Left(kResolveSpan)), &addresses));
+  HVDLITE_RETURN_IF_ERROR(Resolve(attempt->candidate, Deadline::After(deadline_.Left(kResolveSpan)), &addresses));
   const SocketAddress& address = addresses[attempt->tries++ % addresses.size()];
   const std::string where = address.ToEndpoint().ToString();
   Fd fd(socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd.valid()) return CannotConnect(where, errno);
   const int on = 1;
-  if (setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) != 0)
-    return CannotConnect(where, errno);
+  if (setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) != 0) return CannotConnect(where, errno);
   const auto* name = reinterpret_cast<const sockaddr*>(&address.storage);
   // EINTR leaves the attempt running, exactly as EINPROGRESS does.
   if (connect(fd.get(), name, address.length) != 0 && errno != EINPROGRESS && errno != EINTR) {
@@ -126,9 +123,8 @@ Status LinkDial::AwaitWelcome(Attempt* attempt, bool* won) const {
   const ssize_t n = recv(attempt->fd.get(), attempt->welcome.data() + attempt->moved,
                          kLinkWelcomeBytes - attempt->moved, MSG_DONTWAIT);
   if (n == 0) {
-    return Status::Io("whoever listens at " + attempt->candidate.ToString() +
-                      " belongs to this job but is not rank " + std::to_string(hello_.to) +
-                      " of generation " + std::to_string(hello_.generation));
+    return Status::Io("whoever listens at " + attempt->candidate.ToString() + " belongs to this job but is not rank " +
+                      std::to_string(hello_.to) + " of generation " + std::to_string(hello_.generation));
   }
   if (n < 0) {
     if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return Status::Ok();
@@ -149,9 +145,7 @@ void LinkDial::AddPollFds(std::vector<pollfd>* fds) const {
       case Attempt::Stage::kPausing: break;
       case Attempt::Stage::kConnecting:
       case Attempt::Stage::kGreeting: fds->push_back({attempt.fd.get(), POLLOUT, 0}); break;
-      case Attempt::Stage::kShakingHands:
-        fds->push_back({attempt.fd.get(), attempt.handshake->wants(), 0});
-        break;
+      case Attempt::Stage::kShakingHands: fds->push_back({attempt.fd.get(), attempt.handshake->wants(), 0}); break;
       case Attempt::Stage::kAwaitingWelcome: fds->push_back({attempt.fd.get(), POLLIN, 0}); break;
     }
   }
@@ -166,8 +160,7 @@ std::string LinkDial::Failures() const {
     } else if (attempt.stage == Attempt::Stage::kPausing) {
       text += attempt.candidate.ToString() + " has not been tried";
     } else if (attempt.stage == Attempt::Stage::kConnecting) {
-      text += attempt.candidate.ToString() +
-              " does not answer (a firewall, a wrong address, or the machine is down)";
+      text += attempt.candidate.ToString() + " does not answer (a firewall, a wrong address, or the machine is down)";
     } else {
       text += attempt.candidate.ToString() + " accepted the connection, but then said nothing";
     }

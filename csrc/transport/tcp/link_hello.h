@@ -44,8 +44,8 @@ std::array<uint32_t, kBytes / 4> GetU32s(const std::array<uint8_t, kBytes>& from
 
 inline std::array<uint8_t, kLinkHelloBytes> Encode(const LinkHello& hello) {
   std::array<uint8_t, kLinkHelloBytes> bytes{};
-  PutU32s<kLinkHelloBytes>(
-      {kLinkProtocol, hello.group, hello.generation, hello.from, hello.to, hello.stream, 0, 0}, &bytes);
+  PutU32s<kLinkHelloBytes>({kLinkProtocol, hello.group, hello.generation, hello.from, hello.to, hello.stream, 0, 0},
+                           &bytes);
   return bytes;
 }
 

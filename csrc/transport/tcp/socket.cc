@@ -122,8 +122,7 @@ Status Listen(const Endpoint& endpoint, int backlog, Fd* listener, Endpoint* bou
   Fd made(socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!made.valid()) return Status::FromErrno(what, errno);
   const int on = 1;  // a fixed port must not be refused because of the last job's connections in TIME_WAIT
-  if (setsockopt(made.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0)
-    return Status::FromErrno(what, errno);
+  if (setsockopt(made.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0) return Status::FromErrno(what, errno);
   if (bind(made.get(), reinterpret_cast<const sockaddr*>(&address.storage), address.length) != 0 ||
       listen(made.get(), backlog) != 0) {
     return Status::FromErrno(what, errno);
@@ -137,8 +136,8 @@ Status TryAccept(int listener, Fd* fd, Endpoint* peer) {
   fd->Reset();
   SocketAddress address;
   address.length = sizeof(address.storage);
-  Fd made(accept4(listener, reinterpret_cast<sockaddr*>(&address.storage), &address.length,
-                  SOCK_NONBLOCK | SOCK_CLOEXEC));
+  Fd made(
+      accept4(listener, reinterpret_cast<sockaddr*>(&address.storage), &address.length, SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (!made.valid()) {
     const int error = errno;
     // Those that Linux passes on from a connection that died in the queue are no fault of the listener
@@ -148,8 +147,7 @@ Status TryAccept(int listener, Fd* fd, Endpoint* peer) {
     if (std::find(std::begin(harmless), std::end(harmless), error) != std::end(harmless)) return Status::Ok();
     Endpoint here;
     return Status::FromErrno(
-        "cannot accept a connection" + (LocalEndpoint(listener, &here).ok() ? " on " + here.ToString() : ""),
-        error);
+        "cannot accept a connection" + (LocalEndpoint(listener, &here).ok() ? " on " + here.ToString() : ""), error);
   }
   *peer = address.ToEndpoint();
   if (!Configure(made.get(), peer->ToString()).ok()) return Status::Ok();  // already gone again
@@ -178,8 +176,7 @@ Status WaitFor(int fd, short events, Deadline deadline, bool* ready) {
     const bool last = deadline.Passed();  // one look is due even then
     const int n = poll(&entry, 1, last ? 0 : deadline.LeftMillis(kPollMillis));
     if (n < 0 && errno != EINTR) return Status::FromErrno("cannot wait for a socket (poll)", errno);
-    if (n > 0 && (entry.revents & POLLNVAL) != 0)
-      return Status::Internal("waiting for a descriptor that is closed");
+    if (n > 0 && (entry.revents & POLLNVAL) != 0) return Status::Internal("waiting for a descriptor that is closed");
     *ready = n > 0;
     if (*ready || last) return Status::Ok();
   }
@@ -187,9 +184,7 @@ Status WaitFor(int fd, short events, Deadline deadline, bool* ready) {
 
 Status ReadFull(int fd, void* data, size_t bytes, Deadline deadline, const std::string& who) {
   size_t done = 0;
-  const auto progress = [&] {
-    return " (" + std::to_string(done) + " of " + std::to_string(bytes) + " bytes came)";
-  };
+  const auto progress = [&] { return " (" + std::to_string(done) + " of " + std::to_string(bytes) + " bytes came)"; };
   while (done < bytes) {
     const ssize_t n = recv(fd, static_cast<char*>(data) + done, bytes - done, MSG_DONTWAIT);
     if (n > 0) {
@@ -209,8 +204,7 @@ Status ReadFull(int fd, void* data, size_t bytes, Deadline deadline, const std::
 Status WriteFull(int fd, const void* data, size_t bytes, Deadline deadline, const std::string& who) {
   size_t done = 0;
   while (done < bytes) {
-    const ssize_t n =
-        send(fd, static_cast<const char*>(data) + done, bytes - done, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t n = send(fd, static_cast<const char*>(data) + done, bytes - done, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n >= 0) {
       done += static_cast<size_t>(n);
       continue;
@@ -220,8 +214,8 @@ Status WriteFull(int fd, const void* data, size_t bytes, Deadline deadline, cons
     bool ready = false;
     HVDLITE_RETURN_IF_ERROR(WaitFor(fd, POLLOUT, deadline, &ready));
     if (!ready) {
-      return Status::Timeout(who + " does not read: only " + std::to_string(done) + " of " +
-                             std::to_string(bytes) + " bytes could be written in time");
+      return Status::Timeout(who + " does not read: only " + std::to_string(done) + " of " + std::to_string(bytes) +
+                             " bytes could be written in time");
     }
   }
   return Status::Ok();

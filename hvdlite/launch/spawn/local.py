@@ -161,9 +161,7 @@ def start(
         pipes[slot.rank] = Pipes(stdout, stderr)
         theirs += [stdout_write, stderr_write]
         environment = _texts(own[slot.rank])
-        entries.append(
-            {"rank": slot.rank, "environment": environment, "stdout": stdout_write, "stderr": stderr_write}
-        )
+        entries.append({"rank": slot.rank, "environment": environment, "stdout": stdout_write, "stderr": stderr_write})
     job = json.dumps(
         {
             "command": [_latin(os.fsencode(word)) for word in command],

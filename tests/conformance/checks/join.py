@@ -70,7 +70,9 @@ def tensors_that_travel_together_keep_apart_on_those_who_joined(here: Here) -> N
                 root = (joined + 1) % here.size
                 got = hvd.grouped_allreduce(mine, op=SUM, name=f"{here.check}.sum")
                 assert [set(x.tolist()) for x in got] == [{10.0 * (i + 1) * others} for i in range(5)], got
-                handles = [hvd.broadcast_async(x + here.rank, root, name=f"{here.check}.{i}") for i, x in enumerate(mine)]
+                handles = [
+                    hvd.broadcast_async(x + here.rank, root, name=f"{here.check}.{i}") for i, x in enumerate(mine)
+                ]
                 sent = [set(hvd.synchronize(handle).tolist()) for handle in handles]
                 assert sent == [{10.0 * (i + 1) + root} for i in range(5)], sent
                 if others == 1:  # Adasum with zeros changes nothing

@@ -33,8 +33,7 @@ TEST(Sha256, HashesTheExamplesOfTheStandard) {
                  "opqrsmno"
                  "pqrstnopqrstu"),
             "cf5b16a778af8380036ce59e7b0492370b249b11e8f07a51afac45037afee9d1");
-  EXPECT_EQ(Hash(std::string(1000000, 'a')),
-            "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+  EXPECT_EQ(Hash(std::string(1000000, 'a')), "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
 TEST(Sha256, DoesNotCareHowTheMessageIsCut) {
@@ -61,13 +60,11 @@ TEST(HmacSha256, ComputesTheExamplesOfTheRfc) {
   for (char c = 1; c <= 25; ++c) key += c;
   EXPECT_EQ(Hex(HmacSha256(key, std::string(50, '\xcd'))),
             "82558a389a443c0ea4cc819899f2083a85f0faa3e578f8077a2e3ff46729665b");
-  EXPECT_EQ(
-      Hex(HmacSha256(std::string(131, '\xaa'), "Test Using Larger Than Block-Size Key - Hash Key First")),
-      "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
-  EXPECT_EQ(Hex(HmacSha256(
-                std::string(131, '\xaa'),
-                "This is a test using a larger than block-size key and a larger than block-size data. The "
-                "key needs to be hashed before being used by the HMAC algorithm.")),
+  EXPECT_EQ(Hex(HmacSha256(std::string(131, '\xaa'), "Test Using Larger Than Block-Size Key - Hash Key First")),
+            "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
+  EXPECT_EQ(Hex(HmacSha256(std::string(131, '\xaa'),
+                           "This is a test using a larger than block-size key and a larger than block-size data. The "
+                           "key needs to be hashed before being used by the HMAC algorithm.")),
             "9b09ffa71b942fcb27635fbcd5b0e944bfdc63644f0713938a7f51535c3a35e2");
 }
 

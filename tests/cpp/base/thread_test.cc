@@ -23,12 +23,14 @@ TEST(CoreOf, says_what_is_wrong_with_a_list) {
   int core = 7;
   for (const char* list : {"4,x,1", "4,,1", "4,1,", ",4,1", "-1,2,3", "1.5,2,3", " ", "99999999999,1,2"}) {
     const Status status = CoreOf(list, 0, 3, &core);
-    EXPECT_NE(status.message().find("is not the number of a core"), std::string::npos) << list << ": " << status.ToString();
+    EXPECT_NE(status.message().find("is not the number of a core"), std::string::npos)
+        << list << ": " << status.ToString();
     EXPECT_EQ(core, -1) << list;  // fuzz_text found: a list that is wrong after our entry pinned us, and warned nobody
   }
   for (const char* list : {"1", "1,2", "1,2,3,4"}) {
     const Status status = CoreOf(list, 0, 3, &core);
-    EXPECT_NE(status.message().find("but this host has 3 ranks"), std::string::npos) << list << ": " << status.ToString();
+    EXPECT_NE(status.message().find("but this host has 3 ranks"), std::string::npos)
+        << list << ": " << status.ToString();
     EXPECT_EQ(core, -1);
   }
 }
@@ -43,7 +45,8 @@ TEST(PinThread, leaves_one_core_or_an_error) {
     ASSERT_EQ(pthread_getaffinity_np(pthread_self(), sizeof(cores), &cores), 0);
     EXPECT_EQ(CPU_COUNT(&cores), 1);
     EXPECT_TRUE(CPU_ISSET(last, &cores));
-    for (const int none : {CPU_SETSIZE - 1, CPU_SETSIZE, 1 << 30}) EXPECT_FALSE(PinThread(pthread_self(), none).ok()) << none;
+    for (const int none : {CPU_SETSIZE - 1, CPU_SETSIZE, 1 << 30})
+      EXPECT_FALSE(PinThread(pthread_self(), none).ok()) << none;
   }).join();
 }
 

@@ -44,8 +44,7 @@ struct Case {
   DType dtype = DType::kFloat32;
   ReduceOp op = ReduceOp::kSum;
   int members = 2;
-  std::vector<int64_t> sizes = {
-      1};  // elements of each piece (of each member's largest part, where there are parts)
+  std::vector<int64_t> sizes = {1};  // elements of each piece (of each member's largest part, where there are parts)
   int root = 0;
   bool in_place = false;
   double prescale = 1, postscale = 1, divisor = 1;
@@ -55,8 +54,7 @@ struct Case {
   std::string ToString() const {
     std::ostringstream text;
     text << Name(kind) << " " << Name(dtype) << " " << Name(op) << " members=" << members << " root=" << root
-         << " in_place=" << in_place << " scales=" << prescale << "," << postscale << "," << divisor
-         << " sizes=";
+         << " in_place=" << in_place << " scales=" << prescale << "," << postscale << "," << divisor << " sizes=";
     for (int64_t size : sizes) text << size << " ";
     return text.str();
   }
@@ -89,8 +87,7 @@ class Trial {
   std::string Check(int member) const {
     const auto m = static_cast<size_t>(member);
     for (size_t p = 0; p < case_.sizes.size(); ++p) {
-      if (case_.kind == OpKind::kBroadcast && member == case_.root &&
-          batches_[m].pieces[p].output == nullptr) {
+      if (case_.kind == OpKind::kBroadcast && member == case_.root && batches_[m].pieces[p].output == nullptr) {
         continue;
       }
       if (outputs_[m][p] == expected_[m][p]) continue;
@@ -156,8 +153,7 @@ class Trial {
       Piece& piece = batches_[static_cast<size_t>(m)].pieces[p];
       Bytes& in = inputs_[static_cast<size_t>(m)][p];
       // Only these two promise that output and input may be the same memory.
-      const bool may =
-          case_.kind == OpKind::kAllreduce || (case_.kind == OpKind::kBroadcast && m == case_.root);
+      const bool may = case_.kind == OpKind::kAllreduce || (case_.kind == OpKind::kBroadcast && m == case_.root);
       const bool in_place = may && case_.in_place;
       if (in_place) out = in;
       piece.input = in.empty() ? nullptr : in_place ? out.data() : in.data();
@@ -203,8 +199,7 @@ class Trial {
       case OpKind::kReducescatter: {
         int64_t begin = 0;
         for (size_t i = 0; i < me; ++i) begin += counts[i];
-        for (int64_t i = 0; i < counts[me]; ++i)
-          result.push_back(Reduced(values, static_cast<size_t>(begin + i)));
+        for (int64_t i = 0; i < counts[me]; ++i) result.push_back(Reduced(values, static_cast<size_t>(begin + i)));
         break;
       }
       default:
@@ -234,8 +229,7 @@ inline void RunCases(NetWorld* net, const std::vector<Case>& cases) {
     for (size_t i = 0; i < trials.size(); ++i) {
       auto work = communicator->Start(trials[i]->batch(member));
       Status status = Drive(communicator, work.get());
-      if (!status.ok())
-        return Status(status.code(), cases[i].ToString() + ": " + status.message(), status.peer());
+      if (!status.ok()) return Status(status.code(), cases[i].ToString() + ": " + status.message(), status.peer());
     }
     return Status::Ok();
   });

@@ -91,8 +91,7 @@ TEST(NetChoose, SaysWhy) {
   EXPECT_NE(why.find("one-shot: "), std::string::npos) << why;
   EXPECT_NE(why.find("float16 is summed in float32 and rounded once"), std::string::npos) << why;
   const Question barrier{OpKind::kBarrier, DType::kUInt8, false, 0, 4, 1};
-  EXPECT_NE(Why(barrier, Choose(barrier, CostModel{})).find("the only algorithm for barrier"),
-            std::string::npos);
+  EXPECT_NE(Why(barrier, Choose(barrier, CostModel{})).find("the only algorithm for barrier"), std::string::npos);
 }
 
 }  // namespace

@@ -37,9 +37,8 @@ Batch Allreduce(DType dtype, std::vector<Piece> pieces, ReduceOp op = ReduceOp::
 }
 
 // Each member's result of an allreduce of pieces of `sizes` cut from its vector.
-std::vector<Floats> Results(NetWorld* net, const std::vector<Floats>& vectors,
-                            const std::vector<int64_t>& sizes, bool adasum = false,
-                            const kernels::ReduceSpec& reduce = {}) {
+std::vector<Floats> Results(NetWorld* net, const std::vector<Floats>& vectors, const std::vector<int64_t>& sizes,
+                            bool adasum = false, const kernels::ReduceSpec& reduce = {}) {
   std::vector<Floats> results(vectors.size(), Floats(vectors[0].size()));
   const auto statuses = net->Run([&](int member, Communicator* communicator) {
     const auto m = static_cast<size_t>(member);
@@ -67,8 +66,8 @@ TEST(NetPromises, EveryMemberAndEveryRunGivesTheSameBits) {
   const std::vector<int64_t> sizes = {4001, 1, 0, 17000, 5};
   for (int members : {2, 3, 5, 8}) {
     const auto vectors = RandomVectors(members, 21007, 3);
-    for (Algorithm algorithm : {Algorithm::kOneShot, Algorithm::kDirect, Algorithm::kHalvingDoubling,
-                                Algorithm::kRing, Algorithm::kAdasum}) {
+    for (Algorithm algorithm :
+         {Algorithm::kOneShot, Algorithm::kDirect, Algorithm::kHalvingDoubling, Algorithm::kRing, Algorithm::kAdasum}) {
       const bool adasum = algorithm == Algorithm::kAdasum;
       Floats first;
       for (uint32_t run = 0; run < 20; ++run) {
@@ -82,8 +81,7 @@ TEST(NetPromises, EveryMemberAndEveryRunGivesTheSameBits) {
         NetWorld net(members, options, faults);
         const auto results = Results(&net, vectors, sizes, adasum);
         if (run == 0) first = results[0];
-        for (const Floats& result : results)
-          ASSERT_TRUE(SameBits(result, first)) << Name(algorithm) << " run " << run;
+        for (const Floats& result : results) ASSERT_TRUE(SameBits(result, first)) << Name(algorithm) << " run " << run;
       }
     }
   }
@@ -159,13 +157,11 @@ TEST(NetPromises, AdasumIsTheFormulaPerTensorForAnyNumberOfMembers) {
     int64_t at = 0;
     for (int64_t size : sizes) {
       std::vector<std::vector<double>> parts;
-      for (const Floats& vector : vectors)
-        parts.emplace_back(vector.begin() + at, vector.begin() + at + size);
+      for (const Floats& vector : vectors) parts.emplace_back(vector.begin() + at, vector.begin() + at + size);
       const auto expected = AdasumReference(parts);
       for (const Floats& result : results) {
         for (size_t i = 0; i < expected.size(); ++i) {
-          ASSERT_NEAR(result[static_cast<size_t>(at) + i], expected[i], 1e-5 * (1 + std::fabs(expected[i])))
-              << members;
+          ASSERT_NEAR(result[static_cast<size_t>(at) + i], expected[i], 1e-5 * (1 + std::fabs(expected[i]))) << members;
         }
       }
       at += size;
@@ -203,8 +199,7 @@ TEST(NetPromises, AdasumOfIntegersIsRefused) {
 }
 
 TEST(NetPromises, APeerThatDiesOnTheWayIsNamedByItsNeighbours) {
-  for (Algorithm algorithm :
-       {Algorithm::kRing, Algorithm::kDirect, Algorithm::kHalvingDoubling, Algorithm::kOneShot}) {
+  for (Algorithm algorithm : {Algorithm::kRing, Algorithm::kDirect, Algorithm::kHalvingDoubling, Algorithm::kOneShot}) {
     const int members = 4;
     NetOptions options;
     options.force = algorithm;
@@ -240,8 +235,7 @@ TEST(NetPromises, AnInjectedEndIsPassedOnWithThePeersName) {
   Links links = SocketPairLinks(3);
   Faults faults;
   faults.lost_after = 1000;
-  links[0][2] =
-      std::make_unique<FaultTransport>(std::move(links[0][2]), faults);  // 0 receives from 2 in the ring
+  links[0][2] = std::make_unique<FaultTransport>(std::move(links[0][2]), faults);  // 0 receives from 2 in the ring
   NetOptions options;
   options.force = Algorithm::kRing;
   NetWorld net(std::move(links), options, {});
@@ -307,8 +301,7 @@ TEST(NetPromises, ExplainsItself) {
   NetWorld net(4);
   float value = 1, result = 0;
   const Batch batch = Allreduce(DType::kFloat32, {{&value, &result, 1, {}}});
-  EXPECT_EQ(net.member(0)->Explain(batch).find("one-shot: 4 B among 4 members"), 0u)
-      << net.member(0)->Explain(batch);
+  EXPECT_EQ(net.member(0)->Explain(batch).find("one-shot: 4 B among 4 members"), 0u) << net.member(0)->Explain(batch);
 }
 
 TEST(NetPromises, WorksOverARealLoopbackMesh) {
@@ -325,8 +318,8 @@ TEST(NetPromises, WorksOverARealLoopbackMesh) {
   for (int i = 0; i < kMembers; ++i) {
     threads.emplace_back([&, i] {
       std::vector<std::unique_ptr<transport::tcp::Link>> row;
-      const Status status = transport::tcp::ConnectMesh(0, 0, i, peers, doors[i].get(), secret,
-                                                        Deadline::After(30 * kSecond), &row);
+      const Status status =
+          transport::tcp::ConnectMesh(0, 0, i, peers, doors[i].get(), secret, Deadline::After(30 * kSecond), &row);
       EXPECT_TRUE(status.ok()) << status.ToString();
       for (auto& link : row) links[static_cast<size_t>(i)].push_back(std::move(link));
     });

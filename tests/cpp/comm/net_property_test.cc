@@ -62,15 +62,13 @@ TEST_P(NetProperty, EveryKindDtypeAndShapeMatchesTheReference) {
 
 TEST_P(NetProperty, EveryAllreduceAlgorithmOpAndScaleMatchesTheReference) {
   const int members = GetParam();
-  for (Algorithm algorithm :
-       {Algorithm::kOneShot, Algorithm::kDirect, Algorithm::kHalvingDoubling, Algorithm::kRing}) {
+  for (Algorithm algorithm : {Algorithm::kOneShot, Algorithm::kDirect, Algorithm::kHalvingDoubling, Algorithm::kRing}) {
     NetWorld net(members, SmallPieces(algorithm), Weather(78));
     std::vector<Case> cases;
     uint32_t seed = 1;
     for (DType dtype :
          {DType::kFloat32, DType::kInt32, DType::kBFloat16, DType::kFloat64, DType::kInt8, DType::kBool}) {
-      for (ReduceOp op :
-           {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct, ReduceOp::kAverage}) {
+      for (ReduceOp op : {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct, ReduceOp::kAverage}) {
         for (const auto& sizes : Shapes()) {
           Case c;
           c.dtype = dtype;
@@ -152,8 +150,7 @@ TEST_P(NetProperty, LargeTensorsWithDefaultOptionsMatchTheReference) {
     NetWorld net(members, options);
     RunCases(&net, {c});
   };
-  for (Algorithm algorithm :
-       {Algorithm::kOneShot, Algorithm::kDirect, Algorithm::kHalvingDoubling, Algorithm::kRing}) {
+  for (Algorithm algorithm : {Algorithm::kOneShot, Algorithm::kDirect, Algorithm::kHalvingDoubling, Algorithm::kRing}) {
     run(OpKind::kAllreduce, DType::kFloat32, algorithm);
   }
   for (OpKind kind : kKinds) run(kind, DType::kFloat16, std::nullopt);

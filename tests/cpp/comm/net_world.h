@@ -63,8 +63,7 @@ inline Status Drive(Communicator* communicator, Work* work) {
     if (progress == Progress::kDone) return Status::Ok();
     if (progress == Progress::kFailed) return work->status();
     if (progress == Progress::kSome) {
-      if (slept_in_vain)
-        return Status::Internal("slept although it could move: AddPollFds left something out");
+      if (slept_in_vain) return Status::Internal("slept although it could move: AddPollFds left something out");
       continue;
     }
     if (deadline.Passed()) return Status::Timeout("watchdog: no progress in a minute");

@@ -59,7 +59,8 @@ TEST_P(ShmProperty, every_reduction_and_scale) {
     std::vector<Case> cases;
     uint32_t seed = 1;
     for (OpKind kind : {OpKind::kAllreduce, OpKind::kReducescatter}) {
-      for (DType dtype : {DType::kFloat32, DType::kInt32, DType::kBFloat16, DType::kFloat64, DType::kInt8, DType::kBool}) {
+      for (DType dtype :
+           {DType::kFloat32, DType::kInt32, DType::kBFloat16, DType::kFloat64, DType::kInt8, DType::kBool}) {
         for (ReduceOp op : {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct, ReduceOp::kAverage}) {
           for (const auto& sizes : Shapes(kind)) {
             Case c;
@@ -123,7 +124,8 @@ TEST_P(ShmProperty, exchange_and_shares_give_the_same_bits) {
         batch.kind = OpKind::kAllreduce;
         batch.dtype = DType::kFloat32;
         batch.reduce = {DType::kFloat32, ReduceOp::kSum, 1, 1, static_cast<double>(n)};
-        batch.pieces.push_back({inputs[static_cast<size_t>(m)].data(), outputs[static_cast<size_t>(m)].data(), 1000, {}});
+        batch.pieces.push_back(
+            {inputs[static_cast<size_t>(m)].data(), outputs[static_cast<size_t>(m)].data(), 1000, {}});
         const auto work = world.communicator(m).Start(batch);
         world.Drive(m, work.get(), 10);
       });

@@ -18,7 +18,9 @@ Batch WithCounts(const std::vector<int64_t>& counts, DType dtype) {
   return batch;
 }
 
-int64_t Count(const Piece& piece) { return piece.count; }
+int64_t Count(const Piece& piece) {
+  return piece.count;
+}
 
 TEST(PieceStream, pieces_start_on_cache_lines) {
   const Batch batch = WithCounts({1, 0, 16, 17, 0}, DType::kFloat32);

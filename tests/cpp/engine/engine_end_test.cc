@@ -9,13 +9,13 @@ namespace {
 
 constexpr Nanos kSoon = kSecond;  // what the contract promises for the news of a death
 
-Nanos Soon() { return static_cast<Nanos>(static_cast<double>(kSoon) * Patience()); }
+Nanos Soon() {
+  return static_cast<Nanos>(static_cast<double>(kSoon) * Patience());
+}
 
 class EngineEnd : public ::testing::TestWithParam<int> {
  protected:
-  RanksOptions Options(int size = 3) const {
-    return {.size = size, .hosts = GetParam(), .shutdown = false};
-  }
+  RanksOptions Options(int size = 3) const { return {.size = size, .hosts = GetParam(), .shutdown = false}; }
 };
 
 TEST_P(EngineEnd, shutdown_ends_operations_that_others_never_asked_for) {

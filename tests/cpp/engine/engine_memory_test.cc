@@ -23,8 +23,12 @@ __attribute__((noinline)) void* operator new(size_t bytes) {
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
-__attribute__((noinline)) void operator delete(void* memory) noexcept { free(memory); }
-__attribute__((noinline)) void operator delete(void* memory, size_t) noexcept { free(memory); }
+__attribute__((noinline)) void operator delete(void* memory) noexcept {
+  free(memory);
+}
+__attribute__((noinline)) void operator delete(void* memory, size_t) noexcept {
+  free(memory);
+}
 #endif
 
 namespace hvdlite::testing {

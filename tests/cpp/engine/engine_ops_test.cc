@@ -7,7 +7,9 @@ namespace {
 struct Job {
   int ranks, hosts;
 };
-void PrintTo(const Job& job, std::ostream* out) { *out << job.ranks << " ranks on " << job.hosts << " hosts"; }
+void PrintTo(const Job& job, std::ostream* out) {
+  *out << job.ranks << " ranks on " << job.hosts << " hosts";
+}
 
 class EngineOps : public ::testing::TestWithParam<Job> {
  protected:
@@ -15,7 +17,9 @@ class EngineOps : public ::testing::TestWithParam<Job> {
 };
 
 // 1 + 2 + ... + n
-int64_t Triangle(int64_t n) { return n * (n + 1) / 2; }
+int64_t Triangle(int64_t n) {
+  return n * (n + 1) / 2;
+}
 
 TEST_P(EngineOps, allreduce_of_all_reductions_and_sizes) {
   RunRanks(Options(), [](Rank& me) {

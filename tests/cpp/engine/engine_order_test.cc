@@ -9,13 +9,13 @@ namespace {
 struct Job {
   int ranks, hosts;
 };
-void PrintTo(const Job& job, std::ostream* out) { *out << job.ranks << " ranks on " << job.hosts << " hosts"; }
+void PrintTo(const Job& job, std::ostream* out) {
+  *out << job.ranks << " ranks on " << job.hosts << " hosts";
+}
 
 class EngineOrder : public ::testing::TestWithParam<Job> {
  protected:
-  RanksOptions Options() const {
-    return {.size = GetParam().ranks, .hosts = GetParam().hosts, .limit_seconds = 120};
-  }
+  RanksOptions Options() const { return {.size = GetParam().ranks, .hosts = GetParam().hosts, .limit_seconds = 120}; }
 };
 
 TEST_P(EngineOrder, sets_that_overlap_in_a_circle_never_deadlock) {

@@ -53,9 +53,10 @@ TEST_P(EngineVerdict, every_kind_of_disagreement_is_the_same_error_everywhere_an
   EXPECT_EQ(said["shape0"],
             "allreduce 'shape': ranks 0 and 1 sent shape [10, 1], rank 2 sent shape [10, 2]. All ranks must pass the "
             "same shape; use allgather for differing first dimensions.");
-  EXPECT_EQ(said["dtype0"],
-            "allreduce 'dtype': ranks 0 and 2 sent dtype float32, rank 1 sent dtype int32. All ranks must pass the same "
-            "dtype; cast before the call.");
+  EXPECT_EQ(
+      said["dtype0"],
+      "allreduce 'dtype': ranks 0 and 2 sent dtype float32, rank 1 sent dtype int32. All ranks must pass the same "
+      "dtype; cast before the call.");
 }
 
 TEST_P(EngineVerdict, a_broadcast_whose_roots_differ) {
@@ -63,7 +64,9 @@ TEST_P(EngineVerdict, a_broadcast_whose_roots_differ) {
     std::vector<float> x(20, 1);
     const Status status = me.Do(Broadcast("b", &x, me.rank == 0 ? 1 : 0));
     EXPECT_EQ(status.code(), StatusCode::kMismatch);
-    EXPECT_EQ(status.message(), "broadcast 'b': rank 0 named root 1, ranks 1 and 2 named root 0. All ranks must name the same root_rank.");
+    EXPECT_EQ(
+        status.message(),
+        "broadcast 'b': rank 0 named root 1, ranks 1 and 2 named root 0. All ranks must name the same root_rank.");
     ASSERT_TRUE(me.Do(Broadcast("b", &x, 2)).ok());
   });
 }
@@ -123,7 +126,8 @@ TEST_P(EngineVerdict, a_rank_joins_while_operations_are_pending) {
     std::vector<std::vector<float>> x(20, std::vector<float>(100, 1));
     std::vector<HandlePtr> handles;
     if (me.rank != 0) {
-      for (size_t i = 0; i < x.size(); ++i) handles.push_back(me.Submit(Allreduce("x" + std::to_string(i), x[i], &x[i])));
+      for (size_t i = 0; i < x.size(); ++i)
+        handles.push_back(me.Submit(Allreduce("x" + std::to_string(i), x[i], &x[i])));
     } else {
       usleep(30000);
     }
@@ -193,9 +197,10 @@ TEST_P(EngineVerdict, a_second_operation_of_the_same_name_fails_alone) {
     if (me.rank != 2) {
       const Status status = me.engine->Submit(0, Allreduce("x", y, &y), true, &second);
       EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-      EXPECT_EQ(status.message(),
-                "Duplicate tensor name: allreduce 'x' is still outstanding on this rank. Wait for it with synchronize(), or "
-                "give this one another name. (The first operation is not affected.)");
+      EXPECT_EQ(
+          status.message(),
+          "Duplicate tensor name: allreduce 'x' is still outstanding on this rank. Wait for it with synchronize(), or "
+          "give this one another name. (The first operation is not affected.)");
     }
     ASSERT_TRUE(me.Wait(first).ok());
     ASSERT_EQ(x, std::vector<float>(10, 3.0f));
@@ -241,7 +246,8 @@ TEST_P(EngineVerdict, no_cache_and_no_fusion_work_too) {
     for (int step = 0; step < 10; ++step) {
       std::vector<std::vector<int64_t>> x(20, std::vector<int64_t>(10, 1));
       std::vector<HandlePtr> handles;
-      for (size_t i = 0; i < x.size(); ++i) handles.push_back(me.Submit(Allreduce("x" + std::to_string(i), x[i], &x[i])));
+      for (size_t i = 0; i < x.size(); ++i)
+        handles.push_back(me.Submit(Allreduce("x" + std::to_string(i), x[i], &x[i])));
       for (const HandlePtr& handle : handles) ASSERT_TRUE(me.Wait(handle).ok());
       for (const auto& each : x) ASSERT_EQ(each, std::vector<int64_t>(10, 3));
     }

@@ -123,8 +123,7 @@ TEST_P(AdasumTest, IsSymmetric) {
   Bytes a = Random(GetParam(), count, 6), b = Random(GetParam(), count, 7);
   const Bytes old_a = a;
   AdasumCombine(GetParam(), a.data(), b.data(), count, AdasumDot(GetParam(), a.data(), b.data(), count));
-  AdasumCombine(GetParam(), b.data(), old_a.data(), count,
-                AdasumDot(GetParam(), b.data(), old_a.data(), count));
+  AdasumCombine(GetParam(), b.data(), old_a.data(), count, AdasumDot(GetParam(), b.data(), old_a.data(), count));
   EXPECT_EQ(a, b);
 }
 

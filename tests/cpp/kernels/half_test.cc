@@ -53,8 +53,8 @@ std::vector<float> Boundaries() {
     const float low = Format::Decode(static_cast<uint16_t>(i));
     const float high = Format::Decode(static_cast<uint16_t>(i + 1));
     if (!std::isfinite(low)) break;
-    const float middle = std::isfinite(high) ? low + (high - low) / 2
-                                             : low + (low - Format::Decode(static_cast<uint16_t>(i - 1))) / 2;
+    const float middle =
+        std::isfinite(high) ? low + (high - low) / 2 : low + (low - Format::Decode(static_cast<uint16_t>(i - 1))) / 2;
     for (const float value : {low, middle}) {
       for (const float toward : {-INFINITY, value, INFINITY}) {
         values.push_back(std::nextafter(value, toward));

@@ -15,8 +15,7 @@ namespace {
 using reference::Bytes;
 
 constexpr int64_t kSizes[] = {0, 1, 2, 3, 7, 8, 15, 16, 17, 31, 33, 63, 64, 65, 127, 1000, 4097};
-constexpr ReduceOp kOps[] = {ReduceOp::kAverage, ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax,
-                             ReduceOp::kProduct};
+constexpr ReduceOp kOps[] = {ReduceOp::kAverage, ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct};
 
 struct Factors {
   double prescale, divisor, postscale;
@@ -67,8 +66,7 @@ struct Case {
   }
 };
 
-void Check(const Case& c, const std::vector<Bytes>& contents, const Bytes& expected,
-           const cpu::KernelTable& table) {
+void Check(const Case& c, const std::vector<Bytes>& contents, const Bytes& expected, const cpu::KernelTable& table) {
   std::vector<Buffer> sources;
   std::vector<const void*> pointers;
   for (int k = 0; k < c.n; ++k) sources.emplace_back(c.spec.dtype, c.count, (c.shift * (k + 1)) % 7);
@@ -92,8 +90,7 @@ void Check(const Case& c, const std::vector<Bytes>& contents, const Bytes& expec
 
   cpu::Reduce(table, c.spec, destination, second, pointers.data(), c.n, c.count);
 
-  for (const uint8_t* result :
-       {static_cast<const uint8_t*>(destination), static_cast<const uint8_t*>(second)}) {
+  for (const uint8_t* result : {static_cast<const uint8_t*>(destination), static_cast<const uint8_t*>(second)}) {
     if (result == nullptr) continue;
     const int64_t at = reference::FirstDifference(c.spec.dtype, result, expected.data(), c.count);
     ASSERT_EQ(at, -1) << table.name << ' ' << c.Describe();
@@ -103,8 +100,7 @@ void Check(const Case& c, const std::vector<Bytes>& contents, const Bytes& expec
     ASSERT_TRUE(source.GuardsIntact()) << table.name << ' ' << c.Describe();
     if (source.data() == destination || source.data() == second) continue;
     const Bytes& content = contents[static_cast<size_t>(k)];
-    ASSERT_TRUE(std::equal(content.begin(), content.end(), source.data()))
-        << "a source changed " << c.Describe();
+    ASSERT_TRUE(std::equal(content.begin(), content.end(), source.data())) << "a source changed " << c.Describe();
   }
   ASSERT_TRUE(own.GuardsIntact() && own_second.GuardsIntact()) << table.name << ' ' << c.Describe();
 }
@@ -193,13 +189,11 @@ TEST_P(ReduceTest, FinishIsWhatReduceDoesAtTheEnd) {
       for (const cpu::KernelTable* table : cpu::SupportedTables()) {
         Bytes result = data;
         cpu::Finish(*table, finish, result.data(), count);
-        ASSERT_EQ(reference::FirstDifference(GetParam(), result.data(), expected.data(), count), -1)
-            << table->name;
+        ASSERT_EQ(reference::FirstDifference(GetParam(), result.data(), expected.data(), count), -1) << table->name;
 
         Bytes scaled = data;
         cpu::Scale(*table, GetParam(), scaled.data(), count, f.postscale);
-        Bytes scaled_expected =
-            reference::Reduce({GetParam(), ReduceOp::kSum, 1.0, f.postscale}, {data.data()}, count);
+        Bytes scaled_expected = reference::Reduce({GetParam(), ReduceOp::kSum, 1.0, f.postscale}, {data.data()}, count);
         if (GetParam() == DType::kBool) scaled_expected = data;
         ASSERT_EQ(reference::FirstDifference(GetParam(), scaled.data(), scaled_expected.data(), count), -1)
             << table->name;
@@ -209,10 +203,9 @@ TEST_P(ReduceTest, FinishIsWhatReduceDoesAtTheEnd) {
 }
 
 INSTANTIATE_TEST_SUITE_P(AllDTypes, ReduceTest,
-                         testing::Values(DType::kBool, DType::kUInt8, DType::kInt8, DType::kUInt16,
-                                         DType::kInt16, DType::kUInt32, DType::kInt32, DType::kUInt64,
-                                         DType::kInt64, DType::kFloat16, DType::kBFloat16, DType::kFloat32,
-                                         DType::kFloat64),
+                         testing::Values(DType::kBool, DType::kUInt8, DType::kInt8, DType::kUInt16, DType::kInt16,
+                                         DType::kUInt32, DType::kInt32, DType::kUInt64, DType::kInt64, DType::kFloat16,
+                                         DType::kBFloat16, DType::kFloat32, DType::kFloat64),
                          [](const auto& parameter) { return std::string(Name(parameter.param)); });
 
 TEST(ReduceFactsTest, AverageOfFloatsDividesTrulyAndOnce) {
@@ -244,13 +237,11 @@ TEST(ReduceFactsTest, NanWinsInMinAndMaxFromEitherSide) {
 }
 
 TEST(ReduceFactsTest, AFactorThatIsNanMakesEveryElementNan) {
-  const double nan =
-      std::bit_cast<double>(0x7fffffffffffffffu);  // all payload: rounding it up would overflow
+  const double nan = std::bit_cast<double>(0x7fffffffffffffffu);  // all payload: rounding it up would overflow
   for (const DType dtype : {DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64}) {
     for (const cpu::KernelTable* table : cpu::SupportedTables()) {
-      for (const ReduceSpec& spec :
-           {ReduceSpec{dtype, ReduceOp::kSum, nan}, ReduceSpec{dtype, ReduceOp::kSum, 1, nan},
-            ReduceSpec{dtype, ReduceOp::kSum, 1, 1, nan}}) {
+      for (const ReduceSpec& spec : {ReduceSpec{dtype, ReduceOp::kSum, nan}, ReduceSpec{dtype, ReduceOp::kSum, 1, nan},
+                                     ReduceSpec{dtype, ReduceOp::kSum, 1, 1, nan}}) {
         Bytes data(100 * SizeOf(dtype));
         const void* sources[1] = {data.data()};
         cpu::Reduce(*table, spec, data.data(), nullptr, sources, 1, 100);

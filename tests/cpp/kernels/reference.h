@@ -30,8 +30,8 @@ struct Format16 {
     if (IsNan(bits)) return std::numeric_limits<float>::quiet_NaN();
     if ((bits & 0x7fff) == kInfinity) return sign * std::numeric_limits<float>::infinity();
     const int implicit = exponent == 0 ? 0 : 1 << kMantissa;
-    return sign * std::ldexp(static_cast<float>(implicit + mantissa),
-                             (exponent == 0 ? 1 : exponent) - kBias - kMantissa);
+    return sign *
+           std::ldexp(static_cast<float>(implicit + mantissa), (exponent == 0 ? 1 : exponent) - kBias - kMantissa);
   }
   static uint16_t Encode(float value) {
     const uint16_t sign = std::signbit(value) ? 0x8000 : 0;
@@ -78,8 +78,7 @@ T Combine(ReduceOp op, T a, T b) {
 template <class T>
 T ScaleInteger(T value, double factor, bool divide) {
   if (factor == 1.0) return value;
-  const double scaled =
-      std::trunc(divide ? static_cast<double>(value) / factor : static_cast<double>(value) * factor);
+  const double scaled = std::trunc(divide ? static_cast<double>(value) / factor : static_cast<double>(value) * factor);
   if (std::isnan(scaled)) return 0;
   if (scaled >= std::ldexp(1.0, std::numeric_limits<T>::digits)) return std::numeric_limits<T>::max();
   if (scaled < static_cast<double>(std::numeric_limits<T>::min())) return std::numeric_limits<T>::min();
@@ -157,11 +156,9 @@ inline Bytes Reduce(const ReduceSpec& spec, const std::vector<const uint8_t*>& s
     case DType::kFloat16:
       return ReduceFloating<uint16_t, float>(spec, sources, count, first_factor, Half::Decode, Half::Encode);
     case DType::kBFloat16:
-      return ReduceFloating<uint16_t, float>(spec, sources, count, first_factor, Brain::Decode,
-                                             Brain::Encode);
+      return ReduceFloating<uint16_t, float>(spec, sources, count, first_factor, Brain::Decode, Brain::Encode);
     case DType::kFloat32: return ReduceFloating<float, float>(spec, sources, count, first_factor, same, same);
-    case DType::kFloat64:
-      return ReduceFloating<double, double>(spec, sources, count, first_factor, same, same);
+    case DType::kFloat64: return ReduceFloating<double, double>(spec, sources, count, first_factor, same, same);
   }
   return {};
 }

@@ -24,8 +24,7 @@ Member At(const std::string& host, std::vector<std::string> addresses) {
 // ChooseAddress between two hosts.
 std::string Choose(std::vector<std::string> mine, std::vector<std::string> theirs, bool same_host = false) {
   std::string address;
-  const Status status =
-      ChooseAddress(At("a", std::move(mine)), At(same_host ? "a" : "b", std::move(theirs)), &address);
+  const Status status = ChooseAddress(At("a", std::move(mine)), At(same_host ? "a" : "b", std::move(theirs)), &address);
   return status.ok() ? address : "error: " + status.message();
 }
 
@@ -89,8 +88,9 @@ TEST(Roster, SettingsThatDifferAreNamedWithTheirRanks) {
   members[2].settings = "CHUNK=4096;SMALL=10;KIND=net";
   const Status status = MakeRoster(members, &roster);
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(status.message(),
-            "some settings have to be equal on all ranks, but rank 0 has SMALL=1 KIND=auto and rank 2 has SMALL=10 KIND=net");
+  EXPECT_EQ(
+      status.message(),
+      "some settings have to be equal on all ranks, but rank 0 has SMALL=1 KIND=auto and rank 2 has SMALL=10 KIND=net");
   members[2].settings = "CHUNK=4096;SMALL=1";
   EXPECT_NE(MakeRoster(members, &roster).message().find("rank 2 has nothing of the kind"), std::string::npos);
 }

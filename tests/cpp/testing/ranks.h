@@ -98,8 +98,12 @@ inline Submission Nothing(OpKind kind, const std::string& name) {
   s.request.cacheable = kind <= OpKind::kReducescatter;
   return s;
 }
-inline Submission Barrier(const std::string& name = "barrier") { return Nothing(OpKind::kBarrier, name); }
-inline Submission Join() { return Nothing(OpKind::kJoin, "join"); }
+inline Submission Barrier(const std::string& name = "barrier") {
+  return Nothing(OpKind::kBarrier, name);
+}
+inline Submission Join() {
+  return Nothing(OpKind::kJoin, "join");
+}
 inline Submission AddSet(const std::string& name, std::vector<int64_t> ranks) {
   Submission s = Nothing(OpKind::kAddProcessSet, name);
   s.request.splits = std::move(ranks);

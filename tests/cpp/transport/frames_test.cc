@@ -10,8 +10,8 @@
 namespace hvdlite::transport {
 namespace {
 
-using testing::FaultTransport;
 using testing::Faults;
+using testing::FaultTransport;
 using testing::Loopback;
 
 TEST(Frames, arrive_whole_and_in_order_however_the_bytes_are_cut) {

@@ -36,7 +36,8 @@ class DoorbellsTest : public ::testing::TestWithParam<bool> {
         result = bells.Sleep(ticket, &fds, kVeryLong);
       }
       bells.EndSleep();
-      if (result == FutexResult::kTimeout && news.load(std::memory_order_seq_cst) == seen) return true;  // no news, no loss
+      if (result == FutexResult::kTimeout && news.load(std::memory_order_seq_cst) == seen)
+        return true;  // no news, no loss
       if (result == FutexResult::kTimeout) return false;
     }
     return true;

@@ -52,7 +52,9 @@ TEST_F(PipeTest, random_sizes_in_both_directions_with_sleeps) {
     Open(capacity);
     const testing::Watchdog watchdog(120);
     constexpr uint64_t kBytes = 3 << 20;
-    const auto byte = [](int direction, uint64_t at) { return static_cast<char>(at * 7 + at / 251 + static_cast<uint64_t>(direction)); };
+    const auto byte = [](int direction, uint64_t at) {
+      return static_cast<char>(at * 7 + at / 251 + static_cast<uint64_t>(direction));
+    };
     std::vector<std::thread> threads;
     std::atomic<int> timeouts{0};
     for (int r = 0; r < 2; ++r) {

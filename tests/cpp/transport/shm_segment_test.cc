@@ -69,7 +69,8 @@ TEST(HostSegment, a_long_reason_is_cut_and_many_writers_leave_one_whole_reason) 
     while (!a->aborted()) sched_yield();
     const Status status = a->abort_status();  // readable at once
     for (std::thread& writer : writers) writer.join();
-    EXPECT_EQ(status.message(), std::string(SegmentHeader::kAbortTextBytes - 1, static_cast<char>('a' + status.peer())));
+    EXPECT_EQ(status.message(),
+              std::string(SegmentHeader::kAbortTextBytes - 1, static_cast<char>('a' + status.peer())));
   }
 }
 
@@ -78,7 +79,7 @@ TEST(HostSegment, the_last_to_unmap_a_region_gives_its_memory_back) {
   ASSERT_TRUE(HostSegment::Create(2, &a).ok());
   ASSERT_TRUE(HostSegment::Attach(dup(a->fd()), 2, &b).ok());
   const auto blocks = [&] {
-    struct stat s {};
+    struct stat s{};
     fstat(a->fd(), &s);
     return s.st_blocks;
   };

@@ -45,8 +45,7 @@ bool HasIpv6() {
 }
 
 TEST(Endpoint, IsWrittenAndReadTheSameWay) {
-  for (const char* text :
-       {"10.0.0.5:80", "node1:4000", "[::1]:80", "[fe80::1%eth0]:65535", "node-1.cluster:0"}) {
+  for (const char* text : {"10.0.0.5:80", "node1:4000", "[::1]:80", "[fe80::1%eth0]:65535", "node-1.cluster:0"}) {
     Endpoint endpoint;
     ASSERT_TRUE(ParseEndpoint(text, &endpoint).ok()) << text;
     EXPECT_EQ(endpoint.ToString(), text);
@@ -58,8 +57,8 @@ TEST(Endpoint, IsWrittenAndReadTheSameWay) {
 }
 
 TEST(Endpoint, RefusesWhatIsNoAddress) {
-  for (const char* text : {"", ":", ":80", "host", "host:", "host:65536", "host:-1", "host:8x", "host: 80",
-                           "::1:80", "[]:80", "[::1]", "[::1:80", "a b:80", "host:99999999999999999999"}) {
+  for (const char* text : {"", ":", ":80", "host", "host:", "host:65536", "host:-1", "host:8x", "host: 80", "::1:80",
+                           "[]:80", "[::1]", "[::1:80", "a b:80", "host:99999999999999999999"}) {
     Endpoint endpoint;
     const Status status = ParseEndpoint(text, &endpoint);
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << text;
@@ -170,8 +169,7 @@ TEST(Socket, ReadingEndsAtItsDeadlineAndSaysHowFarItCame) {
   Connection connection = MakeConnection();
   ASSERT_TRUE(WriteFull(connection.server.get(), "abc", 3, Soon(), "x").ok());
   char data[8];
-  const Status status =
-      ReadFull(connection.client.get(), data, 8, Deadline::After(50 * kMillisecond), "rank 7");
+  const Status status = ReadFull(connection.client.get(), data, 8, Deadline::After(50 * kMillisecond), "rank 7");
   EXPECT_EQ(status.code(), StatusCode::kTimeout);
   EXPECT_EQ(status.message(), "no answer from rank 7 in time (3 of 8 bytes came)");
 }
@@ -179,8 +177,8 @@ TEST(Socket, ReadingEndsAtItsDeadlineAndSaysHowFarItCame) {
 TEST(Socket, WritingToSomebodyWhoDoesNotReadEndsAtItsDeadline) {
   Connection connection = MakeConnection();
   const std::string data(64 << 20, 'x');
-  const Status status = WriteFull(connection.client.get(), data.data(), data.size(),
-                                  Deadline::After(50 * kMillisecond), "rank 7");
+  const Status status =
+      WriteFull(connection.client.get(), data.data(), data.size(), Deadline::After(50 * kMillisecond), "rank 7");
   EXPECT_EQ(status.code(), StatusCode::kTimeout);
   EXPECT_NE(status.message().find("rank 7 does not read"), std::string::npos) << status.message();
 }
@@ -196,8 +194,8 @@ TEST(Socket, APeerThatLeavesIsAnErrorAndNeverASignal) {
 }
 
 TEST(Socket, SignalsDoNotEndAReadOrAnAccept) {
-  struct sigaction action {};
-  struct sigaction before {};
+  struct sigaction action{};
+  struct sigaction before{};
   action.sa_handler = [](int) {};
   ASSERT_EQ(sigaction(SIGUSR1, &action, &before), 0);  // without SA_RESTART
   Connection connection = MakeConnection();

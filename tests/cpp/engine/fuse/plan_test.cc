@@ -35,16 +35,19 @@ TEST(Plan, equal_ones_travel_together_up_to_the_threshold) {
 
 TEST(Plan, what_does_not_match_does_not_stop_the_batch_before_it_from_growing) {
   std::vector<Agreed> ready = {Op(OpKind::kAllreduce, 1), Op(OpKind::kAllreduce, 1, DType::kInt32),
-                                 Op(OpKind::kBroadcast, 1), Op(OpKind::kAllreduce, 1),
-                                 Op(OpKind::kAllreduce, 1, DType::kInt32)};
+                               Op(OpKind::kBroadcast, 1), Op(OpKind::kAllreduce, 1),
+                               Op(OpKind::kAllreduce, 1, DType::kInt32)};
   EXPECT_EQ(PlanOf(ready, {}), (Batches{{0, 3}, {1, 4}, {2}}));
 }
 
 TEST(Plan, whatever_tells_two_operations_apart_keeps_them_apart) {
   const std::vector<std::function<void(Request*)>> changes = {
-      [](Request* r) { r->op = ReduceOp::kMax; }, [](Request* r) { r->device = DeviceKind::kCuda; },
-      [](Request* r) { r->root = 1; },            [](Request* r) { r->prescale = 2; },
-      [](Request* r) { r->postscale = 2; },       [](Request* r) { r->dtype = DType::kInt32; },
+      [](Request* r) { r->op = ReduceOp::kMax; },
+      [](Request* r) { r->device = DeviceKind::kCuda; },
+      [](Request* r) { r->root = 1; },
+      [](Request* r) { r->prescale = 2; },
+      [](Request* r) { r->postscale = 2; },
+      [](Request* r) { r->dtype = DType::kInt32; },
   };
   for (const auto& change : changes) {
     std::vector<Agreed> ready(2, Op(OpKind::kAllreduce, 1));
@@ -54,7 +57,8 @@ TEST(Plan, whatever_tells_two_operations_apart_keeps_them_apart) {
 }
 
 TEST(Plan, some_kinds_always_travel_alone) {
-  for (const OpKind kind : {OpKind::kAlltoall, OpKind::kBarrier, OpKind::kJoin, OpKind::kAddProcessSet, OpKind::kRemoveProcessSet}) {
+  for (const OpKind kind :
+       {OpKind::kAlltoall, OpKind::kBarrier, OpKind::kJoin, OpKind::kAddProcessSet, OpKind::kRemoveProcessSet}) {
     EXPECT_EQ(PlanOf({Op(kind, 0), Op(kind, 0)}, {}), (Batches{{0}, {1}})) << Name(kind);
   }
 }
@@ -79,7 +83,8 @@ TEST(Plan, everything_is_planned_once_and_no_batch_is_too_large) {
   for (int round = 0; round < 200; ++round) {
     std::vector<Agreed> ready;
     for (uint32_t i = 0; i < random() % 40; ++i) {
-      ready.push_back(Op(static_cast<OpKind>(random() % 6), random() % 300, random() % 2 ? DType::kInt8 : DType::kFloat64));
+      ready.push_back(
+          Op(static_cast<OpKind>(random() % 6), random() % 300, random() % 2 ? DType::kInt8 : DType::kFloat64));
     }
     std::multiset<size_t> seen;
     for (const auto& batch : PlanOf(ready, {.threshold = 2000})) {

@@ -57,7 +57,8 @@ struct Member {
             slots[response.slot] = mine;
             slot_of[request.name] = response.slot;
           }
-          history.push_back("do " + request.name + " " + ToString(response.cached ? std::vector<int64_t>() : settled->rows));
+          history.push_back("do " + request.name + " " +
+                            ToString(response.cached ? std::vector<int64_t>() : settled->rows));
           if (request.kind == OpKind::kJoin) joined = false;
           outstanding.erase(request.name);
         }
@@ -106,7 +107,8 @@ class Tree {
           std::unique_ptr<transport::Transport> t = std::move(*end);
           if (faults) {
             t = std::make_unique<FaultTransport>(
-                std::move(t), testing::Faults{.seed = static_cast<uint32_t>(transports_.size()), .stall = 0.3, .most = 7});
+                std::move(t),
+                testing::Faults{.seed = static_cast<uint32_t>(transports_.size()), .stall = 0.3, .most = 7});
           }
           ends[end == &a ? std::pair{m, child.member} : std::pair{child.member, m}] = t.get();
           transports_.push_back(std::move(t));
@@ -183,7 +185,9 @@ void PrintTo(const Place& p, std::ostream* out) {
 
 class AgreementTest : public ::testing::TestWithParam<Place> {
  protected:
-  Tree MakeTheTree(size_t capacity) { return Tree(GetParam().members, GetParam().per_host, capacity, GetParam().faults); }
+  Tree MakeTheTree(size_t capacity) {
+    return Tree(GetParam().members, GetParam().per_host, capacity, GetParam().faults);
+  }
 };
 
 TEST_P(AgreementTest, nothing_happens_before_the_last_has_asked) {
@@ -354,9 +358,9 @@ TEST_P(AgreementTest, shutdown_waits_for_what_the_leaving_member_has_announced) 
 }
 
 INSTANTIATE_TEST_SUITE_P(Trees, AgreementTest,
-                         ::testing::Values(Place{1, 1, false}, Place{2, 2, false}, Place{3, 3, true}, Place{4, 2, false},
-                                           Place{6, 2, true}, Place{9, 3, false}, Place{12, 2, false}, Place{23, 4, false},
-                                           Place{7, 1, true}));
+                         ::testing::Values(Place{1, 1, false}, Place{2, 2, false}, Place{3, 3, true},
+                                           Place{4, 2, false}, Place{6, 2, true}, Place{9, 3, false},
+                                           Place{12, 2, false}, Place{23, 4, false}, Place{7, 1, true}));
 
 }  // namespace
 }  // namespace hvdlite::engine
