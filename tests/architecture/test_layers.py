@@ -186,3 +186,9 @@ def test_files_stay_small() -> None:
     assert long >= TOO_LONG, f"take these off the list: {sorted(TOO_LONG - long)}"
     assert len((ROOT / "docs" / "ARCHITECTURE.md").read_text().splitlines()) <= 250
     assert len((ROOT / "setup.py").read_text().splitlines()) <= 120
+
+
+def test_no_two_test_files_have_one_name() -> None:
+    """Or pytest refuses to run any of them together."""
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert sorted(set(names)) == sorted(names)
