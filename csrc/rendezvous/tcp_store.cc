@@ -184,8 +184,9 @@ Status TcpStore::Verdict(const std::string& bytes) const {
   ByteReader reader(bytes);
   int32_t rank = -1;
   uint8_t code = 0;
-  if (!reader.TakeInteger(&rank) || !reader.TakeInteger(&code))
+  if (!reader.TakeInteger(&rank) || !reader.TakeInteger(&code) || reader.rest().empty()) {
     return Status::Io(who_ + " ended the meeting without a word");
+  }
   const bool timeout = code == static_cast<uint8_t>(StatusCode::kTimeout);
   return Status(timeout ? StatusCode::kTimeout : StatusCode::kPeerLost, std::string(reader.rest()), rank);
 }

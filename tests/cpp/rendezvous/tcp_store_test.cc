@@ -159,6 +159,20 @@ TEST(TcpStore, ALossEndsTheWaitTheNextRequestAndALook) {
   }
 }
 
+TEST(TcpStore, AVerdictWithoutWordsIsStillToldInWords) {
+  ScriptedServer server([](int fd) {
+    GiveSeat(fd);
+    Take(fd, 12 + 10);
+    Give(fd, Frame(1, "\3\2\0\0\0\4"s));
+  });
+  const auto store = server.Connect();
+  Join(store.get());
+  std::string value;
+  const Status lost = store->Get("k", Deadline::Never(), &value);
+  EXPECT_EQ(lost.code(), StatusCode::kIo);
+  EXPECT_NE(lost.message().find("ended the meeting without a word"), std::string::npos) << lost.message();
+}
+
 TEST(TcpStore, AFailureThatCameFirstIsTheOneToReport) {
   ScriptedServer server([](int fd) {
     GiveSeat(fd);
