@@ -39,6 +39,7 @@ def attempt():
 # in and never say a word.
 _ACTOR = """
 import socket, struct
+from hvdlite import knobs
 from hvdlite.launch import environment
 from hvdlite.rendezvous import StoreClient, protocol
 me = environment.discover(os.environ)
@@ -47,7 +48,11 @@ store._ask(protocol.Request(protocol.Operation.JOIN, "init", RANK, protocol.enco
 keep = []
 if PHASE != "joined":
     host, address = os.environ["HVDLITE_HOST_ID"].encode(), b"127.0.0.1/8"
-    member = struct.pack("<BiqHH", 1, RANK, os.getpid(), 0, len(host)) + host + bytes([1, len(address)]) + address
+    member = struct.pack("<BiqHH", 2, RANK, os.getpid(), 0, len(host)) + host + bytes([1, len(address)]) + address
+    values = knobs.resolve(os.environ)
+    shared = ("communicator", "hierarchical_allreduce", "shm_chunk_bytes", "shm_small_bytes")
+    settings = ";".join(f"HVDLITE_{field.upper()}={values[field]}" for field in shared).encode()
+    member += struct.pack("<H", len(settings)) + settings
     store.set(f"init/0/member/{RANK}", member)
 if PHASE == "doors":
     unix = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
