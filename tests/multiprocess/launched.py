@@ -17,8 +17,9 @@ MARK = "HVDLITE_TEST_MARK"
 
 
 def _default_signals() -> None:
-    # A test run in the background (`pytest &`) ignores SIGINT, and children would inherit that.
+    # A test run in the background (`pytest &`) ignores SIGINT, one under nohup SIGHUP, and children would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 class Job:
