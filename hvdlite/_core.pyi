@@ -37,7 +37,6 @@ def submit(
     prescale: float,
     postscale: float,
     splits: list[int],
-    will_wait: bool,
     /,
 ) -> int: ...
 def run(

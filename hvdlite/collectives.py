@@ -57,7 +57,7 @@ def _start(
 ) -> Pending:
     source = contiguous(tensor)
     output = empty_like(source) if kind in _SAME_SHAPE else None
-    native = _core.submit(kind, op, set_id_of(process_set), name, source, output, root, pre, post, splits, False)
+    native = _core.submit(kind, op, set_id_of(process_set), name, source, output, root, pre, post, splits)
     if output is not None:
         return Pending([native], (source, output), lambda results: output)
     return Pending([native], source, lambda results: own_kind(source, results[0][0]))
@@ -99,11 +99,11 @@ def _start_in_place(
         raise _nothing_to_write_into(tensor)
     number = set_id_of(process_set)
     try:
-        native = _core.submit(kind, op, number, name, tensor, tensor, root, pre, post, _NO_SPLITS, False)
+        native = _core.submit(kind, op, number, name, tensor, tensor, root, pre, post, _NO_SPLITS)
         return Pending([native], tensor, lambda results: tensor)
     except _core.NotContiguous:
         work = _contiguous_copy(tensor)
-        native = _core.submit(kind, op, number, name, work, work, root, pre, post, _NO_SPLITS, False)
+        native = _core.submit(kind, op, number, name, work, work, root, pre, post, _NO_SPLITS)
 
     def copy_back(results: list[Any]) -> Tensor:
         tensor[...] = work

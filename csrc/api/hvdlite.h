@@ -89,7 +89,6 @@ typedef struct {
   int32_t split_count;
   hvdlite_tensor input;
   hvdlite_tensor output; /* data == NULL: allocated by the library, see hvdlite_result */
-  int32_t will_wait; /* the caller calls hvdlite_wait at once */
 } hvdlite_operation;
 
 HVDLITE_API hvdlite_code hvdlite_submit(const hvdlite_operation* operation, int64_t* handle);

@@ -249,7 +249,7 @@ Status Runtime::Submit(const hvdlite_operation& operation, int64_t* handle) {
   const std::shared_ptr<Engine> engine = this->engine(&status);
   if (engine == nullptr) return status;
   HandlePtr made;
-  HVDLITE_RETURN_IF_ERROR(Start(engine.get(), operation, operation.will_wait != 0, &made));
+  HVDLITE_RETURN_IF_ERROR(Start(engine.get(), operation, /*will_wait=*/false, &made));
   *handle = Add(std::move(made));
   return Status::Ok();
 }

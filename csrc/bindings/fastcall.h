@@ -17,7 +17,6 @@ class Arguments {
   }
 
   pybind11::handle Object(int i) const { return given_[i]; }
-  bool Truth(int i) const { return given_[i] == Py_True; }
   int Int(int i) const { return static_cast<int>(Long(i)); }
   int64_t Long(int i) const {
     const int64_t value = PyLong_AsLongLong(given_[i]);

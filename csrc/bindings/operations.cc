@@ -109,14 +109,13 @@ void Describe(const Arguments& given, Call* call, std::vector<int64_t>* splits) 
   operation.split_count = static_cast<int32_t>(splits->size());
 }
 
-// submit(..., will_wait) -> handle
+// submit(...) -> handle
 PyObject* Submit(PyObject*, PyObject* const* given, Py_ssize_t count) {
   return Guarded([&]() -> py::object {
-    const Arguments arguments(given, count, kDescribed + 1);
+    const Arguments arguments(given, count, kDescribed);
     Call call;
     std::vector<int64_t> splits;
     Describe(arguments, &call, &splits);
-    call.operation.will_wait = arguments.Truth(kDescribed) ? 1 : 0;
     int64_t handle = -1;
     ThrowIfError(hvdlite_submit(&call.operation, &handle));
     Borrow(handle, arguments.Object(4), arguments.Object(5), &call);

@@ -65,7 +65,7 @@ def submit(
 ) -> int:
     """Starts one operation; returns its native handle. The caller keeps the memory until it is done."""
     set_id = set_id_of(process_set)
-    return _core.submit(kind, op, set_id, name, tensor, output, root, prescale, postscale, splits, False)
+    return _core.submit(kind, op, set_id, name, tensor, output, root, prescale, postscale, splits)
 
 
 def run(
@@ -89,7 +89,7 @@ def submitter(op: int, prescale: float, postscale: float) -> Callable[[int, str,
     start, kind, splits = _core.submit, Kind.ALLREDUCE, _NO_SPLITS
 
     def submit_gradient(set_id: int, name: str, tensor: Any) -> int:
-        return start(kind, op, set_id, name, tensor, tensor, 0, prescale, postscale, splits, False)
+        return start(kind, op, set_id, name, tensor, tensor, 0, prescale, postscale, splits)
 
     return submit_gradient
 
