@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
+from hvdlite import collectives as on_arrays
 from hvdlite.adapter import engine
 from hvdlite.adapter.engine import Kind, Pending
 from hvdlite.adapter.framework import Framework, Tensor
@@ -149,7 +152,8 @@ class Collectives:
         process_set: ProcessSet,
         *,
         in_place: bool = False,
-    ) -> Pending:
+        now: bool = False,
+    ) -> Any:
         framework = self.framework
         hosts = self._lend_all(tensors)
         outs = hosts if in_place else [framework.empty_like(host) for host in hosts]
@@ -157,17 +161,19 @@ class Collectives:
             Kind.ALLREDUCE, hosts, outs, name, process_set, op=op, prescale=prescale, postscale=postscale
         )
         home = framework.write_back if in_place else framework.deliver
-        return Pending(natives, (hosts, outs), lambda results: tuple(map(home, outs, tensors)))
+        return _settle(now, Pending(natives, (hosts, outs), lambda results: tuple(map(home, outs, tensors))))
 
-    def grouped_allgather(self, tensors: Sequence[Tensor], name: str | None, process_set: ProcessSet) -> Pending:
+    def grouped_allgather(
+        self, tensors: Sequence[Tensor], name: str | None, process_set: ProcessSet, *, now: bool = False
+    ) -> Any:
         framework = self.framework
         hosts = [framework.raw(host) for host in self._lend_all(tensors)]
         natives = engine.submit_group(Kind.ALLGATHER, hosts, (), name, process_set)
-        return Pending(
-            natives,
-            hosts,
-            lambda results: tuple(framework.adopt(r[0], t) for r, t in zip(results, tensors, strict=True)),
-        )
+
+        def finish(results: list[Any]) -> tuple[Tensor, ...]:
+            return tuple(framework.adopt(r[0], t) for r, t in zip(results, tensors, strict=True))
+
+        return _settle(now, Pending(natives, hosts, finish))
 
     def grouped_reducescatter(
         self,
@@ -177,7 +183,9 @@ class Collectives:
         prescale: float,
         postscale: float,
         process_set: ProcessSet,
-    ) -> Pending:
+        *,
+        now: bool = False,
+    ) -> Any:
         framework = self.framework
         hosts = self._lend_all(tensors)
         _check_scatter(op)
@@ -185,7 +193,29 @@ class Collectives:
         natives = engine.submit_group(
             Kind.REDUCESCATTER, hosts, outs, name, process_set, op=op, prescale=prescale, postscale=postscale
         )
-        return Pending(natives, (hosts, outs), lambda results: tuple(map(framework.deliver, outs, tensors)))
+        return _settle(
+            now, Pending(natives, (hosts, outs), lambda results: tuple(map(framework.deliver, outs, tensors)))
+        )
+
+    # ---- what gradient rules ask: a framework that builds graphs answers with nodes of them
+
+    def length(self, tensor: Tensor) -> Any:
+        """The rows that this rank has of a tensor."""
+        return self.framework.shape(tensor)[0]
+
+    def as_splits(self, received: Tensor) -> Any:
+        """The received splits of one alltoall as the splits of another."""
+        return [int(n) for n in received]
+
+    def starts(self, lengths: Sequence[Any], name: str | None, process_set: ProcessSet) -> Sequence[Any]:
+        """At which row of each gathered tensor this rank's rows begin; `lengths`: how many it has of each."""
+        everyones = on_arrays.allgather(np.array([lengths], np.int64), name, process_set)
+        mine = engine.members_of(process_set).index(engine.rank())
+        return [int(start) for start in everyones[:mine].sum(axis=0)]
+
+
+def _settle(now: bool, pending: Pending) -> Any:
+    return engine.run_now(pending) if now else pending
 
 
 def _check_scatter(op: int) -> None:

@@ -1,0 +1,79 @@
+"""hvdlite's errors in TensorFlow's words: each is both, so that a program may catch either.
+
+    what ranks disagree about, hvd.init() missing    tf.errors.FailedPreconditionError
+    an argument that is wrong by itself              tf.errors.InvalidArgumentError
+    a lost peer, a shutdown, any other failure       tf.errors.UnknownError
+
+Inside a tf.function errors arrive as the class of TensorFlow alone, with the same message.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import tensorflow as tf
+
+from hvdlite import exceptions
+
+
+class _InBothWords:
+    def __init__(self, message: str) -> None:
+        tf.errors.OpError.__init__(self, None, None, message, self.code)  # type: ignore[attr-defined]
+
+
+class MismatchError(_InBothWords, exceptions.MismatchError, tf.errors.FailedPreconditionError):
+    code = tf.errors.FAILED_PRECONDITION
+
+
+class NotInitializedError(_InBothWords, exceptions.NotInitializedError, tf.errors.FailedPreconditionError):
+    code = tf.errors.FAILED_PRECONDITION
+
+
+class DuplicateNameError(_InBothWords, exceptions.DuplicateNameError, tf.errors.InvalidArgumentError):
+    code = tf.errors.INVALID_ARGUMENT
+
+
+class InvalidArgumentError(_InBothWords, ValueError, tf.errors.InvalidArgumentError):
+    code = tf.errors.INVALID_ARGUMENT
+
+
+class PeerLostError(_InBothWords, exceptions.PeerLostError, tf.errors.UnknownError):
+    code = tf.errors.UNKNOWN
+
+
+class ShutDownError(_InBothWords, exceptions.ShutDownError, tf.errors.UnknownError):
+    code = tf.errors.UNKNOWN
+
+
+class HorovodInternalError(_InBothWords, exceptions.HorovodInternalError, tf.errors.UnknownError):
+    code = tf.errors.UNKNOWN
+
+
+_CLASSES = (
+    MismatchError, PeerLostError, ShutDownError, HorovodInternalError,
+    NotInitializedError, DuplicateNameError, InvalidArgumentError,
+)  # fmt: skip
+
+
+@contextlib.contextmanager
+def in_tensorflows_words() -> Iterator[None]:
+    """What hvdlite raises in the block leaves it as an error of TensorFlow's, too."""
+    try:
+        yield
+    except tf.errors.OpError:
+        raise
+    except (ValueError, exceptions.HorovodInternalError) as error:
+        raise translated(error) from error
+
+
+def translated(error: Exception) -> Exception:
+    # The classes are ordered so that the first whose hvdlite half fits is the closest.
+    for both in _CLASSES:
+        if isinstance(error, both.__mro__[2]):
+            result: Exception = both(str(error))
+            for attribute in ("rank", "retryable"):
+                if hasattr(error, attribute):
+                    setattr(result, attribute, getattr(error, attribute))
+            return result
+    return error

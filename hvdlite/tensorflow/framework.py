@@ -1,0 +1,104 @@
+"""TensorFlow's primitives for hvdlite.adapter, for code that runs eagerly. Graphs are graph.py's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from hvdlite.adapter.framework import Rule
+from hvdlite.tensorflow.errors import in_tensorflows_words
+
+SUPPORTED = frozenset(
+    getattr(tf, name)
+    for name in "bool uint8 int8 uint16 int16 uint32 int32 uint64 int64 float16 bfloat16 float32 float64".split()
+)
+
+# What TensorFlow's kernels take for granted of memory that they are lent: they end the process where it is not so.
+_ALIGNMENT = 64
+
+
+class TensorFlowFramework:
+    """See hvdlite.adapter.framework.Framework. A tensor in host memory is a numpy array here."""
+
+    def check(self, tensor: Any) -> None:
+        if isinstance(tensor, tf.IndexedSlices):
+            raise ValueError(
+                "tf.IndexedSlices cannot be communicated like this: use hvd.allreduce, or tf.convert_to_tensor(slices)"
+            )
+        if not tf.is_tensor(tensor):
+            raise TypeError(f"expected a tf.Tensor, got {type(tensor).__name__}")
+        if tensor.dtype not in SUPPORTED:
+            raise ValueError(f"Tensor type {tensor.dtype.name} is not supported.")
+
+    def shape(self, tensor: Any) -> Sequence[int]:
+        return tuple(tensor.shape)
+
+    def lend(self, tensor: Any) -> np.ndarray[Any, Any]:
+        # The tensor's own memory where that is the host's.
+        return np.asarray(tensor)
+
+    def empty_like(self, host: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        return _empty(host.shape, host.dtype)
+
+    def empty_rows(self, host: np.ndarray[Any, Any], rows: int) -> np.ndarray[Any, Any]:
+        return _empty((rows, *host.shape[1:]), host.dtype)
+
+    def deliver(self, host: np.ndarray[Any, Any], like: Any) -> Any:
+        return self.adopt(host, like)
+
+    def write_back(self, host: np.ndarray[Any, Any], tensor: Any) -> Any:
+        raise TypeError("tensors of TensorFlow do not change; assign the result to a tf.Variable")
+
+    def raw(self, host: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        return host
+
+    def adopt(self, array: np.ndarray[Any, Any], like: Any) -> Any:
+        """The array's own memory as a tensor; it must be aligned, as that of empty_like() and of the core is."""
+        if like.dtype == tf.bfloat16:  # which numpy cannot hand on
+            return tf.bitcast(tf.experimental.dlpack.from_dlpack(array.view(np.int16).__dlpack__()), tf.bfloat16)
+        return tf.experimental.dlpack.from_dlpack(array.__dlpack__())
+
+    def integers(self, values: Sequence[int], like: Any) -> Any:
+        return tf.constant(list(values), tf.int32)
+
+    def rows(self, tensor: Any, start: Any, count: Any) -> Any:
+        return tensor[start : start + count]
+
+    def scaled(self, tensor: Any, factor: float) -> Any:
+        return tensor * tf.cast(factor, tensor.dtype)
+
+    def dtype(self, tensor: Any) -> Any:
+        return tensor.dtype
+
+    def is_floating(self, tensor: Any) -> bool:
+        return bool(tensor.dtype.is_floating)
+
+    def cast(self, tensor: Any, dtype: Any) -> Any:
+        return tf.cast(tensor, dtype)
+
+    def differentiable(self, rule: Rule, tensors: Sequence[Any]) -> tuple[Any, ...]:
+        @tf.custom_gradient  # type: ignore[untyped-decorator]
+        def record(*given: Any) -> Any:
+            with in_tensorflows_words():
+                results = rule.forward(given)
+            last = len(results) - rule.constants
+
+            def backward(*gradients: Any) -> Any:
+                return list(rule.backward(gradients[:last]))
+
+            return list(results), backward
+
+        return tuple(record(*tensors))
+
+
+def _empty(shape: Sequence[int], dtype: Any) -> np.ndarray[Any, Any]:
+    size = int(np.prod(shape)) * dtype.itemsize
+    memory = np.empty(size + _ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % _ALIGNMENT
+    return memory[start : start + size].view(dtype).reshape(shape)
+
+
+FRAMEWORK = TensorFlowFramework()

@@ -1,0 +1,283 @@
+"""Collectives on TensorFlow's tensors, with Horovod's signatures; all differentiable, eagerly and inside a tf.function.
+
+Names, factors, reductions and process sets are documented in hvdlite.collectives; what an operation does to a gradient,
+in hvdlite.adapter.gradients. `device_dense` and `device_sparse` are accepted for Horovod's sake.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import tensorflow as tf
+
+from hvdlite.adapter.collectives import Collectives
+from hvdlite.adapter.compression import Settled
+from hvdlite.adapter.gradients import Allgather, Allreduce, Alltoall, Broadcast, Reducescatter
+from hvdlite.ops import Adasum, Average, Max, Min, Product, Sum, reduction_of
+from hvdlite.process_sets import ProcessSet, global_process_set
+from hvdlite.tensorflow import sparse
+from hvdlite.tensorflow.compression import Compression
+from hvdlite.tensorflow.framework import FRAMEWORK
+from hvdlite.tensorflow.graph import GRAPH
+
+__all__ = [
+    "Adasum", "Average", "Max", "Min", "Product", "Sum",
+    "allgather", "allreduce", "alltoall", "broadcast", "broadcast_", "grouped_allgather", "grouped_allreduce",
+    "grouped_reducescatter", "reducescatter",
+]  # fmt: skip
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+EAGER = Collectives(FRAMEWORK)
+
+# tf.function rewrites the Python that it calls, which is not meant here.
+do_not_convert: Callable[[_Function], _Function] = tf.autograph.experimental.do_not_convert
+
+
+def _ops() -> Any:
+    return EAGER if tf.executing_eagerly() else GRAPH
+
+
+# fmt: off  (a signature is read as a whole)
+
+
+@do_not_convert
+def allreduce(
+    tensor: Any,
+    average: bool | None = None,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: Any = Compression.none,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+    ignore_name_scope: bool = False,
+) -> Any:
+    """Combines the tensors of all ranks element by element; the same bits on every rank. tf.IndexedSlices are gathered."""
+    op = reduction_of(average, op)
+    if isinstance(tensor, tf.IndexedSlices):
+        sparse.check(op, prescale_factor, postscale_factor)
+        gather = lambda rows, label: allgather(rows, label, ignore_name_scope, process_set)  # noqa: E731
+        return sparse.allreduce(tensor, gather, name, op, process_set)
+    with _scope(ignore_name_scope):
+        rule = Allreduce(_ops(), name, process_set, False, op, prescale_factor, postscale_factor)
+        return _compressed(compression, [tensor], name, rule)[0]
+
+
+@do_not_convert
+def _allreduce(
+    tensor: Any,
+    name: str | None = None,
+    op: int = Sum,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """allreduce() without its conveniences; tests of Horovod's call it."""
+    return allreduce(
+        tensor,
+        None,
+        "",
+        "",
+        Compression.none,
+        op,
+        prescale_factor,
+        postscale_factor,
+        name,
+        process_set,
+        ignore_name_scope,
+    )
+
+
+@do_not_convert
+def grouped_allreduce(
+    tensors: Sequence[Any],
+    average: bool | None = None,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: Any = Compression.none,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+    ignore_name_scope: bool = False,
+    name: str | None = None,
+) -> list[Any]:
+    """allreduce() of several tensors that become ready, travel and fail together."""
+    op = reduction_of(average, op)
+    if not tensors:
+        return []
+    dense = [i for i, t in enumerate(tensors) if not isinstance(t, tf.IndexedSlices)]
+    results = list(tensors)
+    for i, slices in enumerate(tensors):
+        if isinstance(slices, tf.IndexedSlices):
+            results[i] = allreduce(
+                slices,
+                None,
+                "",
+                "",
+                compression,
+                op,
+                prescale_factor,
+                postscale_factor,
+                name and f"{name}.{i}",
+                process_set,
+                ignore_name_scope,
+            )
+    if dense:
+        with _scope(ignore_name_scope):
+            rule = Allreduce(_ops(), name, process_set, True, op, prescale_factor, postscale_factor)
+            for i, result in zip(dense, _compressed(compression, [tensors[i] for i in dense], name, rule), strict=True):
+                results[i] = result
+    return results
+
+
+@do_not_convert
+def allgather(
+    tensor: Any,
+    name: str | None = None,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """Concatenates the tensors of all ranks along their first dimension, which may differ from rank to rank."""
+    return grouped_allgather([tensor], name, ignore_name_scope, process_set, _alone=True)[0]
+
+
+@do_not_convert
+def grouped_allgather(
+    tensors: Sequence[Any],
+    name: str | None = None,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+    *,
+    _alone: bool = False,
+) -> list[Any]:
+    """allgather() of several tensors that travel together."""
+    with _scope(ignore_name_scope):
+        tensors = [tf.convert_to_tensor(tensor) for tensor in tensors]
+        lengths = tuple(0 if t.shape.rank == 0 else _ops().length(t) for t in tensors)
+        return _run(Allgather(_ops(), name, process_set, not _alone, lengths), tensors)
+
+
+@do_not_convert
+def broadcast(
+    tensor: Any,
+    root_rank: int,
+    name: str | None = None,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """The tensor of `root_rank`, which is a global rank in process sets, too. Shapes must be equal on all ranks."""
+    with _scope(ignore_name_scope):
+        return _run(Broadcast(_ops(), name, process_set, root=root_rank), [tensor])[0]
+
+
+@do_not_convert
+def broadcast_(
+    variables: Sequence[Any],
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> list[Any]:
+    """Gives variables the values of `root_rank`. Returns them; in a graph of TF 1, what assigns them."""
+    results = []
+    for i, variable in enumerate(variables):
+        value = broadcast(variable, root_rank, name and f"{name}.{i}", process_set=process_set)
+        assigned = variable.assign(value)
+        results.append(variable if tf.executing_eagerly() else assigned)
+    return results
+
+
+@do_not_convert
+def alltoall(
+    tensor: Any,
+    splits: Any = None,
+    name: str | None = None,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """Sends the i-th part of the first dimension to rank i; returns the parts received, in the order of the ranks.
+
+    `splits` (int32, or a list) says how many rows each rank gets; the result is then (output, received_splits).
+    """
+    with _scope(ignore_name_scope):
+        rule = Alltoall(_ops(), name, process_set, splits=_splits(splits))
+        output, received = _run(rule, [tensor])
+    return output if splits is None else (output, received)
+
+
+@do_not_convert
+def reducescatter(
+    tensor: Any,
+    device_dense: str = "",
+    compression: Any = Compression.none,
+    op: int = Average,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+    ignore_name_scope: bool = False,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> Any:
+    """Reduces the tensors of all ranks and returns this rank's part of the rows; earlier ranks get the odd ones."""
+    with _scope(ignore_name_scope):
+        rule = Reducescatter(_ops(), name, process_set, False, op, prescale_factor, postscale_factor)
+        return _compressed(compression, [tensor], name, rule)[0]
+
+
+@do_not_convert
+def grouped_reducescatter(
+    tensors: Sequence[Any],
+    device_dense: str = "",
+    compression: Any = Compression.none,
+    op: int = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> list[Any]:
+    """reducescatter() of several tensors that travel together."""
+    rule = Reducescatter(_ops(), None, process_set, True, op, prescale_factor, postscale_factor)
+    return _compressed(compression, tensors, None, rule)
+
+
+# fmt: on
+
+
+# ---- How they run
+
+
+def _run(rule: Any, tensors: Sequence[Any]) -> list[Any]:
+    return list(FRAMEWORK.differentiable(rule, [tf.convert_to_tensor(tensor) for tensor in tensors]))
+
+
+def _compressed(compression: Any, tensors: Sequence[Any], name: str | None, rule: Any) -> list[Any]:
+    if compression is Compression.none:
+        return _run(rule, tensors)
+    settled = Settled(compression)
+    packed = [settled.compress(tf.convert_to_tensor(tensor), name) for tensor in tensors]
+    received = _run(rule, [payload for payload, _ in packed])
+    return [settled.decompress(tensor, context) for tensor, (_, context) in zip(received, packed, strict=True)]
+
+
+def _scope(ignored: bool) -> Any:
+    """In a graph the name scope is part of an operation's name."""
+    return (
+        tf.compat.v1.get_default_graph().name_scope(None)
+        if ignored and not tf.executing_eagerly()
+        else contextlib.nullcontext()
+    )
+
+
+def _splits(splits: Any) -> Any:
+    if splits is None:
+        return None
+    if not tf.executing_eagerly():
+        return tf.convert_to_tensor(splits, tf.int32)
+    splits = tf.convert_to_tensor(splits) if tf.is_tensor(splits) else tf.constant(splits, tf.int32)
+    if splits.dtype != tf.int32 or splits.shape.rank != 1:
+        raise ValueError(f"alltoall: splits must be one-dimensional and int32, not {splits.shape} {splits.dtype.name}")
+    return [int(n) for n in splits]

@@ -1,0 +1,115 @@
+"""The reduction of a step's gradients, for tapes and optimizers: eagerly, and inside a tf.function. Not differentiable."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from hvdlite.adapter import engine
+from hvdlite.adapter.compression import Settled
+from hvdlite.ops import Average, Kind
+from hvdlite.process_sets import ProcessSet, global_process_set, set_id_of
+from hvdlite.tensorflow import sparse
+from hvdlite.tensorflow.compression import Compression
+from hvdlite.tensorflow.errors import in_tensorflows_words
+from hvdlite.tensorflow.framework import FRAMEWORK
+from hvdlite.tensorflow.graph import GRAPH, unique_name
+from hvdlite.tensorflow.ops import allgather, do_not_convert
+
+
+@do_not_convert
+def allreduce_gradients(
+    grads: Sequence[Any],
+    *,
+    op: int = Average,
+    prescale: float = 1.0,
+    postscale: float = 1.0,
+    compression: Any = Compression.none,
+    sparse_as_dense: bool = False,
+    process_set: ProcessSet = global_process_set,
+    names: Sequence[str] | None = None,
+    scope: str = "gradients",
+    groups: Sequence[Sequence[int]] = (),
+) -> list[Any]:
+    """The reduced gradients, in the order of `grads`; None stays None, and so does everything where there is nobody to
+    reduce with: in a job of one rank, and on ranks that are not in `process_set`.
+
+    `names` (default: their numbers), behind `scope`, are the gradients' names: all ranks must use the same, and no two
+    reductions at once may share them; inside a tf.function each call's scope is made unique. `groups` are positions of
+    gradients that travel together.
+    """
+    result = list(grads)
+    if not needs_reduction(process_set):
+        return result
+    settled = Settled(compression)
+    scope = _unique(scope)
+    labels = [f"{scope}/{label}" for label in (names or range(len(result)))]
+    if sparse_as_dense:
+        result = [tf.convert_to_tensor(g) if isinstance(g, tf.IndexedSlices) else g for g in result]
+    dense = [i for i, g in enumerate(result) if g is not None and not isinstance(g, tf.IndexedSlices)]
+    for i, slices in enumerate(result):
+        if isinstance(slices, tf.IndexedSlices):
+            sparse.check(op, prescale, postscale)
+            gather = lambda rows, name: allgather(rows, name, ignore_name_scope=True, process_set=process_set)  # noqa: E731
+            result[i] = sparse.allreduce(slices, gather, labels[i], op, process_set)
+    packed = {i: settled.compress(tf.convert_to_tensor(result[i]), labels[i]) for i in dense}
+    together = [[i for i in group if i in packed] for group in groups]
+    grouped = {i for group in together if len(group) > 1 for i in group}
+    batches = [group for group in together if len(group) > 1] + [[i for i in dense if i not in grouped]]
+    with in_tensorflows_words():
+        for number, batch in enumerate(batches):
+            if not batch:
+                continue
+            group = f"{scope}/group.{number}" if number < len(batches) - 1 else None
+            sent = [packed[i][0] for i in batch]
+            received = _send(sent, [labels[i] for i in batch], group, op, prescale, postscale, process_set)
+            for i, tensor in zip(batch, received, strict=True):
+                result[i] = settled.decompress(tensor, packed[i][1])
+    return result
+
+
+def needs_reduction(process_set: ProcessSet) -> bool:
+    """Whether there is anybody to reduce with. In elastic jobs a graph may live to see others come."""
+    set_id_of(process_set)  # or an error that says what is missing
+    if not process_set.included():
+        return False
+    return process_set.size() != 1 or "1" in (os.environ.get("HVDLITE_ELASTIC"), os.environ.get("HOROVOD_ELASTIC"))
+
+
+def _unique(scope: str) -> str:
+    # In a graph several reductions may be under way at once. The graph counts, so that ranks agree however often each
+    # of them has traced.
+    return scope if tf.executing_eagerly() else unique_name(scope)
+
+
+def _send(
+    tensors: list[Any],
+    names: list[str],
+    group: str | None,
+    op: int,
+    prescale: float,
+    postscale: float,
+    process_set: ProcessSet,
+) -> list[Any]:
+    """`group`: the name under which they travel together; None: each under its own."""
+    if not tf.executing_eagerly():
+        if group is not None:
+            return list(GRAPH.grouped_allreduce(tensors, group, op, prescale, postscale, process_set))
+        return GRAPH.gradients(tensors, names, op, prescale, postscale, process_set)
+    for tensor in tensors:
+        FRAMEWORK.check(tensor)
+    hosts = [FRAMEWORK.lend(tensor) for tensor in tensors]
+    outs = [FRAMEWORK.empty_like(host) for host in hosts]
+    how: Any = {"op": op, "prescale": prescale, "postscale": postscale}
+    if group is not None:
+        natives = engine.submit_group(Kind.ALLREDUCE, hosts, outs, group, process_set, **how)
+    else:
+        natives = [
+            engine.submit(Kind.ALLREDUCE, host, out, name, process_set, **how)
+            for host, out, name in zip(hosts, outs, names, strict=True)
+        ]
+    engine.wait_all(natives)
+    return [FRAMEWORK.deliver(out, tensor) for out, tensor in zip(outs, tensors, strict=True)]
