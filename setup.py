@@ -48,7 +48,8 @@ class CMakeBuild(build_ext):
         subprocess.run(["cmake", "--build", str(build), "--parallel", jobs], check=True)
         subprocess.run(["cmake", "--install", str(build)], check=True)
         if getattr(self, "editable_mode", False):
-            shutil.copy2(package / "libhvdlite.so", ROOT / "hvdlite")
+            for library in package.glob("libhvdlite*.so"):
+                shutil.copy2(library, ROOT / "hvdlite")
 
 
 setup(ext_modules=[Extension("hvdlite._core", sources=[])], cmdclass={"build_ext": CMakeBuild})

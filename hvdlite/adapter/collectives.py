@@ -123,7 +123,7 @@ class Collectives:
         framework = self.framework
         framework.check(tensor)
         host = framework.lend(tensor)
-        _check_scatter(op)
+        check_scatter(op)
         out = self._own_part(host, process_set)
 
         def finish(results: list[Any]) -> Tensor:
@@ -188,7 +188,7 @@ class Collectives:
     ) -> Any:
         framework = self.framework
         hosts = self._lend_all(tensors)
-        _check_scatter(op)
+        check_scatter(op)
         outs = [self._own_part(host, process_set) for host in hosts]
         natives = engine.submit_group(
             Kind.REDUCESCATTER, hosts, outs, name, process_set, op=op, prescale=prescale, postscale=postscale
@@ -218,7 +218,7 @@ def _settle(now: bool, pending: Pending) -> Any:
     return engine.run_now(pending) if now else pending
 
 
-def _check_scatter(op: int) -> None:
+def check_scatter(op: int) -> None:
     # Horovod's class for it, though the program is at fault.
     if op not in (Average, Sum):
         error = HorovodInternalError(f"reducescatter: op={op!r} is not possible; use hvd.Average or hvd.Sum")

@@ -1,0 +1,178 @@
+// The part of XLA's typed FFI (xla/ffi/api/c_api.h) that a handler needs. Declarations of our own: XLA promises the layout
+// of what it has published and appends only, so no header of any framework is needed, and one binary serves all versions.
+//
+// A runtime takes handlers that report its own minor version or a lower one, so kMinorVersion is the lowest that has all of
+// this. Only members that every version since then has at the same place are declared; a struct that ends early here is
+// longer there.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace hvdlite::ingraph::ffi {
+
+constexpr int kMajorVersion = 0;
+constexpr int kMinorVersion = 1;
+
+struct Extension {
+  size_t struct_size;
+  int32_t type;
+  Extension* next;
+};
+
+struct Version {
+  size_t struct_size;
+  Extension* extensions;
+  int32_t major;
+  int32_t minor;
+};
+
+struct ByteSpan {
+  const char* data;
+  size_t size;
+};
+
+// ---- Tensors
+
+// xla::PrimitiveType's numbers, those that can be communicated.
+enum DataType : int32_t {
+  kPred = 1,
+  kS8 = 2,
+  kS16 = 3,
+  kS32 = 4,
+  kS64 = 5,
+  kU8 = 6,
+  kU16 = 7,
+  kU32 = 8,
+  kU64 = 9,
+  kF16 = 10,
+  kF32 = 11,
+  kF64 = 12,
+  kBF16 = 16,
+};
+
+struct Buffer {
+  size_t struct_size;
+  Extension* extensions;
+  DataType dtype;
+  void* data;
+  int64_t rank;
+  int64_t* dims;
+};
+
+// Arguments, or results: the same layout. An element is a Buffer where its type is kBufferType.
+constexpr int32_t kBufferType = 1;
+struct Buffers {
+  size_t struct_size;
+  Extension* extensions;
+  int64_t count;
+  int32_t* types;
+  void** elements;
+};
+
+// ---- Attributes
+
+enum AttributeType : int32_t { kArray = 1, kScalar = 3, kString = 4 };  // kString: a ByteSpan
+
+struct Scalar {
+  DataType dtype;
+  void* value;
+};
+
+struct Array {
+  DataType dtype;
+  size_t size;
+  void* data;
+};
+
+struct Attributes {
+  size_t struct_size;
+  Extension* extensions;
+  int64_t count;
+  AttributeType* types;
+  ByteSpan** names;
+  void** values;
+};
+
+// ---- Functions of the runtime
+
+struct Error;  // the runtime's; a handler returns it, or null
+
+// absl's status codes.
+enum ErrorCode : int32_t {
+  kInvalidArgument = 3,
+  kDeadlineExceeded = 4,
+  kFailedPrecondition = 9,
+  kAborted = 10,
+  kUnimplemented = 12,
+  kInternal = 13,
+};
+
+struct CreateErrorArguments {
+  size_t struct_size;
+  Extension* extensions;
+  const char* message;
+  ErrorCode code;
+};
+
+struct ErrorMessageArguments {
+  size_t struct_size;
+  Extension* extensions;
+  Error* error;
+  const char* message;  // out
+};
+
+struct CallFrame;
+using Handler = Error*(CallFrame*);
+
+struct RegisterArguments {
+  size_t struct_size;
+  Extension* extensions;
+  ByteSpan name;
+  ByteSpan platform;
+  Handler* instantiate;
+  Handler* prepare;
+  Handler* initialize;
+  Handler* execute;
+  uint32_t traits;
+};
+
+struct Api {
+  size_t struct_size;
+  Extension* extensions;
+  Version version;
+  const void* internal;
+  Error* (*create_error)(CreateErrorArguments*);
+  void (*error_message)(ErrorMessageArguments*);
+  void (*destroy_error)(void*);
+  Error* (*register_handler)(RegisterArguments*);
+};
+
+// ---- The call
+
+struct CallFrame {
+  size_t struct_size;
+  Extension* extensions;
+  const Api* api;
+  void* context;
+  int32_t stage;
+  Buffers arguments;
+  Buffers results;
+  Attributes attributes;
+};
+
+// When a frame bears this extension, the runtime asks which version the handler was written for, and nothing else.
+constexpr int32_t kMetadataExtension = 1;
+
+struct Metadata {
+  size_t struct_size;
+  Version version;
+  uint32_t traits;
+};
+
+struct MetadataExtension {
+  Extension base;
+  Metadata* metadata;
+};
+
+}  // namespace hvdlite::ingraph::ffi

@@ -1,0 +1,33 @@
+"""Our errors, as they come back out of a framework's runtime: a text between the runtime's own words.
+
+csrc/ingraph/failure.h writes it: `hvdlite.PeerLostError (rank 2): ...`, or, where no rank is to blame, `hvdlite.MismatchError: ...`.
+"""
+
+from __future__ import annotations
+
+import re
+
+from hvdlite import exceptions
+
+_TEXT = re.compile(r"hvdlite\.(?P<kind>\w+)(?: \(rank (?P<rank>\d+)\))?: (?P<message>[^\n]*)")
+_BUILTIN: dict[str, type[Exception]] = {
+    "ValueError": ValueError,
+    "TimeoutError": TimeoutError,
+    "NotImplementedError": NotImplementedError,
+}
+
+
+def of_text(text: str) -> Exception | None:
+    """The exception that the text stands for; None if it is not one of ours."""
+    found = _TEXT.search(text)
+    if found is None:
+        return None
+    kind, message = found["kind"], found["message"]
+    if kind == "PeerLostError":
+        return exceptions.PeerLostError(message, int(found["rank"] or -1))
+    if kind == "ValueError" and message.startswith("Duplicate tensor name"):
+        return exceptions.DuplicateNameError(message)
+    if kind in _BUILTIN:
+        return _BUILTIN[kind](message)
+    made: type[Exception] = getattr(exceptions, kind, exceptions.HorovodInternalError)
+    return made(message)

@@ -1,0 +1,47 @@
+"""Collectives inside programs that XLA compiles, for whichever framework brings XLA: the handler, and how a call is described.
+
+A call has the tensors as operands and an order token behind them, a scalar float32; its results are as many tensors and the
+token again. The handler (csrc/ingraph/xla.cc) blocks a thread of XLA's, which may have only two, and runs independent calls in
+any order. So calls of one program must depend on one another: each takes the token that the one before has returned.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hvdlite.adapter import engine
+from hvdlite.process_sets import ProcessSet, set_id_of
+
+#: The name under which the handler is registered.
+TARGET = "hvdlite"
+
+_library: ctypes.CDLL | None = None
+
+
+def library() -> ctypes.CDLL:
+    """libhvdlite_xla.so, which shares the job with this package's native core."""
+    global _library
+    if _library is None:
+        _library = ctypes.CDLL(str(Path(__file__).parents[1] / "libhvdlite_xla.so"))
+    return _library
+
+
+def attributes(
+    kind: int, name: str, process_set: ProcessSet, op: int, root: int, prescale: float, postscale: float
+) -> dict[str, Any]:
+    """What a call's handler must know beside the tensors."""
+    members = engine.members_of(process_set) if process_set.process_set_id else []
+    return {
+        "kind": np.int32(kind),
+        "name": name,
+        "process_set": np.int32(set_id_of(process_set)),
+        "members": np.array(members, np.int32),
+        "op": np.int32(op),
+        "root": np.int64(root),
+        "prescale": np.float64(prescale),
+        "postscale": np.float64(postscale),
+    }

@@ -1,0 +1,120 @@
+"""JAX's primitives for hvdlite.adapter. Arrays in host memory are numpy's: the core reads a jax.Array where it lies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hvdlite.adapter.framework import Rule
+from hvdlite.jax import traced
+
+Array = Any
+
+_NAMES = "bool uint8 int8 uint16 int16 uint32 int32 uint64 int64 float16 bfloat16 float32 float64".split()
+SUPPORTED = frozenset(jnp.dtype(name) for name in _NAMES)
+float0 = jax.dtypes.float0
+
+
+class JaxFramework:
+    """See hvdlite.adapter.framework.Framework."""
+
+    def check(self, tensor: Any) -> None:
+        dtype = getattr(tensor, "dtype", None)
+        if dtype is None:
+            raise TypeError(f"expected a JAX array, got {type(tensor).__name__}")
+        if jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key):
+            raise ValueError(
+                "a random key cannot be communicated as it is: send jax.random.key_data(key), and wrap what comes with "
+                "jax.random.wrap_key_data()"
+            )
+        if dtype not in SUPPORTED:
+            raise ValueError(f"arrays of dtype {dtype} cannot be communicated; cast to one of {', '.join(_NAMES)}")
+
+    def shape(self, tensor: Array) -> Sequence[int]:
+        return tuple(tensor.shape)
+
+    def lend(self, tensor: Array) -> Any:
+        return np.asarray(tensor, order="C")
+
+    def empty_like(self, host: Any) -> Any:
+        return np.empty(host.shape, host.dtype)
+
+    def empty_rows(self, host: Any, rows: int) -> Any:
+        return np.empty((rows, *host.shape[1:]), host.dtype)
+
+    def deliver(self, host: Any, like: Array) -> Array:
+        return jax.device_put(host, getattr(like, "sharding", None))
+
+    def write_back(self, host: Any, tensor: Array) -> Array:
+        raise TypeError("a JAX array cannot be written to")
+
+    def raw(self, host: Any) -> Any:
+        return host
+
+    def adopt(self, array: Any, like: Array) -> Array:
+        # Its number of rows may not suit the sharding of `like`.
+        devices = like.devices() if isinstance(like, jax.Array) else set()
+        return jax.device_put(array, next(iter(devices)) if len(devices) == 1 else None)
+
+    def integers(self, values: Sequence[int], like: Array | None) -> Array:
+        return jnp.asarray(values, jnp.int32)
+
+    def rows(self, tensor: Array, start: int, count: int) -> Array:
+        return tensor[start : start + count]
+
+    def scaled(self, tensor: Array, factor: float) -> Array:
+        return tensor * factor
+
+    def dtype(self, tensor: Array) -> Any:
+        return tensor.dtype
+
+    def is_floating(self, tensor: Array) -> bool:
+        return bool(jnp.issubdtype(tensor.dtype, jnp.floating))
+
+    def cast(self, tensor: Array, dtype: Any) -> Array:
+        return tensor.astype(dtype)
+
+    def differentiable(self, rule: Rule, tensors: Sequence[Array]) -> tuple[Array, ...]:
+        if not traced.is_tracing():
+            return rule.forward(tensors)
+        # The token goes in and out as one more float, so that its "gradient" brings the way back into order, too.
+        inputs = [jax.ShapeDtypeStruct(t.shape, t.dtype) for t in tensors]
+
+        @jax.custom_vjp
+        def run(token: Array, *given: Array) -> tuple[Array, ...]:
+            with traced.after(token):
+                results = rule.forward(given)
+                return (traced.token(), *results)
+
+        def forward(token: Array, *given: Array) -> tuple[tuple[Array, ...], None]:
+            return run(token, *given), None
+
+        def backward(_: None, gradients: tuple[Array, ...]) -> tuple[Array, ...]:
+            token, *rest = gradients
+            with traced.after(token):
+                found = _backward(rule, rest, inputs)
+                return (traced.token(), *found)
+
+        run.defvjp(forward, backward)
+        token, *results = run(traced.token(), *tensors)
+        traced.follow(token)
+        return tuple(results)
+
+
+def _backward(rule: Rule, gradients: Sequence[Array], inputs: Sequence[Any]) -> list[Array]:
+    """rule.backward(), for tensors of which some are no floats and have gradients of the type "nothing"."""
+    if all(g.dtype == float0 for g in gradients):
+        return [np.zeros(i.shape, float0) for i in inputs]
+    filled = [jnp.zeros(g.shape, jnp.float32) if g.dtype == float0 else g for g in gradients]
+    found = rule.backward(filled)
+    return [
+        f if jnp.issubdtype(i.dtype, jnp.floating) else np.zeros(i.shape, float0)
+        for f, i in zip(found, inputs, strict=True)
+    ]
+
+
+FRAMEWORK = JaxFramework()
