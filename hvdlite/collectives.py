@@ -59,8 +59,8 @@ def _start(
     output = empty_like(source) if kind in _SAME_SHAPE else None
     native = _core.submit(kind, op, set_id_of(process_set), name, source, output, root, pre, post, splits)
     if output is not None:
-        return Pending([native], (source, output), lambda results: output)
-    return Pending([native], source, lambda results: own_kind(source, results[0][0]))
+        return Pending([native], lambda results: output)
+    return Pending([native], lambda results: own_kind(source, results[0][0]))
 
 
 def _run(
@@ -100,7 +100,7 @@ def _start_in_place(
     number = set_id_of(process_set)
     try:
         native = _core.submit(kind, op, number, name, tensor, tensor, root, pre, post, _NO_SPLITS)
-        return Pending([native], tensor, lambda results: tensor)
+        return Pending([native], lambda results: tensor)
     except _core.NotContiguous:
         work = _contiguous_copy(tensor)
         native = _core.submit(kind, op, number, name, work, work, root, pre, post, _NO_SPLITS)
@@ -109,7 +109,7 @@ def _start_in_place(
         tensor[...] = work
         return tensor
 
-    return Pending([native], (work, tensor), copy_back)
+    return Pending([native], copy_back)
 
 
 def _run_in_place(

@@ -59,7 +59,7 @@ def _start_group(
             for source, out, result in zip(sources, given, results, strict=True)
         ]
 
-    return Pending(list(natives), (tensors, sources, outputs), finish)
+    return Pending(natives, finish)
 
 
 def _run_group(pending: Pending) -> list[Any]:

@@ -1,7 +1,7 @@
 """Handles: operations under way.
 
-A handle is a number. Until it is done the memory it reads and writes must stay: the table below holds it, whatever the
-caller does (an exception in synchronize() does not take it away).
+A handle is a number. The memory that its operation reads and writes is not held here but by the native core, until the
+operation is done: whoever loses interest in a handle may simply forget it.
 """
 
 from __future__ import annotations
@@ -16,13 +16,12 @@ __all__ = ["poll", "synchronize"]
 
 
 class Pending:
-    """What a handle needs to become a result: the native handles, the memory, and how to hand it back."""
+    """What a handle needs to become a result: the native handles, and what to make of their results."""
 
-    __slots__ = ("finish", "keep", "natives")
+    __slots__ = ("finish", "natives")
 
-    def __init__(self, natives: list[int], keep: Any, finish: Callable[[list[Any]], Any]) -> None:
+    def __init__(self, natives: list[int], finish: Callable[[list[Any]], Any]) -> None:
         self.natives = natives
-        self.keep = keep
         self.finish = finish
 
 
@@ -53,10 +52,15 @@ def synchronize(handle: int) -> Any:
     pending = _pending.get(handle)
     if pending is None:
         return None
-    return complete(pending, lambda: _pending.pop(handle, None))
+    return _complete(pending, lambda: _pending.pop(handle, None))
 
 
-def complete(pending: Pending, forget: Callable[[], Any]) -> Any:
+def run_now(pending: Pending) -> Any:
+    """Waits for an operation that has no handle."""
+    return _complete(pending, lambda: None)
+
+
+def _complete(pending: Pending, forget: Callable[[], Any]) -> Any:
     results = []
     error: Exception | None = None
     while pending.natives:
@@ -70,16 +74,6 @@ def complete(pending: Pending, forget: Callable[[], Any]) -> Any:
     if error is not None:
         raise error
     return pending.finish(results)
-
-
-def run_now(pending: Pending) -> Any:
-    """Waits for an operation that has no handle. Should Ctrl-C end the wait, it gets one, so that its memory stays."""
-    try:
-        return complete(pending, lambda: None)
-    except BaseException:
-        if pending.natives:
-            new_handle(pending)
-        raise
 
 
 def forget_all() -> None:

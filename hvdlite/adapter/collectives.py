@@ -40,7 +40,7 @@ class Collectives:
     ) -> Any:
         if now:
             return finish([engine.run(kind, host, out, *how, **more)])
-        return Pending([engine.submit(kind, host, out, *how, **more)], (host, out), finish)
+        return Pending([engine.submit(kind, host, out, *how, **more)], finish)
 
     def _same_shape(self, kind: int, tensor: Tensor, in_place: bool, now: bool, *how: Any, **more: Any) -> Any:
         framework = self.framework
@@ -161,7 +161,7 @@ class Collectives:
             Kind.ALLREDUCE, hosts, outs, name, process_set, op=op, prescale=prescale, postscale=postscale
         )
         home = framework.write_back if in_place else framework.deliver
-        return _settle(now, Pending(natives, (hosts, outs), lambda results: tuple(map(home, outs, tensors))))
+        return _settle(now, Pending(natives, lambda results: tuple(map(home, outs, tensors))))
 
     def grouped_allgather(
         self, tensors: Sequence[Tensor], name: str | None, process_set: ProcessSet, *, now: bool = False
@@ -173,7 +173,7 @@ class Collectives:
         def finish(results: list[Any]) -> tuple[Tensor, ...]:
             return tuple(framework.adopt(r[0], t) for r, t in zip(results, tensors, strict=True))
 
-        return _settle(now, Pending(natives, hosts, finish))
+        return _settle(now, Pending(natives, finish))
 
     def grouped_reducescatter(
         self,
@@ -193,9 +193,7 @@ class Collectives:
         natives = engine.submit_group(
             Kind.REDUCESCATTER, hosts, outs, name, process_set, op=op, prescale=prescale, postscale=postscale
         )
-        return _settle(
-            now, Pending(natives, (hosts, outs), lambda results: tuple(map(framework.deliver, outs, tensors)))
-        )
+        return _settle(now, Pending(natives, lambda results: tuple(map(framework.deliver, outs, tensors))))
 
     # ---- what gradient rules ask: a framework that builds graphs answers with nodes of them
 

@@ -63,7 +63,7 @@ def submit(
     postscale: float = 1.0,
     splits: list[int] = _NO_SPLITS,
 ) -> int:
-    """Starts one operation; returns its native handle. The caller keeps the memory until it is done."""
+    """Starts one operation; returns its native handle. The core holds the memory until it is done."""
     set_id = set_id_of(process_set)
     return _core.submit(kind, op, set_id, name, tensor, output, root, prescale, postscale, splits)
 

@@ -65,7 +65,7 @@ class GradientReducer:
         self.synchronized = ""  # since gradients last arrived: "by the program", "by a scaler", or not
         self._groups: dict[Unit, _Flight] = {}
         self._natives: list[int] = []  # of `direct`
-        self._gradients: list[torch.Tensor] = []  # of `direct`: keeps the memory while the core works on it
+        self._gradients: list[torch.Tensor] = []  # of `direct`, as they were submitted
         self._submit = engine.submitter(settings.op, settings.prescale, settings.postscale)
         self._plain = settings.compression.is_none
         self._process_set = settings.process_set
@@ -266,15 +266,8 @@ class GradientReducer:
         prints = [_fingerprint(flight.parameter) for flight in self.flights]
         divergence.check([f.label for f in self.flights], prints, self.settings.scope, self.settings.process_set)
 
-    def __del__(self) -> None:
-        if self._natives or self.others:  # a program that goes on after an exception in the middle of a step
-            self.abandon()
-
     def abandon(self) -> None:
-        """Forgets what is under way; the memory stays until the core has done with it."""
-        if self._natives or self.others:
-            memory = list(self._gradients), [flight.finish for flight in self.others]
-            engine.new_handle(engine.Pending(list(self._natives), memory, lambda results: None))
+        """Forgets what is under way, after an exception in the middle of a step; the core holds the memory."""
         for flight in self.others:
             flight.finish = flight.error = None
         for each in (self._natives, self._gradients, self.direct, self.others):

@@ -554,30 +554,3 @@ def test_a_long_cycle_time_does_not_look_like_death(tmp_path: Path) -> None:
             HVDLITE_HEARTBEAT_SECONDS="2",
         )
         _fine(ranks)
-
-
-def test_memory_lent_by_a_temporary_is_held_until_the_operation_is_done(tmp_path: Path) -> None:
-    with Ranks(tmp_path, 2) as ranks:
-        ranks.start(
-            "import gc, weakref\n"
-            "class Array(np.ndarray): pass\n"
-            "class Lender:\n"
-            "    def __dlpack__(self, **kw):\n"
-            "        self.seen = np.full(100_000, 1.0).view(Array)\n"
-            "        seen, self.seen = self.seen, weakref.ref(self.seen)\n"
-            "        return seen.__dlpack__(**kw)\n"
-            "    def __dlpack_device__(self): return (1, 0)\n"
-            "hvd.init()\n"
-            "from hvdlite import _core\n"
-            "lender = Lender()\n"
-            "if RANK == 0:\n"
-            "    handle = _core.submit(0, 1, 0, 'x', lender, None, 0, 1.0, 1.0, [])\n"
-            "    gc.collect(); assert lender.seen() is not None\n"
-            "    flag('go')\n"
-            "    assert (_core.wait(handle)[0] == 2).all()\n"
-            "    gc.collect(); assert lender.seen() is None\n"
-            "else:\n"
-            "    wait_flag('go')\n"
-            "    assert (hvd.allreduce(np.full(100_000, 1.0), op=hvd.Sum, name='x') == 2).all()\n"
-        )
-        _fine(ranks)

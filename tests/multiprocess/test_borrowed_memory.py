@@ -1,0 +1,144 @@
+"""Memory that an operation works on stays until the operation is done, whatever has become of the program's own hold on it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from bare_ranks import Ranks
+
+
+def _fine(ranks: Ranks, seconds: float = 30) -> None:
+    codes = ranks.wait(seconds)
+    assert set(codes.values()) == {0}, f"{codes}\n{ranks.outputs()}"
+
+
+# `interrupted` runs what cannot end, because rank 1 has not asked for it yet.
+_TOOLS = """
+import gc, weakref
+from hvdlite import _core
+class FromHandler(Exception): pass
+def handler(number, frame): raise FromHandler
+signal.signal(signal.SIGUSR1, handler)
+def interrupted(work, number=signal.SIGINT):
+    threading.Timer(0.5, os.kill, (os.getpid(), number)).start()
+    try: work()
+    except (KeyboardInterrupt, FromHandler): return
+    assert False, "not interrupted"
+def soon(condition):
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.002)
+"""
+
+_ONE = "hvd.allreduce_(x, op=hvd.Sum, name='x')"
+_GROUP = "hvd.grouped_allreduce_([x], op=hvd.Sum, name='x')"
+_HANDLE = "hvd.allreduce_async_(x, op=hvd.Sum, name='x')"
+_NATIVE = "_core.submit(0, hvd.Sum, 0, 'x', x, x, 0, 1.0, 1.0, [])"
+
+# What rank 0 does, and what rank 1 must do to end it.
+_WAYS = {
+    "a handle that nobody knows": (_NATIVE, _ONE),
+    "Ctrl-C": (f"interrupted(lambda: {_ONE})", _ONE),
+    "Ctrl-C in a group": (f"interrupted(lambda: {_GROUP})", _GROUP),
+    "Ctrl-C in synchronize": (f"interrupted(lambda: hvd.synchronize({_HANDLE}))", _ONE),
+    "Ctrl-C in a list": (f"interrupted(lambda: _core.wait_all([{_NATIVE}]))", _ONE),
+    "a handler's exception": (f"interrupted(lambda: {_ONE}, signal.SIGUSR1)", _ONE),
+    "a handler's exception in a group": (f"interrupted(lambda: {_GROUP}, signal.SIGUSR1)", _GROUP),
+    "a handler's exception in synchronize": (
+        f"interrupted(lambda: hvd.synchronize({_HANDLE}), signal.SIGUSR1)",
+        _ONE,
+    ),
+}
+
+
+@pytest.mark.parametrize("way", _WAYS)
+def test_memory_stays_when_the_wait_for_it_has_ended(tmp_path: Path, way: str) -> None:
+    first, second = _WAYS[way]
+    with Ranks(tmp_path, 2) as ranks:
+        ranks.start(
+            f"{_TOOLS}hvd.init()\n"
+            "x = np.ones(100_000, np.float32); seen = weakref.ref(x)\n"
+            "if RANK == 0:\n"
+            f"    {first}\n"
+            "    del x; gc.collect()\n"
+            "    assert seen() is not None, 'freed, and the engine works on it'\n"
+            "    flag('go')\n"
+            "    soon(lambda: (seen() == 2).all())\n"
+            "else:\n"
+            "    wait_flag('go')\n"
+            f"    {second}\n"
+            "    del x\n"
+            "hvd.barrier(); hvd.shutdown(); gc.collect()\n"
+            "assert seen() is None, 'held for ever'\n"
+        )
+        _fine(ranks)
+
+
+@pytest.mark.watchdog(110)
+@pytest.mark.parametrize(
+    "way", ["del optimizer, net", "optimizer.load_state_dict(optimizer.state_dict()); net.zero_grad()"]
+)
+def test_gradients_stay_when_a_step_is_abandoned(tmp_path: Path, way: str) -> None:
+    pytest.importorskip("torch", reason="torch is not installed")
+    with Ranks(tmp_path, 2) as ranks:
+        ranks.start(
+            f"signal.alarm(100)\n{_TOOLS}"
+            "import torch, hvdlite.torch as hvd\n"
+            "hvd.init()\n"
+            "net = torch.nn.Linear(300, 300, bias=False)\n"
+            "optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), net.named_parameters())\n"
+            "if RANK == 1: wait_flag('go', 60)\n"
+            "net(torch.full((1, 300), 1.0 + 2 * RANK)).sum().backward()\n"
+            "seen = weakref.ref(net.weight.grad)\n"
+            "if RANK == 0:\n"
+            f"    {way}\n"
+            "    gc.collect()\n"
+            "    assert seen() is not None, 'freed, and the engine works on it'\n"
+            "    flag('go')\n"
+            "soon(lambda: (seen() == 2).all())\n"
+            "hvd.barrier(); hvd.shutdown()\n"
+            "optimizer = net = None; gc.collect()\n"
+            "assert seen() is None, 'held for ever'\n"
+        )
+        _fine(ranks, 100)
+
+
+def test_an_operation_that_fails_gives_its_memory_back(tmp_path: Path) -> None:
+    with Ranks(tmp_path, 2) as ranks:
+        ranks.start(
+            f"{_TOOLS}hvd.init()\n"
+            "x = np.ones(10 + RANK); seen = weakref.ref(x)\n"
+            "try: hvd.synchronize(hvd.allreduce_async_(x, name='x')); assert False\n"
+            "except hvd.MismatchError: pass\n"
+            "del x; gc.collect(); assert seen() is None\n"
+        )
+        _fine(ranks)
+
+
+def test_memory_lent_by_a_temporary_is_held_until_the_operation_is_done(tmp_path: Path) -> None:
+    with Ranks(tmp_path, 2) as ranks:
+        ranks.start(
+            "import gc, weakref\n"
+            "class Array(np.ndarray): pass\n"
+            "class Lender:\n"
+            "    def __dlpack__(self, **kw):\n"
+            "        self.seen = np.full(100_000, 1.0).view(Array)\n"
+            "        seen, self.seen = self.seen, weakref.ref(self.seen)\n"
+            "        return seen.__dlpack__(**kw)\n"
+            "    def __dlpack_device__(self): return (1, 0)\n"
+            "hvd.init()\n"
+            "from hvdlite import _core\n"
+            "lender = Lender()\n"
+            "if RANK == 0:\n"
+            "    handle = _core.submit(0, 1, 0, 'x', lender, None, 0, 1.0, 1.0, [])\n"
+            "    gc.collect(); assert lender.seen() is not None\n"
+            "    flag('go')\n"
+            "    assert (_core.wait(handle)[0] == 2).all()\n"
+            "    gc.collect(); assert lender.seen() is None\n"
+            "else:\n"
+            "    wait_flag('go')\n"
+            "    assert (hvd.allreduce(np.full(100_000, 1.0), op=hvd.Sum, name='x') == 2).all()\n"
+        )
+        _fine(ranks)
