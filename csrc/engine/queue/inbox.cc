@@ -29,7 +29,6 @@ Status Inbox::Submit(std::unique_ptr<Entry> entry) {
     return Status::InvalidArgument("this rank has called join() and cannot submit '" + entry->request.name +
                                    "' before join() has returned");
   }
-  if (outstanding_.count(entry->request.name) != 0) return Duplicate(entry->request);
   HVDLITE_RETURN_IF_ERROR(AddLocked(std::move(entry)));
   waiting_.store(submitted_.size(), std::memory_order_seq_cst);
   return Status::Ok();
@@ -86,7 +85,7 @@ void Inbox::Complete(Entry* entry, Status status) {
 }
 
 int Inbox::Close(const Status& reason) {
-  std::unordered_map<std::string, std::unique_ptr<Entry>> ended;
+  std::unordered_map<std::string_view, std::unique_ptr<Entry>> ended;
   {
     MutexLock lock(mutex_);
     if (!closed_) reason_ = reason;

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -48,7 +49,8 @@ class Inbox {
   Status AddLocked(std::unique_ptr<Entry> entry) REQUIRES(mutex_);
 
   Mutex mutex_;
-  std::unordered_map<std::string, std::unique_ptr<Entry>> outstanding_ GUARDED_BY(mutex_);
+  // By name, which is the entry's own.
+  std::unordered_map<std::string_view, std::unique_ptr<Entry>> outstanding_ GUARDED_BY(mutex_);
   std::vector<Entry*> submitted_ GUARDED_BY(mutex_);
   std::unordered_map<std::string, int64_t> unnamed_ GUARDED_BY(mutex_);
   std::atomic<size_t> waiting_{0};
