@@ -39,6 +39,9 @@ def submit(
     splits: list[int],
     /,
 ) -> int: ...
+def submit_in_place(
+    op: int, prescale: float, postscale: float, process_set: int, name: str, tensor: Any, /
+) -> int: ...  # an allreduce
 def run(
     kind: int,
     op: int,

@@ -26,6 +26,16 @@ Status UnknownHandle(int64_t handle) {
   return Status::InvalidArgument("Handle " + std::to_string(handle) + " was not created or has been cleared.");
 }
 
+hvdlite_code WaitFor(const hvdlite::engine::Handle& handle, double slice_seconds, int32_t* done) {
+  *done = handle.done() ? 1 : 0;
+  if (*done != 0 || slice_seconds <= 0) return HVDLITE_OK;
+  Status status;
+  const auto engine = Runtime::Get().engine(&status);
+  if (engine == nullptr) return Report(status);
+  *done = engine->Wait(handle, static_cast<hvdlite::Nanos>(slice_seconds * 1e9)) ? 1 : 0;
+  return HVDLITE_OK;
+}
+
 }  // namespace
 
 const char* hvdlite_last_error(void) {
@@ -87,14 +97,17 @@ hvdlite_code hvdlite_submit_group(const hvdlite_operation* operations, int32_t c
 
 hvdlite_code hvdlite_wait(int64_t handle, double slice_seconds, int32_t* done) {
   const auto found = Runtime::Get().Find(handle);
+  return found == nullptr ? Report(UnknownHandle(handle)) : WaitFor(*found, slice_seconds, done);
+}
+
+hvdlite_code hvdlite_end(int64_t handle, double slice_seconds, int32_t* done) {
+  const auto found = Runtime::Get().Find(handle);
+  *done = 1;
   if (found == nullptr) return Report(UnknownHandle(handle));
-  *done = found->done() ? 1 : 0;
-  if (*done) return HVDLITE_OK;
-  Status status;
-  const auto engine = Runtime::Get().engine(&status);
-  if (engine == nullptr) return Report(status);
-  *done = engine->Wait(*found, static_cast<hvdlite::Nanos>(slice_seconds * 1e9)) ? 1 : 0;
-  return HVDLITE_OK;
+  const hvdlite_code waited = WaitFor(*found, slice_seconds, done);
+  if (*done == 0) return waited;
+  Runtime::Get().Release(handle);
+  return found->status().ok() ? HVDLITE_OK : Report(found->status());
 }
 
 hvdlite_code hvdlite_poll(int64_t handle, int32_t* done) {

@@ -103,6 +103,9 @@ HVDLITE_API hvdlite_code hvdlite_submit_group(const hvdlite_operation* operation
  * *done says which. An unknown handle is HVDLITE_INVALID_ARGUMENT. */
 HVDLITE_API hvdlite_code hvdlite_wait(int64_t handle, double slice_seconds, int32_t* done);
 HVDLITE_API hvdlite_code hvdlite_poll(int64_t handle, int32_t* done);
+/* hvdlite_wait, and once the operation is done hvdlite_release: the return value is then how it ended. For operations whose
+ * result lies in their output. With a slice of 0 it does not wait. An unknown handle counts as done. */
+HVDLITE_API hvdlite_code hvdlite_end(int64_t handle, double slice_seconds, int32_t* done);
 
 typedef struct {
   hvdlite_tensor output; /* data == NULL unless the library allocated the result. shape lives until hvdlite_release */

@@ -238,8 +238,11 @@ Status Runtime::Start(Engine* engine, const hvdlite_operation& operation, bool w
   if (submission.request.kind == OpKind::kJoin) {
     name = kind;  // one at a time, and the root that answers it knows no names
   } else {
-    name.append(kind).append(".");
-    name += operation.name ? operation.name : engine->DefaultName(operation.process_set, std::string(kind));
+    const std::string given =
+        operation.name ? std::string() : engine->DefaultName(operation.process_set, std::string(kind));
+    const std::string_view own = operation.name ? std::string_view(operation.name) : std::string_view(given);
+    name.reserve(kind.size() + 1 + own.size());
+    name.append(kind).append(".").append(own);
   }
   return engine->Submit(operation.process_set, std::move(submission), will_wait, handle);
 }

@@ -3,6 +3,7 @@
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <optional>
 #include <string>
@@ -24,6 +25,7 @@ namespace {
 // the signal itself).
 constexpr double kSlice = 0.1;
 
+constexpr int kAllreduce = 0;
 // Kinds up to this one (reducescatter) have a tensor, those beyond (barrier, join, ...) none.
 constexpr int kLastWithTensor = 4;
 
@@ -123,6 +125,28 @@ PyObject* Submit(PyObject*, PyObject* const* given, Py_ssize_t count) {
   });
 }
 
+// submit_in_place(op, prescale, postscale, process_set, name, tensor) -> handle. An allreduce, as gradients need it by the
+// hundred: what is the same for all of them comes first, so that it can be bound once.
+PyObject* SubmitInPlace(PyObject*, PyObject* const* given, Py_ssize_t count) {
+  return Guarded([&]() -> py::object {
+    const Arguments arguments(given, count, 6);
+    Call call;
+    hvdlite_operation& operation = call.operation;
+    operation.kind = kAllreduce;
+    operation.op = arguments.Int(0);
+    operation.prescale = arguments.Double(1);
+    operation.postscale = arguments.Double(2);
+    operation.process_set = arguments.Int(3);
+    operation.name = arguments.TextOrNull(4, "name");
+    const py::handle tensor = arguments.Object(5);
+    call.Borrow(tensor, tensor);
+    int64_t handle = -1;
+    ThrowIfError(hvdlite_submit(&operation, &handle));
+    Borrow(handle, tensor, tensor, &call);
+    return py::int_(handle);
+  });
+}
+
 std::vector<int64_t> SubmitGroup(int kind, int op, int set, const std::optional<std::string>& name,
                                  const std::vector<py::object>& inputs, const std::vector<py::object>& outputs,
                                  double prescale, double postscale) {
@@ -192,25 +216,53 @@ PyObject* Wait(PyObject*, PyObject* handle) {
   return Guarded([&] { return Finish(Arguments(&handle, 1, 1).Long(0)); });
 }
 
-// Waits for all of a list of handles, whatever becomes of some; then raises the error of the first that failed. For operations whose results
-// are in their outputs. A signal ends the wait: the handles that are still under way stay in the list.
+// The handles of a list that are not over yet, from its end. What is over leaves the list when this leaves its scope.
+class Remaining {
+ public:
+  explicit Remaining(PyObject* list) : list_(list), count_(PyList_GET_SIZE(list)) {}
+  ~Remaining() {
+    if (count_ < PyList_GET_SIZE(list_)) PyList_SetSlice(list_, count_, PyList_GET_SIZE(list_), nullptr);
+  }
+  Remaining(const Remaining&) = delete;
+  Remaining& operator=(const Remaining&) = delete;
+
+  // Whoever has the list may have changed it while the interpreter was unlocked.
+  bool any() {
+    count_ = std::min(count_, PyList_GET_SIZE(list_));
+    return count_ > 0;
+  }
+  PyObject* const* last() const { return &PyList_GET_ITEM(list_, count_ - 1); }
+  void Shorten() { --count_; }
+
+ private:
+  PyObject* const list_;
+  Py_ssize_t count_;
+};
+
+// Waits for all of a list of handles, whatever becomes of some, then raises the error of the first that failed. For
+// operations whose results are in their outputs. A signal ends the wait: what is still under way stays in the list.
 PyObject* WaitAll(PyObject*, PyObject* given) {
   return Guarded([&]() -> py::object {
     if (!PyList_CheckExact(given)) throw py::type_error("expected a list of handles");
     std::optional<py::error_already_set> first;  // in the order of the list
     // Backwards: when the last one is done, the others usually are, too.
-    while (PyList_GET_SIZE(given) > 0) {
-      const Py_ssize_t last = PyList_GET_SIZE(given) - 1;
-      const int64_t handle = Arguments(&PyList_GET_ITEM(given, last), 1, 1).Long(0);
-      if (PyList_SetSlice(given, last, last + 1, nullptr) != 0) throw py::error_already_set();
-      try {
-        Finish(handle);
-      } catch (py::error_already_set& error) {
-        int32_t done = 0;
-        if (hvdlite_poll(handle, &done) == HVDLITE_OK) {  // it lives: only the wait has ended
-          py::reinterpret_borrow<py::list>(given).append(handle);
-          throw;
+    Remaining remaining(given);
+    for (; remaining.any(); remaining.Shorten()) {
+      const int64_t handle = Arguments(remaining.last(), 1, 1).Long(0);
+      int32_t done = 0;
+      hvdlite_code code = hvdlite_end(handle, 0, &done);
+      while (code == HVDLITE_OK && !done) {
+        {
+          const Unlocked unlocked;
+          code = hvdlite_end(handle, kSlice, &done);
         }
+        if (!done && PyErr_CheckSignals() != 0) throw py::error_already_set();
+      }
+      if (!done) ThrowIfError(code);  // it lives: only the wait has ended
+      GiveBack(handle);
+      try {
+        ThrowIfError(code);
+      } catch (py::error_already_set& error) {
         first.emplace(error);
       }
     }
@@ -255,6 +307,7 @@ PyCFunction AsMethod(Function* function) {
 
 PyMethodDef hot_functions[] = {
     {"submit", AsMethod(&Submit), METH_FASTCALL, nullptr},
+    {"submit_in_place", AsMethod(&SubmitInPlace), METH_FASTCALL, nullptr},
     {"run", AsMethod(&Run), METH_FASTCALL, nullptr},
     {"wait", &Wait, METH_O, nullptr},
     {"wait_all", &WaitAll, METH_O, nullptr},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from hvdlite import _core
@@ -86,12 +87,7 @@ def run(
 
 def submitter(op: int, prescale: float, postscale: float) -> Callable[[int, str, Any], int]:
     """The short way for gradients: submit(set_id, name, tensor) starts an allreduce in place that nobody waits for yet."""
-    start, kind, splits = _core.submit, Kind.ALLREDUCE, _NO_SPLITS
-
-    def submit_gradient(set_id: int, name: str, tensor: Any) -> int:
-        return start(kind, op, set_id, name, tensor, tensor, 0, prescale, postscale, splits)
-
-    return submit_gradient
+    return partial(_core.submit_in_place, op, prescale, postscale)
 
 
 def submit_group(
