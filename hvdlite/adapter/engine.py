@@ -85,7 +85,7 @@ def run(
     return _core.run(kind, op, set_id_of(process_set), name, tensor, output, root, prescale, postscale, splits)
 
 
-def submitter(op: int, prescale: float, postscale: float) -> Callable[[int, str, Any], int]:
+def submitter(op: int, prescale: float, postscale: float) -> Callable[..., int]:
     """The short way for gradients: submit(set_id, name, tensor) starts an allreduce in place that nobody waits for yet."""
     return partial(_core.submit_in_place, op, prescale, postscale)
 

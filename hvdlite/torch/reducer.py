@@ -43,13 +43,14 @@ class Settings:
 class _Flight:
     """A gradient, or a group of them, and its operation under way."""
 
-    __slots__ = ("directly", "error", "finish", "label", "name", "parameter", "sparse")
+    __slots__ = ("directly", "error", "finish", "gradient", "label", "name", "parameter", "sparse")
 
-    def __init__(self, parameter: Any, scope: str, label: str) -> None:
+    def __init__(self, parameter: Any, scope: str, label: str, directly: bool) -> None:
         self.parameter = parameter
         self.label = label  # for people
         self.name = scope + label
-        self.directly = True  # until it has been refused
+        self.directly = directly  # until it has been refused
+        self.gradient: torch.Tensor | None = None  # what went directly, while it is under way
         self.finish: Callable[[], None] | None = None
         self.error: Exception | None = None
         self.sparse: torch.Tensor | None = None  # an empty gradient of the kind that this parameter once had
@@ -65,7 +66,6 @@ class GradientReducer:
         self.synchronized = ""  # since gradients last arrived: "by the program", "by a scaler", or not
         self._groups: dict[Unit, _Flight] = {}
         self._natives: list[int] = []  # of `direct`
-        self._gradients: list[torch.Tensor] = []  # of `direct`, as they were submitted
         self._submit = engine.submitter(settings.op, settings.prescale, settings.postscale)
         self._plain = settings.compression.is_none
         self._process_set = settings.process_set
@@ -77,7 +77,7 @@ class GradientReducer:
     def add(self, parameter: torch.Tensor, name: str) -> int:
         """Reduces the gradient of this parameter from now on. Returns its number."""
         number = self.aggregation.add()
-        self.flights.append(_Flight(parameter, self.settings.scope, name))
+        self.flights.append(_Flight(parameter, self.settings.scope, name, self._plain))
         previous = _hooks.pop(parameter, None)
         if previous is not None:
             previous.remove()
@@ -88,28 +88,25 @@ class GradientReducer:
         """These are reduced together, or not at all."""
         if len(members) > 1:
             self.aggregation.group(members)
-            self._groups[tuple(members)] = _Flight(None, self.settings.scope, name)
+            self._groups[tuple(members)] = _Flight(None, self.settings.scope, name, False)
 
     # ---- on the way out
 
-    def arrived(self, number: int) -> None:
-        """The hook of a parameter: its gradient has been accumulated."""
-        unit = self.aggregation.arrived(number)
-        if unit:
-            if not self._natives:
-                self.synchronized = ""
-            if len(unit) == 1:
-                self._launch(self.flights[number])
-            else:
-                self._launch_group(unit)
+    def arrived(self, unit: Unit) -> None:
+        """The gradients of these, the last of them just now, have been accumulated."""
+        self.synchronized = ""
+        if len(unit) == 1:
+            self._launch(self.flights[unit[0]])
+        else:
+            self._launch_group(unit)
 
     def _launch(self, flight: _Flight) -> None:
         gradient = flight.parameter.grad
-        if flight.directly and self._plain:
+        if flight.directly:
             try:
-                set_id = self._process_set.process_set_id
-                self._natives.append(self._submit(-1 if set_id is None else set_id, flight.name, gradient))
-                self._gradients.append(gradient)
+                # A set that is not registered has no number; the other way says so.
+                self._natives.append(self._submit(self._process_set.process_set_id, flight.name, gradient))
+                flight.gradient = gradient
                 self.direct.append(flight)
                 return
             except Exception:
@@ -119,7 +116,7 @@ class GradientReducer:
                 flight.finish = self._start(flight, gradient)
         except Exception as error:  # a hook's exception would end the backward pass somewhere; step() raises it
             flight.error = error
-            flight.directly = True  # it was not the way's fault
+            flight.directly = self._plain  # it was not the way's fault
         self.others.append(flight)
 
     def _start(self, flight: _Flight, gradient: torch.Tensor) -> Callable[[], None]:
@@ -228,14 +225,14 @@ class GradientReducer:
             engine.wait_all(self._natives)
         except Exception as failed:
             error = failed
-        for flight, gradient in zip(self.direct, self._gradients, strict=True):
-            if flight.parameter.grad is not gradient:
+        for flight in self.direct:
+            if flight.parameter.grad is not flight.gradient:
                 error = error or AssertionError(
                     f"The gradient of '{flight.label}' was replaced between backward() and step(). Call model.zero_grad() "
                     "after step(), or optimizer.synchronize() before changing gradients."
                 )
+            flight.gradient = None
         self.direct.clear()
-        self._gradients.clear()
         while self.others:
             flight = self.others[0]
             try:
@@ -268,9 +265,9 @@ class GradientReducer:
 
     def abandon(self) -> None:
         """Forgets what is under way, after an exception in the middle of a step; the core holds the memory."""
-        for flight in self.others:
-            flight.finish = flight.error = None
-        for each in (self._natives, self._gradients, self.direct, self.others):
+        for flight in (*self.direct, *self.others):
+            flight.gradient = flight.finish = flight.error = None
+        for each in (self._natives, self.direct, self.others):
             each.clear()
         self.aggregation.reset()
 
@@ -291,10 +288,13 @@ def _fingerprint(parameter: torch.Tensor) -> int:
 
 def _hook(reference: Callable[[], GradientReducer | None], number: int) -> Callable[[Any], None]:
     # Weak: parameters would keep the optimizer alive for ever.
+    # Once per gradient, so without detours.
     def hook(parameter: Any) -> None:
         reducer = reference()
         if reducer is not None:
-            reducer.arrived(number)
+            unit = reducer.aggregation.arrived(number)
+            if unit:
+                reducer.arrived(unit)
 
     return hook
 
