@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import socket
+import statistics
 import subprocess
 import tempfile
 import time
@@ -77,6 +78,8 @@ class Group:
                 return answer
         total = {key: sum(a[key] for a in answers) for key in ("user", "system", "switches", "faults")}
         slowest = {key: max(a[key] for a in answers) for key in ("seconds", "elapsed")}
+        if "each" in answers[0]:  # as if every step waited for its slowest rank
+            slowest["in_step"] = statistics.median(map(max, zip(*(a["each"] for a in answers), strict=True)))
         return {**slowest, **total, "iterations": answers[0]["iterations"], "foreign": foreign.share}
 
     def close(self) -> None:

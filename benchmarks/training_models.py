@@ -13,7 +13,7 @@ Loss = Callable[[], torch.Tensor]
 
 
 class _Given(torch.autograd.Function):
-    """A loss whose gradients cost one copy each: what is left is their way to the other ranks."""
+    """A loss whose gradients cost nothing: what is left is their way to the other ranks."""
 
     @staticmethod
     def forward(ctx: Any, gradients: list[torch.Tensor], *parameters: torch.Tensor) -> torch.Tensor:
@@ -22,7 +22,8 @@ class _Given(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, _: torch.Tensor) -> tuple[Any, ...]:
-        return None, *ctx.gradients
+        # Tensors of their own on the same memory: autograd keeps what nobody else holds, and copies the rest.
+        return None, *[gradient.detach() for gradient in ctx.gradients]
 
 
 class Resnet50(torch.nn.Module):

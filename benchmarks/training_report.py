@@ -36,10 +36,12 @@ def calm(blocks: Sequence[Mapping[str, Any]]) -> list[int]:
     return found if len(found) >= 4 else list(range(len(blocks)))
 
 
-def ratio(blocks: Mapping[str, Sequence[Mapping[str, Any]]], over: str, under: str) -> tuple[float, float, float]:
+def ratio(
+    blocks: Mapping[str, Sequence[Mapping[str, Any]]], over: str, under: str, time: str = "seconds"
+) -> tuple[float, float, float]:
     """Time of `over` by that of `under` in the same round: median and quartiles."""
     rounds = sorted(set(calm(blocks[over])) & set(calm(blocks[under]))) or list(range(len(blocks[over])))
-    values = sorted(blocks[over][i]["seconds"] / blocks[under][i]["seconds"] for i in rounds)
+    values = sorted(blocks[over][i][time] / blocks[under][i][time] for i in rounds)
     if len(values) < 2:
         return values[0], values[0], values[0]
     low, _, high = statistics.quantiles(values, n=4, method="inclusive")
@@ -54,8 +56,8 @@ def _times(blocks: Mapping[str, Any]) -> list[str]:
     return cells
 
 
-def _share(blocks: Mapping[str, Any], way: str) -> str:
-    middle, low, high = ratio(blocks, "none", way)
+def _share(blocks: Mapping[str, Any], way: str, time: str = "seconds") -> str:
+    middle, low, high = ratio(blocks, "none", way, time)
     return f"{100 * middle:.0f} % [{100 * low:.0f}..{100 * high:.0f}]"
 
 
@@ -95,7 +97,8 @@ def write(results: Mapping[str, Any]) -> str:
     faster = []
     for name, blocks in results["blocks"].items():
         middle, low, high = ratio(blocks, "ddp", "hvdlite")
-        faster.append([name, _share(blocks, "ddp"), _share(blocks, "hvdlite"), f"{middle:.2f} [{low:.2f}..{high:.2f}]"])
+        shares = [_share(blocks, way, time) for way in ("ddp", "hvdlite") for time in ("seconds", "in_step")]
+        faster.append([name, *shares, f"{middle:.2f} [{low:.2f}..{high:.2f}]"])
         faster[-1].append(f"{_communication(blocks, 'ddp')} / {_communication(blocks, 'hvdlite')}")
     peak = results["memory"]["kib_per_rank"]
     parts = [
@@ -108,8 +111,9 @@ def write(results: Mapping[str, Any]) -> str:
         "\n".join(f"- *{name}*: {text}" for name, text in ABOUT.items() if name in results["blocks"]),
         "## Time of a step\n\nMedian of the slowest rank [fastest..slowest block].",
         table(["", *ways], [[name, *_times(blocks)] for name, blocks in results["blocks"].items()]),
-        "## Ratios\n\nOf each round: median [quartiles].",
-        table(["", "DDP: share of the bound", "hvdlite: share of the bound", "DDP's time over hvdlite's", "beyond the bound: DDP / hvdlite"], faster),
+        "## Ratios\n\nOf each round: median [quartiles]. *in step*: the bound if each step waited for the slower rank, and waiting and "
+        "talking cost nothing; what is missing there is communication, the rest is this machine's unsteadiness.",
+        table(["", "DDP: share of the bound", "in step", "hvdlite: share of the bound", "in step", "DDP's time over hvdlite's", "beyond the bound: DDP / hvdlite"], faster),
         "## Peak memory of a rank\n\n"
         + table(list(peak), [[f"{kib / 1024:.0f} MiB" for kib in peak.values()]]),
         "## Overhead per gradient\n\nOf a rank alone: hook, submission and completion of a tensor of 64 bytes, without communication, "

@@ -110,6 +110,7 @@ class Trainer:
         after = resource.getrusage(resource.RUSAGE_SELF)
         return {
             "seconds": statistics.median(seconds),
+            "each": seconds,
             "elapsed": time.perf_counter() - began,
             "iterations": order["steps"],
             "user": after.ru_utime - before.ru_utime,

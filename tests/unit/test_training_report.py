@@ -21,7 +21,7 @@ def report(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 def _blocks(*seconds: float, foreign: float = 0.0) -> list[dict[str, float]]:
-    return [{"seconds": s, "foreign": foreign} for s in seconds]
+    return [{"seconds": s, "in_step": 2 * s, "foreign": foreign} for s in seconds]
 
 
 def test_ratios_are_taken_within_rounds_and_disturbed_rounds_are_left_out(report: Any) -> None:
@@ -33,6 +33,7 @@ def test_ratios_are_taken_within_rounds_and_disturbed_rounds_are_left_out(report
     blocks["hvdlite"] = _blocks(1, 2, 3, 4, 10, foreign=0.9)  # all disturbed: all count
     assert report.ratio(blocks, "ddp", "hvdlite")[0] == 2
     assert report.ratio({"a": _blocks(3), "b": _blocks(2)}, "a", "b") == (1.5, 1.5, 1.5)
+    assert report.ratio({"a": _blocks(3), "b": [{"in_step": 3, "foreign": 0}]}, "a", "b", "in_step")[0] == 2
 
 
 def test_the_page_tells_what_was_met_and_what_was_missed(report: Any) -> None:
