@@ -129,6 +129,7 @@ trying(lambda: hvd.allreduce(np.ones(2, np.float64 if odd else np.float32), name
 trying(lambda: hvd.allreduce(np.ones(2), op=hvd.Sum if odd else hvd.Max, name="op"))
 trying(lambda: hvd.broadcast(np.ones(2), int(odd), name="root"))
 trying(lambda: hvd.allreduce(np.ones(2), prescale_factor=1.0 + odd, name="scale"))
+trying(lambda: hvd.grouped_allreduce([np.ones(2)] * (1 + odd), name="group"))
 trying(lambda: hvd.add_process_set([0] if odd else [1]))
 only = hvd.add_process_set([0])
 if odd:

@@ -148,6 +148,7 @@ class Agreement {
   std::optional<Request> joining_;  // held back until what the children said before it is heard: who is last matters
   std::vector<int> leaving_;
   Nanos leaving_since_ = 0;
+  Nanos next_look_ = 0;  // on the root: for groups that can never become ready
   bool shutdown_decided_ = false;
 };
 

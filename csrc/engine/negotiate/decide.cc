@@ -12,6 +12,9 @@ namespace {
 // How long a member that leaves is waited for by operations it has announced and others have not.
 constexpr Nanos kLeaveGrace = 2 * kSecond;
 
+// How often groups are looked for that can never become ready.
+constexpr Nanos kLookEvery = kSecond / 4;
+
 // The same, with no rows from those that have joined.
 AgreedPtr WithoutRowsOfJoined(const Tally& tally) {
   Agreed agreed = *tally.agreed;
@@ -86,6 +89,10 @@ void Agreement::DecideReady(const std::vector<Tally*>& ready, Writer* out) {
 // The root turns what is ready into decisions, tells everybody, and takes its own copy the way all others get theirs.
 void Agreement::Decide(Nanos now, std::vector<Decision>* decisions) {
   Writer out;
+  if (now >= next_look_) {
+    ledger_.FindTornGroups();
+    next_look_ = now + kLookEvery;
+  }
   const std::vector<Tally*> ready = ledger_.TakeReady();
   if (!ready.empty()) DecideReady(ready, &out);
   const int last_joined = ledger_.TakeLastJoined();

@@ -181,6 +181,59 @@ std::vector<Tally*> Ledger::TakeReady() {
   return std::exchange(ready_, {});
 }
 
+void Ledger::FindTornGroups() {
+  struct Asked {
+    std::vector<Tally*> tallies;
+    std::vector<uint32_t> sizes;   // per member; 0: has not asked
+    std::vector<uint32_t> counts;  // per member: how many of so many have come
+  };
+  const size_t members = static_cast<size_t>(members_);
+  std::unordered_map<uint64_t, Asked> groups;
+  for (Tally* tally : pending_) {
+    const Request& said = tally->said();
+    if (said.group == 0) continue;
+    Asked& asked = groups[said.group];
+    asked.sizes.resize(members);
+    asked.counts.resize(members);
+    asked.tallies.push_back(tally);
+    for (size_t m = 0; m < members; ++m) {
+      if (tally->presence[m] != Presence::kAsked) continue;
+      asked.sizes[m] = said.group_size;
+      ++asked.counts[m];
+    }
+  }
+  for (const auto& [group, asked] : groups) {
+    uint32_t some = 0;
+    bool differ = false;
+    bool everybody = true;
+    for (size_t m = 0; m < members; ++m) {
+      if (joined_[m]) continue;
+      everybody &= asked.sizes[m] > 0 && asked.counts[m] == asked.sizes[m];
+      differ |= some > 0 && asked.sizes[m] != some;
+      some = asked.sizes[m];
+    }
+    if (!everybody || !differ) continue;
+    TearApart(asked.tallies, asked.sizes);
+    groups_.erase(group);
+  }
+}
+
+void Ledger::TearApart(const std::vector<Tally*>& tallies, const std::vector<uint32_t>& sizes) {
+  for (Tally* tally : tallies) {
+    for (int m = 0; m < members_; ++m) {
+      Presence& presence = tally->presence[static_cast<size_t>(m)];
+      if (presence != Presence::kMissing) continue;
+      Request other = tally->said();
+      other.group_size = sizes[static_cast<size_t>(m)];
+      Record(tally, m, std::move(other));
+      presence = Presence::kAsked;
+      ++tally->present;
+    }
+    RemovePending(tally);
+    ready_.push_back(tally);
+  }
+}
+
 uint64_t Ledger::SlotFor(Tally* tally) {
   if (capacity_ == 0 || !tally->agreed->request.cacheable) return kNoSlot;
   if (tally->slot == kNoSlot) tally->slot = next_slot_++;

@@ -33,6 +33,9 @@ class Ledger {
   // Everything that has become ready since the last call, in order. Valid until Settle. A join that is complete shows as
   // last_joined() >= 0.
   std::vector<Tally*> TakeReady();
+  // Makes ready, as disagreements, what never becomes ready by itself: groups that every member has asked for in full,
+  // but with different numbers of tensors, and so under different names. Looks at everything that is pending.
+  void FindTornGroups();
   // Ends the round of a tally from TakeReady. With `remember` the operation keeps, or gets, a slot.
   void Settle(Tally* tally, bool remember);
   // The slot that a tally from TakeReady will have after Settle(remember); kNoSlot if the cache is off.
@@ -69,6 +72,8 @@ class Ledger {
   void MarkPresent(Tally* tally, int member, Presence presence);
   Request RememberedRequest(const Tally& tally, int member) const;
   void Join(int member);
+  // The tallies of one group, and how many tensors each member has put into it.
+  void TearApart(const std::vector<Tally*>& tallies, const std::vector<uint32_t>& sizes);
   void RemovePending(Tally* tally);
 
   const int members_;

@@ -53,6 +53,15 @@ def nothing_of_a_group_happens_before_all_of_it_is_there(here: Here) -> None:
 
 
 @check(min_ranks=2, tags=["engine"])
+def lists_of_other_lengths_are_a_mismatch(here: Here) -> None:
+    for name in ("torn", "torn", None):
+        for grouped in (hvd.grouped_allreduce, hvd.grouped_allgather, hvd.grouped_reducescatter):
+            with raises(hvd.MismatchError, "rank 0 put it into a group of 2", "put it into a group of 3"):
+                grouped([np.ones(here.size)] * (2 if here.rank == 0 else 3), name=name)
+            assert len(grouped([np.ones(here.size)] * 2, name=name)) == 2
+
+
+@check(min_ranks=2, tags=["engine"])
 def one_disagreement_fails_the_whole_group_and_nothing_else(here: Here) -> None:
     for step in range(3):
         other = hvd.allreduce_async(np.ones(7), op=SUM, name="bystander")

@@ -173,6 +173,26 @@ TEST_P(EngineVerdict, groups_are_ready_and_fail_together) {
   });
 }
 
+TEST_P(EngineVerdict, a_group_of_other_numbers_of_tensors_fails_everywhere) {
+  RunRanks(Options(), [](Rank& me) {
+    for (int round = 0; round < 4; ++round) {
+      const bool wrong = round % 2 == 1;  // once by slots, once anew
+      const size_t count = wrong && me.rank == 1 ? 3 : 2;
+      std::vector<std::vector<float>> x(count, std::vector<float>(10, 1));
+      std::vector<HandlePtr> handles;
+      ASSERT_TRUE(me.engine->SubmitGroup(0, Group("of" + std::to_string(count) + "_", 99, &x), &handles).ok());
+      for (const HandlePtr& handle : handles) {
+        const Status status = me.Wait(handle);
+        ASSERT_EQ(status.code(), wrong ? StatusCode::kMismatch : StatusCode::kOk) << status.ToString();
+        if (!wrong) continue;
+        ASSERT_NE(status.message().find("ranks 0 and 2 put it into a group of 2, rank 1 put it into a group of 3"),
+                  std::string::npos)
+            << status.message();
+      }
+    }
+  });
+}
+
 TEST_P(EngineVerdict, a_group_with_a_name_twice_or_one_that_is_outstanding_is_refused_whole) {
   RunRanks(Options(), [](Rank& me) {
     std::vector<std::vector<float>> x(3, std::vector<float>(10, 1));

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace hvdlite::engine {
 namespace {
 
@@ -154,6 +156,42 @@ TEST(Ledger, a_group_is_ready_as_a_whole) {
   EXPECT_TRUE(ledger.TakeReady().empty());
   ledger.Add(1, grouped("c"), 0);
   EXPECT_EQ(Names(ledger.TakeReady()), (List{"a", "b", "c"}));
+}
+
+TEST(Ledger, a_group_of_other_numbers_of_tensors_is_torn_once_all_have_asked_for_theirs) {
+  Ledger ledger(3, 10);
+  const auto ask = [&](int member, int number, uint32_t of) {
+    Request r = Ask("g_" + std::to_string(number) + "of" + std::to_string(of));
+    r.group = 5;
+    r.group_size = of;
+    ledger.Add(member, r, 0);
+  };
+  const auto found = [&] {
+    ledger.FindTornGroups();
+    return Names(ledger.TakeReady());
+  };
+  ledger.Add(0, Ask("bystander"), 0);
+  for (int number : {1, 2}) ask(0, number, 2);
+  for (int number : {1, 2}) ask(2, number, 2);
+  EXPECT_TRUE(found().empty()) << "member 1 may still come with two";
+  for (int number : {1, 2}) ask(1, number, 3);
+  EXPECT_TRUE(found().empty()) << "member 1 has not said all";
+  ask(1, 3, 3);
+  ledger.FindTornGroups();
+  const std::vector<Tally*> torn = ledger.TakeReady();
+  List names = Names(torn);
+  std::sort(names.begin(), names.end());
+  EXPECT_EQ(names, (List{"g_1of2", "g_1of3", "g_2of2", "g_2of3", "g_3of3"}));
+  for (Tally* tally : torn) {
+    EXPECT_EQ(tally->dissent.size(), tally->agreed->request.group_size == 2 ? 1u : 2u);
+    ledger.Settle(tally, false);
+  }
+  EXPECT_EQ(ledger.pending().size(), 1u) << "the bystander waits on";
+  // The names are free again.
+  for (int m = 0; m < 3; ++m) {
+    for (int number : {1, 2}) ask(m, number, 2);
+  }
+  EXPECT_EQ(found(), (List{"g_1of2", "g_2of2"}));
 }
 
 TEST(Ledger, a_member_that_joined_counts_everywhere) {
