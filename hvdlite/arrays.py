@@ -27,11 +27,15 @@ def empty_like(tensor: Tensor) -> Array | None:
 
 
 def own_kind(tensor: Tensor, result: Any) -> Any:
-    """`result` as the kind of array that `tensor` is."""
-    if isinstance(tensor, np.ndarray) or result is None:
-        return result
-    package = sys.modules.get(type(tensor).__module__.partition(".")[0])
-    if package is not None and package.__name__ == "jaxlib":
-        package = sys.modules.get("jax.numpy")
-    from_dlpack = getattr(package, "from_dlpack", None)
-    return from_dlpack(result) if callable(from_dlpack) else result
+    """`result` as the kind of array that `tensor` is. The core hands bfloat16 over as the int16 of the same bits."""
+    if result is None:
+        return None
+    if not isinstance(tensor, np.ndarray):
+        package = sys.modules.get(type(tensor).__module__.partition(".")[0])
+        if package is not None and package.__name__ == "jaxlib":
+            package = sys.modules.get("jax.numpy")
+        from_dlpack = getattr(package, "from_dlpack", None)
+        if not callable(from_dlpack):
+            return result
+        result = from_dlpack(result)
+    return result if result.dtype == tensor.dtype else result.view(tensor.dtype)

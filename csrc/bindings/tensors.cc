@@ -156,14 +156,8 @@ void Lent::Borrow(const py::handle& object) {
 }
 
 py::dtype NumpyDType(int32_t dtype) {
-  if (dtype == Number(DType::kBFloat16)) {
-    try {
-      return py::dtype::from_args(py::module_::import("ml_dtypes").attr("bfloat16"));
-    } catch (py::error_already_set&) {
-      Refuse("numpy has no bfloat16 of its own: pip install ml_dtypes");
-    }
-  }
-  return py::dtype(std::string(Name(static_cast<DType>(dtype))));
+  const DType known = static_cast<DType>(dtype);
+  return py::dtype(std::string(Name(known == DType::kBFloat16 ? DType::kInt16 : known)));
 }
 
 }  // namespace hvdlite::bindings

@@ -39,7 +39,8 @@ class Lent {
   std::vector<int64_t> many_;
 };
 
-// The numpy dtype of a dtype number. bfloat16 needs the package ml_dtypes; without it, TypeError.
+// The numpy dtype of a dtype number. numpy has no bfloat16: its bits come as int16, and the caller, who sent bfloat16,
+// looks at them as what they are.
 pybind11::dtype NumpyDType(int32_t dtype);
 
 }  // namespace hvdlite::bindings

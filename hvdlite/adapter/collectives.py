@@ -79,7 +79,7 @@ class Collectives:
     def allgather(self, tensor: Tensor, name: str | None, process_set: ProcessSet, *, now: bool = False) -> Any:
         framework = self.framework
         framework.check(tensor)
-        host = framework.raw(framework.lend(tensor))
+        host = framework.lend(tensor)
 
         def finish(results: list[Any]) -> Tensor:
             return framework.adopt(results[0][0], tensor)
@@ -101,7 +101,7 @@ class Collectives:
         framework.check(tensor)
         if splits is not None and not splits:
             raise ValueError("splits must have one entry for each member of the process set")
-        host = framework.raw(framework.lend(tensor))
+        host = framework.lend(tensor)
 
         def finish(results: list[Any]) -> tuple[Tensor, Tensor]:
             array, received, _ = results[0]
@@ -167,7 +167,7 @@ class Collectives:
         self, tensors: Sequence[Tensor], name: str | None, process_set: ProcessSet, *, now: bool = False
     ) -> Any:
         framework = self.framework
-        hosts = [framework.raw(host) for host in self._lend_all(tensors)]
+        hosts = self._lend_all(tensors)
         natives = engine.submit_group(Kind.ALLGATHER, hosts, (), name, process_set)
 
         def finish(results: list[Any]) -> tuple[Tensor, ...]:

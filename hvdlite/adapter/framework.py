@@ -48,11 +48,11 @@ class Framework(Protocol):
     def write_back(self, host: Host, tensor: Tensor) -> Tensor:
         """After an operation in place: what lend() gave goes back into the tensor, unless it is the same memory."""
 
-    def raw(self, host: Host) -> Host:
-        """A view of a dtype that numpy has, of the same width: for results that come as numpy arrays."""
-
     def adopt(self, array: Any, like: Tensor) -> Tensor:
-        """The numpy array that raw() memory led to, as a tensor of the dtype and on the device of `like`."""
+        """A result that came as a numpy array, as a tensor of the dtype and on the device of `like`.
+
+        numpy has no bfloat16: that comes as int16, and is to be seen as what it is.
+        """
 
     def integers(self, values: Sequence[int], like: Tensor | None) -> Tensor:
         """int32, on the device of `like`."""

@@ -52,10 +52,9 @@ class JaxFramework:
     def write_back(self, host: Any, tensor: Array) -> Array:
         raise TypeError("a JAX array cannot be written to")
 
-    def raw(self, host: Any) -> Any:
-        return host
-
     def adopt(self, array: Any, like: Array) -> Array:
+        if array.dtype != like.dtype:  # bfloat16, which the core hands over as the int16 of the same bits
+            array = array.view(like.dtype)
         # Its number of rows may not suit the sharding of `like`.
         devices = like.devices() if isinstance(like, jax.Array) else set()
         return jax.device_put(array, next(iter(devices)) if len(devices) == 1 else None)

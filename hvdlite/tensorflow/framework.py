@@ -52,9 +52,6 @@ class TensorFlowFramework:
     def write_back(self, host: np.ndarray[Any, Any], tensor: Any) -> Any:
         raise TypeError("tensors of TensorFlow do not change; assign the result to a tf.Variable")
 
-    def raw(self, host: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        return host
-
     def adopt(self, array: np.ndarray[Any, Any], like: Any) -> Any:
         """The array's own memory as a tensor; it must be aligned, as that of empty_like() and of the core is."""
         if like.dtype == tf.bfloat16:  # which numpy cannot hand on

@@ -58,10 +58,6 @@ class TorchFramework:
             _has_changed(tensor)
         return tensor
 
-    def raw(self, host: torch.Tensor) -> torch.Tensor:
-        # A view to the same bytes: numpy has no bfloat16, and results of unknown size come home as numpy arrays.
-        return host.view(torch.int16) if host.dtype == torch.bfloat16 else host
-
     def adopt(self, array: Any, like: torch.Tensor) -> torch.Tensor:
         tensor = torch.from_numpy(array)
         if tensor.dtype != like.dtype:
