@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from hvdlite.adapter import engine
-from hvdlite.ops import Adasum
+from hvdlite.ops import Adasum, Max
 from hvdlite.process_sets import global_process_set
 from hvdlite.torch.ops import OPS
 from hvdlite.torch.optimizer import Distributed
@@ -37,6 +37,17 @@ class DistributedAdasum(Distributed):
         return loss
 
     step.hooked = True  # type: ignore[attr-defined]
+
+    def _interests_scalers(self) -> bool:
+        return True
+
+    def _meet_scaler(self) -> None:
+        """Gradients are this rank's own: a scaler must find an overflow in them if any rank has one."""
+        gradients = [p.grad for p in self._moving() if p.grad is not None]
+        overflow = torch.tensor([not all(torch.isfinite(g).all() for g in gradients)], dtype=torch.uint8)
+        everyones = OPS.allreduce(overflow, f"{self._scope}overflow", Max, 1.0, 1.0, global_process_set, now=True)
+        if everyones and not overflow and gradients:
+            gradients[0].fill_(float("inf"))
 
     def _moving(self) -> list[torch.Tensor]:
         return [p for group in self.param_groups for p in group["params"] if p.requires_grad]

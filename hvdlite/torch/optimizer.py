@@ -103,17 +103,24 @@ class Distributed:
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
-        # torch's GradScaler reads gradients by this way, between backward() and step(): it must find reduced ones, or
-        # ranks would differ about whether the step is taken.
-        if self._hvd.under_way and sys._getframe(1).f_globals.get("__name__", "").endswith("grad_scaler"):
-            self._hvd.synchronize()
-            self._hvd.synchronized = "by a scaler"
+        # torch's GradScaler reads gradients by this way, between backward() and step(). Nobody else is held up: a rank
+        # that looks up the learning rate would wait for ranks that do not.
+        if self._interests_scalers() and _is_scaler(sys._getframe(1).f_locals.get("self")):
+            self._meet_scaler()
         groups: list[dict[str, Any]] = self.__dict__["param_groups"]
         return groups
 
     @param_groups.setter
     def param_groups(self, groups: list[dict[str, Any]]) -> None:
         self.__dict__["param_groups"] = groups
+
+    def _interests_scalers(self) -> bool:
+        return self._hvd.under_way
+
+    def _meet_scaler(self) -> None:
+        """A scaler must find reduced gradients, or ranks would differ about whether the step is taken."""
+        self._hvd.synchronize()
+        self._hvd.synchronized = "by a scaler"
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """As the optimizer's own; the new parameters are reduced from now on."""
@@ -152,6 +159,7 @@ class Shared:
         self.synchronizes = True
         self.compression = Settled(options["compression"])
         self.reducer: GradientReducer | None = None
+        self._frozen: list[tuple[str, torch.Tensor]] = []  # parameters that have not required a gradient so far
 
     @property
     def synchronized(self) -> str:
@@ -168,7 +176,19 @@ class Shared:
 
     def synchronize(self) -> None:
         if self.reducer is not None:
+            if self._frozen:
+                self._thaw()
             self.reducer.synchronize()
+
+    def _thaw(self) -> None:
+        """Has the gradients reduced of parameters that require one by now."""
+        assert self.reducer is not None
+        frozen, self._frozen = self._frozen, []
+        for name, parameter in frozen:
+            if parameter.requires_grad:
+                self.reducer.add(parameter, name)
+            else:
+                self._frozen.append((name, parameter))
 
     def forget(self) -> None:
         self.synchronized = ""
@@ -204,8 +224,14 @@ class Shared:
                 if parameter in known:
                     continue
                 known[parameter] = settled[id(parameter)]
-                if self.reducer is not None and parameter.requires_grad:
-                    self.reducer.add(parameter, known[parameter])
+                self._frozen.append((known[parameter], parameter))
+        if self.reducer is not None:
+            self._thaw()
+
+
+def _is_scaler(caller: Any) -> bool:
+    # By name, because torch has several (torch.amp, torch.cuda.amp, fsdp), and programs derive their own.
+    return any(kind.__name__ == "GradScaler" for kind in type(caller).__mro__)
 
 
 def _own_names(param_groups: Sequence[dict[str, Any]]) -> list[tuple[str, Any]]:
@@ -236,6 +262,21 @@ def _check(optimizer: Any, op: int, factor: float, process_set: ProcessSet) -> N
         raise NotImplementedError("op=hvd.Adasum works on all ranks only, not in process sets")
 
 
+def _check_compression(compression: Settled, options: dict[str, Any]) -> None:
+    if compression.communicate is None:
+        return
+    for name, possible in (
+        ("groups", options["groups"] is None),
+        ("gradient_predivide_factor", options["gradient_predivide_factor"] == 1.0),
+        ("op", options["op"] != Adasum),
+    ):
+        if not possible:
+            raise ValueError(
+                f"{name}={options[name]!r} is not possible with this compression: its communicate() stands for the "
+                "reduction that the option is about"
+            )
+
+
 def DistributedOptimizer(optimizer: torch.optim.Optimizer,
                          named_parameters: Iterable[tuple[str, torch.Tensor]] | None = None,
                          compression: Any = Compression.none, backward_passes_per_step: int = 1, op: int = Average,
@@ -261,6 +302,7 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer,
     from hvdlite.torch.adasum import DistributedAdasum
 
     shared = Shared(options, names.check(named_parameters))
+    _check_compression(shared.compression, options)
     members = groups_of(groups, [p for g in optimizer.param_groups for p in g["params"] if p.requires_grad])
     adasum = op == Adasum and size() > 1
     base = type(optimizer)
