@@ -171,6 +171,10 @@ def grouped_allreduce_(
 ) -> list[torch.Tensor]:
     """grouped_allreduce() in place. Returns the tensors."""
     op = reduction_of(average, op)
+    if traced.is_compiling():
+        how = (op, float(prescale_factor), float(postscale_factor), set_id_of(process_set), name)
+        results = torch.ops.hvdlite.grouped_allreduce(_list(tensors), *how)
+        return [tensor.copy_(result) for tensor, result in zip(tensors, results, strict=True)]
     rule = Allreduce(OPS, name, process_set, True, op, prescale_factor, postscale_factor, in_place=True)
     return list(_differentiable(rule, _list(tensors)))
 
@@ -212,6 +216,9 @@ def grouped_allgather(
     tensors: Sequence[torch.Tensor], name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> list[torch.Tensor]:
     """allgather() of several tensors that travel together."""
+    if traced.is_compiling():
+        rows = [tensor.shape[0] * traced.members(process_set) for tensor in tensors]
+        return list(torch.ops.hvdlite.grouped_allgather(_list(tensors), rows, set_id_of(process_set), name))
     rule = Allgather(OPS, name, process_set, True, _lengths(_list(tensors)))
     return list(_differentiable(rule, _list(tensors)))
 
@@ -243,6 +250,8 @@ def broadcast_(
     tensor: torch.Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> torch.Tensor:
     """broadcast() in place. Returns the tensor."""
+    if traced.is_compiling():
+        return tensor.copy_(torch.ops.hvdlite.broadcast(tensor, root_rank, set_id_of(process_set), name))
     return _differentiable(Broadcast(OPS, name, process_set, root=root_rank, in_place=True), [tensor])[0]
 
 
@@ -321,6 +330,10 @@ def grouped_reducescatter(
     postscale_factor: float = 1.0,
 ) -> list[torch.Tensor]:
     """reducescatter() of several tensors that travel together."""
+    if traced.is_compiling():
+        how = (op, float(prescale_factor), float(postscale_factor), set_id_of(process_set), name)
+        send = torch.ops.hvdlite.grouped_reducescatter
+        return _compressed(compression, _list(tensors), name, lambda payloads: send(payloads, *how))
     rule = Reducescatter(OPS, name, process_set, True, op, prescale_factor, postscale_factor)
     return _compressed(compression, _list(tensors), name, lambda payloads: _differentiable(rule, payloads))
 
@@ -337,6 +350,11 @@ def _compressed(
     if compression is Compression.none:
         return list(send(tensors))
     settled = Settled(compression)
+    if settled.communicate is not None:
+        raise ValueError(
+            "this compression has a communicate() of its own, which stands for the reduction of gradients: give it to "
+            "hvd.DistributedOptimizer or hvd.ddp_comm_hook"
+        )
     packed = [settled.compress(tensor, name) for tensor in tensors]
     received = send([payload for payload, _ in packed])
     return [settled.decompress(tensor, context) for tensor, (_, context) in zip(received, packed, strict=True)]

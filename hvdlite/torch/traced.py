@@ -63,12 +63,23 @@ def _grouped_allreduce(
 
 def _allgather(x: torch.Tensor, rows: int, process_set: int, name: str | None) -> Any:
     result = _OPS.allgather(x, name, _set(process_set), now=True)
+    _check_rows(result, rows)
+    return result
+
+
+def _check_rows(result: torch.Tensor, rows: int) -> None:
     if result.shape[0] != rows:
         raise ValueError(
             f"allgather inside torch.compile: {result.shape[0]} rows came together, but {rows} were expected: there all "
             "ranks must have equally many. Leave it out of the compiled region."
         )
-    return result
+
+
+def _grouped_allgather(x: list[torch.Tensor], rows: list[int], process_set: int, name: str | None) -> Any:
+    results = list(engine.run_now(_OPS.grouped_allgather(x, name, _set(process_set))))
+    for result, expected in zip(results, rows, strict=True):
+        _check_rows(result, expected)
+    return results
 
 
 def _broadcast(x: torch.Tensor, root: int, process_set: int, name: str | None) -> Any:
@@ -85,6 +96,13 @@ def _reducescatter(
     return _OPS.reducescatter(x, name, op, prescale, postscale, _set(process_set), now=True)
 
 
+def _grouped_reducescatter(
+    x: list[torch.Tensor], op: int, prescale: float, postscale: float, process_set: int, name: str | None
+) -> list[torch.Tensor]:
+    pending = _OPS.grouped_reducescatter(x, name, op, prescale, postscale, _set(process_set))
+    return list(engine.run_now(pending))
+
+
 # ---- their gradients: the rules of hvdlite/adapter/gradients.py, with shapes that are known
 
 
@@ -94,7 +112,8 @@ def _gradient_name(name: str | None) -> str | None:
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     x, *ctx.how = inputs
-    ctx.rows = x.shape[0] if isinstance(x, torch.Tensor) and x.dim() else None
+    tensors = [x] if isinstance(x, torch.Tensor) else x
+    ctx.rows = [tensor.shape[0] if tensor.dim() else 0 for tensor in tensors]
 
 
 def _of_allreduce(ctx: Any, gradient: torch.Tensor) -> Any:
@@ -114,8 +133,18 @@ def _average(gradient: torch.Tensor, process_set: int, name: str | None) -> torc
 
 def _of_allgather(ctx: Any, gradient: torch.Tensor) -> Any:
     _, process_set, name = ctx.how
-    mine, _ = _position(process_set)
-    return _average(gradient, process_set, name).narrow(0, mine * ctx.rows, ctx.rows).clone(), None, None, None
+    return _own(_average(gradient, process_set, name), ctx.rows[0], process_set), None, None, None
+
+
+def _of_grouped_allgather(ctx: Any, gradients: list[torch.Tensor]) -> Any:
+    _, process_set, name = ctx.how
+    averages = torch.ops.hvdlite.grouped_allreduce(gradients, Average, 1.0, 1.0, process_set, _gradient_name(name))
+    mine = [_own(average, rows, process_set) for average, rows in zip(averages, ctx.rows, strict=True)]
+    return mine, None, None, None
+
+
+def _own(whole: torch.Tensor, rows: int, process_set: int) -> torch.Tensor:
+    return whole.narrow(0, _position(process_set)[0] * rows, rows).clone()
 
 
 def _of_broadcast(ctx: Any, gradient: torch.Tensor) -> Any:
@@ -130,10 +159,21 @@ def _of_alltoall(ctx: Any, gradient: torch.Tensor) -> Any:
 
 
 def _of_reducescatter(ctx: Any, gradient: torch.Tensor) -> Any:
-    op, prescale, postscale, process_set, name = ctx.how
+    *_, process_set, name = ctx.how
+    whole = torch.ops.hvdlite.allgather(gradient, ctx.rows[0], process_set, _gradient_name(name))
+    return (_scattered(ctx, whole), *[None] * 5)
+
+
+def _of_grouped_reducescatter(ctx: Any, gradients: list[torch.Tensor]) -> Any:
+    *_, process_set, name = ctx.how
+    wholes = torch.ops.hvdlite.grouped_allgather(gradients, ctx.rows, process_set, _gradient_name(name))
+    return ([_scattered(ctx, whole) for whole in wholes], *[None] * 5)
+
+
+def _scattered(ctx: Any, whole: torch.Tensor) -> torch.Tensor:
+    op, prescale, postscale, process_set, _ = ctx.how
     factor = prescale * postscale * (_position(process_set)[1] if op == Sum else 1)
-    whole = torch.ops.hvdlite.allgather(gradient, ctx.rows, process_set, _gradient_name(name))
-    return (whole if factor == 1.0 else whole * factor, *[None] * 5)
+    return whole if factor == 1.0 else whole * factor
 
 
 _REDUCTION = "int op, float prescale, float postscale, int process_set, str? name"
@@ -151,6 +191,14 @@ def _same(x: torch.Tensor, *_: Any) -> torch.Tensor:
     return x.new_empty(x.shape)
 
 
+def _gathered(x: torch.Tensor, rows: Any, *_: Any) -> torch.Tensor:
+    return x.new_empty((rows, *x.shape[1:]))
+
+
+def _part(x: torch.Tensor, op: int, prescale: float, postscale: float, process_set: int, name: Any) -> torch.Tensor:
+    return x.new_empty((_own_rows(x.shape[0], process_set), *x.shape[1:]))
+
+
 if AVAILABLE:
     _define(f"allreduce(Tensor x, {_REDUCTION}) -> Tensor", _allreduce, _same, _of_allreduce)
     _define(
@@ -162,16 +210,20 @@ if AVAILABLE:
     _define("broadcast(Tensor x, int root, int process_set, str? name) -> Tensor", _broadcast, _same, _of_broadcast)
     _define("alltoall(Tensor x, int process_set, str? name) -> Tensor", _alltoall, _same, _of_alltoall)
     _define(
-        "allgather(Tensor x, SymInt rows, int process_set, str? name) -> Tensor",
-        _allgather,
-        lambda x, rows, *_: x.new_empty((rows, *x.shape[1:])),
-        _of_allgather,
+        "allgather(Tensor x, SymInt rows, int process_set, str? name) -> Tensor", _allgather, _gathered, _of_allgather
     )
     _define(
-        f"reducescatter(Tensor x, {_REDUCTION}) -> Tensor",
-        _reducescatter,
-        lambda x, op, pre, post, process_set, name: x.new_empty((_own_rows(x.shape[0], process_set), *x.shape[1:])),
-        _of_reducescatter,
+        "grouped_allgather(Tensor[] x, SymInt[] rows, int process_set, str? name) -> Tensor[]",
+        _grouped_allgather,
+        lambda x, rows, *_: [_gathered(each, r) for each, r in zip(x, rows, strict=True)],
+        _of_grouped_allgather,
+    )
+    _define(f"reducescatter(Tensor x, {_REDUCTION}) -> Tensor", _reducescatter, _part, _of_reducescatter)
+    _define(
+        f"grouped_reducescatter(Tensor[] x, {_REDUCTION}) -> Tensor[]",
+        _grouped_reducescatter,
+        lambda x, *how: [_part(each, *how) for each in x],
+        _of_grouped_reducescatter,
     )
 
 
