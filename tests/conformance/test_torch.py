@@ -35,7 +35,7 @@ def test_it(configuration_name: str, check_name: str, request: pytest.FixtureReq
     if configuration_name not in _results:
         wanted = _wanted(request.session, configuration_name)
         chosen = {k.name: k.seconds for k in _ALL if k.name in wanted}
-        _results[configuration_name] = run(_BY_NAME[configuration_name], chosen)
+        _results[configuration_name] = run(_BY_NAME[configuration_name], chosen, limit=400)
     outcome = _results[configuration_name].outcomes[check_name]
     if outcome.error:
         pytest.fail(f"{check_name} over {configuration_name}\n{outcome.error}", pytrace=False)

@@ -19,8 +19,10 @@ n = hvd.size()
 def collectives(x):
     y = hvd.allreduce(torch.tanh(x), op=hvd.Sum, name="compiled")
     a, b = hvd.grouped_allreduce([y, y * 2], op=hvd.Average)
-    y = hvd.alltoall(hvd.broadcast(hvd.allgather(a + b) * 0.5, 0))
-    return hvd.allreduce_(hvd.reducescatter(y, op=hvd.Sum) * 3, op=hvd.Sum).relu()
+    c, d = hvd.grouped_allgather([a + b, a - b])
+    y = hvd.alltoall(hvd.broadcast(hvd.allgather(c + d) * 0.5, 0))
+    e, f = hvd.grouped_reducescatter([y, y * y], op=hvd.Sum)
+    return hvd.allreduce_(hvd.reducescatter(e + f, op=hvd.Sum) * 3, op=hvd.Sum).relu()
 
 results = []
 for function in (collectives, torch.compile(collectives, fullgraph=True)):

@@ -43,6 +43,7 @@ SUITES = {
         "torch_arguments",
         "torch_functions",
         "torch_equivalence",
+        "torch_compression",
         "torch_amp",
         "torch_misuse",
         "torch_life",

@@ -53,8 +53,6 @@ FORMS: dict[str, tuple[Callable[..., Any], bool]] = {
 def every_form_in_every_process_set_is_numpys(here: Here, dtype: str) -> None:
     with process_sets(here) as sets:
         for among, (form, (run, in_place)), (label, op) in itertools.product(sets, FORMS.items(), OPS.items()):
-            if (among.members != tuple(here.ranks) or form.startswith("grouped")) and label not in ("Average", "Sum"):
-                continue
             inputs = [among.of(here.everyones(dtype, shape, label, op=op)) for shape in SHAPES]
             mine = [tensor(each[among.mine]) for each in inputs]
             got = run(mine, name=f"{form}.{label}", op=op, process_set=among.process_set)
@@ -68,12 +66,12 @@ def every_form_in_every_process_set_is_numpys(here: Here, dtype: str) -> None:
 @check(dtype=[d for d in TORCH_DTYPES if d != "bool"])
 def factors_are_applied_in_every_form(here: Here, dtype: str) -> None:
     pre, post = (0.5, 3.0) if dtype not in INTEGERS else (2.0, 0.25)
-    for form, (run, _) in FORMS.items():
-        inputs = here.everyones(dtype, (7, 5))
-        got = run(
-            [tensor(inputs[here.rank])], name=f"scaled.{form}", op=SUM, prescale_factor=pre, postscale_factor=post
-        )
-        here.close(array(got[0]), reference(inputs, SUM, pre, post), form)
+    with process_sets(here) as sets:
+        for among, (form, (run, _)), op in itertools.product(sets, FORMS.items(), (SUM, hvd.Average)):
+            inputs = among.of(here.everyones(dtype, (7, 5)))
+            how = {"op": op, "prescale_factor": pre, "postscale_factor": post, "process_set": among.process_set}
+            got = run([tensor(inputs[among.mine])], name=f"scaled.{form}", **how)
+            here.close(array(got[0]), reference(inputs, op, pre, post), form)
 
 
 @check(dtype=FLOATS)

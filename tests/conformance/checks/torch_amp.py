@@ -29,24 +29,28 @@ def _scaler() -> Any:
 
 
 RECIPES = ("pytorch", "pytorch with clipping", "horovod", "horovod with clipping")
+WITH = ("in groups", "with accumulation", "with a fused optimizer")
 
 
-@check(recipe=(*RECIPES, *(f"{recipe} in groups" for recipe in RECIPES)))
+@check(recipe=(*RECIPES, *(f"{recipe} {what}" for recipe in RECIPES for what in WITH)))
 def scaled_gradients_give_the_weights_of_a_single_process(here: Here, recipe: str) -> None:
     def train(distributed: bool) -> tuple[torch.nn.Module, float]:
         net = model()
         scaler = _scaler()
-        optimizer: Any = sgd(net.parameters())
+        optimizer: Any = torch.optim.Adam(net.parameters(), fused=True) if "fused" in recipe else sgd(net.parameters())
+        passes = 2 if "accumulation" in recipe else 1
         if distributed:
+            groups = 2 if "groups" in recipe else None
             optimizer = hvd.DistributedOptimizer(
-                optimizer, net.named_parameters(), groups=2 if "groups" in recipe else None
+                optimizer, net.named_parameters(), groups=groups, backward_passes_per_step=passes
             )
         for step, (x, y) in enumerate(batches(here, 8)):
             optimizer.zero_grad()
             # In step 2 the last rank's loss overflows: no rank may make a step.
             spike = float("inf") if step == 2 and (not distributed or here.rank == here.size - 1) else 1.0
-            loss = mean_square(net, *((part(here, x), part(here, y)) if distributed else (x, y))) * spike
-            scaler.scale(loss).backward()
+            for _ in range(passes):
+                loss = mean_square(net, *((part(here, x), part(here, y)) if distributed else (x, y))) * spike
+                scaler.scale(loss).backward()
             if distributed and recipe.startswith("horovod"):
                 optimizer.synchronize()
             if "clipping" in recipe:
@@ -65,6 +69,57 @@ def scaled_gradients_give_the_weights_of_a_single_process(here: Here, recipe: st
     (got, scale), (want, wanted_scale) = train(True), train(False)
     same(here, got, want)
     assert scale == wanted_scale
+
+
+@check(min_ranks=2)
+def a_scaler_that_the_program_has_derived_finds_reduced_gradients(here: Here) -> None:
+    if _scaler() is None:
+        return
+
+    class Careful(torch.amp.GradScaler):  # reads the gradients with code of its own, in a module of its own
+        def _unscale_grads_(self, optimizer: Any, inv_scale: Any, *rest: Any) -> Any:
+            self.seen = [p.grad.clone() for group in optimizer.param_groups for p in group["params"]]
+            return super()._unscale_grads_(optimizer, inv_scale, *rest)
+
+    net, scaler = model(), Careful("cpu")
+    optimizer = hvd.DistributedOptimizer(sgd(net.parameters()), net.named_parameters())
+    x, y = batches(here, 1)[0]
+    scaler.scale(mean_square(net, part(here, x), part(here, y))).backward()
+    scaler.step(optimizer)
+    for i, gradient in enumerate(scaler.seen):
+        assert torch.equal(hvd.broadcast(gradient, 0, f"seen.{i}"), gradient)
+    equal_everywhere(net)
+
+
+@check(min_ranks=2)
+def an_overflow_of_one_rank_skips_the_step_of_all_with_adasum_too(here: Here) -> None:
+    if _scaler() is None:
+        return
+    net, scaler = model(), _scaler()
+    optimizer = hvd.DistributedOptimizer(sgd(net.parameters()), net.named_parameters(), op=hvd.Adasum)
+    for step, (x, y) in enumerate(batches(here, 3)):
+        before = net[0].weight.detach().clone()
+        optimizer.zero_grad()
+        spike = float("inf") if step == 1 and here.rank == here.size - 1 else 1.0
+        scaler.scale(mean_square(net, part(here, x), part(here, y)) * spike).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        assert torch.equal(net[0].weight, before) == (step == 1)
+        equal_everywhere(net)
+    assert scaler.get_scale() == 2.0**7
+
+
+@check(min_ranks=2)
+def who_looks_up_the_learning_rate_does_not_wait(here: Here) -> None:
+    net = model()
+    optimizer = hvd.DistributedOptimizer(sgd(net.parameters()), net.named_parameters())
+    x, y = batches(here, 1)[0]
+    mean_square(net, part(here, x), part(here, y)).backward()
+    if here.rank == 0:
+        assert optimizer.param_groups[0]["lr"] == 0.2
+    hvd.barrier()
+    optimizer.step()
+    equal_everywhere(net)
 
 
 @check(min_ranks=2)

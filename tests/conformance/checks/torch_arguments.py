@@ -101,6 +101,15 @@ def ranks_that_disagree_hear_who_sent_what(here: Here) -> None:
     leaf = torch.ones(2 + min(here.rank, 1), requires_grad=True)
     with raises(hvd.MismatchError):
         hvd.allreduce(leaf, name="torn")
+    for call in (hvd.allgather, hvd.alltoall, hvd.reducescatter):
+        with raises(hvd.MismatchError, "rank 0 sent dtype float32", "sent dtype bfloat16", "'torn'"):
+            call(torch.ones(2 * here.size, dtype=dtype), name="torn")
+    with raises(hvd.MismatchError, "prescale_factor 0.5", "prescale_factor 1 "):
+        hvd.allreduce(torch.ones(2), name="torn", prescale_factor=0.5 if here.rank == 0 else 1.0)
+    with raises(hvd.MismatchError, "op Sum", "op Max"):
+        hvd.allreduce(torch.ones(2), name="torn", op=hvd.Sum if here.rank == 0 else hvd.Max)
+    with raises(hvd.MismatchError, "rank 0 named root 0", "named root 1"):
+        hvd.broadcast(torch.ones(2), min(here.rank, 1), name="torn")
     _still_works(here)
 
 

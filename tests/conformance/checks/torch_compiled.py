@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -21,44 +22,89 @@ def _operators(here: Here) -> dict[str, tuple[Any, tuple[Any, ...]]]:
         "allreduce": (ops.allreduce.default, (x, SUM, 0.5, 2.0, 0, None)),
         "grouped_allreduce": (ops.grouped_allreduce.default, ([x, x[:1]], hvd.Average, 1.0, 1.0, 0, "group")),
         "allgather": (ops.allgather.default, (x, x.shape[0] * here.size, 0, "rows")),
+        "grouped_allgather": (
+            ops.grouped_allgather.default,
+            ([x, x[:1]], [x.shape[0] * here.size, here.size], 0, "rows"),
+        ),
         "broadcast": (ops.broadcast.default, (x, here.size - 1, 0, None)),
         "alltoall": (ops.alltoall.default, (x, 0, None)),
         "reducescatter": (ops.reducescatter.default, (x[:-1], SUM, 1.0, 1.0, 0, None)),
+        "grouped_reducescatter": (ops.grouped_reducescatter.default, ([x, x[:-1]], SUM, 1.0, 0.5, 0, None)),
     }
 
 
-@check(name=("allreduce", "grouped_allreduce", "allgather", "broadcast", "alltoall", "reducescatter"), seconds=30)
+OPERATORS = (
+    "allreduce", "grouped_allreduce", "allgather", "grouped_allgather", "broadcast", "alltoall", "reducescatter",
+    "grouped_reducescatter",
+)  # fmt: skip
+
+
+def _needing(argument: Any) -> Any:
+    """The same, with gradients."""
+    if isinstance(argument, list):
+        return [_needing(each) for each in argument]
+    return argument.clone().requires_grad_() if isinstance(argument, torch.Tensor) else argument
+
+
+@check(name=OPERATORS, seconds=30)
 def opcheck_finds_nothing(here: Here, name: str) -> None:
     operator, arguments = _operators(here)[name]
-    needing = tuple(
-        a.clone().requires_grad_() if isinstance(a, torch.Tensor)
-        else [t.clone().requires_grad_() for t in a] if isinstance(a, list) else a
-        for a in arguments
-    )  # fmt: skip
+    needing = tuple(_needing(argument) for argument in arguments)
     torch.library.opcheck(operator, arguments)
     torch.library.opcheck(operator, needing)
 
 
-def _all_of_them(x: torch.Tensor, size: int) -> torch.Tensor:
-    y = hvd.allreduce(torch.tanh(x), op=hvd.Sum, name="compiled")
-    a, b = hvd.grouped_allreduce([y, y * 2], op=hvd.Average)
-    y = hvd.allgather(a + b)
-    y = hvd.broadcast(y * 0.5, 0)
-    y = hvd.alltoall(y)
-    y = hvd.reducescatter(y, op=hvd.Sum)
-    return hvd.allreduce_(y * 3, op=hvd.Sum).relu()
+# Everything that a compiled graph may contain, with a process set; each takes and returns one tensor.
+IN_A_GRAPH: dict[str, Callable[[torch.Tensor, hvd.ProcessSet], torch.Tensor]] = {
+    "allreduce": lambda x, s: hvd.allreduce(x, op=hvd.Sum, name="compiled", process_set=s),
+    "allreduce scaled": lambda x, s: hvd.allreduce(x, op=hvd.Average, prescale_factor=0.5, postscale_factor=3.0,
+                                                   process_set=s),
+    "allreduce compressed": lambda x, s: hvd.allreduce(x, compression=hvd.Compression.bf16, process_set=s),
+    "allreduce_": lambda x, s: hvd.allreduce_(x * 1, op=hvd.Sum, process_set=s),
+    "grouped_allreduce": lambda x, s: torch.cat(hvd.grouped_allreduce([x, x * 2], op=hvd.Average, process_set=s)),
+    "grouped_allreduce_": lambda x, s: torch.cat(hvd.grouped_allreduce_([x * 1, x * 2], op=hvd.Sum, process_set=s)),
+    "allgather": lambda x, s: hvd.allgather(x, process_set=s),
+    "grouped_allgather": lambda x, s: torch.cat(hvd.grouped_allgather([x, x[:1] * 2], name="g", process_set=s)),
+    "broadcast": lambda x, s: hvd.broadcast(x, 0, process_set=s),
+    "broadcast_": lambda x, s: hvd.broadcast_(x * 1, 0, process_set=s),
+    "alltoall": lambda x, s: hvd.alltoall(x, process_set=s),
+    "reducescatter": lambda x, s: hvd.reducescatter(x, op=hvd.Sum, prescale_factor=0.5, process_set=s),
+    "grouped_reducescatter": lambda x, s: torch.cat(hvd.grouped_reducescatter([x, x[1:]], process_set=s)),
+}  # fmt: skip
 
 
-@check(seconds=60)
-def a_compiled_function_gives_what_it_gives_uncompiled(here: Here) -> None:
+@check(operation=tuple(IN_A_GRAPH), seconds=60)
+def a_compiled_function_gives_what_it_gives_uncompiled(here: Here, operation: str) -> None:
+    subset = hvd.add_process_set([0]) if here.size > 1 else hvd.global_process_set
+    sets = [hvd.global_process_set, *([subset] if subset.included() else [])]
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        results = [IN_A_GRAPH[operation](torch.tanh(x), each) for each in sets]
+        return torch.cat(results) * 2
+
     results = []
-    for function in (_all_of_them, torch.compile(_all_of_them, backend="aot_eager", fullgraph=True)):
-        x = torch.linspace(-1, 1, 6).reshape(3, 2).double().add(here.rank).requires_grad_()
-        y = function(x, here.size)
-        y.sum().backward()
+    for each in (function, torch.compile(function, backend="aot_eager", fullgraph=True)):
+        x = torch.linspace(-1, 1, 24).reshape(12, 2).double().add(here.rank).requires_grad_()
+        y = each(x)
+        (y * torch.arange(1.0, 1 + y.numel()).reshape(y.shape)).sum().backward()
         results.append((y.detach(), x.grad))
     for eager, compiled in zip(*results, strict=True):
         torch.testing.assert_close(compiled, eager)
+    torch._dynamo.reset()
+    if here.size > 1:
+        hvd.remove_process_set(subset)
+
+
+@check(seconds=60)
+def what_no_graph_may_contain_breaks_it_and_still_works(here: Here) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        handle = hvd.allreduce_async(x + 1, op=hvd.Sum, name="async")
+        parts, received = hvd.alltoall(x, [1] * here.size)
+        return hvd.synchronize(handle) + parts.sum() + received.sum()
+
+    x = torch.arange(1.0 * here.size)
+    torch.testing.assert_close(torch.compile(function, backend="aot_eager")(x), function(x))
+    torch._dynamo.reset()
 
 
 @check(min_ranks=2)

@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
+import warnings
+from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.optim import lr_scheduler as schedules
 
 import hvdlite.torch as hvd
 from checks import check
 from checks.here import Here
-from checks.torch_functions import OPTIMIZERS
+from checks.torch_functions import OPTIMIZERS, make_optimizer
 from checks.torch_training import alone, batches, equal_everywhere, mean_square, model, part, same, sgd, together
 
 
 @check(optimizer=OPTIMIZERS)
 def with_each_optimizer(here: Here, optimizer: str) -> None:
-    kind = getattr(torch.optim, optimizer)
-    extra: dict[str, Any] = {"momentum": 0.9, "nesterov": True} if optimizer == "SGD" else {}
-
     def make(parameters: Any) -> torch.optim.Optimizer:
-        return kind(parameters, lr=0.05, **extra)
+        return make_optimizer(optimizer, parameters, lr=0.05)
 
     same(here, together(here, make), alone(here, make))
 
 
 @check(how=("groups=1", "groups=2", "groups=99", "lists", "num_groups", "predivide", "predivide in groups"))
 def with_options_that_change_the_way_but_not_the_result(here: Here, how: str) -> None:
-    import warnings
-
     net = model()
     options: dict[str, Any] = {
         "groups=1": {"groups": 1},
@@ -61,22 +60,71 @@ def with_compression_nearly(here: Here, compression: str) -> None:
         same(here, got, want, rtol=0.05, atol=0.02)
 
 
-@check()
-def with_accumulation_whose_gradients_are_added_up(here: Here) -> None:
+@check(how=("alone", "groups", "predivide", "predivide in groups", "clipping", "sums", "closure"))
+def with_accumulation_whose_gradients_are_added_up(here: Here, how: str) -> None:
+    options: dict[str, Any] = {"op": hvd.Sum} if how == "sums" else {}
+    if "groups" in how:
+        options["groups"] = 2
+    if "predivide" in how:
+        options["gradient_predivide_factor"] = 2.0
+
     def train(distributed: bool) -> torch.nn.Module:
         net = model()
         optimizer: Any = sgd(net.parameters())
         if distributed:
-            optimizer = hvd.DistributedOptimizer(optimizer, net.named_parameters(), backward_passes_per_step=3)
+            optimizer = hvd.DistributedOptimizer(
+                optimizer, net.named_parameters(), backward_passes_per_step=3, **options
+            )
         micro = batches(here, 7)
-        for first in (0, 3, 6):
+
+        def passes(first: int) -> torch.Tensor:
             optimizer.zero_grad()
+            total = torch.zeros(())
             for x, y in micro[first : first + 3]:  # the last step comes after one pass
-                mean_square(net, *((part(here, x), part(here, y)) if distributed else (x, y))).backward()
-            optimizer.step()
+                loss = mean_square(net, *((part(here, x), part(here, y)) if distributed else (x, y)))
+                loss = loss / here.size if distributed and how == "sums" else loss
+                loss.backward()
+                total = total + loss.detach()
+            return total
+
+        for first in (0, 3, 6):
+            if how == "closure":
+                optimizer.step(lambda first=first: passes(first))
+                continue
+            passes(first)
+            if how != "clipping":
+                optimizer.step()
+                continue
+            if distributed:
+                optimizer.synchronize()
+            torch.nn.utils.clip_grad_norm_(net.parameters(), 0.1)
+            with optimizer.skip_synchronize() if distributed else contextlib.nullcontext():
+                optimizer.step()
         if distributed:
             optimizer.set_backward_passes_per_step(1)
             optimizer.zero_grad()
+        return net
+
+    same(here, train(True), train(False))
+
+
+@check(op=("Average", "Sum"))
+def with_gradients_that_are_kept_from_step_to_step(here: Here, op: str) -> None:
+    # Without zero_grad() what comes home is added to: Average leaves equal parts as they are, Sum multiplies them.
+    def train(distributed: bool) -> torch.nn.Module:
+        net = model()
+        optimizer: Any = torch.optim.SGD(net.parameters(), lr=0.05)
+        if distributed:
+            optimizer = hvd.DistributedOptimizer(optimizer, net.named_parameters(), op=getattr(hvd, op))
+        for step, (x, y) in enumerate(batches(here, 6)):
+            if step % 3 == 0:
+                optimizer.zero_grad()
+            elif not distributed and op == "Sum":
+                for parameter in net.parameters():
+                    parameter.grad *= here.size
+            loss = mean_square(net, *((part(here, x), part(here, y)) if distributed else (x, y)))
+            (loss / here.size if distributed and op == "Sum" else loss).backward()
+            optimizer.step()
         return net
 
     same(here, train(True), train(False))
@@ -208,46 +256,89 @@ def with_a_compiled_model(here: Here, backend: str) -> None:
     same(here, together(here, sgd, net=net, loss=loss), alone(here, sgd))
 
 
-@check(min_ranks=2)
-def in_a_process_set(here: Here) -> None:
+@check(min_ranks=2, how=("alone", "groups and predivide", "compression", "accumulation"))
+def in_a_process_set(here: Here, how: str) -> None:
+    options: dict[str, Any] = {
+        "alone": {},
+        "groups and predivide": {"groups": 2, "gradient_predivide_factor": 2.0},
+        "compression": {"compression": hvd.Compression.bf16},
+        "accumulation": {"backward_passes_per_step": 2},
+    }[how]
     subset = hvd.add_process_set([0, here.size - 1] if here.size > 2 else [0])
-    net = model()
-    together(here, sgd, net=net, process_set=subset)
-    others = model()
-    optimizer = sgd(others.parameters())
-    members = subset.ranks if here.rank in subset.ranks else [here.rank]
-    for x, y in batches(here, 5):
-        optimizer.zero_grad()
+    members = subset.ranks if subset.included() else [here.rank]
+
+    def train(distributed: bool) -> torch.nn.Module:
+        net = model()
+        optimizer: Any = sgd(net.parameters())
+        if distributed:
+            optimizer = hvd.DistributedOptimizer(optimizer, net.named_parameters(), process_set=subset, **options)
         rows = torch.cat([torch.arange(4 * r, 4 * r + 4) for r in members])
-        mean_square(others, x[rows], y[rows]).backward()
-        optimizer.step()
-    for mine, theirs in zip(net.parameters(), others.parameters(), strict=True):
-        torch.testing.assert_close(mine, theirs, rtol=1e-9, atol=1e-10)
+        for x, y in batches(here, 5):
+            optimizer.zero_grad()
+            for _ in range(2 if how == "accumulation" else 1):
+                mean_square(net, *((part(here, x), part(here, y)) if distributed else (x[rows], y[rows]))).backward()
+            optimizer.step()
+        return net
+
+    loose = {"rtol": 0.05, "atol": 0.05} if how == "compression" else {"rtol": 1e-9, "atol": 1e-10}
+    for mine, theirs in zip(train(True).parameters(), train(False).parameters(), strict=True):
+        torch.testing.assert_close(mine, theirs, **loose)
     hvd.remove_process_set(subset)
 
 
-@check()
-def with_learning_rate_schedules_made_before_and_after(here: Here) -> None:
-    import warnings
+_SCHEDULES: dict[str, Callable[[Any], Any]] = {
+    "LambdaLR": lambda o: schedules.LambdaLR(o, lambda epoch: 0.9**epoch),
+    "MultiplicativeLR": lambda o: schedules.MultiplicativeLR(o, lambda epoch: 0.9),
+    "StepLR": lambda o: schedules.StepLR(o, 1, 0.5),
+    "MultiStepLR": lambda o: schedules.MultiStepLR(o, [1, 3], 0.5),
+    "ConstantLR": lambda o: schedules.ConstantLR(o, 0.5, 9),
+    "LinearLR": lambda o: schedules.LinearLR(o, 0.5, 1.0, 9),
+    "ExponentialLR": lambda o: schedules.ExponentialLR(o, 0.7),
+    "PolynomialLR": lambda o: schedules.PolynomialLR(o, 4),
+    "CosineAnnealingLR": lambda o: schedules.CosineAnnealingLR(o, 4),
+    "CosineAnnealingWarmRestarts": lambda o: schedules.CosineAnnealingWarmRestarts(o, 2),
+    "CyclicLR": lambda o: schedules.CyclicLR(o, 0.01, 0.2, step_size_up=2),
+    "OneCycleLR": lambda o: schedules.OneCycleLR(o, 0.2, total_steps=6),
+    "ReduceLROnPlateau": lambda o: schedules.ReduceLROnPlateau(o, factor=0.5, patience=0),
+    "SequentialLR": lambda o: schedules.SequentialLR(
+        o, [schedules.ConstantLR(o, 0.5, 2), schedules.ExponentialLR(o, 0.9)], [2]
+    ),
+    "ChainedScheduler": lambda o: schedules.ChainedScheduler(
+        [schedules.ConstantLR(o, 0.5, 2), schedules.ExponentialLR(o, 0.9)]
+    ),
+}  # fmt: skip
 
+
+@check(schedule=tuple(_SCHEDULES))
+def with_learning_rate_schedules_made_before_and_after(here: Here, schedule: str) -> None:
     def train(distributed: bool, before: bool) -> torch.nn.Module:
         net = model()
         optimizer: Any = sgd(net.parameters())
-        schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5) if before else None
+        rates = _SCHEDULES[schedule](optimizer) if before else None
         if distributed:
             optimizer = hvd.DistributedOptimizer(optimizer, net.named_parameters())
-        schedule = schedule or torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
-        for x, y in batches(here, 4):
+        rates = rates or _SCHEDULES[schedule](optimizer)
+        for step, (x, y) in enumerate(batches(here, 5)):
             optimizer.zero_grad()
             mean_square(net, *((part(here, x), part(here, y)) if distributed else (x, y))).backward()
             optimizer.step()
-            schedule.step()
+            if schedule == "ReduceLROnPlateau":
+                rates.step(float(step))  # it becomes worse and worse
+            else:
+                rates.step()
+        assert optimizer.param_groups[0]["lr"] != 0.2, "the schedule has done nothing"
         return net
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the schedule of the bare optimizer does not see our step()
         for before in (False, True):
             same(here, train(True, before), train(False, before))
+
+
+@check()
+def every_schedule_of_torch_is_among_them(here: Here) -> None:
+    kinds = {name for name in schedules.__all__ if name not in ("LRScheduler",)}
+    assert kinds == set(_SCHEDULES), kinds ^ set(_SCHEDULES)
 
 
 @check(min_ranks=2)

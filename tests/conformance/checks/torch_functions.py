@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterable
+from typing import Any
 
 import torch
 
@@ -10,13 +12,31 @@ import hvdlite.torch as hvd
 from checks import check
 from checks.here import Here, raises
 
-# Those whose constructor wants more than parameters, or parameters of a special kind.
-_SPECIAL = {"Optimizer", "LBFGS", "SparseAdam", "Muon"}
-OPTIMIZERS = tuple(
+# LBFGS is refused; SparseAdam takes sparse gradients only (see torch_equivalence); Muon takes matrices only.
+_CLASSES = tuple(
     name
     for name, kind in vars(torch.optim).items()
-    if inspect.isclass(kind) and issubclass(kind, torch.optim.Optimizer) and name not in _SPECIAL
+    if inspect.isclass(kind)
+    and issubclass(kind, torch.optim.Optimizer)
+    and name not in {"Optimizer", "LBFGS", "SparseAdam"}
 )
+# Other ways through the same classes, other state, and a learning rate that is a tensor.
+_VARIANTS = (
+    "SGD momentum nesterov", "SGD momentum fused", "SGD foreach", "Adam fused", "Adam foreach", "Adam amsgrad maximize",
+    "AdamW amsgrad", "AdamW fused amsgrad", "Adagrad fused", "RMSprop momentum centered", "Adam tensor_lr",
+)  # fmt: skip
+OPTIMIZERS = (*_CLASSES, *_VARIANTS)
+_VALUES = {"momentum": 0.9}
+
+
+def make_optimizer(description: str, parameters: Iterable[torch.Tensor], lr: float) -> torch.optim.Optimizer:
+    """By one of the names in OPTIMIZERS: a class, and flags."""
+    name, *flags = description.split()
+    options: dict[str, Any] = {flag: _VALUES.get(flag, True) for flag in flags}
+    rate = torch.tensor(lr) if options.pop("tensor_lr", False) else lr
+    chosen = [p for p in parameters if name != "Muon" or p.dim() == 2]
+    optimizer: torch.optim.Optimizer = getattr(torch.optim, name)(chosen, lr=rate, **options)
+    return optimizer
 
 
 def _model(seed: int) -> torch.nn.Module:
@@ -59,24 +79,43 @@ def parameters_come_from_a_state_dict_or_a_list(here: Here) -> None:
 @check(optimizer=OPTIMIZERS)
 def optimizer_state_is_the_roots_before_and_after_a_step(here: Here, optimizer: str) -> None:
     root = here.size - 1
-    kind = getattr(torch.optim, optimizer)
-    extra = {"momentum": 0.9} if optimizer == "SGD" else {}
     for steps_of_root, steps_elsewhere in ((0, 0), (2, 0), (0, 1), (2, 1)):
         model = _model(0)
         lr = 0.25 if here.rank == root else 0.5
-        mine = kind(model.parameters(), lr=lr, **extra)
+        mine = make_optimizer(optimizer, model.parameters(), lr)
         torch.manual_seed(here.rank)
         for _ in range(steps_of_root if here.rank == root else steps_elsewhere):
             _step(model, mine)
         hvd.broadcast_optimizer_state(mine, root_rank=root)
         state = mine.state_dict()
         _equal_everywhere(here, state)
-        assert state["param_groups"][0]["lr"] == 0.25 and type(state["param_groups"][0]["lr"]) is float
-        assert bool(state["state"]) == bool(mine.state) and (steps_of_root == 0 or optimizer == "SGD" or mine.state)
+        assert state["param_groups"][0]["lr"] == 0.25
+        assert isinstance(state["param_groups"][0]["lr"], torch.Tensor if "tensor_lr" in optimizer else float)
+        assert bool(state["state"]) == bool(mine.state)
+        assert steps_of_root == 0 or optimizer in ("SGD", "SGD foreach") or mine.state
         hvd.broadcast_parameters(model.state_dict(), root_rank=root)
         torch.manual_seed(0)
         _step(model, mine)  # the state fits the parameters
         _equal_everywhere(here, model.state_dict())
+
+
+@check()
+def the_state_of_sparse_adam_is_the_roots(here: Here) -> None:
+    for steps_of_root, steps_elsewhere in ((2, 0), (0, 1), (1, 2)):
+        torch.manual_seed(0)
+        words = torch.nn.Embedding(9, 3, sparse=True)
+        optimizer = torch.optim.SparseAdam(words.parameters(), lr=0.1)
+        for step in range(steps_of_root if here.rank == 0 else steps_elsewhere):
+            optimizer.zero_grad()
+            words(torch.tensor([step, here.rank])).sum().backward()
+            optimizer.step()
+        optimizer.zero_grad()
+        hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+        _equal_everywhere(here, optimizer.state_dict())
+        assert bool(optimizer.state) == (steps_of_root > 0)
+        optimizer.zero_grad()
+        words(torch.tensor([1])).sum().backward()
+        optimizer.step()
 
 
 @check()

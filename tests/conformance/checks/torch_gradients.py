@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
+
 import numpy as np
 import torch
 
 import hvdlite.torch as hvd
 from checks import check
-from checks.here import AVERAGE, OPS, PRODUCT, SUM, Here, reference
+from checks.here import AVERAGE, FLOATS, OPS, PRODUCT, SUM, Here, dtype_of, reference
 from checks.torch_here import Among, array, process_sets, tensor
 
 SHAPE = (6, 2)
 
 
-def _inputs(here: Here, among: Among, *key: object, shape: tuple[int, ...] = SHAPE) -> list[np.ndarray]:
-    return among.of(here.everyones("float64", shape, *key))
+def _inputs(here: Here, among: Among, dtype: str, *key: object, shape: tuple[int, ...] = SHAPE) -> list[np.ndarray]:
+    return among.of(here.everyones(dtype, shape, *key))
+
+
+def _cases(here: Here, sets: list[Among]) -> Iterator[tuple[Among, str]]:
+    """Every process set with every dtype that has gradients."""
+    return itertools.product(sets, FLOATS)
 
 
 def _leaf(values: np.ndarray) -> torch.Tensor:
@@ -24,25 +32,26 @@ def _leaf(values: np.ndarray) -> torch.Tensor:
 @check(form=("plain", "in place", "grouped", "grouped in place"))
 def of_allreduce_is_the_same_allreduce(here: Here, form: str) -> None:
     with process_sets(here) as sets:
-        for among in sets:
-            for label, op in OPS.items():
-                values = _inputs(here, among, label, "x") if op != PRODUCT else [np.ones(SHAPE)] * len(among.members)
-                gradients = _inputs(here, among, label, "dy")
-                x = _leaf(values[among.mine])
-                how = {"op": op, "prescale_factor": 0.5, "postscale_factor": 4.0, "process_set": among.process_set}
-                doubled = x * 2
-                if form == "plain":
-                    y = hvd.allreduce(doubled, name="named", **how)
-                elif form == "in place":
-                    y = hvd.allreduce_(doubled, **how)
-                    assert y is doubled
-                elif form == "grouped":
-                    y, other = hvd.grouped_allreduce([doubled, x * 3], **how)
-                    here.close(array(other), reference([v * 3 for v in values], op, 0.5, 4.0))
-                else:
-                    y, _ = hvd.grouped_allreduce_([doubled, x * 3], **how)
-                y.backward(tensor(gradients[among.mine]))
-                here.close(array(x.grad), reference(gradients, op, 0.5, 4.0) * 2, label, exact=False)
+        for (among, dtype), (label, op) in itertools.product(_cases(here, sets), OPS.items()):
+            ones = [np.ones(SHAPE, dtype_of(dtype))] * len(among.members)
+            values = _inputs(here, among, dtype, label, "x") if op != PRODUCT else ones
+            gradients = _inputs(here, among, dtype, label, "dy")
+            x = _leaf(values[among.mine])
+            how = {"op": op, "prescale_factor": 0.5, "postscale_factor": 4.0, "process_set": among.process_set}
+            doubled = x * 2
+            if form == "plain":
+                y = hvd.allreduce(doubled, name="named", **how)
+            elif form == "in place":
+                y = hvd.allreduce_(doubled, **how)
+                assert y is doubled
+            elif form == "grouped":
+                y, other = hvd.grouped_allreduce([doubled, x * 4], **how)
+                here.close(array(other), reference([v * 4 for v in values], op, 0.5, 4.0), exact=False)
+            else:
+                y, _ = hvd.grouped_allreduce_([doubled, x * 3], **how)
+            y.backward(tensor(gradients[among.mine]))
+            assert x.grad.dtype == x.dtype
+            here.close(array(x.grad), reference(gradients, op, 0.5, 4.0) * 2, f"{label} of {dtype}", exact=False)
 
 
 @check()
@@ -58,70 +67,70 @@ def of_a_gradient_exists(here: Here) -> None:
 @check(grouped=(False, True))
 def of_allgather_is_the_average_of_ones_own_rows(here: Here, grouped: bool) -> None:
     with process_sets(here) as sets:
-        for among in sets:
+        for among, dtype in _cases(here, sets):
             sizes = [1 + (r * 2) % 3 for r in among.members]
             start = sum(sizes[: among.mine])
-            x = _leaf(here.data("float64", (sizes[among.mine], 2), here.rank))
-            gradients = _inputs(here, among, shape=(sum(sizes), 2))
+            x = _leaf(here.data(dtype, (sizes[among.mine], 2), here.rank))
+            gradients = _inputs(here, among, dtype, shape=(sum(sizes), 2))
             how = {"process_set": among.process_set}
             y = hvd.grouped_allgather([x, x], **how)[1] if grouped else hvd.allgather(x, name="rows", **how)
             y.backward(tensor(gradients[among.mine]))
             want = reference(gradients, AVERAGE)[start : start + sizes[among.mine]]
-            here.close(array(x.grad), want, exact=False)
+            here.close(array(x.grad), want, dtype, exact=False)
 
 
 @check(in_place=(False, True))
 def of_broadcast_is_the_average_on_the_root_and_nothing_elsewhere(here: Here, in_place: bool) -> None:
     with process_sets(here) as sets:
-        for among in sets:
+        for among, dtype in _cases(here, sets):
             root = among.members[-1]
-            x = _leaf(here.data("float64", SHAPE, here.rank))
-            gradients = _inputs(here, among, "dy")
+            x = _leaf(here.data(dtype, SHAPE, here.rank))
+            gradients = _inputs(here, among, dtype, "dy")
             how = {"process_set": among.process_set}
             y = hvd.broadcast_(x * 2, root, **how) if in_place else hvd.broadcast(x * 2, root, "named", **how)
             y.backward(tensor(gradients[among.mine]))
-            want = 2 * reference(gradients, AVERAGE) if here.rank == root else np.zeros(SHAPE)
-            here.close(array(x.grad), want, exact=False)
+            want = reference(gradients, AVERAGE)
+            here.close(array(x.grad), 2 * want if here.rank == root else np.zeros_like(want), dtype, exact=False)
 
 
 @check(with_splits=(False, True))
 def of_alltoall_is_the_way_back(here: Here, with_splits: bool) -> None:
     with process_sets(here) as sets:
-        for among in sets:
+        for among, dtype in _cases(here, sets):
             n = len(among.members)
             splits = [[1 + (i + j) % 2 if with_splits else 1 for j in range(n)] for i in range(n)]
             rows = [sum(row) for row in splits]
-            values = [here.data("float64", (rows[i], 2), r) for i, r in enumerate(among.members)]
+            values = [here.data(dtype, (rows[i], 2), r) for i, r in enumerate(among.members)]
             x = _leaf(values[among.mine])
             how = {"process_set": among.process_set}
             if with_splits:
-                y, received = hvd.alltoall(x * 3, splits[among.mine], **how)
+                y, received = hvd.alltoall(x * 2, splits[among.mine], **how)
                 assert not received.requires_grad
             else:
-                y = hvd.alltoall(x * 3, **how)
+                y = hvd.alltoall(x * 2, **how)
             # Every row's gradient is its own value: it must come back to where it was.
             y.backward(y.detach())
-            here.close(array(x.grad), 9 * values[among.mine], exact=False)
+            here.close(array(x.grad), 4 * values[among.mine], dtype, exact=False)
 
 
 @check(op=("Average", "Sum"))
 def of_reducescatter_is_the_allgather(here: Here, op: str) -> None:
     with process_sets(here) as sets:
-        for among in sets:
+        for among, dtype in _cases(here, sets):
             n = len(among.members)
             rows = n + 1
             sizes = [rows // n + (i < rows % n) for i in range(n)]
-            x = _leaf(here.data("float64", (rows, 2), here.rank))
-            gradients = [here.data("float64", (size, 2), r, "dy") for size, r in zip(sizes, among.members, strict=True)]
-            how = {"op": getattr(hvd, op), "prescale_factor": 0.5, "postscale_factor": 3.0}
+            x = _leaf(here.data(dtype, (rows, 2), here.rank))
+            gradients = [here.data(dtype, (size, 2), r, "dy") for size, r in zip(sizes, among.members, strict=True)]
+            how = {"op": getattr(hvd, op), "prescale_factor": 0.5, "postscale_factor": 4.0}
             for y in (
                 hvd.reducescatter(x, name="part", process_set=among.process_set, **how),
                 hvd.grouped_reducescatter([x, x], process_set=among.process_set, **how)[0],
             ):
                 x.grad = None
                 y.backward(tensor(gradients[among.mine]))
-                want = np.concatenate(gradients) * 1.5 * (n if op == "Sum" else 1)
-                here.close(array(x.grad), want, exact=False)
+                factor = dtype_of(dtype).type(2.0 * (n if op == "Sum" else 1))
+                here.close(array(x.grad), np.concatenate(gradients) * factor, dtype, exact=False)
 
 
 @check()

@@ -97,6 +97,27 @@ def parameters_added_later_are_reduced_too(here: Here) -> None:
     same(here, train(True), train(False))
 
 
+@check(passes=(1, 2))
+def layers_that_thaw_later_are_reduced_too(here: Here, passes: int) -> None:
+    def train(distributed: bool) -> torch.nn.Module:
+        net = model()
+        net[0].requires_grad_(False)
+        optimizer: Any = sgd(net.parameters())
+        if distributed:
+            optimizer = hvd.DistributedOptimizer(
+                optimizer, net.named_parameters(), groups=2, backward_passes_per_step=passes
+            )
+        for step, (x, y) in enumerate(batches(here, 5)):
+            net[0].requires_grad_(step >= 2)
+            optimizer.zero_grad()
+            for _ in range(passes):
+                mean_square(net, *((part(here, x), part(here, y)) if distributed else (x, y))).backward()
+            optimizer.step()
+        return net
+
+    same(here, train(True), train(False))
+
+
 @check(way=("pickle", "torch.save", "deepcopy"))
 def a_copy_goes_on_where_the_original_stood(here: Here, way: str) -> None:
     net = model()
@@ -133,74 +154,43 @@ def a_state_dict_fits_both_ways(here: Here) -> None:
     equal_everywhere(net)
 
 
-@check()
-def a_compressor_with_memory_is_part_of_the_checkpoint(here: Here) -> None:
-    class Remembers(hvd.compression.Compressor):
-        """Sends the rounded sum of what it was given and what it has not sent yet."""
-
-        def __init__(self) -> None:
-            self.memory: dict[str, torch.Tensor] = {}
-
-        def compress(self, tensor: torch.Tensor, name: str | None = None) -> tuple[Any, Any]:
-            assert name is not None
-            whole = tensor + self.memory.get(name, 0)
-            sent = whole.round(decimals=2)
-            self.memory[name] = whole - sent
-            return sent, None
-
-        def communicate(self, payload: torch.Tensor, name: str, op: int, process_set: Any) -> int:
-            return hvd.allreduce_async(payload, name=f"own.{name}", op=op, process_set=process_set)
-
-        def state_dict(self) -> dict[str, Any]:
-            return {"memory": self.memory}
-
-        def load_state_dict(self, state: dict[str, Any]) -> None:
-            self.memory = state["memory"]
-
-    net = model()
-    compressor = Remembers()
-    optimizer = hvd.DistributedOptimizer(sgd(net.parameters()), net.named_parameters(), compression=compressor)
-    _train(here, net, optimizer)
-    if here.size > 1:
-        assert sorted(k.rpartition("optimizer.")[2].partition(".")[2] or k for k in compressor.memory)
-        state = optimizer.state_dict()
-        assert len(state["compression"]["memory"]) == 4
-        other = Remembers()
-        again = hvd.DistributedOptimizer(sgd(net.parameters()), net.named_parameters(), compression=other)
-        again.load_state_dict(state)
-        assert other.memory is compressor.memory
-    equal_everywhere(net)
-
-
-@check(seconds=20)
-def two_hundred_gradients_in_another_order_on_every_rank(here: Here) -> None:
+@check(seconds=30, how=("alone", "groups", "accumulation", "compression"))
+def two_hundred_gradients_in_another_order_on_every_rank(here: Here, how: str) -> None:
+    options: dict[str, Any] = {
+        "alone": {},
+        "groups": {"groups": 23},
+        "accumulation": {"backward_passes_per_step": 2},
+        "compression": {"compression": hvd.Compression.fp16},
+    }[how]
+    passes = options.get("backward_passes_per_step", 1)
     torch.manual_seed(0)
     net = torch.nn.ParameterList([torch.nn.Parameter(torch.full((1 + i * 37 % 400,), 0.0)) for i in range(200)])
-    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=1.0), net.named_parameters())
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=1.0), net.named_parameters(), **options)
     for step in range(1, 4):
         optimizer.zero_grad()
-        # A chain: gradients come in the reverse of this rank's own order.
-        total = torch.zeros(())
-        for i in here.rng(here.rank, step).permutation(200):
-            total = total + net[int(i)].sum() * float(i + here.rank)
-        total.backward()
+        for each in range(passes):
+            # A chain: gradients come in the reverse of this rank's own order.
+            total = torch.zeros(())
+            for i in here.rng(here.rank, step, each).permutation(200):
+                total = total + net[int(i)].sum() * float(i + here.rank) / passes
+            total.backward()
         optimizer.step()
         average = sum(here.ranks) / here.size
         for i, parameter in enumerate(net):
             torch.testing.assert_close(parameter.detach(), torch.full_like(parameter, -step * (i + average)))
 
 
-@check(seconds=40)
-def workers_of_a_data_loader_may_fork(here: Here) -> None:
+@check(seconds=60, start=("fork", "spawn"))
+def workers_of_a_data_loader_do_no_harm(here: Here, start: str) -> None:
     net = model()
     optimizer = hvd.DistributedOptimizer(sgd(net.parameters()), net.named_parameters())
     x, y = batches(here, 1)[0]
     data = torch.utils.data.TensorDataset(part(here, x), part(here, y))
     sampler = torch.utils.data.DistributedSampler(data, num_replicas=1, rank=0)
     loader = torch.utils.data.DataLoader(
-        data, batch_size=2, num_workers=2, multiprocessing_context="fork", sampler=sampler, persistent_workers=False
+        data, batch_size=2, num_workers=2 if start == "fork" else 1, multiprocessing_context=start, sampler=sampler
     )
-    for _ in range(2):
+    for _ in range(2 if start == "fork" else 1):
         for a, b in loader:
             optimizer.zero_grad()
             mean_square(net, a, b).backward()

@@ -9,7 +9,7 @@ import torch
 
 import hvdlite.torch as hvd
 from checks import check
-from checks.here import SUM, Here, raises, reference
+from checks.here import FLOATS, INTEGERS, SUM, Here, raises, reference
 from checks.torch_here import TORCH_DTYPES, array, process_sets, tensor
 
 TAILS = ((), (3,), (2, 0), (1, 5))
@@ -75,14 +75,19 @@ def alltoall_sends_each_its_part(here: Here, dtype: str) -> None:
             starts = [np.cumsum([0, *row]) for row in splits]
             parts = [inputs[i][starts[i][among.mine] : starts[i][among.mine + 1]] for i in range(n)]
             mine = tensor(inputs[among.mine])
-            for given in (splits[among.mine], torch.tensor(splits[among.mine], dtype=torch.int32)):
-                got, received = hvd.alltoall(mine, given, **how)
+            as_tensor = torch.tensor(splits[among.mine], dtype=torch.int32)
+            for got, received in (
+                hvd.alltoall(mine, splits[among.mine], **how),
+                hvd.alltoall(mine, as_tensor, **how),
+                hvd.synchronize(hvd.alltoall_async(mine, splits[among.mine], "own", **how)),
+                hvd.synchronize(hvd.alltoall_async(mine, as_tensor, **how)),
+            ):
                 here.close(array(got), np.concatenate(parts), "own parts", exact=True)
                 assert received.tolist() == [splits[i][among.mine] for i in range(n)]
                 assert received.dtype == torch.int32
 
 
-@check(dtype=[d for d in TORCH_DTYPES if d != "bool"], seconds=30)
+@check(dtype=TORCH_DTYPES, seconds=30)
 def reducescatter_gives_each_its_rows_of_the_result(here: Here, dtype: str) -> None:
     with process_sets(here) as sets:
         for among, rows, (label, op) in itertools.product(
@@ -104,10 +109,18 @@ def reducescatter_gives_each_its_rows_of_the_result(here: Here, dtype: str) -> N
             ):
                 for got in group:
                     here.close(array(got), want, f"grouped {label} of {rows} rows")
-            if dtype.startswith("float"):
-                want = reference(inputs, op, 0.5, 3.0)[start : start + sizes[among.mine]]
-                got = hvd.reducescatter(mine, prescale_factor=0.5, postscale_factor=3.0, **how)
-                here.close(array(got), want, "scaled")
+            if dtype == "bool":
+                continue  # has no factors
+            pre, post = (2.0, 0.25) if dtype in INTEGERS else (0.5, 3.0)
+            how |= {"prescale_factor": pre, "postscale_factor": post}
+            want = reference(inputs, op, pre, post)[start : start + sizes[among.mine]]
+            for got in (
+                hvd.reducescatter(mine, **how),
+                hvd.synchronize(hvd.reducescatter_async(mine, **how)),
+                hvd.grouped_reducescatter([mine, mine], **how)[1],
+                hvd.synchronize(hvd.grouped_reducescatter_async([mine], **how))[0],
+            ):
+                here.close(array(got), want, f"scaled {label} of {rows} rows")
 
 
 @check()
@@ -127,21 +140,44 @@ def reducescatter_can_be_compressed(here: Here) -> None:
     assert got[0, 0].item() == np.float16(here.size * float(np.float16(1 / 3)))
 
 
+@check()
+def a_group_may_be_of_many_dtypes(here: Here) -> None:
+    with process_sets(here) as sets:
+        for among in sets:
+            how = {"process_set": among.process_set}
+            n = len(among.members)
+            inputs = [among.of(here.everyones(dtype, (n, 3))) for dtype in TORCH_DTYPES]
+            mine = [tensor(each[among.mine]) for each in inputs]
+            for got, each in zip(hvd.grouped_allreduce(mine, op=SUM, name="mixed", **how), inputs, strict=True):
+                here.close(array(got), reference(each, SUM), str(each[0].dtype))
+            for got, each in zip(hvd.grouped_allgather(mine, **how), inputs, strict=True):
+                here.close(array(got), np.concatenate(each), str(each[0].dtype), exact=True)
+            for got, each in zip(hvd.grouped_reducescatter(mine, op=SUM, **how), inputs, strict=True):
+                here.close(array(got), reference(each, SUM)[among.mine : among.mine + 1], str(each[0].dtype))
+    for group in (hvd.grouped_allreduce([]), hvd.grouped_allgather([]), hvd.grouped_reducescatter([])):
+        assert len(group) == 0
+
+
 @check(op=("Average", "Sum"))
 def sparse_tensors_add_up(here: Here, op: str) -> None:
     with process_sets(here) as sets:
-        for among in sets:
+        for among, name in itertools.product(sets, (*FLOATS, "int32", "int64")):
+            dtype = getattr(torch, name)
+            if op == "Average" and not dtype.is_floating_point:
+                continue
             n = len(among.members)
             # Two entries of each member: one of its own, one that all share; and none at all.
-            mine = torch.eye(n + 1)[:, [0, 1 + among.mine]].mm(torch.ones(2, 3) * (here.rank + 1)).to_sparse(1)
+            rows = torch.zeros(n + 1, 3)
+            rows[[0, 1 + among.mine]] = here.rank + 1.0
             how = {"name": "sparse", "op": getattr(hvd, op), "process_set": among.process_set}
-            got = hvd.sparse_allreduce_async(mine, **how)().to_dense()
+            got = hvd.sparse_allreduce_async(rows.to(dtype).to_sparse(1), **how)()
             want = torch.zeros(n + 1, 3)
             want[0] = sum(r + 1 for r in among.members)
             for i, r in enumerate(among.members):
                 want[1 + i] = r + 1
-            torch.testing.assert_close(got, want / n if op == "Average" else want)
-            empty = torch.zeros(4, 3).to_sparse(1)
+            assert got.dtype == dtype and got.is_coalesced()
+            torch.testing.assert_close(got.to_dense(), (want / n if op == "Average" else want).to(dtype))
+            empty = torch.zeros(4, 3, dtype=dtype).to_sparse(1)
             assert not hvd.sparse_allreduce_async(empty, **how)().to_dense().any()
     with raises(ValueError, "sparse"):
         hvd.sparse_allreduce_async(torch.ones(3), "dense", hvd.Sum)
