@@ -95,6 +95,15 @@ hvdlite_code hvdlite_submit_group(const hvdlite_operation* operations, int32_t c
   return Report(Runtime::Get().SubmitGroup(operations, count, group, handles));
 }
 
+hvdlite_code hvdlite_submit_then(const hvdlite_operation* operation, const hvdlite_completion* completion) {
+  return Report(Runtime::Get().SubmitThen(*operation, *completion));
+}
+
+hvdlite_code hvdlite_submit_group_then(const hvdlite_operation* operations, int32_t count, const char* group,
+                                       const hvdlite_completion* completions) {
+  return Report(Runtime::Get().SubmitGroupThen(operations, count, group, completions));
+}
+
 hvdlite_code hvdlite_wait(int64_t handle, double slice_seconds, int32_t* done) {
   const auto found = Runtime::Get().Find(handle);
   return found == nullptr ? Report(UnknownHandle(handle)) : WaitFor(*found, slice_seconds, done);
@@ -124,13 +133,7 @@ hvdlite_code hvdlite_get_result(int64_t handle, hvdlite_result* result) {
   if (found == nullptr) return Report(UnknownHandle(handle));
   if (!found->done()) return Report(Status::InvalidArgument("the operation is not done; wait for it first"));
   if (!found->status().ok()) return Report(found->status());
-  result->output.data = found->output.data;
-  result->output.dtype = static_cast<int32_t>(found->output.dtype);
-  result->output.ndim = static_cast<int32_t>(found->output.shape.size());
-  result->output.shape = found->output.shape.data();
-  result->received_splits = found->received_splits.data();
-  result->split_count = static_cast<int32_t>(found->received_splits.size());
-  result->number = found->number;
+  *result = Runtime::ResultOf(*found);
   return HVDLITE_OK;
 }
 

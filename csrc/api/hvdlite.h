@@ -120,6 +120,28 @@ HVDLITE_API void hvdlite_release(int64_t handle, void** storage);
 /* Gives up all handles, with the results that nobody has fetched: for a binding, before the next hvdlite_init. */
 HVDLITE_API void hvdlite_release_all(void);
 
+/* ---- Operations without a handle, for callers that cannot wait: the kernels of a framework's executor ------------ */
+
+typedef struct {
+  /* How the operation ended: called exactly once for each operation that was accepted (submit returned HVDLITE_OK),
+   * perhaps before submit returns. `error` says what went wrong; `result` is NULL unless the code is HVDLITE_OK. Both,
+   * and what they point to, live until it returns. Who calls: the library's own thread, or a thread of the program's that
+   * is inside hvdlite_wait, _run, _shutdown or _abort; no lock is held. It may submit and abort; it must not block: no
+   * hvdlite_wait, _run, _init or _shutdown, no lock of an interpreter. After a shutdown or a failure of the job whatever is
+   * outstanding ends with that error; in a forked child nothing is called any more. */
+  void (*done)(void* context, hvdlite_code code, const char* error, const hvdlite_result* result);
+  /* Memory for a result whose shape the caller could not know (allgather, alltoall, reducescatter), which `output` tells;
+   * NULL when there is none, which ends the job. Called at most once, before done(), and under the library's locks: it
+   * must call nothing of this header. NULL: the library allocates, and frees when done() has returned. */
+  void* (*allocate)(void* context, const hvdlite_tensor* output);
+  void* context; /* given to both */
+} hvdlite_completion;
+
+/* As hvdlite_submit and hvdlite_submit_group (one completion for each member). If they fail, nobody is called. */
+HVDLITE_API hvdlite_code hvdlite_submit_then(const hvdlite_operation* operation, const hvdlite_completion* completion);
+HVDLITE_API hvdlite_code hvdlite_submit_group_then(const hvdlite_operation* operations, int32_t count,
+                                                   const char* group, const hvdlite_completion* completions);
+
 /* ---- Observation --------------------------------------------------------------------------------------------- */
 
 /* Writes this rank's timeline to `path` from now on (rank 0, or all ranks if the knob timeline_ranks says so). */

@@ -27,6 +27,32 @@ TensorView View(const hvdlite_tensor& tensor) {
   return view;
 }
 
+hvdlite_tensor View(const TensorView& view) {
+  hvdlite_tensor tensor{};
+  tensor.data = view.data;
+  tensor.dtype = static_cast<int32_t>(view.dtype);
+  tensor.ndim = static_cast<int32_t>(view.shape.size());
+  tensor.shape = view.shape.data();
+  return tensor;
+}
+
+// A caller's C functions as the engine calls them.
+engine::Completion Told(const hvdlite_completion& asked) {
+  engine::Completion completion;
+  completion.done = [done = asked.done, context = asked.context](const engine::Handle& handle) {
+    const Status& status = handle.status();
+    const hvdlite_result result = Runtime::ResultOf(handle);
+    done(context, static_cast<hvdlite_code>(status.code()), status.message().c_str(), status.ok() ? &result : nullptr);
+  };
+  if (asked.allocate != nullptr) {
+    completion.allocate = [allocate = asked.allocate, context = asked.context](const TensorView& result) {
+      const hvdlite_tensor tensor = View(result);
+      return allocate(context, &tensor);
+    };
+  }
+  return completion;
+}
+
 // FNV-1a: the same on all ranks, which std::hash does not promise. Never 0.
 uint64_t HashName(const std::string& name) {
   uint64_t hash = 1469598103934665603ull;
@@ -171,6 +197,15 @@ HandlePtr Runtime::Find(int64_t handle) {
   return found == handles_.end() ? nullptr : found->second;
 }
 
+hvdlite_result Runtime::ResultOf(const engine::Handle& handle) {
+  hvdlite_result result{};
+  result.output = View(handle.output);
+  result.received_splits = handle.received_splits.data();
+  result.split_count = static_cast<int32_t>(handle.received_splits.size());
+  result.number = handle.number;
+  return result;
+}
+
 HandlePtr Runtime::Release(int64_t handle) {
   if (forked_) return nullptr;
   MutexLock lock(mutex_);
@@ -229,9 +264,11 @@ void Runtime::ReleaseAll() {
   released.swap(handles_);
 }
 
-Status Runtime::Start(Engine* engine, const hvdlite_operation& operation, bool will_wait, HandlePtr* handle) {
+Status Runtime::Start(Engine* engine, const hvdlite_operation& operation, const hvdlite_completion* completion,
+                      bool will_wait, HandlePtr* handle) {
   Submission submission;
   HVDLITE_RETURN_IF_ERROR(Describe(engine, operation, &submission));
+  if (completion != nullptr) submission.completion = Told(*completion);
   // Only what is right by itself takes a number: an error on one rank must not put it out of step with the others.
   const std::string_view kind = Name(submission.request.kind);
   std::string& name = submission.request.name;
@@ -252,9 +289,17 @@ Status Runtime::Submit(const hvdlite_operation& operation, int64_t* handle) {
   const std::shared_ptr<Engine> engine = this->engine(&status);
   if (engine == nullptr) return status;
   HandlePtr made;
-  HVDLITE_RETURN_IF_ERROR(Start(engine.get(), operation, /*will_wait=*/false, &made));
+  HVDLITE_RETURN_IF_ERROR(Start(engine.get(), operation, nullptr, /*will_wait=*/false, &made));
   *handle = Add(std::move(made));
   return Status::Ok();
+}
+
+Status Runtime::SubmitThen(const hvdlite_operation& operation, const hvdlite_completion& completion) {
+  Status status;
+  const std::shared_ptr<Engine> engine = this->engine(&status);
+  if (engine == nullptr) return status;
+  HandlePtr unneeded;
+  return Start(engine.get(), operation, &completion, /*will_wait=*/false, &unneeded);
 }
 
 Status Runtime::Run(const hvdlite_operation& operation, Nanos slice, int64_t* handle) {
@@ -263,7 +308,7 @@ Status Runtime::Run(const hvdlite_operation& operation, Nanos slice, int64_t* ha
   const std::shared_ptr<Engine> engine = this->engine(&status);
   if (engine == nullptr) return status;
   HandlePtr made;
-  HVDLITE_RETURN_IF_ERROR(Start(engine.get(), operation, /*will_wait=*/true, &made));
+  HVDLITE_RETURN_IF_ERROR(Start(engine.get(), operation, nullptr, /*will_wait=*/true, &made));
   if (engine->Wait(*made, slice)) {
     const bool nothing_to_fetch = made->output.data == nullptr && made->received_splits.empty() && made->number < 0;
     if (!made->status().ok() || nothing_to_fetch) return made->status();
@@ -273,6 +318,20 @@ Status Runtime::Run(const hvdlite_operation& operation, Nanos slice, int64_t* ha
 }
 
 Status Runtime::SubmitGroup(const hvdlite_operation* operations, int count, const char* group, int64_t* handles) {
+  std::vector<HandlePtr> made;
+  HVDLITE_RETURN_IF_ERROR(StartGroup(operations, count, group, nullptr, &made));
+  for (HandlePtr& handle : made) *handles++ = Add(std::move(handle));
+  return Status::Ok();
+}
+
+Status Runtime::SubmitGroupThen(const hvdlite_operation* operations, int count, const char* group,
+                                const hvdlite_completion* completions) {
+  std::vector<HandlePtr> unneeded;
+  return StartGroup(operations, count, group, completions, &unneeded);
+}
+
+Status Runtime::StartGroup(const hvdlite_operation* operations, int count, const char* group,
+                           const hvdlite_completion* completions, std::vector<HandlePtr>* handles) {
   if (count == 0) return Status::Ok();
   Status status;
   const std::shared_ptr<Engine> engine = this->engine(&status);
@@ -289,11 +348,9 @@ Status Runtime::SubmitGroup(const hvdlite_operation* operations, int count, cons
     request.name = base + "_" + std::to_string(i + 1) + "of" + std::to_string(count);
     request.group = HashName(base);
     request.group_size = static_cast<uint32_t>(count);
+    if (completions != nullptr) submissions[static_cast<size_t>(i)].completion = Told(completions[i]);
   }
-  std::vector<HandlePtr> made;
-  HVDLITE_RETURN_IF_ERROR(engine->SubmitGroup(operations[0].process_set, std::move(submissions), &made));
-  for (int i = 0; i < count; ++i) handles[i] = Add(std::move(made[static_cast<size_t>(i)]));
-  return Status::Ok();
+  return engine->SubmitGroup(operations[0].process_set, std::move(submissions), handles);
 }
 
 }  // namespace hvdlite::api

@@ -31,7 +31,13 @@ class Runtime {
   // See hvdlite_run.
   Status Run(const hvdlite_operation& operation, Nanos slice, int64_t* handle);
   Status SubmitGroup(const hvdlite_operation* operations, int count, const char* group, int64_t* handles);
+  // See hvdlite_submit_then.
+  Status SubmitThen(const hvdlite_operation& operation, const hvdlite_completion& completion);
+  Status SubmitGroupThen(const hvdlite_operation* operations, int count, const char* group,
+                         const hvdlite_completion* completions);
   engine::HandlePtr Find(int64_t handle);
+  // What a handle that ended well yields. Points into the handle.
+  static hvdlite_result ResultOf(const engine::Handle& handle);
   engine::HandlePtr Release(int64_t handle);
   void ReleaseAll();
 
@@ -43,7 +49,11 @@ class Runtime {
   Status ConnectStore(const char* address, const transport::tcp::Secret& secret, Deadline deadline,
                       std::unique_ptr<rendezvous::TcpStore>* store);
   void AbandonLocked() NO_THREAD_SAFETY_ANALYSIS;
-  Status Start(engine::Engine* engine, const hvdlite_operation& operation, bool will_wait, engine::HandlePtr* handle);
+  // `completion`, and in a group those of all, may be null.
+  Status Start(engine::Engine* engine, const hvdlite_operation& operation, const hvdlite_completion* completion,
+               bool will_wait, engine::HandlePtr* handle);
+  Status StartGroup(const hvdlite_operation* operations, int count, const char* group,
+                    const hvdlite_completion* completions, std::vector<engine::HandlePtr>* handles);
   // Everything but the name.
   Status Describe(engine::Engine* engine, const hvdlite_operation& operation, engine::Submission* submission);
   int64_t Add(engine::HandlePtr handle);

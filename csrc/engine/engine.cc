@@ -142,7 +142,7 @@ Status Engine::Submit(int id, Submission submission, bool will_wait, HandlePtr* 
   std::shared_ptr<ProcessSet> set;
   HVDLITE_RETURN_IF_ERROR(MemberSet(id, &set));
   HVDLITE_RETURN_IF_ERROR(CheckPlace(id, submission.request, /*in_group=*/false));
-  *handle = std::make_shared<Handle>();
+  *handle = std::make_shared<Handle>(std::move(submission.completion));
   outstanding_.fetch_add(1, std::memory_order_seq_cst);
   const Status status = set->inbox.Submit(MakeEntry(std::move(submission), *handle));
   if (!status.ok()) {
@@ -162,7 +162,7 @@ Status Engine::SubmitGroup(int id, std::vector<Submission> submissions, std::vec
   std::vector<std::unique_ptr<Entry>> entries;
   std::vector<HandlePtr> made;
   for (Submission& submission : submissions) {
-    made.push_back(std::make_shared<Handle>());
+    made.push_back(std::make_shared<Handle>(std::move(submission.completion)));
     entries.push_back(MakeEntry(std::move(submission), made.back()));
   }
   const int count = static_cast<int>(entries.size());
@@ -179,8 +179,17 @@ Status Engine::SubmitGroup(int id, std::vector<Submission> submissions, std::vec
 
 void Engine::Complete(ProcessSet* set, Entry* entry, Status status) {
   outstanding_.fetch_sub(1, std::memory_order_seq_cst);
+  const HandlePtr handle = entry->handle;
   set->inbox.Complete(entry, std::move(status));
+  if (handle->wants_telling()) to_tell_.push_back(handle);
   NotifyWaiters();
+}
+
+void Engine::CloseInbox(ProcessSet* set, const Status& reason) {
+  for (HandlePtr& handle : set->inbox.Close(reason)) {
+    outstanding_.fetch_sub(1, std::memory_order_seq_cst);
+    if (handle->wants_telling()) to_tell_.push_back(std::move(handle));
+  }
 }
 
 void Engine::LinkFailed(ProcessSet* set, Status status) {
@@ -230,7 +239,7 @@ void Engine::Finish(const Status& reason) {
   for (const auto& set : sets) {
     set->running.reset();
     set->decided.clear();
-    outstanding_ -= set->inbox.Close(reason);
+    CloseInbox(set.get(), reason);
   }
   NotifyWaiters();
 }
@@ -267,11 +276,11 @@ void Engine::Shutdown(Deadline deadline) {
       continue;
     }
     if (Cycle()) backoff.Reset();
-    if (!ended_ && !backoff.Pause()) {
+    if (!ended_ && to_tell_.empty() && !backoff.Pause()) {
       IdleInTurn(deadline.Left(kTickEvery));
       backoff.Reset();
     }
-    turn_.Unlock();
+    UnlockAndTell();
   }
   TakeTurn();
   // Without the others' consent this is a departure that they must notice, so the socket's end speaks for us.
@@ -284,7 +293,7 @@ void Engine::Shutdown(Deadline deadline) {
     if (!done) sched_yield();
   }
   world_->bells().RingEveryone();
-  turn_.Unlock();
+  UnlockAndTell();
   waiters_.fetch_sub(1, std::memory_order_seq_cst);
 }
 

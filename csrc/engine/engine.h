@@ -114,6 +114,7 @@ class Engine {
   bool Progress(ProcessSet* set) REQUIRES(turn_);
   void CompleteRunning(ProcessSet* set) REQUIRES(turn_);
   void Complete(ProcessSet* set, Entry* entry, Status status) REQUIRES(turn_);
+  void CloseInbox(ProcessSet* set, const Status& reason) REQUIRES(turn_);
   // A link of the set is broken, which is somebody's leaving, the end of the set, or a failure: waits a moment for news
   // of which, and of who is to blame.
   void LinkFailed(ProcessSet* set, Status status) REQUIRES(turn_);
@@ -135,6 +136,8 @@ class Engine {
   // Takes the turn even while another thread waits for something that may never come: whoever drives gives way.
   void TakeTurn() ACQUIRE(turn_);
   void ReturnTurn() RELEASE(turn_);
+  // Gives the turn back, then tells those who left a Completion how their operations have ended.
+  void UnlockAndTell() RELEASE(turn_);
   bool MayLeave(Nanos now) REQUIRES(turn_);
 
   // tick.cc: what happens a few times a second, whether anything is going on or not
@@ -168,6 +171,8 @@ class Engine {
   Nanos leave_by_ GUARDED_BY(turn_) = 0;  // until when this rank's own operations are waited for
   Status closing_ GUARDED_BY(turn_);  // all have agreed to end; finishing what is decided
   Nanos closing_until_ GUARDED_BY(turn_) = 0;
+
+  std::vector<HandlePtr> to_tell_ GUARDED_BY(turn_);  // who has ended and wants to hear of it
 
   // Waiting.
   std::atomic<int> outstanding_{0};  // submitted and not done

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "device/tensor.h"
+#include "engine/complete/completion.h"
 #include "engine/complete/handle.h"
 #include "engine/message.h"
 
@@ -17,6 +18,7 @@ struct Submission {
   Request request;       // root, splits and name as in Request; the name without the operation's prefix
   TensorView input;
   TensorView output;     // data == nullptr: the engine allocates (see Handle::output)
+  Completion completion;  // for who cannot wait
 };
 
 struct Entry {

@@ -73,8 +73,7 @@ void Engine::ChangeSets(ProcessSet* world, const Response& response) {
     const std::shared_ptr<ProcessSet> set = FindSet(id);
     if (set != nullptr && id != 0) {
       set->running.reset();  // before its handles are done: then nobody touches their memory any more
-      outstanding_ -=
-          set->inbox.Close(Status::InvalidArgument("process set " + std::to_string(id) + " has been removed"));
+      CloseInbox(set.get(), Status::InvalidArgument("process set " + std::to_string(id) + " has been removed"));
       NotifyWaiters();
       stalls_.erase(id);
       next_stall_check_.erase(id);

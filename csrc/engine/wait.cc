@@ -22,9 +22,11 @@
 // for one Cycle of whoever drives (chunks of work; longer only while a process set is being connected), and a thread that waits
 // for a peer that is merely late waits as long as it is late: that is what the caller asked for.
 //
-// No thread holds the turn and takes it again: Cycle and what it calls never call TakeTurn, and no user code runs under it.
+// No thread holds the turn and takes it again: Cycle and what it calls never call TakeTurn, and no user code runs under it:
+// whoever drives gives way as soon as somebody has to be told of an end (UnlockAndTell).
 // All other locks (inbox, sets, end, waiters, observers) are leaves, held for a few instructions.
 #include <algorithm>
+#include <utility>
 
 #include "base/thread.h"
 #include "engine/engine.h"
@@ -42,7 +44,7 @@ bool Engine::Wait(const Handle& handle, Nanos slice) {
   while (!(done = handle.done())) {
     if (turn_wanted_.load(std::memory_order_seq_cst) == 0 && turn_.TryLock()) {
       const Driven driven = Drive(handle, until);
-      turn_.Unlock();
+      UnlockAndTell();
       NotifyWaiters();
       if (driven == Driven::kGaveWay) continue;
       done = handle.done();
@@ -70,7 +72,7 @@ Engine::Driven Engine::Drive(const Handle& handle, Nanos until) {
   for (uint32_t turns = 0;; ++turns) {
     if (Cycle()) backoff.Reset();
     if (handle.done()) return Driven::kOver;
-    if (turn_wanted_.load(std::memory_order_seq_cst) > 0) return Driven::kGaveWay;
+    if (turn_wanted_.load(std::memory_order_seq_cst) > 0 || !to_tell_.empty()) return Driven::kGaveWay;
     if (backoff.Pause()) {
       if ((turns & 1023) == 1023 && MonotonicNow() >= until) return Driven::kOver;
       continue;
@@ -83,9 +85,16 @@ Engine::Driven Engine::Drive(const Handle& handle, Nanos until) {
 
 // The background thread has gone to sleep at its gate if it found the turn taken.
 void Engine::ReturnTurn() {
-  turn_.Unlock();
+  UnlockAndTell();
   if (waiters_.load(std::memory_order_seq_cst) == 0 && outstanding_.load(std::memory_order_seq_cst) > 0)
     WakeBackground();
+}
+
+// Those who are told may do as they like with the engine, except wait for it, so nobody may hold the turn meanwhile.
+void Engine::UnlockAndTell() {
+  const std::vector<HandlePtr> ended = std::exchange(to_tell_, {});
+  turn_.Unlock();
+  for (const HandlePtr& handle : ended) handle->Tell();
 }
 
 void Engine::TakeTurn() {
@@ -153,7 +162,7 @@ void Engine::BackgroundTurn(Backoff* backoff) {
   // Between peers that are moving data a sleep per chunk would cost more than the chunk. Otherwise the time belongs to
   // the framework: sleep.
   if (ended_ || (transferring && backoff->Pause())) {
-    turn_.Unlock();
+    UnlockAndTell();
     return;
   }
   transport::Doorbells& bells = world_->bells();
@@ -161,7 +170,7 @@ void Engine::BackgroundTurn(Backoff* backoff) {
   const bool news = Cycle();
   std::vector<pollfd> fds;
   CollectPollFds(&fds);
-  turn_.Unlock();
+  UnlockAndTell();
   jitter_();
   if (!news && waiters_.load(std::memory_order_seq_cst) == 0 && !stopping_) {
     // Submissions do not ring while nobody waits: one window from now they leave together.
@@ -206,7 +215,7 @@ void Engine::Background() {
     if (MonotonicNow() - last_tick_.load(std::memory_order_relaxed) > kTickEvery && turn_.TryLock()) {
       // Keeps the heart beating, and lets a root, a relay or a rank with nothing outstanding hear what the others say.
       Cycle();
-      turn_.Unlock();
+      UnlockAndTell();
       NotifyWaiters();
     }
   }

@@ -12,11 +12,14 @@
 
 #include "base/status.h"
 #include "device/tensor.h"
+#include "engine/complete/completion.h"
 
 namespace hvdlite::engine {
 
 class Handle {
  public:
+  explicit Handle(Completion completion = {}) : completion_(std::move(completion)) {}
+
   bool done() const { return done_.load(std::memory_order_acquire); }
 
   // All below: only after done().
@@ -28,9 +31,14 @@ class Handle {
   int64_t number = -1;                   // Join: who was last. AddProcessSet: the id.
 
   using Storage = std::unique_ptr<void, decltype(&free)>;
-  void* Allocate(size_t bytes) {
-    // A cache line's alignment, and never null: an empty tensor still has an address.
-    storage_.reset(aligned_alloc(64, (bytes + 64) / 64 * 64));
+  // Memory for `output`, whose dtype and shape are set; null if there is none. An empty tensor has an address, too.
+  void* Allocate() {
+    if (completion_.allocate) {
+      static char nothing;
+      void* const lent = completion_.allocate(output);
+      return lent == nullptr && output.bytes() == 0 ? &nothing : lent;
+    }
+    storage_.reset(aligned_alloc(64, (output.bytes() + 64) / 64 * 64));  // a cache line's alignment
     return storage_.get();
   }
   Storage TakeStorage() { return std::exchange(storage_, Storage(nullptr, &free)); }
@@ -39,8 +47,12 @@ class Handle {
     status_ = std::move(status);
     done_.store(true, std::memory_order_release);
   }
+  // Somebody wants to hear of the end, and does.
+  bool wants_telling() const { return static_cast<bool>(completion_.done); }
+  void Tell() const { completion_.done(*this); }
 
  private:
+  const Completion completion_;
   std::atomic<bool> done_{false};
   Status status_;
   Storage storage_{nullptr, &free};

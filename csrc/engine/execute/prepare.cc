@@ -18,11 +18,10 @@ Status AllocateOutput(Entry* entry, Shape shape) {
   Handle& handle = *entry->handle;
   handle.output.dtype = entry->request.dtype;
   handle.output.shape = std::move(shape);
-  const size_t bytes = handle.output.bytes();
-  handle.output.data = handle.Allocate(bytes);
+  handle.output.data = handle.Allocate();
   if (handle.output.data == nullptr) {
     return Status::Io("no memory for the result of " + std::string(Name(entry->request.kind)) + " '" +
-                      entry->request.name + "' (" + std::to_string(bytes) + " bytes)");
+                      entry->request.name + "' (" + std::to_string(handle.output.bytes()) + " bytes)");
   }
   entry->output = handle.output;
   return Status::Ok();

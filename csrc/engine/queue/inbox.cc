@@ -84,7 +84,7 @@ void Inbox::Complete(Entry* entry, Status status) {
   ended->handle->Complete(std::move(status));
 }
 
-int Inbox::Close(const Status& reason) {
+std::vector<HandlePtr> Inbox::Close(const Status& reason) {
   std::unordered_map<std::string_view, std::unique_ptr<Entry>> ended;
   {
     MutexLock lock(mutex_);
@@ -94,8 +94,12 @@ int Inbox::Close(const Status& reason) {
     submitted_.clear();
     waiting_.store(0, std::memory_order_seq_cst);
   }
-  for (auto& [name, entry] : ended) entry->handle->Complete(reason);
-  return static_cast<int>(ended.size());
+  std::vector<HandlePtr> handles;
+  for (auto& [name, entry] : ended) {
+    entry->handle->Complete(reason);
+    handles.push_back(std::move(entry->handle));
+  }
+  return handles;
 }
 
 }  // namespace hvdlite::engine

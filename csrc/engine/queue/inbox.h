@@ -42,8 +42,8 @@ class Inbox {
   // Ends an entry: forgets its name, then completes its handle.
   void Complete(Entry* entry, Status status) EXCLUDES(mutex_);
   // Completes everything outstanding with `reason` and refuses everything from now on with the same.
-  // Returns how many that were.
-  int Close(const Status& reason) EXCLUDES(mutex_);
+  // Returns the handles of what that was.
+  std::vector<HandlePtr> Close(const Status& reason) EXCLUDES(mutex_);
 
  private:
   Status AddLocked(std::unique_ptr<Entry> entry) REQUIRES(mutex_);

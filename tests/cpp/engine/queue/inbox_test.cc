@@ -62,8 +62,8 @@ TEST(Inbox, closing_ends_what_is_outstanding_and_refuses_the_rest_with_the_first
   auto entry = Make("a");
   const HandlePtr handle = entry->handle;
   EXPECT_TRUE(inbox.Submit(std::move(entry)).ok());
-  EXPECT_EQ(inbox.Close(Status::ShutDown("first")), 1);
-  EXPECT_EQ(inbox.Close(Status::Internal("second")), 0);
+  EXPECT_EQ(inbox.Close(Status::ShutDown("first")).size(), 1u);
+  EXPECT_EQ(inbox.Close(Status::Internal("second")).size(), 0u);
   EXPECT_EQ(handle->status().message(), "first");
   EXPECT_EQ(inbox.Submit(Make("b")).message(), "first");
 }
@@ -89,7 +89,8 @@ TEST(Inbox, every_submission_is_fetched_once_or_refused) {
     inbox.Fetch(&fetched);
     for (Entry* entry : fetched) inbox.Complete(entry, Status::Ok());
     fetched_count += static_cast<int>(fetched.size());
-    if (fetched_count > kThreads * kEach / 2 && closed == 0) closed = 1 + inbox.Close(Status::ShutDown("enough"));
+    if (fetched_count > kThreads * kEach / 2 && closed == 0)
+      closed = 1 + static_cast<int>(inbox.Close(Status::ShutDown("enough")).size());
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(fetched_count + std::max(0, closed - 1), taken);
