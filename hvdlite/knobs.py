@@ -210,6 +210,11 @@ KNOBS: tuple[Knob, ...] = (
         "At the first step of a distributed optimizer: what to do when ranks have started with different parameters.",
         "Training", choices=("warn", "error", "off"), core=False,
     ),
+    Knob(
+        "tensorflow_kernels", _names("TENSORFLOW_KERNELS", None), "bool", True,
+        "Inside a tf.function: use hvdlite's own kernels; without them operations go by way of Python, which is slower.",
+        "Training", core=False,
+    ),
     # --- Watching
     Knob(
         "log_level", _names("LOG_LEVEL"), "choice", "warning",

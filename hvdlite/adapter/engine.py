@@ -14,6 +14,7 @@ from hvdlite.process_sets import ProcessSet, set_id_of
 __all__ = [
     "Kind",
     "Pending",
+    "abort",
     "members_of",
     "new_handle",
     "poll",
@@ -31,6 +32,9 @@ __all__ = [
 _NO_SPLITS: list[int] = []
 
 rank = _core.rank
+
+#: Ends the job on all ranks: abort(why).
+abort = _core.abort
 
 #: Waits for all native handles of a list, whatever becomes of some, then raises the first one's error. For results in their
 #: outputs. The list is emptied of those that are over.

@@ -16,6 +16,7 @@ from hvdlite import collectives as on_arrays
 from hvdlite import grouped as on_groups
 from hvdlite.handles import synchronize
 from hvdlite.process_sets import ProcessSet
+from hvdlite.tensorflow.framework import rows_like
 
 
 def _call(body: Callable[..., Any], tensors: Sequence[Any], dtypes: Sequence[Any]) -> list[Any]:
@@ -26,13 +27,6 @@ def _call(body: Callable[..., Any], tensors: Sequence[Any], dtypes: Sequence[Any
 def _like(results: Sequence[Any], tensors: Sequence[Any]) -> list[Any]:
     for result, tensor in zip(results, tensors, strict=True):
         result.set_shape(tensor.shape)
-    return list(results)
-
-
-def _rows_like(results: Sequence[Any], tensors: Sequence[Any]) -> list[Any]:
-    for result, tensor in zip(results, tensors, strict=True):
-        if tensor.shape.rank is not None:
-            result.set_shape([None, *tensor.shape[1:]])
     return list(results)
 
 
@@ -68,7 +62,7 @@ def grouped_allgather(tensors: Sequence[Any], name: str | None, s: ProcessSet) -
             return [on_arrays.allgather(arrays[0], name, s)]
         return list(on_groups.grouped_allgather(list(arrays), name, s))
 
-    return _rows_like(_call(body, tensors, [t.dtype for t in tensors]), tensors)
+    return rows_like(_call(body, tensors, [t.dtype for t in tensors]), tensors)
 
 
 def grouped_reducescatter(
@@ -79,7 +73,7 @@ def grouped_reducescatter(
             return [on_arrays.reducescatter(arrays[0], name, op, s, prescale, postscale)]
         return list(on_groups.grouped_reducescatter(list(arrays), name, op, s, prescale, postscale))
 
-    return _rows_like(_call(body, tensors, [t.dtype for t in tensors]), tensors)
+    return rows_like(_call(body, tensors, [t.dtype for t in tensors]), tensors)
 
 
 def alltoall(tensor: Any, splits: Any, name: str | None, s: ProcessSet) -> tuple[Any, Any]:
@@ -90,7 +84,11 @@ def alltoall(tensor: Any, splits: Any, name: str | None, s: ProcessSet) -> tuple
 
     output, received = _call(body, [tensor, splits], [tensor.dtype, tf.int32])
     received.set_shape([None])
-    return _rows_like([output], [tensor])[0], received
+    return rows_like([output], [tensor])[0], received
+
+
+def join(name: str) -> Any:
+    return number(on_arrays.join)
 
 
 def number(body: Callable[[], int]) -> Any:
@@ -98,3 +96,7 @@ def number(body: Callable[[], int]) -> Any:
     (result,) = _call(lambda: np.int32(body()), [], [tf.int32])
     result.set_shape([])
     return result
+
+
+#: as allreduce(): a call of Python's always runs, and in the program's order
+gradients = allreduce

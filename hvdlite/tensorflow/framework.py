@@ -98,4 +98,12 @@ def _empty(shape: Sequence[int], dtype: Any) -> np.ndarray[Any, Any]:
     return memory[start : start + size].view(dtype).reshape(shape)
 
 
+def rows_like(results: Sequence[Any], tensors: Sequence[Any]) -> list[Any]:
+    """Nodes of a graph, whose shapes are not known, take those of the tensors but for the number of rows."""
+    for result, tensor in zip(results, tensors, strict=True):
+        if tensor.shape.rank is not None:
+            result.set_shape([None, *tensor.shape[1:]])
+    return list(results)
+
+
 FRAMEWORK = TensorFlowFramework()

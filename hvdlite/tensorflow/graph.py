@@ -13,8 +13,10 @@ import tensorflow as tf
 
 from hvdlite.adapter import engine
 from hvdlite.process_sets import ProcessSet
-from hvdlite.tensorflow import by_numpy
+from hvdlite.tensorflow import by_kernel, by_numpy, native
 from hvdlite.tensorflow.framework import FRAMEWORK
+
+_means: Any = by_numpy if native.OPERATIONS is None else by_kernel
 
 
 class GraphCollectives:
@@ -26,16 +28,20 @@ class GraphCollectives:
         self, tensor: Any, name: str | None, op: int, prescale: float, postscale: float, process_set: ProcessSet,
         *, in_place: bool = False, now: bool = True,
     ) -> Any:  # fmt: skip
-        return self._allreduce([tensor], [_name(name, "allreduce")], op, prescale, postscale, process_set)[0]
+        _check([tensor])
+        how = (op, prescale, postscale, process_set)
+        return _means.allreduce([tensor], [_name(name, "allreduce")], *how)[0]
 
-    def _allreduce(self, tensors: Sequence[Any], names: Sequence[str], *how: Any) -> list[Any]:
+    def gradients(
+        self, tensors: Sequence[Any], names: Sequence[str], op: int, prescale: float, postscale: float,
+        process_set: ProcessSet,
+    ) -> list[Any]:  # fmt: skip
+        """allreduce() of each, not differentiable; they run in any order, and need not run if nobody wants them."""
         _check(tensors)
-        return by_numpy.allreduce(tensors, names, *how)
+        return list(_means.gradients(tensors, names, op, prescale, postscale, process_set))
 
-    def gradients(self, tensors: Sequence[Any], names: Sequence[str], *how: Any) -> list[Any]:
-        """As allreduce() of each; these need not run if nobody wants them, nor in any order."""
-        _check(tensors)
-        return by_numpy.allreduce(tensors, names, *how)
+    def join(self) -> Any:
+        return _means.join(_name(None, "join"))
 
     def grouped_allreduce(
         self, tensors: Sequence[Any], name: str | None, op: int, prescale: float, postscale: float,
@@ -43,31 +49,31 @@ class GraphCollectives:
     ) -> Sequence[Any]:  # fmt: skip
         _check(tensors)
         name = _name(name, "grouped_allreduce")
-        return by_numpy.grouped_allreduce(tensors, name, op, prescale, postscale, process_set)
+        return _means.grouped_allreduce(tensors, name, op, prescale, postscale, process_set)
 
     def broadcast(
         self, tensor: Any, root: int, name: str | None, process_set: ProcessSet,
         *, in_place: bool = False, now: bool = True,
     ) -> Any:  # fmt: skip
         _check([tensor])
-        return by_numpy.broadcast(tensor, root, _name(name, "broadcast"), process_set)
+        return _means.broadcast(tensor, root, _name(name, "broadcast"), process_set)
 
     def allgather(self, tensor: Any, name: str | None, process_set: ProcessSet, *, now: bool = True) -> Any:
         _check([tensor])
-        return by_numpy.grouped_allgather([tensor], _name(name, "allgather"), process_set)[0]
+        return _means.grouped_allgather([tensor], _name(name, "allgather"), process_set)[0]
 
     def grouped_allgather(
         self, tensors: Sequence[Any], name: str | None, process_set: ProcessSet, *, now: bool = True
     ) -> Sequence[Any]:
         _check(tensors)
-        return by_numpy.grouped_allgather(tensors, _name(name, "grouped_allgather"), process_set)
+        return _means.grouped_allgather(tensors, _name(name, "grouped_allgather"), process_set)
 
     def alltoall(
         self, tensor: Any, splits: Any, splits_like: Any, name: str | None, process_set: ProcessSet, *, now: bool = True
     ) -> tuple[Any, Any]:
         _check([tensor])
         splits = tf.constant([], tf.int32) if splits is None else tf.convert_to_tensor(splits, tf.int32)
-        return by_numpy.alltoall(tensor, splits, _name(name, "alltoall"), process_set)
+        return _means.alltoall(tensor, splits, _name(name, "alltoall"), process_set)
 
     def reducescatter(
         self, tensor: Any, name: str | None, op: int, prescale: float, postscale: float, process_set: ProcessSet,
@@ -75,7 +81,7 @@ class GraphCollectives:
     ) -> Any:  # fmt: skip
         _check([tensor])
         how = (_name(name, "reducescatter"), op, prescale, postscale, process_set)
-        return by_numpy.grouped_reducescatter([tensor], *how)[0]
+        return _means.grouped_reducescatter([tensor], *how)[0]
 
     def grouped_reducescatter(
         self, tensors: Sequence[Any], name: str | None, op: int, prescale: float, postscale: float,
@@ -83,7 +89,7 @@ class GraphCollectives:
     ) -> Sequence[Any]:  # fmt: skip
         _check(tensors)
         how = (_name(name, "grouped_reducescatter"), op, prescale, postscale, process_set)
-        return by_numpy.grouped_reducescatter(tensors, *how)
+        return _means.grouped_reducescatter(tensors, *how)
 
     # ---- what gradient rules ask
 

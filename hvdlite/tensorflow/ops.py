@@ -24,7 +24,7 @@ from hvdlite.tensorflow.graph import GRAPH
 
 __all__ = [
     "Adasum", "Average", "Max", "Min", "Product", "Sum",
-    "allgather", "allreduce", "alltoall", "broadcast", "broadcast_", "grouped_allgather", "grouped_allreduce",
+    "allgather", "allreduce", "alltoall", "broadcast", "grouped_allgather", "grouped_allreduce",
     "grouped_reducescatter", "reducescatter",
 ]  # fmt: skip
 
@@ -175,22 +175,6 @@ def broadcast(
     """The tensor of `root_rank`, which is a global rank in process sets, too. Shapes must be equal on all ranks."""
     with _scope(ignore_name_scope):
         return _run(Broadcast(_ops(), name, process_set, root=root_rank), [tensor])[0]
-
-
-@do_not_convert
-def broadcast_(
-    variables: Sequence[Any],
-    root_rank: int,
-    name: str | None = None,
-    process_set: ProcessSet = global_process_set,
-) -> list[Any]:
-    """Gives variables the values of `root_rank`. Returns them; in a graph of TF 1, what assigns them."""
-    results = []
-    for i, variable in enumerate(variables):
-        value = broadcast(variable, root_rank, name and f"{name}.{i}", process_set=process_set)
-        assigned = variable.assign(value)
-        results.append(variable if tf.executing_eagerly() else assigned)
-    return results
 
 
 @do_not_convert

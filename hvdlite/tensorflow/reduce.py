@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +17,7 @@ from hvdlite.tensorflow.errors import in_tensorflows_words
 from hvdlite.tensorflow.framework import FRAMEWORK
 from hvdlite.tensorflow.graph import GRAPH, unique_name
 from hvdlite.tensorflow.ops import allgather, do_not_convert
+from hvdlite.tensorflow.place import is_elastic
 
 
 @do_not_convert
@@ -76,7 +76,7 @@ def needs_reduction(process_set: ProcessSet) -> bool:
     set_id_of(process_set)  # or an error that says what is missing
     if not process_set.included():
         return False
-    return process_set.size() != 1 or "1" in (os.environ.get("HVDLITE_ELASTIC"), os.environ.get("HOROVOD_ELASTIC"))
+    return process_set.size() != 1 or is_elastic()
 
 
 def _unique(scope: str) -> str:

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from hvdlite.ops import Average, Sum
 from hvdlite.process_sets import ProcessSet
+from hvdlite.tensorflow.place import members
 
 Gather = Callable[[Any, "str | None"], Any]  # (tensor, name) -> all ranks' rows
 
@@ -30,5 +31,5 @@ def allreduce(slices: Any, gather: Gather, name: str | None, op: int, process_se
     values = gather(slices.values, name and f"{name}.values")
     indices = gather(slices.indices, name and f"{name}.indices")
     if op == Average:
-        values = values / tf.cast(process_set.size() or 1, values.dtype)
+        values = values / members(process_set, values.dtype)
     return tf.IndexedSlices(values, indices, dense_shape=slices.dense_shape)

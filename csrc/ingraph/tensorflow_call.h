@@ -1,0 +1,56 @@
+// Call: one computation of a kernel, from TensorFlow's thread that asks for it to the library's thread that ends it.
+//
+// Deletes itself when it is over. Between Submit() and the end nothing but the library's completions touches it; those of
+// a group may come from several threads.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "api/hvdlite.h"
+#include "ingraph/tensorflow_abi.h"
+#include "ingraph/tensorflow_kernel.h"
+
+namespace hvdlite::ingraph {
+
+class Call {
+ public:
+  Call(const Kernel& kernel, TfContext* context, Done done)
+      : kernel_(kernel), context_(context), done_(std::move(done)) {}
+
+  // Reads the inputs, submits one operation for each of them, and returns; or fails, and ends.
+  void Start();
+
+ private:
+  // One tensor of the call.
+  struct Part {
+    Call* call;
+    int32_t number;
+    std::vector<int64_t> shape;
+  };
+
+  bool Read(int32_t number, hvdlite_operation* operation);
+  bool ReadSplits(int32_t number);
+  bool MakeOutput(int32_t number, hvdlite_operation* operation);
+  void Submit(const std::vector<hvdlite_operation>& operations);
+  void Fail(int32_t code, const char* message);
+  void End();
+
+  // From the library's completions.
+  static void PartDone(void* part, hvdlite_code code, const char* error, const hvdlite_result* result);
+  static void* AllocatePart(void* part, const hvdlite_tensor* output);
+  void WriteIntegers(int32_t output, const int64_t* values, int64_t count, bool scalar);
+
+  const Kernel& kernel_;
+  TfContext* const context_;
+  Done done_;
+  std::vector<Part> parts_;
+  std::vector<int64_t> splits_;
+  std::atomic<int> left_{0};  // parts under way
+  std::atomic<bool> failed_{false};
+};
+
+}  // namespace hvdlite::ingraph

@@ -1,0 +1,39 @@
+// A kernel of TensorFlow for one node of a graph: what the node's attributes say, for every operation alike.
+//
+// Thread-safety: a kernel is immutable; TensorFlow may compute it on several threads at once.
+#pragma once
+
+#include <string>
+
+#include "base/ops.h"
+#include "ingraph/tensorflow_abi.h"
+
+namespace hvdlite::ingraph {
+
+struct Kernel {
+  OpKind kind{};
+  int64_t op = 0;    // the reduction
+  int64_t process_set = 0;
+  int64_t root = 0;
+  double prescale = 1.0;
+  double postscale = 1.0;
+  int64_t grouped = 0;  // its tensors travel together, under one name
+  std::string name;
+};
+
+// The attributes, as an operation's definition lists them. Factors are the bits of a double, because TensorFlow's floats
+// have 32 bits.
+constexpr const char* kAttributes[] = {
+    "op: int = 1",
+    "process_set: int = 0",
+    "root: int = 0",
+    "prescale_bits: int = 4607182418800017408",
+    "postscale_bits: int = 4607182418800017408",
+    "grouped: int = 0",
+    "tensor_name: string",
+};
+
+void* CreateKernel(OpKind kind, TfConstruction* construction);
+void DeleteKernel(void* kernel);
+
+}  // namespace hvdlite::ingraph

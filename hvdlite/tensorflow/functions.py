@@ -1,0 +1,115 @@
+"""Making ranks equal at the start: variables, and any object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from hvdlite.adapter import engine
+from hvdlite.objects import allgather_object as _allgather_object
+from hvdlite.objects import broadcast_object as _broadcast_object
+from hvdlite.process_sets import ProcessSet, global_process_set
+from hvdlite.tensorflow.errors import in_tensorflows_words
+from hvdlite.tensorflow.graph import GRAPH, unique_name
+from hvdlite.tensorflow.ops import EAGER, do_not_convert
+
+__all__ = [
+    "BroadcastGlobalVariablesHook", "allgather_object", "broadcast_", "broadcast_global_variables", "broadcast_object",
+    "broadcast_object_fn", "broadcast_variables",
+]  # fmt: skip
+
+
+@do_not_convert
+def broadcast_(
+    variables: Sequence[Any], root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> list[Any]:
+    """Gives variables the values of `root_rank`, in place, and returns them; in a graph, what they are after that."""
+    variables = list(variables)
+    values = [tf.convert_to_tensor(variable) for variable in variables]
+    if not tf.executing_eagerly():
+        scope = unique_name(name or "broadcast_variables")
+        new = [GRAPH.broadcast(v, root_rank, f"{scope}/{i}", process_set) for i, v in enumerate(values)]
+        return [variable.assign(value) for variable, value in zip(variables, new, strict=True)]
+    names = [name and f"{name}.{i}" for i in range(len(values))]
+    with in_tensorflows_words():
+        # All under way at once.
+        started = [EAGER.broadcast(v, root_rank, n, process_set) for v, n in zip(values, names, strict=True)]
+        for variable, pending in zip(variables, started, strict=True):
+            variable.assign(engine.run_now(pending))
+    return variables
+
+
+def broadcast_variables(
+    variables: Sequence[Any],
+    root_rank: int,
+    process_set: ProcessSet = global_process_set,
+    inplace: bool = False,
+) -> Any:
+    """Gives variables the values of `root_rank`. In a graph of TensorFlow 1: what does so when it is run.
+
+    `inplace` is accepted for Horovod's sake.
+    """
+    assigned = broadcast_(variables, root_rank, None, process_set)
+    return None if tf.executing_eagerly() else tf.group(*assigned)
+
+
+def broadcast_global_variables(root_rank: int) -> Any:
+    """broadcast_variables() of all global variables of a graph of TensorFlow 1."""
+    if tf.executing_eagerly():
+        raise RuntimeError(
+            "hvd.broadcast_global_variables() does not support eager execution. Please use "
+            "`hvd.broadcast_variables(<model/optimizer variables>)` instead."
+        )
+    return broadcast_variables(tf.compat.v1.global_variables(), root_rank)
+
+
+class BroadcastGlobalVariablesHook(tf.compat.v1.train.SessionRunHook):  # type: ignore[misc]
+    """For sessions of TensorFlow 1: broadcasts all global variables of `root_rank` once the session has been made."""
+
+    def __init__(self, root_rank: int, device: str = "") -> None:
+        super().__init__()
+        self.root_rank = root_rank
+        self.bcast_op: Any = None
+        self.device = device
+
+    def begin(self) -> None:
+        if self.bcast_op is None or self.bcast_op.graph is not tf.compat.v1.get_default_graph():
+            self.bcast_op = broadcast_global_variables(self.root_rank)
+
+    def after_create_session(self, session: Any, coord: Any) -> None:
+        session.run(self.bcast_op)
+
+
+# Objects travel beside graphs and sessions, which therefore are not needed.
+
+
+def broadcast_object(
+    obj: Any,
+    root_rank: int = 0,
+    session: Any = None,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """`root_rank`'s object on every rank, pickled on its way. The root gets its own back; elsewhere `obj` is ignored."""
+    with in_tensorflows_words():
+        return _broadcast_object(obj, root_rank, name, process_set)
+
+
+def broadcast_object_fn(
+    root_rank: int = 0,
+    session: Any = None,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Callable[[Any], Any]:
+    """A function that does broadcast_object()."""
+    return lambda obj: broadcast_object(obj, root_rank, session, name, process_set)
+
+
+def allgather_object(
+    obj: Any, session: Any = None, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> list[Any]:
+    """The objects of all ranks, in their order."""
+    with in_tensorflows_words():
+        return _allgather_object(obj, name, process_set)

@@ -1,0 +1,130 @@
+"""Optimizers whose gradients are those of all ranks: TensorFlow 1's here, Keras' in hvdlite.keras."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import tensorflow as tf
+
+from hvdlite.ops import Adasum, Average
+from hvdlite.process_sets import ProcessSet, global_process_set
+from hvdlite.tensorflow.aggregation import LocalGradientAggregationHelper
+from hvdlite.tensorflow.compression import Compression
+from hvdlite.tensorflow.distribution import settle
+from hvdlite.tensorflow.ops import do_not_convert
+
+__all__ = ["DistributedOptimizer"]
+
+
+class _DistributedOptimizer(tf.compat.v1.train.Optimizer):  # type: ignore[misc]
+    """Over an optimizer of TensorFlow 1, whose gradients it reduces between computing and applying them."""
+
+    def __init__(
+        self, optimizer: Any, name: str | None, use_locking: bool, passes: int, average_aggregated: bool, **how: Any
+    ) -> None:
+        super().__init__(use_locking, name or f"Distributed{type(optimizer).__name__}")
+        self._optimizer = optimizer
+        self._hvd = settle(**how)
+        self._agg_helper: LocalGradientAggregationHelper | None = None
+        if passes > 1:
+            if tf.executing_eagerly():
+                raise ValueError(
+                    "backward_passes_per_step > 1 is not yet supported for optimizers of TensorFlow 1 in eager mode."
+                )
+            self._agg_helper = LocalGradientAggregationHelper(
+                passes, self._allreduce_grads, bool(how["sparse_as_dense"]), average_aggregated
+            )
+
+    def register_local_var(self, var: Any) -> None:
+        """The gradient of this variable stays this rank's own, divided by the number of ranks (scale_local_gradients)."""
+        self._hvd.keep_local([var])
+
+    def _allreduce_grads(self, grads: Any, variables: Any) -> list[Any]:
+        return self._hvd.reduce(grads, variables, self._name)
+
+    @do_not_convert
+    def compute_gradients(self, *args: Any, **kwargs: Any) -> list[tuple[Any, Any]]:
+        """Those of the wrapped optimizer, reduced."""
+        pairs = self._optimizer.compute_gradients(*args, **kwargs)
+        grads, variables = [g for g, _ in pairs], [v for _, v in pairs]
+        reduce = self._allreduce_grads if self._agg_helper is None else self._agg_helper.compute_gradients
+        return list(zip(reduce(grads, variables), variables, strict=True))
+
+    @do_not_convert
+    def apply_gradients(self, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
+        pairs = list(grads_and_vars)
+        helper = self._agg_helper
+        if helper is None:
+            return self._optimizer.apply_gradients(pairs, *args, **kwargs)
+        # Whether this pass has reduced is known once the gradients are.
+        with tf.control_dependencies([g for g, _ in pairs if g is not None]):
+            return helper.apply_gradients(lambda: self._optimizer.apply_gradients(pairs, *args, **kwargs))
+
+    def get_slot(self, *args: Any, **kwargs: Any) -> Any:
+        return self._optimizer.get_slot(*args, **kwargs)
+
+    def get_slot_names(self, *args: Any, **kwargs: Any) -> Any:
+        return self._optimizer.get_slot_names(*args, **kwargs)
+
+    def variables(self, *args: Any, **kwargs: Any) -> Any:
+        return self._optimizer.variables(*args, **kwargs)
+
+
+# fmt: off  (a signature is read as a whole)
+def DistributedOptimizer(
+    optimizer: Any,
+    name: str | None = None,
+    use_locking: bool = False,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: Any = Compression.none,
+    sparse_as_dense: bool = False,
+    backward_passes_per_step: int = 1,
+    op: int = Average,
+    gradient_predivide_factor: float = 1.0,
+    average_aggregated_gradients: bool = False,
+    num_groups: int = 0,
+    groups: Any = None,
+    process_set: ProcessSet = global_process_set,
+    scale_local_gradients: bool = True,
+) -> Any:
+    """The optimizer, with its gradients reduced among the ranks before they are applied."""
+    if op == Adasum and process_set.process_set_id != 0:
+        raise NotImplementedError("Adasum does not support non-global process sets yet.")
+    if isinstance(optimizer, tf.compat.v1.train.Optimizer):
+        return _DistributedOptimizer(
+            optimizer,
+            name,
+            use_locking,
+            backward_passes_per_step,
+            average_aggregated_gradients,
+            op=op,
+            gradient_predivide_factor=gradient_predivide_factor,
+            compression=compression,
+            sparse_as_dense=sparse_as_dense,
+            num_groups=num_groups,
+            groups=groups,
+            process_set=process_set,
+            scale_local_gradients=scale_local_gradients,
+        )
+    if op == Adasum:
+        raise ValueError("op == Adasum is not supported yet with Keras")
+    # Now, not above: it is made of this package.
+    keras: Any = importlib.import_module("hvdlite.keras")
+    return keras.DistributedOptimizer(
+        optimizer,
+        name=name,
+        device_dense=device_dense,
+        device_sparse=device_sparse,
+        compression=compression,
+        sparse_as_dense=sparse_as_dense,
+        gradient_predivide_factor=gradient_predivide_factor,
+        op=op,
+        backward_passes_per_step=backward_passes_per_step,
+        average_aggregated_gradients=average_aggregated_gradients,
+        num_groups=num_groups,
+        groups=groups,
+        process_set=process_set,
+        scale_local_gradients=scale_local_gradients,
+    )

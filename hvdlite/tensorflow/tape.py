@@ -1,0 +1,126 @@
+"""tf.GradientTape whose gradient() is that of all ranks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from hvdlite.ops import Average
+from hvdlite.process_sets import ProcessSet, global_process_set
+from hvdlite.tensorflow.compression import Compression
+from hvdlite.tensorflow.distribution import Distribution, settle
+from hvdlite.tensorflow.ops import do_not_convert
+
+__all__ = ["DistributedGradientTape", "PartialDistributedGradientTape"]
+
+
+class _Distributed:
+    """Over a tape of TensorFlow's."""
+
+    _hvd: Distribution
+
+    def register_local_source(self, source: Any) -> None:
+        """The gradient of this variable stays this rank's own, divided by the number of ranks (scale_local_gradients)."""
+        self._hvd.keep_local([source])
+
+    @do_not_convert
+    def gradient(
+        self,
+        target: Any,
+        sources: Any,
+        output_gradients: Any = None,
+        use_generic_names: bool = False,
+        unconnected_gradients: Any = tf.UnconnectedGradients.NONE,
+    ) -> Any:
+        """As that of the tape, reduced. `use_generic_names`: names do not depend on the graph's name scope."""
+        plain = super().gradient(target, sources, output_gradients, unconnected_gradients)  # type: ignore[misc]
+        variables = tf.nest.flatten(sources)
+        grads = tf.nest.flatten(plain)
+        if use_generic_names and not tf.executing_eagerly():
+            with tf.compat.v1.get_default_graph().name_scope(None):
+                reduced = self._hvd.reduce(grads, variables, "DistributedGradientTape")
+        else:
+            reduced = self._hvd.reduce(grads, variables, "DistributedGradientTape")
+        return tf.nest.pack_sequence_as(sources, reduced)
+
+    def get_local_and_global_gradients(
+        self, target: Any, sources: Any, output_gradients: Any = None, use_generic_names: bool = False
+    ) -> tuple[list[tuple[Any, Any]], list[tuple[Any, Any]]]:
+        """Pairs of a variable and its gradient: those of local sources, and all others."""
+        variables = tf.nest.flatten(sources)
+        grads = tf.nest.flatten(self.gradient(target, sources, output_gradients, use_generic_names))
+        pairs = list(zip(variables, grads, strict=True))
+        local = [pair for pair in pairs if id(pair[0]) in self._hvd.local]
+        return local, [pair for pair in pairs if id(pair[0]) not in self._hvd.local]
+
+
+# fmt: off  (a signature is read as a whole)
+
+
+def DistributedGradientTape(
+    gradtape: Any,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: Any = Compression.none,
+    sparse_as_dense: bool = False,
+    op: int = Average,
+    gradient_predivide_factor: float = 1.0,
+    num_groups: int = 0,
+    groups: Any = None,
+    process_set: ProcessSet = global_process_set,
+    scale_local_gradients: bool = True,
+) -> Any:
+    """The tape, with a gradient() that is reduced among the ranks. Before, while or after the given one records."""
+    base = type(gradtape)
+    kind: Any = type(base.__name__, (_Distributed, base), {"__module__": __name__})
+    tape = kind.__new__(kind)
+    tape.__dict__.update(gradtape.__dict__)
+    tape._hvd = settle(
+        op=op,
+        gradient_predivide_factor=gradient_predivide_factor,
+        compression=compression,
+        sparse_as_dense=sparse_as_dense,
+        num_groups=num_groups,
+        groups=groups,
+        process_set=process_set,
+        scale_local_gradients=scale_local_gradients,
+    )
+    return tape
+
+
+def PartialDistributedGradientTape(
+    gradtape: Any,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: Any = Compression.none,
+    sparse_as_dense: bool = False,
+    op: int = Average,
+    gradient_predivide_factor: float = 1.0,
+    num_groups: int = 0,
+    groups: Any = None,
+    process_set: ProcessSet = global_process_set,
+    local_layers: Any = None,
+    scale_local_gradients: bool = True,
+) -> Any:
+    """DistributedGradientTape() for a model some of whose layers are this rank's own: a layer, or a list of layers."""
+    layers = [] if local_layers is None else local_layers if isinstance(local_layers, (list, tuple)) else [local_layers]
+    for layer in layers:
+        if not hasattr(layer, "trainable_weights"):
+            raise ValueError(f"All local layers must be of tf.keras.layers.Layer type, not {type(layer).__name__}.")
+    tape = DistributedGradientTape(
+        gradtape,
+        device_dense,
+        device_sparse,
+        compression,
+        sparse_as_dense,
+        op,
+        gradient_predivide_factor,
+        num_groups,
+        groups,
+        process_set,
+        scale_local_gradients,
+    )
+    for layer in layers:
+        tape._hvd.keep_local(layer.trainable_weights)
+    return tape
