@@ -171,25 +171,23 @@ std::vector<int64_t> SubmitGroup(int kind, int op, int set, const std::optional<
   return handles;
 }
 
-bool WaitSlices(int64_t handle, double timeout) {
-  const bool forever = timeout < 0;
+void WaitInSlices(int64_t handle) {
   for (;;) {
     int32_t done = 0;
     hvdlite_code code = hvdlite_poll(handle, &done);
     if (code == HVDLITE_OK && !done) {
       const Unlocked unlocked;
-      code = hvdlite_wait(handle, forever || timeout > kSlice ? kSlice : timeout, &done);
+      code = hvdlite_wait(handle, kSlice, &done);
     }
     ThrowIfError(code);
-    if (done) return true;
+    if (done) return;
     if (PyErr_CheckSignals() != 0) throw py::error_already_set();
-    if (!forever && (timeout -= kSlice) <= 0) return false;
   }
 }
 
 // Blocks until the operation is done; (result or None, received splits, number). Ends the handle.
 py::object Finish(int64_t handle) {
-  WaitSlices(handle, -1);
+  WaitInSlices(handle);
   hvdlite_result result;
   const hvdlite_code code = hvdlite_get_result(handle, &result);
   if (code != HVDLITE_OK) {
@@ -322,7 +320,6 @@ void BindOperations(py::module_& module) {
   module.attr("NotContiguous") = py::handle(NotContiguous());
   module.def("submit_group", &SubmitGroup, py::arg("kind"), py::arg("op"), py::arg("process_set"), py::arg("name"),
              py::arg("inputs"), py::arg("outputs"), py::arg("prescale"), py::arg("postscale"));
-  module.def("wait_for", &WaitSlices, py::arg("handle"), py::arg("timeout"), "False if `timeout` seconds pass first.");
   module.def(
       "give_back", [] { std::exchange(Loans(), {}); }, "All tensors: after shutdown, when nothing is under way.");
   module.def("release_all", &hvdlite_release_all, "All handles, with their results: before the next init.");
