@@ -54,7 +54,7 @@ Status CheckOutput(const Request& request, const TensorView& output, int members
     return Wrong(request, "the result is allocated by hvdlite: only the other ranks know its shape");
   }
   Shape wanted = request.shape;
-  if (request.kind == OpKind::kReducescatter) wanted[0] = wanted[0] / members + (me < wanted[0] % members ? 1 : 0);
+  if (request.kind == OpKind::kReducescatter) wanted[0] = ShareOfRows(wanted[0], members, me);
   if (output.dtype == request.dtype && output.device.kind == request.device &&
       NumElements(output.shape) == NumElements(wanted)) {
     return Status::Ok();

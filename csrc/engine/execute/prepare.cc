@@ -8,11 +8,6 @@ namespace {
 using comm::Batch;
 using comm::Piece;
 
-// Rows of a first dimension of `rows` that go to `member`: the earlier ones get one more.
-int64_t ShareOfRows(int64_t rows, int64_t members, int64_t member) {
-  return rows / members + (member < rows % members ? 1 : 0);
-}
-
 Status AllocateOutput(Entry* entry, Shape shape) {
   if (entry->output.data != nullptr || entry->request.kind > OpKind::kReducescatter) return Status::Ok();
   Handle& handle = *entry->handle;
