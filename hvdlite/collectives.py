@@ -102,7 +102,7 @@ def _start_in_place(
         native = _core.submit(kind, op, number, name, tensor, tensor, root, pre, post, _NO_SPLITS)
         return Pending([native], lambda results: tensor)
     except _core.NotContiguous:
-        work = _contiguous_copy(tensor)
+        work = contiguous(tensor)
         native = _core.submit(kind, op, number, name, work, work, root, pre, post, _NO_SPLITS)
 
     def copy_back(results: list[Any]) -> Tensor:
@@ -127,7 +127,7 @@ def _run_in_place(
     try:
         _core.run(kind, op, set_id_of(process_set), name, tensor, tensor, root, pre, post, _NO_SPLITS)
     except _core.NotContiguous:
-        work = _contiguous_copy(tensor)
+        work = contiguous(tensor)
         _core.run(kind, op, set_id_of(process_set), name, work, work, root, pre, post, _NO_SPLITS)
         tensor[...] = work
     return tensor
@@ -135,14 +135,6 @@ def _run_in_place(
 
 def _nothing_to_write_into(tensor: Any) -> TypeError:
     return TypeError(f"an in-place operation needs a tensor to write into, not {type(tensor).__name__}")
-
-
-def _contiguous_copy(tensor: Tensor) -> Tensor:
-    if isinstance(tensor, np.ndarray) and not tensor.flags.writeable:
-        raise ValueError(
-            "the tensor is read-only, so the result cannot be written into it; pass a copy, or use the form without _"
-        )
-    return contiguous(tensor)
 
 
 # ---- Allreduce ------------------------------------------------------------------------------------------------------

@@ -43,25 +43,26 @@ struct Call {
   Lent output;
 
   void Borrow(const py::handle& in, const py::handle& out) {
+    const bool in_place = !in.is_none() && out.is(in);
     if (!in.is_none()) {
-      operation.input = Contiguous(&input, in);
+      operation.input = Usable(&input, in, /*written=*/in_place);
     } else if (operation.kind <= kLastWithTensor) {
       throw py::type_error("expected a tensor, got None");
     }
     if (out.is_none()) return;
-    const bool in_place = out.is(in);
-    operation.output = in_place ? input.tensor : Contiguous(&output, out);
+    operation.output = in_place ? input.tensor : Usable(&output, out, /*written=*/true);
     static char nothing;  // an empty tensor may have no address, which would mean: allocate
     if (operation.output.data == nullptr) operation.output.data = &nothing;
-    if (!(in_place ? input : output).writable) {
-      throw py::value_error(
-          "the tensor is read-only, so the result cannot be written into it; pass a copy, or use the form without _");
-    }
   }
 
  private:
-  static const hvdlite_tensor& Contiguous(Lent* lent, const py::handle& object) {
+  // Read-only comes first: who is asked for a contiguous copy will want to write its result back.
+  static const hvdlite_tensor& Usable(Lent* lent, const py::handle& object, bool written) {
     lent->Borrow(object);
+    if (written && !lent->writable) {
+      throw py::value_error(
+          "the tensor is read-only, so the result cannot be written into it; pass a copy, or use the form without _");
+    }
     if (!lent->contiguous) {
       PyErr_SetString(NotContiguous(), "the tensor must be contiguous");
       throw py::error_already_set();

@@ -253,6 +253,8 @@ def a_read_only_tensor_can_be_read_but_not_reduced_in_place(here: Here) -> None:
     for call in (hvd.allreduce_, hvd.allreduce_async_):
         with raises(ValueError, "read-only"):
             call(locked, op=SUM)
+        with raises(ValueError, "read-only"):
+            call(locked[::2], op=SUM)
     for group in (hvd.grouped_allreduce_, hvd.grouped_allreduce_async_):
         with raises(ValueError, "read-only"):
             group([np.ones(5), locked], op=SUM)
