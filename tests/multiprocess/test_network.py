@@ -29,6 +29,12 @@ pair = hvd.add_process_set([1, 2])
 if pair.included(): assert hvd.allreduce(RANK, op=hvd.Sum, process_set=pair) == 3
 hvd.barrier()
 """
+ONE_ALLREDUCE = """
+hvd.init()
+assert hvd.cross_size() == 2
+x = np.ones(100_000)
+assert (hvd.allreduce(x, op=hvd.Sum) == 2).all()
+"""
 
 
 @pytest.fixture(params=[4, 6], ids=["IPv4", "IPv6"])
@@ -38,20 +44,19 @@ def hosts(request: pytest.FixtureRequest) -> Iterator[network.Network]:
 
 
 def start(ranks: Ranks, hosts: network.Network, program: str, **extra: str) -> None:
-    for host in range(2):
-        members = [rank for rank in range(ranks.size) if HOSTS[rank] == "ab"[host]]
+    for host, name in enumerate("ab"):
+        members = [rank for rank in range(ranks.size) if ranks.hosts[rank] == name]
         ranks.start(program, ranks=members, prefix=hosts.prefix(host), **extra)
 
 
-@pytest.mark.parametrize("per_host", [4, 2], ids=["2x2", "1x1"])
-def test_every_collective_between_namespaces(tmp_path: Path, hosts: network.Network, per_host: int) -> None:
-    places = HOSTS if per_host == 4 else ("a", "b")
-    program = EVERY_COLLECTIVE
-    if per_host == 2:
-        program = "hvd.init()\nassert hvd.cross_size() == 2\nx = np.ones(100_000)\nassert (hvd.allreduce(x, op=hvd.Sum) == 2).all()\n"
+@pytest.mark.parametrize(
+    ("places", "program"), [(HOSTS, EVERY_COLLECTIVE), (("a", "b"), ONE_ALLREDUCE)], ids=["2x2", "1x1"]
+)
+def test_collectives_between_namespaces(
+    tmp_path: Path, hosts: network.Network, places: tuple[str, ...], program: str
+) -> None:
     with Ranks(tmp_path, len(places), places, hosts.store) as ranks:
-        for rank, place in enumerate(places):
-            ranks.start(program, ranks=[rank], prefix=hosts.prefix("ab".index(place)))
+        start(ranks, hosts, program)
         codes = ranks.wait(40)
         assert set(codes.values()) == {0}, f"{codes}\n{ranks.outputs()}"
 
