@@ -22,6 +22,13 @@ use_environment() {
   python -c 'import sys; sys.exit(sys.version_info < (3, 10))' || die "hvdlite needs Python 3.10 or newer, this is $(python -V)"
 }
 
+# install_debian PACKAGE...   where that is allowed; elsewhere nothing happens, and whoever needs them finds them missing.
+install_debian() {
+  [[ "$(id -u)" == 0 ]] && command -v apt-get >/dev/null || return 0
+  say "installing $*"
+  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "$@" >/dev/null; } || true
+}
+
 need_compiler() {
   command -v g++ >/dev/null || die "no C++ compiler. Install g++ 11 or newer (Debian: apt-get install g++)"
 }
