@@ -8,12 +8,13 @@ name are matched in the order of the calls.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from hvdlite import _core
-from hvdlite.arrays import Tensor, contiguous, empty_like, own_kind
+from hvdlite.arrays import Array, Tensor, contiguous, empty_like, own_kind
 from hvdlite.handles import Pending, new_handle
 from hvdlite.ops import Average, Kind, Sum, reduction_of
 from hvdlite.process_sets import ProcessSet, global_process_set, set_id_of
@@ -38,53 +39,16 @@ __all__ = [
 ]
 
 _NO_SPLITS: list[int] = []
-_NOT_TENSORS = (int, float, bool, np.generic, list, tuple)
-
-
-# ---- One operation: started or run, into a new result or in place. These run once per tensor: plain and positional. ------
-
-
-def _start(
-    kind: int,
-    tensor: Tensor,
-    name: str | None,
-    process_set: ProcessSet,
-    op: int = Sum,
-    root: int = 0,
-    pre: float = 1.0,
-    post: float = 1.0,
-    splits: list[int] = _NO_SPLITS,
-) -> Pending:
-    source = contiguous(tensor)
-    output = empty_like(source) if kind in _SAME_SHAPE else None
-    native = _core.submit(kind, op, set_id_of(process_set), name, source, output, root, pre, post, splits)
-    if output is not None:
-        return Pending([native], lambda results: output)
-    return Pending([native], lambda results: own_kind(source, results[0][0]))
-
-
-def _run(
-    kind: int,
-    tensor: Tensor,
-    name: str | None,
-    process_set: ProcessSet,
-    op: int = Sum,
-    root: int = 0,
-    pre: float = 1.0,
-    post: float = 1.0,
-    splits: list[int] = _NO_SPLITS,
-) -> Any:
-    source = contiguous(tensor)
-    output = empty_like(source) if kind in _SAME_SHAPE else None
-    result = _core.run(kind, op, set_id_of(process_set), name, source, output, root, pre, post, splits)
-    return output if output is not None else own_kind(source, result and result[0])
-
-
 # Kinds whose result has the shape of the input, so that it can be allocated here.
 _SAME_SHAPE = (Kind.ALLREDUCE, Kind.BROADCAST)
+_NOT_TENSORS = (int, float, np.generic, list, tuple)
 
 
-def _start_in_place(
+# ---- One operation, run `now` or started, into a new result or in place. These run once per tensor: plain and positional. -
+
+
+def _into_new(
+    now: bool,
     kind: int,
     tensor: Tensor,
     name: str | None,
@@ -93,48 +57,52 @@ def _start_in_place(
     root: int = 0,
     pre: float = 1.0,
     post: float = 1.0,
-) -> Pending:
-    """On the tensor, or on a contiguous copy that is copied back at the end."""
+) -> Any:
+    """Returns the result, or a Pending."""
+    source = contiguous(tensor)
+    output = empty_like(source) if kind in _SAME_SHAPE else None
+    call = _core.run if now else _core.submit
+    answer: Any = call(kind, op, set_id_of(process_set), name, source, output, root, pre, post, _NO_SPLITS)
+    if now:
+        return output if output is not None else own_kind(source, answer and answer[0])
+    return Pending([answer], partial(_result, source, output))
+
+
+def _result(source: Tensor, output: Tensor | None, results: list[Any]) -> Any:
+    return output if output is not None else own_kind(source, results[0][0])
+
+
+def _in_place(
+    now: bool,
+    kind: int,
+    tensor: Tensor,
+    name: str | None,
+    process_set: ProcessSet,
+    op: int = Sum,
+    root: int = 0,
+    pre: float = 1.0,
+    post: float = 1.0,
+) -> Any:
+    """On the tensor, or on a contiguous copy that is copied back at the end. Returns the tensor, or a Pending."""
     if isinstance(tensor, _NOT_TENSORS):
-        raise _nothing_to_write_into(tensor)
+        raise TypeError(f"an in-place operation needs a tensor to write into, not {type(tensor).__name__}")
+    call = _core.run if now else _core.submit
     number = set_id_of(process_set)
     try:
-        native = _core.submit(kind, op, number, name, tensor, tensor, root, pre, post, _NO_SPLITS)
-        return Pending([native], lambda results: tensor)
+        answer = call(kind, op, number, name, tensor, tensor, root, pre, post, _NO_SPLITS)
+        work = tensor
     except _core.NotContiguous:
         work = contiguous(tensor)
-        native = _core.submit(kind, op, number, name, work, work, root, pre, post, _NO_SPLITS)
-
-    def copy_back(results: list[Any]) -> Tensor:
-        tensor[...] = work
-        return tensor
-
-    return Pending([native], copy_back)
+        answer = call(kind, op, number, name, work, work, root, pre, post, _NO_SPLITS)
+    if not now:
+        return Pending([answer], partial(_copied_back, tensor, work))
+    return tensor if work is tensor else _copied_back(tensor, work)
 
 
-def _run_in_place(
-    kind: int,
-    tensor: Tensor,
-    name: str | None,
-    process_set: ProcessSet,
-    op: int = Sum,
-    root: int = 0,
-    pre: float = 1.0,
-    post: float = 1.0,
-) -> Tensor:
-    if isinstance(tensor, _NOT_TENSORS):
-        raise _nothing_to_write_into(tensor)
-    try:
-        _core.run(kind, op, set_id_of(process_set), name, tensor, tensor, root, pre, post, _NO_SPLITS)
-    except _core.NotContiguous:
-        work = contiguous(tensor)
-        _core.run(kind, op, set_id_of(process_set), name, work, work, root, pre, post, _NO_SPLITS)
+def _copied_back(tensor: Tensor, work: Tensor, results: list[Any] | None = None) -> Tensor:
+    if work is not tensor:
         tensor[...] = work
     return tensor
-
-
-def _nothing_to_write_into(tensor: Any) -> TypeError:
-    return TypeError(f"an in-place operation needs a tensor to write into, not {type(tensor).__name__}")
 
 
 # ---- Allreduce ------------------------------------------------------------------------------------------------------
@@ -152,7 +120,7 @@ def allreduce_async(
     """Starts allreduce() and returns a handle."""
     reduction = reduction_of(average, op)
     return new_handle(
-        _start(Kind.ALLREDUCE, tensor, name, process_set, reduction, 0, prescale_factor, postscale_factor)
+        _into_new(False, Kind.ALLREDUCE, tensor, name, process_set, reduction, 0, prescale_factor, postscale_factor)
     )
 
 
@@ -171,7 +139,7 @@ def allreduce(
     result. float16 and bfloat16 are added in float32.
     """
     reduction = reduction_of(average, op)
-    return _run(Kind.ALLREDUCE, tensor, name, process_set, reduction, 0, prescale_factor, postscale_factor)
+    return _into_new(True, Kind.ALLREDUCE, tensor, name, process_set, reduction, 0, prescale_factor, postscale_factor)
 
 
 def allreduce_async_(
@@ -186,7 +154,7 @@ def allreduce_async_(
     """Starts allreduce_() and returns a handle."""
     reduction = reduction_of(average, op)
     return new_handle(
-        _start_in_place(Kind.ALLREDUCE, tensor, name, process_set, reduction, 0, prescale_factor, postscale_factor)
+        _in_place(False, Kind.ALLREDUCE, tensor, name, process_set, reduction, 0, prescale_factor, postscale_factor)
     )
 
 
@@ -201,7 +169,7 @@ def allreduce_(
 ) -> Any:
     """allreduce() in place. Returns the tensor."""
     reduction = reduction_of(average, op)
-    return _run_in_place(Kind.ALLREDUCE, tensor, name, process_set, reduction, 0, prescale_factor, postscale_factor)
+    return _in_place(True, Kind.ALLREDUCE, tensor, name, process_set, reduction, 0, prescale_factor, postscale_factor)
 
 
 # ---- The others -----------------------------------------------------------------------------------------------------
@@ -209,40 +177,40 @@ def allreduce_(
 
 def allgather_async(tensor: Tensor, name: str | None = None, process_set: ProcessSet = global_process_set) -> int:
     """Starts allgather() and returns a handle."""
-    return new_handle(_start(Kind.ALLGATHER, tensor, name, process_set))
+    return new_handle(_into_new(False, Kind.ALLGATHER, tensor, name, process_set))
 
 
 def allgather(tensor: Tensor, name: str | None = None, process_set: ProcessSet = global_process_set) -> Any:
     """Concatenates the tensors of all ranks along their first dimension, which may differ from rank to rank."""
-    return _run(Kind.ALLGATHER, tensor, name, process_set)
+    return _into_new(True, Kind.ALLGATHER, tensor, name, process_set)
 
 
 def broadcast_async(
     tensor: Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> int:
     """Starts broadcast() and returns a handle."""
-    return new_handle(_start(Kind.BROADCAST, tensor, name, process_set, root=root_rank))
+    return new_handle(_into_new(False, Kind.BROADCAST, tensor, name, process_set, root=root_rank))
 
 
 def broadcast(
     tensor: Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Any:
     """Returns the tensor of `root_rank` (a global rank, also in a process set). Shapes must be equal on all ranks."""
-    return _run(Kind.BROADCAST, tensor, name, process_set, root=root_rank)
+    return _into_new(True, Kind.BROADCAST, tensor, name, process_set, root=root_rank)
 
 
 def broadcast_async_(
     tensor: Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> int:
     """Starts broadcast_() and returns a handle."""
-    return new_handle(_start_in_place(Kind.BROADCAST, tensor, name, process_set, root=root_rank))
+    return new_handle(_in_place(False, Kind.BROADCAST, tensor, name, process_set, root=root_rank))
 
 
 def broadcast_(
     tensor: Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Any:
     """broadcast() in place. Returns the tensor."""
-    return _run_in_place(Kind.BROADCAST, tensor, name, process_set, root=root_rank)
+    return _in_place(True, Kind.BROADCAST, tensor, name, process_set, root=root_rank)
 
 
 def _splits(splits: Any) -> list[int]:
@@ -260,10 +228,10 @@ def alltoall_async(
     tensor: Tensor, splits: Any = None, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> int:
     """Starts alltoall() and returns a handle; synchronize() then always returns (output, received_splits)."""
-    pending = _start(Kind.ALLTOALL, tensor, name, process_set, splits=_splits(splits))
-    output_of = pending.finish
-    pending.finish = lambda results: (output_of(results), np.array(results[0][1], np.int32))
-    return new_handle(pending)
+    source = contiguous(tensor)
+    set_id = set_id_of(process_set)
+    native = _core.submit(Kind.ALLTOALL, Sum, set_id, name, source, None, 0, 1.0, 1.0, _splits(splits))
+    return new_handle(Pending([native], lambda results: _with_splits(source, results[0])))
 
 
 def alltoall(
@@ -277,8 +245,11 @@ def alltoall(
     source = contiguous(tensor)
     set_id = set_id_of(process_set)
     result = _core.run(Kind.ALLTOALL, Sum, set_id, name, source, None, 0, 1.0, 1.0, _splits(splits))
-    output = own_kind(source, result[0])
-    return output if splits is None else (output, np.array(result[1], np.int32))
+    return own_kind(source, result[0]) if splits is None else _with_splits(source, result)
+
+
+def _with_splits(source: Tensor, result: Any) -> tuple[Any, Array]:
+    return own_kind(source, result[0]), np.array(result[1], np.int32)
 
 
 def reducescatter_async(
@@ -290,7 +261,9 @@ def reducescatter_async(
     postscale_factor: float = 1.0,
 ) -> int:
     """Starts reducescatter() and returns a handle."""
-    return new_handle(_start(Kind.REDUCESCATTER, tensor, name, process_set, op, 0, prescale_factor, postscale_factor))
+    return new_handle(
+        _into_new(False, Kind.REDUCESCATTER, tensor, name, process_set, op, 0, prescale_factor, postscale_factor)
+    )
 
 
 def reducescatter(
@@ -302,7 +275,7 @@ def reducescatter(
     postscale_factor: float = 1.0,
 ) -> Any:
     """Reduces the tensors of all ranks and returns this rank's part of the rows; earlier ranks get the odd ones."""
-    return _run(Kind.REDUCESCATTER, tensor, name, process_set, op, 0, prescale_factor, postscale_factor)
+    return _into_new(True, Kind.REDUCESCATTER, tensor, name, process_set, op, 0, prescale_factor, postscale_factor)
 
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:
