@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib.util import find_spec
 
 import pytest
 from launched import ROOT, Job
@@ -19,7 +20,7 @@ TORCH = {
 
 
 def test_every_example_is_tested_here() -> None:
-    assert {p.name for p in (ROOT / "examples").glob("*.py")} == {"digits_mlp.py", *TORCH}
+    assert {p.name for p in (ROOT / "examples").glob("*.py")} == {"digits_mlp.py", "keras_digits.py", *TORCH}
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
@@ -41,3 +42,18 @@ def test_torch_examples_show_what_they_promise(job: Job, name: str) -> None:
     said = done.stdout.decode()
     assert done.returncode == 0, done.stderr.decode()
     assert re.search(TORCH[name], said), said
+
+
+@pytest.mark.watchdog(150)
+@pytest.mark.parametrize("backend", ["torch", "jax", "tensorflow"])
+def test_the_keras_example_learns_on_every_backend(job: Job, backend: str) -> None:
+    for module in ("keras", backend):
+        if find_spec(module) is None:
+            pytest.skip(f"{module} is not installed")
+    done = job.run(
+        "-np", "2", "python", str(ROOT / "examples" / "keras_digits.py"),
+        KERAS_BACKEND=backend, TF_CPP_MIN_LOG_LEVEL="3", OMP_NUM_THREADS="1",
+    )  # fmt: skip
+    said = done.stdout.decode()
+    assert done.returncode == 0, done.stderr.decode()
+    assert re.search(rf"{backend}, 2 ranks: test loss [\d.]+, accuracy 0\.9\d*", said), said

@@ -50,6 +50,7 @@ SUITES = {
         "torch_batch_norm",
         "torch_compiled",
     ),
+    "keras": ("keras_data", "keras_training", "keras_optimizer", "keras_callbacks"),
 }
 
 

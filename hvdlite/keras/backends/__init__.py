@@ -1,0 +1,45 @@
+"""What hvdlite.keras must know about the backend that Keras runs on. One file each; only the one in use is imported."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Protocol
+
+from hvdlite.keras.flavour import backend_name
+from hvdlite.process_sets import ProcessSet
+
+Tensor = Any  # the backend's own
+
+
+@dataclass(frozen=True)
+class Way:
+    """How gradients travel."""
+
+    op: int
+    prescale: float
+    postscale: float
+    process_set: ProcessSet
+
+
+class Backend(Protocol):
+    @property
+    def dynamic(self) -> bool:
+        """Whether a variable may get a gradient in one step and none in the next, so that ranks may differ about it."""
+
+    def allreduce(self, scope: str, groups: Sequence[Sequence[Tensor]], way: Way) -> list[list[Tensor]]:
+        """The gradients of all ranks: at once, or as part of the step that is being traced. `scope` begins their names."""
+
+    def is_sparse(self, gradient: Tensor) -> bool: ...
+
+    def to_dense(self, gradient: Tensor) -> Tensor: ...
+
+    def scaled(self, gradient: Tensor, factor: float) -> Tensor:
+        """gradient * factor, for sparse ones as well."""
+
+
+def chosen() -> Backend:
+    """The one that Keras runs on."""
+    backend: Backend = import_module(f"hvdlite.keras.backends.{backend_name()}").BACKEND
+    return backend

@@ -1,0 +1,33 @@
+"""Keras on torch: everything happens at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hvdlite.adapter.engine import run_now
+from hvdlite.keras.backends import Way
+from hvdlite.torch.ops import OPS
+
+
+class TorchBackend:
+    """See hvdlite.keras.backends.Backend."""
+
+    dynamic = True
+
+    def allreduce(self, scope: str, groups: Sequence[Sequence[Any]], way: Way) -> list[list[Any]]:
+        how = (way.op, way.prescale, way.postscale, way.process_set)
+        under_way = [OPS.grouped_allreduce(group, f"{scope}gradients.{i}", *how) for i, group in enumerate(groups)]
+        return [list(run_now(pending)) for pending in under_way]
+
+    def is_sparse(self, gradient: Any) -> bool:
+        return False  # Keras' embeddings have dense gradients on torch
+
+    def to_dense(self, gradient: Any) -> Any:
+        return gradient
+
+    def scaled(self, gradient: Any, factor: float) -> Any:
+        return gradient * factor
+
+
+BACKEND = TorchBackend()

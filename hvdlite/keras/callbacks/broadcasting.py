@@ -1,0 +1,83 @@
+"""Ranks start with the same weights and the same optimizer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hvdlite.keras.flavour import KERAS
+from hvdlite.keras.host import is_variable, model_variables, variables_of
+from hvdlite.keras.values import broadcast_variables
+from hvdlite.objects import allgather_object
+
+
+class BroadcastGlobalVariablesCallback(KERAS.callbacks.Callback):  # type: ignore[misc, name-defined]
+    """Gives all ranks the variables of the model and of the optimizer that `root_rank` has.
+
+    Before the first step, if all of them exist by then on all ranks; else after it. `local_variables` stay as they are.
+    Ranks that are about to make different numbers of steps are told so: they would wait for each other at the end.
+    """
+
+    def __init__(self, root_rank: int, device: str = "", local_variables: Any = None) -> None:
+        super().__init__()
+        del device
+        self.root_rank = root_rank
+        self._local = _variables(local_variables)
+        self._done = False
+
+    def register_local_var(self, var: Any) -> None:
+        """This variable stays as it is."""
+        self._local += _variables(var)
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Broadcasts, if there is everything to broadcast."""
+        self._done = False
+        model = self.model
+        ready = bool(model.built) and _built(model)
+        everyones = allgather_object((ready, self.params.get("steps")), "BroadcastGlobalVariablesCallback")
+        _check_steps([steps for _, steps in everyones])
+        if all(ready for ready, _ in everyones):
+            self._broadcast()
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Broadcasts, if that was not possible before."""
+        if not self._done:
+            self._broadcast()
+
+    def _broadcast(self) -> None:
+        model = self.model  # on JAX this brings its variables up to date
+        local = {id(v) for v in self._local}
+        everything = model_variables(model) + variables_of(model.optimizer)
+        broadcast_variables([v for v in everything if id(v) not in local], self.root_rank)
+        self._done = True
+
+
+def _built(model: Any) -> bool:
+    """Whether the optimizer has its variables, after it was asked to make them."""
+    optimizer = model.optimizer
+    if not hasattr(optimizer, "built") and not hasattr(optimizer, "_built"):
+        optimizer._create_all_weights(model.trainable_variables)  # Keras' legacy optimizers
+        return True
+    if not getattr(optimizer, "built", getattr(optimizer, "_built", False)):
+        optimizer.build(model.trainable_variables)
+        optimizer.built = True
+    return True
+
+
+def _check_steps(steps: Sequence[int | None]) -> None:
+    known = {rank: count for rank, count in enumerate(steps) if count is not None}
+    if len(set(known.values())) > 1:
+        each = ", ".join(f"rank {rank}: {count}" for rank, count in list(known.items())[:16])
+        raise ValueError(
+            f"the ranks have different numbers of steps per epoch ({each}). Each step needs all ranks, so they would wait for "
+            f"each other at the end of the epoch. Pass steps_per_epoch={min(known.values())} to fit(), or give all ranks "
+            "equally many batches."
+        )
+
+
+def _variables(given: Any) -> list[Any]:
+    variables = [] if given is None else given if isinstance(given, (list, tuple)) else [given]
+    wrong = [v for v in variables if not is_variable(v)]
+    if wrong:
+        raise ValueError(f"local_variables must be variables, not {type(wrong[0]).__name__}")
+    return list(variables)

@@ -1,0 +1,38 @@
+"""The metrics of an epoch, averaged over the ranks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hvdlite.basics import size
+from hvdlite.exceptions import MismatchError
+from hvdlite.keras.flavour import KERAS
+from hvdlite.objects import allgather_object
+
+
+class MetricAverageCallback(KERAS.callbacks.Callback):  # type: ignore[misc, name-defined]
+    """Averages metrics at the end of each epoch, for all callbacks behind it and for the history.
+
+    Put it before those that read metrics (EarlyStopping, ReduceLROnPlateau, ModelCheckpoint): then all ranks decide alike.
+    """
+
+    def __init__(self, device: str = "") -> None:
+        super().__init__()
+        del device
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """Changes `logs` in place."""
+        if not logs or size() == 1:
+            return
+        mine = {name: float(logs[name]) for name in sorted(logs)}
+        everyones = allgather_object(mine, "MetricAverageCallback")
+        for rank, theirs in enumerate(everyones):
+            if theirs.keys() != mine.keys():
+                raise MismatchError(
+                    f"rank {rank} has the metrics {', '.join(theirs)}, this rank {', '.join(mine)}: compile the same metrics, "
+                    "and pass validation data, on all ranks or on none"
+                )
+        for name in mine:
+            logs[name] = float(np.mean([theirs[name] for theirs in everyones]))

@@ -1,0 +1,37 @@
+"""Compression for Keras: hvd.Compression.none, .fp16 and .bf16, on every backend, and the class to derive others from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hvdlite.adapter.compression import Cast, Compressor
+from hvdlite.keras.flavour import KERAS, LEGACY
+
+__all__ = ["Compression", "Compressor"]
+
+
+class _Primitives:
+    """As much of hvdlite.adapter.framework.Framework as a cast needs: eager, and while a step is traced."""
+
+    def dtype(self, tensor: Any) -> str:
+        return tensor.dtype.name if LEGACY else str(KERAS.backend.standardize_dtype(tensor.dtype))
+
+    def is_floating(self, tensor: Any) -> bool:
+        return "float" in self.dtype(tensor)
+
+    def cast(self, tensor: Any, dtype: str) -> Any:
+        return KERAS.backend.cast(tensor, dtype) if LEGACY else KERAS.ops.cast(tensor, dtype)
+
+
+_PRIMITIVES: Any = _Primitives()
+
+
+class Compression:
+    """How gradients are compressed on their way."""
+
+    #: as they are
+    none = Compressor()
+    #: floating-point tensors as float16
+    fp16 = Cast(_PRIMITIVES, "float16")
+    #: floating-point tensors as bfloat16: float32's range, less precision
+    bf16 = Cast(_PRIMITIVES, "bfloat16")

@@ -1,0 +1,187 @@
+"""What DistributedOptimizer adds to the class of a Keras 3 optimizer.
+
+Keras calls apply() on the TensorFlow and torch backends, and stateless_apply() on JAX, where the whole step is a function of
+its state. Both reduce the gradients and hand them on, so that clipping, weight decay, and the decision of a
+LossScaleOptimizer whether the step is taken, see the gradients of all ranks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from hvdlite.keras.accumulation import Accumulation
+from hvdlite.keras.backends import chosen
+from hvdlite.keras.flavour import KERAS, backend_name
+from hvdlite.keras.reduction import Gradients, reduced
+from hvdlite.keras.settings import Settings
+
+_INSIDE_LOSS_SCALING = (
+    "this DistributedOptimizer is inside a LossScaleOptimizer, where each rank would decide by itself whether to take a "
+    "step, and the others would wait for ever. Wrap it the other way round:\n"
+    "    hvd.DistributedOptimizer(keras.optimizers.LossScaleOptimizer(optimizer))\n"
+    "That is done for you where keras.config.set_dtype_policy('mixed_float16') comes before hvd.DistributedOptimizer()."
+)
+
+
+class Distributed:
+    """Its own data begin with _hvd. Nothing of them is saved: a file has the optimizer that was wrapped."""
+
+    # Of the class, so that what from_config() makes of it is distributed as well.
+    _hvd: Settings
+    _hvd_local_layers: Sequence[Any]
+    _hvd_handing_on = False  # the gradients are reduced already
+    _agg_helper: Accumulation | None = None  # Horovod's name for it
+
+    # ---- what Keras calls
+
+    def apply(self, grads: Sequence[Any], trainable_variables: Sequence[Any] | None = None) -> None:
+        """One optimization step with the gradients of all ranks."""
+        if self._hvd_handing_on or len(grads) == 0:
+            return super().apply(grads, trainable_variables)  # type: ignore[misc]
+        variables = self._hvd_prepared(trainable_variables)
+        if self._agg_helper is None:
+            return self._hvd_apply(self._hvd_reduced(grads, variables), variables)
+        held = self._agg_helper
+        totals = held.plus(chosen(), grads, variables)
+
+        def communicate() -> None:
+            self._hvd_apply(self._hvd_reduced(held.settled(totals), variables), variables)
+            held.empty()
+
+        def wait() -> None:
+            held.keep(totals, variables)
+
+        if backend_name() == "jax":  # where ops.cond() would trace both, and leave traces in the variables
+            (communicate if held.is_last() else wait)()
+        else:
+            KERAS.ops.cond(held.is_last(), communicate, wait)
+
+    def stateless_apply(
+        self, optimizer_variables: list[Any], grads: list[Any], trainable_variables: list[Any]
+    ) -> tuple[list[Any], list[Any]]:
+        """apply() as a function of the state."""
+        variables = self._trainable_variables  # type: ignore[attr-defined]
+        plain = super().stateless_apply  # type: ignore[misc]
+
+        def step(gradients: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+            gradients = self._hvd_reduced(gradients, variables)
+            with self._hvd_handed_on():
+                weights, state = plain(optimizer_variables, gradients, trainable_variables)
+            return list(weights), list(state)
+
+        if self._agg_helper is None:
+            return step(grads)
+        held = self._agg_helper
+        with self._hvd_with_state(optimizer_variables):
+            is_last = held.is_last()
+            totals = held.plus(chosen(), grads, variables)
+
+        def communicate() -> tuple[list[Any], list[Any]]:
+            weights, state = step(held.settled(totals))
+            return weights, self._hvd_state_after(held.empty, state)
+
+        def wait() -> tuple[list[Any], list[Any]]:
+            state = self._hvd_state_after(lambda: held.keep(totals, variables), optimizer_variables)
+            return list(trainable_variables), state
+
+        result: tuple[list[Any], list[Any]] = KERAS.ops.cond(is_last, communicate, wait)
+        return result
+
+    def build(self, variables: Sequence[Any]) -> None:
+        """Makes the optimizer's variables."""
+        caller = sys._getframe(1)
+        outer = caller.f_locals.get("self")
+        if isinstance(outer, KERAS.optimizers.LossScaleOptimizer) and outer is not self:
+            raise ValueError(_INSIDE_LOSS_SCALING)
+        super().build(variables)  # type: ignore[misc]
+        self._hvd_accumulate()
+
+    # ---- files: those of the plain optimizer
+
+    def save_own_variables(self, store: Any) -> None:
+        """As the optimizer's own."""
+        with self._hvd_undressed():
+            super().save_own_variables(store)  # type: ignore[misc]
+
+    def load_own_variables(self, store: Any) -> None:
+        """As the optimizer's own."""
+        with self._hvd_undressed():
+            super().load_own_variables(store)  # type: ignore[misc]
+
+    # ---- Horovod's
+
+    def register_local_var(self, var: Any) -> None:
+        """From now on the gradient of this variable stays on its rank."""
+        self._hvd_local.variables.append(var)
+
+    @property
+    def _hvd_local(self) -> Local:
+        local: Local = self.__dict__.setdefault("_hvd_local_variables", Local(self._hvd_local_layers))
+        return local
+
+    # ---- inside
+
+    def _hvd_apply(self, gradients: Sequence[Any], variables: Sequence[Any]) -> None:
+        with self._hvd_handed_on():
+            super().apply(gradients, variables)  # type: ignore[misc]
+
+    def _hvd_reduced(self, gradients: Sequence[Any], variables: Sequence[Any]) -> Gradients:
+        return reduced(self._hvd, chosen(), gradients, variables, self._hvd_local.ids())
+
+    def _hvd_prepared(self, variables: Sequence[Any] | None) -> list[Any]:
+        """The variables that a call of apply() is about; the optimizer is built for them."""
+        if variables is None:
+            return list(self._trainable_variables)  # type: ignore[attr-defined]
+        variables = list(variables)
+        if not self.built:  # type: ignore[has-type]
+            with KERAS.name_scope(self.name):  # type: ignore[attr-defined]
+                self.build(variables)
+            self.built = True
+        return variables
+
+    def _hvd_begin(self) -> None:
+        """The optimizer has just got this class; it may have been built before."""
+        if self.built:
+            self._hvd_accumulate()
+
+    def _hvd_accumulate(self) -> None:
+        """Makes room for gradients that wait, once the variables are known."""
+        if self._hvd.passes > 1 and self._agg_helper is None:
+            helper = Accumulation(self, self._trainable_variables, self._hvd)  # type: ignore[attr-defined]
+            object.__setattr__(self, "_agg_helper", helper)  # untracked: TensorFlow would save it
+
+    @contextlib.contextmanager
+    def _hvd_handed_on(self) -> Iterator[None]:
+        object.__setattr__(self, "_hvd_handing_on", True)
+        try:
+            yield
+        finally:
+            object.__setattr__(self, "_hvd_handing_on", False)
+
+    def _hvd_undressed(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext() if self._agg_helper is None else self._agg_helper.hidden()
+
+    def _hvd_with_state(self, values: Sequence[Any]) -> Any:
+        mapping = list(zip(self.variables, values, strict=True))  # type: ignore[attr-defined]
+        return KERAS.StatelessScope(state_mapping=mapping)
+
+    def _hvd_state_after(self, change: Callable[[], None], values: Sequence[Any]) -> list[Any]:
+        with self._hvd_with_state(values) as scope:
+            change()
+        return [scope.get_current_value(v) for v in self.variables]  # type: ignore[attr-defined]
+
+
+class Local:
+    """The variables whose gradients stay on their rank."""
+
+    def __init__(self, layers: Sequence[Any] = ()) -> None:
+        self._layers = layers  # whose variables may be made later
+        self.variables: list[Any] = []
+
+    def ids(self) -> set[int]:
+        """Compared by identity: variables have no other stable key."""
+        found = {id(v) for layer in self._layers for v in layer.trainable_variables}
+        return found | {id(v) for v in self.variables}

@@ -1,0 +1,56 @@
+"""Between the tensors of Keras' backend and numpy's arrays, which the framework-free API takes."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from hvdlite.keras.flavour import KERAS, LEGACY
+
+Array = np.ndarray[Any, Any]
+
+
+def to_numpy(value: Any) -> Array:
+    """The contents of a variable, a tensor, or what becomes one."""
+    return np.asarray(value if LEGACY else KERAS.ops.convert_to_numpy(value))
+
+
+def to_tensor(array: Any, dtype: Any = None) -> Any:
+    """A tensor of the backend."""
+    if LEGACY:
+        import tensorflow as tf
+
+        return tf.convert_to_tensor(array, dtype)
+    return KERAS.ops.convert_to_tensor(array, dtype)
+
+
+def variables_of(optimizer: Any) -> list[Any]:
+    """An optimizer's; where Keras has a method for them, a property, or a list that can be called."""
+    variables = optimizer.variables
+    return list(variables if isinstance(variables, list) or not callable(variables) else variables())
+
+
+def model_variables(model: Any) -> list[Any]:
+    """Those that ranks share: not the states of random generators, or dropout would be the same on all ranks."""
+    return list(model.weights)
+
+
+def is_variable(value: Any) -> bool:
+    """Of Keras, or of TensorFlow."""
+    if not LEGACY and isinstance(value, KERAS.Variable):
+        return True
+    tensorflow = sys.modules.get("tensorflow")
+    return tensorflow is not None and isinstance(value, tensorflow.Variable)
+
+
+def velocities_of(optimizer: Any) -> list[Any]:
+    """Where an optimizer with momentum keeps what past gradients have left, with the learning rate multiplied in."""
+    optimizer = getattr(optimizer, "inner_optimizer", optimizer)
+    if hasattr(optimizer, "get_slot"):
+        variables = [v for v in optimizer.variables() if "/momentum" in v.name]
+    else:
+        variables = getattr(optimizer, "momentums", None) or getattr(optimizer, "_momentums", None) or []
+    # Adam keeps mere averages of gradients under a similar name; but has no attribute "momentum".
+    return [v for v in variables if v is not None] if hasattr(optimizer, "momentum") else []

@@ -1,0 +1,135 @@
+"""DistributedOptimizer and its relatives: an optimizer of the user's class whose gradients are those of all ranks."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from hvdlite.keras.backends import chosen
+from hvdlite.keras.compression import Compression
+from hvdlite.keras.flavour import KERAS, LEGACY
+from hvdlite.keras.settings import Settings, settle
+from hvdlite.ops import Average
+from hvdlite.process_sets import ProcessSet, global_process_set
+
+
+def DistributedOptimizer(optimizer: Any, name: str | None = None, device_dense: str = "", device_sparse: str = "",
+                         compression: Any = Compression.none, sparse_as_dense: bool = False,
+                         gradient_predivide_factor: float = 1.0, op: int = Average, num_groups: int = 0,
+                         groups: Any = None, *, backward_passes_per_step: int = 1,
+                         average_aggregated_gradients: bool = False, process_set: ProcessSet = global_process_set,
+                         scale_local_gradients: bool = True) -> Any:  # fmt: skip
+    """The optimizer, with gradients averaged (or summed) over all ranks before each step.
+
+    It is the same object: its class is a subclass of the one it had, under the same name. See docs/keras.md. `name`,
+    `device_dense` and `device_sparse` are accepted for Horovod's sake.
+    """
+    del name, device_dense, device_sparse
+    settings = settle(
+        compression=compression,
+        sparse_as_dense=sparse_as_dense,
+        gradient_predivide_factor=gradient_predivide_factor,
+        op=op,
+        backward_passes_per_step=backward_passes_per_step,
+        average_aggregated_gradients=average_aggregated_gradients,
+        num_groups=num_groups,
+        groups=groups,
+        process_set=process_set,
+        scale_local_gradients=scale_local_gradients,
+    )
+    return distribute(optimizer, settings)
+
+
+def PartialDistributedOptimizer(optimizer: Any, name: str | None = None, device_dense: str = "", device_sparse: str = "",
+                                compression: Any = Compression.none, sparse_as_dense: bool = False,
+                                gradient_predivide_factor: float = 1.0, op: int = Average,
+                                backward_passes_per_step: int = 1, average_aggregated_gradients: bool = False,
+                                groups: Any = None, process_set: ProcessSet = global_process_set,
+                                local_layers: Any = None, scale_local_gradients: bool = True) -> Any:  # fmt: skip
+    """DistributedOptimizer() whose gradients of `local_layers` stay on their rank.
+
+    They are divided by the number of ranks, unless scale_local_gradients=False.
+    """
+    del name, device_dense, device_sparse
+    settings = settle(
+        compression=compression,
+        sparse_as_dense=sparse_as_dense,
+        gradient_predivide_factor=gradient_predivide_factor,
+        op=op,
+        backward_passes_per_step=backward_passes_per_step,
+        average_aggregated_gradients=average_aggregated_gradients,
+        num_groups=0,
+        groups=groups,
+        process_set=process_set,
+        scale_local_gradients=scale_local_gradients,
+    )
+    return distribute(optimizer, settings, _layers(local_layers))
+
+
+def load_model(filepath: Any, custom_optimizers: Any = None, custom_objects: Any = None,
+               compression: Any = Compression.none, legacy_opts: bool = False) -> Any:  # fmt: skip
+    """keras.models.load_model(), with the optimizer distributed again and its state kept.
+
+    `custom_optimizers` are optimizer classes that the file needs and Keras does not know; `legacy_opts` is accepted for
+    Horovod's sake.
+    """
+    del legacy_opts
+    known = {kind.__name__: kind for kind in custom_optimizers or ()}
+    known.update(custom_objects or {})
+    model = KERAS.models.load_model(filepath, custom_objects=known)
+    if getattr(model, "optimizer", None) is not None:
+        model.optimizer = DistributedOptimizer(model.optimizer, compression=compression)
+    return model
+
+
+def distribute(optimizer: Any, settings: Settings, local_layers: Sequence[Any] = ()) -> Any:
+    """Gives the optimizer a class that reduces gradients."""
+    _check(optimizer)
+    chosen()  # the backend's adapter is loaded now, and not while a step is being traced
+    if not LEGACY and isinstance(optimizer, KERAS.optimizers.Optimizer):
+        from hvdlite.keras.distributed import Distributed
+
+        optimizer = _with_loss_scaling(optimizer)
+        _extend(optimizer, Distributed, settings, local_layers)
+        optimizer._hvd_begin()
+    elif "tf_keras" in sys.modules:
+        from hvdlite.keras import legacy
+
+        # Its LossScaleOptimizer asks the one inside.
+        inner = getattr(optimizer, "inner_optimizer", optimizer)
+        _extend(inner, legacy.mixin_for(inner), settings, local_layers)
+    else:
+        raise TypeError(f"expected an optimizer of {KERAS.__name__}.optimizers, got {type(optimizer).__name__}")
+    return optimizer
+
+
+def _extend(optimizer: Any, mixin: type, settings: Settings, local_layers: Sequence[Any]) -> None:
+    base = type(optimizer)
+    # Under the name and module of the one that it had: these are what a file says, which loads without hvdlite then.
+    body = {"__module__": base.__module__, "__qualname__": base.__qualname__, "__doc__": base.__doc__}
+    kind = type(base.__name__, (mixin, base), {**body, "_hvd": settings, "_hvd_local_layers": local_layers})
+    optimizer.__class__ = kind  # and not a copy: it may have slots already
+
+
+def _check(optimizer: Any) -> None:
+    for each in (optimizer, getattr(optimizer, "inner_optimizer", None)):
+        if hasattr(each, "_hvd"):
+            raise ValueError("the optimizer is a DistributedOptimizer already")
+
+
+def _with_loss_scaling(optimizer: Any) -> Any:
+    """As Model.compile() does it for mixed precision; but in Keras 3 the distributed optimizer has to be the outer one."""
+    scaler = KERAS.optimizers.LossScaleOptimizer
+    if KERAS.config.dtype_policy().name != "mixed_float16" or isinstance(optimizer, scaler):
+        return optimizer
+    return scaler(optimizer)
+
+
+def _layers(local_layers: Any) -> list[Any]:
+    layers = [] if local_layers is None else local_layers
+    if isinstance(layers, KERAS.layers.Layer):
+        layers = [layers]
+    if not isinstance(layers, (list, tuple)) or any(not isinstance(layer, KERAS.layers.Layer) for layer in layers):
+        raise ValueError("local_layers must be a layer of Keras, or a list of them")
+    return list(layers)

@@ -1,0 +1,131 @@
+"""For the checks of hvdlite.keras: Keras and hvdlite.keras, loaded when a check runs; models, data, training.
+
+pytest lists the checks without loading a framework, and the environment of a job decides which one it gets:
+KERAS_BACKEND, or TF_USE_LEGACY_KERAS=1 for tf_keras.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+import hvdlite
+from checks.here import Here
+
+
+class _Lazy:
+    def __init__(self, load: Any) -> None:
+        self._load = load
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._load(), name)
+
+
+def legacy() -> bool:
+    return os.environ.get("TF_USE_LEGACY_KERAS") == "1"
+
+
+def backend() -> str:
+    return "tensorflow" if legacy() else os.environ["KERAS_BACKEND"]
+
+
+keras: Any = _Lazy(lambda: import_module("tf_keras" if legacy() else "keras"))
+hvd: Any = _Lazy(lambda: import_module("hvdlite.keras"))
+
+# The tag of what is tried with three ranks, too.
+MORE_RANKS = ("three",)
+
+FEATURES, CLASSES, EACH, STEPS = 6, 2, 4, 4  # EACH: rows of a rank in a step
+
+
+def data(here: Here) -> tuple[np.ndarray, np.ndarray]:
+    """The same on all ranks: x and y of STEPS global batches."""
+    random = np.random.default_rng(7)
+    rows = STEPS * here.size * EACH
+    return (
+        random.standard_normal((rows, FEATURES)).astype("float32"),
+        random.standard_normal((rows, CLASSES)).astype("float32"),
+    )
+
+
+def part(here: Here, array: np.ndarray) -> np.ndarray:
+    """This rank's rows: in order, its part of each global batch."""
+    return array.reshape(-1, here.size, EACH, *array.shape[1:])[:, here.rank].reshape(-1, *array.shape[1:])
+
+
+def model(seed: int = 3, policy: str | None = None, units: int = 5) -> Any:
+    """A small network; the same for the same seed."""
+    layers = keras.layers
+    random = np.random.default_rng(seed)
+    inputs = keras.Input((FEATURES,))
+    hidden = layers.Dense(units, activation="tanh", dtype=policy)(inputs)
+    net = keras.Model(inputs, layers.Dense(CLASSES, dtype=policy)(hidden), **({} if legacy() else {"dtype": policy}))
+    net.set_weights([random.standard_normal(w.shape).astype("float32") * 0.5 for w in net.get_weights()])
+    return net
+
+
+def jit_modes() -> tuple[bool, ...]:
+    # Keras' jit on torch is torch.compile(); hvdlite's part of a step is not in the graph then, and nothing is different.
+    return (False, True) if backend() == "jax" else (False,)
+
+
+def fit(net: Any, optimizer: Any, x: Any, y: Any = None, *, epochs: int = 2, callbacks: Any = (), **more: Any) -> Any:
+    """Compiles and trains; returns the history."""
+    how = {name: more.pop(name) for name in ("loss", "metrics", "jit_compile", "loss_weights") if name in more}
+    net.compile(optimizer=optimizer, **{"loss": "mse", "jit_compile": False, **how})
+    if y is not None:
+        more = {"batch_size": EACH, **more, "y": y}
+    return net.fit(x, epochs=epochs, shuffle=False, verbose=0, callbacks=list(callbacks), **more).history
+
+
+def together(here: Here, optimizer: Any, *, net: Any = None, options: dict[str, Any] | None = None, **more: Any) -> Any:
+    """The network after training on all ranks."""
+    net = net or model()
+    x, y = data(here)
+    fit(net, hvd.DistributedOptimizer(optimizer, **(options or {})), part(here, x), part(here, y), **more)
+    return net
+
+
+def alone(here: Here, optimizer: Any, *, net: Any = None, **more: Any) -> Any:
+    """The network after training in this process on the global batches."""
+    net = net or model()
+    x, y = data(here)
+    fit(net, optimizer, x, y, batch_size=EACH * here.size, **more)
+    return net
+
+
+def contents(variables: Any) -> list[np.ndarray]:
+    return [
+        np.asarray(v.numpy() if not hasattr(v, "value") or legacy() else keras.ops.convert_to_numpy(v))
+        for v in variables
+    ]
+
+
+def state(net: Any) -> list[np.ndarray]:
+    """Weights and slots."""
+    variables = net.optimizer.variables
+    return contents(net.weights) + contents(variables() if callable(variables) else variables)
+
+
+def equal_everywhere(here: Here, arrays: list[np.ndarray]) -> None:
+    """Bit by bit."""
+    for array in arrays:
+        here.saw(np.asarray(array))
+    here.settle()
+
+
+def same(here: Here, got: Any, want: Any, tolerance: float = 2e-6) -> None:
+    """Bit-equal on all ranks, and the weights of a single process but for rounding."""
+    equal_everywhere(here, state(got))
+    for a, b in zip(contents(got.weights), contents(want.weights), strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=tolerance)
+
+
+def directory(here: Here) -> str:
+    """One that all ranks share."""
+    import tempfile
+
+    return str(hvdlite.broadcast_object(tempfile.mkdtemp(prefix="hvdlite-keras-") if here.rank == 0 else None))
