@@ -217,7 +217,7 @@ def name_scopes_are_part_of_names_unless_they_are_ignored(here: Here) -> None:
 
 @check(mode=MODES, min_ranks=2)
 def what_ranks_disagree_about_is_a_failed_precondition_and_harms_nobody(here: Here, mode: str) -> None:
-    with raises(tf.errors.FailedPreconditionError, "rank 0 sent shape [3]", "rank 1 sent shape [4]"):
+    with raises(tf.errors.FailedPreconditionError, "sent shape [3]", "rank 1 sent shape [4]"):
         run(mode, lambda x: hvd.allreduce(x, name="wrong"), tf.ones([3 + (here.rank == 1)]))
     with raises(tf.errors.FailedPreconditionError):
         run(mode, lambda x: hvd.grouped_allreduce([x, x], name="group"), tf.ones([3 + (here.rank == 1)]))
