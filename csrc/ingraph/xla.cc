@@ -133,16 +133,15 @@ Failure Collective(const ffi::CallFrame& frame) {
   return first;
 }
 
+// As TensorFlow's programs know them; JAX shows the word.
 ffi::ErrorCode ErrorCodeOf(hvdlite_code code) {
   switch (code) {
-    case HVDLITE_INVALID_ARGUMENT:
-    case HVDLITE_MISMATCH: return ffi::kInvalidArgument;
+    case HVDLITE_INVALID_ARGUMENT: return ffi::kInvalidArgument;
+    case HVDLITE_MISMATCH:
     case HVDLITE_NOT_INITIALIZED: return ffi::kFailedPrecondition;
-    case HVDLITE_PEER_LOST:
-    case HVDLITE_SHUT_DOWN: return ffi::kAborted;
     case HVDLITE_TIMEOUT: return ffi::kDeadlineExceeded;
     case HVDLITE_UNSUPPORTED: return ffi::kUnimplemented;
-    default: return ffi::kInternal;
+    default: return ffi::kUnknown;
   }
 }
 

@@ -100,12 +100,11 @@ struct Error;  // the runtime's; a handler returns it, or null
 
 // absl's status codes.
 enum ErrorCode : int32_t {
+  kUnknown = 2,
   kInvalidArgument = 3,
   kDeadlineExceeded = 4,
   kFailedPrecondition = 9,
-  kAborted = 10,
   kUnimplemented = 12,
-  kInternal = 13,
 };
 
 struct CreateErrorArguments {

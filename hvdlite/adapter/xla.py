@@ -30,15 +30,21 @@ def library() -> ctypes.CDLL:
     return _library
 
 
+def waiting() -> int:
+    """How many threads wait in the handler."""
+    return int(library().hvdlite_xla_waiting())
+
+
 def attributes(
     kind: int, name: str, process_set: ProcessSet, op: int, root: int, prescale: float, postscale: float
 ) -> dict[str, Any]:
     """What a call's handler must know beside the tensors."""
-    members = engine.members_of(process_set) if process_set.process_set_id else []
+    set_id = set_id_of(process_set)
+    members = engine.ranks_of(set_id) if set_id else []
     return {
         "kind": np.int32(kind),
         "name": name,
-        "process_set": np.int32(set_id_of(process_set)),
+        "process_set": np.int32(set_id),
         "members": np.array(members, np.int32),
         "op": np.int32(op),
         "root": np.int64(root),

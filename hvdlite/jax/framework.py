@@ -89,12 +89,13 @@ class JaxFramework:
                 results = rule.forward(given)
                 return (traced.token(), *results)
 
-        def forward(token: Array, *given: Array) -> tuple[tuple[Array, ...], None]:
-            return run(token, *given), None
+        def forward(token: Array, *given: Array) -> tuple[tuple[Array, ...], Array]:
+            results = run(token, *given)
+            return results, results[0]
 
-        def backward(_: None, gradients: tuple[Array, ...]) -> tuple[Array, ...]:
+        def backward(there: Array, gradients: tuple[Array, ...]) -> tuple[Array, ...]:
             token, *rest = gradients
-            with traced.after(token):
+            with traced.after(there + token):
                 found = _backward(rule, rest, inputs)
                 return (traced.token(), *found)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -13,10 +13,12 @@ from hvdlite.jax.framework import float0
 Array = Any
 
 
-def map_leaves(tree: Any, send: Callable[[list[Array]], list[Array]]) -> Any:
+def map_leaves(tree: Any, send: Callable[[list[Array]], Sequence[Array]]) -> Any:
     """The tree with its leaves, all but those that are nothing, as arrays gone through `send`."""
     leaves, structure = jax.tree_util.tree_flatten(tree)
     places = [i for i, leaf in enumerate(leaves) if getattr(leaf, "dtype", None) != float0]
+    if not places:
+        return tree
     for place, result in zip(places, send([_array(leaves[i]) for i in places]), strict=True):
         leaves[place] = result
     return jax.tree_util.tree_unflatten(structure, leaves)

@@ -16,7 +16,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from hvdlite.adapter import xla
+from hvdlite.adapter import interrupts, xla
 from hvdlite.ops import Sum
 from hvdlite.process_sets import ProcessSet
 from hvdlite.where import place_of
@@ -88,6 +88,7 @@ def call(
     postscale: float = 1.0,
 ) -> list[Array]:
     """The collective over all tensors, which travel together. `shapes` are those of the results."""
+    interrupts.watch(_is_waiting)
     how = xla.attributes(kind, name or place(), process_set, op, root, prescale, postscale)
     results = [jax.ShapeDtypeStruct(shape, t.dtype) for shape, t in zip(shapes, tensors, strict=True)]
     results.append(jax.ShapeDtypeStruct((), jnp.float32))
@@ -103,6 +104,10 @@ def call(
     return made
 
 
+def _is_waiting(_: str) -> bool:
+    return xla.waiting() > 0
+
+
 def _refuse_vmap(*_: Any) -> Any:
     raise NotImplementedError(
         "a collective cannot be vmapped: how often it would run, and under which names, depends on the batch. Call it outside "
@@ -116,4 +121,14 @@ def register() -> None:
     jax.ffi.register_ffi_target(xla.TARGET, handler, platform="cpu")
 
 
+def _allow_checkpoint() -> None:
+    """jax.checkpoint may run a collective a second time: all ranks do. JAX has no public way to say so."""
+    with contextlib.suppress(ImportError, AttributeError):
+        from jax._src import effects, ffi
+
+        for kinds in (effects.remat_allowed_effects, effects.custom_derivatives_allowed_effects):
+            kinds.add_type(ffi.FfiEffect)
+
+
 register()
+_allow_checkpoint()

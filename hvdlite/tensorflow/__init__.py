@@ -18,6 +18,7 @@ from __future__ import annotations
 import sys as _sys
 from typing import TYPE_CHECKING, Any
 
+from hvdlite.adapter import interrupts
 from hvdlite.basics import (
     cross_rank,
     cross_size,
@@ -44,7 +45,7 @@ from hvdlite.built import (
 )
 from hvdlite.observe import start_timeline, stop_timeline
 from hvdlite.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
-from hvdlite.tensorflow import elastic, interrupt, util
+from hvdlite.tensorflow import elastic, util
 from hvdlite.tensorflow.aggregation import LocalGradientAggregationHelper
 from hvdlite.tensorflow.compression import Compression
 from hvdlite.tensorflow.functions import (
@@ -101,7 +102,8 @@ if TYPE_CHECKING:
 mpi_ops = _sys.modules[__name__]
 _sys.modules[f"{__name__}.mpi_ops"] = mpi_ops
 
-interrupt.watch()
+# The main thread is then inside TensorFlow, whatever that waits for.
+interrupts.watch(lambda file: "tensorflow" in file)
 
 
 def __getattr__(name: str) -> Any:

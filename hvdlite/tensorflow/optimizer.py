@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import tensorflow as tf
@@ -110,8 +111,7 @@ def DistributedOptimizer(
     if op == Adasum:
         raise ValueError("op == Adasum is not supported yet with Keras")
     # Now, not above: it is made of this package.
-    from hvdlite.tensorflow import keras
-
+    keras: Any = importlib.import_module("hvdlite.keras")
     return keras.DistributedOptimizer(
         optimizer,
         name=name,

@@ -17,10 +17,13 @@ TORCH = {
     "torch_sync_batch_norm.py": r"SyncBatchNorm +accuracy 0\.[6-9]\d* +statistics differ between ranks by 0\.0000",
     "torch_synthetic_resnet.py": r"0\.32 million parameters.*\n.*2 ranks, [\d.]+ images/s",
 }
+JAX = {
+    "jax_digits.py": r"epoch 6  loss [\d.]+  test accuracy 0\.9\d*\n(.*\n)*.*2 ranks, \d+ samples/s, parameters equal",
+}
 
 
 def test_every_example_is_tested_here() -> None:
-    assert {p.name for p in (ROOT / "examples").glob("*.py")} == {"digits_mlp.py", "keras_digits.py", *TORCH}
+    assert {p.name for p in (ROOT / "examples").glob("*.py")} == {"digits_mlp.py", "keras_digits.py", *TORCH, *JAX}
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
@@ -57,3 +60,13 @@ def test_the_keras_example_learns_on_every_backend(job: Job, backend: str) -> No
     said = done.stdout.decode()
     assert done.returncode == 0, done.stderr.decode()
     assert re.search(rf"{backend}, 2 ranks: test loss [\d.]+, accuracy 0\.9\d*", said), said
+
+
+@pytest.mark.watchdog(150)
+@pytest.mark.parametrize("name", JAX)
+def test_jax_examples_show_what_they_promise(job: Job, name: str) -> None:
+    pytest.importorskip("jax", reason="jax is not installed")
+    done = job.run("-np", "2", "python", str(ROOT / "examples" / name))
+    said = done.stdout.decode()
+    assert done.returncode == 0, done.stderr.decode()
+    assert re.search(JAX[name], said), said

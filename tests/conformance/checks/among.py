@@ -1,4 +1,4 @@
-"""The process sets in which the checks of an adapter are tried."""
+"""The process sets to try an operation in."""
 
 from __future__ import annotations
 

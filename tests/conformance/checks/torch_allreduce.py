@@ -10,8 +10,9 @@ import torch
 
 import hvdlite.torch as hvd
 from checks import check
+from checks.among import process_sets
 from checks.here import FLOATS, INTEGERS, OPS, SHAPES, SUM, Here, adasum_tree, raises, reference
-from checks.torch_here import TORCH_DTYPES, array, process_sets, tensor
+from checks.torch_here import TORCH_DTYPES, array, tensor
 
 Tensors = list[torch.Tensor]
 

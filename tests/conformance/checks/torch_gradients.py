@@ -10,8 +10,9 @@ import torch
 
 import hvdlite.torch as hvd
 from checks import check
+from checks.among import Among, process_sets
 from checks.here import AVERAGE, FLOATS, OPS, PRODUCT, SUM, Here, dtype_of, reference
-from checks.torch_here import Among, array, process_sets, tensor
+from checks.torch_here import array, tensor
 
 SHAPE = (6, 2)
 

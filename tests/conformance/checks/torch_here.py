@@ -5,10 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from checks.among import Among, process_sets
 from checks.here import BFLOAT16, DTYPES
-
-__all__ = ["TORCH_DTYPES", "Among", "array", "process_sets", "tensor"]
 
 TORCH_DTYPES = tuple(name for name in DTYPES if hasattr(torch, name))
 

@@ -9,8 +9,9 @@ import torch
 
 import hvdlite.torch as hvd
 from checks import check
+from checks.among import process_sets
 from checks.here import FLOATS, INTEGERS, SUM, Here, raises, reference
-from checks.torch_here import TORCH_DTYPES, array, process_sets, tensor
+from checks.torch_here import TORCH_DTYPES, array, tensor
 
 TAILS = ((), (3,), (2, 0), (1, 5))
 

@@ -1,4 +1,4 @@
-"""The battery for hvdlite.tensorflow: as test_conformance.py, with the checks of the suite "tensorflow"."""
+"""The battery for hvdlite.jax: as test_conformance.py, with the checks of the suite "jax"."""
 
 from __future__ import annotations
 
@@ -8,31 +8,29 @@ import checks
 import pytest
 from runner import Configuration, Result, run
 
-pytest.importorskip("tensorflow", reason="tensorflow is not installed")
+pytest.importorskip("jax", reason="jax is not installed")
 
-_ALL = checks.everything("tensorflow")
+_ALL = checks.everything("jax")
 
-# One process of each job imports TensorFlow for seconds, so there are few jobs. Two threads for a graph's nodes: what
-# blocks one of them would show.
-_QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2", "TF_NUM_INTEROP_THREADS": "2", "TF_NUM_INTRAOP_THREADS": "1"}
+# Compiling takes most of the time, and how fast its result is does not matter here.
+_QUICKLY = {"XLA_FLAGS": "--xla_backend_optimization_level=0"}
 CONFIGURATIONS = (
-    Configuration("shm-1", "shm", 1, (), _QUIET, suite="tensorflow", tags=frozenset({"essential"})),
-    Configuration("shm-3", "shm", 3, (), _QUIET, suite="tensorflow"),
-    Configuration("net-2", "net", 2, ("host0", "host1"), _QUIET, suite="tensorflow"),
-    Configuration(
-        "without-kernels-2", "shm", 2, (), {**_QUIET, "HVDLITE_TENSORFLOW_KERNELS": "0"}, suite="tensorflow",
-        tags=frozenset({"essential"}),
-    ),
-)  # fmt: skip
+    Configuration("shm-1", "shm", 1, environment=_QUICKLY, suite="jax", modules=("jax_compiled", "jax_training")),
+    Configuration("shm-2", "shm", 2, environment=_QUICKLY, suite="jax"),
+    Configuration("shm-3", "shm", 3, environment=_QUICKLY, suite="jax", modules=("jax_others", "jax_arguments")),
+)
 _BY_NAME = {c.name: c for c in CONFIGURATIONS}
 _CASES = [
-    (c.name, k.name) for c in CONFIGURATIONS for k in _ALL if c.ranks >= k.min_ranks and (not c.tags or c.tags & k.tags)
+    (c.name, k.name)
+    for c in CONFIGURATIONS
+    for k in _ALL
+    if c.ranks >= k.min_ranks and (not c.modules or k.name.partition(".")[0] in c.modules)
 ]
 
 
 @functools.cache
 def _wanted(session: pytest.Session, configuration_name: str) -> frozenset[str]:
-    parameters = [getattr(item, "callspec", None) for item in session.items if item.path.name == "test_tensorflow.py"]
+    parameters = [getattr(item, "callspec", None) for item in session.items if item.path.name == "test_jax.py"]
     chosen = [p.params for p in parameters if p and p.params.get("configuration_name") == configuration_name]
     return frozenset(p["check_name"] for p in chosen if "check_name" in p)
 

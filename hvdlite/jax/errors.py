@@ -1,0 +1,24 @@
+"""hvdlite's exceptions where JAX raises its own."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from hvdlite.adapter import failures
+
+
+@contextlib.contextmanager
+def translated_errors() -> Iterator[None]:
+    """A collective that fails inside a compiled function raises jax.errors.JaxRuntimeError, with hvdlite's message. In this
+    block, or under it as a decorator, it is hvdlite's exception instead: PeerLostError, MismatchError, ...
+
+    JAX returns before a computation has ended; fetch or block on a result inside the block.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        ours = failures.of_text(str(error))
+        if ours is None:
+            raise
+        raise ours from error

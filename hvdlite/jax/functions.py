@@ -1,0 +1,50 @@
+"""Making ranks equal at the start: parameters, optimizer state, and any object."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+
+from hvdlite.adapter.engine import run_now
+from hvdlite.jax import traced
+from hvdlite.jax.collectives import OPS
+from hvdlite.jax.leaves import map_leaves
+from hvdlite.jax.ops import broadcast
+from hvdlite.objects import allgather_object, broadcast_object
+from hvdlite.process_sets import ProcessSet, global_process_set
+
+__all__ = ["allgather_object", "broadcast_object", "broadcast_parameters"]
+
+Tree = Any
+
+
+def broadcast_parameters(params: Tree, root_rank: int = 0, *, process_set: ProcessSet = global_process_set) -> Tree:
+    """The tree with `root_rank`'s arrays, all under way at once: parameters, an optimizer's state, random keys."""
+    keys = [_is_key(leaf) for leaf in jax.tree_util.tree_leaves(params)]
+    plain = jax.tree_util.tree_map(lambda leaf: jax.random.key_data(leaf) if _is_key(leaf) else leaf, params)
+
+    def send(arrays: list[Any]) -> list[Any]:
+        names = [f"parameters.{i}" for i in range(len(arrays))]
+        if traced.is_tracing():
+            return [
+                broadcast(a, root_rank, name, process_set=process_set) for a, name in zip(arrays, names, strict=True)
+            ]
+        pending = [OPS.broadcast(a, root_rank, name, process_set) for a, name in zip(arrays, names, strict=True)]
+        return [run_now(p) for p in pending]
+
+    equal = map_leaves(plain, send)
+    if not any(keys):
+        return equal
+    return jax.tree_util.tree_map(
+        lambda before, after: (
+            jax.random.wrap_key_data(after, impl=jax.random.key_impl(before)) if _is_key(before) else after
+        ),
+        params,
+        equal,
+    )
+
+
+def _is_key(leaf: Any) -> bool:
+    dtype = getattr(leaf, "dtype", None)
+    return dtype is not None and jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key)

@@ -1,0 +1,161 @@
+"""Collectives on pytrees of JAX arrays: at once, and inside jax.jit, jax.grad, jax.lax.scan.
+
+All leaves of a tree travel together. Names, factors, reductions and process sets are documented in hvdlite.collectives; what an
+operation does to a gradient, in hvdlite.adapter.gradients. Numbers are taken for arrays; gradients of integers (float0) are
+left alone. In a compiled function a call without a name is named after the line of the program that makes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hvdlite import collectives as on_arrays
+from hvdlite.adapter.gradients import Allgather, Allreduce, Alltoall, Broadcast, Reducescatter
+from hvdlite.jax import traced
+from hvdlite.jax.collectives import OPS
+from hvdlite.jax.compression import Compression, compressed
+from hvdlite.jax.leaves import map_leaves
+from hvdlite.ops import Adasum, Average, Max, Min, Product, Sum, reduction_of
+from hvdlite.process_sets import ProcessSet, global_process_set
+
+__all__ = [
+    "Adasum", "Average", "Max", "Min", "Product", "Sum",
+    "allgather", "allreduce", "alltoall", "barrier", "broadcast", "grouped_allgather", "grouped_allreduce",
+    "grouped_reducescatter", "join", "reducescatter",
+]  # fmt: skip
+
+Tree = Any
+Array = Any
+_differentiable = OPS.framework.differentiable
+
+
+def allreduce(
+    tree: Tree,
+    name: str | None = None,
+    *,
+    op: int = Average,
+    compression: Any = Compression.none,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> Tree:
+    """Combines the arrays of all ranks element by element; the same bits on every rank."""
+    op = reduction_of(None, op)
+    name = _named(name)
+
+    def send(arrays: list[Array]) -> list[Array]:
+        rule = Allreduce(OPS, name, process_set, len(arrays) > 1, op, prescale_factor, postscale_factor)
+        return compressed(compression, arrays, name, lambda payloads: _differentiable(rule, payloads))
+
+    return map_leaves(tree, send)
+
+
+def allgather(tree: Tree, name: str | None = None, *, process_set: ProcessSet = global_process_set) -> Tree:
+    """Concatenates the arrays of all ranks along their first dimension, which may differ from rank to rank; in a compiled
+    function it may not."""
+    name = _named(name)
+
+    def send(arrays: list[Array]) -> Sequence[Array]:
+        lengths = tuple(array.shape[0] if array.shape else 0 for array in arrays)
+        return _differentiable(Allgather(OPS, name, process_set, len(arrays) > 1, lengths), arrays)
+
+    return map_leaves(tree, send)
+
+
+def broadcast(
+    tree: Tree, root_rank: int, name: str | None = None, *, process_set: ProcessSet = global_process_set
+) -> Tree:
+    """The arrays of `root_rank`, which is a global rank in process sets, too. Shapes must be equal on all ranks."""
+    return _each(
+        tree, name, lambda array, one: _differentiable(Broadcast(OPS, one, process_set, root=root_rank), [array])[0]
+    )
+
+
+def alltoall(
+    tree: Tree,
+    splits: Sequence[int] | None = None,
+    name: str | None = None,
+    *,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """Sends the i-th part of the first dimension to rank i; returns the parts received, in the order of the ranks.
+
+    `splits` says how many rows each rank gets; then the result is (output, received splits), `tree` must be one array, and the
+    call cannot be in a compiled function.
+    """
+    if splits is None:
+        return _each(tree, name, lambda array, one: _differentiable(Alltoall(OPS, one, process_set), [array])[0])
+    received: list[Array] = []
+
+    def send(arrays: list[Array]) -> list[Array]:
+        if len(arrays) != 1:
+            raise ValueError(f"alltoall with splits takes one array, not a tree of {len(arrays)}")
+        rule = Alltoall(OPS, _named(name), process_set, splits=[int(n) for n in splits])
+        output, parts = _differentiable(rule, arrays)
+        received.append(parts)
+        return [output]
+
+    return map_leaves(tree, send), received[0]
+
+
+def reducescatter(
+    tree: Tree,
+    name: str | None = None,
+    *,
+    op: int = Average,
+    compression: Any = Compression.none,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> Tree:
+    """Reduces the arrays of all ranks and returns this rank's part of the rows; earlier ranks get the odd ones. In a compiled
+    function there may be no odd ones."""
+    op = reduction_of(None, op)
+    name = _named(name)
+
+    def send(arrays: list[Array]) -> list[Array]:
+        rule = Reducescatter(OPS, name, process_set, len(arrays) > 1, op, prescale_factor, postscale_factor)
+        return compressed(compression, arrays, name, lambda payloads: _differentiable(rule, payloads))
+
+    return map_leaves(tree, send)
+
+
+# With pytrees a group is nothing special. Under these names the other frameworks have it.
+grouped_allreduce = allreduce
+grouped_allgather = allgather
+grouped_reducescatter = reducescatter
+
+
+def barrier(process_set: ProcessSet = global_process_set) -> None:
+    """Returns when all ranks have called it. Not for compiled functions, whose collectives come in their order anyway."""
+    _not_traced("barrier")
+    on_arrays.barrier(process_set)
+
+
+def join() -> int:
+    """Says that this rank has no more data, and waits until the others have none either; until then it adds zeros to their
+    allreduces. The rank that joined last."""
+    _not_traced("join")
+    return on_arrays.join()
+
+
+def _each(tree: Tree, name: str | None, one: Callable[[Array, str | None], Array]) -> Tree:
+    name = _named(name)
+
+    def send(arrays: list[Array]) -> list[Array]:
+        several = len(arrays) > 1 and name is not None
+        return [one(array, f"{name}.{i}" if several else name) for i, array in enumerate(arrays)]
+
+    return map_leaves(tree, send)
+
+
+def _named(name: str | None) -> str | None:
+    return traced.place() if name is None and traced.is_tracing() else name
+
+
+def _not_traced(what: str) -> None:
+    if traced.is_tracing():
+        raise ValueError(
+            f"hvd.{what}() would run while the function is compiled, not when it runs: call it outside jax.jit"
+        )

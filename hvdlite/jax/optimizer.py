@@ -1,0 +1,59 @@
+"""hvd.distributed(): an optimizer of the optax kind whose gradients are averaged over all ranks."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+
+from hvdlite.adapter import names
+from hvdlite.jax.compression import Compression
+from hvdlite.jax.reduce import allreduce_gradients
+from hvdlite.ops import Average, reduction_of
+from hvdlite.process_sets import ProcessSet, global_process_set
+
+Tree = Any
+
+
+class Transformation(NamedTuple):
+    """What optax calls a GradientTransformation, for optimizers that are no tuples of two themselves."""
+
+    init: Any
+    update: Any
+
+
+def distributed(
+    optimizer: Any,
+    *,
+    op: int = Average,
+    compression: Any = Compression.none,
+    gradient_predivide_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """`optimizer`, with gradients that are reduced before it sees them; its state and its `init` stay what they are.
+
+    It is anything with `init(params)` and `update(gradients, state, params)`. All gradients of an update travel together. Wrap
+    what must see the same gradients on all ranks (clipping, for one) inside: hvd.distributed(optax.chain(clip, adam)).
+    """
+    if op != Average and gradient_predivide_factor != 1.0:
+        raise ValueError("gradient_predivide_factor not supported with op != Average")
+    op = reduction_of(None, op)
+    scope = names.scope()
+    factor = float(gradient_predivide_factor)
+
+    def update(gradients: Tree, state: Any, params: Tree = None, **extra: Any) -> Any:
+        leaves, structure = jax.tree_util.tree_flatten(gradients)
+        reduced = allreduce_gradients(
+            leaves,
+            op=op,
+            prescale=1.0 / factor,
+            postscale=factor,
+            compression=compression,
+            process_set=process_set,
+            scope=scope,
+        )
+        return optimizer.update(jax.tree_util.tree_unflatten(structure, reduced), state, params, **extra)
+
+    if hasattr(optimizer, "_replace"):  # optax's own types: what others ask of them stays true
+        return optimizer._replace(update=update)
+    return Transformation(optimizer.init, update)

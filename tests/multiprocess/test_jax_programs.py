@@ -1,0 +1,83 @@
+"""hvdlite.jax in whole programs: what ends a compiled step that waits for other ranks."""
+
+from __future__ import annotations
+
+import pytest
+from launched import Job
+
+pytest.importorskip("jax", reason="jax is not installed")
+
+_INTERRUPTED = """
+import os, signal, sys, threading, time
+import jax, jax.numpy as jnp
+import hvdlite.jax as hvd
+hvd.init()
+step = jax.jit(lambda x: hvd.allreduce(x * 2, op=hvd.Sum))
+x = jnp.ones(int(sys.argv[1]))
+step(x).block_until_ready()
+if hvd.rank() == 0:
+    pressed = []
+    def press():
+        time.sleep(0.5)
+        pressed.append(time.monotonic())
+        os.kill(os.getpid(), signal.SIGINT)
+    threading.Thread(target=press).start()
+    try:
+        try:
+            step(x).block_until_ready()
+        except jax.errors.JaxRuntimeError:
+            time.sleep(0.01)  # here at the latest Python's handler has its turn
+    except KeyboardInterrupt:
+        print(f"interrupted after {time.monotonic() - pressed[0]:.2f} s", flush=True)
+else:
+    time.sleep(2)
+    try:
+        with hvd.translated_errors():
+            step(x).block_until_ready()
+    except hvd.PeerLostError as error:
+        print(f"lost {error.rank}: {error}", flush=True)
+"""
+
+# A program that has a handler of its own, and one whose main thread is in Python, go on.
+_NOT_INTERRUPTED = """
+import os, signal, threading, time
+import jax, jax.numpy as jnp
+import hvdlite.jax as hvd
+hvd.init()
+step = jax.jit(lambda x: hvd.allreduce(x * 2, op=hvd.Sum))
+step(jnp.ones(4)).block_until_ready()
+def press(after):
+    time.sleep(after)
+    os.kill(os.getpid(), signal.SIGINT)
+if hvd.rank() == 0:
+    threading.Thread(target=press, args=(0.3,)).start()
+    results = []
+    threading.Thread(target=lambda: results.append(step(jnp.ones(4)).block_until_ready())).start()
+    while not results:
+        try:
+            time.sleep(0.05)
+        except KeyboardInterrupt:
+            print("interrupted in Python", flush=True)
+    signal.signal(signal.SIGINT, lambda *_: print("a handler", flush=True))
+    threading.Thread(target=press, args=(0.3,)).start()
+    print(step(jnp.ones(4)), flush=True)
+else:
+    for _ in range(2):
+        time.sleep(1.5)
+        print(step(jnp.ones(4)), flush=True)
+"""
+
+
+@pytest.mark.parametrize("elements", [4, 1 << 20])
+def test_ctrl_c_ends_a_compiled_step_that_waits(job: Job, elements: int) -> None:
+    done = job.run("-np", "2", "python", job.script(_INTERRUPTED), str(elements))
+    said, errors = done.stdout.decode(), done.stderr.decode()
+    assert "interrupted after 0." in said, said + errors
+    assert "lost 0: rank 0 failed: interrupted (Ctrl-C)" in said, said + errors
+
+
+def test_ctrl_c_of_a_program_that_is_not_stuck_is_the_programs(job: Job) -> None:
+    done = job.run("-np", "2", "python", job.script(_NOT_INTERRUPTED))
+    said, errors = done.stdout.decode(), done.stderr.decode()
+    assert done.returncode == 0, said + errors
+    assert "interrupted in Python" in said and "a handler" in said and said.count("[4. 4. 4. 4.]") == 3, said + errors
