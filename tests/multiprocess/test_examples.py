@@ -23,7 +23,8 @@ JAX = {
 
 
 def test_every_example_is_tested_here() -> None:
-    assert {p.name for p in (ROOT / "examples").glob("*.py")} == {"digits_mlp.py", "keras_digits.py", *TORCH, *JAX}
+    others = {"digits_mlp.py", "keras_digits.py", "tensorflow2_custom_loop.py"}
+    assert {p.name for p in (ROOT / "examples").glob("*.py")} == {*others, *TORCH, *JAX}
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
@@ -70,3 +71,14 @@ def test_jax_examples_show_what_they_promise(job: Job, name: str) -> None:
     said = done.stdout.decode()
     assert done.returncode == 0, done.stderr.decode()
     assert re.search(JAX[name], said), said
+
+
+@pytest.mark.watchdog(150)
+def test_the_tensorflow_example_shows_what_it_promises(job: Job) -> None:
+    pytest.importorskip("tensorflow", reason="tensorflow is not installed")
+    pytest.importorskip("sklearn", reason="scikit-learn has the digits")
+    path = str(ROOT / "examples" / "tensorflow2_custom_loop.py")
+    done = job.run("-np", "2", "python", path, TF_NUM_INTRAOP_THREADS="1", TF_CPP_MIN_LOG_LEVEL="2")
+    said = done.stdout.decode()
+    assert done.returncode == 0, done.stderr.decode()
+    assert re.search(r"epoch 8  loss [\d.]+  test accuracy 0\.[89]", said) and "2 ranks, weights equal" in said, said
