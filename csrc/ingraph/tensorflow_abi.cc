@@ -26,7 +26,7 @@ void Find(const std::vector<void*>& libraries, const char* name, Function* funct
       return;
     }
   }
-  *missing += *missing == "" ? name : std::string(", ") + name;
+  *missing += missing->empty() ? name : std::string(", ") + name;
 }
 
 // Can TensorFlow run a std::function of ours, as it runs those that it hands to kernels?

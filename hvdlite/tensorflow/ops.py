@@ -145,7 +145,7 @@ def allgather(
     process_set: ProcessSet = global_process_set,
 ) -> Any:
     """Concatenates the tensors of all ranks along their first dimension, which may differ from rank to rank."""
-    return grouped_allgather([tensor], name, ignore_name_scope, process_set, _alone=True)[0]
+    return _allgather([tensor], name, ignore_name_scope, process_set, False)[0]
 
 
 @do_not_convert
@@ -154,14 +154,9 @@ def grouped_allgather(
     name: str | None = None,
     ignore_name_scope: bool = False,
     process_set: ProcessSet = global_process_set,
-    *,
-    _alone: bool = False,
 ) -> list[Any]:
     """allgather() of several tensors that travel together."""
-    with _scope(ignore_name_scope):
-        tensors = [tf.convert_to_tensor(tensor) for tensor in tensors]
-        lengths = tuple(0 if t.shape.rank == 0 else _ops().length(t) for t in tensors)
-        return _run(Allgather(_ops(), name, process_set, not _alone, lengths), tensors)
+    return _allgather(tensors, name, ignore_name_scope, process_set, True)
 
 
 @do_not_convert
@@ -236,6 +231,15 @@ def grouped_reducescatter(
 
 def _run(rule: Any, tensors: Sequence[Any]) -> list[Any]:
     return list(FRAMEWORK.differentiable(rule, [tf.convert_to_tensor(tensor) for tensor in tensors]))
+
+
+def _allgather(
+    tensors: Sequence[Any], name: str | None, ignore_name_scope: bool, process_set: ProcessSet, grouped: bool
+) -> list[Any]:
+    with _scope(ignore_name_scope):
+        tensors = [tf.convert_to_tensor(tensor) for tensor in tensors]
+        lengths = tuple(0 if t.shape.rank == 0 else _ops().length(t) for t in tensors)
+        return _run(Allgather(_ops(), name, process_set, grouped, lengths), tensors)
 
 
 def _compressed(compression: Any, tensors: Sequence[Any], name: str | None, rule: Any) -> list[Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 import tensorflow as tf
@@ -111,7 +110,8 @@ def DistributedOptimizer(
     if op == Adasum:
         raise ValueError("op == Adasum is not supported yet with Keras")
     # Now, not above: it is made of this package.
-    keras: Any = importlib.import_module("hvdlite.keras")
+    from hvdlite.tensorflow import keras
+
     return keras.DistributedOptimizer(
         optimizer,
         name=name,

@@ -50,6 +50,7 @@ SUITES = {
         "torch_batch_norm",
         "torch_compiled",
     ),
+    "tensorflow": ("tensorflow_ops", "tensorflow_gradients", "tensorflow_training"),
     "keras": ("keras_data", "keras_training", "keras_optimizer", "keras_callbacks"),
     "jax": (
         "jax_allreduce",

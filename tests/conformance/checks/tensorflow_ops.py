@@ -1,0 +1,255 @@
+"""hvdlite.tensorflow: every operation, eagerly and in graphs, for every dtype and in process sets, against numpy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+import hvdlite as core
+import hvdlite.tensorflow as hvd
+from checks import check
+from checks.here import AVERAGE, DTYPES, OPS, SHAPES, SUM, Here, raises, reference
+from checks.tensorflow_here import MODES, array, process_sets, run, tensor
+
+SETTLED = (tf.errors.FailedPreconditionError, tf.errors.InvalidArgumentError, tf.errors.UnknownError)
+
+
+@check(mode=MODES, tags=("essential",))
+def allreduce_is_numpys_for_every_dtype_and_shape(here: Here, mode: str) -> None:
+    inputs = {(d, s): here.everyones(d, s) for d in DTYPES for s in SHAPES if d in ("float32", "int32") or s == (7, 5)}
+
+    def reduced(*tensors: Any) -> Any:
+        return [hvd.allreduce(t, op=SUM, name=f"t{i}") for i, t in enumerate(tensors)]
+
+    results = run(mode, reduced, *(tensor(each[here.rank]) for each in inputs.values()))
+    for (key, each), result in zip(inputs.items(), results, strict=True):
+        here.close(array(result), reference(each, SUM), f"{key}")
+
+
+@check(mode=MODES, tags=("essential",))
+def allreduce_knows_every_reduction_and_scale_in_process_sets(here: Here, mode: str) -> None:
+    with process_sets(here) as sets:
+        for among in sets:
+            for label, op in OPS.items():
+                inputs = among.of(here.everyones("float64", (9,), label, op=op))
+                # A third is not a float of 32 bits, which is all that TensorFlow's attributes have.
+                how = {"op": op, "prescale_factor": 1 / 3, "postscale_factor": 0.7, "process_set": among.process_set}
+
+                def both(x: Any, how: Any = how) -> Any:
+                    return hvd.allreduce(x, **how), hvd.grouped_allreduce([x, tf.cast(x * 2, tf.float32)], **how)
+
+                alone, (first, second) = run(mode, both, tensor(inputs[among.mine]))
+                want = reference(inputs, op, 1 / 3, 0.7)
+                here.close(array(alone), want, label)
+                here.close(array(first), want, label)
+                narrow = [(i * 2).astype(np.float32) for i in inputs]
+                here.close(array(second), reference(narrow, op, 1 / 3, 0.7), label, exact=False)
+
+
+@check(mode=MODES, tags=("essential",))
+def the_others_are_numpys_in_process_sets(here: Here, mode: str) -> None:
+    with process_sets(here) as sets:
+        for among in sets:
+            n, mine, s = len(among.members), among.mine, among.process_set
+            rows = [here.data("bfloat16", (r % 3, 2), r) for r in among.members]
+            table = [here.data("int64", (n * 3, 2), r) for r in among.members]
+            splits = [[(i + j) % 2 + 1 for j in range(n)] for i in range(n)]
+            parts = [here.data("float32", (sum(splits[i]), 2), r) for i, r in enumerate(among.members)]
+            whole = [here.data("float32", (n + 1, 2), r) for r in among.members]
+
+            def all_of_them(
+                a: Any, b: Any, c: Any, d: Any, among: Any = among, s: Any = s, splits: Any = splits
+            ) -> Any:
+                root = among.members[-1]
+                return (
+                    hvd.allgather(a, process_set=s),
+                    *hvd.grouped_allgather([a, b], process_set=s),
+                    hvd.broadcast(b, root, process_set=s),
+                    hvd.alltoall(b, process_set=s),
+                    *hvd.alltoall(c, splits[among.mine], process_set=s),
+                    hvd.reducescatter(d, op=SUM, process_set=s),
+                    *hvd.grouped_reducescatter([d, b], process_set=s),
+                )
+
+            got = run(mode, all_of_them, *(tensor(each[mine]) for each in (rows, table, parts, whole)))
+            column = [np.cumsum([0, *row]) for row in splits]
+            share = np.array_split(np.arange(n + 1), n)[mine]
+            want = [
+                np.concatenate(rows),
+                np.concatenate(rows),
+                np.concatenate(table),
+                table[-1],
+                np.concatenate([t[mine * 3 : mine * 3 + 3] for t in table]),
+                np.concatenate([p[c[mine] : c[mine + 1]] for p, c in zip(parts, column, strict=True)]),
+                np.array([row[mine] for row in splits], np.int32),
+                reference(whole, SUM)[share],
+                reference(whole, AVERAGE)[share],
+                reference(table, AVERAGE)[mine * 3 : mine * 3 + 3],
+            ]
+            for number, (result, right) in enumerate(zip(got, want, strict=True)):
+                here.close(array(result), right, str(number), exact=False)
+
+
+@check(mode=MODES)
+def shapes_are_known_before_anything_runs_as_far_as_they_can_be(here: Here, mode: str) -> None:
+    def shapes(x: Any) -> list[list[Any]]:
+        results = [hvd.allreduce(x), hvd.broadcast(x, 0), hvd.allgather(x), hvd.reducescatter(x), hvd.alltoall(x)]
+        return [result.shape.as_list() for result in results]
+
+    if mode == "eager":
+        assert shapes(tf.ones([here.size, 3]))[0] == [here.size, 3]
+        return
+    seen: list[Any] = []
+    signature = [tf.TensorSpec([None, 3], tf.float32)]
+    tf.function(lambda x: seen.append(shapes(x)), input_signature=signature).get_concrete_function()
+    assert seen == [[[None, 3]] * 5], seen
+
+
+@check(mode=MODES)
+def results_are_memory_that_kernels_can_work_with(here: Here, mode: str) -> None:
+    # TensorFlow ends the process over a tensor that is not aligned.
+    def work(x: Any) -> Any:
+        total = tf.zeros([])
+        for size in (1, 3, 17, 1001):
+            y = hvd.allreduce(x[1 : size + 1], op=SUM, name=f"a{size}")
+            z = hvd.allgather(x[1 : size + 1], name=f"b{size}")
+            total += tf.reduce_sum(y * 2 + y) + tf.reduce_sum(z * z)
+        return total
+
+    assert run(mode, work, tf.ones([1002])) == (1 + 3 + 17 + 1001) * here.size * 4
+
+
+@check(mode=MODES, tags=("essential",))
+def compression_keeps_the_dtype_and_leaves_integers_alone(here: Here, mode: str) -> None:
+    for form in ("none", "fp16", "bf16"):
+        compression = getattr(hvd.Compression, form)
+
+        def squeezed(x: Any, n: Any, compression: Any = compression) -> Any:
+            return hvd.allreduce(x, op=SUM, compression=compression), hvd.allreduce(n, op=SUM, compression=compression)
+
+        x, n = run(mode, squeezed, tf.ones([3], tf.float64), tf.ones([2], tf.int32))
+        assert x.dtype == tf.float64 and n.dtype == tf.int32
+        assert array(x).tolist() == [here.size] * 3 and array(n).tolist() == [here.size] * 2
+
+
+@check(mode=MODES, tags=("essential",))
+def slices_are_gathered(here: Here, mode: str) -> None:
+    def reduce(values: Any, indices: Any) -> Any:
+        slices = tf.IndexedSlices(values, indices, tf.constant([here.size + 1, 2]))
+        both = [hvd.allreduce(slices, op=SUM, name="sum"), hvd.allreduce(slices, name="average")]
+        assert all(isinstance(result, tf.IndexedSlices) for result in both)
+        return [tf.convert_to_tensor(result) for result in both]
+
+    total, mean = run(mode, reduce, tf.ones([2, 2]), tf.constant([here.rank, here.rank + 1]))
+    want = np.full((here.size + 1, 2), 2.0)
+    want[0] = want[-1] = 1
+    assert np.array_equal(array(total), want) and np.allclose(array(mean), want / here.size)
+    slices = tf.IndexedSlices(tf.ones([1, 2]), tf.constant([0]))
+    for wrong in ({"op": hvd.Max}, {"prescale_factor": 0.5}, {"op": hvd.Adasum}):
+        with raises(NotImplementedError, "sparse_as_dense"):
+            hvd.allreduce(slices, **wrong)
+
+
+@check()
+def adasum_and_the_old_word_average_are_understood(here: Here) -> None:
+    assert np.allclose(array(hvd.allreduce(tf.ones([4]), op=hvd.Adasum)), 1)
+    with raises(ValueError, "supersedes"):
+        hvd.allreduce(tf.ones([1]), average=True, op=hvd.Sum)
+    assert array(hvd.allreduce(tf.ones([1]), average=False)) == here.size
+
+
+# ---- Graphs
+
+
+@check(min_ranks=2)
+def a_graph_traced_more_often_on_one_rank_still_meets_the_others(here: Here) -> None:
+    function = tf.function(lambda x: hvd.allreduce(tf.reduce_sum(x), op=SUM))
+    for number in range(3):
+        # Rank 0's batches have another length each time, so that it traces anew.
+        x = tf.ones([number + 1 if here.rank == 0 else 1])
+        assert function(x) == number + here.size
+
+
+@check()
+def what_a_program_asks_for_happens_though_its_input_is_constant_or_its_result_unused(here: Here) -> None:
+    def happened() -> int:
+        return sum(operation["name"].endswith("constantly") for operation in core.recent_operations())
+
+    @tf.function
+    def step() -> Any:
+        hvd.allreduce(tf.constant(1.0), name="unused constantly")
+        return hvd.broadcast(tf.constant([2.0]), 0, name="used constantly")
+
+    before = happened()
+    for _ in range(3):
+        step()
+    assert happened() - before == 6
+
+
+@check()
+def equal_operations_and_control_flow_in_one_graph_do_not_mix(here: Here) -> None:
+    @tf.function
+    def step(x: Any) -> Any:
+        total = hvd.allreduce(x, op=SUM) + hvd.allreduce(x, op=SUM)
+        for _ in tf.range(3):
+            total = hvd.allreduce(total, op=AVERAGE, name="in the loop")
+        if tf.reduce_sum(total) > 0:
+            total = hvd.allreduce(total, op=AVERAGE)
+        return total
+
+    assert array(step(tf.ones([2]))).tolist() == [2 * here.size] * 2
+
+
+@check(min_ranks=2)
+def name_scopes_are_part_of_names_unless_they_are_ignored(here: Here) -> None:
+    @tf.function
+    def step(x: Any) -> Any:
+        with tf.name_scope(f"rank{here.rank}"):
+            return hvd.allreduce(x, name="x", op=SUM, ignore_name_scope=True)
+
+    assert step(tf.ones([])) == here.size
+
+
+# ---- Errors
+
+
+@check(mode=MODES, min_ranks=2)
+def what_ranks_disagree_about_is_a_failed_precondition_and_harms_nobody(here: Here, mode: str) -> None:
+    with raises(tf.errors.FailedPreconditionError, "sent shape [3]", "rank 1 sent shape [4]"):
+        run(mode, lambda x: hvd.allreduce(x, name="wrong"), tf.ones([3 + (here.rank == 1)]))
+    with raises(tf.errors.FailedPreconditionError):
+        run(mode, lambda x: hvd.grouped_allreduce([x, x], name="group"), tf.ones([3 + (here.rank == 1)]))
+    assert run(mode, lambda x: hvd.allreduce(x, name="right", op=SUM), tf.ones([])) == here.size
+
+
+@check(mode=MODES)
+def an_argument_that_is_wrong_by_itself_is_invalid(here: Here, mode: str) -> None:
+    with raises(tf.errors.InvalidArgumentError, "root_rank 99"):
+        run(mode, lambda x: hvd.broadcast(x, 99), tf.ones([3]))
+    with raises(tf.errors.InvalidArgumentError, "splits"):
+        run(mode, lambda x: hvd.alltoall(x, [3] * here.size), tf.ones([1]))
+    with raises(tf.errors.InvalidArgumentError, "dimensions"):
+        run(mode, lambda x: hvd.reducescatter(x), tf.ones([]))
+    assert hvd.allreduce(tf.ones([]), op=SUM) == here.size
+
+
+@check(min_ranks=2)
+def errors_are_hvdlites_own_as_well(here: Here) -> None:
+    with raises(core.MismatchError) as caught:
+        hvd.allreduce(tf.ones([3 + (here.rank == 1)]), name="wrong")
+    assert isinstance(caught[0], SETTLED[0]) and not caught[0].retryable  # type: ignore[attr-defined]
+    import pickle
+
+    again = pickle.loads(pickle.dumps(caught[0]))
+    assert type(again) is type(caught[0]) and str(again) == str(caught[0])
+    with raises(ValueError, "root_rank 99"):
+        hvd.broadcast(tf.ones([3]), 99)
+
+
+@check()
+def what_cannot_be_communicated_is_refused(here: Here) -> None:
+    for wrong in (tf.constant("text"), tf.constant(1j)):
+        with raises(ValueError, "is not supported"):
+            hvd.allreduce(wrong)

@@ -1,0 +1,109 @@
+"""hvdlite.tensorflow in whole programs: a thousand operations at once, Ctrl-C inside a graph, a rank that dies, no job."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from bare_ranks import Ranks
+from launched import Job
+
+pytest.importorskip("tensorflow", reason="tensorflow is not installed")
+
+_QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2", "TF_NUM_INTRAOP_THREADS": "1"}
+
+# With two threads for nodes, and ranks that start from opposite ends: if an operation kept a thread until it is done, two
+# of them would be enough for a deadlock.
+_A_THOUSAND = """
+import tensorflow as tf, hvdlite.tensorflow as hvd
+from hvdlite.tensorflow.graph import GRAPH
+tf.config.threading.set_inter_op_parallelism_threads(2)
+tf.config.threading.set_intra_op_parallelism_threads(1)
+hvd.init()
+count = 1000
+
+@tf.function
+def step(x):
+    results = {}
+    before = []
+    for i in range(count) if hvd.rank() == 0 else reversed(range(count)):
+        # Each is submitted after the one before it; none waits for its result.
+        with tf.control_dependencies(before):
+            y = x + float(i)
+        before = [y]
+        results[i] = GRAPH.gradients([y], [f"x{i}"], hvd.Sum, 1.0, 1.0, hvd.global_process_set)[0]
+    return tf.stack([results[i] for i in range(count)])
+
+for _ in range(3):
+    total = step(tf.fill([5], float(hvd.rank())))
+assert total[:, 0].numpy().tolist() == [2.0 * i + 1 for i in range(count)]
+print("all there", flush=True)
+"""
+
+
+@pytest.mark.watchdog(180)
+def test_a_thousand_operations_in_opposite_orders_on_two_threads_do_not_deadlock(job: Job) -> None:
+    done = job.run("-np", "2", "python", job.script(_A_THOUSAND), **_QUIET)
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stdout.decode().count("all there") == 2
+
+
+_WAITING = """
+signal.alarm(110)
+import tensorflow as tf, hvdlite.tensorflow as tf_hvd
+hvd.init()
+step = tf.function(lambda x: tf_hvd.allreduce(x, name="together"))
+step(tf.ones([3]))
+flag(f"ready.{RANK}")
+if RANK == 1:
+    time.sleep(100)
+try:
+    step(tf.ones([3]))
+except BaseException as error:
+    tell(error=type(error).__name__, text=str(error))
+"""
+
+
+@pytest.mark.watchdog(120)
+def test_ctrl_c_inside_a_graph_ends_the_step_at_once(tmp_path: Path) -> None:
+    with Ranks(tmp_path, 2) as ranks:
+        ranks.start(_WAITING, **_QUIET)
+        ranks.wait_for_flags("ready.0", "ready.1", seconds=100)
+        time.sleep(1)
+        at = ranks.kill(0, signal.SIGINT)
+        ranks.processes[0].wait(15)
+        told = ranks.last(0)
+        assert told["at"] - at < 5, told
+        # TensorFlow reports its error with Python's inside.
+        assert "KeyboardInterrupt" in told["error"] + told["text"], told
+        ranks.kill(1)
+
+
+@pytest.mark.watchdog(120)
+def test_a_rank_that_dies_ends_the_others_graphs_and_is_named(tmp_path: Path) -> None:
+    with Ranks(tmp_path, 2) as ranks:
+        ranks.start(_WAITING, **_QUIET)
+        ranks.wait_for_flags("ready.0", "ready.1", seconds=100)
+        ranks.kill(1)
+        ranks.processes[0].wait(30)
+        told = ranks.last(0)
+        assert told["error"] == "UnknownError" and "rank 1" in told["text"], told
+
+
+_ALONE = """
+import hvdlite.tensorflow as hvd
+import tensorflow as tf
+hvd.init()
+print(tf.function(hvd.allreduce)(tf.ones(2)).numpy().tolist(), hvd.allgather(tf.ones([1, 2])).numpy().tolist())
+"""
+
+
+def test_without_a_launcher_tensorflow_is_a_job_of_one(job: Job) -> None:
+    done = subprocess.run(
+        [sys.executable, job.script(_ALONE)], capture_output=True, text=True, env=job.environment(**_QUIET), timeout=100
+    )
+    assert done.stdout.strip() == "[1.0, 1.0] [[1.0, 1.0]]", done.stderr
