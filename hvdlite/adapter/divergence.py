@@ -23,9 +23,16 @@ def mode() -> str:
 
 
 def check(names: Sequence[str], fingerprints: Sequence[int], scope: str, process_set: ProcessSet) -> None:
-    """Compares with all members, all of which must call this. Equal fingerprints are taken for equal contents."""
+    """Compares with all members, all of which must call this. Equal fingerprints are taken for equal contents.
+
+    MismatchError, on all of them, if they train different parameters: some gradients would wait for ever.
+    """
     everyones = allgather_object((list(names), list(fingerprints)), f"{scope}parameter check", process_set)
-    sentence = _difference(everyones, process_set.ranks or list(range(len(everyones))))
+    ranks = process_set.ranks or list(range(len(everyones)))
+    sentence = _different_names(everyones, ranks)
+    if sentence:
+        raise MismatchError(f"{sentence} All ranks must build the same model, with the same parameters frozen.")
+    sentence = _different_contents(everyones, ranks)
     if not sentence:
         return
     if mode() == "error":
@@ -34,15 +41,23 @@ def check(names: Sequence[str], fingerprints: Sequence[int], scope: str, process
         warnings.warn(f"{sentence} {_ADVICE}", stacklevel=2)
 
 
-def _difference(everyones: Sequence[tuple[list[str], list[int]]], ranks: Sequence[int]) -> str:
+_Everyones = Sequence[tuple[list[str], list[int]]]  # names and fingerprints of each rank
+
+
+def _different_names(everyones: _Everyones, ranks: Sequence[int]) -> str:
     """What differs from the first rank, in words; empty if nothing does."""
-    names, prints = everyones[0]
+    names, _ = everyones[0]
     for rank, (other_names, _) in zip(ranks, everyones, strict=True):
         if len(other_names) != len(names):
             return f"Rank {ranks[0]} trains {len(names)} parameters, but rank {rank} {len(other_names)}."
         for mine, theirs in zip(names, other_names, strict=True):
             if mine != theirs:
                 return f"Rank {ranks[0]} has a parameter '{mine}' where rank {rank} has '{theirs}'."
+    return ""
+
+
+def _different_contents(everyones: _Everyones, ranks: Sequence[int]) -> str:
+    names, prints = everyones[0]
     for number, name in enumerate(names):
         different = [r for r, (_, p) in zip(ranks, everyones, strict=True) if p[number] != prints[number]]
         if different:

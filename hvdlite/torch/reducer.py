@@ -186,10 +186,14 @@ class GradientReducer:
         absent: list[int] = []
         presence = None
         error: Exception | None = None
-        try:
-            if not self._checked:
-                self._checked = True
+        if not self._checked:
+            self._checked = True
+            try:
                 self._check_parameters()
+            except Exception:
+                self.abandon()  # what is under way may never meet its like
+                raise
+        try:
             rest = self.aggregation.rest()
             absent = [n for unit in rest for n in unit if self.flights[n].parameter.grad is None]
             for number in absent:

@@ -99,6 +99,29 @@ def test_a_failure_in_a_hook_ends_the_step_everywhere_and_says_whose_it_was(tmp_
         assert "no room in the compressor" in told["text"]
 
 
+_OTHER_MODEL = """
+import torch, hvdlite.torch as torch_hvd
+hvd.init()
+torch.manual_seed(0)
+net = torch.nn.Sequential(*(torch.nn.Linear(4, 4) for _ in range(1 + RANK)))
+optimizer = torch_hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), net.named_parameters())
+net(torch.ones(2, 4)).sum().backward()
+try:
+    optimizer.step()
+except hvd.MismatchError as error:
+    tell(text=str(error))
+"""
+
+
+@pytest.mark.watchdog(120)
+def test_ranks_with_different_models_are_told_so_at_the_first_step(tmp_path: Path) -> None:
+    with Ranks(tmp_path, 2) as ranks:
+        ranks.start(_OTHER_MODEL, OMP_NUM_THREADS="1")
+        ranks.wait(90)
+        for rank in range(2):
+            assert "Rank 0 trains 2 parameters, but rank 1 4. All ranks must build" in ranks.last(rank)["text"]
+
+
 _NOTHING_LOADED = """
 import sys
 import hvdlite
