@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,14 @@ def variables_of(optimizer: Any) -> list[Any]:
     """An optimizer's; where Keras has a method for them, a property, or a list that can be called."""
     variables = optimizer.variables
     return list(variables if isinstance(variables, list) or not callable(variables) else variables())
+
+
+def build(optimizer: Any, variables: Sequence[Any]) -> None:
+    """Makes an optimizer's variables now, if it has not made them yet."""
+    if hasattr(optimizer, "_create_all_weights"):
+        optimizer._create_all_weights(variables)
+    elif not getattr(optimizer, "built", False):  # which tf_keras' have not: they know by themselves
+        optimizer.build(variables)
 
 
 def model_variables(model: Any) -> list[Any]:

@@ -44,8 +44,10 @@ class _Distributed:
         """Where gradients wait for others; Horovod's name for it."""
         if self._hvd.passes == 1:
             return None
-        # Not an attribute in the usual way: tf_keras would save it.
-        helper: Accumulation = self.__dict__.setdefault("_hvd_accumulation", Accumulation(self._hvd))
+        # Not attributes in the usual way: tf_keras would save them.
+        if "_hvd_accumulation" not in self.__dict__:
+            self.__dict__["_hvd_accumulation"] = Accumulation(self._hvd)
+        helper: Accumulation = self.__dict__["_hvd_accumulation"]
         return helper
 
     def _allreduce(self, grads: Sequence[Any], variables: Sequence[Any]) -> list[Any]:

@@ -1,4 +1,4 @@
-"""The battery for hvdlite.keras: as test_conformance.py, with the checks of the suite "keras", on each backend."""
+"""The battery for hvdlite.keras: as test_conformance.py, with the suite "keras" on each backend, and "tf_keras"."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from runner import Configuration, Result, run
 
 pytest.importorskip("keras", reason="keras is not installed")
 
-_ALL = checks.everything("keras")
+_ALL = {suite: checks.everything(suite) for suite in ("keras", "tf_keras")}
 _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "OMP_NUM_THREADS": "1"}
 
 
 def _on(backend: str, ranks: int) -> Configuration:
+    suite = "tf_keras" if backend == "tf_keras" else "keras"
     chosen = {"TF_USE_LEGACY_KERAS": "1"} if backend == "tf_keras" else {"KERAS_BACKEND": backend}
     tags = frozenset(["three"]) if ranks == 3 else frozenset[str]()
-    return Configuration(f"{backend}-{ranks}", "shm", ranks, environment=_QUIET | chosen, tags=tags, suite="keras")
+    return Configuration(f"{backend}-{ranks}", "shm", ranks, environment=_QUIET | chosen, tags=tags, suite=suite)
 
 
 def _applies(check: checks.Check, configuration: Configuration) -> bool:
@@ -26,11 +27,15 @@ def _applies(check: checks.Check, configuration: Configuration) -> bool:
     return here and check.min_ranks <= configuration.ranks
 
 
+# Three ranks for what depends on their number.
 CONFIGURATIONS = tuple(
-    _on(backend, ranks) for backend, all_ranks in (("torch", (2, 3)),) for ranks in all_ranks if find_spec(backend)
+    _on(backend, ranks)
+    for backend, numbers in (("torch", (2, 3)), ("jax", (2, 3)), ("tensorflow", (2, 3)), ("tf_keras", (2,)))
+    for ranks in numbers
+    if find_spec(backend)
 )
 _BY_NAME = {c.name: c for c in CONFIGURATIONS}
-_CASES = [(c.name, k.name) for c in CONFIGURATIONS for k in _ALL if _applies(k, c)]
+_CASES = [(c.name, k.name) for c in CONFIGURATIONS for k in _ALL[c.suite] if _applies(k, c)]
 
 
 @functools.cache
@@ -47,8 +52,9 @@ _results: dict[str, Result] = {}
 def test_it(configuration_name: str, check_name: str, request: pytest.FixtureRequest) -> None:
     if configuration_name not in _results:
         wanted = _wanted(request.session, configuration_name)
-        chosen = {k.name: k.seconds for k in _ALL if k.name in wanted}
-        _results[configuration_name] = run(_BY_NAME[configuration_name], chosen, limit=900)
+        configuration = _BY_NAME[configuration_name]
+        chosen = {k.name: k.seconds for k in _ALL[configuration.suite] if k.name in wanted}
+        _results[configuration_name] = run(configuration, chosen, limit=900)
     outcome = _results[configuration_name].outcomes[check_name]
     if outcome.error:
         pytest.fail(f"{check_name} over {configuration_name}\n{outcome.error}", pytrace=False)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hvdlite.keras.flavour import KERAS
-from hvdlite.keras.host import is_variable, model_variables, variables_of
+from hvdlite.keras.host import build, is_variable, model_variables, variables_of
 from hvdlite.keras.values import broadcast_variables
 from hvdlite.objects import allgather_object
 
@@ -33,7 +33,9 @@ class BroadcastGlobalVariablesCallback(KERAS.callbacks.Callback):  # type: ignor
         """Broadcasts, if there is everything to broadcast."""
         self._done = False
         model = self.model
-        ready = bool(model.built) and _built(model)
+        ready = bool(model.built)
+        if ready:
+            build(model.optimizer, model.trainable_variables)
         everyones = allgather_object((ready, self.params.get("steps")), "BroadcastGlobalVariablesCallback")
         _check_steps([steps for _, steps in everyones])
         if all(ready for ready, _ in everyones):
@@ -50,18 +52,6 @@ class BroadcastGlobalVariablesCallback(KERAS.callbacks.Callback):  # type: ignor
         everything = model_variables(model) + variables_of(model.optimizer)
         broadcast_variables([v for v in everything if id(v) not in local], self.root_rank)
         self._done = True
-
-
-def _built(model: Any) -> bool:
-    """Whether the optimizer has its variables, after it was asked to make them."""
-    optimizer = model.optimizer
-    if not hasattr(optimizer, "built") and not hasattr(optimizer, "_built"):
-        optimizer._create_all_weights(model.trainable_variables)  # Keras' legacy optimizers
-        return True
-    if not getattr(optimizer, "built", getattr(optimizer, "_built", False)):
-        optimizer.build(model.trainable_variables)
-        optimizer.built = True
-    return True
 
 
 def _check_steps(steps: Sequence[int | None]) -> None:

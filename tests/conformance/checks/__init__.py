@@ -61,6 +61,7 @@ SUITES = {
         "jax_functions",
         "jax_training",
     ),
+    "tf_keras": ("keras_data", "keras_training", "keras_optimizer", "keras_callbacks", "keras_legacy"),
 }
 
 

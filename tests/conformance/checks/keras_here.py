@@ -98,10 +98,8 @@ def alone(here: Here, optimizer: Any, *, net: Any = None, **more: Any) -> Any:
 
 
 def contents(variables: Any) -> list[np.ndarray]:
-    return [
-        np.asarray(v.numpy() if not hasattr(v, "value") or legacy() else keras.ops.convert_to_numpy(v))
-        for v in variables
-    ]
+    """Of variables and tensors."""
+    return [np.asarray(v.numpy() if legacy() else keras.ops.convert_to_numpy(v)) for v in variables]
 
 
 def state(net: Any) -> list[np.ndarray]:

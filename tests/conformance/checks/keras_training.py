@@ -231,8 +231,14 @@ def an_embedding(here: Here, sparse_as_dense: bool) -> None:
     """Whose gradients are sparse on TensorFlow."""
 
     def make_model() -> Any:
-        net = keras.Sequential([keras.layers.Embedding(11, 3), keras.layers.Flatten(), keras.layers.Dense(1)])
-        net.build((None, FEATURES))
+        net = keras.Sequential(
+            [
+                keras.Input((FEATURES,), dtype="int32"),
+                keras.layers.Embedding(11, 3),
+                keras.layers.Flatten(),
+                keras.layers.Dense(1),
+            ]
+        )
         random = np.random.default_rng(1)
         net.set_weights([random.standard_normal(w.shape).astype("float32") for w in net.get_weights()])
         return net
