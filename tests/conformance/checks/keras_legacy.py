@@ -111,7 +111,9 @@ def the_methods_of_horovods_optimizer(here: Here, generation: str) -> None:
         before = variable.numpy()
         optimizer.apply_gradients(pairs)  # which does not reduce again
         np.testing.assert_allclose(variable, before - mean)
-    np.testing.assert_allclose(optimizer._allreduce([tf.constant(float(here.rank))], [variable])[0], (here.size - 1) / 2)
+    np.testing.assert_allclose(
+        optimizer._allreduce([tf.constant(float(here.rank))], [variable])[0], (here.size - 1) / 2
+    )
     optimizer.apply_gradients([(tf.fill([2], float(here.rank)), variable)])
     equal_everywhere(here, [variable.numpy()])
     local = tf.Variable(0.0)
