@@ -67,10 +67,11 @@ class Accumulation:
     @contextlib.contextmanager
     def hidden(self) -> Iterator[None]:
         """In this context the optimizer has the variables of the plain one."""
-        variables = self._optimizer._variables
-        everything = list(variables)
-        variables[:] = [v for v in everything if id(v) not in self._own]
+        optimizer = self._optimizer
+        everything = optimizer._variables
+        plain = [v for v in everything if id(v) not in self._own]
+        object.__setattr__(optimizer, "_variables", plain)  # on TensorFlow, Keras tracks what is set in the usual way
         try:
             yield
         finally:
-            variables[:] = everything
+            object.__setattr__(optimizer, "_variables", everything)
