@@ -21,6 +21,7 @@ from checks.keras_here import (
     equal_everywhere,
     fit,
     hvd,
+    jit_for_conditions,
     jit_modes,
     keras,
     legacy,
@@ -31,31 +32,25 @@ from checks.keras_here import (
     together,
 )  # fmt: skip
 
-OPTIMIZERS = ("SGD", "momentum", "Adam", "clipped", "decayed")
-
 
 def make(kind: str) -> Any:
     optimizers = keras.optimizers
-    if kind == "SGD":
-        return optimizers.SGD(0.1)
     if kind == "momentum":
-        return optimizers.SGD(0.1, momentum=0.9, nesterov=True)
-    if kind == "clipped":
-        return optimizers.SGD(0.1, clipnorm=0.2)
-    if kind == "decayed":
-        return optimizers.AdamW(0.01, weight_decay=0.1) if not legacy() else optimizers.Adam(0.01, weight_decay=0.1)
-    return optimizers.Adam(0.01)
+        return optimizers.SGD(0.1, momentum=0.9, nesterov=True, clipnorm=0.5)
+    if kind == "AdamW":
+        return optimizers.Adam(0.01, weight_decay=0.1)
+    return optimizers.SGD(0.1)
 
 
-@check(optimizer=OPTIMIZERS, seconds=60, tags=MORE_RANKS)
+@check(optimizer=("SGD", "momentum", "AdamW"), seconds=60, tags=MORE_RANKS)
 def with_each_optimizer_jitted_or_not(here: Here, optimizer: str) -> None:
     for jit in jit_modes():
         # Adam divides small numbers by small numbers.
-        tolerance = 2e-6 if optimizer in ("SGD", "momentum", "clipped") else 1e-4
+        tolerance = 1e-4 if optimizer == "AdamW" else 2e-6
         same(here, together(here, make(optimizer), jit_compile=jit), alone(here, make(optimizer)), tolerance)
 
 
-@check(how=("groups=2", "groups=99", "lists", "num_groups", "predivide", "fp16", "bf16", "own compressor"), seconds=30)
+@check(how=("num_groups", "lists", "predivide", "fp16", "own compressor"), seconds=30)
 def with_options_that_change_the_way_but_not_the_result(here: Here, how: str) -> None:
     class Halving:
         def compress(self, tensor: Any) -> Any:
@@ -67,19 +62,16 @@ def with_options_that_change_the_way_but_not_the_result(here: Here, how: str) ->
     net = model()
     weights = net.trainable_weights
     options: dict[str, Any] = {
-        "groups=2": {"groups": 2},
-        "groups=99": {"groups": 99},
         "lists": {"groups": [[weights[0], weights[3]], [weights[1]]]},
         "num_groups": {"num_groups": 3},
         "predivide": {"gradient_predivide_factor": 4.0},
         "fp16": {"compression": hvd.Compression.fp16},
-        "bf16": {"compression": hvd.Compression.bf16},
         "own compressor": {"compression": Halving()},
     }[how]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         got = together(here, make("SGD"), net=net, options=options)
-    same(here, got, alone(here, make("SGD")), 0.05 if how in ("fp16", "bf16") else 2e-6)
+    same(here, got, alone(here, make("SGD")), 0.05 if how == "fp16" else 2e-6)
 
 
 @check(seconds=30)
@@ -88,22 +80,19 @@ def with_sums(here: Here) -> None:
     same(here, got, alone(here, make("SGD")))
 
 
-@check(average=(False, True), seconds=60, tags=MORE_RANKS)
+@check(average=(False, True), seconds=60)
 def with_gradients_that_add_up_over_several_passes(here: Here, average: bool) -> None:
     rate = 0.1 if average else 0.05
     options = {"backward_passes_per_step": 2, "average_aggregated_gradients": average}
-    for jit in jit_modes():
-        net = model()
-        got = together(
-            here, keras.optimizers.SGD(rate, momentum=0.9), net=net, options=options, jit_compile=jit, epochs=3
-        )
-        # One process: two of our steps are one of its own.
-        want = model()
-        x, y = data(here)
-        fit(want, keras.optimizers.SGD(0.1, momentum=0.9), x, y, batch_size=2 * EACH * here.size, epochs=3)
-        same(here, got, want)
-        assert int(contents([got.optimizer.iterations])[0]) == 3 * STEPS, "each pass counts"
-        assert int(contents([got.optimizer._agg_helper.counter])[0]) == 0
+    # One process: two of our steps are one of its own.
+    want = model()
+    x, y = data(here)
+    fit(want, keras.optimizers.SGD(0.1, momentum=0.9), x, y, batch_size=2 * EACH * here.size, epochs=3)
+    optimizer = keras.optimizers.SGD(rate, momentum=0.9)
+    got = together(here, optimizer, options=options, jit_compile=jit_for_conditions(), epochs=3)
+    same(here, got, contents(want.weights))
+    assert int(contents([got.optimizer.iterations])[0]) == 3 * STEPS, "each pass counts"
+    assert int(contents([got.optimizer._agg_helper.counter])[0]) == 0
 
 
 @check(seconds=30)
@@ -112,13 +101,13 @@ def a_step_between_passes_changes_no_weight(here: Here) -> None:
     before = contents(net.weights)
     x, y = data(here)
     optimizer = hvd.DistributedOptimizer(make("momentum"), backward_passes_per_step=3)
-    fit(net, optimizer, part(here, x)[: 2 * EACH], part(here, y)[: 2 * EACH], epochs=1)
-    assert int(contents([optimizer._agg_helper.counter])[0]) == 2
+    fit(net, optimizer, part(here, x)[:EACH], part(here, y)[:EACH], epochs=1)
+    assert int(contents([optimizer._agg_helper.counter])[0]) == 1
     for a, b in zip(contents(net.weights), before, strict=True):
         np.testing.assert_array_equal(a, b)
 
 
-@check(min_ranks=2, seconds=30, tags=MORE_RANKS)
+@check(min_ranks=2, seconds=30)
 def layers_that_are_local_keep_their_gradients(here: Here) -> None:
     def train(scale: bool, how: str) -> tuple[list[np.ndarray], Any]:
         net = model()
@@ -149,7 +138,7 @@ def layers_that_are_local_keep_their_gradients(here: Here) -> None:
             assert len(set(everyones)) == here.size
 
 
-@check(min_ranks=2, seconds=30, tags=MORE_RANKS)
+@check(min_ranks=2, seconds=30)
 def a_process_set_trains_by_itself(here: Here) -> None:
     ranks = list(range(here.size - 1))
     process_set = hvd.add_process_set(ranks)
@@ -182,7 +171,8 @@ def mixed_precision_takes_or_skips_a_step_on_all_ranks(here: Here) -> None:
             assert legacy() or isinstance(optimizer, keras.mixed_precision.LossScaleOptimizer)
             x, y = data(here)
             x, y = part(here, x), part(here, y)
-            fit(net, optimizer, x, y, jit_compile=jit)
+            steps = 1 if jit_for_conditions() and not jit else STEPS
+            fit(net, optimizer, x[: steps * EACH], y[: steps * EACH], jit_compile=jit)
             assert legacy() or net.optimizer is optimizer
             weights = contents(net.weights)
             equal_everywhere(here, state(net))
@@ -249,7 +239,7 @@ def an_embedding(here: Here, sparse_as_dense: bool) -> None:
     optimizer = hvd.DistributedOptimizer(make("SGD"), sparse_as_dense=sparse_as_dense)
     fit(got, optimizer, part(here, words), part(here, y))
     fit(want, make("SGD"), words, y, batch_size=EACH * here.size)
-    same(here, got, want, 1e-5)
+    same(here, got, contents(want.weights), 1e-5)
 
 
 @check(seconds=30)
