@@ -57,8 +57,7 @@ def _allreduce(x: torch.Tensor, op: int, prescale: float, postscale: float, proc
 def _grouped_allreduce(
     x: list[torch.Tensor], op: int, prescale: float, postscale: float, process_set: int, name: str | None
 ) -> list[torch.Tensor]:
-    pending = _OPS.grouped_allreduce(x, name, op, prescale, postscale, _set(process_set))
-    return list(engine.run_now(pending))
+    return list(_OPS.grouped_allreduce(x, name, op, prescale, postscale, _set(process_set), now=True))
 
 
 def _allgather(x: torch.Tensor, rows: int, process_set: int, name: str | None) -> Any:
@@ -76,7 +75,7 @@ def _check_rows(result: torch.Tensor, rows: int) -> None:
 
 
 def _grouped_allgather(x: list[torch.Tensor], rows: list[int], process_set: int, name: str | None) -> Any:
-    results = list(engine.run_now(_OPS.grouped_allgather(x, name, _set(process_set))))
+    results = list(_OPS.grouped_allgather(x, name, _set(process_set), now=True))
     for result, expected in zip(results, rows, strict=True):
         _check_rows(result, expected)
     return results
@@ -99,8 +98,7 @@ def _reducescatter(
 def _grouped_reducescatter(
     x: list[torch.Tensor], op: int, prescale: float, postscale: float, process_set: int, name: str | None
 ) -> list[torch.Tensor]:
-    pending = _OPS.grouped_reducescatter(x, name, op, prescale, postscale, _set(process_set))
-    return list(engine.run_now(pending))
+    return list(_OPS.grouped_reducescatter(x, name, op, prescale, postscale, _set(process_set), now=True))
 
 
 # ---- their gradients: the rules of hvdlite/adapter/gradients.py, with shapes that are known
