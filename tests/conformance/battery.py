@@ -1,0 +1,63 @@
+"""A battery as tests of pytest: each configuration is one job in which all its checks run (see worker.py), each check a test.
+
+`pytest -k shm-3`, `pytest -k 'allreduce and net'` choose as usual: only what is chosen runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import checks
+import pytest
+from runner import Configuration, Result, run
+
+LIMIT = 150.0  # of a job, in seconds
+
+
+def belongs(configuration: Configuration, check: checks.Check) -> bool:
+    if configuration.ranks < check.min_ranks:
+        return False
+    if configuration.modules and check.name.partition(".")[0] not in configuration.modules:
+        return False
+    return not configuration.tags or bool(configuration.tags & check.tags)
+
+
+def battery_of(
+    configurations: Sequence[Configuration], limit: float = LIMIT
+) -> tuple[Callable[..., None], Callable[..., None]]:
+    """test_it and test_nothing_is_left_behind, for a module of tests that puts them in this order."""
+    by_name = {c.name: c for c in configurations}
+    everything = {c.suite: checks.everything(c.suite) for c in configurations}
+    cases = [(c.name, k.name) for c in configurations for k in everything[c.suite] if belongs(c, k)]
+    results: dict[str, Result] = {}
+
+    def result(name: str, request: pytest.FixtureRequest) -> Result:
+        if name not in results:
+            wanted = {
+                given.get("check_name")
+                for item in request.session.items
+                if item.path == request.path and (given := _parameters(item)).get("configuration_name") == name
+            }
+            chosen = {k.name: k.seconds for k in everything[by_name[name].suite] if k.name in wanted}
+            results[name] = run(by_name[name], chosen, limit)
+        return results[name]
+
+    @pytest.mark.parametrize(("configuration_name", "check_name"), cases, ids=[f"{c}-{k}" for c, k in cases])
+    def test_it(configuration_name: str, check_name: str, request: pytest.FixtureRequest) -> None:
+        outcome = result(configuration_name, request).outcomes[check_name]
+        if outcome.error:
+            pytest.fail(f"{check_name} over {configuration_name}\n{outcome.error}", pytrace=False)
+
+    @pytest.mark.parametrize("configuration_name", by_name)
+    def test_nothing_is_left_behind(configuration_name: str) -> None:
+        """Runs last: what the jobs above left in /dev/shm or among the processes."""
+        if configuration_name in results:
+            assert not results[configuration_name].leftovers
+
+    return test_it, test_nothing_is_left_behind
+
+
+def _parameters(item: pytest.Item) -> dict[str, Any]:
+    call = getattr(item, "callspec", None)
+    return call.params if call else {}
