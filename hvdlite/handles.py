@@ -18,11 +18,12 @@ __all__ = ["poll", "synchronize"]
 class Pending:
     """What a handle needs to become a result: the native handles, and what to make of their results."""
 
-    __slots__ = ("finish", "natives")
+    __slots__ = ("finish", "natives", "outcomes")
 
     def __init__(self, natives: list[int], finish: Callable[[list[Any]], Any]) -> None:
         self.natives = natives
         self.finish = finish
+        self.outcomes: list[Any] = []  # of those that are over, in their order: results, or exceptions
 
 
 _pending: dict[int, Pending] = {}
@@ -44,7 +45,7 @@ def poll(handle: int) -> bool:
     pending = _pending.get(handle)
     if pending is None:
         raise ValueError(f"Handle {handle} was not created or has been cleared.")
-    return all(_core.poll(native) for native in pending.natives)
+    return all(_core.poll(native) for native in pending.natives[len(pending.outcomes) :])
 
 
 def synchronize(handle: int) -> Any:
@@ -61,19 +62,29 @@ def run_now(pending: Pending) -> Any:
 
 
 def _complete(pending: Pending, forget: Callable[[], Any]) -> Any:
-    results = []
-    error: Exception | None = None
-    while pending.natives:
-        native = pending.natives[0]
+    natives, outcomes = pending.natives, pending.outcomes
+    while len(outcomes) < len(natives):
+        native = natives[len(outcomes)]
         try:
-            results.append(_core.wait(native))
-        except Exception as failed:  # KeyboardInterrupt passes: the operation is still under way, and so is the handle
-            error = error or failed
-        pending.natives.pop(0)
+            outcome = _core.wait(native)
+        except Exception as error:
+            if _is_under_way(native):  # a signal handler's exception; as Ctrl-C, it leaves the handle as it is
+                raise
+            outcome = error
+        outcomes.append(outcome)
     forget()
-    if error is not None:
-        raise error
-    return pending.finish(results)
+    for outcome in outcomes:
+        if isinstance(outcome, Exception):
+            raise outcome
+    return pending.finish(outcomes)
+
+
+def _is_under_way(native: int) -> bool:
+    try:
+        _core.poll(native)
+    except Exception:  # its end was seen, and it is no handle any more
+        return False
+    return True
 
 
 def forget_all() -> None:

@@ -1,0 +1,62 @@
+"""What becomes of a handle whose wait is interrupted, or some of whose operations fail."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hvdlite import handles
+
+
+class Core:
+    """Operations that end as told: with a result, with an exception, or not before somebody has been interrupted."""
+
+    def __init__(self, **ends: Any) -> None:
+        self.ends = {int(number[1:]): end for number, end in ends.items()}
+
+    def poll(self, native: int) -> bool:
+        if native not in self.ends:
+            raise ValueError(f"handle {native} was not created or has been cleared")
+        return True
+
+    def wait(self, native: int) -> Any:
+        self.poll(native)
+        end = self.ends[native]
+        if isinstance(end, list):
+            self.ends[native] = end[1]
+            raise end[0]
+        del self.ends[native]
+        if isinstance(end, Exception):
+            raise end
+        return end
+
+
+class FromHandler(Exception):
+    pass
+
+
+def _started(monkeypatch: pytest.MonkeyPatch, core: Core) -> int:
+    monkeypatch.setattr(handles, "_core", core)
+    return handles.new_handle(handles.Pending(list(core.ends), tuple))
+
+
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt, FromHandler])
+def test_a_wait_goes_on_where_it_was_interrupted(
+    monkeypatch: pytest.MonkeyPatch, interruption: type[BaseException]
+) -> None:
+    handle = _started(monkeypatch, Core(_1="one", _2=[interruption(), "two"], _3="three"))
+    with pytest.raises(interruption):
+        handles.synchronize(handle)
+    assert handles.poll(handle)
+    assert handles.synchronize(handle) == ("one", "two", "three")
+    assert handles.synchronize(handle) is None
+
+
+def test_the_first_error_is_raised_when_all_are_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    core = Core(_1="one", _2=RuntimeError("second"), _3=RuntimeError("third"), _4="four")
+    handle = _started(monkeypatch, core)
+    with pytest.raises(RuntimeError, match="second"):
+        handles.synchronize(handle)
+    assert core.ends == {}
+    assert handles.synchronize(handle) is None
