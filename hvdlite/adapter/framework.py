@@ -59,6 +59,9 @@ class Framework(Protocol):
 
     def rows(self, tensor: Tensor, start: int, count: int) -> Tensor: ...
 
+    def lengthened(self, tensor: Tensor, rows: Any) -> Tensor:
+        """With rows of zeros at its end, so that it has so many; differentiable."""
+
     def scaled(self, tensor: Tensor, factor: float) -> Tensor:
         """tensor * factor, differentiable."""
 

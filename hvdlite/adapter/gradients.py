@@ -3,7 +3,7 @@
     allreduce       the same allreduce of the gradient
     allgather       the average of the gradients, of which each rank keeps its own rows
     broadcast       the average of the gradients on the root, zeros elsewhere
-    alltoall        the alltoall back: the received splits become the splits
+    alltoall        the alltoall back: the received splits become the splits; zeros for rows that went nowhere
     reducescatter   the allgather of the gradient; times the number of members if the op was Sum
 
 They are Horovod's: averages keep a gradient's size independent of the number of ranks. A gradient is computed by a
@@ -99,7 +99,7 @@ class Broadcast(_Rule):
 class Alltoall(_Rule):
     splits: Any = None
     splits_like: Any = None
-    received: list[Any] = field(default_factory=list)  # filled by forward(): what came from each rank goes back to it
+    way_back: list[Any] = field(default_factory=list)  # filled by forward(): the splits of the way back, and its rows
 
     constants = 1  # the received splits
 
@@ -107,12 +107,14 @@ class Alltoall(_Rule):
         output, received = self.ops.alltoall(
             tensors[0], self.splits, self.splits_like, self.name, self.process_set, now=True
         )
-        self.received[:] = [self.ops.as_splits(received)]
+        self.way_back[:] = [self.ops.as_splits(received), self.ops.length(tensors[0])]
         return output, received
 
     def backward(self, gradients: Sequence[Tensor]) -> Sequence[Tensor]:
-        rule = Alltoall(self.ops, self.gradient_name, self.process_set, splits=self.received[-1])
-        return self.differentiable(rule, gradients[:1])[:1]
+        splits, rows = self.way_back
+        rule = Alltoall(self.ops, self.gradient_name, self.process_set, splits=splits)
+        back = self.differentiable(rule, gradients[:1])[0]
+        return [self.ops.framework.lengthened(back, rows)]
 
 
 @dataclass(frozen=True)

@@ -65,6 +65,10 @@ class JaxFramework:
     def rows(self, tensor: Array, start: int, count: int) -> Array:
         return tensor[start : start + count]
 
+    def lengthened(self, tensor: Array, rows: int) -> Array:
+        missing = rows - tensor.shape[0]
+        return jnp.concatenate([tensor, jnp.zeros((missing, *tensor.shape[1:]), tensor.dtype)]) if missing else tensor
+
     def scaled(self, tensor: Array, factor: float) -> Array:
         return tensor * factor
 

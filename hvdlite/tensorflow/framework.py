@@ -64,6 +64,10 @@ class TensorFlowFramework:
     def rows(self, tensor: Any, start: Any, count: Any) -> Any:
         return tensor[start : start + count]
 
+    def lengthened(self, tensor: Any, rows: Any) -> Any:
+        missing = tf.concat([[rows - tf.shape(tensor)[0]], tf.shape(tensor)[1:]], axis=0)
+        return tf.concat([tensor, tf.zeros(missing, tensor.dtype)], axis=0)
+
     def scaled(self, tensor: Any, factor: float) -> Any:
         return tensor * tf.cast(factor, tensor.dtype)
 

@@ -70,6 +70,10 @@ class TorchFramework:
     def rows(self, tensor: torch.Tensor, start: int, count: int) -> torch.Tensor:
         return tensor.narrow(0, start, count)
 
+    def lengthened(self, tensor: torch.Tensor, rows: int) -> torch.Tensor:
+        missing = rows - tensor.shape[0]
+        return torch.cat([tensor, tensor.new_zeros((missing, *tensor.shape[1:]))]) if missing else tensor
+
     def scaled(self, tensor: torch.Tensor, factor: float) -> torch.Tensor:
         return tensor * factor
 
