@@ -63,6 +63,7 @@ def run_now(pending: Pending) -> Any:
 
 def _complete(pending: Pending, forget: Callable[[], Any]) -> Any:
     natives, outcomes = pending.natives, pending.outcomes
+    outcome: Any
     while len(outcomes) < len(natives):
         native = natives[len(outcomes)]
         try:
