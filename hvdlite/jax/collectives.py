@@ -10,7 +10,7 @@ from typing import Any
 
 from hvdlite.adapter.collectives import Collectives, check_scatter
 from hvdlite.adapter.engine import Kind, rank, ranks_of
-from hvdlite.jax import traced
+from hvdlite.jax import trace, traced
 from hvdlite.jax.framework import FRAMEWORK
 from hvdlite.process_sets import ProcessSet, set_id_of
 
@@ -31,7 +31,7 @@ class JaxCollectives(Collectives):
         in_place: bool = False,
         now: bool = False,
     ) -> Any:
-        if not traced.is_tracing():
+        if not trace.is_tracing():
             return super().allreduce(tensor, name, op, prescale, postscale, process_set, now=now)
         return self._one(Kind.ALLREDUCE, tensor, _same, name, process_set, op, 0, prescale, postscale)
 
@@ -45,12 +45,12 @@ class JaxCollectives(Collectives):
         in_place: bool = False,
         now: bool = False,
     ) -> Any:
-        if not traced.is_tracing():
+        if not trace.is_tracing():
             return super().broadcast(tensor, root, name, process_set, now=now)
         return self._one(Kind.BROADCAST, tensor, _same, name, process_set, root=root)
 
     def allgather(self, tensor: Array, name: str | None, process_set: ProcessSet, *, now: bool = False) -> Any:
-        if not traced.is_tracing():
+        if not trace.is_tracing():
             return super().allgather(tensor, name, process_set, now=now)
         return self._one(Kind.ALLGATHER, tensor, _together(process_set), name, process_set)
 
@@ -64,7 +64,7 @@ class JaxCollectives(Collectives):
         *,
         now: bool = False,
     ) -> Any:
-        if not traced.is_tracing():
+        if not trace.is_tracing():
             return super().alltoall(tensor, splits, splits_like, name, process_set, now=now)
         if splits is not None:
             raise ValueError(
@@ -87,7 +87,7 @@ class JaxCollectives(Collectives):
         *,
         now: bool = False,
     ) -> Any:
-        if not traced.is_tracing():
+        if not trace.is_tracing():
             return super().reducescatter(tensor, name, op, prescale, postscale, process_set, now=now)
         check_scatter(op)
         shape = _own_part(process_set)
@@ -105,14 +105,14 @@ class JaxCollectives(Collectives):
         in_place: bool = False,
         now: bool = False,
     ) -> Any:
-        if not traced.is_tracing():
+        if not trace.is_tracing():
             return super().grouped_allreduce(tensors, name, op, prescale, postscale, process_set, now=now)
         return self._group(Kind.ALLREDUCE, tensors, _same, name, process_set, op, 0, prescale, postscale)
 
     def grouped_allgather(
         self, tensors: Sequence[Array], name: str | None, process_set: ProcessSet, *, now: bool = False
     ) -> Any:
-        if not traced.is_tracing():
+        if not trace.is_tracing():
             return super().grouped_allgather(tensors, name, process_set, now=now)
         return self._group(Kind.ALLGATHER, tensors, _together(process_set), name, process_set)
 
@@ -127,17 +127,17 @@ class JaxCollectives(Collectives):
         *,
         now: bool = False,
     ) -> Any:
-        if not traced.is_tracing():
+        if not trace.is_tracing():
             return super().grouped_reducescatter(tensors, name, op, prescale, postscale, process_set, now=now)
         check_scatter(op)
         shape = _own_part(process_set)
         return self._group(Kind.REDUCESCATTER, tensors, shape, name, process_set, op, 0, prescale, postscale)
 
     def as_splits(self, received: Array) -> Any:
-        return None if traced.is_tracing() else super().as_splits(received)
+        return None if trace.is_tracing() else super().as_splits(received)
 
     def starts(self, lengths: Sequence[int], name: str | None, process_set: ProcessSet) -> Sequence[int]:
-        if not traced.is_tracing():
+        if not trace.is_tracing():
             return super().starts(lengths, name, process_set)
         position = ranks_of(set_id_of(process_set)).index(rank())
         return [position * length for length in lengths]

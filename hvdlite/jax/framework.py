@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hvdlite.adapter.framework import Rule
-from hvdlite.jax import traced
+from hvdlite.jax import trace, traced
 
 Array = Any
 
@@ -82,7 +82,7 @@ class JaxFramework:
         return tensor.astype(dtype)
 
     def differentiable(self, rule: Rule, tensors: Sequence[Array]) -> tuple[Array, ...]:
-        if not traced.is_tracing():
+        if not trace.is_tracing():
             return rule.forward(tensors)
         # The token goes in and out as one more float, so that its "gradient" brings the way back into order, too.
         inputs = [jax.ShapeDtypeStruct(t.shape, t.dtype) for t in tensors]

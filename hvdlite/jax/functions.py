@@ -7,7 +7,7 @@ from typing import Any
 import jax
 
 from hvdlite.adapter.engine import run_now
-from hvdlite.jax import traced
+from hvdlite.jax import trace
 from hvdlite.jax.collectives import OPS
 from hvdlite.jax.leaves import map_leaves
 from hvdlite.jax.ops import broadcast
@@ -26,7 +26,7 @@ def broadcast_parameters(params: Tree, root_rank: int = 0, *, process_set: Proce
 
     def send(arrays: list[Any]) -> list[Any]:
         names = [f"parameters.{i}" for i in range(len(arrays))]
-        if traced.is_tracing():
+        if trace.is_tracing():
             return [
                 broadcast(a, root_rank, name, process_set=process_set) for a, name in zip(arrays, names, strict=True)
             ]

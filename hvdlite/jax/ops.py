@@ -12,7 +12,7 @@ from typing import Any
 
 from hvdlite import collectives as on_arrays
 from hvdlite.adapter.gradients import Allgather, Allreduce, Alltoall, Broadcast, Reducescatter
-from hvdlite.jax import traced
+from hvdlite.jax import trace, traced
 from hvdlite.jax.collectives import OPS
 from hvdlite.jax.compression import Compression, compressed
 from hvdlite.jax.leaves import map_leaves
@@ -151,11 +151,11 @@ def _each(tree: Tree, name: str | None, one: Callable[[Array, str | None], Array
 
 
 def _named(name: str | None) -> str | None:
-    return traced.place() if name is None and traced.is_tracing() else name
+    return traced.place() if name is None and trace.is_tracing() else name
 
 
 def _not_traced(what: str) -> None:
-    if traced.is_tracing():
+    if trace.is_tracing():
         raise ValueError(
             f"hvd.{what}() would run while the function is compiled, not when it runs: call it outside jax.jit"
         )

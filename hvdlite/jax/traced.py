@@ -17,27 +17,12 @@ import jax
 import jax.numpy as jnp
 
 from hvdlite.adapter import interrupts, xla
+from hvdlite.jax import primitive, trace
 from hvdlite.ops import Sum
 from hvdlite.process_sets import ProcessSet
 from hvdlite.where import place_of
 
 Array = Any
-
-try:
-    from jax.extend.core import get_opaque_trace_state as _trace_state
-except ImportError:  # before 0.10
-
-    def _trace_state() -> Any:
-        return jax.core.get_opaque_trace_state("hvdlite")
-
-
-with jax.ensure_compile_time_eval():
-    _NO_TRACE = _trace_state()
-
-
-def is_tracing() -> bool:
-    """Whether a transformation runs the caller, so that what it does is recorded rather than done."""
-    return bool(_trace_state() != _NO_TRACE)
 
 
 class _Last(threading.local):
@@ -52,12 +37,12 @@ _last = _Last()
 
 def token() -> Array:
     """What the next call of this trace depends on."""
-    return _last.token if _last.trace == _trace_state() else jnp.zeros((), jnp.float32)
+    return _last.token if _last.trace == trace.state() else jnp.zeros((), jnp.float32)
 
 
 def follow(token: Array) -> None:
     """The next call of this trace comes after the one that returned this token."""
-    _last.trace, _last.token = _trace_state(), token
+    _last.trace, _last.token = trace.state(), token
 
 
 @contextlib.contextmanager
@@ -89,46 +74,13 @@ def call(
 ) -> list[Array]:
     """The collective over all tensors, which travel together. `shapes` are those of the results."""
     interrupts.watch(_is_waiting)
-    how = xla.attributes(kind, name or place(), process_set, op, root, prescale, postscale)
+    attributes = xla.attributes(kind, name or place(), process_set, op, root, prescale, postscale)
     results = [jax.ShapeDtypeStruct(shape, t.dtype) for shape, t in zip(shapes, tensors, strict=True)]
     results.append(jax.ShapeDtypeStruct((), jnp.float32))
-
-    @jax.custom_batching.custom_vmap
-    def run(*operands: Array) -> list[Array]:
-        # With side effects, so that a call whose result nobody uses on this rank still happens.
-        return list(jax.ffi.ffi_call(xla.TARGET, results, has_side_effect=True)(*operands, **how))
-
-    run.def_vmap(_refuse_vmap)
-    *made, token_after = run(*tensors, token())
+    *made, token_after = primitive.collective([*tensors, token()], results, attributes)
     follow(token_after)
     return made
 
 
 def _is_waiting(_: str) -> bool:
     return xla.waiting() > 0
-
-
-def _refuse_vmap(*_: Any) -> Any:
-    raise NotImplementedError(
-        "a collective cannot be vmapped: how often it would run, and under which names, depends on the batch. Call it outside "
-        "jax.vmap, on the whole batch at once."
-    )
-
-
-def register() -> None:
-    """Makes the handler known to JAX. Only the CPU's so far: on other platforms a call does not compile."""
-    handler = jax.ffi.pycapsule(xla.library().hvdlite_xla_collective)
-    jax.ffi.register_ffi_target(xla.TARGET, handler, platform="cpu")
-
-
-def _allow_checkpoint() -> None:
-    """jax.checkpoint may run a collective a second time: all ranks do. JAX has no public way to say so."""
-    with contextlib.suppress(ImportError, AttributeError):
-        from jax._src import effects, ffi
-
-        for kinds in (effects.remat_allowed_effects, effects.custom_derivatives_allowed_effects):
-            kinds.add_type(ffi.FfiEffect)
-
-
-register()
-_allow_checkpoint()

@@ -25,7 +25,7 @@ if hvd.rank() == 0:
     try:
         try:
             step(x).block_until_ready()
-        except jax.errors.JaxRuntimeError:
+        except (jax.errors.JaxRuntimeError, ValueError):
             time.sleep(0.01)  # here at the latest Python's handler has its turn
     except KeyboardInterrupt:
         print(f"interrupted after {time.monotonic() - pressed[0]:.2f} s", flush=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -34,6 +35,53 @@ def calls_are_neither_merged_nor_dropped_nor_folded(here: Here) -> None:
     before = _done()
     jax.block_until_ready([step(x), step(x)])
     assert _done() - before == 8
+
+
+@check(seconds=30)
+def the_last_call_happens_where_only_one_rank_uses_it(here: Here) -> None:
+    def reduce(x):
+        return hvd.allreduce(x, "last", op=SUM)
+
+    def turn(total, x):
+        return total + x, reduce(x)
+
+    functions = (
+        lambda x: (x, reduce(x)),
+        lambda x: (x, jax.jit(reduce)(x)),
+        lambda x: jax.lax.scan(turn, 0.0, x),
+        lambda x: jax.grad(lambda x: (x.sum(), reduce(x)), has_aux=True)(x),
+        lambda x: (x, jax.checkpoint(reduce)(x)),
+    )
+    x = jnp.arange(3.0)
+    for function in functions:
+        step = jax.jit(lambda x, function=function: function(x) if here.rank == 0 else function(x)[0])
+        for _ in range(3):  # the first time JAX dispatches it from Python
+            made = jax.block_until_ready(step(x))
+            if here.rank == 0:
+                np.testing.assert_array_equal(made[1], x * here.size)
+
+
+@check()
+def a_step_is_dispatched_without_any_python(here: Here) -> None:
+    step = jax.jit(jax.grad(lambda x: (hvd.allreduce(x, op=SUM) ** 2).sum()))
+    x = jnp.ones(2)
+    calls = step.lower(x).as_text().split("@hvdlite(")[1:]
+    assert len(calls) == 2 and all("has_side_effect = true" in call for call in calls)
+    for _ in range(3):
+        jax.block_until_ready(step(x))
+    entered: list[str] = []
+    sys.setprofile(lambda frame, event, _: entered.append(frame.f_code.co_name) if event == "call" else None)
+    result = step(x)
+    sys.setprofile(None)
+    assert not entered, entered
+    assert (result == 2 * here.size**2).all()
+
+
+@check()
+def a_jaxpr_may_be_interpreted(here: Here) -> None:
+    traced = jax.make_jaxpr(lambda x: hvd.allreduce(x, op=SUM))(jnp.ones(2))
+    (got,) = jax.core.eval_jaxpr(traced.jaxpr, traced.consts, jnp.ones(2))
+    assert (got == here.size).all()
 
 
 def _chain(program: str) -> int:
