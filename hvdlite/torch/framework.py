@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from hvdlite.adapter.framework import Rule
+from hvdlite.torch import older
 
 # float8, complex and quantised tensors have no sum here.
 _NAMES = "bool uint8 int8 uint16 int16 uint32 int32 uint64 int64 float16 bfloat16 float32 float64".split()
@@ -55,7 +56,7 @@ class TorchFramework:
                 plain.copy_(host)  # counts as a change by itself
                 return tensor
         if not tensor.is_inference():
-            _has_changed(tensor)
+            older.has_changed(tensor)
         return tensor
 
     def adopt(self, array: Any, like: torch.Tensor) -> torch.Tensor:
@@ -115,8 +116,21 @@ class _Recorded(torch.autograd.Function):
         return None, *ctx.rule.backward([g.contiguous() for g in gradients])
 
 
-# Tells autograd, which refuses to use what it has saved and somebody has overwritten. Before torch 2.2 it has no public name.
-_has_changed = getattr(torch.autograd.graph, "increment_version", None) or torch._C._increment_version
+class _BoolByNumpyFramework(TorchFramework):
+    """For torch before 2.2."""
+
+    def lend(self, tensor: torch.Tensor) -> torch.Tensor:
+        return _lendable(super().lend(tensor))
+
+    def empty_rows(self, host: torch.Tensor, rows: int) -> torch.Tensor:
+        return _lendable(super().empty_rows(host, rows))
+
+    def deliver(self, host: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+        return super().deliver(host.as_subclass(torch.Tensor) if host.dtype == torch.bool else host, like)
 
 
-FRAMEWORK = TorchFramework()
+def _lendable(host: torch.Tensor) -> torch.Tensor:
+    return host.as_subclass(older.BoolByNumpy) if host.dtype == torch.bool else host
+
+
+FRAMEWORK = TorchFramework() if older.lends_bool() else _BoolByNumpyFramework()

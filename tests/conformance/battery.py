@@ -48,6 +48,8 @@ def battery_of(
         outcome = result(configuration_name, request).outcomes[check_name]
         if outcome.error:
             pytest.fail(f"{check_name} over {configuration_name}\n{outcome.error}", pytrace=False)
+        if outcome.skipped:
+            pytest.skip(outcome.skipped)
 
     @pytest.mark.parametrize("configuration_name", by_name)
     def test_nothing_is_left_behind(configuration_name: str) -> None:

@@ -43,6 +43,7 @@ class Outcome:
     """How one check ended: empty `error` means well."""
 
     error: str = ""
+    skipped: str = ""  # why it is about nothing here
     seconds: float = 0.0
 
 
@@ -143,6 +144,7 @@ def _read(
             begun = ""
             outcome = outcomes.setdefault(name, Outcome())
             outcome.seconds = max(outcome.seconds, event["seconds"])
+            outcome.skipped = event.get("skipped", "")
             if event["error"]:
                 outcome.error += f"--- rank {rank}\n{event['error']}"
         if begun or not events:

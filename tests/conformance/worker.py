@@ -102,13 +102,15 @@ def main() -> None:
         watchdog.begin(number, check.seconds)
         here.begin(name)
         start = time.monotonic()
-        error = ""
+        error = skipped = ""
         try:
             check.run(here, **check.arguments)
+        except checks.Skipped as reason:
+            skipped = str(reason)
         except BaseException:
             error = traceback.format_exc()
             (directory / f"failed.{number}").touch()
-        say(check=name, event="end", error=error, seconds=round(time.monotonic() - start, 4))
+        say(check=name, event="end", error=error, skipped=skipped, seconds=round(time.monotonic() - start, 4))
         watchdog.end()
         # Did all the others pass? One that hangs is ended by its own watchdog.
         store.set(f"conformance/{number}/{rank}", error.encode()[:1])

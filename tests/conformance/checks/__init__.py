@@ -75,6 +75,16 @@ class Check:
     tags: frozenset[str] = frozenset()
 
 
+class Skipped(Exception):
+    """What a check is about does not exist here, on no rank. Says why."""
+
+
+def needs(present: object, what: str) -> None:
+    """At the beginning of a check, for what older versions of a framework lack."""
+    if not present:
+        raise Skipped(f"needs {what}")
+
+
 _found: list[Check] = []
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
-from checks import check
+from checks import check, needs
 from checks.here import Here, raises
 from checks.keras_here import (
     EACH,
@@ -49,8 +50,7 @@ def fit_takes_every_kind_of_data(here: Here, kind: str) -> None:
 
         source = tf.data.Dataset.from_tensor_slices(mine).batch(EACH)
     elif kind == "DataLoader":
-        if legacy():
-            return
+        needs(find_spec("torch") and not legacy(), "torch, and Keras 3")
         import torch
 
         pairs = torch.utils.data.TensorDataset(*map(torch.from_numpy, mine))

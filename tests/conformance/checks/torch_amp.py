@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 import hvdlite.torch as hvd
-from checks import check
+from checks import check, needs
 from checks.here import Here
 from checks.torch_training import alone, batches, equal_everywhere, mean_square, model, part, same, sgd, together
 
@@ -23,9 +23,8 @@ def autocast_to_bfloat16_nearly_equals_a_single_process(here: Here) -> None:
 
 
 def _scaler() -> Any:
-    if hasattr(torch.amp, "GradScaler"):
-        return torch.amp.GradScaler("cpu", init_scale=2.0**8, growth_interval=3)
-    return None  # before torch 2.3 there is none for the CPU
+    needs(hasattr(torch.amp, "GradScaler"), "a GradScaler for the CPU (torch 2.3)")
+    return torch.amp.GradScaler("cpu", init_scale=2.0**8, growth_interval=3)
 
 
 RECIPES = ("pytorch", "pytorch with clipping", "horovod", "horovod with clipping")
@@ -64,8 +63,6 @@ def scaled_gradients_give_the_weights_of_a_single_process(here: Here, recipe: st
             scaler.update()
         return net, scaler.get_scale()
 
-    if _scaler() is None:
-        return
     (got, scale), (want, wanted_scale) = train(True), train(False)
     same(here, got, want)
     assert scale == wanted_scale
@@ -73,8 +70,7 @@ def scaled_gradients_give_the_weights_of_a_single_process(here: Here, recipe: st
 
 @check(min_ranks=2)
 def a_scaler_that_the_program_has_derived_finds_reduced_gradients(here: Here) -> None:
-    if _scaler() is None:
-        return
+    needs(hasattr(torch.amp, "GradScaler"), "a GradScaler for the CPU (torch 2.3)")
 
     class Careful(torch.amp.GradScaler):  # reads the gradients with code of its own, in a module of its own
         def _unscale_grads_(self, optimizer: Any, inv_scale: Any, *rest: Any) -> Any:
@@ -93,8 +89,6 @@ def a_scaler_that_the_program_has_derived_finds_reduced_gradients(here: Here) ->
 
 @check(min_ranks=2)
 def an_overflow_of_one_rank_skips_the_step_of_all_with_adasum_too(here: Here) -> None:
-    if _scaler() is None:
-        return
     net, scaler = model(), _scaler()
     optimizer = hvd.DistributedOptimizer(sgd(net.parameters()), net.named_parameters(), op=hvd.Adasum)
     for step, (x, y) in enumerate(batches(here, 3)):
@@ -124,8 +118,6 @@ def who_looks_up_the_learning_rate_does_not_wait(here: Here) -> None:
 
 @check(min_ranks=2)
 def a_gradient_that_one_rank_lacks_is_unscaled_like_the_others(here: Here) -> None:
-    if _scaler() is None:
-        return
     net, scaler = model(), _scaler()
     optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=1.0), net.named_parameters())
     before = net[0].weight.detach().clone()
@@ -139,8 +131,6 @@ def a_gradient_that_one_rank_lacks_is_unscaled_like_the_others(here: Here) -> No
 def the_plain_recipe_warns_of_nothing(here: Here) -> None:
     import warnings
 
-    if _scaler() is None:
-        return
     net, scaler = model(), _scaler()
     optimizer = hvd.DistributedOptimizer(sgd(net.parameters()), net.named_parameters())
     with warnings.catch_warnings():

@@ -10,9 +10,14 @@ from typing import Any
 import torch
 
 import hvdlite.torch as hvd
-from checks import check
+from checks import check, needs
 from checks.here import SUM, Here, raises
 from checks.torch_training import alone, batches, mean_square, model, part, same, sgd
+from hvdlite.torch import traced
+
+
+def _needs_operators() -> None:
+    needs(traced.AVAILABLE, "operators of torch.library that have gradients (torch 2.4)")
 
 
 def _operators(here: Here) -> dict[str, tuple[Any, tuple[Any, ...]]]:
@@ -48,6 +53,7 @@ def _needing(argument: Any) -> Any:
 
 @check(name=OPERATORS, seconds=30)
 def opcheck_finds_nothing(here: Here, name: str) -> None:
+    _needs_operators()
     operator, arguments = _operators(here)[name]
     needing = tuple(_needing(argument) for argument in arguments)
     torch.library.opcheck(operator, arguments)
@@ -75,6 +81,7 @@ IN_A_GRAPH: dict[str, Callable[[torch.Tensor, hvd.ProcessSet], torch.Tensor]] = 
 
 @check(operation=tuple(IN_A_GRAPH), seconds=60)
 def a_compiled_function_gives_what_it_gives_uncompiled(here: Here, operation: str) -> None:
+    _needs_operators()
     subset = hvd.add_process_set([0]) if here.size > 1 else hvd.global_process_set
     sets = [hvd.global_process_set, *([subset] if subset.included() else [])]
 
@@ -109,6 +116,7 @@ def what_no_graph_may_contain_breaks_it_and_still_works(here: Here) -> None:
 
 @check(min_ranks=2)
 def ranks_with_other_numbers_of_rows_are_told_so_inside_a_graph(here: Here) -> None:
+    _needs_operators()
     gather = torch.compile(lambda x: hvd.allgather(x), backend="aot_eager", fullgraph=True)
     with raises(Exception, "equally many"):
         gather(torch.ones(1 + (here.rank == 0)))

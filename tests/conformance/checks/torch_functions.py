@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 import hvdlite.torch as hvd
-from checks import check
+from checks import check, needs
 from checks.here import Here, raises
 
 # LBFGS is refused; SparseAdam takes sparse gradients only (see torch_equivalence); Muon takes matrices only.
@@ -35,7 +35,13 @@ def make_optimizer(description: str, parameters: Iterable[torch.Tensor], lr: flo
     options: dict[str, Any] = {flag: _VALUES.get(flag, True) for flag in flags}
     rate = torch.tensor(lr) if options.pop("tensor_lr", False) else lr
     chosen = [p for p in parameters if name != "Muon" or p.dim() == 2]
-    optimizer: torch.optim.Optimizer = getattr(torch.optim, name)(chosen, lr=rate, **options)
+    try:
+        optimizer: torch.optim.Optimizer = getattr(torch.optim, name)(chosen, lr=rate, **options)
+    except (TypeError, RuntimeError) as error:
+        needs(
+            "fused" not in flags or "fused" not in str(error), f"{name} with fused=True on the CPU (torch 2.3 to 2.5)"
+        )
+        raise
     return optimizer
 
 
