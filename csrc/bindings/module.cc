@@ -5,5 +5,6 @@ PYBIND11_MODULE(_core, module) {
   hvdlite::bindings::BindErrors(module);
   hvdlite::bindings::BindLife(module);
   hvdlite::bindings::BindOperations(module);
+  hvdlite::bindings::BindDepartures(module);
   hvdlite::bindings::BindObservation(module);
 }

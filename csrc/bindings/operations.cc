@@ -7,13 +7,12 @@
 #include <cstdlib>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "bindings/bindings.h"
 #include "bindings/fastcall.h"
-#include "bindings/tensors.h"
+#include "bindings/loans.h"
 #include "bindings/unlocked.h"
 
 namespace hvdlite::bindings {
@@ -24,73 +23,6 @@ namespace {
 // Long enough to cost nothing, short enough that Ctrl-C feels immediate while a thread spins (a sleeping one is woken by
 // the signal itself).
 constexpr double kSlice = 0.1;
-
-constexpr int kAllreduce = 0;
-// Kinds up to this one (reducescatter) have a tensor, those beyond (barrier, join, ...) none.
-constexpr int kLastWithTensor = 4;
-
-// Never freed: the interpreter may be gone before the process ends.
-PyObject* NotContiguous() {
-  static PyObject* const type = PyErr_NewExceptionWithDoc(
-      "hvdlite._core.NotContiguous", "Make a contiguous copy of the tensor, and ask again.", PyExc_ValueError, nullptr);
-  return type;
-}
-
-// One operation as Python gives it, with what it borrows. Stays where it is.
-struct Call {
-  hvdlite_operation operation{};
-  Lent input;
-  Lent output;
-
-  void Borrow(const py::handle& in, const py::handle& out) {
-    const bool in_place = !in.is_none() && out.is(in);
-    if (!in.is_none()) {
-      operation.input = Usable(&input, in, /*written=*/in_place);
-    } else if (operation.kind <= kLastWithTensor) {
-      throw py::type_error("expected a tensor, got None");
-    }
-    if (out.is_none()) return;
-    operation.output = in_place ? input.tensor : Usable(&output, out, /*written=*/true);
-    static char nothing;  // an empty tensor may have no address, which would mean: allocate
-    if (operation.output.data == nullptr) operation.output.data = &nothing;
-  }
-
- private:
-  // Read-only comes first: who is asked for a contiguous copy will want to write its result back.
-  static const hvdlite_tensor& Usable(Lent* lent, const py::handle& object, bool written) {
-    lent->Borrow(object);
-    if (written && !lent->writable) {
-      throw py::value_error(
-          "the tensor is read-only, so the result cannot be written into it; pass a copy, or use the form without _");
-    }
-    if (!lent->contiguous) {
-      PyErr_SetString(NotContiguous(), "the tensor must be contiguous");
-      throw py::error_already_set();
-    }
-    return lent->tensor;
-  }
-};
-
-// What operations under way have borrowed from Python, by handle: the engine works on it, whatever the caller does.
-// Guarded by the interpreter lock. Never destroyed: the interpreter may be gone before the process ends.
-struct Loan {
-  py::object input, output, input_owner, output_owner;
-};
-std::unordered_map<int64_t, Loan>& Loans() {
-  static auto* const loans = new std::unordered_map<int64_t, Loan>;
-  return *loans;
-}
-
-void Borrow(int64_t handle, const py::handle& input, const py::handle& output, Call* call) {
-  Loans().insert_or_assign(handle,
-                           Loan{py::reinterpret_borrow<py::object>(input), py::reinterpret_borrow<py::object>(output),
-                                std::move(call->input.owner), std::move(call->output.owner)});
-}
-
-// The loan outlives the lock of the table: what it lets go may run any code.
-void GiveBack(int64_t handle) {
-  const auto loan = Loans().extract(handle);
-}
 
 // kind, op, process_set, name, input, output, root, prescale, postscale, splits
 constexpr int kDescribed = 10;
@@ -122,28 +54,6 @@ PyObject* Submit(PyObject*, PyObject* const* given, Py_ssize_t count) {
     int64_t handle = -1;
     ThrowIfError(hvdlite_submit(&call.operation, &handle));
     Borrow(handle, arguments.Object(4), arguments.Object(5), &call);
-    return py::int_(handle);
-  });
-}
-
-// submit_in_place(op, prescale, postscale, process_set, name, tensor) -> handle. An allreduce, as gradients need it by the
-// hundred: what is the same for all of them comes first, so that it can be bound once.
-PyObject* SubmitInPlace(PyObject*, PyObject* const* given, Py_ssize_t count) {
-  return Guarded([&]() -> py::object {
-    const Arguments arguments(given, count, 6);
-    Call call;
-    hvdlite_operation& operation = call.operation;
-    operation.kind = kAllreduce;
-    operation.op = arguments.Int(0);
-    operation.prescale = arguments.Double(1);
-    operation.postscale = arguments.Double(2);
-    operation.process_set = arguments.Int(3);
-    operation.name = arguments.TextOrNull(4, "name");
-    const py::handle tensor = arguments.Object(5);
-    call.Borrow(tensor, tensor);
-    int64_t handle = -1;
-    ThrowIfError(hvdlite_submit(&operation, &handle));
-    Borrow(handle, tensor, tensor, &call);
     return py::int_(handle);
   });
 }
@@ -306,7 +216,6 @@ PyCFunction AsMethod(Function* function) {
 
 PyMethodDef hot_functions[] = {
     {"submit", AsMethod(&Submit), METH_FASTCALL, nullptr},
-    {"submit_in_place", AsMethod(&SubmitInPlace), METH_FASTCALL, nullptr},
     {"run", AsMethod(&Run), METH_FASTCALL, nullptr},
     {"wait", &Wait, METH_O, nullptr},
     {"wait_all", &WaitAll, METH_O, nullptr},
@@ -321,8 +230,7 @@ void BindOperations(py::module_& module) {
   module.attr("NotContiguous") = py::handle(NotContiguous());
   module.def("submit_group", &SubmitGroup, py::arg("kind"), py::arg("op"), py::arg("process_set"), py::arg("name"),
              py::arg("inputs"), py::arg("outputs"), py::arg("prescale"), py::arg("postscale"));
-  module.def(
-      "give_back", [] { std::exchange(Loans(), {}); }, "All tensors: after shutdown, when nothing is under way.");
+  module.def("give_back", &GiveAllBack, "All tensors: after shutdown, when nothing is under way.");
   module.def("release_all", &hvdlite_release_all, "All handles, with their results: before the next init.");
 }
 

@@ -40,6 +40,10 @@ class Aggregation:
         self._waiting[unit] = len(unit)
         self._unsent -= len(unit) - 1
 
+    def travels_at_once(self, number: int) -> bool:
+        """Whether one backward pass is all that this gradient waits for."""
+        return self.passes == 1 and len(self._unit_of[number]) == 1
+
     def arrived(self, number: int) -> Unit:
         """A backward pass has reached this gradient. Who may travel now; often nobody."""
         left = self._left[number] - 1

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 from hvdlite import _core
@@ -12,6 +11,7 @@ from hvdlite.ops import Kind, Sum
 from hvdlite.process_sets import ProcessSet, set_id_of
 
 __all__ = [
+    "Departures",
     "Kind",
     "Pending",
     "abort",
@@ -24,7 +24,6 @@ __all__ = [
     "run_now",
     "submit",
     "submit_group",
-    "submitter",
     "synchronize",
     "wait_all",
 ]
@@ -39,6 +38,10 @@ abort = _core.abort
 #: Waits for all native handles of a list, whatever becomes of some, then raises the first one's error. For results in their
 #: outputs. The list is emptied of those that are over.
 wait_all = _core.wait_all
+
+
+#: The short way for gradients, by hooks: see csrc/bindings/departures.cc.
+Departures = _core.Departures
 
 
 def ranks_of(set_id: int) -> list[int]:
@@ -87,11 +90,6 @@ def run(
 ) -> Any:
     """submit() and wait() in one. None if the result is in `output`."""
     return _core.run(kind, op, set_id_of(process_set), name, tensor, output, root, prescale, postscale, splits)
-
-
-def submitter(op: int, prescale: float, postscale: float) -> Callable[..., int]:
-    """The short way for gradients: submit(set_id, name, tensor) starts an allreduce in place that nobody waits for yet."""
-    return partial(_core.submit_in_place, op, prescale, postscale)
 
 
 def submit_group(

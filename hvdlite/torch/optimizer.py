@@ -172,7 +172,7 @@ class Shared:
 
     @property
     def under_way(self) -> bool:
-        return self.reducer is not None and bool(self.reducer.direct or self.reducer.others)
+        return self.reducer is not None and self.reducer.under_way
 
     def synchronize(self) -> None:
         if self.reducer is not None:
@@ -198,8 +198,7 @@ class Shared:
     def set_passes(self, passes: int) -> None:
         self.options["backward_passes_per_step"] = _check_passes(passes)
         if self.reducer is not None:
-            self.reducer.aggregation.passes = passes
-            self.reducer.aggregation.reset()
+            self.reducer.set_passes(passes)
 
     def start(self, scope: str) -> None:
         o = self.options

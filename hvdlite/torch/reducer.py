@@ -1,7 +1,7 @@
 """Reduces gradients while the backward pass goes on: a hook per parameter submits, synchronize() waits.
 
-Most gradients (dense, contiguous, in host memory, not compressed) are submitted as they are, in place, and that way is
-short (`direct`). What the core refuses to take like this goes the long way, as all do that are compressed, and
+Most gradients (dense, contiguous, in host memory, not compressed, after one backward pass, in no group) are submitted as
+they are, in place, by a native hook. What that refuses goes the long way: `_hook` counts, `_launch` starts, and
 `_Flight.finish` brings it home.
 """
 
@@ -43,15 +43,14 @@ class Settings:
 class _Flight:
     """A gradient, or a group of them, and its operation under way."""
 
-    __slots__ = ("directly", "error", "finish", "gradient", "label", "name", "parameter", "sparse")
+    __slots__ = ("directly", "error", "finish", "label", "name", "parameter", "sparse")
 
     def __init__(self, parameter: Any, scope: str, label: str, directly: bool) -> None:
         self.parameter = parameter
         self.label = label  # for people
         self.name = scope + label
-        self.directly = directly  # until it has been refused
-        self.gradient: torch.Tensor | None = None  # what went directly, while it is under way
-        self.finish: Callable[[], None] | None = None
+        self.directly = directly  # as it is, in place: until that has been refused
+        self.finish: Callable[[], None] | None = None  # of the long way
         self.error: Exception | None = None
         self.sparse: torch.Tensor | None = None  # an empty gradient of the kind that this parameter once had
 
@@ -59,16 +58,13 @@ class _Flight:
 class GradientReducer:
     def __init__(self, settings: Settings, passes: int) -> None:
         self.settings = settings
-        self.aggregation = Aggregation(passes)
-        self.direct: list[_Flight] = []
-        self.others: deque[_Flight] = deque()
         self.flights: list[_Flight] = []
-        self.synchronized = ""  # since gradients last arrived: "by the program", "by a scaler", or not
+        self._aggregation = Aggregation(passes)
+        self._direct = engine.Departures(settings.op, settings.prescale, settings.postscale, settings.process_set)
+        self._others: deque[_Flight] = deque()
         self._groups: dict[Unit, _Flight] = {}
-        self._natives: list[int] = []  # of `direct`
-        self._submit = engine.submitter(settings.op, settings.prescale, settings.postscale)
+        self._synchronized = ""
         self._plain = settings.compression.is_none
-        self._process_set = settings.process_set
         self._checked = divergence.mode() == "off"
         self._everybody: torch.Tensor | None = None
 
@@ -76,48 +72,82 @@ class GradientReducer:
 
     def add(self, parameter: torch.Tensor, name: str) -> int:
         """Reduces the gradient of this parameter from now on. Returns its number."""
-        number = self.aggregation.add()
-        self.flights.append(_Flight(parameter, self.settings.scope, name, self._plain))
+        flight = _Flight(parameter, self.settings.scope, name, self._plain)
+        number = self._aggregation.add()
+        self._direct.add(flight.name)
+        self.flights.append(flight)
+        self._choose_way(number)
         previous = _hooks.pop(parameter, None)
         if previous is not None:
             previous.remove()
-        _hooks[parameter] = _register(parameter, _hook(weakref.ref(self), number))
+        _hooks[parameter] = _register(parameter, self._direct.hook(number, _hook(weakref.ref(self), number)))
         return number
 
     def group(self, members: Sequence[int], name: str) -> None:
         """These are reduced together, or not at all."""
         if len(members) > 1:
-            self.aggregation.group(members)
+            self._aggregation.group(members)
             self._groups[tuple(members)] = _Flight(None, self.settings.scope, name, False)
+            for number in members:
+                self._choose_way(number)
+
+    def set_passes(self, passes: int) -> None:
+        """Gradients travel after so many backward passes. Counting begins anew."""
+        self._aggregation.passes = passes
+        for number in range(len(self.flights)):
+            self._choose_way(number)
+        self._begin()
+
+    def _choose_way(self, number: int) -> None:
+        self._direct.let_hook(number, self.flights[number].directly and self._aggregation.travels_at_once(number))
+
+    # ---- what the optimizer asks
+
+    @property
+    def under_way(self) -> bool:
+        return bool(self._direct.natives or self._others)
+
+    @property
+    def synchronized(self) -> str:
+        """Since gradients last arrived: "by the program", "by a scaler", or not."""
+        return "" if self.under_way else self._synchronized
+
+    @synchronized.setter
+    def synchronized(self, how: str) -> None:
+        self._synchronized = how
 
     # ---- on the way out
 
-    def arrived(self, unit: Unit) -> None:
-        """The gradients of these, the last of them just now, have been accumulated."""
-        self.synchronized = ""
+    def arrived(self, number: int) -> None:
+        """A backward pass has reached this gradient, which cannot leave by its hook or has already."""
+        self._synchronized = ""
+        self._count(self._direct.left())
+        self._go(self._aggregation.arrived(number))
+
+    def _count(self, left: Sequence[int]) -> None:
+        for number in left:
+            self._aggregation.arrived(number)
+
+    def _go(self, unit: Unit) -> None:
         if len(unit) == 1:
-            self._launch(self.flights[unit[0]])
-        else:
+            self._launch(unit[0])
+        elif unit:
             self._launch_group(unit)
 
-    def _launch(self, flight: _Flight) -> None:
-        gradient = flight.parameter.grad
+    def _launch(self, number: int) -> None:
+        flight = self.flights[number]
         if flight.directly:
-            try:
-                # A set that is not registered has no number; the other way says so.
-                self._natives.append(self._submit(self._process_set.process_set_id, flight.name, gradient))
-                flight.gradient = gradient
-                self.direct.append(flight)
+            if self._direct.leave(number, flight.parameter):
                 return
-            except Exception:
-                flight.directly = False
+            flight.directly = False
         try:
             with torch.no_grad():
-                flight.finish = self._start(flight, gradient)
+                flight.finish = self._start(flight, flight.parameter.grad)
         except Exception as error:  # a hook's exception would end the backward pass somewhere; step() raises it
             flight.error = error
             flight.directly = self._plain  # it was not the way's fault
-        self.others.append(flight)
+        self._choose_way(number)
+        self._others.append(flight)
 
     def _start(self, flight: _Flight, gradient: torch.Tensor) -> Callable[[], None]:
         settings, parameter = self.settings, flight.parameter
@@ -151,12 +181,12 @@ class GradientReducer:
 
     def _launch_group(self, unit: Unit) -> None:
         group = self._groups[unit]
-        flights = [self.flights[n] for n in unit]
-        for flight in flights:
-            if flight.parameter.grad.layout != torch.strided:
-                self._launch(flight)  # sparse ones cannot travel in a group
-        dense = [f.parameter for f in flights if f.parameter.grad.layout == torch.strided]
-        self.others.append(group)
+        parameters = [self.flights[n].parameter for n in unit]
+        for number, parameter in zip(unit, parameters, strict=True):
+            if parameter.grad.layout != torch.strided:
+                self._launch(number)  # sparse ones cannot travel in a group
+        dense = [p for p in parameters if p.grad.layout == torch.strided]
+        self._others.append(group)
         try:
             with torch.no_grad():
                 group.finish = self._start_group(group.name, dense)
@@ -194,17 +224,14 @@ class GradientReducer:
                 self.abandon()  # what is under way may never meet its like
                 raise
         try:
-            rest = self.aggregation.rest()
+            rest = self._rest()
             absent = [n for unit in rest for n in unit if self.flights[n].parameter.grad is None]
             for number in absent:
                 flight = self.flights[number]
                 flight.parameter.grad = torch.zeros_like(flight.parameter) if flight.sparse is None else flight.sparse
             presence = self._announce(absent)
             for unit in rest:
-                if len(unit) == 1:
-                    self._launch(self.flights[unit[0]])
-                else:
-                    self._launch_group(unit)
+                self._go(unit)
         except Exception as failed:
             error = failed
         try:
@@ -216,29 +243,42 @@ class GradientReducer:
         except Exception as failed:
             error = error or failed
         if error is not None:
-            self.aggregation.reset()
+            self._begin()
             raise error
         for number in absent:
             if seen is not None and not seen[number]:
                 self.flights[number].parameter.grad = None  # nobody has one: as without hvdlite
 
+    def _rest(self) -> list[Unit]:
+        """Who has not travelled in this step. The step is over."""
+        left = self._direct.left()
+        if len(left) == len(self.flights):  # nobody has been counted
+            rest = []
+        else:
+            self._count(left)
+            rest = self._aggregation.rest()
+        self._direct.begin()
+        return rest
+
+    def _begin(self) -> None:
+        """As if no gradient had arrived."""
+        self._aggregation.reset()
+        self._direct.begin()
+
     def _land(self) -> None:
         """Waits for everything. Ctrl-C ends the wait, and what is under way stays noted."""
         error: Exception | None = None
         try:
-            engine.wait_all(self._natives)
+            engine.wait_all(self._direct.natives)
         except Exception as failed:
             error = failed
-        for flight in self.direct:
-            if flight.parameter.grad is not flight.gradient:
-                error = error or AssertionError(
-                    f"The gradient of '{flight.label}' was replaced between backward() and step(). Call model.zero_grad() "
-                    "after step(), or optimizer.synchronize() before changing gradients."
-                )
-            flight.gradient = None
-        self.direct.clear()
-        while self.others:
-            flight = self.others[0]
+        for number in self._direct.land():
+            error = error or AssertionError(
+                f"The gradient of '{self.flights[number].label}' was replaced between backward() and step(). Call "
+                "model.zero_grad() after step(), or optimizer.synchronize() before changing gradients."
+            )
+        while self._others:
+            flight = self._others[0]
             try:
                 if flight.error is not None:
                     raise flight.error
@@ -248,7 +288,7 @@ class GradientReducer:
             except Exception as failed:
                 error = error or failed
             flight.finish = flight.error = None
-            self.others.popleft()
+            self._others.popleft()
         if error is not None:
             raise error
 
@@ -269,11 +309,11 @@ class GradientReducer:
 
     def abandon(self) -> None:
         """Forgets what is under way, after an exception in the middle of a step; the core holds the memory."""
-        for flight in (*self.direct, *self.others):
-            flight.gradient = flight.finish = flight.error = None
-        for each in (self._natives, self.direct, self.others):
-            each.clear()
-        self.aggregation.reset()
+        self._direct.forget()
+        for flight in self._others:
+            flight.finish = flight.error = None
+        self._others.clear()
+        self._aggregation.reset()
 
 
 def _assign(parameter: torch.Tensor, gradient: torch.Tensor) -> None:
@@ -292,13 +332,10 @@ def _fingerprint(parameter: torch.Tensor) -> int:
 
 def _hook(reference: Callable[[], GradientReducer | None], number: int) -> Callable[[Any], None]:
     # Weak: parameters would keep the optimizer alive for ever.
-    # Once per gradient, so without detours.
     def hook(parameter: Any) -> None:
         reducer = reference()
         if reducer is not None:
-            unit = reducer.aggregation.arrived(number)
-            if unit:
-                reducer.arrived(unit)
+            reducer.arrived(number)
 
     return hook
 
