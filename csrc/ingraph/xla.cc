@@ -108,7 +108,8 @@ Failure Collective(const ffi::CallFrame& frame) {
   common.name = name.c_str();
   if (!IsTheSameSet(frame.attributes, common.process_set)) {
     return Wrong("process set " + std::to_string(common.process_set) +
-                 " has been removed or has other members than when this function was compiled: jax.clear_caches()");
+                 " has been removed or has other members than when this function was compiled. Compile it anew: "
+                 "jax.clear_caches(), or a new tf.function");
   }
   const int64_t token = frame.arguments.count - 1;
   memset(BufferAt(frame.results, token).data, 0, sizeof(float));

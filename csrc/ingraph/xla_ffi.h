@@ -121,6 +121,12 @@ struct ErrorMessageArguments {
   const char* message;  // out
 };
 
+struct DestroyErrorArguments {
+  size_t struct_size;
+  Extension* extensions;
+  Error* error;
+};
+
 struct CallFrame;
 using Handler = Error*(CallFrame*);
 
@@ -143,7 +149,7 @@ struct Api {
   const void* internal;
   Error* (*create_error)(CreateErrorArguments*);
   void (*error_message)(ErrorMessageArguments*);
-  void (*destroy_error)(void*);
+  void (*destroy_error)(DestroyErrorArguments*);
   Error* (*register_handler)(RegisterArguments*);
 };
 

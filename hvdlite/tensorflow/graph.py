@@ -13,10 +13,8 @@ import tensorflow as tf
 
 from hvdlite.adapter import engine
 from hvdlite.process_sets import ProcessSet
-from hvdlite.tensorflow import by_kernel, by_numpy, native
+from hvdlite.tensorflow import by_kernel, by_numpy, by_xla, native, xla
 from hvdlite.tensorflow.framework import FRAMEWORK
-
-_means: Any = by_numpy if native.OPERATIONS is None else by_kernel
 
 
 class GraphCollectives:
@@ -30,7 +28,7 @@ class GraphCollectives:
     ) -> Any:  # fmt: skip
         _check([tensor])
         how = (op, prescale, postscale, process_set)
-        return _means.allreduce([tensor], [_name(name, "allreduce")], *how)[0]
+        return _means().allreduce([tensor], [_name(name, "allreduce")], *how)[0]
 
     def gradients(
         self, tensors: Sequence[Any], names: Sequence[str], op: int, prescale: float, postscale: float,
@@ -38,10 +36,10 @@ class GraphCollectives:
     ) -> list[Any]:  # fmt: skip
         """allreduce() of each, not differentiable; they run in any order, and need not run if nobody wants them."""
         _check(tensors)
-        return list(_means.gradients(tensors, names, op, prescale, postscale, process_set))
+        return list(_means().gradients(tensors, names, op, prescale, postscale, process_set))
 
     def join(self) -> Any:
-        return _means.join(_name(None, "join"))
+        return _means().join(_name(None, "join"))
 
     def grouped_allreduce(
         self, tensors: Sequence[Any], name: str | None, op: int, prescale: float, postscale: float,
@@ -49,31 +47,31 @@ class GraphCollectives:
     ) -> Sequence[Any]:  # fmt: skip
         _check(tensors)
         name = _name(name, "grouped_allreduce")
-        return _means.grouped_allreduce(tensors, name, op, prescale, postscale, process_set)
+        return _means().grouped_allreduce(tensors, name, op, prescale, postscale, process_set)
 
     def broadcast(
         self, tensor: Any, root: int, name: str | None, process_set: ProcessSet,
         *, in_place: bool = False, now: bool = True,
     ) -> Any:  # fmt: skip
         _check([tensor])
-        return _means.broadcast(tensor, root, _name(name, "broadcast"), process_set)
+        return _means().broadcast(tensor, root, _name(name, "broadcast"), process_set)
 
     def allgather(self, tensor: Any, name: str | None, process_set: ProcessSet, *, now: bool = True) -> Any:
         _check([tensor])
-        return _means.grouped_allgather([tensor], _name(name, "allgather"), process_set)[0]
+        return _means().grouped_allgather([tensor], _name(name, "allgather"), process_set)[0]
 
     def grouped_allgather(
         self, tensors: Sequence[Any], name: str | None, process_set: ProcessSet, *, now: bool = True
     ) -> Sequence[Any]:
         _check(tensors)
-        return _means.grouped_allgather(tensors, _name(name, "grouped_allgather"), process_set)
+        return _means().grouped_allgather(tensors, _name(name, "grouped_allgather"), process_set)
 
     def alltoall(
         self, tensor: Any, splits: Any, splits_like: Any, name: str | None, process_set: ProcessSet, *, now: bool = True
     ) -> tuple[Any, Any]:
         _check([tensor])
         splits = tf.constant([], tf.int32) if splits is None else tf.convert_to_tensor(splits, tf.int32)
-        return _means.alltoall(tensor, splits, _name(name, "alltoall"), process_set)
+        return _means().alltoall(tensor, splits, _name(name, "alltoall"), process_set)
 
     def reducescatter(
         self, tensor: Any, name: str | None, op: int, prescale: float, postscale: float, process_set: ProcessSet,
@@ -81,7 +79,7 @@ class GraphCollectives:
     ) -> Any:  # fmt: skip
         _check([tensor])
         how = (_name(name, "reducescatter"), op, prescale, postscale, process_set)
-        return _means.grouped_reducescatter([tensor], *how)[0]
+        return _means().grouped_reducescatter([tensor], *how)[0]
 
     def grouped_reducescatter(
         self, tensors: Sequence[Any], name: str | None, op: int, prescale: float, postscale: float,
@@ -89,20 +87,29 @@ class GraphCollectives:
     ) -> Sequence[Any]:  # fmt: skip
         _check(tensors)
         how = (_name(name, "grouped_reducescatter"), op, prescale, postscale, process_set)
-        return _means.grouped_reducescatter(tensors, *how)
+        return _means().grouped_reducescatter(tensors, *how)
 
     # ---- what gradient rules ask
 
     def length(self, tensor: Any) -> Any:
-        return tf.shape(tensor)[0]
+        return tf.shape(tensor)[0] if tensor.shape[0] is None else int(tensor.shape[0])
 
     def as_splits(self, received: Any) -> Any:
         return received
 
     def starts(self, lengths: Sequence[Any], name: str | None, process_set: ProcessSet) -> Sequence[Any]:
+        position = engine.members_of(process_set).index(engine.rank())
+        if xla.is_compiling():  # all have equally many
+            return [position * length for length in lengths]
         everyones = self.allgather(tf.stack([tf.stack(list(lengths))]), name, process_set)
-        before = everyones[: engine.members_of(process_set).index(engine.rank())]
+        before = everyones[:position]
         return tf.unstack(tf.reduce_sum(before, axis=0), len(lengths))
+
+
+def _means() -> Any:
+    if xla.is_compiling():
+        return by_xla
+    return by_numpy if native.OPERATIONS is None else by_kernel
 
 
 def _check(tensors: Sequence[Any]) -> None:

@@ -12,7 +12,7 @@ from hvdlite import basics
 from hvdlite import collectives as on_arrays
 from hvdlite.adapter import engine
 from hvdlite.process_sets import ProcessSet
-from hvdlite.tensorflow import by_numpy
+from hvdlite.tensorflow import by_numpy, xla
 from hvdlite.tensorflow.errors import in_tensorflows_words
 from hvdlite.tensorflow.graph import GRAPH
 
@@ -22,6 +22,10 @@ __all__ = ["join", "local_rank_op", "local_size_op", "process_set_included_op", 
 def _number(read: Callable[[], int], name: str | None) -> Any:
     if tf.executing_eagerly():
         return tf.constant(read(), tf.int32)
+    if xla.is_compiling():
+        if is_elastic():
+            raise xla.refuse("in an elastic job, whose ranks change, hvd.rank_op() and its like")
+        return tf.constant(read(), tf.int32, name=name)
     return tf.identity(by_numpy.number(read), name=name)
 
 

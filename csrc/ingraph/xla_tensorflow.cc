@@ -1,0 +1,57 @@
+// The handler's registration in the XLA that TensorFlow has inside (TensorFlow >= 2.18). JAX has a Python function for that.
+#include <dlfcn.h>
+
+#include <string>
+
+#include "api/hvdlite.h"
+#include "ingraph/xla_ffi.h"
+
+extern "C" hvdlite::ingraph::ffi::Error* hvdlite_xla_collective(hvdlite::ingraph::ffi::CallFrame* frame);
+
+namespace hvdlite::ingraph {
+namespace {
+
+// xla::ffi::GetXlaFfiApi(), the one function of TensorFlow's XLA that is known by its C++ name: what it returns is a table in C.
+constexpr char kGetApi[] = "_ZN3xla3ffi12GetXlaFfiApiEv";
+
+// Asked of TensorFlow's own libraries, because other ones in the process may bring an XLA as well.
+const ffi::Api* FindApi() {
+  for (const char* name : {"libtensorflow_cc.so.2", "libtensorflow_framework.so.2"}) {
+    void* const library = dlopen(name, RTLD_NOW | RTLD_NOLOAD);
+    if (library == nullptr) continue;
+    if (void* found = dlsym(library, kGetApi)) return reinterpret_cast<const ffi::Api* (*)()>(found)();
+  }
+  return nullptr;
+}
+
+ffi::ByteSpan Span(const std::string& text) {
+  return {text.data(), text.size()};
+}
+
+std::string Register(const std::string& target) {
+  const ffi::Api* const api = FindApi();
+  if (api == nullptr) return "the XLA of this version of TensorFlow does not offer custom calls (2.18 and later do)";
+  const std::string platform = "Host";
+  ffi::RegisterArguments arguments{};
+  arguments.struct_size = sizeof(arguments);
+  arguments.name = Span(target);
+  arguments.platform = Span(platform);
+  arguments.execute = &hvdlite_xla_collective;
+  ffi::Error* const error = api->register_handler(&arguments);
+  if (error == nullptr) return "";
+  ffi::ErrorMessageArguments message{sizeof(message), nullptr, error, nullptr};
+  api->error_message(&message);
+  const std::string refused = std::string("TensorFlow's XLA refuses hvdlite's custom call: ") + message.message;
+  ffi::DestroyErrorArguments destroy{sizeof(destroy), nullptr, error};
+  api->destroy_error(&destroy);
+  return refused;
+}
+
+}  // namespace
+}  // namespace hvdlite::ingraph
+
+// Registers the handler under this name, the first time. Why it cannot be used, as a sentence's part; empty if it can.
+extern "C" HVDLITE_API const char* hvdlite_xla_register_in_tensorflow(const char* target) {
+  static const auto* const problem = new std::string(hvdlite::ingraph::Register(target));
+  return problem->c_str();
+}

@@ -1,0 +1,169 @@
+"""A collective as an operation of a program that TensorFlow has compiled by XLA: tf.function(jit_compile=True).
+
+TensorFlow takes a StableHLO module as a node of a graph (XlaCallModule). Ours holds one custom call, whose handler is that of
+hvdlite.adapter.xla. The order token that it takes and returns lives in a variable of TensorFlow's: a function's reads and
+writes of a variable stay in the program's order, through conditions, loops and functions that it calls, and so do the calls.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from hvdlite.adapter import interrupts, xla
+from hvdlite.ops import Sum
+from hvdlite.process_sets import ProcessSet
+
+try:  # TensorFlow has no public ways to either; JAX uses the first one as well
+    from tensorflow.compiler.tf2xla.python.xla import call_module as _call_module
+    from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext as _is_xlas
+except ImportError:
+    _is_xlas = None
+
+# The version of XlaCallModule's contract (tensorflow/compiler/tf2xla/kernels/xla_call_module_loader.h) whose features are used.
+_VERSION = 9
+
+_ELEMENTS = {
+    tf.bool: "i1", tf.uint8: "ui8", tf.int8: "i8", tf.uint16: "ui16", tf.int16: "i16", tf.uint32: "ui32", tf.int32: "i32",
+    tf.uint64: "ui64", tf.int64: "i64", tf.float16: "f16", tf.bfloat16: "bf16", tf.float32: "f32", tf.float64: "f64",
+}  # fmt: skip
+
+Shape = Sequence[int]
+
+
+def is_compiling() -> bool:
+    """Whether what is traced now will be compiled by XLA, with all that it calls."""
+    return not tf.executing_eagerly() and _is_xlas is not None and bool(_is_xlas(tf.compat.v1.get_default_graph()))
+
+
+def call(
+    kind: int,
+    tensors: Sequence[Any],
+    shapes: Sequence[Shape],
+    name: str,
+    process_set: ProcessSet,
+    op: int = Sum,
+    root: int = 0,
+    prescale: float = 1.0,
+    postscale: float = 1.0,
+) -> list[Any]:
+    """The collective over all tensors, which travel together. `shapes` are those of the results."""
+    check_served()
+    interrupts.watch(_is_waiting)
+    how = xla.attributes(kind, name, process_set, op, root, prescale, postscale)
+    token = _token()
+    operands = [*tensors, token.read_value()]
+    results = [*shapes, ()]
+    types = [t.dtype for t in operands]
+    *made, after = _call_module(
+        operands,
+        version=_VERSION,
+        module=_module([static_shape(t, name) for t in operands], results, types, how),
+        Sout=[tf.TensorShape(shape) for shape in results],
+        Tout=types,
+        platforms=["CPU"],
+    )
+    token.assign(after)
+    return list(made)
+
+
+def static_shape(tensor: Any, name: str) -> list[int]:
+    """XLA's programs know all shapes."""
+    if tensor.shape.is_fully_defined():
+        return [int(n) for n in tensor.shape]
+    raise ValueError(
+        f"'{name}': in a function that XLA compiles (jit_compile=True) the shape of what is communicated must be known when the "
+        f"function is traced, but it is {tensor.shape}. Give it with tf.ensure_shape() or the function's input_signature, pass "
+        "sparse_as_dense=True if it is that of a tf.IndexedSlices, or use jit_compile=False."
+    )
+
+
+def refuse(what: str, instead: str = "call it outside of it, or use jit_compile=False") -> NotImplementedError:
+    return NotImplementedError(f"{what} cannot be in a function that XLA compiles (jit_compile=True): {instead}")
+
+
+def check_served() -> None:
+    """A sentence now, where XLA would say much later, in its own words, that it cannot compile the function."""
+    problem = _problem()
+    if problem:
+        raise refuse(f"with TensorFlow {tf.__version__}, hvdlite's operations", f"{problem}. Use jit_compile=False")
+    if tf.config.list_logical_devices("GPU"):
+        raise refuse(
+            "on a GPU, hvdlite's operations",
+            "there they are compiled for the CPU only. Use jit_compile=False (Keras compiles by itself where it sees a GPU), "
+            "or hide the GPUs with tf.config.set_visible_devices([], 'GPU')",
+        )
+
+
+@functools.cache
+def _problem() -> str:
+    """Registers the handler. Why it cannot be, or nothing."""
+    register = xla.library().hvdlite_xla_register_in_tensorflow
+    register.restype = ctypes.c_char_p
+    return str(register(xla.TARGET.encode()).decode())
+
+
+@functools.cache
+def _token() -> Any:
+    with tf.init_scope():  # it outlives the graph that needs it first
+        return tf.Variable(0.0, trainable=False, name="hvdlite_order")
+
+
+def _is_waiting(_: str) -> bool:
+    return xla.waiting() > 0
+
+
+# ---- The module, as text
+
+
+def _module(operands: Sequence[Shape], results: Sequence[Shape], dtypes: Sequence[Any], how: Mapping[str, Any]) -> str:
+    given = _types(operands, dtypes)
+    made = _types(results, dtypes)
+    arguments = ", ".join(f"%a{i}: {kind}" for i, kind in enumerate(given))
+    names = ", ".join(f"%a{i}" for i in range(len(given)))
+    returned = ", ".join(f"%r#{i}" for i in range(len(made)))
+    given_types, made_types = ", ".join(given), ", ".join(made)
+    # With side effects, so that a call whose result nobody uses on this rank still happens; with layouts, because XLA would
+    # otherwise choose those of its neighbours.
+    return f"""module @hvdlite {{
+  func.func public @main({arguments}) -> ({made_types}) {{
+    %r:{len(made)} = stablehlo.custom_call @{xla.TARGET}({names}) {{
+      api_version = 4 : i32, has_side_effect = true, backend_config = {{{_attributes(how)}}},
+      operand_layouts = [{_layouts(operands)}], result_layouts = [{_layouts(results)}]
+    }} : ({given_types}) -> ({made_types})
+    return {returned} : {made_types}
+  }}
+}}"""
+
+
+def _types(shapes: Sequence[Shape], dtypes: Sequence[Any]) -> list[str]:
+    return [
+        f"tensor<{''.join(f'{n}x' for n in shape)}{_ELEMENTS[dtype]}>"
+        for shape, dtype in zip(shapes, dtypes, strict=True)
+    ]
+
+
+def _layouts(shapes: Sequence[Shape]) -> str:
+    """Row by row, each."""
+    orders = [list(reversed(range(len(shape)))) for shape in shapes]
+    return ", ".join(f"dense<{order or ''}> : tensor<{len(order)}xindex>" for order in orders)
+
+
+def _attributes(how: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} = {_attribute(value)}" for name, value in how.items())
+
+
+def _attribute(value: Any) -> str:
+    if isinstance(value, str):
+        return '"' + "".join(f"\\{byte:02X}" for byte in value.encode()) + '"'
+    if isinstance(value, np.ndarray):
+        return f"array<i32: {', '.join(map(str, value))}>" if value.size else "array<i32>"
+    if isinstance(value, np.float64):  # its bits, because decimals would be rounded
+        return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X} : f64"
+    return f"{value} : i{8 * value.dtype.itemsize}"
