@@ -57,7 +57,8 @@ def alltoall(tensor: Any, splits: Any, name: str, s: ProcessSet) -> tuple[Any, A
     wanted = tf.get_static_value(splits)
     if wanted is None or wanted.tolist() not in ([], even):
         raise xla.refuse(
-            "alltoall with splits", "only the other ranks know the shape of its result. Leave splits= out, or call it outside"
+            "alltoall with splits",
+            "only the other ranks know the shape of its result. Leave splits= out, or call it outside",
         )
     return xla.call(Kind.ALLTOALL, [tensor], [shape], name, s)[0], tf.constant(even, tf.int32)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
 import tensorflow as tf
 
@@ -18,8 +19,9 @@ from hvdlite import exceptions
 
 
 class _InBothWords:
-    def __init__(self, message: str) -> None:
-        tf.errors.OpError.__init__(self, None, None, message, self.code)  # type: ignore[attr-defined]
+    # The parameters are those by which TensorFlow makes such an error anew when it crosses a traced function.
+    def __init__(self, node_def: Any, op: Any, message: str, *_: Any) -> None:
+        tf.errors.OpError.__init__(self, node_def, op, message, self.code)  # type: ignore[attr-defined]
 
 
 class MismatchError(_InBothWords, exceptions.MismatchError, tf.errors.FailedPreconditionError):
@@ -71,7 +73,7 @@ def translated(error: Exception) -> Exception:
     # The classes are ordered so that the first whose hvdlite half fits is the closest.
     for both in _CLASSES:
         if isinstance(error, both.__mro__[2]):
-            result: Exception = both(str(error))
+            result: Exception = both(None, None, str(error))
             for attribute in ("rank", "retryable"):
                 if hasattr(error, attribute):
                     setattr(result, attribute, getattr(error, attribute))

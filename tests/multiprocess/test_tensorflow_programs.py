@@ -56,7 +56,7 @@ _WAITING = """
 signal.alarm(110)
 import tensorflow as tf, hvdlite.tensorflow as tf_hvd
 hvd.init()
-step = tf.function(lambda x: tf_hvd.allreduce(x, name="together"))
+step = tf.function(lambda x: tf_hvd.allreduce(x, name="together"), jit_compile=JIT)
 step(tf.ones([3]))
 flag(f"ready.{RANK}")
 if RANK == 1:
@@ -68,10 +68,15 @@ except BaseException as error:
 """
 
 
+# How a step is run.
+_JIT = pytest.mark.parametrize("jit", [False, True], ids=["graph", "compiled"])
+
+
+@_JIT
 @pytest.mark.watchdog(120)
-def test_ctrl_c_inside_a_graph_ends_the_step_at_once(tmp_path: Path) -> None:
+def test_ctrl_c_inside_a_graph_ends_the_step_at_once(tmp_path: Path, jit: bool) -> None:
     with Ranks(tmp_path, 2) as ranks:
-        ranks.start(_WAITING, **_QUIET)
+        ranks.start(f"JIT = {jit}\n{_WAITING}", **_QUIET)
         ranks.wait_for_flags("ready.0", "ready.1", seconds=100)
         time.sleep(1)
         at = ranks.kill(0, signal.SIGINT)
@@ -83,10 +88,11 @@ def test_ctrl_c_inside_a_graph_ends_the_step_at_once(tmp_path: Path) -> None:
         ranks.kill(1)
 
 
+@_JIT
 @pytest.mark.watchdog(120)
-def test_a_rank_that_dies_ends_the_others_graphs_and_is_named(tmp_path: Path) -> None:
+def test_a_rank_that_dies_ends_the_others_graphs_and_is_named(tmp_path: Path, jit: bool) -> None:
     with Ranks(tmp_path, 2) as ranks:
-        ranks.start(_WAITING, **_QUIET)
+        ranks.start(f"JIT = {jit}\n{_WAITING}", **_QUIET)
         ranks.wait_for_flags("ready.0", "ready.1", seconds=100)
         ranks.kill(1)
         ranks.processes[0].wait(30)

@@ -50,7 +50,7 @@ SUITES = {
         "torch_batch_norm",
         "torch_compiled",
     ),
-    "tensorflow": ("tensorflow_ops", "tensorflow_gradients", "tensorflow_training"),
+    "tensorflow": ("tensorflow_ops", "tensorflow_gradients", "tensorflow_compiled", "tensorflow_training"),
     "keras": ("keras_data", "keras_training", "keras_optimizer", "keras_callbacks"),
     "jax": (
         "jax_allreduce",

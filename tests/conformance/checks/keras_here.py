@@ -69,12 +69,16 @@ def model(seed: int = 3, policy: str | None = None, units: int = 5) -> Any:
 
 def jit_modes() -> tuple[bool, ...]:
     # Keras' jit on torch is torch.compile(); hvdlite's part of a step is not in the graph then, and nothing is different.
-    return (False, True) if backend() == "jax" else (False,)
+    return (False,) if backend() == "torch" else (False, True)
 
 
 def jit_for_conditions() -> bool:
     """JAX compiles a condition anew in each step that is not compiled as a whole."""
     return backend() == "jax"
+
+
+def jit_modes_for_conditions() -> tuple[bool, ...]:
+    return (True,) if jit_for_conditions() else jit_modes()
 
 
 def fit(net: Any, optimizer: Any, x: Any, y: Any = None, *, epochs: int = 2, callbacks: Any = (), **more: Any) -> Any:

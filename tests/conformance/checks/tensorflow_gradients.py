@@ -1,4 +1,4 @@
-"""hvdlite.tensorflow: the gradient of each collective is the rule of hvdlite/adapter/gradients.py, in both modes."""
+"""hvdlite.tensorflow: the gradient of each collective is the rule of hvdlite/adapter/gradients.py, in every mode."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import tensorflow as tf
 import hvdlite.tensorflow as hvd
 from checks import check
 from checks.here import AVERAGE, SUM, Here, reference
-from checks.tensorflow_here import MODES, array, process_sets, run, tensor
+from checks.tensorflow_here import DYNAMIC_MODES, MODES, array, process_sets, run, tensor
 
 # Of Sum, Average, Min, Max, Product: the gradient is the same reduction of the gradients.
 _LINEAR = (SUM, AVERAGE)
@@ -46,7 +46,7 @@ def of_allreduce_is_the_same_allreduce(here: Here, mode: str) -> None:
                     here.close(array(got), want, exact=False)
 
 
-@check(mode=MODES, tags=("essential",))
+@check(mode=DYNAMIC_MODES, tags=("essential",))
 def of_the_others_are_their_ways_back(here: Here, mode: str) -> None:
     with process_sets(here) as sets:
         for among in sets:

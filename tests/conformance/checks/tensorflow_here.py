@@ -1,4 +1,4 @@
-"""What the checks of hvdlite.tensorflow share: both ways to run, and numpy's data as tensors and back."""
+"""What the checks of hvdlite.tensorflow share: the ways to run, and numpy's data as tensors and back."""
 
 from __future__ import annotations
 
@@ -10,14 +10,20 @@ import tensorflow as tf
 
 from checks.among import Among, process_sets
 
-__all__ = ["MODES", "Among", "array", "process_sets", "run", "tensor"]
+__all__ = ["DYNAMIC_MODES", "MODES", "Among", "array", "made", "process_sets", "run", "tensor"]
 
-MODES = ("eager", "graph")
+MODES = ("eager", "graph", "compiled")
+# What XLA compiles has shapes that are known when it is traced.
+DYNAMIC_MODES = ("eager", "graph")
+
+
+def made(mode: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function as it is, as a tf.function, or as one that XLA compiles."""
+    return function if mode == "eager" else tf.function(function, jit_compile=mode == "compiled")
 
 
 def run(mode: str, function: Callable[..., Any], *args: Any) -> Any:
-    """As it is, or as a tf.function."""
-    return function(*args) if mode == "eager" else tf.function(function)(*args)
+    return made(mode, function)(*args)
 
 
 def tensor(array: np.ndarray) -> tf.Tensor:

@@ -11,7 +11,7 @@ import hvdlite as core
 import hvdlite.tensorflow as hvd
 from checks import check
 from checks.here import AVERAGE, DTYPES, OPS, SHAPES, SUM, Here, raises, reference
-from checks.tensorflow_here import MODES, array, process_sets, run, tensor
+from checks.tensorflow_here import DYNAMIC_MODES, MODES, array, process_sets, run, tensor
 
 SETTLED = (tf.errors.FailedPreconditionError, tf.errors.InvalidArgumentError, tf.errors.UnknownError)
 
@@ -48,7 +48,7 @@ def allreduce_knows_every_reduction_and_scale_in_process_sets(here: Here, mode: 
                 here.close(array(second), reference(narrow, op, 1 / 3, 0.7), label, exact=False)
 
 
-@check(mode=MODES, tags=("essential",))
+@check(mode=DYNAMIC_MODES, tags=("essential",))
 def the_others_are_numpys_in_process_sets(here: Here, mode: str) -> None:
     with process_sets(here) as sets:
         for among in sets:
@@ -92,7 +92,7 @@ def the_others_are_numpys_in_process_sets(here: Here, mode: str) -> None:
                 here.close(array(result), right, str(number), exact=False)
 
 
-@check(mode=MODES)
+@check(mode=DYNAMIC_MODES)
 def shapes_are_known_before_anything_runs_as_far_as_they_can_be(here: Here, mode: str) -> None:
     def shapes(x: Any) -> list[list[Any]]:
         results = [hvd.allreduce(x), hvd.broadcast(x, 0), hvd.allgather(x), hvd.reducescatter(x), hvd.alltoall(x)]
@@ -224,7 +224,7 @@ def what_ranks_disagree_about_is_a_failed_precondition_and_harms_nobody(here: He
     assert run(mode, lambda x: hvd.allreduce(x, name="right", op=SUM), tf.ones([])) == here.size
 
 
-@check(mode=MODES)
+@check(mode=DYNAMIC_MODES)
 def an_argument_that_is_wrong_by_itself_is_invalid(here: Here, mode: str) -> None:
     with raises(tf.errors.InvalidArgumentError, "root_rank 99"):
         run(mode, lambda x: hvd.broadcast(x, 99), tf.ones([3]))

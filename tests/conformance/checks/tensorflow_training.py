@@ -10,7 +10,7 @@ import tensorflow as tf
 import hvdlite.tensorflow as hvd
 from checks import check
 from checks.here import Here, raises
-from checks.tensorflow_here import MODES, array, run
+from checks.tensorflow_here import DYNAMIC_MODES, MODES, array, made, run
 
 WIDTHS = (4, 6, 3)
 
@@ -59,10 +59,10 @@ def a_tape_trains_like_one_process_on_all_the_data(here: Here, how: str) -> None
             weight.assign_sub(0.1 * scale * tf.convert_to_tensor(gradient))
 
     for kind in MODES:
-        run_step = step if kind == "eager" else tf.function(step)
+        run_step = made(kind, step)
         for _ in range(3):
             run_step(words[mine], wanted[mine])
-    for _ in range(6):
+    for _ in range(3 * len(MODES)):
         with tf.GradientTape() as tape:
             loss = _loss(alone, words, wanted)
         for weight, gradient in zip(alone, tape.gradient(loss, alone), strict=True):
@@ -190,7 +190,7 @@ def sessions_of_tensorflow_1_train(here: Here, passes: int) -> None:
     assert np.allclose(value, [1 - moved, 2 - moved]), value
 
 
-@check(mode=MODES)
+@check(mode=DYNAMIC_MODES)
 def join_lets_others_go_on(here: Here, mode: str) -> None:
     @tf.function
     def step(x: Any) -> Any:

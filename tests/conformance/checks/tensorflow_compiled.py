@@ -1,0 +1,228 @@
+"""hvdlite.tensorflow inside tf.function(jit_compile=True): what is different where XLA compiles."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import tensorflow as tf
+
+import hvdlite as core
+import hvdlite.tensorflow as hvd
+from checks import check
+from checks.here import AVERAGE, SUM, Here, raises, reference
+from checks.tensorflow_here import array, process_sets, run, tensor
+
+
+def _compiled(function: Callable[..., Any]) -> Any:
+    return tf.function(function, jit_compile=True)
+
+
+def _names(count: int) -> list[str]:
+    """Of the last allreduces, in their order."""
+    names = [operation["name"] for operation in core.recent_operations()]
+    return [name.rpartition("/")[2].removeprefix("allreduce.") for name in names][-count:]
+
+
+def _calls(function: Any, *args: Any) -> tuple[int, int]:
+    """How many of hvdlite's calls are in the compiled program, and how many come one after the other, because each needs
+    something of the last."""
+    program = function.experimental_get_compiler_ir(*args)(stage="optimized_hlo")
+    entry = program.split("ENTRY")[1]
+    depths: dict[str, int] = {}
+    calls = 0
+    for name, line in re.findall(
+        r"^ *(?:ROOT )?(%?[\w.-]+) = (.*)$", entry, re.M
+    ):  # in an order in which operands come first
+        ours = 'custom_call_target="hvdlite"' in line
+        depths[name] = max((depths.get(other, 0) for other in re.findall(r"%?[\w.-]+", line)), default=0) + ours
+        calls += ours
+    return calls, max(depths.values())
+
+
+@check(seconds=60)
+def the_others_and_their_gradients_are_numpys_in_process_sets(here: Here) -> None:
+    with process_sets(here) as sets:
+        for among in sets:
+            n, mine, s = len(among.members), among.mine, among.process_set
+            root = among.members[-1]
+            x = among.of(here.everyones("float64", (2 * n, 3), "x"))
+            dy = among.of(here.everyones("float64", (2 * n * n, 3), "dy"))
+            exchanged = np.concatenate([each[2 * mine : 2 * mine + 2] for each in x])
+            back = np.concatenate([each[2 * mine : 2 * mine + 2] for each in dy])
+            share = slice(2 * mine, 2 * mine + 2)
+            parts = np.concatenate([d[:2] for d in dy])
+            all_of_them: list[tuple[Any, Any, Any]] = [  # the operation, its result, the gradient for dy
+                (lambda t, s=s: hvd.allgather(t, process_set=s), np.concatenate(x),
+                 reference(dy, AVERAGE)[2 * n * mine : 2 * n * (mine + 1)]),
+                (lambda t, s=s: hvd.grouped_allgather([t, t[:1]], process_set=s)[0], np.concatenate(x),
+                 reference(dy, AVERAGE)[2 * n * mine : 2 * n * (mine + 1)]),
+                (lambda t, s=s, root=root: hvd.broadcast(t, root, process_set=s), x[-1],
+                 reference([d[: 2 * n] for d in dy], AVERAGE) * (here.rank == root)),
+                (lambda t, s=s: hvd.alltoall(t, process_set=s), exchanged, back),
+                (lambda t, s=s: hvd.alltoall(t, [2] * s.size(), process_set=s)[0], exchanged, back),
+                (lambda t, s=s: hvd.reducescatter(t, op=SUM, process_set=s), reference(x, SUM)[share], parts * n),
+                (lambda t, s=s: hvd.grouped_reducescatter([t, t], process_set=s)[1], reference(x, AVERAGE)[share], parts),
+            ]  # fmt: skip
+            for number, (function, want, want_back) in enumerate(all_of_them):
+
+                def both(t: Any, d: Any, function: Any = function) -> Any:
+                    with tf.GradientTape() as tape:
+                        tape.watch(t)
+                        y = function(t)
+                    return y, tape.gradient(y, t, output_gradients=d[: y.shape[0]])
+
+                y, dx = run("compiled", both, tensor(x[mine]), tensor(dy[mine]))
+                here.close(array(y), want, f"result {number}", exact=False)
+                here.close(array(dx), want_back, f"gradient {number}", exact=False)
+
+
+@check(seconds=30)
+def calls_are_neither_merged_nor_dropped_nor_folded(here: Here) -> None:
+    @_compiled
+    def step(x: Any) -> Any:
+        hvd.allreduce(x, op=SUM, name="unused")
+        first, second = hvd.allreduce(x, op=SUM, name="twice"), hvd.allreduce(x, op=SUM, name="twice")
+        return first + second + hvd.allreduce(tf.constant(1.0), op=SUM, name="constant")
+
+    for _ in range(2):
+        assert array(step(tf.ones([4]))).tolist() == [3 * here.size] * 4
+        assert _names(4) == ["unused", "twice", "twice_1", "constant"], _names(4)
+
+
+@check(seconds=30)
+def independent_calls_come_in_one_order_on_all_ranks(here: Here) -> None:
+    """XLA would run them in any order, and each blocks one of its few threads: 24 at once could be a deadlock."""
+
+    @_compiled
+    def step(x: Any) -> Any:
+        return [hvd.allreduce(tf.sin(x * i), op=SUM) for i in range(1, 25)]
+
+    x = tf.fill([50_000], 0.1)
+    assert _calls(step, x) == (24, 24)
+    for _ in range(3):
+        for i, got in enumerate(step(x), 1):
+            np.testing.assert_allclose(array(got)[::9999], np.sin(0.1 * i) * here.size, rtol=1e-4, atol=1e-5)
+
+
+@check(seconds=30)
+def conditions_loops_and_functions_keep_the_order(here: Here) -> None:
+    @tf.function
+    def inner(x: Any, name: Any) -> Any:
+        return hvd.allreduce(x, op=AVERAGE, name=name)
+
+    @_compiled
+    def step(x: Any) -> Any:
+        total = hvd.allreduce(x, op=AVERAGE, name="first")
+        inner(x * 2, "in a function")  # nothing below needs its result
+        tf.cond(tf.reduce_sum(x) > 0, lambda: hvd.allreduce(x * 3, name="in a condition"), lambda: x)
+        for _ in tf.range(2):
+            total += hvd.allreduce(x, op=AVERAGE, name="in a loop")
+        return total + hvd.allreduce(x * 4, op=AVERAGE, name="last")
+
+    x = tf.ones([3])
+    for _ in range(3):
+        assert array(step(x)).tolist() == [7] * 3
+        order = _names(6)
+        assert order == ["first", "in a function", "in a condition", "in a loop", "in a loop", "last"], order
+    # The function was traced for XLA; for other callers it is traced anew, with kernels.
+    assert array(inner(x, "outside")).tolist() == [1] * 3
+    assert array(tf.function(inner)(x, "outside")).tolist() == [1] * 3
+
+
+@check(seconds=30)
+def gradients_travel_in_one_call(here: Here) -> None:
+    weights = [tf.Variable(tf.ones([n, 2])) for n in (3, 5, 7)]
+
+    def step(*x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            y = sum(tf.reduce_sum(each @ w) for each, w in zip(x, weights, strict=True))
+        return hvd.DistributedGradientTape(tape, op=SUM).gradient(y, weights)
+
+    compiled = _compiled(step)
+    given = [tf.fill([4, n], here.rank + 1.0) for n in (3, 5, 7)]
+    assert _calls(compiled, *given)[0] == 1
+    for gradient, x in zip(compiled(*given), given, strict=True):
+        assert array(gradient).tolist() == np.full((x.shape[1], 2), 4.0 * sum(r + 1 for r in here.ranks)).tolist()
+
+
+@check(seconds=30)
+def tensors_come_row_by_row_whatever_their_neighbours_would_like(here: Here) -> None:
+    """XLA is free to hand a transposed matrix over as the plain one, column by column."""
+    a, b = here.everyones("float64", (40, 7), "a"), here.everyones("float64", (40, 5), "b")
+
+    def product(x: Any, y: Any) -> Any:
+        return tf.transpose(hvd.allreduce(tf.matmul(x, y, transpose_a=True), op=SUM)), hvd.allgather(tf.transpose(x))
+
+    summed, gathered = run("compiled", product, tensor(a[here.rank]), tensor(b[here.rank]))
+    np.testing.assert_allclose(array(summed), sum(x.T @ y for x, y in zip(a, b, strict=True)).T, rtol=1e-9)
+    here.close(array(gathered), np.concatenate([x.T for x in a]))
+
+
+@check()
+def a_function_outlives_shutdown_and_init(here: Here) -> None:
+    step = _compiled(lambda x: hvd.allreduce(x, op=SUM))
+    assert array(step(tf.ones([2]))).tolist() == [here.size] * 2
+    core.shutdown()
+    with raises(tf.errors.FailedPreconditionError, "hvd.init()"):
+        step(tf.ones([2]))
+    core.init()
+    assert array(step(tf.ones([2]))).tolist() == [here.size] * 2
+
+
+# ---- What cannot be
+
+
+@check(seconds=30)
+def what_xla_cannot_have_is_refused_when_it_is_traced(here: Here) -> None:
+    def refused(kind: type[Exception], words: str, function: Callable[..., Any], *args: Any) -> None:
+        with raises(kind, words, "jit_compile"):
+            run("compiled", function, *args)
+
+    refused(NotImplementedError, "hvd.join()", lambda x: hvd.join(), tf.ones([]))
+    uneven = [here.size + 1, *[1] * (here.size - 1)]
+    refused(NotImplementedError, "splits", lambda x: hvd.alltoall(x, uneven), tf.ones([2 * here.size]))
+    if here.size > 1:
+        invalid = tf.errors.InvalidArgumentError
+        refused(invalid, "divisible", lambda x: hvd.reducescatter(x), tf.ones([here.size + 1]))
+        refused(invalid, "divisible", lambda x: hvd.alltoall(x), tf.ones([here.size + 1]))
+    unknown = tf.function(
+        lambda x: hvd.allreduce(x), jit_compile=True, input_signature=[tf.TensorSpec([None, 3], tf.float32)]
+    )
+    with raises(tf.errors.InvalidArgumentError, "shape", "(None, 3)", "ensure_shape"):
+        unknown(tf.ones([2, 3]))
+
+
+@check(min_ranks=2)
+def ranks_with_different_rows_are_told_so(here: Here) -> None:
+    with raises(tf.errors.InvalidArgumentError, "compiled for", "equally many rows"):
+        run("compiled", lambda x: hvd.allgather(x, name="rows"), tf.ones([2 + (here.rank == 0), 3]))
+    assert array(run("compiled", lambda x: hvd.allgather(x, name="rows"), tf.ones([1]))).tolist() == [1] * here.size
+
+
+@check(min_ranks=2)
+def a_process_set_that_is_another_one_by_now_is_noticed(here: Here) -> None:
+    everybody = hvd.add_process_set(list(here.ranks)[:-1])
+    step = _compiled(lambda x: hvd.allreduce(x, op=SUM, process_set=everybody))
+    if here.rank < here.size - 1:
+        assert step(tf.ones([])) == here.size - 1
+    hvd.remove_process_set(everybody)
+    if here.rank < here.size - 1:
+        with raises(tf.errors.InvalidArgumentError, "process set", "Compile it anew"):
+            step(tf.ones([]))
+
+
+@check()
+def where_xla_cannot_be_used_a_sentence_says_so(here: Here) -> None:
+    from hvdlite.tensorflow import xla
+
+    with (
+        mock.patch.object(xla, "_problem", lambda: "the XLA of this version does not offer custom calls"),
+        raises(NotImplementedError, "does not offer custom calls", tf.__version__, "jit_compile=False"),
+    ):
+        run("compiled", hvd.allreduce, tf.ones([2]))
+    with mock.patch.object(tf.config, "list_logical_devices", lambda kind: [kind]), raises(NotImplementedError, "GPU"):
+        run("compiled", hvd.allreduce, tf.ones([2]))
