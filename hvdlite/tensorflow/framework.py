@@ -65,6 +65,8 @@ class TensorFlowFramework:
         return tensor[start : start + count]
 
     def lengthened(self, tensor: Any, rows: Any) -> Any:
+        if isinstance(rows, int) and tensor.shape[0] == rows:
+            return tensor  # whose shape stays known, as XLA needs it
         missing = tf.concat([[rows - tf.shape(tensor)[0]], tf.shape(tensor)[1:]], axis=0)
         return tf.concat([tensor, tf.zeros(missing, tensor.dtype)], axis=0)
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from hvdlite.adapter import interrupts, xla
+from hvdlite.adapter import xla
 from hvdlite.ops import Sum
 from hvdlite.process_sets import ProcessSet
 
@@ -55,7 +55,6 @@ def call(
 ) -> list[Any]:
     """The collective over all tensors, which travel together. `shapes` are those of the results."""
     check_served()
-    interrupts.watch(_is_waiting)
     how = xla.attributes(kind, name, process_set, op, root, prescale, postscale)
     token = _token()
     operands = [*tensors, token.read_value()]
@@ -90,9 +89,10 @@ def refuse(what: str, instead: str = "call it outside of it, or use jit_compile=
 
 def check_served() -> None:
     """A sentence now, where XLA would say much later, in its own words, that it cannot compile the function."""
-    problem = _problem()
-    if problem:
-        raise refuse(f"with TensorFlow {tf.__version__}, hvdlite's operations", f"{problem}. Use jit_compile=False")
+    if problem():
+        raise refuse(f"with TensorFlow {tf.__version__}, hvdlite's operations", f"{problem()}. Use jit_compile=False")
+    if not tf.compat.v1.executing_eagerly_outside_functions():
+        raise refuse("in a graph of TensorFlow 1, hvdlite's operations", "use jit_compile=False")
     if tf.config.list_logical_devices("GPU"):
         raise refuse(
             "on a GPU, hvdlite's operations",
@@ -102,8 +102,8 @@ def check_served() -> None:
 
 
 @functools.cache
-def _problem() -> str:
-    """Registers the handler. Why it cannot be, or nothing."""
+def problem() -> str:
+    """Registers the handler. Why that cannot be, as a sentence's part; empty if it can."""
     register = xla.library().hvdlite_xla_register_in_tensorflow
     register.restype = ctypes.c_char_p
     return str(register(xla.TARGET.encode()).decode())
@@ -113,10 +113,6 @@ def _problem() -> str:
 def _token() -> Any:
     with tf.init_scope():  # it outlives the graph that needs it first
         return tf.Variable(0.0, trainable=False, name="hvdlite_order")
-
-
-def _is_waiting(_: str) -> bool:
-    return xla.waiting() > 0
 
 
 # ---- The module, as text

@@ -69,7 +69,10 @@ def model(seed: int = 3, policy: str | None = None, units: int = 5) -> Any:
 
 def jit_modes() -> tuple[bool, ...]:
     # Keras' jit on torch is torch.compile(); hvdlite's part of a step is not in the graph then, and nothing is different.
-    return (False,) if backend() == "torch" else (False, True)
+    # The XLA of TensorFlow before 2.18 takes no custom calls.
+    if backend() == "torch" or (backend() == "tensorflow" and import_module("hvdlite.tensorflow.xla").problem()):
+        return (False,)
+    return (False, True)
 
 
 def jit_for_conditions() -> bool:

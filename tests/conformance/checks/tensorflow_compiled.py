@@ -14,11 +14,12 @@ import hvdlite as core
 import hvdlite.tensorflow as hvd
 from checks import check
 from checks.here import AVERAGE, SUM, Here, raises, reference
-from checks.tensorflow_here import array, process_sets, run, tensor
+from checks.tensorflow_here import array, made, process_sets, run, tensor
+from hvdlite.tensorflow import xla
 
 
 def _compiled(function: Callable[..., Any]) -> Any:
-    return tf.function(function, jit_compile=True)
+    return made("compiled", function)
 
 
 def _names(count: int) -> list[str]:
@@ -217,12 +218,18 @@ def a_process_set_that_is_another_one_by_now_is_noticed(here: Here) -> None:
 
 @check()
 def where_xla_cannot_be_used_a_sentence_says_so(here: Here) -> None:
-    from hvdlite.tensorflow import xla
-
+    step = lambda x: hvd.allreduce(x)  # noqa: E731
     with (
-        mock.patch.object(xla, "_problem", lambda: "the XLA of this version does not offer custom calls"),
+        mock.patch.object(xla, "problem", lambda: "the XLA of this version does not offer custom calls"),
         raises(NotImplementedError, "does not offer custom calls", tf.__version__, "jit_compile=False"),
     ):
-        run("compiled", hvd.allreduce, tf.ones([2]))
-    with mock.patch.object(tf.config, "list_logical_devices", lambda kind: [kind]), raises(NotImplementedError, "GPU"):
-        run("compiled", hvd.allreduce, tf.ones([2]))
+        tf.function(step, jit_compile=True)(tf.ones([2]))
+    if not xla.problem():
+        with tf.Graph().as_default(), raises(NotImplementedError, "a graph of TensorFlow 1", "jit_compile=False"):
+            tf.function(step, jit_compile=True)(tf.ones([2]))
+    with (
+        mock.patch.object(xla, "problem", str),
+        mock.patch.object(tf.config, "list_logical_devices", lambda kind: [kind]),
+        raises(NotImplementedError, "on a GPU", "jit_compile=False"),
+    ):
+        tf.function(step, jit_compile=True)(tf.ones([2]))
