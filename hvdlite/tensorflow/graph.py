@@ -92,7 +92,8 @@ class GraphCollectives:
     # ---- what gradient rules ask
 
     def length(self, tensor: Any) -> Any:
-        return tf.shape(tensor)[0] if tensor.shape[0] is None else int(tensor.shape[0])
+        rows = tf.compat.dimension_value(tensor.shape[0]) if tensor.shape.rank else None
+        return tf.shape(tensor)[0] if rows is None else rows
 
     def as_splits(self, received: Any) -> Any:
         return received
