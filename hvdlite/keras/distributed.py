@@ -129,7 +129,9 @@ class Distributed:
             super().apply(gradients, variables)  # type: ignore[misc]
 
     def _hvd_reduced(self, gradients: Sequence[Any], variables: Sequence[Any]) -> Gradients:
-        return reduced(self._hvd, chosen(), gradients, variables, self._hvd_local.ids())
+        backend = chosen()
+        done: Gradients = backend.outside(reduced, self._hvd, backend, gradients, variables, self._hvd_local.ids())
+        return done
 
     def _hvd_prepared(self, variables: Sequence[Any] | None) -> list[Any]:
         """The variables that a call of apply() is about; the optimizer is built for them."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Protocol
@@ -30,6 +30,9 @@ class Backend(Protocol):
 
     def allreduce(self, scope: str, groups: Sequence[Sequence[Tensor]], way: Way) -> list[list[Tensor]]:
         """The gradients of all ranks: at once, or as part of the step that is being traced. `scope` begins their names."""
+
+    def outside(self, function: Callable[..., Any], *given: Any) -> Any:
+        """function(*given), outside of what is being compiled where hvdlite cannot be inside."""
 
     def is_sparse(self, gradient: Tensor) -> bool: ...
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from hvdlite.jax.reduce import allreduce_gradients
@@ -28,6 +28,9 @@ class JaxBackend:
             )
         )
         return [[next(reduced) for _ in group] for group in groups]
+
+    def outside(self, function: Callable[..., Any], *given: Any) -> Any:
+        return function(*given)
 
     def is_sparse(self, gradient: Any) -> bool:
         return False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -30,6 +30,9 @@ class TensorFlowBackend:
             groups=positions if len(groups) > 1 else (),
         )
         return [[reduced[i] for i in group] for group in positions]
+
+    def outside(self, function: Callable[..., Any], *given: Any) -> Any:
+        return function(*given)
 
     def is_sparse(self, gradient: Any) -> bool:
         return isinstance(gradient, tf.IndexedSlices)

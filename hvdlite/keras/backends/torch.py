@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import torch
 
 from hvdlite.adapter.engine import run_now
 from hvdlite.keras.backends import Way
@@ -19,6 +21,10 @@ class TorchBackend:
         how = (way.op, way.prescale, way.postscale, way.process_set)
         under_way = [OPS.grouped_allreduce(group, f"{scope}gradients.{i}", *how) for i, group in enumerate(groups)]
         return [list(run_now(pending)) for pending in under_way]
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]  # compile(jit_compile=True)
+    def outside(self, function: Callable[..., Any], *given: Any) -> Any:
+        return function(*given)
 
     def is_sparse(self, gradient: Any) -> bool:
         return False  # Keras' embeddings have dense gradients on torch
