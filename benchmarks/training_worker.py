@@ -5,17 +5,14 @@ python training_worker.py WAY SOCKET FILE
 
 from __future__ import annotations
 
-import contextlib
 import os
-import resource
-import statistics
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import channel
+import rank
 import torch
 import training_models
 
@@ -82,42 +79,13 @@ class Trainer:
 
         return step
 
-    def schedule(self, order: channel.Message) -> channel.Message:
-        """As worker.py's: "fifo" as if nobody else used the cores, where that is permitted. Answers what was."""
-        if order["wanted"] == "fifo":
-            with contextlib.suppress(PermissionError):
-                # Who hangs must not keep the machine: after so long without a sleep the kernel ends it.
-                resource.setrlimit(resource.RLIMIT_RTTIME, (10_000_000, 10_000_000))
-                for thread in os.listdir("/proc/self/task"):
-                    os.sched_setscheduler(int(thread), os.SCHED_FIFO, os.sched_param(10))
-                return {"scheduling": "SCHED_FIFO"}
-        return {"scheduling": f"nice {os.getpriority(os.PRIO_PROCESS, 0)}"}
-
     def train(self, order: channel.Message) -> channel.Message:
         name = order["workload"]
         if name not in self._steps:
             self._steps[name] = self._step(name)
         step = self._steps[name]
-        for _ in range(order["warmup"]):
-            step()
-        seconds = []
-        before = resource.getrusage(resource.RUSAGE_SELF)
-        began = time.perf_counter()
-        for _ in range(order["steps"]):
-            start = time.perf_counter()
-            step()
-            seconds.append(time.perf_counter() - start)
-        after = resource.getrusage(resource.RUSAGE_SELF)
-        return {
-            "seconds": statistics.median(seconds),
-            "each": seconds,
-            "elapsed": time.perf_counter() - began,
-            "iterations": order["steps"],
-            "user": after.ru_utime - before.ru_utime,
-            "system": after.ru_stime - before.ru_stime,
-            "switches": after.ru_nvcsw + after.ru_nivcsw - before.ru_nvcsw - before.ru_nivcsw,
-            "faults": after.ru_minflt - before.ru_minflt,
-        }
+        rank.timed(step, order["warmup"])
+        return rank.block(lambda: rank.timed(step, order["steps"]))
 
     def memory(self, order: channel.Message) -> channel.Message:
         """The most this process has had, in KiB: its own, and what it shares with the others."""
@@ -127,24 +95,11 @@ class Trainer:
 
 
 def main() -> None:
-    with contextlib.suppress(PermissionError):
-        os.setpriority(os.PRIO_PROCESS, 0, -18)  # before everybody else's builds, where we may
+    rank.prefer()
     torch.set_num_threads(1)
     orders = channel.connect(sys.argv[2])
     way = WAYS[sys.argv[1]]()
-    trainer = Trainer(way)
-    orders.send({"rank": way.rank, "size": way.size, "pid": os.getpid()})
-    try:
-        while (order := orders.receive())["op"] != "stop":
-            spent = time.process_time()
-            try:
-                answer = getattr(trainer, order["op"])(order)
-            except Exception as error:
-                answer = {"error": f"{type(error).__name__}: {error}"}
-            orders.send(answer | {"spent": time.process_time() - spent})
-    except (EOFError, OSError):
-        pass
-    os._exit(0)  # the coordinator ends all ranks at once: nobody says goodbye
+    rank.obey(Trainer(way), orders, way.rank, way.size)
 
 
 if __name__ == "__main__":

@@ -17,14 +17,18 @@ TORCH = {
     "torch_sync_batch_norm.py": r"SyncBatchNorm +accuracy 0\.[6-9]\d* +statistics differ between ranks by 0\.0000",
     "torch_synthetic_resnet.py": r"0\.32 million parameters.*\n.*2 ranks, [\d.]+ images/s",
 }
+TENSORFLOW = {
+    "tensorflow2_custom_loop.py": r"epoch 8  loss [\d.]+  test accuracy 0\.[89](.*\n)*.*2 ranks, weights equal",
+    "tensorflow2_synthetic_benchmark.py": r"Img/sec per rank: [\d.]+ \+-[\d.]+\n.*Total img/sec on 2 rank\(s\): [\d.]+",
+}
 JAX = {
     "jax_digits.py": r"epoch 6  loss [\d.]+  test accuracy 0\.9\d*\n(.*\n)*.*2 ranks, \d+ samples/s, parameters equal",
 }
 
 
 def test_every_example_is_tested_here() -> None:
-    others = {"digits_mlp.py", "keras_digits.py", "tensorflow2_custom_loop.py"}
-    assert {p.name for p in (ROOT / "examples").glob("*.py")} == {*others, *TORCH, *JAX}
+    others = {"digits_mlp.py", "keras_digits.py"}
+    assert {p.name for p in (ROOT / "examples").glob("*.py")} == {*others, *TORCH, *TENSORFLOW, *JAX}
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
@@ -74,11 +78,12 @@ def test_jax_examples_show_what_they_promise(job: Job, name: str) -> None:
 
 
 @pytest.mark.watchdog(150)
-def test_the_tensorflow_example_shows_what_it_promises(job: Job) -> None:
+@pytest.mark.parametrize("name", TENSORFLOW)
+def test_tensorflow_examples_show_what_they_promise(job: Job, name: str) -> None:
     pytest.importorskip("tensorflow", reason="tensorflow is not installed")
     pytest.importorskip("sklearn", reason="scikit-learn has the digits")
-    path = str(ROOT / "examples" / "tensorflow2_custom_loop.py")
+    path = str(ROOT / "examples" / name)
     done = job.run("-np", "2", "python", path, TF_NUM_INTRAOP_THREADS="1", TF_CPP_MIN_LOG_LEVEL="2")
     said = done.stdout.decode()
     assert done.returncode == 0, done.stderr.decode()
-    assert re.search(r"epoch 8  loss [\d.]+  test accuracy 0\.[89]", said) and "2 ranks, weights equal" in said, said
+    assert re.search(TENSORFLOW[name], said), said

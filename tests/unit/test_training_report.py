@@ -1,4 +1,4 @@
-"""benchmarks/training_report.py: numbers in, ratios and verdicts out."""
+"""benchmarks/training_report.py and graphs_report.py: numbers in, ratios and verdicts out."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def report(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     import training_report
 
     yield training_report
-    for name in ("training_report", "report", "targets", "workloads"):
+    for name in ("training_report", "graphs_report", "report", "targets", "workloads"):
         sys.modules.pop(name, None)
 
 
@@ -54,3 +54,28 @@ def test_the_page_tells_what_was_met_and_what_was_missed(report: Any) -> None:
     assert "| overhead per gradient | ≤ 3 µs | 2.5 µs | met |" in page
     assert "| 60.0 ms / 0.00 µs |" in page, "resnet50: what DDP and hvdlite take beyond the bound"
     assert "| peak memory | ≤ DDP's | 0.50 of it | met |" in page
+
+
+def test_the_page_of_graphs_tells_what_was_met_and_what_was_missed(report: Any) -> None:
+    import graphs_report
+
+    def ways(none: float, hvdlite: float) -> dict[str, Any]:
+        return {"none": _blocks(none, none), "hvdlite": _blocks(hvdlite, hvdlite)}
+
+    results = {
+        "ranks": 2, "cores": 2, "rounds": 2, "scheduling": "nice -18", "machine": {"cores": "2"}, "versions": {"jax": "1"},
+        "blocks": {
+            "tensorflow gradients": ways(0.001, 0.0016), "jax gradients": ways(0.001, 0.002),
+            "tensorflow mlp": ways(0.096, 0.1), "torch conv": ways(0.094, 0.1),
+        },
+        "first": {"jax mlp": {"none": [1.0, 1.2, 9.0], "hvdlite": [1.3, 1.4, 1.5]}, "jax conv": {"none": [4.0], "hvdlite": [3.0]}},
+        "growth": {"jax": {"none": 10.0, "hvdlite": 20.0}, "tensorflow": {"none": 10.0, "hvdlite": 1000.0}},
+    }  # fmt: skip
+    page = graphs_report.write(results, "what others did")
+    assert "| tensorflow gradients: over identity | ≤ 1.5× | 1.60× | **missed** |" in page
+    assert "| tensorflow mlp: share of the bound | ≥ 95 % | 96 % | met |" in page
+    assert "| torch conv: share of the bound | ≥ 95 % | 94 % | **missed** |" in page
+    assert "| first step, the worst: jax mlp | < 0.5 s more | +0.20 s | met |" in page
+    assert "| jax: memory kept by a step | ≤ 128 bytes more | +10 bytes | met |" in page
+    assert "| tensorflow: memory kept by a step | ≤ 128 bytes more | +990 bytes | **missed** |" in page
+    assert "jax gradients: over" not in page and "what others did" in page
