@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import checks
 import pytest
 from battery import battery_of
 from runner import Configuration
 
 pytest.importorskip("torch", reason="torch is not installed")
 
+# Two ranks try everything. What is compiled knows nothing of their number, and an optimizer nothing of the way of its
+# gradients; four ranks are for what combines them in pairs, a network for what crosses it.
+_COLLECTIVES = ("torch_allreduce", "torch_others", "torch_gradients")
+_NOT_COMPILED = tuple(module for module in checks.SUITES["torch"] if module != "torch_compiled")
 CONFIGURATIONS = (
-    *(Configuration(f"shm-{n}", "shm", n, suite="torch") for n in (1, 2, 3, 4)),
-    Configuration("net-2", "net", 2, ("host0", "host1"), suite="torch"),
+    Configuration("shm-1", "shm", 1, suite="torch", modules=_NOT_COMPILED),
+    Configuration("shm-2", "shm", 2, suite="torch"),
+    Configuration("shm-3", "shm", 3, suite="torch", modules=_NOT_COMPILED),
+    Configuration("shm-4", "shm", 4, suite="torch", modules=(*_COLLECTIVES, "torch_compression", "torch_batch_norm")),
+    Configuration(
+        "net-2", "net", 2, ("host0", "host1"), suite="torch", modules=(*_COLLECTIVES, "torch_misuse", "torch_life")
+    ),
 )
 
 test_it, test_nothing_is_left_behind = battery_of(CONFIGURATIONS, limit=400)
