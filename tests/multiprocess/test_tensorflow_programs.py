@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 from bare_ranks import Ranks
 from launched import Job
+
+import hvdlite
 
 pytest.importorskip("tensorflow", reason="tensorflow is not installed")
 
@@ -98,6 +101,40 @@ def test_a_rank_that_dies_ends_the_others_graphs_and_is_named(tmp_path: Path, ji
         ranks.processes[0].wait(30)
         told = ranks.last(0)
         assert told["error"] == "UnknownError" and "rank 1" in told["text"], told
+
+
+_LACKING = """
+import tensorflow as tf, hvdlite.tensorflow as hvd
+hvd.init()
+total = tf.function(lambda x: hvd.allreduce(x, op=hvd.Sum))(tf.fill([3], hvd.rank() + 1.0))
+assert total.numpy().tolist() == [3.0] * 3, total
+try:
+    tf.function(lambda x: hvd.allreduce(x), jit_compile=True)(tf.ones([3]))
+except NotImplementedError as error:
+    assert "does not offer custom calls" in str(error), error
+    print("refused", flush=True)
+"""
+
+
+@pytest.mark.watchdog(120)
+def test_where_tensorflow_lacks_a_function_a_warning_says_which_and_graphs_go_by_way_of_python(
+    job: Job, tmp_path: Path
+) -> None:
+    copy = tmp_path / "elsewhere" / "hvdlite"
+    shutil.copytree(Path(hvdlite.__file__).parent, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    # What TensorFlow is asked for becomes something that it does not have.
+    for library, name in (
+        ("libhvdlite_tensorflow.so", b"TF_NewAsyncKernelBuilder\0"),
+        ("libhvdlite_xla.so", b"_ZN3xla3ffi12GetXlaFfiApiEv\0"),
+    ):
+        binary = (copy / library).read_bytes()
+        assert binary.count(name) == 1
+        (copy / library).write_bytes(binary.replace(name, name[:-2] + b"Q\0"))
+    done = job.run("-np", "2", "python", job.script(_LACKING), PYTHONPATH=str(copy.parent), **_QUIET)
+    told = done.stderr.decode()
+    assert done.returncode == 0, told
+    assert "does not export TF_NewAsyncKernelBuildeQ" in told and "by way of Python instead" in told, told
+    assert done.stdout.decode().count("refused") == 2
 
 
 _ALONE = """

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 import hvdlite as hvd
+from checks import Skipped
 from checks.here import Here
 
 
@@ -37,6 +38,12 @@ def process_sets(here: Here) -> Iterator[list[Among]]:
     wanted = [w for w in wanted if len(set(w)) == len(w)]
     added = [(hvd.add_process_set(list(w)), w) for w in wanted]
     everybody = [(hvd.global_process_set, tuple(here.ranks)), *added]
-    yield [Among(s, members, here) for s, members in everybody if here.rank in members]
+    skipped = None
+    try:
+        yield [Among(s, members, here) for s, members in everybody if here.rank in members]
+    except Skipped as reason:  # on all ranks, unlike a failure: removing takes all of them
+        skipped = reason
     for process_set, _ in added:
         hvd.remove_process_set(process_set)
+    if skipped is not None:
+        raise skipped

@@ -206,8 +206,8 @@ def ranks_with_different_rows_are_told_so(here: Here) -> None:
 
 @check(min_ranks=2)
 def a_process_set_that_is_another_one_by_now_is_noticed(here: Here) -> None:
-    everybody = hvd.add_process_set(list(here.ranks)[:-1])
     step = _compiled(lambda x: hvd.allreduce(x, op=SUM, process_set=everybody))
+    everybody = hvd.add_process_set(list(here.ranks)[:-1])
     if here.rank < here.size - 1:
         assert step(tf.ones([])) == here.size - 1
     hvd.remove_process_set(everybody)
