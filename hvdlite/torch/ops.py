@@ -199,7 +199,7 @@ def allgather(
 ) -> torch.Tensor:
     """Concatenates the tensors of all ranks along their first dimension, which may differ from rank to rank."""
     if traced.is_compiling():
-        rows = tensor.shape[0] * traced.members(process_set)
+        rows = tensor.shape[0] * traced.members(set_id_of(process_set))
         return torch.ops.hvdlite.allgather(tensor, rows, set_id_of(process_set), name)
     rule = Allgather(OPS, name, process_set, False, _lengths([tensor]))
     return _differentiable(rule, [tensor])[0]
@@ -217,7 +217,7 @@ def grouped_allgather(
 ) -> list[torch.Tensor]:
     """allgather() of several tensors that travel together."""
     if traced.is_compiling():
-        rows = [tensor.shape[0] * traced.members(process_set) for tensor in tensors]
+        rows = [tensor.shape[0] * traced.members(set_id_of(process_set)) for tensor in tensors]
         return list(torch.ops.hvdlite.grouped_allgather(_list(tensors), rows, set_id_of(process_set), name))
     rule = Allgather(OPS, name, process_set, True, _lengths(_list(tensors)))
     return list(_differentiable(rule, _list(tensors)))
