@@ -149,7 +149,7 @@ Status Engine::Submit(int id, Submission submission, bool will_wait, HandlePtr* 
     outstanding_.fetch_sub(1, std::memory_order_seq_cst);
     return status;
   }
-  Submitted(will_wait);
+  Submitted(will_wait, (*handle)->wants_telling());
   return Status::Ok();
 }
 
@@ -173,7 +173,7 @@ Status Engine::SubmitGroup(int id, std::vector<Submission> submissions, std::vec
     return status;
   }
   *handles = std::move(made);
-  Submitted(false);
+  Submitted(/*will_wait=*/false, !handles->empty() && handles->back()->wants_telling());
   return Status::Ok();
 }
 

@@ -131,7 +131,10 @@ class Engine {
   void BackgroundTurn(Backoff* backoff) RELEASE(turn_);
   void CollectPollFds(std::vector<pollfd>* fds) REQUIRES(turn_);
   void NotifyWaiters();
-  void Submitted(bool will_wait);
+  void Submitted(bool will_wait, bool will_be_told);
+  // When what has been submitted should leave at the latest, if nothing more comes.
+  Nanos GatheredBy(Nanos now) const;
+  void LetGather();
   void WakeBackground();
   // Takes the turn even while another thread waits for something that may never come: whoever drives gives way.
   void TakeTurn() ACQUIRE(turn_);
@@ -191,6 +194,7 @@ class Engine {
   Observer observer_;
   Question question_;
   std::atomic<Nanos> last_submission_{0};
+  std::atomic<bool> last_is_told_{false};  // whoever submitted it does not wait, but will be told of its end
 
   // tick.cc
   // A stall of one process set, while the root waits for answers to "where are you?".

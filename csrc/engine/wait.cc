@@ -139,9 +139,10 @@ void Engine::NotifyWaiters() {
 
 // Whose business is the new submission? If a user thread drives (it may be asleep), ring; else the background thread's,
 // unless the caller is about to drive itself.
-void Engine::Submitted(bool will_wait) {
+void Engine::Submitted(bool will_wait, bool will_be_told) {
   jitter_();
   last_submission_.store(MonotonicNow(), std::memory_order_relaxed);
+  if (last_is_told_.load(std::memory_order_relaxed) != will_be_told) last_is_told_.store(will_be_told);
   if (waiters_.load(std::memory_order_seq_cst) > 0) {
     world_->bells().RingSelf();
   } else if (!will_wait) {
@@ -152,6 +153,25 @@ void Engine::Submitted(bool will_wait) {
 void Engine::WakeBackground() {
   gate_.fetch_add(1, std::memory_order_seq_cst);
   if (gate_closed_.load(std::memory_order_seq_cst)) FutexWake(&gate_);
+}
+
+// A program that waits says by it that it has submitted everything. A graph never does: there a pause says so.
+Nanos Engine::GatheredBy(Nanos now) const {
+  constexpr Nanos kPause = 100 * kMicrosecond;
+  const Nanos last = last_submission_.load(std::memory_order_relaxed);
+  const bool by_pause = last_is_told_.load(std::memory_order_relaxed) && now < last + window_;
+  return by_pause ? std::min(last + kPause, now + window_) : now + window_;
+}
+
+void Engine::LetGather() {
+  Nanos now = MonotonicNow();
+  const Nanos last_call = now + std::min(window_, kTickEvery);
+  while (!stopping_) {
+    const uint32_t ticket = gate_.load(std::memory_order_seq_cst);
+    const Nanos until = std::min(GatheredBy(now), last_call);
+    if (until <= now || FutexWait(&gate_, ticket, until - now) == FutexResult::kWoken) return;
+    now = MonotonicNow();
+  }
 }
 
 // One turn of the background thread, which sleeps without the turn so that a user thread can have it at once.
@@ -173,8 +193,9 @@ void Engine::BackgroundTurn(Backoff* backoff) {
   UnlockAndTell();
   jitter_();
   if (!news && waiters_.load(std::memory_order_seq_cst) == 0 && !stopping_) {
-    // Submissions do not ring while nobody waits: one window from now they leave together.
-    bells.Sleep(ticket, &fds, std::clamp(window_, kMillisecond / 10, kTickEvery));
+    // Submissions do not ring while nobody waits: a little later they leave together.
+    const Nanos now = MonotonicNow();
+    bells.Sleep(ticket, &fds, std::clamp(GatheredBy(now) - now, kMillisecond / 10, kTickEvery));
   }
   bells.EndSleep();
   backoff->Reset();
@@ -209,8 +230,7 @@ void Engine::Background() {
     const FutexResult result = FutexWait(&gate_, ticket, kTickEvery);
     gate_closed_.store(false, std::memory_order_seq_cst);
     if (result == FutexResult::kWoken && window_ > 0 && !stopping_) {
-      // The first of a burst of submissions, perhaps: let the others come.
-      FutexWait(&gate_, gate_.load(std::memory_order_seq_cst), std::min(window_, kTickEvery));
+      LetGather();  // the first of a burst of submissions, perhaps: let the others come
     }
     if (MonotonicNow() - last_tick_.load(std::memory_order_relaxed) > kTickEvery && turn_.TryLock()) {
       // Keeps the heart beating, and lets a root, a relay or a rank with nothing outstanding hear what the others say.
