@@ -231,3 +231,6 @@ def _never() -> bool:
 
 #: Whether the caller is being compiled, so that the operators above have to be used.
 is_compiling = getattr(torch.compiler, "is_compiling", _never) if AVAILABLE else _never
+
+#: A decorator: torch.compile leaves the function out of its graphs, without a word.
+never_compiled: Any = torch.compiler.disable

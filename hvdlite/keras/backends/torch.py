@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
-
 from hvdlite.adapter.engine import run_now
 from hvdlite.keras.backends import Way
 from hvdlite.torch.ops import OPS
+from hvdlite.torch.traced import never_compiled
 
 
 class TorchBackend:
@@ -22,7 +21,7 @@ class TorchBackend:
         under_way = [OPS.grouped_allreduce(group, f"{scope}gradients.{i}", *how) for i, group in enumerate(groups)]
         return [list(run_now(pending)) for pending in under_way]
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]  # compile(jit_compile=True)
+    @never_compiled  # compile(jit_compile=True)
     def outside(self, function: Callable[..., Any], *given: Any) -> Any:
         return function(*given)
 
