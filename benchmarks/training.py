@@ -6,10 +6,8 @@ benchmarks/train --rounds 2 --output /tmp/here
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
-import signal
 import statistics
 import subprocess
 import sys
@@ -17,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import machine
+import training_options
 import training_report
 from group import Group
 from launch import Backend
@@ -76,15 +75,8 @@ def overhead() -> dict[str, float]:
 
 
 def main() -> None:
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: sys.exit("interrupted"))
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=12)
-    parser.add_argument("--quiet", type=float, default=0.3, help="wait up to this long for others, before each block")
-    parser.add_argument("--scheduling", choices=["nice", "fifo"], default="nice", help="of all ranks, where permitted")
+    parser = training_options.parser(__doc__)
     parser.add_argument("--workloads", nargs="+", default=list(STEPS), choices=list(STEPS))
-    parser.add_argument("--output", type=Path, default=Path(__file__).parent.parent / "docs")
     given = parser.parse_args()
     folder: Path = given.output / "benchmarks"
     folder.mkdir(parents=True, exist_ok=True)

@@ -101,6 +101,10 @@ class GradientReducer:
     def _choose_way(self, number: int) -> None:
         self._direct.let_hook(number, self.flights[number].directly and self._aggregation.travels_at_once(number))
 
+    def _permit(self, number: int, directly: bool) -> None:
+        self.flights[number].directly = directly
+        self._choose_way(number)
+
     # ---- what the optimizer asks
 
     @property
@@ -139,14 +143,13 @@ class GradientReducer:
         if flight.directly:
             if self._direct.leave(number, flight.parameter):
                 return
-            flight.directly = False
+            self._permit(number, False)
         try:
             with torch.no_grad():
                 flight.finish = self._start(flight, flight.parameter.grad)
         except Exception as error:  # a hook's exception would end the backward pass somewhere; step() raises it
             flight.error = error
-            flight.directly = self._plain  # it was not the way's fault
-        self._choose_way(number)
+            self._permit(number, self._plain)  # it was not the way's fault
         self._others.append(flight)
 
     def _start(self, flight: _Flight, gradient: torch.Tensor) -> Callable[[], None]:
