@@ -1,0 +1,137 @@
+"""Under which addresses this machine may be reached, and which of another's addresses leads there.
+
+Nobody knows beforehand: a name may resolve to 127.0.1.1 on its own machine, docker0 has the same address everywhere,
+and a host may have a network for storage, one for the batch system and one for the job. So whoever listens offers all it
+has, and whoever connects tries them at the same time and takes the first behind which the job's secret is known.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import queue
+import socket
+import struct
+import threading
+import time
+from collections.abc import Collection, Sequence
+
+from hvdlite.rendezvous.client import StoreClient
+
+Address = tuple[str, int]
+
+_SIOCGIFADDR = 0x8915
+_RETRY_SECONDS = 0.5
+_ATTEMPT_SECONDS = 10.0
+
+
+def of_this_machine(interfaces: Collection[str] = ()) -> list[str]:
+    """IPv4 addresses, then IPv6 ones, loopback and link-local addresses left out; or those of the named interfaces.
+
+    ValueError: a named interface does not exist or has no address.
+    """
+    found: list[tuple[str, str]] = []
+    for _, name in socket.if_nameindex():
+        address = _ipv4(name)
+        if address is not None:
+            found.append((name, address))
+    found += _ipv6()
+    if interfaces:
+        existing = {name for name, _ in found}
+        for name in interfaces:
+            if name not in existing:
+                raise ValueError(
+                    f"There is no interface {name!r} with an address on {socket.gethostname()}, "
+                    f"only {', '.join(sorted(existing))}."
+                )
+        return [address for name, address in found if name in interfaces]
+    # Bridges of containers and of virtual machines are there on every host and lead nowhere: they come last.
+    usual = [a for name, a in found if name != "lo" and not name.startswith(("docker", "virbr", "br-"))]
+    return usual + [a for name, a in found if name.startswith(("docker", "virbr", "br-"))]
+
+
+def _ipv4(interface: str) -> str | None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock, contextlib.suppress(OSError):
+        answer = fcntl.ioctl(sock, _SIOCGIFADDR, struct.pack("256s", interface.encode()[:15]))
+        return socket.inet_ntoa(answer[20:24])
+    return None
+
+
+def _ipv6() -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    with contextlib.suppress(OSError), open("/proc/net/if_inet6") as file:
+        for line in file:
+            address, _, _, scope, _, interface = line.split()
+            if scope != "20":  # link-local: of no use without the name of an interface of the other side
+                found.append((interface, socket.inet_ntop(socket.AF_INET6, bytes.fromhex(address))))
+    return found
+
+
+def is_of_this_machine(name: str) -> bool:
+    """Whether that host is this one: an address it resolves to can be bound here."""
+    try:
+        found = socket.getaddrinfo(name, 0, type=socket.SOCK_DGRAM)
+    except OSError:
+        return False
+    for family, kind, proto, _, address in found:
+        with contextlib.suppress(OSError), socket.socket(family, kind, proto) as sock:
+            sock.bind(address)
+            return True
+    return False
+
+
+def reach(addresses: Sequence[Address], secret: bytes, timeout: float) -> tuple[Address, StoreClient]:
+    """Connects to the store that listens at one of these addresses, and tells at which.
+
+    All are tried at once and again until the time is over: a store may come late, a name may not resolve yet. The first
+    whose handshake succeeds is taken. ConnectionError: what each of them said last.
+    """
+    deadline = time.monotonic() + timeout
+    results: queue.SimpleQueue[tuple[Address, StoreClient | str]] = queue.SimpleQueue()
+    done = threading.Event()
+    for address in addresses:
+        threading.Thread(
+            target=_try, args=(address, secret, deadline, results, done), name="hvd-reach", daemon=True
+        ).start()
+    said: dict[Address, str] = {}
+    try:
+        while len(said) < len(set(addresses)):
+            try:
+                address, result = results.get(timeout=max(0.0, deadline - time.monotonic()) + 0.1)
+            except queue.Empty:
+                break
+            if isinstance(result, StoreClient):
+                return address, result
+            said[address] = result
+    finally:
+        done.set()
+        while not results.empty():  # who came second
+            _, late = results.get()
+            if isinstance(late, StoreClient):
+                late.close()
+    tried = "; ".join(f"{host} port {port}: {said.get((host, port), 'no answer')}" for host, port in addresses)
+    raise ConnectionError(f"no answer within {timeout:g} s from the job's store. Tried {tried}")
+
+
+def _try(
+    address: Address,
+    secret: bytes,
+    deadline: float,
+    results: queue.SimpleQueue[tuple[Address, StoreClient | str]],
+    done: threading.Event,
+) -> None:
+    while True:
+        left = deadline - time.monotonic()
+        try:
+            client = StoreClient(address, secret, max(0.1, min(left, _ATTEMPT_SECONDS)))
+        except (OSError, ValueError) as error:
+            why = str(error.__cause__ or error)
+        else:
+            if done.is_set():
+                client.close()
+            else:
+                results.put((address, client))
+            return
+        if done.wait(min(_RETRY_SECONDS, max(0.0, deadline - time.monotonic()))) or time.monotonic() >= deadline:
+            results.put((address, why))
+            return

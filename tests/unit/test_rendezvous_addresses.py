@@ -1,0 +1,74 @@
+"""Which addresses a machine offers, and how another finds the one that leads to it."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+
+import pytest
+
+from hvdlite.rendezvous import StoreServer, new_secret
+from hvdlite.rendezvous.addresses import is_of_this_machine, of_this_machine, reach
+
+
+def test_own_addresses_can_be_bound_and_are_not_the_loopback() -> None:
+    for address in of_this_machine():
+        assert not address.startswith("127.") and address != "::1"
+        assert is_of_this_machine(address)
+
+
+def test_interfaces_can_be_chosen() -> None:
+    assert of_this_machine(["lo"])[0] == "127.0.0.1"
+    with pytest.raises(ValueError, match=r"no interface 'nope0' with an address on .*, only .*lo"):
+        of_this_machine(["nope0"])
+
+
+@pytest.mark.parametrize("name", ["localhost", "127.0.0.1", "127.0.1.1", socket.gethostname()])
+def test_this_machine_knows_its_names(name: str) -> None:
+    assert is_of_this_machine(name)
+
+
+@pytest.mark.parametrize("name", ["192.0.2.1", "no-such-host.invalid"])
+def test_other_machines_are_others(name: str) -> None:
+    assert not is_of_this_machine(name)
+
+
+def test_the_address_behind_which_the_secret_is_known_is_found_among_others() -> None:
+    secret = new_secret()
+    with StoreServer(new_secret()) as stranger, StoreServer(secret) as server, socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # nobody listens
+        addresses = [stranger.address, closed.getsockname(), ("192.0.2.1", 9), server.address]
+        began = time.monotonic()
+        address, client = reach(addresses, secret, 20)
+        with client:
+            assert address == server.address and time.monotonic() - began < 5
+            client.set("here", b"1")
+
+
+def test_a_store_that_comes_late_is_found() -> None:
+    secret = new_secret()
+    with socket.socket() as place:
+        place.bind(("127.0.0.1", 0))
+        port = place.getsockname()[1]
+    servers: list[StoreServer] = []
+    timer = threading.Timer(0.7, lambda: servers.append(StoreServer(secret, port=port).start()))
+    timer.start()
+    try:
+        _, client = reach([("127.0.0.1", port)], secret, 20)
+        client.close()
+    finally:
+        timer.join()
+        servers[0].close()
+
+
+def test_when_nobody_answers_the_error_tells_what_each_address_said() -> None:
+    with StoreServer(new_secret()) as stranger, socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+        with pytest.raises(ConnectionError) as error:
+            reach([stranger.address, ("127.0.0.1", port)], new_secret(), 1)
+    text = str(error.value)
+    assert "no answer within 1 s" in text
+    assert f"127.0.0.1 port {port}: [Errno 111] Connection refused" in text
+    assert f"127.0.0.1 port {stranger.address[1]}: handshake" in text
