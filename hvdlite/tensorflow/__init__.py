@@ -43,6 +43,7 @@ from hvdlite.built import (
     nccl_built,
     rocm_built,
 )
+from hvdlite.horovod_basics import HorovodBasics as _HorovodBasics
 from hvdlite.observe import start_timeline, stop_timeline
 from hvdlite.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
 from hvdlite.tensorflow import elastic, util
@@ -100,6 +101,7 @@ if TYPE_CHECKING:
 
 # Under the name that Horovod's programs import.
 mpi_ops = _sys.modules[__name__]
+_basics = _HorovodBasics()
 _sys.modules[f"{__name__}.mpi_ops"] = mpi_ops
 
 # The main thread is then inside TensorFlow, whatever that waits for.

@@ -1,0 +1,39 @@
+"""Programs written for Horovod, unchanged: `import horovod.torch` and its siblings give hvdlite's own modules.
+
+    python -m hvdlite.compat train.py      one program
+    pytest -p hvdlite.compat.pytest        tests
+    hvdlite compat install                 everything in this environment, until `hvdlite compat remove`
+
+Nothing is called horovod unless one of these asks for it. They all do the same: a directory with a package `horovod` comes
+first where Python looks for modules. That package is three lines which put `finder` in charge of every horovod.* import.
+docs/migrating.md tells the whole story.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+
+#: programs compare horovod.__version__ with what they need: this is the release whose API hvdlite has
+HOROVOD_VERSION = "0.28.1"
+
+#: what has to be on the module search path; a package `horovod` and its metadata are in there
+DIRECTORY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "path")
+
+
+def environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables to set so that processes started with them, and their children, find the alias."""
+    before = environ.get("PYTHONPATH", "")
+    others = [entry for entry in before.split(os.pathsep) if entry != DIRECTORY] if before else []
+    return {"PYTHONPATH": os.pathsep.join([DIRECTORY, *others])}
+
+
+def activate() -> None:
+    """The alias for the rest of this process and for the processes it starts: for notebooks, and for tests."""
+    from hvdlite.compat import finder
+
+    finder.install()
+    if DIRECTORY not in sys.path:  # multiprocessing hands sys.path to its children
+        sys.path.insert(0, DIRECTORY)
+    os.environ.update(environment(os.environ))

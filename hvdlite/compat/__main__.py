@@ -1,0 +1,43 @@
+"""`python -m hvdlite.compat train.py ...`, also `-m module ...` and `-c code ...`: a program for which horovod is hvdlite."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from hvdlite import compat
+
+_USAGE = """usage: python -m hvdlite.compat [options of python] (script.py | -m module | -c code) [arguments ...]
+
+Runs a Python program, and what it starts, with hvdlite under the name horovod. With several processes:
+  hvdliterun -np 2 python -m hvdlite.compat train.py --epochs 3
+Other ways and the differences to Horovod: docs/migrating.md. `hvdlite doctor train.py` looks for them in a program."""
+
+
+def interpreter_options(whole: list[str], arguments: int) -> list[str]:
+    """What stands between `python` and `-m hvdlite.compat` on the command line, of which the last `arguments` are the program's."""
+    ours = whole[1 : len(whole) - arguments]
+    if ours and not ours[-1].startswith("-"):
+        ours.pop()  # the module, after its -m
+    # What is left of `-m`, `-um` or `-mhvdlite.compat`.
+    cluster = ours.pop().partition("m")[0] if ours else "-"
+    return ours if cluster == "-" else [*ours, cluster]
+
+
+def main() -> None:
+    arguments = sys.argv[1:]
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(_USAGE)
+        sys.exit(0 if arguments else 2)
+    if sys.flags.ignore_environment:
+        sys.exit(
+            "hvdlite.compat: python -I and -E ignore PYTHONPATH, on which horovod's alias is found. Leave them out."
+        )
+    # Python itself runs the program, in this very process: sys.argv, __main__, tracebacks and exit codes are its own.
+    os.environ.update(compat.environment(os.environ))
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, *interpreter_options(sys.orig_argv, len(arguments)), *arguments])
+
+
+if __name__ == "__main__":
+    main()

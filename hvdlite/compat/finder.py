@@ -1,0 +1,68 @@
+"""Answers every import of horovod and horovod.* with hvdlite's module of that purpose: the object itself, not a copy.
+
+So a program that replaces an attribute of horovod.torch has replaced it in hvdlite.torch, and classes are the same under both
+names. The few modules that hvdlite has no counterpart of are files in path/horovod.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+
+from hvdlite.compat import DIRECTORY, names, original
+
+
+class _Alias(Loader):
+    """Puts the module `target` where the import machinery expects the one it has asked for."""
+
+    def __init__(self, target: str) -> None:
+        self._target = target
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """Python's own, an empty one, which nobody sees."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        asked = module.__name__
+        try:
+            real = import_module(self._target)
+        except ModuleNotFoundError as error:
+            if error.name == self._target:
+                raise names.missing(asked) from None
+            raise
+        if names.is_empty(real):
+            raise names.missing(asked)
+        sys.modules[asked] = real
+
+
+class Finder(MetaPathFinder):
+    """On sys.meta_path, before the one that looks into directories."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname.partition(".")[0] != "horovod":
+            return None
+        alias = names.target(fullname)
+        if alias is not None:
+            return ModuleSpec(fullname, _Alias(alias), is_package=True)
+        spec = PathFinder.find_spec(fullname, [DIRECTORY] if path is None else path)
+        if spec is None:
+            raise names.missing(fullname)
+        return spec
+
+
+def install() -> None:
+    """From now on horovod is hvdlite in this process."""
+    if any(isinstance(finder, Finder) for finder in sys.meta_path):
+        return
+    loaded = sys.modules.get("horovod")
+    if loaded is not None and not original.is_alias(loaded.__file__ or os.devnull):
+        raise ImportError(
+            f"horovod has been imported already, from {loaded.__file__}: ask for hvdlite's alias before that"
+        )
+    sys.meta_path.insert(0, Finder())

@@ -1,0 +1,62 @@
+"""Which module of hvdlite stands for which of Horovod's, and what to say where there is none."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+# Whole packages: what is inside has the same name on both sides, but for _RENAMED.
+_ADAPTERS = ("torch", "tensorflow", "keras")
+
+_RENAMED = {
+    "horovod.common.basics": "hvdlite.horovod_basics",
+    "horovod.common.exceptions": "hvdlite.exceptions",
+    "horovod.common.process_sets": "hvdlite.process_sets",
+    "horovod.tensorflow.gradient_aggregation": "hvdlite.tensorflow.aggregation",
+}
+
+_START = "start the processes with hvdliterun or your cluster's own launcher"
+
+_CHECKPOINTS = "take the elastic parts out and save checkpoints, from which the job can be started again"
+
+# What to do instead; the rest of the sentence is missing()'s.
+_INSTEAD = {
+    "horovod.spark": f"{_START}, and let each rank read its part of the data from files",
+    "horovod.ray": _START,
+    "horovod.mxnet": "MXNet is no longer maintained; move the model to torch, TensorFlow or JAX",
+    "horovod.data": "use your framework's own loader, such as torch.utils.data.DataLoader(num_workers=...)",
+    "horovod.tensorflow.data": "give each rank its part with tf.data.Dataset.shard(hvd.size(), hvd.rank())",
+    "horovod.jax": "Horovod never had one, and hvdlite's is `import hvdlite.jax as hvd`",
+    "horovod._keras": "import horovod.keras or horovod.tensorflow.keras",
+    "horovod.common.elastic": _CHECKPOINTS,
+    "horovod.torch.elastic": _CHECKPOINTS,
+    "horovod.tensorflow.elastic": _CHECKPOINTS,
+    "horovod.tensorflow.keras.elastic": _CHECKPOINTS,
+    "horovod.keras.elastic": _CHECKPOINTS,
+}
+
+
+def target(name: str) -> str | None:
+    """The module of hvdlite that `name`, a module of horovod, stands for; it need not exist. None: it is the alias' own."""
+    if name in _RENAMED:
+        return _RENAMED[name]
+    _, _, inside = name.partition(".")
+    return f"hvdlite.{inside}" if inside.partition(".")[0] in _ADAPTERS else None
+
+
+def instead(name: str) -> str:
+    """What to do where hvdlite has nothing for this module or the package it is in."""
+    while name:
+        if name in _INSTEAD:
+            return _INSTEAD[name]
+        name = name.rpartition(".")[0]
+    return "docs/migrating.md lists what there is"
+
+
+def missing(name: str) -> ModuleNotFoundError:
+    """The error for a module that hvdlite does not have."""
+    return ModuleNotFoundError(f"hvdlite has no {name}: {instead(name)}.", name=name)
+
+
+def is_empty(module: ModuleType) -> bool:
+    """Whether it only keeps the place of something that hvdlite does not have yet."""
+    return getattr(module, "__all__", None) == []

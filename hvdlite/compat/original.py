@@ -1,0 +1,32 @@
+"""Horovod itself, where it is installed beside hvdlite."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from importlib.machinery import PathFinder
+
+from hvdlite import knobs
+
+
+def is_alias(file: str) -> bool:
+    """Whether this __init__.py of a package `horovod` is hvdlite's."""
+    with open(file, encoding="utf-8", errors="replace") as text:
+        return "hvdlite.compat" in text.read()
+
+
+def find(places: Iterable[str]) -> str | None:
+    """The file that `import horovod` would run if hvdlite did not stand in its way."""
+    for place in places:
+        spec = PathFinder.find_spec("horovod", [place])
+        if spec is not None and spec.origin is not None and not is_alias(spec.origin):
+            return spec.origin
+    return None
+
+
+def say_if_hidden() -> None:
+    """One line for who wonders which of the two runs, at log level info."""
+    chosen = next((text for name in knobs.by_field("log_level").environment if (text := os.environ.get(name))), "")
+    if chosen.lower() in ("trace", "debug", "info") and (hidden := find(sys.path)):
+        print(f"hvdlite: horovod is hvdlite in this process, as was asked; {hidden} is not used", file=sys.stderr)

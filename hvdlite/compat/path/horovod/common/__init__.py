@@ -1,0 +1,1 @@
+"""horovod.common: exceptions, process_sets, basics, util."""

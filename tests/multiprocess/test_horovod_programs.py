@@ -1,0 +1,72 @@
+"""Programs that were written for Horovod run unchanged, each way of giving hvdlite its name."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+
+import pytest
+from launched import ROOT, Job
+
+from hvdlite import compat
+
+PROGRAMS = ROOT / "tests" / "drop_in" / "programs"
+QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2"}
+
+
+def _check(done: subprocess.CompletedProcess[bytes]) -> None:
+    said = done.stdout.decode()
+    assert done.returncode == 0, said + done.stderr.decode()
+    assert sorted(re.findall(r"rank (\d) of 2 is done", said)) == ["0", "1"], said
+
+
+def _need(*modules: str) -> None:
+    for module in modules:
+        if find_spec(module) is None:
+            pytest.skip(f"{module} is not installed")
+
+
+@pytest.mark.watchdog(120)
+def test_torch_by_python_m(job: Job) -> None:
+    _need("torch")
+    program = str(PROGRAMS / "torch_training.py")
+    flags = ("--epochs", "3", "--fp16-allreduce", "--workers", "1")
+    done = job.run("-np", "2", "python", "-m", "hvdlite.compat", program, *flags)
+    _check(done)
+    assert len(re.findall(r"epoch \d loss", done.stdout.decode())) == 3
+
+
+@pytest.mark.watchdog(120)
+def test_torch_by_the_environment_alone(job: Job) -> None:
+    _need("torch")
+    variables = compat.environment(job.environment())
+    done = job.run(
+        "-np", "2", "python", str(PROGRAMS / "torch_training.py"), "--gradient-predivide-factor", "2", **variables
+    )
+    _check(done)
+
+
+@pytest.mark.watchdog(180)
+def test_tensorflow_tape(job: Job) -> None:
+    _need("tensorflow")
+    _check(job.run("-np", "2", "python", "-m", "hvdlite.compat", str(PROGRAMS / "tensorflow_tape.py"), **QUIET))
+
+
+@pytest.mark.watchdog(180)
+def test_keras_fit(job: Job) -> None:
+    _need("tensorflow", "keras")
+    variables = compat.environment(job.environment()) | QUIET
+    _check(job.run("-np", "2", "python", str(PROGRAMS / "keras_fit.py"), str(job.directory), **variables))
+
+
+def test_a_program_that_fails_looks_as_under_python_itself(job: Job) -> None:
+    script = job.script("import horovod.common.util, sys\nsys.argv.pop()\nraise SystemExit(int(sys.argv[1]))\n")
+    assert job.run("-np", "2", "python", "-m", "hvdlite.compat", script, "3", "x").returncode == 3
+    script = job.script("import horovod.runner\n\ndef f():\n    raise KeyError('lost')\n\nf()\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "hvdlite.compat", script], capture_output=True, text=True, env=job.environment()
+    )
+    plain = f'Traceback (most recent call last):\n  File "{script}", line 6, in <module>\n    f()\n'
+    assert done.returncode == 1 and done.stderr.startswith(plain) and done.stderr.endswith("KeyError: 'lost'\n")
