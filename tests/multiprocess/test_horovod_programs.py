@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import sysconfig
+import venv
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 from launched import ROOT, Job
@@ -59,6 +62,33 @@ def test_keras_fit(job: Job) -> None:
     _need("tensorflow", "keras")
     variables = compat.environment(job.environment()) | QUIET
     _check(job.run("-np", "2", "python", str(PROGRAMS / "keras_fit.py"), str(job.directory), **variables))
+
+
+@pytest.mark.watchdog(120)
+def test_torch_by_an_installed_alias_and_horovodrun(job: Job) -> None:
+    _need("torch")
+    venv.create(job.directory / "venv", symlinks=True)
+    python, horovodrun = (str(job.directory / "venv" / "bin" / name) for name in ("python", "horovodrun"))
+    ours = [path for path in sys.path if path.endswith("-packages")]
+    Path(sysconfig.get_path("purelib", vars={"base": str(job.directory / "venv")}), "ours.pth").write_text(
+        "\n".join(ours)
+    )
+    environment = job.environment()
+    subprocess.run([python, "-m", "hvdlite.commands", "compat", "install"], check=True, env=environment)
+    flags = [
+        "-np",
+        "2",
+        "-H",
+        "localhost:2",
+        "--fusion-threshold-mb",
+        "32",
+        "--cycle-time-ms",
+        "1",
+        "--log-level",
+        "WARNING",
+    ]
+    command = [horovodrun, *flags, python, str(PROGRAMS / "torch_training.py"), "--epochs", "1"]
+    _check(subprocess.run(command, capture_output=True, env=environment, timeout=100))
 
 
 def test_a_program_that_fails_looks_as_under_python_itself(job: Job) -> None:

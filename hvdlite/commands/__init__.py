@@ -1,0 +1,1 @@
+"""The command `hvdlite`. Starting jobs is another one: hvdlite.launch."""

@@ -1,0 +1,50 @@
+"""`hvdlite compat install`, `hvdlite doctor train.py`: the command line."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from hvdlite import __version__
+
+# What a command needs is imported when it runs: `--help` answers at once.
+
+
+def _compat(arguments: argparse.Namespace) -> int:
+    from hvdlite.commands import compat
+
+    return compat.run(arguments.action, arguments.target)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="hvdlite",
+        description="What hvdlite can do besides running jobs, which is hvdliterun's work.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("-v", "--version", action="version", version=__version__)
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    compat = commands.add_parser(
+        "compat",
+        help="make `import horovod` mean hvdlite in this environment, or end that",
+        description="install puts a package horovod, which stands for hvdlite, and a command horovodrun into this environment; "
+        "remove takes exactly that away; status tells. The real Horovod is never touched. For a single program there is "
+        "`python -m hvdlite.compat train.py`, which installs nothing.",
+    )
+    compat.add_argument("action", choices=("install", "remove", "status"))
+    compat.add_argument("--target", metavar="DIR", help="a directory for PYTHONPATH instead of this environment")
+    compat.set_defaults(run=_compat)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit status."""
+    arguments = build_parser().parse_args(argv)
+    status: int = arguments.run(arguments)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,150 @@
+"""A package `horovod` and a command `horovodrun` in an environment, so that everything in it finds hvdlite under that name.
+
+They come with metadata, as if pip had installed them: pip lists them, holds Horovod's requirement for satisfied, and can take them
+away. The package is a copy of path/horovod/__init__.py; all that it leads to stays in hvdlite.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import io
+import os
+import shutil
+import sys
+import sysconfig
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from hvdlite.compat import DIRECTORY, HOROVOD_VERSION, original
+
+_METADATA = f"horovod-{HOROVOD_VERSION}.dist-info"
+_SIGNATURE = "hvdlite compat install"  # in the command, which would otherwise look like anybody's
+
+_COMMAND = f"""\
+# Written by `{_SIGNATURE}`.
+from horovod.runner.launch import run_commandline
+
+run_commandline()
+"""
+
+
+class Refused(Exception):
+    """Why the environment stays as it is: a sentence."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """An environment: where it keeps packages and commands, and where else its Python looks for packages."""
+
+    packages: Path
+    commands: Path
+    others: tuple[str, ...] = ()
+
+
+def this_environment() -> Place:
+    """That of the running Python."""
+    marker = Path(sysconfig.get_path("stdlib"), "EXTERNALLY-MANAGED")
+    if sys.prefix == sys.base_prefix and marker.exists():
+        raise Refused(f"the packages of {sys.executable} belong to the system ({marker}): make a virtual environment")
+    others = tuple(entry for entry in sys.path if entry.endswith("-packages"))
+    return Place(Path(sysconfig.get_path("purelib")), Path(sysconfig.get_path("scripts")), others)
+
+
+def directory(path: str) -> Place:
+    """As `pip install --target`: something to put on PYTHONPATH, and its bin/ on PATH."""
+    whole = Path(path).resolve()
+    return Place(whole, whole / "bin")
+
+
+def is_installed(place: Place) -> bool:
+    """Whether the alias, and not Horovod, is there."""
+    try:
+        return (place.packages / _METADATA / "INSTALLER").read_text().strip() == "hvdlite"
+    except OSError:
+        return False
+
+
+def horovod_itself(place: Place) -> str | None:
+    """A file of the real Horovod that this environment's Python would import, or of its installation."""
+    for metadata in place.packages.glob("horovod-*.dist-info"):
+        if metadata.name != _METADATA or not is_installed(place):
+            return str(metadata)
+    return original.find([str(place.packages), *place.others])
+
+
+def install(place: Place) -> list[str]:
+    """Puts the alias there, or puts it there anew; returns the files."""
+    if (real := horovod_itself(place)) is not None:
+        raise Refused(
+            f"Horovod itself is installed ({real}), and hvdlite does not touch it: `pip uninstall horovod` first, "
+            "or run programs with `python -m hvdlite.compat`, which leaves it where it is"
+        )
+    command = place.commands / "horovodrun"
+    if command.exists() and _SIGNATURE not in command.read_text(errors="replace"):
+        raise Refused(f"{command} is not hvdlite's: move it away first")
+    contents = _contents(place)
+    written: list[Path] = []
+    try:
+        for path, text in contents.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            written.append(path)
+            path.write_text(text)
+        command.chmod(0o755)
+    except OSError as error:
+        with suppress(OSError):
+            _delete(written)
+        raise Refused(
+            f"cannot write to {error.filename}: {error.strerror}. Use a virtual environment, `--target DIR`, or "
+            "`python -m hvdlite.compat`, which needs no installation"
+        ) from error
+    return [str(path) for path in contents]
+
+
+def remove(place: Place) -> list[str]:
+    """Takes away what install() has put there and nothing else; returns the files, none if there was nothing."""
+    if not is_installed(place):
+        return []
+    with open(place.packages / _METADATA / "RECORD", newline="", encoding="utf-8") as record:
+        files = [Path(os.path.normpath(place.packages / row[0])) for row in csv.reader(record) if row]
+    try:
+        _delete(files)
+    except OSError as error:
+        raise Refused(f"cannot remove {error.filename}: {error.strerror}") from error
+    return [str(path) for path in files]
+
+
+def _contents(place: Place) -> dict[Path, str]:
+    """Every file with its text, the metadata first: an installation that was cut short can be removed."""
+    source = Path(DIRECTORY)
+    metadata = place.packages / _METADATA
+    files = {metadata / name: (source / _METADATA / name).read_text() for name in ("INSTALLER", "METADATA")}
+    files[place.packages / "horovod" / "__init__.py"] = (source / "horovod" / "__init__.py").read_text()
+    files[place.commands / "horovodrun"] = _first_line() + _COMMAND
+    record = io.StringIO()
+    rows = csv.writer(record, lineterminator="\n")
+    for path, text in files.items():
+        digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
+        rows.writerow([os.path.relpath(path, place.packages), f"sha256={digest}", len(text.encode())])
+    rows.writerow([f"{_METADATA}/RECORD", "", ""])
+    return {metadata / "RECORD": record.getvalue(), **files}
+
+
+def _first_line() -> str:
+    """As pip writes it: a shebang, or where that cannot hold the path, a shell that starts Python."""
+    if " " in sys.executable or len(sys.executable) > 120:
+        return f"#!/bin/sh\n'''exec' \"{sys.executable}\" \"$0\" \"$@\"\n' '''\n"
+    return f"#!{sys.executable}\n"
+
+
+def _delete(files: Iterable[Path]) -> None:
+    """The files, what Python has compiled beside them, and folders that are empty then; RECORD at the end."""
+    for path in sorted(files, key=lambda path: path.name == "RECORD"):
+        path.unlink(missing_ok=True)
+        if path.suffix == ".py":
+            shutil.rmtree(path.parent / "__pycache__", ignore_errors=True)
+        if path.parent.name in ("horovod", _METADATA) and path.parent.is_dir() and not any(path.parent.iterdir()):
+            path.parent.rmdir()
