@@ -177,11 +177,16 @@ KNOBS: tuple[Knob, ...] = (
         "Core of each local rank's background thread: one number for each, separated by commas.",
         "Threads", flag="--thread-affinity",
     ),
-    # --- Starting
+    # --- Starting and ending
     Knob(
         "start_timeout_seconds", _names("START_TIMEOUT"), "float", 30.0,
-        "How long init() waits for all ranks to come.",
-        "Starting", unit="seconds", minimum=0.001, flag="--start-timeout",
+        "How long hvdliterun waits for all hosts, and init() for all ranks.",
+        "Starting and ending", unit="seconds", minimum=0.001, flag="--start-timeout",
+    ),
+    Knob(
+        "grace_seconds", _names("GRACE_SECONDS", None), "float", 5.0,
+        "How long ranks may take after SIGTERM, to write a checkpoint say, before hvdliterun kills them.",
+        "Starting and ending", unit="seconds", minimum=0, flag="--grace-seconds", core=False,
     ),
     # --- Stalls and dead peers
     Knob(

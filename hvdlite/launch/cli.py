@@ -1,155 +1,163 @@
-"""`hvdliterun -np 4 python train.py`: the command line."""
+"""`hvdliterun -np 4 python train.py`: from the command line to a job."""
 
 from __future__ import annotations
 
 import argparse
 import os
+import shlex
+import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from hvdlite import knobs
-from hvdlite.launch import plan
+from hvdlite.launch import flags
+from hvdlite.launch.hosts import Found, Host, Reader, from_environment, parse_hostfile, parse_hosts
+
+if TYPE_CHECKING:
+    from hvdlite.launch import job
 
 # What is needed only to start something is imported there: `--help` answers at once.
 
-_EXAMPLES = """examples:
-  hvdliterun -np 2 python train.py --epochs 3
-  hvdliterun -np 4 -H localhost:4 --output-filename logs --log-level info python train.py
 
-The exit code is that of the first rank that failed (128 + signal if it was killed). When a rank fails,
-or on Ctrl-C, all ranks get SIGTERM and 5 seconds later SIGKILL. Every knob is also an environment variable
-(docs/knobs.md).
-"""
+@dataclass(frozen=True)
+class Request:
+    """What the command line asks for, all of it checked."""
 
-
-def _version() -> str:
-    from importlib import metadata
-
-    try:
-        return metadata.version("hvdlite")
-    except metadata.PackageNotFoundError:
-        return "unknown (not installed)"
+    mode: str  # gloo (ourselves) | mpi | srun | jsrun
+    hosts: list[Host]
+    processes: int | None  # None: as many as there are slots
+    command: list[str]
+    environment: dict[str, str]  # what flags set
+    notes: list[str]  # for people
 
 
-class _ShowVersion(argparse.Action):
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        print(_version())
-        parser.exit()
+def read_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Flags and the config file. SystemExit for what argparse refuses; ValueError, OSError for the file."""
+    parser = flags.build_parser()
+    arguments = parser.parse_args(argv)
+    if arguments.command[:1] == ["--"]:
+        arguments.command = arguments.command[1:]
+    if arguments.config_file:
+        from hvdlite.launch import config_file
+
+        config_file.apply(config_file.load(arguments.config_file), arguments, arguments.config_file)
+    return arguments
 
 
-def _knob_value(knob: knobs.Knob, flag: str) -> Callable[[str], str]:
-    """argparse's type for a flag: checks, and gives the text for the environment."""
-
-    def convert(text: str) -> str:
-        if knob.flag_scale != 1:
-            if not text.isdecimal():
-                raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 0")
-            text = str(int(text) * knob.flag_scale)
-        try:
-            value = knob.parse(text, flag)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-        # As horovodrun exports it: 20 milliseconds are '20.0'.
-        return text if isinstance(value, str) else str(value)
-
-    return convert
-
-
-def _add_knobs(parser: argparse.ArgumentParser) -> None:
-    groups: dict[str, argparse._ArgumentGroup] = {}
-    for knob in knobs.KNOBS:
-        if knob.flag is None:
-            continue
-        group = groups.get(knob.section) or parser.add_argument_group(knob.section.lower())
-        groups[knob.section] = group
-        about = knob.about.replace("%", "%%")
-        destination = f"knob_{knob.field}"
-        if knob.is_switch:
-            pair = group.add_mutually_exclusive_group()
-            pair.add_argument(knob.flag, dest=destination, action="store_const", const="1", help=about)
-            if knob.flag_off:
-                pair.add_argument(knob.flag_off, dest=destination, action="store_const", const="0", help="the opposite")
-        else:
-            word = knob.flag.rsplit("-", 1)[-1].upper()
-            metavar = "|".join(knob.choices) if knob.choices else word
-            convert = _knob_value(knob, knob.flag)
-            group.add_argument(knob.flag, dest=destination, metavar=metavar, type=convert, help=about)
+def understand(arguments: argparse.Namespace, environ: Mapping[str, str], read: Reader) -> Request:
+    """Decides who starts what where; `read` gives a file's text. ValueError: a sentence."""
+    refused = flags.given(arguments, flags.REFUSED)
+    if refused:
+        raise ValueError(f"{refused[0].flags[0]} is refused: {refused[0].why}.")
+    if not arguments.command:
+        raise ValueError("no command given: what should the processes run?  hvdliterun -np 2 python train.py")
+    if arguments.processes is not None and arguments.processes < 1:
+        raise ValueError(f"-np {arguments.processes} is not allowed: expected at least 1 process.")
+    notes = [f"{each.flags[0]} has no effect: {each.why}." for each in flags.given(arguments, flags.WITHOUT_EFFECT)]
+    found = None
+    if arguments.hosts:
+        hosts = parse_hosts(arguments.hosts)
+    elif arguments.hostfile:
+        hosts = parse_hostfile(read(arguments.hostfile), arguments.hostfile, arguments.slots_per_host)
+    else:
+        found = from_environment(environ, read, arguments.slots_per_host)
+        if found is None and arguments.processes is None:
+            raise ValueError("-np N is required: how many processes to start")
+        hosts = found.hosts if found else [Host("localhost", arguments.processes)]
+    mode = arguments.mode or _mode(found)
+    if found is not None:
+        notes.append(f"hosts from {found.source}: " + ",".join(f"{host.name}:{host.slots}" for host in hosts))
+    environment = _exports(arguments.exports, environ) | flags.chosen_knobs(arguments)
+    if arguments.interfaces:
+        knob = knobs.by_field("network_interfaces")
+        before = environment.get(knob.environment[0])
+        names = ",".join([*([before] if before else []), *arguments.interfaces])
+        environment |= dict.fromkeys(knob.environment, names)
+    if arguments.tcp:
+        environment["NCCL_IB_DISABLE"] = "1"
+    return Request(mode, hosts, arguments.processes, arguments.command, environment, notes)
 
 
-def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="hvdliterun",
-        usage="hvdliterun -np N [options] command [arguments ...]",
-        description="Start N processes of a program as the ranks of one job and watch over them.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    add = parser.add_argument
-    add("-v", "--version", action=_ShowVersion, nargs=0, help="show the version and exit")
-    add("-np", "--num-proc", dest="processes", type=int, metavar="N", help="how many processes to start")
-    add("-H", "--hosts", metavar="HOST:SLOTS", help="where; only this machine for now (default: localhost:N)")
-    add("--verbose", action="store_true", help="say what is started and what ends")
-    add(
-        "--output-filename",
-        metavar="DIR",
-        help="write each rank's output to DIR/rank.<rank>/stdout and stderr as well, without prefixes",
-    )
-    add(
-        "-prefix-timestamp",
-        "--prefix-output-with-timestamp",
-        dest="timestamps",
-        action="store_true",
-        help="put the time before each line of output",
-    )
-    _add_knobs(parser)
-    add("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-    return parser
+def _mode(found: Found | None) -> str:
+    """Slurm starts processes itself: its nodes need not let anybody in by ssh, and it must know what it has to end."""
+    in_slurm = found is not None and found.source.startswith("Slurm")
+    return "srun" if in_slurm and shutil.which("srun") else "gloo"
 
 
-def names_of_this_host() -> set[str]:
-    """What `-H` may call this machine."""
-    import socket
-
-    name = socket.gethostname()
-    return {"localhost", "127.0.0.1", name, name.split(".")[0]}
-
-
-def chosen_knobs(arguments: argparse.Namespace) -> dict[str, str]:
-    """The variables that the given flags set, under all names: programs may read Horovod's."""
-    chosen: dict[str, str] = {}
-    for knob in knobs.KNOBS:
-        value = getattr(arguments, f"knob_{knob.field}", None)
-        if value is not None:
-            chosen |= dict.fromkeys(knob.environment, value)
-    return chosen
+def _exports(given: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
+    """-x NAME=VALUE; NAME alone has to exist, or a slip would go unnoticed."""
+    exports: dict[str, str] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not name.isidentifier():
+            raise ValueError(f"-x {text!r} is not allowed: expected NAME or NAME=VALUE.")
+        if not equals and name not in environ:
+            raise ValueError(f"-x {name}: there is no such variable here; -x {name}=VALUE sets one.")
+        exports[name] = value if equals else environ[name]
+    return exports
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
-    parser = build_parser()
-    arguments = parser.parse_args(argv)
-    command: list[str] = arguments.command
-    if command[:1] == ["--"]:
-        command = command[1:]
-    if not command:
-        parser.error("no command given: what should the processes run?  hvdliterun -np 2 python train.py")
-    if arguments.processes is None and arguments.hosts is None:
-        parser.error("-np N is required: how many processes to start")
     try:
-        hosts = plan.parse_hosts(arguments.hosts or f"localhost:{max(1, arguments.processes)}")
-        plan.require_local(hosts, names_of_this_host())
-        slots = plan.assign(hosts, arguments.processes)
-        chosen = chosen_knobs(arguments)
+        arguments = read_arguments(argv)
+        if arguments.check_build:
+            from hvdlite.launch import check_build
+
+            return check_build.run(arguments.verbose)
+        request = understand(arguments, os.environ, _read)
         # A bad knob in the environment is reported once, here, instead of by every rank.
-        knobs.resolve({**os.environ, **chosen})
-    except ValueError as error:
+        values = knobs.resolve({**os.environ, **request.environment})
+        environment = dict(request.environment)
+        if arguments.horovod_compat:
+            from hvdlite import compat
+
+            environment |= compat.environment({**os.environ, **environment})
+        if request.mode == "gloo":
+            from hvdlite.launch import plan
+
+            slots = plan.assign(request.hosts, request.processes)
+    except (OSError, ValueError) as error:
         print(f"hvdliterun: {error}", file=sys.stderr)
+        return 2
+    for note in request.notes:
+        if note.startswith("--") or arguments.verbose:
+            print(f"hvdliterun: {note}", file=sys.stderr)
+    sys.stderr.flush()
+    if request.mode != "gloo":
+        print(f"hvdliterun: --{request.mode} is not in this version.", file=sys.stderr)
         return 2
     from hvdlite.launch import job
 
-    options = job.Options(arguments.output_filename, arguments.timestamps, arguments.verbose)
-    return job.run(slots, command, chosen, options)
+    return job.run(slots, request.command, environment, _options(arguments, values))
+
+
+def _options(arguments: argparse.Namespace, values: Mapping[str, knobs.Value]) -> job.Options:
+    from hvdlite.launch import job
+    from hvdlite.launch.spawn import ssh
+
+    start_timeout = float(values["start_timeout_seconds"])
+    return job.Options(
+        output_directory=arguments.output_filename,
+        timestamps=arguments.timestamps,
+        verbose=arguments.verbose,
+        start_timeout=start_timeout,
+        grace_seconds=float(values["grace_seconds"]),
+        interfaces=[name.strip() for name in str(values["network_interfaces"]).split(",") if name.strip()],
+        ssh=ssh.Options(
+            port=arguments.ssh_port,
+            identity_file=arguments.ssh_identity_file,
+            extra=shlex.split(arguments.ssh_args or ""),
+            connect_timeout=start_timeout,
+        ),
+    )
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="utf-8") as file:
+        return file.read()
 
 
 if __name__ == "__main__":

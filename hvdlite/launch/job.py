@@ -1,4 +1,4 @@
-"""One job on this host from its secret to its last line: the steps in their order."""
+"""One job from its secret to its last line: the steps in their order."""
 
 from __future__ import annotations
 
@@ -6,11 +6,17 @@ import logging
 import os
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 
 from hvdlite.launch import output, plan, secret, watch
-from hvdlite.launch.spawn import local
+from hvdlite.launch.spawn import guardian, local, ssh
+from hvdlite.launch.spawn.events import Group
+from hvdlite.rendezvous import addresses
 from hvdlite.rendezvous.server import StoreServer
+
+# How long an agent looks for the store: the store is there already, so this is about the network only.
+_PATIENCE = 10.0
 
 
 @dataclass(frozen=True)
@@ -18,14 +24,23 @@ class Options:
     output_directory: str | None = None
     timestamps: bool = False
     verbose: bool = False
+    start_timeout: float = 30.0
+    grace_seconds: float = guardian.GRACE_SECONDS
+    interfaces: Sequence[str] = ()
+    ssh: ssh.Options = field(default_factory=ssh.Options)
 
 
-class _Console:
+class Console:
     """The launcher's stdout and stderr."""
 
     def __init__(self, timestamps: bool) -> None:
         self.stdout = output.Sink(output.Writer(1), timestamps)
         self.stderr = output.Sink(output.Writer(2), timestamps)
+
+    def say(self, text: str) -> None:
+        """A line, or several, of the launcher itself."""
+        for line in text.splitlines():
+            self.stderr.say(line if line.startswith("hvdliterun: ") else f"hvdliterun: {line}")
 
     def flush(self) -> None:
         """Wait as long as the reader takes, as every program does; Ctrl-C ends the wait."""
@@ -40,41 +55,94 @@ class _Console:
 def run(slots: Sequence[plan.Slot], command: Sequence[str], knobs: Mapping[str, str], options: Options) -> int:
     """Run the job to its end; returns the exit status. Main thread only."""
     logging.basicConfig(format="hvdliterun: %(message)s")  # what the store says of strangers
-    console = _Console(options.timestamps)
+    console = Console(options.timestamps)
     verdict = watch.Verdict({slot.rank: slot.host for slot in slots})
-
-    def log(text: str) -> None:
-        if options.verbose:
-            console.stderr.say(f"hvdliterun: {text}")
-
     try:
-        text = os.environ.get(secret.TEXT_VARIABLE)
-        key = secret.parse(text) if text else secret.create()
-        # All ranks are on this host, so nothing listens anywhere but on the loopback.
-        with StoreServer(key, host="127.0.0.1") as server:
-            log(f"the store is at {server.address[0]}:{server.address[1]}")
-            descriptor = None if text else secret.store(key)
-            proof = {secret.TEXT_VARIABLE: text or ""} if text else {secret.DESCRIPTOR_VARIABLE: str(descriptor)}
-            shared = plan.shared_environment(os.environ, server.address, proof, knobs)
-            several = len({slot.host for slot in slots}) > 1
-            own = {slot.rank: plan.rank_environment(slot, several) for slot in slots}
-            copies = _open_copies(slots, options)
-            ranks = local.start(slots, command, shared, own, descriptor)
-            try:
-                watch.watch(ranks, _streams(ranks, console, copies), verdict, log)
-            finally:
-                ranks.close()
-                if descriptor is not None:
-                    os.close(descriptor)
+        _run(slots, command, knobs, options, console, verdict)
         status, sentence = verdict.status(), verdict.sentence(command)
     except (OSError, ValueError) as error:
-        status, sentence = 1, f"hvdliterun: {error}"
+        status, sentence = 1, str(error)
     except KeyboardInterrupt:  # before or after the watch, which has its own handlers
-        status, sentence = 128 + signal.SIGINT, "hvdliterun: ended by SIGINT; all ranks were ended."
-    if sentence:
-        console.stderr.say(sentence)
+        status, sentence = 128 + signal.SIGINT, "ended by SIGINT; all ranks were ended."
+    console.say(sentence)
     console.flush()
     return status
+
+
+def _run(
+    slots: Sequence[plan.Slot],
+    command: Sequence[str],
+    knobs: Mapping[str, str],
+    options: Options,
+    console: Console,
+    verdict: watch.Verdict,
+) -> None:
+    def log(text: str) -> None:
+        if options.verbose:
+            console.say(text)
+
+    hosts = list(dict.fromkeys(slot.host for slot in slots))
+    far = [host for host in hosts if not _is_here(host)]
+    copies = _open_copies(slots, options)
+    text = os.environ.get(secret.TEXT_VARIABLE)
+    key = secret.parse(text) if text else secret.create()
+    with ExitStack() as stack:
+        # When all ranks are on this host, nothing listens anywhere but on the loopback.
+        server = stack.enter_context(_serve_everywhere(key) if far else StoreServer(key, host="127.0.0.1"))
+        port = server.address[1]
+        log(f"the store is at {plan.join_address(server.address)}")
+        shared = plan.job_environment(os.environ, knobs)
+        if text:
+            shared[secret.TEXT_VARIABLE] = text
+        own = {slot.rank: plan.rank_environment(slot, several_hosts=len(hosts) > 1) for slot in slots}
+        groups: dict[str, Group] = {}
+        if far:
+            chosen = addresses.of_this_machine(options.interfaces)
+            common = {
+                "secret": key.hex(),
+                "port": port,
+                "addresses": chosen,
+                "addresses_chosen": bool(options.interfaces),
+                "patience": min(_PATIENCE, options.start_timeout / 2),
+                "directory": os.getcwd(),
+                "command": list(command),
+                "environment": plan.travelling(shared),
+                "grace_seconds": options.grace_seconds,
+            }
+            jobs = {
+                host: {**common, "ranks": {slot.rank: own[slot.rank] for slot in slots if slot.host == host}}
+                for host in far
+            }
+            remotes = ssh.contact(far, jobs, options.ssh, os.environ, options.start_timeout, console.say, log)
+            stack.callback(ssh.close, remotes)
+            groups |= {remote.host: remote for remote in remotes}
+        near = {slot.rank: own[slot.rank] for slot in slots if slot.host not in far}
+        if near:
+            descriptor = None
+            if not text:
+                descriptor = secret.store(key)
+                stack.callback(os.close, descriptor)
+                shared[secret.DESCRIPTOR_VARIABLE] = str(descriptor)
+            meeting = plan.meeting_environment(("127.0.0.1", port))
+            ranks = local.start(command, shared | meeting, near, descriptor, options.grace_seconds)
+            stack.callback(ranks.close)
+            groups[next(host for host in hosts if host not in far)] = ranks
+        for group in groups.values():
+            if isinstance(group, ssh.Remote):
+                group.start()
+        watch.watch(groups, _streams(slots, console, copies), verdict, log)
+
+
+def _is_here(host: str) -> bool:
+    # Whoever names a user wants ssh.
+    return "@" not in host and addresses.is_of_this_machine(host.strip("[]"))
+
+
+def _serve_everywhere(key: bytes) -> StoreServer:
+    try:
+        return StoreServer(key, host="::")  # IPv4 as well
+    except OSError:
+        return StoreServer(key, host="0.0.0.0")  # a kernel without IPv6
 
 
 def _open_copies(slots: Sequence[plan.Slot], options: Options) -> dict[tuple[int, str], int]:
@@ -87,9 +155,12 @@ def _open_copies(slots: Sequence[plan.Slot], options: Options) -> dict[tuple[int
     return {(rank, name): output.open_copy(directory, rank, size, name) for rank, name in names}
 
 
-def _streams(ranks: local.Ranks, console: _Console, copies: Mapping[tuple[int, str], int]) -> dict[int, output.Stream]:
-    streams: dict[int, output.Stream] = {}
-    for rank, pipes in ranks.pipes.items():
-        streams[pipes.stdout] = output.Stream(rank, "stdout", console.stdout, copies.get((rank, "stdout")))
-        streams[pipes.stderr] = output.Stream(rank, "stderr", console.stderr, copies.get((rank, "stderr")))
+def _streams(
+    slots: Sequence[plan.Slot], console: Console, copies: Mapping[tuple[int, str], int]
+) -> dict[tuple[int, str], output.Stream]:
+    streams: dict[tuple[int, str], output.Stream] = {}
+    for slot in slots:
+        for name, sink in (("stdout", console.stdout), ("stderr", console.stderr)):
+            which = slot.rank, name
+            streams[which] = output.Stream(slot.rank, name, sink, copies.get(which))
     return streams

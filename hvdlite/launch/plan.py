@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-
-@dataclass(frozen=True)
-class Host:
-    name: str
-    slots: int
+from hvdlite.launch.hosts import Host
 
 
 @dataclass(frozen=True)
@@ -24,32 +20,6 @@ class Slot:
     local_size: int
     cross_rank: int
     cross_size: int
-
-
-def parse_hosts(text: str) -> list[Host]:
-    """`a:2,b:4`; a name alone has one slot."""
-    hosts: list[Host] = []
-    for entry in text.split(","):
-        match = re.fullmatch(r"\s*([\w.-]+)(?::([0-9]+))?\s*", entry)
-        if match is None or int(match.group(2) or 1) < 1:
-            raise ValueError(
-                f"Invalid host input {entry.strip()!r}: expected host:slots, separated by commas, as in localhost:4."
-            )
-        hosts.append(Host(match.group(1), int(match.group(2) or 1)))
-    twice = {host.name for host in hosts if [h.name for h in hosts].count(host.name) > 1}
-    if twice:
-        raise ValueError(f"Host {min(twice)!r} is listed twice: give it all its slots in one entry.")
-    return hosts
-
-
-def require_local(hosts: Sequence[Host], names_of_this_host: Collection[str]) -> None:
-    """ValueError when a host is another machine."""
-    for host in hosts:
-        if host.name not in names_of_this_host:
-            raise ValueError(
-                f"Host {host.name!r} is another machine, and this version starts processes on this one only; "
-                "several machines come with a later version."
-            )
 
 
 def assign(hosts: Sequence[Host], processes: int | None = None) -> list[Slot]:
@@ -75,25 +45,42 @@ def assign(hosts: Sequence[Host], processes: int | None = None) -> list[Slot]:
     return slots
 
 
-def shared_environment(
-    environ: Mapping[str, str], address: tuple[str, int], secret: Mapping[str, str], knobs: Mapping[str, str]
-) -> dict[str, str]:
-    """What all ranks get: the caller's environment, the chosen knobs, where to meet, how to prove oneself."""
-    host, port = address
-    # A job that was started from within another one must not see the outer one's identity.
-    ours = ("HVDLITE_SECRET", "HVDLITE_SECRET_FD", "HVDLITE_RENDEZVOUS")
-    shared = {name: value for name, value in environ.items() if name not in ours}
+# What belongs to the launcher's own machine or login and would be wrong on another.
+_STAYS = re.compile(
+    r"BASH_FUNC_.*|OLDPWD|PWD|HOSTNAME|.*CUDA_VISIBLE_DEVICES|SSH_.*|XDG_(RUNTIME_DIR|SESSION_.*|SEAT|VTNR)"
+    r"|DBUS_SESSION_BUS_ADDRESS|DISPLAY|XAUTHORITY|TMUX.*|STY|TTY|_"
+)
+# A job that was started from within another one must not see the outer one's identity.
+_OUTER = ("HVDLITE_SECRET", "HVDLITE_SECRET_FD", "HVDLITE_RENDEZVOUS")
+
+
+def job_environment(environ: Mapping[str, str], knobs: Mapping[str, str]) -> dict[str, str]:
+    """What all ranks get from the caller: its environment and the chosen knobs."""
+    shared = {name: value for name, value in environ.items() if name not in _OUTER}
     shared.setdefault("PYTHONUNBUFFERED", "1")
     shared |= knobs
-    shared |= secret
-    shared |= {
-        "HVDLITE_RENDEZVOUS": f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
-        "HOROVOD_GLOO_RENDEZVOUS_ADDR": host,
-        "HOROVOD_GLOO_RENDEZVOUS_PORT": str(port),
-        "HOROVOD_CONTROLLER": "gloo",
-        "HOROVOD_CPU_OPERATIONS": "gloo",
-    }
+    shared |= {"HOROVOD_CONTROLLER": "gloo", "HOROVOD_CPU_OPERATIONS": "gloo"}
     return shared
+
+
+def travelling(environment: Mapping[str, str]) -> dict[str, str]:
+    """What of it goes along to another host."""
+    return {name: value for name, value in environment.items() if not _STAYS.fullmatch(name)}
+
+
+def meeting_environment(address: tuple[str, int]) -> dict[str, str]:
+    """Where the ranks meet; as seen from their host."""
+    return {
+        "HVDLITE_RENDEZVOUS": join_address(address),
+        "HOROVOD_GLOO_RENDEZVOUS_ADDR": address[0],
+        "HOROVOD_GLOO_RENDEZVOUS_PORT": str(address[1]),
+    }
+
+
+def join_address(address: tuple[str, int]) -> str:
+    """`host:port`, as environment.parse_address() reads it."""
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def rank_environment(slot: Slot, several_hosts: bool) -> dict[str, str]:

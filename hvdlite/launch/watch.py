@@ -9,6 +9,7 @@ import errno
 import os
 import selectors
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,13 +17,17 @@ from dataclasses import dataclass, field
 from types import FrameType
 
 from hvdlite.launch.output import IDLE_SECONDS, Stream
-from hvdlite.launch.spawn.local import AllGone, Ended, Event, Ranks, Started, StartFailed
+from hvdlite.launch.spawn.events import AllGone, Ended, Event, Group, Lost, Output, Started, StartFailed
 
 # A rank that fails because a peer was lost may exit sooner than the peer, whose interpreter takes its time
 # to end. So long the launcher waits for the cause before it takes the consequence for it.
 SETTLE_SECONDS = 0.5
 _CONSEQUENCES = (b"PeerLostError", b"ShutDownError")
 _READ_BYTES = 1 << 16
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_FORWARDED = (signal.SIGUSR1, signal.SIGUSR2)
+# What ssh itself exits with when the connection fails.
+_CONNECTION_LOST = 255
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,7 @@ class Verdict:
     hosts: Mapping[int, str]
     failures: list[Failure] = field(default_factory=list)
     start_failure: StartFailed | None = None
+    lost: tuple[str, str] | None = None  # the first host of which nothing is heard any more, and why
     interrupted: int = 0
     gone: AllGone | None = None
     decided: bool = False
@@ -56,12 +62,16 @@ class Verdict:
                 self._first_failure = now
             self.failures.append(Failure(ended, last_words))
 
+    def lost_host(self, host: str, reason: str) -> None:
+        if not self.decided and self.lost is None:
+            self.lost = host, reason
+
     def decide(self, now: float) -> bool:
         """True once, when the other ranks have to be ended now. To be asked after each batch of events."""
-        if self.decided or not (self.failures or self.start_failure or self.interrupted):
+        if self.decided or not (self.failures or self.start_failure or self.lost or self.interrupted):
             return False
         only_consequences = bool(self.failures) and all(failure.order[0] for failure in self.failures)
-        if only_consequences and not self.interrupted and now - self._first_failure < SETTLE_SECONDS:
+        if only_consequences and not (self.interrupted or self.lost) and now - self._first_failure < SETTLE_SECONDS:
             return False
         self.decided = True
         return True
@@ -76,6 +86,8 @@ class Verdict:
             return 128 + self.interrupted
         if self.start_failure is not None:
             return 127 if self.start_failure.errno == errno.ENOENT else 126
+        if self._lost_is_the_cause():
+            return _CONNECTION_LOST
         if self.failures:
             return self._cause().ended.status
         return 1 if self.gone is not None and (self.gone.guardian_died or self.gone.resisting) else 0
@@ -83,6 +95,9 @@ class Verdict:
     def sentence(self, command: Sequence[str]) -> str:
         """The launcher's last line; empty when all went well."""
         return " ".join(part for part in (self._what(command), self._left()) if part)
+
+    def _lost_is_the_cause(self) -> bool:
+        return self.lost is not None and all(failure.order[0] for failure in self.failures)
 
     def _cause(self) -> Failure:
         return min(self.failures, key=lambda failure: failure.order)
@@ -96,6 +111,9 @@ class Verdict:
             return f"hvdliterun: cannot start {command[0]!r}: {reason}.{hint}"
         if self.gone is not None and self.gone.guardian_died:
             return "hvdliterun: the guardian of the ranks was killed, so all ranks were ended."
+        others = "" if len(self.hosts) == 1 else " All other ranks have ended, too."
+        if self.lost is not None and self._lost_is_the_cause():
+            return f"hvdliterun: host {self.lost[0]} was lost: {self.lost[1].removesuffix('.')}.{others}"
         if not self.failures:
             return ""
         failure = self._cause()
@@ -108,7 +126,6 @@ class Verdict:
             how = f"exited with code {ended.code}"
             if failure.last_words:
                 how += f": {failure.last_words.decode(errors='backslashreplace')}"
-        others = "" if len(self.hosts) == 1 else " All other ranks have ended, too."
         return f"hvdliterun: rank {rank} on {self.hosts[rank]} {how.removesuffix('.')}.{others}"
 
     def _left(self) -> str:
@@ -126,77 +143,97 @@ def _signal_name(number: int) -> str:
 
 @contextmanager
 def _signals() -> Iterator[tuple[int, list[int]]]:
-    """SIGINT, SIGTERM and SIGHUP are collected in the list; the descriptor becomes readable."""
+    """Signals for the launcher are collected in the list; the descriptor becomes readable. Nothing outside the main thread,
+    which alone receives them."""
     caught: list[int] = []
 
     def catch(number: int, _: FrameType | None) -> None:
         caught.append(number)
 
     wake, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    before = signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
-    handlers = {}
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) != signal.SIG_IGN:  # as under nohup
-            handlers[number] = signal.signal(number, catch)
     try:
-        yield wake, caught
+        if threading.current_thread() is not threading.main_thread():
+            yield wake, caught
+            return
+        before = signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        handlers = {}
+        for number in (*_ENDING, *_FORWARDED):
+            if signal.getsignal(number) != signal.SIG_IGN:  # as under nohup
+                handlers[number] = signal.signal(number, catch)
+        try:
+            yield wake, caught
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+            signal.set_wakeup_fd(before)
     finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-        signal.set_wakeup_fd(before)
         os.close(wake)
         os.close(wake_write)
 
 
 def watch(
-    ranks: Ranks,
-    streams: Mapping[int, Stream],
+    groups: Mapping[str, Group],
+    streams: Mapping[tuple[int, str], Stream],
     verdict: Verdict,
     log: Callable[[str], None] = lambda text: None,
 ) -> None:
-    """Pump output and judge deaths until nothing is left. `streams` by descriptor. Main thread only."""
+    """Pump output and judge deaths until nothing is left. `groups` by host; `streams` by rank and name."""
     with _signals() as (wake, caught):
-        _Watch(ranks, streams, verdict, log).loop(wake, caught)
+        _Watch(groups, streams, verdict, log).loop(wake, caught)
 
 
 class _Watch:
     def __init__(
-        self, ranks: Ranks, streams: Mapping[int, Stream], verdict: Verdict, log: Callable[[str], None]
+        self,
+        groups: Mapping[str, Group],
+        streams: Mapping[tuple[int, str], Stream],
+        verdict: Verdict,
+        log: Callable[[str], None],
     ) -> None:
-        self.ranks = ranks
-        self.streams = dict(streams)
-        self.stderr = {stream.rank: stream for stream in streams.values() if stream.name == "stderr"}
+        self.streams = dict(streams)  # those that have not ended
+        self.stderr = {rank: stream for (rank, name), stream in streams.items() if name == "stderr"}
         self.verdict = verdict
         self.log = log
-        self.paused: set[int] = set()  # descriptors whose sink accepts nothing now
         self.selector = selectors.DefaultSelector()
-        for descriptor in self.streams:
+        self.groups: dict[int, tuple[str, Group]] = {}  # by descriptor, until all are gone
+        self.pipes: dict[int, tuple[int, str]] = {}  # by descriptor, until they end
+        for host, group in groups.items():
+            self.groups[group.fileno()] = host, group
+            for rank, pipes in group.pipes.items():
+                self.pipes[pipes.stdout] = rank, "stdout"
+                self.pipes[pipes.stderr] = rank, "stderr"
+        self.paused: set[int] = set()  # descriptors of which nothing is read, because a sink accepts nothing now
+        for descriptor in (*self.groups, *self.pipes):
             self.selector.register(descriptor, selectors.EVENT_READ)
+        self.resisting = 0
+        self.guardian_died = False
 
     def loop(self, wake: int, caught: list[int]) -> None:
-        self.selector.register(self.ranks, selectors.EVENT_READ)
         self.selector.register(wake, selectors.EVENT_READ)
-        while self.verdict.gone is None:
+        while self.groups:
             ready = {key.fd for key, _ in self.selector.select(self._pause())}
-            for descriptor in ready & self.streams.keys():
+            for descriptor in ready & self.pipes.keys():
                 self._read(descriptor)
-            if self.ranks.fileno() in ready:
-                events = self.ranks.events()
+            for descriptor in ready & self.groups.keys():
+                host, group = self.groups[descriptor]
+                events = group.events()
                 self._read_last_words(events)
                 for event in events:
-                    self._happened(event)
+                    self._happened(descriptor, host, event)
             if wake in ready:
                 os.read(wake, 4096)
             self._signalled(caught)
             if self.verdict.decide(time.monotonic()):
-                self.ranks.terminate()
+                for _, group in self.groups.values():
+                    group.terminate()
             self._tick()
-        for descriptor in list(self.streams):
+        self.verdict.gone = AllGone(self.resisting, self.guardian_died)
+        for descriptor in list(self.pipes):
             # Nobody of the job is left: what the pipes hold now is all there will be.
             while self._read(descriptor):
                 pass
-            if descriptor in self.streams:
-                self._end(descriptor)
+        for stream in self.streams.values():
+            stream.end()
         self.selector.close()
 
     def _pause(self) -> float | None:
@@ -213,55 +250,85 @@ class _Watch:
         except BlockingIOError:
             return False
         if data:
-            self.streams[descriptor].feed(data, time.monotonic())
+            self._feed(self.pipes[descriptor], data)
         else:
-            self._end(descriptor)
+            self._forget(descriptor)
+            self._end(self.pipes.pop(descriptor))
         return bool(data)
 
-    def _end(self, descriptor: int) -> None:
+    def _feed(self, which: tuple[int, str], data: bytes) -> None:
+        if which in self.streams:
+            self.streams[which].feed(data, time.monotonic())
+
+    def _end(self, which: tuple[int, str]) -> None:
+        if which in self.streams:
+            self.streams.pop(which).end()
+
+    def _forget(self, descriptor: int) -> None:
         if descriptor in self.paused:
             self.paused.discard(descriptor)
         else:
             self.selector.unregister(descriptor)
-        self.streams.pop(descriptor).end()
 
     def _read_last_words(self, events: Sequence[Event]) -> None:
         # A rank's last words are in the pipe before it ends; they may not have been read yet.
         ended = {event.rank for event in events if isinstance(event, Ended)}
-        for descriptor, stream in list(self.streams.items()):
-            if stream.rank in ended and descriptor not in self.paused:
+        for descriptor, (rank, _) in list(self.pipes.items()):
+            if rank in ended and descriptor not in self.paused:
                 limit = 64  # a process it left behind may write without end
-                while limit and self._read(descriptor) and descriptor in self.streams:
+                while limit and self._read(descriptor):
                     limit -= 1
 
-    def _happened(self, event: Event) -> None:
-        now = time.monotonic()
-        if isinstance(event, Started):
+    def _happened(self, descriptor: int, host: str, event: Event) -> None:
+        if isinstance(event, Output):
+            if event.data:
+                self._feed((event.rank, event.stream), event.data)
+            else:
+                self._end((event.rank, event.stream))
+        elif isinstance(event, Started):
             self.log(f"rank {event.rank} on {self.verdict.hosts[event.rank]} is process {event.pid}")
         elif isinstance(event, StartFailed):
             self.verdict.start_failure = event
         elif isinstance(event, Ended):
             self.log(f"rank {event.rank} ended with status {event.status}")
-            self.verdict.ended(event, self.stderr[event.rank].last_words, now)
+            self.verdict.ended(event, self.stderr[event.rank].last_words, time.monotonic())
+        elif isinstance(event, Lost):
+            self.verdict.lost_host(host, event.reason)
         else:
-            self.verdict.gone = event
+            self.resisting += event.resisting
+            self.guardian_died = self.guardian_died or event.guardian_died
+            self._forget(descriptor)
+            del self.groups[descriptor]
 
     def _signalled(self, caught: list[int]) -> None:
         while caught:
             number = caught.pop(0)
-            if self.verdict.decided or self.verdict.interrupted:
-                self.ranks.kill()  # asked twice: no more patience
-            else:
-                self.verdict.interrupted = number
+            for _, group in self.groups.values():
+                if number in _FORWARDED:
+                    group.forward(number)
+                elif self.verdict.decided or self.verdict.interrupted:
+                    group.kill()  # asked twice: no more patience
+            if number not in _FORWARDED and not self.verdict.decided:
+                self.verdict.interrupted = self.verdict.interrupted or number
 
     def _tick(self) -> None:
         now = time.monotonic()
-        for descriptor, stream in self.streams.items():
+        for stream in self.streams.values():
             stream.tick(now)
-            accepts = stream.sink.accepts(now)
-            if not accepts and descriptor not in self.paused:
-                self.paused.add(descriptor)
-                self.selector.unregister(descriptor)
-            elif accepts and descriptor in self.paused:
-                self.paused.discard(descriptor)
-                self.selector.register(descriptor, selectors.EVENT_READ)
+        for descriptor, which in self.pipes.items():
+            if which in self.streams:
+                self._pause_unless(self.streams[which].sink.accepts(now), descriptor)
+        if any(not group.pipes for _, group in self.groups.values()):
+            # The output of a host that is elsewhere comes in one stream with its events.
+            accepts = all(sink.accepts(now) for sink in {stream.sink for stream in self.streams.values()})
+            for descriptor, (_, group) in self.groups.items():
+                if not group.pipes:
+                    self._pause_unless(accepts, descriptor)
+
+    def _pause_unless(self, accepts: bool, descriptor: int) -> None:
+        if not accepts and descriptor not in self.paused:
+            self.paused.add(descriptor)
+            self.selector.unregister(descriptor)
+        elif accepts and descriptor in self.paused:
+            self.paused.discard(descriptor)
+            self.selector.register(descriptor, selectors.EVENT_READ)

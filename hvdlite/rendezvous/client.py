@@ -41,6 +41,11 @@ class StoreClient:
             self._sock.close()
             raise
 
+    @property
+    def socket(self) -> socket.socket:
+        """To be watched: it becomes readable when the server is gone. Not to be read."""
+        return self._sock
+
     def set(self, key: str, value: bytes) -> None:
         self._ask(Request(Operation.SET, key, 0, bytes(value)))
 

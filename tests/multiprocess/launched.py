@@ -29,6 +29,7 @@ class Job:
         self.directory = directory
         self.mark = uuid.uuid4().hex
         self.started: list[subprocess.Popen[bytes]] = []
+        self.prefix: Sequence[str] = ()  # what makes the launcher run elsewhere
 
     def environment(self, **extra: str) -> dict[str, str]:
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("HVDLITE_", "HOROVOD_"))}
@@ -38,7 +39,7 @@ class Job:
     def start(self, *arguments: str, **extra: str) -> subprocess.Popen[bytes]:
         """`hvdliterun arguments...`; a variable of the environment is a keyword."""
         process = subprocess.Popen(
-            [sys.executable, "-m", "hvdlite.launch", *arguments],
+            [*self.prefix, sys.executable, "-m", "hvdlite.launch", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -327,12 +327,12 @@ def test_kill_9_of_a_launcher_whose_pipe_a_stray_child_holds(job: Job) -> None:
     # As a notebook's forked worker does: it inherits the launcher's end of the guardian's pipe.
     script = job.script(
         "import os, sys, time\n"
-        "from hvdlite.launch import plan\n"
+        "from hvdlite.launch import hosts, plan\n"
         "from hvdlite.launch.spawn import local\n"
-        "slots = plan.assign([plan.Host('localhost', 2)])\n"
+        "slots = plan.assign(hosts.parse_hosts('localhost:2'))\n"
         "own = {s.rank: plan.rank_environment(s, False) for s in slots}\n"
         f"marked = {{**os.environ, {MARK!r}: {job.mark!r}}}\n"
-        f"ranks = local.start(slots, [sys.executable, '-c', {READY!r}], marked, own)\n"
+        f"ranks = local.start([sys.executable, '-c', {READY!r}], marked, own)\n"
         "if os.fork() == 0:\n    time.sleep(3); os._exit(0)\n"
         "time.sleep(600)\n"
     )

@@ -8,32 +8,10 @@ import sys
 import pytest
 
 from hvdlite import knobs
-from hvdlite.launch import cli, plan
+from hvdlite.launch import cli, flags, plan
 from hvdlite.launch.environment import discover
-from hvdlite.launch.plan import Host, Slot
-
-
-def test_hosts_are_read_as_horovodrun_reads_them() -> None:
-    assert plan.parse_hosts("localhost:4") == [Host("localhost", 4)]
-    assert plan.parse_hosts("a:1, b-2.c:10") == [Host("a", 1), Host("b-2.c", 10)]
-    assert plan.parse_hosts("a") == [Host("a", 1)]
-
-
-@pytest.mark.parametrize("text", ["", "a:", "a:0", "a:x", "a:1,", "a b:1", "a:-1", "user@a:1"])
-def test_a_bad_host_list_is_an_error(text: str) -> None:
-    with pytest.raises(ValueError, match="Invalid host input"):
-        plan.parse_hosts(text)
-
-
-def test_a_host_listed_twice_is_an_error() -> None:
-    with pytest.raises(ValueError, match="'a' is listed twice"):
-        plan.parse_hosts("a:1,b:1,a:2")
-
-
-def test_another_machine_is_refused_in_one_sentence() -> None:
-    plan.require_local([Host("localhost", 2)], {"localhost"})
-    with pytest.raises(ValueError, match=r"'far' is another machine.*later version"):
-        plan.require_local([Host("localhost", 2), Host("far", 1)], {"localhost"})
+from hvdlite.launch.hosts import Host, parse_hosts
+from hvdlite.launch.plan import Slot
 
 
 def test_one_host() -> None:
@@ -65,8 +43,8 @@ def test_more_processes_than_slots_are_an_error() -> None:
 
 @pytest.mark.parametrize("hosts", ["a:1", "a:3", "a:2,b:3", "a:1,b:1,c:1"])
 def test_every_rank_reads_back_its_own_place(hosts: str) -> None:
-    slots = plan.assign(plan.parse_hosts(hosts))
-    shared = plan.shared_environment({}, ("127.0.0.1", 99), {"HVDLITE_SECRET": "ab" * 32}, {})
+    slots = plan.assign(parse_hosts(hosts))
+    shared = plan.job_environment({}, {}) | plan.meeting_environment(("127.0.0.1", 99)) | {"HVDLITE_SECRET": "ab" * 32}
     for slot in slots:
         identity = discover(shared | plan.rank_environment(slot, several_hosts=True))
         assert (identity.rank, identity.size) == (slot.rank, slot.size)
@@ -76,7 +54,9 @@ def test_every_rank_reads_back_its_own_place(hosts: str) -> None:
 
 
 def test_programs_that_read_horovods_variables_find_them() -> None:
-    shared = plan.shared_environment({"A": "1", "PYTHONUNBUFFERED": ""}, ("::1", 99), {}, {"B": "2"})
+    shared = plan.job_environment({"A": "1", "PYTHONUNBUFFERED": ""}, {"B": "2"}) | plan.meeting_environment(
+        ("::1", 99)
+    )
     assert shared["HVDLITE_RENDEZVOUS"] == "[::1]:99"
     assert shared["HOROVOD_GLOO_RENDEZVOUS_ADDR"] == "::1"
     assert shared["HOROVOD_GLOO_RENDEZVOUS_PORT"] == "99"
@@ -93,16 +73,21 @@ def test_names_for_the_same_machine_pretend_to_be_hosts() -> None:
 
 
 def test_a_job_within_a_job_does_not_inherit_the_outer_ones_secret() -> None:
-    outer = {"HVDLITE_SECRET": "x", "HVDLITE_SECRET_FD": "9", "HVDLITE_RENDEZVOUS": "o:1"}
-    shared = plan.shared_environment(outer, ("h", 2), {"HVDLITE_SECRET_FD": "100"}, {})
-    assert shared["HVDLITE_SECRET_FD"] == "100" and "HVDLITE_SECRET" not in shared
+    outer = {"HVDLITE_SECRET": "x", "HVDLITE_SECRET_FD": "9", "HVDLITE_RENDEZVOUS": "o:1", "KEPT": "1"}
+    assert plan.job_environment(outer, {}).keys() & {*outer} == {"KEPT"}
+
+
+def test_what_belongs_to_this_machine_does_not_travel() -> None:
+    stays = ["SSH_CONNECTION", "XDG_RUNTIME_DIR", "CUDA_VISIBLE_DEVICES", "BASH_FUNC_x%%", "OLDPWD", "HOSTNAME"]
+    goes = ["PATH", "HOME", "LD_LIBRARY_PATH", "NCCL_DEBUG", "MY_CUDA_FLAGS", "XDG_DATA_HOME"]
+    assert plan.travelling(dict.fromkeys([*stays, *goes], "1")).keys() == {*goes}
 
 
 # --- the command line
 
 
-def _chosen(*flags: str) -> dict[str, str]:
-    return cli.chosen_knobs(cli.build_parser().parse_args([*flags, "true"]))
+def _chosen(*given: str) -> dict[str, str]:
+    return flags.chosen_knobs(flags.build_parser().parse_args([*given, "true"]))
 
 
 def test_flags_set_our_variable_and_horovods() -> None:
@@ -145,7 +130,14 @@ def test_what_flags_set_is_what_resolve_reads() -> None:
         (["-np", "2"], "no command given"),
         (["-np", "two", "true"], "invalid int value: 'two'"),
         (["-np", "0", "true"], "-np 0 is not allowed"),
-        (["-np", "2", "-H", "far.away:2", "true"], "'far.away' is another machine"),
+        (["-H", "a:2", "--hostfile", "f", "true"], "not allowed with argument"),
+        (["-np", "2", "--hostfile", "no-such-file", "true"], "No such file or directory: 'no-such-file'"),
+        (["-np", "2", "--config-file", "no-such-file", "true"], "No such file or directory: 'no-such-file'"),
+        (["-np", "2", "--min-np", "1", "true"], "--min-np is refused: it belongs to elastic training"),
+        (["-np", "2", "--host-discovery-script", "s", "true"], "--host-discovery-script is refused"),
+        (["-np", "2", "--gloo", "--mpi", "true"], "not allowed with argument"),
+        (["-np", "2", "-x", "NO_SUCH_VARIABLE", "true"], "-x NO_SUCH_VARIABLE: there is no such variable here"),
+        (["-np", "2", "-x", "1=2", "true"], "-x '1=2' is not allowed"),
         (["-np", "3", "-H", "localhost:2", "true"], "Requested more processes (3)"),
         (["-np", "2", "--cycle-time-ms", "fast", "true"], "--cycle-time-ms='fast' is not allowed"),
         (["-np", "2", "--fusion-threshold-mb", "-1", "true"], "--fusion-threshold-mb"),
@@ -174,7 +166,7 @@ def test_a_bad_knob_in_the_environment_is_reported_before_anything_starts(
 
 
 def test_everything_after_the_command_belongs_to_it() -> None:
-    parsed = cli.build_parser().parse_args(["-np", "2", "python", "x.py", "-np", "3", "--verbose", "--", "-v"])
+    parsed = flags.build_parser().parse_args(["-np", "2", "python", "x.py", "-np", "3", "--verbose", "--", "-v"])
     assert parsed.processes == 2 and not parsed.verbose
     assert parsed.command == ["python", "x.py", "-np", "3", "--verbose", "--", "-v"]
 

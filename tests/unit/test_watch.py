@@ -7,8 +7,8 @@ import signal
 
 import pytest
 
+from hvdlite.launch.spawn.events import AllGone, Ended, StartFailed
 from hvdlite.launch.spawn.guardian import Process, members
-from hvdlite.launch.spawn.local import AllGone, Ended, StartFailed
 from hvdlite.launch.watch import SETTLE_SECONDS, Verdict
 
 COMMAND = ["python", "train.py"]
@@ -98,6 +98,25 @@ def test_a_killed_guardian_is_no_success() -> None:
     verdict.gone = AllGone(guardian_died=True)
     assert verdict.status() == 1
     assert "guardian" in verdict.sentence(COMMAND)
+
+
+def test_a_lost_host_is_the_cause_of_what_its_loss_does_to_others() -> None:
+    verdict = _verdict()
+    verdict.ended(Ended(0, code=1), b"PeerLostError: rank 2 is silent", 0)
+    verdict.lost_host("host2", "ssh ended with status 255")
+    assert verdict.decide(0)
+    verdict.lost_host("host1", "ssh ended, too")  # by us
+    assert verdict.status() == 255
+    assert verdict.sentence(COMMAND) == (
+        "hvdliterun: host host2 was lost: ssh ended with status 255. All other ranks have ended, too."
+    )
+
+
+def test_a_failure_of_its_own_comes_before_a_lost_host() -> None:
+    verdict = _verdict()
+    verdict.ended(Ended(0, code=3), b"ValueError: bad", 0)
+    verdict.lost_host("host2", "ssh ended")
+    assert (verdict.status(), "rank 0" in verdict.sentence(COMMAND)) == (3, True)
 
 
 def test_last_words_that_are_no_text_can_be_shown() -> None:

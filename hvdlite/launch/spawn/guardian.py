@@ -16,7 +16,7 @@ Runs as a script in a fresh interpreter (`python -I -S guardian.py`): the launch
 notebook, which must not be forked without exec. Standard library only.
 
 Protocol. On standard input first `<length>\\n<JSON>`, then single letters: `T` end politely (SIGTERM, a grace
-period, SIGKILL), `K` kill; end of file means K. On standard output lines: `started RANK PID`,
+period, SIGKILL), `K` kill, `1` and `2` SIGUSR1 and SIGUSR2 to the ranks; end of file means K. On standard output lines: `started RANK PID`,
 `failed RANK ERRNO`, `exited RANK CODE`, `killed RANK SIGNAL`, and last `done LEFT` when nothing of the job is
 left (LEFT: how many processes could not be killed).
 """
@@ -30,12 +30,16 @@ import signal
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 # Leftovers of ranks that all ended well (Python's resource tracker, say) get this long to leave by
 # themselves.
 LINGER_SECONDS = 0.5
 # Horovod's value: checkpoints are written in SIGTERM handlers.
 GRACE_SECONDS = 5.0
+# A batch system's warnings, which programs answer with a checkpoint. What a rank has started did not ask for them, and
+# would die of them.
+FORWARDED = {signal.SIGUSR1: b"1", signal.SIGUSR2: b"2"}
 # SIGKILL takes effect at once but for a process that waits for a disk or a network file system.
 KILL_SECONDS = 5.0
 _SCAN_SECONDS = 0.02
@@ -130,6 +134,7 @@ class Rank:
 class State:
     ranks: dict[int, int] = field(default_factory=dict)  # pid -> rank, of those that run
     sessions: set[int] = field(default_factory=set)
+    grace_seconds: float = GRACE_SECONDS
     phase: str = "running"  # -> lingering | terminating -> killing
     deadline: float = float("inf")
 
@@ -147,18 +152,19 @@ def _report(*lines: str) -> None:
         os.write(1, "".join(line + "\n" for line in lines).encode())
 
 
-def _read_job() -> dict[str, object] | None:
+def read_job(descriptor: int = 0) -> dict[str, Any] | None:
+    """`<length>\n<JSON>`; None when the input ends before."""
     import json
 
     data = b""
     while b"\n" not in data:
-        chunk = os.read(0, 65536)
+        chunk = os.read(descriptor, 1)
         if not chunk:
             return None
         data += chunk
     length, _, rest = data.partition(b"\n")
     while len(rest) < int(length):
-        chunk = os.read(0, 1 << 20)
+        chunk = os.read(descriptor, int(length) - len(rest))
         if not chunk:
             return None
         rest += chunk
@@ -216,7 +222,7 @@ def _enter(state: State, phase: str) -> None:
         left = _left(state)
         send(left, signal.SIGTERM)
         send(left, signal.SIGCONT)  # a stopped process would not hear it
-        state.deadline = now + GRACE_SECONDS
+        state.deadline = now + state.grace_seconds
     else:
         state.deadline = now + KILL_SECONDS
 
@@ -276,11 +282,13 @@ def _guard(state: State, wake: int) -> int:
             _enter(state, "killing")
         if commands and commands[0] in ready:
             letter = os.read(0, 1)
-            if letter != b"T":
+            if letter in FORWARDED.values():
+                send(state.ranks, next(number for number, name in FORWARDED.items() if name == letter))
+            elif letter == b"T":
+                _enter(state, "terminating")
+            else:
                 commands = commands if letter else []
                 _enter(state, "killing")
-            else:
-                _enter(state, "terminating")
         if time.monotonic() >= state.deadline and state.phase in ("lingering", "terminating"):
             _enter(state, "terminating" if state.phase == "lingering" else "killing")
 
@@ -293,21 +301,21 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    job = _read_job()
+    job = read_job()
     if job is None:
         return
     # Texts are bytes in disguise (latin-1): the environment need not be UTF-8.
-    command = [word.encode("latin-1") for word in job["command"]]  # type: ignore[attr-defined]
+    command = [word.encode("latin-1") for word in job["command"]]
     shared = _bytes(job["environment"])
-    secret: int | None = job["secret"]  # type: ignore[assignment]
+    secret: int | None = job["secret"]
     ranks = [
         Rank(entry["rank"], shared | _bytes(entry["environment"]), entry["stdout"], entry["stderr"])
-        for entry in job["ranks"]  # type: ignore[attr-defined]
+        for entry in job["ranks"]
     ]
     descriptors = [d for rank in ranks for d in (rank.stdout, rank.stderr)]
     for descriptor in descriptors + ([] if secret is None else [secret]):
         os.set_inheritable(descriptor, False)
-    state = State()
+    state = State(grace_seconds=job["grace_seconds"])
     for rank in ranks:
         pid, error = _start(rank, command, secret)
         if error:

@@ -11,56 +11,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hvdlite.launch.plan import Slot
 from hvdlite.launch.spawn import guardian
-
-
-@dataclass(frozen=True)
-class Started:
-    rank: int
-    pid: int
-
-
-@dataclass(frozen=True)
-class StartFailed:
-    rank: int
-    errno: int
-
-
-@dataclass(frozen=True)
-class Ended:
-    rank: int
-    code: int = 0
-    signal: int = 0  # 0: it exited by itself
-
-    @property
-    def status(self) -> int:
-        """As a shell counts: 128 + signal."""
-        return 128 + self.signal if self.signal else self.code
-
-
-@dataclass(frozen=True)
-class AllGone:
-    """Nothing of the job is left, but for `resisting` processes; the last event."""
-
-    resisting: int = 0
-    guardian_died: bool = False
-
-
-Event = Started | StartFailed | Ended | AllGone
-
-
-@dataclass(frozen=True)
-class Pipes:
-    """This side of a rank's two streams; not blocking."""
-
-    stdout: int
-    stderr: int
+from hvdlite.launch.spawn.events import AllGone, Ended, Event, Pipes, Started, parse
 
 
 @dataclass
 class Ranks:
-    """The ranks of this host. Not thread-safe. Always call close(), which leaves no process behind."""
+    """The Group of this host's ranks."""
 
     pipes: dict[int, Pipes]
     _guardian: subprocess.Popen[bytes]
@@ -69,12 +26,10 @@ class Ranks:
     _sessions: set[int] = field(default_factory=set)
 
     def fileno(self) -> int:
-        """Readable when there are events."""
         assert self._guardian.stdout is not None
         return self._guardian.stdout.fileno()
 
     def events(self) -> list[Event]:
-        """What has happened; blocks until something has."""
         data = os.read(self.fileno(), 65536)
         if not data:
             return self._lost_guardian()
@@ -82,15 +37,15 @@ class Ranks:
         return [self._event(line.decode()) for line in lines]
 
     def terminate(self) -> None:
-        """SIGTERM to everything, SIGKILL after the grace period; returns at once."""
         self._command(b"T")
 
     def kill(self) -> None:
-        """SIGKILL to everything; returns at once."""
         self._command(b"K")
 
+    def forward(self, number: int) -> None:
+        self._command(guardian.FORWARDED[signal.Signals(number)])
+
     def close(self) -> None:
-        """Kill what is left and wait for the guardian's end. Idempotent."""
         assert self._guardian.stdin is not None and self._guardian.stdout is not None
         with contextlib.suppress(OSError):
             self._guardian.stdin.close()  # end of file means: kill
@@ -114,18 +69,13 @@ class Ranks:
             self._guardian.stdin.flush()
 
     def _event(self, line: str) -> Event:
-        word, *rest = line.split()
-        numbers = [int(text) for text in rest]
-        if word == "started":
-            self._running[numbers[0]] = numbers[1]
-            self._sessions.add(numbers[1])
-            return Started(*numbers)
-        if word == "failed":
-            return StartFailed(*numbers)
-        if word == "done":
-            return AllGone(numbers[0])
-        self._running.pop(numbers[0], None)
-        return Ended(numbers[0], signal=numbers[1]) if word == "killed" else Ended(*numbers)
+        event = parse(line)
+        if isinstance(event, Started):
+            self._running[event.rank] = event.pid
+            self._sessions.add(event.pid)
+        elif isinstance(event, Ended):
+            self._running.pop(event.rank, None)
+        return event
 
     def _lost_guardian(self) -> list[Event]:
         left = guardian.kill_sessions(self._sessions)
@@ -143,30 +93,33 @@ def _texts(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def start(
-    slots: Sequence[Slot],
     command: Sequence[str],
     shared: Mapping[str, str],
     own: Mapping[int, Mapping[str, str]],
     secret: int | None = None,
+    grace_seconds: float = guardian.GRACE_SECONDS,
 ) -> Ranks:
-    """One process per slot. `own` is each rank's environment on top of `shared`; `secret` a descriptor."""
+    """One process per rank in `own`, its environment on top of `shared`. `secret`: a descriptor that they inherit.
+    `grace_seconds` lie between SIGTERM and SIGKILL."""
     pipes: dict[int, Pipes] = {}
     theirs: list[int] = []
     entries: list[dict[str, object]] = []
-    for slot in slots:
+    for rank, environment in own.items():
         stdout, stdout_write = os.pipe()
         stderr, stderr_write = os.pipe()
         os.set_blocking(stdout, False)
         os.set_blocking(stderr, False)
-        pipes[slot.rank] = Pipes(stdout, stderr)
+        pipes[rank] = Pipes(stdout, stderr)
         theirs += [stdout_write, stderr_write]
-        environment = _texts(own[slot.rank])
-        entries.append({"rank": slot.rank, "environment": environment, "stdout": stdout_write, "stderr": stderr_write})
+        entries.append(
+            {"rank": rank, "environment": _texts(environment), "stdout": stdout_write, "stderr": stderr_write}
+        )
     job = json.dumps(
         {
             "command": [_latin(os.fsencode(word)) for word in command],
             "environment": _texts(shared),
             "secret": secret,
+            "grace_seconds": grace_seconds,
             "ranks": entries,
         }
     ).encode()

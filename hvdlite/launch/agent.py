@@ -1,0 +1,209 @@
+"""The agent: starts the ranks of a host that is not the launcher's, and is the launcher's hands and ears there.
+
+    launcher ──► ssh ─ ─ ─ network ─ ─ ─ sshd ──► agent ──► guardian ──► ranks
+
+It runs as `python -m hvdlite.launch.agent`, gets the job over its standard input (the secret as well: neither an argument
+nor a variable, where others would see it), finds out under which address the store can be reached from here, and then
+passes on what ranks print and what happens to them (`spawn/frames`).
+
+It ends with the channel. When the launcher, ssh, sshd or the network dies, its input ends, or the connection that it
+keeps with the store does (whose kernel asks the other one for signs of life, so that a pulled cable shows, too): the
+ranks are killed. When the agent itself is killed, the guardian kills them.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import socket
+import sys
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from hvdlite.launch import plan, secret
+from hvdlite.launch.spawn import events, frames, guardian, local
+from hvdlite.rendezvous import addresses
+
+# More than this waits for the launcher: the ranks wait as well.
+_BACKLOG_BYTES = 4 << 20
+_READ_BYTES = 1 << 16
+# The store's machine is gone when it has not answered for half a minute.
+_KEEPALIVE = ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 4))
+
+
+def main() -> int:
+    _leave_with_the_channel()
+    os.write(1, frames.MARK)
+    job = guardian.read_job()
+    if job is None:
+        return 1
+    try:
+        return _run(job)
+    except (OSError, ValueError) as error:
+        os.write(1, frames.encode(frames.REFUSED, str(error).encode()[: frames.MOST_BYTES]))
+        return 1
+
+
+def _leave_with_the_channel() -> None:
+    # No terminal and no login manager is to decide when the job ends.
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _run(job: Mapping[str, Any]) -> int:
+    key = bytes.fromhex(job["secret"])
+    offered = [(host, job["port"]) for host in dict.fromkeys([*_where_ssh_came_from(job), *job["addresses"]])]
+    address, store = addresses.reach(offered, key, job["patience"])
+    for option, value in _KEEPALIVE:
+        store.socket.setsockopt(socket.IPPROTO_TCP, option, value)
+    store.socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    os.write(1, frames.encode(frames.READY, plan.join_address(address).encode()))
+    if os.read(0, 1) != frames.START:
+        return 1
+    try:
+        os.chdir(job["directory"])
+    except OSError as error:
+        print(f"cannot go to the launcher's working directory: {error}; going on in {os.getcwd()}", file=sys.stderr)
+    text = job["environment"].get(secret.TEXT_VARIABLE)
+    descriptor = None if text else secret.store(key)
+    proof = {} if descriptor is None else {secret.DESCRIPTOR_VARIABLE: str(descriptor)}
+    shared = {**os.environ, **job["environment"], **plan.meeting_environment(address), **proof}
+    own = {int(rank): environment for rank, environment in job["ranks"].items()}
+    ranks = local.start(job["command"], shared, own, descriptor, job["grace_seconds"])
+    try:
+        _Relay(ranks, store.socket).run()
+    finally:
+        ranks.close()
+    return 0
+
+
+def _where_ssh_came_from(job: Mapping[str, Any]) -> list[str]:
+    """The launcher's address as it is seen from here, unless interfaces were chosen by hand."""
+    client = os.environ.get("SSH_CONNECTION", "").split()[:1]
+    return [] if job["addresses_chosen"] else client
+
+
+class _Relay:
+    """Between the ranks here and the launcher there, until all ranks are gone."""
+
+    def __init__(self, ranks: local.Ranks, store: socket.socket) -> None:
+        self.ranks = ranks
+        self.store = store
+        self.pipes = {fd: (rank, kind) for rank, p in ranks.pipes.items() for fd, kind in _kinds(p)}
+        self.out: deque[bytes] = deque()
+        self.waiting = 0  # bytes in `out`
+        self.gone = False
+        self.deaf = False  # the launcher does not listen any more
+        self.selector = selectors.DefaultSelector()
+        self.reading = False
+
+    def run(self) -> None:
+        os.set_blocking(1, False)
+        for source in (0, self.store, self.ranks):
+            self.selector.register(source, selectors.EVENT_READ)
+        self._set_reading(True)
+        while not self.gone:
+            ready = {key.fd for key, _ in self.selector.select()}
+            for descriptor in ready & self.pipes.keys():
+                self._read(descriptor)
+            if self.ranks.fileno() in ready:
+                for event in self.ranks.events():
+                    self._happened(event)
+            if 0 in ready and not self.deaf:
+                self._obey()
+            if self.store.fileno() in ready and not self.deaf:
+                self._give_up()  # the store never speaks first
+            if 1 in ready:
+                self._write()
+            self._set_reading(self.waiting < _BACKLOG_BYTES)
+        os.set_blocking(1, True)
+        while self.out and not self.deaf:
+            self._write()
+
+    def _set_reading(self, reading: bool) -> None:
+        if reading != self.reading:
+            self.reading = reading
+            change = self.selector.register if reading else self.selector.unregister
+            for descriptor in self.pipes:
+                change(descriptor, *((selectors.EVENT_READ,) if reading else ()))
+
+    def _read(self, descriptor: int) -> bool:
+        rank, kind = self.pipes[descriptor]
+        try:
+            data = os.read(descriptor, _READ_BYTES)
+        except BlockingIOError:
+            return False
+        self._send(frames.encode(kind, data, rank))
+        if not data:
+            del self.pipes[descriptor]
+            if self.reading:
+                self.selector.unregister(descriptor)
+        return bool(data)
+
+    def _happened(self, event: events.Event) -> None:
+        # What a rank has printed goes before its end.
+        rank = getattr(event, "rank", None)
+        for descriptor, (whose, _) in list(self.pipes.items()):
+            if whose == rank or isinstance(event, events.AllGone):
+                limit = 64  # a process it left behind may write without end
+                while limit and self._read(descriptor):
+                    limit -= 1
+        self._send(frames.encode(frames.EVENT, events.line(event).encode()))
+        self.gone = isinstance(event, events.AllGone)
+
+    def _obey(self) -> None:
+        letter = os.read(0, 1)
+        if letter == b"T":
+            self.ranks.terminate()
+        elif letter == b"K":
+            self.ranks.kill()
+        elif letter in guardian.FORWARDED.values():
+            self.ranks.forward(next(n for n, name in guardian.FORWARDED.items() if name == letter))
+        else:
+            self._give_up()
+
+    def _give_up(self) -> None:
+        self.deaf = True
+        self.selector.unregister(0)
+        self.selector.unregister(self.store)
+        if self.out:
+            self.selector.unregister(1)
+            self.out.clear()
+            self.waiting = 0
+        self.ranks.kill()
+
+    def _send(self, data: bytes) -> None:
+        if self.deaf:
+            return
+        if not self.out:
+            self.selector.register(1, selectors.EVENT_WRITE)
+        self.out.append(data)
+        self.waiting += len(data)
+
+    def _write(self) -> None:
+        if not self.out:
+            return
+        try:
+            written = os.write(1, self.out[0])
+        except BlockingIOError:
+            return
+        except OSError:
+            self._give_up()
+            return
+        self.waiting -= written
+        if written == len(self.out[0]):
+            self.out.popleft()
+        else:
+            self.out[0] = self.out[0][written:]
+        if not self.out:
+            self.selector.unregister(1)
+
+
+def _kinds(pipes: events.Pipes) -> list[tuple[int, bytes]]:
+    return [(pipes.stdout, frames.STDOUT), (pipes.stderr, frames.STDERR)]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,118 @@
+"""`--config-file`: horovodrun's YAML layout becomes what the same flags would have said. Flags win.
+
+params:        {fusion_threshold_mb: 32, cycle_time_ms: 10}
+timeline:      {filename: f.json, mark_cycles: true}
+stall_check:   {enabled: true, warning_time_seconds: 120}
+logging:       {level: INFO}
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from typing import Any
+
+from hvdlite import knobs
+from hvdlite.launch import flags
+
+# Where each key goes: to a knob (by the flag's own name), or to a flag that does nothing here.
+_KNOBS = {
+    ("params", "fusion_threshold_mb"): "fusion_threshold",
+    ("params", "cycle_time_ms"): "cycle_time",
+    ("params", "cache_capacity"): "cache_capacity",
+    ("params", "hierarchical_allreduce"): "hierarchical_allreduce",
+    ("timeline", "filename"): "timeline",
+    ("timeline", "mark_cycles"): "timeline_mark_cycles",
+    ("stall_check", "enabled"): "stall_check_disable",
+    ("stall_check", "warning_time_seconds"): "stall_check_time_seconds",
+    ("stall_check", "shutdown_time_seconds"): "stall_shutdown_time_seconds",
+    ("library_options", "thread_affinity"): "thread_affinity",
+    ("logging", "level"): "log_level",
+    ("logging", "with_timestamp"): "log_hide_time",
+}
+_OPPOSITE = ("stall_check_disable", "log_hide_time")
+_FOREIGN = {
+    ("params", "hierarchical_allgather"): "--hierarchical-allgather",
+    ("params", "torus_allreduce"): "--torus-allreduce",
+    ("autotune", "enabled"): "--autotune",
+    ("autotune", "log_file"): "--autotune-log-file",
+    ("autotune", "warmup_samples"): "--autotune-warmup-samples",
+    ("autotune", "steps_per_sample"): "--autotune-steps-per-sample",
+    ("autotune", "bayes_opt_max_samples"): "--autotune-bayes-opt-max-samples",
+    ("autotune", "gaussian_process_noise"): "--autotune-gaussian-process-noise",
+    ("library_options", "mpi_threads_disable"): "--mpi-threads-disable",
+    ("library_options", "num_nccl_streams"): "--num-nccl-streams",
+    ("library_options", "gloo_timeout_seconds"): "--gloo-timeout-seconds",
+}
+# Horovod's own example has it, and Horovod does not read it.
+_IGNORED = {("logging", "hide_timestamp")}
+_CONTROLLERS = ("gloo", "mpi")
+
+
+def load(path: str) -> dict[str, Any]:
+    """The file's content. ValueError: it is no YAML mapping; OSError: it cannot be read."""
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    try:
+        import yaml
+    except ImportError:
+        raise ValueError("--config-file needs PyYAML: pip install pyyaml") from None
+    try:
+        content = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        raise ValueError(f"{path}: expected sections as in `params: {{cycle_time_ms: 10}}`, found {content!r}.")
+    return content
+
+
+def apply(content: Mapping[str, Any], arguments: argparse.Namespace, path: str) -> None:
+    """Completes `arguments` with what the file says and no flag has said. ValueError names the key and what is allowed."""
+    known = {*_KNOBS, *_FOREIGN, *_IGNORED}
+    for section, values in content.items():
+        if section == "controller":
+            if values not in _CONTROLLERS:
+                raise ValueError(
+                    f"{path}: No such controller supported: {values!r}; expected one of {', '.join(_CONTROLLERS)}."
+                )
+            arguments.mode = arguments.mode or values
+            continue
+        keys = [key for of, key in known if of == section]
+        if not keys:
+            sections = sorted({of for of, _ in known} | {"controller"})
+            raise ValueError(f"{path}: there is no section {section!r}, only {', '.join(sections)}.")
+        if values is None:
+            continue
+        if not isinstance(values, dict):
+            raise ValueError(f"{path}: {section} has to be a mapping of {', '.join(sorted(keys))}; found {values!r}.")
+        for key, value in values.items():
+            if key not in keys:
+                raise ValueError(f"{path}: {section} has no key {key!r}, only {', '.join(sorted(keys))}.")
+            _apply(section, key, value, arguments, path)
+
+
+def _apply(section: str, key: str, value: Any, arguments: argparse.Namespace, path: str) -> None:
+    if value is None or (section, key) in _IGNORED:
+        return
+    if (section, key) in _FOREIGN:
+        foreign = next(each for each in flags.WITHOUT_EFFECT if _FOREIGN[section, key] in each.flags)
+        if value is not False and getattr(arguments, foreign.destination) is None:
+            setattr(arguments, foreign.destination, value)
+        return
+    knob = knobs.by_field(_KNOBS[section, key])
+    source = f"{path}: {section}.{key}"
+    if knob.is_switch:
+        if not isinstance(value, bool):
+            raise ValueError(f"{source}={value!r} is not allowed: expected true or false.")
+        text = "1" if value != (knob.field in _OPPOSITE) else "0"
+    else:
+        try:
+            text = flags.knob_value(knob, source)(str(value))
+        except argparse.ArgumentTypeError as error:
+            message = str(error)
+            raise ValueError(message if message.startswith(source) else f"{source}: {message}") from None
+    destination = f"knob_{knob.field}"
+    if getattr(arguments, destination) is None:
+        setattr(arguments, destination, text)

@@ -1,0 +1,259 @@
+"""The command line of `hvdliterun`: every flag of horovodrun, with the same meaning, and a few more.
+
+What is a knob comes from hvdlite/knobs.py. What horovodrun has and hvdlite has no use for is in `WITHOUT_EFFECT` and
+`REFUSED`: the first is accepted with a line that says why nothing happens, the second ends the launcher with one.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hvdlite import knobs
+
+_EXAMPLES = """examples:
+  hvdliterun -np 2 python train.py --epochs 3
+  hvdliterun -np 8 -H node1:4,node2:4 python train.py
+  hvdliterun --hostfile hosts.txt --output-filename logs --log-level info python train.py
+  hvdliterun -np 2 --horovod-compat python program_that_imports_horovod.py
+  hvdliterun --check-build
+
+Other hosts are reached by ssh, which has to work without a password. In a Slurm allocation srun starts the ranks.
+The exit code is that of the first rank that failed (128 + signal if it was killed). When a rank fails, or on Ctrl-C,
+all ranks get SIGTERM and after --grace-seconds SIGKILL. Every knob is also an environment variable (docs/knobs.md).
+"""
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """A flag of horovodrun's that does nothing here."""
+
+    flags: tuple[str, ...]
+    why: str
+    arguments: int = 0
+    type: Callable[[str], object] = str
+
+    @property
+    def destination(self) -> str:
+        return "foreign_" + self.flags[0].lstrip("-").replace("-", "_")
+
+
+_TUNING = "hvdlite has no autotuner; its defaults do not depend on the model, and every knob can be set by hand"
+_ELASTIC = "it belongs to elastic training, which this version does not have"
+
+WITHOUT_EFFECT = (
+    Foreign(("--disable-cache",), "hvdliterun remembers nothing from one run to the next"),
+    Foreign(("--hierarchical-allgather", "--no-hierarchical-allgather"), "an allgather always uses shared memory within a host"),
+    Foreign(("--torus-allreduce", "--no-torus-allreduce"), "hierarchical allreduce serves the same purpose"),
+    Foreign(("--autotune", "--no-autotune"), _TUNING),
+    Foreign(("--autotune-log-file",), _TUNING, 1),
+    Foreign(("--autotune-warmup-samples",), _TUNING, 1, int),
+    Foreign(("--autotune-steps-per-sample",), _TUNING, 1, int),
+    Foreign(("--autotune-bayes-opt-max-samples",), _TUNING, 1, int),
+    Foreign(("--autotune-gaussian-process-noise",), _TUNING, 1, float),
+    Foreign(("--mpi-threads-disable", "--no-mpi-threads-disable"), "ranks need no threads of MPI to meet"),
+    Foreign(("--num-nccl-streams",), "hvdlite orders its operations on one stream", 1, int),
+    Foreign(("--gloo-timeout-seconds",), "--start-timeout and HVDLITE_HEARTBEAT_SECONDS say how long is waited", 1, int),
+    Foreign(("--max-np", "--max-num-proc"), _ELASTIC, 1, int),
+    Foreign(("--elastic-timeout",), _ELASTIC, 1, int),
+    Foreign(("--reset-limit",), _ELASTIC, 1, int),
+    Foreign(("--blacklist-cooldown-range",), _ELASTIC, 2, int),
+)  # fmt: skip
+
+REFUSED = (
+    Foreign(("--min-np", "--min-num-proc"), _ELASTIC + "; leave it out to run with a fixed number of ranks", 1, int),
+    Foreign(("--host-discovery-script",), _ELASTIC + "; give the hosts by -H or --hostfile", 1),
+)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="hvdliterun",
+        usage="hvdliterun -np N [options] command [arguments ...]",
+        description="Start N processes of a program as the ranks of one job and watch over them.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("-v", "--version", action=_ShowVersion, nargs=0, help="show the version and exit")
+    add(
+        "-cb",
+        "--check-build",
+        action="store_true",
+        help="show what this installation can do, run two ranks with each framework that is there, and exit",
+    )
+    add("-np", "--num-proc", dest="processes", type=int, metavar="N", help="how many processes to start")
+    add(
+        "-x",
+        dest="exports",
+        action="append",
+        default=[],
+        metavar="NAME[=VALUE]",
+        help="set a variable for all ranks (the caller's environment goes along anyway)",
+    )
+    add("--config-file", metavar="FILE", help="read options from a YAML file; flags win over it")
+    add(
+        "--horovod-compat",
+        action="store_true",
+        help="let `import horovod` find hvdlite in the ranks, so that programs written for Horovod run unchanged",
+    )
+    add("--verbose", action="store_true", help="say what is started and what ends")
+    _add_hosts(parser)
+    _add_output(parser)
+    _add_modes(parser)
+    _add_knobs(parser)
+    _add_foreign(parser)
+    add("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    return parser
+
+
+def _add_hosts(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("hosts")
+    which = group.add_mutually_exclusive_group()
+    which.add_argument(
+        "-H",
+        "--hosts",
+        metavar="HOST:SLOTS,...",
+        help="where, and how many processes at most (default: what the batch system says, else localhost:N)",
+    )
+    which.add_argument(
+        "-hostfile", "--hostfile", metavar="FILE", help="hosts, one per line: `name slots=4`, `name:4` or `name`"
+    )
+    for foreign in REFUSED[1:]:
+        which.add_argument(*foreign.flags, dest=foreign.destination, metavar="SCRIPT", help=argparse.SUPPRESS)
+    group.add_argument(
+        "--slots-per-host",
+        type=int,
+        metavar="N",
+        help="slots of hosts for which none are given (default: 1)",
+    )
+    group.add_argument("-p", "--ssh-port", type=int, metavar="PORT", help="port of the hosts' ssh servers")
+    group.add_argument("-i", "--ssh-identity-file", metavar="FILE", help="private key for ssh")
+    group.add_argument("--ssh-args", metavar='="ARGS"', help='more arguments for ssh, as in --ssh-args="-F config"')
+    group.add_argument(
+        "--network-interface",
+        dest="interfaces",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="interface to use between hosts; may be repeated (see also --network-interfaces)",
+    )
+
+
+def _add_output(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("output")
+    group.add_argument(
+        "--output-filename",
+        metavar="DIR",
+        help="write each rank's output to DIR/rank.<rank>/stdout and stderr as well, without prefixes",
+    )
+    group.add_argument(
+        "-prefix-timestamp",
+        "--prefix-output-with-timestamp",
+        dest="timestamps",
+        action="store_true",
+        help="put the time before each line of output",
+    )
+
+
+def _add_modes(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("who starts the ranks")
+    mode = group.add_mutually_exclusive_group()
+    for flag, about in (
+        ("gloo", "hvdliterun itself, by ssh on other hosts (the default, but for Slurm); the name is Horovod's"),
+        ("mpi", "mpirun, of whichever MPI is the first on PATH"),
+        ("srun", "srun (the default in a Slurm allocation when no hosts are given)"),
+        ("jsrun", "jsrun; in LSF jobs on machines that have it"),
+    ):
+        mode.add_argument(f"--{flag}", dest="mode", action="store_const", const=flag, help=about)
+    group.add_argument("--mpi-args", metavar='="ARGS"', help="more arguments for mpirun, srun or jsrun")
+    group.add_argument("--binding-args", metavar='="ARGS"', help="arguments for mpirun in place of its binding's")
+    group.add_argument("--tcp", action="store_true", help="let MPI and NCCL use nothing but TCP")
+
+
+def _add_knobs(parser: argparse.ArgumentParser) -> None:
+    groups: dict[str, argparse._ArgumentGroup] = {}
+    for knob in knobs.KNOBS:
+        if knob.flag is None:
+            continue
+        group = groups.get(knob.section) or parser.add_argument_group(knob.section.lower())
+        groups[knob.section] = group
+        about = knob.about.replace("%", "%%")
+        destination = f"knob_{knob.field}"
+        if knob.is_switch:
+            pair = group.add_mutually_exclusive_group()
+            pair.add_argument(knob.flag, dest=destination, action="store_const", const="1", help=about)
+            if knob.flag_off:
+                pair.add_argument(knob.flag_off, dest=destination, action="store_const", const="0", help="the opposite")
+        else:
+            word = knob.flag.rsplit("-", 1)[-1].upper()
+            metavar = "|".join(knob.choices) if knob.choices else word
+            convert = knob_value(knob, knob.flag)
+            group.add_argument(knob.flag, dest=destination, metavar=metavar, type=convert, help=about)
+    # Deprecated names of horovodrun.
+    hide = next(knob for knob in knobs.KNOBS if knob.field == "log_hide_time")
+    for flag, value in (("--log-hide-timestamp", "1"), ("--no-log-hide-timestamp", "0")):
+        groups[hide.section].add_argument(
+            flag, dest="knob_log_hide_time", action="store_const", const=value, help=argparse.SUPPRESS
+        )
+
+
+def _add_foreign(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group(
+        "accepted for horovodrun's sake, without effect",
+        ", ".join(foreign.flags[0] for foreign in WITHOUT_EFFECT),
+    )
+    for foreign in (*WITHOUT_EFFECT, REFUSED[0]):
+        more: dict[str, Any] = {"nargs": foreign.arguments or None, "type": foreign.type, "metavar": "X"}
+        if not foreign.arguments:
+            more = {"action": "store_true"}
+        elif foreign.arguments == 1:
+            more["nargs"] = None
+        group.add_argument(*foreign.flags, dest=foreign.destination, default=None, help=argparse.SUPPRESS, **more)
+
+
+def knob_value(knob: knobs.Knob, source: str) -> Callable[[str], str]:
+    """argparse's type for a knob: checks, and gives the text for the environment."""
+
+    def convert(text: str) -> str:
+        if knob.flag_scale != 1:
+            if not text.isdecimal():
+                raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 0")
+            text = str(int(text) * knob.flag_scale)
+        try:
+            value = knob.parse(text, source)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+        # As horovodrun exports it: 20 milliseconds are '20.0'.
+        return text if isinstance(value, str) else str(value)
+
+    return convert
+
+
+def chosen_knobs(arguments: argparse.Namespace) -> dict[str, str]:
+    """The variables that the given flags set, under all names: programs may read Horovod's."""
+    chosen: dict[str, str] = {}
+    for knob in knobs.KNOBS:
+        value = getattr(arguments, f"knob_{knob.field}", None)
+        if value is not None:
+            chosen |= dict.fromkeys(knob.environment, value)
+    return chosen
+
+
+def given(arguments: argparse.Namespace, foreign: Sequence[Foreign]) -> list[Foreign]:
+    """Which of these are on the command line."""
+    return [each for each in foreign if getattr(arguments, each.destination, None) is not None]
+
+
+class _ShowVersion(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib import metadata
+
+        try:
+            print(metadata.version("hvdlite"))
+        except metadata.PackageNotFoundError:
+            print("unknown (not installed)")
+        parser.exit()

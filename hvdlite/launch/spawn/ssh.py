@@ -1,0 +1,314 @@
+"""Starts ranks on other hosts: one ssh, one agent (see agent.py) per host.
+
+ssh is the user's own, with the user's configuration and keys. It never asks (BatchMode), it checks host keys as the user
+has told it to, and it notices within 15 seconds that the other side is gone. A host goes through these phases, and an
+error says which one it was in:
+
+    connecting ──► starting Python ──► looking for the store ──► ready ──► running
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import selectors
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hvdlite.launch.spawn import events, frames, guardian
+from hvdlite.launch.spawn.events import AllGone, Event, Lost, Output, Pipes
+
+# As many handshakes at once: more only make each of them slower.
+_AT_ONCE = 64
+_READ_BYTES = 1 << 18
+_MOST_WORDS = 4096
+# What the far shell says first: the login has succeeded.
+_LOGGED_IN = "hvdlite logged in"
+# What the far interpreter needs in order to start at all; everything else goes over the channel.
+_NEEDED_BEFORE = ("PYTHONPATH", "LD_LIBRARY_PATH")
+
+Log = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Options:
+    port: int | None = None
+    identity_file: str | None = None
+    extra: Sequence[str] = ()
+    connect_timeout: float = 30.0
+    program: str = "ssh"
+
+
+def command_line(host: str, options: Options, environ: Mapping[str, str], interpreter: str) -> list[str]:
+    """Pure. The agent is started by the same interpreter as the launcher."""
+    words = [options.program, "-T", "-x", "-e", "none"]
+    for option in (
+        "BatchMode=yes",
+        f"ConnectTimeout={max(1, round(options.connect_timeout))}",
+        "ServerAliveInterval=5",
+        "ServerAliveCountMax=3",
+    ):
+        words += ["-o", option]
+    if options.port is not None:
+        words += ["-p", str(options.port)]
+    if options.identity_file:
+        words += ["-i", options.identity_file]
+    words += [*options.extra, "--", re.sub(r"\[(.*)\]$", r"\1", host)]
+    variables = [f"{name}={environ[name]}" for name in _NEEDED_BEFORE if environ.get(name)]
+    agent = [*(["env", *variables] if variables else []), interpreter, "-m", "hvdlite.launch.agent"]
+    # Words that every shell understands in the same way, csh and fish included.
+    return [*words, f"echo {_LOGGED_IN}; exec {shlex.join(agent)}"]
+
+
+def explain(host: str, status: int, words: str, interpreter: str) -> str:
+    """What went wrong before the agent answered, and what to do. Pure; `words` is what ssh and the far side said."""
+    said = words.strip().splitlines()[-1].strip() if words.strip() else ""
+    at = f"ssh {host}"
+    for pattern, advice in (
+        (r"Host key verification failed|REMOTE HOST IDENTIFICATION", f"its host key is not known here, or another one: run `{at}` once by hand"),
+        (r"Permission denied", f"it refused the login: `{at} true` has to work without a password (ssh-copy-id, --ssh-identity-file)"),
+        (r"Could not resolve hostname|Name or service not known", "no such host: check -H or the hostfile"),
+        (r"Connection refused", "no ssh server listens there: is sshd running, is --ssh-port right?"),
+        (r"timed out|No route to host|Network is unreachable", "it does not answer: is it up, is the name right, does a firewall stand between?"),
+        (r"No module named '?hvdlite", f"hvdlite is not installed there for {interpreter}"),
+    ):  # fmt: skip
+        if re.search(pattern, words):
+            return f"host {host}: {advice} ({said})"
+    if status == 127 or re.search(r"not found|No such file", words):
+        return (
+            f"host {host}: there is no {interpreter}: the same Python must be at the same place on every host ({said})"
+        )
+    how = f"ssh ended with status {status}" if status >= 0 else f"ssh was killed by signal {-status}"
+    return f"host {host}: {how} before the agent answered" + (f" ({said})" if said else "")
+
+
+@dataclass
+class Remote:
+    """The Group of another host's ranks. There are no pipes here: what ranks print comes as Output."""
+
+    host: str
+    process: subprocess.Popen[bytes]
+    job: Mapping[str, Any]  # what the agent is told
+    interpreter: str
+    say: Log
+    phase: str = "connecting"
+    address: str = ""  # of the store, as seen from there
+    problem: str = ""  # why it cannot take part
+    pipes: Mapping[int, Pipes] = field(default_factory=dict)
+    _decoder: frames.Decoder = field(default_factory=frames.Decoder)
+    _words: bytes = b""
+    _both: selectors.EpollSelector = field(default_factory=selectors.EpollSelector)
+    _ended: bool = False
+
+    def __post_init__(self) -> None:
+        for stream in (self.process.stdout, self.process.stderr):
+            assert stream is not None
+            os.set_blocking(stream.fileno(), False)
+            self._both.register(stream, selectors.EVENT_READ)
+
+    def fileno(self) -> int:
+        return self._both.fileno()
+
+    def events(self) -> list[Event]:
+        found: list[Event] = []
+        for key, _ in self._both.select(0):
+            with contextlib.suppress(BlockingIOError):
+                data = os.read(key.fd, _READ_BYTES)
+                if key.fileobj is self.process.stderr:
+                    self._heard(data, key.fileobj)
+                elif data:
+                    found += self._understood(data)
+                else:
+                    found += self._channel_ended()
+        return found
+
+    def start(self) -> None:
+        """To be called once, when the phase is `ready`: its ranks start."""
+        self.phase = "running"
+        self._send(frames.START)
+
+    def terminate(self) -> None:
+        self._send(b"T")
+
+    def kill(self) -> None:
+        self._send(b"K")
+
+    def forward(self, number: int) -> None:
+        self._send(guardian.FORWARDED[signal.Signals(number)])
+
+    def close(self) -> None:
+        assert self.process.stdin is not None
+        with contextlib.suppress(OSError):
+            self.process.stdin.close()  # end of file means: kill
+        try:
+            self.process.wait(
+                timeout=0.1 if self.phase in ("connecting", "starting Python") else 3 * guardian.KILL_SECONDS
+            )
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self._both.close()
+        for stream in (self.process.stdout, self.process.stderr):
+            assert stream is not None
+            stream.close()
+
+    def _send(self, data: bytes) -> None:
+        assert self.process.stdin is not None
+        with contextlib.suppress(OSError):  # it is dead: events() says so
+            self.process.stdin.write(data)
+            self.process.stdin.flush()
+
+    def _heard(self, data: bytes, stream: Any) -> None:
+        """From ssh or from the agent; ranks' own words come in frames."""
+        if not data:
+            self._both.unregister(stream)
+        self._words = (self._words + data)[-_MOST_WORDS:]
+        if self._decoder.begun:
+            *lines, self._words = self._words.split(b"\n")
+            for line in lines:
+                self.say(f"host {self.host}: {line.decode(errors='backslashreplace').strip()}")
+
+    def _understood(self, data: bytes) -> list[Event]:
+        found: list[Event] = []
+        try:
+            arrived = self._decoder.feed(data)
+        except ValueError as error:
+            self.process.kill()
+            return [Lost(str(error))]
+        if self.phase == "connecting" and _LOGGED_IN.encode() in self._decoder.noise:
+            self.phase = "starting Python"
+        if self._decoder.begun and self.phase in ("connecting", "starting Python"):
+            self.phase = "looking for the store"
+            text = json.dumps(self.job).encode()
+            self._send(f"{len(text)}\n".encode() + text)
+        for frame in arrived:
+            if frame.kind == frames.READY:
+                self.phase, self.address = "ready", frame.payload.decode()
+            elif frame.kind == frames.REFUSED:
+                self.problem = f"host {self.host}: {frame.payload.decode(errors='backslashreplace')}"
+                if self.phase == "running":
+                    found.append(Lost(frame.payload.decode(errors="backslashreplace")))
+            elif frame.kind == frames.EVENT:
+                found.append(events.parse(frame.payload.decode()))
+                self._ended = self._ended or isinstance(found[-1], AllGone)
+            else:
+                found.append(Output(frame.rank, "stdout" if frame.kind == frames.STDOUT else "stderr", frame.payload))
+        return found
+
+    def _channel_ended(self) -> list[Event]:
+        assert self.process.stdout is not None
+        self._both.unregister(self.process.stdout)
+        if self._ended:
+            return []
+        try:
+            status = self.process.wait(timeout=guardian.KILL_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            status = self.process.wait()
+        assert self.process.stderr is not None
+        with contextlib.suppress(OSError, ValueError):
+            self._words += self.process.stderr.read() or b""
+        words = self._words.decode(errors="backslashreplace")
+        noise = self._decoder.noise.decode(errors="backslashreplace")
+        if self.phase != "running":
+            self.problem = self.problem or explain(
+                self.host, status, words or noise.replace(_LOGGED_IN, ""), self.interpreter
+            )
+            return [AllGone()]
+        why = f"ssh was killed by signal {-status}" if status < 0 else f"ssh ended with status {status}"
+        said = words.strip().splitlines()[-1:]
+        return [Lost("; ".join([why, *said])), AllGone()]
+
+
+def contact(
+    hosts: Sequence[str],
+    jobs: Mapping[str, Mapping[str, Any]],
+    options: Options,
+    environ: Mapping[str, str],
+    timeout: float,
+    say: Log,
+    log: Log,
+) -> list[Remote]:
+    """Agents on all hosts, each of which has found the store. ConnectionError: a line for every host that has not."""
+    interpreter = sys.executable or "python3"
+    deadline = time.monotonic() + timeout
+    remotes: list[Remote] = []
+    try:
+        with selectors.DefaultSelector() as selector:
+            left = list(reversed(hosts))
+            while True:
+                pending = [remote for remote in remotes if remote.phase != "ready"]
+                while left and len(pending) < _AT_ONCE:
+                    host = left.pop()
+                    remote = _call(host, jobs[host], options, environ, interpreter, say)
+                    log(f"host {remote.host}: {remote.phase}")
+                    remotes.append(remote)
+                    pending.append(remote)
+                    selector.register(remote, selectors.EVENT_READ)
+                if not pending:
+                    return remotes
+                patience = deadline - time.monotonic()
+                if patience <= 0 or any(remote.problem for remote in pending):
+                    raise ConnectionError("\n".join(_problems(pending, left, timeout, patience <= 0)))
+                for key, _ in selector.select(patience):
+                    _listen(key.fileobj, selector, log)
+    except BaseException:
+        close(remotes)
+        raise
+
+
+def _call(
+    host: str, job: Mapping[str, Any], options: Options, environ: Mapping[str, str], interpreter: str, say: Log
+) -> Remote:
+    try:
+        process = subprocess.Popen(
+            command_line(host, options, environ, interpreter),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise ConnectionError(
+            f"cannot start {options.program!r}: {error.strerror}. Is an ssh client installed?"
+        ) from None
+    return Remote(host, process, job, interpreter, say)
+
+
+def _listen(remote: Any, selector: selectors.BaseSelector, log: Log) -> None:
+    before = remote.phase
+    remote.events()
+    if remote.phase != before:
+        log(f"host {remote.host}: {remote.phase}" + (f", the store is at {remote.address}" if remote.address else ""))
+    if remote.phase == "ready" or remote.problem:
+        selector.unregister(remote)
+
+
+def _problems(pending: Iterable[Remote], left: Sequence[str], timeout: float, late: bool) -> list[str]:
+    problems = [remote.problem for remote in pending if remote.problem]
+    if late:
+        problems += [
+            f"host {remote.host}: still {remote.phase} after {timeout:g} s (--start-timeout)"
+            for remote in pending
+            if not remote.problem
+        ]
+        problems += [f"host {host}: not yet called after {timeout:g} s (--start-timeout)" for host in reversed(left)]
+    return problems
+
+
+def close(remotes: Iterable[Remote]) -> None:
+    """All at once: a host that does not answer must not keep the others alive."""
+    for remote in remotes:
+        assert remote.process.stdin is not None
+        with contextlib.suppress(OSError):
+            remote.process.stdin.close()
+    for remote in remotes:
+        remote.close()

@@ -1,0 +1,148 @@
+"""horovodrun's flags and its YAML file: accepted with the same meaning, or a line that says why not."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hvdlite.launch import cli, config_file, flags
+
+# COMPAT's table: every flag of horovodrun with a value it takes.
+HOROVODRUN = (
+    "--disable-cache|--start-timeout 9|--network-interfaces a,b|--network-interface a|--output-filename d|--verbose|"
+    "-p 22|--ssh-port 22|-i k|--ssh-identity-file k|--fusion-threshold-mb 32|--cycle-time-ms 2.5|--cache-capacity 9|"
+    "--hierarchical-allreduce|--no-hierarchical-allreduce|--hierarchical-allgather|--no-hierarchical-allgather|"
+    "--torus-allreduce|--no-torus-allreduce|--autotune|--no-autotune|--autotune-log-file f|"
+    "--autotune-warmup-samples 3|--autotune-steps-per-sample 3|--autotune-bayes-opt-max-samples 3|"
+    "--autotune-gaussian-process-noise 0.5|--min-np 1|--min-num-proc 1|--max-np 9|--max-num-proc 9|--slots-per-host 2|"
+    "--elastic-timeout 9|--reset-limit 9|--blacklist-cooldown-range 1 9|--timeline-filename f|--timeline-mark-cycles|"
+    "--no-timeline-mark-cycles|--no-stall-check|--stall-check|--stall-check-warning-time-seconds 9|"
+    "--stall-check-shutdown-time-seconds 9|--mpi-threads-disable|--no-mpi-threads-disable|--mpi-args=-a|--tcp|"
+    "--binding-args=-b|--num-nccl-streams 2|--thread-affinity 1|--gloo-timeout-seconds 9|--log-level INFO|"
+    "--log-with-timestamp|--log-without-timestamp|-prefix-timestamp|--prefix-output-with-timestamp|"
+    "--log-hide-timestamp|--no-log-hide-timestamp|-H a:2|--hosts a:2|-hostfile f|--hostfile f|"
+    "--host-discovery-script s|--gloo|--mpi|--jsrun|-np 2|--num-proc 2"
+).split("|")
+
+
+def _parse(*words: str) -> argparse.Namespace:
+    return cli.read_arguments([*words, "python", "train.py"])
+
+
+def _understand(*words: str, environ: dict[str, str] | None = None) -> cli.Request:
+    return cli.understand(_parse(*words), environ or {}, {"f": "a slots=2\nb\n"}.__getitem__)
+
+
+@pytest.mark.parametrize("flag", HOROVODRUN)
+def test_every_flag_of_horovodrun_is_understood(flag: str) -> None:
+    arguments = _parse(*flag.split())
+    assert arguments.command == ["python", "train.py"]
+    if flags.given(arguments, flags.REFUSED):
+        with pytest.raises(ValueError, match=r"is refused: it belongs to elastic training.*; "):
+            _understand(*flag.split())
+    elif flag.split()[0] in ("-np", "--num-proc", "-H", "--hosts", "-hostfile", "--hostfile"):
+        assert _understand(*flag.split()).command == ["python", "train.py"]
+    else:
+        request = _understand("-np", "2", *flag.split())
+        without = flags.given(arguments, flags.WITHOUT_EFFECT)
+        assert len(request.notes) == len(without)
+        assert all("has no effect: " in note for note in request.notes)
+
+
+def test_what_does_nothing_says_why() -> None:
+    notes = _understand("-np", "1", "--autotune", "--reset-limit", "3").notes
+    assert len(notes) == 2 and notes[0].startswith("--autotune has no effect: hvdlite has no autotuner")
+
+
+def test_hosts_come_from_the_flag_or_the_file_or_the_batch_system() -> None:
+    assert [h.name for h in _understand("-np", "4").hosts] == ["localhost"]
+    assert [h.name for h in _understand("-H", "x:1,y:1").hosts] == ["x", "y"]
+    assert [(h.name, h.slots) for h in _understand("--hostfile", "f", "--slots-per-host", "3").hosts] == [
+        ("a", 2),
+        ("b", 3),
+    ]
+    lsf = {"LSB_JOBID": "1", "LSB_MCPU_HOSTS": "a 2 b 2"}
+    request = _understand(environ=lsf)
+    assert [h.name for h in request.hosts] == ["a", "b"] and request.processes is None
+    assert request.notes == ["hosts from LSF (LSB_MCPU_HOSTS): a:2,b:2"]
+    assert [h.name for h in _understand("-np", "1", "-H", "z:1", environ=lsf).hosts] == ["z"]
+
+
+def test_variables_are_set_for_all_ranks() -> None:
+    request = _understand("-np", "1", "-x", "A=1=2", "-x", "B", environ={"B": "b"})
+    assert request.environment == {"A": "1=2", "B": "b"}
+    assert _understand("-np", "1", "--tcp").environment == {"NCCL_IB_DISABLE": "1"}
+
+
+def test_interfaces_given_one_by_one_and_in_a_list_are_the_same() -> None:
+    expected = {"HVDLITE_NETWORK_INTERFACES": "a,b", "HOROVOD_GLOO_IFACE": "a,b"}
+    assert _understand("-np", "1", "--network-interfaces", "a,b").environment == expected
+    one_by_one = _understand("-np", "1", "--network-interface", "a", "--network-interface", "b")
+    assert one_by_one.environment == expected
+
+
+# --- the file
+
+FILE = """
+controller: gloo
+params: {fusion_threshold_mb: 32, cycle_time_ms: 10, cache_capacity: 2048, hierarchical_allreduce: true,
+  hierarchical_allgather: true, torus_allreduce: false}
+autotune: {enabled: true, log_file: f.txt, warmup_samples: 5, steps_per_sample: 20, bayes_opt_max_samples: 50,
+  gaussian_process_noise: 0.9}
+timeline: {filename: f.json, mark_cycles: true}
+stall_check: {enabled: true, warning_time_seconds: 120, shutdown_time_seconds: 240}
+library_options: {mpi_threads_disable: true, num_nccl_streams: 2, thread_affinity: 1, gloo_timeout_seconds: 60}
+logging: {level: INFO, with_timestamp: false, hide_timestamp: true}
+"""
+
+
+def test_a_file_says_what_flags_would_say(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(FILE)
+    read = cli.read_arguments(["-np", "2", "--config-file", str(path), "--cycle-time-ms", "3", "true"])
+    by_flags = cli.read_arguments(
+        "-np 2 --gloo --fusion-threshold-mb 32 --cycle-time-ms 3 --cache-capacity 2048 --hierarchical-allreduce "
+        "--timeline-filename f.json --timeline-mark-cycles --stall-check --stall-check-warning-time-seconds 120 "
+        "--stall-check-shutdown-time-seconds 240 --thread-affinity 1 --log-level INFO --log-without-timestamp "
+        "true".split()
+    )
+    assert flags.chosen_knobs(read) == flags.chosen_knobs(by_flags)
+    assert read.mode == by_flags.mode == "gloo"
+    named = {each.flags[0] for each in flags.given(read, flags.WITHOUT_EFFECT)}
+    assert {"--autotune", "--num-nccl-streams", "--hierarchical-allgather"} <= named
+    assert "--torus-allreduce" not in named
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ({"parms": {}}, "there is no section 'parms', only autotune, controller, library_options, logging, params"),
+        ({"params": {"cycle_time": 1}}, "params has no key 'cycle_time', only cache_capacity, cycle_time_ms"),
+        (
+            {"params": {"cycle_time_ms": "fast"}},
+            "c.yaml: params.cycle_time_ms='fast' is not allowed: expected a number",
+        ),
+        ({"params": {"fusion_threshold_mb": -1}}, "c.yaml: params.fusion_threshold_mb: '-1' is not a whole number"),
+        ({"params": 3}, "params has to be a mapping of cache_capacity"),
+        ({"timeline": {"mark_cycles": 2}}, "timeline.mark_cycles=2 is not allowed: expected true or false"),
+        ({"controller": "carrier pigeon"}, "No such controller supported: 'carrier pigeon'; expected one of gloo, mpi"),
+        ({"logging": {"level": "loud"}}, "logging.level='loud' is not allowed: expected one of trace"),
+    ],
+)
+def test_a_bad_file_names_the_key_and_what_is_allowed(content: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValueError, match="c.yaml") as error:
+        config_file.apply(content, _parse("-np", "1"), "c.yaml")
+    assert text in str(error.value)
+
+
+def test_a_file_that_is_no_mapping_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "c.yaml"
+    for text, why in (("a: [", "is not YAML"), ("- 1", "expected sections"), ("just words", "expected sections")):
+        path.write_text(text)
+        with pytest.raises(ValueError, match=why):
+            config_file.load(str(path))
+    path.write_text("# nothing\n")
+    assert config_file.load(str(path)) == {}

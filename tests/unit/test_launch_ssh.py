@@ -1,0 +1,84 @@
+"""What is said to ssh, what is made of its answers, and the agent's frames."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from hvdlite.launch.spawn import frames, ssh
+from hvdlite.launch.spawn.events import AllGone, Ended, Event, Started, StartFailed, line, parse
+
+PYTHON = "/opt/my env/bin/python"
+
+
+def test_ssh_never_asks_and_starts_the_same_interpreter() -> None:
+    words = ssh.command_line("node1", ssh.Options(), {"PYTHONPATH": "/a b", "SECRET": "x"}, PYTHON)
+    assert "BatchMode=yes" in words and words[-3:-1] == ["--", "node1"]
+    assert words[-1] == (
+        "echo hvdlite logged in; exec env 'PYTHONPATH=/a b' '/opt/my env/bin/python' -m hvdlite.launch.agent"
+    )
+    assert not any("StrictHostKeyChecking" in word for word in words)  # that is the user's to decide
+    plain = ssh.command_line("n", ssh.Options(), {}, "/usr/bin/python3")
+    assert plain[-1] == "echo hvdlite logged in; exec /usr/bin/python3 -m hvdlite.launch.agent"
+
+
+def test_ports_keys_and_further_arguments_are_handed_on() -> None:
+    options = ssh.Options(port=2222, identity_file="k", extra=["-F", "c"], connect_timeout=7.4)
+    words = ssh.command_line("me@[fd00::1]", options, {}, "python3")
+    joined = " ".join(words)
+    assert "-p 2222 -i k -F c -- me@fd00::1 echo" in joined and "ConnectTimeout=7" in joined
+
+
+@pytest.mark.parametrize(
+    ("status", "words", "text"),
+    [
+        (255, "Host key verification failed.", "its host key is not known here"),
+        (255, "root@n: Permission denied (publickey).", "`ssh n true` has to work without a password"),
+        (255, "ssh: Could not resolve hostname n: Name or service not known", "no such host"),
+        (255, "ssh: connect to host n port 22: Connection refused", "no ssh server listens there"),
+        (255, "ssh: connect to host n port 22: Connection timed out", "it does not answer"),
+        (255, "ssh: connect to host n port 22: No route to host", "it does not answer"),
+        (1, "/opt/python: No module named hvdlite", "hvdlite is not installed there for /opt/my env/bin/python"),
+        (1, "ModuleNotFoundError: No module named 'hvdlite'", "hvdlite is not installed there"),
+        (127, "sh: 1: exec: /opt/python: not found", "there is no /opt/my env/bin/python: the same Python"),
+        (9, "something else", "ssh ended with status 9 before the agent answered (something else)"),
+        (-9, "", "ssh was killed by signal 9 before the agent answered"),
+    ],
+)
+def test_what_ssh_says_becomes_advice(status: int, words: str, text: str) -> None:
+    sentence = ssh.explain("n", status, words, PYTHON)
+    assert sentence.startswith("host n: ") and text in sentence
+    assert words.rsplit("\n", 1)[-1] in sentence
+
+
+def test_frames_come_out_as_they_went_in_however_the_stream_is_cut() -> None:
+    sent = [frames.Frame(frames.STDOUT, rank, bytes([rank]) * size) for rank, size in ((0, 0), (3, 70000), (255, 1))]
+    stream = b"Welcome!\nno mail\n" + frames.MARK + b"".join(frames.encode(f.kind, f.payload, f.rank) for f in sent)
+    dice = random.Random(1)
+    for _ in range(50):
+        decoder, got, rest = frames.Decoder(), [], stream
+        while rest:
+            cut = dice.choice((1, 2, 9, 30, 5000, 100000))
+            got += decoder.feed(rest[:cut])
+            rest = rest[cut:]
+        assert got == sent
+        assert decoder.noise == b"Welcome!\nno mail\n"
+
+
+def test_what_is_no_frame_is_an_error() -> None:
+    with pytest.raises(ValueError, match="something that is no frame: b'Traceback"):
+        frames.Decoder().feed(frames.MARK + b"Traceback (most recent call last)")
+
+
+def test_without_the_mark_everything_is_noise() -> None:
+    decoder = frames.Decoder()
+    assert decoder.feed(b"bash: python: not found\n") == []
+    assert not decoder.begun and decoder.noise == b"bash: python: not found\n"
+
+
+@pytest.mark.parametrize(
+    "event", [Started(1, 2), StartFailed(3, 2), Ended(1, code=3), Ended(1, signal=9), AllGone(), AllGone(2, True)]
+)
+def test_events_are_lines_and_back(event: Event) -> None:
+    assert parse(line(event)) == event
