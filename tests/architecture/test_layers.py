@@ -133,7 +133,7 @@ def test_what_runs_on_a_login_node_needs_no_core_and_no_framework(folder: str) -
             )
             assert not name.startswith("hvdlite._core"), f"{path}: {name}"
             if name.startswith("hvdlite."):
-                assert name.split(".")[1] in ("launch", "rendezvous", "knobs", "exceptions", "__version__"), (
+                assert name.split(".")[1] in ("launch", "rendezvous", "compat", "knobs", "exceptions", "__version__"), (
                     f"{path}: {name}"
                 )
 
