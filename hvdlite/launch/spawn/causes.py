@@ -1,0 +1,85 @@
+"""Which rank has failed, as far as another launcher tells: read from what it prints. Pure."""
+
+from __future__ import annotations
+
+import re
+import signal
+from dataclasses import dataclass
+
+from hvdlite.launch.spawn.mpi import Family
+
+# What launchers end the survivors with.
+_ENDED_BY_LAUNCHER = (signal.SIGKILL, signal.SIGTERM)
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A rank that ended badly. `rank` is None when the launcher does not say which one."""
+
+    rank: int | None
+    host: str | None = None
+    code: int = 0
+    signal: int = 0
+
+
+def open_mpi(words: str) -> list[Cause]:
+    """Open MPI names the first one."""
+    text = " ".join(words.split())  # it breaks lines wherever they are full
+    killed = re.search(r"process rank (\d+) with PID \d+ on node (\S+) exited on signal (\d+)", text)
+    if killed:
+        return [Cause(int(killed.group(1)), killed.group(2), signal=int(killed.group(3)))]
+    exited = re.search(r"Process name: \[\S+,(\d+)\] Exit code: (\d+)", text)
+    if exited:
+        return [Cause(int(exited.group(1)), code=int(exited.group(2)))]
+    return []
+
+
+def hydra(words: str, family: Family) -> list[Cause]:
+    """Hydra lists how all of them ended, on each host in the order of the ranks; it kills the survivors of a crash itself."""
+    listed = re.search(r"Exit codes: ((?:\[[^\]]+\] [\d,]+\s*)+)", words)
+    if not listed:
+        return []
+    failed: list[Cause] = []
+    rank = 0
+    for host, numbers in re.findall(r"\[([^\]]+)\] ([\d,]+)", listed.group(1)):
+        for number in numbers.strip(",").split(","):
+            code, killed = _decode(int(number), family)
+            if code or killed:
+                failed.append(Cause(rank, host.removesuffix(":0"), code, killed))
+            rank += 1
+    if len(failed) > 1:
+        first = [cause for cause in failed if cause.signal not in _ENDED_BY_LAUNCHER]
+        if not first:
+            return [Cause(None, signal=failed[0].signal)]
+        failed = first
+    return failed
+
+
+def _decode(number: int, family: Family) -> tuple[int, int]:
+    """(code, signal): MPICH prints what wait() gave it, Intel MPI what a shell would."""
+    if family is Family.INTEL:
+        return (0, number - 128) if 128 < number < 128 + signal.NSIG else (number, 0)
+    return number >> 8, number & 0x7F
+
+
+# As srun prints them: strsignal()'s words.
+_SIGNALS = {signal.strsignal(number): int(number) for number in signal.valid_signals()}
+
+
+def slurm(words: str) -> list[Cause]:
+    """srun reports each task, or several at once, until it ends the others."""
+    found: list[Cause] = []
+    for line in words.splitlines():
+        if "Terminating StepId=" in line or "Force Terminated" in line:
+            break
+        match = re.match(r"srun: error: (\S+): tasks? (\d+)[\d,-]*: (.+)", line)
+        if not match:
+            continue
+        host, rank, how = match.group(1), int(match.group(2)), match.group(3)
+        exited = re.match(r"Exited with exit code (\d+)", how)
+        killed = _SIGNALS.get(how.removesuffix(" (core dumped)"), 0)
+        if exited:
+            found.append(Cause(rank, host, code=int(exited.group(1))))
+        elif killed:
+            found.append(Cause(rank, host, signal=killed))
+    return found

@@ -1,0 +1,116 @@
+"""mpirun's command lines: Open MPI 4 and 5, MPICH, Intel MPI. Pure.
+
+mpirun only starts the ranks here; tensors do not travel over MPI. So MPI's own choice of networks is left alone, for programs
+that use mpi4py beside, unless --tcp asks otherwise.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+import re
+from dataclasses import dataclass
+
+from hvdlite.launch.spawn.request import Launch, Request
+
+# From here on Open MPI's tree of ssh connections takes longer than one after another from here. As Horovod.
+_MANY_HOSTS = 64
+
+
+class Family(enum.Enum):
+    OPEN_MPI = "Open MPI"
+    MPICH = "MPICH"
+    INTEL = "Intel MPI"
+
+
+@dataclass(frozen=True)
+class Version:
+    """Whose mpirun it is. `major` is 0 where the answer has no number."""
+
+    family: Family
+    major: int
+
+    @property
+    def is_prrte(self) -> bool:
+        """From version 5 on Open MPI starts processes with PRRTE, which has other options and says other things."""
+        return self.family is Family.OPEN_MPI and self.major >= 5
+
+
+def identify(answer: str) -> Version:
+    """From what `mpirun --version` prints. ValueError: it is none of those known."""
+    for family, pattern in (
+        (Family.OPEN_MPI, r"\((?:Open MPI|OpenRTE|prte)\) (\d+)"),
+        (Family.INTEL, r"Intel\(R\) MPI Library.*Version (\d+)"),
+        (Family.MPICH, r"HYDRA build details:\s+Version:\s+(\d+)"),
+    ):
+        match = re.search(pattern, answer)
+        if match:
+            return Version(family, int(match.group(1)))
+    if "Spectrum MPI" in answer:  # IBM's, built on Open MPI 4
+        return Version(Family.OPEN_MPI, 4)
+    if "HYDRA" in answer:  # MVAPICH and others that took MPICH's launcher
+        return Version(Family.MPICH, 0)
+    said = " ".join(answer.split())[:200] or "nothing"
+    raise ValueError(
+        f"This mpirun is neither Open MPI's nor MPICH's nor Intel MPI's: `mpirun --version` says {said!r}. "
+        "Put another one first on PATH, or name it with HVDLITE_MPIRUN."
+    )
+
+
+def launch(version: Version, program: str, tag: str, request: Request) -> Launch:
+    """The command line that starts the ranks with `program`. `tag` marks their output where the launcher lets us choose: a text
+    that no program prints by chance, without `%`."""
+    if version.family is Family.OPEN_MPI:
+        return _open_mpi(version.is_prrte, program, request)
+    return _hydra(version.family, program, tag, request)
+
+
+def _open_mpi(prrte: bool, program: str, request: Request) -> Launch:
+    # What configures the runtime; only in version 4 is that a part of MPI's own configuration.
+    runtime = "--prtemca" if prrte else "--mca"
+    remote = "plm_ssh" if prrte else "plm_rsh"
+    argv = [program]
+    if request.as_root:
+        argv.append("--allow-run-as-root")
+    argv += ["--output", "tag"] if prrte else ["--tag-output"]
+    argv += ["-np", str(request.processes)]
+    if request.hosts:
+        argv += ["-H", request.host_list]
+    argv += request.binding_arguments or ["--bind-to", "none", "--map-by", "slot"]
+    if request.tcp_only:
+        argv += ["--mca", "pml", "ob1", "--mca", "btl", "self,sm,tcp" if prrte else "self,vader,tcp"]
+    if request.ssh_arguments:
+        argv += [runtime, f"{remote}_args", request.ssh_arguments]
+    if request.interfaces and len(request.hosts) > 1:  # PRRTE refuses the loopback, which is enough on one host
+        names = ",".join(request.interfaces)
+        argv += ["--mca", "btl_tcp_if_include", names]
+        argv += [runtime, "prte_if_include" if prrte else "oob_tcp_if_include", names]
+    if len(request.hosts) >= _MANY_HOSTS:
+        argv += [runtime, f"{remote}_no_tree_spawn", "1", runtime, f"{remote}_num_concurrent", str(len(request.hosts))]
+    for name in request.forward:
+        argv += ["-x", name]
+    argv += [*request.extra_arguments, *request.command]
+    # Version 4 kills a second after SIGTERM otherwise. Version 5 does so, too, and cannot be told (see delegated.py).
+    grace = {"OMPI_MCA_odls_base_sigkill_timeout": str(math.ceil(request.grace_seconds))}
+    return Launch(argv, {} if prrte else grace)
+
+
+def _hydra(family: Family, program: str, tag: str, request: Request) -> Launch:
+    environment: dict[str, str] = {}
+    argv = [program, "-prepend-pattern", f"{tag}%r:", "-print-all-exitcodes", "-np", str(request.processes)]
+    if len(request.hosts) == 1:  # Intel's takes `a:2` for a name when it stands alone
+        argv += ["-hosts", request.hosts[0].name, "-ppn", str(request.hosts[0].slots)]
+    elif request.hosts:
+        argv += ["-hosts", request.host_list]
+    if request.interfaces and len(request.hosts) > 1:
+        argv += ["-iface", request.interfaces[0]]
+    argv += request.binding_arguments
+    if request.forward:
+        argv += ["-genvlist", ",".join(request.forward)]
+    if request.tcp_only:
+        environment |= {"FI_PROVIDER": "tcp", "UCX_TLS": "tcp,self,sm"}
+    if request.ssh_arguments:
+        intel = family is Family.INTEL
+        name = "I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS" if intel else "HYDRA_LAUNCHER_EXTRA_ARGS"
+        environment[name] = request.ssh_arguments
+    return Launch([*argv, *request.extra_arguments, *request.command], environment)

@@ -1,0 +1,42 @@
+"""srun's command line, for a job inside an allocation. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hvdlite.launch.spawn.request import Launch, Request
+
+
+def launch(name: str, environ: Mapping[str, str], request: Request) -> Launch:
+    """`name`: of the step, by which it is found again. `environ`: srun's."""
+    argv = [
+        "srun",
+        f"--ntasks={request.processes}",
+        f"--job-name={name}",
+        # Without it the others run on when a rank has died.
+        "--kill-on-bad-exit=1",
+        "--label",
+        "--input=none",
+        # sbatch --export=NONE would otherwise hold for the step, too.
+        "--export=ALL",
+    ]
+    if request.hosts:
+        argv += _placement(request)
+    # Since 22.05 srun no longer takes this over from sbatch, and ranks would share one core.
+    if environ.get("SLURM_CPUS_PER_TASK"):
+        argv.append(f"--cpus-per-task={environ['SLURM_CPUS_PER_TASK']}")
+    # A shell from `srun --pty` is a step itself: it holds the very processors that this step waits for.
+    if environ.get("SLURM_STEP_ID", "").isdecimal():
+        argv.append("--overlap")
+    return Launch([*argv, *request.extra_arguments, *request.command])
+
+
+def _placement(request: Request) -> list[str]:
+    counts = {host.slots for host in request.hosts}
+    if len(counts) > 1:
+        raise ValueError(
+            f"srun cannot place {request.host_list}: it takes the same number of ranks on each host. "
+            "Leave -H out: Slurm knows what it has given to this job."
+        )
+    names = ",".join(host.name for host in request.hosts)
+    return [f"--nodes={len(request.hosts)}", f"--nodelist={names}", f"--ntasks-per-node={counts.pop()}"]
