@@ -65,6 +65,7 @@ _HOMES = {
     "hvdlite.observe": ("start_timeline", "stop_timeline", "metrics", "recent_operations"),
     "hvdlite.objects": ("broadcast_object", "allgather_object"),
     "hvdlite.process_sets": ("ProcessSet", "add_process_set", "remove_process_set", "global_process_set"),
+    "hvdlite.launch.function": ("run",),
     "hvdlite.exceptions": (
         "HorovodInternalError",
         "MismatchError",
@@ -97,6 +98,7 @@ if TYPE_CHECKING:
     from hvdlite.exceptions import *  # noqa: F403
     from hvdlite.grouped import *  # noqa: F403
     from hvdlite.handles import *  # noqa: F403
+    from hvdlite.launch.function import *  # noqa: F403
     from hvdlite.objects import *  # noqa: F403
     from hvdlite.observe import *  # noqa: F403
     from hvdlite.ops import *  # noqa: F403

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any
 
-from hvdlite import _core, handles, knobs, where
+from hvdlite import _core, handles, knobs, pulse, where
 from hvdlite.launch import environment
 from hvdlite.process_sets import ProcessSet, global_process_set, register_all
 
@@ -78,6 +78,7 @@ def init(comm: Any = None, process_sets: Sequence[ProcessSet | Sequence[int]] | 
             _incarnation += 1
             _install_hooks()
             where.start()
+            pulse.start(identity, float(values["monitor_seconds"]))
         global_process_set.process_set_id = 0
         global_process_set.ranks = _core.process_set_ranks(0)
     register_all(sets)
@@ -87,6 +88,7 @@ def shutdown(timeout: float = _EXIT_TIMEOUT) -> None:
     """Leaves the job. Operations that all ranks have asked for still happen; then all ranks' engines end, and what is
     outstanding elsewhere raises. init() may be called again afterwards."""
     with _lock:
+        pulse.stop()
         _core.shutdown(timeout)
         where.stop()
         handles.forget_all()
@@ -180,6 +182,7 @@ def _install_hooks() -> None:
 
 
 def _leave() -> None:
+    pulse.stop()
     if _core.is_initialized():
         _core.shutdown(_EXIT_TIMEOUT)
         # Daemon threads that waited have an error now; they have to be back before the interpreter goes.

@@ -251,6 +251,11 @@ KNOBS: tuple[Knob, ...] = (
         "How many past collectives each rank remembers for error reports; 0 none.",
         "Watching", unit="collectives", minimum=0, maximum=1 << 24,
     ),
+    Knob(
+        "monitor_seconds", _names("MONITOR", None), "float", 0.0,
+        "How often each rank tells the launcher what it does; 0 never. `hvdliterun --monitor` sets it.",
+        "Watching", unit="seconds", minimum=0, maximum=3600, core=False,
+    ),
     # --- Testing
     Knob(
         "debug_delay_microseconds", _names("DEBUG_DELAY_MICROSECONDS", None), "int", 0,

@@ -107,7 +107,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             from hvdlite.launch import check_build
 
             return check_build.run(arguments.verbose)
-        request = understand(arguments, os.environ, _read)
+        request = understand(arguments, os.environ, read_text)
         # A bad knob in the environment is reported once, here, instead of by every rank.
         values = knobs.resolve({**os.environ, **request.environment})
         environment = dict(request.environment)
@@ -131,10 +131,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     from hvdlite.launch import job
 
-    return job.run(slots, request.command, environment, _options(arguments, values))
+    return job.run(slots, request.command, environment, options(arguments, values))
 
 
-def _options(arguments: argparse.Namespace, values: Mapping[str, knobs.Value]) -> job.Options:
+def options(arguments: argparse.Namespace, values: Mapping[str, knobs.Value]) -> job.Options:
+    """What the job itself has to know; `values` are all knobs'."""
     from hvdlite.launch import job
     from hvdlite.launch.spawn import ssh
 
@@ -155,7 +156,8 @@ def _options(arguments: argparse.Namespace, values: Mapping[str, knobs.Value]) -
     )
 
 
-def _read(path: str) -> str:
+def read_text(path: str) -> str:
+    """A file that a flag names."""
     with open(path, encoding="utf-8") as file:
         return file.read()
 

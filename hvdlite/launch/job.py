@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from hvdlite.launch import output, plan, secret, watch
+from hvdlite.launch.companion import Companion
 from hvdlite.launch.spawn import guardian, local, ssh
 from hvdlite.launch.spawn.events import Group
 from hvdlite.rendezvous import addresses
@@ -31,11 +32,12 @@ class Options:
 
 
 class Console:
-    """The launcher's stdout and stderr."""
+    """Where output goes: the launcher's own stdout and stderr, or what takes their place."""
 
-    def __init__(self, timestamps: bool) -> None:
-        self.stdout = output.Sink(output.Writer(1), timestamps)
-        self.stderr = output.Sink(output.Writer(2), timestamps)
+    def __init__(self, stdout: output.Writer, stderr: output.Writer, timestamps: bool) -> None:
+        self._writers = stdout, stderr
+        self.stdout = output.Sink(stdout, timestamps)
+        self.stderr = output.Sink(stderr, timestamps)
 
     def say(self, text: str) -> None:
         """A line, or several, of the launcher itself."""
@@ -43,40 +45,47 @@ class Console:
             self.stderr.say(line if line.startswith("hvdliterun: ") else f"hvdliterun: {line}")
 
     def flush(self) -> None:
-        """Wait as long as the reader takes, as every program does; Ctrl-C ends the wait."""
-        try:
-            for sink in (self.stdout, self.stderr):
-                while not sink.wait_flushed(1.0):
-                    pass
-        except KeyboardInterrupt:
-            pass
+        """Wait as long as the reader takes, as every program does."""
+        for sink in (self.stdout, self.stderr):
+            while not sink.wait_flushed(1.0):
+                pass
+
+    def close(self) -> None:
+        """Ends its threads. What is not written yet still will be."""
+        for writer in self._writers:
+            writer.close()
 
 
 def run(slots: Sequence[plan.Slot], command: Sequence[str], knobs: Mapping[str, str], options: Options) -> int:
     """Run the job to its end; returns the exit status. Main thread only."""
     logging.basicConfig(format="hvdliterun: %(message)s")  # what the store says of strangers
-    console = Console(options.timestamps)
+    console = Console(output.Writer(1), output.Writer(2), options.timestamps)
     verdict = watch.Verdict({slot.rank: slot.host for slot in slots})
     try:
-        _run(slots, command, knobs, options, console, verdict)
+        supervise(slots, command, knobs, options, console, verdict)
         status, sentence = verdict.status(), verdict.sentence(command)
     except (OSError, ValueError) as error:
         status, sentence = 1, str(error)
     except KeyboardInterrupt:  # before or after the watch, which has its own handlers
         status, sentence = 128 + signal.SIGINT, "ended by SIGINT; all ranks were ended."
     console.say(sentence)
-    console.flush()
+    with contextlib.suppress(KeyboardInterrupt):
+        console.flush()
     return status
 
 
-def _run(
+def supervise(
     slots: Sequence[plan.Slot],
     command: Sequence[str],
     knobs: Mapping[str, str],
     options: Options,
     console: Console,
     verdict: watch.Verdict,
+    companion: Companion | None = None,
 ) -> None:
+    """From the secret until nothing of the job is left, by whatever way this is left. OSError, ValueError: it cannot start."""
+    companion = companion or Companion()
+
     def log(text: str) -> None:
         if options.verbose:
             console.say(text)
@@ -86,11 +95,12 @@ def _run(
     copies = _open_copies(slots, options)
     text = os.environ.get(secret.TEXT_VARIABLE)
     key = secret.parse(text) if text else secret.create()
-    with ExitStack() as stack:
+    with contextlib.ExitStack() as stack:
         # When all ranks are on this host, nothing listens anywhere but on the loopback.
         server = stack.enter_context(_serve_everywhere(key) if far else StoreServer(key, host="127.0.0.1"))
         port = server.address[1]
         log(f"the store is at {plan.join_address(server.address)}")
+        companion.begin(server, key)
         shared = plan.job_environment(os.environ, knobs)
         if text:
             shared[secret.TEXT_VARIABLE] = text
@@ -130,7 +140,8 @@ def _run(
         for group in groups.values():
             if isinstance(group, ssh.Remote):
                 group.start()
-        watch.watch(groups, _streams(slots, console, copies), verdict, log)
+        watch.watch(groups, _streams(slots, console, copies), verdict, log, companion.tick)
+        companion.end()
 
 
 def _is_here(host: str) -> bool:

@@ -15,6 +15,7 @@ rest goes nowhere. The copies in files are always complete.
 
 from __future__ import annotations
 
+import codecs
 import os
 import re
 import select
@@ -22,6 +23,7 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass, field
+from typing import TextIO
 
 BACKLOG_BYTES = 16 << 20
 PATIENCE_SECONDS = 10.0
@@ -73,7 +75,8 @@ class Writer:
         self._backlog = 0
         self._progress = time.monotonic()
         self._gone = False
-        self._thread = threading.Thread(target=self._run, name=f"output {descriptor}", daemon=True)
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="hvd-output", daemon=True)
         self._thread.start()
 
     @property
@@ -100,19 +103,32 @@ class Writer:
         with self._changed:
             return self._changed.wait_for(lambda: not self._backlog, seconds)
 
+    def close(self) -> None:
+        """Ends the thread as soon as it has written what it was given."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def _write(self, data: memoryview) -> int:
+        """As os.write; OSError or ValueError when nobody reads any more."""
+        while True:
+            try:
+                return os.write(self._descriptor, data)
+            except BlockingIOError:  # somebody made our terminal or pipe non-blocking
+                select.select([], [self._descriptor], [])
+
     def _run(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: bool(self._queue))
+                self._changed.wait_for(lambda: bool(self._queue) or self._closed)
+                if not self._queue:
+                    return
                 data = self._queue.popleft()
             view = memoryview(data)
             while view:
                 try:
-                    written = os.write(self._descriptor, view[:_WRITE_BYTES])
-                except BlockingIOError:  # somebody made our terminal or pipe non-blocking
-                    select.select([], [self._descriptor], [])
-                    continue
-                except OSError:  # the reader has gone
+                    written = self._write(view[:_WRITE_BYTES])
+                except (OSError, ValueError):
                     with self._changed:
                         self._gone = True
                         self._queue.clear()
@@ -125,6 +141,23 @@ class Writer:
                     self._progress = time.monotonic()
                     if not self._backlog:
                         self._changed.notify_all()
+
+
+class TextWriter(Writer):
+    """Writes to a text stream: where `sys.stdout` is a notebook's or a test's, descriptor 1 leads elsewhere."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._encoding = getattr(stream, "encoding", None) or "utf-8"
+        self._decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
+        super().__init__(-1)
+
+    def _write(self, data: memoryview) -> int:
+        text = self._decoder.decode(data)
+        self._stream.write(text.encode(self._encoding, "backslashreplace").decode(self._encoding))
+        if len(data) == self.backlog:  # nothing more waits
+            self._stream.flush()
+        return len(data)
 
 
 class Sink:

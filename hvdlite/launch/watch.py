@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import selectors
@@ -12,7 +13,6 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
 
@@ -28,6 +28,8 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _FORWARDED = (signal.SIGUSR1, signal.SIGUSR2)
 # What ssh itself exits with when the connection fails.
 _CONNECTION_LOST = 255
+# Where no signal ends a wait, so often the thread looks whether it was sent an exception.
+_GLANCE_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,12 @@ class Verdict:
         """The launcher's last line; empty when all went well."""
         return " ".join(part for part in (self._what(command), self._left()) if part)
 
+    def culprit(self) -> int | None:
+        """The rank whose failure ended the job, if one's did."""
+        if self.interrupted or self.start_failure is not None or self._lost_is_the_cause() or not self.failures:
+            return None
+        return self._cause().ended.rank
+
     def _lost_is_the_cause(self) -> bool:
         return self.lost is not None and all(failure.order[0] for failure in self.failures)
 
@@ -141,7 +149,7 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-@contextmanager
+@contextlib.contextmanager
 def _signals() -> Iterator[tuple[int, list[int]]]:
     """Signals for the launcher are collected in the list; the descriptor becomes readable. Nothing outside the main thread,
     which alone receives them."""
@@ -176,10 +184,15 @@ def watch(
     streams: Mapping[tuple[int, str], Stream],
     verdict: Verdict,
     log: Callable[[str], None] = lambda text: None,
+    chore: Callable[[], float | None] = lambda: None,
 ) -> None:
-    """Pump output and judge deaths until nothing is left. `groups` by host; `streams` by rank and name."""
-    with _signals() as (wake, caught):
-        _Watch(groups, streams, verdict, log).loop(wake, caught)
+    """Pump output and judge deaths until nothing is left. `groups` by host; `streams` by rank and name.
+
+    `chore` is done in every turn; it returns after how many seconds at the latest it has to be done again. Outside the
+    main thread no signal ends the job, but an exception that is sent to the thread does.
+    """
+    with _signals() as (wake, caught), contextlib.closing(_Watch(groups, streams, verdict, log, chore)) as watching:
+        watching.loop(wake, caught)
 
 
 class _Watch:
@@ -189,7 +202,10 @@ class _Watch:
         streams: Mapping[tuple[int, str], Stream],
         verdict: Verdict,
         log: Callable[[str], None],
+        chore: Callable[[], float | None],
     ) -> None:
+        self.chore = chore
+        self.glance = None if threading.current_thread() is threading.main_thread() else _GLANCE_SECONDS
         self.streams = dict(streams)  # those that have not ended
         self.stderr = {rank: stream for (rank, name), stream in streams.items() if name == "stderr"}
         self.verdict = verdict
@@ -232,16 +248,22 @@ class _Watch:
             # Nobody of the job is left: what the pipes hold now is all there will be.
             while self._read(descriptor):
                 pass
+
+    def close(self) -> None:
         for stream in self.streams.values():
             stream.end()
         self.selector.close()
 
     def _pause(self) -> float | None:
-        if self.paused:
-            return 0.02
-        if self.verdict.pending():
-            return 0.05
-        return IDLE_SECONDS if any(stream.waiting for stream in self.streams.values()) else None
+        waiting = any(stream.waiting for stream in self.streams.values())
+        reasons = (
+            0.02 if self.paused else None,
+            0.05 if self.verdict.pending() else None,
+            IDLE_SECONDS if waiting else None,
+            self.chore(),
+            self.glance,
+        )
+        return min((seconds for seconds in reasons if seconds is not None), default=None)
 
     def _read(self, descriptor: int) -> bool:
         """True when there was something."""

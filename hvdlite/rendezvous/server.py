@@ -87,6 +87,10 @@ class StoreServer:
         for end in (self._listener, self._wake_reader, self._wake_writer):
             end.close()
 
+    def peek(self, key: str) -> bytes | None:
+        """What a key has now, for the process that serves it. From any thread."""
+        return self._loop.peek(key) if self._loop is not None else None
+
     def abandon(self) -> None:
         """In a forked child: closes what would keep the end of the parent from its clients."""
         self._closing = True
@@ -129,6 +133,9 @@ class _Loop:
         self._strangers: collections.OrderedDict[Connection, None] = collections.OrderedDict()
         self._answered: list[Connection] = []
         self._accept_again: float | None = None
+
+    def peek(self, key: str) -> bytes | None:
+        return self._table.peek(key)
 
     def run(self) -> None:
         self._selector.register(self._listener, selectors.EVENT_READ)

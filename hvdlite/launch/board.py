@@ -1,0 +1,196 @@
+"""What the ranks of a job report, made into what a person wants to see. Pure: times are handed in.
+
+A *step* is what lies between one use of a tensor's name and the next. *Waiting* is the share of the time in which a
+rank had asked for a collective that others had not. *Late* is for how long an operation waited, on average, for this
+rank as the last; a rank is marked as a straggler when that is a good part of a step and stands out among the ranks.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+# Rates are those of the last seconds: short enough to see a change, long enough for steps of a few seconds.
+WINDOW_SECONDS = 10.0
+# A rank whose last report is this old is shown as silent, not with numbers from the past.
+SILENT_SECONDS = 5.0
+_LATE_SHARE_OF_STEP = 0.05
+_LATE_BEYOND_AVERAGE = 1.5
+
+
+def report_key(rank: int) -> str:
+    """Where in the job's store a rank's last report is."""
+    return f"monitor/{rank}"
+
+
+@dataclass
+class Row:
+    """What is known of a rank; None: nothing."""
+
+    rank: int
+    host: str
+    steps: float | None = None  # a second
+    operations: float | None = None  # a second
+    bytes: float | None = None  # a second
+    waiting: float | None = None  # 0 to 1
+    late: float | None = None  # seconds per operation
+    last: str = ""  # collective
+    note: str = ""
+    straggler: bool = False
+    silent: bool = False
+
+
+@dataclass
+class _Rank:
+    raw: bytes = b""
+    heard: float = 0.0
+    left: bool = False
+    reports: deque[dict[str, Any]] = field(default_factory=deque)  # those of the window, and one before it
+
+    def take(self, raw: bytes, now: float) -> None:
+        if raw == self.raw:
+            return
+        self.raw, self.heard = raw, now
+        report = json.loads(raw)
+        if report.get("left"):
+            self.left = True
+            return
+        self.left = False
+        if self.reports and report["clock"] < self.reports[-1]["clock"]:
+            self.reports.clear()  # another process
+        self.reports.append(report)
+        while len(self.reports) > 2 and self.reports[1]["clock"] <= report["clock"] - WINDOW_SECONDS:
+            self.reports.popleft()
+
+    def growth(self, counter: str) -> float:
+        """Of a counter, within the window."""
+        first, last = (report["counters"].get(counter, 0) for report in (self.reports[0], self.reports[-1]))
+        return float(last - first)
+
+    @property
+    def span(self) -> float:
+        return float(self.reports[-1]["clock"] - self.reports[0]["clock"]) if self.reports else 0.0
+
+    def pending(self) -> int:
+        """Operations that this rank has asked for and that have not ended."""
+        counters = self.reports[-1]["counters"]
+        return self.announced() - int(counters.get("operations", 0)) - int(counters.get("failures", 0))
+
+    def announced(self) -> int:
+        counters = self.reports[-1]["counters"]
+        return int(counters.get("requests_in_full", 0)) + int(counters.get("requests_by_slot", 0))
+
+
+class Board:
+    """The last reports of all ranks."""
+
+    def __init__(self, hosts: Mapping[int, str]) -> None:
+        self._hosts = hosts
+        self._ranks = {rank: _Rank() for rank in hosts}
+
+    def take(self, rank: int, raw: bytes, now: float) -> None:
+        """What stands in the store for that rank now."""
+        self._ranks[rank].take(raw, now)
+
+    def rows(self, now: float) -> list[Row]:
+        """One per rank, in their order."""
+        rows = [self._row(number, rank, now) for number, rank in self._ranks.items()]
+        self._add_lateness(rows)
+        self._mark_stalled(rows)
+        return rows
+
+    def _row(self, number: int, rank: _Rank, now: float) -> Row:
+        row = Row(number, self._hosts[number])
+        if rank.left:
+            row.note = "has left"
+        elif not rank.reports:
+            row.note = "not yet in init()" if not rank.raw else ""
+        elif now - rank.heard > SILENT_SECONDS:
+            row.silent = True
+            row.note = f"silent for {now - rank.heard:.0f} s"
+        else:
+            seen = rank.reports[-1]["seen"]
+            row.last = str(seen.get("last", ""))
+            if rank.span > 0:
+                row.operations = rank.growth("operations") / rank.span
+                row.bytes = rank.growth("bytes") / rank.span
+                if seen.get("per_step"):
+                    row.steps = row.operations / seen["per_step"]
+                if row.operations:
+                    row.waiting = seen.get("waiting")
+        return row
+
+    def _add_lateness(self, rows: Sequence[Row]) -> None:
+        """Rank 0 knows for whom it was waited."""
+        root = self._ranks[0]
+        if len(root.reports) < 2 or not root.growth("operations") or len(rows) < 2:
+            return
+        before, after = (r["counters"].get("seconds_waited_for_rank", {}) for r in (root.reports[0], root.reports[-1]))
+        late = {row.rank: after.get(str(row.rank), 0.0) - before.get(str(row.rank), 0.0) for row in rows}
+        average = sum(late.values()) / len(late)
+        for row in rows:
+            row.late = late[row.rank] / root.growth("operations")
+            step = 1 / (rows[0].steps or rows[0].operations or float("inf"))
+            if row.late > _LATE_SHARE_OF_STEP * step and late[row.rank] > _LATE_BEYOND_AVERAGE * average:
+                row.straggler = True
+                row.note = row.note or f"others wait {milliseconds(row.late)} for it"
+
+    def _mark_stalled(self, rows: Sequence[Row]) -> None:
+        """Nothing moves: then the ranks that have asked for less than others are those that all wait for."""
+        heard = [row for row in rows if row.operations is not None]
+        if not heard or any(row.operations for row in heard):
+            return
+        most = max(self._ranks[row.rank].announced() for row in heard)
+        for row in heard:
+            rank = self._ranks[row.rank]
+            if rank.pending() > 0:
+                row.note = "waits for others"
+            elif rank.announced() < most:
+                row.straggler = True
+                row.note = "all others wait for it"
+
+    def summary(self, now: float) -> str:
+        """All of it in one line."""
+        rows = self.rows(now)
+        told = [row for row in rows if row.operations is not None]
+        parts = [f"{len(rows)} ranks" if len(rows) > 1 else "1 rank"]
+        if told:
+            if all(row.steps is not None for row in told):
+                parts.append(f"{rate(min(row.steps or 0 for row in told))} steps/s")
+            parts.append(f"{rate(min(row.operations or 0 for row in told))} operations/s")
+            parts.append(f"{size(max(row.bytes or 0 for row in told))}/s")
+            waiting = [row.waiting for row in told if row.waiting is not None]
+            if waiting:
+                parts.append(f"waiting {min(waiting):.0%} to {max(waiting):.0%} of the time")
+            if told[0].last:
+                parts.append(f"last {told[0].last}")
+        others = [f"rank {row.rank} on {row.host}: {row.note}" for row in rows if row.note]
+        shown = others[:8] + ([f"and {len(others) - 8} more ranks"] if len(others) > 8 else [])
+        return "; ".join([", ".join(parts), *shown])
+
+
+def rate(value: float | None) -> str:
+    """Three digits."""
+    if value is None:
+        return "-"
+    return f"{value:.0f}" if value >= 100 or value == 0 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def size(value: float | None) -> str:
+    """1.5 MB"""
+    if value is None:
+        return "-"
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000 or unit == "GB":
+            return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
+        value /= 1000
+    raise AssertionError
+
+
+def milliseconds(seconds: float | None) -> str:
+    if seconds is None:
+        return "-"
+    return f"{1000 * seconds:.1f} ms" if seconds < 0.1 else f"{1000 * seconds:.0f} ms"

@@ -1,0 +1,151 @@
+"""`hvdliterun --monitor`: a table of the ranks at the bottom of a terminal, or now and then a line in a log.
+
+Ranks put their reports into the job's store (`hvdlite/pulse.py`); here they are read and shown, on the launcher's one
+thread, which calls tick(). It draws so rarely that it takes at most 0.2 % of a core, whatever the number of ranks. (A table
+by rich took 7 ms for 4 ranks and 127 ms for 64, this one takes 0.07 and 0.7.)
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from hvdlite.launch import board
+from hvdlite.launch.board import Board, Row
+from hvdlite.launch.screen import Screen
+
+REPORT_SECONDS = 1.0
+# Between two lines where there is no terminal.
+LINE_SECONDS = 10.0
+_SHARE_OF_A_CORE = 0.002
+# Output that is being printed removes the table; so soon after it the table is drawn again.
+_REDRAW_SECONDS = 0.1
+_HEADINGS = ("rank", "host", "steps/s", "operations/s", "data/s", "waiting", "late", "last collective", "")
+_LEFT = (False, True, False, False, False, False, False, True, True)
+_LAST = _HEADINGS.index("last collective")
+_BOLD, _YELLOW, _RED, _PLAIN = "\x1b[1m", "\x1b[33m", "\x1b[1;31m", "\x1b[0m"
+
+
+class Display(Protocol):
+    """How the board is shown."""
+
+    def draw(self, now: float) -> float:
+        """Show it as it is now; returns after how many seconds to do so again."""
+
+    def tick(self) -> float | None:
+        """Called often; returns after how many seconds it wants to be called again, if it does."""
+
+    def end(self) -> None:
+        """The job has ended."""
+
+
+class Lines:
+    """For logs."""
+
+    def __init__(self, ranks: Board, say: Callable[[str], None]) -> None:
+        self._board, self._say = ranks, say
+
+    def draw(self, now: float) -> float:
+        self._say(self._board.summary(now))
+        return LINE_SECONDS
+
+    def tick(self) -> float | None:
+        return None
+
+    def end(self) -> None:
+        pass
+
+
+class Table:
+    """For terminals."""
+
+    def __init__(self, ranks: Board, screen: Screen, colours: bool) -> None:
+        self._board, self._screen, self._colours = ranks, screen, colours
+
+    def draw(self, now: float) -> float:
+        columns, rows = self._screen.size()
+        self._screen.show(render(self._board.rows(now), columns - 1, rows - 4, self._colours))
+        return REPORT_SECONDS
+
+    def tick(self) -> float | None:
+        if self._screen.drawn:
+            return None
+        self._screen.refresh()
+        return _REDRAW_SECONDS
+
+    def end(self) -> None:
+        self._screen.end()
+
+
+def render(rows: Sequence[Row], columns: int, most: int, colours: bool = True) -> list[str]:
+    """The table as lines for a terminal of that width, with at most so many ranks: those with a note first."""
+    noted = [row for row in rows if row.note]
+    chosen = (noted + [row for row in rows if not row.note])[: max(1, most)]
+    chosen.sort(key=lambda row: row.rank)
+    texts = [_HEADINGS, *(cells(row) for row in chosen)]
+    widths = [max(len(text[column]) for text in texts) for column in range(len(_HEADINGS))]
+    # Where it is too wide the names of collectives give way: of a name the end says most.
+    spare = columns - sum(widths) - 2 * (len(widths) - 1)
+    widths[_LAST] = max(len(_HEADINGS[_LAST]), widths[_LAST] + min(0, spare))
+    styles = [_BOLD, *(_RED if row.silent else _YELLOW if row.straggler else "" for row in chosen)]
+    lines = []
+    for text, style in zip(texts, styles, strict=True):
+        line = "  ".join(map(_fitted, text, widths, _LEFT))[:columns].rstrip()
+        lines.append(f"{style}{line}{_PLAIN}" if colours and style else line)
+    if len(chosen) < len(rows):
+        lines.append(f"... and {len(rows) - len(chosen)} more ranks")
+    return lines
+
+
+def _fitted(text: str, width: int, left: bool) -> str:
+    if len(text) > width:
+        text = "…" + text[len(text) - width + 1 :]
+    return text.ljust(width) if left else text.rjust(width)
+
+
+def cells(row: Row) -> tuple[str, ...]:
+    """The texts of a row."""
+    return (
+        str(row.rank),
+        row.host,
+        board.rate(row.steps),
+        board.rate(row.operations),
+        board.size(row.bytes),
+        "-" if row.waiting is None else f"{row.waiting:.0%}",
+        board.milliseconds(row.late),
+        row.last,
+        row.note,
+    )
+
+
+def wants_table(environ: Mapping[str, str]) -> bool:
+    """Whether stderr is a terminal that can move its cursor."""
+    return os.isatty(2) and environ.get("TERM", "") not in ("", "dumb")
+
+
+class Monitor:
+    """Reads the reports and has them shown. One thread at a time."""
+
+    def __init__(self, ranks: Board, size: int, display: Display) -> None:
+        self._board, self._size, self._display = ranks, size, display
+        self._next_draw = time.monotonic() + REPORT_SECONDS
+
+    def tick(self, read: Callable[[str], bytes | None]) -> float:
+        """To be called often, whatever happens meanwhile. `read` gives what the store has, or None. Returns after how
+        many seconds at the latest to call again."""
+        now = time.monotonic()
+        if now >= self._next_draw:
+            before = time.thread_time()
+            for rank in range(self._size):
+                raw = read(board.report_key(rank))
+                if raw is not None:
+                    self._board.take(rank, raw, now)
+            pause = self._display.draw(now)
+            self._next_draw = now + max(pause, (time.thread_time() - before) / _SHARE_OF_A_CORE)
+        pauses = [self._next_draw - now, self._display.tick()]
+        return max(0.0, min(pause for pause in pauses if pause is not None))
+
+    def end(self) -> None:
+        self._display.end()

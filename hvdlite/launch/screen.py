@@ -1,0 +1,84 @@
+"""A few lines that stay at the bottom of a terminal while everything else scrolls above them."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+
+from hvdlite.launch.output import Writer
+
+_ERASE_BELOW = b"\x1b[J"
+# A line that is this long and still has no end is taken for one that has.
+_LINE_BYTES = 4096
+_CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x1f\x7f]")
+
+
+class Screen(Writer):
+    """A Writer to a terminal. What is put scrolls; what show() was given is drawn below it by refresh().
+
+    A line that is not finished, a progress bar as well, is drawn as the first of the lines that stay, cut to the width.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._terminal = descriptor
+        self._lines: list[str] = []
+        self._drawn = 0  # how many lines stand on the terminal now, the cursor in the last
+        self._unfinished = b""
+        super().__init__(descriptor)
+
+    @property
+    def drawn(self) -> bool:
+        """Whether the lines are there; output has removed them if not."""
+        return self._drawn > 0
+
+    def size(self) -> tuple[int, int]:
+        """Columns and rows."""
+        try:
+            columns, rows = os.get_terminal_size(self._terminal)
+        except OSError:
+            columns, rows = 0, 0
+        return columns or 80, rows or 24
+
+    def show(self, lines: Sequence[str]) -> None:
+        """From now on these; they must fit."""
+        self._lines = list(lines)
+        super().put(self._erased() + self._drawing())
+
+    def refresh(self) -> None:
+        if not self._drawn and (self._lines or self._unfinished):
+            super().put(self._drawing())
+
+    def put(self, data: bytes) -> None:
+        text = self._unfinished + data
+        end = text.rfind(b"\n") + 1
+        self._unfinished = _last_of(text[end:])
+        if len(self._unfinished) > _LINE_BYTES:
+            end, text, self._unfinished = len(text) + 1, text + b"\n", b""
+        super().put(self._erased() + text[:end])
+
+    def end(self) -> None:
+        """The lines go; the terminal looks as if they had never been."""
+        super().put(self._erased() + self._unfinished)
+        self._lines, self._unfinished = [], b""
+
+    def _erased(self) -> bytes:
+        drawn, self._drawn = self._drawn, 0
+        if not drawn:
+            return b""
+        up = b"\x1b[%dA" % (drawn - 1) if drawn > 1 else b""
+        return b"\r" + up + _ERASE_BELOW
+
+    def _drawing(self) -> bytes:
+        columns, rows = self.size()
+        lines = self._lines[: max(1, rows - 2)]
+        if self._unfinished:
+            text = _CONTROL.sub("", self._unfinished.decode(errors="replace"))
+            lines = [text[: columns - 1], *lines]
+        self._drawn = len(lines)
+        return "\n".join(lines).encode()
+
+
+def _last_of(line: bytes) -> bytes:
+    r"""Of `10%\r 20%\r 30%\r` only the last is to be seen."""
+    return line[line.rstrip(b"\r").rfind(b"\r") + 1 :]

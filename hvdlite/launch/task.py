@@ -1,0 +1,106 @@
+"""One rank of `hvdlite.run(fn)`: fetches the function, calls it, and leaves in the store what came of it.
+
+What is unpickled here came over a connection whose other end has proved that it knows the job's secret.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import sys
+import traceback
+from typing import Any
+
+from hvdlite.launch import environment, parcels
+from hvdlite.rendezvous import StoreClient
+
+# The caller puts these before the ranks start.
+PROGRAM = "run/program"  # JSON: "python", the version that has pickled the function, and "path", where its modules are
+FUNCTION = "run/function"  # the pickle of (function, args, kwargs)
+
+_FETCH_SECONDS = 60.0
+
+
+def result_key(rank: int) -> str:
+    """Where the pickle of a rank's return value is."""
+    return f"run/result/{rank}"
+
+
+def failure_key(rank: int) -> str:
+    """Where the pickle of (its last line, the traceback, the pickled exception or None) is, if a rank has raised."""
+    return f"run/failure/{rank}"
+
+
+def _load(client: StoreClient) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    program = json.loads(client.get(PROGRAM, _FETCH_SECONDS))
+    theirs, ours = tuple(program["python"]), sys.version_info[:2]
+    if theirs != ours:
+        raise RuntimeError(
+            f"the function was pickled by Python {theirs[0]}.{theirs[1]}, but this rank runs Python {ours[0]}.{ours[1]} "
+            f"({sys.executable}): code can only travel between equal versions"
+        )
+    # `python -m` has put the working directory first; the caller may not have it there.
+    own = [entry for entry in sys.path if entry not in (*program["path"], os.getcwd())]
+    sys.path[:] = program["path"] + own
+    try:
+        loaded: tuple[Any, tuple[Any, ...], dict[str, Any]] = pickle.loads(
+            parcels.receive(client, FUNCTION, _FETCH_SECONDS)
+        )
+    except Exception as error:
+        raise RuntimeError(f"the function cannot be loaded here: {type(error).__name__}: {error}") from error
+    return loaded
+
+
+def _pickled(result: Any) -> bytes:
+    import cloudpickle
+
+    try:
+        return bytes(cloudpickle.dumps(result))
+    except Exception as error:
+        kind = f"{type(result).__module__}.{type(result).__qualname__}"
+        raise TypeError(f"the result, a {kind}, cannot be pickled: {error}") from error
+
+
+def _tell(me: environment.Identity, error: BaseException) -> None:
+    """Leave the failure in the store, then do as the interpreter does with what nobody has caught."""
+    import cloudpickle
+
+    if error.__traceback__ is not None:
+        error = error.with_traceback(error.__traceback__.tb_next)  # without this file's own frame
+    try:
+        itself = cloudpickle.dumps(error)
+    except Exception:
+        itself = None
+    last_line = traceback.format_exception_only(error)[-1].strip()
+    text = "".join(traceback.format_exception(error))
+    assert me.rendezvous is not None and me.secret is not None
+    try:
+        with StoreClient(me.rendezvous, me.secret) as client:
+            parcels.send(client, failure_key(me.rank), pickle.dumps((last_line, text, itself)))
+    finally:
+        sys.excepthook(type(error), error, error.__traceback__)
+
+
+def main() -> int:
+    """The exit status."""
+    me = environment.discover(os.environ)
+    if me.rendezvous is None or me.secret is None:
+        print("hvdlite.launch.task is what hvdlite.run(fn) starts; it does nothing by itself", file=sys.stderr)
+        return 2
+    try:
+        with StoreClient(me.rendezvous, me.secret) as client:
+            function, args, kwargs = _load(client)
+        result = _pickled(function(*args, **kwargs))
+        with StoreClient(me.rendezvous, me.secret) as client:
+            parcels.send(client, result_key(me.rank), result)
+    except SystemExit:
+        raise
+    except BaseException as error:
+        _tell(me, error)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,106 @@
+"""A rank's pulse: now and then a few numbers to the job's store, which `hvdliterun --monitor` shows.
+
+Beats in a thread of its own, and only where the launcher asks for it (HVDLITE_MONITOR). The counters cost microseconds.
+The list of past operations costs milliseconds, so it is looked at so rarely that it takes a thousandth of a core.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from hvdlite import observe
+from hvdlite.launch.board import report_key
+from hvdlite.launch.environment import Identity
+from hvdlite.rendezvous import StoreClient
+
+_LOOK_SHARE = 0.001
+_pulse: _Pulse | None = None
+
+
+def operations_per_step(recent: Sequence[dict[str, Any]]) -> int | None:
+    """How many operations lie between one use of a name and the next: gradients have the same names in every step.
+    None where names do not come again."""
+    seen: dict[tuple[int, str], int] = {}
+    distances: list[int] = []
+    for operation in recent:
+        name, number = (operation["process_set"], operation["name"]), operation["number"]
+        if name in seen:
+            distances.append(number - seen[name])
+        seen[name] = number
+    return statistics.median_low(distances[-len(seen) :]) if distances else None
+
+
+def share_waiting(recent: Sequence[dict[str, Any]]) -> float | None:
+    """Of the time that these operations span, how much this rank had asked for something that others had not."""
+    if not recent:
+        return None
+    intervals = sorted((operation["submitted"], operation["agreed"]) for operation in recent)
+    span = max(operation["done"] for operation in recent) - intervals[0][0]
+    waited, until = 0.0, intervals[0][0]
+    for submitted, agreed in intervals:
+        waited += max(0.0, agreed - max(submitted, until))
+        until = max(until, agreed)
+    return waited / span if span > 0 else None
+
+
+class _Pulse:
+    def __init__(self, me: Identity, seconds: float) -> None:
+        self._me = me
+        self._seconds = seconds
+        self._stopped = threading.Event()
+        self._look_again = 0.0
+        self._seen: dict[str, Any] = {}
+        self._thread = threading.Thread(target=self._run, name="hvdlite-pulse", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._thread.join(5.0)
+
+    def _run(self) -> None:
+        assert self._me.rendezvous is not None and self._me.secret is not None
+        key = report_key(self._me.rank)
+        try:
+            with StoreClient(self._me.rendezvous, self._me.secret) as client:
+                while not self._stopped.wait(self._seconds):
+                    client.set(key, json.dumps(self._report()).encode())
+                client.set(key, json.dumps({"left": True}).encode())
+        except (ConnectionError, ValueError):
+            return  # without a launcher there is nobody to show it to
+
+    def _report(self) -> dict[str, Any]:
+        counters = observe.metrics()
+        now = time.monotonic()
+        if counters.get("operations", 0) > self._seen.get("operations", 0) and now >= self._look_again:
+            before = time.thread_time()
+            recent = observe.recent_operations()
+            last = recent[-1] if recent else {}
+            self._seen = {
+                "operations": counters["operations"],
+                "per_step": operations_per_step(recent),
+                "waiting": share_waiting(recent),
+                "last": f"{last.get('kind', '')} {last.get('name', '')}".strip(),
+            }
+            self._look_again = now + (time.thread_time() - before) / _LOOK_SHARE
+        return {"clock": now, "counters": counters, "seen": self._seen}
+
+
+def start(me: Identity, seconds: float) -> None:
+    """Called by init(). `seconds` between two beats; 0: none at all."""
+    global _pulse
+    stop()
+    if seconds > 0 and me.rendezvous is not None and me.secret is not None:
+        _pulse = _Pulse(me, seconds)
+
+
+def stop() -> None:
+    """Called when the job ends. The thread must be gone before the interpreter is."""
+    global _pulse
+    if _pulse is not None:
+        _pulse.stop()
+    _pulse = None
