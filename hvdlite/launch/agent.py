@@ -29,8 +29,6 @@ from hvdlite.rendezvous import addresses
 # More than this waits for the launcher: the ranks wait as well.
 _BACKLOG_BYTES = 4 << 20
 _READ_BYTES = 1 << 16
-# The store's machine is gone when it has not answered for half a minute.
-_KEEPALIVE = ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 4))
 
 
 def main() -> int:
@@ -56,9 +54,7 @@ def _run(job: Mapping[str, Any]) -> int:
     key = bytes.fromhex(job["secret"])
     offered = [(host, job["port"]) for host in dict.fromkeys([*_where_ssh_came_from(job), *job["addresses"]])]
     address, store = addresses.reach(offered, key, job["patience"])
-    for option, value in _KEEPALIVE:
-        store.socket.setsockopt(socket.IPPROTO_TCP, option, value)
-    store.socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    _ask_for_signs_of_life(store.socket, job["silence_seconds"])
     os.write(1, frames.encode(frames.READY, plan.join_address(address).encode()))
     if os.read(0, 1) != frames.START:
         return 1
@@ -77,6 +73,15 @@ def _run(job: Mapping[str, Any]) -> int:
     finally:
         ranks.close()
     return 0
+
+
+def _ask_for_signs_of_life(sock: socket.socket, silence: float) -> None:
+    """The connection ends when the other machine's kernel has said nothing for so long; 0: it never does."""
+    if silence > 0:
+        pause = max(1, round(silence / 3))
+        for option, value in ((socket.TCP_KEEPIDLE, pause), (socket.TCP_KEEPINTVL, pause), (socket.TCP_KEEPCNT, 2)):
+            sock.setsockopt(socket.IPPROTO_TCP, option, value)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
 
 def _where_ssh_came_from(job: Mapping[str, Any]) -> list[str]:

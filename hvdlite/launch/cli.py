@@ -152,6 +152,7 @@ def options(arguments: argparse.Namespace, values: Mapping[str, knobs.Value]) ->
             identity_file=arguments.ssh_identity_file,
             extra=shlex.split(arguments.ssh_args or ""),
             connect_timeout=start_timeout,
+            silence_seconds=float(values["heartbeat_seconds"]),
         ),
     )
 

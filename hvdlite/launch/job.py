@@ -118,6 +118,7 @@ def supervise(
                 "command": list(command),
                 "environment": plan.travelling(shared),
                 "grace_seconds": options.grace_seconds,
+                "silence_seconds": options.ssh.silence_seconds,
             }
             jobs = {
                 host: {**common, "ranks": {slot.rank: own[slot.rank] for slot in slots if slot.host == host}}

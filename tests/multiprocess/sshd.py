@@ -26,11 +26,12 @@ def why_not() -> str | None:
 class SshHosts:
     """Hosts a, b, ... of a Network; use as a context manager. `config` is what the client needs: `ssh -F config a`."""
 
-    def __init__(self, network: Network, names: str, directory: Path, mark: str) -> None:
+    def __init__(self, network: Network, names: str, directory: Path, mark: str, forced: str = "") -> None:
         self._network = network
         self._names = names
         self._directory = directory
         self._mark = mark
+        self._forced = forced  # what sshd runs instead of the command that was asked for
         self.config = directory / "ssh_config"
         self._servers: dict[str, subprocess.Popen[bytes]] = {}
 
@@ -45,6 +46,7 @@ class SshHosts:
         (folder / "sshd_config").write_text(
             f"HostKey {folder}/host\nAuthorizedKeysFile {folder}/authorized\nStrictModes no\nUsePAM no\n"
             "PasswordAuthentication no\nPermitRootLogin yes\nAcceptEnv *\nPidFile none\nMaxStartups 100\n"
+            + (f"ForceCommand {self._forced}\n" if self._forced else "")
         )
         self.config.write_text(
             "".join(

@@ -1,7 +1,7 @@
 """Starts ranks on other hosts: one ssh, one agent (see agent.py) per host.
 
 ssh is the user's own, with the user's configuration and keys. It never asks (BatchMode), it checks host keys as the user
-has told it to, and it notices within 15 seconds that the other side is gone. A host goes through these phases, and an
+has told it to, and it notices when the other side is silent for longer than a rank may be. A host goes through these phases, and an
 error says which one it was in:
 
     connecting ──► starting Python ──► looking for the store ──► ready ──► running
@@ -44,6 +44,7 @@ class Options:
     identity_file: str | None = None
     extra: Sequence[str] = ()
     connect_timeout: float = 30.0
+    silence_seconds: float = 10.0  # 0: a silent host is waited for
     program: str = "ssh"
 
 
@@ -53,8 +54,8 @@ def command_line(host: str, options: Options, environ: Mapping[str, str], interp
     for option in (
         "BatchMode=yes",
         f"ConnectTimeout={max(1, round(options.connect_timeout))}",
-        "ServerAliveInterval=5",
-        "ServerAliveCountMax=3",
+        f"ServerAliveInterval={max(1, round(options.silence_seconds / 3)) if options.silence_seconds else 0}",
+        "ServerAliveCountMax=2",
     ):
         words += ["-o", option]
     if options.port is not None:

@@ -1,0 +1,419 @@
+"""Jobs on other hosts: network namespaces with a real sshd each, and every way in which something between can break."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import sshd
+from launched import MARK, Job
+from network import Network, why_not
+
+PYTHON = sys.executable
+_WHY_NOT = why_not() or sshd.why_not()
+pytestmark = pytest.mark.skipif(_WHY_NOT is not None, reason=str(_WHY_NOT))
+
+READY = "import os, time; open(f'ready.{os.environ[\"HVDLITE_RANK\"]}', 'w').close(); time.sleep(600)"
+
+
+@pytest.fixture(scope="module")
+def network() -> Iterator[Network]:
+    with Network(3) as network:
+        yield network
+
+
+@pytest.fixture
+def far(job: Job, network: Network, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FarJob]:
+    """A launcher on the switch, and the hosts a and b."""
+    job.prefix = network.prefix(-1)
+    with sshd.SshHosts(network, "ab", tmp_path_factory.mktemp("ssh"), f"{MARK}={job.mark}") as hosts:
+        yield FarJob(job, hosts)
+
+
+class FarJob:
+    def __init__(self, job: Job, hosts: sshd.SshHosts) -> None:
+        self.job = job
+        self.hosts = hosts
+
+    def start(self, *arguments: str, **extra: str) -> subprocess.Popen[bytes]:
+        return self.job.start(f"--ssh-args=-F {self.hosts.config}", *arguments, **extra)
+
+    def run(self, *arguments: str, **extra: str) -> subprocess.CompletedProcess[bytes]:
+        process = self.start(*arguments, **extra)
+        out, err = process.communicate()
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    def start_four(self, hosts: str = "a:2,b:2", **extra: str) -> subprocess.Popen[bytes]:
+        """Four ranks, each with a child; returns when all are there."""
+        script = self.job.script("import subprocess; subprocess.Popen(['sleep', '600'])\n" + READY)
+        process = self.start("-H", hosts, PYTHON, script, **extra)
+        self.job.wait_for_files([f"ready.{rank}" for rank in range(4)])
+        return process
+
+    def pids(self, *words: str) -> list[int]:
+        """The job's processes whose command line has all these words."""
+        found = []
+        for pid in self.job.pids():
+            try:
+                line = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+            except OSError:
+                continue
+            if all(any(part == word or part.endswith(f"/{word}") for part in line) for word in words):
+                found.append(pid)
+        return found
+
+
+def _last_line(err: bytes) -> str:
+    return err.decode().rstrip("\n").rsplit("\n", 1)[-1]
+
+
+def _prefixed(out: bytes, rank: int, stream: str = "stdout") -> list[str]:
+    prefix = f"[{rank}]<{stream}>:"
+    return [line.removeprefix(prefix) for line in out.decode().splitlines() if line.startswith(prefix)]
+
+
+# --- a job that goes well
+
+
+def test_ranks_on_two_hosts_and_here_know_their_place_and_add(far: FarJob) -> None:
+    script = far.job.script(
+        "import numpy, hvdlite as hvd\n"
+        "hvd.init()\n"
+        "total = hvd.allreduce(numpy.full(1000, hvd.rank() + 1.0), op=hvd.Sum)\n"
+        "print(hvd.rank(), hvd.size(), hvd.local_rank(), hvd.local_size(), hvd.cross_rank(), hvd.cross_size(), total[7])\n"
+    )
+    done = far.run("-H", "a:2,localhost:1,b:1", PYTHON, script)
+    assert done.returncode == 0, done.stderr
+    assert [_prefixed(done.stdout, rank) for rank in range(4)] == [
+        ["0 4 0 2 0 3 10.0"],
+        ["1 4 1 2 0 1 10.0"],
+        ["2 4 0 1 1 3 10.0"],
+        ["3 4 0 1 2 3 10.0"],
+    ]
+    assert done.stderr == b""
+
+
+def test_a_hostfile_says_where(far: FarJob) -> None:
+    (far.job.directory / "hosts").write_text("a slots=1\nb:2  # two\n")
+    done = far.run("--hostfile", "hosts", "sh", "-c", "echo $HOROVOD_HOSTNAME $HVDLITE_LOCAL_RANK")
+    assert [_prefixed(done.stdout, rank) for rank in range(3)] == [["a 0"], ["b 0"], ["b 1"]]
+
+
+def test_the_callers_environment_and_folder_go_along(far: FarJob) -> None:
+    odd = os.fsdecode(b"\xff=\n'\"")
+    command = 'printf "%s|%s|%s|%s" "$ODD" "$SET" "$CUDA_VISIBLE_DEVICES" "$PWD"'
+    done = far.run("-H", "a:1", "-x", "SET=x y", "sh", "-c", command, ODD=odd, CUDA_VISIBLE_DEVICES="3")
+    prefix = b"[0]<stdout>:"
+    assert done.stdout.replace(prefix, b"") == os.fsencode(f"{odd}|x y||{far.job.directory}")
+
+
+def test_output_comes_as_it_was_written(far: FarJob) -> None:
+    far.job.script("head -c 20000000 /dev/urandom | base64 -w 70", "noise.sh")
+    command = "sh noise.sh | tee sent.$HVDLITE_RANK; printf 'a\\rb\\377' >&2; printf end"
+    done = far.run("-H", "a:1,b:1", "--output-filename", "copies", "sh", "-c", command)
+    assert done.returncode == 0
+    for rank in range(2):
+        sent = (far.job.directory / f"sent.{rank}").read_bytes() + b"end"
+        prefix = f"[{rank}]<stdout>:".encode()
+        got = b"".join(
+            line.removeprefix(prefix) for line in done.stdout.splitlines(keepends=True) if line.startswith(prefix)
+        )
+        assert got.rstrip(b"\n") == sent.rstrip(b"\n")
+        assert (far.job.directory / "copies" / f"rank.{rank}" / "stdout").read_bytes() == sent
+        assert (far.job.directory / "copies" / f"rank.{rank}" / "stderr").read_bytes() == b"a\rb\xff"
+
+
+def test_a_talkative_login_shell_does_no_harm(job: Job, network: Network, tmp_path: Path) -> None:
+    job.prefix = network.prefix(-1)
+    greeting = "echo Welcome; echo No mail.; eval $SSH_ORIGINAL_COMMAND"
+    with sshd.SshHosts(network, "ab", tmp_path, f"{MARK}={job.mark}", forced=greeting) as hosts:
+        done = FarJob(job, hosts).run("-H", "a:1,b:1", "sh", "-c", "echo fine")
+    assert done.returncode == 0 and done.stdout.count(b"\n") == 2
+    assert [_prefixed(done.stdout, rank) for rank in range(2)] == [["fine"], ["fine"]]
+
+
+def test_the_secret_shows_neither_in_argv_nor_in_environments(far: FarJob) -> None:
+    script = far.job.script(
+        "import os\nfrom hvdlite.launch.environment import discover\n"
+        "open('secret.' + os.environ['HVDLITE_RANK'], 'wb').write(discover(os.environ).secret)\n" + READY
+    )
+    process = far.start("-H", "a:1,b:1", "--verbose", "--log-level", "trace", PYTHON, script)
+    far.job.wait_for_files(["ready.0", "ready.1"])
+    secret = (far.job.directory / "secret.0").read_bytes()
+    assert secret == (far.job.directory / "secret.1").read_bytes() and len(secret) == 32
+    pids = far.job.pids()
+    assert len(pids) >= 1 + 2 * 4  # the launcher; for each host ssh, the agent, its guardian, the rank
+    shown = b"".join(Path(f"/proc/{pid}/{what}").read_bytes() for pid in pids for what in ("cmdline", "environ"))
+    process.send_signal(signal.SIGTERM)
+    shown += b"".join(process.communicate())
+    assert b"HVDLITE_SECRET_FD=" in shown
+    for form in (secret, secret.hex().encode(), secret.hex().upper().encode()):
+        assert form not in shown
+
+
+# --- ranks that fail
+
+
+def test_the_first_failing_rank_gives_status_and_last_line(far: FarJob) -> None:
+    script = far.job.script(
+        "import os, time\nif os.environ['HVDLITE_RANK'] == '3':\n    raise ValueError('bad luck')\ntime.sleep(600)\n"
+    )
+    done = far.run("-H", "a:2,b:2", PYTHON, script)
+    assert done.returncode == 1
+    assert _last_line(done.stderr) == (
+        "hvdliterun: rank 3 on b exited with code 1: ValueError: bad luck. All other ranks have ended, too."
+    )
+    assert far.job.wait_until_gone(1) == []
+
+
+def test_a_killed_rank_counts_as_128_and_the_signal(far: FarJob) -> None:
+    done = far.run("-H", "a:1,b:1", "sh", "-c", "[ $HVDLITE_RANK = 0 ] && kill -SEGV $$; sleep 600")
+    assert done.returncode == 139
+    assert _last_line(done.stderr).startswith("hvdliterun: rank 0 on a was killed by SIGSEGV")
+
+
+def test_a_command_that_is_not_there(far: FarJob) -> None:
+    done = far.run("-H", "a:1,b:1", "no-such-program")
+    assert done.returncode == 127
+    assert "cannot start 'no-such-program': No such file or directory" in _last_line(done.stderr)
+
+
+# --- whatever dies, nothing stays
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda n: n.name)
+def test_a_signal_to_the_launcher_ends_all_ranks(far: FarJob, number: signal.Signals) -> None:
+    process = far.start_four()
+    process.send_signal(number)
+    _, err = process.communicate()
+    assert process.returncode == 128 + number
+    assert _last_line(err) == f"hvdliterun: ended by {number.name}; all ranks were ended."
+    assert far.job.wait_until_gone(1) == []
+
+
+def test_sigterm_leaves_time_for_a_checkpoint(far: FarJob) -> None:
+    script = far.job.script(
+        "import os, signal, sys, time\n"
+        "def save(*_):\n    time.sleep(0.5); print('saved', flush=True); sys.exit(0)\n"
+        "signal.signal(signal.SIGTERM, save)\n"
+        "open(f'ready.{os.environ[\"HVDLITE_RANK\"]}', 'w').close()\n"
+        "while True: time.sleep(1)\n"
+    )
+    process = far.start("-H", "a:1,b:1", PYTHON, script)
+    far.job.wait_for_files(["ready.0", "ready.1"])
+    process.send_signal(signal.SIGTERM)
+    out, _ = process.communicate()
+    assert process.returncode == 143
+    assert _prefixed(out, 0) == _prefixed(out, 1) == ["saved"]
+
+
+def test_the_grace_period_can_be_chosen(far: FarJob) -> None:
+    script = far.job.script("import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + READY)
+    process = far.start("-H", "a:1,b:1", "--grace-seconds", "0.2", PYTHON, script)
+    far.job.wait_for_files(["ready.0", "ready.1"])
+    began = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    process.communicate()
+    assert time.monotonic() - began < 4  # not 5, the default
+
+
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2], ids=lambda n: n.name)
+def test_a_batch_systems_warning_reaches_the_ranks_and_not_their_children(far: FarJob, number: signal.Signals) -> None:
+    script = far.job.script(
+        "import os, signal, subprocess, sys\n"
+        "child = subprocess.Popen(['sleep', '600'])\n"
+        f"signal.signal({int(number)}, lambda *_: None)\n"
+        "rank = os.environ['HVDLITE_RANK']\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])\n"
+        "open(f'ready.{rank}', 'w').close()\n"
+        "signal.pause()\n"
+        "print('warned', child.poll(), flush=True)\n"
+        "child.kill()\n"
+    )
+    process = far.start("-H", "a:1,localhost:1", PYTHON, script)
+    far.job.wait_for_files(["ready.0", "ready.1"])
+    time.sleep(0.1)
+    process.send_signal(number)
+    out, err = process.communicate()
+    assert process.returncode == 0, err
+    assert _prefixed(out, 0) == _prefixed(out, 1) == ["warned None"]
+
+
+def test_kill_9_of_the_launcher_ends_all_hosts(far: FarJob) -> None:
+    process = far.start_four()
+    process.kill()
+    assert far.job.wait_until_gone(3) == []
+
+
+def test_kill_9_of_the_launcher_while_it_starts_leaves_nothing(far: FarJob) -> None:
+    for delay in (0.1, 0.3, 0.5, 0.7, 0.9):
+        process = far.start("-H", "a:1,b:1", "sleep", "600")
+        time.sleep(delay)
+        process.kill()
+        process.communicate()
+        assert far.job.wait_until_gone(3) == []
+
+
+def test_ctrl_c_while_hosts_are_contacted_leaves_nothing(far: FarJob) -> None:
+    for delay in (0.3, 0.6):
+        process = far.start("-H", "a:1,b:1", "sleep", "600")
+        time.sleep(delay)
+        process.send_signal(signal.SIGINT)
+        process.communicate()
+        assert process.returncode in (130, -signal.SIGINT)  # the second: before Python was up
+        assert far.job.wait_until_gone(3) == []
+
+
+@pytest.mark.parametrize(
+    ("victim", "said"),
+    [
+        (("ssh", "-T", "a"), "hvdliterun: host a was lost: ssh was killed by signal 9"),
+        (("-m", "hvdlite.launch.agent"), "was lost: ssh ended with status 255"),
+    ],
+    ids=["ssh", "agent"],
+)
+def test_kill_9_of_what_stands_between_ends_the_job(far: FarJob, victim: tuple[str, ...], said: str) -> None:
+    process = far.start_four()
+    os.kill([pid for pid in far.pids(*victim) if pid != process.pid][0], signal.SIGKILL)
+    _, err = process.communicate()
+    assert process.returncode == 255
+    assert said in _last_line(err)
+    assert far.job.wait_until_gone(2) == []
+
+
+def test_kill_9_of_a_far_guardian_ends_the_job(far: FarJob) -> None:
+    process = far.start_four()
+    os.kill(far.pids("guardian.py")[0], signal.SIGKILL)
+    _, err = process.communicate()
+    assert process.returncode != 0
+    assert "guardian of the ranks was killed" in _last_line(err)
+    assert far.job.wait_until_gone(2) == []
+
+
+def test_a_closed_terminal_ends_the_job(far: FarJob) -> None:
+    script = far.job.script(READY)
+    command = [*far.job.prefix, PYTHON, "-m", "hvdlite.launch", f"--ssh-args=-F {far.hosts.config}"]
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(far.job.directory)
+        words = [*command, "-H", "a:1,b:1", PYTHON, script]
+        os.execvpe(words[0], words, far.job.environment())
+    try:
+        far.job.wait_for_files(["ready.0", "ready.1"])
+    finally:
+        os.close(terminal)
+    assert os.waitpid(pid, 0)[1] != 0
+    assert far.job.wait_until_gone(2) == []
+
+
+def test_a_pulled_cable_ends_both_sides(job: Job, network: Network, tmp_path: Path) -> None:
+    job.prefix = network.prefix(-1)
+    with sshd.SshHosts(network, "abc", tmp_path, f"{MARK}={job.mark}") as hosts:
+        process = FarJob(job, hosts).start_four("a:2,c:2", HVDLITE_HEARTBEAT_SECONDS="3")
+        network.pull_the_cable(2)  # c is used by no other test
+        _, err = process.communicate()
+        assert process.returncode == 255
+        assert _last_line(err).startswith("hvdliterun: host c was lost: ssh ended with status 255")
+        # Nothing told the agent; it has noticed by itself.
+        assert job.wait_until_gone(10) == []
+
+
+# --- what cannot work says so, before anything has started
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "text"),
+    [
+        (["-H", "a:1,nowhere:1"], 1, "host nowhere: no such host: check -H or the hostfile (ssh: Could not resolve"),
+        (["-H", "a:1", "-p", "9"], 1, "host a: no ssh server listens there: is sshd running, is --ssh-port right?"),
+        (["-H", "a:1", "--network-interfaces", "nope0"], 1, "There is no interface 'nope0' with an address on"),
+        (["-np", "3", "-H", "a:1,b:1"], 2, "Requested more processes (3) than there are available slots (2)"),
+    ],
+)
+def test_bad_arguments(far: FarJob, arguments: list[str], status: int, text: str) -> None:
+    done = far.run(*arguments, "touch", "started")
+    assert done.returncode == status
+    assert text in _last_line(done.stderr)
+    assert not (far.job.directory / "started").exists()
+
+
+def test_a_login_that_is_refused(far: FarJob) -> None:
+    (far.hosts.config.parent / "authorized").write_text("")
+    done = far.run("-H", "a:1,b:1", "touch", "started")
+    assert done.returncode == 1
+    lines = done.stderr.decode().strip().splitlines()
+    assert lines[0].startswith("hvdliterun: host a: it refused the login: `ssh a true` has to work without a password")
+    assert not (far.job.directory / "started").exists()
+
+
+def test_a_host_key_that_is_not_known(far: FarJob) -> None:
+    (far.hosts.config.parent / "known").write_text("")
+    done = far.run("-H", "a:1", "touch", "started")
+    assert done.returncode == 1
+    assert "its host key is not known here, or another one: run `ssh a` once by hand" in _last_line(done.stderr)
+
+
+def test_a_far_host_without_this_python_or_without_hvdlite(far: FarJob) -> None:
+    # The same file system is behind all hosts here; so the launcher runs by a Python that "they" do not have.
+    only_here = far.job.directory / "only-here"
+    main = "import sys; from hvdlite.launch.cli import main; sys.executable = sys.argv.pop(1); sys.exit(main())"
+    command = [*far.job.prefix, PYTHON, "-c", main]
+    flags = [f"--ssh-args=-F {far.hosts.config}", "-H", "a:1", "touch", "started"]
+
+    def last_line(interpreter: str) -> str:
+        done = subprocess.run(
+            [*command, interpreter, *flags], env=far.job.environment(), capture_output=True, timeout=50
+        )
+        assert done.returncode == 1
+        return _last_line(done.stderr)
+
+    assert f"host a: there is no {only_here}: the same Python must be at the same place" in last_line(str(only_here))
+    only_here.write_text('#!/bin/sh\necho "$0: No module named hvdlite" >&2; exit 1\n')
+    only_here.chmod(0o755)
+    assert f"host a: hvdlite is not installed there for {only_here}" in last_line(str(only_here))
+
+
+def test_a_host_that_does_not_answer_is_named_with_its_phase(far: FarJob) -> None:
+    silent = far.job.directory / "silent"
+    silent.write_text("#!/bin/sh\nexec cat >/dev/null\n")
+    silent.chmod(0o755)
+    main = "import sys; from hvdlite.launch.cli import main; sys.executable = sys.argv.pop(1); sys.exit(main())"
+    began = time.monotonic()
+    done = subprocess.run(
+        [*far.job.prefix, PYTHON, "-c", main, str(silent), f"--ssh-args=-F {far.hosts.config}"]
+        + ["-H", "a:1,b:1", "--start-timeout", "3", "true"],
+        env=far.job.environment(),
+        capture_output=True,
+        timeout=50,
+    )
+    assert done.returncode == 1 and time.monotonic() - began < 10
+    assert done.stderr.decode().strip().splitlines() == [
+        f"hvdliterun: host {host}: still starting Python after 3 s (--start-timeout)" for host in "ab"
+    ]
+    assert far.job.wait_until_gone(3) == []
+
+
+def test_a_folder_that_is_not_there_is_said(far: FarJob, tmp_path: Path) -> None:
+    (tmp_path / "only here").mkdir()
+    # All hosts have the same files here: the launcher is made to believe that it is in a folder of its own.
+    main = (
+        "import os, sys; from hvdlite.launch.cli import main; from hvdlite.launch import job\n"
+        "os.chdir('only here'); real = os.getcwd(); os.getcwd = lambda: real + ' no more'; sys.exit(main())"
+    )
+    done = subprocess.run(
+        [*far.job.prefix, PYTHON, "-c", main, f"--ssh-args=-F {far.hosts.config}", "-H", "a:1", "pwd"],
+        env=far.job.environment(),
+        cwd=tmp_path,
+        capture_output=True,
+        timeout=50,
+    )
+    assert done.returncode == 0, done.stderr
+    assert b"hvdliterun: host a: cannot go to the launcher's working directory: " in done.stderr
+    assert b"only here no more'; going on in /" in done.stderr
