@@ -17,6 +17,12 @@ def _compat(arguments: argparse.Namespace) -> int:
     return compat.run(arguments.action, arguments.target)
 
 
+def _doctor(arguments: argparse.Namespace) -> int:
+    from hvdlite.commands import doctor
+
+    return doctor.run(arguments.path, arguments.json)
+
+
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="hvdlite",
@@ -36,6 +42,17 @@ def build_parser() -> argparse.ArgumentParser:
     compat.add_argument("action", choices=("install", "remove", "status"))
     compat.add_argument("--target", metavar="DIR", help="a directory for PYTHONPATH instead of this environment")
     compat.set_defaults(run=_compat)
+
+    doctor = commands.add_parser(
+        "doctor",
+        help="say what a program written for Horovod will find different",
+        description="Reads a program that was written for Horovod, without running it, and lists what has to be changed, what differs, "
+        "what is worth a look and what works. Files and folders are taken as one program. Exit code: 0 if nothing has to be changed, "
+        "1 if something has to, 2 if something could not be read.",
+    )
+    doctor.add_argument("path", nargs="+", help="a Python file, or a folder of them")
+    doctor.add_argument("--json", action="store_true", help="for machines")
+    doctor.set_defaults(run=_doctor)
     return parser
 
 

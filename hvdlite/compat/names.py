@@ -18,6 +18,8 @@ _START = "start the processes with hvdliterun or your cluster's own launcher"
 
 _CHECKPOINTS = "take the elastic parts out and save checkpoints, from which the job can be started again"
 
+UNKNOWN = "docs/migrating.md lists what there is"
+
 # What to do instead; the rest of the sentence is missing()'s.
 _INSTEAD = {
     "horovod.spark": f"{_START}, and let each rank read its part of the data from files",
@@ -49,7 +51,7 @@ def instead(name: str) -> str:
         if name in _INSTEAD:
             return _INSTEAD[name]
         name = name.rpartition(".")[0]
-    return "docs/migrating.md lists what there is"
+    return UNKNOWN
 
 
 def missing(name: str) -> ModuleNotFoundError:

@@ -45,10 +45,10 @@ from hvdlite.exceptions import (
     PeerLostError,
     ShutDownError,
 )
+from hvdlite.horovod_basics import HorovodBasics as _HorovodBasics
 from hvdlite.observe import start_timeline, stop_timeline
 from hvdlite.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
 from hvdlite.torch import elastic
-from hvdlite.torch import ops as mpi_ops
 from hvdlite.torch.compression import Compression
 from hvdlite.torch.ddp import ddp_comm_hook
 from hvdlite.torch.functions import (
@@ -103,7 +103,9 @@ def _check_has_gpu() -> bool:
     return torch.cuda.is_available()
 
 
-# Under the name that Horovod's programs import.
+# Under the name that Horovod's programs import, for all of these.
+mpi_ops = _sys.modules[__name__]
+_basics = _HorovodBasics()
 _sys.modules[f"{__name__}.mpi_ops"] = mpi_ops
 
 __all__ = [

@@ -19,7 +19,6 @@ from hvdlite.basics import is_homogeneous
 from hvdlite.collectives import barrier, join
 from hvdlite.exceptions import HorovodInternalError
 from hvdlite.handles import poll, synchronize
-from hvdlite.horovod_basics import HorovodBasics
 from hvdlite.ops import Adasum, Average, Max, Min, Product, Sum, reduction_of
 from hvdlite.process_sets import ProcessSet, global_process_set, set_id_of
 from hvdlite.torch import sparse, traced
@@ -36,7 +35,6 @@ __all__ = [
 ]  # fmt: skip
 
 OPS = Collectives(FRAMEWORK)
-_basics = HorovodBasics()
 _differentiable = FRAMEWORK.differentiable
 
 

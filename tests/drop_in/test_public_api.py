@@ -115,6 +115,7 @@ def test_the_modules_that_programs_import() -> None:
     from hvdlite.torch import compression, elastic, functions, mpi_ops
 
     assert mpi_ops is hvd.mpi_ops and mpi_ops.allreduce is hvd.allreduce and callable(mpi_ops.is_homogeneous)
+    assert mpi_ops.size is hvd.size and mpi_ops._basics.rank is hvd.rank
     assert functions.broadcast_object is hvd.broadcast_object
     assert compression.Compression is hvd.Compression and elastic is hvd.elastic
     import hvdlite.torch.mpi_ops as imported

@@ -1,0 +1,120 @@
+"""The tables: what Horovod 0.28.1 has, what hvdlite does otherwise, and which variables have no effect.
+
+What hvdlite has is not in here: surface reads that from its sources, and knobs.py from its own table.
+"""
+
+from __future__ import annotations
+
+_BASICS = """
+    init shutdown is_initialized start_timeline stop_timeline size local_size cross_size rank local_rank cross_rank
+    mpi_threads_supported mpi_enabled mpi_built gloo_enabled gloo_built nccl_built ddl_built ccl_built cuda_built rocm_built
+"""
+_SETS = " ProcessSet global_process_set add_process_set remove_process_set "
+_REDUCTIONS = " Average Sum Adasum Min Max Product "
+_KERAS = f"""{_BASICS} {_SETS} Average Sum Adasum Compression callbacks elastic DistributedOptimizer PartialDistributedOptimizer
+    broadcast_global_variables allreduce allgather broadcast reducescatter load_model"""
+_CALLBACKS = """BroadcastGlobalVariablesCallback MetricAverageCallback LearningRateScheduleCallback
+    LearningRateWarmupCallback BestModelCheckpoint"""
+_KERAS_ELASTIC = "KerasState CommitStateCallback UpdateBatchStateCallback UpdateEpochStateCallback run"
+
+#: the names that programs use, by module; packages of which hvdlite has nothing are in compat.names
+HOROVOD = {
+    module: frozenset(text.split())
+    for module, text in {
+        "horovod": "run",
+        "horovod.torch": f"""{_BASICS} {_SETS} {_REDUCTIONS} elastic Compression allgather_object broadcast_object
+            broadcast_optimizer_state broadcast_parameters allreduce allreduce_async allreduce_ allreduce_async_
+            grouped_allreduce grouped_allreduce_async grouped_allreduce_ grouped_allreduce_async_ sparse_allreduce_async
+            allgather allgather_async grouped_allgather grouped_allgather_async broadcast broadcast_async broadcast_
+            broadcast_async_ alltoall alltoall_async reducescatter reducescatter_async grouped_reducescatter
+            grouped_reducescatter_async join barrier poll synchronize HorovodInternalError DistributedOptimizer
+            SyncBatchNorm mpi_ops functions optimizer compression sync_batch_norm""",
+        "horovod.torch.elastic": "TorchState ElasticSampler run state sampler",
+        "horovod.tensorflow": f"""{_BASICS} {_SETS} {_REDUCTIONS} is_homogeneous rank_op local_rank_op size_op local_size_op
+            process_set_included_op allreduce grouped_allreduce allgather grouped_allgather broadcast broadcast_ alltoall
+            reducescatter grouped_reducescatter join _allreduce broadcast_global_variables BroadcastGlobalVariablesHook
+            broadcast_variables broadcast_object broadcast_object_fn allgather_object SyncBatchNormalization Compression
+            DistributedOptimizer DistributedGradientTape PartialDistributedGradientTape LocalGradientAggregationHelper
+            elastic handle_average_backwards_compatibility check_num_rank_power_of_2 gpu_available _executing_eagerly
+            _make_subgraph _cache vars_to_refs refs_to_vars util mpi_ops functions compression sync_batch_norm data keras""",
+        "horovod.tensorflow.elastic": "TensorFlowKerasState TensorFlowState run",
+        "horovod.tensorflow.keras": _KERAS,
+        "horovod.tensorflow.keras.callbacks": _CALLBACKS,
+        "horovod.tensorflow.keras.elastic": _KERAS_ELASTIC,
+        "horovod.keras": _KERAS,
+        "horovod.keras.callbacks": _CALLBACKS,
+        "horovod.keras.elastic": _KERAS_ELASTIC,
+        "horovod.common": "basics elastic exceptions process_sets util",
+        "horovod.common.basics": "HorovodBasics",
+        "horovod.common.elastic": "State ObjectState run_fn notification_manager",
+        "horovod.common.exceptions": "HorovodInternalError HostsUpdatedInterrupt HorovodVersionMismatchError",
+        "horovod.common.process_sets": _SETS,
+        "horovod.common.util": """env gloo_built mpi_built nccl_built ddl_built ccl_built gpu_available extension_available
+            _cache split_list num_rank_is_power_2 is_iterable is_version_greater_equal_than check_extension get_ext_suffix
+            get_extension_full_path check_installed_version get_average_backwards_compatibility_fun""",
+        "horovod.runner": "run launch common elastic",
+        "horovod.runner.launch": "run_commandline parse_args _run",
+    }.items()
+}
+
+_NO_MPI = "is False: ranks talk through shared memory and TCP, whichever launcher has started them"
+_NO_NCCL = "tensors of a GPU travel through host memory in this version"
+
+#: functions by their last name: the same call, another answer
+DIFFERS = {
+    "mpi_built": _NO_MPI,
+    "mpi_enabled": _NO_MPI,
+    "mpi_threads_supported": "raises ValueError, as Horovod does where MPI is not enabled",
+    "nccl_built": f"is 0: {_NO_NCCL}",
+    "cuda_built": f"is False: {_NO_NCCL}",
+    "rocm_built": f"is False: {_NO_NCCL}",
+}
+
+#: arguments, of any function
+ARGUMENTS = {
+    "average": "works, with a DeprecationWarning: say op=hvd.Average or op=hvd.Sum",
+    "num_groups": "works, with a DeprecationWarning: say groups=",
+    "device_dense": "has no effect: hvdlite finds out by itself where a tensor is",
+    "device_sparse": "has no effect: hvdlite finds out by itself where a tensor is",
+}
+
+_LAUNCHERS = "the launcher sets it for each rank; start the program with hvdliterun instead of setting it"
+_OURS = "hvdlite has its own communication, to which this does not apply"
+_BUILD = "Horovod's build read it; hvdlite has nothing to choose when it is built"
+_PLANNED = "hvdlite does not tune itself yet; set the knobs in docs/knobs.md where the defaults do not suit"
+
+#: variables that a program must not set itself
+LAUNCHERS = {
+    f"HOROVOD_{name}": _LAUNCHERS
+    for name in """RANK SIZE LOCAL_RANK LOCAL_SIZE CROSS_RANK CROSS_SIZE HOSTNAME GLOO_RENDEZVOUS_ADDR GLOO_RENDEZVOUS_PORT
+        """.split()
+}
+
+#: variables that Horovod has and hvdlite does not read, and why
+NO_EFFECT = (
+    dict.fromkeys(
+        ["HOROVOD_CONTROLLER", "HOROVOD_MPI_THREADS_DISABLE", "HOROVOD_ADASUM_MPI_CHUNK_SIZE", "HOROVOD_CCL_CACHE"],
+        _OURS,
+    )
+    | dict.fromkeys(["HOROVOD_NUM_NCCL_STREAMS", "HOROVOD_DISABLE_NVTX_RANGES", "HOROVOD_BATCH_D2D_MEMCOPIES"], _OURS)
+    | dict.fromkeys(
+        ["HOROVOD_HIERARCHICAL_ALLGATHER", "HOROVOD_TORUS_ALLREDUCE", "HOROVOD_ENABLE_ASYNC_COMPLETION"], _OURS
+    )
+    | {
+        f"HOROVOD_AUTOTUNE{name}": _PLANNED
+        for name in """ _LOG _WARMUP_SAMPLES _STEPS_PER_SAMPLE _BAYES_OPT_MAX_SAMPLES _GAUSSIAN_PROCESS_NOISE""".split(
+            " "
+        )
+    }
+    | {
+        "HOROVOD_GLOO_TIMEOUT_SECONDS": "a rank that is lost is noticed by itself; see HVDLITE_HEARTBEAT_SECONDS in docs/knobs.md",
+        "HOROVOD_ENABLE_XLA_OPS": "collectives in compiled functions need no setting",
+        "HOROVOD_ELASTIC": "elastic training is not there yet",
+    }
+    | {
+        f"HOROVOD_{name}": _BUILD
+        for name in """CPU_OPERATIONS GPU_OPERATIONS GPU_ALLREDUCE GPU_ALLGATHER GPU_BROADCAST GPU_ALLTOALL
+            GPU_REDUCESCATTER WITH_MPI WITH_GLOO WITH_TENSORFLOW WITH_PYTORCH WITH_MXNET WITHOUT_MPI WITHOUT_GLOO
+            WITHOUT_TENSORFLOW WITHOUT_PYTORCH WITHOUT_MXNET CUDA_HOME""".split()
+    }
+)

@@ -1,0 +1,91 @@
+"""What one name, call or variable of a program means with hvdlite."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from hvdlite import knobs
+from hvdlite.compat import names
+from hvdlite.doctor import advice, surface
+from hvdlite.doctor.findings import Finding, Kind
+from hvdlite.doctor.reading import Call, Program, Use
+
+
+def of_program(program: Program) -> Iterator[Finding]:
+    """Everything but what it takes the whole program to see."""
+    yield from _uses(program)
+    for call in program.calls:
+        yield from _call(program.file, call)
+    yield from _variables(program)
+
+
+def _uses(program: Program) -> Iterator[Finding]:
+    """What is missing at each place, what works once."""
+    works: dict[str, list[int]] = {}
+    optional: tuple[str, ...] = ()  # what the program has other plans without
+    for use in program.uses:
+        found = surface.look_up(use.path)
+        if isinstance(found, surface.Missing) and use.path.startswith(optional) and optional:
+            continue
+        if isinstance(found, surface.Missing):
+            if use.guarded and use.is_import:
+                optional += (use.path,)
+            yield _missing(program.file, use, found)
+        elif (otherwise := advice.DIFFERS.get(use.path.rpartition(".")[2])) and not use.is_import:
+            yield Finding(Kind.DIFFERS, program.file, use.line, use.path, otherwise)
+        else:
+            works.setdefault(found.path, []).append(use.line)
+    for path, lines in works.items():
+        uses = f" ({len(lines)} uses)" if len(lines) > 1 else ""
+        yield Finding(Kind.WORKS, program.file, lines[0], path, f"as in Horovod{uses}")
+
+
+def _missing(file: str, use: Use, missing: surface.Missing) -> Finding:
+    name = f"{missing.module}.{missing.name}"
+    instead = names.instead(name)
+    if missing.name in advice.HOROVOD.get(missing.module, ()) or instead != names.UNKNOWN:
+        sentence = f"only Horovod has it: {instead}"
+    else:
+        sentence = "neither Horovod nor hvdlite has it: a slip of the pen, or from another version of Horovod"
+    if use.guarded and use.is_import:
+        return Finding(Kind.DIFFERS, file, use.line, use.path, f"{sentence}; the ImportError is caught")
+    return Finding(Kind.CHANGE, file, use.line, use.path, sentence)
+
+
+def _call(file: str, call: Call) -> Iterator[Finding]:
+    found = surface.look_up(call.path)
+    function = call.path.rpartition(".")[2]
+    given = [keyword.arg for keyword in call.node.keywords if keyword.arg is not None]
+    for name in given:
+        if isinstance(found, surface.Found) and found.parameters is not None and name not in found.parameters:
+            sentence = f"{function}() has no argument of this name; it has {', '.join(found.parameters) or 'none'}"
+            yield Finding(Kind.CHANGE, file, call.line, f"{call.path}({name}=)", sentence)
+        elif name in advice.ARGUMENTS and isinstance(found, surface.Found):
+            yield Finding(Kind.DIFFERS, file, call.line, f"{call.path}({name}=)", advice.ARGUMENTS[name])
+    if function == "init" and _has_communicator(call.node):
+        sentence = "MPI's communicators are not used: start just these ranks, or make them a process set (init(process_sets=[...]))"
+        yield Finding(Kind.CHANGE, file, call.line, f"{call.path}(comm=)", sentence)
+
+
+def _has_communicator(call: ast.Call) -> bool:
+    given = call.args[:1] + [keyword.value for keyword in call.keywords if keyword.arg == "comm"]
+    harmless = [
+        isinstance(g, ast.Constant) and g.value is None or isinstance(g, (ast.List, ast.Tuple)) and not g.elts
+        for g in given
+    ]
+    return not all(harmless)
+
+
+def _variables(program: Program) -> Iterator[Finding]:
+    known = {name for knob in knobs.KNOBS for name in knob.environment}
+    for variable in program.variables:
+        name, place = variable.name, (program.file, variable.line, variable.name)
+        if name in known:
+            yield Finding(Kind.WORKS, *place, "is read by hvd.init(); docs/knobs.md")
+        elif name in advice.LAUNCHERS:
+            yield Finding(Kind.CHANGE, *place, advice.LAUNCHERS[name])
+        elif name in advice.NO_EFFECT:
+            yield Finding(Kind.DIFFERS, *place, f"has no effect: {advice.NO_EFFECT[name]}")
+        elif name.startswith("HOROVOD_"):
+            yield Finding(Kind.DIFFERS, *place, "has no effect: neither Horovod 0.28.1 nor hvdlite reads it")

@@ -1,0 +1,208 @@
+"""What a program says about Horovod: imports, names it uses, calls, variables it sets. It is parsed and not run."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+_IMPORT_ERRORS = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}
+
+
+@dataclass(frozen=True)
+class Use:
+    """`path`: by Horovod's full name, such as horovod.torch.allreduce, whatever the program calls it."""
+
+    path: str
+    line: int
+    guarded: bool = False  # within a try that catches ImportError
+    is_import: bool = False
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of something of horovod's."""
+
+    path: str
+    line: int
+    node: ast.Call
+
+
+@dataclass(frozen=True)
+class Variable:
+    """An environment variable that the program sets."""
+
+    name: str
+    line: int
+
+
+@dataclass
+class Program:
+    """One file."""
+
+    file: str
+    tree: ast.Module
+    uses: list[Use] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    variables: list[Variable] = field(default_factory=list)
+
+
+def read(file: str, text: str | bytes, star: Callable[[str], list[str]]) -> Program:
+    """SyntaxError or ValueError if it is not Python. `star`: the names that `from module import *` brings."""
+    program = Program(file, ast.parse(text, filename=file))
+    _Reader(program, star).visit(program.tree)
+    return program
+
+
+def horovods_name(module: str) -> str | None:
+    """The module's name in Horovod, for one of Horovod's and for an adapter of hvdlite's; None for all others."""
+    top, _, rest = module.partition(".")
+    if top == "hvdlite" and rest.partition(".")[0] in ("torch", "tensorflow", "keras"):
+        return f"horovod.{rest}"
+    return module if top == "horovod" else None
+
+
+class _Reader(ast.NodeVisitor):
+    """Follows names through the file from top to bottom; scopes are not told apart."""
+
+    def __init__(self, program: Program, star: Callable[[str], list[str]]) -> None:
+        self._program = program
+        self._star = star
+        self._meaning: dict[str, str] = {}  # the program's names for things of horovod's
+        self._guarded = False
+
+    # --- imports
+
+    def visit_Import(self, node: ast.Import) -> None:
+        for alias in node.names:
+            module = horovods_name(alias.name)
+            if module is None:
+                continue
+            self._note(module, node, is_import=True)
+            if alias.asname:
+                self._meaning[alias.asname] = module
+            elif alias.name.startswith("horovod"):
+                self._meaning["horovod"] = "horovod"
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        if node.level or node.module is None:
+            return
+        # `from hvdlite import torch` counts as well.
+        for alias in node.names:
+            module = horovods_name(f"{node.module}.{alias.name}" if node.module == "hvdlite" else node.module)
+            if module is None:
+                continue
+            if node.module == "hvdlite":
+                path = module
+            elif alias.name == "*":
+                self._note(module, node, is_import=True)
+                self._meaning |= {name: f"{module}.{name}" for name in self._star(module)}
+                continue
+            else:
+                path = f"{module}.{alias.name}"
+            self._note(path, node, is_import=True)
+            self._meaning[alias.asname or alias.name] = path
+
+    def visit_Try(self, node: ast.Try) -> None:
+        before, catches = self._guarded, any(_catches_import_errors(h) for h in node.handlers)
+        self._guarded = before or catches
+        for statement in node.body:
+            self.visit(statement)
+        self._guarded = before
+        for other in (*node.handlers, *node.orelse, *node.finalbody):
+            self.visit(other)
+
+    # --- uses
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        path = self._path(node)
+        if path is None:
+            self.generic_visit(node)
+        else:
+            self._note(path, node)
+
+    def visit_Name(self, node: ast.Name) -> None:
+        path = self._path(node)
+        if path is not None and isinstance(node.ctx, ast.Load):
+            self._note(path, node)
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        self.visit(node.value)
+        for target in node.targets:
+            if isinstance(target, ast.Subscript) and _is_environ(target.value):
+                self._note_variable(target.slice, node)
+            path = self._path(node.value) or self._imported(node.value)
+            if isinstance(target, ast.Name) and path is not None:
+                self._meaning[target.id] = path
+            self.visit(target)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        path = self._path(node.func)
+        if path is not None:
+            self._program.calls.append(Call(path, node.lineno, node))
+        imported = self._imported(node)
+        if imported is not None:
+            self._note(imported, node, is_import=True)
+        named = _constant(node.args[1]) if len(node.args) > 1 else None
+        if isinstance(node.func, ast.Name) and node.func.id == "getattr" and named is not None:
+            owner = self._path(node.args[0])
+            if owner is not None and len(node.args) == 2:
+                self._note(f"{owner}.{named}", node)
+        for key in _set_in_environment(node):
+            self._note_variable(key, node)
+        self.generic_visit(node)
+
+    # --- details
+
+    def _path(self, node: ast.expr) -> str | None:
+        if isinstance(node, ast.Name):
+            return self._meaning.get(node.id)
+        if isinstance(node, ast.Attribute):
+            owner = self._path(node.value)
+            return None if owner is None else f"{owner}.{node.attr}"
+        return None
+
+    def _imported(self, node: ast.expr) -> str | None:
+        """The module that importlib.import_module("horovod...") or __import__ gives."""
+        if not isinstance(node, ast.Call) or not node.args:
+            return None
+        function = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        name = _constant(node.args[0])
+        return horovods_name(name) if name and function == "import_module" else None
+
+    def _note(self, path: str, node: ast.AST, is_import: bool = False) -> None:
+        line: int = getattr(node, "lineno", 0)
+        self._program.uses.append(Use(path, line, self._guarded, is_import))
+
+    def _note_variable(self, key: ast.expr, node: ast.AST) -> None:
+        name = _constant(key)
+        if name is not None:
+            self._program.variables.append(Variable(name, getattr(node, "lineno", 0)))
+
+
+def _constant(node: ast.AST) -> str | None:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
+
+
+def _catches_import_errors(handler: ast.ExceptHandler) -> bool:
+    if handler.type is None:
+        return True
+    return any(isinstance(n, ast.Name) and n.id in _IMPORT_ERRORS for n in ast.walk(handler.type))
+
+
+def _is_environ(node: ast.AST) -> bool:
+    return getattr(node, "attr", getattr(node, "id", "")) == "environ"
+
+
+def _set_in_environment(call: ast.Call) -> Iterator[ast.expr]:
+    """The keys in os.environ.setdefault(key, ...), os.putenv(key, ...), os.environ.update({key: ...}, key=...)."""
+    if not isinstance(call.func, ast.Attribute):
+        return
+    method, owner = call.func.attr, call.func.value
+    if (method == "setdefault" and _is_environ(owner)) or method == "putenv":
+        yield from call.args[:1]
+    elif method == "update" and _is_environ(owner):
+        for argument in call.args:
+            if isinstance(argument, ast.Dict):
+                yield from (key for key in argument.keys if key is not None)
+        yield from (ast.Constant(keyword.arg) for keyword in call.keywords if keyword.arg)

@@ -1,0 +1,37 @@
+"""Findings as text for people and as JSON for machines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from hvdlite.doctor.findings import Finding, Kind
+
+_ORDER = list(Kind)
+
+
+def in_order(findings: Sequence[Finding]) -> list[Finding]:
+    """File by file, the worst first."""
+    return sorted(findings, key=lambda f: (f.file, _ORDER.index(f.kind), f.line, f.name))
+
+
+def text(findings: Sequence[Finding]) -> str:
+    """One line for each, and how many there are."""
+    lines = [f"{f.file}:{f.line}: {f.kind.value}: {f.name}: {f.sentence}" for f in in_order(findings)]
+    if not findings:
+        return "Nothing of Horovod is used here."
+    counts = {kind: sum(f.kind is kind for f in findings) for kind in Kind}
+    lines.append(
+        f"{counts[Kind.CHANGE]} to change, {counts[Kind.DIFFERS]} that differ, {counts[Kind.HINT]} hints, "
+        f"{counts[Kind.WORKS]} names that work as they are."
+    )
+    return "\n".join(lines)
+
+
+def as_json(findings: Sequence[Finding], unreadable: Sequence[str]) -> str:
+    """The same as an object."""
+    rows = [
+        {"kind": f.kind.value, "file": f.file, "line": f.line, "name": f.name, "sentence": f.sentence}
+        for f in in_order(findings)
+    ]
+    return json.dumps({"findings": rows, "unreadable": list(unreadable)}, indent=2)

@@ -1,0 +1,170 @@
+"""What hvdlite offers under Horovod's names, read from its own sources: no list that could go out of date, no import."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from hvdlite.compat import DIRECTORY, names
+
+_PACKAGE = Path(DIRECTORY).parents[1]
+
+
+@dataclass(frozen=True)
+class Found:
+    """Something that is there. `path`: its name, without what comes behind it. `parameters`: those of a function or class,
+    where they say all there is to say."""
+
+    path: str
+    is_module: bool = False
+    parameters: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Missing:
+    """`module` exists and has no `name`; `module` is one of horovod's names."""
+
+    module: str
+    name: str
+
+
+@dataclass
+class _Module:
+    """The names that a source file binds at its top level: to a definition, or to something of another module."""
+
+    definitions: dict[str, ast.stmt] = field(default_factory=dict)
+    imports: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+
+def look_up(path: str) -> Found | Missing:
+    """What horovod.torch.allreduce, say, is. Attributes of functions, classes and values are not looked at."""
+    parts = path.split(".")
+    reached = parts[0]
+    for part in parts[1:]:
+        inside = f"{reached}.{part}"
+        file = _file_of_horovods(inside)
+        if file is not None:
+            if _is_empty(file):
+                return Missing(reached, part)
+            reached = inside
+            continue
+        home = _file_of_horovods(reached)
+        assert home is not None, reached
+        return _binding(home, part, inside) or Missing(reached, part)
+    return Found(path, is_module=True)
+
+
+def public_names(module: str) -> list[str]:
+    """What `from module import *` binds, for one of horovod's modules."""
+    file = _file_of_horovods(module)
+    return sorted(_bound(file, public=True)) if file is not None else []
+
+
+def _file_of_horovods(name: str) -> Path | None:
+    """The source of what the alias gives for a module of horovod."""
+    target = names.target(name)
+    if target is None:
+        return _source(Path(DIRECTORY), name)
+    return _source(_PACKAGE.parent, _ALSO_CALLED.get(target, target))
+
+
+# Modules that exist under a second name once their package is imported.
+_ALSO_CALLED = {
+    "hvdlite.torch.mpi_ops": "hvdlite.torch",
+    "hvdlite.tensorflow.mpi_ops": "hvdlite.tensorflow",
+    "hvdlite.tensorflow.keras.callbacks": "hvdlite.keras.callbacks",
+    "hvdlite.tensorflow.keras.elastic": "hvdlite.keras.elastic",
+}
+
+
+def _source(root: Path, name: str) -> Path | None:
+    path = root.joinpath(*name.split("."))
+    for file in (path / "__init__.py", path.with_suffix(".py")):
+        if file.is_file():
+            return file
+    return None
+
+
+def _binding(file: Path, name: str, path: str) -> Found | None:
+    module = _read(file)
+    definition = module.definitions.get(name)
+    if definition is not None:
+        return Found(path, parameters=_parameters(definition))
+    if name in module.imports:
+        origin, original = module.imports[name]
+        source = _source(_PACKAGE.parent, origin)
+        if source is None:
+            return Found(path)  # not of hvdlite
+        if _source(_PACKAGE.parent, f"{origin}.{original}") is not None:
+            return Found(path, is_module=True)
+        return _binding(source, original, path)
+    return None
+
+
+@cache
+def _read(file: Path) -> _Module:
+    module = _Module()
+    for statement in _top_level(ast.parse(file.read_text(encoding="utf-8")).body):
+        if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
+            module.definitions[statement.name] = statement
+        elif isinstance(statement, ast.Assign):
+            names_set = [node for target in statement.targets for node in ast.walk(target)]
+            module.definitions |= {node.id: statement for node in names_set if isinstance(node, ast.Name)}
+        elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            module.definitions[statement.target.id] = statement
+        elif isinstance(statement, ast.Import):
+            for alias in statement.names:
+                module.definitions[alias.asname or alias.name.partition(".")[0]] = statement
+        elif isinstance(statement, ast.ImportFrom) and statement.module:
+            for alias in statement.names:
+                if alias.name != "*":
+                    module.imports[alias.asname or alias.name] = (statement.module, alias.name)
+                elif (source := _source(_PACKAGE.parent, statement.module)) is not None:
+                    for name in _bound(source, public=True):
+                        module.imports.setdefault(name, (statement.module, name))
+    return module
+
+
+def _top_level(body: list[ast.stmt]) -> list[ast.stmt]:
+    """With what stands inside of `if` and `try`."""
+    found = []
+    for statement in body:
+        if isinstance(statement, (ast.If, ast.Try)):
+            found += _top_level([*statement.body, *statement.orelse])
+        else:
+            found.append(statement)
+    return found
+
+
+def _bound(file: Path, public: bool) -> set[str]:
+    module = _read(file)
+    every = {*module.definitions, *module.imports}
+    listed = module.definitions.get("__all__")
+    if public and isinstance(listed, (ast.Assign, ast.AnnAssign)) and isinstance(listed.value, (ast.List, ast.Tuple)):
+        return set(ast.literal_eval(listed.value))
+    return {name for name in every if not name.startswith("_")}
+
+
+def _is_empty(file: Path) -> bool:
+    """names.is_empty() for a source."""
+    listed = _read(file).definitions.get("__all__")
+    return (
+        isinstance(listed, (ast.Assign, ast.AnnAssign)) and isinstance(listed.value, ast.List) and not listed.value.elts
+    )
+
+
+def _parameters(definition: ast.stmt) -> tuple[str, ...] | None:
+    if isinstance(definition, ast.ClassDef):
+        made = [f for f in definition.body if isinstance(f, ast.FunctionDef) and f.name == "__init__"]
+        if not made:
+            return None
+        found = _parameters(made[0])
+        return None if found is None else found[1:]
+    if not isinstance(definition, ast.FunctionDef):
+        return None
+    arguments = definition.args
+    if arguments.kwarg is not None or arguments.vararg is not None:
+        return None
+    return tuple(a.arg for a in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs])

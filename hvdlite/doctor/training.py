@@ -1,0 +1,115 @@
+"""What a data-parallel program needs as a whole, and what is missing in those that train on each rank alone.
+
+All files of a program are looked at together: the model may be in one and the loop in another.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+from hvdlite.doctor.findings import Finding, Kind
+from hvdlite.doctor.reading import Program
+
+_ADAPTERS = ("horovod.torch", "horovod.tensorflow", "horovod.keras")
+_WRAPPERS = {
+    "DistributedOptimizer", "PartialDistributedOptimizer", "DistributedGradientTape", "PartialDistributedGradientTape",
+    "ddp_comm_hook", "load_model",
+}  # fmt: skip
+_SHARDING = {"DistributedSampler", "ElasticSampler", "shard", "num_replicas", "num_shards", "shard_index", "split_list"}
+
+
+def of_programs(programs: Sequence[Program]) -> Iterator[Finding]:
+    """Empty unless they use one of the adapters."""
+    uses = [(p.file, use) for p in programs for use in p.uses if use.path.startswith(_ADAPTERS)]
+    if not uses:
+        return
+    file, first = uses[0]
+    used = {use.path.rpartition(".")[2] for _, use in uses}
+    words = {word for program in programs for word in _words(program.tree)}
+
+    def found(kind: Kind, name: str, sentence: str) -> Finding:
+        return Finding(kind, file, first.line, name, sentence)
+
+    wrapped = used & _WRAPPERS
+    if "init" not in used and used & (
+        _WRAPPERS | {"rank", "size", "local_rank", "allreduce", "broadcast", "allgather"}
+    ):
+        yield found(Kind.CHANGE, "hvd.init", "is never called: call hvd.init() before anything else of hvd")
+    if _trains(words) and not wrapped and not any("allreduce" in name for name in used):
+        yield found(
+            Kind.CHANGE,
+            "hvd.DistributedOptimizer",
+            "no optimizer or tape is wrapped, so that each rank trains a model of its own: hvd.DistributedOptimizer(optimizer)",
+        )
+    if not wrapped:
+        return
+    if not any("roadcast" in name or name.endswith("State") for name in used):
+        yield found(
+            Kind.CHANGE,
+            "hvd.broadcast_parameters",
+            "nothing is broadcast at the start, so that ranks begin with different weights: hvd.broadcast_parameters (torch), "
+            "hvd.broadcast_variables (TensorFlow) or hvd.callbacks.BroadcastGlobalVariablesCallback (Keras)",
+        )
+    if not any(_scales_by_size(program) for program in programs) and "LearningRateWarmupCallback" not in used:
+        yield found(
+            Kind.HINT,
+            "learning rate",
+            "is not multiplied by hvd.size(), though the batch of all ranks is that much larger: intended?",
+        )
+    if not words & _SHARDING and not any(_computes_with_rank(program) for program in programs):
+        yield found(
+            Kind.HINT,
+            "data",
+            "no DistributedSampler, shard() or part by hvd.rank() is to be seen: does each rank read data of its own?",
+        )
+
+
+def _words(tree: ast.AST) -> set[str]:
+    """Every identifier."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            found.add(node.id)
+        elif isinstance(node, ast.Attribute):
+            found.add(node.attr)
+        elif isinstance(node, ast.keyword) and node.arg:
+            found.add(node.arg)
+        elif isinstance(node, ast.alias):
+            found.add(node.name.rpartition(".")[2])
+    return found
+
+
+def _trains(words: set[str]) -> bool:
+    return {"backward", "step"} <= words or bool(words & {"apply_gradients", "minimize", "fit"})
+
+
+def _scales_by_size(program: Program) -> bool:
+    """Whether hvd.size() or local_size(), or a variable that holds one, is a factor of something."""
+    products = [
+        n for n in ast.walk(program.tree) if isinstance(n, (ast.BinOp, ast.AugAssign)) and isinstance(n.op, ast.Mult)
+    ]
+    return _any_holds(program, products, {"size", "local_size"})
+
+
+def _computes_with_rank(program: Program) -> bool:
+    """Whether hvd.rank() is used for more than to ask whether it is 0."""
+    places = (ast.BinOp, ast.Subscript, ast.Slice, ast.keyword, ast.Call)
+    return _any_holds(program, [n for n in ast.walk(program.tree) if isinstance(n, places)], {"rank"})
+
+
+def _any_holds(program: Program, nodes: Sequence[ast.AST], functions: set[str]) -> bool:
+    calls = {id(call.node) for call in program.calls if call.path.rpartition(".")[2] in functions}
+    holders = {
+        target.id
+        for node in ast.walk(program.tree)
+        if isinstance(node, ast.Assign) and id(node.value) in calls
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+
+    def holds(node: ast.AST) -> bool:
+        return id(node) in calls or (isinstance(node, ast.Name) and node.id in holders)
+
+    inside = (child for node in nodes for child in ast.iter_child_nodes(node))
+    return any(holds(child) for child in inside)

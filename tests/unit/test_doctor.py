@@ -1,0 +1,205 @@
+"""`hvdlite doctor`: what it says about programs, line by line."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hvdlite import knobs
+from hvdlite.commands.cli import main
+from hvdlite.doctor import advice, surface
+from hvdlite.doctor.examination import examine
+from hvdlite.doctor.findings import Kind
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = ROOT / "tests" / "drop_in" / "programs"
+
+TORCH = "import horovod.torch as hvd\nhvd.init()\n"
+KERAS = "import horovod.tensorflow.keras as hvd\nhvd.init()\n"
+
+# A program; what is found besides what works: kind, line, name, and a part of the sentence.
+SNIPPETS = {
+    "all is well": (TORCH + "print(hvd.rank(), hvd.Average, hvd.mpi_ops.size)", []),
+    "a name that nobody has": (TORCH + "hvd.allreduec(x)", ["change 3 horovod.torch.allreduec: neither Horovod nor"]),
+    "a module that only Horovod has": ("import horovod.spark", ["change 1 horovod.spark: only Horovod has it: start the"]),
+    "something inside of it": (
+        "from horovod.spark.torch import TorchEstimator as T\nT()",
+        ["change 1 horovod.spark.torch.TorchEstimator: only", "change 2 horovod.spark.torch.TorchEstimator: only"],
+    ),
+    "it is optional": (
+        "try:\n    import horovod.spark as s\nexcept ImportError:\n    s = None\nif s:\n    s.run(f)",
+        ["differs 2 horovod.spark: only Horovod has it: .*; the ImportError is caught"],
+    ),
+    "elastic": (
+        TORCH + "@hvd.elastic.run\ndef f(state): pass",
+        ["change 3 horovod.torch.elastic.run: only Horovod has it: take the elastic parts out"],
+    ),
+    "elastic by import": ("from horovod.keras.elastic import KerasState", ["change 1 horovod.keras.elastic.KerasState: only"]),
+    "ray": ("from horovod.ray import RayExecutor", ["change 1 horovod.ray.RayExecutor: only"]),
+    "mxnet": ("import horovod.mxnet as hvd\nhvd.init()", ["change 1 horovod.mxnet: only", "change 2 horovod.mxnet.init: only"]),
+    "an argument that is not there": (
+        TORCH + "hvd.allreduce(x, nam='y')",
+        ["change 3 horovod.torch.allreduce(nam=): allreduce() has no argument of this name; it has tensor, average, name"],
+    ),
+    "arguments of old": (
+        TORCH + "hvd.allreduce(x, average=False)",
+        ["differs 3 horovod.torch.allreduce(average=): works, with a DeprecationWarning"],
+    ),
+    "a communicator": (
+        "import horovod.torch as hvd\nhvd.init(comm=MPI.COMM_WORLD)",
+        ["change 2 horovod.torch.init(comm=): MPI's communicators are not used"],
+    ),
+    "a list of ranks": ("import horovod.torch as hvd\nhvd.init([0, 1])", ["change 2 horovod.torch.init(comm=): MPI's"]),
+    "no communicator": ("import horovod.torch as hvd\nhvd.init(comm=None)\nhvd.init([], [hvd.ProcessSet([0])])", []),
+    "questions with other answers": (
+        "from horovod.tensorflow import nccl_built, init\ninit()\nif nccl_built(): pass",
+        ["differs 3 horovod.tensorflow.nccl_built: is 0"],
+    ),
+    "variables": (
+        "import os, os as system\nos.environ['HOROVOD_CYCLE_TIME'] = '1'\nos.environ.setdefault('HOROVOD_AUTOTUNE', '1')\n"
+        "system.putenv('HOROVOD_NONSENSE', '1')\nos.environ.update({'HOROVOD_RANK': '0'}, HOROVOD_CONTROLLER='mpi', OTHER='')\n"
+        "x = os.environ['HOROVOD_LOCAL_RANK']",
+        [
+            "differs 3 HOROVOD_AUTOTUNE: has no effect: hvdlite does not tune itself",
+            "differs 4 HOROVOD_NONSENSE: has no effect: neither",
+            "change 5 HOROVOD_RANK: the launcher sets it",
+            "differs 5 HOROVOD_CONTROLLER: has no effect",
+        ],
+    ),
+    "import_module": (
+        "import importlib\nhvd = importlib.import_module('horovod.torch')\nhvd.init()\nhvd.nothing()",
+        ["change 4 horovod.torch.nothing: neither"],
+    ),
+    "a second name": (TORCH + "other = hvd\nother.nothing", ["change 4 horovod.torch.nothing: neither"]),
+    "getattr": (
+        TORCH + "getattr(hvd, 'nothing')\ngetattr(hvd, 'nothing', None)\ngetattr(hvd, 'rank')()",
+        ["change 3 horovod.torch.nothing: neither"],
+    ),
+    "a star": ("from horovod.torch import *\ninit()\nallreduce(x, nam=1)", ["change 3 horovod.torch.allreduce(nam=): "]),
+    "without a name of its own": (
+        "import horovod.tensorflow\nhorovod.tensorflow.init()\nhorovod.tensorflow.barrier()",
+        ["change 3 horovod.tensorflow.barrier: neither"],
+    ),
+    "a program that has moved already": (
+        "import hvdlite.keras as hvd\nfrom hvdlite import torch\nhvd.init()\ntorch.nothing",
+        ["change 4 horovod.torch.nothing: neither"],
+    ),
+    "nothing of Horovod": ("import torch, os\nos.environ['A'] = 'b'\nmodel.fit(x)", []),
+    "no init": ("import horovod.torch as hvd\nprint(hvd.rank())", ["change 1 hvd.init: is never called"]),
+    "every rank alone": (
+        TORCH + "loss.backward()\noptimizer.step()",
+        ["change 1 hvd.DistributedOptimizer: no optimizer or tape is wrapped"],
+    ),
+    "reduced by hand": (TORCH + "loss.backward()\nhvd.allreduce_(p.grad)\noptimizer.step()", []),
+    "keras, every rank alone": (KERAS + "model.fit(x)", ["change 1 hvd.DistributedOptimizer: no optimizer or tape"]),
+    "different weights": (
+        TORCH + "o = hvd.DistributedOptimizer(SGD(p, lr=0.1 * hvd.size()))\nDistributedSampler(d)",
+        ["change 1 hvd.broadcast_parameters: nothing is broadcast at the start"],
+    ),
+    "hints": (
+        TORCH + "o = hvd.DistributedOptimizer(SGD(p, lr=0.1))\nhvd.broadcast_parameters(p, 0)\nif hvd.rank() == 0: print()",
+        ["hint 1 learning rate: is not multiplied", "hint 1 data: no DistributedSampler"],
+    ),
+    "no hints": (
+        KERAS + "n = hvd.size()\nm = hvd.rank()\no = hvd.DistributedOptimizer(SGD(0.1 * n))\nx = x[m::n]\n"
+        "model.fit(x, callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0)])",
+        [],
+    ),
+}  # fmt: skip
+
+
+def _found(path: Path) -> list[str]:
+    findings, unreadable = examine([str(path)])
+    assert not unreadable
+    return [f"{f.kind.value} {f.line} {f.name}: {f.sentence}" for f in findings if f.kind is not Kind.WORKS]
+
+
+@pytest.mark.parametrize("name", SNIPPETS)
+def test_what_is_found(name: str, tmp_path: Path) -> None:
+    program, expected = SNIPPETS[name]
+    (tmp_path / "program.py").write_text(program)
+    found = _found(tmp_path / "program.py")
+    assert len(found) == len(expected), found
+    for said, wanted in zip(found, expected, strict=True):
+        parts = wanted.split(".*")
+        assert said.startswith(parts[0]) and all(part in said for part in parts), (said, wanted)
+
+
+def test_programs_that_run_unchanged_get_a_clean_bill(capsys: pytest.CaptureFixture[str]) -> None:
+    for program in PROGRAMS.glob("*.py"):
+        assert _found(program) == []
+    assert main(["doctor", str(PROGRAMS)]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[-1].startswith("0 to change, 0 that differ, 0 hints, ")
+    assert any(line.endswith("keras_fit.py:7: works: horovod.tensorflow.keras: as in Horovod") for line in said)
+
+
+def test_files_are_one_program(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("import horovod.torch as hvd\nhvd.rank()\n")
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "b.py").write_text("import horovod.torch as hvd\nhvd.init()\n")
+    (tmp_path / ".venv").mkdir()
+    (tmp_path / ".venv" / "c.py").write_text("import horovod.spark\n")
+    assert _found(tmp_path / "a.py") != [] and _found(tmp_path) == []
+
+
+def test_exit_codes_and_what_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    good, bad, old = tmp_path / "good.py", tmp_path / "bad.py", tmp_path / "old.py"
+    good.write_text("print()\n")
+    bad.write_text("import horovod.spark\n")
+    old.write_text("import horovod.torch\nprint 'x'\n")
+    assert main(["doctor", str(good)]) == 0
+    assert capsys.readouterr().out == "Nothing of Horovod is used here.\n"
+    assert main(["doctor", str(bad), str(good)]) == 1
+    assert capsys.readouterr().out.startswith(f"{bad}:1: change: horovod.spark: only Horovod has it: ")
+    assert main(["doctor", str(old), str(bad), str(tmp_path / "none.py")]) == 2
+    said = capsys.readouterr()
+    assert "horovod.spark" in said.out
+    assert (
+        f"{old}:2: not Python 3: Missing parentheses" in said.err and "none.py: No such file or directory" in said.err
+    )
+    (tmp_path / "binary.py").write_bytes(b"\0\1")
+    assert main(["doctor", str(tmp_path / "binary.py")]) == 2
+    assert "not Python" in capsys.readouterr().err
+
+
+def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "p.py").write_text("import horovod.torch as hvd\nhvd.init()\nhvd.nothing\n")
+    assert main(["doctor", "--json", str(tmp_path / "p.py"), "/nowhere.py"]) == 2
+    told = json.loads(capsys.readouterr().out)
+    assert told["unreadable"] == ["/nowhere.py: No such file or directory"]
+    assert [row["kind"] for row in told["findings"]] == ["change", "works", "works"]
+    assert told["findings"][0] == {
+        "kind": "change",
+        "file": str(tmp_path / "p.py"),
+        "line": 3,
+        "name": "horovod.torch.nothing",
+        "sentence": "neither Horovod nor hvdlite has it: a slip of the pen, or from another version of Horovod",
+    }
+
+
+def test_it_needs_no_framework_and_runs_nothing(tmp_path: Path) -> None:
+    (tmp_path / "p.py").write_text(TORCH + "open('trace', 'w')\nhvd.allreduce(1)")
+    program = (
+        "import sys\nfrom hvdlite.commands.cli import main\nassert main(['doctor', 'p.py']) == 0\n"
+        "assert not {'torch', 'tensorflow', 'keras', 'numpy', 'hvdlite._core', 'hvdlite.torch'} & set(sys.modules)"
+    )
+    command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r})\n" + program]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "trace").exists()
+
+
+def test_the_tables_do_not_contradict_the_sources() -> None:
+    read = {name for knob in knobs.KNOBS for name in knob.environment}
+    assert not read & {*advice.NO_EFFECT, *advice.LAUNCHERS}, "hvdlite reads these now: take them out of the table"
+    for name in advice.DIFFERS:
+        assert isinstance(surface.look_up(f"horovod.torch.{name}"), surface.Found)
+    for module in advice.HOROVOD:
+        found = surface.look_up(module)
+        if isinstance(found, surface.Missing):
+            assert module.endswith("elastic"), module  # the table may name what is to come
