@@ -7,11 +7,11 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
-from hvdlite import _core, handles, knobs, pulse, where
+from hvdlite import _core, bootstrap, handles, knobs, pulse, where
 from hvdlite.launch import environment
 from hvdlite.process_sets import ProcessSet, global_process_set, register_all
 
@@ -36,12 +36,25 @@ _hooks_installed = False
 _EXIT_TIMEOUT = 10.0
 
 
-def init(comm: Any = None, process_sets: Sequence[ProcessSet | Sequence[int]] | str | None = None) -> None:
+def init(
+    comm: Any = None,
+    process_sets: Sequence[ProcessSet | Sequence[int]] | str | None = None,
+    *,
+    rank: int | None = None,
+    size: int | None = None,
+    rendezvous: str | None = None,
+    secret: str | bytes | None = None,
+) -> None:
     """Joins the job that the launcher has started, and waits for its other ranks.
 
-    Without a launcher the process is a job of its own, with rank 0 and size 1. A second call does nothing but register
-    the given process sets. `process_sets` lists sets that exist from the start, in the same order on all ranks.
-    `comm` is accepted for Horovod's sake; passing a list of ranks is not supported.
+    The launcher may be hvdliterun, horovodrun, torchrun, an MPI's mpirun, srun or jsrun (docs/launching.md). Without one the
+    process is a job of its own, with rank 0 and size 1. A second call does nothing but register the given process sets.
+    `process_sets` lists sets that exist from the start, in the same order on all ranks. `comm` is accepted for Horovod's
+    sake; passing a list of ranks is not supported.
+
+    Who starts processes in a way of their own says here which `rank` this is of how many (`size`) and where they meet:
+    `rendezvous`, "host:port", is an address of rank 0's host with a free port. `secret`, 64 hex digits or 32 bytes, is the same
+    for all ranks of this job and for nobody else.
     """
     global _incarnation
     if comm is not None and not (isinstance(comm, (list, tuple)) and len(comm) == 0):
@@ -55,22 +68,18 @@ def init(comm: Any = None, process_sets: Sequence[ProcessSet | Sequence[int]] | 
         raise ValueError(f"process_sets={process_sets!r} is not allowed: pass a list of process sets, or 'dynamic'")
     with _lock:
         if not _core.is_initialized():
-            identity = environment.discover(os.environ)
-            store = secret = None
-            if identity.rendezvous is not None and identity.secret is not None:
-                host, port = identity.rendezvous
-                store = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-                secret = identity.secret.hex()
+            identity = environment.discover(os.environ, environment.Asked(rank, size, rendezvous, secret))
             values = knobs.resolve(os.environ)
             texts = {field: _text(value) for field, value in values.items() if knobs.by_field(field).core}
+            place = _meet(identity, values)
             _core.release_all()  # of the job before: nobody will ask for them any more
             _interruptibly(
                 lambda: _core.init(
                     rank=identity.rank,
                     size=identity.size,
-                    store=store,
+                    store=None if place is None else _host_and_port(place.address),
                     store_prefix="",
-                    secret=secret,
+                    secret=None if place is None else place.secret.hex(),
                     knobs=texts,
                     process_sets=[],
                 )
@@ -139,6 +148,20 @@ def cross_size() -> int:
 def is_homogeneous() -> bool:
     """True if every host runs the same number of processes."""
     return _core.is_homogeneous()
+
+
+def _meet(identity: environment.Identity, values: Mapping[str, knobs.Value]) -> bootstrap.Place | None:
+    """Where the job's store is; None for a process that is alone, and may be."""
+    if identity.size == 1:
+        if not environment.allows_singleton(os.environ):
+            bootstrap.refuse_to_be_alone()
+        return None
+    return bootstrap.meet(identity, str(values["network_interfaces"]), float(values["start_timeout_seconds"]))
+
+
+def _host_and_port(address: tuple[str, int]) -> str:
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _interruptibly(work: Callable[[], None]) -> None:

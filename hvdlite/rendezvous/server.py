@@ -48,11 +48,15 @@ class StoreServer:
     def __init__(self, secret: bytes, host: str = "127.0.0.1", port: int = 0, rank: int = protocol.NOBODY) -> None:
         self._secret = protocol.check_secret(secret)
         if not host:
-            raise ValueError("the store needs an address to listen on (0.0.0.0 or :: mean every interface)")
+            raise ValueError(
+                "the store needs an address to listen on (0.0.0.0 means every interface, :: those of IPv6 as well)"
+            )
         family, kind, proto, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         self._listener = socket.socket(family, kind, proto)
         try:
             self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if host == "::":  # IPv4 as well, whatever the system's default is
+                self._listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
             self._listener.bind(address)
             self._listener.listen(_BACKLOG)
         except OSError as error:

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 import pytest
 
 from hvdlite.launch import secret as job_secret
-from hvdlite.launch.environment import Identity, discover, parse_address
+from hvdlite.launch.environment import Asked, Identity, discover, parse_address, parse_addresses
+from hvdlite.launch.environment.identity import AtPorts, AtStore, Meeting, OverHttp, OverMpi, OverTorchStore
 
 SECRET = bytes(range(32))
 OURS = {
@@ -27,15 +28,17 @@ ALONE = {name: "1" if name.endswith("SIZE") else "0" for name in OURS if name.en
 
 
 def test_nothing_set_is_a_single_process() -> None:
-    assert discover({"PATH": "/bin"}) == Identity(0, 1, 0, 1, 0, 1, None, None)
+    assert discover({"PATH": "/bin"}) == Identity(rank=0, size=1, meeting=None)
 
 
 def test_our_variables_say_it_all() -> None:
-    assert discover(OURS) == Identity(5, 6, 1, 2, 2, 3, ("127.0.0.1", 4000), SECRET)
+    store = AtStore((("127.0.0.1", 4000),))
+    assert discover(OURS) == Identity(5, 6, 1, 2, 2, 3, "hvdliterun", store, SECRET)
+    assert discover(OURS).rendezvous == ("127.0.0.1", 4000)
 
 
 def test_a_single_rank_needs_no_meeting_point() -> None:
-    assert discover(ALONE) == Identity()
+    assert discover(ALONE) == Identity(0, 1, 0, 1, 0, 1, "hvdliterun")
 
 
 def test_the_secret_is_not_shown() -> None:
@@ -45,7 +48,7 @@ def test_the_secret_is_not_shown() -> None:
 
 @pytest.mark.parametrize("name", [n for n in OURS if n.endswith(("RANK", "SIZE"))])
 def test_a_half_set_environment_is_an_error_that_names_what_is_missing(name: str) -> None:
-    with pytest.raises(ValueError, match=f"{name} not: a process needs all of them or none"):
+    with pytest.raises(ValueError, match=f"{name} not: a process of hvdliterun needs all of them or none"):
         discover({k: v for k, v in OURS.items() if k != name})
     with pytest.raises(ValueError, match="needs all of them or none"):
         discover({name: "1"})
@@ -54,6 +57,8 @@ def test_a_half_set_environment_is_an_error_that_names_what_is_missing(name: str
 def test_a_meeting_point_alone_is_half_set() -> None:
     with pytest.raises(ValueError, match="HVDLITE_RENDEZVOUS set, but HVDLITE_RANK"):
         discover({"HVDLITE_RENDEZVOUS": "h:1"})
+    with pytest.raises(ValueError, match=r"init\(rendezvous=...\) set, but HVDLITE_RANK"):
+        discover({}, Asked(rendezvous="h:1"))
 
 
 @pytest.mark.parametrize(
@@ -64,7 +69,7 @@ def test_a_meeting_point_alone_is_half_set() -> None:
         ({"HVDLITE_RANK": "6"}, r"HVDLITE_RANK=6 has to be below HVDLITE_SIZE=6"),
         ({"HVDLITE_LOCAL_RANK": "2"}, r"HVDLITE_LOCAL_RANK=2 has to be below HVDLITE_LOCAL_SIZE=2"),
         ({"HVDLITE_CROSS_RANK": "3"}, r"HVDLITE_CROSS_RANK=3 has to be below HVDLITE_CROSS_SIZE=3"),
-        ({"HVDLITE_LOCAL_SIZE": "7"}, r"exceed HVDLITE_SIZE=6"),
+        ({"HVDLITE_LOCAL_SIZE": "7"}, r"HVDLITE_LOCAL_SIZE=7 exceeds HVDLITE_SIZE=6"),
         ({"HVDLITE_RENDEZVOUS": ""}, r"HVDLITE_SIZE=6, but HVDLITE_RENDEZVOUS=host:port is not set"),
         ({"HVDLITE_RENDEZVOUS": "nowhere"}, r"HVDLITE_RENDEZVOUS='nowhere' is not allowed"),
         ({"HVDLITE_SECRET": ""}, r"neither HVDLITE_SECRET_FD nor HVDLITE_SECRET"),
@@ -89,6 +94,12 @@ def test_a_wrong_secret_is_not_repeated_in_the_error() -> None:
 )
 def test_addresses(text: str, address: tuple[str, int]) -> None:
     assert parse_address(text, "X") == address
+
+
+def test_several_ways_to_one_store() -> None:
+    assert parse_addresses("a:1, [::1]:2", "X") == (("a", 1), ("::1", 2))
+    with pytest.raises(ValueError, match="X='' is not allowed"):
+        parse_addresses("a:1,", "X")
 
 
 @pytest.mark.parametrize("text", ["a", "a:", ":1", "a:b", "a:0", "a:65536", "::1:80", "a:-1"])
@@ -126,59 +137,366 @@ def test_secrets_differ() -> None:
     assert len({job_secret.create() for _ in range(8)}) == 8
 
 
-# --- other launchers
+# --- other launchers: every row of what was seen on real runs
 
+TORCHRUN = {
+    "RANK": "1",
+    "WORLD_SIZE": "4",
+    "LOCAL_RANK": "1",
+    "LOCAL_WORLD_SIZE": "2",
+    "GROUP_RANK": "0",
+    "MASTER_ADDR": "node1",
+    "MASTER_PORT": "29500",
+    "TORCHELASTIC_RUN_ID": "abc",
+    "TORCHELASTIC_RESTART_COUNT": "0",
+    "TORCHELASTIC_USE_AGENT_STORE": "True",
+}
+RAY_TRAIN = {
+    "RANK": "1",
+    "WORLD_SIZE": "4",
+    "LOCAL_RANK": "1",
+    "LOCAL_WORLD_SIZE": "2",
+    "NODE_RANK": "0",
+    "MASTER_ADDR": "10.0.0.1",
+    "MASTER_PORT": "29500",
+}
+OPEN_MPI_4 = {
+    "OMPI_COMM_WORLD_RANK": "1",
+    "OMPI_COMM_WORLD_SIZE": "4",
+    "OMPI_COMM_WORLD_LOCAL_RANK": "1",
+    "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
+    "OMPI_COMM_WORLD_NODE_RANK": "1",
+    "PMIX_RANK": "1",
+    "PMIX_NAMESPACE": "1234",
+    "PMIX_HOSTNAME": "node1",
+    "PMIX_SERVER_URI21": "1234.0;tcp4://10.0.0.1:4000",
+}
+OPEN_MPI_5 = OPEN_MPI_4 | {"OMPI_UNIVERSE_SIZE": "4", "PMIX_NAMESPACE": "prterun-node1-1@1", "PRTE_LAUNCHED": "1"}
+MVAPICH = {
+    "MV2_COMM_WORLD_RANK": "1",
+    "MV2_COMM_WORLD_SIZE": "4",
+    "MV2_COMM_WORLD_LOCAL_RANK": "1",
+    "MV2_COMM_WORLD_LOCAL_SIZE": "2",
+}
+MPICH = {"PMI_RANK": "1", "PMI_SIZE": "4", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2", "PMI_FD": "9"}
+SRUN = {
+    "SLURM_JOB_ID": "77",
+    "SLURM_STEP_ID": "0",
+    "SLURM_PROCID": "1",
+    "SLURM_LOCALID": "1",
+    "SLURM_NODEID": "0",
+    "SLURM_NTASKS": "4",
+    "SLURM_STEP_NUM_TASKS": "4",
+    "SLURM_STEP_TASKS_PER_NODE": "2(x2)",
+    "SLURM_STEP_NODELIST": "n[07-08]",
+}
+SRUN_PMI2 = SRUN | {"PMI_RANK": "1", "PMI_SIZE": "4", "PMI_FD": "9", "PMI_JOBID": "77.0", "SLURM_MPI_TYPE": "pmi2"}
+SRUN_PMIX = SRUN | {"PMIX_RANK": "1", "PMIX_NAMESPACE": "slurm.pmix.77.0", "SLURM_MPI_TYPE": "pmix"}
+HOROVODRUN = {
+    "HOROVOD_RANK": "1",
+    "HOROVOD_SIZE": "4",
+    "HOROVOD_LOCAL_RANK": "1",
+    "HOROVOD_LOCAL_SIZE": "2",
+    "HOROVOD_CROSS_RANK": "0",
+    "HOROVOD_CROSS_SIZE": "2",
+    "HOROVOD_GLOO_RENDEZVOUS_ADDR": "10.0.0.1",
+    "HOROVOD_GLOO_RENDEZVOUS_PORT": "4000",
+    "HOROVOD_CONTROLLER": "gloo",
+}
+JSRUN = {
+    "JSM_NAMESPACE_RANK": "1",
+    "JSM_NAMESPACE_SIZE": "4",
+    "JSM_NAMESPACE_LOCAL_RANK": "1",
+    "JSM_NAMESPACE_LOCAL_SIZE": "2",
+}
+
+# Rank 1 of 4, second on its host, under each of them.
 FOREIGN = [
-    pytest.param({"HOROVOD_RANK": "0", "HOROVOD_SIZE": "2"}, "horovodrun", id="horovodrun"),
+    pytest.param(HOROVODRUN, "horovodrun", OverHttp, id="horovodrun"),
+    pytest.param(TORCHRUN, "torchrun", OverTorchStore, id="torchrun"),
+    pytest.param(RAY_TRAIN, "torchrun", AtPorts, id="Ray Train"),
+    pytest.param(OPEN_MPI_4, "Open MPI's mpirun", OverMpi, id="Open MPI 4"),
+    pytest.param(OPEN_MPI_5, "Open MPI's mpirun", OverMpi, id="Open MPI 5"),
+    pytest.param(MVAPICH, "MVAPICH's mpirun", OverMpi, id="MVAPICH"),
+    pytest.param(MPICH, "mpiexec", OverMpi, id="MPICH and Intel MPI"),
+    pytest.param(SRUN, "srun", AtPorts, id="srun"),
+    pytest.param(SRUN_PMIX, "PMIx", AtPorts, id="srun --mpi=pmix"),
+    pytest.param(JSRUN, "jsrun", OverMpi, id="jsrun"),
+    pytest.param(JSRUN | {"PMIX_RANK": "1"}, "PMIx", OverMpi, id="jsrun with PMIx"),
+    pytest.param(JSRUN | OPEN_MPI_4, "Open MPI's mpirun", OverMpi, id="jsrun with Spectrum MPI"),
+    # Traps.
     pytest.param(
-        {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "h", "MASTER_PORT": "1"},
-        "torchrun",
-        id="torchrun",
+        SRUN | OPEN_MPI_4 | {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_TASKS_PER_NODE": "1(x2)"},
+        "Open MPI's mpirun",
+        OverMpi,
+        id="trap 2: mpirun's processes inherit the step of its daemon",
     ),
-    pytest.param({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2"}, "Open MPI", id="openmpi"),
-    pytest.param({"PMI_RANK": "1", "PMI_SIZE": "2", "SLURM_STEP_NUM_TASKS": "1"}, "mpiexec", id="mpich in slurm"),
-    pytest.param({"SLURM_STEP_ID": "0", "SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "3"}, "srun", id="srun"),
     pytest.param(
-        {"SLURM_STEP_ID": "0", "SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "3", "PMIX_RANK": "1"},
-        "srun",
-        id="srun with pmix",
+        SRUN
+        | MPICH
+        | {"SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NTASKS": "3", "SLURM_STEP_NUM_TASKS": "1"}
+        | {"SLURM_STEP_TASKS_PER_NODE": "1"},
+        "mpiexec",
+        OverMpi,
+        id="trap 3: MPICH inside Slurm, three sizes in one process",
+    ),
+    pytest.param(
+        SRUN | TORCHRUN | {"SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_TASKS_PER_NODE": "1(x2)", "SLURM_LOCALID": "0"},
+        "torchrun",
+        OverTorchStore,
+        id="trap 5: torchrun under srun, whose tasks are the agents",
     ),
 ]
 
 
-@pytest.mark.parametrize(("environ", "launcher"), FOREIGN)
-def test_ranks_of_another_launcher_do_not_train_alone(environ: dict[str, str], launcher: str) -> None:
-    with pytest.raises(RuntimeError, match=f"{launcher}.* processes .*HVDLITE_ALLOW_SINGLETON=1"):
-        discover(environ)
-    with pytest.raises(RuntimeError, match="HVDLITE_SIZE=1"):
-        discover(environ | ALONE)
+@pytest.mark.parametrize(("environ", "launcher", "meeting"), FOREIGN)
+def test_each_launcher_is_understood(environ: dict[str, str], launcher: str, meeting: type[Meeting]) -> None:
+    me = discover(environ)
+    assert (me.rank, me.size, me.local_rank, me.local_size, me.launcher) == (1, 4, 1, 2, launcher)
+    assert isinstance(me.meeting, meeting)
+    assert me.secret is None and me.rendezvous is None
+    assert discover(environ | {"HVDLITE_SECRET": SECRET.hex()}).secret == SECRET
 
 
-@pytest.mark.parametrize(("environ", "launcher"), FOREIGN)
-def test_who_wants_to_be_alone_may(environ: dict[str, str], launcher: str) -> None:
+def test_slurms_own_pmi_needs_no_mpi() -> None:
+    me = discover(SRUN_PMI2)
+    assert (me.rank, me.size, me.launcher) == (1, 4, "mpiexec")
+    assert me.meeting == discover(SRUN).meeting
+    # But Hydra's processes, which inherit the step's variables, may agree with them by chance, and their neighbours not.
+    assert isinstance(discover(SRUN | MPICH).meeting, OverMpi)
+
+
+@pytest.mark.parametrize(("environ", "launcher", "meeting"), FOREIGN)
+def test_who_wants_to_be_alone_may(environ: dict[str, str], launcher: str, meeting: type[Meeting]) -> None:
+    """Trap 8: a program that only inherits the variables."""
     assert discover(environ | {"HVDLITE_ALLOW_SINGLETON": "1"}) == Identity()
+    assert discover(environ | ALONE | {"HVDLITE_ALLOW_SINGLETON": "1"}).size == 1
+    assert discover(environ | {"HVDLITE_ALLOW_SINGLETON": "0"}).size == 4
 
 
-@pytest.mark.parametrize(("environ", "launcher"), FOREIGN)
-def test_hvdliterun_counts_more_than_any_other_launcher(environ: dict[str, str], launcher: str) -> None:
-    assert discover(environ | OURS).rank == 5
+@pytest.mark.parametrize(("environ", "launcher", "meeting"), FOREIGN)
+def test_ranks_of_another_launcher_do_not_train_alone(
+    environ: dict[str, str], launcher: str, meeting: type[Meeting]
+) -> None:
+    with pytest.raises(RuntimeError, match=r"has started 4 processes .*HVDLITE_SIZE=1.*HVDLITE_ALLOW_SINGLETON=1"):
+        discover(environ | ALONE)
+    with pytest.raises(RuntimeError, match=r"has started 4 processes .*init\(size=1\)"):
+        discover(environ, Asked(0, 1))
+
+
+@pytest.mark.parametrize(("environ", "launcher", "meeting"), FOREIGN)
+def test_hvdliterun_and_arguments_count_more(environ: dict[str, str], launcher: str, meeting: type[Meeting]) -> None:
+    if launcher != "horovodrun":  # that one speaks of the same processes
+        assert discover(environ | OURS).rank == 5
+    me = discover(environ, Asked(2, 3, "h:1,[::1]:2", SECRET.hex()))
+    assert me == Identity(
+        2,
+        3,
+        launcher="the arguments of init()",
+        meeting=AtStore((("h", 1), ("::1", 2)), may_open=True),
+        secret=SECRET,
+    )
+
+
+@pytest.mark.parametrize(("environ", "launcher", "meeting"), FOREIGN)
+def test_a_launcher_may_leave_the_numbers_to_another_one(
+    environ: dict[str, str], launcher: str, meeting: type[Meeting]
+) -> None:
+    """hvdliterun has opened the store, and mpirun or srun has started the ranks."""
+    given = {"HVDLITE_RENDEZVOUS": "10.0.0.9:4000", "HVDLITE_SECRET": SECRET.hex()}
+    me = discover(environ | given)
+    assert (me.rank, me.size, me.launcher, me.secret) == (1, 4, launcher, SECRET)
+    assert me.meeting == AtStore((("10.0.0.9", 4000),))
+    with pytest.raises(ValueError, match="neither HVDLITE_SECRET_FD nor HVDLITE_SECRET"):
+        discover(environ | given | {"HVDLITE_SECRET": ""})
+
+
+def test_where_srun_ranks_meet() -> None:
+    meeting = discover(SRUN).meeting
+    assert isinstance(meeting, AtPorts) and meeting.hosts == ("n07",)
+    others = [{"SLURM_JOB_ID": "78"}, {"SLURM_STEP_ID": "1"}, {"SLURM_RESTART_COUNT": "1"}]
+    assert len({discover(SRUN | other).meeting for other in ({}, *others)}) == 4
+    same = SRUN | {"SLURM_PROCID": "2", "SLURM_NODEID": "1", "SLURM_LOCALID": "0"}
+    assert discover(same).meeting == meeting
+
+
+def test_where_torchruns_ranks_meet() -> None:
+    meeting = discover(TORCHRUN).meeting
+    assert isinstance(meeting, OverTorchStore) and meeting.address == ("node1", 29500)
+    assert discover(TORCHRUN | {"RANK": "2", "LOCAL_RANK": "0"}).meeting == meeting
+    # A restarted attempt must not meet the one before it, nor another job on the same port.
+    for other in ({"TORCHELASTIC_RESTART_COUNT": "1"}, {"TORCHELASTIC_RUN_ID": "abd"}):
+        assert discover(TORCHRUN | other).meeting != meeting
+    alone = discover(TORCHRUN | {"TORCHELASTIC_USE_AGENT_STORE": "False"}).meeting
+    assert isinstance(alone, AtPorts) and alone.hosts == ("node1",)
+    v6 = discover(TORCHRUN | {"MASTER_ADDR": "fd00::1"}).meeting
+    assert isinstance(v6, OverTorchStore) and v6.address == ("fd00::1", 29500)
+
+
+def test_where_horovodruns_ranks_meet() -> None:
+    assert discover(HOROVODRUN).meeting == OverHttp(("10.0.0.1", 4000))
+
+
+@pytest.mark.parametrize(
+    ("environ", "size"),
+    [
+        pytest.param(SRUN | {"SLURM_STEP_TASKS_PER_NODE": "3,1"}, 3, id="uneven"),
+        pytest.param(SRUN | {"SLURM_STEP_TASKS_PER_NODE": "2,1(x2)"}, 2, id="repeated"),
+        pytest.param(SRUN | {"SLURM_STEP_TASKS_PER_NODE": ""}, None, id="not told"),
+    ],
+)
+def test_the_local_size_is_that_of_the_ranks_node(environ: dict[str, str], size: int | None) -> None:
+    assert discover(environ).local_size == size
+
+
+def test_ranks_know_when_they_share_one_host() -> None:
+    assert not discover(MPICH).on_one_host
+    assert discover(MPICH | {"MPI_LOCALNRANKS": "4"}).on_one_host
+    assert not discover({k: v for k, v in MPICH.items() if not k.startswith("MPI_")}).on_one_host
 
 
 @pytest.mark.parametrize(
     "environ",
     [
-        pytest.param({"SLURM_PROCID": "0", "SLURM_NTASKS": "3"}, id="the body of an sbatch script"),
-        pytest.param({"SLURM_NTASKS": "3"}, id="the shell of salloc"),
+        pytest.param(
+            {"SLURM_JOB_ID": "7", "SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NTASKS": "3"},
+            id="trap 1: the body of an sbatch script",
+        ),
+        pytest.param({"SLURM_JOB_ID": "7", "SLURM_NTASKS": "3"}, id="trap 1: the shell of salloc"),
+        pytest.param(
+            {"SLURM_STEP_ID": "4294967290", "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "3"},
+            id="trap 1: the shell of salloc in a step of its own",
+        ),
         pytest.param(
             {"SLURM_STEP_ID": "0", "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1", "SLURM_NTASKS": "3"},
             id="srun -n 1",
         ),
-        pytest.param({"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "1"}, id="mpirun -np 1"),
+        pytest.param({"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "1", "PMIX_RANK": "0"}, id="mpirun -np 1"),
         pytest.param({"RANK": "3", "WORLD_SIZE": "4"}, id="names that anything may use"),
+        pytest.param({"WORLD_SIZE": "4", "MASTER_ADDR": "h", "MASTER_PORT": "1"}, id="a program that will spawn"),
+        pytest.param({"HOROVOD_CONTROLLER": "gloo", "HOROVOD_FUSION_THRESHOLD": "0"}, id="Horovod's knobs"),
+        pytest.param({"OMPI_MCA_btl": "self", "PMIX_SERVER_URI4": "x", "SLURM_CONF": "y"}, id="settings of launchers"),
     ],
 )
 def test_what_is_really_alone_is_alone(environ: Mapping[str, str]) -> None:
-    assert discover(environ) == Identity()
+    me = discover(environ)
+    assert (me.rank, me.size, me.meeting) == (0, 1, None)
+
+
+def test_trap_4_srun_of_fewer_tasks_than_the_allocation_has() -> None:
+    two = {"SLURM_NTASKS": "2", "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_TASKS_PER_NODE": "1(x2)", "SLURM_LOCALID": "0"}
+    assert discover(SRUN | two).size == 2
+    # Whatever the allocation has:
+    assert discover(SRUN | two | {"SLURM_NTASKS": "3"}).size == 2
+
+
+@pytest.mark.parametrize(
+    ("environ", "missing"),
+    [
+        pytest.param({"PMI_RANK": "0"}, "PMI_SIZE", id="trap 7: PMI"),
+        pytest.param({"PMI_SIZE": "2"}, "PMI_RANK", id="PMI's size"),
+        pytest.param({"OMPI_COMM_WORLD_RANK": "0"}, "OMPI_COMM_WORLD_SIZE", id="Open MPI"),
+        pytest.param({"OMPI_COMM_WORLD_SIZE": "2"}, "OMPI_COMM_WORLD_RANK", id="Open MPI's size"),
+        pytest.param({"MV2_COMM_WORLD_RANK": "0"}, "MV2_COMM_WORLD_SIZE", id="MVAPICH"),
+        pytest.param({"JSM_NAMESPACE_RANK": "0"}, "JSM_NAMESPACE_SIZE", id="jsrun"),
+        pytest.param({"HOROVOD_RANK": "0"}, "HOROVOD_SIZE", id="horovodrun"),
+        pytest.param({"HOROVOD_LOCAL_RANK": "0"}, "HOROVOD_RANK, HOROVOD_SIZE", id="horovodrun's local rank"),
+        pytest.param({"RANK": "0", "MASTER_ADDR": "h"}, "WORLD_SIZE, MASTER_PORT", id="torchrun"),
+        pytest.param({"WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "x"}, "RANK, MASTER_ADDR", id="torchrun's rank"),
+        pytest.param({"SLURM_PROCID": "0", "SLURM_STEP_ID": "0"}, "SLURM_STEP_NUM_TASKS", id="srun"),
+    ],
+)
+def test_what_is_half_set_is_an_error(environ: dict[str, str], missing: str) -> None:
+    with pytest.raises(ValueError, match=f"{', '.join(environ)} set, but {missing}.* not: .* all of them or none"):
+        discover(environ)
+    assert discover(environ | {"HVDLITE_ALLOW_SINGLETON": "1"}) == Identity()
+
+
+@pytest.mark.parametrize(
+    ("environ", "text"),
+    [
+        pytest.param(MPICH | {"PMI_RANK": "4"}, "PMI_RANK=4 has to be below PMI_SIZE=4", id="rank"),
+        pytest.param(MPICH | {"PMI_SIZE": "-4"}, "PMI_SIZE='-4' is not allowed", id="no number"),
+        pytest.param(MPICH | {"MPI_LOCALNRANKS": "5"}, "MPI_LOCALNRANKS=5 exceeds PMI_SIZE=4", id="local size"),
+        pytest.param(SRUN | {"SLURM_STEP_TASKS_PER_NODE": "3(x2)"}, "makes 6 processes", id="tasks per node"),
+        pytest.param(SRUN | {"SLURM_STEP_TASKS_PER_NODE": "1,3"}, "SLURM_LOCALID=1 do not fit", id="local id"),
+        pytest.param(SRUN | {"SLURM_STEP_NODELIST": ""}, "SLURM_STEP_NODELIST is not set", id="nodes"),
+        pytest.param(SRUN | {"SLURM_STEP_NODELIST": "n[1"}, "Invalid node list", id="bad nodes"),
+        pytest.param(SRUN_PMIX | {"PMIX_RANK": "0"}, "PMIX_RANK=0, but SLURM_PROCID=1", id="PMIx"),
+        pytest.param(
+            SRUN | {"PMIX_RANK": "1", "PMIX_NAMESPACE": "prte"}, "nothing says how many", id="prterun in Slurm"
+        ),
+        pytest.param({"PMIX_RANK": "1"}, "nothing says how many processes there are", id="prterun"),
+        pytest.param(TORCHRUN | {"MASTER_PORT": "x"}, "MASTER_ADDR:MASTER_PORT=.* is not allowed", id="port"),
+        pytest.param(
+            HOROVODRUN | {"HOROVOD_GLOO_RENDEZVOUS_PORT": ""},
+            "HOROVOD_SIZE=4, but HOROVOD_GLOO_RENDEZVOUS_PORT not set",
+            id="horovodrun",
+        ),
+    ],
+)
+def test_what_a_launcher_left_has_to_fit_together(environ: dict[str, str], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        discover(environ)
+
+
+@pytest.mark.parametrize(
+    ("environ", "both"),
+    [
+        pytest.param(
+            OPEN_MPI_4 | MPICH | {"PMI_SIZE": "3"}, ("OMPI_COMM_WORLD_SIZE=4", "PMI_SIZE=3"), id="two mpiruns"
+        ),
+        pytest.param(HOROVODRUN | OURS, ("HVDLITE_SIZE=6", "HOROVOD_SIZE=4"), id="horovodrun and hvdliterun"),
+        pytest.param(OPEN_MPI_4 | JSRUN | {"JSM_NAMESPACE_SIZE": "8"}, ("JSM_NAMESPACE_SIZE=8",), id="jsrun"),
+    ],
+)
+def test_sources_that_speak_of_the_same_processes_have_to_agree(environ: dict[str, str], both: tuple[str, ...]) -> None:
+    with pytest.raises(RuntimeError) as error:
+        discover(environ)
+    assert all(text in str(error.value) for text in both)
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        # `srun --pty bash` with PMI-2, and mpirun in that shell.
+        pytest.param(OPEN_MPI_4 | {"PMI_RANK": "0", "PMI_SIZE": "1"}, id="an outer process that was alone"),
+        pytest.param(OPEN_MPI_4 | {"PMI_RANK": "0"}, id="half of an outer one's variables"),
+        pytest.param(TORCHRUN | MPICH | {"PMI_SIZE": "2"}, id="torchrun under mpirun"),
+        pytest.param(OURS | MPICH, id="hvdliterun under mpirun"),
+    ],
+)
+def test_what_an_outer_launcher_left_does_no_harm(environ: dict[str, str]) -> None:
+    assert discover(environ).size in (4, 6)
+
+
+@pytest.mark.parametrize(
+    ("asked", "error", "text"),
+    [
+        (Asked(rank=1), ValueError, r"init\(rank=1, size=None\) is not allowed: give both"),
+        (Asked(size=2), ValueError, "give both, or neither"),
+        (Asked(2, 2), ValueError, "rank has to be from 0 to size - 1"),
+        (Asked(-1, 2), ValueError, "rank has to be from 0 to size - 1"),
+        (Asked("0", 2), TypeError, r"init\(rank='0'\) is not allowed: expected a whole number"),  # type: ignore[arg-type]
+        (Asked(0, True), TypeError, r"init\(size=True\)"),
+        (Asked(0, 2), ValueError, r"init\(size=2\) needs a place to meet: pass rendezvous='host:port'"),
+        (Asked(0, 2, "h"), ValueError, "rendezvous='h' is not allowed: expected host:port"),
+        (Asked(0, 2, "h:1"), ValueError, r"needs a secret: pass secret=secrets.token_hex\(32\)"),
+        (Asked(0, 2, "h:1", "abc"), ValueError, "64 hex digits"),
+        (Asked(0, 2, "h:1", b"abc"), ValueError, r"init\(secret=...\) has to have 32 bytes"),
+    ],
+)
+def test_wrong_arguments_are_explained(asked: Asked, error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text) as raised:
+        discover({}, asked)
+    assert "abc" not in str(raised.value)
+
+
+def test_arguments_may_be_completed_by_the_environment() -> None:
+    given = {"HVDLITE_RENDEZVOUS": "h:1", "HVDLITE_SECRET": SECRET.hex()}
+    assert discover(given, Asked(1, 2)).meeting == AtStore((("h", 1),))
+    assert discover(MPICH, Asked(rendezvous="h:1", secret=SECRET)).meeting == AtStore((("h", 1),), may_open=True)
+    assert discover({}, Asked(0, 1)) == Identity(launcher="the arguments of init()")
 
 
 def test_launch_imports_neither_the_native_core_nor_a_framework() -> None:

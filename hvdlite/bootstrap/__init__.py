@@ -1,0 +1,17 @@
+"""How the ranks that another launcher has started find their store: does what `launch/environment` has decided.
+
+hvdliterun opens the store itself. Under every other launcher rank 0 opens it inside its own process, and the others have to learn
+where it is and the job's secret: over whatever that launcher gives its processes.
+
+    meet        START HERE: one way or another to a place
+    opening     rank 0's store
+    offer       what rank 0 tells the others, and what they do with it
+    by_mpi, by_http, by_torch    channels: something said by rank 0, heard by all
+    by_ports    no channel: a port and a key that all can work out
+"""
+
+from hvdlite.bootstrap.by_mpi import refuse_to_be_alone
+from hvdlite.bootstrap.meet import meet
+from hvdlite.bootstrap.offer import Place
+
+__all__ = ["Place", "meet", "refuse_to_be_alone"]

@@ -1,0 +1,47 @@
+"""The rendezvous server of a horovodrun: GET and PUT of /scope/key."""
+
+from __future__ import annotations
+
+import time
+
+from hvdlite.bootstrap.offer import MAX_BYTES
+
+_KEY = "/hvdlite/store"
+_REQUEST_SECONDS = 3.0
+_PAUSE = 0.1
+
+
+def say(address: tuple[str, int], text: bytes | None, seconds: float) -> bytes:
+    """A channel. The server is asked again and again, because it answers at once, also when there is nothing yet."""
+    import http.client  # slow to import, and seldom needed
+
+    deadline = time.monotonic() + seconds
+    problem = "rank 0 has said nothing there yet"
+    while True:
+        try:
+            status, body = _request(address, text)
+        except (OSError, http.client.HTTPException) as error:
+            problem = f"{type(error).__name__}: {error}"
+        else:
+            if status == 200:
+                return body if text is None else text
+            if status != 404:
+                problem = f"it answered {status}"
+        if time.monotonic() + _PAUSE > deadline:
+            raise TimeoutError(
+                f"no word from rank 0 within {seconds:.0f} s through horovodrun's rendezvous server at {address[0]} port "
+                f"{address[1]}: {problem}"
+            )
+        time.sleep(_PAUSE)
+
+
+def _request(address: tuple[str, int], text: bytes | None) -> tuple[int, bytes]:
+    import http.client  # not urllib, which would ask a proxy
+
+    connection = http.client.HTTPConnection(*address, timeout=_REQUEST_SECONDS)
+    try:
+        connection.request("GET" if text is None else "PUT", _KEY, body=text)
+        response = connection.getresponse()
+        return response.status, response.read(MAX_BYTES)
+    finally:
+        connection.close()

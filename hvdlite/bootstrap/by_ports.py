@@ -1,0 +1,85 @@
+"""No way to pass anything on, as under `srun python train.py`: the port and, unless the user has set one, the key follow from what
+all processes of the job know.
+
+Such a key keeps jobs apart that choose the same port. It keeps nobody out who can look up the job's number: docs/decisions/0004.
+"""
+
+from __future__ import annotations
+
+import errno
+import hmac
+import socket
+from collections.abc import Iterator
+
+from hvdlite.bootstrap import opening
+from hvdlite.bootstrap.offer import Place
+from hvdlite.launch.environment import Identity
+from hvdlite.launch.environment.identity import AtPorts
+from hvdlite.rendezvous import addresses
+
+# Above what services listen on, below what Linux gives to outgoing connections (32768 and up).
+_FIRST_PORT, _PORTS = 20_000, 12_000
+_CANDIDATES = 4
+
+
+def meet(me: Identity, meeting: AtPorts, seconds: float) -> Place:
+    """Rank 0 opens the store at the first port that is free; the others knock at all of them."""
+    secret = me.secret or derived_key(meeting.job)
+    ports = candidates(meeting.job)
+    if me.rank == 0:
+        _refuse_wrong_host(meeting.hosts[0], me)
+        return Place(("127.0.0.1", _open(secret, me, ports)), secret)
+    hosts = ("127.0.0.1",) if me.on_one_host else meeting.hosts
+    tried = [(host, port) for host in hosts for port in ports]
+    address, client = addresses.reach(tried, secret, seconds)
+    client.close()
+    return Place(address, secret)
+
+
+def candidates(job: str) -> list[int]:
+    """Ports to try, in order."""
+    ports: dict[int, None] = {}
+    for digest in _digests(job, b"port"):
+        ports[_FIRST_PORT + int.from_bytes(digest[:8], "big") % _PORTS] = None
+        if len(ports) == _CANDIDATES:
+            return list(ports)
+    raise AssertionError("unreachable")
+
+
+def derived_key(job: str) -> bytes:
+    return next(_digests(job, b"key"))
+
+
+def _digests(job: str, purpose: bytes) -> Iterator[bytes]:
+    number = 0
+    while True:
+        yield hmac.digest(b"hvdlite meeting 1", b"%s %d %s" % (purpose, number, job.encode()), "sha256")
+        number += 1
+
+
+def _open(secret: bytes, me: Identity, ports: list[int]) -> int:
+    for port in ports:
+        try:
+            return opening.open_store(secret, me.on_one_host, port)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+    raise ConnectionError(
+        f"the ports {', '.join(map(str, ports))}, which follow from the job's number, are all taken on "
+        f"{socket.gethostname()}: start the program with hvdliterun, or set HVDLITE_RENDEZVOUS"
+    )
+
+
+def _refuse_wrong_host(host: str, me: Identity) -> None:
+    """The others look for rank 0 there."""
+    here = socket.gethostname()
+    if me.on_one_host or here.split(".")[0] == host.split(".")[0] or addresses.is_of_this_machine(host):
+        return
+    try:
+        socket.getaddrinfo(host, None)
+    except OSError:
+        return  # a name that means nothing here may still mean this machine elsewhere
+    raise ConnectionError(
+        f"rank 0 runs on {here}, but {me.launcher} says that the first host is {host}, and the others look for it there "
+        "(an arbitrary distribution of tasks?): start the program with hvdliterun"
+    )

@@ -1,0 +1,35 @@
+"""The TCPStore that torchrun's agent serves at MASTER_PORT."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+
+from hvdlite.launch.environment.identity import OverTorchStore
+
+_PAUSE = 0.02
+
+
+def say(meeting: OverTorchStore, text: bytes | None, seconds: float) -> bytes:
+    """A channel. Keys of an attempt are its own: the agent's store lives longer."""
+    try:
+        from torch.distributed import TCPStore  # type: ignore[attr-defined]
+    except ImportError as error:
+        raise ConnectionError(f"meeting under torchrun needs torch in this Python: {error}") from None
+    deadline = time.monotonic() + seconds
+    host, port = meeting.address
+    where = f"the store of torchrun's agent at {host} port {port}"
+    key = f"hvdlite/{meeting.job}/store"
+    try:
+        store = TCPStore(host, port, is_master=False, timeout=timedelta(seconds=seconds), wait_for_workers=False)
+        if text is not None:
+            store.set(key, text.decode())
+            return text
+        # Not store.get(), which would hold up Ctrl-C until it is back.
+        while not store.check([key]):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"no word from rank 0 within {seconds:.0f} s through {where}")
+            time.sleep(_PAUSE)
+        return bytes(store.get(key))
+    except RuntimeError as error:  # torch's own
+        raise ConnectionError(f"lost {where}: {error}") from error

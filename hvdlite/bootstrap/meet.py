@@ -1,0 +1,82 @@
+"""From the decision how to meet to the place where the store is."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+
+from hvdlite.bootstrap import by_http, by_mpi, by_ports, by_torch, opening
+from hvdlite.bootstrap.offer import Place, through
+from hvdlite.launch.environment import Identity
+from hvdlite.launch.environment.identity import AtPorts, AtStore, Meeting, OverHttp, OverTorchStore
+from hvdlite.rendezvous import HandshakeError, StoreClient, addresses
+
+# An answer from a store that is there; nobody waits for it where there is none.
+_LOOK_SECONDS = 5.0
+
+# init() after shutdown() goes back to where the ranks have met before.
+_known: dict[Meeting, Place] = {}
+
+
+def meet(me: Identity, interfaces: str, seconds: float) -> Place | None:
+    """The place where this rank meets the others, within that time; None: it is alone, and no socket was opened.
+
+    ConnectionError, TimeoutError, ValueError: with what to do. Ctrl-C ends every wait.
+    """
+    if me.size == 1 or me.meeting is None:
+        return None
+    place = _known.get(me.meeting)
+    if place is None:
+        names = [name.strip() for name in interfaces.split(",") if name.strip()]
+        try:
+            place = _meet(me, me.meeting, names, seconds)
+        except (TimeoutError, ConnectionError) as error:
+            raise type(error)(
+                f"rank {me.rank} of {me.size}, started by {me.launcher}, could not meet the other ranks: {error} "
+                "(HVDLITE_START_TIMEOUT sets how long to wait)"
+            ) from error
+        _known[me.meeting] = place
+    return place
+
+
+def _meet(me: Identity, meeting: Meeting, interfaces: list[str], seconds: float) -> Place:
+    deadline = time.monotonic() + seconds
+    if isinstance(meeting, AtStore):
+        return _at_store(me, meeting, seconds)
+    if isinstance(meeting, AtPorts):
+        return by_ports.meet(me, meeting, seconds)
+    if isinstance(meeting, OverHttp):
+        return through(partial(by_http.say, meeting.address), me, interfaces, deadline)
+    if isinstance(meeting, OverTorchStore):
+        return through(partial(by_torch.say, meeting), me, interfaces, deadline)
+    return through(partial(by_mpi.say, me), me, interfaces, deadline)
+
+
+def _at_store(me: Identity, meeting: AtStore, seconds: float) -> Place:
+    assert me.secret is not None
+    if me.rank == 0 and meeting.may_open:
+        return _open_unless_there(meeting, me.secret)
+    if len(meeting.addresses) == 1:  # the core's client tries again and again, and says what it saw
+        return Place(meeting.addresses[0], me.secret)
+    address, client = addresses.reach(meeting.addresses, me.secret, seconds)
+    client.close()
+    return Place(address, me.secret)
+
+
+def _open_unless_there(meeting: AtStore, secret: bytes) -> Place:
+    for address in meeting.addresses:
+        try:
+            StoreClient(address, secret, _LOOK_SECONDS).close()
+            return Place(address, secret)
+        except HandshakeError:
+            raise
+        except OSError:
+            continue
+    for host, port in meeting.addresses:
+        if addresses.is_of_this_machine(host):
+            return Place(("127.0.0.1", opening.open_store(secret, on_one_host=False, port=port)), secret)
+    tried = ", ".join(f"{host} port {port}" for host, port in meeting.addresses)
+    raise ConnectionError(
+        f"no store answers at {tried}, and rank 0 cannot open it there, because that is not its machine: give an address "
+        "of rank 0's host"
+    )

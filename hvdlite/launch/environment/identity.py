@@ -1,0 +1,105 @@
+"""What is known about this process before it has met the others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+Address = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class AtStore:
+    """A store is there already, at one of these addresses."""
+
+    addresses: tuple[Address, ...]
+    may_open: bool = False  # where nothing listens there, rank 0 opens the store
+
+
+@dataclass(frozen=True)
+class OverMpi:
+    """Rank 0 opens the store and tells the others through MPI."""
+
+
+@dataclass(frozen=True)
+class OverHttp:
+    """Rank 0 opens the store and tells the others through the rendezvous server of a horovodrun."""
+
+    address: Address
+
+
+@dataclass(frozen=True)
+class OverTorchStore:
+    """Rank 0 opens the store and tells the others through the TCPStore of torchrun's agent."""
+
+    address: Address
+    job: str  # the same for all processes of one attempt, and for no others
+
+
+@dataclass(frozen=True)
+class AtPorts:
+    """Nobody can pass anything on: rank 0, on the first of these hosts, opens the store at a port that follows from what all
+    processes know."""
+
+    hosts: tuple[str, ...]  # the others are further ways to the first
+    job: str  # ditto
+
+
+Meeting = AtStore | OverMpi | OverHttp | OverTorchStore | AtPorts
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """As the launcher says. What it leaves open (None) is found out when the ranks have met."""
+
+    rank: int = 0
+    size: int = 1
+    local_rank: int | None = None
+    local_size: int | None = None
+    cross_rank: int | None = None
+    cross_size: int | None = None
+
+
+@dataclass(frozen=True)
+class Identity(Numbers):
+    """This process' place in the job. Alone: the defaults."""
+
+    launcher: str = ""  # for sentences: "torchrun"
+    meeting: Meeting | None = None
+    secret: bytes | None = field(default=None, repr=False)  # None: made, or derived, when the ranks meet
+
+    @property
+    def on_one_host(self) -> bool:
+        """Whether the launcher says that all ranks are on one host."""
+        return self.local_size == self.size
+
+    @property
+    def rendezvous(self) -> Address | None:
+        """Where a launcher has opened the store."""
+        return self.meeting.addresses[0] if isinstance(self.meeting, AtStore) else None
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The arguments of init()."""
+
+    rank: int | None = None
+    size: int | None = None
+    rendezvous: str | None = None
+    secret: str | bytes | None = field(default=None, repr=False)
+
+
+def parse_address(text: str, source: str) -> Address:
+    """`host:port` or `[v6]:port`."""
+    host, colon, port = text.strip().rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        colon = ""
+    if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise ValueError(f"{source}={text!r} is not allowed: expected host:port.")
+    return host, int(port)
+
+
+def parse_addresses(text: str, source: str) -> tuple[Address, ...]:
+    """One or several of them, separated by commas: the ways to one store."""
+    return tuple(parse_address(part, source) for part in text.split(","))

@@ -1,0 +1,140 @@
+"""How the ranks of each launcher meet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from hvdlite.launch import nodelist
+from hvdlite.launch import secret as job_secret
+from hvdlite.launch.environment.identity import (
+    Asked,
+    AtPorts,
+    AtStore,
+    Meeting,
+    OverHttp,
+    OverMpi,
+    OverTorchStore,
+    parse_address,
+    parse_addresses,
+)
+from hvdlite.launch.environment.sources import HOROVOD, HVDLITE, HYDRA, PMIX, SLURM, TORCHRUN, Source
+
+_RENDEZVOUS = "HVDLITE_RENDEZVOUS"
+_HTTP = ("HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT")
+
+
+def refuse_without_numbers(environ: Mapping[str, str], asked: Asked) -> None:
+    """A place to meet and nobody who says which rank this is: a launcher started by ours has lost the numbers."""
+    if is_given(environ, asked):
+        given = _RENDEZVOUS if environ.get(_RENDEZVOUS) else "init(rendezvous=...)"
+        raise ValueError(
+            f"{given} set, but {', '.join(HVDLITE.global_)} not, nor any variable of another launcher: which "
+            "rank is this process, and of how many? hvdliterun sets them; init(rank=..., size=...) says it as well."
+        )
+
+
+def is_given(environ: Mapping[str, str], asked: Asked) -> bool:
+    """Whether somebody has named a place to meet."""
+    return bool(environ.get(_RENDEZVOUS)) or asked.rendezvous is not None
+
+
+def choose(environ: Mapping[str, str], asked: Asked, source: Source | None) -> Meeting:
+    """The way to meet for several ranks that `source` has numbered; None: the arguments of init()."""
+    if asked.rendezvous is not None:
+        return AtStore(parse_addresses(asked.rendezvous, "rendezvous"), may_open=True)
+    if environ.get(_RENDEZVOUS):
+        return AtStore(parse_addresses(environ[_RENDEZVOUS], _RENDEZVOUS))
+    if source is None:
+        raise ValueError(
+            f"init(size={asked.size}) needs a place to meet: pass rendezvous='host:port', an address of rank 0's host "
+            f"that the others reach, or set {_RENDEZVOUS}."
+        )
+    if source is HVDLITE:
+        size = environ[source.global_[1]]
+        raise ValueError(f"HVDLITE_SIZE={size}, but {_RENDEZVOUS}=host:port is not set: ranks could not meet.")
+    if source is HOROVOD:
+        return _over_http(environ)
+    if source is TORCHRUN:
+        return _with_torchrun(environ)
+    if source is SLURM or (source is PMIX and SLURM.is_here(environ)) or (source is HYDRA and _is_slurms_pmi(environ)):
+        return _in_slurm(environ)
+    return OverMpi()
+
+
+def secret_of(
+    environ: Mapping[str, str],
+    asked: Asked,
+    meeting: Meeting,
+    read_secret: Callable[[Mapping[str, str]], bytes | None],
+) -> bytes | None:
+    """The secret that the user or the launcher has given to all ranks; None: one is made when they meet."""
+    if asked.secret is not None:
+        if isinstance(asked.secret, str):
+            return job_secret.parse(asked.secret)
+        if len(asked.secret) != job_secret.SIZE:
+            raise ValueError(
+                f"init(secret=...) has to have {job_secret.SIZE} bytes, or {2 * job_secret.SIZE} hex digits."
+            )
+        return bytes(asked.secret)
+    secret = read_secret(environ)
+    if secret is None and isinstance(meeting, AtStore):
+        if meeting.may_open:
+            raise ValueError(
+                "init(rendezvous=...) needs a secret: pass secret=secrets.token_hex(32), the same to all ranks, or set "
+                f"{job_secret.TEXT_VARIABLE}."
+            )
+        raise ValueError(
+            f"{_RENDEZVOUS} is set, but neither {job_secret.DESCRIPTOR_VARIABLE} nor "
+            f"{job_secret.TEXT_VARIABLE}: without the job's secret no other rank would talk to this one."
+        )
+    return secret
+
+
+def _over_http(environ: Mapping[str, str]) -> Meeting:
+    missing = [name for name in _HTTP if not environ.get(name)]
+    if missing:
+        raise ValueError(
+            f"HOROVOD_SIZE={environ['HOROVOD_SIZE']}, but {' and '.join(missing)} not set: ranks could not meet. "
+            "horovodrun sets them; or start the program with hvdliterun."
+        )
+    host, port = (environ[name] for name in _HTTP)
+    bracketed = f"[{host}]" if ":" in host else host
+    return OverHttp(parse_address(f"{bracketed}:{port}", "HOROVOD_GLOO_RENDEZVOUS_ADDR:PORT"))
+
+
+def _with_torchrun(environ: Mapping[str, str]) -> Meeting:
+    host = environ["MASTER_ADDR"]
+    bracketed = f"[{host}]" if ":" in host else host
+    address = parse_address(f"{bracketed}:{environ['MASTER_PORT']}", "MASTER_ADDR:MASTER_PORT")
+    # A restarted attempt must not meet the one before it.
+    attempt = _facts(environ, "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
+    if environ.get("TORCHELASTIC_USE_AGENT_STORE", "").lower() == "true":
+        return OverTorchStore(address, attempt)
+    return AtPorts((host,), f"{attempt} {_facts(environ, 'MASTER_ADDR', 'MASTER_PORT', 'WORLD_SIZE')}")
+
+
+def _in_slurm(environ: Mapping[str, str]) -> Meeting:
+    nodes = environ.get("SLURM_STEP_NODELIST")
+    if not nodes:
+        raise ValueError(
+            "SLURM_STEP_NODELIST is not set, although SLURM_STEP_NUM_TASKS is: on which host is rank 0? srun sets it."
+        )
+    job = _facts(
+        environ, "SLURM_CLUSTER_NAME", "SLURM_JOB_UID", "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT",
+        "SLURM_STEP_NUM_TASKS", "SLURM_STEP_NODELIST",
+    )  # fmt: skip
+    # A name need not resolve everywhere. srun often runs on the first node as well; where it does not, nobody answers there.
+    hosts = (nodelist.expand(nodes)[0], environ.get("SLURM_LAUNCH_NODE_IPADDR", ""))
+    return AtPorts(tuple(host for host in hosts if host), job)
+
+
+def _is_slurms_pmi(environ: Mapping[str, str]) -> bool:
+    """PMI_RANK by `srun --mpi=pmi2`. Hydra's processes inside a step have MPI_LOCALRANKID as well."""
+    if not SLURM.is_here(environ) or environ.get("MPI_LOCALRANKID"):
+        return False
+    pairs = zip(HYDRA.global_, SLURM.global_, strict=True)
+    return all(environ.get(pmi) == environ.get(slurm) for pmi, slurm in pairs)
+
+
+def _facts(environ: Mapping[str, str], *names: str) -> str:
+    return " ".join(f"{name}={environ.get(name, '')}" for name in names)
