@@ -52,13 +52,13 @@ def test_torch_by_the_environment_alone(job: Job) -> None:
 
 
 @pytest.mark.watchdog(180)
-def test_tensorflow_tape(job: Job) -> None:
+def test_tensorflow_by_the_launchers_flag(job: Job) -> None:
     _need("tensorflow")
-    _check(job.run("-np", "2", "python", "-m", "hvdlite.compat", str(PROGRAMS / "tensorflow_tape.py"), **QUIET))
+    _check(job.run("-np", "2", "--horovod-compat", "python", str(PROGRAMS / "tensorflow_tape.py"), **QUIET))
 
 
 @pytest.mark.watchdog(180)
-def test_keras_fit(job: Job) -> None:
+def test_keras_by_the_environment_alone(job: Job) -> None:
     _need("tensorflow", "keras")
     variables = compat.environment(job.environment()) | QUIET
     _check(job.run("-np", "2", "python", str(PROGRAMS / "keras_fit.py"), str(job.directory), **variables))
@@ -89,6 +89,28 @@ def test_torch_by_an_installed_alias_and_horovodrun(job: Job) -> None:
     ]
     command = [horovodrun, *flags, python, str(PROGRAMS / "torch_training.py"), "--epochs", "1"]
     _check(subprocess.run(command, capture_output=True, env=environment, timeout=100))
+
+
+def test_horovod_run_is_ours_and_its_ranks_have_the_alias(job: Job) -> None:
+    script = job.script("""
+import horovod
+import horovod.runner
+import hvdlite
+
+def work(add):
+    import horovod.common.exceptions
+    from horovod.common.basics import HorovodBasics
+    hvd = HorovodBasics()
+    hvd.init()
+    return hvd.rank() + add, horovod.common.exceptions.__name__
+
+if __name__ == "__main__":
+    assert horovod.run is horovod.runner.run is hvdlite.run
+    print(horovod.run(work, args=(10,), num_proc=2))
+""")
+    command = [sys.executable, "-m", "hvdlite.compat", script]
+    done = subprocess.run(command, capture_output=True, text=True, env=job.environment(), timeout=50)
+    assert done.stdout == "[(10, 'hvdlite.exceptions'), (11, 'hvdlite.exceptions')]\n", done.stderr
 
 
 def test_a_program_that_fails_looks_as_under_python_itself(job: Job) -> None:

@@ -1,7 +1,10 @@
 """Is found where programs look for horovod, and puts hvdlite in its place. See hvdlite.compat; `hvdlite compat install` copies it."""
 
+from __future__ import annotations
+
 import os
 import sys
+from typing import TYPE_CHECKING, Any
 
 try:
     from hvdlite import compat
@@ -13,6 +16,11 @@ except ModuleNotFoundError as error:
     ) from error
 from hvdlite.compat import finder, original
 
+if TYPE_CHECKING:
+    from hvdlite.launch.function import run
+
+__all__ = ["run"]
+
 __version__ = compat.HOROVOD_VERSION
 
 # Modules that hvdlite has under no other name are beside this file in hvdlite, wherever this copy of it is.
@@ -20,3 +28,12 @@ __path__ = [os.path.join(compat.DIRECTORY, "horovod")]
 
 finder.install()
 original.say_if_hidden()
+
+
+def __getattr__(name: str) -> Any:
+    # Data loaders' processes import horovod, too, and start no jobs.
+    if name == "run":
+        from hvdlite.launch.function import run
+
+        return run
+    raise AttributeError(f"module 'horovod' has no attribute {name!r}")

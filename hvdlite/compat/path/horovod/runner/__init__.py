@@ -1,1 +1,5 @@
 """horovod.runner: starting jobs."""
+
+from hvdlite.launch.function import run
+
+__all__ = ["run"]

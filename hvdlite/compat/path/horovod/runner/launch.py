@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import NoReturn
 
@@ -17,5 +16,4 @@ def run_commandline() -> NoReturn:
     if sys.argv[1:] in (["-v"], ["--version"]):
         print(compat.HOROVOD_VERSION)  # scripts compare it
         sys.exit(0)
-    os.environ.update(compat.environment(os.environ))
-    sys.exit(cli.main())
+    sys.exit(cli.main(["--horovod-compat", *sys.argv[1:]]))
