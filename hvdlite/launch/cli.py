@@ -153,6 +153,7 @@ def options(arguments: argparse.Namespace, values: Mapping[str, knobs.Value]) ->
             extra=shlex.split(arguments.ssh_args or ""),
             connect_timeout=start_timeout,
             silence_seconds=float(values["heartbeat_seconds"]),
+            hosts_may_come_late="K_MPI_JOB_ROLE" in os.environ,
         ),
     )
 

@@ -400,6 +400,25 @@ def test_a_host_that_does_not_answer_is_named_with_its_phase(far: FarJob) -> Non
     assert far.job.wait_until_gone(3) == []
 
 
+def test_on_kubernetes_a_host_may_come_late(job: Job, network: Network, tmp_path: Path) -> None:
+    job.prefix = network.prefix(-1)
+    with sshd.SshHosts(network, "ab", tmp_path, f"{MARK}={job.mark}") as hosts:
+        far = FarJob(job, hosts)
+        names = hosts.config.read_text()
+        hosts.config.write_text(names.replace("HostName", "HostName not-yet-resolved.invalid #"))
+        process = far.start("-H", "a:1,b:1", "--verbose", "sh", "-c", "echo fine", K_MPI_JOB_ROLE="launcher")
+        assert process.stderr is not None
+        line = b""
+        while b"trying again" not in line:
+            line = process.stderr.readline()
+            assert line, "it gave up"
+        assert b"no such host" in line
+        hosts.config.write_text(names)
+        out, err = process.communicate()
+    assert process.returncode == 0, err
+    assert sorted(out.splitlines()) == [b"[0]<stdout>:fine", b"[1]<stdout>:fine"]
+
+
 def test_a_folder_that_is_not_there_is_said(far: FarJob, tmp_path: Path) -> None:
     (tmp_path / "only here").mkdir()
     # All hosts have the same files here: the launcher is made to believe that it is in a folder of its own.

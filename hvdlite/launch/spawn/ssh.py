@@ -19,9 +19,10 @@ import signal
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from hvdlite.launch.spawn import events, frames, guardian
 from hvdlite.launch.spawn.events import AllGone, Event, Lost, Output, Pipes
@@ -32,6 +33,9 @@ _READ_BYTES = 1 << 18
 _MOST_WORDS = 4096
 # What the far shell says first: the login has succeeded.
 _LOGGED_IN = "hvdlite logged in"
+# These may be over in a moment, where hosts come late.
+_PASSING = re.compile(r"Could not resolve hostname|Connection refused|timed out|No route to host|Connection reset")
+_PAUSE = 1.0
 # What the far interpreter needs in order to start at all; everything else goes over the channel.
 _NEEDED_BEFORE = ("PYTHONPATH", "LD_LIBRARY_PATH")
 
@@ -45,6 +49,7 @@ class Options:
     extra: Sequence[str] = ()
     connect_timeout: float = 30.0
     silence_seconds: float = 10.0  # 0: a silent host is waited for
+    hosts_may_come_late: bool = False  # as on Kubernetes, where a pod's name exists some seconds after the pod
     program: str = "ssh"
 
 
@@ -241,28 +246,37 @@ def contact(
     """Agents on all hosts, each of which has found the store. ConnectionError: a line for every host that has not."""
     interpreter = sys.executable or "python3"
     deadline = time.monotonic() + timeout
-    remotes: list[Remote] = []
+    remotes: dict[str, Remote] = {}
+    left = deque(hosts)
+    again: deque[tuple[float, str]] = deque()  # when to call whom once more
     try:
         with selectors.DefaultSelector() as selector:
-            left = list(reversed(hosts))
             while True:
-                pending = [remote for remote in remotes if remote.phase != "ready"]
+                now = time.monotonic()
+                pending = [remote for remote in remotes.values() if remote.phase != "ready"]
+                while again and again[0][0] <= now:
+                    left.append(again.popleft()[1])
                 while left and len(pending) < _AT_ONCE:
-                    host = left.pop()
-                    remote = _call(host, jobs[host], options, environ, interpreter, say)
-                    log(f"host {remote.host}: {remote.phase}")
-                    remotes.append(remote)
-                    pending.append(remote)
-                    selector.register(remote, selectors.EVENT_READ)
-                if not pending:
-                    return remotes
-                patience = deadline - time.monotonic()
-                if patience <= 0 or any(remote.problem for remote in pending):
-                    raise ConnectionError("\n".join(_problems(pending, left, timeout, patience <= 0)))
-                for key, _ in selector.select(patience):
-                    _listen(key.fileobj, selector, log)
+                    host = left.popleft()
+                    remotes[host] = _call(host, jobs[host], options, environ, interpreter, say)
+                    log(f"host {host}: {remotes[host].phase}")
+                    pending.append(remotes[host])
+                    selector.register(remotes[host], selectors.EVENT_READ)
+                if not pending and not again:
+                    return list(remotes.values())
+                if now >= deadline or any(remote.problem for remote in pending):
+                    late = [*left, *(host for _, host in again)] if now >= deadline else []
+                    raise ConnectionError("\n".join(_problems(pending, late, timeout, now >= deadline)))
+                until = min(deadline, again[0][0]) if again else deadline
+                for key, _ in selector.select(until - now):
+                    remote = cast(Remote, key.fileobj)
+                    _listen(remote, selector, log)
+                    if options.hosts_may_come_late and remote.problem and _PASSING.search(remote.problem):
+                        log(f"{remote.problem}; trying again")
+                        remotes.pop(remote.host).close()
+                        again.append((time.monotonic() + _PAUSE, remote.host))
     except BaseException:
-        close(remotes)
+        close(remotes.values())
         raise
 
 
@@ -284,7 +298,7 @@ def _call(
     return Remote(host, process, job, interpreter, say)
 
 
-def _listen(remote: Any, selector: selectors.BaseSelector, log: Log) -> None:
+def _listen(remote: Remote, selector: selectors.BaseSelector, log: Log) -> None:
     before = remote.phase
     remote.events()
     if remote.phase != before:
@@ -301,7 +315,7 @@ def _problems(pending: Iterable[Remote], left: Sequence[str], timeout: float, la
             for remote in pending
             if not remote.problem
         ]
-        problems += [f"host {host}: not yet called after {timeout:g} s (--start-timeout)" for host in reversed(left)]
+        problems += [f"host {host}: not reached after {timeout:g} s (--start-timeout)" for host in left]
     return problems
 
 
