@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hvdlite.launch.plan import Host
+from hvdlite.launch.hosts import Host
 
 # What belongs to one machine, one login or one rank, and what launchers set for each rank themselves.
 _STAYS = re.compile(
