@@ -3,7 +3,7 @@
 hvdliterun opens the store itself. Under every other launcher rank 0 opens it inside its own process, and the others have to learn
 where it is and the job's secret: over whatever that launcher gives its processes.
 
-    meet        START HERE: one way or another to a place
+    meeting     START HERE: one way or another to a place
     opening     rank 0's store
     offer       what rank 0 tells the others, and what they do with it
     by_mpi, by_http, by_torch    channels: something said by rank 0, heard by all
@@ -11,7 +11,7 @@ where it is and the job's secret: over whatever that launcher gives its processe
 """
 
 from hvdlite.bootstrap.by_mpi import refuse_to_be_alone
-from hvdlite.bootstrap.meet import meet
+from hvdlite.bootstrap.meeting import meet
 from hvdlite.bootstrap.offer import Place
 
 __all__ = ["Place", "meet", "refuse_to_be_alone"]

@@ -14,6 +14,9 @@ from hvdlite.rendezvous import HandshakeError, StoreClient, addresses
 # An answer from a store that is there; nobody waits for it where there is none.
 _LOOK_SECONDS = 5.0
 
+# Beyond this, clocks of the system's calls overflow.
+_LONGEST_SECONDS = 1e6
+
 # init() after shutdown() goes back to where the ranks have met before.
 _known: dict[Meeting, Place] = {}
 
@@ -29,7 +32,7 @@ def meet(me: Identity, interfaces: str, seconds: float) -> Place | None:
     if place is None:
         names = [name.strip() for name in interfaces.split(",") if name.strip()]
         try:
-            place = _meet(me, me.meeting, names, seconds)
+            place = _meet(me, me.meeting, names, min(seconds, _LONGEST_SECONDS))
         except (TimeoutError, ConnectionError) as error:
             raise type(error)(
                 f"rank {me.rank} of {me.size}, started by {me.launcher}, could not meet the other ranks: {error} "

@@ -1,0 +1,172 @@
+"""What ranks tell one another before they have met, and what they can work out alone."""
+
+from __future__ import annotations
+
+import json
+import random
+import socket
+import threading
+import time
+
+import pytest
+
+from hvdlite import bootstrap
+from hvdlite.bootstrap import by_ports, meeting, offer, opening
+from hvdlite.bootstrap.offer import MAX_BYTES, Offer
+from hvdlite.launch.environment import Identity
+from hvdlite.launch.environment.identity import AtPorts, AtStore
+from hvdlite.rendezvous import HandshakeError, StoreClient, StoreServer, addresses
+
+SECRET = bytes(range(32))
+
+
+@pytest.fixture(autouse=True)
+def _nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(meeting, "_known", {})
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        Offer((("10.0.0.1", 4000), ("fd00::1", 4000), ("127.0.0.1", 4000)), SECRET),
+        Offer((("10.0.0.1", 4000),), None),
+        Offer(problem="no such interface: ü"),
+    ],
+)
+def test_an_offer_is_read_back(said: Offer) -> None:
+    assert Offer.decode(said.encode()) == said
+
+
+def test_a_machine_with_dozens_of_addresses_fits_into_one_message() -> None:
+    many = tuple((f"fd00:1234:5678:9abc:def0:1234:5678:{n:x}", 65535) for n in range(64))
+    assert len(Offer(many, SECRET).encode()) <= MAX_BYTES
+
+
+def test_an_offer_does_not_show_its_secret() -> None:
+    assert SECRET.hex() not in repr(Offer((), SECRET)) and repr(SECRET) not in repr(Offer((), SECRET))
+
+
+def test_what_is_no_offer_is_refused_and_nothing_else() -> None:
+    dice = random.Random(1)
+    good = Offer((("h", 1),), SECRET).encode()
+    texts = [b"", b"null", b"[]", b"{}", b"\xff", json.dumps({"addresses": 1, "secret": None, "problem": ""}).encode()]
+    texts += [good.replace(SECRET.hex().encode(), b"00"), good[:-1], b"<html>404</html>"]
+    texts += [bytes(dice.choices(good + b"\0", k=len(good))) for _ in range(500)]
+    for text in texts:
+        with pytest.raises(ConnectionError, match="do all ranks run the same hvdlite"):
+            Offer.decode(text)
+
+
+def test_ports_and_keys_follow_from_the_job_alone() -> None:
+    jobs = [f"SLURM_JOB_ID={n}" for n in range(200)]
+    for job in jobs:
+        ports = by_ports.candidates(job)
+        assert ports == by_ports.candidates(job) and len(set(ports)) == 4
+        assert all(20_000 <= port < 32_000 for port in ports)
+    assert len({tuple(by_ports.candidates(job)) for job in jobs}) == len(jobs)
+    assert len({by_ports.derived_key(job) for job in jobs}) == len(jobs)
+    assert len(by_ports.derived_key("x")) == 32
+
+
+def test_who_is_alone_opens_nothing() -> None:
+    assert bootstrap.meet(Identity(), "", 1.0) is None
+    # Not even where a launcher has a store.
+    alone = Identity(meeting=AtStore((("127.0.0.1", 1),)), secret=SECRET)
+    assert bootstrap.meet(alone, "", 1.0) is None
+
+
+def test_one_of_several_ways_leads_to_the_store() -> None:
+    with StoreServer(SECRET) as store, socket.create_server(("127.0.0.1", 0)) as silent:
+        ways = (("127.0.0.1", 9), ("127.0.0.1", silent.getsockname()[1]), store.address)
+        me = Identity(1, 2, meeting=AtStore(ways), secret=SECRET)
+        place = bootstrap.meet(me, "", 10.0)
+        assert place is not None and place.address == store.address
+
+
+def test_all_that_was_tried_is_told() -> None:
+    me = Identity(1, 2, launcher="srun", meeting=AtStore((("127.0.0.1", 9), ("nowhere.invalid", 1))), secret=SECRET)
+    with pytest.raises(ConnectionError, match="rank 1 of 2, started by srun") as error:
+        bootstrap.meet(me, "", 0.5)
+    assert "127.0.0.1 port 9: " in str(error.value) and "nowhere.invalid port 1: " in str(error.value)
+    assert "HVDLITE_START_TIMEOUT" in str(error.value)
+
+
+def test_the_one_who_may_opens_the_store_unless_it_is_there() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        port = sock.getsockname()[1]
+    me = Identity(0, 2, meeting=AtStore((("127.0.0.1", port),), may_open=True), secret=SECRET)
+    place = bootstrap.meet(me, "", 5.0)
+    assert place is not None and bootstrap.meet(me, "", 5.0) == place
+    with StoreClient(place.address, SECRET) as client:
+        client.set("here", b"")
+    # Another process comes as rank 0 of the same job: the store that is there is the one.
+    meeting._known.clear()
+    assert bootstrap.meet(me, "", 5.0) == bootstrap.Place(("127.0.0.1", port), SECRET)
+    with StoreClient(place.address, SECRET) as client:
+        assert client.get("here", 1.0) == b""
+    # And with another secret it is another job's.
+    meeting._known.clear()
+    stranger = Identity(0, 2, meeting=AtStore((("127.0.0.1", port),), may_open=True), secret=bytes(32))
+    with pytest.raises(HandshakeError, match="another job may be listening there"):
+        bootstrap.meet(stranger, "", 5.0)
+
+
+def test_a_store_is_opened_on_ones_own_machine_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(meeting, "_LOOK_SECONDS", 0.2)
+    me = Identity(0, 2, meeting=AtStore((("192.0.2.1", 4000),), may_open=True), secret=SECRET)
+    with pytest.raises(ConnectionError, match="that is not its machine: give an address of rank 0's host"):
+        bootstrap.meet(me, "", 5.0)
+
+
+def test_rank_0_has_to_be_where_the_others_look_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "gethostname", lambda: "n2")
+    monkeypatch.setattr(addresses, "is_of_this_machine", lambda name: False)
+    me = Identity(0, 2, launcher="srun", meeting=AtPorts(("192.0.2.1",), "job"))
+    with pytest.raises(ConnectionError, match=r"rank 0 runs on n2, but srun says that the first host is 192.0.2.1"):
+        bootstrap.meet(me, "", 1.0)
+
+
+def test_where_all_share_a_host_the_store_is_on_loopback_only() -> None:
+    here = socket.gethostbyname(socket.gethostname())
+    local = opening.open_store(SECRET, on_one_host=True)
+    everywhere = opening.open_store(SECRET, on_one_host=False)
+    assert opening.addresses_of(local, True, []) == (("127.0.0.1", local),)
+    offered = opening.addresses_of(everywhere, False, [])
+    assert offered[-1] == ("127.0.0.1", everywhere)
+    for address in (*offered, (here, everywhere)):
+        StoreClient(address, SECRET, 5.0).close()
+    for host in {host for host, _ in offered} - {"127.0.0.1"}:
+        with pytest.raises(ConnectionError):
+            StoreClient((host, local), SECRET, 5.0)
+
+
+def test_a_channel_carries_the_secret_only_where_nobody_was_given_one() -> None:
+    for given in (None, SECRET):
+        said: list[bytes] = []
+        heard = threading.Event()
+
+        def channel(
+            text: bytes | None, seconds: float, said: list[bytes] = said, heard: threading.Event = heard
+        ) -> bytes:
+            if text is not None:
+                said.append(text)
+                heard.set()
+            assert heard.wait(seconds)
+            return said[0]
+
+        ranks = [Identity(rank, 2, local_rank=rank, local_size=2, secret=given) for rank in range(2)]
+        places = [offer.through(channel, me, [], time.monotonic() + 10) for me in ranks]
+        assert places[0] == places[1]
+        assert (Offer.decode(said[0]).secret is None) == (given is not None)
+        assert given is None or (places[0].secret == given and given.hex().encode() not in said[0])
+
+
+def test_a_secret_that_only_rank_0_was_given_is_told() -> None:
+    def channel(text: bytes | None, seconds: float) -> bytes:
+        return Offer((("127.0.0.1", 1),), None).encode()
+
+    me = Identity(1, 2, launcher="Open MPI's mpirun")
+    with pytest.raises(
+        ConnectionError, match="rank 0 was given HVDLITE_SECRET and this rank 1 was not: Open MPI's mpirun"
+    ):
+        offer.through(channel, me, [], time.monotonic() + 10)
