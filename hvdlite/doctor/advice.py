@@ -78,12 +78,12 @@ ARGUMENTS = {
     "device_sparse": "has no effect: hvdlite finds out by itself where a tensor is",
 }
 
-_LAUNCHERS = "the launcher sets it for each rank; start the program with hvdliterun instead of setting it"
+_LAUNCHERS = "hvd.init() believes it, and needs all that a launcher sets; hvdliterun does that for you"
 _OURS = "hvdlite has its own communication, to which this does not apply"
-_BUILD = "Horovod's build read it; hvdlite has nothing to choose when it is built"
+BUILD = "Horovod's build read it; hvdlite has nothing to choose when it is built"
 _PLANNED = "hvdlite does not tune itself yet; set the knobs in docs/knobs.md where the defaults do not suit"
 
-#: variables that a program must not set itself
+#: variables that launchers set and programs need not
 LAUNCHERS = {
     f"HOROVOD_{name}": _LAUNCHERS
     for name in """RANK SIZE LOCAL_RANK LOCAL_SIZE CROSS_RANK CROSS_SIZE HOSTNAME GLOO_RENDEZVOUS_ADDR GLOO_RENDEZVOUS_PORT
@@ -110,9 +110,11 @@ NO_EFFECT = (
         "HOROVOD_GLOO_TIMEOUT_SECONDS": "a rank that is lost is noticed by itself; see HVDLITE_HEARTBEAT_SECONDS in docs/knobs.md",
         "HOROVOD_ENABLE_XLA_OPS": "collectives in compiled functions need no setting",
         "HOROVOD_ELASTIC": "elastic training is not there yet",
+        "HOROVOD_ELASTIC_TIMEOUT": "elastic training is not there yet",
+        "HOROVOD_SPARK_START_TIMEOUT": "it is for horovod.spark",
     }
     | {
-        f"HOROVOD_{name}": _BUILD
+        f"HOROVOD_{name}": BUILD
         for name in """CPU_OPERATIONS GPU_OPERATIONS GPU_ALLREDUCE GPU_ALLGATHER GPU_BROADCAST GPU_ALLTOALL
             GPU_REDUCESCATTER WITH_MPI WITH_GLOO WITH_TENSORFLOW WITH_PYTORCH WITH_MXNET WITHOUT_MPI WITHOUT_GLOO
             WITHOUT_TENSORFLOW WITHOUT_PYTORCH WITHOUT_MXNET CUDA_HOME""".split()

@@ -84,7 +84,7 @@ def _variables(program: Program) -> Iterator[Finding]:
         if name in known:
             yield Finding(Kind.WORKS, *place, "is read by hvd.init(); docs/knobs.md")
         elif name in advice.LAUNCHERS:
-            yield Finding(Kind.CHANGE, *place, advice.LAUNCHERS[name])
+            yield Finding(Kind.DIFFERS, *place, advice.LAUNCHERS[name])
         elif name in advice.NO_EFFECT:
             yield Finding(Kind.DIFFERS, *place, f"has no effect: {advice.NO_EFFECT[name]}")
         elif name.startswith("HOROVOD_"):

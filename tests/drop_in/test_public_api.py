@@ -128,6 +128,12 @@ def test_the_modules_that_programs_import() -> None:
     assert imported is hvd.mpi_ops
 
 
+def test_elastic_training_says_that_it_is_to_come() -> None:
+    assert not hasattr(hvd.elastic, "run")
+    with pytest.raises(AttributeError, match=r"no elastic training yet, and so no elastic\.run: .* save checkpoints"):
+        hvd.elastic.run  # noqa: B018
+
+
 def test_a_compressor_compresses_and_restores() -> None:
     import torch
 
