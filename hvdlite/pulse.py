@@ -1,7 +1,7 @@
 """A rank's pulse: now and then a few numbers to the job's store, which `hvdliterun --monitor` shows.
 
 Beats in a thread of its own, and only where the launcher asks for it (HVDLITE_MONITOR). The counters cost microseconds.
-The list of past operations costs milliseconds, so it is looked at so rarely that it takes a thousandth of a core.
+The list of past operations costs milliseconds, so it is looked at so rarely that it takes a twentieth of a per cent of a core.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hvdlite.launch.board import report_key
 from hvdlite.launch.environment import Identity
 from hvdlite.rendezvous import StoreClient
 
-_LOOK_SHARE = 0.001
+_LOOK_SHARE = 0.0005
 _pulse: _Pulse | None = None
 
 
@@ -79,12 +79,11 @@ class _Pulse:
         if counters.get("operations", 0) > self._seen.get("operations", 0) and now >= self._look_again:
             before = time.thread_time()
             recent = observe.recent_operations()
-            last = recent[-1] if recent else {}
             self._seen = {
                 "operations": counters["operations"],
                 "per_step": operations_per_step(recent),
                 "waiting": share_waiting(recent),
-                "last": f"{last.get('kind', '')} {last.get('name', '')}".strip(),
+                "last": recent[-1]["name"] if recent else "",
             }
             self._look_again = now + (time.thread_time() - before) / _LOOK_SHARE
         return {"clock": now, "counters": counters, "seen": self._seen}

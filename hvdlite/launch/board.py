@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -90,6 +90,10 @@ class Board:
     def __init__(self, hosts: Mapping[int, str]) -> None:
         self._hosts = hosts
         self._ranks = {rank: _Rank() for rank in hosts}
+
+    @property
+    def ranks(self) -> Iterable[int]:
+        return self._ranks
 
     def take(self, rank: int, raw: bytes, now: float) -> None:
         """What stands in the store for that rank now."""

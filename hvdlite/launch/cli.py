@@ -75,6 +75,9 @@ def understand(arguments: argparse.Namespace, environ: Mapping[str, str], read: 
         before = environment.get(knob.environment[0])
         names = ",".join([*([before] if before else []), *arguments.interfaces])
         environment |= dict.fromkeys(knob.environment, names)
+    if arguments.monitor:
+        for name in knobs.by_field("monitor_seconds").environment:
+            environment[name] = environ.get(name) or "1"
     if arguments.tcp:
         environment["NCCL_IB_DISABLE"] = "1"
     return Request(mode, hosts, arguments.processes, arguments.command, environment, notes)
@@ -144,6 +147,7 @@ def options(arguments: argparse.Namespace, values: Mapping[str, knobs.Value]) ->
         output_directory=arguments.output_filename,
         timestamps=arguments.timestamps,
         verbose=arguments.verbose,
+        monitor=arguments.monitor,
         start_timeout=start_timeout,
         grace_seconds=float(values["grace_seconds"]),
         interfaces=[name.strip() for name in str(values["network_interfaces"]).split(",") if name.strip()],

@@ -151,6 +151,11 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
         help="write each rank's output to DIR/rank.<rank>/stdout and stderr as well, without prefixes",
     )
     group.add_argument(
+        "--monitor",
+        action="store_true",
+        help="show what each rank does: a live table on a terminal, else a line every 10 seconds",
+    )
+    group.add_argument(
         "-prefix-timestamp",
         "--prefix-output-with-timestamp",
         dest="timestamps",

@@ -25,6 +25,7 @@ class Options:
     output_directory: str | None = None
     timestamps: bool = False
     verbose: bool = False
+    monitor: bool = False
     start_timeout: float = 30.0
     grace_seconds: float = guardian.GRACE_SECONDS
     interfaces: Sequence[str] = ()
@@ -59,19 +60,35 @@ class Console:
 def run(slots: Sequence[plan.Slot], command: Sequence[str], knobs: Mapping[str, str], options: Options) -> int:
     """Run the job to its end; returns the exit status. Main thread only."""
     logging.basicConfig(format="hvdliterun: %(message)s")  # what the store says of strangers
-    console = Console(output.Writer(1), output.Writer(2), options.timestamps)
     verdict = watch.Verdict({slot.rank: slot.host for slot in slots})
+    console, shown = _console(verdict.hosts, options)
     try:
-        supervise(slots, command, knobs, options, console, verdict)
+        supervise(slots, command, knobs, options, console, verdict, shown)
         status, sentence = verdict.status(), verdict.sentence(command)
     except (OSError, ValueError) as error:
         status, sentence = 1, str(error)
     except KeyboardInterrupt:  # before or after the watch, which has its own handlers
         status, sentence = 128 + signal.SIGINT, "ended by SIGINT; all ranks were ended."
+    shown.end()  # it has not where an exception has come
     console.say(sentence)
     with contextlib.suppress(KeyboardInterrupt):
         console.flush()
     return status
+
+
+def _console(hosts: Mapping[int, str], options: Options) -> tuple[Console, Companion]:
+    """The console of the command line, and what shows the ranks on it if that is asked for."""
+    if not options.monitor:
+        return Console(output.Writer(1), output.Writer(2), options.timestamps), Companion()
+    from hvdlite.launch import board, monitor, screen
+
+    ranks = board.Board(hosts)
+    if not monitor.wants_table(os.environ):
+        console = Console(output.Writer(1), output.Writer(2), options.timestamps)
+        return console, monitor.Monitor(ranks, monitor.Lines(ranks, console.say))
+    terminal = screen.Screen(2)
+    console = Console(terminal if os.isatty(1) else output.Writer(1), terminal, options.timestamps)
+    return console, monitor.Monitor(ranks, monitor.Table(ranks, terminal, colours="NO_COLOR" not in os.environ))
 
 
 def supervise(

@@ -14,15 +14,15 @@ from typing import Protocol
 
 from hvdlite.launch import board
 from hvdlite.launch.board import Board, Row
+from hvdlite.launch.companion import Companion
 from hvdlite.launch.screen import Screen
+from hvdlite.rendezvous.server import StoreServer
 
-REPORT_SECONDS = 1.0
-# Between two lines where there is no terminal.
-LINE_SECONDS = 10.0
+_READ_SECONDS = 1.0
 _SHARE_OF_A_CORE = 0.002
 # Output that is being printed removes the table; so soon after it the table is drawn again.
 _REDRAW_SECONDS = 0.1
-_HEADINGS = ("rank", "host", "steps/s", "operations/s", "data/s", "waiting", "late", "last collective", "")
+_HEADINGS = ("rank", "host", "steps/s", "operations/s", "data/s", "waiting", "late", "", "last collective")
 _LEFT = (False, True, False, False, False, False, False, True, True)
 _LAST = _HEADINGS.index("last collective")
 _BOLD, _YELLOW, _RED, _PLAIN = "\x1b[1m", "\x1b[33m", "\x1b[1;31m", "\x1b[0m"
@@ -31,8 +31,10 @@ _BOLD, _YELLOW, _RED, _PLAIN = "\x1b[1m", "\x1b[33m", "\x1b[1;31m", "\x1b[0m"
 class Display(Protocol):
     """How the board is shown."""
 
-    def draw(self, now: float) -> float:
-        """Show it as it is now; returns after how many seconds to do so again."""
+    seconds: float  # between two times
+
+    def draw(self, now: float) -> None:
+        """Show it as it is now."""
 
     def tick(self) -> float | None:
         """Called often; returns after how many seconds it wants to be called again, if it does."""
@@ -44,12 +46,13 @@ class Display(Protocol):
 class Lines:
     """For logs."""
 
+    seconds = 10.0
+
     def __init__(self, ranks: Board, say: Callable[[str], None]) -> None:
         self._board, self._say = ranks, say
 
-    def draw(self, now: float) -> float:
+    def draw(self, now: float) -> None:
         self._say(self._board.summary(now))
-        return LINE_SECONDS
 
     def tick(self) -> float | None:
         return None
@@ -61,13 +64,14 @@ class Lines:
 class Table:
     """For terminals."""
 
+    seconds = 1.0
+
     def __init__(self, ranks: Board, screen: Screen, colours: bool) -> None:
         self._board, self._screen, self._colours = ranks, screen, colours
 
-    def draw(self, now: float) -> float:
+    def draw(self, now: float) -> None:
         columns, rows = self._screen.size()
         self._screen.show(render(self._board.rows(now), columns - 1, rows - 4, self._colours))
-        return REPORT_SECONDS
 
     def tick(self) -> float | None:
         if self._screen.drawn:
@@ -115,8 +119,8 @@ def cells(row: Row) -> tuple[str, ...]:
         board.size(row.bytes),
         "-" if row.waiting is None else f"{row.waiting:.0%}",
         board.milliseconds(row.late),
-        row.last,
         row.note,
+        row.last,
     )
 
 
@@ -125,27 +129,37 @@ def wants_table(environ: Mapping[str, str]) -> bool:
     return os.isatty(2) and environ.get("TERM", "") not in ("", "dumb")
 
 
-class Monitor:
-    """Reads the reports and has them shown. One thread at a time."""
+class Monitor(Companion):
+    """Reads the reports and has them shown."""
 
-    def __init__(self, ranks: Board, size: int, display: Display) -> None:
-        self._board, self._size, self._display = ranks, size, display
-        self._next_draw = time.monotonic() + REPORT_SECONDS
+    def __init__(self, ranks: Board, display: Display) -> None:
+        self._board, self._display = ranks, display
+        self._next_read = time.monotonic() + _READ_SECONDS
+        self._next_draw = time.monotonic() + display.seconds
+        self._store: StoreServer | None = None
 
-    def tick(self, read: Callable[[str], bytes | None]) -> float:
-        """To be called often, whatever happens meanwhile. `read` gives what the store has, or None. Returns after how
-        many seconds at the latest to call again."""
+    def begin(self, store: StoreServer, secret: bytes) -> None:
+        self._store = store
+
+    def tick(self) -> float:
         now = time.monotonic()
-        if now >= self._next_draw:
+        if now >= self._next_read:
             before = time.thread_time()
-            for rank in range(self._size):
-                raw = read(board.report_key(rank))
-                if raw is not None:
-                    self._board.take(rank, raw, now)
-            pause = self._display.draw(now)
-            self._next_draw = now + max(pause, (time.thread_time() - before) / _SHARE_OF_A_CORE)
-        pauses = [self._next_draw - now, self._display.tick()]
+            self._read(now)
+            if now >= self._next_draw:
+                self._display.draw(now)
+                self._next_draw = now + self._display.seconds
+            self._next_read = now + max(_READ_SECONDS, (time.thread_time() - before) / _SHARE_OF_A_CORE)
+        pauses = [self._next_read - now, self._display.tick()]
         return max(0.0, min(pause for pause in pauses if pause is not None))
 
+    def _read(self, now: float) -> None:
+        assert self._store is not None
+        for rank in self._board.ranks:
+            raw = self._store.peek(board.report_key(rank))
+            if raw is not None:
+                self._board.take(rank, raw, now)
+
     def end(self) -> None:
+        """May be called twice."""
         self._display.end()

@@ -42,6 +42,8 @@ class Screen(Writer):
 
     def show(self, lines: Sequence[str]) -> None:
         """From now on these; they must fit."""
+        if self._drawn and self._lines == list(lines):
+            return
         self._lines = list(lines)
         super().put(self._erased() + self._drawing())
 

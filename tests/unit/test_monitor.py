@@ -1,4 +1,4 @@
-"""From the ranks' reports to a table, and how the table stays below what ranks print."""
+"""From the ranks' reports to a table."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ import pytest
 
 from hvdlite.launch import monitor
 from hvdlite.launch.board import SILENT_SECONDS, WINDOW_SECONDS, Board, Row, milliseconds, rate, report_key, size
-from hvdlite.launch.output import Writer
-from hvdlite.launch.screen import Screen
 from hvdlite.pulse import operations_per_step, share_waiting
 
 # --- the rank's side
@@ -188,12 +186,13 @@ def test_of_too_many_ranks_those_with_a_note_are_shown() -> None:
 
 
 class FakeDisplay:
+    seconds = 3.0
+
     def __init__(self) -> None:
         self.draws = 0
 
-    def draw(self, now: float) -> float:
+    def draw(self, now: float) -> None:
         self.draws += 1
-        return 50.0
 
     def tick(self) -> float | None:
         return None
@@ -202,124 +201,38 @@ class FakeDisplay:
         self.draws = -1
 
 
-def test_the_monitor_draws_when_it_is_time_and_says_when_that_is(monkeypatch: pytest.MonkeyPatch) -> None:
+class FakeStore:
+    def __init__(self) -> None:
+        self.clock = 0.0
+
+    def peek(self, key: str) -> bytes | None:
+        self.clock += 1
+        return _report(self.clock, 100 * int(self.clock)) if key == report_key(0) else None
+
+
+def test_reports_are_read_every_second_and_shown_when_it_is_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr(monitor.time, "monotonic", lambda: now[0])
-    display, board = FakeDisplay(), _board(2)
-    shown = monitor.Monitor(board, 2, display)
-    store = {report_key(0): _report(1.0, 5)}
-    assert 0 < shown.tick(store.get) <= monitor.REPORT_SECONDS and display.draws == 0
-    now[0] += monitor.REPORT_SECONDS
-    assert shown.tick(store.get) == 50.0 and display.draws == 1
-    assert [row.note for row in board.rows(now[0])] == ["", "not yet in init()"]
-    now[0] += 49
-    assert shown.tick(store.get) == 1.0 and display.draws == 1
+    monkeypatch.setattr(monitor.time, "thread_time", lambda: now[0] / 1e6)
+    display, board = FakeDisplay(), _board(1)
+    shown = monitor.Monitor(board, display)
+    shown.begin(FakeStore(), b"")  # type: ignore[arg-type]
+    for second in range(3):
+        assert shown.tick() == 1.0 and display.draws == 0, second
+        now[0] += 1
+    assert shown.tick() == 1.0 and display.draws == 1
+    assert board.rows(now[0])[0].operations == 100
+    now[0] += 0.25  # something happens in between
+    assert shown.tick() == 0.75 and display.draws == 1
     shown.end()
     assert display.draws == -1
 
 
-# --- the terminal
-
-
-class Terminal:
-    """What a terminal shows after these bytes: just enough of one."""
-
-    def __init__(self) -> None:
-        self.lines = [""]
-        self.row = self.column = 0
-
-    def feed(self, data: bytes) -> None:
-        text = data.decode()
-        while text:
-            if text.startswith("\x1b["):
-                end = next(i for i, c in enumerate(text) if c.isalpha())
-                number, command = text[2:end], text[end]
-                text = text[end + 1 :]
-                if command == "A":
-                    self.row -= int(number)
-                elif command == "J":
-                    del self.lines[self.row + 1 :]
-                    self.lines[self.row] = self.lines[self.row][: self.column]
-                continue
-            character, text = text[0], text[1:]
-            if character == "\r":
-                self.column = 0
-            elif character == "\n":
-                self.row, self.column = self.row + 1, 0  # the terminal's driver makes \r\n of it
-                self.lines += [""] * (self.row + 1 - len(self.lines))
-            else:
-                line = self.lines[self.row].ljust(self.column)
-                self.lines[self.row] = line[: self.column] + character + line[self.column + 1 :]
-                self.column += 1
-
-
-class FakeScreen(Screen):
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, columns: int = 40, rows: int = 12) -> None:
-        self.terminal = Terminal()
-        monkeypatch.setattr(Writer, "__init__", lambda self, descriptor: None)
-        monkeypatch.setattr(Writer, "put", lambda self, data: self.terminal.feed(data))
-        self.columns_rows = columns, rows
-        super().__init__(-1)
-
-    def size(self) -> tuple[int, int]:
-        return self.columns_rows
-
-    def seen(self) -> list[str]:
-        self.refresh()
-        return self.terminal.lines
-
-
-def test_output_scrolls_above_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    screen = FakeScreen(monkeypatch)
-    screen.put(b"before\n")
-    screen.show(["table", "row"])
-    assert screen.seen() == ["before", "table", "row"]
-    screen.put(b"one\ntwo\n")
-    assert not screen.drawn
-    screen.put(b"three\n")
-    assert screen.seen() == ["before", "one", "two", "three", "table", "row"]
-    screen.show(["TABLE"])
-    assert screen.seen() == ["before", "one", "two", "three", "TABLE"]
-    screen.end()
-    screen.put(b"after\n")
-    assert screen.seen() == ["before", "one", "two", "three", "after", ""]
-
-
-def test_an_unfinished_line_stays_above_the_table_until_it_is_finished(monkeypatch: pytest.MonkeyPatch) -> None:
-    screen = FakeScreen(monkeypatch)
-    screen.show(["table"])
-    screen.put(b"loading ")
-    assert screen.seen() == ["loading ", "table"]
-    screen.put(b"data")
-    assert screen.seen() == ["loading data", "table"]
-    screen.put(b" done\nnext")
-    assert screen.seen() == ["loading data done", "next", "table"]
-    screen.end()
-    assert screen.seen() == ["loading data done", "next"]
-
-
-def test_a_progress_bar_moves_in_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    screen = FakeScreen(monkeypatch)
-    screen.show(["table"])
-    for percent in (b"10%\r", b"20%\r", b"30%\r"):
-        screen.put(percent)
-    assert screen.seen() == ["30%", "table"]
-    screen.put(b"\nend\n")
-    assert screen.seen() == ["30%", "end", "table"]
-
-
-def test_a_line_that_is_too_long_is_cut_while_it_is_unfinished_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    screen = FakeScreen(monkeypatch)
-    screen.show(["table"])
-    screen.put(b"\x1b[31m" + b"x" * 60)
-    assert screen.seen() == ["x" * 39, "table"]
-    screen.put(b"\n")
-    assert screen.seen() == ["x" * 60, "table"]
-    screen.put(b"y" * 5000)
-    assert screen.seen() == ["x" * 60, "y" * 5000, "table"]
-
-
-def test_a_table_higher_than_the_terminal_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    screen = FakeScreen(monkeypatch, rows=5)
-    screen.show([str(i) for i in range(50)])
-    assert screen.seen() == ["0", "1", "2"]
+def test_a_monitor_that_is_expensive_looks_more_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
+    spent = iter(range(100))
+    monkeypatch.setattr(monitor.time, "monotonic", lambda: 100.0)
+    shown = monitor.Monitor(_board(1), FakeDisplay())
+    shown.begin(FakeStore(), b"")  # type: ignore[arg-type]
+    monkeypatch.setattr(monitor.time, "monotonic", lambda: 200.0)
+    monkeypatch.setattr(monitor.time, "thread_time", lambda: next(spent) * 0.1)
+    assert shown.tick() == pytest.approx(50.0)  # 0.1 s of work are 0.2 % of that

@@ -1,0 +1,246 @@
+"""`hvdliterun --monitor` on terminals and in logs."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+
+import pytest
+from launched import Job
+from terminal import Terminal
+
+from hvdlite.launch.output import Writer
+from hvdlite.launch.screen import Screen
+
+# --- what is drawn, without a job
+
+
+class FakeScreen(Screen):
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, columns: int = 40, rows: int = 12) -> None:
+        self.terminal = Terminal()
+        monkeypatch.setattr(Writer, "__init__", lambda self, descriptor: None)
+        monkeypatch.setattr(Writer, "put", lambda self, data: self.terminal.feed(data))
+        self.columns_rows = columns, rows
+        super().__init__(-1)
+
+    def size(self) -> tuple[int, int]:
+        return self.columns_rows
+
+    def seen(self) -> list[str]:
+        self.refresh()
+        return self.terminal.lines
+
+
+def test_output_scrolls_above_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = FakeScreen(monkeypatch)
+    screen.put(b"before\n")
+    screen.show(["table", "row"])
+    assert screen.seen() == ["before", "table", "row"]
+    screen.put(b"one\ntwo\n")
+    assert not screen.drawn
+    screen.put(b"three\n")
+    assert screen.seen() == ["before", "one", "two", "three", "table", "row"]
+    screen.show(["TABLE"])
+    assert screen.seen() == ["before", "one", "two", "three", "TABLE"]
+    screen.end()
+    screen.put(b"after\n")
+    assert screen.seen() == ["before", "one", "two", "three", "after", ""]
+
+
+def test_an_unfinished_line_stays_above_the_table_until_it_is_finished(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = FakeScreen(monkeypatch)
+    screen.show(["table"])
+    screen.put(b"loading ")
+    assert screen.seen() == ["loading ", "table"]
+    screen.put(b"data")
+    assert screen.seen() == ["loading data", "table"]
+    screen.put(b" done\nnext")
+    assert screen.seen() == ["loading data done", "next", "table"]
+    screen.end()
+    assert screen.seen() == ["loading data done", "next"]
+
+
+def test_a_progress_bar_moves_in_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = FakeScreen(monkeypatch)
+    screen.show(["table"])
+    for percent in (b"10%\r", b"20%\r", b"30%\r"):
+        screen.put(percent)
+    assert screen.seen() == ["30%", "table"]
+    screen.put(b"\nend\n")
+    assert screen.seen() == ["30%", "end", "table"]
+
+
+def test_a_line_that_is_too_long_is_cut_while_it_is_unfinished_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = FakeScreen(monkeypatch)
+    screen.show(["table"])
+    screen.put(b"\x1b[31m" + b"x" * 60)
+    assert screen.seen() == ["x" * 39, "table"]
+    screen.put(b"\n")
+    assert screen.seen() == ["x" * 60, "table"]
+    screen.put(b"y" * 5000)
+    assert screen.seen() == ["x" * 60, "y" * 5000, "table"]
+
+
+def test_a_table_higher_than_the_terminal_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = FakeScreen(monkeypatch, rows=5)
+    screen.show([str(i) for i in range(50)])
+    assert screen.seen() == ["0", "1", "2"]
+
+
+# --- jobs
+
+TRAIN = """
+import os, sys, time
+import numpy as np
+import hvdlite as hvd
+hvd.init()
+rank, seconds = hvd.rank(), float(sys.argv[1])
+end, step = time.monotonic() + seconds, 0
+go_on = np.ones(1)
+while go_on[0]:
+    time.sleep(0.02 + 0.08 * (rank == 1))
+    for handle in [hvd.allreduce_async(np.ones(1000, np.float32), name=f"layer{i}") for i in range(9)]:
+        hvd.synchronize(handle)
+    go_on = hvd.broadcast(np.array([time.monotonic() < end], np.float64), 0, name="go on")
+    step += 1
+    if step % 10 == 0:
+        print("step", step, flush=True)
+"""
+
+
+class Watched:
+    """hvdliterun on a terminal of its own."""
+
+    def __init__(self, job: Job, *arguments: str, stdout: int | None = None, **extra: str) -> None:
+        self.master, slave = os.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 120, 0, 0))
+        environment = {k: v for k, v in job.environment(TERM="xterm", **extra).items() if k != "NO_COLOR"}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "hvdlite.launch", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=slave if stdout is None else stdout,
+            stderr=slave,
+            cwd=job.directory,
+            env=environment,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        )
+        os.close(slave)
+        job.started.append(self.process)
+        self.terminal = Terminal()
+
+    def watch(self, pattern: str = "$never", seconds: float = 30) -> str:
+        """Until it ends, or the pattern is on the terminal; what is to be seen then."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if select.select([self.master], [], [], 0.05)[0]:
+                try:
+                    data = os.read(self.master, 65536)
+                except OSError:  # the other side was closed
+                    self.process.wait()
+                    return self.seen()
+                self.terminal.feed(data)
+                if re.search(pattern, self.seen()):
+                    return self.seen()
+        raise AssertionError(f"no {pattern!r} within {seconds} s:\n{self.seen()}")
+
+    def seen(self) -> str:
+        return "\n".join(line.rstrip() for line in self.terminal.lines).rstrip()
+
+
+def test_a_live_table_on_a_terminal_that_leaves_no_trace(job: Job) -> None:
+    shown = Watched(job, "-np", "2", "--monitor", sys.executable, job.script(TRAIN), "5")
+    # 0.1 s a step, 10 operations in each; rank 0 spends four fifths of the time waiting for rank 1.
+    seen = shown.watch(r"(?m)^ +1  localhost +\d.*others wait")
+    rows = {line.split()[0]: line.split() for line in seen.splitlines() if re.match(r" +[01]  localhost", line)}
+    assert 5 < float(rows["0"][2]) < 10 and 50 < float(rows["0"][3]) < 100
+    assert int(rows["0"][6].rstrip("%")) > 50 > int(rows["1"][6].rstrip("%"))
+    assert "broadcast.go on" in seen
+    assert re.search(r"rank  host +steps/s", seen)
+    end = shown.watch()
+    assert shown.process.returncode == 0
+    # Nothing but what the ranks have printed, each rank in order.
+    for rank in range(2):
+        lines = [line for line in end.splitlines() if line.startswith(f"[{rank}]<stdout>:")]
+        assert lines == [f"[{rank}]<stdout>:step {10 * i}" for i in range(1, len(lines) + 1)] and lines
+    assert all(line.startswith("[") for line in end.splitlines()), end
+
+
+def test_a_rank_that_is_silent_is_shown_as_such_and_ctrl_c_ends_the_table(job: Job) -> None:
+    script = job.script("import os\nopen(f'pid.{os.environ[\"HVDLITE_RANK\"]}', 'w').write(str(os.getpid()))\n" + TRAIN)
+    shown = Watched(job, "-np", "2", "--monitor", sys.executable, script, "600", HVDLITE_HEARTBEAT_SECONDS="0")
+    shown.watch(r"(?m)^ +1  localhost +\d")
+    os.kill(int((job.directory / "pid.1").read_text()), signal.SIGSTOP)
+    shown.watch(r"(?m)^ +1  localhost .*silent for \d+ s")
+    shown.process.send_signal(signal.SIGINT)
+    end = shown.watch()
+    assert shown.process.returncode == 130
+    assert end.splitlines()[-1] == "hvdliterun: ended by SIGINT; all ranks were ended."
+    assert "steps/s" not in end
+
+
+def test_a_failure_is_the_last_that_is_to_be_seen(job: Job) -> None:
+    script = job.script(
+        "import os, time\ntime.sleep(2.5)\nif os.environ['HVDLITE_RANK'] == '1': raise ValueError('bad')\ntime.sleep(600)"
+    )
+    shown = Watched(job, "-np", "2", "--monitor", sys.executable, script)
+    assert "not yet in init()" in shown.watch("not yet in init")
+    end = shown.watch()
+    assert shown.process.returncode == 1
+    assert end.splitlines()[-1].startswith("hvdliterun: rank 1 on localhost exited with code 1: ValueError: bad.")
+    assert "steps/s" not in end
+
+
+def test_stdout_in_a_file_has_only_what_ranks_print(job: Job) -> None:
+    path = job.directory / "out"
+    with path.open("wb") as file:
+        command = "sleep 1.5; echo one; sleep 1; printf two"
+        shown = Watched(job, "-np", "1", "--monitor", "sh", "-c", command, stdout=file.fileno())
+        assert "one" not in shown.watch("steps/s")
+        shown.watch()
+    assert path.read_bytes() == b"[0]<stdout>:one\n[0]<stdout>:two"
+
+
+def test_a_line_now_and_then_in_a_log(job: Job) -> None:
+    done = job.run("-np", "2", "--monitor", sys.executable, job.script(TRAIN), "11")
+    assert done.returncode == 0, done.stderr
+    lines = done.stderr.decode().splitlines()
+    assert len(lines) == 1
+    told = re.fullmatch(
+        r"hvdliterun: 2 ranks, ([\d.]+) steps/s, ([\d.]+) operations/s, .* kB/s, waiting \d+% to \d+% of the time, "
+        r"last broadcast.go on; rank 1 on localhost: others wait \d+(\.\d)? ms for it",
+        lines[0],
+    )
+    assert told and float(told[1]) * 10 == pytest.approx(float(told[2]), rel=0.02)
+
+
+def test_without_the_flag_nobody_reports(job: Job) -> None:
+    script = job.script("import threading, hvdlite as hvd\nhvd.init()\nprint([t.name for t in threading.enumerate()])")
+    assert b"hvdlite-pulse" not in job.run("-np", "1", sys.executable, script).stdout
+    assert b"hvdlite-pulse" in job.run("-np", "1", "--monitor", sys.executable, script).stdout
+
+
+def test_a_launcher_that_monitors_uses_next_to_no_processor_time(job: Job) -> None:
+    script = job.script(TRAIN.replace("print(", "None and print("))
+    shown = Watched(job, "-np", "2", "--monitor", sys.executable, script, "8")
+    shown.watch(r"(?m)^ +1  localhost +\d")
+
+    def seconds() -> float:
+        fields = Path(f"/proc/{shown.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    before, start = seconds(), time.monotonic()
+    with pytest.raises(AssertionError):
+        shown.watch("$never", seconds=4)
+    # 0.5 % are 20 ms; the clock counts tens of milliseconds.
+    assert seconds() - before <= 0.02 + 1 / os.sysconf("SC_CLK_TCK"), time.monotonic() - start
+    shown.process.send_signal(signal.SIGINT)
+    shown.watch()
