@@ -129,12 +129,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         if note.startswith("--") or arguments.verbose:
             print(f"hvdliterun: {note}", file=sys.stderr)
     sys.stderr.flush()
+    chosen = options(arguments, values)
     if request.mode != "gloo":
-        print(f"hvdliterun: --{request.mode} is not in this version.", file=sys.stderr)
-        return 2
+        from hvdlite.launch import delegate
+
+        delegated = delegate.Options(chosen, arguments.mpi_args or "", arguments.binding_args or "", arguments.tcp)
+        return delegate.run(request.mode, request.hosts, request.processes, request.command, environment, delegated)
     from hvdlite.launch import job
 
-    return job.run(slots, request.command, environment, options(arguments, values))
+    return job.run(slots, request.command, environment, chosen)
 
 
 def options(arguments: argparse.Namespace, values: Mapping[str, knobs.Value]) -> job.Options:

@@ -55,6 +55,12 @@ OUTPUTS = [
         id="hydra",
     ),
     pytest.param(
+        HYDRA,
+        b"<7f3a>0:[mpiexec: unfinished[mpiexec@vm] Exit codes: [vm] 0,0\n",
+        {0: b"[mpiexec: unfinished", LAUNCHER: b"[mpiexec@vm] Exit codes: [vm] 0,0\n"},
+        id="hydra speaks where a rank has not ended its line",
+    ),
+    pytest.param(
         tags.SLURM,
         b"0: out\n 1: 0: text\n10: \nsrun: error: n2: task 1: Killed\n",
         {0: b"out\n", 1: b"0: text\n", 10: b"\n", LAUNCHER: b"srun: error: n2: task 1: Killed\n"},

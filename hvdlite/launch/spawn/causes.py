@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hvdlite.launch.spawn.mpi import Family
@@ -20,6 +21,10 @@ class Cause:
     host: str | None = None
     code: int = 0
     signal: int = 0
+
+
+# From all that a launcher has said.
+Reader = Callable[[str], Sequence[Cause]]
 
 
 def open_mpi(words: str) -> list[Cause]:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hvdlite.launch.hosts import Host
+from hvdlite.launch.plan import travelling
 
-# What belongs to one machine, one login or one rank, and what launchers set for each rank themselves.
-_STAYS = re.compile(
-    r"BASH_FUNC_.*|OLDPWD|PWD|HOSTNAME|SHLVL|_|.*CUDA_VISIBLE_DEVICES|SSH_.*|XDG_(RUNTIME_DIR|SESSION_.*)"
-    r"|DBUS_SESSION_BUS_ADDRESS|DISPLAY|XAUTHORITY|TMUX.*|STY|TTY"
-    r"|(HVDLITE|HOROVOD)_(RANK|SIZE|LOCAL_RANK|LOCAL_SIZE|CROSS_RANK|CROSS_SIZE|HOSTNAME)|HVDLITE_SECRET_FD"
-    r"|(OMPI|PMIX|PRTE|OPAL|HYDRA|I_MPI|PMI|SLURM|SLURMD)_.*|MPI_LOCALRANKID|MPI_LOCALNRANKS"
-)
+# What launchers set for each rank themselves.
+_OURS = re.compile(r"(HVDLITE|HOROVOD)_(RANK|SIZE|LOCAL_RANK|LOCAL_SIZE|CROSS_RANK|CROSS_SIZE|HOSTNAME|HOST_ID)")
+_THEIRS = re.compile(r"(OMPI|PMIX|PRTE|OPAL|HYDRA|I_MPI|PMI|SLURM|SLURMD)_.*|MPI_LOCALRANKID|MPI_LOCALNRANKS|SHLVL")
 
 
 @dataclass(frozen=True)
@@ -56,6 +53,12 @@ class Launch:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-def forwardable(names: Iterable[str]) -> list[str]:
-    """Of these variables, those that go along to the ranks on other hosts."""
-    return sorted(name for name in names if re.fullmatch(r"[A-Za-z_]\w*", name) and not _STAYS.fullmatch(name))
+def forwardable(environment: Mapping[str, str]) -> list[str]:
+    """The names of those variables that go along to the ranks on other hosts."""
+    names = travelling(without_rank(environment))
+    return sorted(name for name in names if re.fullmatch(r"[A-Za-z_]\w*", name) and not _THEIRS.fullmatch(name))
+
+
+def without_rank(environment: Mapping[str, str]) -> dict[str, str]:
+    """For the ranks of a job that is started by a rank of another one: they must not take its numbers for theirs."""
+    return {name: value for name, value in environment.items() if not _OURS.fullmatch(name)}

@@ -17,15 +17,17 @@ LAUNCHER = -1
 # srun cuts longer lines into pieces of this size, and ends each of them.
 _SLURM_PIECE = 1024
 _MAX_DIGITS = 7
+_MAX_TAG = 64
 
 
 @dataclass(frozen=True)
 class Tag:
-    """`before`, a rank's number, `after`. `anywhere`: also within a line."""
+    """`before`, a rank's number, `after`."""
 
     before: bytes
     after: bytes
-    anywhere: bool = True
+    anywhere: bool = True  # also within a line
+    speaks: bytes = b""  # so the launcher itself begins, also within a line that a rank has not ended
     padded: bool = False  # spaces may stand before it
     piece: int = 0  # a line of exactly so many bytes goes on in the next one
 
@@ -55,7 +57,7 @@ def open_mpi(stream: str, prrte: bool) -> Tag:
 
 
 def hydra(mark: str) -> Tag:
-    return Tag(mark.encode(), b":")
+    return Tag(mark.encode(), b":", speaks=b"[mpiexec@")
 
 
 SLURM = Tag(b"", b": ", anywhere=False, padded=True, piece=_SLURM_PIECE)
@@ -78,23 +80,32 @@ class Untangler:
         self._held = b""
         position = 0
         while position < len(text):
-            head = text[position : position + len(self._tag.before)]
-            if self._line_start or (self._tag.anywhere and self._tag.before.startswith(head)):
-                match = self._tag.match(text[position : position + 64])
-                if match == (0, 0):
-                    self._held = text[position:]
-                    break
-                if match is not None:
-                    self._rank, length = match
-                    position += length
-                    self._line_start, self._length = False, 0 if self._line_start else self._length
-                    continue
-                if self._line_start:
-                    self._rank, self._line_start, self._length = LAUNCHER, False, 0
-                    continue
-            position = self._take(text, position)
+            length = self._tag_at(text, position)
+            if length is None:
+                self._held = text[position:]
+                break
+            position = self._take(text, position + length) if position + length < len(text) else len(text)
         found, self._found = self._found, []
         return found
+
+    def _tag_at(self, text: bytes, position: int) -> int | None:
+        """The length of the tag here, 0 when there is none; None when the text is too short to tell."""
+        head = text[position : position + _MAX_TAG]
+        match = self._tag.match(head) if self._line_start or self._tag.anywhere else None
+        speaks = self._tag.speaks
+        if match == (0, 0) or (speaks and len(head) < len(speaks) and speaks.startswith(head)):
+            return None
+        if match is not None:
+            self._begin(match[0])
+            return match[1]
+        if self._line_start or (speaks and head.startswith(speaks)):
+            self._begin(LAUNCHER)
+        return 0
+
+    def _begin(self, rank: int) -> None:
+        if self._line_start:
+            self._length = 0
+        self._rank, self._line_start = rank, False
 
     def flush(self) -> list[tuple[int, bytes]]:
         """What still waits, at the end: it was no tag."""
@@ -102,22 +113,20 @@ class Untangler:
         if not held:
             return []
         if self._line_start:
-            self._rank, self._line_start, self._length = LAUNCHER, False, 0
-        self._length += len(held)
+            self._begin(LAUNCHER)
         return [(self._rank, held)]
 
     def _take(self, text: bytes, position: int) -> int:
         """The text up to the line's end, or to what may be a tag; returns where it ends."""
         newline = text.find(b"\n", position)
         end = len(text) if newline < 0 else newline + 1
-        if self._tag.anywhere:
-            # A tag that begins here was looked at already.
-            tag = text.find(self._tag.before, position + 1, end)
-            if tag < 0:
-                tag = _beginning(self._tag.before, text, position + 1, end)
-            if tag >= 0:
-                self._found.append((self._rank, text[position:tag]))
-                return tag
+        # What begins right here was looked at already.
+        marks = [self._tag.before] if self._tag.anywhere else []
+        marks += [self._tag.speaks] if self._tag.speaks else []
+        begins = [at for mark in marks if (at := _find(mark, text, position + 1, end)) >= 0]
+        if begins:
+            self._found.append((self._rank, text[position : min(begins)]))
+            return min(begins)
         line = text[position:end]
         self._length += len(line)
         self._line_start = line.endswith(b"\n")
@@ -128,9 +137,11 @@ class Untangler:
         return end
 
 
-def _beginning(before: bytes, text: bytes, start: int, end: int) -> int:
-    """Where the text's end may be the beginning of a tag's first part; -1: nowhere."""
-    for length in range(min(len(before) - 1, end - start), 0, -1):
-        if end == len(text) and text.endswith(before[:length]):
-            return end - length
-    return -1
+def _find(mark: bytes, text: bytes, start: int, end: int) -> int:
+    """Where `mark` begins, or may begin at the very end of the text; -1: nowhere."""
+    found = text.find(mark, start, end)
+    if found < 0 and end == len(text):
+        for length in range(min(len(mark) - 1, end - start), 0, -1):
+            if text.endswith(mark[:length]):
+                return end - length
+    return found

@@ -1,0 +1,277 @@
+"""One job that another launcher starts (`--mpi`, `--srun`, `--jsrun`): from its command line to its last line.
+
+    status = delegate.run("mpi", hosts, processes, command, knobs, delegate.Options(job.Options(...)))
+
+Ranks get their numbers from that launcher, and meet at the store of this one: HVDLITE_RENDEZVOUS and HVDLITE_SECRET are in their
+environment, but no HVDLITE_RANK.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import shlex
+import shutil
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from hvdlite.launch import job, output, plan, secret, watch
+from hvdlite.launch.hosts import Host, from_environment
+from hvdlite.launch.spawn import causes, delegated, local, lsf, mpi, request, slurm, tags
+from hvdlite.launch.spawn.delegated import Delegated
+from hvdlite.launch.spawn.tags import LAUNCHER
+from hvdlite.rendezvous import addresses
+from hvdlite.rendezvous.server import StoreServer
+
+# Which mpirun to use; otherwise the first on PATH.
+PROGRAM = "HVDLITE_MPIRUN"
+_ASKING_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class Options:
+    """`arguments` and `binding` as on horovodrun's command line (--mpi-args, --binding-args): several words in one text. srun and
+    jsrun get them, too."""
+
+    job: job.Options
+    arguments: str = ""
+    binding: str = ""
+    tcp: bool = False
+
+
+class Verdict(watch.Verdict):
+    """Where the launcher failed and named no rank, its words and its status are all there is."""
+
+    group: Delegated | None = None
+
+    def status(self) -> int:
+        if self.lost is not None and not self.interrupted and not self.failures:
+            return self.group.status if self.group else 1
+        return super().status()
+
+    def sentence(self, command: Sequence[str]) -> str:
+        if self.lost is not None and not self.interrupted and not self.failures:
+            return f"hvdliterun: {self.lost[1]}. All ranks have ended."
+        return super().sentence(command)
+
+
+class _LaunchersStream(output.Stream):
+    """What the launcher itself says bears no rank."""
+
+    @property
+    def prefix(self) -> bytes:
+        return b""
+
+
+def run(
+    mode: str,
+    hosts: Sequence[Host],
+    processes: int | None,
+    command: Sequence[str],
+    knobs: Mapping[str, str],
+    options: Options,
+) -> int:
+    """Run the job to its end; returns the exit status. Main thread only.
+
+    `mode`: mpi | srun | jsrun. `processes`: None for as many as there are slots. `knobs`: variables that flags set.
+    """
+    logging.basicConfig(format="hvdliterun: %(message)s")  # what the store says of strangers
+    console = job.Console(options.job.timestamps)
+    try:
+        slots = plan.assign(hosts, processes)
+        if mode == "jsrun":
+            return _show_jsrun(hosts, len(slots), command, options, console)
+        verdict = Verdict({slot.rank: slot.host for slot in slots})
+        _run(mode, hosts, slots, command, knobs, options, console, verdict)
+        status, sentence = verdict.status(), verdict.sentence(command)
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        status, sentence = 1, str(error)
+    except KeyboardInterrupt:  # before or after the watch, which has its own handlers
+        status, sentence = 128 + signal.SIGINT, "ended by SIGINT; all ranks were ended."
+    console.say(sentence)
+    console.flush()
+    return status
+
+
+def _run(
+    mode: str,
+    hosts: Sequence[Host],
+    slots: Sequence[plan.Slot],
+    command: Sequence[str],
+    knobs: Mapping[str, str],
+    options: Options,
+    console: job.Console,
+    verdict: Verdict,
+) -> None:
+    def log(text: str) -> None:
+        if options.job.verbose:
+            console.say(text)
+
+    copies = _open_copies(len(slots), options.job.output_directory)
+    text = os.environ.get(secret.TEXT_VARIABLE)
+    key = secret.parse(text) if text else secret.create()
+    here = all(addresses.is_of_this_machine(host.name) for host in hosts)
+    with ExitStack() as stack:
+        server = stack.enter_context(StoreServer(key, host="127.0.0.1") if here else _serve_everywhere(key))
+        environment = request.without_rank(plan.job_environment(os.environ, knobs))
+        environment |= _meeting(server.address[1], here, options.job.interfaces)
+        # A descriptor would not survive the other launcher, and reaches no other host.
+        environment[secret.TEXT_VARIABLE] = key.hex()
+        asked = _request(mode, hosts, len(slots), command, environment, options)
+        launcher = _mpi(asked, here) if mode == "mpi" else _srun(asked, environment)
+        log(f"runs {shlex.join(launcher.launch.argv)}")
+        process = local.start(
+            launcher.launch.argv,
+            {**environment, **launcher.launch.environment},
+            {0: {}},
+            None,
+            options.job.grace_seconds,
+        )
+        group = Delegated(
+            launcher.name, process, launcher.tags, launcher.causes, launcher.manners, options.job.grace_seconds
+        )
+        stack.callback(group.close)
+        verdict.group = group
+        watch.watch({launcher.name: group}, _streams(len(slots), console, copies), verdict, log)
+        verdict.hosts = {**verdict.hosts, **group.hosts}
+
+
+@dataclass(frozen=True)
+class _Launcher:
+    """A launcher with all that is peculiar to it."""
+
+    name: str
+    launch: request.Launch
+    tags: Mapping[str, tags.Tag]
+    causes: causes.Reader
+    manners: delegated.Manners
+
+
+def _mpi(asked: request.Request, here: bool) -> _Launcher:
+    program = find_mpirun()
+    version = ask_version(program)
+    mark = f"<{secrets.token_hex(8)}>"
+    launch = mpi.launch(version, program, mark, asked)
+    if version.family is mpi.Family.OPEN_MPI:
+        forwarded = signal.SIGUSR1, signal.SIGUSR2
+        by_stream = {stream: tags.open_mpi(stream, version.is_prrte) for stream in ("stdout", "stderr")}
+        # On other hosts only mpirun reaches the ranks.
+        manners = delegated.AroundIt if version.is_prrte and here else delegated.ByItself
+        return _Launcher("mpirun", launch, by_stream, causes.open_mpi, manners(*forwarded))
+    # MPICH's dies of SIGUSR2, and Intel's, a shell script, of both.
+    known = (signal.SIGUSR1,) if version.family is mpi.Family.MPICH else ()
+    by_stream = dict.fromkeys(("stdout", "stderr"), tags.hydra(mark))
+    return _Launcher(
+        "mpirun",
+        launch,
+        by_stream,
+        lambda words: causes.hydra(words, version.family),
+        delegated.ByItself(*known),
+    )
+
+
+def _srun(asked: request.Request, environment: Mapping[str, str]) -> _Launcher:
+    name = f"hvdlite-{secrets.token_hex(4)}"
+    manners = delegated.ThroughSlurm(name, signal.SIGUSR1, signal.SIGUSR2)
+    by_stream = dict.fromkeys(("stdout", "stderr"), tags.SLURM)
+    return _Launcher("srun", slurm.launch(name, environment, asked), by_stream, causes.slurm, manners)
+
+
+def find_mpirun() -> str:
+    """The mpirun to use; ValueError when there is none."""
+    chosen = os.environ.get(PROGRAM)
+    found = shutil.which(chosen or "mpirun")
+    if found:
+        return found
+    where = f"{PROGRAM}={chosen} is no program." if chosen else "There is no mpirun on PATH."
+    raise ValueError(f"{where} --mpi needs Open MPI, MPICH or Intel MPI; without --mpi hvdliterun starts ranks itself.")
+
+
+def ask_version(program: str) -> mpi.Version:
+    """Whose mpirun that is. ValueError: unknown. SubprocessError: it does not answer."""
+    done = subprocess.run(
+        [program, "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_ASKING_SECONDS
+    )
+    return mpi.identify(done.stdout + done.stderr)
+
+
+def _request(
+    mode: str,
+    hosts: Sequence[Host],
+    processes: int,
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    options: Options,
+) -> request.Request:
+    given = hosts
+    if mode == "srun":
+        allocation = from_environment(os.environ, lambda path: "")
+        # Slurm knows its own allocation, also where nodes have got different numbers of tasks.
+        given = () if allocation is not None and list(hosts) == allocation.hosts else hosts
+    return request.Request(
+        hosts=given,
+        processes=processes,
+        command=command,
+        forward=request.forwardable(environment),
+        interfaces=options.job.interfaces,
+        ssh_port=options.job.ssh.port,
+        ssh_identity_file=options.job.ssh.identity_file,
+        tcp_only=options.tcp,
+        extra_arguments=shlex.split(options.arguments),
+        binding_arguments=shlex.split(options.binding),
+        as_root=os.geteuid() == 0,
+        grace_seconds=options.job.grace_seconds,
+    )
+
+
+def _show_jsrun(
+    hosts: Sequence[Host], processes: int, command: Sequence[str], options: Options, console: job.Console
+) -> int:
+    asked = _request("jsrun", hosts, processes, command, {}, options)
+    console.say(
+        "--jsrun shows its command line and does not run it: nobody could try it without IBM's LSF. In an LSF job, try\n"
+        f"    {shlex.join(lsf.launch(asked).argv)}\n"
+        "or leave --jsrun out: hvdliterun finds the hosts of an LSF job and starts the ranks by ssh."
+    )
+    console.flush()
+    return 2
+
+
+def _meeting(port: int, here: bool, interfaces: Sequence[str]) -> dict[str, str]:
+    """Where the store is: on other hosts nobody knows which of this machine's addresses leads here, so ranks try them all."""
+    names = ["127.0.0.1"] if here else addresses.of_this_machine(interfaces) or ["127.0.0.1"]
+    return {
+        **plan.meeting_environment((names[0], port)),
+        "HVDLITE_RENDEZVOUS": ",".join(plan.join_address((name, port)) for name in names),
+    }
+
+
+def _serve_everywhere(key: bytes) -> StoreServer:
+    try:
+        return StoreServer(key, host="::")  # IPv4 as well
+    except OSError:
+        return StoreServer(key, host="0.0.0.0")  # a kernel without IPv6
+
+
+def _open_copies(size: int, directory: str | None) -> dict[tuple[int, str], int]:
+    """The files for --output-filename; opened first, so that a bad path starts nothing."""
+    if not directory:
+        return {}
+    names = [(rank, name) for rank in range(size) for name in ("stdout", "stderr")]
+    return {(rank, name): output.open_copy(directory, rank, size, name) for rank, name in names}
+
+
+def _streams(
+    size: int, console: job.Console, copies: Mapping[tuple[int, str], int]
+) -> dict[tuple[int, str], output.Stream]:
+    streams: dict[tuple[int, str], output.Stream] = {
+        (LAUNCHER, "stderr"): _LaunchersStream(LAUNCHER, "stderr", console.stderr)
+    }
+    for rank in range(size):
+        for name, sink in (("stdout", console.stdout), ("stderr", console.stderr)):
+            streams[rank, name] = output.Stream(rank, name, sink, copies.get((rank, name)))
+    return streams

@@ -1,0 +1,224 @@
+"""A job whose ranks another launcher starts: mpirun, srun. That launcher is the one process under our guardian.
+
+    hvdliterun ──► guardian ──► mpirun ──► ranks      here, and by its own means on other hosts
+         ▲                        │
+         └── ranks' output, taken apart by its tags; who failed, from what it says at its end
+
+So a killed hvdliterun leaves no mpirun, and mpirun's end ends its ranks everywhere. What differs between launchers is how they
+can be asked to end politely: see the Manners below.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import select
+import signal
+import subprocess
+import threading
+from collections.abc import Mapping
+from typing import Protocol
+
+from hvdlite.launch.output import Lines
+from hvdlite.launch.spawn import guardian, local
+from hvdlite.launch.spawn.causes import Reader
+from hvdlite.launch.spawn.events import AllGone, Ended, Event, Lost, Output, Pipes, Started
+from hvdlite.launch.spawn.tags import LAUNCHER, Tag, Untangler
+
+_READ_BYTES = 1 << 16
+# Of what a launcher says, this much is kept to learn who failed. The end matters.
+_WORDS_BYTES = 1 << 16
+_SLURM_SECONDS = 10.0
+
+
+class Manners(Protocol):
+    """How a launcher's ranks are asked to end. `pid`: the launcher's."""
+
+    # The signals that it passes on to all ranks when it gets them.
+    forwards: frozenset[int]
+
+    def terminate(self, pid: int) -> bool:
+        """SIGTERM to all ranks, so that the launcher stays to see their end. False: it cannot be done this way, but only by
+        SIGTERM to the launcher itself."""
+
+
+class ByItself:
+    """It passes SIGTERM on and waits: Open MPI 4, MPICH."""
+
+    def __init__(self, *forwards: int) -> None:
+        self.forwards = frozenset(forwards)
+
+    def terminate(self, pid: int) -> bool:
+        return False
+
+
+class AroundIt(ByItself):
+    """It takes half a second from SIGTERM to its end, and the ranks' output ends with it: Open MPI 5. On this host we can tell
+    the ranks ourselves."""
+
+    def terminate(self, pid: int) -> bool:
+        ranks = guardian.members(guardian.processes(), pid, set())
+        guardian.send(ranks, signal.SIGTERM)
+        guardian.send(ranks, signal.SIGCONT)  # a stopped process would not hear it
+        return bool(ranks)
+
+
+class ThroughSlurm(ByItself):
+    """srun answers SIGTERM with SIGKILL for all ranks; scancel can send them SIGTERM. `name`: of the step."""
+
+    def __init__(self, name: str, *forwards: int) -> None:
+        super().__init__(*forwards)
+        self._name = name
+
+    def terminate(self, pid: int) -> bool:
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            listed = _slurm("squeue", "--steps", "--noheader", "--format=%i %j")
+            for line in listed.splitlines():
+                step, _, name = line.partition(" ")
+                if name.strip() == self._name:
+                    _slurm("scancel", "--signal=TERM", step)
+                    return True
+        return False
+
+
+def _slurm(*command: str) -> str:
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_SLURM_SECONDS, check=True
+    )
+    return done.stdout
+
+
+def _tells(line: bytes) -> bool:
+    """Not the list of exit codes that we have asked Hydra for: our own last line says it better."""
+    return not re.fullmatch(rb"\[mpiexec@[^]]*\] Exit codes: .*|\[[^]\s]+\] [\d,]+", line.strip())
+
+
+class Delegated:
+    """The Group of all ranks of a job. `tags` by stream; `causes` reads the launcher's words; `name` is what to call it."""
+
+    def __init__(
+        self,
+        name: str,
+        launcher: local.Ranks,
+        tags: Mapping[str, Tag],
+        causes: Reader,
+        manners: Manners,
+        grace_seconds: float,
+    ) -> None:
+        # The ranks' output comes as events, mixed as it is.
+        self.pipes: Mapping[int, Pipes] = {}
+        self.status = 0  # the launcher's own
+        self.hosts: dict[int, str] = {}  # of ranks that failed, where the launcher says
+        self._name = name
+        self._launcher = launcher
+        self._causes = causes
+        self._manners = manners
+        self._grace_seconds = grace_seconds
+        self._pid: int | None = None
+        self._words = b""
+        self._sentences = Lines()
+        self._patience: threading.Timer | None = None
+        self._poll = select.epoll()
+        self._poll.register(launcher.fileno(), select.EPOLLIN)
+        (pipes,) = launcher.pipes.values()
+        self._streams = {
+            pipes.stdout: ("stdout", Untangler(tags["stdout"])),
+            pipes.stderr: ("stderr", Untangler(tags["stderr"])),
+        }
+        for descriptor in self._streams:
+            self._poll.register(descriptor, select.EPOLLIN)
+
+    def fileno(self) -> int:
+        return self._poll.fileno()
+
+    def events(self) -> list[Event]:
+        happened: list[Event] = []
+        ready = [descriptor for descriptor, _ in self._poll.poll()]
+        for descriptor in ready:
+            if descriptor in self._streams:
+                self._read(descriptor, happened)
+        if self._launcher.fileno() in ready:
+            for event in self._launcher.events():
+                self._happened(event, happened)
+        return happened
+
+    def terminate(self) -> None:
+        # Slurm's programs may take seconds, and the output has to flow meanwhile.
+        threading.Thread(target=self._terminate, name="hvd-terminate", daemon=True).start()
+
+    def kill(self) -> None:
+        self._launcher.kill()
+
+    def forward(self, number: int) -> None:
+        if number in self._manners.forwards:
+            self._launcher.forward(number)
+
+    def close(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+        self._poll.close()
+        self._launcher.close()
+
+    def _terminate(self) -> None:
+        if self._pid is not None and self._manners.terminate(self._pid):
+            self._patience = threading.Timer(self._grace_seconds, self._launcher.kill)
+            self._patience.daemon = True
+            self._patience.start()
+        else:
+            self._launcher.terminate()
+
+    def _read(self, descriptor: int, happened: list[Event]) -> bool:
+        """True when there was something."""
+        try:
+            data = os.read(descriptor, _READ_BYTES)
+        except BlockingIOError:
+            return False
+        stream, untangler = self._streams[descriptor]
+        pieces = untangler.feed(data) if data else untangler.flush()
+        if not data:
+            self._poll.unregister(descriptor)
+            del self._streams[descriptor]
+        for rank, text in pieces:
+            if rank == LAUNCHER:
+                self._words = (self._words + text)[-_WORDS_BYTES:]
+                # Hydra says on its stdout what concerns nobody who reads the ranks' output.
+                happened += [Output(LAUNCHER, "stderr", line) for line in self._sentences.feed(text) if _tells(line)]
+            else:
+                happened.append(Output(rank, stream, text))
+        return bool(data)
+
+    def _drain(self, happened: list[Event]) -> None:
+        for descriptor in list(self._streams):
+            limit = 64  # a process that the ranks left behind may write without end
+            while limit and self._read(descriptor, happened):
+                limit -= 1
+
+    def _happened(self, event: Event, happened: list[Event]) -> None:
+        if isinstance(event, Started):
+            self._pid = event.pid
+        elif isinstance(event, Ended):
+            self._pid = None
+            self._drain(happened)
+            happened += self._verdict(event)
+        elif isinstance(event, AllGone):
+            self._drain(happened)
+            happened += [Output(LAUNCHER, "stderr", self._sentences.flush()), event]
+        else:
+            happened.append(event)
+
+    def _verdict(self, ended: Ended) -> list[Event]:
+        """The launcher has ended: which ranks were to blame?"""
+        self.status = ended.status
+        if not ended.status:
+            return []
+        causes = [] if ended.signal else self._causes(self._words.decode(errors="replace"))
+        named = [cause for cause in causes if cause.rank is not None]
+        if named:
+            self.hosts |= {cause.rank: cause.host for cause in named if cause.host and cause.rank is not None}
+            return [Ended(cause.rank, cause.code, cause.signal) for cause in named if cause.rank is not None]
+        for cause in causes:
+            self.status = 128 + cause.signal
+            return [Lost(f"a rank was killed by signal {cause.signal}; {self._name} does not say which one")]
+        how = f"was killed by signal {ended.signal}" if ended.signal else f"exited with code {ended.code}"
+        return [Lost(f"{self._name} {how}; what it said is above" if self._words else f"{self._name} {how}")]
