@@ -15,6 +15,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -122,7 +123,10 @@ def _run(
         # A descriptor would not survive the other launcher, and reaches no other host.
         environment[secret.TEXT_VARIABLE] = key.hex()
         asked = _request(mode, hosts, len(slots), command, environment, options)
-        launcher = _mpi(asked, here) if mode == "mpi" else _srun(asked, environment)
+        scratch = tempfile.mkdtemp(prefix="hvdlite-")
+        # The guardian removes it, too, should this process be killed.
+        stack.callback(shutil.rmtree, scratch, ignore_errors=True)
+        launcher = _mpi(asked, here, scratch) if mode == "mpi" else _srun(asked, environment)
         log(f"runs {shlex.join(launcher.launch.argv)}")
         process = local.start(
             launcher.launch.argv,
@@ -151,11 +155,11 @@ class _Launcher:
     manners: delegated.Manners
 
 
-def _mpi(asked: request.Request, here: bool) -> _Launcher:
+def _mpi(asked: request.Request, here: bool, scratch: str) -> _Launcher:
     program = find_mpirun()
     version = ask_version(program)
     mark = f"<{secrets.token_hex(8)}>"
-    launch = mpi.launch(version, program, mark, asked)
+    launch = mpi.launch(version, program, mark, scratch, asked)
     if version.family is mpi.Family.OPEN_MPI:
         forwarded = signal.SIGUSR1, signal.SIGUSR2
         by_stream = {stream: tags.open_mpi(stream, version.is_prrte) for stream in ("stdout", "stderr")}

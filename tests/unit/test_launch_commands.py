@@ -123,14 +123,18 @@ COMMANDS = [
 
 @pytest.mark.parametrize(("version", "request_", "expected"), COMMANDS)
 def test_mpirun(version: Version, request_: Request, expected: str) -> None:
-    assert mpi.launch(version, "mpirun", "MARK", request_).argv == shlex.split(expected)
+    assert mpi.launch(version, "mpirun", "MARK", "/t", request_).argv == shlex.split(expected)
 
 
 @pytest.mark.parametrize(
     ("version", "options", "expected"),
     [
-        (OPEN_MPI_5, {}, {}),
-        (OPEN_MPI_4, {"grace_seconds": 7.5}, {"OMPI_MCA_odls_base_sigkill_timeout": "8"}),
+        (OPEN_MPI_5, {}, {"PRTE_MCA_prte_local_tmpdir_base": "/t"}),
+        (
+            OPEN_MPI_4,
+            {"grace_seconds": 7.5},
+            {"OMPI_MCA_orte_local_tmpdir_base": "/t", "OMPI_MCA_odls_base_sigkill_timeout": "8"},
+        ),
         (MPICH, {"ssh_port": 22, "ssh_identity_file": "/k"}, {"HYDRA_LAUNCHER_EXTRA_ARGS": "-p 22 -i /k"}),
         (INTEL, {"ssh_port": 22}, {"I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS": "-p 22"}),
         (MPICH, {"tcp_only": True}, {"FI_PROVIDER": "tcp", "UCX_TLS": "tcp,self,sm"}),
@@ -140,7 +144,7 @@ def test_what_mpirun_only_takes_from_its_environment(
     version: Version, options: dict[str, object], expected: dict[str, str]
 ) -> None:
     request = Request(TWO, 4, TRAIN, **options)  # type: ignore[arg-type]
-    assert mpi.launch(version, "mpirun", "MARK", request).environment == expected
+    assert mpi.launch(version, "mpirun", "MARK", "/t", request).environment == expected
 
 
 def test_variables_of_a_machine_a_login_or_a_rank_stay_behind() -> None:

@@ -327,7 +327,12 @@ def main() -> None:
         _report(f"started {rank.rank} {pid}")
     for descriptor in descriptors:
         os.close(descriptor)  # or the pipes would never end
-    _report(f"done {_guard(state, wake)}")
+    left = _guard(state, wake)
+    if job["scratch"]:
+        import shutil
+
+        shutil.rmtree(job["scratch"], ignore_errors=True)
+    _report(f"done {left}")
 
 
 def _bytes(texts: object) -> dict[bytes, bytes]:

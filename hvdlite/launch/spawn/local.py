@@ -98,9 +98,10 @@ def start(
     own: Mapping[int, Mapping[str, str]],
     secret: int | None = None,
     grace_seconds: float = guardian.GRACE_SECONDS,
+    scratch: str | None = None,
 ) -> Ranks:
     """One process per rank in `own`, its environment on top of `shared`. `secret`: a descriptor that they inherit.
-    `grace_seconds` lie between SIGTERM and SIGKILL."""
+    `grace_seconds` lie between SIGTERM and SIGKILL. `scratch`: a directory that goes when the job does, however that ends."""
     pipes: dict[int, Pipes] = {}
     theirs: list[int] = []
     entries: list[dict[str, object]] = []
@@ -120,6 +121,7 @@ def start(
             "environment": _texts(shared),
             "secret": secret,
             "grace_seconds": grace_seconds,
+            "scratch": scratch,
             "ranks": entries,
         }
     ).encode()

@@ -57,15 +57,15 @@ def identify(answer: str) -> Version:
     )
 
 
-def launch(version: Version, program: str, tag: str, request: Request) -> Launch:
+def launch(version: Version, program: str, tag: str, scratch: str, request: Request) -> Launch:
     """The command line that starts the ranks with `program`. `tag` marks their output where the launcher lets us choose: a text
-    that no program prints by chance, without `%`."""
+    that no program prints by chance, without `%`. `scratch`: a directory for the launcher's own files, where it keeps any."""
     if version.family is Family.OPEN_MPI:
-        return _open_mpi(version.is_prrte, program, request)
+        return _open_mpi(version.is_prrte, program, scratch, request)
     return _hydra(version.family, program, tag, request)
 
 
-def _open_mpi(prrte: bool, program: str, request: Request) -> Launch:
+def _open_mpi(prrte: bool, program: str, scratch: str, request: Request) -> Launch:
     # What configures the runtime; only in version 4 is that a part of MPI's own configuration.
     runtime = "--prtemca" if prrte else "--mca"
     remote = "plm_ssh" if prrte else "plm_rsh"
@@ -90,9 +90,11 @@ def _open_mpi(prrte: bool, program: str, request: Request) -> Launch:
     for name in request.forward:
         argv += ["-x", name]
     argv += [*request.extra_arguments, *request.command]
+    if prrte:
+        return Launch(argv, {"PRTE_MCA_prte_local_tmpdir_base": scratch})
     # Version 4 kills a second after SIGTERM otherwise. Version 5 does so, too, and cannot be told (see delegated.py).
-    grace = {"OMPI_MCA_odls_base_sigkill_timeout": str(math.ceil(request.grace_seconds))}
-    return Launch(argv, {} if prrte else grace)
+    grace = str(math.ceil(request.grace_seconds))
+    return Launch(argv, {"OMPI_MCA_orte_local_tmpdir_base": scratch, "OMPI_MCA_odls_base_sigkill_timeout": grace})
 
 
 def _hydra(family: Family, program: str, tag: str, request: Request) -> Launch:
