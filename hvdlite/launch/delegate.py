@@ -17,7 +17,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
 from hvdlite.launch import job, output, plan, secret, watch
@@ -81,7 +81,7 @@ def run(
     `mode`: mpi | srun | jsrun. `processes`: None for as many as there are slots. `knobs`: variables that flags set.
     """
     logging.basicConfig(format="hvdliterun: %(message)s")  # what the store says of strangers
-    console = job.Console(options.job.timestamps)
+    console = job.Console(output.Writer(1), output.Writer(2), options.job.timestamps)
     try:
         slots = plan.assign(hosts, processes)
         if mode == "jsrun":
@@ -94,7 +94,8 @@ def run(
     except KeyboardInterrupt:  # before or after the watch, which has its own handlers
         status, sentence = 128 + signal.SIGINT, "ended by SIGINT; all ranks were ended."
     console.say(sentence)
-    console.flush()
+    with suppress(KeyboardInterrupt):
+        console.flush()
     return status
 
 
@@ -112,12 +113,12 @@ def _run(
         if options.job.verbose:
             console.say(text)
 
-    copies = _open_copies(len(slots), options.job.output_directory)
+    copies = job.open_copies(slots, options.job)
     text = os.environ.get(secret.TEXT_VARIABLE)
     key = secret.parse(text) if text else secret.create()
-    here = all(addresses.is_of_this_machine(host.name) for host in hosts)
+    here = all(job.is_here(host.name) for host in hosts)
     with ExitStack() as stack:
-        server = stack.enter_context(StoreServer(key, host="127.0.0.1") if here else _serve_everywhere(key))
+        server = stack.enter_context(StoreServer(key, host="127.0.0.1") if here else job.serve_everywhere(key))
         environment = request.without_rank(plan.job_environment(os.environ, knobs))
         environment |= _meeting(server.address[1], here, options.job.interfaces)
         # A descriptor would not survive the other launcher, and reaches no other host.
@@ -132,15 +133,17 @@ def _run(
             launcher.launch.argv,
             {**environment, **launcher.launch.environment},
             {0: {}},
-            None,
-            options.job.grace_seconds,
+            grace_seconds=options.job.grace_seconds,
+            scratch=scratch,
         )
         group = Delegated(
             launcher.name, process, launcher.tags, launcher.causes, launcher.manners, options.job.grace_seconds
         )
         stack.callback(group.close)
         verdict.group = group
-        watch.watch({launcher.name: group}, _streams(len(slots), console, copies), verdict, log)
+        streams = job.streams(slots, console, copies)
+        streams[LAUNCHER, "stderr"] = _LaunchersStream(LAUNCHER, "stderr", console.stderr)
+        watch.watch({launcher.name: group}, streams, verdict, log)
         verdict.hosts = {**verdict.hosts, **group.hosts}
 
 
@@ -161,21 +164,18 @@ def _mpi(asked: request.Request, here: bool, scratch: str) -> _Launcher:
     mark = f"<{secrets.token_hex(8)}>"
     launch = mpi.launch(version, program, mark, scratch, asked)
     if version.family is mpi.Family.OPEN_MPI:
-        forwarded = signal.SIGUSR1, signal.SIGUSR2
+        passed_on = signal.SIGUSR1, signal.SIGUSR2
+        manners: delegated.Manners = delegated.ByItself(*passed_on)
+        if version.is_prrte:
+            # On other hosts only mpirun reaches the ranks.
+            manners = delegated.AroundIt(*passed_on) if here else delegated.ToEverybody(*passed_on)
         by_stream = {stream: tags.open_mpi(stream, version.is_prrte) for stream in ("stdout", "stderr")}
-        # On other hosts only mpirun reaches the ranks.
-        manners = delegated.AroundIt if version.is_prrte and here else delegated.ByItself
-        return _Launcher("mpirun", launch, by_stream, causes.open_mpi, manners(*forwarded))
-    # MPICH's dies of SIGUSR2, and Intel's, a shell script, of both.
-    known = (signal.SIGUSR1,) if version.family is mpi.Family.MPICH else ()
+        return _Launcher("mpirun", launch, by_stream, causes.open_mpi, manners)
+    # MPICH's mpirun dies of SIGUSR2, and Intel's, a shell script, of every signal.
+    intel = version.family is mpi.Family.INTEL
+    manners = delegated.ToEverybody() if intel else delegated.ByItself(signal.SIGUSR1)
     by_stream = dict.fromkeys(("stdout", "stderr"), tags.hydra(mark))
-    return _Launcher(
-        "mpirun",
-        launch,
-        by_stream,
-        lambda words: causes.hydra(words, version.family),
-        delegated.ByItself(*known),
-    )
+    return _Launcher("mpirun", launch, by_stream, lambda words: causes.hydra(words, version.family), manners)
 
 
 def _srun(asked: request.Request, environment: Mapping[str, str]) -> _Launcher:
@@ -252,30 +252,3 @@ def _meeting(port: int, here: bool, interfaces: Sequence[str]) -> dict[str, str]
         **plan.meeting_environment((names[0], port)),
         "HVDLITE_RENDEZVOUS": ",".join(plan.join_address((name, port)) for name in names),
     }
-
-
-def _serve_everywhere(key: bytes) -> StoreServer:
-    try:
-        return StoreServer(key, host="::")  # IPv4 as well
-    except OSError:
-        return StoreServer(key, host="0.0.0.0")  # a kernel without IPv6
-
-
-def _open_copies(size: int, directory: str | None) -> dict[tuple[int, str], int]:
-    """The files for --output-filename; opened first, so that a bad path starts nothing."""
-    if not directory:
-        return {}
-    names = [(rank, name) for rank in range(size) for name in ("stdout", "stderr")]
-    return {(rank, name): output.open_copy(directory, rank, size, name) for rank, name in names}
-
-
-def _streams(
-    size: int, console: job.Console, copies: Mapping[tuple[int, str], int]
-) -> dict[tuple[int, str], output.Stream]:
-    streams: dict[tuple[int, str], output.Stream] = {
-        (LAUNCHER, "stderr"): _LaunchersStream(LAUNCHER, "stderr", console.stderr)
-    }
-    for rank in range(size):
-        for name, sink in (("stdout", console.stdout), ("stderr", console.stderr)):
-            streams[rank, name] = output.Stream(rank, name, sink, copies.get((rank, name)))
-    return streams

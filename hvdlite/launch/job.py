@@ -108,13 +108,13 @@ def supervise(
             console.say(text)
 
     hosts = list(dict.fromkeys(slot.host for slot in slots))
-    far = [host for host in hosts if not _is_here(host)]
-    copies = _open_copies(slots, options)
+    far = [host for host in hosts if not is_here(host)]
+    copies = open_copies(slots, options)
     text = os.environ.get(secret.TEXT_VARIABLE)
     key = secret.parse(text) if text else secret.create()
     with contextlib.ExitStack() as stack:
         # When all ranks are on this host, nothing listens anywhere but on the loopback.
-        server = stack.enter_context(_serve_everywhere(key) if far else StoreServer(key, host="127.0.0.1"))
+        server = stack.enter_context(serve_everywhere(key) if far else StoreServer(key, host="127.0.0.1"))
         port = server.address[1]
         log(f"the store is at {plan.join_address(server.address)}")
         companion.begin(server, key)
@@ -158,23 +158,25 @@ def supervise(
         for group in groups.values():
             if isinstance(group, ssh.Remote):
                 group.start()
-        watch.watch(groups, _streams(slots, console, copies), verdict, log, companion.tick)
+        watch.watch(groups, streams(slots, console, copies), verdict, log, companion.tick)
         companion.end()
 
 
-def _is_here(host: str) -> bool:
+def is_here(host: str) -> bool:
+    """Whether ranks for that host are started without going anywhere."""
     # Whoever names a user wants ssh.
     return "@" not in host and addresses.is_of_this_machine(host.strip("[]"))
 
 
-def _serve_everywhere(key: bytes) -> StoreServer:
+def serve_everywhere(key: bytes) -> StoreServer:
+    """A store that other hosts reach."""
     try:
         return StoreServer(key, host="::")  # IPv4 as well
     except OSError:
         return StoreServer(key, host="0.0.0.0")  # a kernel without IPv6
 
 
-def _open_copies(slots: Sequence[plan.Slot], options: Options) -> dict[tuple[int, str], int]:
+def open_copies(slots: Sequence[plan.Slot], options: Options) -> dict[tuple[int, str], int]:
     """The files for --output-filename by rank and stream; opened first, so that a bad path starts nothing."""
     directory = options.output_directory
     if not directory:
@@ -184,12 +186,13 @@ def _open_copies(slots: Sequence[plan.Slot], options: Options) -> dict[tuple[int
     return {(rank, name): output.open_copy(directory, rank, size, name) for rank, name in names}
 
 
-def _streams(
+def streams(
     slots: Sequence[plan.Slot], console: Console, copies: Mapping[tuple[int, str], int]
 ) -> dict[tuple[int, str], output.Stream]:
-    streams: dict[tuple[int, str], output.Stream] = {}
+    """The way of each rank's output, by rank and name."""
+    found: dict[tuple[int, str], output.Stream] = {}
     for slot in slots:
         for name, sink in (("stdout", console.stdout), ("stderr", console.stderr)):
             which = slot.rank, name
-            streams[which] = output.Stream(slot.rank, name, sink, copies.get(which))
-    return streams
+            found[which] = output.Stream(slot.rank, name, sink, copies.get(which))
+    return found

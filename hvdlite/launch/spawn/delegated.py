@@ -39,12 +39,11 @@ class Manners(Protocol):
     forwards: frozenset[int]
 
     def terminate(self, pid: int) -> bool:
-        """SIGTERM to all ranks, so that the launcher stays to see their end. False: it cannot be done this way, but only by
-        SIGTERM to the launcher itself."""
+        """SIGTERM to all ranks, while the launcher stays to see their end. False: the guardian has to do it."""
 
 
-class ByItself:
-    """It passes SIGTERM on and waits: Open MPI 4, MPICH."""
+class ToEverybody:
+    """It cannot be relied upon: the guardian tells it and all ranks on this host."""
 
     def __init__(self, *forwards: int) -> None:
         self.forwards = frozenset(forwards)
@@ -53,7 +52,15 @@ class ByItself:
         return False
 
 
-class AroundIt(ByItself):
+class ByItself(ToEverybody):
+    """It passes SIGTERM on and waits: Open MPI 4, MPICH. The ranks must not hear of it twice."""
+
+    def terminate(self, pid: int) -> bool:
+        guardian.send([pid], signal.SIGTERM)
+        return True
+
+
+class AroundIt(ToEverybody):
     """It takes half a second from SIGTERM to its end, and the ranks' output ends with it: Open MPI 5. On this host we can tell
     the ranks ourselves."""
 
@@ -64,7 +71,7 @@ class AroundIt(ByItself):
         return bool(ranks)
 
 
-class ThroughSlurm(ByItself):
+class ThroughSlurm(ToEverybody):
     """srun answers SIGTERM with SIGKILL for all ranks; scancel can send them SIGTERM. `name`: of the step."""
 
     def __init__(self, name: str, *forwards: int) -> None:
