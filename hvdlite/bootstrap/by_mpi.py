@@ -41,7 +41,7 @@ def refuse_to_be_alone() -> None:
         return
     raise RuntimeError(
         f"MPI says that there are {mpi.COMM_WORLD.Get_size()} processes, but no variable by which hvdlite recognises a "
-        "launcher is set: each of them would train alone. Pass rank=, size= and rendezvous= to init(), or start the program "
+        f"launcher is set: each of them would train alone. Pass rank=, size= and rendezvous= to init(), or start the program "
         f"with hvdliterun; if this process is meant to be alone, set {ALLOW_SINGLETON}=1."
     )
 

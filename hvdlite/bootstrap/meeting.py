@@ -7,6 +7,7 @@ from functools import partial
 
 from hvdlite.bootstrap import by_http, by_mpi, by_ports, by_torch, opening
 from hvdlite.bootstrap.offer import Place, through
+from hvdlite.exceptions import HorovodInternalError
 from hvdlite.launch.environment import Identity
 from hvdlite.launch.environment.identity import AtPorts, AtStore, Meeting, OverHttp, OverTorchStore
 from hvdlite.rendezvous import HandshakeError, StoreClient, addresses
@@ -24,7 +25,7 @@ _known: dict[Meeting, Place] = {}
 def meet(me: Identity, interfaces: str, seconds: float) -> Place | None:
     """The place where this rank meets the others, within that time; None: it is alone, and no socket was opened.
 
-    ConnectionError, TimeoutError, ValueError: with what to do. Ctrl-C ends every wait.
+    HorovodInternalError, TimeoutError: it did not come to that; ValueError, RuntimeError: nor can it. Ctrl-C ends every wait.
     """
     if me.size == 1 or me.meeting is None:
         return None
@@ -33,8 +34,9 @@ def meet(me: Identity, interfaces: str, seconds: float) -> Place | None:
         names = [name.strip() for name in interfaces.split(",") if name.strip()]
         try:
             place = _meet(me, me.meeting, names, min(seconds, _LONGEST_SECONDS))
-        except (TimeoutError, ConnectionError) as error:
-            raise type(error)(
+        except OSError as error:
+            kind = TimeoutError if isinstance(error, TimeoutError) else HorovodInternalError
+            raise kind(
                 f"rank {me.rank} of {me.size}, started by {me.launcher}, could not meet the other ranks: {error} "
                 "(HVDLITE_START_TIMEOUT sets how long to wait)"
             ) from error

@@ -44,6 +44,8 @@ ROWS = _rows()
 NOT_PROVOKED = {
     "some settings have to be equal on all ranks, but rank … has … and rank … has …": "see test_settings_that_must_be_equal_are_compared",
     "rank … of this host ended during start-up": "see test_a_rank_that_dies_during_init_is_named_without_a_launcher",
+    "… has started this process as rank … of …, but MPI says that it is rank … of …": "see test_launchers",
+    "MPI says that there are … processes, but no variable by which hvdlite recognises a launcher is set": "see test_launchers",
     "rank … finds no way to rank …": "takes two hosts without a network in common",
     "cannot reserve … of shared memory": "takes a host without memory",
     "…: this build works on tensors in host memory": "takes a GPU",
@@ -84,7 +86,14 @@ trying(lambda: hvd.allreduce(np.ones(3), process_set=hvd.ProcessSet([0])))
 trying(lambda: hvd.init(comm=[0]))
 init_with(HVDLITE_CYCLE_TIME="soon")
 init_with(HVDLITE_RANK="1")
-init_with(OMPI_COMM_WORLD_RANK="0", OMPI_COMM_WORLD_SIZE="4")
+init_with(HVDLITE_RENDEZVOUS="127.0.0.1:1")
+init_with(PMIX_RANK="0")
+init_with(PMI_RANK="0", PMI_SIZE="1", SLURM_STEP_ID="0", SLURM_PROCID="0", SLURM_STEP_NUM_TASKS="4")
+init_with(OMPI_COMM_WORLD_RANK="0", OMPI_COMM_WORLD_SIZE="4", PMI_RANK="0", PMI_SIZE="2")
+init_with(RANK="1", WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT="9", HVDLITE_START_TIMEOUT="1")
+trying(lambda: hvd.init(rank=0))
+trying(lambda: hvd.init(rank=0, size=2))
+trying(lambda: hvd.init(rank=0, size=2, rendezvous="127.0.0.1:1"))
 place = {f"HVDLITE_{name}": "0" for name in ("RANK", "LOCAL_RANK", "CROSS_RANK")}
 place |= {f"HVDLITE_{name}": "2" for name in ("SIZE", "LOCAL_SIZE")} | {"HVDLITE_CROSS_SIZE": "1"}
 place |= {"HVDLITE_START_TIMEOUT": "2", "HVDLITE_RENDEZVOUS": "127.0.0.1:1"}

@@ -13,9 +13,10 @@ import pytest
 from hvdlite import bootstrap
 from hvdlite.bootstrap import by_ports, meeting, offer, opening
 from hvdlite.bootstrap.offer import MAX_BYTES, Offer
+from hvdlite.exceptions import HorovodInternalError
 from hvdlite.launch.environment import Identity
 from hvdlite.launch.environment.identity import AtPorts, AtStore
-from hvdlite.rendezvous import HandshakeError, StoreClient, StoreServer, addresses
+from hvdlite.rendezvous import StoreClient, StoreServer, addresses
 
 SECRET = bytes(range(32))
 
@@ -85,7 +86,7 @@ def test_one_of_several_ways_leads_to_the_store() -> None:
 
 def test_all_that_was_tried_is_told() -> None:
     me = Identity(1, 2, launcher="srun", meeting=AtStore((("127.0.0.1", 9), ("nowhere.invalid", 1))), secret=SECRET)
-    with pytest.raises(ConnectionError, match="rank 1 of 2, started by srun") as error:
+    with pytest.raises(HorovodInternalError, match="rank 1 of 2, started by srun") as error:
         bootstrap.meet(me, "", 0.5)
     assert "127.0.0.1 port 9: " in str(error.value) and "nowhere.invalid port 1: " in str(error.value)
     assert "HVDLITE_START_TIMEOUT" in str(error.value)
@@ -107,14 +108,14 @@ def test_the_one_who_may_opens_the_store_unless_it_is_there() -> None:
     # And with another secret it is another job's.
     meeting._known.clear()
     stranger = Identity(0, 2, meeting=AtStore((("127.0.0.1", port),), may_open=True), secret=bytes(32))
-    with pytest.raises(HandshakeError, match="another job may be listening there"):
+    with pytest.raises(HorovodInternalError, match="another job may be listening there"):
         bootstrap.meet(stranger, "", 5.0)
 
 
 def test_a_store_is_opened_on_ones_own_machine_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(meeting, "_LOOK_SECONDS", 0.2)
     me = Identity(0, 2, meeting=AtStore((("192.0.2.1", 4000),), may_open=True), secret=SECRET)
-    with pytest.raises(ConnectionError, match="that is not its machine: give an address of rank 0's host"):
+    with pytest.raises(HorovodInternalError, match="that is not its machine: give an address of rank 0's host"):
         bootstrap.meet(me, "", 5.0)
 
 
@@ -122,7 +123,9 @@ def test_rank_0_has_to_be_where_the_others_look_for_it(monkeypatch: pytest.Monke
     monkeypatch.setattr(socket, "gethostname", lambda: "n2")
     monkeypatch.setattr(addresses, "is_of_this_machine", lambda name: False)
     me = Identity(0, 2, launcher="srun", meeting=AtPorts(("192.0.2.1",), "job"))
-    with pytest.raises(ConnectionError, match=r"rank 0 runs on n2, but srun says that the first host is 192.0.2.1"):
+    with pytest.raises(
+        HorovodInternalError, match=r"rank 0 runs on n2, but srun says that the first host is 192.0.2.1"
+    ):
         bootstrap.meet(me, "", 1.0)
 
 
