@@ -40,8 +40,9 @@ def _ip(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]
 class Network:
     """Hosts 0, 1, ... on one switch; use as a context manager."""
 
-    def __init__(self, hosts: int, version: int = 4) -> None:
-        self._names = [f"hvdlite-{os.getpid()}-{name}" for name in ("switch", *range(hosts))]
+    def __init__(self, hosts: int, version: int = 4, tag: str = "") -> None:
+        """`tag` tells networks of one process apart that are there at the same time."""
+        self._names = [f"hvdlite-{os.getpid()}-{tag}{name}" for name in ("switch", *range(hosts))]
         self._version = version
 
     def address(self, host: int) -> str:

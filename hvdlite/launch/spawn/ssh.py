@@ -151,13 +151,18 @@ class Remote:
         self._send(guardian.FORWARDED[signal.Signals(number)])
 
     def close(self) -> None:
+        close([self])
+
+    def let_go(self) -> None:
+        """The agent reads the end of its input and kills what it has started; returns at once."""
         assert self.process.stdin is not None
         with contextlib.suppress(OSError):
-            self.process.stdin.close()  # end of file means: kill
+            self.process.stdin.close()
+
+    def wait(self, deadline: float) -> None:
+        """Until ssh is gone, or has to be killed."""
         try:
-            self.process.wait(
-                timeout=0.1 if self.phase in ("connecting", "starting Python") else 3 * guardian.KILL_SECONDS
-            )
+            self.process.wait(timeout=max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
@@ -321,9 +326,11 @@ def _problems(pending: Iterable[Remote], left: Sequence[str], timeout: float, la
 
 def close(remotes: Iterable[Remote]) -> None:
     """All at once: a host that does not answer must not keep the others alive."""
+    remotes = list(remotes)
     for remote in remotes:
-        assert remote.process.stdin is not None
-        with contextlib.suppress(OSError):
-            remote.process.stdin.close()
+        remote.let_go()
+    # An agent may have to kill; where none has answered there is nothing to wait for.
+    begun = any(remote.phase in ("ready", "running") for remote in remotes)
+    deadline = time.monotonic() + (3 * guardian.KILL_SECONDS if begun else 0.2)
     for remote in remotes:
-        remote.close()
+        remote.wait(deadline)
