@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
-from hvdlite import _core, bootstrap, handles, knobs, pulse, where
+from hvdlite import _core, handles, knobs, where
 from hvdlite.launch import environment
 from hvdlite.process_sets import ProcessSet, global_process_set, register_all
 
@@ -77,9 +77,9 @@ def init(
                 lambda: _core.init(
                     rank=identity.rank,
                     size=identity.size,
-                    store=None if place is None else _host_and_port(place.address),
+                    store=None if place is None else _host_and_port(place[0]),
                     store_prefix="",
-                    secret=None if place is None else place.secret.hex(),
+                    secret=None if place is None else place[1].hex(),
                     knobs=texts,
                     process_sets=[],
                 )
@@ -87,7 +87,7 @@ def init(
             _incarnation += 1
             _install_hooks()
             where.start()
-            pulse.start(identity, float(values["monitor_seconds"]))
+            _start_pulse(identity, float(values["monitor_seconds"]))
         global_process_set.process_set_id = 0
         global_process_set.ranks = _core.process_set_ranks(0)
     register_all(sets)
@@ -97,7 +97,7 @@ def shutdown(timeout: float = _EXIT_TIMEOUT) -> None:
     """Leaves the job. Operations that all ranks have asked for still happen; then all ranks' engines end, and what is
     outstanding elsewhere raises. init() may be called again afterwards."""
     with _lock:
-        pulse.stop()
+        _stop_pulse()
         _core.shutdown(timeout)
         where.stop()
         handles.forget_all()
@@ -150,13 +150,35 @@ def is_homogeneous() -> bool:
     return _core.is_homogeneous()
 
 
-def _meet(identity: environment.Identity, values: Mapping[str, knobs.Value]) -> bootstrap.Place | None:
-    """Where the job's store is; None for a process that is alone, and may be."""
+def _meet(identity: environment.Identity, values: Mapping[str, knobs.Value]) -> tuple[tuple[str, int], bytes] | None:
+    """The address of the job's store, and the secret; None for a process that is alone, and may be."""
+    # Imported only where something has to be found out: hvdliterun has said all, and its ranks start sooner.
     if identity.size == 1:
-        if not environment.allows_singleton(os.environ):
+        if "mpi4py.MPI" in sys.modules and not environment.allows_singleton(os.environ):
+            from hvdlite import bootstrap
+
             bootstrap.refuse_to_be_alone()
         return None
-    return bootstrap.meet(identity, str(values["network_interfaces"]), float(values["start_timeout_seconds"]))
+    if identity.place is not None:
+        return identity.place
+    from hvdlite import bootstrap
+
+    place = bootstrap.meet(identity, str(values["network_interfaces"]), float(values["start_timeout_seconds"]))
+    return None if place is None else (place.address, place.secret)
+
+
+def _start_pulse(identity: environment.Identity, seconds: float) -> None:
+    if seconds > 0:
+        from hvdlite import pulse
+
+        pulse.start(identity, seconds)
+
+
+def _stop_pulse() -> None:
+    if "hvdlite.pulse" in sys.modules:
+        from hvdlite import pulse
+
+        pulse.stop()
 
 
 def _host_and_port(address: tuple[str, int]) -> str:
@@ -205,7 +227,7 @@ def _install_hooks() -> None:
 
 
 def _leave() -> None:
-    pulse.stop()
+    _stop_pulse()
     if _core.is_initialized():
         _core.shutdown(_EXIT_TIMEOUT)
         # Daemon threads that waited have an error now; they have to be back before the interpreter goes.

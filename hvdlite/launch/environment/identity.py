@@ -77,6 +77,12 @@ class Identity(Numbers):
         """Where a launcher has opened the store."""
         return self.meeting.addresses[0] if isinstance(self.meeting, AtStore) else None
 
+    @property
+    def place(self) -> tuple[Address, bytes] | None:
+        """The store's address and the secret, where a launcher has said both and nothing has to be found out."""
+        known = isinstance(self.meeting, AtStore) and len(self.meeting.addresses) == 1 and not self.meeting.may_open
+        return (self.rendezvous, self.secret) if known and self.rendezvous and self.secret else None
+
 
 @dataclass(frozen=True)
 class Asked:
