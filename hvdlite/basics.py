@@ -50,17 +50,13 @@ def init(
     The launcher may be hvdliterun, horovodrun, torchrun, an MPI's mpirun, srun or jsrun (docs/launching.md). Without one the
     process is a job of its own, with rank 0 and size 1. A second call does nothing but register the given process sets.
     `process_sets` lists sets that exist from the start, in the same order on all ranks. `comm` is accepted for Horovod's
-    sake; passing a list of ranks is not supported.
+    sake: a list of ranks, or a communicator of mpi4py, but it has to hold all ranks of the job, in their order.
 
     Who starts processes in a way of their own says here which `rank` this is of how many (`size`) and where they meet:
     `rendezvous`, "host:port", is an address of rank 0's host with a free port. `secret`, 64 hex digits or 32 bytes, is the same
     for all ranks of this job and for nobody else.
     """
     global _incarnation
-    if comm is not None and not (isinstance(comm, (list, tuple)) and len(comm) == 0):
-        raise ValueError(
-            "init(comm=...) is not supported: start a job with just these ranks, or pass process_sets=[...]"
-        )
     sets: list[ProcessSet] = []
     if process_sets is not None and not isinstance(process_sets, str):
         sets = [s if isinstance(s, ProcessSet) else ProcessSet(s) for s in process_sets]
@@ -69,6 +65,7 @@ def init(
     with _lock:
         if not _core.is_initialized():
             identity = environment.discover(os.environ, environment.Asked(rank, size, rendezvous, secret))
+            _require_all_ranks(comm, identity.rank, identity.size)
             values = knobs.resolve(os.environ)
             texts = {field: _text(value) for field, value in values.items() if knobs.by_field(field).core}
             place = _meet(identity, values)
@@ -91,6 +88,19 @@ def init(
         global_process_set.process_set_id = 0
         global_process_set.ranks = _core.process_set_ranks(0)
     register_all(sets)
+
+
+def _require_all_ranks(comm: Any, rank: int, size: int) -> None:
+    if comm is None or (isinstance(comm, (list, tuple)) and not comm):
+        return
+    if hasattr(comm, "Get_size"):
+        whole = comm.Get_size() == size and comm.Get_rank() == rank
+    else:
+        whole = list(comm) == list(range(size))
+    if not whole:
+        raise ValueError(
+            "init(comm=...) is not supported for a part of the ranks: start a job with just these, or pass process_sets=[...]"
+        )
 
 
 def shutdown(timeout: float = _EXIT_TIMEOUT) -> None:

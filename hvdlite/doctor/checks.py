@@ -64,8 +64,8 @@ def _call(file: str, call: Call) -> Iterator[Finding]:
         elif name in advice.ARGUMENTS and isinstance(found, surface.Found):
             yield Finding(Kind.DIFFERS, file, call.line, f"{call.path}({name}=)", advice.ARGUMENTS[name])
     if function == "init" and _has_communicator(call.node):
-        sentence = "MPI's communicators are not used: start just these ranks, or make them a process set (init(process_sets=[...]))"
-        yield Finding(Kind.CHANGE, file, call.line, f"{call.path}(comm=)", sentence)
+        sentence = "works if it holds all ranks of the job; for a part of them, make it a process set (init(process_sets=[...]))"
+        yield Finding(Kind.DIFFERS, file, call.line, f"{call.path}(comm=)", sentence)
 
 
 def _has_communicator(call: ast.Call) -> bool:

@@ -99,17 +99,22 @@ def _computes_with_rank(program: Program) -> bool:
 
 
 def _any_holds(program: Program, nodes: Sequence[ast.AST], functions: set[str]) -> bool:
+    """Whether one of the nodes has for a child a call of these functions, or something that is named after one's result."""
     calls = {id(call.node) for call in program.calls if call.path.rpartition(".")[2] in functions}
-    holders = {
-        target.id
-        for node in ast.walk(program.tree)
-        if isinstance(node, ast.Assign) and id(node.value) in calls
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
+    holders = set()
+    for node in ast.walk(program.tree):
+        if isinstance(node, ast.Assign) and id(node.value) in calls:
+            holders |= {_name(target) for target in node.targets}
+        elif isinstance(node, ast.FunctionDef):
+            results = [inside.value for inside in ast.walk(node) if isinstance(inside, ast.Return)]
+            if any(id(result) in calls for result in results):
+                holders.add(node.name)
+    children = (child for node in nodes for child in ast.iter_child_nodes(node))
+    return any(id(child) in calls or _name(child) in holders - {""} for child in children)
 
-    def holds(node: ast.AST) -> bool:
-        return id(node) in calls or (isinstance(node, ast.Name) and node.id in holders)
 
-    inside = (child for node in nodes for child in ast.iter_child_nodes(node))
-    return any(holds(child) for child in inside)
+def _name(node: ast.AST) -> str:
+    """`size` of `size`, `args.size` and `self.size()`."""
+    if isinstance(node, ast.Call):
+        return _name(node.func)
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""

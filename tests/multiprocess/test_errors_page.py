@@ -83,7 +83,7 @@ for name in [name for name in os.environ if name.startswith("HVDLITE_")]:
     del os.environ[name]
 trying(hvd.rank)
 trying(lambda: hvd.allreduce(np.ones(3), process_set=hvd.ProcessSet([0])))
-trying(lambda: hvd.init(comm=[0]))
+trying(lambda: hvd.init(comm=[0, 1]))
 init_with(HVDLITE_CYCLE_TIME="soon")
 init_with(HVDLITE_RANK="1")
 init_with(HVDLITE_RENDEZVOUS="127.0.0.1:1")

@@ -113,6 +113,34 @@ if __name__ == "__main__":
     assert done.stdout == "[(10, 'hvdlite.exceptions'), (11, 'hvdlite.exceptions')]\n", done.stderr
 
 
+def test_a_communicator_of_all_ranks_is_what_init_has_anyway(job: Job) -> None:
+    script = job.script("""
+import os
+import hvdlite as hvd
+
+class World:  # as mpi4py's
+    def Get_size(self):
+        return int(os.environ["HVDLITE_SIZE"])
+
+    def Get_rank(self):
+        return int(os.environ["HVDLITE_RANK"])
+
+for part in ([0], [1, 0], [0, 1, 2]):
+    try:
+        hvd.init(comm=part)
+    except ValueError as error:
+        assert "not supported for a part of the ranks" in str(error)
+    else:
+        raise AssertionError(part)
+for whole in ([0, 1], World(), []):
+    hvd.init(whole)
+    assert hvd.allreduce(1.0, op=hvd.Sum) == 2
+    hvd.shutdown()
+""")
+    done = job.run("-np", "2", "python", script)
+    assert done.returncode == 0, done.stderr.decode()
+
+
 def test_a_program_that_fails_looks_as_under_python_itself(job: Job) -> None:
     script = job.script("import horovod.common.util, sys\nsys.argv.pop()\nraise SystemExit(int(sys.argv[1]))\n")
     assert job.run("-np", "2", "python", "-m", "hvdlite.compat", script, "3", "x").returncode == 3

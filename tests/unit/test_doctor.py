@@ -51,9 +51,9 @@ SNIPPETS = {
     ),
     "a communicator": (
         "import horovod.torch as hvd\nhvd.init(comm=MPI.COMM_WORLD)",
-        ["change 2 horovod.torch.init(comm=): MPI's communicators are not used"],
+        ["differs 2 horovod.torch.init(comm=): works if it holds all ranks of the job"],
     ),
-    "a list of ranks": ("import horovod.torch as hvd\nhvd.init([0, 1])", ["change 2 horovod.torch.init(comm=): MPI's"]),
+    "a list of ranks": ("import horovod.torch as hvd\nhvd.init([0, 1])", ["differs 2 horovod.torch.init(comm=): works"]),
     "no communicator": ("import horovod.torch as hvd\nhvd.init(comm=None)\nhvd.init([], [hvd.ProcessSet([0])])", []),
     "questions with other answers": (
         "from horovod.tensorflow import nccl_built, init\ninit()\nif nccl_built(): pass",
@@ -103,6 +103,11 @@ SNIPPETS = {
     "hints": (
         TORCH + "o = hvd.DistributedOptimizer(SGD(p, lr=0.1))\nhvd.broadcast_parameters(p, 0)\nif hvd.rank() == 0: print()",
         ["hint 1 learning rate: is not multiplied", "hint 1 data: no DistributedSampler"],
+    ),
+    "no hints for a class": (
+        TORCH + "class C:\n  def world_size(self):\n    return hvd.size()\nc.rank = hvd.rank()\n"
+        "o = hvd.DistributedOptimizer(SGD(lr=0.1 * c.world_size()))\nhvd.broadcast_parameters(p, 0)\nread(part=c.rank)",
+        [],
     ),
     "no hints": (
         KERAS + "n = hvd.size()\nm = hvd.rank()\no = hvd.DistributedOptimizer(SGD(0.1 * n))\nx = x[m::n]\n"
@@ -180,6 +185,12 @@ def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "name": "horovod.torch.nothing",
         "sentence": "neither Horovod nor hvdlite has it: a slip of the pen, or from another version of Horovod",
     }
+
+
+def test_a_reader_that_has_seen_enough() -> None:
+    command = f"{sys.executable} -m hvdlite.commands doctor {' '.join([str(PROGRAMS)] * 200)} | head -1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=ROOT)
+    assert done.stdout.splitlines()[1:] == ["141"] and done.stderr == ""
 
 
 def test_it_needs_no_framework_and_runs_nothing(tmp_path: Path) -> None:
