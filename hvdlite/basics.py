@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import sys
 import threading
@@ -28,6 +29,7 @@ __all__ = [
     "size",
 ]
 
+_log = logging.getLogger("hvdlite")
 _lock = threading.Lock()
 _incarnation = 0  # how often this process has joined a job
 _hooks_installed = False
@@ -84,6 +86,7 @@ def init(
             _incarnation += 1
             _install_hooks()
             where.start()
+            _say_where_hosts_differ(identity, values)
             _start_pulse(identity, float(values["monitor_seconds"]))
         global_process_set.process_set_id = 0
         global_process_set.ranks = _core.process_set_ranks(0)
@@ -189,6 +192,19 @@ def _stop_pulse() -> None:
         from hvdlite import pulse
 
         pulse.stop()
+
+
+def _say_where_hosts_differ(identity: environment.Identity, values: Mapping[str, knobs.Value]) -> None:
+    """A program that takes the GPU of the launcher's local rank, and one that takes hvd.local_rank()'s, should agree."""
+    here = (_core.local_rank(), _core.local_size())
+    if identity.local_rank is None or (identity.local_rank, identity.local_size) == here or values["host_id"]:
+        return
+    _log.warning(
+        "%s says that rank %d is local rank %d of %d, but it shares its host with %d ranks of the job in all, and "
+        "hvd.local_rank() is %d. Are several agents of the launcher on this host, or ranks of one host in containers? "
+        "HVDLITE_HOST_ID, a different text for each, tells hosts apart.",
+        identity.launcher, identity.rank, identity.local_rank, identity.local_size, here[1], here[0],
+    )  # fmt: skip
 
 
 def _host_and_port(address: tuple[str, int]) -> str:

@@ -3,7 +3,6 @@ server is a few lines here."""
 
 from __future__ import annotations
 
-import http.server
 import json
 import os
 import re
@@ -11,12 +10,12 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
+import network
 import pytest
 from launched import Job, _default_signals
 
@@ -170,6 +169,19 @@ def test_torchs_variables_without_its_agent(job: Job) -> None:
     expect_places(job, on_one_host(2))
 
 
+def test_a_launcher_that_sees_other_hosts_than_there_are_is_told(job: Job) -> None:
+    """Two agents of torchrun on one host: each calls its rank the first."""
+    variables = {"RANK": "{rank}", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    variables |= {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
+    script = job.script(PROGRAM + "turn()\n")
+    codes, output = finish(*ranks(job, 2, script, variables))
+    assert codes == [0, 0], output
+    expect_places(job, on_one_host(2), turns=1)
+    assert "torchrun says that rank 1 is local rank 0 of 1, but it shares its host with 2 ranks" in output
+    codes, output = finish(*ranks(job, 2, script, variables, HVDLITE_HOST_ID="x"))
+    assert codes == [0, 0] and "shares its host" not in output, output
+
+
 # --- MPI
 
 
@@ -235,6 +247,34 @@ def test_mpiruns_exit_code_is_that_of_the_rank_that_failed(job: Job, mpirun: typ
     codes, output = finish(start(job, [*command, PYTHON, script], **variables))
     assert codes in ([3], [1]), output  # rank 0's exception is as real
     expect_places(job, on_one_host(2), turns=1)
+
+
+@MPI
+def test_a_rank_of_mpirun_that_is_killed_takes_all_with_it(job: Job, mpirun: type) -> None:
+    command, variables = mpirun(2)
+    script = job.script(
+        PROGRAM + "turn()\nhvd.barrier()\nif hvd.rank() == 1: os.kill(os.getpid(), 9)\nhvd.barrier()\nhvd.barrier()\n"
+    )
+    codes, output = finish(start(job, [*command, PYTHON, script], **variables), seconds=20)
+    assert codes != [0], output
+    assert not job.wait_until_gone(2.0)
+
+
+@MPI
+def test_ctrl_c_ends_the_wait_for_mpis_broadcast(job: Job, mpirun: type) -> None:
+    command, variables = mpirun(2)
+    script = job.script(
+        "from mpi4py import MPI\nimport os, signal, threading, time\n"
+        "if MPI.COMM_WORLD.rank == 1:\n"
+        "    threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
+        "else:\n    time.sleep(600)\n"
+        "import hvdlite as hvd\n"
+        "try:\n    hvd.init()\n"
+        "except KeyboardInterrupt:\n    open('interrupted', 'w').close()\n    os._exit(7)\n"
+    )
+    codes, output = finish(start(job, [*command, PYTHON, script], **variables), seconds=20)
+    assert (job.directory / "interrupted").exists(), output
+    assert codes == [7], output
 
 
 @MPI
@@ -407,37 +447,54 @@ def test_a_rank_1_that_dies_before_it_has_come_does_not_hold_rank_0_for_ever(job
 # --- horovodrun
 
 
-class _Keys(http.server.BaseHTTPRequestHandler):
-    """GET and PUT of /scope/key, as COMPAT has it."""
-
-    values: dict[str, bytes]
-
-    def do_GET(self) -> None:
+# GET and PUT of /scope/key, as horovodrun's rendezvous server has it. Writes its port to a file.
+KEYS = """
+import http.server, socket, sys
+class Keys(http.server.BaseHTTPRequestHandler):
+    values = {}
+    def do_GET(self):
         value = self.values.get(self.path)
         self.send_response(404 if value is None else 200)
         self.send_header("Content-Length", str(len(value or b"")))
         self.end_headers()
         self.wfile.write(value or b"")
-
-    def do_PUT(self) -> None:
+    def do_PUT(self):
         self.values[self.path] = self.rfile.read(int(self.headers["Content-Length"]))
         self.send_response(200)
         self.end_headers()
-
-    def log_message(self, *_: object) -> None:
+    def log_message(self, *_):
         pass
+class Server(http.server.ThreadingHTTPServer):
+    address_family = socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET
+    def server_bind(self):
+        self.socket.bind(self.server_address)
+server = Server((sys.argv[1], 0), Keys)
+with open("port.new", "w") as file:
+    file.write(str(server.socket.getsockname()[1]))
+import os; os.rename("port.new", "port")
+server.serve_forever()
+"""
+
+
+def serve_keys(job: Job, host: str = "127.0.0.1", prefix: Sequence[str] = ()) -> dict[str, str]:
+    """Starts a horovodrun's server; returns what its ranks find in their environment."""
+    start(job, [*prefix, PYTHON, job.script(KEYS, "keys.py"), host])
+    job.wait_for_files(["port"])
+    return horovods_variables(int((job.directory / "port").read_text()), host)
 
 
 @pytest.fixture
-def horovodrun() -> Iterator[dict[str, str]]:
-    keys = type("Keys", (_Keys,), {"values": {}})
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), keys) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield horovods_variables(server.server_port)
-        server.shutdown()
+def horovodrun(job: Job) -> Iterator[dict[str, str]]:
+    yield serve_keys(job)
+    stop_server(job)
 
 
-def horovods_variables(port: int) -> dict[str, str]:
+def stop_server(job: Job) -> None:
+    job.started[0].kill()
+    job.started[0].wait()
+
+
+def horovods_variables(port: int, host: str = "127.0.0.1") -> dict[str, str]:
     numbers = {
         "RANK": "{rank}",
         "SIZE": "2",
@@ -447,7 +504,7 @@ def horovods_variables(port: int) -> dict[str, str]:
         "CROSS_SIZE": "1",
     }
     return {f"HOROVOD_{name}": value for name, value in numbers.items()} | {
-        "HOROVOD_GLOO_RENDEZVOUS_ADDR": "127.0.0.1",
+        "HOROVOD_GLOO_RENDEZVOUS_ADDR": host,
         "HOROVOD_GLOO_RENDEZVOUS_PORT": str(port),
         "HOROVOD_CONTROLLER": "gloo",
         "HOROVOD_CPU_OPERATIONS": "gloo",
@@ -499,3 +556,61 @@ def test_arguments_with_different_secrets(job: Job) -> None:
     codes, output = finish(*explicit(job, ["ab" * 32, "cd" * 32], HVDLITE_START_TIMEOUT="3"))
     assert codes == [1, 1] and "secret" in output, output
     assert "abab" not in output and "cdcd" not in output.replace("abcd", "")
+
+
+# --- between hosts
+
+_NO_NETWORK = network.why_not()
+
+
+@pytest.fixture(params=[4, 6], ids=["IPv4", "IPv6"])
+def hosts(request: pytest.FixtureRequest) -> Iterator[network.Network]:
+    if _NO_NETWORK is not None:
+        pytest.skip(_NO_NETWORK)
+    with network.Network(2, request.param) as two:
+        yield two
+
+
+def on_two_hosts(job: Job, hosts: network.Network, variables: dict[str, str]) -> list[subprocess.Popen[bytes]]:
+    script = job.script(TWICE)
+    return [
+        start(job, [*hosts.prefix(rank), PYTHON, script], **{k: v.format(rank=rank) for k, v in variables.items()})
+        for rank in range(2)
+    ]
+
+
+TWO_HOSTS = [[0, 2, 0, 1, 0, 2], [1, 2, 0, 1, 1, 2]]
+
+
+def test_of_the_addresses_that_rank_0_offers_the_one_that_leads_there_is_taken(
+    job: Job, hosts: network.Network
+) -> None:
+    """docker0 has the same address on both hosts."""
+    variables = serve_keys(job, hosts.address(-1), hosts.prefix(-1))
+    variables |= {"HOROVOD_LOCAL_RANK": "0", "HOROVOD_LOCAL_SIZE": "1"}
+    codes, output = finish(*on_two_hosts(job, hosts, variables))
+    stop_server(job)
+    assert codes == [0, 0], output
+    expect_places(job, TWO_HOSTS)
+
+
+def test_srun_between_hosts(job: Job, hosts: network.Network) -> None:
+    variables = step(2, SLURM_STEP_TASKS_PER_NODE="1(x2)", SLURM_LOCALID="0", SLURM_NODEID="{rank}")
+    variables |= {"SLURM_STEP_NODELIST": "nowhere,elsewhere", "SLURM_LAUNCH_NODE_IPADDR": hosts.address(0)}
+    codes, output = finish(*on_two_hosts(job, hosts, variables))
+    assert codes == [0, 0], output
+    expect_places(job, TWO_HOSTS)
+
+
+def test_torchs_variables_between_hosts(job: Job, hosts: network.Network) -> None:
+    variables = {"RANK": "{rank}", "WORLD_SIZE": "2", "MASTER_ADDR": hosts.address(0), "MASTER_PORT": "29500"}
+    codes, output = finish(*on_two_hosts(job, hosts, variables))
+    assert codes == [0, 0], output
+    expect_places(job, TWO_HOSTS)
+
+
+def test_a_rank_0_on_another_than_the_first_host_is_told(job: Job, hosts: network.Network) -> None:
+    variables = step(2, SLURM_STEP_TASKS_PER_NODE="1(x2)", SLURM_LOCALID="0", SLURM_NODEID="0", SLURM_PROCID="0")
+    variables |= {"SLURM_STEP_NODELIST": f"{hosts.address(1)},{hosts.address(0)}"}
+    codes, output = finish(start(job, [*hosts.prefix(0), PYTHON, job.script(TWICE)], **variables))
+    assert codes == [1] and "says that the first host is" in output, output
