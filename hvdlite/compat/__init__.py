@@ -1,11 +1,12 @@
 """Programs written for Horovod, unchanged: `import horovod.torch` and its siblings give hvdlite's own modules.
 
+    hvdliterun --horovod-compat ...        the ranks of one job
     python -m hvdlite.compat train.py      one program
     pytest -p hvdlite.compat.pytest        tests
     hvdlite compat install                 everything in this environment, until `hvdlite compat remove`
 
 Nothing is called horovod unless one of these asks for it. They all do the same: a directory with a package `horovod` comes
-first where Python looks for modules. That package is three lines which put `finder` in charge of every horovod.* import.
+first where Python looks for modules. That package puts `finder` in charge of every horovod.* import.
 docs/migrating.md tells the whole story.
 """
 

@@ -110,8 +110,8 @@ def _read(file: Path) -> _Module:
         if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
             module.definitions[statement.name] = statement
         elif isinstance(statement, ast.Assign):
-            names_set = [node for target in statement.targets for node in ast.walk(target)]
-            module.definitions |= {node.id: statement for node in names_set if isinstance(node, ast.Name)}
+            targets = [node for target in statement.targets for node in ast.walk(target)]
+            module.definitions |= {node.id: statement for node in targets if isinstance(node, ast.Name)}
         elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
             module.definitions[statement.target.id] = statement
         elif isinstance(statement, ast.Import):

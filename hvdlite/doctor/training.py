@@ -93,9 +93,10 @@ def _scales_by_size(program: Program) -> bool:
 
 
 def _computes_with_rank(program: Program) -> bool:
-    """Whether hvd.rank() is used for more than to ask whether it is 0."""
-    places = (ast.BinOp, ast.Subscript, ast.Slice, ast.keyword, ast.Call)
-    return _any_holds(program, [n for n in ast.walk(program.tree) if isinstance(n, places)], {"rank"})
+    """Whether hvd.rank() is used for more than to ask whether it is 0, or to print it."""
+    kinds = (ast.BinOp, ast.Subscript, ast.Slice, ast.keyword, ast.Call)
+    places = [n for n in ast.walk(program.tree) if isinstance(n, kinds)]
+    return _any_holds(program, [n for n in places if _name(n) != "print"], {"rank"})
 
 
 def _any_holds(program: Program, nodes: Sequence[ast.AST], functions: set[str]) -> bool:
