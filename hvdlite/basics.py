@@ -199,6 +199,8 @@ def _say_where_hosts_differ(identity: environment.Identity, values: Mapping[str,
     here = (_core.local_rank(), _core.local_size())
     if identity.local_rank is None or (identity.local_rank, identity.local_size) == here or values["host_id"]:
         return
+    if _incarnation > 1 or (here[0] != 0 and identity.local_size != here[1]):
+        return  # said already, or said by the first rank of this host
     _log.warning(
         "%s says that rank %d is local rank %d of %d, but it shares its host with %d ranks of the job in all, and "
         "hvd.local_rank() is %d. Are several agents of the launcher on this host, or ranks of one host in containers? "

@@ -21,7 +21,8 @@ from hvdlite.rendezvous.client import StoreClient
 Address = tuple[str, int]
 
 _SIOCGIFADDR = 0x8915
-_RETRY_SECONDS = 0.5
+# Between attempts: a store that is about to open is found soon, one that takes long is not asked all the time.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.03, 0.5
 _ATTEMPT_SECONDS = 10.0
 
 
@@ -120,6 +121,7 @@ def _try(
     results: queue.SimpleQueue[tuple[Address, StoreClient | str]],
     done: threading.Event,
 ) -> None:
+    pause = _FIRST_PAUSE
     while True:
         left = deadline - time.monotonic()
         try:
@@ -132,6 +134,7 @@ def _try(
             else:
                 results.put((address, client))
             return
-        if done.wait(min(_RETRY_SECONDS, max(0.0, deadline - time.monotonic()))) or time.monotonic() >= deadline:
+        if done.wait(min(pause, max(0.0, deadline - time.monotonic()))) or time.monotonic() >= deadline:
             results.put((address, why))
             return
+        pause = min(2 * pause, _LONGEST_PAUSE)

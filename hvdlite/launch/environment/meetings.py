@@ -17,7 +17,7 @@ from hvdlite.launch.environment.identity import (
     parse_address,
     parse_addresses,
 )
-from hvdlite.launch.environment.sources import HOROVOD, HVDLITE, HYDRA, PMIX, SLURM, TORCHRUN, Source
+from hvdlite.launch.environment.sources import HOROVOD, HVDLITE, PMIX, SLURM, TORCHRUN, Source
 
 _RENDEZVOUS = "HVDLITE_RENDEZVOUS"
 _HTTP = ("HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT")
@@ -56,7 +56,7 @@ def choose(environ: Mapping[str, str], asked: Asked, source: Source | None) -> M
         return _over_http(environ)
     if source is TORCHRUN:
         return _with_torchrun(environ)
-    if source is SLURM or (source is PMIX and SLURM.is_here(environ)) or (source is HYDRA and _is_slurms_pmi(environ)):
+    if source is SLURM or (source is PMIX and SLURM.is_here(environ)):
         return _in_slurm(environ)
     return OverMpi()
 
@@ -126,14 +126,6 @@ def _in_slurm(environ: Mapping[str, str]) -> Meeting:
     # A name need not resolve everywhere. srun often runs on the first node as well; where it does not, nobody answers there.
     hosts = (nodelist.expand(nodes)[0], environ.get("SLURM_LAUNCH_NODE_IPADDR", ""))
     return AtPorts(tuple(host for host in hosts if host), job)
-
-
-def _is_slurms_pmi(environ: Mapping[str, str]) -> bool:
-    """PMI_RANK by `srun --mpi=pmi2`. Hydra's processes inside a step have MPI_LOCALRANKID as well."""
-    if not SLURM.is_here(environ) or environ.get("MPI_LOCALRANKID"):
-        return False
-    pairs = zip(HYDRA.global_, SLURM.global_, strict=True)
-    return all(environ.get(pmi) == environ.get(slurm) for pmi, slurm in pairs)
 
 
 def _facts(environ: Mapping[str, str], *names: str) -> str:

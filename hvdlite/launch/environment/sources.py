@@ -92,6 +92,21 @@ class SlurmStep(Source):
 
 
 @dataclass(frozen=True)
+class Hydra(Source):
+    """PMI's variables. `srun --mpi=pmi2` sets them as well, and then Slurm's own say more: its processes need no MPI to meet."""
+
+    def is_here(self, environ: Mapping[str, str]) -> bool:
+        return super().is_here(environ) and not self._by_slurm(environ)
+
+    def _by_slurm(self, environ: Mapping[str, str]) -> bool:
+        # Hydra's processes inside a step may agree with its variables by chance, and their neighbours not.
+        if not SLURM.is_here(environ) or environ.get(self.local[0]):
+            return False
+        pairs = zip(self.global_, SLURM.global_, strict=True)
+        return all(environ.get(pmi) == environ.get(slurm) for pmi, slurm in pairs)
+
+
+@dataclass(frozen=True)
 class Pmix(Source):
     """PMIx has a variable for the rank and none for the size: Slurm's own PMIx leaves that to Slurm."""
 
@@ -153,8 +168,8 @@ MVAPICH = Source(
     local=("MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_SIZE"),
     family="MPI",
 )
-HYDRA = Source(
-    "mpiexec",  # of MPICH and of Intel MPI; Slurm's PMI-1 and PMI-2 as well
+HYDRA = Hydra(
+    "mpiexec",  # of MPICH and of Intel MPI
     ("PMI_RANK", "PMI_SIZE"),
     (("PMI_RANK",), ("PMI_SIZE",)),
     local=("MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
