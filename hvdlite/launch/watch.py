@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 
 from hvdlite.launch.output import IDLE_SECONDS, Stream
-from hvdlite.launch.spawn.events import AllGone, Ended, Event, Group, Lost, Output, Started, StartFailed
+from hvdlite.launch.spawn.events import AllGone, Ended, Event, Group, Lost, Output, Started, StartFailed, signal_name
 
 # A rank that fails because a peer was lost may exit sooner than the peer, whose interpreter takes its time
 # to end. So long the launcher waits for the cause before it takes the consequence for it.
@@ -112,7 +112,7 @@ class Verdict:
 
     def _what(self, command: Sequence[str]) -> str:
         if self.interrupted:
-            return f"hvdliterun: ended by {_signal_name(self.interrupted)}; all ranks were ended."
+            return f"hvdliterun: ended by {signal_name(self.interrupted)}; all ranks were ended."
         if self.start_failure is not None:
             reason = os.strerror(self.start_failure.errno)
             hint = f" Did you mean `python {command[0]}`?" if command[0].endswith(".py") else ""
@@ -127,7 +127,7 @@ class Verdict:
         failure = self._cause()
         ended, rank = failure.ended, failure.ended.rank
         if ended.signal:
-            how = f"was killed by {_signal_name(ended.signal)}"
+            how = f"was killed by {signal_name(ended.signal)}"
             if ended.signal == signal.SIGKILL:
                 how += " (by somebody, or by the kernel for want of memory)"
         else:
@@ -140,13 +140,6 @@ class Verdict:
         if self.gone is None or not self.gone.resisting:
             return ""
         return f"hvdliterun: {self.gone.resisting} processes do not react to SIGKILL (waiting for a disk?)."
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 @contextlib.contextmanager

@@ -23,7 +23,7 @@ from typing import Protocol
 from hvdlite.launch.output import Lines
 from hvdlite.launch.spawn import guardian, local
 from hvdlite.launch.spawn.causes import Reader
-from hvdlite.launch.spawn.events import AllGone, Ended, Event, Lost, Output, Pipes, Started
+from hvdlite.launch.spawn.events import AllGone, Ended, Event, Lost, Output, Pipes, Started, signal_name
 from hvdlite.launch.spawn.tags import LAUNCHER, Tag, Untangler
 
 _READ_BYTES = 1 << 16
@@ -226,6 +226,6 @@ class Delegated:
             return [Ended(cause.rank, cause.code, cause.signal) for cause in named if cause.rank is not None]
         for cause in causes:
             self.status = 128 + cause.signal
-            return [Lost(f"a rank was killed by signal {cause.signal}; {self._name} does not say which one")]
-        how = f"was killed by signal {ended.signal}" if ended.signal else f"exited with code {ended.code}"
+            return [Lost(f"a rank was killed by {signal_name(cause.signal)}; {self._name} does not say which one")]
+        how = f"was killed by {signal_name(ended.signal)}" if ended.signal else f"exited with code {ended.code}"
         return [Lost(f"{self._name} {how}; what it said is above" if self._words else f"{self._name} {how}")]

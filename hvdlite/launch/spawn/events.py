@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -86,6 +87,14 @@ def line(event: Event) -> str:
     if isinstance(event, AllGone):
         return f"done {event.resisting} 1" if event.guardian_died else f"done {event.resisting}"
     raise ValueError(f"{event} has no line")
+
+
+def signal_name(number: int) -> str:
+    """SIGKILL for 9."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 @dataclass(frozen=True)

