@@ -45,19 +45,28 @@ class Options:
 
 
 class Verdict(watch.Verdict):
-    """Where the launcher failed and named no rank, its words and its status are all there is."""
+    """Where the launcher has failed and names no rank, its own status and what the ranks have said is all there is."""
 
     group: Delegated | None = None
+    streams: Mapping[tuple[int, str], output.Stream] = {}
 
     def status(self) -> int:
-        if self.lost is not None and not self.interrupted and not self.failures:
+        if self._is_unexplained():
             return self.group.status if self.group else 1
         return super().status()
 
     def sentence(self, command: Sequence[str]) -> str:
-        if self.lost is not None and not self.interrupted and not self.failures:
-            return f"hvdliterun: {self.lost[1]}. All ranks have ended."
-        return super().sentence(command)
+        if self.lost is None or not self._is_unexplained():
+            return super().sentence(command)
+        said = ""
+        for (rank, name), stream in self.streams.items():
+            if name == "stderr" and rank != LAUNCHER and output.tells_of_an_error(stream.last_words):
+                said = f" Rank {rank} has said: {stream.last_words.decode(errors='backslashreplace')}"
+                break
+        return f"hvdliterun: {self.lost[1]}. All ranks have ended.{said}"
+
+    def _is_unexplained(self) -> bool:
+        return self.lost is not None and not self.interrupted and not self.failures
 
 
 class _LaunchersStream(output.Stream):
@@ -143,6 +152,7 @@ def _run(
         verdict.group = group
         streams = job.streams(slots, console, copies)
         streams[LAUNCHER, "stderr"] = _LaunchersStream(LAUNCHER, "stderr", console.stderr)
+        verdict.streams = streams
         watch.watch({launcher.name: group}, streams, verdict, log)
         verdict.hosts = {**verdict.hosts, **group.hosts}
 

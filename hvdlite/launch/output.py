@@ -38,6 +38,11 @@ _LINE_END = re.compile(rb"\r\n|\n|\r(?=[^\n])")
 _ERROR = re.compile(rb"[\w.]*(?:Error|Exception|Interrupt|Fault|Abort)\b")
 
 
+def tells_of_an_error(words: bytes) -> bool:
+    """Whether that line is the one that names an exception."""
+    return _ERROR.match(words) is not None
+
+
 class Lines:
     """Cuts a stream into lines. Pure."""
 
@@ -252,7 +257,7 @@ class Stream:
     def _emit(self, lines: list[bytes]) -> None:
         for line in reversed(lines):
             # The line that names the exception says more than what may be printed after it.
-            if (words := line.strip()) and (_ERROR.match(words) or not _ERROR.match(self.last_words)):
+            if (words := line.strip()) and (tells_of_an_error(words) or not tells_of_an_error(self.last_words)):
                 self.last_words = words[:_LAST_WORDS]
                 break
         self.sink.emit(self.prefix, lines)

@@ -173,8 +173,10 @@ def test_the_exit_code_and_the_last_words_of_the_rank_that_failed(mpi: Mpi) -> N
     )
     done = mpi.run("-np", "2", PYTHON, script)
     assert done.returncode == 3
-    line = _last_line(done.stderr)
-    assert re.fullmatch(r"hvdliterun: rank 1 on \S+ exited with code 3: ValueError: so bad\. All other.*", line)
+    # Open MPI 5 does not always say which one it was.
+    told = r"rank 1 on \S+ exited with code 3: ValueError: so bad\. All other.*"
+    guessed = r"mpirun exited with code 3\. All ranks have ended\. Rank 1 has said: ValueError: so bad"
+    assert re.fullmatch(f"hvdliterun: ({told}|{guessed})", _last_line(done.stderr))
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV], ids=lambda n: n.name)
@@ -202,7 +204,6 @@ def test_survivors_of_a_rank_that_exits_are_ended_by_the_library(mpi: Mpi) -> No
     done = mpi.run("-np", "2", PYTHON, script)
     assert time.monotonic() - start < 20
     assert done.returncode == 3, done.stderr
-    assert "rank 1 on" in _last_line(done.stderr)
 
 
 SAVE = """
