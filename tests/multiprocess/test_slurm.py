@@ -1,0 +1,302 @@
+"""A real Slurm: srun with and without hvdliterun, and what an allocation looks like to programs that are no ranks."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import slurm
+from launched import Job, _default_signals
+
+PYTHON = sys.executable
+HVDLITERUN = [PYTHON, "-m", "hvdlite.launch"]
+# The nodes are one machine and pretend to be two.
+TRAIN = """
+import os
+if "SLURM_STEP_ID" in os.environ:
+    os.environ["HVDLITE_HOST_ID"] = os.environ["SLURMD_NODENAME"]
+import numpy as np
+import hvdlite as hvd
+hvd.init()
+total = hvd.allreduce(np.arange(3.0) + hvd.rank(), op=hvd.Sum)
+print(hvd.rank(), hvd.size(), hvd.local_rank(), hvd.local_size(), hvd.cross_rank(), hvd.cross_size(), total.tolist())
+"""
+READY = "import os, time\nopen('ready.' + os.environ['SLURM_PROCID'], 'w').close()\n"
+
+_WHY_NOT = slurm.why_not()
+pytestmark = pytest.mark.skipif(_WHY_NOT is not None, reason=f"no Slurm: {_WHY_NOT}")
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    with slurm.cluster(tmp_path_factory.mktemp("slurm")) as variables:
+        yield variables
+
+
+class Slurm:
+    """Starts commands under Slurm, as processes of a job of which nothing may remain."""
+
+    def __init__(self, job: Job, variables: dict[str, str]) -> None:
+        self.job = job
+        self.variables = variables
+
+    def start(self, *command: str) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=self.job.directory,
+            env=self.job.environment(**self.variables),
+            preexec_fn=_default_signals,
+        )
+        self.job.started.append(process)
+        return process
+
+    def run(self, *command: str) -> subprocess.CompletedProcess[bytes]:
+        process = self.start(*command)
+        out, err = process.communicate()
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    def allocated(self, *command: str) -> subprocess.CompletedProcess[bytes]:
+        """`command` with two tasks on the first node and one on the second."""
+        return self.run(*ALLOCATION, *command)
+
+    def start_ready(self, script: str, *arguments: str) -> int:
+        """hvdliterun with three ranks that have come to where they wait; its pid."""
+        self.process = self.start(*ALLOCATION, *HVDLITERUN, *arguments, PYTHON, self.job.script(script))
+        self.job.wait_for_files([f"ready.{rank}" for rank in range(3)])
+        (launcher,) = self.pids("hvdlite.launch")
+        return launcher
+
+    def pids(self, word: str) -> list[int]:
+        """The processes of the job that have this word in their command line."""
+        own = (pid for pid in self.job.pids() if pid != self.process.pid)
+        return [pid for pid in own if word.encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")]
+
+
+ALLOCATION = ["salloc", "--quiet", "-N2", "-n3"]
+
+
+@pytest.fixture
+def cluster_(job: Job, cluster: dict[str, str]) -> Slurm:
+    return Slurm(job, cluster)
+
+
+def _prefixed(out: bytes, rank: int) -> list[str]:
+    prefix = f"[{rank}]<stdout>:"
+    return [line.removeprefix(prefix) for line in out.decode().splitlines() if line.startswith(prefix)]
+
+
+def _last_line(err: bytes) -> str:
+    return err.decode().rstrip("\n").rsplit("\n", 1)[-1]
+
+
+PLACES = ["0 3 0 2 0 2 [3.0, 6.0, 9.0]", "1 3 1 2 0 1 [3.0, 6.0, 9.0]", "2 3 0 1 1 2 [3.0, 6.0, 9.0]"]
+
+
+# --- without hvdliterun
+
+
+def test_srun_python(cluster_: Slurm) -> None:
+    done = cluster_.run("srun", "-N2", "-n3", PYTHON, cluster_.job.script(TRAIN))
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.decode().splitlines()) == PLACES
+
+
+def test_srun_in_an_allocation_with_fewer_ranks_than_tasks(cluster_: Slurm) -> None:
+    done = cluster_.allocated("srun", "-N1", "-n2", PYTHON, cluster_.job.script(TRAIN))
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.decode().splitlines()) == ["0 2 0 2 0 1 [1.0, 3.0, 5.0]", "1 2 1 2 0 1 [1.0, 3.0, 5.0]"]
+
+
+def test_two_steps_of_a_job_do_not_meet_one_another(cluster_: Slurm) -> None:
+    step = f"srun --exact -N1 -n1 {PYTHON} {cluster_.job.script(TRAIN)}"
+    done = cluster_.allocated("bash", "-c", f"{step} & {step} & wait")
+    assert done.stdout.decode().splitlines() == ["0 1 0 1 0 1 [0.0, 1.0, 2.0]"] * 2, done.stderr
+
+
+def test_the_body_of_a_batch_script_is_no_rank(cluster_: Slurm) -> None:
+    """Trap 1: it has SLURM_PROCID=0 and SLURM_NTASKS=3, and the two others would never come."""
+    script = cluster_.job.script(TRAIN)
+    body = f"#!/bin/bash\nenv > environment\n{PYTHON} {script}\nsrun {PYTHON} {script}\n"
+    (cluster_.job.directory / "batch.sh").write_text(body)
+    done = cluster_.run("sbatch", "--wait", "-N2", "-n3", "--output=out", "batch.sh")
+    out = (cluster_.job.directory / "out").read_text()
+    assert done.returncode == 0, out
+    environment = (cluster_.job.directory / "environment").read_text()
+    assert "SLURM_PROCID=0\n" in environment and "SLURM_NTASKS=3\n" in environment
+    first, *rest = out.splitlines()
+    assert first == "0 1 0 1 0 1 [0.0, 1.0, 2.0]"
+    assert sorted(rest) == PLACES
+
+
+def test_an_unrelated_python_in_an_allocation_is_alone(cluster_: Slurm) -> None:
+    done = cluster_.allocated(PYTHON, cluster_.job.script(TRAIN))
+    assert done.stdout == b"0 1 0 1 0 1 [0.0, 1.0, 2.0]\n", done.stderr
+
+
+# --- with hvdliterun
+
+
+def test_hvdliterun_in_an_allocation_uses_all_of_it(cluster_: Slurm) -> None:
+    done = cluster_.allocated(*HVDLITERUN, "--verbose", PYTHON, cluster_.job.script(TRAIN))
+    assert done.returncode == 0, done.stderr
+    assert [_prefixed(done.stdout, rank) for rank in range(3)] == [[place] for place in PLACES]
+    assert b"runs srun --ntasks=3" in done.stderr
+
+
+def test_hvdliterun_in_a_batch_script(cluster_: Slurm) -> None:
+    command = " ".join([*HVDLITERUN, "-np", "2", PYTHON, cluster_.job.script(TRAIN)])
+    (cluster_.job.directory / "batch.sh").write_text(f"#!/bin/bash\n{command}\n")
+    done = cluster_.run("sbatch", "--wait", "-N1", "-n3", "--output=out", "batch.sh")
+    out = (cluster_.job.directory / "out").read_bytes()
+    assert done.returncode == 0, out
+    assert _prefixed(out, 1) == ["1 2 1 2 0 1 [1.0, 3.0, 5.0]"]
+
+
+def test_hvdliterun_in_a_shell_that_is_a_step_itself(cluster_: Slurm) -> None:
+    # Without --overlap the step would wait for the processors of the step it is in.
+    inner = [*HVDLITERUN, "-np", "2", PYTHON, cluster_.job.script(TRAIN)]
+    done = cluster_.allocated("srun", "-N1", "-n1", "--exact", *inner)
+    assert done.returncode == 0, done.stderr
+    assert _prefixed(done.stdout, 1)[0].startswith("1 2 ")
+
+
+def test_output_is_told_apart_byte_for_byte(cluster_: Slurm) -> None:
+    script = cluster_.job.script(
+        "import os\nrank = int(os.environ['SLURM_PROCID'])\n"
+        "text = bytes(range(256)) * 40 + b'1: [0] \\n' + b'x' * 5000 + b'\\n' + b'y' * 1024 + b'\\n' + b'z' * 1023 + b'\\n'\n"
+        "os.write(1, text if rank == 1 else b'hello\\n')\nos.write(2, b'oops %d\\n' % rank)\n"
+    )
+    done = cluster_.allocated(*HVDLITERUN, "--output-filename", "logs", PYTHON, script)
+    assert done.returncode == 0
+    logs = cluster_.job.directory / "logs"
+    expected = bytes(range(256)) * 40 + b"1: [0] \n" + b"x" * 5000 + b"\n" + b"y" * 1024 + b"\n" + b"z" * 1023 + b"\n"
+    assert (logs / "rank.1" / "stdout").read_bytes() == expected
+    assert (logs / "rank.2" / "stdout").read_bytes() == b"hello\n"
+    assert [(logs / f"rank.{rank}" / "stderr").read_text() for rank in range(3)] == [f"oops {r}\n" for r in range(3)]
+    assert sorted(done.stderr.splitlines()) == [f"[{rank}]<stderr>:oops {rank}".encode() for rank in range(3)]
+
+
+def test_the_secret_is_in_no_command_line(cluster_: Slurm) -> None:
+    launcher = cluster_.start_ready(
+        "import os\nopen('secret', 'w').write(os.environ['HVDLITE_SECRET'])\n" + READY + "time.sleep(600)\n"
+    )
+    secret = (cluster_.job.directory / "secret").read_bytes()
+    command_lines = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in cluster_.job.pids()]
+    assert len(command_lines) >= 6 and len(secret) == 64
+    assert not any(secret in line for line in command_lines)
+    os.kill(launcher, signal.SIGTERM)
+    cluster_.process.communicate()
+
+
+def test_a_rank_that_fails_ends_all(cluster_: Slurm) -> None:
+    script = cluster_.job.script(
+        "import os, sys, time\nif os.environ['SLURM_PROCID'] == '2':\n"
+        "    print('ValueError: so bad', file=sys.stderr)\n    sys.exit(3)\ntime.sleep(600)\n"
+    )
+    done = cluster_.allocated(*HVDLITERUN, PYTHON, script)
+    assert done.returncode == 3
+    told = r"hvdliterun: rank 2 on \S+ exited with code 3: ValueError: so bad\. All other ranks have ended, too\."
+    assert re.fullmatch(told, _last_line(done.stderr))
+
+
+def test_a_killed_rank_ends_all(cluster_: Slurm) -> None:
+    script = cluster_.job.script(
+        "import os, time\nif os.environ['SLURM_PROCID'] == '1':\n    os.kill(os.getpid(), 9)\ntime.sleep(600)\n"
+    )
+    done = cluster_.allocated(*HVDLITERUN, PYTHON, script)
+    assert done.returncode == 137
+    assert re.search(r"rank 1 on \S+ was killed by SIGKILL", _last_line(done.stderr))
+
+
+SAVE = """
+import signal, sys, time
+def save(*_):
+    print('saving', flush=True)
+    time.sleep(0.8)
+    print('saved', flush=True)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda n: n.name)
+def test_a_signal_to_the_launcher_lets_ranks_save_and_ends_them(cluster_: Slurm, number: signal.Signals) -> None:
+    """srun itself would answer it with SIGKILL for all ranks."""
+    launcher = cluster_.start_ready(SAVE + READY + "while True: time.sleep(0.1)\n")
+    os.kill(launcher, number)
+    out, err = cluster_.process.communicate()
+    assert cluster_.process.returncode == 128 + number
+    assert _last_line(err) == f"hvdliterun: ended by {number.name}; all ranks were ended."
+    assert [_prefixed(out, rank) for rank in range(3)] == [["saving", "saved"]] * 3
+    assert cluster_.job.pids() == []
+
+
+def test_a_rank_that_ignores_sigterm_is_killed_after_the_grace_period(cluster_: Slurm) -> None:
+    deaf = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    launcher = cluster_.start_ready(deaf + READY + "while True: time.sleep(0.1)\n", "--grace-seconds", "1.5")
+    start = time.monotonic()
+    os.kill(launcher, signal.SIGTERM)
+    cluster_.process.communicate()
+    assert cluster_.process.returncode == 143
+    assert 1.4 < time.monotonic() - start < 10
+
+
+def test_user_signals_are_passed_on(cluster_: Slurm) -> None:
+    handler = "import signal\ndef write(number, _): open('got.' + os.environ['SLURM_PROCID'], 'w').close()\n"
+    script = handler + "signal.signal(signal.SIGUSR1, write)\n" + READY + "while True: time.sleep(0.1)\n"
+    launcher = cluster_.start_ready("import os\n" + script)
+    os.kill(launcher, signal.SIGUSR1)
+    cluster_.job.wait_for_files([f"got.{rank}" for rank in range(3)])
+    os.kill(launcher, signal.SIGTERM)
+    cluster_.process.communicate()
+
+
+DEAF = (
+    "import signal\nfor n in (1, 2, 15): signal.signal(n, signal.SIG_IGN)\n" + READY + "while True: time.sleep(0.1)\n"
+)
+
+
+def test_kill_9_of_the_launcher_leaves_no_rank(cluster_: Slurm) -> None:
+    os.kill(cluster_.start_ready(DEAF), signal.SIGKILL)
+    cluster_.process.communicate()
+    assert cluster_.job.wait_until_gone(5.0) == []
+
+
+def test_kill_9_of_srun_ends_the_ranks(cluster_: Slurm) -> None:
+    cluster_.start_ready(DEAF, "--grace-seconds", "0.5")
+    for pid in cluster_.pids("srun"):
+        os.kill(pid, signal.SIGKILL)
+    _, err = cluster_.process.communicate()
+    assert cluster_.process.returncode == 137
+    assert _last_line(err) == "hvdliterun: srun was killed by SIGKILL. All ranks have ended."
+    assert cluster_.job.wait_until_gone(5.0) == []
+
+
+def test_scancel_of_the_job_lets_ranks_save(cluster_: Slurm) -> None:
+    command = " ".join([*HVDLITERUN, PYTHON, cluster_.job.script(SAVE + READY + "while True: time.sleep(0.1)\n")])
+    (cluster_.job.directory / "batch.sh").write_text(f"#!/bin/bash\nexec {command}\n")
+    cluster_.process = cluster_.start("sbatch", "--wait", "--parsable", "-N2", "-n3", "--output=out", "batch.sh")
+    assert cluster_.process.stdout is not None
+    number = cluster_.process.stdout.readline().decode().strip()
+    cluster_.job.wait_for_files([f"ready.{rank}" for rank in range(3)])
+    cluster_.run("scancel", number)
+    cluster_.process.communicate()
+    assert cluster_.job.wait_until_gone(10.0) == []
+    out = (cluster_.job.directory / "out").read_bytes()
+    assert [_prefixed(out, rank) for rank in range(3)] == [["saving", "saved"]] * 3
+
+
+def test_what_srun_refuses_is_told(cluster_: Slurm) -> None:
+    done = cluster_.allocated(*HVDLITERUN, "-np", "3", "-H", "no-such-node:3", "--srun", "true")
+    assert done.returncode != 0
+    assert b"no-such-node" in done.stderr and "srun exited with code" in _last_line(done.stderr)
