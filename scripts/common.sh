@@ -26,7 +26,8 @@ use_environment() {
 install_debian() {
   [[ "$(id -u)" == 0 ]] && command -v apt-get >/dev/null || return 0
   say "installing $*"
-  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "$@" >/dev/null; } || true
+  timeout 120 apt-get update -qq && DEBIAN_FRONTEND=noninteractive timeout 300 apt-get install -y -qq "$@" >/dev/null ||
+    say "could not install $* (or not in time): what needs it is skipped"
 }
 
 need_compiler() {

@@ -117,6 +117,9 @@ def _from_slurm(environ: Mapping[str, str], read: Reader, slots_per_host: int | 
     expanded = nodelist.expand(names)
     tasks = environ.get("SLURM_TASKS_PER_NODE")
     counts = nodelist.tasks_per_node(tasks) if tasks else [slots_per_host or 1] * len(expanded)
+    if len(counts) != len(expanded) and environ.get("SLURM_STEP_ID") and environ.get("SLURM_JOB_CPUS_PER_NODE"):
+        # In a shell that is a step itself the number of tasks is the step's, while the nodes are the job's.
+        counts = nodelist.tasks_per_node(environ["SLURM_JOB_CPUS_PER_NODE"])
     if len(counts) != len(expanded):
         raise ValueError(
             f"SLURM_JOB_NODELIST={names} has {len(expanded)} nodes, but SLURM_TASKS_PER_NODE={tasks} speaks of {len(counts)}."

@@ -82,6 +82,16 @@ FILES = {"/etc/mpi/hostfile": "w-0.svc slots=2\nw-1.svc slots=2\n", "/else": "w-
             {"SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "n[1-2],m", "SLURM_TASKS_PER_NODE": "2(x2),1"},
             Found([Host("n1", 2), Host("n2", 2), Host("m", 1)], "Slurm (SLURM_JOB_NODELIST)"),
         ),
+        (
+            {
+                "SLURM_JOB_ID": "1",
+                "SLURM_JOB_NODELIST": "n[1-2]",
+                "SLURM_STEP_ID": "0",
+                "SLURM_TASKS_PER_NODE": "1",
+                "SLURM_JOB_CPUS_PER_NODE": "2,1",
+            },
+            Found([Host("n1", 2), Host("n2", 1)], "Slurm (SLURM_JOB_NODELIST)"),
+        ),
         ({"SLURM_JOB_NODELIST": "n1"}, None),
         (
             {"K_MPI_JOB_ROLE": "launcher"},
