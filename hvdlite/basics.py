@@ -87,7 +87,7 @@ def init(
             _install_hooks()
             where.start()
             _say_where_hosts_differ(identity, values)
-            _start_pulse(identity, float(values["monitor_seconds"]))
+            _start_pulse(identity.rank, place or identity.place, float(values["monitor_seconds"]))
         global_process_set.process_set_id = 0
         global_process_set.ranks = _core.process_set_ranks(0)
     register_all(sets)
@@ -180,11 +180,11 @@ def _meet(identity: environment.Identity, values: Mapping[str, knobs.Value]) -> 
     return None if place is None else (place.address, place.secret)
 
 
-def _start_pulse(identity: environment.Identity, seconds: float) -> None:
-    if seconds > 0:
+def _start_pulse(rank: int, place: tuple[tuple[str, int], bytes] | None, seconds: float) -> None:
+    if seconds > 0 and place is not None:
         from hvdlite import pulse
 
-        pulse.start(identity, seconds)
+        pulse.start(rank, *place, seconds)
 
 
 def _stop_pulse() -> None:

@@ -15,7 +15,6 @@ from typing import Any
 
 from hvdlite import observe
 from hvdlite.launch.board import report_key
-from hvdlite.launch.environment import Identity
 from hvdlite.rendezvous import StoreClient
 
 _LOOK_SHARE = 0.0005
@@ -49,8 +48,9 @@ def share_waiting(recent: Sequence[dict[str, Any]]) -> float | None:
 
 
 class _Pulse:
-    def __init__(self, me: Identity, seconds: float) -> None:
-        self._me = me
+    def __init__(self, rank: int, store: tuple[str, int], secret: bytes, seconds: float) -> None:
+        self._key = report_key(rank)
+        self._store, self._secret = store, secret
         self._seconds = seconds
         self._stopped = threading.Event()
         self._look_again = 0.0
@@ -63,13 +63,11 @@ class _Pulse:
         self._thread.join(5.0)
 
     def _run(self) -> None:
-        assert self._me.rendezvous is not None and self._me.secret is not None
-        key = report_key(self._me.rank)
         try:
-            with StoreClient(self._me.rendezvous, self._me.secret) as client:
+            with StoreClient(self._store, self._secret) as client:
                 while not self._stopped.wait(self._seconds):
-                    client.set(key, json.dumps(self._report()).encode())
-                client.set(key, json.dumps({"left": True}).encode())
+                    client.set(self._key, json.dumps(self._report()).encode())
+                client.set(self._key, json.dumps({"left": True}).encode())
         except (ConnectionError, ValueError):
             return  # without a launcher there is nobody to show it to
 
@@ -89,12 +87,11 @@ class _Pulse:
         return {"clock": now, "counters": counters, "seen": self._seen}
 
 
-def start(me: Identity, seconds: float) -> None:
-    """Called by init(). `seconds` between two beats; 0: none at all."""
+def start(rank: int, store: tuple[str, int], secret: bytes, seconds: float) -> None:
+    """Called by init(). `seconds` between two beats."""
     global _pulse
     stop()
-    if seconds > 0 and me.rendezvous is not None and me.secret is not None:
-        _pulse = _Pulse(me, seconds)
+    _pulse = _Pulse(rank, store, secret, seconds)
 
 
 def stop() -> None:

@@ -9,8 +9,9 @@ import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hvdlite.launch import output, plan, secret, watch
+from hvdlite.launch import output, plan, progress, screen, secret, watch
 from hvdlite.launch.companion import Companion
+from hvdlite.launch.screen import Screen
 from hvdlite.launch.spawn import guardian, local, ssh
 from hvdlite.launch.spawn.events import Group
 from hvdlite.rendezvous import addresses
@@ -37,6 +38,7 @@ class Console:
 
     def __init__(self, stdout: output.Writer, stderr: output.Writer, timestamps: bool) -> None:
         self._writers = stdout, stderr
+        self._screen = stderr if isinstance(stderr, Screen) else None
         self.stdout = output.Sink(stdout, timestamps)
         self.stderr = output.Sink(stderr, timestamps)
 
@@ -44,6 +46,14 @@ class Console:
         """A line, or several, of the launcher itself."""
         for line in text.splitlines():
             self.stderr.say(line if line.startswith("hvdliterun: ") else f"hvdliterun: {line}")
+
+    def show_phases(self, phases: Mapping[str, str]) -> None:
+        """On a terminal, until called anew: how far each host is. With none all traces go."""
+        if self._screen is not None:
+            if phases:
+                self._screen.show(progress.lines(phases, self._screen.size()[0] - 1))
+            else:
+                self._screen.end()
 
     def flush(self) -> None:
         """Wait as long as the reader takes, as every program does."""
@@ -78,16 +88,19 @@ def run(slots: Sequence[plan.Slot], command: Sequence[str], knobs: Mapping[str, 
 
 def _console(hosts: Mapping[int, str], options: Options) -> tuple[Console, Companion]:
     """The console of the command line, and what shows the ranks on it if that is asked for."""
+    far = any(not is_here(host) for host in set(hosts.values()))
+    if (far or options.monitor) and screen.possible(os.environ):
+        terminal = Screen(2)
+        console = Console(terminal if os.isatty(1) else output.Writer(1), terminal, options.timestamps)
+    else:
+        terminal, console = None, Console(output.Writer(1), output.Writer(2), options.timestamps)
     if not options.monitor:
-        return Console(output.Writer(1), output.Writer(2), options.timestamps), Companion()
-    from hvdlite.launch import board, monitor, screen
+        return console, Companion()
+    from hvdlite.launch import board, monitor
 
     ranks = board.Board(hosts)
-    if not monitor.wants_table(os.environ):
-        console = Console(output.Writer(1), output.Writer(2), options.timestamps)
+    if terminal is None:
         return console, monitor.Monitor(ranks, monitor.Lines(ranks, console.say))
-    terminal = screen.Screen(2)
-    console = Console(terminal if os.isatty(1) else output.Writer(1), terminal, options.timestamps)
     return console, monitor.Monitor(ranks, monitor.Table(ranks, terminal, colours="NO_COLOR" not in os.environ))
 
 
@@ -141,7 +154,9 @@ def supervise(
                 host: {**common, "ranks": {slot.rank: own[slot.rank] for slot in slots if slot.host == host}}
                 for host in far
             }
-            remotes = ssh.contact(far, jobs, options.ssh, os.environ, options.start_timeout, console.say, log)
+            remotes = ssh.contact(
+                far, jobs, options.ssh, os.environ, options.start_timeout, console.say, log, console.show_phases
+            )
             stack.callback(ssh.close, remotes)
             groups |= {remote.host: remote for remote in remotes}
         near = {slot.rank: own[slot.rank] for slot in slots if slot.host not in far}

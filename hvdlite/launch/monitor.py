@@ -7,9 +7,8 @@ by rich took 7 ms for 4 ranks and 127 ms for 64, this one takes 0.07 and 0.7.)
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from hvdlite.launch import board
@@ -122,11 +121,6 @@ def cells(row: Row) -> tuple[str, ...]:
         row.note,
         row.last,
     )
-
-
-def wants_table(environ: Mapping[str, str]) -> bool:
-    """Whether stderr is a terminal that can move its cursor."""
-    return os.isatty(2) and environ.get("TERM", "") not in ("", "dumb")
 
 
 class Monitor(Companion):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from hvdlite.launch.output import Writer
 
@@ -15,7 +15,7 @@ _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x1f\x7f]")
 
 
 class Screen(Writer):
-    """A Writer to a terminal. What is put scrolls; what show() was given is drawn below it by refresh().
+    """A Writer to a terminal. What is put scrolls; what show() was given is drawn below it, and by refresh() again.
 
     A line that is not finished, a progress bar as well, is drawn as the first of the lines that stay, cut to the width.
     """
@@ -44,14 +44,20 @@ class Screen(Writer):
         """From now on these; they must fit."""
         if self._drawn and self._lines == list(lines):
             return
+        if not self._lines and self._unfinished:
+            super().put(b"\r" + _ERASE_BELOW)  # it stands there and becomes the first of the lines
         self._lines = list(lines)
         super().put(self._erased() + self._drawing())
 
     def refresh(self) -> None:
-        if not self._drawn and (self._lines or self._unfinished):
+        if not self._drawn and self._lines:
             super().put(self._drawing())
 
     def put(self, data: bytes) -> None:
+        if not self._lines:
+            super().put(data)
+            self._unfinished = _last_of((self._unfinished + data).rpartition(b"\n")[2])[-_LINE_BYTES:]
+            return
         text = self._unfinished + data
         end = text.rfind(b"\n") + 1
         self._unfinished = _last_of(text[end:])
@@ -61,8 +67,9 @@ class Screen(Writer):
 
     def end(self) -> None:
         """The lines go; the terminal looks as if they had never been."""
-        super().put(self._erased() + self._unfinished)
-        self._lines, self._unfinished = [], b""
+        if self._lines:
+            super().put(self._erased() + self._unfinished)
+        self._lines = []
 
     def _erased(self) -> bytes:
         drawn, self._drawn = self._drawn, 0
@@ -79,6 +86,11 @@ class Screen(Writer):
             lines = [text[: columns - 1], *lines]
         self._drawn = len(lines)
         return "\n".join(lines).encode()
+
+
+def possible(environ: Mapping[str, str]) -> bool:
+    """Whether stderr is a terminal that can move its cursor."""
+    return os.isatty(2) and environ.get("TERM", "") not in ("", "dumb")
 
 
 def _last_of(line: bytes) -> bytes:

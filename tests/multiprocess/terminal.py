@@ -1,6 +1,19 @@
-"""Just enough of a terminal to tell what a person sees on it."""
+"""A launcher on a terminal, and what a person sees there."""
 
 from __future__ import annotations
+
+import fcntl
+import os
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+
+from launched import Job
 
 
 class Terminal:
@@ -33,3 +46,42 @@ class Terminal:
                 line = self.lines[self.row].ljust(self.column)
                 self.lines[self.row] = line[: self.column] + character + line[self.column + 1 :]
                 self.column += 1
+
+
+class Watched:
+    """hvdliterun on a terminal of its own."""
+
+    def __init__(self, job: Job, *arguments: str, stdout: int | None = None, **extra: str) -> None:
+        self.master, slave = os.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 120, 0, 0))
+        environment = {k: v for k, v in job.environment(TERM="xterm", **extra).items() if k != "NO_COLOR"}
+        self.process = subprocess.Popen(
+            [*job.prefix, sys.executable, "-m", "hvdlite.launch", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=slave if stdout is None else stdout,
+            stderr=slave,
+            cwd=job.directory,
+            env=environment,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        )
+        os.close(slave)
+        job.started.append(self.process)
+        self.terminal = Terminal()
+
+    def watch(self, pattern: str = "$never", seconds: float = 30) -> str:
+        """Until it ends, or the pattern is on the terminal; what is to be seen then."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if select.select([self.master], [], [], 0.05)[0]:
+                try:
+                    data = os.read(self.master, 65536)
+                except OSError:  # the other side was closed
+                    self.process.wait()
+                    return self.seen()
+                self.terminal.feed(data)
+                if re.search(pattern, self.seen()):
+                    return self.seen()
+        raise AssertionError(f"no {pattern!r} within {seconds} s:\n{self.seen()}")
+
+    def seen(self) -> str:
+        return "\n".join(line.rstrip() for line in self.terminal.lines).rstrip()

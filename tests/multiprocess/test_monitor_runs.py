@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
-import select
 import signal
-import struct
-import subprocess
 import sys
-import termios
 import time
 from pathlib import Path
 
 import pytest
 from launched import Job
-from terminal import Terminal
+from terminal import Terminal, Watched
 
 from hvdlite.launch.output import Writer
 from hvdlite.launch.screen import Screen
@@ -96,6 +91,20 @@ def test_a_table_higher_than_the_terminal_is_cut(monkeypatch: pytest.MonkeyPatch
     assert screen.seen() == ["0", "1", "2"]
 
 
+def test_lines_that_come_after_output_find_the_unfinished_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = FakeScreen(monkeypatch)
+    screen.put(b"one\nhow far: ")
+    assert screen.seen() == ["one", "how far: "]  # nothing is in its way
+    screen.show(["table"])
+    assert screen.seen() == ["one", "how far: ", "table"]
+    screen.put(b"very far\n")
+    assert screen.seen() == ["one", "how far: very far", "table"]
+    screen.end()
+    screen.put(b"40%\r50%")
+    screen.put(b"\n")
+    assert screen.seen() == ["one", "how far: very far", "50%", ""]
+
+
 # --- jobs
 
 TRAIN = """
@@ -115,45 +124,6 @@ while go_on[0]:
     if step % 10 == 0:
         print("step", step, flush=True)
 """
-
-
-class Watched:
-    """hvdliterun on a terminal of its own."""
-
-    def __init__(self, job: Job, *arguments: str, stdout: int | None = None, **extra: str) -> None:
-        self.master, slave = os.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 120, 0, 0))
-        environment = {k: v for k, v in job.environment(TERM="xterm", **extra).items() if k != "NO_COLOR"}
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "hvdlite.launch", *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=slave if stdout is None else stdout,
-            stderr=slave,
-            cwd=job.directory,
-            env=environment,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-        )
-        os.close(slave)
-        job.started.append(self.process)
-        self.terminal = Terminal()
-
-    def watch(self, pattern: str = "$never", seconds: float = 30) -> str:
-        """Until it ends, or the pattern is on the terminal; what is to be seen then."""
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            if select.select([self.master], [], [], 0.05)[0]:
-                try:
-                    data = os.read(self.master, 65536)
-                except OSError:  # the other side was closed
-                    self.process.wait()
-                    return self.seen()
-                self.terminal.feed(data)
-                if re.search(pattern, self.seen()):
-                    return self.seen()
-        raise AssertionError(f"no {pattern!r} within {seconds} s:\n{self.seen()}")
-
-    def seen(self) -> str:
-        return "\n".join(line.rstrip() for line in self.terminal.lines).rstrip()
 
 
 def test_a_live_table_on_a_terminal_that_leaves_no_trace(job: Job) -> None:

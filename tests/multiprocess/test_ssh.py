@@ -15,6 +15,7 @@ import pytest
 import sshd
 from launched import MARK, Job
 from network import Network, why_not
+from terminal import Watched
 
 PYTHON = sys.executable
 _WHY_NOT = why_not() or sshd.why_not()
@@ -174,6 +175,51 @@ def test_the_secret_shows_neither_in_argv_nor_in_environments(far: FarJob) -> No
     assert b"HVDLITE_SECRET_FD=" in shown
     for form in (secret, secret.hex().encode(), secret.hex().upper().encode()):
         assert form not in shown
+
+
+def _with_ssh(far: FarJob, seconds: float = 0) -> dict[str, str]:
+    """An environment in which plain `ssh` finds the hosts, after that time."""
+    program = far.job.directory / "bin" / "ssh"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nsleep {seconds}\nexec /usr/bin/ssh -F {far.hosts.config} "$@"\n')
+    program.chmod(0o755)
+    return {"PATH": f"{program.parent}:{os.environ['PATH']}"}
+
+
+def test_a_function_runs_on_other_hosts(far: FarJob) -> None:
+    script = far.job.script(
+        "import hvdlite\n"
+        "def add(x):\n"
+        "    import os, numpy, hvdlite as hvd\n"
+        "    hvd.init()\n"
+        "    print('hello')\n"
+        "    total = hvd.allreduce(numpy.full(4, x + hvd.rank()), op=hvd.Sum)[0]\n"
+        "    return os.environ['HOROVOD_HOSTNAME'], float(total)\n"
+        "print(hvdlite.run(add, (1.0,), num_proc=3, hosts='a:2,b:1'))\n"
+        "def fail():\n"
+        "    import os, time\n"
+        "    if os.environ['HVDLITE_RANK'] == '2': raise ValueError('no data')\n"
+        "    time.sleep(600)\n"
+        "try: hvdlite.run(fail, num_proc=3, hosts='a:2,b:1')\n"
+        "except RuntimeError as error: print(repr(error.__cause__), error)\n"
+    )
+    done = subprocess.run(
+        [*far.job.prefix, PYTHON, script], env=far.job.environment(**_with_ssh(far)), capture_output=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    said = done.stdout.decode()
+    assert said.count("<stdout>:hello\n") == 3
+    assert "[('a', 6.0), ('a', 6.0), ('b', 6.0)]" in said
+    assert "ValueError('no data') rank 2 on b raised ValueError: no data" in said
+    assert far.job.wait_until_gone(1) == []
+
+
+def test_on_a_terminal_one_sees_how_far_the_hosts_are(far: FarJob) -> None:
+    shown = Watched(far.job, "-H", "a:1,b:1", "sh", "-c", "sleep 1; printf half; sleep 1", **_with_ssh(far, 1.5))
+    shown.watch(r"^hvdliterun: connecting \(2 of 2\): a, b$")
+    end = shown.watch()
+    assert shown.process.returncode == 0
+    assert sorted(end.splitlines()) == ["[0]<stdout>:half", "[1]<stdout>:half"]
 
 
 # --- ranks that fail

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hvdlite.launch import monitor
+from hvdlite.launch import monitor, progress
 from hvdlite.launch.board import SILENT_SECONDS, WINDOW_SECONDS, Board, Row, milliseconds, rate, report_key, size
 from hvdlite.pulse import operations_per_step, share_waiting
 
@@ -236,3 +236,14 @@ def test_a_monitor_that_is_expensive_looks_more_rarely(monkeypatch: pytest.Monke
     monkeypatch.setattr(monitor.time, "monotonic", lambda: 200.0)
     monkeypatch.setattr(monitor.time, "thread_time", lambda: next(spent) * 0.1)
     assert shown.tick() == pytest.approx(50.0)  # 0.1 s of work are 0.2 % of that
+
+
+def test_how_far_the_hosts_are() -> None:
+    phases = {"a": "ready", "b": "connecting", "c": "ready", "d": "waiting"}
+    assert progress.lines(phases, 100) == [
+        "hvdliterun: ready (2 of 4): a, c",
+        "hvdliterun: connecting (1 of 4): b",
+        "hvdliterun: waiting (1 of 4): d",
+    ]
+    many = progress.lines({f"node{i}": "connecting" for i in range(100)}, 40)
+    assert many == ["hvdliterun: connecting (100 of 100): no…"]

@@ -247,8 +247,11 @@ def contact(
     timeout: float,
     say: Log,
     log: Log,
+    show: Callable[[Mapping[str, str]], None],
 ) -> list[Remote]:
-    """Agents on all hosts, each of which has found the store. ConnectionError: a line for every host that has not."""
+    """Agents on all hosts, each of which has found the store. ConnectionError: a line for every host that has not.
+
+    `show` is given how far each host is whenever something has happened, and nothing at the end."""
     interpreter = sys.executable or "python3"
     deadline = time.monotonic() + timeout
     remotes: dict[str, Remote] = {}
@@ -267,6 +270,7 @@ def contact(
                     log(f"host {host}: {remotes[host].phase}")
                     pending.append(remotes[host])
                     selector.register(remotes[host], selectors.EVENT_READ)
+                show(dict.fromkeys(hosts, "waiting") | {host: remote.phase for host, remote in remotes.items()})
                 if not pending and not again:
                     return list(remotes.values())
                 if now >= deadline or any(remote.problem for remote in pending):
@@ -283,6 +287,8 @@ def contact(
     except BaseException:
         close(remotes.values())
         raise
+    finally:
+        show({})
 
 
 def _call(
