@@ -57,8 +57,9 @@ def test_the_environment_puts_the_alias_first_once_and_keeps_the_rest() -> None:
 
 def test_modules_are_the_same_objects_under_both_names() -> None:
     done = _aliased("""
-import sys, horovod
+import sys, horovod, hvdlite
 assert not {"numpy", "torch", "tensorflow", "keras", "hvdlite._core"} & set(sys.modules), "import horovod is cheap"
+assert not hasattr(horovod, "nothing") and horovod.run is horovod.runner.run is hvdlite.run
 import horovod.common.exceptions, hvdlite.exceptions, hvdlite.process_sets
 from horovod.common import process_sets
 assert horovod.common.exceptions is hvdlite.exceptions and process_sets is hvdlite.process_sets

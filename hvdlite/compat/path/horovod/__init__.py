@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 try:
@@ -31,9 +32,8 @@ original.say_if_hidden()
 
 
 def __getattr__(name: str) -> Any:
-    # Data loaders' processes import horovod, too, and start no jobs.
-    if name == "run":
-        from hvdlite.launch.function import run
-
-        return run
+    # Not before it is asked for: data loaders' processes import horovod, too, and start no jobs.
+    if name in ("run", "runner"):
+        runner = import_module("horovod.runner")
+        return runner if name == "runner" else runner.run
     raise AttributeError(f"module 'horovod' has no attribute {name!r}")
