@@ -142,6 +142,23 @@ def test_torchrun_starts_all_ranks_anew_when_one_fails(job: Job) -> None:
 
 
 @WITH_TORCH
+@pytest.mark.watchdog(120)
+def test_a_rank_of_torchrun_that_is_killed_takes_all_with_it(job: Job) -> None:
+    script = job.script(
+        PROGRAM + "turn()\nhvd.barrier()\nif hvd.rank() == 1: os.kill(os.getpid(), 9)\n"
+        "try:\n    hvd.barrier()\n"
+        "except hvd.HorovodInternalError as error:\n"
+        "    open('told', 'w').write(f'{type(error).__name__} {error.rank}')\n    raise\n"
+    )
+    codes, output = finish(start(job, torchrun("--nproc-per-node=2", script)), seconds=100)
+    assert codes == [1], output
+    assert not job.wait_until_gone(2.0)
+    # The agent may be quicker than rank 0.
+    told = job.directory / "told"
+    assert not told.exists() or told.read_text() == "PeerLostError 1"
+
+
+@WITH_TORCH
 @pytest.mark.watchdog(150)
 def test_two_torchruns_at_once_keep_apart(job: Job, tmp_path_factory: pytest.TempPathFactory) -> None:
     other = Job(tmp_path_factory.mktemp("other"))
@@ -151,6 +168,19 @@ def test_two_torchruns_at_once_keep_apart(job: Job, tmp_path_factory: pytest.Tem
     for each in (job, other):
         expect_places(each, on_one_host(2))
     assert not other.wait_until_gone(1.0)
+
+
+@WITH_TORCH
+@pytest.mark.watchdog(120)
+def test_two_agents_of_torchrun(job: Job) -> None:
+    """On one host that pretends to be two."""
+    script = job.script(TWICE)
+    meeting = [f"--rdzv-endpoint=127.0.0.1:{free_port()}", "--rdzv-backend=c10d", "--local-addr=127.0.0.1"]
+    command = [PYTHON, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1", *meeting, script]
+    agents = [start(job, command, HVDLITE_HOST_ID=host) for host in "ab"]
+    codes, output = finish(*agents, seconds=100)
+    assert codes == [0, 0], output
+    expect_places(job, TWO_HOSTS)
 
 
 def ranks(job: Job, size: int, script: str, variables: dict[str, str], **extra: str) -> list[subprocess.Popen[bytes]]:
