@@ -118,10 +118,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             from hvdlite import compat
 
             environment |= compat.environment({**os.environ, **environment})
-        if request.mode == "gloo":
-            from hvdlite.launch import plan
+        from hvdlite.launch import plan
 
-            slots = plan.assign(request.hosts, request.processes)
+        slots = plan.assign(request.hosts, request.processes)
     except (OSError, ValueError) as error:
         print(f"hvdliterun: {error}", file=sys.stderr)
         return 2

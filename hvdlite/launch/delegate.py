@@ -21,6 +21,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
 from hvdlite.launch import job, output, plan, secret, watch
+from hvdlite.launch.companion import Companion
 from hvdlite.launch.hosts import Host, from_environment
 from hvdlite.launch.spawn import causes, delegated, local, lsf, mpi, request, slurm, tags
 from hvdlite.launch.spawn.delegated import Delegated
@@ -90,18 +91,19 @@ def run(
     `mode`: mpi | srun | jsrun. `processes`: None for as many as there are slots. `knobs`: variables that flags set.
     """
     logging.basicConfig(format="hvdliterun: %(message)s")  # what the store says of strangers
-    console = job.Console(output.Writer(1), output.Writer(2), options.job.timestamps)
+    slots = plan.assign(hosts, processes)
+    verdict = Verdict({slot.rank: slot.host for slot in slots})
+    console, shown = job.open_console(verdict.hosts, options.job)
     try:
-        slots = plan.assign(hosts, processes)
         if mode == "jsrun":
             return _show_jsrun(hosts, len(slots), command, options, console)
-        verdict = Verdict({slot.rank: slot.host for slot in slots})
-        _run(mode, hosts, slots, command, knobs, options, console, verdict)
+        _run(mode, hosts, slots, command, knobs, options, console, verdict, shown)
         status, sentence = verdict.status(), verdict.sentence(command)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         status, sentence = 1, str(error)
     except KeyboardInterrupt:  # before or after the watch, which has its own handlers
         status, sentence = 128 + signal.SIGINT, "ended by SIGINT; all ranks were ended."
+    shown.end()  # it has not where an exception has come
     console.say(sentence)
     with suppress(KeyboardInterrupt):
         console.flush()
@@ -117,6 +119,7 @@ def _run(
     options: Options,
     console: job.Console,
     verdict: Verdict,
+    companion: Companion,
 ) -> None:
     def log(text: str) -> None:
         if options.job.verbose:
@@ -128,6 +131,7 @@ def _run(
     here = all(job.is_here(host.name) for host in hosts)
     with ExitStack() as stack:
         server = stack.enter_context(StoreServer(key, host="127.0.0.1") if here else job.serve_everywhere(key))
+        companion.begin(server, key)
         environment = request.without_rank(plan.job_environment(os.environ, knobs))
         environment |= _meeting(server.address[1], here, options.job.interfaces)
         # A descriptor would not survive the other launcher, and reaches no other host.
@@ -153,7 +157,8 @@ def _run(
         streams = job.streams(slots, console, copies)
         streams[LAUNCHER, "stderr"] = _LaunchersStream(LAUNCHER, "stderr", console.stderr)
         verdict.streams = streams
-        watch.watch({launcher.name: group}, streams, verdict, log)
+        watch.watch({launcher.name: group}, streams, verdict, log, companion.tick)
+        companion.end()
         verdict.hosts = {**verdict.hosts, **group.hosts}
 
 

