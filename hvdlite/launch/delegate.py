@@ -125,11 +125,13 @@ def _run(
         if options.job.verbose:
             console.say(text)
 
-    copies = job.open_copies(slots, options.job)
+    streams = job.open_streams(slots, console, options.job)
     text = os.environ.get(secret.TEXT_VARIABLE)
     key = secret.parse(text) if text else secret.create()
     here = all(job.is_here(host.name) for host in hosts)
     with ExitStack() as stack:
+        for stream in streams.values():
+            stack.callback(stream.end)
         server = stack.enter_context(StoreServer(key, host="127.0.0.1") if here else job.serve_everywhere(key))
         companion.begin(server, key)
         environment = request.without_rank(plan.job_environment(os.environ, knobs))
@@ -154,7 +156,6 @@ def _run(
         )
         stack.callback(group.close)
         verdict.group = group
-        streams = job.streams(slots, console, copies)
         streams[LAUNCHER, "stderr"] = _LaunchersStream(LAUNCHER, "stderr", console.stderr)
         verdict.streams = streams
         watch.watch({launcher.name: group}, streams, verdict, log, companion.tick)

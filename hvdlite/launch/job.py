@@ -122,10 +122,12 @@ def supervise(
 
     hosts = list(dict.fromkeys(slot.host for slot in slots))
     far = [host for host in hosts if not is_here(host)]
-    copies = open_copies(slots, options)
+    streams = open_streams(slots, console, options)
     text = os.environ.get(secret.TEXT_VARIABLE)
     key = secret.parse(text) if text else secret.create()
     with contextlib.ExitStack() as stack:
+        for stream in streams.values():
+            stack.callback(stream.end)
         # When all ranks are on this host, nothing listens anywhere but on the loopback.
         server = stack.enter_context(serve_everywhere(key) if far else StoreServer(key, host="127.0.0.1"))
         port = server.address[1]
@@ -173,7 +175,7 @@ def supervise(
         for group in groups.values():
             if isinstance(group, ssh.Remote):
                 group.start()
-        watch.watch(groups, streams(slots, console, copies), verdict, log, companion.tick)
+        watch.watch(groups, streams, verdict, log, companion.tick)
         companion.end()
 
 
@@ -191,23 +193,16 @@ def serve_everywhere(key: bytes) -> StoreServer:
         return StoreServer(key, host="0.0.0.0")  # a kernel without IPv6
 
 
-def open_copies(slots: Sequence[plan.Slot], options: Options) -> dict[tuple[int, str], int]:
-    """The files for --output-filename by rank and stream; opened first, so that a bad path starts nothing."""
-    directory = options.output_directory
-    if not directory:
-        return {}
-    size = len(slots)
-    names = [(slot.rank, name) for slot in slots for name in ("stdout", "stderr")]
-    return {(rank, name): output.open_copy(directory, rank, size, name) for rank, name in names}
-
-
-def streams(
-    slots: Sequence[plan.Slot], console: Console, copies: Mapping[tuple[int, str], int]
+def open_streams(
+    slots: Sequence[plan.Slot], console: Console, options: Options
 ) -> dict[tuple[int, str], output.Stream]:
-    """The way of each rank's output, by rank and name."""
+    """By rank and name, with the files for --output-filename. To be called first, so that a bad path starts nothing; whoever calls
+    it ends them all."""
     found: dict[tuple[int, str], output.Stream] = {}
     for slot in slots:
         for name, sink in (("stdout", console.stdout), ("stderr", console.stderr)):
-            which = slot.rank, name
-            found[which] = output.Stream(slot.rank, name, sink, copies.get(which))
+            copy = None
+            if options.output_directory:
+                copy = output.open_copy(options.output_directory, slot.rank, len(slots), name)
+            found[slot.rank, name] = output.Stream(slot.rank, name, sink, copy)
     return found

@@ -64,11 +64,11 @@ def _pickled(result: Any) -> bytes:
 
 def _tell(me: environment.Identity, error: BaseException) -> None:
     """Leave the failure in the store, then do as the interpreter does with what nobody has caught."""
-    import cloudpickle
-
     if error.__traceback__ is not None:
         error = error.with_traceback(error.__traceback__.tb_next)  # without this file's own frame
     try:
+        import cloudpickle
+
         itself = cloudpickle.dumps(error)
     except Exception:
         itself = None

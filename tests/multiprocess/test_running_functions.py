@@ -363,6 +363,17 @@ def test_an_exception_sent_to_a_thread_ends_its_ranks(job: Job, monkeypatch: pyt
     assert job.pids() == []
 
 
+def test_hosts_that_cannot_be_reached_leave_nothing_open(job: Job) -> None:
+    def descriptors() -> int:
+        with pytest.raises(ConnectionError):
+            hvdlite.run(
+                _rank, hosts="nowhere.invalid:2", num_proc=2, output_filename=str(job.directory), start_timeout=5
+            )
+        return len(os.listdir("/proc/self/fd"))
+
+    assert descriptors() == descriptors()
+
+
 # --- a real notebook
 
 
