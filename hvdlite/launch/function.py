@@ -198,7 +198,8 @@ def _raise_failure(client: StoreClient, verdict: watch.Verdict, command: Sequenc
     if verdict.interrupted:
         # It was held back until the ranks had ended; now it does what it does in this program.
         signal.raise_signal(verdict.interrupted)
-        raise KeyboardInterrupt
+        if verdict.interrupted == signal.SIGINT:
+            raise KeyboardInterrupt
     if verdict.status() == 0:
         return
     sentence = verdict.sentence(command).replace("hvdliterun: ", "")

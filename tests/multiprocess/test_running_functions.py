@@ -326,6 +326,17 @@ def test_a_signal_with_a_handler_of_the_program_is_handed_on_when_the_ranks_have
     assert job.pids() == []
 
 
+def test_a_signal_that_the_program_only_notes_is_an_error_of_run(job: Job) -> None:
+    process = _start(
+        job,
+        "signal.signal(signal.SIGTERM, lambda *_: print('noted', flush=True))\n"
+        "try:\n    hvdlite.run(sleep, num_proc=2)\nexcept RuntimeError as error:\n    print(error)\n",
+    )
+    process.send_signal(signal.SIGTERM)
+    out, _ = process.communicate()
+    assert (out, process.returncode) == (b"noted\nended by SIGTERM; all ranks were ended.\n", 0)
+
+
 def test_kill_9_of_the_caller_leaves_nothing(job: Job) -> None:
     process = _start(job, "hvdlite.run(sleep, num_proc=2)\n")
     process.kill()
