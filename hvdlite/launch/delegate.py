@@ -179,17 +179,18 @@ def _mpi(asked: request.Request, here: bool, scratch: str) -> _Launcher:
     version = ask_version(program)
     mark = f"<{secrets.token_hex(8)}>"
     launch = mpi.launch(version, program, mark, scratch, asked)
+    # MPICH's mpirun dies of SIGUSR2, and Intel's, a shell script, of every signal.
+    passed_on = {
+        mpi.Family.OPEN_MPI: (signal.SIGUSR1, signal.SIGUSR2),
+        mpi.Family.MPICH: (signal.SIGUSR1,),
+        mpi.Family.INTEL: (),
+    }[version.family]
+    # On other hosts only mpirun reaches the ranks.
+    far = delegated.ByItself if version.family is mpi.Family.MPICH else delegated.ToEverybody
+    manners = (delegated.AroundIt if here else far)(*passed_on)
     if version.family is mpi.Family.OPEN_MPI:
-        passed_on = signal.SIGUSR1, signal.SIGUSR2
-        manners: delegated.Manners = delegated.ByItself(*passed_on)
-        if version.is_prrte:
-            # On other hosts only mpirun reaches the ranks.
-            manners = delegated.AroundIt(*passed_on) if here else delegated.ToEverybody(*passed_on)
         by_stream = {stream: tags.open_mpi(stream, version.is_prrte) for stream in ("stdout", "stderr")}
         return _Launcher("mpirun", launch, by_stream, causes.open_mpi, manners)
-    # MPICH's mpirun dies of SIGUSR2, and Intel's, a shell script, of every signal.
-    intel = version.family is mpi.Family.INTEL
-    manners = delegated.ToEverybody() if intel else delegated.ByItself(signal.SIGUSR1)
     by_stream = dict.fromkeys(("stdout", "stderr"), tags.hydra(mark))
     return _Launcher("mpirun", launch, by_stream, lambda words: causes.hydra(words, version.family), manners)
 
@@ -244,7 +245,6 @@ def _request(
         extra_arguments=shlex.split(options.arguments),
         binding_arguments=shlex.split(options.binding),
         as_root=os.geteuid() == 0,
-        grace_seconds=options.job.grace_seconds,
     )
 
 

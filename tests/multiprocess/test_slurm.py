@@ -111,6 +111,13 @@ def test_srun_python(cluster_: Slurm) -> None:
     assert sorted(done.stdout.decode().splitlines()) == PLACES
 
 
+def test_srun_with_the_process_management_of_mpi(cluster_: Slurm) -> None:
+    """PMI_RANK and PMI_SIZE are Slurm's then, and no MPI is needed."""
+    done = cluster_.run("srun", "--mpi=pmi2", "-N2", "-n3", PYTHON, cluster_.job.script(TRAIN))
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.decode().splitlines()) == PLACES
+
+
 def test_srun_in_an_allocation_with_fewer_ranks_than_tasks(cluster_: Slurm) -> None:
     done = cluster_.allocated("srun", "-N1", "-n2", PYTHON, cluster_.job.script(TRAIN))
     assert done.returncode == 0, done.stderr

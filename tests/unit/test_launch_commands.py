@@ -130,11 +130,7 @@ def test_mpirun(version: Version, request_: Request, expected: str) -> None:
     ("version", "options", "expected"),
     [
         (OPEN_MPI_5, {}, {"PRTE_MCA_prte_local_tmpdir_base": "/t"}),
-        (
-            OPEN_MPI_4,
-            {"grace_seconds": 7.5},
-            {"OMPI_MCA_orte_local_tmpdir_base": "/t", "OMPI_MCA_odls_base_sigkill_timeout": "8"},
-        ),
+        (OPEN_MPI_4, {}, {"OMPI_MCA_orte_local_tmpdir_base": "/t"}),
         (MPICH, {"ssh_port": 22, "ssh_identity_file": "/k"}, {"HYDRA_LAUNCHER_EXTRA_ARGS": "-p 22 -i /k"}),
         (INTEL, {"ssh_port": 22}, {"I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS": "-p 22"}),
         (MPICH, {"tcp_only": True}, {"FI_PROVIDER": "tcp", "UCX_TLS": "tcp,self,sm"}),

@@ -7,7 +7,6 @@ that use mpi4py beside, unless --tcp asks otherwise.
 from __future__ import annotations
 
 import enum
-import math
 import re
 from dataclasses import dataclass
 
@@ -90,11 +89,7 @@ def _open_mpi(prrte: bool, program: str, scratch: str, request: Request) -> Laun
     for name in request.forward:
         argv += ["-x", name]
     argv += [*request.extra_arguments, *request.command]
-    if prrte:
-        return Launch(argv, {"PRTE_MCA_prte_local_tmpdir_base": scratch})
-    # Version 4 kills a second after SIGTERM otherwise. Version 5 does so, too, and cannot be told (see delegated.py).
-    grace = str(math.ceil(request.grace_seconds))
-    return Launch(argv, {"OMPI_MCA_orte_local_tmpdir_base": scratch, "OMPI_MCA_odls_base_sigkill_timeout": grace})
+    return Launch(argv, {f"{'PRTE_MCA_prte' if prrte else 'OMPI_MCA_orte'}_local_tmpdir_base": scratch})
 
 
 def _hydra(family: Family, program: str, tag: str, request: Request) -> Launch:

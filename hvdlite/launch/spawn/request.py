@@ -30,7 +30,6 @@ class Request:
     extra_arguments: Sequence[str] = ()
     binding_arguments: Sequence[str] = ()
     as_root: bool = False
-    grace_seconds: float = 5.0
 
     @property
     def ssh_arguments(self) -> str:
