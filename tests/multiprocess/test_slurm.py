@@ -308,3 +308,27 @@ def test_what_srun_refuses_is_told(cluster_: Slurm) -> None:
     assert done.returncode != 0
     assert b"srun: error: Unable to create step" in done.stderr
     assert "srun exited with code 1; what it said is above" in _last_line(done.stderr)
+
+
+# --- with an MPI
+
+
+def test_mpirun_in_an_allocation(cluster_: Slurm, mpirun: str) -> None:
+    """Traps 2 and 3: mpirun reaches the nodes through Slurm, so that its ranks have the Slurm numbers of its daemons."""
+    script = cluster_.job.script(TRAIN + "print('step of', os.environ['SLURM_STEP_NUM_TASKS'])\n")
+    command = ["env", f"HVDLITE_MPIRUN={mpirun}", *HVDLITERUN, "--mpi", PYTHON, script]
+    done = cluster_.allocated(*command)
+    assert done.returncode == 0, done.stderr
+    assert [_prefixed(done.stdout, rank) for rank in range(3)] == [[place, "step of 2"] for place in PLACES]
+
+
+def test_kill_9_of_the_launcher_ends_mpiruns_ranks_on_other_nodes(cluster_: Slurm, mpirun: str) -> None:
+    variable = "PMI_RANK" if (Path(mpirun).parent / "hydra_pmi_proxy").exists() else "OMPI_COMM_WORLD_RANK"
+    script = cluster_.job.script(DEAF.replace("SLURM_PROCID", variable))
+    command = ["env", f"HVDLITE_MPIRUN={mpirun}", *HVDLITERUN, "--mpi", PYTHON, script]
+    cluster_.process = cluster_.start(*ALLOCATION, *command)
+    cluster_.job.wait_for_files([f"ready.{rank}" for rank in range(3)])
+    (launcher,) = cluster_.pids("hvdlite.launch")
+    os.kill(launcher, signal.SIGKILL)
+    cluster_.process.communicate()
+    assert cluster_.job.wait_until_gone(10.0) == []
