@@ -32,6 +32,7 @@ from hvdlite.rendezvous.server import StoreServer
 # Which mpirun to use; otherwise the first on PATH.
 PROGRAM = "HVDLITE_MPIRUN"
 _ASKING_SECONDS = 20.0
+_MERCY_SECONDS = 3.0
 
 
 @dataclass(frozen=True)
@@ -150,6 +151,8 @@ def _run(
             {0: {}},
             grace_seconds=options.job.grace_seconds,
             scratch=scratch,
+            # srun answers SIGTERM with SIGKILL for all ranks; without that Slurm gives them its KillWait, 30 s.
+            mercy_seconds=_MERCY_SECONDS if mode == "srun" else 0.0,
         )
         group = Delegated(
             launcher.name, process, launcher.tags, launcher.causes, launcher.manners, options.job.grace_seconds

@@ -50,7 +50,7 @@ AccountingStorageType=accounting_storage/none
 # More processors than the machine has are believed.
 SlurmdParameters=config_overrides
 ReturnToService=2
-KillWait=2
+KillWait=20
 NodeName=n1 NodeHostname=localhost NodeAddr=127.0.0.1 Port={ports[1]} CPUs=4
 NodeName=n2 NodeHostname=localhost NodeAddr=127.0.0.1 Port={ports[2]} CPUs=4
 PartitionName=test Nodes=n[1-2] Default=YES MaxTime=10 State=UP

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -70,16 +71,37 @@ class Slurm:
         return self.run(*ALLOCATION, *command)
 
     def start_ready(self, script: str, *arguments: str) -> int:
-        """hvdliterun with three ranks that have come to where they wait; its pid."""
-        self.process = self.start(*ALLOCATION, *HVDLITERUN, *arguments, PYTHON, self.job.script(script))
+        """hvdliterun with three ranks that have come to where they wait; its pid. The allocation lives on for a while, or Slurm
+        would end what it finds in it."""
+        command = [*HVDLITERUN, *arguments, PYTHON, self.job.script(script)]
+        self.process = self.start(
+            *ALLOCATION, "bash", "-c", '"$@"; code=$?; touch over; sleep 4; exit $code', "bash", *command
+        )
         self.job.wait_for_files([f"ready.{rank}" for rank in range(3)])
-        (launcher,) = self.pids("hvdlite.launch")
+        (launcher,) = self.pids(*HVDLITERUN)
         return launcher
 
-    def pids(self, word: str) -> list[int]:
-        """The processes of the job that have this word in their command line."""
-        own = (pid for pid in self.job.pids() if pid != self.process.pid)
-        return [pid for pid in own if word.encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")]
+    def ranks(self) -> list[int]:
+        """Those of a script that job.script() has written."""
+        return self.pids(PYTHON, str(self.job.directory / "script.py"))
+
+    def expect_no_ranks(self, seconds: float) -> None:
+        """While the allocation is still there."""
+        deadline = time.monotonic() + seconds
+        while self.ranks():
+            assert time.monotonic() < deadline, "ranks remain"
+            time.sleep(0.05)
+        assert self.process.poll() is None
+
+    def pids(self, *words: str) -> list[int]:
+        """The processes of the job whose command line begins so."""
+        wanted = [word.encode() for word in words]
+        found = []
+        for pid in self.job.pids():
+            with contextlib.suppress(OSError):  # it has just ended
+                if Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[: len(wanted)] == wanted:
+                    found.append(pid)
+        return found
 
 
 ALLOCATION = ["salloc", "--quiet", "-N2", "-n3"]
@@ -241,6 +263,8 @@ def test_a_signal_to_the_launcher_lets_ranks_save_and_ends_them(cluster_: Slurm,
     """srun itself would answer it with SIGKILL for all ranks."""
     launcher = cluster_.start_ready(SAVE + READY + "while True: time.sleep(0.1)\n")
     os.kill(launcher, number)
+    cluster_.job.wait_for_files(["over"])
+    assert cluster_.ranks() == []
     out, err = cluster_.process.communicate()
     assert cluster_.process.returncode == 128 + number
     assert _last_line(err) == f"hvdliterun: ended by {number.name}; all ranks were ended."
@@ -253,9 +277,11 @@ def test_a_rank_that_ignores_sigterm_is_killed_after_the_grace_period(cluster_: 
     launcher = cluster_.start_ready(deaf + READY + "while True: time.sleep(0.1)\n", "--grace-seconds", "1.5")
     start = time.monotonic()
     os.kill(launcher, signal.SIGTERM)
+    cluster_.job.wait_for_files(["over"])
+    assert 1.4 < time.monotonic() - start < 10
+    assert cluster_.ranks() == []
     cluster_.process.communicate()
     assert cluster_.process.returncode == 143
-    assert 1.4 < time.monotonic() - start < 10
 
 
 def test_user_signals_are_passed_on(cluster_: Slurm) -> None:
@@ -274,19 +300,22 @@ DEAF = (
 
 
 def test_kill_9_of_the_launcher_leaves_no_rank(cluster_: Slurm) -> None:
-    os.kill(cluster_.start_ready(DEAF), signal.SIGKILL)
+    launcher = cluster_.start_ready(DEAF)
+    assert len(cluster_.ranks()) == 3
+    os.kill(launcher, signal.SIGKILL)
+    cluster_.expect_no_ranks(3.5)
     cluster_.process.communicate()
-    assert cluster_.job.wait_until_gone(5.0) == []
 
 
 def test_kill_9_of_srun_ends_the_ranks(cluster_: Slurm) -> None:
     cluster_.start_ready(DEAF, "--grace-seconds", "0.5")
     for pid in cluster_.pids("srun"):
         os.kill(pid, signal.SIGKILL)
+    cluster_.job.wait_for_files(["over"])
+    assert cluster_.ranks() == []
     _, err = cluster_.process.communicate()
     assert cluster_.process.returncode == 137
     assert _last_line(err) == "hvdliterun: srun was killed by SIGKILL. All ranks have ended."
-    assert cluster_.job.wait_until_gone(5.0) == []
 
 
 def test_scancel_of_the_job_lets_ranks_save(cluster_: Slurm) -> None:
@@ -328,7 +357,7 @@ def test_kill_9_of_the_launcher_ends_mpiruns_ranks_on_other_nodes(cluster_: Slur
     command = ["env", f"HVDLITE_MPIRUN={mpirun}", *HVDLITERUN, "--mpi", PYTHON, script]
     cluster_.process = cluster_.start(*ALLOCATION, *command)
     cluster_.job.wait_for_files([f"ready.{rank}" for rank in range(3)])
-    (launcher,) = cluster_.pids("hvdlite.launch")
+    (launcher,) = cluster_.pids(*HVDLITERUN)
     os.kill(launcher, signal.SIGKILL)
     cluster_.process.communicate()
     assert cluster_.job.wait_until_gone(10.0) == []

@@ -41,6 +41,9 @@ class Manners(Protocol):
     def terminate(self, pid: int) -> bool:
         """SIGTERM to all ranks, while the launcher stays to see their end. False: the guardian has to do it."""
 
+    def abandoned(self) -> None:
+        """The launcher was killed: SIGKILL to what it has left elsewhere, where that does not end by itself."""
+
 
 class ToEverybody:
     """It cannot be relied upon: the guardian tells it and all ranks on this host."""
@@ -50,6 +53,9 @@ class ToEverybody:
 
     def terminate(self, pid: int) -> bool:
         return False
+
+    def abandoned(self) -> None:
+        pass
 
 
 class ByItself(ToEverybody):
@@ -91,12 +97,18 @@ class ThroughSlurm(ToEverybody):
         self._name = name
 
     def terminate(self, pid: int) -> bool:
+        return self._send("TERM")
+
+    def abandoned(self) -> None:
+        self._send("KILL")
+
+    def _send(self, name: str) -> bool:
         with contextlib.suppress(OSError, subprocess.SubprocessError):
             listed = _slurm("squeue", "--steps", "--noheader", "--format=%i %j")
             for line in listed.splitlines():
-                step, _, name = line.partition(" ")
-                if name.strip() == self._name:
-                    _slurm("scancel", "--signal=TERM", step)
+                step, _, called = line.partition(" ")
+                if called.strip() == self._name:
+                    _slurm("scancel", f"--signal={name}", step)
                     return True
         return False
 
@@ -137,6 +149,8 @@ class Delegated:
         self._pid: int | None = None
         self._words = b""
         self._sentences = Lines()
+        self._killed = False
+        self._ending: threading.Thread | None = None
         self._patience: threading.Timer | None = None
         self._poll = select.epoll()
         self._poll.register(launcher.fileno(), select.EPOLLIN)
@@ -164,7 +178,8 @@ class Delegated:
 
     def terminate(self) -> None:
         # Slurm's programs may take seconds, and the output has to flow meanwhile.
-        threading.Thread(target=self._terminate, name="hvd-terminate", daemon=True).start()
+        self._ending = threading.Thread(target=self._terminate, name="hvd-terminate", daemon=True)
+        self._ending.start()
 
     def kill(self) -> None:
         self._launcher.kill()
@@ -174,6 +189,8 @@ class Delegated:
             self._launcher.forward(number)
 
     def close(self) -> None:
+        if self._ending is not None:
+            self._ending.join(2 * _SLURM_SECONDS)
         if self._patience is not None:
             self._patience.cancel()
         self._poll.close()
@@ -184,8 +201,10 @@ class Delegated:
             self._patience = threading.Timer(self._grace_seconds, self._launcher.kill)
             self._patience.daemon = True
             self._patience.start()
-        else:
-            self._launcher.terminate()
+            return
+        if self._killed:
+            self._manners.abandoned()
+        self._launcher.terminate()
 
     def _read(self, descriptor: int, happened: list[Event]) -> bool:
         """True when there was something."""
@@ -217,7 +236,7 @@ class Delegated:
         if isinstance(event, Started):
             self._pid = event.pid
         elif isinstance(event, Ended):
-            self._pid = None
+            self._pid, self._killed = None, event.signal != 0
             self._drain(happened)
             happened += self._verdict(event)
         elif isinstance(event, AllGone):

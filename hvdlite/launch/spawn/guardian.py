@@ -135,6 +135,8 @@ class State:
     ranks: dict[int, int] = field(default_factory=dict)  # pid -> rank, of those that run
     sessions: set[int] = field(default_factory=set)
     grace_seconds: float = GRACE_SECONDS
+    mercy_seconds: float = 0.0
+    mercy_until: float = 0.0
     phase: str = "running"  # -> lingering | terminating -> killing
     deadline: float = float("inf")
 
@@ -224,7 +226,11 @@ def _enter(state: State, phase: str) -> None:
         send(left, signal.SIGCONT)  # a stopped process would not hear it
         state.deadline = now + state.grace_seconds
     else:
-        state.deadline = now + KILL_SECONDS
+        # Another launcher among the ranks cannot end those it has started elsewhere any more when it is killed itself.
+        if state.mercy_seconds:
+            send(state.ranks, signal.SIGTERM)
+        state.mercy_until = now + state.mercy_seconds
+        state.deadline = state.mercy_until + KILL_SECONDS
 
 
 def _reap(state: State) -> bool:
@@ -268,7 +274,8 @@ def _guard(state: State, wake: int) -> int:
             left = _left(state)
             if time.monotonic() > state.deadline:
                 return len(left)
-            send(left, signal.SIGKILL)
+            if time.monotonic() >= state.mercy_until:
+                send(left, signal.SIGKILL)
         pause = _SCAN_SECONDS if state.phase == "killing" else 0.5
         pause = min(pause, max(0.0, state.deadline - time.monotonic()))
         if state.phase == "running":
@@ -315,7 +322,7 @@ def main() -> None:
     descriptors = [d for rank in ranks for d in (rank.stdout, rank.stderr)]
     for descriptor in descriptors + ([] if secret is None else [secret]):
         os.set_inheritable(descriptor, False)
-    state = State(grace_seconds=job["grace_seconds"])
+    state = State(grace_seconds=job["grace_seconds"], mercy_seconds=job["mercy_seconds"])
     for rank in ranks:
         pid, error = _start(rank, command, secret)
         if error:

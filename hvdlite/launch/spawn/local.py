@@ -99,9 +99,11 @@ def start(
     secret: int | None = None,
     grace_seconds: float = guardian.GRACE_SECONDS,
     scratch: str | None = None,
+    mercy_seconds: float = 0.0,
 ) -> Ranks:
     """One process per rank in `own`, its environment on top of `shared`. `secret`: a descriptor that they inherit.
-    `grace_seconds` lie between SIGTERM and SIGKILL. `scratch`: a directory that goes when the job does, however that ends."""
+    `grace_seconds` lie between SIGTERM and SIGKILL. `scratch`: a directory that goes when the job does, however that ends.
+    `mercy_seconds`: how long before SIGKILL for all these processes get SIGTERM, without which srun would leave ranks behind."""
     pipes: dict[int, Pipes] = {}
     theirs: list[int] = []
     entries: list[dict[str, object]] = []
@@ -122,6 +124,7 @@ def start(
             "secret": secret,
             "grace_seconds": grace_seconds,
             "scratch": scratch,
+            "mercy_seconds": mercy_seconds,
             "ranks": entries,
         }
     ).encode()
