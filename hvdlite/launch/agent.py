@@ -19,11 +19,10 @@ import signal
 import socket
 import sys
 from collections import deque
-from collections.abc import Mapping
-from typing import Any
 
 from hvdlite.launch import plan, secret
 from hvdlite.launch.spawn import events, frames, guardian, local
+from hvdlite.launch.spawn.order import Order
 from hvdlite.rendezvous import addresses
 
 # More than this waits for the launcher: the ranks wait as well.
@@ -38,7 +37,7 @@ def main() -> int:
     if job is None:
         return 1
     try:
-        return _run(job)
+        return _run(Order.decode(job))
     except (OSError, ValueError) as error:
         os.write(1, frames.encode(frames.REFUSED, str(error).encode()[: frames.MOST_BYTES]))
         return 1
@@ -50,24 +49,23 @@ def _leave_with_the_channel() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-def _run(job: Mapping[str, Any]) -> int:
-    key = bytes.fromhex(job["secret"])
-    offered = [(host, job["port"]) for host in dict.fromkeys([*_where_ssh_came_from(job), *job["addresses"]])]
-    address, store = addresses.reach(offered, key, job["patience"])
-    _ask_for_signs_of_life(store.socket, job["silence_seconds"])
+def _run(order: Order) -> int:
+    key = bytes.fromhex(order.secret)
+    offered = [(host, order.port) for host in dict.fromkeys([*_where_ssh_came_from(order), *order.addresses])]
+    address, store = addresses.reach(offered, key, order.patience)
+    _ask_for_signs_of_life(store.socket, order.silence_seconds)
     os.write(1, frames.encode(frames.READY, plan.join_address(address).encode()))
     if os.read(0, 1) != frames.START:
         return 1
     try:
-        os.chdir(job["directory"])
+        os.chdir(order.directory)
     except OSError as error:
         print(f"cannot go to the launcher's working directory: {error}; going on in {os.getcwd()}", file=sys.stderr)
-    text = job["environment"].get(secret.TEXT_VARIABLE)
+    text = order.environment.get(secret.TEXT_VARIABLE)
     descriptor = None if text else secret.store(key)
     proof = {} if descriptor is None else {secret.DESCRIPTOR_VARIABLE: str(descriptor)}
-    shared = {**os.environ, **job["environment"], **plan.meeting_environment(address), **proof}
-    own = {int(rank): environment for rank, environment in job["ranks"].items()}
-    ranks = local.start(job["command"], shared, own, descriptor, job["grace_seconds"])
+    shared = {**os.environ, **order.environment, **plan.meeting_environment(address), **proof}
+    ranks = local.start(order.command, shared, order.ranks, descriptor, order.grace_seconds)
     try:
         _Relay(ranks, store.socket).run()
     finally:
@@ -84,10 +82,10 @@ def _ask_for_signs_of_life(sock: socket.socket, silence: float) -> None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
 
-def _where_ssh_came_from(job: Mapping[str, Any]) -> list[str]:
+def _where_ssh_came_from(order: Order) -> list[str]:
     """The launcher's address as it is seen from here, unless interfaces were chosen by hand."""
     client = os.environ.get("SSH_CONNECTION", "").split()[:1]
-    return [] if job["addresses_chosen"] else client
+    return [] if order.addresses_chosen else client
 
 
 class _Relay:

@@ -7,13 +7,14 @@ import logging
 import os
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hvdlite.launch import output, plan, progress, screen, secret, watch
 from hvdlite.launch.companion import Companion
 from hvdlite.launch.screen import Screen
 from hvdlite.launch.spawn import guardian, local, ssh
 from hvdlite.launch.spawn.events import Group
+from hvdlite.launch.spawn.order import Order
 from hvdlite.rendezvous import addresses
 from hvdlite.rendezvous.server import StoreServer
 
@@ -139,44 +140,58 @@ def supervise(
         own = {slot.rank: plan.rank_environment(slot, several_hosts=len(hosts) > 1) for slot in slots}
         groups: dict[str, Group] = {}
         if far:
-            chosen = addresses.of_this_machine(options.interfaces)
-            common = {
-                "secret": key.hex(),
-                "port": port,
-                "addresses": chosen,
-                "addresses_chosen": bool(options.interfaces),
-                "patience": min(_PATIENCE, options.start_timeout / 2),
-                "directory": os.getcwd(),
-                "command": list(command),
-                "environment": plan.travelling(shared),
-                "grace_seconds": options.grace_seconds,
-                "silence_seconds": options.ssh.silence_seconds,
-            }
-            jobs = {
-                host: {**common, "ranks": {slot.rank: own[slot.rank] for slot in slots if slot.host == host}}
-                for host in far
-            }
+            common = Order(
+                secret=key.hex(),
+                port=port,
+                addresses=addresses.of_this_machine(options.interfaces),
+                addresses_chosen=bool(options.interfaces),
+                patience=min(_PATIENCE, options.start_timeout / 2),
+                directory=os.getcwd(),
+                command=list(command),
+                environment=plan.travelling(shared),
+                ranks={},
+                grace_seconds=options.grace_seconds,
+                silence_seconds=options.ssh.silence_seconds,
+            )
+            orders = {host: replace(common, ranks=_of(host, slots, own)) for host in far}
             remotes = ssh.contact(
-                far, jobs, options.ssh, os.environ, options.start_timeout, console.say, log, console.show_phases
+                orders, options.ssh, os.environ, options.start_timeout, console.say, log, console.show_phases
             )
             stack.callback(ssh.close, remotes)
             groups |= {remote.host: remote for remote in remotes}
         near = {slot.rank: own[slot.rank] for slot in slots if slot.host not in far}
         if near:
-            descriptor = None
-            if not text:
-                descriptor = secret.store(key)
-                stack.callback(os.close, descriptor)
-                shared[secret.DESCRIPTOR_VARIABLE] = str(descriptor)
-            meeting = plan.meeting_environment(("127.0.0.1", port))
-            ranks = local.start(command, shared | meeting, near, descriptor, options.grace_seconds)
-            stack.callback(ranks.close)
-            groups[next(host for host in hosts if host not in far)] = ranks
+            groups[next(host for host in hosts if host not in far)] = _start_here(
+                command, shared | plan.meeting_environment(("127.0.0.1", port)), near, key, options, stack
+            )
         for group in groups.values():
             if isinstance(group, ssh.Remote):
                 group.start()
         watch.watch(groups, streams, verdict, log, companion.tick)
         companion.end()
+
+
+def _of(host: str, slots: Sequence[plan.Slot], own: Mapping[int, Mapping[str, str]]) -> Mapping[int, Mapping[str, str]]:
+    return {slot.rank: own[slot.rank] for slot in slots if slot.host == host}
+
+
+def _start_here(
+    command: Sequence[str],
+    shared: Mapping[str, str],
+    own: Mapping[int, Mapping[str, str]],
+    key: bytes,
+    options: Options,
+    stack: contextlib.ExitStack,
+) -> local.Ranks:
+    """The ranks of this host, and on `stack` what ends them."""
+    descriptor = None
+    if secret.TEXT_VARIABLE not in shared:
+        descriptor = secret.store(key)
+        stack.callback(os.close, descriptor)
+        shared = {**shared, secret.DESCRIPTOR_VARIABLE: str(descriptor)}
+    ranks = local.start(command, shared, own, descriptor, options.grace_seconds)
+    stack.callback(ranks.close)
+    return ranks
 
 
 def is_here(host: str) -> bool:

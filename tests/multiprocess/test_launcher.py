@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -453,17 +454,18 @@ def test_much_output_takes_no_forever(job: Job) -> None:
 # --- speed
 
 
-def test_starting_and_ending_two_ranks_takes_less_than_half_a_second(job: Job) -> None:
-    def seconds(*command: str) -> float:
-        start = time.monotonic()
-        assert subprocess.run(command, env=job.environment(), stdout=subprocess.DEVNULL).returncode == 0
-        return time.monotonic() - start
+def test_starting_two_ranks_costs_as_much_as_a_few_starts_of_python(job: Job) -> None:
+    # Processor time, and beside a peer of the same moment: what others do on this machine does not matter.
+    # benchmarks/starting measures the seconds.
+    def spent(*command: str) -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(command, env=job.environment(), stdout=subprocess.DEVNULL, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
-    def best(*command: str) -> float:
-        return min(seconds(*command) for _ in range(5))
-
-    assert best(PYTHON, "-m", "hvdlite.launch", "-np", "2", "true") < 0.5
-    assert best(PYTHON, "-m", "hvdlite.launch", "--help") < 0.15 + best(PYTHON, "-c", "pass")
+    start = "import argparse, dataclasses, json, logging, secrets, selectors, socket, threading"
+    turns = [(spent(PYTHON, "-c", start), spent(PYTHON, "-m", "hvdlite.launch", "-np", "2", "true")) for _ in range(5)]
+    assert min(ours / python for python, ours in turns) < 4, turns
 
 
 def test_a_watching_launcher_uses_no_processor_time(job: Job) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import random
 
 import pytest
 
 from hvdlite.launch.spawn import frames, ssh
 from hvdlite.launch.spawn.events import AllGone, Ended, Event, Started, StartFailed, line, parse
+from hvdlite.launch.spawn.guardian import read_job
+from hvdlite.launch.spawn.order import Order
 
 PYTHON = "/opt/my env/bin/python"
 
@@ -64,6 +67,20 @@ def test_frames_come_out_as_they_went_in_however_the_stream_is_cut() -> None:
             rest = rest[cut:]
         assert got == sent
         assert decoder.noise == b"Welcome!\nno mail\n"
+
+
+def test_an_order_is_understood_by_its_own_version_only() -> None:
+    order = Order("ab" * 32, 7, ["::1"], False, 1.5, "/d", ["true"], {"A": "\udcff"}, {3: {"B": "b"}}, 5.0, 0.0)
+    reader, writer = os.pipe()
+    with open(writer, "wb") as file:
+        file.write(order.encode() + b"S")
+    content = read_job(reader)
+    assert content is not None and Order.decode(content) == order
+    assert os.read(reader, 9) == b"S"  # what comes after it is left
+    os.close(reader)
+    assert "ab" * 32 not in repr(order)
+    with pytest.raises(ValueError, match=r"different versions of hvdlite: .* disagree about more, port\)"):
+        Order.decode({**{k: v for k, v in content.items() if k != "port"}, "more": 1})
 
 
 def test_what_is_no_frame_is_an_error() -> None:

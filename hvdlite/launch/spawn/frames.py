@@ -10,7 +10,7 @@ First a line that marks the beginning: a login shell may have printed whatever i
     1   what a rank wrote to its standard output; empty: the stream has ended
     2   the same of standard error
 
-The launcher sends `<length>\\n<JSON>`, the job, and then single letters: `S` start, and the guardian's.
+The launcher sends an Order (see order.py), and then single letters: `S` start, and the guardian's.
 """
 
 from __future__ import annotations

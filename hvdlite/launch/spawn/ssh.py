@@ -10,7 +10,6 @@ error says which one it was in:
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import selectors
@@ -26,6 +25,7 @@ from typing import Any, cast
 
 from hvdlite.launch.spawn import events, frames, guardian
 from hvdlite.launch.spawn.events import AllGone, Event, Lost, Output, Pipes
+from hvdlite.launch.spawn.order import Order
 
 # As many handshakes at once: more only make each of them slower.
 _AT_ONCE = 64
@@ -102,7 +102,7 @@ class Remote:
 
     host: str
     process: subprocess.Popen[bytes]
-    job: Mapping[str, Any]  # what the agent is told
+    order: Order
     interpreter: str
     say: Log
     phase: str = "connecting"
@@ -198,8 +198,7 @@ class Remote:
             self.phase = "starting Python"
         if self._decoder.begun and self.phase in ("connecting", "starting Python"):
             self.phase = "looking for the store"
-            text = json.dumps(self.job).encode()
-            self._send(f"{len(text)}\n".encode() + text)
+            self._send(self.order.encode())
         for frame in arrived:
             if frame.kind == frames.READY:
                 self.phase, self.address = "ready", frame.payload.decode()
@@ -240,8 +239,7 @@ class Remote:
 
 
 def contact(
-    hosts: Sequence[str],
-    jobs: Mapping[str, Mapping[str, Any]],
+    orders: Mapping[str, Order],
     options: Options,
     environ: Mapping[str, str],
     timeout: float,
@@ -255,7 +253,7 @@ def contact(
     interpreter = sys.executable or "python3"
     deadline = time.monotonic() + timeout
     remotes: dict[str, Remote] = {}
-    left = deque(hosts)
+    left = deque(orders)
     again: deque[tuple[float, str]] = deque()  # when to call whom once more
     try:
         with selectors.DefaultSelector() as selector:
@@ -266,11 +264,11 @@ def contact(
                     left.append(again.popleft()[1])
                 while left and len(pending) < _AT_ONCE:
                     host = left.popleft()
-                    remotes[host] = _call(host, jobs[host], options, environ, interpreter, say)
+                    remotes[host] = _call(host, orders[host], options, environ, interpreter, say)
                     log(f"host {host}: {remotes[host].phase}")
                     pending.append(remotes[host])
                     selector.register(remotes[host], selectors.EVENT_READ)
-                show(dict.fromkeys(hosts, "waiting") | {host: remote.phase for host, remote in remotes.items()})
+                show(dict.fromkeys(orders, "waiting") | {host: remote.phase for host, remote in remotes.items()})
                 if not pending and not again:
                     return list(remotes.values())
                 if now >= deadline or any(remote.problem for remote in pending):
@@ -291,9 +289,7 @@ def contact(
         show({})
 
 
-def _call(
-    host: str, job: Mapping[str, Any], options: Options, environ: Mapping[str, str], interpreter: str, say: Log
-) -> Remote:
+def _call(host: str, order: Order, options: Options, environ: Mapping[str, str], interpreter: str, say: Log) -> Remote:
     try:
         process = subprocess.Popen(
             command_line(host, options, environ, interpreter),
@@ -306,7 +302,7 @@ def _call(
         raise ConnectionError(
             f"cannot start {options.program!r}: {error.strerror}. Is an ssh client installed?"
         ) from None
-    return Remote(host, process, job, interpreter, say)
+    return Remote(host, process, order, interpreter, say)
 
 
 def _listen(remote: Remote, selector: selectors.BaseSelector, log: Log) -> None:
