@@ -3,6 +3,7 @@
     cli ──► plan (who is which rank) ──► spawn (start them) ──► watch (until the end)
                                                                   └─ output (their lines)
 
+Where mpirun or srun starts the ranks it is `delegate` instead of `job`, with the same watch and output.
 `environment` is the other side: from within a process it tells which rank this is. `function` is `hvdlite.run(fn)`,
 `task` what its ranks run. Nothing in here imports the native core or a framework, so that `hvdliterun --help` works on
 a login node.

@@ -133,7 +133,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         from hvdlite.launch import delegate
 
         delegated = delegate.Options(chosen, arguments.mpi_args or "", arguments.binding_args or "", arguments.tcp)
-        return delegate.run(request.mode, request.hosts, request.processes, request.command, environment, delegated)
+        return delegate.run(request.mode, request.hosts, slots, request.command, environment, delegated)
     from hvdlite.launch import job
 
     return job.run(slots, request.command, environment, chosen)

@@ -1,6 +1,6 @@
 """One job that another launcher starts (`--mpi`, `--srun`, `--jsrun`): from its command line to its last line.
 
-    status = delegate.run("mpi", hosts, processes, command, knobs, delegate.Options(job.Options(...)))
+    status = delegate.run("mpi", hosts, plan.assign(hosts), command, knobs, delegate.Options(job.Options(...)))
 
 Ranks get their numbers from that launcher, and meet at the store of this one: HVDLITE_RENDEZVOUS and HVDLITE_SECRET are in their
 environment, but no HVDLITE_RANK.
@@ -82,17 +82,17 @@ class _LaunchersStream(output.Stream):
 def run(
     mode: str,
     hosts: Sequence[Host],
-    processes: int | None,
+    slots: Sequence[plan.Slot],
     command: Sequence[str],
     knobs: Mapping[str, str],
     options: Options,
 ) -> int:
     """Run the job to its end; returns the exit status. Main thread only.
 
-    `mode`: mpi | srun | jsrun. `processes`: None for as many as there are slots. `knobs`: variables that flags set.
+    `mode`: mpi | srun | jsrun. `slots`: the ranks, as they would be placed on `hosts` here; that launcher may place them otherwise.
+    `knobs`: variables that flags set.
     """
     logging.basicConfig(format="hvdliterun: %(message)s")  # what the store says of strangers
-    slots = plan.assign(hosts, processes)
     verdict = Verdict({slot.rank: slot.host for slot in slots})
     console, shown = job.open_console(verdict.hosts, options.job)
     try:

@@ -312,3 +312,9 @@ def test_jsrun_is_only_shown(job: Job) -> None:
     done = job.run("--jsrun", "-H", "a:2,b:2", "python", "train.py")
     assert done.returncode == 2
     assert b"jsrun --nrs=2 --tasks_per_rs=2" in done.stderr and b"LSF" in done.stderr
+
+
+def test_more_ranks_than_slots(job: Job) -> None:
+    done = job.run("--mpi", "-np", "4", "-H", "localhost:2", "true")
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr == b"hvdliterun: Requested more processes (4) than there are available slots (2).\n"
