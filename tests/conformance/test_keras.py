@@ -10,7 +10,10 @@ from runner import Configuration
 
 pytest.importorskip("keras", reason="keras is not installed")
 
-_QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "OMP_NUM_THREADS": "1"}
+# Most of the time goes into compiling: XLA's machine code need not be fast here, and what Keras and hvdlite make of a step
+# is decided before.
+_HASTY = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+_QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "OMP_NUM_THREADS": "1", "XLA_FLAGS": _HASTY}
 
 
 def _on(backend: str, ranks: int) -> Configuration:
