@@ -6,6 +6,7 @@ import argparse
 import os
 import shlex
 import shutil
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -51,7 +52,7 @@ def understand(arguments: argparse.Namespace, environ: Mapping[str, str], read: 
     refused = flags.given(arguments, flags.REFUSED)
     if refused:
         raise ValueError(f"{refused[0].flags[0]} is refused: {refused[0].why}.")
-    if not arguments.command:
+    if not arguments.command or not arguments.command[0]:
         raise ValueError("no command given: what should the processes run?  hvdliterun -np 2 python train.py")
     if arguments.processes is not None and arguments.processes < 1:
         raise ValueError(f"-np {arguments.processes} is not allowed: expected at least 1 process.")
@@ -104,13 +105,22 @@ def _exports(given: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
+    _occupy_standard_descriptors()
+    try:
+        return _main(argv)
+    except KeyboardInterrupt:  # a job has its own answer to that
+        print("hvdliterun: ended by SIGINT.", file=sys.stderr)
+        return 128 + signal.SIGINT
+
+
+def _main(argv: Sequence[str] | None) -> int:
     try:
         arguments = read_arguments(argv)
         if arguments.check_build:
             from hvdlite.launch import check_build
 
             return check_build.run(arguments.verbose)
-        request = understand(arguments, os.environ, read_text)
+        request = understand(arguments, os.environ, flags.read_text)
         # A bad knob in the environment is reported once, here, instead of by every rank.
         values = knobs.resolve({**os.environ, **request.environment})
         environment = dict(request.environment)
@@ -122,7 +132,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         slots = plan.assign(request.hosts, request.processes)
     except (OSError, ValueError) as error:
-        print(f"hvdliterun: {error}", file=sys.stderr)
+        print(f"hvdliterun: {_said(error)}", file=sys.stderr)
         return 2
     for note in request.notes:
         if note.startswith("--") or arguments.verbose:
@@ -164,10 +174,20 @@ def options(arguments: argparse.Namespace, values: Mapping[str, knobs.Value]) ->
     )
 
 
-def read_text(path: str) -> str:
-    """A file that a flag names."""
-    with open(path, encoding="utf-8") as file:
-        return file.read()
+def _said(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"cannot read {error.filename}: {error.strerror}."
+    return str(error)
+
+
+def _occupy_standard_descriptors() -> None:
+    """Where stdin, stdout or stderr is closed (`2>&-`), the next pipe or socket would get its number, and be written to."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
+    # Python has none for a closed descriptor, and prints what is meant for stderr to stdout.
+    sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
 
 
 if __name__ == "__main__":

@@ -51,8 +51,7 @@ _CONTROLLERS = ("gloo", "mpi")
 
 def load(path: str) -> dict[str, Any]:
     """The file's content. ValueError: it is no YAML mapping; OSError: it cannot be read."""
-    with open(path, encoding="utf-8") as file:
-        text = file.read()
+    text = flags.read_text(path)
     try:
         import yaml
     except ImportError:
@@ -107,6 +106,8 @@ def _apply(section: str, key: str, value: Any, arguments: argparse.Namespace, pa
         if not isinstance(value, bool):
             raise ValueError(f"{source}={value!r} is not allowed: expected true or false.")
         text = "1" if value != (knob.field in _OPPOSITE) else "0"
+    elif isinstance(value, (bool, list, dict)):
+        raise ValueError(f"{source}={value!r} is not allowed: expected a text or a number.")
     else:
         try:
             text = flags.knob_value(knob, source)(str(value))

@@ -101,7 +101,7 @@ def run(
         _run(mode, hosts, slots, command, knobs, options, console, verdict, shown)
         status, sentence = verdict.status(), verdict.sentence(command)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        status, sentence = 1, str(error)
+        status, sentence = 1, job.why_not(error)
     except KeyboardInterrupt:  # before or after the watch, which has its own handlers
         status, sentence = 128 + signal.SIGINT, "ended by SIGINT; all ranks were ended."
     shown.end()  # it has not where an exception has come

@@ -7,6 +7,7 @@ What is a knob comes from hvdlite/knobs.py. What horovodrun has and hvdlite has 
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -132,7 +133,9 @@ def _add_hosts(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("-p", "--ssh-port", type=int, metavar="PORT", help="port of the hosts' ssh servers")
     group.add_argument("-i", "--ssh-identity-file", metavar="FILE", help="private key for ssh")
-    group.add_argument("--ssh-args", metavar='="ARGS"', help='more arguments for ssh, as in --ssh-args="-F config"')
+    group.add_argument(
+        "--ssh-args", type=_words, metavar='="ARGS"', help='more arguments for ssh, as in --ssh-args="-F config"'
+    )
     group.add_argument(
         "--network-interface",
         dest="interfaces",
@@ -174,8 +177,10 @@ def _add_modes(parser: argparse.ArgumentParser) -> None:
         ("jsrun", "jsrun; in LSF jobs on machines that have it"),
     ):
         mode.add_argument(f"--{flag}", dest="mode", action="store_const", const=flag, help=about)
-    group.add_argument("--mpi-args", metavar='="ARGS"', help="more arguments for mpirun, srun or jsrun")
-    group.add_argument("--binding-args", metavar='="ARGS"', help="arguments for mpirun in place of its binding's")
+    group.add_argument("--mpi-args", type=_words, metavar='="ARGS"', help="more arguments for mpirun, srun or jsrun")
+    group.add_argument(
+        "--binding-args", type=_words, metavar='="ARGS"', help="arguments for mpirun in place of its binding's"
+    )
     group.add_argument("--tcp", action="store_true", help="let MPI and NCCL use nothing but TCP")
 
 
@@ -238,6 +243,15 @@ def knob_value(knob: knobs.Knob, source: str) -> Callable[[str], str]:
     return convert
 
 
+def _words(text: str) -> str:
+    """argparse's type for several words in one text, as a shell would read them."""
+    try:
+        shlex.split(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
+    return text
+
+
 def chosen_knobs(arguments: argparse.Namespace) -> dict[str, str]:
     """The variables that the given flags set, under all names: programs may read Horovod's."""
     chosen: dict[str, str] = {}
@@ -251,6 +265,15 @@ def chosen_knobs(arguments: argparse.Namespace) -> dict[str, str]:
 def given(arguments: argparse.Namespace, foreign: Sequence[Foreign]) -> list[Foreign]:
     """Which of these are on the command line."""
     return [each for each in foreign if getattr(arguments, each.destination, None) is not None]
+
+
+def read_text(path: str) -> str:
+    """A file that a flag names. OSError, or ValueError when it is no text."""
+    with open(path, encoding="utf-8-sig") as file:  # Windows' editors begin files with a mark
+        try:
+            return file.read()
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path} is not a text in UTF-8: {error}.") from None
 
 
 class _ShowVersion(argparse.Action):

@@ -15,7 +15,7 @@ from typing import Any
 from hvdlite import knobs
 from hvdlite.launch import cli, job, output, parcels, plan, task, watch
 from hvdlite.launch.companion import Companion
-from hvdlite.launch.flags import build_parser
+from hvdlite.launch.flags import build_parser, read_text
 from hvdlite.rendezvous import StoreClient, StoreServer
 
 __all__ = ["run"]
@@ -91,7 +91,7 @@ def run(
     flags.output_filename, flags.verbose = output_filename, bool(verbose)
     flags.knob_start_timeout_seconds = None if start_timeout is None else str(start_timeout)
     flags.knob_network_interfaces = network_interfaces
-    request = cli.understand(flags, os.environ, cli.read_text)
+    request = cli.understand(flags, os.environ, read_text)
     values = knobs.resolve({**os.environ, **request.environment})
     return _call(payload, request, cli.options(flags, values))
 

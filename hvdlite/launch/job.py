@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
+import resource
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -77,7 +79,7 @@ def run(slots: Sequence[plan.Slot], command: Sequence[str], knobs: Mapping[str, 
         supervise(slots, command, knobs, options, console, verdict, shown)
         status, sentence = verdict.status(), verdict.sentence(command)
     except (OSError, ValueError) as error:
-        status, sentence = 1, str(error)
+        status, sentence = 1, why_not(error)
     except KeyboardInterrupt:  # before or after the watch, which has its own handlers
         status, sentence = 128 + signal.SIGINT, "ended by SIGINT; all ranks were ended."
     shown.end()  # it has not where an exception has come
@@ -85,6 +87,16 @@ def run(slots: Sequence[plan.Slot], command: Sequence[str], knobs: Mapping[str, 
     with contextlib.suppress(KeyboardInterrupt):
         console.flush()
     return status
+
+
+def why_not(error: Exception) -> str:
+    """The launcher's last line where a job cannot start."""
+    if not isinstance(error, OSError) or not error.strerror:
+        return str(error)
+    if error.errno == errno.EMFILE:
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        return f"too many open files: {limit} are allowed here, and every rank needs 4. `ulimit -n` raises that."
+    return f"cannot open {error.filename}: {error.strerror}." if error.filename is not None else f"{error.strerror}."
 
 
 def open_console(hosts: Mapping[int, str], options: Options) -> tuple[Console, Companion]:

@@ -32,7 +32,7 @@ IDLE_SECONDS = 0.2
 LINE_BYTES = 1 << 20
 # What a pipe takes at once: a write that ends shows that the reader is alive.
 _WRITE_BYTES = 4096
-_LAST_WORDS = 200
+_LAST_WORDS = 300
 
 _LINE_END = re.compile(rb"\r\n|\n|\r(?=[^\n])")
 _ERROR = re.compile(rb"[\w.]*(?:Error|Exception|Interrupt|Fault|Abort)\b")
@@ -115,7 +115,7 @@ class Writer:
             self._changed.notify_all()
 
     def _write(self, data: memoryview) -> int:
-        """As os.write; OSError or ValueError when nobody reads any more."""
+        """As os.write; an exception when nobody reads any more."""
         while True:
             try:
                 return os.write(self._descriptor, data)
@@ -133,7 +133,7 @@ class Writer:
             while view:
                 try:
                     written = self._write(view[:_WRITE_BYTES])
-                except (OSError, ValueError):
+                except Exception:  # not only OSError: a program's own `sys.stdout` may raise anything
                     with self._changed:
                         self._gone = True
                         self._queue.clear()
@@ -258,7 +258,7 @@ class Stream:
         for line in reversed(lines):
             # The line that names the exception says more than what may be printed after it.
             if (words := line.strip()) and (tells_of_an_error(words) or not tells_of_an_error(self.last_words)):
-                self.last_words = words[:_LAST_WORDS]
+                self.last_words = words if len(words) <= _LAST_WORDS else words[:_LAST_WORDS] + b" ..."
                 break
         self.sink.emit(self.prefix, lines)
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hvdlite.launch.hosts import Host
+
+# Far above what anybody runs: a slip of the finger is refused before it fills the memory.
+MOST_RANKS = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -30,18 +34,22 @@ def assign(hosts: Sequence[Host], processes: int | None = None) -> list[Slot]:
         raise ValueError(f"-np {size} is not allowed: expected at least 1 process.")
     if size > available:
         raise ValueError(f"Requested more processes ({size}) than there are available slots ({available}).")
+    if size > MOST_RANKS:
+        raise ValueError(f"-np {size} is not allowed: a job has {MOST_RANKS} ranks at most.")
     taken: list[tuple[str, int]] = []
     free = size
     for host in hosts:
         if free > 0:
             taken.append((host.name, min(host.slots, free)))
             free -= host.slots
+    # As Horovod: "across" are the ranks with the same local rank on the hosts that have it.
+    across = Counter(local_rank for _, local_size in taken for local_rank in range(local_size))
+    before: Counter[int] = Counter()
     slots: list[Slot] = []
-    for index, (name, local_size) in enumerate(taken):
+    for name, local_size in taken:
         for local_rank in range(local_size):
-            # As Horovod: "across" are the ranks with the same local rank on the hosts that have it.
-            peers = [i for i, (_, count) in enumerate(taken) if count > local_rank]
-            slots.append(Slot(name, len(slots), size, local_rank, local_size, peers.index(index), len(peers)))
+            slots.append(Slot(name, len(slots), size, local_rank, local_size, before[local_rank], across[local_rank]))
+            before[local_rank] += 1
     return slots
 
 

@@ -116,6 +116,8 @@ class Verdict:
         if self.start_failure is not None:
             reason = os.strerror(self.start_failure.errno)
             hint = f" Did you mean `python {command[0]}`?" if command[0].endswith(".py") else ""
+            if self.start_failure.errno == errno.EAGAIN:
+                hint = " Most likely there are as many processes as this user may have (`ulimit -u`)."
             return f"hvdliterun: cannot start {command[0]!r}: {reason}.{hint}"
         if self.gone is not None and self.gone.guardian_died:
             return "hvdliterun: the guardian of the ranks was killed, so all ranks were ended."

@@ -127,6 +127,7 @@ def test_a_file_says_what_flags_would_say(tmp_path: Path) -> None:
         ),
         ({"params": {"fusion_threshold_mb": -1}}, "c.yaml: params.fusion_threshold_mb: '-1' is not a whole number"),
         ({"params": 3}, "params has to be a mapping of cache_capacity"),
+        ({"timeline": {"filename": ["a"]}}, "timeline.filename=['a'] is not allowed: expected a text or a number"),
         ({"timeline": {"mark_cycles": 2}}, "timeline.mark_cycles=2 is not allowed: expected true or false"),
         ({"controller": "carrier pigeon"}, "No such controller supported: 'carrier pigeon'; expected one of gloo, mpi"),
         ({"logging": {"level": "loud"}}, "logging.level='loud' is not allowed: expected one of trace"),
@@ -146,3 +147,19 @@ def test_a_file_that_is_no_mapping_is_an_error(tmp_path: Path) -> None:
             config_file.load(str(path))
     path.write_text("# nothing\n")
     assert config_file.load(str(path)) == {}
+
+
+def test_what_a_shell_could_not_read_is_refused_with_its_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    for flag in ("--ssh-args", "--mpi-args", "--binding-args"):
+        with pytest.raises(SystemExit):
+            _parse("-np", "1", f"{flag}=-o 'a")
+        assert f'argument {flag}: "-o \'a": No closing quotation' in capsys.readouterr().err
+
+
+def test_files_that_flags_name_may_begin_with_a_mark_and_have_to_be_text(tmp_path: Path) -> None:
+    path = tmp_path / "hosts"
+    path.write_bytes(b"\xef\xbb\xbfnode1:2\r\n")
+    assert flags.read_text(str(path)) == "node1:2\n"
+    path.write_bytes(b"node\xff\n")
+    with pytest.raises(ValueError, match="hosts is not a text in UTF-8: .* position 4"):
+        flags.read_text(str(path))

@@ -269,3 +269,11 @@ def test_a_descriptor_that_does_not_block_is_waited_for() -> None:
         got += len(os.read(reader, 1 << 16))
     assert writer.wait_flushed(5)
     os.close(reader)
+
+
+@pytest.mark.parametrize("stream", [None, object()])
+def test_a_stream_that_cannot_be_written_to_ends_the_output_and_nothing_waits(stream: object) -> None:
+    """`sys.stdout` is None in a program without a console, and anything at all in a notebook."""
+    writer = output.TextWriter(stream)  # type: ignore[arg-type]
+    writer.put(b"text")
+    assert writer.wait_flushed(5)

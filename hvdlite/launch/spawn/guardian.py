@@ -24,6 +24,7 @@ left (LEFT: how many processes could not be killed).
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import select
 import signal
@@ -177,10 +178,13 @@ def read_job(descriptor: int = 0) -> dict[str, Any] | None:
 def _start(rank: Rank, command: list[bytes], secret: int | None) -> tuple[int, int]:
     """Fork and exec; (pid, 0) or (0, errno)."""
     guardian = os.getpid()
-    failed, tell = os.pipe()  # closed by a successful exec
-    pid = os.fork()
+    try:
+        failed, tell = os.pipe()  # closed by a successful exec
+        pid = os.fork()
+    except OSError as error:
+        return 0, error.errno or errno.EAGAIN
     if pid == 0:
-        number = 126
+        number = errno.EINVAL
         try:
             os.setsid()
             _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

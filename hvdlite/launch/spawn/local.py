@@ -92,6 +92,15 @@ def _texts(environment: Mapping[str, str]) -> dict[str, str]:
     return {_latin(os.fsencode(name)): _latin(os.fsencode(value)) for name, value in environment.items()}
 
 
+def _pipe(ours: contextlib.ExitStack, theirs: contextlib.ExitStack) -> tuple[int, int]:
+    """Its two ends, each of which its stack closes."""
+    read, write = os.pipe()
+    ours.callback(os.close, read)
+    theirs.callback(os.close, write)
+    os.set_blocking(read, False)
+    return read, write
+
+
 def start(
     command: Sequence[str],
     shared: Mapping[str, str],
@@ -105,18 +114,25 @@ def start(
     `grace_seconds` lie between SIGTERM and SIGKILL. `scratch`: a directory that goes when the job does, however that ends.
     `mercy_seconds`: how long before SIGKILL for all these processes get SIGTERM, without which srun would leave ranks behind."""
     pipes: dict[int, Pipes] = {}
-    theirs: list[int] = []
     entries: list[dict[str, object]] = []
-    for rank, environment in own.items():
-        stdout, stdout_write = os.pipe()
-        stderr, stderr_write = os.pipe()
-        os.set_blocking(stdout, False)
-        os.set_blocking(stderr, False)
-        pipes[rank] = Pipes(stdout, stderr)
-        theirs += [stdout_write, stderr_write]
-        entries.append(
-            {"rank": rank, "environment": _texts(environment), "stdout": stdout_write, "stderr": stderr_write}
+    inherited = [] if secret is None else [secret]
+    with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
+        for rank, environment in own.items():
+            stdout, stdout_write = _pipe(ours, theirs)
+            stderr, stderr_write = _pipe(ours, theirs)
+            pipes[rank] = Pipes(stdout, stderr)
+            inherited += [stdout_write, stderr_write]
+            entries.append(
+                {"rank": rank, "environment": _texts(environment), "stdout": stdout_write, "stderr": stderr_write}
+            )
+        process = subprocess.Popen(
+            [sys.executable or "python3", "-I", "-S", guardian.__file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+            pass_fds=inherited,
         )
+        ours.pop_all()  # Ranks.close() does it
     job = json.dumps(
         {
             "command": [_latin(os.fsencode(word)) for word in command],
@@ -128,15 +144,6 @@ def start(
             "ranks": entries,
         }
     ).encode()
-    process = subprocess.Popen(
-        [sys.executable or "python3", "-I", "-S", guardian.__file__],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        start_new_session=True,
-        pass_fds=[*theirs, *([] if secret is None else [secret])],
-    )
-    for descriptor in theirs:
-        os.close(descriptor)
     ranks = Ranks(pipes, process)
     assert process.stdin is not None
     with contextlib.suppress(OSError):  # it died at once: events() says so
