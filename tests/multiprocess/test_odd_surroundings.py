@@ -85,3 +85,16 @@ def test_long_last_words_end_visibly(job: Job) -> None:
     done = job.run("-np", "1", "sh", "-c", f"echo ValueError: {'x' * 999} >&2; exit 1")
     last = done.stderr.decode().splitlines()[-1]
     assert last.endswith("xxx ...") and len(last) < 400, last
+
+
+def test_what_a_stuck_ssh_has_started_goes_with_it(job: Job) -> None:
+    """A ProxyCommand that never connects, say, or what a wrapper of ssh runs."""
+    ssh = job.directory / "ssh"
+    ssh.write_text("#!/bin/sh\nsleep 600\n")
+    ssh.chmod(0o755)
+    done = job.run("-H", "elsewhere:1", "--start-timeout", "1", "true", PATH=f"{job.directory}:{os.environ['PATH']}")
+    assert (done.returncode, done.stderr) == (
+        1,
+        b"hvdliterun: host elsewhere: still connecting after 1 s (--start-timeout)\n",
+    )
+    assert not job.wait_until_gone(2)

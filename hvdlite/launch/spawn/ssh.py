@@ -164,12 +164,17 @@ class Remote:
         try:
             self.process.wait(timeout=max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
-            self.process.kill()
+            self._kill()
             self.process.wait()
         self._both.close()
         for stream in (self.process.stdout, self.process.stderr):
             assert stream is not None
             stream.close()
+
+    def _kill(self) -> None:
+        """ssh, which leads a group of its own, and what it has started: a ProxyCommand would go on trying."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
 
     def _send(self, data: bytes) -> None:
         assert self.process.stdin is not None
@@ -192,7 +197,7 @@ class Remote:
         try:
             arrived = self._decoder.feed(data)
         except ValueError as error:
-            self.process.kill()
+            self._kill()
             return [Lost(str(error))]
         if self.phase == "connecting" and _LOGGED_IN.encode() in self._decoder.noise:
             self.phase = "starting Python"
@@ -221,7 +226,7 @@ class Remote:
         try:
             status = self.process.wait(timeout=guardian.KILL_SECONDS)
         except subprocess.TimeoutExpired:
-            self.process.kill()
+            self._kill()
             status = self.process.wait()
         assert self.process.stderr is not None
         with contextlib.suppress(OSError, ValueError):
