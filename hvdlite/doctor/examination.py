@@ -21,7 +21,10 @@ def examine(paths: Sequence[str]) -> tuple[list[Finding], list[str]]:
         except OSError as error:
             unreadable.append(f"{file}: {error.strerror}")
         except SyntaxError as error:
-            unreadable.append(f"{file}:{error.lineno}: not Python 3: {error.msg}")
+            where = f"{file}:{error.lineno}" if error.lineno else file
+            unreadable.append(f"{where}: not Python 3: {error.msg}")
+        except (MemoryError, RecursionError):  # the parser's ways to say so
+            unreadable.append(f"{file}: nested too deeply to be read")
         except ValueError as error:
             unreadable.append(f"{file}: not Python: {error}")
     findings = [finding for program in programs for finding in checks.of_program(program)]
@@ -35,5 +38,6 @@ def _files(paths: Sequence[str]) -> Iterator[str]:
             continue
         for file in sorted(Path(path).rglob("*.py")):
             inside = file.relative_to(path).parts[:-1]
-            if not any(part in _NOT_INSIDE or part.startswith(".") for part in inside):
+            # A pipe would be waited for.
+            if file.is_file() and not any(part in _NOT_INSIDE or part.startswith(".") for part in inside):
                 yield str(file)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -221,3 +222,18 @@ def test_the_tables_do_not_contradict_the_sources() -> None:
         found = surface.look_up(module)
         if isinstance(found, surface.Missing):
             assert module.endswith("elastic"), module  # the table may name what is to come
+
+
+def test_files_that_are_no_programs_are_named_or_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "deep.py").write_text("x = " + "-" * 200_000 + "1")
+    (tmp_path / "long.py").write_text("x = a" + ".a" * 100_000)
+    (tmp_path / "binary.py").write_bytes(b"\0\1")
+    os.mkfifo(tmp_path / "pipe.py")  # reading it would never end
+    (tmp_path / "folder.py").mkdir()
+    (tmp_path / "around").symlink_to(tmp_path)
+    _, unreadable = examine([str(tmp_path)])
+    # Newer parsers go deeper, and word the binary's error otherwise.
+    assert {sentence.split(": ")[0] for sentence in unreadable} <= {
+        str(tmp_path / f"{n}.py") for n in ("binary", "deep", "long")
+    }
+    assert all("nested too deeply" in s or "not Python" in s for s in unreadable) and unreadable
