@@ -13,7 +13,10 @@ from hvdlite.doctor.findings import Kind
 def run(paths: Sequence[str], as_json: bool) -> int:
     """Prints the findings; 0: nothing has to be changed, 1: something has to, 2: something could not be read."""
     findings, unreadable = examine(paths)
-    print(report.as_json(findings, unreadable) if as_json else report.text(findings))
+    if as_json:
+        print(report.as_json(findings, unreadable))
+    elif findings or not unreadable:
+        print(report.text(findings))
     for sentence in unreadable:
         print(f"hvdlite doctor: {sentence}", file=sys.stderr)
     if unreadable:

@@ -9,7 +9,7 @@ import signal
 import sys
 import sysconfig
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from hvdlite import knobs
@@ -65,6 +65,7 @@ def run(
     min_num_proc = _renamed("min_np", min_np, "min_num_proc", min_num_proc)
     max_num_proc = _renamed("max_np", max_np, "max_num_proc", max_num_proc)
     network_interfaces = _renamed("network_interface", network_interface, "network_interfaces", network_interfaces)
+    _check(args, num_proc, hosts)
     if hosts is not None and hostfile is not None:
         raise ValueError("hosts and hostfile exclude one another: give the hosts in one of them.")
     if use_gloo and use_mpi:
@@ -94,6 +95,16 @@ def run(
     request = cli.understand(flags, os.environ, read_text)
     values = knobs.resolve({**os.environ, **request.environment})
     return _call(payload, request, cli.options(flags, values))
+
+
+def _check(args: Any, num_proc: Any, hosts: Any) -> None:
+    """What a slip of the pen would turn into an error of something far below."""
+    if isinstance(num_proc, bool) or not hasattr(num_proc, "__index__"):
+        raise TypeError(f"hvdlite.run(num_proc={num_proc!r}): expected a whole number.")
+    if isinstance(args, (str, bytes)) or not isinstance(args, Iterable):
+        raise TypeError(f"hvdlite.run(args={args!r}): expected the function's arguments in a tuple, as in args=(3,).")
+    if hosts is not None and not isinstance(hosts, str):
+        raise TypeError(f"hvdlite.run(hosts={hosts!r}): expected a text, as in hosts='node1:4,node2:4'.")
 
 
 def _renamed(old: str, value: Any, new: str, otherwise: Any) -> Any:

@@ -73,9 +73,9 @@ def _parse_line(line: str, where: str, slots_per_host: int | None) -> Host:
         slots = int(match.group(2))
     elif match is not None and match.group(3):
         # Open MPI's other words, as max_slots=, say nothing about how many processes to start.
-        words = dict(word.split("=", 1) for word in match.group(3).split())
-        text = words.get("slots", str(slots))
-        slots = int(text) if text.isdecimal() else 0
+        given = [word.split("=", 1)[1] for word in match.group(3).split() if word.startswith("slots=")]
+        if given:
+            slots = int(given[0]) if len(given) == 1 and given[0].isdecimal() else 0
     if match is None or slots < 1:
         raise ValueError(f"{where}: {line!r} is not a host; expected `name slots=4`, `name:4` or `name`.")
     return Host(match.group(1), slots)

@@ -219,6 +219,22 @@ def test_no_such_interpreter() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"num_proc": "2"}, r"num_proc='2'\): expected a whole number"),
+        ({"num_proc": 1.5}, r"num_proc=1.5\): expected a whole number"),
+        ({"num_proc": True}, r"num_proc=True\): expected a whole number"),
+        ({"args": 3}, r"args=3\): expected the function's arguments in a tuple"),
+        ({"args": "abc"}, r"args='abc'\): expected the function's arguments in a tuple"),
+        ({"hosts": ["a:1"]}, r"hosts=\['a:1'\]\): expected a text"),
+    ],
+)
+def test_arguments_of_another_kind_are_told(given: dict[str, Any], text: str) -> None:
+    with pytest.raises(TypeError, match=text):
+        hvdlite.run(print, **given)
+
+
 def test_arguments_of_horovod() -> None:
     with pytest.warns(DeprecationWarning, match="np=.* is deprecated, use num_proc"):
         assert hvdlite.run(_rank, np=2) == [0, 1]

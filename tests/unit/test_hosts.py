@@ -55,7 +55,8 @@ def test_a_hostfile_may_be_written_in_three_ways() -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["node slots=", "node slots=x", "node slots=0", "node:0", "node 4", "a b", "no/de", "-x"]
+    "line",
+    ["node slots=", "node slots=x", "node slots=0", "node slots=2 slots=3", "node:0", "node 4", "a b", "no/de", "-x"],
 )
 def test_a_bad_line_is_named_with_file_and_number(line: str) -> None:
     with pytest.raises(ValueError, match=r"^hosts\.txt, line 2: .* is not a host; expected"):
