@@ -366,6 +366,7 @@ def test_a_closed_terminal_ends_the_job(far: FarJob) -> None:
     command = [*far.job.prefix, PYTHON, "-m", "hvdlite.launch", f"--ssh-args=-F {far.hosts.config}"]
     pid, terminal = pty.fork()
     if pid == 0:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, and children would inherit that
         os.chdir(far.job.directory)
         words = [*command, "-H", "a:1,b:1", PYTHON, script]
         os.execvpe(words[0], words, far.job.environment())
