@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
+from hvdlite import _core
 
 Tensor = Any  # a numpy array, or an object with __dlpack__
 Array = np.ndarray[Any, Any]
@@ -27,15 +30,23 @@ def empty_like(tensor: Tensor) -> Array | None:
 
 
 def own_kind(tensor: Tensor, result: Any) -> Any:
-    """`result` as the kind of array that `tensor` is. The core hands bfloat16 over as the int16 of the same bits."""
+    """`result` as the kind of array that `tensor` is. For host memory the core hands bfloat16 over as the int16 of the same bits."""
     if result is None:
         return None
+    if isinstance(result, _core.DeviceArray):
+        from_dlpack = _from_dlpack_of(tensor)
+        return from_dlpack(result) if from_dlpack else result
     if not isinstance(tensor, np.ndarray):
-        package = sys.modules.get(type(tensor).__module__.partition(".")[0])
-        if package is not None and package.__name__ == "jaxlib":
-            package = sys.modules.get("jax.numpy")
-        from_dlpack = getattr(package, "from_dlpack", None)
-        if not callable(from_dlpack):
+        from_dlpack = _from_dlpack_of(tensor)
+        if from_dlpack is None:
             return result
         result = from_dlpack(result)
     return result if result.dtype == tensor.dtype else result.view(tensor.dtype)
+
+
+def _from_dlpack_of(tensor: Tensor) -> Callable[[Any], Any] | None:
+    package = sys.modules.get(type(tensor).__module__.partition(".")[0])
+    if package is not None and package.__name__ == "jaxlib":
+        package = sys.modules.get("jax.numpy")
+    from_dlpack = getattr(package, "from_dlpack", None)
+    return from_dlpack if callable(from_dlpack) else None

@@ -12,8 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
-from hvdlite import _core, handles, knobs, where
+from hvdlite import _core, communicators, gpu_libraries, handles, knobs, where
+from hvdlite.arrival import arrive, warn_of_few_threads
 from hvdlite.launch import environment
+from hvdlite.launch.address import join_address
 from hvdlite.process_sets import ProcessSet, global_process_set, register_all
 
 __all__ = [
@@ -51,8 +53,9 @@ def init(
 
     The launcher may be hvdliterun, horovodrun, torchrun, an MPI's mpirun, srun or jsrun (docs/launching.md). Without one the
     process is a job of its own, with rank 0 and size 1. A second call does nothing but register the given process sets.
-    `process_sets` lists sets that exist from the start, in the same order on all ranks. `comm` is accepted for Horovod's
-    sake: a list of ranks, or a communicator of mpi4py, but it has to hold all ranks of the job, in their order.
+    `process_sets` lists sets that exist from the start, in the same order on all ranks. `comm` makes a job of some of the
+    processes: a communicator of mpi4py, whose ranks are the job's, or a list of ranks as the launcher numbers them, in which
+    the position is the rank. All of them call this, with the same one, and nobody else.
 
     Who starts processes in a way of their own says here which `rank` this is of how many (`size`) and where they meet:
     `rendezvous`, "host:port", is an address of rank 0's host with a free port. `secret`, 64 hex digits or 32 bytes, is the same
@@ -66,44 +69,36 @@ def init(
         raise ValueError(f"process_sets={process_sets!r} is not allowed: pass a list of process sets, or 'dynamic'")
     with _lock:
         if not _core.is_initialized():
-            identity = environment.discover(os.environ, environment.Asked(rank, size, rendezvous, secret))
-            _require_all_ranks(comm, identity.rank, identity.size)
+            _install_hooks()
             values = knobs.resolve(os.environ)
             texts = {field: _text(value) for field, value in values.items() if knobs.by_field(field).core}
-            place = _meet(identity, values)
+            texts["nccl_wheel"] = texts["nccl_wheel"] or gpu_libraries.nccl_wheel()
+            arrived = arrive(comm, environment.Asked(rank, size, rendezvous, secret), values)
+            identity, place = arrived.me, arrived.place
             _core.release_all()  # of the job before: nobody will ask for them any more
             _interruptibly(
                 lambda: _core.init(
                     rank=identity.rank,
                     size=identity.size,
-                    store=None if place is None else _host_and_port(place[0]),
-                    store_prefix="",
+                    store=None if place is None else join_address(*place[0]),
+                    store_prefix=identity.apart and f"{identity.apart}/",
                     secret=None if place is None else place[1].hex(),
                     knobs=texts,
                     process_sets=[],
+                    mpi=arrived.mpi,
                 )
             )
             _incarnation += 1
-            _install_hooks()
+            communicators.begin(arrived.communicator, identity.part)
+            _begin_with_mpi()
             where.start()
             _say_where_hosts_differ(identity, values)
-            _start_pulse(identity.rank, place or identity.place, float(values["monitor_seconds"]))
+            if _incarnation == 1 and _core.uses_mpi():
+                warn_of_few_threads(arrived, values)
+            _start_pulse(identity.started_as, place or identity.place, float(values["monitor_seconds"]))
         global_process_set.process_set_id = 0
         global_process_set.ranks = _core.process_set_ranks(0)
     register_all(sets)
-
-
-def _require_all_ranks(comm: Any, rank: int, size: int) -> None:
-    if comm is None or (isinstance(comm, (list, tuple)) and not comm):
-        return
-    if hasattr(comm, "Get_size"):
-        whole = comm.Get_size() == size and comm.Get_rank() == rank
-    else:
-        whole = list(comm) == list(range(size))
-    if not whole:
-        raise ValueError(
-            "init(comm=...) is not supported for a part of the ranks: start a job with just these, or pass process_sets=[...]"
-        )
 
 
 def shutdown(timeout: float = _EXIT_TIMEOUT) -> None:
@@ -111,7 +106,7 @@ def shutdown(timeout: float = _EXIT_TIMEOUT) -> None:
     outstanding elsewhere raises. init() may be called again afterwards."""
     with _lock:
         _stop_pulse()
-        _core.shutdown(timeout)
+        _tell_mpi(_core.shutdown(timeout))
         where.stop()
         handles.forget_all()
         global_process_set.process_set_id = None
@@ -163,21 +158,26 @@ def is_homogeneous() -> bool:
     return _core.is_homogeneous()
 
 
-def _meet(identity: environment.Identity, values: Mapping[str, knobs.Value]) -> tuple[tuple[str, int], bytes] | None:
-    """The address of the job's store, and the secret; None for a process that is alone, and may be."""
-    # Imported only where something has to be found out: hvdliterun has said all, and its ranks start sooner.
-    if identity.size == 1:
-        if "mpi4py.MPI" in sys.modules and not environment.allows_singleton(os.environ):
-            from hvdlite import bootstrap
+def _begin_with_mpi() -> None:
+    """A program that ends MPI leaves the job first, if that uses MPI."""
+    if "hvdlite.bootstrap.mpi_library" in sys.modules:
+        from hvdlite.bootstrap import mpi_end
 
-            bootstrap.refuse_to_be_alone()
-        return None
-    if identity.place is not None:
-        return identity.place
-    from hvdlite import bootstrap
+        mpi_end.begin(_before_finalize)
 
-    place = bootstrap.meet(identity, str(values["network_interfaces"]), float(values["start_timeout_seconds"]))
-    return None if place is None else (place.address, place.secret)
+
+def _before_finalize() -> None:
+    _tell_mpi(_core.failure())
+    if _core.uses_mpi():
+        shutdown()
+
+
+def _tell_mpi(failure: str) -> None:
+    """Where MPI was used: after a failure the process must not wait in MPI_Finalize for ranks that are lost."""
+    if failure and "hvdlite.bootstrap.mpi_library" in sys.modules:
+        from hvdlite.bootstrap import mpi_end
+
+        mpi_end.note(failure)
 
 
 def _start_pulse(rank: int, place: tuple[tuple[str, int], bytes] | None, seconds: float) -> None:
@@ -197,9 +197,10 @@ def _stop_pulse() -> None:
 def _say_where_hosts_differ(identity: environment.Identity, values: Mapping[str, knobs.Value]) -> None:
     """A program that takes the GPU of the launcher's local rank, and one that takes hvd.local_rank()'s, should agree."""
     here = (_core.local_rank(), _core.local_size())
-    if identity.local_rank is None or (identity.local_rank, identity.local_size) == here or values["host_id"]:
+    # Open MPI 5 may number the ranks of an oversubscribed host in another order; it counts as many.
+    if identity.local_rank is None or identity.local_size == here[1] or values["host_id"]:
         return
-    if _incarnation > 1 or (here[0] != 0 and identity.local_size != here[1]):
+    if _incarnation > 1 or here[0] != 0:
         return  # said already, or said by the first rank of this host
     _log.warning(
         "%s says that rank %d is local rank %d of %d, but it shares its host with %d ranks of the job in all, and "
@@ -207,11 +208,6 @@ def _say_where_hosts_differ(identity: environment.Identity, values: Mapping[str,
         "HVDLITE_HOST_ID, a different text for each, tells hosts apart.",
         identity.launcher, identity.rank, identity.local_rank, identity.local_size, here[1], here[0],
     )  # fmt: skip
-
-
-def _host_and_port(address: tuple[str, int]) -> str:
-    host, port = address
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _interruptibly(work: Callable[[], None]) -> None:
@@ -248,8 +244,9 @@ def _install_hooks() -> None:
 
     def tell_the_others(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         previous(kind, error, trace)
-        if _core.is_initialized() and not issubclass(kind, SystemExit):
+        if _core.is_initialized():
             _core.abort(f"{kind.__name__}: {error}"[:500])
+        _tell_mpi(f"{kind.__name__}: {error}")
 
     sys.excepthook = tell_the_others
 
@@ -257,9 +254,13 @@ def _install_hooks() -> None:
 def _leave() -> None:
     _stop_pulse()
     if _core.is_initialized():
-        _core.shutdown(_EXIT_TIMEOUT)
+        _tell_mpi(_core.shutdown(_EXIT_TIMEOUT))
         # Daemon threads that waited have an error now; they have to be back before the interpreter goes.
         patience = time.monotonic() + 1
         while _core.threads_inside() > 0 and time.monotonic() < patience:
             time.sleep(0.0005)
     where.stop()
+    if "hvdlite.bootstrap.mpi_end" in sys.modules:
+        from hvdlite.bootstrap import mpi_end
+
+        mpi_end.last_words()

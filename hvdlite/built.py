@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from hvdlite import _core
+import sys
+
+from hvdlite import _core, gpu_libraries
 
 __all__ = [
     "ccl_built",
@@ -29,24 +31,41 @@ def gloo_enabled() -> bool:
 
 
 def mpi_built() -> bool:
-    """Whether MPI can be used: not yet."""
-    return False
+    """Whether there is an MPI here that could be used: mpi4py with a library that it can load. Nothing is initialised."""
+    if "mpi4py.MPI" in sys.modules:
+        return True
+    from hvdlite.bootstrap import mpi_library
+
+    try:
+        mpi_library.find()
+    except ConnectionError:
+        return False
+    return True
 
 
 def mpi_enabled() -> bool:
-    """Whether MPI is used: not yet."""
-    return False
+    """Whether tensors of this job travel over MPI."""
+    return _core.uses_mpi()
 
 
 def mpi_threads_supported() -> bool:
-    """ValueError: MPI is not used."""
+    """Whether the program may call MPI while operations are under way. ValueError: MPI is not used."""
     _core.rank()  # says so where hvd.init() is missing
-    raise ValueError("Horovod MPI is not enabled; hvdlite communicates through shared memory and TCP by itself.")
+    if not _core.uses_mpi():
+        raise ValueError(
+            "Horovod MPI is not enabled; hvdlite communicates through shared memory and TCP by itself. "
+            "HVDLITE_CPU_OPERATIONS=mpi makes it use MPI."
+        )
+    mpi = sys.modules["mpi4py.MPI"]
+    return bool(mpi.Query_thread() == mpi.THREAD_MULTIPLE)
 
 
 def nccl_built() -> int:
-    """NCCL's version code, or 0: not yet."""
-    return 0
+    """The version code of the NCCL that this process would take (22803 for 2.28.3), or 0. No GPU is asked for; NCCL is loaded."""
+    try:
+        return gpu_libraries.find_nccl()
+    except NotImplementedError:
+        return 0
 
 
 def ddl_built() -> bool:
@@ -60,10 +79,10 @@ def ccl_built() -> bool:
 
 
 def cuda_built() -> bool:
-    """Whether tensors of a GPU travel without a detour through host memory: not yet."""
-    return False
+    """Whether this build has kernels for GPUs, as Horovod's that was compiled with CUDA. Nothing is initialised."""
+    return bool(_core.gpu_kernels())
 
 
 def rocm_built() -> bool:
-    """As cuda_built(), for AMD."""
+    """False: GPUs of AMD are not used."""
     return False

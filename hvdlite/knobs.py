@@ -1,14 +1,14 @@
 """The knob table: everything a user may tune, one row each.
 
 From a row come the environment variables, the launcher's flag, the field of the C++ config
-(`python hvdlite/knobs.py --cpp FILE`) and its line in docs/knobs.md (`--markdown FILE`). To add a knob,
-add a row. The build runs this file as a script before anything is installed: it imports nothing of hvdlite.
+(`python hvdlite/knobs.py --cpp FILE`) and its line in docs/knobs.md (knobs_page.py). To add a knob, add a row.
+The build runs this file as a script before anything is installed: it imports nothing of hvdlite.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 Value = bool | int | float | str
@@ -135,15 +135,22 @@ KNOBS: tuple[Knob, ...] = (
     ),
     # --- Communication
     Knob(
-        "communicator", _names("COMMUNICATOR", None), "choice", "auto",
-        "Who performs the collectives: shared memory, TCP, both in two levels, or whichever fits.",
-        "Communication", choices=("auto", "shm", "net", "hierarchical"),
+        "cpu_operations", _names("CPU_OPERATIONS"), "choice", "auto",
+        "What carries tensors in host memory: shm within a host; between hosts net (TCP) or mpi; gloo, as in Horovod's programs, "
+        "means shm and net. auto: shm within a host; between hosts MPI if an MPI's launcher has started the job, else net.",
+        "Communication", choices=("auto", "shm", "net", "mpi", "gloo"),
     ),
     Knob(
         "hierarchical_allreduce", _names("HIERARCHICAL_ALLREDUCE"), "choice", "auto",
-        "Reduce inside each host first, then between hosts.",
+        "Reduce inside each host first, then between hosts. auto: tensors in host memory; not those on GPUs, for which NCCL has trees of its own.",
         "Communication", choices=("auto", "on", "off"),
         flag="--hierarchical-allreduce", flag_off="--no-hierarchical-allreduce",
+    ),
+    Knob(
+        "torus_allreduce", _names("TORUS_ALLREDUCE"), "bool", False,
+        "Let NCCL reduce inside each host, between the ranks of the same place on all hosts, and inside again: for tensors on GPUs what "
+        "hierarchical_allreduce=on does.",
+        "Communication", flag="--torus-allreduce", flag_off="--no-torus-allreduce",
     ),
     Knob(
         "shm_chunk_bytes", _names("SHM_CHUNK_BYTES", None), "int", 262144,
@@ -154,6 +161,57 @@ KNOBS: tuple[Knob, ...] = (
         "shm_small_bytes", _names("SHM_SMALL_BYTES", None), "int", 32768,
         "Up to this size ranks of one host exchange whole tensors in one step.",
         "Communication", unit="bytes", minimum=0, maximum=1 << 30,
+    ),
+    Knob(
+        "mpi_allreduce", _names("MPI_ALLREDUCE", None), "choice", "auto",
+        "Over MPI: let the MPI library reduce (library), exchange parts and sum them here (direct), or whichever fits.",
+        "Communication", choices=("auto", "library", "direct"),
+    ),
+    Knob(
+        "mpi_chunk_bytes", _names("MPI_CHUNK_BYTES", None), "int", 1048576,
+        "Size of the pieces in which large tensors travel over MPI.",
+        "Communication", unit="bytes", minimum=4096, maximum=1 << 30,
+    ),
+    Knob(
+        "mpi_threads_disable", _names("MPI_THREADS_DISABLE"), "bool", False,
+        "Ask MPI for MPI_THREAD_SERIALIZED instead of MPI_THREAD_MULTIPLE; then the program must not call MPI while operations are under way.",
+        "Communication", flag="--mpi-threads-disable", flag_off="--no-mpi-threads-disable", core=False,
+    ),
+    Knob(
+        "gpu_operations", _names("GPU_OPERATIONS"), "choice", "auto",
+        "What carries tensors on GPUs: nccl; stage, through host memory, and from there as cpu_operations says; mpi, the same for who "
+        "wants MPI. auto: NCCL if all ranks of a process set can use it, else stage.",
+        "Communication", choices=("auto", "nccl", "mpi", "stage"),
+    ),
+    Knob(
+        "gpu_chunk_bytes", _names("GPU_CHUNK_BYTES", None), "int", 4 * _MIB,
+        "Size of the pieces in which large tensors on GPUs are staged; pinned memory for four of them is used by each process set.",
+        "Communication", unit="bytes", minimum=4096, maximum=1 << 30,
+    ),
+    Knob(
+        "cuda_library", _names("CUDA_LIBRARY", None), "str", "libcuda.so.1",
+        "The CUDA driver's library, as the loader finds it; loaded when the first tensor on a GPU is handed over.",
+        "Communication",
+    ),
+    Knob(
+        "nccl_library", _names("NCCL_LIBRARY", None), "str", "",
+        "NCCL's library; empty takes the one that the framework has loaded, else that of the nvidia-nccl wheel, else the system's.",
+        "Communication",
+    ),
+    Knob(
+        "nccl_wheel", _names("NCCL_WHEEL", None), "str", "",
+        "Folders of packages, separated by colons, in which the nvidia-nccl wheel is looked for; empty: where Python looks.",
+        "Communication",
+    ),
+    Knob(
+        "nccl_host_id", ("NCCL_HOSTID",), "str", "",
+        "NCCL's own variable: ranks with different texts are on different hosts for NCCL, and may share a GPU.",
+        "Communication",
+    ),
+    Knob(
+        "nccl_multi_rank_gpu", ("NCCL_MULTI_RANK_GPU_ENABLE",), "bool", False,
+        "NCCL's own variable: NCCL 2.28 and later let ranks share a GPU.",
+        "Communication",
     ),
     Knob(
         "network_interfaces", _names("NETWORK_INTERFACES", "GLOO_IFACE"), "str", "",
@@ -316,60 +374,13 @@ def cpp() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _in_words(knob: Knob) -> str:
-    value = knob.default
-    if isinstance(value, bool):
-        return "`1`" if value else "`0`"
-    if isinstance(value, str):
-        return f"`{value}`" if value else "empty"
-    if knob.unit == "bytes" and value >= 1024:
-        return f"{value // _MIB} MiB" if value % _MIB == 0 else f"{value // 1024} KiB"
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _markdown_lines() -> Iterator[str]:
-    yield "# Knobs"
-    yield ""
-    yield "Generated by `python hvdlite/knobs.py --markdown docs/knobs.md`; edit the table there instead."
-    yield ""
-    yield "Each knob is an environment variable; where two are listed, the left one wins. `hvdliterun` has"
-    yield "flags for some of them, which set the variables on every rank. A value that is not allowed stops"
-    yield "the program with an error that names the variable. An empty value means *not set*, but for texts."
-    section = ""
-    for knob in KNOBS:
-        if knob.section != section:
-            section = knob.section
-            yield ""
-            yield f"## {section}"
-            yield ""
-            yield "| variable | flag | default | allowed | what it does |"
-            yield "|---|---|---|---|---|"
-        flags = [f for f in (knob.flag, knob.flag_off) if f]
-        shown = ", ".join(f"`{f}`" for f in flags) if flags else "-"
-        if knob.flag_scale == _MIB:
-            shown += " (in MiB)"
-        variables = ", ".join(f"`{name}`" for name in knob.environment)
-        yield f"| {variables} | {shown} | {_in_words(knob)} | {knob.allowed()} | {knob.about} |"
-
-
-def markdown() -> str:
-    """The text of docs/knobs.md."""
-    return "\n".join(_markdown_lines()) + "\n"
-
-
 def main() -> None:
     import argparse
 
-    parser = argparse.ArgumentParser(description="Write what is generated from the knob table.")
-    parser.add_argument("--cpp", metavar="FILE", help="the X-macro list for the C++ config")
-    parser.add_argument("--markdown", metavar="FILE", help="the page for people")
-    arguments = parser.parse_args()
-    if not arguments.cpp and not arguments.markdown:
-        parser.error("nothing to do: give --cpp FILE or --markdown FILE")
-    for path, text in ((arguments.cpp, cpp), (arguments.markdown, markdown)):
-        if path:
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(text())
+    parser = argparse.ArgumentParser(description="Write what the build generates from the knob table.")
+    parser.add_argument("--cpp", metavar="FILE", required=True, help="the X-macro list for the C++ config")
+    with open(parser.parse_args().cpp, "w", encoding="utf-8") as file:
+        file.write(cpp())
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from hvdlite import _core
+from hvdlite import _core, communicators
 from hvdlite.exceptions import NotInitializedError
 from hvdlite.ops import Kind, Sum
 
@@ -13,13 +13,19 @@ __all__ = ["ProcessSet", "add_process_set", "global_process_set", "remove_proces
 
 
 class ProcessSet:
-    """A set of global ranks. Register it with init(process_sets=[...]) or add_process_set() before use."""
+    """A set of global ranks. Register it with init(process_sets=[...]) or add_process_set() before use.
+
+    Of a communicator of mpi4py it is the set of its ranks, which are known when it is registered. Each rank passes the one that it
+    is in, as Split() makes them, and all of these become process sets."""
 
     process_set_id: int | None = None
     ranks: list[int] | None = None
     mpi_comm: Any = None
 
-    def __init__(self, ranks_or_comm: Iterable[int]) -> None:
+    def __init__(self, ranks_or_comm: Iterable[int] | Any) -> None:
+        if communicators.is_communicator(ranks_or_comm):
+            self.mpi_comm = ranks_or_comm
+            return
         ranks = list(ranks_or_comm)
         if not all(isinstance(r, int) and not isinstance(r, bool) for r in ranks):
             raise ValueError(f"ProcessSet takes a sequence of ranks (int), got {ranks!r}")
@@ -101,12 +107,35 @@ def add_process_set(process_set: ProcessSet | Iterable[int]) -> ProcessSet:
     """Registers a process set. All ranks of the job must call this, with the same ranks, in the same order."""
     if not isinstance(process_set, ProcessSet):
         process_set = ProcessSet(process_set)
-    ranks = _check(process_set)
-    known = _registered_id(ranks)
-    if known is not None:
-        raise ValueError(f"Attempted to add a duplicate process set: ranks {ranks} are process set {known} already.")
-    process_set.process_set_id = _core.run(Kind.ADD_PROCESS_SET, Sum, 0, None, None, None, 0, 1.0, 1.0, ranks)[2]
+    for ranks in _meant([process_set])[0]:
+        known = _registered_id(ranks)
+        if known is not None:
+            raise ValueError(
+                f"Attempted to add a duplicate process set: ranks {ranks} are process set {known} already."
+            )
+        _register(process_set, ranks)
     return process_set
+
+
+def _meant(process_sets: list[ProcessSet]) -> list[list[list[int]]]:
+    """For each of them the sets of ranks that it stands for: its own, or, of a communicator, that of each rank."""
+    if all(process_set.mpi_comm is None for process_set in process_sets):
+        return [[_check(process_set)] for process_set in process_sets]
+    for process_set in process_sets:
+        if process_set.mpi_comm is not None:
+            process_set.ranks = communicators.ranks_of(process_set.mpi_comm)
+        else:
+            _check(process_set)
+    return communicators.agree([(s.mpi_comm is not None, s.ranks) for s in process_sets])
+
+
+def _register(process_set: ProcessSet, ranks: list[int]) -> None:
+    """On all ranks; the object of this one has its own ranks only."""
+    number = _registered_id(ranks)
+    if number is None:
+        number = _core.run(Kind.ADD_PROCESS_SET, Sum, 0, None, None, None, 0, 1.0, 1.0, ranks)[2]
+    if process_set.ranks == ranks:
+        process_set.process_set_id = number
 
 
 def remove_process_set(process_set: ProcessSet) -> bool:
@@ -122,17 +151,14 @@ def remove_process_set(process_set: ProcessSet) -> bool:
 def register_all(process_sets: list[ProcessSet]) -> None:
     """What init(process_sets=[...]) does: registers those that are new, finds the ids of those that are not."""
     seen: list[list[int]] = [_core.process_set_ranks(0)]
-    for number, process_set in enumerate(process_sets):
-        ranks = _check(process_set)
-        if ranks in seen:
+    meant = _meant(process_sets)
+    for number, (process_set, sets) in enumerate(zip(process_sets, meant, strict=True)):
+        if any(ranks in seen for ranks in sets):
             raise ValueError(
                 "Horovod could not be initialized because process_sets entry number "
                 f"{number} is a duplicate: {process_set}"
             )
-        seen.append(ranks)
-    for process_set in process_sets:
-        known = _registered_id(process_set.ranks or [])
-        if known is None:
-            add_process_set(process_set)
-        else:
-            process_set.process_set_id = known
+        seen += sets
+    for process_set, sets in zip(process_sets, meant, strict=True):
+        for ranks in sets:
+            _register(process_set, ranks)

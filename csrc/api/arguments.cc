@@ -65,10 +65,6 @@ Status CheckOutput(const Request& request, const TensorView& output, int members
 }
 
 Status CheckArguments(Request* request, int members) {
-  if (request->device != DeviceKind::kHost) {
-    return Status::Unsupported(std::string(Name(request->kind)) +
-                               ": this build works on tensors in host memory; copy the tensor to the CPU first");
-  }
   if (!engine::FitsElements(request->shape)) {
     return Wrong(*request, "a tensor of shape " + ToString(request->shape) + " is beyond what any machine holds");
   }

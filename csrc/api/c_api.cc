@@ -1,9 +1,13 @@
 // The C functions of hvdlite.h: each one line of Runtime, plus the calling thread's last error.
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include "api/hvdlite.h"
 #include "api/runtime.h"
+#include "comm/nccl/library.h"
+#include "device/driver.h"
+#include "kernels/cuda/image.h"
 #include "kernels/reduce.h"
 
 namespace {
@@ -24,6 +28,16 @@ hvdlite_code Report(Status status) {
 
 Status UnknownHandle(int64_t handle) {
   return Status::InvalidArgument("Handle " + std::to_string(handle) + " was not created or has been cleared.");
+}
+
+// As much of the text as fits, closed by 0; returns the length of all of it.
+int64_t Give(const std::string& all, char* text, int64_t capacity) {
+  const int64_t n = std::min<int64_t>(static_cast<int64_t>(all.size()), capacity - 1);
+  if (n >= 0) {
+    memcpy(text, all.data(), static_cast<size_t>(n));
+    text[n] = '\0';
+  }
+  return static_cast<int64_t>(all.size());
 }
 
 hvdlite_code WaitFor(const hvdlite::engine::Handle& handle, double slice_seconds, int32_t* done) {
@@ -47,12 +61,33 @@ int32_t hvdlite_last_error_peer(void) {
 const char* hvdlite_simd(void) {
   return hvdlite::kernels::SimdName();
 }
+const char* hvdlite_gpu_kernels(void) {
+  return hvdlite::kernels::cuda::Compiler();
+}
+
+hvdlite_code hvdlite_find_cuda(const char* library, int32_t* version) {
+  std::shared_ptr<const hvdlite::device::Driver> driver;
+  const Status status = hvdlite::device::LoadDriver(library, &driver);
+  if (status.ok()) *version = driver->version;
+  return Report(status);
+}
+
+hvdlite_code hvdlite_find_nccl(const char* wanted, const char* wheel, int32_t* version) {
+  std::shared_ptr<const hvdlite::comm::nccl::Library> library;
+  const Status status = hvdlite::comm::nccl::Load({.wanted = wanted, .wheel = wheel}, &library);
+  if (status.ok()) *version = library->version;
+  return Report(status);
+}
 
 hvdlite_code hvdlite_init(const hvdlite_init_options* options) {
   return Report(Runtime::Get().Init(*options));
 }
 hvdlite_code hvdlite_shutdown(double timeout_seconds) {
   return Report(Runtime::Get().Shutdown(timeout_seconds));
+}
+
+hvdlite_code hvdlite_health(void) {
+  return Report(Runtime::Get().Health());
 }
 int32_t hvdlite_is_initialized(void) {
   return Runtime::Get().initialized() ? 1 : 0;
@@ -115,6 +150,10 @@ hvdlite_code hvdlite_end(int64_t handle, double slice_seconds, int32_t* done) {
   if (found == nullptr) return Report(UnknownHandle(handle));
   const hvdlite_code waited = WaitFor(*found, slice_seconds, done);
   if (*done == 0) return waited;
+  if (found->flight != nullptr) {
+    *done = 2;
+    return HVDLITE_OK;
+  }
   Runtime::Get().Release(handle);
   return found->status().ok() ? HVDLITE_OK : Report(found->status());
 }
@@ -123,7 +162,60 @@ hvdlite_code hvdlite_poll(int64_t handle, int32_t* done) {
   const auto found = Runtime::Get().Find(handle);
   if (found == nullptr) return Report(UnknownHandle(handle));
   *done = found->done() ? 1 : 0;
+  if (*done == 0 || found->flight == nullptr) return HVDLITE_OK;
+  bool landed = false;
+  const Status status = found->flight->Landed(&landed);
+  *done = landed || !status.ok() ? 1 : 0;  // who then waits hears of it
   return HVDLITE_OK;
+}
+
+hvdlite_code hvdlite_follow(int64_t handle, void* stream) {
+  const auto found = Runtime::Get().Find(handle);
+  if (found == nullptr) return Report(UnknownHandle(handle));
+  if (!found->done()) return Report(Status::InvalidArgument("the operation is not done; wait for it first"));
+  return Report(found->flight == nullptr ? Status::Ok() : found->flight->HoldBack(stream));
+}
+
+hvdlite_code hvdlite_copy_result(int64_t handle, void* to, void* stream) {
+  const auto found = Runtime::Get().Find(handle);
+  if (found == nullptr) return Report(UnknownHandle(handle));
+  if (!found->done() || found->memory() == nullptr) {
+    return Report(Status::InvalidArgument("there is no result on a GPU; wait for the operation first"));
+  }
+  return Report(found->memory()->CopyTo(to, found->output.bytes(), stream));
+}
+
+hvdlite_code hvdlite_land(int64_t handle, double slice_seconds, int32_t* landed) {
+  *landed = 0;
+  const auto found = Runtime::Get().Find(handle);
+  if (found == nullptr) return Report(UnknownHandle(handle));
+  if (!found->done()) return Report(Status::InvalidArgument("the operation is not done; wait for it first"));
+  bool there = found->flight == nullptr;
+  const Status status =
+      there ? Status::Ok() : found->flight->Wait(hvdlite::Deadline::AfterSeconds(slice_seconds), &there);
+  *landed = there ? 1 : 0;
+  return Report(status);
+}
+
+hvdlite_code hvdlite_follow_memory(hvdlite_device_memory* memory, void* stream) {
+  if (Runtime::Get().forked()) return Report(Status::NotInitialized("a GPU cannot be used in a forked child"));
+  return Report(reinterpret_cast<hvdlite::engine::DeviceMemory*>(memory)->Follow(stream));
+}
+
+void hvdlite_free_memory(hvdlite_device_memory* memory) {
+  if (!Runtime::Get().forked()) delete reinterpret_cast<hvdlite::engine::DeviceMemory*>(memory);
+}
+
+hvdlite_code hvdlite_gpu_of(const void* memory, int32_t* index) {
+  Status status;
+  const auto engine = Runtime::Get().engine(&status);
+  return Report(engine == nullptr ? status : engine->GpuOf(memory, index));
+}
+
+hvdlite_code hvdlite_can_use_gpus(void) {
+  Status status;
+  const auto engine = Runtime::Get().engine(&status);
+  return Report(engine == nullptr ? status : engine->CanUseGpus());
 }
 
 hvdlite_code hvdlite_get_result(int64_t handle, hvdlite_result* result) {
@@ -139,7 +231,11 @@ hvdlite_code hvdlite_get_result(int64_t handle, hvdlite_result* result) {
 
 void hvdlite_release(int64_t handle, void** storage) {
   const auto released = Runtime::Get().Release(handle);
-  if (storage != nullptr) *storage = released == nullptr ? nullptr : released->TakeStorage().release();
+  if (storage == nullptr) return;
+  *storage = nullptr;
+  if (released == nullptr) return;
+  *storage = released->memory() != nullptr ? static_cast<void*>(released->TakeMemory().release())
+                                           : released->TakeStorage().release();
 }
 
 void hvdlite_release_all(void) {
@@ -164,13 +260,24 @@ int64_t hvdlite_describe(const char* what, char* text, int64_t capacity) {
   Status ignored;
   const auto engine = Runtime::Get().engine(&ignored);
   if (engine == nullptr) return 0;
-  const std::string all = strcmp(what, "recent") == 0 ? engine->Recent() : engine->Metrics();
-  const int64_t n = std::min<int64_t>(static_cast<int64_t>(all.size()), capacity - 1);
-  if (n >= 0) {
-    memcpy(text, all.data(), static_cast<size_t>(n));
-    text[n] = '\0';
-  }
-  return static_cast<int64_t>(all.size());
+  return Give(strcmp(what, "recent") == 0 ? engine->Recent() : engine->Metrics(), text, capacity);
+}
+
+const char* hvdlite_mpi_handle_name(int32_t i) {
+  using hvdlite::comm::mpi::kHandleNames;
+  return i >= 0 && static_cast<size_t>(i) < std::size(kHandleNames) ? kHandleNames[i].data() : nullptr;
+}
+
+int64_t hvdlite_explain(int32_t process_set, char* text, int64_t capacity) {
+  Status ignored;
+  const auto engine = Runtime::Get().engine(&ignored);
+  return engine == nullptr ? 0 : Give(engine->Explain(process_set), text, capacity);
+}
+
+int32_t hvdlite_uses_mpi(void) {
+  Status ignored;
+  const auto engine = Runtime::Get().engine(&ignored);
+  return engine != nullptr && engine->uses_mpi() ? 1 : 0;
 }
 
 int32_t hvdlite_wait_question(double timeout_seconds) {

@@ -35,8 +35,29 @@ enum {
 HVDLITE_API const char* hvdlite_last_error(void);
 HVDLITE_API int32_t hvdlite_last_error_peer(void); /* global rank, or -1 */
 HVDLITE_API const char* hvdlite_simd(void);        /* the instruction set the kernels use */
+HVDLITE_API const char* hvdlite_gpu_kernels(
+    void); /* what compiled the kernels for GPUs, "nvcc 13.0"; "": this build has none */
+/* The CUDA driver, which is initialised by this; 13000 for CUDA 13.0. HVDLITE_UNSUPPORTED: why it cannot be used. */
+HVDLITE_API hvdlite_code hvdlite_find_cuda(const char* library, int32_t* version);
+/* The NCCL that this process would take, which is loaded by this: `wanted` if it is not empty; or that of NVIDIA's wheel, in one
+ * of the folders `wheel` with ':' between them, or the system's. 22803 for 2.28.3. HVDLITE_UNSUPPORTED: why there is none. */
+HVDLITE_API hvdlite_code hvdlite_find_nccl(const char* wanted, const char* wheel, int32_t* version);
 
 /* ---- Life ---------------------------------------------------------------------------------------------------- */
+
+/* The MPI of this process, for who has one. */
+typedef struct {
+  const char* absent; /* a sentence why there is none; then the rest is ignored */
+  const char* module; /* a loaded library that depends on the MPI: its functions are found through it */
+  const char* const* names; /* of hvdlite_mpi_handle_name; and their values */
+  const int64_t* handles;
+  int32_t handle_count;
+  int64_t in_place; /* MPI_IN_PLACE as an address */
+  int64_t communicator; /* whose ranks are those of the job */
+  const char* library; /* "Open MPI v5.0.11" */
+} hvdlite_mpi;
+/* Which handles are wanted, without "MPI_": "FLOAT", "SUM" ... NULL after the last. */
+HVDLITE_API const char* hvdlite_mpi_handle_name(int32_t i);
 
 typedef struct {
   int32_t rank;
@@ -50,12 +71,16 @@ typedef struct {
   const int32_t* set_sizes; /* process sets that exist from the start: their sizes, and their ranks one after another */
   const int32_t* set_ranks;
   int32_t set_count;
+  const hvdlite_mpi* mpi; /* NULL: nobody has asked about MPI */
 } hvdlite_init_options;
 
 /* Meets the other ranks. Blocks until all are there, or the start timeout has passed. */
 HVDLITE_API hvdlite_code hvdlite_init(const hvdlite_init_options* options);
-/* Leaves in good order. A second call does nothing. */
+/* Leaves in good order. A second call does nothing. What it returns unless HVDLITE_OK is why the job had failed, or failed
+ * meanwhile: this rank has left it in any case. */
 HVDLITE_API hvdlite_code hvdlite_shutdown(double timeout_seconds);
+/* HVDLITE_OK while the job goes on, when it has ended in good order, and when there is none; else why it has failed. */
+HVDLITE_API hvdlite_code hvdlite_health(void);
 /* Ends the job on all ranks because this one has failed; `why` is what they will read. */
 HVDLITE_API void hvdlite_abort(const char* why);
 HVDLITE_API int32_t hvdlite_is_initialized(void);
@@ -65,6 +90,11 @@ typedef struct {
   int32_t is_homogeneous;
 } hvdlite_place;
 HVDLITE_API hvdlite_code hvdlite_where(hvdlite_place* place);
+
+/* Why the process set communicates as it does: up to `capacity` bytes, closed by 0. Returns the length of all of it. */
+HVDLITE_API int64_t hvdlite_explain(int32_t process_set, char* text, int64_t capacity);
+/* Whether tensors of the job go over MPI. */
+HVDLITE_API int32_t hvdlite_uses_mpi(void);
 
 /* ---- Operations ---------------------------------------------------------------------------------------------- */
 
@@ -89,6 +119,7 @@ typedef struct {
   int32_t split_count;
   hvdlite_tensor input;
   hvdlite_tensor output; /* data == NULL: allocated by the library, see hvdlite_result */
+  void* stream; /* tensors on a GPU: the CUDA stream (0 legacy, 1 and 2 as in CUDA) whose work so far they come from */
 } hvdlite_operation;
 
 HVDLITE_API hvdlite_code hvdlite_submit(const hvdlite_operation* operation, int64_t* handle);
@@ -102,20 +133,44 @@ HVDLITE_API hvdlite_code hvdlite_submit_group(const hvdlite_operation* operation
 /* Works or waits until the operation is done, or about `slice_seconds` have passed, or a signal has arrived.
  * *done says which. An unknown handle is HVDLITE_INVALID_ARGUMENT. */
 HVDLITE_API hvdlite_code hvdlite_wait(int64_t handle, double slice_seconds, int32_t* done);
+/* Whether results are there. */
 HVDLITE_API hvdlite_code hvdlite_poll(int64_t handle, int32_t* done);
 /* hvdlite_wait, and once the operation is done hvdlite_release: the return value is then how it ended. For operations whose
- * result lies in their output. With a slice of 0 it does not wait. An unknown handle counts as done. */
+ * result lies in their output. With a slice of 0 it does not wait. An unknown handle counts as done. *done is 2 for an
+ * operation on a GPU that has ended well: it is not released, see below. */
 HVDLITE_API hvdlite_code hvdlite_end(int64_t handle, double slice_seconds, int32_t* done);
 
 typedef struct {
   hvdlite_tensor output; /* data == NULL unless the library allocated the result. shape lives until hvdlite_release */
   const int64_t* received_splits; /* alltoall */
   int32_t split_count;
+  int32_t on_gpu; /* results are there later: see hvdlite_follow */
   int64_t number; /* join: the last rank. add_process_set: the id. remove_process_set: 1 if it existed */
 } hvdlite_result;
 /* How a done operation ended: the return value is its status. What *result points to lives until hvdlite_release. */
 HVDLITE_API hvdlite_code hvdlite_get_result(int64_t handle, hvdlite_result* result);
-/* Gives up the handle. *storage, unless `storage` is NULL, gets what the result lies in, to be freed with free(). */
+
+/* An operation on tensors on a GPU is done, for hvdlite_wait and the functions that wait, once everything that it takes has
+ * been put on hvdlite's own stream of the device. Its results, and the right to write into its input, come later. Who has a
+ * stream lets that wait, and nobody else: */
+HVDLITE_API hvdlite_code hvdlite_follow(int64_t handle, void* stream);
+/* The same for a result that the library has allocated and that belongs into memory of another allocator's: copied there on
+ * the stream. */
+HVDLITE_API hvdlite_code hvdlite_copy_result(int64_t handle, void* to, void* stream);
+/* Who has none waits for the device: at most about `slice_seconds`. */
+HVDLITE_API hvdlite_code hvdlite_land(int64_t handle, double slice_seconds, int32_t* landed);
+/* A result that the library has allocated on a GPU: what hvdlite_release gives as *storage if its output says so. */
+typedef struct hvdlite_device_memory hvdlite_device_memory;
+/* As hvdlite_follow. The memory is given back in the order of the stream that was named last. */
+HVDLITE_API hvdlite_code hvdlite_follow_memory(hvdlite_device_memory* memory, void* stream);
+HVDLITE_API void hvdlite_free_memory(hvdlite_device_memory* memory);
+/* The device_index of memory on a GPU, for who is told its address only. */
+HVDLITE_API hvdlite_code hvdlite_gpu_of(const void* memory, int32_t* index);
+/* HVDLITE_OK if tensors on GPUs can be handed over as they are. */
+HVDLITE_API hvdlite_code hvdlite_can_use_gpus(void);
+
+/* Gives up the handle. *storage, unless `storage` is NULL, gets what the result lies in, to be freed with free(), or on a
+ * GPU with hvdlite_free_memory(). */
 HVDLITE_API void hvdlite_release(int64_t handle, void** storage);
 /* Gives up all handles, with the results that nobody has fetched: for a binding, before the next hvdlite_init. */
 HVDLITE_API void hvdlite_release_all(void);

@@ -33,6 +33,8 @@ hvdlite_tensor View(const TensorView& view) {
   tensor.dtype = static_cast<int32_t>(view.dtype);
   tensor.ndim = static_cast<int32_t>(view.shape.size());
   tensor.shape = view.shape.data();
+  tensor.device_kind = static_cast<int32_t>(view.device.kind);
+  tensor.device_index = view.device.index;
   return tensor;
 }
 
@@ -53,11 +55,34 @@ engine::Completion Told(const hvdlite_completion& asked) {
   return completion;
 }
 
+// Who is told of the end has no stream that could wait for the device.
+Status CheckTold(const Submission& submission) {
+  if (submission.request.device == DeviceKind::kHost) return Status::Ok();
+  return Status::Unsupported(std::string(Name(submission.request.kind)) +
+                             ": inside a graph or a compiled program hvdlite takes tensors in host memory only");
+}
+
 // FNV-1a: the same on all ranks, which std::hash does not promise. Never 0.
 uint64_t HashName(const std::string& name) {
   uint64_t hash = 1469598103934665603ull;
   for (unsigned char c : name) hash = (hash ^ c) * 1099511628211ull;
   return hash | 1;
+}
+
+// What keeps this rank from using MPI is for all ranks to hear.
+void ReadMpi(const hvdlite_mpi& in, comm::mpi::Access* out) {
+  if (in.absent != nullptr) {
+    out->absent = in.absent;
+    return;
+  }
+  comm::mpi::NamedHandles handles;
+  for (int i = 0; i < in.handle_count; ++i) handles.emplace_back(in.names[i], static_cast<intptr_t>(in.handles[i]));
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): Python tells pointers as numbers
+  void* const in_place = reinterpret_cast<void*>(static_cast<intptr_t>(in.in_place));
+  const Status loaded = comm::mpi::Load(in.module, handles, in_place, &out->library);
+  out->absent = loaded.message();
+  out->communicator = static_cast<intptr_t>(in.communicator);
+  out->name = in.library;
 }
 
 Status ReadOptions(const hvdlite_init_options& in, EngineOptions* out) {
@@ -75,6 +100,7 @@ Status ReadOptions(const hvdlite_init_options& in, EngineOptions* out) {
     out->process_sets.emplace_back(next, next + in.set_sizes[i]);
     next += in.set_sizes[i];
   }
+  if (in.mpi != nullptr) ReadMpi(*in.mpi, &out->mpi);
   if (in.size > 1) {
     if (in.secret == nullptr || in.store == nullptr) {
       return Status::InvalidArgument("a job of several ranks needs the address of its store and its secret");
@@ -160,11 +186,17 @@ Status Runtime::Shutdown(double timeout_seconds) {
   Status none;
   const std::shared_ptr<Engine> ending = engine(&none);
   if (ending == nullptr) return Status::Ok();
-  ending->Shutdown(Deadline::AfterSeconds(timeout_seconds));
+  const Status ended = ending->Shutdown(Deadline::AfterSeconds(timeout_seconds));
   // Handles stay until they are released; threads still inside a call keep the engine alive until they leave.
   MutexLock lock(mutex_);
   engine_ = nullptr;
-  return Status::Ok();
+  return ended;
+}
+
+Status Runtime::Health() {
+  Status none;
+  const std::shared_ptr<Engine> mine = engine(&none);
+  return mine == nullptr ? Status::Ok() : mine->failure();
 }
 
 std::shared_ptr<Engine> Runtime::engine(Status* why) {
@@ -202,6 +234,7 @@ hvdlite_result Runtime::ResultOf(const engine::Handle& handle) {
   result.output = View(handle.output);
   result.received_splits = handle.received_splits.data();
   result.split_count = static_cast<int32_t>(handle.received_splits.size());
+  result.on_gpu = handle.flight != nullptr ? 1 : 0;
   result.number = handle.number;
   return result;
 }
@@ -229,6 +262,7 @@ Status Runtime::Describe(Engine* engine, const hvdlite_operation& operation, Sub
   request.splits.assign(operation.splits, operation.splits + operation.split_count);
   submission->input = View(operation.input);
   submission->output = View(operation.output);
+  submission->producer = operation.stream;
   request.dtype = submission->input.dtype;
   request.device = submission->input.device.kind;
   request.shape = submission->input.shape;
@@ -268,7 +302,10 @@ Status Runtime::Start(Engine* engine, const hvdlite_operation& operation, const 
                       bool will_wait, HandlePtr* handle) {
   Submission submission;
   HVDLITE_RETURN_IF_ERROR(Describe(engine, operation, &submission));
-  if (completion != nullptr) submission.completion = Told(*completion);
+  if (completion != nullptr) {
+    HVDLITE_RETURN_IF_ERROR(CheckTold(submission));
+    submission.completion = Told(*completion);
+  }
   // Only what is right by itself takes a number: an error on one rank must not put it out of step with the others.
   const std::string_view kind = Name(submission.request.kind);
   std::string& name = submission.request.name;
@@ -310,7 +347,8 @@ Status Runtime::Run(const hvdlite_operation& operation, Nanos slice, int64_t* ha
   HandlePtr made;
   HVDLITE_RETURN_IF_ERROR(Start(engine.get(), operation, nullptr, /*will_wait=*/true, &made));
   if (engine->Wait(*made, slice)) {
-    const bool nothing_to_fetch = made->output.data == nullptr && made->received_splits.empty() && made->number < 0;
+    const bool nothing_to_fetch = made->output.data == nullptr && made->received_splits.empty() && made->number < 0 &&
+                                  made->flight == nullptr && made->memory() == nullptr;
     if (!made->status().ok() || nothing_to_fetch) return made->status();
   }
   *handle = Add(std::move(made));
@@ -348,7 +386,10 @@ Status Runtime::StartGroup(const hvdlite_operation* operations, int count, const
     request.name = base + "_" + std::to_string(i + 1) + "of" + std::to_string(count);
     request.group = HashName(base);
     request.group_size = static_cast<uint32_t>(count);
-    if (completions != nullptr) submissions[static_cast<size_t>(i)].completion = Told(completions[i]);
+    if (completions != nullptr) {
+      HVDLITE_RETURN_IF_ERROR(CheckTold(submissions[static_cast<size_t>(i)]));
+      submissions[static_cast<size_t>(i)].completion = Told(completions[i]);
+    }
   }
   return engine->SubmitGroup(operations[0].process_set, std::move(submissions), handles);
 }

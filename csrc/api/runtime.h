@@ -23,6 +23,7 @@ class Runtime {
 
   Status Init(const hvdlite_init_options& options);
   Status Shutdown(double timeout_seconds);
+  Status Health();
   // Null, with a kNotInitialized in *why, when there is no job.
   std::shared_ptr<engine::Engine> engine(Status* why);
   bool initialized();
@@ -39,6 +40,7 @@ class Runtime {
   // What a handle that ended well yields. Points into the handle.
   static hvdlite_result ResultOf(const engine::Handle& handle);
   engine::HandlePtr Release(int64_t handle);
+  bool forked() const { return forked_; }
   void ReleaseAll();
 
  private:

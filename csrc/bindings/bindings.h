@@ -11,7 +11,9 @@ namespace hvdlite::bindings {
 void BindLife(pybind11::module_& module);        // init, shutdown, rank, ...
 void BindOperations(pybind11::module_& module);  // submit, wait, poll, ...
 void BindDepartures(pybind11::module_& module);  // gradients, by hooks
+void BindDeviceArrays(pybind11::module_& module);  // results on a GPU
 void BindObservation(pybind11::module_& module); // timeline, metrics, ...
+void BindGpu(pybind11::module_& module);         // what there is for tensors on a GPU
 void BindErrors(pybind11::module_& module);
 
 // Throws the Python exception for `code` and the calling thread's last error, unless code is HVDLITE_OK.

@@ -7,6 +7,8 @@
 namespace hvdlite::bindings::dlpack {
 
 enum DeviceType : int32_t { kCpu = 1, kCuda = 2, kCudaHost = 3, kCudaManaged = 13 };
+// CUDA's, by the number that DLPack and CUDA share.
+constexpr int kLegacyStream = 1;
 enum TypeCode : uint8_t { kInt = 0, kUInt = 1, kFloat = 2, kBfloat = 4, kBool = 6 };
 
 struct DataType {

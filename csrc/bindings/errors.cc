@@ -43,6 +43,8 @@ void ThrowIfError(hvdlite_code code) {
 
 void BindErrors(py::module_& module) {
   module.def("simd", &hvdlite_simd, "The instruction set the kernels use.");
+  module.def("gpu_kernels", &hvdlite_gpu_kernels,
+             "What compiled the kernels for GPUs: 'nvcc 13.0'; '': this build has none.");
 }
 
 }  // namespace hvdlite::bindings

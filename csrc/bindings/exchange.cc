@@ -20,22 +20,30 @@ const dlpack::Exchange* TableOf(PyTypeObject* type) {
 
 }  // namespace
 
-bool BorrowByExchange(const py::handle& object, dlpack::Tensor* out) {
+const dlpack::Exchange* ExchangeOf(const py::handle& object) {
   // By type, which is kept alive so that its address stays its own. Guarded by the interpreter lock, and left to the
   // process's end. Programs have few tensor types; one that makes them by the thousand is not remembered.
   static auto* const tables = new std::unordered_map<PyTypeObject*, const dlpack::Exchange*>;
   constexpr size_t kMostTypes = 256;
   PyTypeObject* const type = Py_TYPE(object.ptr());
-  const dlpack::Exchange* table;
-  if (const auto known = tables->find(type); known != tables->end()) {
-    table = known->second;
-  } else {
-    table = TableOf(type);
-    if (tables->size() < kMostTypes) {
-      Py_INCREF(reinterpret_cast<PyObject*>(type));
-      tables->emplace(type, table);
-    }
+  if (const auto known = tables->find(type); known != tables->end()) return known->second;
+  const dlpack::Exchange* const table = TableOf(type);
+  if (tables->size() < kMostTypes) {
+    Py_INCREF(reinterpret_cast<PyObject*>(type));
+    tables->emplace(type, table);
   }
+  return table;
+}
+
+bool CurrentStream(const dlpack::Exchange& exchange, int device, void** stream) {
+  if (exchange.current_stream == nullptr) return false;
+  if (exchange.current_stream(dlpack::kCuda, device, stream) == 0) return true;
+  PyErr_Clear();
+  return false;
+}
+
+bool BorrowByExchange(const py::handle& object, dlpack::Tensor* out) {
+  const dlpack::Exchange* const table = ExchangeOf(object);
   if (table == nullptr) return false;
   if (table->tensor_from_object(object.ptr(), out) == 0) return true;
   PyErr_Clear();

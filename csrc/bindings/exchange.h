@@ -8,6 +8,12 @@
 
 namespace hvdlite::bindings {
 
+// The table of the object's type; null if there is none.
+const dlpack::Exchange* ExchangeOf(const pybind11::handle& object);
+
+// The stream that the framework puts its work on here and now. False: it does not say.
+bool CurrentStream(const dlpack::Exchange& exchange, int device, void** stream);
+
 // False if the object's type has no such table, or the table cannot serve this object (then __dlpack__ says why).
 bool BorrowByExchange(const pybind11::handle& object, dlpack::Tensor* out);
 

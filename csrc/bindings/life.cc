@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "bindings/bindings.h"
+#include "bindings/mpi.h"
 #include "bindings/unlocked.h"
 
 namespace hvdlite::bindings {
@@ -15,7 +16,7 @@ namespace {
 
 void Init(int rank, int size, const std::optional<std::string>& store, const std::string& store_prefix,
           const std::optional<std::string>& secret, const std::map<std::string, std::string>& knobs,
-          const std::vector<std::vector<int32_t>>& process_sets) {
+          const std::vector<std::vector<int32_t>>& process_sets, const std::optional<py::dict>& mpi) {
   std::vector<const char*> pairs;
   for (const auto& [field, value] : knobs) {
     pairs.push_back(field.c_str());
@@ -26,7 +27,10 @@ void Init(int rank, int size, const std::optional<std::string>& store, const std
     sizes.push_back(static_cast<int32_t>(set.size()));
     ranks.insert(ranks.end(), set.begin(), set.end());
   }
+  std::optional<Mpi> there;
+  if (mpi) there.emplace(*mpi);
   hvdlite_init_options options{};
+  options.mpi = there ? &there->as_c() : nullptr;
   options.rank = rank;
   options.size = size;
   options.store = store ? store->c_str() : nullptr;
@@ -67,19 +71,28 @@ std::vector<int32_t> SetIds() {
   return ids;
 }
 
+std::vector<std::string> MpiNames() {
+  std::vector<std::string> names;
+  while (const char* name = hvdlite_mpi_handle_name(static_cast<int32_t>(names.size()))) names.emplace_back(name);
+  return names;
+}
+
 }  // namespace
 
 void BindLife(py::module_& module) {
   module.def("init", &Init, py::arg("rank"), py::arg("size"), py::arg("store"), py::arg("store_prefix"),
-             py::arg("secret"), py::arg("knobs"), py::arg("process_sets"));
-  module.def("shutdown", [](double timeout) {
-    hvdlite_code code;
-    {
-      const Unlocked unlocked;
-      code = hvdlite_shutdown(timeout);
-    }
-    ThrowIfError(code);
-  });
+             py::arg("secret"), py::arg("knobs"), py::arg("process_sets"), py::arg("mpi") = py::none());
+  module.def("mpi_names", &MpiNames, "The handles of MPI that init(mpi=...) wants the values of.");
+  module.def(
+      "shutdown",
+      [](double timeout) -> std::string {
+        const Unlocked unlocked;
+        return hvdlite_shutdown(timeout) == HVDLITE_OK ? "" : hvdlite_last_error();
+      },
+      "Leaves the job. Returns why that had failed, or failed meanwhile; empty: it had not.");
+  module.def(
+      "failure", []() -> std::string { return hvdlite_health() == HVDLITE_OK ? "" : hvdlite_last_error(); },
+      "Why the job has failed; empty: it has not, or there is none.");
   module.def("abort", [](const std::string& why) {
     const Unlocked unlocked;
     hvdlite_abort(why.c_str());

@@ -3,6 +3,9 @@
 #include <unordered_map>
 #include <utility>
 
+#include "bindings/exchange.h"
+#include "bindings/unlocked.h"
+
 namespace hvdlite::bindings {
 namespace py = pybind11;
 
@@ -27,6 +30,8 @@ const hvdlite_tensor& Usable(Lent* lent, const py::handle& object, bool written)
 
 struct Loan {
   py::object input, output, input_owner, output_owner;
+  const dlpack::Exchange* exchange;  // on a GPU: who tells the stream
+  int device;
 };
 
 // By handle. Guarded by the interpreter lock. Never destroyed: the interpreter may be gone before the process ends.
@@ -44,6 +49,7 @@ void Call::Borrow(const py::handle& in, const py::handle& out) {
   } else if (operation.kind <= kLastWithTensor) {
     throw py::type_error("expected a tensor, got None");
   }
+  operation.stream = input.producer;
   if (out.is_none()) return;
   operation.output = in_place ? input.tensor : Usable(&output, out, /*written=*/true);
   static char nothing;  // an empty tensor may have no address, which would mean: allocate
@@ -53,7 +59,27 @@ void Call::Borrow(const py::handle& in, const py::handle& out) {
 void Borrow(int64_t handle, const py::handle& input, const py::handle& output, Call* call) {
   Loans().insert_or_assign(handle,
                            Loan{py::reinterpret_borrow<py::object>(input), py::reinterpret_borrow<py::object>(output),
-                                std::move(call->input.owner), std::move(call->output.owner)});
+                                std::move(call->input.owner), std::move(call->output.owner), call->input.exchange,
+                                call->input.tensor.device_index});
+}
+
+hvdlite_code Follow(int64_t handle) {
+  void* stream = nullptr;
+  const auto loan = Loans().find(handle);
+  if (loan != Loans().end() && loan->second.exchange != nullptr &&
+      CurrentStream(*loan->second.exchange, loan->second.device, &stream)) {
+    return hvdlite_follow(handle, stream);
+  }
+  for (;;) {
+    int32_t landed = 0;
+    hvdlite_code code;
+    {
+      const Unlocked unlocked;
+      code = hvdlite_land(handle, kSlice, &landed);
+    }
+    if (code != HVDLITE_OK || landed) return code;
+    if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+  }
 }
 
 // The loan outlives the lock of the table: what it lets go may run any code.

@@ -24,6 +24,10 @@ struct Call {
 // Notes that the operation with this handle has been started: it keeps what the call has borrowed.
 void Borrow(int64_t handle, const pybind11::handle& input, const pybind11::handle& output, Call* call);
 
+// The operation is done, and on a GPU: what its tensors' framework does from now on comes after it. Waits for the device where
+// the framework does not say on which stream it works. Throws what Python's signal handlers do; else says how it went.
+hvdlite_code Follow(int64_t handle);
+
 // The operation is over.
 void GiveBack(int64_t handle);
 

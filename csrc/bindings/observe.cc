@@ -1,3 +1,4 @@
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -9,13 +10,14 @@ namespace py = pybind11;
 
 namespace {
 
-std::string Describe(const std::string& what) {
+// `ask` writes as much as fits and says how long the text is.
+std::string Text(const std::function<int64_t(char*, int64_t)>& ask) {
   std::vector<char> text(4096);
   for (;;) {
     int64_t length;
     {
       const Unlocked unlocked;
-      length = hvdlite_describe(what.c_str(), text.data(), static_cast<int64_t>(text.size()));
+      length = ask(text.data(), static_cast<int64_t>(text.size()));
     }
     if (length < static_cast<int64_t>(text.size())) return std::string(text.data(), static_cast<size_t>(length));
     text.resize(static_cast<size_t>(length) * 2);  // it may have grown in between
@@ -36,7 +38,19 @@ void BindObservation(py::module_& module) {
     }
     ThrowIfError(code);
   });
-  module.def("describe", &Describe, "JSON: 'metrics' or 'recent'. Empty without a job.");
+  module.def(
+      "describe",
+      [](const std::string& what) {
+        return Text([&](char* text, int64_t capacity) { return hvdlite_describe(what.c_str(), text, capacity); });
+      },
+      "JSON: 'metrics' or 'recent'. Empty without a job.");
+  module.def(
+      "explain",
+      [](int32_t process_set) {
+        return Text([&](char* text, int64_t capacity) { return hvdlite_explain(process_set, text, capacity); });
+      },
+      "Why the process set communicates as it does.");
+  module.def("uses_mpi", [] { return hvdlite_uses_mpi() != 0; });
   module.def("wait_question", [](double timeout) {
     const Unlocked unlocked;
     return hvdlite_wait_question(timeout);

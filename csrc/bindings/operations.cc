@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "bindings/bindings.h"
+#include "bindings/device_array.h"
 #include "bindings/fastcall.h"
 #include "bindings/loans.h"
 #include "bindings/unlocked.h"
@@ -20,9 +21,8 @@ namespace py = pybind11;
 
 namespace {
 
-// Long enough to cost nothing, short enough that Ctrl-C feels immediate while a thread spins (a sleeping one is woken by
-// the signal itself).
-constexpr double kSlice = 0.1;
+// What hvdlite_end says of an operation on a GPU that has ended well.
+constexpr int32_t kOnGpu = 2;
 
 // kind, op, process_set, name, input, output, root, prescale, postscale, splits
 constexpr int kDescribed = 10;
@@ -106,6 +106,14 @@ py::object Finish(int64_t handle) {
     GiveBack(handle);
     ThrowIfError(code);
   }
+  if (result.on_gpu) {
+    const hvdlite_code followed = Follow(handle);
+    if (followed != HVDLITE_OK) {
+      hvdlite_release(handle, nullptr);
+      GiveBack(handle);
+      ThrowIfError(followed);
+    }
+  }
   // Copied before anything of Python's is made, which may let other threads run.
   const hvdlite_tensor tensor = result.output;
   const std::vector<py::ssize_t> shape(tensor.shape, tensor.shape + tensor.ndim);
@@ -114,7 +122,9 @@ py::object Finish(int64_t handle) {
   hvdlite_release(handle, &storage);
   GiveBack(handle);
   py::object output = py::none();
-  if (tensor.data != nullptr) {
+  if (storage != nullptr && tensor.device_kind != 0) {
+    output = MakeDeviceArray(static_cast<hvdlite_device_memory*>(storage), tensor, shape);
+  } else if (tensor.data != nullptr) {
     const py::capsule owner(storage, [](void* p) { free(p); });
     output = py::array(NumpyDType(tensor.dtype), shape, tensor.data, owner);
   }
@@ -168,6 +178,10 @@ PyObject* WaitAll(PyObject*, PyObject* given) {
         if (!done && PyErr_CheckSignals() != 0) throw py::error_already_set();
       }
       if (!done) ThrowIfError(code);  // it lives: only the wait has ended
+      if (done == kOnGpu) {
+        code = Follow(handle);
+        hvdlite_release(handle, nullptr);
+      }
       GiveBack(handle);
       try {
         ThrowIfError(code);

@@ -110,6 +110,11 @@ void Lent::BorrowDlpack(const dlpack::Tensor& lent) {
   tensor.dtype = FromDlpack(lent.dtype);
   if (tensor.dtype < 0) Refuse("a tensor of this dtype cannot be communicated (complex, packed or quantised?)");
   const bool host = lent.device.type == dlpack::kCpu || lent.device.type == dlpack::kCudaHost;
+  if (!host && lent.device.type != dlpack::kCuda && lent.device.type != dlpack::kCudaManaged) {
+    PyErr_SetString(PyExc_NotImplementedError,
+                    "hvdlite communicates tensors in host memory and on CUDA GPUs; copy the tensor to the CPU first");
+    throw py::error_already_set();
+  }
   tensor.data = static_cast<char*>(lent.data) + lent.byte_offset;
   tensor.device_kind = host ? 0 : 1;
   tensor.device_index = lent.device.id;
@@ -123,33 +128,65 @@ void Lent::BorrowDlpack(const dlpack::Tensor& lent) {
   if (expected == 0) contiguous = true;  // no elements, no order
 }
 
-void Lent::BorrowCapsule(const py::handle& object) {
+namespace {
+
+// What the object's __dlpack__ gives, which stays unconsumed: its own destructor gives the tensor back when we let go of it.
+py::object Capsule(const py::handle& object, py::kwargs arguments) {
   const py::object lend = object.attr("__dlpack__");
-  py::object capsule;
+  arguments["max_version"] = py::make_tuple(1, 0);  // the first version that can say "read-only"
   try {
-    capsule = lend(py::arg("max_version") = py::make_tuple(1, 0));  // the first version that can say "read-only"
+    return lend(**arguments);
   } catch (py::error_already_set& error) {
     if (!error.matches(PyExc_TypeError)) throw;
-    capsule = lend();  // from before that version, and before its keyword
+    PyDict_DelItemString(arguments.ptr(), "max_version");  // from before that version, and before its keyword
+    return lend(**arguments);
   }
-  // The capsule stays unconsumed: its own destructor gives the tensor back when we let go of it.
-  if (auto* managed = static_cast<dlpack::Managed*>(
-          PyCapsule_IsValid(capsule.ptr(), "dltensor") ? PyCapsule_GetPointer(capsule.ptr(), "dltensor") : nullptr)) {
-    BorrowDlpack(managed->tensor);
-  } else if (PyCapsule_IsValid(capsule.ptr(), "dltensor_versioned")) {
-    auto* versioned = static_cast<dlpack::Versioned*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor_versioned"));
-    BorrowDlpack(versioned->tensor);
-    writable = (versioned->flags & dlpack::kReadOnly) == 0;
-  } else {
+}
+
+const dlpack::Tensor& Content(const py::object& capsule, bool* writable) {
+  if (PyCapsule_IsValid(capsule.ptr(), "dltensor")) {
+    return static_cast<dlpack::Managed*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"))->tensor;
+  }
+  if (!PyCapsule_IsValid(capsule.ptr(), "dltensor_versioned")) {
     Refuse("__dlpack__() returned something that is not a DLPack capsule");
   }
-  owner = std::move(capsule);
+  auto* versioned = static_cast<dlpack::Versioned*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor_versioned"));
+  *writable = (versioned->flags & dlpack::kReadOnly) == 0;
+  return versioned->tensor;
+}
+
+}  // namespace
+
+void Lent::BorrowCapsule(const py::handle& object) {
+  owner = Capsule(object, py::kwargs());
+  const dlpack::Tensor* lent = &Content(owner, &writable);
+  if (lent->device.type == dlpack::kCuda || lent->device.type == dlpack::kCudaManaged) {
+    // Again, now with the promise that the values are there for the legacy default stream.
+    py::kwargs with_stream;
+    with_stream["stream"] = dlpack::kLegacyStream;
+    owner = Capsule(object, with_stream);
+    lent = &Content(owner, &writable);
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): CUDA names this stream by a number
+    producer = reinterpret_cast<void*>(static_cast<intptr_t>(dlpack::kLegacyStream));
+  }
+  BorrowDlpack(*lent);
+}
+
+bool Lent::BorrowQuickly(const py::handle& object) {
+  dlpack::Tensor lent;
+  if (!BorrowByExchange(object, &lent)) return false;
+  if (lent.device.type != dlpack::kCpu) {
+    exchange = ExchangeOf(object);
+    const bool on_gpu_now = lent.device.type == dlpack::kCuda || lent.device.type == dlpack::kCudaManaged;
+    if (on_gpu_now && !CurrentStream(*exchange, lent.device.id, &producer)) return false;
+  }
+  BorrowDlpack(lent);
+  return true;
 }
 
 void Lent::Borrow(const py::handle& object) {
   if (py::isinstance<py::array>(object)) return BorrowArray(object.ptr());
-  dlpack::Tensor lent;
-  if (BorrowByExchange(object, &lent)) return BorrowDlpack(lent);
+  if (BorrowQuickly(object)) return;
   if (py::hasattr(object, "__dlpack__")) return BorrowCapsule(object);
   Refuse("expected a numpy array or an object with __dlpack__, got " +
          py::str(py::type::handle_of(object).attr("__name__")).cast<std::string>());

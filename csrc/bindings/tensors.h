@@ -25,12 +25,18 @@ class Lent {
   void Borrow(const pybind11::handle& object);
 
   hvdlite_tensor tensor{};
+  bool on_gpu() const { return tensor.device_kind != 0; }
+  // On a GPU: the stream whose work so far the values come from, and who tells the current one; null if nobody does.
+  void* producer = nullptr;
+  const dlpack::Exchange* exchange = nullptr;
+
   bool contiguous = true;
   bool writable = true;
   pybind11::object owner;
 
  private:
   void BorrowArray(PyObject* array);
+  bool BorrowQuickly(const pybind11::handle& object);
   void BorrowCapsule(const pybind11::handle& object);
   void BorrowDlpack(const dlpack::Tensor& lent);
   void SetShape(const int64_t* dimensions, int count);

@@ -13,6 +13,10 @@
 
 namespace hvdlite::bindings {
 
+// How long a call waits before it looks for signals: long enough to cost nothing, short enough that Ctrl-C feels immediate
+// while a thread spins (a sleeping one is woken by the signal itself).
+constexpr double kSlice = 0.1;
+
 class Unlocked {
  public:
   Unlocked() {

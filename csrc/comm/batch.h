@@ -9,6 +9,9 @@
 
 #include "base/dtype.h"
 #include "base/ops.h"
+#include "base/status.h"
+#include "device/gpu.h"
+#include "device/tensor.h"
 #include "kernels/reduce.h"
 
 namespace hvdlite::comm {
@@ -37,6 +40,12 @@ struct Batch {
   bool adasum = false;  // Allreduce by Adasum, per piece; `reduce` then carries the scale factors only
   kernels::ReduceSpec reduce;  // Allreduce, Reducescatter
   std::vector<Piece> pieces;
+  Device device;  // where the pieces are: of one kind on all members, but for a member that has joined and has no GPU
+  // On a GPU: what has to have fired before inputs are read and outputs are written.
+  std::vector<device::EventPtr> ready;
+  // On a GPU: what keeps this member from taking part (no memory for its result). The members tell one another, and the
+  // operation fails on all of them.
+  Status obstacle;
 };
 
 }  // namespace hvdlite::comm

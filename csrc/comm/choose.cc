@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdio>
+#include <numeric>
 
 namespace hvdlite::comm {
 
@@ -41,6 +42,20 @@ std::string Time(double seconds) {
 }
 
 }  // namespace
+
+Question QuestionOf(const Batch& batch, int members) {
+  int64_t elements = 0;
+  for (const Piece& piece : batch.pieces) {
+    elements += std::accumulate(piece.counts.begin(), piece.counts.end(), piece.count);
+  }
+  Question question;
+  question.op = batch.kind;
+  question.dtype = batch.dtype;
+  question.adasum = batch.adasum && batch.kind == OpKind::kAllreduce;
+  question.bytes = elements * static_cast<int64_t>(SizeOf(batch.dtype));
+  question.members = members;
+  return question;
+}
 
 bool IsLegal(const Question& question, Algorithm algorithm) {
   const bool rounds_once = NeedsSingleRounding(question.dtype);

@@ -12,6 +12,7 @@
 
 #include "base/dtype.h"
 #include "base/ops.h"
+#include "comm/batch.h"
 
 namespace hvdlite::comm {
 
@@ -56,6 +57,8 @@ struct Question {
   // card once.
   int members_per_card = 1;
 };
+
+Question QuestionOf(const Batch& batch, int members);
 
 struct Choice {
   Algorithm algorithm = Algorithm::kDirect;

@@ -1,6 +1,6 @@
 // Communicator: performs collectives among the members of one process set.
 //
-// One of the five interfaces; a folder per implementation (self, shm, net, hierarchical, later mpi and nccl).
+// One of the five interfaces; a folder per implementation (self, shm, net, hierarchical, mpi, nccl, gpu).
 // All members start the same batches in the same order, one at a time. Nothing here ever blocks: Start() returns
 // a Work, and the engine turns it with Advance() until it is done. So a rank that belongs to several process
 // sets can never deadlock between them, and the only place that waits (and can notice a dead peer, a deadline,
@@ -34,6 +34,12 @@ class Work {
   virtual Progress Advance() = 0;
   // OK unless Advance() returned kFailed.
   const Status& status() const { return status_; }
+  // After kFailed: only the operations of this batch have failed, on all members alike, and the communicator is as good as
+  // before.
+  virtual bool failed_alone() const { return false; }
+  // After kDone of a batch on a GPU: the event that fires when what has been put on its stream is done. Only then are
+  // outputs complete and inputs free. Null: they are so already.
+  virtual device::EventPtr finished() const { return nullptr; }
 
  protected:
   Progress Fail(Status status) {
@@ -57,6 +63,8 @@ class Communicator {
   virtual std::unique_ptr<Work> Start(const Batch& batch) = 0;
   // Adds the descriptors to sleep on while a Work says kNone, with what it waits for (POLLIN and/or POLLOUT).
   virtual void AddPollFds(std::vector<pollfd>* fds) const = 0;
+  // Whether news comes without waking anybody: neither by those descriptors nor by the doorbell.
+  virtual bool must_be_asked() const { return false; }
 };
 
 }  // namespace hvdlite::comm

@@ -1,6 +1,8 @@
 // Topology: how the members of a process set sit on hosts, and the tree over which they negotiate. Pure.
 #pragma once
 
+#include <algorithm>
+#include <numeric>
 #include <vector>
 
 #include "rendezvous/roster.h"
@@ -13,6 +15,17 @@ struct Topology {
   std::vector<int> host_of;               // per member: index into hosts
   std::vector<int> local_of;              // per member: position within its host's list
   bool single_host() const { return hosts.size() == 1; }
+  // All member numbers.
+  std::vector<int> everyone() const {
+    std::vector<int> members(ranks.size());
+    std::iota(members.begin(), members.end(), 0);
+    return members;
+  }
+  size_t most_on_a_host() const {
+    size_t most = 0;
+    for (const auto& host : hosts) most = std::max(most, host.size());
+    return most;
+  }
   // Every host has the same number of members.
   bool homogeneous() const {
     for (const auto& host : hosts) {

@@ -28,10 +28,14 @@ size_t ChunkBytes(const Config& config, size_t members) {
 
 // What decides who sends how much when, and cannot be told by one rank to the others, because it must be known before.
 std::string SharedSettings(const Config& config) {
-  return "HVDLITE_COMMUNICATOR=" + config.communicator +
+  return "HVDLITE_CPU_OPERATIONS=" + config.cpu_operations + ";HVDLITE_GPU_OPERATIONS=" + config.gpu_operations +
+         ";HVDLITE_GPU_CHUNK_BYTES=" + std::to_string(config.gpu_chunk_bytes) +
          ";HVDLITE_HIERARCHICAL_ALLREDUCE=" + config.hierarchical_allreduce +
+         ";HVDLITE_MPI_ALLREDUCE=" + config.mpi_allreduce +
+         ";HVDLITE_MPI_CHUNK_BYTES=" + std::to_string(config.mpi_chunk_bytes) +
          ";HVDLITE_SHM_CHUNK_BYTES=" + std::to_string(config.shm_chunk_bytes) +
-         ";HVDLITE_SHM_SMALL_BYTES=" + std::to_string(config.shm_small_bytes);
+         ";HVDLITE_SHM_SMALL_BYTES=" + std::to_string(config.shm_small_bytes) +
+         ";HVDLITE_TORUS_ALLREDUCE=" + (config.torus_allreduce ? "1" : "0");
 }
 
 // What the kernel lets this process use: its affinity, and the quota of its container (cgroup v2).
@@ -76,9 +80,11 @@ Status World::Join(const WorldOptions& options, rendezvous::Store* store, Deadli
   me.rank = options.rank;
   me.host_id = rendezvous::HostId(options.config->host_id);
   // Sockets everywhere, also inside the host: as if each rank had a host of its own.
-  if (options.config->communicator == "net") me.host_id += "#rank" + std::to_string(options.rank);
+  if (options.config->cpu_operations == "net") me.host_id += "#rank" + std::to_string(options.rank);
   me.pid = getpid();
   me.settings = SharedSettings(*options.config);
+  if (options.mpi.library != nullptr) me.mpi = options.mpi.name;
+  me.mpi_absent = options.mpi.absent;
 
   std::vector<Member> members;
   if (options.size == 1) {
@@ -98,6 +104,7 @@ Status World::Join(const WorldOptions& options, rendezvous::Store* store, Deadli
     }
   }
   HVDLITE_RETURN_IF_ERROR(rendezvous::MakeRoster(std::move(members), &world->roster_));
+  HVDLITE_RETURN_IF_ERROR(world->JudgeMpi());
   const bool multi_host = world->roster_.hosts.size() > 1;
   const rendezvous::Place& place = world->place();
   const std::vector<int>& mates = world->roster_.hosts[static_cast<size_t>(place.host)].ranks;
@@ -200,12 +207,16 @@ Status World::Connect(std::vector<int> ranks, uint32_t set, const Until& until, 
   if (topology.ranks.size() == 1) {
     group->communicator = std::make_unique<SelfCommunicator>();
     group->why = "self: this process set has one member";
+  } else if (topology.single_host() && mpi_.use && options_.config->cpu_operations == "mpi") {
+    HVDLITE_RETURN_IF_ERROR(
+        OverMpi(*group, topology.everyone(), static_cast<int>(2 * set), until, &group->communicator));
+    group->why = "mpi (" + mpi_.why + "): HVDLITE_CPU_OPERATIONS=mpi";
   } else if (topology.single_host()) {
     group->communicator =
         std::make_unique<ShmCommunicator>(group->region.get(), static_cast<size_t>(options_.config->shm_small_bytes));
     group->why = "shm: all members are on one host";
   } else {
-    HVDLITE_RETURN_IF_ERROR(BuildBetweenHosts(group.get(), links));
+    HVDLITE_RETURN_IF_ERROR(BuildBetweenHosts(group.get(), set, links, until));
   }
   for (auto& pipe : pipes) {
     if (pipe != nullptr) group->transports.push_back(std::move(pipe));
@@ -220,7 +231,24 @@ void World::AbandonInChild() {
   }
 }
 
+std::unique_ptr<gpu::GpuCommunicator> World::OnGpu(const Group& group) {
+  gpu::GpuOptions options;
+  options.me = group.me;
+  options.ranks = group.topology.ranks;
+  options.wish = {options_.config->gpu_operations, group.why};
+  options.host = group.topology.host_of[static_cast<size_t>(group.me)];
+  const bool by_hosts = options_.config->hierarchical_allreduce == "on" || options_.config->torus_allreduce;
+  options.grid = nccl::MakeGrid(group.topology, group.me, by_hosts);
+  options.room = static_cast<size_t>(options_.config->gpu_chunk_bytes);
+  options.log = options_.log;
+  return std::make_unique<gpu::GpuCommunicator>(group.communicator.get(), &card_, std::move(options));
+}
+
 void World::Disconnect(Group* group) {
+  // Now, in the turn, and not when the last handle lets go of it: MPI's calls must not meet.
+  group->communicator.reset();
+  group->inner.reset();
+  group->outer.reset();
   if (group->region_memory != nullptr) segment().Unmap(group->region_memory, group->region->Leave());
   group->region_memory = nullptr;
 }

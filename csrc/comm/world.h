@@ -17,6 +17,9 @@
 #include "base/log.h"
 #include "base/until.h"
 #include "comm/communicator.h"
+#include "comm/gpu/gpu_communicator.h"
+#include "comm/mpi/channel.h"
+#include "comm/mpi/verdict.h"
 #include "comm/shm/region.h"
 #include "comm/topology.h"
 #include "rendezvous/store.h"
@@ -55,6 +58,7 @@ struct WorldOptions {
   transport::tcp::Secret secret{};
   const Config* config = nullptr;  // borrowed
   const Logger* log = nullptr;  // borrowed
+  mpi::Access mpi;
 };
 
 class World {
@@ -66,10 +70,15 @@ class World {
 
   // `set` numbers the process sets of this incarnation; never reused.
   Status Connect(std::vector<int> ranks, uint32_t set, const Until& until, std::unique_ptr<Group>* group);
-  // A few times a second: sends strangers away from the door.
+  // Whether tensors of this job go over MPI; `why` for people.
+  const mpi::Verdict& mpi() const { return mpi_; }
+  // A few times a second: sends strangers away from the door, and lets MPI do what it has left undone.
   Status Tend();
   // In a forked child: closes the sockets whose end announces this rank's death.
   void AbandonInChild();
+  // For the set's tensors on GPUs. All members make theirs when their first batch of them begins.
+  std::unique_ptr<gpu::GpuCommunicator> OnGpu(const Group& group);
+  gpu::Card& card() { return card_; }
   // Gives the set's shared memory back.
   void Disconnect(Group* group);
 
@@ -83,7 +92,7 @@ class World {
   bool oversubscribed() const { return oversubscribed_; }
 
  private:
-  explicit World(const WorldOptions& options) : options_(options) {}
+  explicit World(const WorldOptions& options) : options_(options), card_(*options.config) {}
   Status ConnectHost(Group* group, std::vector<std::unique_ptr<transport::Transport>>* pipes);
   // In world_net.cc: only jobs with several hosts come there.
   Status TellAddresses(rendezvous::Member* me);
@@ -92,7 +101,14 @@ class World {
                      std::vector<transport::Transport*>* edges);
   Status Mesh(uint32_t group, const std::vector<int>& ranks, const Until& until,
               std::vector<std::unique_ptr<transport::tcp::Link>>* links);
-  Status BuildBetweenHosts(Group* group, const std::vector<transport::Transport*>& links);
+  Status BuildBetweenHosts(Group* group, uint32_t set, const std::vector<transport::Transport*>& links,
+                           const Until& until);
+  // In world_mpi.cc.
+  Status JudgeMpi();
+  Status TendMpi();
+  // A communicator over MPI among `members`, which this rank is one of. `tag` tells it from others that are made meanwhile.
+  Status OverMpi(const Group& group, const std::vector<int>& members, int tag, const Until& until,
+                 std::unique_ptr<Communicator>* communicator);
 
   const WorldOptions options_;
   rendezvous::Roster roster_;
@@ -100,6 +116,8 @@ class World {
   std::vector<transport::tcp::Endpoint> doors_;  // by rank: where its listener is
   std::unique_ptr<transport::Neighbours> neighbours_;
   std::unique_ptr<transport::Doorbells> bells_;
+  mpi::Verdict mpi_;
+  gpu::Card card_;
   size_t next_region_ = 0;
   bool oversubscribed_ = false;
 };

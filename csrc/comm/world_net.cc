@@ -53,13 +53,13 @@ Status World::Mesh(uint32_t group, const std::vector<int>& ranks, const Until& u
                                      links);
 }
 
-// Two sets of links: one between all members, for tensors; one along the edges of the negotiation tree, so that a
+// Two sets of links: one between all members, for tensors, unless those go over MPI; one along the edges of the negotiation tree, so that a
 // message never waits behind a tensor.
 Status World::ConnectMesh(Group* group, uint32_t set, const Until& until, std::vector<Transport*>* data,
                           std::vector<Transport*>* edges) {
   const Topology& topology = group->topology;
   std::vector<std::unique_ptr<Link>> links;
-  HVDLITE_RETURN_IF_ERROR(Mesh(2 * set, topology.ranks, until, &links));
+  if (!mpi_.use) HVDLITE_RETURN_IF_ERROR(Mesh(2 * set, topology.ranks, until, &links));
   for (size_t m = 0; m < links.size(); ++m) {
     (*data)[m] = links[m].get();
     if (links[m] != nullptr) group->transports.push_back(std::move(links[m]));
@@ -83,44 +83,55 @@ Status World::ConnectMesh(Group* group, uint32_t set, const Until& until, std::v
   return Status::Ok();
 }
 
-Status World::BuildBetweenHosts(Group* group, const std::vector<Transport*>& links) {
+Status World::BuildBetweenHosts(Group* group, uint32_t set, const std::vector<Transport*>& links, const Until& until) {
   const Config& config = *options_.config;
   const Topology& topology = group->topology;
-  if (config.communicator == "shm") {
-    return Status::InvalidArgument("HVDLITE_COMMUNICATOR=shm, but the " + std::to_string(topology.ranks.size()) +
+  if (config.cpu_operations == "shm") {
+    return Status::InvalidArgument("HVDLITE_CPU_OPERATIONS=shm, but the " + std::to_string(topology.ranks.size()) +
                                    " ranks of the process set are on " + std::to_string(topology.hosts.size()) +
-                                   " hosts. Use auto, net or hierarchical.");
+                                   " hosts. Use auto, net or mpi.");
   }
-  size_t most = 1;
-  for (const auto& host : topology.hosts) most = std::max(most, host.size());
-  NetOptions flat_options;
-  flat_options.members_per_card = static_cast<int>(most);
-  auto flat =
-      std::make_unique<NetCommunicator>(group->me, static_cast<int>(topology.ranks.size()), links, flat_options);
-  const bool wanted = config.communicator != "net" && config.hierarchical_allreduce != "off";
+  const size_t most = topology.most_on_a_host();
+  // Among some of the members, this one included, by what connects hosts.
+  const auto among = [&](const std::vector<int>& members, int tag, std::unique_ptr<Communicator>* made) {
+    if (mpi_.use) return OverMpi(*group, members, tag, until, made);
+    std::vector<Transport*> theirs;
+    for (int member : members) theirs.push_back(links[static_cast<size_t>(member)]);
+    NetOptions options;
+    options.members_per_card = static_cast<int>(most);
+    const auto me = std::find(members.begin(), members.end(), group->me) - members.begin();
+    *made = std::make_unique<NetCommunicator>(static_cast<int>(me), static_cast<int>(members.size()), std::move(theirs),
+                                              options);
+    return Status::Ok();
+  };
+  std::unique_ptr<Communicator> flat;
+  HVDLITE_RETURN_IF_ERROR(among(topology.everyone(), static_cast<int>(2 * set), &flat));
+  const std::string carrier = mpi_.use ? "mpi (" + mpi_.why + ")" : "net";
+  const std::string without = mpi_.use || mpi_.why.empty() ? "" : "; without MPI: " + mpi_.why;
+  const bool wanted = config.cpu_operations != "net" && config.hierarchical_allreduce != "off";
   if (most == 1 || !topology.homogeneous() || !wanted) {
-    group->why = most == 1 ? "net: one member on each host"
-                 : wanted  ? "net: the hosts have different numbers of members"
-                           : "net: hierarchical allreduce is turned off";
+    group->why = carrier +
+                 (most == 1 ? ": one member on each host"
+                  : wanted  ? ": the hosts have different numbers of members"
+                            : ": hierarchical allreduce is turned off") +
+                 without;
     group->communicator = std::move(flat);
     return Status::Ok();
   }
   const size_t local = static_cast<size_t>(topology.local_of[static_cast<size_t>(group->me)]);
-  std::vector<Transport*> rail;
-  for (const auto& host : topology.hosts) rail.push_back(links[static_cast<size_t>(host[local])]);
-  NetOptions rail_options;
-  rail_options.members_per_card = static_cast<int>(most);
-  group->outer = std::make_unique<NetCommunicator>(topology.host_of[static_cast<size_t>(group->me)],
-                                                   static_cast<int>(rail.size()), rail, rail_options);
+  std::vector<int> rail;
+  for (const auto& host : topology.hosts) rail.push_back(host[local]);
+  HVDLITE_RETURN_IF_ERROR(among(rail, static_cast<int>(2 * set + 1), &group->outer));
   group->inner = std::move(flat);
   group->communicator = std::make_unique<HierarchicalCommunicator>(group->topology, group->me, group->region.get(),
                                                                    group->outer.get(), group->inner.get());
   group->why = "hierarchical: " + std::to_string(most) + " members on each of " +
-               std::to_string(topology.hosts.size()) + " hosts";
+               std::to_string(topology.hosts.size()) + " hosts, " + carrier + " between them" + without;
   return Status::Ok();
 }
 
 Status World::Tend() {
+  if (mpi_.use) HVDLITE_RETURN_IF_ERROR(TendMpi());
   return listener_ == nullptr ? Status::Ok() : listener_->Turn();
 }
 

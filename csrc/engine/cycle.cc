@@ -49,8 +49,13 @@ bool Engine::Turn(Nanos now) {
   if (!closing_.ok() && !ended_) {
     if (closing_until_ == 0) closing_until_ = now + kClosingGrace;
     bool idle = true;
-    for (const auto& set : active_) idle &= set->idle() && set->agreement->Flush();  // all have heard the end
+    for (const auto& set : active_) {
+      LookAfterFlights(set.get());
+      idle &= set->idle() && set->in_flight.empty() && set->agreement->Flush();  // all have heard the end
+    }
+    if (ended_) return moved;
     if (idle || now > closing_until_) Finish(closing_);
+    if (idle) active_[0]->agreement->TakeLeave();  // whoever has called shutdown() waits for this
   }
   return moved;
 }
@@ -154,16 +159,22 @@ void Engine::Begin(ProcessSet* set, Decision decision, Nanos now) {
     ChangeSets(set, running->responses[0]);
     return;
   }
-  const Status prepared = Prepare(set, running.get());
+  running->communicator = set->group->communicator.get();
+  if (running->responses[0].agreed->request.device != DeviceKind::kHost) {
+    const Status found = FindGpu(set);
+    if (!found.ok()) return FailNow(found);
+    running->communicator = set->on_gpu.get();
+  }
+  const Status prepared = Prepare(set, running.get(), &world_->card());
   if (!prepared.ok()) return FailNow(prepared);
   set->running = std::move(running);
-  observer_.Began(*set, *set->running, now);
+  observer_.Began(*set->running, now);
   if (kind == OpKind::kBarrier || kind == OpKind::kJoin) {
     // The agreement itself was the meeting: everybody has asked.
     CompleteRunning(set);
     return;
   }
-  set->running->work = set->group->communicator->Start(set->running->batch);
+  set->running->work = set->running->communicator->Start(set->running->batch);
 }
 
 // Fills in what a slot stands for, or notes what it stands for from now on.
@@ -191,9 +202,16 @@ bool Engine::Remember(ProcessSet* set, Response* response) {
 bool Engine::Progress(ProcessSet* set) {
   switch (set->running->work->Advance()) {
     case comm::Progress::kNone: return false;
-    case comm::Progress::kSome: closing_until_ = 0; return true;
+    case comm::Progress::kSome:
+      closing_until_ = 0;
+      set->running->waits_since = 0;
+      return true;
     case comm::Progress::kDone: CompleteRunning(set); return true;
     case comm::Progress::kFailed:
+      if (set->running->work->failed_alone()) {
+        FailRunning(set);
+        return true;
+      }
       set->running->failed = true;
       if (!closing_.ok()) {
         Finish(closing_);
@@ -207,8 +225,10 @@ bool Engine::Progress(ProcessSet* set) {
 
 void Engine::CompleteRunning(ProcessSet* set) {
   jitter_();
-  const std::unique_ptr<Running> running = std::move(set->running);
-  running->work.reset();
+  std::unique_ptr<Running> running = std::move(set->running);
+  const device::EventPtr finished = running->work == nullptr ? nullptr : running->work->finished();
+  const FlightPtr flight = finished == nullptr ? nullptr : std::make_shared<Flight>(finished);
+  if (flight == nullptr) running->work.reset();
   observer_.Ended(*set, *running, MonotonicNow());
   for (size_t i = 0; i < running->entries.size(); ++i) {
     Entry* const entry = running->entries[i];
@@ -217,7 +237,20 @@ void Engine::CompleteRunning(ProcessSet* set) {
       entry->handle->number = running->responses[i].agreed->request.root;
       set->inbox.RestartDefaultNames();
     }
+    if (flight != nullptr) entry->handle->TakeOff(flight);
     Complete(set, entry, Status::Ok());
+  }
+  if (flight != nullptr) TakeOff(set, std::move(running), flight);
+}
+
+// The members have agreed that these operations fail, and nothing else does.
+void Engine::FailRunning(ProcessSet* set) {
+  const std::unique_ptr<Running> running = std::move(set->running);
+  const Status status = running->work->status();
+  for (Entry* const entry : running->entries) {
+    if (entry == nullptr) continue;
+    observer_.FailedUnderWay(*set, *entry, MonotonicNow());
+    Complete(set, entry, status);
   }
 }
 

@@ -86,6 +86,7 @@ Status Engine::Connect(rendezvous::Store* store, Deadline deadline) {
   world.secret = options_.secret;
   world.config = &options_.config;
   world.log = &log_;
+  world.mpi = options_.mpi;
   HVDLITE_RETURN_IF_ERROR(comm::World::Join(world, store, deadline, &world_));
   const int64_t spin = options_.config.spin_microseconds;
   patience_ = std::make_unique<Patience>(world_->oversubscribed(), spin < 0 ? kDefaultSpin : spin * kMicrosecond);
@@ -108,16 +109,18 @@ Engine::~Engine() {
     world_->bells().RingSelf();
     background_.join();
   }
+  for (const auto& [id, set] : sets_) Ground(set.get());
 }
 
 namespace {
 
-std::unique_ptr<Entry> MakeEntry(Submission submission, const HandlePtr& handle) {
+std::unique_ptr<Entry> MakeEntry(Submission submission, const HandlePtr& handle, std::vector<device::EventPtr> ready) {
   auto entry = std::make_unique<Entry>();
   entry->request = std::move(submission.request);
   entry->input = std::move(submission.input);
   entry->output = std::move(submission.output);
   entry->handle = handle;
+  entry->ready = std::move(ready);
   entry->submitted = MonotonicNow();
   return entry;
 }
@@ -143,8 +146,13 @@ Status Engine::Submit(int id, Submission submission, bool will_wait, HandlePtr* 
   HVDLITE_RETURN_IF_ERROR(MemberSet(id, &set));
   HVDLITE_RETURN_IF_ERROR(CheckPlace(id, submission.request, /*in_group=*/false));
   *handle = std::make_shared<Handle>(std::move(submission.completion));
+  std::vector<device::EventPtr> ready;
+  if (submission.request.device != DeviceKind::kHost) {
+    Moments moments;
+    HVDLITE_RETURN_IF_ERROR(Board(*set, &submission, handle->get(), &moments, &ready));
+  }
   outstanding_.fetch_add(1, std::memory_order_seq_cst);
-  const Status status = set->inbox.Submit(MakeEntry(std::move(submission), *handle));
+  const Status status = set->inbox.Submit(MakeEntry(std::move(submission), *handle, std::move(ready)));
   if (!status.ok()) {
     outstanding_.fetch_sub(1, std::memory_order_seq_cst);
     return status;
@@ -161,9 +169,14 @@ Status Engine::SubmitGroup(int id, std::vector<Submission> submissions, std::vec
   }
   std::vector<std::unique_ptr<Entry>> entries;
   std::vector<HandlePtr> made;
+  Moments moments;
   for (Submission& submission : submissions) {
     made.push_back(std::make_shared<Handle>(std::move(submission.completion)));
-    entries.push_back(MakeEntry(std::move(submission), made.back()));
+    std::vector<device::EventPtr> ready;
+    if (submission.request.device != DeviceKind::kHost) {
+      HVDLITE_RETURN_IF_ERROR(Board(*set, &submission, made.back().get(), &moments, &ready));
+    }
+    entries.push_back(MakeEntry(std::move(submission), made.back(), std::move(ready)));
   }
   const int count = static_cast<int>(entries.size());
   outstanding_.fetch_add(count, std::memory_order_seq_cst);
@@ -195,7 +208,8 @@ void Engine::CloseInbox(ProcessSet* set, const Status& reason) {
 void Engine::LinkFailed(ProcessSet* set, Status status) {
   // All have agreed to end: somebody has left, and needs nothing from us any more.
   if (ended_ || !closing_.ok()) return;
-  if (status.code() != StatusCode::kPeerLost || !world_->multi_host()) return FailNow(std::move(status));
+  const bool may_know_more = world_->multi_host() || world_->mpi().use || set->on_gpu != nullptr;
+  if (status.code() != StatusCode::kPeerLost || !may_know_more) return FailNow(std::move(status));
   if (!set->suspicion.ok()) return;
   set->suspicion = std::move(status);
   set->suspicion_since = MonotonicNow();
@@ -203,7 +217,7 @@ void Engine::LinkFailed(ProcessSet* set, Status status) {
 }
 
 void Engine::CheckSuspicions(Nanos now) {
-  if (!world_->multi_host() || ended_ || !closing_.ok()) return;
+  if (ended_ || !closing_.ok()) return;
   for (const auto& set : active_) {
     if (set->suspicion.ok()) continue;
     // The removal of the set may wait in the world's queue.
@@ -237,6 +251,13 @@ void Engine::Finish(const Status& reason) {
     for (const auto& [id, set] : sets_) sets.push_back(set);
   }
   for (const auto& set : sets) {
+    LoseFlights(set.get(), reason);
+    // Unless all have agreed to end, nobody may wait for the others to take leave.
+    if (closing_.ok() && set->on_gpu != nullptr) set->on_gpu->BeginAbort();
+  }
+  const Deadline ended = Deadline::After(comm::nccl::kAbortPatience);
+  for (const auto& set : sets) AwaitLoss(set.get(), ended);
+  for (const auto& set : sets) {
     set->running.reset();
     set->decided.clear();
     CloseInbox(set.get(), reason);
@@ -247,6 +268,11 @@ void Engine::Finish(const Status& reason) {
 Status Engine::health() {
   MutexLock lock(end_mutex_);
   return end_;
+}
+
+Status Engine::failure() {
+  const Status end = health();
+  return end.code() == StatusCode::kShutDown ? Status::Ok() : end;
 }
 
 void Engine::Abort(const Status& reason) {
@@ -265,7 +291,7 @@ void Engine::AbandonInChild() {
   }
 }
 
-void Engine::Shutdown(Deadline deadline) {
+Status Engine::Shutdown(Deadline deadline) {
   leaving_.store(true, std::memory_order_seq_cst);
   waiters_.fetch_add(1, std::memory_order_seq_cst);
   world_->bells().RingSelf();
@@ -290,11 +316,18 @@ void Engine::Shutdown(Deadline deadline) {
   for (bool done = false; !done && !flush.Passed();) {
     done = true;
     for (const auto& set : active_) done &= set->agreement->Flush();
-    if (!done) sched_yield();
+    if (done && !closing_.ok()) done = active_[0]->agreement->TakeLeave();
+    if (!done) usleep(100);
   }
   world_->bells().RingEveryone();
+  // Now, when all members do: they take leave of NCCL together.
+  for (const auto& set : active_) {
+    Ground(set.get());
+    set->on_gpu.reset();
+  }
   UnlockAndTell();
   waiters_.fetch_sub(1, std::memory_order_seq_cst);
+  return failure();
 }
 
 }  // namespace hvdlite::engine

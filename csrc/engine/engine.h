@@ -38,6 +38,7 @@ struct EngineOptions {
   std::string store_prefix;
   transport::tcp::Secret secret{};
   Config config;
+  comm::mpi::Access mpi;  // what this rank has, if anybody asked
   // Process sets that exist from the start, with ids 1, 2, ... Equal on all ranks.
   std::vector<std::vector<int>> process_sets;
 };
@@ -46,7 +47,7 @@ class Engine {
  public:
   // Meets the other ranks. `store` may be null when size is 1; it is used during this call only.
   static Status Start(const EngineOptions& options, rendezvous::Store* store, std::unique_ptr<Engine>* engine);
-  ~Engine();
+  ~Engine() NO_THREAD_SAFETY_ANALYSIS;
 
   int rank() const { return options_.rank; }
   int size() const { return options_.size; }
@@ -67,14 +68,24 @@ class Engine {
   // The same without a copy; null if there is no such set.
   std::shared_ptr<const std::vector<int>> Members(int set) EXCLUDES(sets_mutex_);
   std::vector<int> SetIds() EXCLUDES(sets_mutex_);
+  // Why the set communicates as it does, in one sentence; empty if there is no such set, or this rank is not in it.
+  std::string Explain(int set) EXCLUDES(sets_mutex_);
+  // Whether tensors on GPUs can be taken as they are; else a sentence why not.
+  Status CanUseGpus() { return world_->card().Usable(); }
+  // Which GPU this memory lies on.
+  Status GpuOf(const void* memory, int* ordinal) { return world_->card().Find(memory, ordinal); }
+  // Whether tensors go over MPI.
+  bool uses_mpi() const { return world_->mpi().use; }
 
   // Leaves in good order: everything announced by this rank still happens; all ranks' engines end. Waits at most until the
-  // deadline.
-  void Shutdown(Deadline deadline);
+  // deadline. OK, or why the job has failed instead: before this call, or meanwhile.
+  Status Shutdown(Deadline deadline);
   // Ends at once and tells the others why (an exception on this rank).
   void Abort(const Status& reason);
   // OK, or why nothing can be submitted any more.
   Status health() EXCLUDES(end_mutex_);
+  // The same, but OK after an end in good order.
+  Status failure() EXCLUDES(end_mutex_);
   // The timeline of this rank, from now on.
   Status StartTimeline(const std::string& path, bool mark_cycles);
   void StopTimeline() { observer_.timeline().Stop(); }
@@ -104,6 +115,20 @@ class Engine {
   // OK, or who has died of those whose links would have told if somebody turned.
   Status LookForTheDead() REQUIRES(turn_);
 
+  // gpu.cc: tensors on GPUs
+  // By a producer's stream: what it has been given until the user's call is done.
+  using Moments = std::map<device::Stream, device::EventPtr>;
+  Status Board(const ProcessSet& set, Submission* submission, Handle* handle, Moments* moments,
+               std::vector<device::EventPtr>* ready);
+  Status FindGpu(ProcessSet* set) REQUIRES(turn_);
+  void TakeOff(ProcessSet* set, std::unique_ptr<Running> running, FlightPtr flight) REQUIRES(turn_);
+  void LookAfterFlights(ProcessSet* set) REQUIRES(turn_);
+  // Begins to end what is under way. Nothing of it is touched any more once AwaitLoss returns, unless the device hangs.
+  void LoseFlights(ProcessSet* set, const Status& reason) REQUIRES(turn_);
+  void AwaitLoss(ProcessSet* set, const Deadline& deadline) REQUIRES(turn_);
+  void Retire(ProcessSet* set, const Status& reason) REQUIRES(turn_);
+  void Ground(ProcessSet* set, const Lookout& meanwhile = nullptr);
+
   // cycle.cc: one turn of the loop
   bool Cycle() REQUIRES(turn_);
   bool Turn(Nanos now) REQUIRES(turn_);
@@ -113,6 +138,7 @@ class Engine {
   bool Remember(ProcessSet* set, Response* response) REQUIRES(turn_);
   bool Progress(ProcessSet* set) REQUIRES(turn_);
   void CompleteRunning(ProcessSet* set) REQUIRES(turn_);
+  void FailRunning(ProcessSet* set) REQUIRES(turn_);
   void Complete(ProcessSet* set, Entry* entry, Status status) REQUIRES(turn_);
   void CloseInbox(ProcessSet* set, const Status& reason) REQUIRES(turn_);
   // A link of the set is broken, which is somebody's leaving, the end of the set, or a failure: waits a moment for news
@@ -128,6 +154,7 @@ class Engine {
   enum class Driven : uint8_t { kOver, kGaveWay };
   Driven Drive(const Handle& handle, Nanos until) REQUIRES(turn_);
   bool IdleInTurn(Nanos span) REQUIRES(turn_);
+  Nanos LongestNap(Nanos now) REQUIRES(turn_);
   void BackgroundTurn(Backoff* backoff) RELEASE(turn_);
   void CollectPollFds(std::vector<pollfd>* fds) REQUIRES(turn_);
   void NotifyWaiters();

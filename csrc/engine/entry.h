@@ -19,6 +19,7 @@ struct Submission {
   TensorView input;
   TensorView output;     // data == nullptr: the engine allocates (see Handle::output)
   Completion completion;  // for who cannot wait
+  device::Stream producer = nullptr;  // on a GPU: the stream whose work so far the tensors come from
 };
 
 struct Entry {
@@ -26,6 +27,7 @@ struct Entry {
   TensorView input;
   TensorView output;
   HandlePtr handle;
+  std::vector<device::EventPtr> ready;  // on a GPU: what the operation has to wait for
   Nanos submitted = 0;
 };
 

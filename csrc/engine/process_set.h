@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "comm/gpu/gpu_communicator.h"
 #include "comm/world.h"
 #include "engine/entry.h"
 #include "engine/negotiate/agree.h"
@@ -31,9 +32,19 @@ struct Running {
   std::vector<Entry*> entries;  // null where this rank has joined
   std::vector<char> zeros;  // what a joined rank contributes ...
   std::vector<char> ignored;  // ... and where its results go
+  std::unique_ptr<device::Gpu::Buffer> zeros_on_gpu;  // the same, if it has a GPU and the batch is on one
+  std::unique_ptr<device::Gpu::Buffer> ignored_on_gpu;
+  comm::Communicator* communicator = nullptr;  // who carries it
   std::unique_ptr<comm::Work> work;
   bool failed = false;  // work has said kFailed: it must not be touched again
   Nanos started = 0;
+  Nanos waits_since = 0;  // for a peer; kept where news wakes nobody
+};
+
+// A batch on a GPU whose handles are done: what the device still uses.
+struct InFlight {
+  FlightPtr flight;
+  std::unique_ptr<Running> running;
 };
 
 struct ProcessSet {
@@ -47,6 +58,8 @@ struct ProcessSet {
   std::unordered_map<std::string, uint64_t> slot_of;
   std::deque<Decision> decided;  // not yet begun
   std::unique_ptr<Running> running;
+  std::unique_ptr<comm::gpu::GpuCommunicator> on_gpu;  // null before the first batch on a GPU
+  std::deque<InFlight> in_flight;  // in the order of the stream
   std::vector<Entry*> fetched;  // scratch of the turn
   std::vector<Decision> heard;  // scratch of the turn
   Status suspicion;  // a link of this set is broken: whose fault is it really?

@@ -72,8 +72,10 @@ void Engine::ChangeSets(ProcessSet* world, const Response& response) {
     const int id = static_cast<int>(request.root);
     const std::shared_ptr<ProcessSet> set = FindSet(id);
     if (set != nullptr && id != 0) {
+      const Status removed = Status::InvalidArgument("process set " + std::to_string(id) + " has been removed");
+      Retire(set.get(), removed);
       set->running.reset();  // before its handles are done: then nobody touches their memory any more
-      CloseInbox(set.get(), Status::InvalidArgument("process set " + std::to_string(id) + " has been removed"));
+      CloseInbox(set.get(), removed);
       NotifyWaiters();
       stalls_.erase(id);
       next_stall_check_.erase(id);
@@ -126,6 +128,16 @@ std::shared_ptr<const std::vector<int>> Engine::Members(int id) {
   if (set == nullptr) return nullptr;
   const std::vector<int>* const ranks = &set->ranks;
   return {std::move(set), ranks};
+}
+
+std::string Engine::Explain(int id) {
+  const std::shared_ptr<ProcessSet> set = FindSet(id);
+  if (set == nullptr) return "";
+  TakeTurn();
+  std::string why = set->group->why;
+  if (set->on_gpu != nullptr) why += ". Tensors on GPUs: " + set->on_gpu->why();
+  ReturnTurn();
+  return why;
 }
 
 std::vector<int> Engine::SetIds() {

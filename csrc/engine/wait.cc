@@ -109,8 +109,23 @@ void Engine::CollectPollFds(std::vector<pollfd>* fds) {
   if (!world_->multi_host()) return;
   for (const auto& set : active_) {
     set->agreement->AddPollFds(fds);
-    if (set->running != nullptr && set->running->work != nullptr) set->group->communicator->AddPollFds(fds);
+    if (set->running != nullptr && set->running->work != nullptr) set->running->communicator->AddPollFds(fds);
   }
+}
+
+// Where a peer's news rings no bell, whoever waits looks again after an eighth of the time that it has waited: it sleeps most of
+// a long wait, and adds little to it.
+Nanos Engine::LongestNap(Nanos now) {
+  constexpr Nanos kShortest = 20 * kMicrosecond;
+  constexpr Nanos kLongest = 2 * kMillisecond;
+  Nanos nap = kTickEvery;
+  for (const auto& set : active_) {
+    Running* const running = set->running.get();
+    if (running == nullptr || running->work == nullptr || !running->communicator->must_be_asked()) continue;
+    if (running->waits_since == 0) running->waits_since = now;
+    nap = std::min(nap, std::clamp((now - running->waits_since) / 8, kShortest, kLongest));
+  }
+  return nap;
 }
 
 // Sleeps on the doorbell unless there is news. False if a signal ended it. Other user threads that come now find the
@@ -125,6 +140,7 @@ bool Engine::IdleInTurn(Nanos span) {
     std::vector<pollfd> fds;
     CollectPollFds(&fds);
     jitter_();
+    span = std::min(span, LongestNap(MonotonicNow()));
     interrupted = bells.Sleep(ticket, &fds, span) == FutexResult::kInterrupted;
   }
   bells.EndSleep();
@@ -190,12 +206,13 @@ void Engine::BackgroundTurn(Backoff* backoff) {
   const bool news = Cycle();
   std::vector<pollfd> fds;
   CollectPollFds(&fds);
+  const Nanos longest_nap = LongestNap(MonotonicNow());
   UnlockAndTell();
   jitter_();
   if (!news && waiters_.load(std::memory_order_seq_cst) == 0 && !stopping_) {
     // Submissions do not ring while nobody waits: a little later they leave together.
     const Nanos now = MonotonicNow();
-    bells.Sleep(ticket, &fds, std::clamp(GatheredBy(now) - now, kMillisecond / 10, kTickEvery));
+    bells.Sleep(ticket, &fds, std::min(longest_nap, std::clamp(GatheredBy(now) - now, kMillisecond / 10, kTickEvery)));
   }
   bells.EndSleep();
   backoff->Reset();

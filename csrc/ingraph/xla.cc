@@ -3,7 +3,11 @@
 //
 // It blocks one of XLA's threads, of which there may be two, while XLA runs independent calls in any order: so calls of one
 // program must depend on one another. For that the last operand and the last result are a token, a scalar float32, which each
-// call hands on to the next (hvdlite/adapter/xla.py).
+// call hands on to the next (hvdlite/adapter/xla.py): the same memory, which nobody looks at.
+//
+// On a GPU it is XLA's launching thread that blocks, until the ranks have agreed and hvdlite has put everything on a stream of its
+// own. For results only XLA's stream waits: what the call is given comes after what that stream has been given so far, and
+// what that stream is given from then on comes after the call.
 //
 // Attributes: kind, op, process_set (i32), root (i64), prescale, postscale (f64), name (string), and members (array of i32; empty
 // for the global set): who was in the process set when the program was compiled.
@@ -43,6 +47,19 @@ Failure Wrong(const std::string& what) {
   return {HVDLITE_INVALID_ARGUMENT, "hvdlite.ValueError: " + what};
 }
 
+// Where the tensors of a call are.
+struct Place {
+  int32_t device_kind = 0;
+  int32_t device_index = 0;
+  void* stream = nullptr;  // on a GPU: XLA's
+
+  bool on_gpu() const { return device_kind != 0; }
+  void Put(hvdlite_tensor* tensor) const {
+    tensor->device_kind = device_kind;
+    tensor->device_index = device_index;
+  }
+};
+
 // A number that belonged to one process set when the program was compiled may belong to another one now.
 bool IsTheSameSet(const ffi::Attributes& given, int32_t process_set) {
   const auto* members = static_cast<const ffi::Array*>(FindAttribute(given, "members", ffi::kArray));
@@ -66,12 +83,17 @@ std::string ShapeText(const int64_t* dims, int64_t rank) {
   return text + "]";
 }
 
-Failure Deliver(const hvdlite_operation& operation, const hvdlite_tensor& made, const ffi::Buffer& wanted) {
+Failure Deliver(int64_t handle, const hvdlite_operation& operation, const hvdlite_tensor& made, const Place& place,
+                const ffi::Buffer& wanted) {
   if (made.ndim != wanted.rank || !std::equal(made.shape, made.shape + made.ndim, wanted.dims)) {
     return Wrong(std::string(Name(static_cast<OpKind>(operation.kind))) + " '" + operation.name +
                  "' in a compiled function: a tensor of shape " + ShapeText(made.shape, made.ndim) +
                  " has come together, but the function was compiled for " + ShapeText(wanted.dims, wanted.rank) +
                  ". There all ranks must have equally many rows: pad them, or leave this call out of the function.");
+  }
+  if (place.on_gpu()) {
+    const hvdlite_code code = hvdlite_copy_result(handle, wanted.data, place.stream);
+    return code == HVDLITE_OK ? Failure() : LastFailure(code);
   }
   size_t bytes = SizeOf(static_cast<DType>(made.dtype));
   for (int32_t i = 0; i < made.ndim; ++i) bytes *= static_cast<size_t>(made.shape[i]);
@@ -80,25 +102,30 @@ Failure Deliver(const hvdlite_operation& operation, const hvdlite_tensor& made, 
 }
 
 // Waits, whatever becomes of it: until then the memory is the engine's.
-Failure Finish(int64_t handle, const hvdlite_operation& operation, const ffi::Buffer& wanted) {
+Failure Finish(int64_t handle, const hvdlite_operation& operation, const Place& place, const ffi::Buffer& wanted) {
   int32_t done = 0;
   hvdlite_code code = HVDLITE_OK;
   while (code == HVDLITE_OK && !done) code = hvdlite_wait(handle, kSlice, &done);
   hvdlite_result result{};
   if (code == HVDLITE_OK) code = hvdlite_get_result(handle, &result);
+  if (code == HVDLITE_OK && place.on_gpu()) code = hvdlite_follow(handle, place.stream);
   Failure failure;
   if (code != HVDLITE_OK) {
     failure = LastFailure(code);
-  } else if (result.output.data != nullptr) {
-    failure = Deliver(operation, result.output, wanted);
+  } else if (IsAllocatedByUs(operation.kind)) {
+    failure = Deliver(handle, operation, result.output, place, wanted);
   }
   void* storage = nullptr;
   hvdlite_release(handle, &storage);
-  free(storage);
+  if (!place.on_gpu()) {
+    free(storage);
+  } else if (storage != nullptr) {
+    hvdlite_free_memory(static_cast<hvdlite_device_memory*>(storage));
+  }
   return failure;
 }
 
-Failure Collective(const ffi::CallFrame& frame) {
+Failure Collective(const ffi::CallFrame& frame, Place place) {
   hvdlite_operation common{};
   std::string name;
   if (!ReadAttributes(frame.attributes, &common, &name) || frame.arguments.count != frame.results.count ||
@@ -112,13 +139,19 @@ Failure Collective(const ffi::CallFrame& frame) {
                  "jax.clear_caches(), or a new tf.function");
   }
   const int64_t token = frame.arguments.count - 1;
-  memset(BufferAt(frame.results, token).data, 0, sizeof(float));
+  if (place.on_gpu()) {
+    const hvdlite_code found = hvdlite_gpu_of(BufferAt(frame.results, token).data, &place.device_index);
+    if (found != HVDLITE_OK) return LastFailure(found);
+    common.stream = place.stream;
+  }
   const auto count = static_cast<size_t>(token);
   std::vector<hvdlite_operation> operations(count, common);
   for (size_t i = 0; i < count; ++i) {
     operations[i].input = TensorOf(BufferAt(frame.arguments, static_cast<int64_t>(i)));
-    if (!IsAllocatedByUs(common.kind))
-      operations[i].output = TensorOf(BufferAt(frame.results, static_cast<int64_t>(i)));
+    place.Put(&operations[i].input);
+    if (IsAllocatedByUs(common.kind)) continue;
+    operations[i].output = TensorOf(BufferAt(frame.results, static_cast<int64_t>(i)));
+    place.Put(&operations[i].output);
   }
   std::vector<int64_t> handles(count);
   const hvdlite_code code =
@@ -128,7 +161,7 @@ Failure Collective(const ffi::CallFrame& frame) {
   if (count == 1 && handles[0] < 0) return {};
   Failure first;
   for (size_t i = 0; i < count; ++i) {
-    Failure failure = Finish(handles[i], operations[i], BufferAt(frame.results, static_cast<int64_t>(i)));
+    Failure failure = Finish(handles[i], operations[i], place, BufferAt(frame.results, static_cast<int64_t>(i)));
     if (first.code == HVDLITE_OK) first = std::move(failure);
   }
   return first;
@@ -146,26 +179,41 @@ ffi::ErrorCode ErrorCodeOf(hvdlite_code code) {
   }
 }
 
+// No traits: above all, XLA must not put the call into a CUDA graph.
+bool AnswerMetadata(const ffi::CallFrame& frame) {
+  if (frame.extensions == nullptr || frame.extensions->type != ffi::kMetadataExtension) return false;
+  ffi::Metadata* const metadata = reinterpret_cast<ffi::MetadataExtension*>(frame.extensions)->metadata;
+  metadata->version.major = ffi::kMajorVersion;
+  metadata->version.minor = ffi::kMinorVersion;
+  metadata->traits = 0;
+  return true;
+}
+
+ffi::Error* Handle(const ffi::CallFrame& frame, const Place& place) {
+  Waiting().fetch_add(1);
+  const Failure failure = Collective(frame, place);
+  Waiting().fetch_sub(1);
+  if (failure.code == HVDLITE_OK) return nullptr;
+  ffi::CreateErrorArguments arguments{sizeof(arguments), nullptr, failure.text.c_str(), ErrorCodeOf(failure.code)};
+  return frame.api->create_error(&arguments);
+}
+
 }  // namespace
 }  // namespace hvdlite::ingraph
 
-// The handler.
+// The handler for platform Host.
 extern "C" HVDLITE_API hvdlite::ingraph::ffi::Error* hvdlite_xla_collective(hvdlite::ingraph::ffi::CallFrame* frame) {
+  return hvdlite::ingraph::AnswerMetadata(*frame) ? nullptr : hvdlite::ingraph::Handle(*frame, {});
+}
+
+// The handler for platform CUDA.
+extern "C" HVDLITE_API hvdlite::ingraph::ffi::Error* hvdlite_xla_collective_on_cuda(
+    hvdlite::ingraph::ffi::CallFrame* frame) {
   namespace ffi = hvdlite::ingraph::ffi;
-  if (frame->extensions != nullptr && frame->extensions->type == ffi::kMetadataExtension) {
-    ffi::Metadata* const metadata = reinterpret_cast<ffi::MetadataExtension*>(frame->extensions)->metadata;
-    metadata->version.major = ffi::kMajorVersion;
-    metadata->version.minor = ffi::kMinorVersion;
-    metadata->traits = 0;
-    return nullptr;
-  }
-  hvdlite::ingraph::Waiting().fetch_add(1);
-  const hvdlite::ingraph::Failure failure = hvdlite::ingraph::Collective(*frame);
-  hvdlite::ingraph::Waiting().fetch_sub(1);
-  if (failure.code == HVDLITE_OK) return nullptr;
-  ffi::CreateErrorArguments arguments{sizeof(arguments), nullptr, failure.text.c_str(),
-                                      hvdlite::ingraph::ErrorCodeOf(failure.code)};
-  return frame->api->create_error(&arguments);
+  if (hvdlite::ingraph::AnswerMetadata(*frame)) return nullptr;
+  ffi::GetStreamArguments asked{sizeof(asked), nullptr, frame->context, nullptr};
+  if (ffi::Error* const error = frame->api->get_stream(&asked)) return error;
+  return hvdlite::ingraph::Handle(*frame, {.device_kind = 1, .stream = asked.stream});
 }
 
 // How many threads are in the handler: none of them hears of Ctrl-C.

@@ -127,6 +127,15 @@ struct DestroyErrorArguments {
   Error* error;
 };
 
+struct Context;  // of one execution
+
+struct GetStreamArguments {
+  size_t struct_size;
+  Extension* extensions;
+  Context* context;
+  void* stream;  // out; of platform CUDA: a CUstream
+};
+
 struct CallFrame;
 using Handler = Error*(CallFrame*);
 
@@ -151,6 +160,7 @@ struct Api {
   void (*error_message)(ErrorMessageArguments*);
   void (*destroy_error)(DestroyErrorArguments*);
   Error* (*register_handler)(RegisterArguments*);
+  Error* (*get_stream)(GetStreamArguments*);
 };
 
 // ---- The call
@@ -159,7 +169,7 @@ struct CallFrame {
   size_t struct_size;
   Extension* extensions;
   const Api* api;
-  void* context;
+  Context* context;
   int32_t stage;
   Buffers arguments;
   Buffers results;

@@ -14,7 +14,7 @@ inline const ffi::Buffer& BufferAt(const ffi::Buffers& buffers, int64_t i) {
   return *static_cast<const ffi::Buffer*>(buffers.elements[i]);
 }
 
-// A tensor in host memory. Its dtype is -1 if it is none that can be communicated.
+// A tensor, as if it were in host memory. Its dtype is -1 if it is none that can be communicated.
 hvdlite_tensor TensorOf(const ffi::Buffer& buffer);
 
 // kind, op, process_set, root, prescale and postscale go into *operation. False if one is missing or of another type.

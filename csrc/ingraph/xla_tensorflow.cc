@@ -1,4 +1,4 @@
-// The handler's registration in the XLA that TensorFlow has inside (TensorFlow >= 2.18). JAX has a Python function for that.
+// The handlers' registration in the XLA that TensorFlow has inside (TensorFlow >= 2.18). JAX has a Python function for that.
 #include <dlfcn.h>
 
 #include <string>
@@ -7,6 +7,7 @@
 #include "ingraph/xla_ffi.h"
 
 extern "C" hvdlite::ingraph::ffi::Error* hvdlite_xla_collective(hvdlite::ingraph::ffi::CallFrame* frame);
+extern "C" hvdlite::ingraph::ffi::Error* hvdlite_xla_collective_on_cuda(hvdlite::ingraph::ffi::CallFrame* frame);
 
 namespace hvdlite::ingraph {
 namespace {
@@ -28,15 +29,14 @@ ffi::ByteSpan Span(const std::string& text) {
   return {text.data(), text.size()};
 }
 
-std::string Register(const std::string& target) {
+std::string Register(const std::string& target, const std::string& platform, ffi::Handler* handler) {
   const ffi::Api* const api = FindApi();
   if (api == nullptr) return "the XLA of this version of TensorFlow does not offer custom calls (2.18 and later do)";
-  const std::string platform = "Host";
   ffi::RegisterArguments arguments{};
   arguments.struct_size = sizeof(arguments);
   arguments.name = Span(target);
   arguments.platform = Span(platform);
-  arguments.execute = &hvdlite_xla_collective;
+  arguments.execute = handler;
   ffi::Error* const error = api->register_handler(&arguments);
   if (error == nullptr) return "";
   ffi::ErrorMessageArguments message{sizeof(message), nullptr, error, nullptr};
@@ -50,8 +50,16 @@ std::string Register(const std::string& target) {
 }  // namespace
 }  // namespace hvdlite::ingraph
 
-// Registers the handler under this name, the first time. Why it cannot be used, as a sentence's part; empty if it can.
+// Registers the handlers under this name, the first time. Why they cannot be used, as a sentence's part; empty if they can.
 extern "C" HVDLITE_API const char* hvdlite_xla_register_in_tensorflow(const char* target) {
-  static const auto* const problem = new std::string(hvdlite::ingraph::Register(target));
+  static const auto* const problem =
+      new std::string(hvdlite::ingraph::Register(target, "Host", &hvdlite_xla_collective));
+  return problem->c_str();
+}
+
+// The same for tensors on GPUs.
+extern "C" HVDLITE_API const char* hvdlite_xla_register_in_tensorflow_on_cuda(const char* target) {
+  static const auto* const problem =
+      new std::string(hvdlite::ingraph::Register(target, "CUDA", &hvdlite_xla_collective_on_cuda));
   return problem->c_str();
 }

@@ -5,12 +5,12 @@
 namespace hvdlite::rendezvous {
 namespace {
 
-constexpr uint8_t kVersion = 2;
+constexpr uint8_t kVersion = 3;
 // Generous for names and numbers, small enough that a forged member costs nothing.
 constexpr size_t kMaxHostId = 1024;
 constexpr size_t kMaxAddresses = 64;
 constexpr size_t kMaxAddress = 128;
-constexpr size_t kMaxSettings = 1024;
+constexpr size_t kMaxText = 1024;  // of settings, and of what is said about MPI
 
 Status Check(const Member& member) {
   const auto bad = [&](const std::string& why) {
@@ -20,7 +20,9 @@ Status Check(const Member& member) {
   if (member.host_id.empty() || member.host_id.size() > kMaxHostId)
     return bad("the host id has to have 1 to 1024 bytes");
   if (member.addresses.size() > kMaxAddresses) return bad("it has more than 64 addresses");
-  if (member.settings.size() > kMaxSettings) return bad("its settings have more than 1024 bytes");
+  for (const std::string* text : {&member.mpi, &member.mpi_absent, &member.settings}) {
+    if (text->size() > kMaxText) return bad("a text has more than 1024 bytes");
+  }
   for (const std::string& address : member.addresses) {
     if (address.empty() || address.size() > kMaxAddress) return bad("an address has to have 1 to 128 bytes");
   }
@@ -43,8 +45,10 @@ Status EncodeMember(const Member& member, std::string* bytes) {
     AppendInteger(bytes, static_cast<uint8_t>(address.size()));
     *bytes += address;
   }
-  AppendInteger(bytes, static_cast<uint16_t>(member.settings.size()));
-  *bytes += member.settings;
+  for (const std::string* text : {&member.mpi, &member.mpi_absent, &member.settings}) {
+    AppendInteger(bytes, static_cast<uint16_t>(text->size()));
+    *bytes += *text;
+  }
   return Status::Ok();
 }
 
@@ -61,7 +65,7 @@ Status DecodeMember(std::string_view bytes, Member* member) {
   if (!reader.TakeInteger(&version)) return cut();
   if (version != kVersion) {
     return Status::Io("the description of a rank has version " + std::to_string(version) +
-                      ", this hvdlite knows version 2: all ranks have to run the same hvdlite");
+                      ", this hvdlite knows version 3: all ranks have to run the same hvdlite");
   }
   if (!reader.TakeInteger(&rank) || !reader.TakeInteger(&read.pid) || !reader.TakeInteger(&read.port) ||
       !reader.TakeInteger(&host_bytes) || !reader.TakeBytes(host_bytes, &read.host_id) || !reader.TakeInteger(&count)) {
@@ -74,8 +78,10 @@ Status DecodeMember(std::string_view bytes, Member* member) {
     if (!reader.TakeInteger(&address_bytes) || !reader.TakeBytes(address_bytes, &address)) return cut();
     read.addresses.push_back(std::move(address));
   }
-  uint16_t settings_bytes = 0;
-  if (!reader.TakeInteger(&settings_bytes) || !reader.TakeBytes(settings_bytes, &read.settings)) return cut();
+  for (std::string* text : {&read.mpi, &read.mpi_absent, &read.settings}) {
+    uint16_t text_bytes = 0;
+    if (!reader.TakeInteger(&text_bytes) || !reader.TakeBytes(text_bytes, text)) return cut();
+  }
   if (!reader.rest().empty()) return Status::Io("the description of a rank has bytes after its end");
   const Status checked = Check(read);
   if (!checked.ok()) return Status::Io(checked.message());

@@ -20,6 +20,8 @@ struct Member {
   std::vector<std::string> addresses;  // "10.0.0.5/24", "fe80::1%eth0/64": where it listens, best first
   uint16_t port = 0;
   int64_t pid = 0;
+  std::string mpi;         // "Open MPI v5.0.11": which one it has initialised among these ranks; empty: none
+  std::string mpi_absent;  // a sentence why there is none; empty: nobody asked
   std::string settings;  // those that must be equal on all ranks: "HVDLITE_SHM_CHUNK_BYTES=262144;..."
   bool operator==(const Member&) const = default;
 };

@@ -1,7 +1,7 @@
 """Every collective over a framework's tensors. Each is started, and returns a Pending; or with `now` run, and returns the
 result.
 
-Tensors that the core cannot be lent (strided, on a device) travel as copies in host memory.
+Tensors that the core cannot be lent (strided, on a device other than a CUDA GPU) travel as copies in host memory.
 """
 
 from __future__ import annotations

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from hvdlite import _core
+from hvdlite.exceptions import NotInitializedError
 from hvdlite.handles import Pending, new_handle, poll, run_now, synchronize
 from hvdlite.ops import Kind, Sum
 from hvdlite.process_sets import ProcessSet, set_id_of
 
 __all__ = [
     "Departures",
+    "DeviceArray",
     "Kind",
     "Pending",
     "abort",
@@ -25,12 +27,16 @@ __all__ = [
     "submit",
     "submit_group",
     "synchronize",
+    "takes_gpus",
     "wait_all",
 ]
 
 _NO_SPLITS: list[int] = []
 
 rank = _core.rank
+
+#: A result on a GPU, for from_dlpack().
+DeviceArray = _core.DeviceArray
 
 #: Ends the job on all ranks: abort(why).
 abort = _core.abort
@@ -42,6 +48,15 @@ wait_all = _core.wait_all
 
 #: The short way for gradients, by hooks: see csrc/bindings/departures.cc.
 Departures = _core.Departures
+
+
+def takes_gpus() -> bool:
+    """Whether tensors on CUDA GPUs can be lent as they are; if not, they travel as copies in host memory."""
+    try:
+        _core.check_gpus()
+    except (NotImplementedError, NotInitializedError):
+        return False
+    return True
 
 
 def ranks_of(set_id: int) -> list[int]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 Tensor = Any  # the framework's own
-Host = Any  # what the native core can be lent: contiguous, in host memory
+Host = Any  # what the native core can be lent: contiguous, in host memory or on a CUDA GPU
 
 
 class Rule(Protocol):
@@ -35,7 +35,7 @@ class Framework(Protocol):
     def shape(self, tensor: Tensor) -> Sequence[int]: ...
 
     def lend(self, tensor: Tensor) -> Host:
-        """The tensor itself where the core can read it; else a contiguous copy in host memory."""
+        """The tensor itself where the core can read it; else a contiguous copy, in host memory if need be."""
 
     def empty_like(self, host: Host) -> Host: ...
 
@@ -43,13 +43,14 @@ class Framework(Protocol):
         """As the tensor, but with so many rows."""
 
     def deliver(self, host: Host, like: Tensor) -> Tensor:
-        """A result in host memory as a tensor on the device of `like`."""
+        """A result as a tensor on the device of `like`."""
 
     def write_back(self, host: Host, tensor: Tensor) -> Tensor:
         """After an operation in place: what lend() gave goes back into the tensor, unless it is the same memory."""
 
     def adopt(self, array: Any, like: Tensor) -> Tensor:
-        """A result that came as a numpy array, as a tensor of the dtype and on the device of `like`.
+        """A result that came as a numpy array, or a DeviceArray if it is on a GPU, as a tensor of the dtype and on the
+        device of `like`.
 
         numpy has no bfloat16: that comes as int16, and is to be seen as what it is.
         """

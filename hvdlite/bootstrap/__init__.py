@@ -8,10 +8,20 @@ where it is and the job's secret: over whatever that launcher gives its processe
     offer       what rank 0 tells the others, and what they do with it
     by_mpi, by_http, by_torch    channels: something said by rank 0, heard by all
     by_ports    no channel: a port and a key that all can work out
+
+    chosen      init(comm=...): some of the ranks, or another order
+
+and what the MPI of this process is, for those jobs whose tensors may travel over it:
+
+    mpi_library loaded, initialised, compared with the launcher
+    mpi_agreement  have all ranks one?
+    mpi_facts   what the native core is told about it
+    mpi_end     hvdlite leaves before MPI ends, and a job that has failed does not wait in MPI_Finalize
 """
 
 from hvdlite.bootstrap.by_mpi import refuse_to_be_alone
 from hvdlite.bootstrap.meeting import meet
+from hvdlite.bootstrap.mpi_library import Wish
 from hvdlite.bootstrap.offer import Place
 
-__all__ = ["Place", "meet", "refuse_to_be_alone"]
+__all__ = ["Place", "Wish", "meet", "refuse_to_be_alone"]

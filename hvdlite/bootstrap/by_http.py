@@ -6,12 +6,11 @@ import time
 
 from hvdlite.bootstrap.offer import MAX_BYTES
 
-_KEY = "/hvdlite/store"
 _REQUEST_SECONDS = 3.0
 _PAUSE = 0.1
 
 
-def say(address: tuple[str, int], text: bytes | None, seconds: float) -> bytes:
+def say(address: tuple[str, int], apart: str, text: bytes | None, seconds: float) -> bytes:
     """A channel. The server is asked again and again, because it answers at once, also when there is nothing yet."""
     import http.client  # slow to import, and seldom needed
 
@@ -19,7 +18,7 @@ def say(address: tuple[str, int], text: bytes | None, seconds: float) -> bytes:
     problem = "rank 0 has said nothing there yet"
     while True:
         try:
-            status, body = _request(address, text)
+            status, body = _request(address, f"/hvdlite{apart}/store", text)
         except (OSError, http.client.HTTPException) as error:
             problem = f"{type(error).__name__}: {error}"
         else:
@@ -35,12 +34,12 @@ def say(address: tuple[str, int], text: bytes | None, seconds: float) -> bytes:
         time.sleep(_PAUSE)
 
 
-def _request(address: tuple[str, int], text: bytes | None) -> tuple[int, bytes]:
+def _request(address: tuple[str, int], key: str, text: bytes | None) -> tuple[int, bytes]:
     import http.client  # not urllib, which would ask a proxy
 
     connection = http.client.HTTPConnection(*address, timeout=_REQUEST_SECONDS)
     try:
-        connection.request("GET" if text is None else "PUT", _KEY, body=text)
+        connection.request("GET" if text is None else "PUT", key, body=text)
         response = connection.getresponse()
         return response.status, response.read(MAX_BYTES)
     finally:

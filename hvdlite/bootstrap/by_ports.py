@@ -9,12 +9,11 @@ from __future__ import annotations
 import errno
 import hmac
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from hvdlite.bootstrap import opening
 from hvdlite.bootstrap.offer import Place
 from hvdlite.launch.environment import Identity
-from hvdlite.launch.environment.identity import AtPorts
 from hvdlite.rendezvous import addresses
 
 # Above what services listen on, below what Linux gives to outgoing connections (32768 and up).
@@ -22,15 +21,14 @@ _FIRST_PORT, _PORTS = 20_000, 12_000
 _CANDIDATES = 4
 
 
-def meet(me: Identity, meeting: AtPorts, seconds: float) -> Place:
+def meet(me: Identity, hosts: Sequence[str], job: str, seconds: float) -> Place:
     """Rank 0 opens the store at the first port that is free; the others knock at all of them."""
-    secret = me.secret or derived_key(meeting.job)
-    ports = candidates(meeting.job)
+    secret = me.secret or derived_key(job)
+    ports = candidates(job)
     if me.rank == 0:
-        _refuse_wrong_host(meeting.hosts[0], me)
+        _refuse_wrong_host(hosts[0], me)
         return Place(("127.0.0.1", _open(secret, me, ports)), secret)
-    hosts = ("127.0.0.1",) if me.on_one_host else meeting.hosts
-    tried = [(host, port) for host in hosts for port in ports]
+    tried = [(host, port) for host in (("127.0.0.1",) if me.on_one_host else hosts) for port in ports]
     address, client = addresses.reach(tried, secret, seconds)
     client.close()
     return Place(address, secret)

@@ -5,21 +5,21 @@ from __future__ import annotations
 import time
 from datetime import timedelta
 
-from hvdlite.launch.environment.identity import OverTorchStore
+from hvdlite.launch.address import Address
 
 _PAUSE = 0.02
 
 
-def say(meeting: OverTorchStore, text: bytes | None, seconds: float) -> bytes:
+def say(address: Address, job: str, text: bytes | None, seconds: float) -> bytes:
     """A channel. Keys of an attempt are its own: the agent's store lives longer."""
     try:
         from torch.distributed import TCPStore  # type: ignore[attr-defined]
     except ImportError as error:
         raise ConnectionError(f"meeting under torchrun needs torch in this Python: {error}") from None
     deadline = time.monotonic() + seconds
-    host, port = meeting.address
+    host, port = address
     where = f"the store of torchrun's agent at {host} port {port}"
-    key = f"hvdlite/{meeting.job}/store"
+    key = f"hvdlite/{job}/store"
     try:
         store = TCPStore(host, port, is_master=False, timeout=timedelta(seconds=seconds), wait_for_workers=False)
         if text is not None:

@@ -6,6 +6,7 @@ import time
 from functools import partial
 
 from hvdlite.bootstrap import by_http, by_mpi, by_ports, by_torch, opening
+from hvdlite.bootstrap.mpi_library import Wish
 from hvdlite.bootstrap.offer import Place, through
 from hvdlite.exceptions import HorovodInternalError
 from hvdlite.launch.environment import Identity
@@ -19,42 +20,46 @@ _LOOK_SECONDS = 5.0
 _LONGEST_SECONDS = 1e6
 
 # init() after shutdown() goes back to where the ranks have met before.
-_known: dict[Meeting, Place] = {}
+_known: dict[tuple[Meeting, str], Place] = {}
 
 
-def meet(me: Identity, interfaces: str, seconds: float) -> Place | None:
+def meet(me: Identity, interfaces: str, seconds: float, wish: Wish) -> Place | None:
     """The place where this rank meets the others, within that time; None: it is alone, and no socket was opened.
 
     HorovodInternalError, TimeoutError: it did not come to that; ValueError, RuntimeError: nor can it. Ctrl-C ends every wait.
     """
     if me.size == 1 or me.meeting is None:
         return None
-    place = _known.get(me.meeting)
+    key = (me.meeting, me.apart)
+    place = _known.get(key) if wish.communicator is None else by_mpi.recall(wish.communicator)
     if place is None:
         names = [name.strip() for name in interfaces.split(",") if name.strip()]
         try:
-            place = _meet(me, me.meeting, names, min(seconds, _LONGEST_SECONDS))
+            place = _meet(me, me.meeting, names, min(seconds, _LONGEST_SECONDS), wish)
         except OSError as error:
             kind = TimeoutError if isinstance(error, TimeoutError) else HorovodInternalError
             raise kind(
                 f"rank {me.rank} of {me.size}, started by {me.launcher}, could not meet the other ranks: {error} "
                 "(HVDLITE_START_TIMEOUT sets how long to wait)"
             ) from error
-        _known[me.meeting] = place
+        if wish.communicator is None:
+            _known[key] = place
+        else:
+            by_mpi.remember(wish.communicator, place)
     return place
 
 
-def _meet(me: Identity, meeting: Meeting, interfaces: list[str], seconds: float) -> Place:
+def _meet(me: Identity, meeting: Meeting, interfaces: list[str], seconds: float, wish: Wish) -> Place:
     deadline = time.monotonic() + seconds
     if isinstance(meeting, AtStore):
         return _at_store(me, meeting, seconds)
     if isinstance(meeting, AtPorts):
-        return by_ports.meet(me, meeting, seconds)
+        return by_ports.meet(me, meeting.hosts, meeting.job + me.apart, seconds)
     if isinstance(meeting, OverHttp):
-        return through(partial(by_http.say, meeting.address), me, interfaces, deadline)
+        return through(partial(by_http.say, meeting.address, me.apart), me, interfaces, deadline)
     if isinstance(meeting, OverTorchStore):
-        return through(partial(by_torch.say, meeting), me, interfaces, deadline)
-    return through(partial(by_mpi.say, me), me, interfaces, deadline)
+        return through(partial(by_torch.say, meeting.address, meeting.job + me.apart), me, interfaces, deadline)
+    return through(partial(by_mpi.say, me, wish), me, interfaces, deadline)
 
 
 def _at_store(me: Identity, meeting: AtStore, seconds: float) -> Place:

@@ -13,18 +13,9 @@ def open_store(secret: bytes, on_one_host: bool, port: int = 0) -> int:
 
     OSError: it cannot listen there.
     """
-    server = _listen(secret, on_one_host, port)
+    server = StoreServer.reached(secret, not on_one_host, port, rank=0)
     _open.append(server.start())
     return server.address[1]
-
-
-def _listen(secret: bytes, on_one_host: bool, port: int) -> StoreServer:
-    if on_one_host:
-        return StoreServer(secret, "127.0.0.1", port, rank=0)
-    try:
-        return StoreServer(secret, "::", port, rank=0)  # IPv4 as well
-    except OSError:  # a machine without IPv6; another reason shows again
-        return StoreServer(secret, "0.0.0.0", port, rank=0)
 
 
 def addresses_of(port: int, on_one_host: bool, interfaces: list[str]) -> tuple[tuple[str, int], ...]:

@@ -57,17 +57,13 @@ HOROVOD = {
     }.items()
 }
 
-_NO_MPI = "is False: ranks talk through shared memory and TCP, whichever launcher has started them"
-_NO_NCCL = "tensors of a GPU travel through host memory in this version"
-
 #: functions by their last name: the same call, another answer
 DIFFERS = {
-    "mpi_built": _NO_MPI,
-    "mpi_enabled": _NO_MPI,
-    "mpi_threads_supported": "raises ValueError, as Horovod does where MPI is not enabled",
-    "nccl_built": f"is 0: {_NO_NCCL}",
-    "cuda_built": f"is False: {_NO_NCCL}",
-    "rocm_built": f"is False: {_NO_NCCL}",
+    "mpi_built": "says whether mpi4py and an MPI are found here, not what was compiled in",
+    "mpi_enabled": "says whether tensors of this job travel over MPI; within a host they share memory, under mpirun, too",
+    "mpi_threads_supported": "raises ValueError where tensors do not travel over MPI, as Horovod does where MPI is not enabled",
+    "nccl_built": "is the version of the NCCL that is found here, not what was compiled in; 0: none",
+    "rocm_built": "is False: tensors of AMD's GPUs are not taken",
 }
 
 #: arguments, of any function
@@ -93,13 +89,11 @@ LAUNCHERS = {
 #: variables that Horovod has and hvdlite does not read, and why
 NO_EFFECT = (
     dict.fromkeys(
-        ["HOROVOD_CONTROLLER", "HOROVOD_MPI_THREADS_DISABLE", "HOROVOD_ADASUM_MPI_CHUNK_SIZE", "HOROVOD_CCL_CACHE"],
+        ["HOROVOD_CONTROLLER", "HOROVOD_ADASUM_MPI_CHUNK_SIZE", "HOROVOD_CCL_CACHE"],
         _OURS,
     )
     | dict.fromkeys(["HOROVOD_NUM_NCCL_STREAMS", "HOROVOD_DISABLE_NVTX_RANGES", "HOROVOD_BATCH_D2D_MEMCOPIES"], _OURS)
-    | dict.fromkeys(
-        ["HOROVOD_HIERARCHICAL_ALLGATHER", "HOROVOD_TORUS_ALLREDUCE", "HOROVOD_ENABLE_ASYNC_COMPLETION"], _OURS
-    )
+    | dict.fromkeys(["HOROVOD_HIERARCHICAL_ALLGATHER", "HOROVOD_ENABLE_ASYNC_COMPLETION"], _OURS)
     | {
         f"HOROVOD_AUTOTUNE{name}": _PLANNED
         for name in """ _LOG _WARMUP_SAMPLES _STEPS_PER_SAMPLE _BAYES_OPT_MAX_SAMPLES _GAUSSIAN_PROCESS_NOISE""".split(
@@ -115,7 +109,7 @@ NO_EFFECT = (
     }
     | {
         f"HOROVOD_{name}": BUILD
-        for name in """CPU_OPERATIONS GPU_OPERATIONS GPU_ALLREDUCE GPU_ALLGATHER GPU_BROADCAST GPU_ALLTOALL
+        for name in """GPU_ALLREDUCE GPU_ALLGATHER GPU_BROADCAST GPU_ALLTOALL
             GPU_REDUCESCATTER WITH_MPI WITH_GLOO WITH_TENSORFLOW WITH_PYTORCH WITH_MXNET WITHOUT_MPI WITHOUT_GLOO
             WITHOUT_TENSORFLOW WITHOUT_PYTORCH WITHOUT_MXNET CUDA_HOME""".split()
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 
 from hvdlite import knobs
@@ -63,18 +62,6 @@ def _call(file: str, call: Call) -> Iterator[Finding]:
             yield Finding(Kind.CHANGE, file, call.line, f"{call.path}({name}=)", sentence)
         elif name in advice.ARGUMENTS and isinstance(found, surface.Found):
             yield Finding(Kind.DIFFERS, file, call.line, f"{call.path}({name}=)", advice.ARGUMENTS[name])
-    if function == "init" and _has_communicator(call.node):
-        sentence = "works if it holds all ranks of the job; for a part of them, make it a process set (init(process_sets=[...]))"
-        yield Finding(Kind.DIFFERS, file, call.line, f"{call.path}(comm=)", sentence)
-
-
-def _has_communicator(call: ast.Call) -> bool:
-    given = call.args[:1] + [keyword.value for keyword in call.keywords if keyword.arg == "comm"]
-    harmless = [
-        isinstance(g, ast.Constant) and g.value is None or isinstance(g, (ast.List, ast.Tuple)) and not g.elts
-        for g in given
-    ]
-    return not all(harmless)
 
 
 def _variables(program: Program) -> Iterator[Finding]:

@@ -58,7 +58,9 @@ def _describe(*_: Any, results: Any, effectful: bool, **__: Any) -> Any:
 
 
 def _lower(context: Any, *operands: Any, attributes: _Attributes, **_: Any) -> Any:
-    return jax.ffi.ffi_lowering(xla.TARGET, has_side_effect=True)(context, *operands, **attributes)
+    token = len(operands) - 1  # goes through the call as it is
+    lower = jax.ffi.ffi_lowering(xla.TARGET, has_side_effect=True, operand_output_aliases={token: token})
+    return lower(context, *operands, **attributes)
 
 
 def _run(*operands: Array, **how: Any) -> Any:
@@ -84,10 +86,12 @@ def _allow_checkpoint() -> None:
 
 
 def _register() -> None:
-    """Only the CPU's handler so far: on other platforms a call does not compile."""
-    handler = jax.ffi.pycapsule(xla.library().hvdlite_xla_collective)
-    jax.ffi.register_ffi_target(xla.TARGET, handler, platform="cpu")
-    mlir.register_lowering(_collective, _lower, platform="cpu")
+    """On platforms that have no handler a call does not compile."""
+    library = xla.library()
+    on_cpu, on_cuda = library.hvdlite_xla_collective, library.hvdlite_xla_collective_on_cuda
+    for platform, xlas_name, handler in (("cpu", "cpu", on_cpu), ("cuda", "CUDA", on_cuda)):
+        jax.ffi.register_ffi_target(xla.TARGET, jax.ffi.pycapsule(handler), platform=xlas_name)
+        mlir.register_lowering(_collective, _lower, platform=platform)
     _collective.def_effectful_abstract_eval(_describe)
     _collective.def_impl(_run)
     batching.primitive_batchers[_collective] = _refuse_vmap

@@ -19,8 +19,10 @@ import signal
 import socket
 import sys
 from collections import deque
+from functools import partial
 
-from hvdlite.launch import plan, secret
+from hvdlite.launch import output, plan, secret
+from hvdlite.launch.address import join_address
 from hvdlite.launch.spawn import events, frames, guardian, local
 from hvdlite.launch.spawn.order import Order
 from hvdlite.rendezvous import addresses
@@ -54,7 +56,7 @@ def _run(order: Order) -> int:
     offered = [(host, order.port) for host in dict.fromkeys([*_where_ssh_came_from(order), *order.addresses])]
     address, store = addresses.reach(offered, key, order.patience)
     _ask_for_signs_of_life(store.socket, order.silence_seconds)
-    os.write(1, frames.encode(frames.READY, plan.join_address(address).encode()))
+    os.write(1, frames.encode(frames.READY, join_address(*address).encode()))
     if os.read(0, 1) != frames.START:
         return 1
     try:
@@ -150,9 +152,7 @@ class _Relay:
         rank = getattr(event, "rank", None)
         for descriptor, (whose, _) in list(self.pipes.items()):
             if whose == rank or isinstance(event, events.AllGone):
-                limit = 64  # a process it left behind may write without end
-                while limit and self._read(descriptor):
-                    limit -= 1
+                output.drain(partial(self._read, descriptor))
         self._send(frames.encode(frames.EVENT, events.line(event).encode()))
         self.gone = isinstance(event, events.AllGone)
 
@@ -162,8 +162,8 @@ class _Relay:
             self.ranks.terminate()
         elif letter == b"K":
             self.ranks.kill()
-        elif letter in guardian.FORWARDED.values():
-            self.ranks.forward(next(n for n, name in guardian.FORWARDED.items() if name == letter))
+        elif letter in guardian.SIGNALS:
+            self.ranks.forward(guardian.SIGNALS[letter])
         else:
             self._give_up()
 

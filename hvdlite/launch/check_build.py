@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import platform
-import subprocess
 import sys
 import time
 from dataclasses import dataclass
 from importlib import metadata, util
 
-_TIMEOUT = 120.0
+from hvdlite import __version__
+from hvdlite.launch import explain
+from hvdlite.launch.attempt import attempt, two_ranks
 
 # A small sum on both ranks; rank 0 says what it used.
 _SUM = """
@@ -64,7 +65,7 @@ FRAMEWORKS = (
 
 def run(verbose: bool) -> int:
     """Prints the summary; 0 when everything that is there works."""
-    print(f"hvdlite {_own_version()}, Python {platform.python_version()}, {platform.machine()}\n", flush=True)
+    print(f"hvdlite {__version__}, Python {platform.python_version()}, {platform.machine()}\n", flush=True)
     print("Frameworks (two ranks add with each that is installed):", flush=True)
     well = True
     for framework in FRAMEWORKS:
@@ -72,54 +73,38 @@ def run(verbose: bool) -> int:
         if version is None:
             print(f"    [ ] {framework.title}", flush=True)
             continue
-        problem, seconds = _try(framework)
+        began = time.monotonic()
+        problem = two_ranks(["-H", "localhost:2", "--gloo"], framework.program()).problem
         well = well and not problem
-        mark, said = ("!", f"FAILED: {problem}") if problem else ("X", f"works ({seconds:.1f} s)")
+        mark, said = ("!", f"FAILED: {problem}") if problem else ("X", f"works ({time.monotonic() - began:.1f} s)")
         print(f"    [{mark}] {framework.title} {version}: {said}", flush=True)
     for title, rows in _facts():
         print(f"\n{title}:")
         for there, text in rows:
             print(f"    [{'X' if there else ' '}] {text}")
     if verbose:
+        for title, found in (("The way of tensors between two ranks", explain.ways()), ("MPI", explain.mpi())):
+            print(f"\n{title}:", flush=True)
+            for there, text in found:
+                print(f"    [{'X' if there else ' '}] {text}", flush=True)
         print(f"\nInterpreter: {sys.executable}\nInstalled in: {_folder()}")
     return 0 if well else 1
 
 
-def _try(framework: Framework) -> tuple[str, float]:
-    """What went wrong, or nothing; and how long it took."""
-    began = time.monotonic()
-    command = [sys.executable, "-m", "hvdlite.launch", "-np", "2", "-H", "localhost:2", "--gloo"]
-    try:
-        done = subprocess.run(
-            [*command, sys.executable, "-c", framework.program()], capture_output=True, text=True, timeout=_TIMEOUT
-        )
-    except subprocess.TimeoutExpired:
-        return f"no answer within {_TIMEOUT:g} s", _TIMEOUT
-    last = done.stderr.strip().rsplit("\n", 1)[-1].removeprefix("hvdliterun: ")
-    return (last or f"exit code {done.returncode}") if done.returncode else "", time.monotonic() - began
-
-
 def _facts() -> list[tuple[str, list[tuple[bool, str]]]]:
     """What the native core says of itself, asked in another process: it may not even load."""
-    questions = "from hvdlite import built as b; print(b.mpi_enabled(), bool(b.nccl_built()), b.cuda_built())"
-    done = subprocess.run([sys.executable, "-c", questions], capture_output=True, text=True, timeout=_TIMEOUT)
-    if done.returncode:
-        return [("Native core", [(False, done.stderr.strip().rsplit("\n", 1)[-1])])]
-    mpi, nccl, cuda = (word == "True" for word in done.stdout.split())
+    asked = attempt(["-c", "from hvdlite import built; print(built.mpi_built())"])
+    if asked.problem:
+        return [("Native core", [(False, asked.problem)])]
+    mpi = asked.lines[0] == "True"
     return [
-        ("Controllers", [(mpi, "MPI"), (True, "Gloo's place: hvdlite's own, over TCP")]),
+        ("Controllers", [(mpi, "MPI: mpi4py finds a library"), (True, "Gloo's place: hvdlite's own, over TCP")]),
         (
             "Tensor operations",
-            [(True, "shared memory within a host, TCP between hosts"), (mpi, "MPI"), (nccl, "NCCL"), (cuda, "CUDA")],
+            [(True, "shared memory within a host, TCP between hosts"), (mpi, "MPI between hosts")],
         ),
+        ("Tensors on a GPU", list(explain.gpu())),
     ]
-
-
-def _own_version() -> str:
-    try:
-        return metadata.version("hvdlite")
-    except metadata.PackageNotFoundError:
-        return "(not installed)"
 
 
 def _folder() -> str:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hvdlite import knobs
+from hvdlite import __version__, knobs
 from hvdlite.launch import flags
 from hvdlite.launch.hosts import Found, Host, Reader, from_environment, parse_hostfile, parse_hosts
 
@@ -119,7 +119,10 @@ def _main(argv: Sequence[str] | None) -> int:
         if arguments.check_build:
             from hvdlite.launch import check_build
 
-            return check_build.run(arguments.verbose)
+            return check_build.run(arguments.verbose or arguments.version)
+        if arguments.version:
+            print(__version__)
+            return 0
         request = understand(arguments, os.environ, flags.read_text)
         # A bad knob in the environment is reported once, here, instead of by every rank.
         values = knobs.resolve({**os.environ, **request.environment})
@@ -144,9 +147,9 @@ def _main(argv: Sequence[str] | None) -> int:
 
         delegated = delegate.Options(chosen, arguments.mpi_args or "", arguments.binding_args or "", arguments.tcp)
         return delegate.run(request.mode, request.hosts, slots, request.command, environment, delegated)
-    from hvdlite.launch import job
+    from hvdlite.launch import direct
 
-    return job.run(slots, request.command, environment, chosen)
+    return direct.run(slots, request.command, environment, chosen)
 
 
 def options(arguments: argparse.Namespace, values: Mapping[str, knobs.Value]) -> job.Options:

@@ -21,11 +21,13 @@ _KNOBS = {
     ("params", "cycle_time_ms"): "cycle_time",
     ("params", "cache_capacity"): "cache_capacity",
     ("params", "hierarchical_allreduce"): "hierarchical_allreduce",
+    ("params", "torus_allreduce"): "torus_allreduce",
     ("timeline", "filename"): "timeline",
     ("timeline", "mark_cycles"): "timeline_mark_cycles",
     ("stall_check", "enabled"): "stall_check_disable",
     ("stall_check", "warning_time_seconds"): "stall_check_time_seconds",
     ("stall_check", "shutdown_time_seconds"): "stall_shutdown_time_seconds",
+    ("library_options", "mpi_threads_disable"): "mpi_threads_disable",
     ("library_options", "thread_affinity"): "thread_affinity",
     ("logging", "level"): "log_level",
     ("logging", "with_timestamp"): "log_hide_time",
@@ -33,14 +35,12 @@ _KNOBS = {
 _OPPOSITE = ("stall_check_disable", "log_hide_time")
 _FOREIGN = {
     ("params", "hierarchical_allgather"): "--hierarchical-allgather",
-    ("params", "torus_allreduce"): "--torus-allreduce",
     ("autotune", "enabled"): "--autotune",
     ("autotune", "log_file"): "--autotune-log-file",
     ("autotune", "warmup_samples"): "--autotune-warmup-samples",
     ("autotune", "steps_per_sample"): "--autotune-steps-per-sample",
     ("autotune", "bayes_opt_max_samples"): "--autotune-bayes-opt-max-samples",
     ("autotune", "gaussian_process_noise"): "--autotune-gaussian-process-noise",
-    ("library_options", "mpi_threads_disable"): "--mpi-threads-disable",
     ("library_options", "num_nccl_streams"): "--num-nccl-streams",
     ("library_options", "gloo_timeout_seconds"): "--gloo-timeout-seconds",
 }

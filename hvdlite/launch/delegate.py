@@ -8,7 +8,6 @@ environment, but no HVDLITE_RANK.
 
 from __future__ import annotations
 
-import logging
 import os
 import secrets
 import shlex
@@ -17,17 +16,16 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from hvdlite.launch import job, output, plan, secret, watch
-from hvdlite.launch.companion import Companion
+from hvdlite.launch.address import join_address
 from hvdlite.launch.hosts import Host, from_environment
 from hvdlite.launch.spawn import causes, delegated, local, lsf, mpi, request, slurm, tags
 from hvdlite.launch.spawn.delegated import Delegated
 from hvdlite.launch.spawn.tags import LAUNCHER
 from hvdlite.rendezvous import addresses
-from hvdlite.rendezvous.server import StoreServer
 
 # Which mpirun to use; otherwise the first on PATH.
 PROGRAM = "HVDLITE_MPIRUN"
@@ -92,59 +90,29 @@ def run(
     `mode`: mpi | srun | jsrun. `slots`: the ranks, as they would be placed on `hosts` here; that launcher may place them otherwise.
     `knobs`: variables that flags set.
     """
-    logging.basicConfig(format="hvdliterun: %(message)s")  # what the store says of strangers
     verdict = Verdict({slot.rank: slot.host for slot in slots})
-    console, shown = job.open_console(verdict.hosts, options.job)
-    try:
-        if mode == "jsrun":
-            return _show_jsrun(hosts, len(slots), command, options, console)
-        _run(mode, hosts, slots, command, knobs, options, console, verdict, shown)
-        status, sentence = verdict.status(), verdict.sentence(command)
-    except (OSError, ValueError, subprocess.SubprocessError) as error:
-        status, sentence = 1, job.why_not(error)
-    except KeyboardInterrupt:  # before or after the watch, which has its own handlers
-        status, sentence = 128 + signal.SIGINT, "ended by SIGINT; all ranks were ended."
-    shown.end()  # it has not where an exception has come
-    console.say(sentence)
-    with suppress(KeyboardInterrupt):
-        console.flush()
-    return status
+    names = [host.name for host in hosts]
+    this = job.of_the_command_line(names, slots, command, knobs, options.job, verdict)
+    return this.conclude(lambda: _supervise(this, mode, hosts, options, verdict))
 
 
-def _run(
-    mode: str,
-    hosts: Sequence[Host],
-    slots: Sequence[plan.Slot],
-    command: Sequence[str],
-    knobs: Mapping[str, str],
-    options: Options,
-    console: job.Console,
-    verdict: Verdict,
-    companion: Companion,
-) -> None:
-    def log(text: str) -> None:
-        if options.job.verbose:
-            console.say(text)
-
-    streams = job.open_streams(slots, console, options.job)
-    text = os.environ.get(secret.TEXT_VARIABLE)
-    key = secret.parse(text) if text else secret.create()
-    here = all(job.is_here(host.name) for host in hosts)
-    with ExitStack() as stack:
-        for stream in streams.values():
-            stack.callback(stream.end)
-        server = stack.enter_context(StoreServer(key, host="127.0.0.1") if here else job.serve_everywhere(key))
-        companion.begin(server, key)
-        environment = request.without_rank(plan.job_environment(os.environ, knobs))
-        environment |= _meeting(server.address[1], here, options.job.interfaces)
+def _supervise(this: job.Job, mode: str, hosts: Sequence[Host], options: Options, verdict: Verdict) -> None:
+    if mode == "jsrun":
+        raise job.NotRun(_jsrun(_request("jsrun", hosts, len(this.slots), this.command, {}, options)))
+    here = not this.far
+    with this.opened() as opened, ExitStack() as stack:
+        environment = request.without_rank(plan.job_environment(os.environ, this.knobs))
+        if mode == "srun":
+            environment = plan.without_mpi(environment)
+        environment |= _meeting(opened.store.address[1], here, options.job.interfaces)
         # A descriptor would not survive the other launcher, and reaches no other host.
-        environment[secret.TEXT_VARIABLE] = key.hex()
-        asked = _request(mode, hosts, len(slots), command, environment, options)
+        environment[secret.TEXT_VARIABLE] = opened.key.hex()
+        asked = _request(mode, hosts, len(this.slots), this.command, environment, options)
         scratch = tempfile.mkdtemp(prefix="hvdlite-")
         # The guardian removes it, too, should this process be killed.
         stack.callback(shutil.rmtree, scratch, ignore_errors=True)
         launcher = _mpi(asked, here, scratch) if mode == "mpi" else _srun(asked, environment)
-        log(f"runs {shlex.join(launcher.launch.argv)}")
+        this.log(f"runs {shlex.join(launcher.launch.argv)}")
         process = local.start(
             launcher.launch.argv,
             {**environment, **launcher.launch.environment},
@@ -159,10 +127,9 @@ def _run(
         )
         stack.callback(group.close)
         verdict.group = group
-        streams[LAUNCHER, "stderr"] = _LaunchersStream(LAUNCHER, "stderr", console.stderr)
-        verdict.streams = streams
-        watch.watch({launcher.name: group}, streams, verdict, log, companion.tick)
-        companion.end()
+        own = _LaunchersStream(LAUNCHER, "stderr", this.console.stderr)
+        verdict.streams = {**opened.streams, (LAUNCHER, "stderr"): own}
+        this.watch({launcher.name: group}, verdict.streams)
         verdict.hosts = {**verdict.hosts, **group.hosts}
 
 
@@ -251,17 +218,12 @@ def _request(
     )
 
 
-def _show_jsrun(
-    hosts: Sequence[Host], processes: int, command: Sequence[str], options: Options, console: job.Console
-) -> int:
-    asked = _request("jsrun", hosts, processes, command, {}, options)
-    console.say(
+def _jsrun(asked: request.Request) -> str:
+    return (
         "--jsrun shows its command line and does not run it: nobody could try it without IBM's LSF. In an LSF job, try\n"
         f"    {shlex.join(lsf.launch(asked).argv)}\n"
         "or leave --jsrun out: hvdliterun finds the hosts of an LSF job and starts the ranks by ssh."
     )
-    console.flush()
-    return 2
 
 
 def _meeting(port: int, here: bool, interfaces: Sequence[str]) -> dict[str, str]:
@@ -269,5 +231,5 @@ def _meeting(port: int, here: bool, interfaces: Sequence[str]) -> dict[str, str]
     names = ["127.0.0.1"] if here else addresses.of_this_machine(interfaces) or ["127.0.0.1"]
     return {
         **plan.meeting_environment((names[0], port)),
-        "HVDLITE_RENDEZVOUS": ",".join(plan.join_address((name, port)) for name in names),
+        "HVDLITE_RENDEZVOUS": ",".join(join_address(name, port) for name in names),
     }

@@ -47,14 +47,12 @@ _ELASTIC = "it belongs to elastic training, which this version does not have"
 WITHOUT_EFFECT = (
     Foreign(("--disable-cache",), "hvdliterun remembers nothing from one run to the next"),
     Foreign(("--hierarchical-allgather", "--no-hierarchical-allgather"), "an allgather always uses shared memory within a host"),
-    Foreign(("--torus-allreduce", "--no-torus-allreduce"), "hierarchical allreduce serves the same purpose"),
     Foreign(("--autotune", "--no-autotune"), _TUNING),
     Foreign(("--autotune-log-file",), _TUNING, 1),
     Foreign(("--autotune-warmup-samples",), _TUNING, 1, int),
     Foreign(("--autotune-steps-per-sample",), _TUNING, 1, int),
     Foreign(("--autotune-bayes-opt-max-samples",), _TUNING, 1, int),
     Foreign(("--autotune-gaussian-process-noise",), _TUNING, 1, float),
-    Foreign(("--mpi-threads-disable", "--no-mpi-threads-disable"), "ranks need no threads of MPI to meet"),
     Foreign(("--num-nccl-streams",), "hvdlite orders its operations on one stream", 1, int),
     Foreign(("--gloo-timeout-seconds",), "--start-timeout and HVDLITE_HEARTBEAT_SECONDS say how long is waited", 1, int),
     Foreign(("--max-np", "--max-num-proc"), _ELASTIC, 1, int),
@@ -79,7 +77,7 @@ def build_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     add = parser.add_argument
-    add("-v", "--version", action=_ShowVersion, nargs=0, help="show the version and exit")
+    add("-v", "--version", action="store_true", help="show the version and exit; with --check-build: show more")
     add(
         "-cb",
         "--check-build",
@@ -274,14 +272,3 @@ def read_text(path: str) -> str:
             return file.read()
         except UnicodeDecodeError as error:
             raise ValueError(f"{path} is not a text in UTF-8: {error}.") from None
-
-
-class _ShowVersion(argparse.Action):
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from importlib import metadata
-
-        try:
-            print(metadata.version("hvdlite"))
-        except metadata.PackageNotFoundError:
-            print("unknown (not installed)")
-        parser.exit()

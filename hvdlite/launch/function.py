@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from hvdlite import knobs
-from hvdlite.launch import cli, job, output, parcels, plan, task, watch
+from hvdlite.launch import cli, direct, job, output, parcels, plan, task, watch
 from hvdlite.launch.companion import Companion
+from hvdlite.launch.console import Console
 from hvdlite.launch.flags import build_parser, read_text
 from hvdlite.rendezvous import StoreClient, StoreServer
 
@@ -153,9 +154,11 @@ def _call(payload: bytes, request: cli.Request, options: job.Options) -> list[An
     slots = plan.assign(request.hosts, request.processes)
     verdict = watch.Verdict({slot.rank: slot.host for slot in slots})
     delivery = _Delivery(payload, slots, verdict, request.command)
-    console = job.Console(output.TextWriter(sys.stdout), output.TextWriter(sys.stderr), options.timestamps)
+    far = job.elsewhere(slot.host for slot in slots)
+    console = Console(output.TextWriter(sys.stdout), output.TextWriter(sys.stderr), options.timestamps)
+    this = job.Job(slots, request.command, request.environment, options, far, console, verdict, delivery)
     try:
-        job.supervise(slots, request.command, request.environment, options, console, verdict, delivery)
+        direct.supervise(this)
     finally:
         try:
             console.flush()

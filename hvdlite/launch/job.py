@@ -1,4 +1,10 @@
-"""One job from its secret to its last line: the steps in their order."""
+"""What every job has, whoever starts its ranks: options, a console, the store where the ranks meet, and a last line.
+
+    this = job.of_the_command_line(hosts, slots, command, knobs, options, watch.Verdict(...))
+    status = this.conclude(supervise)
+
+`direct` starts ranks itself, `delegate` lets another launcher do so.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +14,16 @@ import logging
 import os
 import resource
 import signal
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import subprocess
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from hvdlite.launch import output, plan, progress, screen, secret, watch
+from hvdlite.launch import console, output, plan, secret, watch
 from hvdlite.launch.companion import Companion
-from hvdlite.launch.screen import Screen
-from hvdlite.launch.spawn import guardian, local, ssh
+from hvdlite.launch.spawn import guardian, ssh
 from hvdlite.launch.spawn.events import Group
-from hvdlite.launch.spawn.order import Order
 from hvdlite.rendezvous import addresses
 from hvdlite.rendezvous.server import StoreServer
-
-# How long an agent looks for the store: the store is there already, so this is about the network only.
-_PATIENCE = 10.0
 
 
 @dataclass(frozen=True)
@@ -36,60 +38,105 @@ class Options:
     ssh: ssh.Options = field(default_factory=ssh.Options)
 
 
-class Console:
-    """Where output goes: the launcher's own stdout and stderr, or what takes their place."""
-
-    def __init__(self, stdout: output.Writer, stderr: output.Writer, timestamps: bool) -> None:
-        self._writers = stdout, stderr
-        self._screen = stderr if isinstance(stderr, Screen) else None
-        self.stdout = output.Sink(stdout, timestamps)
-        self.stderr = output.Sink(stderr, timestamps)
-
-    def say(self, text: str) -> None:
-        """A line, or several, of the launcher itself."""
-        for line in text.splitlines():
-            self.stderr.say(line if line.startswith("hvdliterun: ") else f"hvdliterun: {line}")
-
-    def show_phases(self, phases: Mapping[str, str]) -> None:
-        """On a terminal, until called anew: how far each host is. With none all traces go."""
-        if self._screen is not None:
-            if phases:
-                self._screen.show(progress.lines(phases, self._screen.size()[0] - 1))
-            else:
-                self._screen.end()
-
-    def flush(self) -> None:
-        """Wait as long as the reader takes, as every program does."""
-        for sink in (self.stdout, self.stderr):
-            while not sink.wait_flushed(1.0):
-                pass
-
-    def close(self) -> None:
-        """Ends its threads. What is not written yet still will be."""
-        for writer in self._writers:
-            writer.close()
+class NotRun(Exception):
+    """What is only shown; the text is the launcher's last words."""
 
 
-def run(slots: Sequence[plan.Slot], command: Sequence[str], knobs: Mapping[str, str], options: Options) -> int:
-    """Run the job to its end; returns the exit status. Main thread only."""
+@dataclass(frozen=True)
+class Opened:
+    """A job before its first rank is started."""
+
+    streams: dict[tuple[int, str], output.Stream]  # by rank and name
+    key: bytes
+    store: StoreServer
+
+
+@dataclass(frozen=True)
+class Job:
+    slots: Sequence[plan.Slot]
+    command: Sequence[str]
+    knobs: Mapping[str, str]  # variables that flags set
+    options: Options
+    far: Sequence[str]  # the hosts that are not this one, each once
+    console: console.Console
+    verdict: watch.Verdict
+    companion: Companion
+
+    def log(self, text: str) -> None:
+        """For --verbose."""
+        if self.options.verbose:
+            self.console.say(text)
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[Opened]:
+        """Files, the secret and the store; a bad path or a bad secret is a ValueError or an OSError before anything has started."""
+        streams = self._open_streams()
+        text = os.environ.get(secret.TEXT_VARIABLE)
+        key = secret.parse(text) if text else secret.create()
+        with contextlib.ExitStack() as stack:
+            for stream in streams.values():
+                stack.callback(stream.end)
+            # When all ranks are on this host, nothing listens anywhere but on the loopback.
+            store = stack.enter_context(StoreServer.reached(key, everywhere=bool(self.far)))
+            self.companion.begin(store, key)
+            yield Opened(streams, key, store)
+
+    def _open_streams(self) -> dict[tuple[int, str], output.Stream]:
+        """With the files for --output-filename."""
+        found: dict[tuple[int, str], output.Stream] = {}
+        for slot in self.slots:
+            for name, sink in (("stdout", self.console.stdout), ("stderr", self.console.stderr)):
+                copy = None
+                if self.options.output_directory:
+                    copy = output.open_copy(self.options.output_directory, slot.rank, len(self.slots), name)
+                found[slot.rank, name] = output.Stream(slot.rank, name, sink, copy)
+        return found
+
+    def watch(self, groups: Mapping[str, Group], streams: Mapping[tuple[int, str], output.Stream]) -> None:
+        """Until all ranks have ended."""
+        watch.watch(groups, streams, self.verdict, self.log, self.companion.tick)
+        self.companion.end()
+
+    def conclude(self, supervise: Callable[[], None]) -> int:
+        """Let `supervise` run the ranks to their end, and say how that was; returns the exit status. Main thread only."""
+        try:
+            supervise()
+            status, sentence = self.verdict.status(), self.verdict.sentence(self.command)
+        except NotRun as shown:
+            status, sentence = 2, str(shown)
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            status, sentence = 1, _why_not(error)
+        except KeyboardInterrupt:  # before or after the watch, which has its own handlers
+            status, sentence = 128 + signal.SIGINT, "ended by SIGINT; all ranks were ended."
+        self.companion.end()  # it has not where an exception has come
+        self.console.say(sentence)
+        with contextlib.suppress(KeyboardInterrupt):
+            self.console.flush()
+        return status
+
+
+def of_the_command_line(
+    hosts: Iterable[str],
+    slots: Sequence[plan.Slot],
+    command: Sequence[str],
+    knobs: Mapping[str, str],
+    options: Options,
+    verdict: watch.Verdict,
+) -> Job:
+    """A job that is seen on the launcher's stdout and stderr. `hosts`: all where ranks may be started."""
     logging.basicConfig(format="hvdliterun: %(message)s")  # what the store says of strangers
-    verdict = watch.Verdict({slot.rank: slot.host for slot in slots})
-    console, shown = open_console(verdict.hosts, options)
-    try:
-        supervise(slots, command, knobs, options, console, verdict, shown)
-        status, sentence = verdict.status(), verdict.sentence(command)
-    except (OSError, ValueError) as error:
-        status, sentence = 1, why_not(error)
-    except KeyboardInterrupt:  # before or after the watch, which has its own handlers
-        status, sentence = 128 + signal.SIGINT, "ended by SIGINT; all ranks were ended."
-    shown.end()  # it has not where an exception has come
-    console.say(sentence)
-    with contextlib.suppress(KeyboardInterrupt):
-        console.flush()
-    return status
+    far = elsewhere(hosts)
+    screen, shown = console.of_the_command_line(verdict.hosts, bool(far), options.monitor, options.timestamps)
+    return Job(slots, command, knobs, options, far, screen, verdict, shown)
 
 
-def why_not(error: Exception) -> str:
+def elsewhere(hosts: Iterable[str]) -> list[str]:
+    """Those that are not this machine, each once. Asks for their addresses, which may take a while."""
+    # Whoever names a user wants ssh.
+    return [host for host in dict.fromkeys(hosts) if "@" in host or not addresses.is_of_this_machine(host.strip("[]"))]
+
+
+def _why_not(error: Exception) -> str:
     """The launcher's last line where a job cannot start."""
     if not isinstance(error, OSError) or not error.strerror:
         return str(error)
@@ -97,139 +144,3 @@ def why_not(error: Exception) -> str:
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         return f"too many open files: {limit} are allowed here, and every rank needs 4. `ulimit -n` raises that."
     return f"cannot open {error.filename}: {error.strerror}." if error.filename is not None else f"{error.strerror}."
-
-
-def open_console(hosts: Mapping[int, str], options: Options) -> tuple[Console, Companion]:
-    """The console of the command line, and what shows the ranks on it if that is asked for."""
-    far = any(not is_here(host) for host in set(hosts.values()))
-    if (far or options.monitor) and screen.possible(os.environ):
-        terminal = Screen(2)
-        console = Console(terminal if os.isatty(1) else output.Writer(1), terminal, options.timestamps)
-    else:
-        terminal, console = None, Console(output.Writer(1), output.Writer(2), options.timestamps)
-    if not options.monitor:
-        return console, Companion()
-    from hvdlite.launch import board, monitor
-
-    ranks = board.Board(hosts)
-    if terminal is None:
-        return console, monitor.Monitor(ranks, monitor.Lines(ranks, console.say))
-    return console, monitor.Monitor(ranks, monitor.Table(ranks, terminal, colours="NO_COLOR" not in os.environ))
-
-
-def supervise(
-    slots: Sequence[plan.Slot],
-    command: Sequence[str],
-    knobs: Mapping[str, str],
-    options: Options,
-    console: Console,
-    verdict: watch.Verdict,
-    companion: Companion | None = None,
-) -> None:
-    """From the secret until nothing of the job is left, by whatever way this is left. OSError, ValueError: it cannot start."""
-    companion = companion or Companion()
-
-    def log(text: str) -> None:
-        if options.verbose:
-            console.say(text)
-
-    hosts = list(dict.fromkeys(slot.host for slot in slots))
-    far = [host for host in hosts if not is_here(host)]
-    streams = open_streams(slots, console, options)
-    text = os.environ.get(secret.TEXT_VARIABLE)
-    key = secret.parse(text) if text else secret.create()
-    with contextlib.ExitStack() as stack:
-        for stream in streams.values():
-            stack.callback(stream.end)
-        # When all ranks are on this host, nothing listens anywhere but on the loopback.
-        server = stack.enter_context(serve_everywhere(key) if far else StoreServer(key, host="127.0.0.1"))
-        port = server.address[1]
-        log(f"the store is at {plan.join_address(server.address)}")
-        companion.begin(server, key)
-        shared = plan.job_environment(os.environ, knobs)
-        if text:
-            shared[secret.TEXT_VARIABLE] = text
-        own = {slot.rank: plan.rank_environment(slot, several_hosts=len(hosts) > 1) for slot in slots}
-        groups: dict[str, Group] = {}
-        if far:
-            common = Order(
-                secret=key.hex(),
-                port=port,
-                addresses=addresses.of_this_machine(options.interfaces),
-                addresses_chosen=bool(options.interfaces),
-                patience=min(_PATIENCE, options.start_timeout / 2),
-                directory=os.getcwd(),
-                command=list(command),
-                environment=plan.travelling(shared),
-                ranks={},
-                grace_seconds=options.grace_seconds,
-                silence_seconds=options.ssh.silence_seconds,
-            )
-            orders = {host: replace(common, ranks=_of(host, slots, own)) for host in far}
-            remotes = ssh.contact(
-                orders, options.ssh, os.environ, options.start_timeout, console.say, log, console.show_phases
-            )
-            stack.callback(ssh.close, remotes)
-            groups |= {remote.host: remote for remote in remotes}
-        near = {slot.rank: own[slot.rank] for slot in slots if slot.host not in far}
-        if near:
-            groups[next(host for host in hosts if host not in far)] = _start_here(
-                command, shared | plan.meeting_environment(("127.0.0.1", port)), near, key, options, stack
-            )
-        for group in groups.values():
-            if isinstance(group, ssh.Remote):
-                group.start()
-        watch.watch(groups, streams, verdict, log, companion.tick)
-        companion.end()
-
-
-def _of(host: str, slots: Sequence[plan.Slot], own: Mapping[int, Mapping[str, str]]) -> Mapping[int, Mapping[str, str]]:
-    return {slot.rank: own[slot.rank] for slot in slots if slot.host == host}
-
-
-def _start_here(
-    command: Sequence[str],
-    shared: Mapping[str, str],
-    own: Mapping[int, Mapping[str, str]],
-    key: bytes,
-    options: Options,
-    stack: contextlib.ExitStack,
-) -> local.Ranks:
-    """The ranks of this host, and on `stack` what ends them."""
-    descriptor = None
-    if secret.TEXT_VARIABLE not in shared:
-        descriptor = secret.store(key)
-        stack.callback(os.close, descriptor)
-        shared = {**shared, secret.DESCRIPTOR_VARIABLE: str(descriptor)}
-    ranks = local.start(command, shared, own, descriptor, options.grace_seconds)
-    stack.callback(ranks.close)
-    return ranks
-
-
-def is_here(host: str) -> bool:
-    """Whether ranks for that host are started without going anywhere."""
-    # Whoever names a user wants ssh.
-    return "@" not in host and addresses.is_of_this_machine(host.strip("[]"))
-
-
-def serve_everywhere(key: bytes) -> StoreServer:
-    """A store that other hosts reach."""
-    try:
-        return StoreServer(key, host="::")  # IPv4 as well
-    except OSError:
-        return StoreServer(key, host="0.0.0.0")  # a kernel without IPv6
-
-
-def open_streams(
-    slots: Sequence[plan.Slot], console: Console, options: Options
-) -> dict[tuple[int, str], output.Stream]:
-    """By rank and name, with the files for --output-filename. To be called first, so that a bad path starts nothing; whoever calls
-    it ends them all."""
-    found: dict[tuple[int, str], output.Stream] = {}
-    for slot in slots:
-        for name, sink in (("stdout", console.stdout), ("stderr", console.stderr)):
-            copy = None
-            if options.output_directory:
-                copy = output.open_copy(options.output_directory, slot.rank, len(slots), name)
-            found[slot.rank, name] = output.Stream(slot.rank, name, sink, copy)
-    return found

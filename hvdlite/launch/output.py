@@ -22,6 +22,7 @@ import select
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TextIO
 
@@ -41,6 +42,14 @@ _ERROR = re.compile(rb"[\w.]*(?:Error|Exception|Interrupt|Fault|Abort)\b")
 def tells_of_an_error(words: bytes) -> bool:
     """Whether that line is the one that names an exception."""
     return _ERROR.match(words) is not None
+
+
+def drain(read: Callable[[], bool]) -> None:
+    """Calls `read` while it says that there was something; not for ever, because a process that was left behind may write
+    without end."""
+    for _ in range(64):
+        if not read():
+            return
 
 
 class Lines:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from hvdlite.launch.address import Address, join_address
 from hvdlite.launch.hosts import Host
 
 # Far above what anybody runs: a slip of the finger is refused before it fills the memory.
@@ -66,9 +67,14 @@ def job_environment(environ: Mapping[str, str], knobs: Mapping[str, str]) -> dic
     """What all ranks get from the caller: its environment and the chosen knobs."""
     shared = {name: value for name, value in environ.items() if name not in _OUTER}
     shared.setdefault("PYTHONUNBUFFERED", "1")
-    shared |= knobs
-    shared |= {"HOROVOD_CONTROLLER": "gloo", "HOROVOD_CPU_OPERATIONS": "gloo"}
-    return shared
+    return {**shared, **knobs}
+
+
+def without_mpi(environment: Mapping[str, str]) -> dict[str, str]:
+    """For ranks that no MPI has started: programs that look find what Horovod would say, unless the user has chosen."""
+    if any(environment.get(f"{prefix}_CPU_OPERATIONS") for prefix in ("HVDLITE", "HOROVOD")):
+        return dict(environment)
+    return {**environment, "HOROVOD_CONTROLLER": "gloo", "HOROVOD_CPU_OPERATIONS": "gloo"}
 
 
 def travelling(environment: Mapping[str, str]) -> dict[str, str]:
@@ -76,19 +82,13 @@ def travelling(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if not _STAYS.fullmatch(name)}
 
 
-def meeting_environment(address: tuple[str, int]) -> dict[str, str]:
+def meeting_environment(address: Address) -> dict[str, str]:
     """Where the ranks meet; as seen from their host."""
     return {
-        "HVDLITE_RENDEZVOUS": join_address(address),
+        "HVDLITE_RENDEZVOUS": join_address(*address),
         "HOROVOD_GLOO_RENDEZVOUS_ADDR": address[0],
         "HOROVOD_GLOO_RENDEZVOUS_PORT": str(address[1]),
     }
-
-
-def join_address(address: tuple[str, int]) -> str:
-    """`host:port`, as environment.parse_address() reads it."""
-    host, port = address
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def rank_environment(slot: Slot, several_hosts: bool) -> dict[str, str]:

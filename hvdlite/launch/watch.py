@@ -14,9 +14,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from types import FrameType
 
-from hvdlite.launch.output import IDLE_SECONDS, Stream
+from hvdlite.launch.output import IDLE_SECONDS, Stream, drain
 from hvdlite.launch.spawn.events import AllGone, Ended, Event, Group, Lost, Output, Started, StartFailed, signal_name
 
 # A rank that fails because a peer was lost may exit sooner than the peer, whose interpreter takes its time
@@ -216,6 +217,7 @@ class _Watch:
         self.paused: set[int] = set()  # descriptors of which nothing is read, because a sink accepts nothing now
         for descriptor in (*self.groups, *self.pipes):
             self.selector.register(descriptor, selectors.EVENT_READ)
+        self.turn = time.monotonic()
         self.resisting = 0
         self.guardian_died = False
 
@@ -223,6 +225,9 @@ class _Watch:
         self.selector.register(wake, selectors.EVENT_READ)
         while self.groups:
             ready = {key.fd for key, _ in self.selector.select(self._pause())}
+            # What has come until here is read in this turn. A launcher that is put aside in the middle of one must not take that
+            # for silence of the ranks.
+            self.turn = time.monotonic()
             for descriptor in ready & self.pipes.keys():
                 self._read(descriptor)
             for descriptor in ready & self.groups.keys():
@@ -275,7 +280,7 @@ class _Watch:
 
     def _feed(self, which: tuple[int, str], data: bytes) -> None:
         if which in self.streams:
-            self.streams[which].feed(data, time.monotonic())
+            self.streams[which].feed(data, self.turn)
 
     def _end(self, which: tuple[int, str]) -> None:
         if which in self.streams:
@@ -292,9 +297,7 @@ class _Watch:
         ended = {event.rank for event in events if isinstance(event, Ended)}
         for descriptor, (rank, _) in list(self.pipes.items()):
             if rank in ended and descriptor not in self.paused:
-                limit = 64  # a process it left behind may write without end
-                while limit and self._read(descriptor):
-                    limit -= 1
+                drain(partial(self._read, descriptor))
 
     def _happened(self, descriptor: int, host: str, event: Event) -> None:
         if isinstance(event, Output):
@@ -329,9 +332,9 @@ class _Watch:
                 self.verdict.interrupted = self.verdict.interrupted or number
 
     def _tick(self) -> None:
-        now = time.monotonic()
         for stream in self.streams.values():
-            stream.tick(now)
+            stream.tick(self.turn)
+        now = time.monotonic()
         for descriptor, which in self.pipes.items():
             if which in self.streams:
                 self._pause_unless(self.streams[which].sink.accepts(now), descriptor)

@@ -72,6 +72,16 @@ class StoreServer:
         self._rank = rank
         _servers.add(self)
 
+    @classmethod
+    def reached(cls, secret: bytes, everywhere: bool, port: int = 0, rank: int = protocol.NOBODY) -> StoreServer:
+        """Listens where other hosts reach it, by IPv6 and IPv4; or, not `everywhere`, on the loopback only."""
+        if not everywhere:
+            return cls(secret, "127.0.0.1", port, rank)
+        try:
+            return cls(secret, "::", port, rank)  # IPv4 as well
+        except OSError:  # a machine without IPv6; another reason shows again
+            return cls(secret, "0.0.0.0", port, rank)
+
     def start(self) -> StoreServer:
         if self._thread is not None or self._closing:
             raise RuntimeError("a StoreServer starts once")

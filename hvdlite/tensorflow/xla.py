@@ -60,13 +60,14 @@ def call(
     operands = [*tensors, token.read_value()]
     results = [*shapes, ()]
     types = [t.dtype for t in operands]
+    platforms = ["CPU", "CUDA"] if _sees_gpus() else ["CPU"]
     *made, after = _call_module(
         operands,
         version=_VERSION,
-        module=_module([static_shape(t, name) for t in operands], results, types, how),
+        module=_module([static_shape(t, name) for t in operands], results, types, how, len(platforms)),
         Sout=[tf.TensorShape(shape) for shape in results],
         Tout=types,
-        platforms=["CPU"],
+        platforms=platforms,
     )
     token.assign(after)
     return list(made)
@@ -93,18 +94,25 @@ def check_served() -> None:
         raise refuse(f"with TensorFlow {tf.__version__}, hvdlite's operations", f"{problem()}. Use jit_compile=False")
     if not tf.compat.v1.executing_eagerly_outside_functions():
         raise refuse("in a graph of TensorFlow 1, hvdlite's operations", "use jit_compile=False")
-    if tf.config.list_logical_devices("GPU"):
+    if _sees_gpus() and (why_not := problem(on_gpus=True)):
         raise refuse(
             "on a GPU, hvdlite's operations",
-            "there they are compiled for the CPU only. Use jit_compile=False (Keras compiles by itself where it sees a GPU), "
-            "or hide the GPUs with tf.config.set_visible_devices([], 'GPU')",
+            f"{why_not}. Use jit_compile=False (Keras compiles by itself where it sees a GPU), or hide the GPUs with "
+            "tf.config.set_visible_devices([], 'GPU')",
         )
 
 
+def _sees_gpus() -> bool:
+    return bool(tf.config.list_logical_devices("GPU"))
+
+
 @functools.cache
-def problem() -> str:
+def problem(*, on_gpus: bool = False) -> str:
     """Registers the handler. Why that cannot be, as a sentence's part; empty if it can."""
-    register = xla.library().hvdlite_xla_register_in_tensorflow
+    library = xla.library()
+    register = (
+        library.hvdlite_xla_register_in_tensorflow_on_cuda if on_gpus else library.hvdlite_xla_register_in_tensorflow
+    )
     register.restype = ctypes.c_char_p
     return str(register(xla.TARGET.encode()).decode())
 
@@ -118,11 +126,16 @@ def _token() -> Any:
 # ---- The module, as text
 
 
-def _module(operands: Sequence[Shape], results: Sequence[Shape], dtypes: Sequence[Any], how: Mapping[str, Any]) -> str:
+def _module(
+    operands: Sequence[Shape], results: Sequence[Shape], dtypes: Sequence[Any], how: Mapping[str, Any], platforms: int
+) -> str:
     given = _types(operands, dtypes)
     made = _types(results, dtypes)
     arguments = ", ".join(f"%a{i}: {kind}" for i, kind in enumerate(given))
     names = ", ".join(f"%a{i}" for i in range(len(given)))
+    if platforms > 1:  # which one it has become is told first
+        arguments = f"%platform: tensor<i32>, {arguments}"
+    token = len(given) - 1  # goes through the call as it is
     returned = ", ".join(f"%r#{i}" for i in range(len(made)))
     given_types, made_types = ", ".join(given), ", ".join(made)
     # With side effects, so that a call whose result nobody uses on this rank still happens; with layouts, because XLA would
@@ -131,6 +144,8 @@ def _module(operands: Sequence[Shape], results: Sequence[Shape], dtypes: Sequenc
   func.func public @main({arguments}) -> ({made_types}) {{
     %r:{len(made)} = stablehlo.custom_call @{xla.TARGET}({names}) {{
       api_version = 4 : i32, has_side_effect = true, backend_config = {{{_attributes(how)}}},
+      output_operand_aliases = [#stablehlo.output_operand_alias<
+        output_tuple_indices = [{token}], operand_index = {token}, operand_tuple_indices = []>],
       operand_layouts = [{_layouts(operands)}], result_layouts = [{_layouts(results)}]
     }} : ({given_types}) -> ({made_types})
     return {returned} : {made_types}

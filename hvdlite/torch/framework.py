@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from hvdlite.adapter import engine
 from hvdlite.adapter.framework import Rule
 from hvdlite.torch import older
 
@@ -34,7 +35,7 @@ class TorchFramework:
     def lend(self, tensor: torch.Tensor) -> torch.Tensor:
         if tensor.requires_grad:
             tensor = tensor.detach()
-        if tensor.is_cpu:
+        if tensor.is_cpu or _stays_on_gpu(tensor):
             return tensor.contiguous()
         # Ordered behind the work on the device's current stream, and waited for.
         host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
@@ -44,7 +45,7 @@ class TorchFramework:
         return torch.empty_like(host, memory_format=torch.contiguous_format)
 
     def empty_rows(self, host: torch.Tensor, rows: int) -> torch.Tensor:
-        return torch.empty((rows, *host.shape[1:]), dtype=host.dtype)
+        return torch.empty((rows, *host.shape[1:]), dtype=host.dtype, device=host.device)
 
     def deliver(self, host: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
         return host if like.is_cpu else host.to(like.device)
@@ -60,6 +61,9 @@ class TorchFramework:
         return tensor
 
     def adopt(self, array: Any, like: torch.Tensor) -> torch.Tensor:
+        if isinstance(array, engine.DeviceArray):
+            on_gpu: torch.Tensor = torch.utils.dlpack.from_dlpack(array)  # type: ignore[no-untyped-call]
+            return on_gpu
         tensor = torch.from_numpy(array)
         if tensor.dtype != like.dtype:
             tensor = tensor.view(like.dtype)
@@ -92,6 +96,12 @@ class TorchFramework:
             results: tuple[torch.Tensor, ...] = _Recorded.apply(rule, *tensors)  # type: ignore[no-untyped-call]
             return results
         return rule.forward(tensors)
+
+
+def _stays_on_gpu(tensor: torch.Tensor) -> bool:
+    # ROCm's tensors call themselves CUDA's, too. Older versions of torch lend a bool tensor to nobody.
+    lends = tensor.is_cuda and torch.version.hip is None and (tensor.dtype != torch.bool or older.lends_bool())
+    return lends and engine.takes_gpus()
 
 
 def _wants_gradient(rule: Rule, tensors: Sequence[torch.Tensor]) -> bool:
@@ -130,7 +140,7 @@ class _BoolByNumpyFramework(TorchFramework):
 
 
 def _lendable(host: torch.Tensor) -> torch.Tensor:
-    return host.as_subclass(older.BoolByNumpy) if host.dtype == torch.bool else host
+    return host.as_subclass(older.BoolByNumpy) if host.dtype == torch.bool and host.is_cpu else host
 
 
 FRAMEWORK = TorchFramework() if older.lends_bool() else _BoolByNumpyFramework()

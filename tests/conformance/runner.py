@@ -1,4 +1,4 @@
-"""Runs a job of checks through the launcher and says for each check how it ended.
+"""Runs a job of checks through a launcher and says for each check how it ended.
 
 A check that fails on one rank, or hangs, ends its job; the rest continue in a new one. So each check is blamed for itself
 alone, and all together cost few process starts.
@@ -19,6 +19,11 @@ import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from launchers import HVDLITERUN, Launcher
+from machine import slowness
+
+from hvdlite.rendezvous import StoreServer, new_secret
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 _MARK = "HVDLITE_TEST_MARK"
@@ -26,7 +31,7 @@ _MARK = "HVDLITE_TEST_MARK"
 
 @dataclass(frozen=True)
 class Configuration:
-    """A communicator, a number of ranks, and the knobs that are turned."""
+    """A communicator (what explains itself by this word), a number of ranks, and the knobs that are turned."""
 
     name: str
     communicator: str
@@ -36,6 +41,8 @@ class Configuration:
     modules: tuple[str, ...] = ()  # empty: all
     tags: frozenset[str] = frozenset()  # not empty: only checks with one of these
     suite: str = ""  # see checks.SUITES
+    launcher: Launcher = HVDLITERUN
+    over_mpi: bool = False  # the communicator, or the part of it that is between hosts
 
 
 @dataclass
@@ -64,8 +71,13 @@ def run(configuration: Configuration, checks: dict[str, float], limit: float) ->
     jobs = 0
     while left and time.monotonic() - start < limit:
         jobs += 1
-        with tempfile.TemporaryDirectory(prefix="hvdlite-conformance-") as directory:
-            done = _job(configuration, left, Path(directory), limit - (time.monotonic() - start))
+        secret = new_secret()
+        with (
+            tempfile.TemporaryDirectory(prefix="hvdlite-conformance-") as directory,
+            contextlib.closing(StoreServer(secret).start()) as store,
+        ):
+            agreement = {"address": store.address, "secret": secret.hex()}
+            done = _job(configuration, left, Path(directory), agreement, limit - (time.monotonic() - start))
         leftovers += done.pop("leftovers").error.splitlines() if "leftovers" in done else []
         if "init" in done:
             # Nothing can run: say so for every check, and do not try again for each.
@@ -87,13 +99,18 @@ def _end_with_parent() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def _job(configuration: Configuration, names: list[str], directory: Path, limit: float) -> dict[str, Outcome]:
+def _job(
+    configuration: Configuration, names: list[str], directory: Path, agreement: dict[str, object], limit: float
+) -> dict[str, Outcome]:
     plan = {
+        "rank_and_size": configuration.launcher.rank_and_size,
         "communicator": configuration.communicator,
+        "over_mpi": configuration.over_mpi,
         "hosts": configuration.hosts,
         "environment": configuration.environment,
         "suite": configuration.suite,
         "checks": names,
+        "agreement": agreement,
         "results": str(directory),
     }
     (directory / "plan.json").write_text(json.dumps(plan))
@@ -103,13 +120,13 @@ def _job(configuration: Configuration, names: list[str], directory: Path, limit:
     threads = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")}
     shared_memory = set(os.listdir("/dev/shm"))
     process = subprocess.Popen(
-        [sys.executable, "-m", "hvdlite.launch", "-np", str(configuration.ranks)]
+        configuration.launcher.command_for(configuration.ranks)
         + [sys.executable, str(HERE / "worker.py"), str(directory / "plan.json")],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         cwd=directory,
-        env=clean | threads | {"PYTHONPATH": path, _MARK: mark},
+        env=clean | threads | configuration.launcher.environment | {"PYTHONPATH": path, _MARK: mark},
         preexec_fn=_end_with_parent,
     )
     try:
@@ -167,8 +184,8 @@ def _read(
 
 
 def _processes(mark: str) -> list[str]:
-    """Who of the job is alive a second after its launcher's end; they are killed."""
-    deadline = time.monotonic() + 1
+    """Who of the job is alive a second (of a machine of its own) after its launcher's end; they are killed."""
+    deadline = time.monotonic() + slowness()
     while True:
         found = []
         for entry in Path("/proc").iterdir():

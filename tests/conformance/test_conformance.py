@@ -15,9 +15,9 @@ CONFIGURATIONS = (
     *(Configuration(f"shm-{n}", "shm", n) for n in (1, 2, 3, 4)),
     *(Configuration(f"net-{n}", "net", n, tuple(f"host{r}" for r in range(n))) for n in (2, 3, 4)),
     Configuration("hierarchical-2x2", "hierarchical", 4, ("a", "a", "b", "b")),
-    Configuration("hierarchical-2+1", "hierarchical", 3, ("a", "a", "b"), modules=_HEAVY),
+    Configuration("net-2+1", "net", 3, ("a", "a", "b"), modules=_HEAVY),
     Configuration("hierarchical-interleaved", "hierarchical", 4, ("a", "b", "a", "b"), modules=_HEAVY),
-    Configuration("net-2-by-choice", "net", 2, (), {"HVDLITE_COMMUNICATOR": "net"}, tags=frozenset({"engine"})),
+    Configuration("net-2-by-choice", "net", 2, (), {"HVDLITE_CPU_OPERATIONS": "net"}, tags=frozenset({"engine"})),
     # The knobs that change the way through the engine. Their checks are those tagged "engine".
     Configuration("shm-3-cache-2", "shm", 3, (), {"HVDLITE_CACHE_CAPACITY": "2"}, tags=frozenset({"engine"})),
     Configuration("shm-2-no-cache", "shm", 2, (), {"HVDLITE_CACHE_CAPACITY": "0"}, tags=frozenset({"engine"})),

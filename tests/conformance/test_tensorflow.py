@@ -21,4 +21,4 @@ CONFIGURATIONS = (
     ),
 )  # fmt: skip
 
-test_it, test_nothing_is_left_behind = battery_of(CONFIGURATIONS, limit=300)
+test_it, test_nothing_is_left_behind = battery_of(CONFIGURATIONS)

@@ -23,4 +23,4 @@ CONFIGURATIONS = (
     ),
 )
 
-test_it, test_nothing_is_left_behind = battery_of(CONFIGURATIONS, limit=400)
+test_it, test_nothing_is_left_behind = battery_of(CONFIGURATIONS)

@@ -1,10 +1,11 @@
 """One rank of a conformance job: runs the checks it is told to and writes one line per event.
 
-    hvdliterun -np N python worker.py PLAN
+    hvdliterun -np N python worker.py PLAN      or an mpiexec
 
-PLAN is a JSON file: communicator, hosts (a host id for each rank), environment, suite, checks, results (a directory). Ranks agree
-through the launcher's store, not through what is under test, whether a check has passed everywhere. When one has not, the
-job ends, because its ranks may be out of step; the runner then starts another one with the checks that are left.
+PLAN is a JSON file: rank_and_size (the launcher's variables), communicator, over_mpi, hosts (a host id for each rank), environment, suite,
+checks, agreement (a store's address and secret), results (a directory). Ranks agree through the runner's store, not through what is
+under test, whether a check has passed everywhere. When one has not, the job ends, because its ranks may be out of step; the
+runner then starts another one with the checks that are left.
 """
 
 from __future__ import annotations
@@ -21,48 +22,49 @@ from pathlib import Path
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import checks  # noqa: E402
+from machine import SLOWEST, slowness  # noqa: E402
 
-from hvdlite.launch.environment import discover  # noqa: E402
 from hvdlite.rendezvous.client import StoreClient  # noqa: E402
 
-# On a machine that is busy with other things everything takes longer.
-_SLOWNESS = min(6.0, max(1.0, os.getloadavg()[0] / (2 * (os.cpu_count() or 1))))
 # How long a rank may take longer than another one that has already failed.
-_PATIENCE = 2.0 * _SLOWNESS
+_PATIENCE = 2.0
+_LOOK_EVERY = 0.25
 FAILED, HUNG = 70, 71
 
 
 class Watchdog:
-    """Ends this process, with all stacks, when a check takes too long here, or when it has failed elsewhere."""
+    """Ends this process, with all stacks, when a check takes too long here, or when it has failed elsewhere.
+
+    Its seconds are those of a machine of its own: while others keep it busy they last longer.
+    """
 
     def __init__(self, directory: Path, rank: int) -> None:
         self._directory = directory
         self._stacks = open(directory / f"stacks.{rank}", "w")  # noqa: SIM115
+        self._now = 0.0  # advanced by the thread alone
         self._deadline = float("inf")
         self._number = -1
         threading.Thread(target=self._watch, daemon=True).start()
 
     def begin(self, number: int, seconds: float) -> None:
-        seconds *= _SLOWNESS
-        self._number, self._deadline = number, time.monotonic() + seconds
+        self._number, self._deadline = number, self._now + seconds
         # Also when a check keeps the GIL for ever.
-        faulthandler.dump_traceback_later(seconds + 5, exit=True, file=self._stacks)
+        faulthandler.dump_traceback_later(seconds * SLOWEST + 5, exit=True, file=self._stacks)
 
     def end(self) -> None:
         self._deadline = float("inf")
         faulthandler.cancel_dump_traceback_later()
 
     def _watch(self) -> None:
-        failed_elsewhere = 0.0
+        last_well = 0.0
         while True:
-            time.sleep(0.25)
+            time.sleep(_LOOK_EVERY)
+            self._now += _LOOK_EVERY / slowness()
             number = self._number
-            if (self._directory / f"failed.{number}").exists():
-                failed_elsewhere = failed_elsewhere or time.monotonic()
-                over = time.monotonic() - failed_elsewhere > _PATIENCE
-            else:
-                failed_elsewhere, over = 0.0, False
-            if (over or time.monotonic() > self._deadline) and number == self._number and self._deadline < 1e18:
+            if not (self._directory / f"failed.{number}").exists():
+                last_well = self._now
+            over = self._now - last_well > _PATIENCE or self._now > self._deadline
+            if over and number == self._number and self._deadline < float("inf"):
                 faulthandler.dump_traceback(self._stacks)
                 self._stacks.flush()
                 os._exit(HUNG)
@@ -71,14 +73,12 @@ class Watchdog:
 def main() -> None:
     plan = json.loads(Path(sys.argv[1]).read_text())
     directory = Path(plan["results"])
-    rank = int(os.environ["HVDLITE_RANK"])
-    size = int(os.environ["HVDLITE_SIZE"])
+    rank, size = (int(os.environ[variable]) for variable in plan["rank_and_size"])
     os.environ.update(plan["environment"])
     if plan["hosts"]:
         os.environ["HVDLITE_HOST_ID"] = plan["hosts"][rank]
-    identity = discover(os.environ)
-    assert identity.rendezvous is not None and identity.secret is not None
-    store = StoreClient(identity.rendezvous, identity.secret)
+    address, secret = plan["agreement"]["address"], bytes.fromhex(plan["agreement"]["secret"])
+    store = StoreClient(tuple(address), secret)
     by_name = {check.name: check for check in checks.everything(plan["suite"])}
     log = open(directory / f"log.{rank}", "a", buffering=1)  # noqa: SIM115
     watchdog = Watchdog(directory, rank)
@@ -93,7 +93,7 @@ def main() -> None:
     hvd.init()
     from checks.here import Here
 
-    here = Here(plan["communicator"], plan["environment"])
+    here = Here(rank, size, plan["communicator"], plan["over_mpi"], plan["environment"])
     say(check="init", event="end", error="", seconds=0)
     watchdog.end()
     for number, name in enumerate(plan["checks"], 1):
@@ -115,7 +115,7 @@ def main() -> None:
         # Did all the others pass? One that hangs is ended by its own watchdog.
         store.set(f"conformance/{number}/{rank}", error.encode()[:1])
         try:
-            verdicts = store.collect(f"conformance/{number}", size, timeout=check.seconds * _SLOWNESS + 10)
+            verdicts = store.collect(f"conformance/{number}", size, timeout=check.seconds * SLOWEST + 10)
         except (TimeoutError, ConnectionError):
             os._exit(FAILED)
         if any(verdicts):

@@ -18,8 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from launched import MARK, ROOT, Job
+from machine import slowness
 
 from hvdlite.rendezvous.server import StoreServer
+
+# The others have to know within this after a death.
+PROMPT = 1.0
 
 # What every rank's program begins with. `tell` appends a line to the rank's report; times are CLOCK_MONOTONIC, which all
 # processes of a machine share.
@@ -104,13 +108,18 @@ class Ranks:
 
     def wait(self, seconds: float = 30) -> dict[int, int]:
         """All exit codes; a rank that does not end in time is a failure."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + seconds * slowness()
         for rank, process in self.processes.items():
             try:
                 process.wait(max(deadline - time.monotonic(), 0.01))
             except subprocess.TimeoutExpired:
                 raise AssertionError(f"rank {rank} has not ended after {seconds} s\n{self.outputs()}") from None
         return {rank: process.returncode for rank, process in self.processes.items()}
+
+    def end_well(self, seconds: float = 30) -> None:
+        """All of them, with code 0."""
+        codes = self.wait(seconds)
+        assert set(codes.values()) == {0}, f"{codes}\n{self.outputs()}"
 
     def wait_for_flags(self, *names: str, seconds: float = 20) -> None:
         self.job.wait_for_files(names, seconds)
@@ -120,6 +129,14 @@ class Ranks:
         at = time.monotonic()
         os.kill(self.processes[rank].pid, number)
         return at
+
+    def expect_named(self, rank: int, victim: int, death: float, within: float = PROMPT) -> None:
+        """This rank has been told in time who died."""
+        told = self.last(rank)
+        assert told.get("error") == "PeerLostError", f"rank {rank}: {told}\n{self.outputs()}"
+        assert f"rank {victim}" in told["text"] and told["peer"] == victim, told
+        took = told["at"] - death
+        assert took < within * slowness(), f"rank {rank} heard of the death of rank {victim} after {took:.2f} s: {told}"
 
     def report(self, rank: int) -> list[dict[str, Any]]:
         path = self.directory / f"report.{rank}"

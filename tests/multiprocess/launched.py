@@ -12,6 +12,8 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
+from machine import slowness
+
 ROOT = Path(__file__).resolve().parents[2]
 MARK = "HVDLITE_TEST_MARK"
 
@@ -73,15 +75,27 @@ class Job:
         return found
 
     def wait_until_gone(self, seconds: float) -> list[int]:
-        """Who is left after that time."""
-        deadline = time.monotonic() + seconds
-        while (left := self.pids()) and time.monotonic() < deadline:
+        """Who is left after that time of a machine of its own."""
+        start = time.monotonic()
+        while (left := self.pids()) and time.monotonic() - start < seconds * slowness():
             time.sleep(0.01)
         return left
 
     def wait_for_files(self, names: Sequence[str], seconds: float = 20) -> None:
         """Until ranks have created these files."""
-        deadline = time.monotonic() + seconds
+        start = time.monotonic()
         while not all((self.directory / name).exists() for name in names):
-            assert time.monotonic() < deadline, f"no {names}: {os.listdir(self.directory)}"
+            # Load that comes later counts, too.
+            assert time.monotonic() - start < seconds * slowness(), f"no {names}: {os.listdir(self.directory)}"
             time.sleep(0.01)
+
+
+def last_line(err: bytes) -> str:
+    """What the launcher has said last."""
+    return err.decode().rstrip("\n").rsplit("\n", 1)[-1]
+
+
+def prefixed(out: bytes, rank: int, stream: str = "stdout") -> list[str]:
+    """That rank's lines, without their prefixes."""
+    prefix = f"[{rank}]<{stream}>:"
+    return [line.removeprefix(prefix) for line in out.decode().splitlines() if line.startswith(prefix)]

@@ -14,6 +14,8 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 
+from machine import slowness
+
 from hvdlite.rendezvous.server import StoreServer
 
 _CLONE_NEWNET = 0x40000000
@@ -34,7 +36,7 @@ def why_not() -> str | None:
 
 
 def _ip(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["ip", *arguments], check=check, capture_output=True, text=True, timeout=20)
+    return subprocess.run(["ip", *arguments], check=check, capture_output=True, text=True, timeout=20 * slowness())
 
 
 class Network:

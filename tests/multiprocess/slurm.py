@@ -20,6 +20,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from machine import slowness
+
 PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "sbatch", "salloc", "scancel", "sinfo", "squeue")
 _START_SECONDS = 30.0
 
@@ -131,13 +133,13 @@ def cluster(directory: Path) -> Iterator[dict[str, str]]:
 
 
 def _ask(environment: dict[str, str], *command: str) -> str:
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=20)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=20 * slowness())
     return done.stdout
 
 
 def _wait_for(condition: object, directory: Path, seconds: float = _START_SECONDS) -> None:
     assert callable(condition)
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + seconds * slowness()
     while not condition():
         if time.monotonic() > deadline:
             logs = "\n".join(f"{path.name}: {path.read_text()[-800:]}" for path in sorted(directory.glob("*.out")))

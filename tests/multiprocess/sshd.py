@@ -10,6 +10,7 @@ import subprocess
 import time
 from pathlib import Path
 
+from machine import slowness
 from network import Network
 
 _SSHD = "/usr/sbin/sshd"
@@ -38,7 +39,7 @@ class SshHosts:
     def __enter__(self) -> SshHosts:
         folder = self._directory
         for key in ("host", "user"):
-            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / key], check=True, timeout=20)
+            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / key], check=True)
         (folder / "authorized").write_text((folder / "user.pub").read_text())
         host_key = " ".join((folder / "host.pub").read_text().split()[:2])
         lines = [f"{self._network.address(number)} {host_key}" for number in range(len(self._names))]
@@ -75,7 +76,7 @@ class SshHosts:
                 env={"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/root")},
                 start_new_session=True,
             )
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 20 * slowness()
         while b"Server listening" not in (log_text := (self._directory / f"sshd.{name}.log").read_bytes()):
             assert self._servers[name].poll() is None and time.monotonic() < deadline, log_text
             time.sleep(0.02)
@@ -84,5 +85,5 @@ class SshHosts:
         for server in self._servers.values():
             with contextlib.suppress(OSError):
                 os.killpg(server.pid, signal.SIGTERM)
-            server.wait(20)
+            server.wait(20 * slowness())
         self._servers.clear()

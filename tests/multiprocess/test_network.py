@@ -8,6 +8,7 @@ from pathlib import Path
 import network
 import pytest
 from bare_ranks import Ranks
+from machine import slowness
 
 HOSTS = ("a", "a", "b", "b")
 
@@ -72,9 +73,7 @@ def test_a_rank_that_dies_on_another_host_is_named_within_a_second(tmp_path: Pat
         killed = ranks.kill(3)
         ranks.wait(20)
         for rank in range(3):
-            told = ranks.last(rank)
-            assert (told["error"], told["peer"]) == ("PeerLostError", 3), told
-            assert told["at"] - killed < 1.0, f"rank {rank} noticed after {told['at'] - killed:.2f} s"
+            ranks.expect_named(rank, 3, killed)
 
 
 def test_a_cable_that_is_pulled_ends_the_job_on_both_sides(tmp_path: Path, hosts: network.Network) -> None:
@@ -83,7 +82,7 @@ def test_a_cable_that_is_pulled_ends_the_job_on_both_sides(tmp_path: Path, hosts
         program = (
             "hvd.init(); hvd.barrier(); flag(f'up.{RANK}')\nuntil_it_fails(lambda: hvd.allreduce(np.ones(1000)))\n"
         )
-        start(ranks, hosts, program, HVDLITE_HEARTBEAT_SECONDS="2")
+        start(ranks, hosts, program, HVDLITE_HEARTBEAT_SECONDS=f"{2 * slowness():g}")
         ranks.wait_for_flags(*(f"up.{rank}" for rank in range(4)))
         hosts.pull_the_cable(1)
         codes = ranks.wait(30)

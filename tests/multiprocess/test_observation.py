@@ -52,6 +52,9 @@ hvd.shutdown()
             phases[names[pid]].append(event["name"])
     assert all(d == 0 for d in depth.values()), "a phase never ends"
     assert phases["allreduce.a"] == ["NEGOTIATE_ALLREDUCE", "ALLREDUCE", "SHM_ALLREDUCE"] * 3
+    ways = [event["args"] for event in events if event["ph"] == "E" and "algorithm" in event.get("args", {})]
+    assert len(ways) == 6 and {way["communicator"] for way in ways} == {"shm: all members are on one host"}
+    assert ways[0]["algorithm"].startswith("shm exchange")
 
 
 def test_a_timeline_can_be_started_and_stopped_on_all_ranks(job: Job) -> None:
@@ -98,7 +101,7 @@ def test_counters_and_the_last_operations_tell_what_happened(job: Job) -> None:
 for i in range(5):
     hvd.allreduce(np.ones(1000, np.float32), name="x")
 if r == 1:
-    time.sleep(0.3)
+    time.sleep(1)
 try:
     hvd.allreduce(np.ones(2 + r), name="y")
 except hvd.MismatchError:
@@ -113,7 +116,7 @@ assert [o["failed"] for o in recent] == [False] * 5 + [True]
 assert all(o["submitted"] <= o["agreed"] <= o["done"] for o in recent), recent
 if r == 0:
     waited = counters["seconds_waited_for_rank"]
-    assert waited["1"] > 0.2 > waited["0"], waited
+    assert waited["1"] > 0.5 > waited["0"], waited
 """
     )
     done = job.run("-np", "2", "python", script)

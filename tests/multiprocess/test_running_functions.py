@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 from launched import MARK, ROOT, Job
+from machine import slowness
 
 import hvdlite
 from hvdlite.launch import function
@@ -118,7 +119,7 @@ def test_a_rank_that_raises_is_named_with_its_traceback_and_ends_the_others() ->
 
     start = time.monotonic()
     error = _fails(divide, num_proc=3)
-    assert time.monotonic() - start < 10
+    assert time.monotonic() - start < 10 * slowness()
     assert re.match(r"rank 1 on localhost raised .*Refused: the learning rate is negative\n", str(error))
     assert "On rank 1:\nTraceback (most recent call last):\n" in str(error)
     assert 'raise Refused("the learning rate is negative")' in str(error)
@@ -385,7 +386,7 @@ def test_an_exception_sent_to_a_thread_ends_its_ranks(job: Job, monkeypatch: pyt
     thread.start()
     job.wait_for_files(["ready.0", "ready.1"])
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(KeyboardInterrupt))
-    thread.join(10)
+    thread.join(10 * slowness())
     assert [type(error) for error in caught] == [KeyboardInterrupt]
     assert job.pids() == []
 
@@ -418,7 +419,7 @@ def test_a_notebook_sees_output_results_and_errors_and_can_interrupt(job: Job, m
         printed, value = "", ""
         request = client.execute(code)
         while True:
-            message = client.get_iopub_msg(timeout=30)
+            message = client.get_iopub_msg(timeout=30 * slowness())
             kind, content = message["msg_type"], message["content"]
             if message["parent_header"].get("msg_id") != request:
                 continue
@@ -470,7 +471,7 @@ def test_twenty_runs_leave_no_descriptor_no_thread_no_process_no_memory() -> Non
         assert isinstance(_fails(fail).__cause__, Refused)
 
     def settled() -> tuple[int, int, int]:
-        deadline = time.monotonic() + 2
+        deadline = time.monotonic() + 2 * slowness()
         while threading.active_count() > threads and time.monotonic() < deadline:
             time.sleep(0.01)  # a writer's thread ends a moment after it was closed
         return _resources()

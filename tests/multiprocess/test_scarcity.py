@@ -32,7 +32,7 @@ def launch(
     python = shutil.which(sys.executable) or sys.executable
     launcher = [python, "-m", "hvdlite.launch", "-np", str(ranks), *before_each_rank, python, job.script(SUMS)]
     return subprocess.run(
-        [*prefix, *launcher], cwd=job.directory, env=job.environment(), capture_output=True, text=True, timeout=50
+        [*prefix, *launcher], cwd=job.directory, env=job.environment(), capture_output=True, text=True
     )
 
 

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 import sshd
-from launched import MARK, Job
+from launched import MARK, Job, last_line, prefixed
+from machine import slowness
 from network import Network, why_not
 from terminal import Watched
 
@@ -71,15 +72,6 @@ class FarJob:
         return found
 
 
-def _last_line(err: bytes) -> str:
-    return err.decode().rstrip("\n").rsplit("\n", 1)[-1]
-
-
-def _prefixed(out: bytes, rank: int, stream: str = "stdout") -> list[str]:
-    prefix = f"[{rank}]<{stream}>:"
-    return [line.removeprefix(prefix) for line in out.decode().splitlines() if line.startswith(prefix)]
-
-
 # --- a job that goes well
 
 
@@ -92,7 +84,7 @@ def test_ranks_on_two_hosts_and_here_know_their_place_and_add(far: FarJob) -> No
     )
     done = far.run("-H", "a:2,localhost:1,b:1", PYTHON, script)
     assert done.returncode == 0, done.stderr
-    assert [_prefixed(done.stdout, rank) for rank in range(4)] == [
+    assert [prefixed(done.stdout, rank) for rank in range(4)] == [
         ["0 4 0 2 0 3 10.0"],
         ["1 4 1 2 0 1 10.0"],
         ["2 4 0 1 1 3 10.0"],
@@ -116,13 +108,13 @@ def test_a_network_without_ipv4(job: Job, tmp_path: Path) -> None:
             by_address = far.run("-H", f"[{network.address(0)}]:1,b:1", PYTHON, script)
     for done in (by_name, by_address):
         assert done.returncode == 0, done.stderr
-        assert [_prefixed(done.stdout, rank) for rank in range(2)] == [["3.0"], ["3.0"]]
+        assert [prefixed(done.stdout, rank) for rank in range(2)] == [["3.0"], ["3.0"]]
 
 
 def test_a_hostfile_says_where(far: FarJob) -> None:
     (far.job.directory / "hosts").write_text("a slots=1\nb:2  # two\n")
     done = far.run("--hostfile", "hosts", "sh", "-c", "echo $HOROVOD_HOSTNAME $HVDLITE_LOCAL_RANK")
-    assert [_prefixed(done.stdout, rank) for rank in range(3)] == [["a 0"], ["b 0"], ["b 1"]]
+    assert [prefixed(done.stdout, rank) for rank in range(3)] == [["a 0"], ["b 0"], ["b 1"]]
 
 
 def test_the_callers_environment_and_folder_go_along(far: FarJob) -> None:
@@ -144,7 +136,8 @@ def test_output_comes_as_it_was_written(far: FarJob) -> None:
         got = b"".join(
             line.removeprefix(prefix) for line in done.stdout.splitlines(keepends=True) if line.startswith(prefix)
         )
-        assert got.rstrip(b"\n") == sent.rstrip(b"\n")
+        # A pause in the middle of a line, and the other rank begins one of its own there: the copies are exact.
+        assert got.replace(b"\n", b"") == sent.replace(b"\n", b"")
         assert (far.job.directory / "copies" / f"rank.{rank}" / "stdout").read_bytes() == sent
         assert (far.job.directory / "copies" / f"rank.{rank}" / "stderr").read_bytes() == b"a\rb\xff"
 
@@ -155,7 +148,7 @@ def test_a_talkative_login_shell_does_no_harm(job: Job, network: Network, tmp_pa
     with sshd.SshHosts(network, "ab", tmp_path, f"{MARK}={job.mark}", forced=greeting) as hosts:
         done = FarJob(job, hosts).run("-H", "a:1,b:1", "sh", "-c", "echo fine")
     assert done.returncode == 0 and done.stdout.count(b"\n") == 2
-    assert [_prefixed(done.stdout, rank) for rank in range(2)] == [["fine"], ["fine"]]
+    assert [prefixed(done.stdout, rank) for rank in range(2)] == [["fine"], ["fine"]]
 
 
 def test_the_secret_shows_neither_in_argv_nor_in_environments(far: FarJob) -> None:
@@ -204,7 +197,7 @@ def test_a_function_runs_on_other_hosts(far: FarJob) -> None:
         "except RuntimeError as error: print(repr(error.__cause__), error)\n"
     )
     done = subprocess.run(
-        [*far.job.prefix, PYTHON, script], env=far.job.environment(**_with_ssh(far)), capture_output=True, timeout=60
+        [*far.job.prefix, PYTHON, script], env=far.job.environment(**_with_ssh(far)), capture_output=True
     )
     assert done.returncode == 0, done.stderr
     said = done.stdout.decode()
@@ -231,7 +224,7 @@ def test_the_first_failing_rank_gives_status_and_last_line(far: FarJob) -> None:
     )
     done = far.run("-H", "a:2,b:2", PYTHON, script)
     assert done.returncode == 1
-    assert _last_line(done.stderr) == (
+    assert last_line(done.stderr) == (
         "hvdliterun: rank 3 on b exited with code 1: ValueError: bad luck. All other ranks have ended, too."
     )
     assert far.job.wait_until_gone(1) == []
@@ -240,13 +233,13 @@ def test_the_first_failing_rank_gives_status_and_last_line(far: FarJob) -> None:
 def test_a_killed_rank_counts_as_128_and_the_signal(far: FarJob) -> None:
     done = far.run("-H", "a:1,b:1", "sh", "-c", "[ $HVDLITE_RANK = 0 ] && kill -SEGV $$; sleep 600")
     assert done.returncode == 139
-    assert _last_line(done.stderr).startswith("hvdliterun: rank 0 on a was killed by SIGSEGV")
+    assert last_line(done.stderr).startswith("hvdliterun: rank 0 on a was killed by SIGSEGV")
 
 
 def test_a_command_that_is_not_there(far: FarJob) -> None:
     done = far.run("-H", "a:1,b:1", "no-such-program")
     assert done.returncode == 127
-    assert "cannot start 'no-such-program': No such file or directory" in _last_line(done.stderr)
+    assert "cannot start 'no-such-program': No such file or directory" in last_line(done.stderr)
 
 
 # --- whatever dies, nothing stays
@@ -258,7 +251,7 @@ def test_a_signal_to_the_launcher_ends_all_ranks(far: FarJob, number: signal.Sig
     process.send_signal(number)
     _, err = process.communicate()
     assert process.returncode == 128 + number
-    assert _last_line(err) == f"hvdliterun: ended by {number.name}; all ranks were ended."
+    assert last_line(err) == f"hvdliterun: ended by {number.name}; all ranks were ended."
     assert far.job.wait_until_gone(1) == []
 
 
@@ -275,7 +268,7 @@ def test_sigterm_leaves_time_for_a_checkpoint(far: FarJob) -> None:
     process.send_signal(signal.SIGTERM)
     out, _ = process.communicate()
     assert process.returncode == 143
-    assert _prefixed(out, 0) == _prefixed(out, 1) == ["saved"]
+    assert prefixed(out, 0) == prefixed(out, 1) == ["saved"]
 
 
 def test_the_grace_period_can_be_chosen(far: FarJob) -> None:
@@ -285,7 +278,7 @@ def test_the_grace_period_can_be_chosen(far: FarJob) -> None:
     began = time.monotonic()
     process.send_signal(signal.SIGTERM)
     process.communicate()
-    assert time.monotonic() - began < 4  # not 5, the default
+    assert time.monotonic() - began < 4 * slowness()  # not 5, the default
 
 
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2], ids=lambda n: n.name)
@@ -293,21 +286,19 @@ def test_a_batch_systems_warning_reaches_the_ranks_and_not_their_children(far: F
     script = far.job.script(
         "import os, signal, subprocess, sys\n"
         "child = subprocess.Popen(['sleep', '600'])\n"
-        f"signal.signal({int(number)}, lambda *_: None)\n"
+        f"signal.pthread_sigmask(signal.SIG_BLOCK, [{int(number)}])\n"  # until it is waited for
         "rank = os.environ['HVDLITE_RANK']\n"
-        "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])\n"
         "open(f'ready.{rank}', 'w').close()\n"
-        "signal.pause()\n"
+        f"signal.sigwait([{int(number)}])\n"
         "print('warned', child.poll(), flush=True)\n"
         "child.kill()\n"
     )
     process = far.start("-H", "a:1,localhost:1", PYTHON, script)
     far.job.wait_for_files(["ready.0", "ready.1"])
-    time.sleep(0.1)
     process.send_signal(number)
     out, err = process.communicate()
     assert process.returncode == 0, err
-    assert _prefixed(out, 0) == _prefixed(out, 1) == ["warned None"]
+    assert prefixed(out, 0) == prefixed(out, 1) == ["warned None"]
 
 
 def test_kill_9_of_the_launcher_ends_all_hosts(far: FarJob) -> None:
@@ -331,7 +322,8 @@ def test_ctrl_c_while_hosts_are_contacted_leaves_nothing(far: FarJob) -> None:
         time.sleep(delay)
         process.send_signal(signal.SIGINT)
         process.communicate()
-        assert process.returncode in (130, -signal.SIGINT)  # the second: before Python was up
+        # Before Python was up, or while it looked for its modules: -SIGINT, 1.
+        assert process.returncode in (130, -signal.SIGINT, 1)
         assert far.job.wait_until_gone(3) == []
 
 
@@ -348,7 +340,7 @@ def test_kill_9_of_what_stands_between_ends_the_job(far: FarJob, victim: tuple[s
     os.kill([pid for pid in far.pids(*victim) if pid != process.pid][0], signal.SIGKILL)
     _, err = process.communicate()
     assert process.returncode == 255
-    assert said in _last_line(err)
+    assert said in last_line(err)
     assert far.job.wait_until_gone(2) == []
 
 
@@ -357,7 +349,7 @@ def test_kill_9_of_a_far_guardian_ends_the_job(far: FarJob) -> None:
     os.kill(far.pids("guardian.py")[0], signal.SIGKILL)
     _, err = process.communicate()
     assert process.returncode != 0
-    assert "guardian of the ranks was killed" in _last_line(err)
+    assert "guardian of the ranks was killed" in last_line(err)
     assert far.job.wait_until_gone(2) == []
 
 
@@ -385,7 +377,7 @@ def test_a_pulled_cable_ends_both_sides(job: Job, network: Network, tmp_path: Pa
         network.pull_the_cable(2)  # c is used by no other test
         _, err = process.communicate()
         assert process.returncode == 255
-        assert _last_line(err).startswith("hvdliterun: host c was lost: ssh ended with status 255")
+        assert last_line(err).startswith("hvdliterun: host c was lost: ssh ended with status 255")
         # Nothing told the agent; it has noticed by itself.
         assert job.wait_until_gone(10) == []
 
@@ -405,7 +397,7 @@ def test_a_pulled_cable_ends_both_sides(job: Job, network: Network, tmp_path: Pa
 def test_bad_arguments(far: FarJob, arguments: list[str], status: int, text: str) -> None:
     done = far.run(*arguments, "touch", "started")
     assert done.returncode == status
-    assert text in _last_line(done.stderr)
+    assert text in last_line(done.stderr)
     assert not (far.job.directory / "started").exists()
 
 
@@ -426,7 +418,7 @@ def test_a_host_key_that_is_not_known(far: FarJob) -> None:
     (far.hosts.config.parent / "known").write_text("")
     done = far.run("-H", "a:1", "touch", "started")
     assert done.returncode == 1
-    assert "its host key is not known here, or another one: run `ssh a` once by hand" in _last_line(done.stderr)
+    assert "its host key is not known here, or another one: run `ssh a` once by hand" in last_line(done.stderr)
 
 
 def test_a_far_host_without_this_python_or_without_hvdlite(far: FarJob) -> None:
@@ -436,17 +428,15 @@ def test_a_far_host_without_this_python_or_without_hvdlite(far: FarJob) -> None:
     command = [*far.job.prefix, PYTHON, "-c", main]
     flags = [f"--ssh-args=-F {far.hosts.config}", "-H", "a:1", "touch", "started"]
 
-    def last_line(interpreter: str) -> str:
-        done = subprocess.run(
-            [*command, interpreter, *flags], env=far.job.environment(), capture_output=True, timeout=50
-        )
+    def said_by(interpreter: str) -> str:
+        done = subprocess.run([*command, interpreter, *flags], env=far.job.environment(), capture_output=True)
         assert done.returncode == 1
-        return _last_line(done.stderr)
+        return last_line(done.stderr)
 
-    assert f"host a: there is no {only_here}: the same Python must be at the same place" in last_line(str(only_here))
+    assert f"host a: there is no {only_here}: the same Python must be at the same place" in said_by(str(only_here))
     only_here.write_text('#!/bin/sh\necho "$0: No module named hvdlite" >&2; exit 1\n')
     only_here.chmod(0o755)
-    assert f"host a: hvdlite is not installed there for {only_here}" in last_line(str(only_here))
+    assert f"host a: hvdlite is not installed there for {only_here}" in said_by(str(only_here))
 
 
 def test_a_host_that_does_not_answer_is_named_with_its_phase(far: FarJob) -> None:
@@ -454,17 +444,17 @@ def test_a_host_that_does_not_answer_is_named_with_its_phase(far: FarJob) -> Non
     silent.write_text("#!/bin/sh\nexec cat >/dev/null\n")
     silent.chmod(0o755)
     main = "import sys; from hvdlite.launch.cli import main; sys.executable = sys.argv.pop(1); sys.exit(main())"
+    limit = f"{3 * slowness():.0f}"  # ssh has to get there by then
     began = time.monotonic()
     done = subprocess.run(
         [*far.job.prefix, PYTHON, "-c", main, str(silent), f"--ssh-args=-F {far.hosts.config}"]
-        + ["-H", "a:1,b:1", "--start-timeout", "3", "true"],
+        + ["-H", "a:1,b:1", "--start-timeout", limit, "true"],
         env=far.job.environment(),
         capture_output=True,
-        timeout=50,
     )
-    assert done.returncode == 1 and time.monotonic() - began < 10
+    assert done.returncode == 1 and time.monotonic() - began < 10 * slowness()
     assert done.stderr.decode().strip().splitlines() == [
-        f"hvdliterun: host {host}: still starting Python after 3 s (--start-timeout)" for host in "ab"
+        f"hvdliterun: host {host}: still starting Python after {limit} s (--start-timeout)" for host in "ab"
     ]
     assert far.job.wait_until_gone(3) == []
 
@@ -482,7 +472,9 @@ def test_on_kubernetes_a_host_may_come_late(job: Job, network: Network, tmp_path
             line = process.stderr.readline()
             assert line, "it gave up"
         assert b"no such host" in line
-        hosts.config.write_text(names)
+        whole = hosts.config.with_suffix(".new")  # an ssh may be reading the file just now
+        whole.write_text(names)
+        whole.rename(hosts.config)
         out, err = process.communicate()
     assert process.returncode == 0, err
     assert sorted(out.splitlines()) == [b"[0]<stdout>:fine", b"[1]<stdout>:fine"]
@@ -492,7 +484,7 @@ def test_a_folder_that_is_not_there_is_said(far: FarJob, tmp_path: Path) -> None
     (tmp_path / "only here").mkdir()
     # All hosts have the same files here: the launcher is made to believe that it is in a folder of its own.
     main = (
-        "import os, sys; from hvdlite.launch.cli import main; from hvdlite.launch import job\n"
+        "import os, sys; from hvdlite.launch.cli import main; from hvdlite.launch import direct\n"
         "os.chdir('only here'); real = os.getcwd(); os.getcwd = lambda: real + ' no more'; sys.exit(main())"
     )
     done = subprocess.run(
@@ -500,7 +492,6 @@ def test_a_folder_that_is_not_there_is_said(far: FarJob, tmp_path: Path) -> None
         env=far.job.environment(),
         cwd=tmp_path,
         capture_output=True,
-        timeout=50,
     )
     assert done.returncode == 0, done.stderr
     assert b"hvdliterun: host a: cannot go to the launcher's working directory: " in done.stderr

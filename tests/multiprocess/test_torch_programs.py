@@ -139,6 +139,6 @@ def test_without_a_launcher_it_is_a_job_of_one(job: Job) -> None:
     import sys
 
     done = subprocess.run(
-        [sys.executable, job.script(_NOTHING_LOADED)], capture_output=True, text=True, env=job.environment(), timeout=50
+        [sys.executable, job.script(_NOTHING_LOADED)], capture_output=True, text=True, env=job.environment()
     )
     assert done.stdout.strip() == "[1.0, 1.0]", done.stderr

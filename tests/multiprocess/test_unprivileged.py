@@ -51,7 +51,6 @@ def _as_nobody(job: Job, more: str = "true", **extra: str) -> subprocess.Complet
         ["unshare", "-m", "sh", "-ec", f"{opened}\n{more}\n{become}", "sh", *command],
         env=job.environment() | extra,
         capture_output=True,
-        timeout=50,
     )
 
 

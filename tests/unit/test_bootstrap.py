@@ -19,6 +19,7 @@ from hvdlite.launch.environment.identity import AtPorts, AtStore
 from hvdlite.rendezvous import StoreClient, StoreServer, addresses
 
 SECRET = bytes(range(32))
+NO_WISH = bootstrap.Wish()
 
 
 @pytest.fixture(autouse=True)
@@ -70,24 +71,24 @@ def test_ports_and_keys_follow_from_the_job_alone() -> None:
 
 
 def test_who_is_alone_opens_nothing() -> None:
-    assert bootstrap.meet(Identity(), "", 1.0) is None
+    assert bootstrap.meet(Identity(), "", 1.0, NO_WISH) is None
     # Not even where a launcher has a store.
     alone = Identity(meeting=AtStore((("127.0.0.1", 1),)), secret=SECRET)
-    assert bootstrap.meet(alone, "", 1.0) is None
+    assert bootstrap.meet(alone, "", 1.0, NO_WISH) is None
 
 
 def test_one_of_several_ways_leads_to_the_store() -> None:
     with StoreServer(SECRET) as store, socket.create_server(("127.0.0.1", 0)) as silent:
         ways = (("127.0.0.1", 9), ("127.0.0.1", silent.getsockname()[1]), store.address)
         me = Identity(1, 2, meeting=AtStore(ways), secret=SECRET)
-        place = bootstrap.meet(me, "", 10.0)
+        place = bootstrap.meet(me, "", 10.0, NO_WISH)
         assert place is not None and place.address == store.address
 
 
 def test_all_that_was_tried_is_told() -> None:
     me = Identity(1, 2, launcher="srun", meeting=AtStore((("127.0.0.1", 9), ("nowhere.invalid", 1))), secret=SECRET)
     with pytest.raises(HorovodInternalError, match="rank 1 of 2, started by srun") as error:
-        bootstrap.meet(me, "", 0.5)
+        bootstrap.meet(me, "", 0.5, NO_WISH)
     assert "127.0.0.1 port 9: " in str(error.value) and "nowhere.invalid port 1: " in str(error.value)
     assert "HVDLITE_START_TIMEOUT" in str(error.value)
 
@@ -96,27 +97,27 @@ def test_the_one_who_may_opens_the_store_unless_it_is_there() -> None:
     with socket.create_server(("127.0.0.1", 0)) as sock:
         port = sock.getsockname()[1]
     me = Identity(0, 2, meeting=AtStore((("127.0.0.1", port),), may_open=True), secret=SECRET)
-    place = bootstrap.meet(me, "", 5.0)
-    assert place is not None and bootstrap.meet(me, "", 5.0) == place
+    place = bootstrap.meet(me, "", 5.0, NO_WISH)
+    assert place is not None and bootstrap.meet(me, "", 5.0, NO_WISH) == place
     with StoreClient(place.address, SECRET) as client:
         client.set("here", b"")
     # Another process comes as rank 0 of the same job: the store that is there is the one.
     meeting._known.clear()
-    assert bootstrap.meet(me, "", 5.0) == bootstrap.Place(("127.0.0.1", port), SECRET)
+    assert bootstrap.meet(me, "", 5.0, NO_WISH) == bootstrap.Place(("127.0.0.1", port), SECRET)
     with StoreClient(place.address, SECRET) as client:
         assert client.get("here", 1.0) == b""
     # And with another secret it is another job's.
     meeting._known.clear()
     stranger = Identity(0, 2, meeting=AtStore((("127.0.0.1", port),), may_open=True), secret=bytes(32))
     with pytest.raises(HorovodInternalError, match="another job may be listening there"):
-        bootstrap.meet(stranger, "", 5.0)
+        bootstrap.meet(stranger, "", 5.0, NO_WISH)
 
 
 def test_a_store_is_opened_on_ones_own_machine_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(meeting, "_LOOK_SECONDS", 0.2)
     me = Identity(0, 2, meeting=AtStore((("192.0.2.1", 4000),), may_open=True), secret=SECRET)
     with pytest.raises(HorovodInternalError, match="that is not its machine: give an address of rank 0's host"):
-        bootstrap.meet(me, "", 5.0)
+        bootstrap.meet(me, "", 5.0, NO_WISH)
 
 
 def test_rank_0_has_to_be_where_the_others_look_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,7 +127,7 @@ def test_rank_0_has_to_be_where_the_others_look_for_it(monkeypatch: pytest.Monke
     with pytest.raises(
         HorovodInternalError, match=r"rank 0 runs on n2, but srun says that the first host is 192.0.2.1"
     ):
-        bootstrap.meet(me, "", 1.0)
+        bootstrap.meet(me, "", 1.0, NO_WISH)
 
 
 def test_where_all_share_a_host_the_store_is_on_loopback_only() -> None:

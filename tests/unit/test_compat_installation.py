@@ -14,6 +14,7 @@ import venv
 from pathlib import Path
 
 import pytest
+from machine import slowness
 
 from hvdlite import compat
 from hvdlite.commands.cli import main
@@ -152,7 +153,7 @@ def test_in_a_virtual_environment_pip_knows_it_too(tmp_path: Path) -> None:
     alone = clean | {"PYTHONPATH": str(ROOT)}
 
     def run(*command: str) -> str:
-        done = subprocess.run(command, capture_output=True, text=True, env=alone, cwd=tmp_path, timeout=60)
+        done = subprocess.run(command, capture_output=True, text=True, env=alone, cwd=tmp_path, timeout=60 * slowness())
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -187,4 +188,4 @@ def test_help_is_quick_and_loads_neither_the_core_nor_numpy() -> None:
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=os.environ, cwd=ROOT)
         took.append(time.monotonic() - since)
         assert "usage: hvdlite" in done.stdout and done.stdout.endswith("set()\n"), done.stderr
-    assert min(took) < 0.5  # 0.07 s where nothing else runs
+    assert min(took) < 0.5 * slowness()  # 0.07 s where nothing else runs

@@ -50,15 +50,10 @@ SNIPPETS = {
         TORCH + "hvd.allreduce(x, average=False)",
         ["differs 3 horovod.torch.allreduce(average=): works, with a DeprecationWarning"],
     ),
-    "a communicator": (
-        "import horovod.torch as hvd\nhvd.init(comm=MPI.COMM_WORLD)",
-        ["differs 2 horovod.torch.init(comm=): works if it holds all ranks of the job"],
-    ),
-    "a list of ranks": ("import horovod.torch as hvd\nhvd.init([0, 1])", ["differs 2 horovod.torch.init(comm=): works"]),
-    "no communicator": ("import horovod.torch as hvd\nhvd.init(comm=None)\nhvd.init([], [hvd.ProcessSet([0])])", []),
+    "a communicator": ("import horovod.torch as hvd\nhvd.init(comm=MPI.COMM_WORLD)\nhvd.init([0, 1])", []),
     "questions with other answers": (
         "from horovod.tensorflow import nccl_built, init\ninit()\nif nccl_built(): pass",
-        ["differs 3 horovod.tensorflow.nccl_built: is 0"],
+        ["differs 3 horovod.tensorflow.nccl_built: is the version of the NCCL"],
     ),
     "variables": (
         "import os, os as system\nos.environ['HOROVOD_CYCLE_TIME'] = '1'\nos.environ.setdefault('HOROVOD_AUTOTUNE', '1')\n"

@@ -501,7 +501,7 @@ def test_arguments_may_be_completed_by_the_environment() -> None:
 
 def test_launch_imports_neither_the_native_core_nor_a_framework() -> None:
     code = (
-        "import sys, hvdlite.launch.cli, hvdlite.launch.job, hvdlite.launch.environment\n"
+        "import sys, hvdlite.launch.cli, hvdlite.launch.direct, hvdlite.launch.environment\n"
         "bad = {'hvdlite._core', 'numpy', 'torch', 'tensorflow', 'jax', 'keras'} & set(sys.modules)\n"
         "sys.exit(', '.join(bad) or 0)"
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hvdlite import knobs
+from hvdlite import knobs, knobs_page
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -31,7 +31,7 @@ def test_a_row_is_sound(knob: knobs.Knob) -> None:
     types = {"bool": bool, "int": int, "float": float, "str": str, "choice": str}
     assert type(knob.default) is types[knob.type]
     assert re.fullmatch(r"[a-z][a-z0-9_]*", knob.field)
-    assert knob.environment[0].startswith("HVDLITE_")
+    assert knob.environment[0].startswith(("HVDLITE_", "NCCL_"))  # what NCCL reads, too, has its name
     assert all(name.startswith("HOROVOD_") for name in knob.environment[1:])
     assert knob.about.endswith(".") and "|" not in knob.about
     text = str(knob.default) if knob.type != "bool" else str(int(bool(knob.default)))
@@ -99,7 +99,7 @@ def test_choices_ignore_case() -> None:
         ("HVDLITE_LOG_LEVEL", "loud", "one of trace, debug, info, warning, error, fatal"),
         ("HVDLITE_HIERARCHICAL_ALLREDUCE", "maybe", "one of auto, on, off (or 1/0)"),
         ("HVDLITE_STALL_CHECK_DISABLE", "maybe", "1/0, true/false, yes/no or on/off"),
-        ("HVDLITE_COMMUNICATOR", "1", "one of auto, shm, net, hierarchical"),
+        ("HVDLITE_CPU_OPERATIONS", "1", "one of auto, shm, net, mpi, gloo"),
     ],
 )
 def test_a_bad_value_names_the_variable_the_value_and_what_is_allowed(name: str, value: str, allowed: str) -> None:
@@ -126,4 +126,4 @@ def test_the_cpp_list_has_a_line_for_each_knob_of_the_core_and_needs_nothing_ins
 
 def test_docs_knobs_md_is_up_to_date() -> None:
     committed = (ROOT / "docs" / "knobs.md").read_text(encoding="utf-8")
-    assert committed == knobs.markdown(), "run: python hvdlite/knobs.py --markdown docs/knobs.md"
+    assert committed == knobs_page.markdown(), "run: python -m hvdlite.knobs_page docs/knobs.md"

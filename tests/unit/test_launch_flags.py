@@ -105,15 +105,17 @@ def test_a_file_says_what_flags_would_say(tmp_path: Path) -> None:
     read = cli.read_arguments(["-np", "2", "--config-file", str(path), "--cycle-time-ms", "3", "true"])
     by_flags = cli.read_arguments(
         "-np 2 --gloo --fusion-threshold-mb 32 --cycle-time-ms 3 --cache-capacity 2048 --hierarchical-allreduce "
-        "--timeline-filename f.json --timeline-mark-cycles --stall-check --stall-check-warning-time-seconds 120 "
-        "--stall-check-shutdown-time-seconds 240 --thread-affinity 1 --log-level INFO --log-without-timestamp "
+        "--no-torus-allreduce --timeline-filename f.json --timeline-mark-cycles --stall-check --stall-check-warning-time-seconds 120 "
+        "--stall-check-shutdown-time-seconds 240 --mpi-threads-disable --thread-affinity 1 --log-level INFO --log-without-timestamp "
         "true".split()
     )
     assert flags.chosen_knobs(read) == flags.chosen_knobs(by_flags)
     assert read.mode == by_flags.mode == "gloo"
     named = {each.flags[0] for each in flags.given(read, flags.WITHOUT_EFFECT)}
     assert {"--autotune", "--num-nccl-streams", "--hierarchical-allgather"} <= named
-    assert "--torus-allreduce" not in named
+    path.write_text("autotune: {enabled: false}\n")
+    read = cli.read_arguments(["-np", "2", "--config-file", str(path), "true"])
+    assert flags.given(read, flags.WITHOUT_EFFECT) == []
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,9 @@ import sys
 import time
 
 import pytest
+from machine import slowness
 
+import hvdlite
 from hvdlite import knobs
 from hvdlite.launch import cli, flags, plan
 from hvdlite.launch.environment import discover
@@ -34,7 +36,7 @@ def test_a_big_cluster_is_planned_in_no_time() -> None:
     began = time.monotonic()
     last = plan.assign([Host(f"h{number}", 8) for number in range(8192)])[-1]
     assert last == Slot("h8191", 65535, 65536, 7, 8, 8191, 8192)
-    assert time.monotonic() - began < 5  # a second at most; in quadratic time it was many
+    assert time.monotonic() - began < 5 * slowness()  # a second at most; in quadratic time it was many
 
 
 def test_fewer_processes_than_slots_are_honoured() -> None:
@@ -75,6 +77,24 @@ def test_programs_that_read_horovods_variables_find_them() -> None:
     assert own["HOROVOD_RANK"] == own["HVDLITE_RANK"] == "3"
     assert own["HOROVOD_HOSTNAME"] == "h"
     assert "HVDLITE_HOST_ID" not in own
+
+
+@pytest.mark.parametrize(
+    ("environ", "flags", "chosen"),
+    [
+        ({}, {}, {"HOROVOD_CONTROLLER": "gloo", "HOROVOD_CPU_OPERATIONS": "gloo"}),
+        ({"HOROVOD_CPU_OPERATIONS": ""}, {}, {"HOROVOD_CONTROLLER": "gloo", "HOROVOD_CPU_OPERATIONS": "gloo"}),
+        ({"HOROVOD_CPU_OPERATIONS": "mpi"}, {}, {"HOROVOD_CPU_OPERATIONS": "mpi"}),
+        ({}, {"HVDLITE_CPU_OPERATIONS": "net"}, {"HVDLITE_CPU_OPERATIONS": "net"}),
+    ],
+)
+def test_what_the_user_has_chosen_to_carry_tensors_stays(
+    environ: dict[str, str], flags: dict[str, str], chosen: dict[str, str]
+) -> None:
+    shared = plan.job_environment(environ, flags)
+    assert "HOROVOD_CONTROLLER" not in shared
+    told = plan.without_mpi(shared)
+    assert {name: value for name, value in told.items() if name.endswith(("_OPERATIONS", "_CONTROLLER"))} == chosen
 
 
 def test_names_for_the_same_machine_pretend_to_be_hosts() -> None:
@@ -181,12 +201,11 @@ def test_everything_after_the_command_belongs_to_it() -> None:
     assert parsed.command == ["python", "x.py", "-np", "3", "--verbose", "--", "-v"]
 
 
-def test_help_and_version() -> None:
+def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     for module in ("hvdlite.launch", "hvdlite.run"):
         done = subprocess.run(
             [sys.executable, "-m", module, "--help"], capture_output=True, text=True, timeout=30, check=True
         )
         assert "hvdliterun -np N" in done.stdout and "--fusion-threshold-mb" in done.stdout
-    with pytest.raises(SystemExit) as end:
-        cli.main(["--version"])
-    assert not end.value.code
+    assert cli.main(["--version"]) == cli.main(["-v"]) == 0
+    assert capsys.readouterr().out == f"{hvdlite.__version__}\n" * 2

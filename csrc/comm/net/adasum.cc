@@ -23,10 +23,10 @@
 #include <utility>
 #include <vector>
 
+#include "comm/hypercube.h"
 #include "comm/net/algorithms.h"
-#include "comm/net/hypercube.h"
-#include "comm/net/reduction.h"
 #include "comm/net/steps.h"
+#include "comm/reduction.h"
 #include "kernels/adasum.h"
 
 namespace hvdlite::comm::net {

@@ -24,10 +24,10 @@
 #include <utility>
 #include <vector>
 
+#include "comm/layout.h"
 #include "comm/net/algorithms.h"
-#include "comm/net/layout.h"
 #include "comm/net/net_work.h"
-#include "comm/net/reduction.h"
+#include "comm/reduction.h"
 
 namespace hvdlite::comm::net {
 

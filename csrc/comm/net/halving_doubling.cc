@@ -11,10 +11,10 @@
 #include <algorithm>
 #include <memory>
 
+#include "comm/hypercube.h"
 #include "comm/net/algorithms.h"
-#include "comm/net/hypercube.h"
-#include "comm/net/reduction.h"
 #include "comm/net/steps.h"
+#include "comm/reduction.h"
 
 namespace hvdlite::comm::net {
 

@@ -1,22 +1,13 @@
 #include "comm/net/net_communicator.h"
 
-#include <numeric>
 #include <utility>
 
+#include "comm/failed_work.h"
 #include "comm/net/algorithms.h"
 
 namespace hvdlite::comm {
 
 namespace {
-
-class FailedWork : public Work {
- public:
-  explicit FailedWork(Status why) : why_(std::move(why)) {}
-  Progress Advance() override { return Fail(why_); }
-
- private:
-  const Status why_;
-};
 
 // A batch that the members could not carry out. All of them hold the same one, so all of them see the same.
 Status Validate(const Batch& batch, const Question& question, Algorithm algorithm) {
@@ -40,16 +31,7 @@ NetCommunicator::NetCommunicator(int me, int size, std::vector<transport::Transp
     : options_(options), wire_(me, size, std::move(links), options.piece_bytes, options.scratch_bytes) {}
 
 Question NetCommunicator::Ask(const Batch& batch) const {
-  int64_t elements = 0;
-  for (const Piece& piece : batch.pieces) {
-    elements += std::accumulate(piece.counts.begin(), piece.counts.end(), piece.count);
-  }
-  Question question;
-  question.op = batch.kind;
-  question.dtype = batch.dtype;
-  question.adasum = batch.adasum && batch.kind == OpKind::kAllreduce;
-  question.bytes = elements * static_cast<int64_t>(SizeOf(batch.dtype));
-  question.members = wire_.size();
+  Question question = QuestionOf(batch, wire_.size());
   question.members_per_card = options_.members_per_card;
   return question;
 }

@@ -8,12 +8,11 @@
 // The window bounds how many senders meet at one receiver. It cannot lock: let k be the smallest distance at
 // which any pair is unfinished; all distances before it are done everywhere, so k is in everybody's window.
 #include <algorithm>
-#include <cstring>
 #include <utility>
 #include <vector>
 
+#include "comm/layout.h"
 #include "comm/net/algorithms.h"
-#include "comm/net/layout.h"
 #include "comm/net/net_work.h"
 
 namespace hvdlite::comm::net {
@@ -66,13 +65,7 @@ class Pairwise : public NetWork {
     Cursor& to = Received(0);
     const size_t bytes = std::min(to.end - to.at, wire_.piece_bytes());
     if (bytes == 0) return;
-    source_.Walk(from.at, from.at + bytes, [&](const char* source, size_t at, size_t count) {
-      const size_t shift = to.at - from.at;  // modulo 2^64, which is all that is needed
-      target_.Walk(at + shift, at + shift + count, [&](char* target, size_t where, size_t part) {
-        const char* data = source + (where - shift - at);
-        if (target != data) std::memcpy(target, data, part);
-      });
-    });
+    Copy(source_, from.at, target_, to.at, bytes);
     from.at += bytes;
     to.at += bytes;
     wire_.Spend(bytes);
@@ -86,12 +79,6 @@ class Pairwise : public NetWork {
   int receive_from_ = 1;
 };
 
-std::vector<Cursor> BlocksOf(const Layout& layout, int members) {
-  std::vector<Cursor> blocks;
-  for (int i = 0; i < members; ++i) blocks.push_back(layout.Block(i));
-  return blocks;
-}
-
 }  // namespace
 
 std::unique_ptr<Work> PairwiseAllgather(Wire* wire, const Batch& batch) {
@@ -99,7 +86,7 @@ std::unique_ptr<Work> PairwiseAllgather(Wire* wire, const Batch& batch) {
   Layout in = OwnBlock(batch, n, wire->me(), /*outputs=*/false);
   Layout out = AllBlocks(batch, n, /*outputs=*/true);
   std::vector<Cursor> sends(static_cast<size_t>(n), in.Block(wire->me()));
-  std::vector<Cursor> receives = BlocksOf(out, n);
+  std::vector<Cursor> receives = BlocksOf(out.begin);
   return std::make_unique<Pairwise>(wire, std::move(in.flat), std::move(sends), std::move(out.flat),
                                     std::move(receives));
 }
@@ -108,8 +95,8 @@ std::unique_ptr<Work> PairwiseAlltoall(Wire* wire, const Batch& batch) {
   const int n = wire->size();
   Layout in = SentBlocks(batch, n, wire->me());
   Layout out = ReceivedBlocks(batch, n, wire->me());
-  std::vector<Cursor> sends = BlocksOf(in, n);
-  std::vector<Cursor> receives = BlocksOf(out, n);
+  std::vector<Cursor> sends = BlocksOf(in.begin);
+  std::vector<Cursor> receives = BlocksOf(out.begin);
   return std::make_unique<Pairwise>(wire, std::move(in.flat), std::move(sends), std::move(out.flat),
                                     std::move(receives));
 }

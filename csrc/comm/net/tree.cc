@@ -12,10 +12,10 @@
 //
 // Cost: binomial log n steps, but the root sends log n times M bytes; chain n-1 steps, everyone sends M once.
 #include <algorithm>
-#include <cstring>
 #include <utility>
 #include <vector>
 
+#include "comm/layout.h"
 #include "comm/net/algorithms.h"
 #include "comm/net/net_work.h"
 
@@ -45,19 +45,15 @@ class Relay : public NetWork {
       HVDLITE_RETURN_IF_ERROR(wire_.Send(children_[i], data, &sent_[i], received_.at));
       *done = *done && sent_[i].done();
     }
-    if (!copied_.done()) Copy();
+    if (!copied_.done()) CopySome();
     *done = *done && copied_.done();
     return Status::Ok();
   }
 
  private:
-  void Copy() {
+  void CopySome() {
     const size_t bytes = std::min(copied_.end - copied_.at, wire_.piece_bytes());
-    target_.Walk(copied_.at, copied_.at + bytes, [&](char* target, size_t at, size_t count) {
-      size_t reach = 0;
-      const char* source = source_.At(at, &reach);
-      if (target != nullptr && target != source) std::memcpy(target, source, count);
-    });
+    Copy(source_, copied_.at, target_, copied_.at, bytes);
     copied_.at += bytes;
     wire_.Spend(bytes);
   }
@@ -72,17 +68,12 @@ class Relay : public NetWork {
 };
 
 std::unique_ptr<Work> Broadcast(Wire* wire, const Batch& batch, int parent, std::vector<int> children) {
-  Flat source;
-  Flat target;
-  bool copy = false;
-  for (const Piece& piece : batch.pieces) {
-    const size_t bytes = static_cast<size_t>(piece.count) * SizeOf(batch.dtype);
-    const bool root = parent < 0;
-    source.Add(root ? piece.input : piece.output, bytes);
-    target.Add(piece.output, bytes);
-    copy = copy || (root && piece.output != nullptr && piece.output != piece.input);
-  }
-  return std::make_unique<Relay>(wire, std::move(source), std::move(target), parent, std::move(children), copy);
+  const bool root = parent < 0;
+  const bool copy = root && std::any_of(batch.pieces.begin(), batch.pieces.end(), [](const Piece& piece) {
+                      return piece.output != nullptr && piece.output != piece.input;
+                    });
+  return std::make_unique<Relay>(wire, root ? Inputs(batch) : Outputs(batch), Outputs(batch), parent,
+                                 std::move(children), copy);
 }
 
 }  // namespace

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "comm/net/flat.h"
+#include "comm/flat.h"
 #include "transport/transport.h"
 
 namespace hvdlite::comm::net {

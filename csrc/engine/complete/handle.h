@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "device/tensor.h"
 #include "engine/complete/completion.h"
+#include "engine/complete/device_memory.h"
 
 namespace hvdlite::engine {
 
@@ -29,6 +30,7 @@ class Handle {
   TensorView output;
   std::vector<int64_t> received_splits;  // Alltoall: rows from each member
   int64_t number = -1;                   // Join: who was last. AddProcessSet: the id.
+  FlightPtr flight;  // on a GPU: done() says that everything has been put on the stream; null: nothing was
 
   using Storage = std::unique_ptr<void, decltype(&free)>;
   // Memory for `output`, whose dtype and shape are set; null if there is none. An empty tensor has an address, too.
@@ -40,6 +42,19 @@ class Handle {
     }
     storage_.reset(aligned_alloc(64, (output.bytes() + 64) / 64 * 64));  // a cache line's alignment
     return storage_.get();
+  }
+  // On the GPU.
+  Status AllocateOn(std::shared_ptr<device::Gpu> gpu) {
+    HVDLITE_RETURN_IF_ERROR(DeviceMemory::Allocate(std::move(gpu), output.bytes(), &memory_));
+    output.data = memory_->data();
+    return Status::Ok();
+  }
+  DeviceMemory* memory() const { return memory_.get(); }
+  std::unique_ptr<DeviceMemory> TakeMemory() { return std::move(memory_); }
+  // Before Complete().
+  void TakeOff(const FlightPtr& with) {
+    flight = with;
+    if (memory_ != nullptr) memory_->flight = with;
   }
   Storage TakeStorage() { return std::exchange(storage_, Storage(nullptr, &free)); }
 
@@ -56,6 +71,7 @@ class Handle {
   std::atomic<bool> done_{false};
   Status status_;
   Storage storage_{nullptr, &free};
+  std::unique_ptr<DeviceMemory> memory_;
 };
 
 using HandlePtr = std::shared_ptr<Handle>;

@@ -22,6 +22,25 @@ Status AllocateOutput(Entry* entry, Shape shape) {
   return Status::Ok();
 }
 
+// The shape of an allgather's or an alltoall's result was not known before. An empty result has memory and no address.
+Status AllocateOnGpu(Entry* entry, Shape shape, comm::gpu::Card* card, Batch* batch) {
+  if (entry->output.data != nullptr || entry->handle->memory() != nullptr) return Status::Ok();
+  std::shared_ptr<device::Gpu> gpu;
+  HVDLITE_RETURN_IF_ERROR(card->Open(entry->input.device.index, &gpu));
+  TensorView& output = entry->handle->output;
+  output.dtype = entry->request.dtype;
+  output.device = entry->input.device;
+  output.shape = std::move(shape);
+  const Status allocated = entry->handle->AllocateOn(std::move(gpu));
+  if (!allocated.ok()) {
+    batch->obstacle = allocated;
+    return Status::Ok();
+  }
+  batch->ready.push_back(entry->handle->memory()->there());
+  entry->output = output;
+  return Status::Ok();
+}
+
 // Element counts of one response, by its kind; `mine` is the shape of this rank's result.
 void FillCounts(const Agreed& response, int members, int me, Piece* piece, Shape* mine) {
   const Request& request = response.request;
@@ -59,22 +78,34 @@ size_t StandInBytes(const Piece& piece, DType dtype) {
 
 // For the pieces of a joined member. All may offer the same zeros, but each needs a place of its own for its results:
 // outputs are what many algorithms work in, and pass on.
-void LendStandIns(Running* running, DType dtype, size_t zeros, size_t ignored) {
-  running->zeros.assign(zeros, 0);
-  running->ignored.resize(ignored);
-  char* place = running->ignored.data();
+Status LendStandIns(Running* running, DType dtype, size_t zeros, size_t ignored, device::Gpu* gpu) {
+  const void* nothing = nullptr;
+  char* place = nullptr;
+  if (gpu == nullptr) {
+    running->zeros.assign(zeros, 0);
+    running->ignored.resize(ignored);
+    nothing = running->zeros.data();
+    place = running->ignored.data();
+  } else {
+    HVDLITE_RETURN_IF_ERROR(gpu->OnDevice(zeros, &running->zeros_on_gpu));
+    HVDLITE_RETURN_IF_ERROR(gpu->OnDevice(ignored, &running->ignored_on_gpu));
+    HVDLITE_RETURN_IF_ERROR(gpu->Zero(running->zeros_on_gpu->data(), zeros));
+    nothing = running->zeros_on_gpu->data();
+    place = static_cast<char*>(running->ignored_on_gpu->data());
+  }
   for (size_t i = 0; i < running->batch.pieces.size(); ++i) {
     if (running->entries[i] != nullptr) continue;
     Piece& piece = running->batch.pieces[i];
-    piece.input = running->zeros.data();
+    piece.input = nothing;
     piece.output = place;
     place += StandInBytes(piece, dtype);
   }
+  return Status::Ok();
 }
 
 }  // namespace
 
-Status Prepare(ProcessSet* set, Running* running) {
+Status Prepare(ProcessSet* set, Running* running, comm::gpu::Card* card) {
   const int members = static_cast<int>(set->ranks.size());
   const int me = set->group->me;
   const Request& like = running->responses[0].agreed->request;
@@ -89,6 +120,9 @@ Status Prepare(ProcessSet* set, Running* running) {
   batch.reduce.postscale = like.postscale;
   batch.reduce.divisor = like.op == ReduceOp::kAverage ? members : 1.0;
 
+  device::Gpu* const gpu = like.device == DeviceKind::kHost ? nullptr : set->on_gpu->gpu().get();
+  if (gpu != nullptr) batch.device = {like.device, gpu->ordinal()};
+
   batch.pieces.reserve(running->responses.size());
   size_t zeros = 0;
   size_t ignored = 0;
@@ -99,7 +133,12 @@ Status Prepare(ProcessSet* set, Running* running) {
     Shape mine;
     FillCounts(*response.agreed, members, me, &piece, &mine);
     if (entry != nullptr) {
-      HVDLITE_RETURN_IF_ERROR(AllocateOutput(entry, std::move(mine)));
+      if (gpu != nullptr) {
+        HVDLITE_RETURN_IF_ERROR(AllocateOnGpu(entry, std::move(mine), card, &batch));
+        batch.ready.insert(batch.ready.end(), entry->ready.begin(), entry->ready.end());
+      } else {
+        HVDLITE_RETURN_IF_ERROR(AllocateOutput(entry, std::move(mine)));
+      }
       if (like.kind == OpKind::kAlltoall) {
         for (int from = 0; from < members; ++from) {
           const size_t at = static_cast<size_t>(from) * static_cast<size_t>(members) + static_cast<size_t>(me);
@@ -115,8 +154,8 @@ Status Prepare(ProcessSet* set, Running* running) {
     }
     batch.pieces.push_back(std::move(piece));
   }
-  if (ignored > 0) LendStandIns(running, like.dtype, zeros, ignored);
-  return Status::Ok();
+  device::KeepLatest(&batch.ready);
+  return ignored > 0 ? LendStandIns(running, like.dtype, zeros, ignored, gpu) : Status::Ok();
 }
 
 }  // namespace hvdlite::engine

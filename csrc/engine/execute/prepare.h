@@ -8,6 +8,7 @@ namespace hvdlite::engine {
 
 // Fills running->batch, entries and scratch. running->responses are complete (slots already looked up).
 // Fails with kIo when there is no memory.
-Status Prepare(ProcessSet* set, Running* running);
+// A lack of memory on the GPU is noted in running->batch.obstacle.
+Status Prepare(ProcessSet* set, Running* running, comm::gpu::Card* card);
 
 }  // namespace hvdlite::engine

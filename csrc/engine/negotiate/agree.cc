@@ -314,6 +314,23 @@ bool Agreement::Flush() {
   return done;
 }
 
+bool Agreement::TakeLeave() {
+  const auto over = [](Edge& edge) {
+    if (edge.channel->transport().fd() < 0) return true;
+    edge.channel->transport().EndSending();
+    bool moved = false;
+    std::string_view frame;
+    Status status;
+    do {
+      status = edge.channel->Next(&frame, &moved);
+    } while (status.ok() && frame.data() != nullptr);
+    return !status.ok();
+  };
+  bool done = parent_ == nullptr || over(*parent_);
+  for (Edge& child : children_) done &= over(child);
+  return done;
+}
+
 std::vector<std::pair<int, Nanos>> Agreement::LastHeard() const {
   std::vector<std::pair<int, Nanos>> out;
   const auto add = [&](const Edge& edge) {

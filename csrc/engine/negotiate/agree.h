@@ -85,6 +85,9 @@ class Agreement {
   Status Exchange(Nanos now, std::vector<Decision>* decisions, bool* moved);
   // Sends what is queued, as far as it goes. True when nothing is left.
   bool Flush();
+  // After the last word: ends sending to the neighbours and drops what they still say. True when all of them have ended as
+  // well. Who closes its sockets then takes back no word from a neighbour that has not read it yet.
+  bool TakeLeave();
 
   // When each neighbour in the tree was last heard, for the heartbeat: (global rank, time).
   std::vector<std::pair<int, Nanos>> LastHeard() const;

@@ -30,6 +30,16 @@ std::string Seconds(Nanos span) {
   return text;
 }
 
+// Why it went this way, for the timeline. A barrier, or a join, goes no way: the agreement was the meeting.
+std::string How(const ProcessSet& set, const Running& running) {
+  const comm::Batch& batch = running.batch;
+  if (batch.kind > OpKind::kReducescatter) return "";
+  const bool on_gpu = running.communicator == set.on_gpu.get();
+  const std::string& why = on_gpu ? set.on_gpu->why() : set.group->why;
+  return "{\"communicator\": \"" + Escaped(why.c_str()) + "\", \"algorithm\": \"" +
+         Escaped(running.communicator->Explain(batch).c_str()) + "\"}";
+}
+
 }  // namespace
 
 void Observer::Announced(const Entry& entry, bool by_slot, Nanos now) {
@@ -39,7 +49,7 @@ void Observer::Announced(const Entry& entry, bool by_slot, Nanos now) {
   timeline_.Mark(entry.request.name, std::to_string(rank_), now);
 }
 
-void Observer::Began(const ProcessSet& set, const Running& running, Nanos now) {
+void Observer::Began(const Running& running, Nanos now) {
   for (const Entry* entry : running.entries) {
     if (entry != nullptr) negotiating_.fetch_add(now - entry->submitted, kRelaxed);
   }
@@ -48,13 +58,15 @@ void Observer::Began(const ProcessSet& set, const Running& running, Nanos now) {
     if (entry == nullptr) continue;
     timeline_.End(entry->request.name, now);
     timeline_.Begin(entry->request.name, std::string(TimelineName(entry->request.kind)), now);
-    timeline_.Begin(entry->request.name, Activity(set.group->communicator->name(), entry->request.kind), now);
+    timeline_.Begin(entry->request.name, Activity(running.communicator->name(), entry->request.kind), now);
   }
 }
 
 void Observer::Ended(const ProcessSet& set, const Running& running, Nanos now) {
   batches_.fetch_add(1, kRelaxed);
+  if (running.batch.device.kind != DeviceKind::kHost) batches_on_gpu_.fetch_add(1, kRelaxed);
   moving_.fetch_add(now - running.started, kRelaxed);
+  const std::string how = timeline_.on() ? How(set, running) : "";
   for (const Entry* entry : running.entries) {
     if (entry == nullptr) continue;
     const size_t bytes = entry->output.bytes();
@@ -70,11 +82,16 @@ void Observer::Ended(const ProcessSet& set, const Running& running, Nanos now) {
     record.done = now;
     recorder_.Add(record, entry->request.name);
     if (!timeline_.on()) continue;
-    timeline_.End(entry->request.name, now);
+    timeline_.End(entry->request.name, now, how);
     timeline_.End(entry->request.name, now,
                   "{\"dtype\": \"" + std::string(Name(entry->request.dtype)) + "\", \"shape\": \"" +
                       ToString(entry->request.shape) + "\"}");
   }
+}
+
+void Observer::FailedUnderWay(const ProcessSet& set, const Entry& entry, Nanos now) {
+  if (timeline_.on()) timeline_.End(entry.request.name, now);
+  Failed(set, entry, now);
 }
 
 void Observer::Failed(const ProcessSet& set, const Entry& entry, Nanos now) {
@@ -96,6 +113,7 @@ std::string Observer::Metrics(const std::vector<std::pair<int, Nanos>>& waited_f
   std::string out = "{\"operations\": " + std::to_string(operations_.load(kRelaxed)) +
                     ", \"failures\": " + std::to_string(failures_.load(kRelaxed)) +
                     ", \"batches\": " + std::to_string(batches_.load(kRelaxed)) +
+                    ", \"batches_on_gpu\": " + std::to_string(batches_on_gpu_.load(kRelaxed)) +
                     ", \"bytes\": " + std::to_string(bytes_.load(kRelaxed)) +
                     ", \"requests_in_full\": " + std::to_string(requests_.load(kRelaxed)) +
                     ", \"requests_by_slot\": " + std::to_string(slots_.load(kRelaxed)) +

@@ -20,9 +20,11 @@ class Observer {
 
   // ---- The stations of an operation
   void Announced(const Entry& entry, bool by_slot, Nanos now);
-  void Began(const ProcessSet& set, const Running& running, Nanos now);
+  void Began(const Running& running, Nanos now);
   void Ended(const ProcessSet& set, const Running& running, Nanos now);
   void Failed(const ProcessSet& set, const Entry& entry, Nanos now);
+  // After it began.
+  void FailedUnderWay(const ProcessSet& set, const Entry& entry, Nanos now);
   void Turned(Nanos now) {
     if (timeline_.marks_cycles() && timeline_.on()) timeline_.MarkCycle(now);
   }
@@ -40,6 +42,7 @@ class Observer {
   std::atomic<uint64_t> operations_{0};
   std::atomic<uint64_t> failures_{0};
   std::atomic<uint64_t> batches_{0};
+  std::atomic<uint64_t> batches_on_gpu_{0};
   std::atomic<uint64_t> bytes_{0};
   std::atomic<uint64_t> requests_{0};   // sent in full
   std::atomic<uint64_t> slots_{0};      // sent as a number

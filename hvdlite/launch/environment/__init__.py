@@ -8,10 +8,13 @@ an error, and HVDLITE_ALLOW_SINGLETON=1 the only way round it.
     sources      the table of launchers and their variables
     discovery    their order, and what must not contradict
     meetings     how the ranks of each launcher meet
+    transport    whether MPI is to be asked about
 """
 
+from hvdlite.launch.address import parse_address, parse_addresses
 from hvdlite.launch.environment.discovery import ALLOW_SINGLETON, allows_singleton, discover
-from hvdlite.launch.environment.identity import Asked, Identity, Numbers, parse_address, parse_addresses
+from hvdlite.launch.environment.identity import Asked, Identity, Numbers
+from hvdlite.launch.environment.transport import asks_about_mpi
 
 __all__ = [
     "ALLOW_SINGLETON",
@@ -19,6 +22,7 @@ __all__ = [
     "Identity",
     "Numbers",
     "allows_singleton",
+    "asks_about_mpi",
     "discover",
     "parse_address",
     "parse_addresses",

@@ -40,9 +40,10 @@ def discover(
         _refuse_to_contradict(environ, numbers, source, other)
     if numbers.size == 1 and not meetings.is_given(environ, asked):
         return Identity(**vars(numbers), launcher=launcher)
+    by_mpi = source is not None and source.has_mpi(environ)
     meeting = meetings.choose(environ, asked, source)
     secret = meetings.secret_of(environ, asked, meeting, read_secret)
-    return Identity(**vars(numbers), launcher=launcher, meeting=meeting, secret=secret)
+    return Identity(**vars(numbers), launcher=launcher, by_mpi=by_mpi, meeting=meeting, secret=secret)
 
 
 def allows_singleton(environ: Mapping[str, str]) -> bool:

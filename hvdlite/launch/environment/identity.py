@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 
-Address = tuple[str, int]
+from hvdlite.launch.address import Address
 
 
 @dataclass(frozen=True)
@@ -66,11 +67,25 @@ class Identity(Numbers):
     launcher: str = ""  # for sentences: "torchrun"
     meeting: Meeting | None = None
     secret: bytes | None = field(default=None, repr=False)  # None: made, or derived, when the ranks meet
+    by_mpi: bool = False  # the launcher is an MPI's: MPI can be initialised in its processes
+    # Where the program has chosen some of the ranks, and called them otherwise:
+    whole: Identity | None = None  # the job as it was started
+    part: tuple[int, ...] = ()  # the numbers there of the ranks here; empty also where a communicator says who they are
 
     @property
     def on_one_host(self) -> bool:
         """Whether the launcher says that all ranks are on one host."""
         return self.local_size == self.size
+
+    @property
+    def apart(self) -> str:
+        """What keeps apart jobs that share a place to meet: a name for the part; empty for all ranks."""
+        return f"part-{hashlib.sha256(repr(self.part).encode()).hexdigest()[:16]}" if self.part else ""
+
+    @property
+    def started_as(self) -> int:
+        """This process' number by the launcher."""
+        return (self.whole or self).rank
 
     @property
     def rendezvous(self) -> Address | None:
@@ -92,20 +107,3 @@ class Asked:
     size: int | None = None
     rendezvous: str | None = None
     secret: str | bytes | None = field(default=None, repr=False)
-
-
-def parse_address(text: str, source: str) -> Address:
-    """`host:port` or `[v6]:port`."""
-    host, colon, port = text.strip().rpartition(":")
-    if host.startswith("[") and host.endswith("]"):
-        host = host[1:-1]
-    elif ":" in host:
-        colon = ""
-    if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise ValueError(f"{source}={text!r} is not allowed: expected host:port.")
-    return host, int(port)
-
-
-def parse_addresses(text: str, source: str) -> tuple[Address, ...]:
-    """One or several of them, separated by commas: the ways to one store."""
-    return tuple(parse_address(part, source) for part in text.split(","))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from hvdlite.launch import nodelist
 from hvdlite.launch import secret as job_secret
+from hvdlite.launch.address import join_address, parse_address, parse_addresses
 from hvdlite.launch.environment.identity import (
     Asked,
     AtPorts,
@@ -14,8 +15,6 @@ from hvdlite.launch.environment.identity import (
     OverHttp,
     OverMpi,
     OverTorchStore,
-    parse_address,
-    parse_addresses,
 )
 from hvdlite.launch.environment.sources import HOROVOD, HVDLITE, PMIX, SLURM, TORCHRUN, Source
 
@@ -98,14 +97,12 @@ def _over_http(environ: Mapping[str, str]) -> Meeting:
             "horovodrun sets them; or start the program with hvdliterun."
         )
     host, port = (environ[name] for name in _HTTP)
-    bracketed = f"[{host}]" if ":" in host else host
-    return OverHttp(parse_address(f"{bracketed}:{port}", "HOROVOD_GLOO_RENDEZVOUS_ADDR:PORT"))
+    return OverHttp(parse_address(join_address(host, port), "HOROVOD_GLOO_RENDEZVOUS_ADDR:PORT"))
 
 
 def _with_torchrun(environ: Mapping[str, str]) -> Meeting:
     host = environ["MASTER_ADDR"]
-    bracketed = f"[{host}]" if ":" in host else host
-    address = parse_address(f"{bracketed}:{environ['MASTER_PORT']}", "MASTER_ADDR:MASTER_PORT")
+    address = parse_address(join_address(host, environ["MASTER_PORT"]), "MASTER_ADDR:MASTER_PORT")
     # A restarted attempt must not meet the one before it.
     attempt = _facts(environ, "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
     if environ.get("TORCHELASTIC_USE_AGENT_STORE", "").lower() == "true":

@@ -33,6 +33,10 @@ class Source:
     def is_here(self, environ: Mapping[str, str]) -> bool:
         return any(all(environ.get(name) for name in group) for group in self.signs)
 
+    def has_mpi(self, environ: Mapping[str, str]) -> bool:
+        """Whether MPI can be initialised in its processes. Elsewhere that may end them."""
+        return self.family == "MPI"
+
     def read(self, environ: Mapping[str, str]) -> Numbers:
         """ValueError: half set, or contradicting itself."""
         needed = (*self.global_, *self.needs)
@@ -109,6 +113,9 @@ class Hydra(Source):
 @dataclass(frozen=True)
 class Pmix(Source):
     """PMIx has a variable for the rank and none for the size: Slurm's own PMIx leaves that to Slurm."""
+
+    def has_mpi(self, environ: Mapping[str, str]) -> bool:
+        return JSM.is_here(environ) and not SLURM.is_here(environ)
 
     def read(self, environ: Mapping[str, str]) -> Numbers:
         if SLURM.is_here(environ) and environ.get("PMIX_NAMESPACE", "").startswith("slurm."):

@@ -18,9 +18,10 @@ import signal
 import subprocess
 import threading
 from collections.abc import Mapping
+from functools import partial
 from typing import Protocol
 
-from hvdlite.launch.output import Lines
+from hvdlite.launch.output import Lines, drain
 from hvdlite.launch.spawn import guardian, local
 from hvdlite.launch.spawn.causes import Reader
 from hvdlite.launch.spawn.events import AllGone, Ended, Event, Lost, Output, Pipes, Started, signal_name
@@ -228,9 +229,7 @@ class Delegated:
 
     def _drain(self, happened: list[Event]) -> None:
         for descriptor in list(self._streams):
-            limit = 64  # a process that the ranks left behind may write without end
-            while limit and self._read(descriptor, happened):
-                limit -= 1
+            drain(partial(self._read, descriptor, happened))
 
     def _happened(self, event: Event, happened: list[Event]) -> None:
         if isinstance(event, Started):

@@ -41,6 +41,7 @@ GRACE_SECONDS = 5.0
 # A batch system's warnings, which programs answer with a checkpoint. What a rank has started did not ask for them, and
 # would die of them.
 FORWARDED = {signal.SIGUSR1: b"1", signal.SIGUSR2: b"2"}
+SIGNALS = {letter: number for number, letter in FORWARDED.items()}
 # SIGKILL takes effect at once but for a process that waits for a disk or a network file system.
 KILL_SECONDS = 5.0
 _SCAN_SECONDS = 0.02
@@ -293,8 +294,8 @@ def _guard(state: State, wake: int) -> int:
             _enter(state, "killing")
         if commands and commands[0] in ready:
             letter = os.read(0, 1)
-            if letter in FORWARDED.values():
-                send(state.ranks, next(number for number, name in FORWARDED.items() if name == letter))
+            if letter in SIGNALS:
+                send(state.ranks, SIGNALS[letter])
             elif letter == b"T":
                 _enter(state, "terminating")
             else:

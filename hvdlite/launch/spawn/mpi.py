@@ -1,7 +1,7 @@
 """mpirun's command lines: Open MPI 4 and 5, MPICH, Intel MPI. Pure.
 
-mpirun only starts the ranks here; tensors do not travel over MPI. So MPI's own choice of networks is left alone, for programs
-that use mpi4py beside, unless --tcp asks otherwise.
+mpirun starts the ranks; tensors may travel over MPI, and programs may use mpi4py beside. So MPI's own choice of networks is left alone,
+unless --tcp asks otherwise.
 """
 
 from __future__ import annotations

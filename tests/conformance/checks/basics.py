@@ -5,15 +5,20 @@ from __future__ import annotations
 import hvdlite as hvd
 from checks import check
 from checks.here import Here
+from hvdlite import _core
 
 
 @check(tags=["engine"])
 def rank_and_size_are_those_of_the_launcher(here: Here) -> None:
-    import os
-
-    assert hvd.rank() == int(os.environ["HVDLITE_RANK"])
-    assert hvd.size() == int(os.environ["HVDLITE_SIZE"])
+    assert (hvd.rank(), hvd.size()) == (here.rank, here.size)
     assert hvd.is_initialized()
+
+
+@check(tags=["engine"])
+def tensors_go_the_way_that_the_configuration_wants(here: Here) -> None:
+    way = _core.explain(0)
+    assert way.split(":")[0].split()[0] == (here.communicator if here.size > 1 else "self"), way
+    assert _core.uses_mpi() == here.over_mpi, way
 
 
 @check()

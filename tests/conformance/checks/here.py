@@ -30,13 +30,14 @@ def dtype_of(name: str) -> np.dtype[Any]:
 
 
 class Here:
-    """One rank's view of the job."""
+    """One rank's view of the job, which its launcher and the test's configuration have made so."""
 
-    def __init__(self, communicator: str, environment: dict[str, str]) -> None:
+    def __init__(self, rank: int, size: int, communicator: str, over_mpi: bool, environment: dict[str, str]) -> None:
         self.communicator = communicator
+        self.over_mpi = over_mpi
         self.environment = environment
-        self.rank = hvd.rank()
-        self.size = hvd.size()
+        self.rank = rank
+        self.size = size
         self.check = ""
         self._digest = hashlib.sha256()
         self._count = 0

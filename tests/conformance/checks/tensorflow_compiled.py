@@ -228,8 +228,20 @@ def where_xla_cannot_be_used_a_sentence_says_so(here: Here) -> None:
         with tf.Graph().as_default(), raises(NotImplementedError, "a graph of TensorFlow 1", "jit_compile=False"):
             tf.function(step, jit_compile=True)(tf.ones([2]))
     with (
-        mock.patch.object(xla, "problem", str),
+        mock.patch.object(xla, "problem", lambda on_gpus=False: "its XLA refuses" if on_gpus else ""),
         mock.patch.object(tf.config, "list_logical_devices", lambda kind: [kind]),
-        raises(NotImplementedError, "on a GPU", "jit_compile=False"),
+        raises(NotImplementedError, "on a GPU", "its XLA refuses", "jit_compile=False"),
     ):
         tf.function(step, jit_compile=True)(tf.ones([2]))
+
+
+@check()
+def a_call_compiled_where_there_are_gpus_runs_on_the_cpu_too(here: Here) -> None:
+    """It names both platforms, and TensorFlow takes the one on which the function runs."""
+    if xla.problem(on_gpus=True):
+        return
+    with mock.patch.object(tf.config, "list_logical_devices", lambda kind: [kind]):
+        step = _compiled(lambda x: hvd.grouped_allreduce([x, 2 * x], op=SUM))
+        total, twice = step(tf.ones([3]))
+    assert array(total).tolist() == [here.size] * 3
+    assert array(twice).tolist() == [2 * here.size] * 3

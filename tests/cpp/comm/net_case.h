@@ -60,6 +60,45 @@ struct Case {
   }
 };
 
+// Scale factors that take turns with the seed; a product has none.
+inline void ScaleInTurns(Case* c) {
+  if (c->op == ReduceOp::kProduct) return;
+  c->prescale = c->seed % 3 == 0 ? 0.5 : 1;
+  c->divisor = c->seed % 5 == 0 ? 2 : 1;
+  c->postscale = c->seed % 7 == 0 ? 2 : 1;
+}
+
+inline const std::vector<OpKind> kKinds = {OpKind::kAllreduce,     OpKind::kBroadcast, OpKind::kAllgather,
+                                           OpKind::kReducescatter, OpKind::kAlltoall,  OpKind::kBarrier};
+
+// Pieces' sizes: none, empty ones, one, odd ones, fused ones.
+inline std::vector<std::vector<int64_t>> Shapes() {
+  return {{}, {0}, {1}, {2}, {3}, {13}, {1000}, {6007}, {1, 0, 3, 0}, {0, 0, 5}, {7, 1, 300, 0, 2, 4099, 1}};
+}
+
+// Roots take turns, and so do results of their own and in place.
+inline std::vector<Case> EveryKindDtypeAndShape(int members, const std::vector<OpKind>& kinds = kKinds,
+                                                const std::vector<std::vector<int64_t>>& shapes = Shapes()) {
+  std::vector<Case> cases;
+  uint32_t seed = 1;
+  for (OpKind kind : kinds) {
+    for (int dtype = 0; dtype < kDTypeCount; ++dtype) {
+      for (const auto& sizes : shapes) {
+        Case c;
+        c.kind = kind;
+        c.dtype = static_cast<DType>(dtype);
+        c.members = members;
+        c.sizes = sizes;
+        c.seed = ++seed;
+        c.root = static_cast<int>(seed) % members;
+        c.in_place = seed % 2 == 0;
+        cases.push_back(c);
+      }
+    }
+  }
+  return cases;
+}
+
 // The tensors of all members. Each member touches only its own.
 class Trial {
  public:
@@ -222,7 +261,8 @@ class Trial {
 };
 
 // Runs the cases one after another on all members, without any barrier in between, and checks every output.
-inline void RunCases(NetWorld* net, const std::vector<Case>& cases) {
+template <typename World>
+void RunCases(World* net, const std::vector<Case>& cases) {
   std::vector<std::unique_ptr<Trial>> trials;
   for (const Case& c : cases) trials.push_back(std::make_unique<Trial>(c));
   const std::vector<Status> statuses = net->Run([&](int member, Communicator* communicator) {

@@ -10,9 +10,6 @@
 namespace hvdlite::comm::net_testing {
 namespace {
 
-const std::vector<OpKind> kKinds = {OpKind::kAllreduce,     OpKind::kBroadcast, OpKind::kAllgather,
-                                    OpKind::kReducescatter, OpKind::kAlltoall,  OpKind::kBarrier};
-
 // Pieces small enough that even short tensors take many of them and every slot wraps.
 NetOptions SmallPieces(std::optional<Algorithm> force = std::nullopt) {
   NetOptions options;
@@ -31,33 +28,12 @@ Faults Weather(uint32_t seed) {
   return faults;
 }
 
-std::vector<std::vector<int64_t>> Shapes() {
-  return {{}, {0}, {1}, {2}, {3}, {13}, {1000}, {6007}, {1, 0, 3, 0}, {0, 0, 5}, {7, 1, 300, 0, 2, 4099, 1}};
-}
-
 class NetProperty : public ::testing::TestWithParam<int> {};
 
 TEST_P(NetProperty, EveryKindDtypeAndShapeMatchesTheReference) {
   const int members = GetParam();
   NetWorld net(members, SmallPieces(), Weather(77));
-  std::vector<Case> cases;
-  uint32_t seed = 1;
-  for (OpKind kind : kKinds) {
-    for (int dtype = 0; dtype < kDTypeCount; ++dtype) {
-      for (const auto& sizes : Shapes()) {
-        Case c;
-        c.kind = kind;
-        c.dtype = static_cast<DType>(dtype);
-        c.members = members;
-        c.sizes = sizes;
-        c.seed = ++seed;
-        c.root = static_cast<int>(seed) % members;
-        c.in_place = seed % 2 == 0;
-        cases.push_back(c);
-      }
-    }
-  }
-  RunCases(&net, cases);
+  RunCases(&net, EveryKindDtypeAndShape(members));
 }
 
 TEST_P(NetProperty, EveryAllreduceAlgorithmOpAndScaleMatchesTheReference) {

@@ -67,6 +67,10 @@ inline Status Drive(Communicator* communicator, Work* work) {
       continue;
     }
     if (deadline.Passed()) return Status::Timeout("watchdog: no progress in a minute");
+    if (communicator->must_be_asked()) {
+      std::this_thread::yield();
+      continue;
+    }
     std::vector<pollfd> fds;
     communicator->AddPollFds(&fds);
     if (fds.empty()) return Status::Internal("waits, but says for nothing");

@@ -8,9 +8,7 @@ namespace hvdlite::comm::shm_testing {
 namespace {
 
 using net_testing::Case;
-
-const std::vector<OpKind> kKinds = {OpKind::kAllreduce,     OpKind::kBroadcast, OpKind::kAllgather,
-                                    OpKind::kReducescatter, OpKind::kAlltoall,  OpKind::kBarrier};
+using net_testing::kKinds;
 
 std::vector<std::vector<int64_t>> Shapes(OpKind kind) {
   if (kind == OpKind::kBarrier) return {{}};

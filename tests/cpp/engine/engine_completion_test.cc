@@ -179,7 +179,7 @@ TEST_P(Completions, what_is_outstanding_at_shutdown_is_told_before_it_returns) {
     Told told;
     std::vector<float> x(4, 1);
     me.Submit(told.With(Allreduce("only rank " + std::to_string(me.rank), x, &x)));
-    me.engine->Shutdown(Deadline::AfterSeconds(20 * Patience()));
+    EXPECT_TRUE(me.engine->Shutdown(Deadline::AfterSeconds(20 * Patience())).ok());
     me.engine.reset();  // joins the engine's own thread, which may be the one that tells
     EXPECT_EQ(told.ended, 1);
     EXPECT_EQ(told.failed, 1);

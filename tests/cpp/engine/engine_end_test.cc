@@ -13,17 +13,28 @@ Nanos Soon() {
   return static_cast<Nanos>(static_cast<double>(kSoon) * Patience());
 }
 
-class EngineEnd : public ::testing::TestWithParam<int> {
+struct Place {
+  int hosts;
+  bool mpi = false;
+};
+void PrintTo(const Place& place, std::ostream* out) {
+  *out << place.hosts << " hosts" << (place.mpi ? " over MPI" : "");
+}
+
+class EngineEnd : public ::testing::TestWithParam<Place> {
  protected:
-  RanksOptions Options(int size = 3) const { return {.size = size, .hosts = GetParam(), .shutdown = false}; }
+  RanksOptions Options(int size = 3) const {
+    return {.size = size, .hosts = GetParam().hosts, .mpi = GetParam().mpi, .shutdown = false};
+  }
 };
 
 TEST_P(EngineEnd, shutdown_ends_operations_that_others_never_asked_for) {
   RunRanks(Options(), [](Rank& me) {
     ASSERT_TRUE(me.Do(Barrier()).ok());
+    EXPECT_TRUE(me.engine->failure().ok());
     std::vector<float> x(10, 1);
     if (me.rank == 1) {
-      me.engine->Shutdown(Deadline::AfterSeconds(10));
+      EXPECT_TRUE(me.engine->Shutdown(Deadline::AfterSeconds(10)).ok());
       EXPECT_EQ(me.engine->health().code(), StatusCode::kShutDown);
       HandlePtr handle;
       EXPECT_EQ(me.engine->Submit(0, Allreduce("x", x, &x), true, &handle).code(), StatusCode::kShutDown);
@@ -35,7 +46,7 @@ TEST_P(EngineEnd, shutdown_ends_operations_that_others_never_asked_for) {
     EXPECT_NE(status.message().find("rank 1 called hvd.shutdown()"), std::string::npos) << status.message();
     // Others wait for it, but the rank that left has not asked: nothing was promised.
     EXPECT_LT(MonotonicNow() - start, Soon());
-    me.engine->Shutdown(Deadline::AfterSeconds(10));
+    EXPECT_TRUE(me.engine->Shutdown(Deadline::AfterSeconds(10)).ok());
   });
 }
 
@@ -45,7 +56,7 @@ TEST_P(EngineEnd, what_was_announced_before_a_shutdown_still_happens) {
     const HandlePtr a = me.Submit(Allreduce("x", x, &x));
     if (me.rank == 0) usleep(100000);
     const HandlePtr b = me.Submit(Allreduce("y", y, &y));
-    me.engine->Shutdown(Deadline::AfterSeconds(10));
+    EXPECT_TRUE(me.engine->Shutdown(Deadline::AfterSeconds(10)).ok());
     EXPECT_TRUE(a->done() && a->status().ok()) << a->status().ToString();
     EXPECT_TRUE(b->done() && b->status().ok()) << b->status().ToString();
     EXPECT_EQ(y, std::vector<float>(100000, 3.0f));
@@ -61,7 +72,7 @@ TEST_P(EngineEnd, what_was_announced_in_a_process_set_before_a_shutdown_still_ha
     if (me.rank == 1) usleep(static_cast<useconds_t>(50000 * Patience()));
     if (me.rank == 0) usleep(static_cast<useconds_t>(400000 * Patience()));
     const HandlePtr a = me.rank == 0 ? nullptr : me.Submit(Allreduce("x", x, &x), 1);
-    me.engine->Shutdown(Deadline::AfterSeconds(10));
+    EXPECT_TRUE(me.engine->Shutdown(Deadline::AfterSeconds(10)).ok());
     if (a != nullptr) {
       EXPECT_TRUE(a->done() && a->status().ok()) << me.rank << a->status().ToString();
     }
@@ -75,12 +86,14 @@ TEST_P(EngineEnd, an_operation_that_only_the_leaving_rank_asked_for_ends_after_t
     if (me.rank == 2) a = me.Submit(Allreduce("x", x, &x));
     if (me.rank != 2) usleep(100000);
     const Nanos start = MonotonicNow();
-    if (me.rank == 2) me.engine->Shutdown(Deadline::AfterSeconds(20 * Patience()));
     if (me.rank == 2) {
+      EXPECT_TRUE(me.engine->Shutdown(Deadline::AfterSeconds(20 * Patience())).ok());
       EXPECT_EQ(a->status().code(), StatusCode::kShutDown);
     }
     EXPECT_LT(MonotonicNow() - start, 4 * kSecond + 4 * Soon());
-    if (me.rank != 2) me.engine->Shutdown(Deadline::AfterSeconds(20 * Patience()));
+    if (me.rank != 2) {
+      EXPECT_TRUE(me.engine->Shutdown(Deadline::AfterSeconds(20 * Patience())).ok());
+    }
   });
 }
 
@@ -102,7 +115,7 @@ TEST_P(EngineEnd, shutdown_while_other_threads_of_this_rank_wait) {
     }
     usleep(50000);
     const Nanos start = MonotonicNow();
-    me.engine->Shutdown(Deadline::AfterSeconds(20));
+    EXPECT_TRUE(me.engine->Shutdown(Deadline::AfterSeconds(20)).ok());
     EXPECT_LT(MonotonicNow() - start, 5 * kSecond + 5 * Soon());
     for (std::thread& thread : threads) thread.join();
   });
@@ -110,7 +123,7 @@ TEST_P(EngineEnd, shutdown_while_other_threads_of_this_rank_wait) {
 
 TEST_P(EngineEnd, the_deadline_of_shutdown_holds_even_while_another_thread_waits_for_ever) {
   RunRanks(Options(2), [](Rank& me) {
-    if (GetParam() == 3) return;
+    if (GetParam().hosts == 3) return;
     std::atomic<bool> over{false};
     ASSERT_TRUE(me.Do(Barrier()).ok());
     if (me.rank == 0) {
@@ -127,9 +140,26 @@ TEST_P(EngineEnd, the_deadline_of_shutdown_holds_even_while_another_thread_waits
     });
     usleep(20000);
     const Nanos start = MonotonicNow();
-    me.engine->Shutdown(Deadline::After(50 * kMillisecond));
+    EXPECT_TRUE(me.engine->Shutdown(Deadline::After(50 * kMillisecond)).ok());
     EXPECT_LT(MonotonicNow() - start, Soon() / 4);
     waiter.join();
+  });
+}
+
+TEST_P(EngineEnd, a_shutdown_during_which_the_job_fails_says_why) {
+  RunRanks(Options(), [](Rank& me) {
+    ASSERT_TRUE(me.Do(Barrier()).ok());
+    std::vector<float> x(10, 1);
+    HandlePtr awaited;
+    if (me.rank == 1) {
+      usleep(50000);  // the others are on their way out, but for this
+      me.engine->Abort(Status::Internal("rank 1 failed: out of ideas"));
+    } else {
+      awaited = me.Submit(Allreduce("x", x, &x));
+    }
+    const Status left = me.engine->Shutdown(Deadline::AfterSeconds(10 * Patience()));
+    EXPECT_NE(left.message().find("out of ideas"), std::string::npos) << me.rank << ": " << left.ToString();
+    EXPECT_EQ(me.engine->failure().message(), left.message());
   });
 }
 
@@ -139,10 +169,8 @@ TEST_P(EngineEnd, abort_ends_every_rank_at_once_and_says_why) {
     std::vector<float> x(10, 1);
     if (me.rank == 1) {
       // A thread of the failing rank waits for ever with the turn; abort must not wait for it.
-      std::thread waiter([&] {
-        std::vector<float> mine(10, 1);
-        EXPECT_EQ(me.Wait(me.Submit(Allreduce("x", mine, &mine)), kForever).code(), StatusCode::kPeerLost);
-      });
+      const HandlePtr never = me.Submit(Allreduce("x", x, &x));
+      std::thread waiter([&] { EXPECT_EQ(me.Wait(never, kForever).code(), StatusCode::kPeerLost); });
       usleep(30000);
       const Nanos start = MonotonicNow();
       me.engine->Abort(Status::PeerLost(1, "rank 1 failed: ValueError: no such file"));
@@ -163,8 +191,10 @@ TEST_P(EngineEnd, abort_ends_every_rank_at_once_and_says_why) {
 }
 
 TEST_P(EngineEnd, abort_in_the_middle_of_a_large_transfer) {
-  RunRanks(Options(), [](Rank& me) {
-    std::vector<float> x(8 << 20, 1);
+  // Of what was being sent over MPI when the job failed: a peer that does not know yet may still fetch it.
+  std::vector<std::vector<float>> tensors(3, std::vector<float>(8 << 20, 1));
+  RunRanks(Options(), [&tensors](Rank& me) {
+    std::vector<float>& x = tensors[static_cast<size_t>(me.rank)];
     ASSERT_TRUE(me.Do(Barrier()).ok());
     HandlePtr handle;
     Status status = me.engine->Submit(0, Allreduce("x", x, &x), false, &handle);
@@ -232,8 +262,8 @@ TEST_P(EngineEnd, one_engine_after_another_in_the_same_process) {
         while (!engine->Wait(*handle, kSecond)) {
         }
         ASSERT_EQ(x, std::vector<float>(1000, static_cast<float>(size)));
-        engine->Shutdown(Deadline::AfterSeconds(10 * Patience()));
-        engine->Shutdown(Deadline::AfterSeconds(10 * Patience()));  // harmless
+        EXPECT_TRUE(engine->Shutdown(Deadline::AfterSeconds(10 * Patience())).ok());
+        EXPECT_TRUE(engine->Shutdown(Deadline::AfterSeconds(10 * Patience())).ok());  // harmless
         engine.reset();
         ASSERT_TRUE(handle->status().ok());  // handles outlive the engine
       });
@@ -242,7 +272,8 @@ TEST_P(EngineEnd, one_engine_after_another_in_the_same_process) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Hosts, EngineEnd, ::testing::Values(1, 2, 3));
+INSTANTIATE_TEST_SUITE_P(Hosts, EngineEnd, ::testing::Values(Place{1}, Place{2}, Place{3}));
+INSTANTIATE_TEST_SUITE_P(Mpi, EngineEnd, ::testing::Values(Place{1, true}, Place{2, true}, Place{3, true}));
 
 // A rank whose process exists but whose engine does nothing: it has met the others and then stands still.
 TEST(EngineSilence, a_frozen_rank_is_named_after_the_heartbeat_limit) {

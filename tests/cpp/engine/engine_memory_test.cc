@@ -51,7 +51,7 @@ TEST(EngineMemory, a_rank_without_memory_ends_the_job_with_a_sentence) {
     while (ready < 6) usleep(100);
     g_too_large = SIZE_MAX;
     me.engine->Abort(Status::Internal("the turn is free"));
-    me.engine->Shutdown(Deadline::AfterSeconds(1));
+    EXPECT_EQ(me.engine->Shutdown(Deadline::AfterSeconds(1)).code(), StatusCode::kIo);
   });
 }
 

@@ -6,14 +6,15 @@ namespace {
 
 struct Job {
   int ranks, hosts;
+  bool mpi = false;
 };
 void PrintTo(const Job& job, std::ostream* out) {
-  *out << job.ranks << " ranks on " << job.hosts << " hosts";
+  *out << job.ranks << " ranks on " << job.hosts << " hosts" << (job.mpi ? " over MPI" : "");
 }
 
 class EngineOps : public ::testing::TestWithParam<Job> {
  protected:
-  RanksOptions Options() const { return {.size = GetParam().ranks, .hosts = GetParam().hosts}; }
+  RanksOptions Options() const { return {.size = GetParam().ranks, .hosts = GetParam().hosts, .mpi = GetParam().mpi}; }
 };
 
 // 1 + 2 + ... + n
@@ -201,6 +202,9 @@ TEST_P(EngineOps, a_set_is_added_used_and_removed) {
 INSTANTIATE_TEST_SUITE_P(Shm, EngineOps, ::testing::Values(Job{1, 1}, Job{2, 1}, Job{3, 1}, Job{4, 1}, Job{5, 1}));
 INSTANTIATE_TEST_SUITE_P(Net, EngineOps, ::testing::Values(Job{2, 2}, Job{3, 3}));
 INSTANTIATE_TEST_SUITE_P(Hierarchical, EngineOps, ::testing::Values(Job{4, 2}, Job{5, 2}, Job{9, 3}));
+INSTANTIATE_TEST_SUITE_P(Mpi, EngineOps,
+                         ::testing::Values(Job{2, 1, true}, Job{3, 1, true}, Job{3, 3, true}, Job{4, 2, true},
+                                           Job{5, 2, true}));
 
 TEST(EngineOpsMany, sixteen_ranks_on_few_processors) {
   RunRanks({.size = 16, .limit_seconds = 120}, [](Rank& me) {

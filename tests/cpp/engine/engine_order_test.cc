@@ -8,14 +8,17 @@ namespace {
 
 struct Job {
   int ranks, hosts;
+  bool mpi = false;
 };
 void PrintTo(const Job& job, std::ostream* out) {
-  *out << job.ranks << " ranks on " << job.hosts << " hosts";
+  *out << job.ranks << " ranks on " << job.hosts << " hosts" << (job.mpi ? " over MPI" : "");
 }
 
 class EngineOrder : public ::testing::TestWithParam<Job> {
  protected:
-  RanksOptions Options() const { return {.size = GetParam().ranks, .hosts = GetParam().hosts, .limit_seconds = 120}; }
+  RanksOptions Options() const {
+    return {.size = GetParam().ranks, .hosts = GetParam().hosts, .mpi = GetParam().mpi, .limit_seconds = 120};
+  }
 };
 
 TEST_P(EngineOrder, sets_that_overlap_in_a_circle_never_deadlock) {
@@ -193,6 +196,9 @@ TEST_P(EngineOrder, a_job_of_random_delays) {
 INSTANTIATE_TEST_SUITE_P(Shm, EngineOrder, ::testing::Values(Job{2, 1}, Job{3, 1}, Job{4, 1}, Job{8, 1}));
 INSTANTIATE_TEST_SUITE_P(Net, EngineOrder, ::testing::Values(Job{3, 3}));
 INSTANTIATE_TEST_SUITE_P(Hierarchical, EngineOrder, ::testing::Values(Job{4, 2}, Job{5, 2}));
+INSTANTIATE_TEST_SUITE_P(Mpi, EngineOrder,
+                         ::testing::Values(Job{2, 1, true}, Job{3, 1, true}, Job{3, 3, true}, Job{4, 2, true},
+                                           Job{5, 2, true}));
 
 TEST(EngineBits, twenty_runs_give_the_same_bits_on_all_ranks) {
   std::vector<float> first;

@@ -1,4 +1,5 @@
 // Disagreement, join, groups, names and the cache, through whole engines.
+#include <atomic>
 #include <random>
 
 #include "testing/ranks.h"
@@ -23,7 +24,6 @@ TEST_P(EngineVerdict, every_kind_of_disagreement_is_the_same_error_everywhere_an
       {"kind", [](int rank, Request* r) { r->kind = rank == 1 ? OpKind::kBroadcast : OpKind::kAllreduce; }},
       {"op", [](int rank, Request* r) { r->op = rank == 0 ? ReduceOp::kMax : ReduceOp::kSum; }},
       {"scale", [](int rank, Request* r) { r->prescale = rank == 0 ? 0.5 : 1; }},
-      {"device", [](int rank, Request* r) { r->device = rank == 0 ? DeviceKind::kCuda : DeviceKind::kHost; }},
   };
   std::mutex mutex;
   std::map<std::string, std::string> said;
@@ -97,9 +97,10 @@ TEST_P(EngineVerdict, joined_ranks_contribute_zeros_and_learn_who_was_last) {
 }
 
 TEST_P(EngineVerdict, what_a_joined_rank_makes_impossible_is_an_error_for_the_others) {
-  RunRanks(Options(), [](Rank& me) {
+  std::atomic<bool> refused_once{false};  // before the others come, and the join may end
+  RunRanks(Options(), [&refused_once](Rank& me) {
     if (me.rank != 1) {
-      usleep(50000);
+      while (!refused_once) usleep(100);
       std::vector<float> x(12, 1);
       HandlePtr handle;
       EXPECT_EQ(me.Do(Alltoall("a", x, {4, 4, 4}), 0, &handle).code(), StatusCode::kMismatch);
@@ -115,6 +116,7 @@ TEST_P(EngineVerdict, what_a_joined_rank_makes_impossible_is_an_error_for_the_ot
     HandlePtr refused;
     if (me.rank == 1) {
       EXPECT_EQ(me.engine->Submit(0, Allreduce("y", y, &y), true, &refused).code(), StatusCode::kInvalidArgument);
+      refused_once = true;
     }
     ASSERT_TRUE(me.Wait(handle).ok());
     ASSERT_NE(handle->number, 1);
@@ -209,9 +211,10 @@ TEST_P(EngineVerdict, a_group_with_a_name_twice_or_one_that_is_outstanding_is_re
 }
 
 TEST_P(EngineVerdict, a_second_operation_of_the_same_name_fails_alone) {
-  RunRanks(Options(), [](Rank& me) {
+  std::atomic<int> trying{2};  // the first is outstanding until the last rank asks for it, too
+  RunRanks(Options(), [&trying](Rank& me) {
     std::vector<float> x(10, 1), y(10, 1);
-    if (me.rank == 2) usleep(20000);
+    while (me.rank == 2 && trying > 0) usleep(100);
     const HandlePtr first = me.Submit(Allreduce("x", x, &x));
     HandlePtr second;
     if (me.rank != 2) {
@@ -221,6 +224,7 @@ TEST_P(EngineVerdict, a_second_operation_of_the_same_name_fails_alone) {
           status.message(),
           "Duplicate tensor name: allreduce 'x' is still outstanding on this rank. Wait for it with synchronize(), or "
           "give this one another name. (The first operation is not affected.)");
+      --trying;
     }
     ASSERT_TRUE(me.Wait(first).ok());
     ASSERT_EQ(x, std::vector<float>(10, 3.0f));

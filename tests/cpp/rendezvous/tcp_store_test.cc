@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <functional>
 #include <thread>
 
@@ -275,9 +276,11 @@ TEST(TcpStore, RefusesWhatDoesNotFitBeforeSendingIt) {
 }
 
 TEST(TcpStore, AnotherThreadsWaitEndsAtItsOwnDeadline) {
-  ScriptedServer server([](int fd) {
+  std::atomic<bool> asked{false}, given_up{false};
+  ScriptedServer server([&](int fd) {
     Take(fd, 12 + 10);
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    asked = true;
+    while (!given_up) usleep(100);
     Give(fd, Frame(0, "\0v"s));
     Take(fd, 12 + 10);
     Give(fd, Frame(1, "\0"s));
@@ -285,9 +288,10 @@ TEST(TcpStore, AnotherThreadsWaitEndsAtItsOwnDeadline) {
   const auto store = server.Connect();
   std::string value;
   std::thread waiter([&] { EXPECT_TRUE(store->Get("k", Soon(), &value).ok()); });
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  while (!asked) usleep(100);
   std::string other;
   const Status status = store->Get("z", Deadline::After(20 * kMillisecond), &other);
+  given_up = true;
   EXPECT_EQ(status.code(), StatusCode::kTimeout);
   EXPECT_NE(status.message().find("another thread"), std::string::npos) << status.message();
   EXPECT_TRUE(store->Set("k", "").ok());  // waits its turn

@@ -22,6 +22,7 @@
 #include "base/half.h"
 #include "engine/engine.h"
 #include "rendezvous/memory_store.h"
+#include "testing/fake_mpi.h"
 #include "testing/watchdog.h"
 
 namespace hvdlite::testing {
@@ -128,6 +129,8 @@ struct RanksOptions {
   std::vector<std::vector<int>> process_sets = {};
   // More than 1: ranks pretend to sit on so many hosts, dealt out in turns, and reach each other over TCP.
   int hosts = 1;
+  // Tensors go over a FakeMpi: between the hosts, or on one host because HVDLITE_CPU_OPERATIONS says so.
+  bool mpi = false;
   double limit_seconds = 60;
   // False: each rank calls Shutdown itself, or the engine is destroyed without it.
   bool shutdown = true;
@@ -188,7 +191,7 @@ class Rank {
 };
 
 inline Status StartEngine(const RanksOptions& options, int rank, const std::string& prefix, rendezvous::Store* store,
-                          std::unique_ptr<Engine>* engine) {
+                          std::unique_ptr<Engine>* engine, const FakeMpi* mpi = nullptr) {
   engine::EngineOptions o;
   o.rank = rank;
   o.size = options.size;
@@ -196,11 +199,18 @@ inline Status StartEngine(const RanksOptions& options, int rank, const std::stri
   o.config = options.config;
   if (options.hosts > 1) o.config.host_id = "pretended-" + std::to_string(rank % options.hosts);
   o.process_sets = options.process_sets;
+  if (mpi != nullptr) {
+    o.mpi.library = mpi->library();
+    o.mpi.communicator = mpi->world(rank);
+    o.mpi.name = "the fake MPI";
+    if (options.hosts == 1) o.config.cpu_operations = "mpi";
+  }
   return Engine::Start(o, store, engine);
 }
 
 inline void RunRanks(const RanksOptions& options, const std::function<void(Rank&)>& play) {
   rendezvous::MemoryStore store;
+  FakeMpi mpi(options.size);
   std::vector<std::unique_ptr<Rank>> ranks;
   for (int r = 0; r < options.size; ++r) ranks.push_back(std::make_unique<Rank>(r, options.size));
   const Watchdog watchdog(options.limit_seconds, [&] {
@@ -210,13 +220,14 @@ inline void RunRanks(const RanksOptions& options, const std::function<void(Rank&
   });
   std::vector<std::thread> threads;
   for (const auto& rank : ranks) {
-    threads.emplace_back([&options, &store, &play, me = rank.get()] {
-      const Status started = StartEngine(options, me->rank, "job/", &store, &me->engine);
+    threads.emplace_back([&options, &store, &mpi, &play, me = rank.get()] {
+      const Status started = StartEngine(options, me->rank, "job/", &store, &me->engine, options.mpi ? &mpi : nullptr);
       ASSERT_TRUE(started.ok()) << started.ToString();
       play(*me);
       if (options.shutdown && me->engine != nullptr) {
         me->At("shutdown");
-        me->engine->Shutdown(Deadline::AfterSeconds(30 * Patience()));
+        // Some tests make their job fail.
+        (void)me->engine->Shutdown(Deadline::AfterSeconds(30 * Patience()));
       }
       me->At("over");
     });

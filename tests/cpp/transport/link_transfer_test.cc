@@ -80,5 +80,32 @@ TEST(LinkTransfer, SendingToAPeerThatLeftIsAnErrorAndNoSignal) {
   EXPECT_EQ(status.peer(), 1);
 }
 
+TEST(LinkTransfer, ASendThatFailsLeavesTheLastWordsReadable) {
+  Pair pair;
+  size_t moved = 0;
+  ASSERT_TRUE(pair.left->TrySend("unread", 6, &moved).ok());
+  ASSERT_TRUE(pair.right->TrySend("bye", 3, &moved).ok());
+  pair.right.reset();
+  ASSERT_EQ(pair.left->TrySend("x", 1, &moved).code(), StatusCode::kPeerLost);
+  char text[8];
+  ASSERT_TRUE(pair.left->TryReceive(text, sizeof(text), &moved).ok());
+  EXPECT_EQ(std::string(text, moved), "bye");
+  EXPECT_EQ(pair.left->TryReceive(text, sizeof(text), &moved).code(), StatusCode::kPeerLost);
+}
+
+TEST(LinkTransfer, WhoEndsSendingStillReceives) {
+  Pair pair;
+  size_t moved = 0;
+  ASSERT_TRUE(pair.right->TrySend("bye", 3, &moved).ok());
+  pair.right->EndSending();
+  char text[8];
+  ASSERT_TRUE(pair.left->TrySend("late", 4, &moved).ok());
+  ASSERT_TRUE(pair.left->TryReceive(text, sizeof(text), &moved).ok());
+  EXPECT_EQ(std::string(text, moved), "bye");
+  EXPECT_EQ(pair.left->TryReceive(text, sizeof(text), &moved).code(), StatusCode::kPeerLost);
+  ASSERT_TRUE(pair.right->TryReceive(text, sizeof(text), &moved).ok());
+  EXPECT_EQ(std::string(text, moved), "late");
+}
+
 }  // namespace
 }  // namespace hvdlite::transport::tcp

@@ -1,0 +1,16 @@
+// Memory that is given up on purpose, because somebody outside may still use it. The leak sanitizer is told.
+#pragma once
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/lsan_interface.h>
+#endif
+
+namespace hvdlite {
+
+inline void LeakOnPurpose([[maybe_unused]] const void* memory) {
+#if defined(__SANITIZE_ADDRESS__)
+  __lsan_ignore_object(memory);
+#endif
+}
+
+}  // namespace hvdlite

@@ -1,0 +1,135 @@
+#include "bindings/device_array.h"
+
+#include <pybind11/stl.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "base/dtype.h"
+#include "bindings/bindings.h"
+#include "bindings/dlpack.h"
+
+namespace hvdlite::bindings {
+namespace py = pybind11;
+
+namespace {
+
+// Shared by the array and by everything that was made of it. Frameworks let go of it in any thread, without Python's lock.
+struct Memory {
+  explicit Memory(hvdlite_device_memory* m) : memory(m) {}
+  ~Memory() { hvdlite_free_memory(memory); }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  hvdlite_device_memory* const memory;
+};
+
+dlpack::DataType TypeOf(DType dtype) {
+  const auto bits = static_cast<uint8_t>(8 * SizeOf(dtype));
+  if (dtype == DType::kBool) return {dlpack::kBool, bits, 1};
+  if (dtype == DType::kBFloat16) return {dlpack::kBfloat, bits, 1};
+  if (IsFloating(dtype)) return {dlpack::kFloat, bits, 1};
+  const bool is_signed = (static_cast<int>(dtype) - static_cast<int>(DType::kUInt8)) % 2 == 1;
+  return {static_cast<uint8_t>(is_signed ? dlpack::kInt : dlpack::kUInt), bits, 1};
+}
+
+// What a capsule holds, with what its tensor points to.
+template <typename Held>
+struct Lending {
+  Held held{};
+  std::vector<int64_t> shape;
+  std::vector<int64_t> strides;
+  std::shared_ptr<Memory> memory;
+};
+
+template <typename Held>
+void LetGo(Held* held) {
+  delete static_cast<Lending<Held>*>(held->context);
+}
+
+// Of a capsule that nobody has consumed.
+template <typename Held>
+void DestroyCapsule(PyObject* capsule) {
+  const char* const name = PyCapsule_GetName(capsule);
+  if (std::string(name).rfind("dltensor", 0) == 0) LetGo(static_cast<Held*>(PyCapsule_GetPointer(capsule, name)));
+}
+
+class DeviceArray {
+ public:
+  DeviceArray(hvdlite_device_memory* memory, const hvdlite_tensor& tensor, std::vector<int64_t> shape)
+      : memory_(std::make_shared<Memory>(memory)), tensor_(tensor), shape_(std::move(shape)) {}
+
+  py::tuple shape() const { return py::tuple(py::cast(shape_)); }
+  std::string dtype() const { return std::string(Name(static_cast<DType>(tensor_.dtype))); }
+  py::tuple Device() const { return py::make_tuple(static_cast<int>(dlpack::kCuda), tensor_.device_index); }
+
+  // As the array API standard says: without a stream the consumer's is the legacy default one; -1: it takes care itself.
+  py::object Lend(const std::optional<int64_t>& stream, const std::optional<std::pair<int, int>>& version,
+                  const py::object& device, const py::object& copy) const {
+    if (stream == 0) throw py::value_error("stream 0 can mean two streams in CUDA; say 1 or 2");
+    const bool moves = !device.is_none() && !device.equal(Device());
+    if (moves || (!copy.is_none() && copy.cast<bool>())) {
+      PyErr_SetString(PyExc_BufferError, "an array of hvdlite's is lent as it is; copy it in the framework");
+      throw py::error_already_set();
+    }
+    if (stream != -1) {
+      // NOLINTNEXTLINE(performance-no-int-to-ptr): DLPack tells streams as numbers
+      void* const consumer = reinterpret_cast<void*>(stream.value_or(dlpack::kLegacyStream));
+      ThrowIfError(hvdlite_follow_memory(memory_->memory, consumer));
+    }
+    const bool versioned = version && version->first >= 1;
+    return versioned ? Capsule<dlpack::Versioned>("dltensor_versioned") : Capsule<dlpack::Managed>("dltensor");
+  }
+
+ private:
+  template <typename Held>
+  py::object Capsule(const char* name) const {
+    auto lending = std::make_unique<Lending<Held>>();
+    lending->shape = shape_;
+    lending->strides.resize(shape_.size());
+    int64_t stride = 1;
+    for (size_t i = shape_.size(); i-- > 0; stride *= shape_[i]) lending->strides[i] = stride;
+    lending->memory = memory_;
+    Held& held = lending->held;
+    if constexpr (std::is_same_v<Held, dlpack::Versioned>) held.version = {1, 0};
+    held.context = lending.get();
+    held.deleter = &LetGo<Held>;
+    held.tensor.data = tensor_.data;
+    held.tensor.device = {dlpack::kCuda, tensor_.device_index};
+    held.tensor.ndim = static_cast<int32_t>(shape_.size());
+    held.tensor.dtype = TypeOf(static_cast<DType>(tensor_.dtype));
+    held.tensor.shape = lending->shape.data();
+    held.tensor.strides = lending->strides.data();
+    PyObject* const capsule = PyCapsule_New(&held, name, &DestroyCapsule<Held>);
+    if (capsule == nullptr) throw py::error_already_set();
+    lending.release();  // the capsule's now
+    return py::reinterpret_steal<py::object>(capsule);
+  }
+
+  const std::shared_ptr<Memory> memory_;
+  const hvdlite_tensor tensor_;  // its shape is not looked at
+  const std::vector<int64_t> shape_;
+};
+
+}  // namespace
+
+py::object MakeDeviceArray(hvdlite_device_memory* memory, const hvdlite_tensor& tensor,
+                           const std::vector<py::ssize_t>& shape) {
+  return py::cast(DeviceArray(memory, tensor, std::vector<int64_t>(shape.begin(), shape.end())));
+}
+
+void BindDeviceArrays(py::module_& module) {
+  py::class_<DeviceArray>(module, "DeviceArray", "A result on a GPU, for a framework's from_dlpack().")
+      .def_property_readonly("shape", &DeviceArray::shape)
+      .def_property_readonly("dtype", &DeviceArray::dtype, "Its name: \"bfloat16\".")
+      .def("__dlpack_device__", &DeviceArray::Device)
+      .def("__dlpack__", &DeviceArray::Lend, py::kw_only(), py::arg("stream") = py::none(),
+           py::arg("max_version") = py::none(), py::arg("dl_device") = py::none(), py::arg("copy") = py::none());
+  module.def(
+      "check_gpus", [] { ThrowIfError(hvdlite_can_use_gpus()); },
+      "NotImplementedError with a sentence, unless tensors on GPUs can be handed over as they are.");
+}
+
+}  // namespace hvdlite::bindings

@@ -1,0 +1,45 @@
+// What there is for tensors on a GPU, asked without a job: by built.py and `hvdliterun --check-build`.
+#include <string>
+
+#include "bindings/bindings.h"
+#include "bindings/unlocked.h"
+
+namespace hvdlite::bindings {
+namespace py = pybind11;
+
+namespace {
+
+int32_t FindCuda(const std::string& library) {
+  int32_t version = 0;
+  hvdlite_code code = HVDLITE_OK;
+  {
+    const Unlocked unlocked;
+    code = hvdlite_find_cuda(library.c_str(), &version);
+  }
+  ThrowIfError(code);
+  return version;
+}
+
+int32_t FindNccl(const std::string& wanted, const std::string& wheel) {
+  int32_t version = 0;
+  hvdlite_code code = HVDLITE_OK;
+  {
+    const Unlocked unlocked;
+    code = hvdlite_find_nccl(wanted.c_str(), wheel.c_str(), &version);
+  }
+  ThrowIfError(code);
+  return version;
+}
+
+}  // namespace
+
+void BindGpu(py::module_& module) {
+  module.def("find_cuda", &FindCuda, py::arg("library"),
+             "The driver's CUDA version, 13000 for 13.0; initialises it. NotImplementedError: why it cannot be used.");
+  module.def(
+      "find_nccl", &FindNccl, py::arg("wanted"), py::arg("wheel"),
+      "The version of the NCCL that this process would take, 22803 for 2.28.3; loads it. NotImplementedError: why "
+      "there is none.");
+}
+
+}  // namespace hvdlite::bindings

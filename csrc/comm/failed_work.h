@@ -1,0 +1,19 @@
+// FailedWork: for a batch that cannot even begin.
+#pragma once
+
+#include <utility>
+
+#include "comm/communicator.h"
+
+namespace hvdlite::comm {
+
+class FailedWork final : public Work {
+ public:
+  explicit FailedWork(Status why) : why_(std::move(why)) {}
+  Progress Advance() override { return Fail(why_); }
+
+ private:
+  const Status why_;
+};
+
+}  // namespace hvdlite::comm

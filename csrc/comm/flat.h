@@ -1,0 +1,107 @@
+// Flat: the tensors of a batch seen as one long array of bytes, without copying them together.
+//
+//   piece 0      piece 1 (empty)   piece 2
+//   |-- 10 B --||------------ 4 KiB ------------|
+//   0          10                             4106     offsets in the Flat
+//
+// Algorithms cut this array wherever they like and never ask where a tensor ends; Walk() finds the memory.
+// Borrowed memory; a run's pointer may be null where no algorithm looks (blocks that belong to somebody
+// else).
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <vector>
+
+namespace hvdlite::comm {
+
+class Flat {
+ public:
+  Flat() = default;
+  Flat(void* data, size_t bytes) { Add(data, bytes); }
+
+  // Runs keep their index: the i-th Add() is run i, even when it is empty.
+  void Add(const void* data, size_t bytes) {
+    runs_.push_back({static_cast<char*>(const_cast<void*>(data)), size_});
+    size_ += bytes;
+  }
+  void Reserve(size_t runs) { runs_.reserve(runs); }
+  size_t size() const { return size_; }
+
+  // The memory at offset `at` and, in *bytes, how far it reaches without a break. Requires at < size().
+  char* At(size_t at, size_t* bytes) const {
+    const size_t run = RunAt(at);
+    *bytes = RunEnd(run) - at;
+    return runs_[run].data == nullptr ? nullptr : runs_[run].data + (at - runs_[run].begin);
+  }
+
+  // The run that holds offset `at`. Of runs that begin at the same offset the last is the one with bytes in
+  // it.
+  size_t RunAt(size_t at) const {
+    if (runs_.size() == 1) return 0;
+    const auto after = std::upper_bound(runs_.begin(), runs_.end(), at,
+                                        [](size_t offset, const Run& run) { return offset < run.begin; });
+    return static_cast<size_t>(after - runs_.begin()) - 1;
+  }
+
+  // Calls visit(memory, offset, bytes) for each unbroken stretch of [begin, end), in order.
+  template <typename Visit>
+  void Walk(size_t begin, size_t end, Visit visit) const {
+    if (begin >= end) return;
+    for (size_t run = RunAt(begin); begin < end; ++run) {
+      const size_t stop = std::min(end, RunEnd(run));
+      if (stop == begin) continue;
+      char* data = runs_[run].data;
+      visit(data == nullptr ? nullptr : data + (begin - runs_[run].begin), begin, stop - begin);
+      begin = stop;
+    }
+  }
+
+ private:
+  struct Run {
+    char* data;
+    size_t begin;
+  };
+  size_t RunEnd(size_t run) const { return run + 1 < runs_.size() ? runs_[run + 1].begin : size_; }
+
+  std::vector<Run> runs_;
+  size_t size_ = 0;
+};
+
+// A stretch of a Flat, and how far somebody has come in it.
+struct Cursor {
+  size_t at = 0;
+  size_t end = 0;
+  bool done() const { return at >= end; }
+};
+
+// Copies `bytes` from one Flat to another, where they may be cut otherwise. What is the same memory, or has none there, stays.
+inline void Copy(const Flat& source, size_t from, const Flat& target, size_t to, size_t bytes) {
+  target.Walk(to, to + bytes, [&](char* place, size_t at, size_t count) {
+    if (place == nullptr) return;
+    const size_t begin = from + (at - to);
+    source.Walk(begin, begin + count, [&](const char* data, size_t where, size_t part) {
+      char* const here = place + (where - begin);
+      if (here != data) std::memcpy(here, data, part);
+    });
+  });
+}
+
+// Copies a stretch of a Flat into one piece of memory, unless it lies there.
+inline void CopyOut(const Flat& flat, Cursor stretch, char* memory) {
+  flat.Walk(stretch.at, stretch.end, [&](const char* data, size_t at, size_t bytes) {
+    char* const here = memory + (at - stretch.at);
+    if (here != data) std::memcpy(here, data, bytes);
+  });
+}
+
+// Where part `i` of `parts` begins when `units` are dealt out evenly, the first units % parts getting one
+// more.
+inline size_t PartBegin(size_t units, int parts, int i) {
+  const auto n = static_cast<size_t>(parts);
+  const auto k = static_cast<size_t>(i);
+  return units / n * k + std::min(units % n, k);
+}
+
+}  // namespace hvdlite::comm

@@ -1,0 +1,293 @@
+#include "comm/gpu/gpu_communicator.h"
+
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "comm/gpu/exchange.h"
+#include "kernels/gpu.h"
+
+namespace hvdlite::comm::gpu {
+
+namespace {
+
+// Of a member's sentence why it cannot take part.
+constexpr size_t kReasonBytes = 256;
+
+}  // namespace
+
+// One batch, from the first question to what is put on the stream.
+class GpuCommunicator::Passage final : public Work {
+ public:
+  Passage(GpuCommunicator* owner, const Batch& batch) : all_(*owner), batch_(batch) {}
+
+  Progress Advance() override {
+    switch (stage_) {
+      case Stage::kBegin: return Begin();
+      case Stage::kMeet: return Meet();
+      case Stage::kConnect: return Connect();
+      case Stage::kAsk: return Ask();
+      case Stage::kMove: return Move();
+    }
+    return Progress::kNone;
+  }
+
+  device::EventPtr finished() const override { return move_ == nullptr ? nullptr : move_->finished(); }
+  bool failed_alone() const override { return failed_alone_; }
+
+ private:
+  enum class Stage : uint8_t { kBegin, kMeet, kConnect, kAsk, kMove };
+
+  Progress Begin() {
+    if (all_.verdict_.way == Way::kLater && all_.refused_.ok()) {
+      Record mine;
+      const Status described = all_.Describe(&mine);
+      if (!described.ok()) return Fail(described);
+      exchange_ = std::make_unique<Exchange>(all_.host_, members(), Encode(mine));
+      stage_ = Stage::kMeet;
+      return Progress::kSome;
+    }
+    return AskFirst();
+  }
+
+  // Everybody tells what it has.
+  Progress Meet() {
+    const Progress progress = exchange_->Advance();
+    if (progress == Progress::kFailed) return Fail(exchange_->status());
+    if (progress != Progress::kDone) return progress;
+    std::vector<Record> records(static_cast<size_t>(members()));
+    for (int m = 0; m < members(); ++m) {
+      const Status read = Decode(exchange_->From(m), &records[static_cast<size_t>(m)]);
+      if (!read.ok()) return Fail(read);
+    }
+    const Status judged = all_.Judge(records);
+    if (!judged.ok()) return Fail(judged);
+    stage_ = Stage::kConnect;
+    return Progress::kSome;
+  }
+
+  // All members come to NCCL's communicators, where they have decided for that.
+  Progress Connect() {
+    if (all_.channels_ != nullptr) {
+      bool ready = false;
+      const Status status = all_.channels_->Poll(&ready);
+      if (!status.ok()) return Fail(status);
+      if (!ready) return Progress::kNone;
+      const nccl::Ground ground{all_.options_.me, members(), all_.kernels_, all_.options_.grid};
+      all_.nccl_ = std::make_unique<nccl::NcclCommunicator>(std::move(all_.channels_), ground);
+    }
+    return AskFirst();
+  }
+
+  // Everybody says whether it can take part, where that is in question.
+  Progress AskFirst() {
+    if (!all_.refused_.ok()) return FailAlone(all_.refused_);
+    if (!all_.AsksFirst(batch_)) return StartMoving();
+    Status can = batch_.obstacle;
+    if (can.ok() && !all_.ByNccl(batch_) && all_.staging_->Grows(batch_)) can = all_.staging_->Reserve(batch_);
+    std::string reason = can.message().substr(0, kReasonBytes - 1);
+    reason.resize(kReasonBytes, '\0');
+    exchange_ = std::make_unique<Exchange>(all_.host_, members(), std::move(reason));
+    stage_ = Stage::kAsk;
+    return Progress::kSome;
+  }
+
+  Progress Ask() {
+    const Progress progress = exchange_->Advance();
+    if (progress == Progress::kFailed) return Fail(exchange_->status());
+    if (progress != Progress::kDone) return progress;
+    for (int m = 0; m < members(); ++m) {
+      const std::string_view padded = exchange_->From(m);
+      const std::string reason(padded.substr(0, padded.find('\0')));
+      if (reason.empty()) continue;
+      return FailAlone(Status::Io("rank " + std::to_string(all_.options_.ranks[static_cast<size_t>(m)]) +
+                                  " cannot take part: " + reason +
+                                  ". The operation has failed on all ranks; nothing else has"));
+    }
+    if (!all_.ByNccl(batch_)) all_.staging_->Agreed(batch_);
+    return StartMoving();
+  }
+
+  Progress StartMoving() {
+    exchange_.reset();
+    if (all_.ByNccl(batch_)) {
+      move_ = all_.nccl_->Start(batch_);
+    } else {
+      for (const device::EventPtr& event : batch_.ready) {
+        const Status held = event->HoldBack(all_.gpu_->stream());
+        if (!held.ok()) return Fail(held);
+      }
+      move_ = all_.staging_->Start(batch_);
+    }
+    stage_ = Stage::kMove;
+    return Progress::kSome;
+  }
+
+  Progress Move() {
+    const Progress progress = move_->Advance();
+    return progress == Progress::kFailed ? Fail(move_->status()) : progress;
+  }
+
+  Progress FailAlone(Status status) {
+    failed_alone_ = true;
+    return Fail(std::move(status));
+  }
+
+  int members() const { return static_cast<int>(all_.options_.ranks.size()); }
+
+  GpuCommunicator& all_;
+  const Batch& batch_;
+  Stage stage_ = Stage::kBegin;
+  std::unique_ptr<Exchange> exchange_;
+  std::unique_ptr<Work> move_;
+  bool failed_alone_ = false;
+};
+
+GpuCommunicator::GpuCommunicator(Communicator* host, Card* card, GpuOptions options)
+    : host_(host), card_(card), options_(std::move(options)) {}
+
+const char* GpuCommunicator::name() const {
+  if (nccl_ != nullptr) return nccl_->name();
+  return staging_ == nullptr ? "gpu" : staging_->name();
+}
+
+std::string GpuCommunicator::Explain(const Batch& batch) const {
+  if (staging_ == nullptr) return "the members have not decided yet";
+  if (ByNccl(batch)) return nccl_->Explain(batch);
+  std::string why;
+  if (nccl_ != nullptr && !nccl_->Can(batch, &why)) why = " (not by NCCL: " + why + ")";
+  return staging_->Explain(batch) + why;
+}
+
+std::unique_ptr<Work> GpuCommunicator::Start(const Batch& batch) {
+  return std::make_unique<Passage>(this, batch);
+}
+
+Status GpuCommunicator::FindGpu() {
+  return gpu_ != nullptr ? Status::Ok() : card_->OpenStream(&gpu_);
+}
+
+Status GpuCommunicator::Describe(Record* record) {
+  HVDLITE_RETURN_IF_ERROR(FindGpu());
+  if (gpu_ == nullptr) return Status::Ok();
+  record->opened = true;
+  record->uuid = gpu_->uuid();
+  record->ordinal = gpu_->ordinal();
+  record->name = gpu_->name();
+  record->driver = gpu_->driver().version;
+  record->kernels = kernels::Usable(gpu_.get()).ok();
+  const Config& config = card_->config;
+  record->nccl_host_id = config.nccl_host_id;
+  record->nccl_shares_gpus = config.nccl_multi_rank_gpu;
+  if (options_.wish.operations == "stage" || options_.wish.operations == "mpi") return Status::Ok();
+  std::shared_ptr<const nccl::Library> library;
+  Status usable = card_->Nccl(&library);
+  if (usable.ok()) usable = MakeIds(*library);
+  record->no_nccl = usable.message();
+  if (!usable.ok()) return Status::Ok();
+  record->unique_ids = unique_ids_;
+  record->nccl = library->version;
+  record->nccl_cuda = library->cuda;
+  record->host = options_.host;
+  struct statvfs shared;
+  if (statvfs("/dev/shm", &shared) == 0)
+    record->shared_memory = static_cast<int64_t>(shared.f_bavail * shared.f_frsize);
+  return Status::Ok();
+}
+
+Status GpuCommunicator::MakeIds(const nccl::Library& library) {
+  const nccl::Grid& grid = options_.grid;
+  const std::array makes = {options_.me == 0, grid.used && grid.place == 0, grid.used && grid.host == 0};
+  for (size_t among = 0; among < makes.size(); ++among) {
+    nccl::UniqueId id;
+    if (!makes[among] || !unique_ids_[among].empty()) continue;
+    HVDLITE_RETURN_IF_ERROR(nccl::NewUniqueId(library, &id));
+    unique_ids_[among].assign(id.bytes, sizeof(id.bytes));
+  }
+  return Status::Ok();
+}
+
+// What is not OK here ends the job; what the members refuse alike is in refused_.
+Status GpuCommunicator::Judge(const std::vector<Record>& records) {
+  refused_ = Decide(records, options_.ranks, options_.wish, &verdict_);
+  if (!refused_.ok()) return Status::Ok();
+  if (verdict_.way == Way::kNccl && !options_.grid.why.empty()) verdict_.why += "; " + options_.grid.why;
+  if (options_.me == 0 && options_.log != nullptr) {
+    if (verdict_.warn)
+      options_.log->Warning("tensors on GPUs: " + verdict_.why);
+    else
+      options_.log->Info("tensors on GPUs: " + verdict_.why);
+  }
+  // Anew with each verdict, so that all members have agreed on nothing yet.
+  staging_ = std::make_unique<StagingCommunicator>(host_, gpu_, options_.me, static_cast<int>(options_.ranks.size()),
+                                                   options_.room);
+  if (verdict_.way != Way::kNccl) return Status::Ok();
+  kernels_ = true;
+  for (const Record& record : records) kernels_ &= record.kernels;
+  return Meet(records);
+}
+
+// Each communicator's id comes from the member that is its first.
+Status GpuCommunicator::Meet(const std::vector<Record>& records) {
+  const nccl::Grid& grid = options_.grid;
+  const std::array<int, 3> first = {0, grid.first_of_host, grid.first_of_place};
+  std::vector<nccl::Party> parties = {{{}, options_.me, static_cast<int>(options_.ranks.size())}};
+  if (grid.used) {
+    parties.push_back({{}, grid.place, grid.places});
+    parties.push_back({{}, grid.host, grid.hosts});
+  }
+  for (size_t among = 0; among < parties.size(); ++among) {
+    const std::string& id = records[static_cast<size_t>(first[among])].unique_ids[among];
+    nccl::UniqueId& there = parties[among].id;
+    if (id.size() != sizeof(there.bytes)) return Status::Internal("the first of the ranks gave no id for NCCL");
+    std::memcpy(there.bytes, id.data(), sizeof(there.bytes));
+  }
+  std::shared_ptr<const nccl::Library> library;
+  HVDLITE_RETURN_IF_ERROR(card_->Nccl(&library));
+  return nccl::Channels::Begin(std::move(library), gpu_, std::move(parties), &channels_);
+}
+
+bool GpuCommunicator::ByNccl(const Batch& batch) const {
+  std::string why;
+  return nccl_ != nullptr && nccl_->Can(batch, &why);
+}
+
+bool GpuCommunicator::AsksFirst(const Batch& batch) const {
+  if (batch.kind == OpKind::kAllgather || batch.kind == OpKind::kAlltoall) return true;
+  return !ByNccl(batch) && staging_->Grows(batch);
+}
+
+Status GpuCommunicator::Look() {
+  return nccl_ == nullptr ? Status::Ok() : nccl_->Look();
+}
+
+bool GpuCommunicator::TakeLeave(const Until& until) {
+  if (channels_ != nullptr) return false;  // not all have come
+  return nccl_ == nullptr || nccl_->TakeLeave(until);
+}
+
+void GpuCommunicator::BeginAbort() {
+  if (channels_ != nullptr) channels_->BeginAbort();
+  if (nccl_ != nullptr) nccl_->BeginAbort();
+}
+
+void GpuCommunicator::EndAbort(const Deadline& deadline) {
+  if (channels_ != nullptr) channels_->EndAbort(deadline);
+  if (nccl_ != nullptr) nccl_->EndAbort(deadline);
+}
+
+bool GpuCommunicator::Settle(const Until& until) {
+  if (gpu_ == nullptr) return true;
+  bool idle = false;
+  // A device that has failed does nothing any more.
+  while (gpu_->Idle(&idle).ok() && !idle) {
+    if (until.deadline.Passed() || !until.Look().ok()) return false;
+    usleep(100);
+  }
+  return true;
+}
+
+}  // namespace hvdlite::comm::gpu

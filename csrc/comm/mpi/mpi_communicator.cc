@@ -1,0 +1,69 @@
+#include "comm/mpi/mpi_communicator.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "comm/failed_work.h"
+
+namespace hvdlite::comm::mpi {
+
+namespace {
+
+// Contributions of all other members wait in memory: with very many of them chunks get smaller.
+constexpr size_t kScratchBytes = 32 << 20;
+
+size_t ChunkFor(size_t wanted, int members) {
+  const size_t most = std::max<size_t>(kScratchBytes / static_cast<size_t>(members), 4096);
+  return std::max<size_t>(std::min(wanted, most) / 64 * 64, 64);
+}
+
+}  // namespace
+
+MpiCommunicator::MpiCommunicator(std::unique_ptr<Channel> channel, std::unique_ptr<Communicator> adasum,
+                                 MpiOptions options)
+    : options_(std::move(options)), channel_(std::move(channel)), adasum_(std::move(adasum)) {
+  for (auto& slot : slots_) slot = std::make_unique<Slot>(channel_.get());
+}
+
+Question MpiCommunicator::Ask(const Batch& batch) const {
+  Question question = QuestionOf(batch, channel_->size());
+  question.members_per_card = options_.members_per_card;
+  return question;
+}
+
+std::string MpiCommunicator::Explain(const Batch& batch) const {
+  if (batch.kind != OpKind::kAllreduce) return "mpi";
+  if (batch.adasum) return "mpi: " + adasum_->Explain(batch);
+  return "mpi: " + WhyWay(Ask(batch), batch.reduce.op, options_.allreduce);
+}
+
+std::unique_ptr<Work> MpiCommunicator::Start(const Batch& batch) {
+  if (channel_->library().finalized()) {
+    return std::make_unique<FailedWork>(
+        Status::Io("the program has called MPI_Finalize while hvdlite was using MPI: call hvd.shutdown() before"));
+  }
+  if (channel_->broken()) {
+    return std::make_unique<FailedWork>(Status::Internal("an operation over MPI was given up half-way before"));
+  }
+  const Ground ground{channel_.get(), &slots_, ChunkFor(options_.chunk_bytes, channel_->size())};
+  switch (batch.kind) {
+    case OpKind::kAllreduce:
+      if (batch.adasum) return adasum_->Start(batch);
+      switch (ChooseWay(Ask(batch), batch.reduce.op, options_.allreduce)) {
+        case Way::kOneShot: return OneShotAllreduce(ground, batch);
+        case Way::kDirect: return DirectAllreduce(ground, batch);
+        case Way::kLibrary: return LibraryAllreduce(ground, batch);
+      }
+      break;
+    case OpKind::kReducescatter: return DirectReducescatter(ground, batch);
+    case OpKind::kAllgather: return PairwiseAllgather(ground, batch);
+    case OpKind::kAlltoall: return PairwiseAlltoall(ground, batch);
+    case OpKind::kBroadcast: return LibraryBroadcast(ground, batch);
+    case OpKind::kBarrier: return LibraryBarrier(ground);
+    default: break;
+  }
+  return std::make_unique<FailedWork>(
+      Status::InvalidArgument(std::string(Name(batch.kind)) + " is not an operation on data"));
+}
+
+}  // namespace hvdlite::comm::mpi

@@ -1,0 +1,45 @@
+// MpiCommunicator: collectives over the MPI that the site has.
+//
+// Allreduce by messages and our own kernels, or by MPI's own collective: ChooseWay says which. Broadcast is MPI's; the rest
+// are messages. No MPI call that may block is made while an operation is under
+// way. What arrives rings no bell and wakes no poll(2): whoever waits has to come back and ask.
+//
+// Thread-safety: one thread at a time. Failure: a Work fails with MPI's words; then the communicator is of no more use.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "comm/communicator.h"
+#include "comm/mpi/algorithms.h"
+#include "comm/mpi/way.h"
+
+namespace hvdlite::comm::mpi {
+
+struct MpiOptions {
+  int members_per_card = 1;  // see Question
+  size_t chunk_bytes = 1 << 20;
+  std::string allreduce = "auto";  // HVDLITE_MPI_ALLREDUCE
+};
+
+class MpiCommunicator final : public Communicator {
+ public:
+  // `adasum`: who does that; over pipes of this channel, say.
+  MpiCommunicator(std::unique_ptr<Channel> channel, std::unique_ptr<Communicator> adasum, MpiOptions options);
+
+  const char* name() const override { return "mpi"; }
+  std::string Explain(const Batch& batch) const override;
+  std::unique_ptr<Work> Start(const Batch& batch) override;
+  void AddPollFds(std::vector<pollfd>*) const override {}
+  bool must_be_asked() const override { return true; }
+
+ private:
+  Question Ask(const Batch& batch) const;
+
+  const MpiOptions options_;
+  const std::unique_ptr<Channel> channel_;
+  Slots slots_;
+  const std::unique_ptr<Communicator> adasum_;
+};
+
+}  // namespace hvdlite::comm::mpi

@@ -1,0 +1,39 @@
+// Caller: who makes the calls of one communicator.
+//
+// Until 2.27 NCCL keeps what goes on in the background (ncclInProgress) with the thread that has asked for it. That thread must
+// not end meanwhile, nor ask for anything on another communicator: and whoever has the engine's turn does both. So there each communicator
+// has a thread of its own, which lives as long as it does. Later ones are called by whoever calls.
+//
+// Thread-safety: one thread at a time.
+#pragma once
+
+#include <functional>
+#include <thread>
+
+#include "base/mutex.h"
+#include "base/status.h"
+
+namespace hvdlite::comm::nccl {
+
+class Caller {
+ public:
+  explicit Caller(int nccl_version);
+  ~Caller();
+  Caller(const Caller&) = delete;
+  Caller& operator=(const Caller&) = delete;
+
+  // What `call` returns, which does not wait for other ranks.
+  Status Do(const std::function<Status()>& call) EXCLUDES(mutex_);
+
+ private:
+  void Work() EXCLUDES(mutex_);
+
+  Mutex mutex_;
+  CondVar changed_;
+  const std::function<Status()>* call_ GUARDED_BY(mutex_) = nullptr;  // until it is done
+  Status result_ GUARDED_BY(mutex_);
+  bool over_ GUARDED_BY(mutex_) = false;
+  std::thread thread_;
+};
+
+}  // namespace hvdlite::comm::nccl

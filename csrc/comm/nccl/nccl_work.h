@@ -1,0 +1,46 @@
+// NcclWork: one batch on its way to the device's stream, step by step. Of use to comm/nccl alone.
+//
+// A step puts kernels, and at most one group of NCCL's calls behind them, on the stream. The next step follows when NCCL says that
+// its part is there: before, what has to come after it could overtake it.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "comm/nccl/nccl_communicator.h"
+
+namespace hvdlite::comm::nccl {
+
+class NcclWork : public Work {
+ public:
+  NcclWork(NcclCommunicator* communicator, const Batch& batch) : batch_(batch), all_(*communicator) {}
+
+  Progress Advance() final;
+  device::EventPtr finished() const final { return finished_; }
+
+ protected:
+  using Step = std::function<Status()>;
+  // The first step, and which ones follow.
+  virtual Status Begin(std::vector<Step>* rest) = 0;
+
+  const Ground& ground() const { return all_.ground_; }
+  device::Gpu* gpu() const { return all_.gpu_.get(); }
+  // As NcclCommunicator has it: until the last step.
+  Status Memory(size_t bytes, char** memory) { return all_.Memory(bytes, memory); }
+  Status Move(const kernels::Scaling& scaling, const std::vector<kernels::Move>& moves);
+  Status Run(const std::vector<Call>& calls, Among among = Among::kAll);
+
+  const Batch& batch_;
+
+ private:
+  Status Continue(bool* done);
+
+  NcclCommunicator& all_;
+  bool begun_ = false;
+  std::vector<Step> rest_;
+  size_t next_ = 0;
+  device::EventPtr finished_;
+};
+
+}  // namespace hvdlite::comm::nccl

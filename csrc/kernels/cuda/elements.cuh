@@ -1,0 +1,94 @@
+// Elements on the device: how 16-bit floats become float32 and back, and 16 bytes of elements as one load or store.
+#pragma once
+
+#ifndef __CUDACC__
+#include "base/half.h"  // the tests compile these kernels for the processor
+#endif
+
+namespace hvdlite::kernels::cuda {
+
+// Element types: what is stored, and what it is scaled in and, by Adasum, blended in.
+struct Float32 {
+  using Stored = float;
+  using Computed = float;
+  using Blended = double;
+  static __device__ float Widen(float value) { return value; }
+  static __device__ float Narrow(float value) { return value; }
+  static __device__ float Narrow(double value) { return static_cast<float>(value); }
+};
+
+struct Float64 {
+  using Stored = double;
+  using Computed = double;
+  using Blended = double;
+  static __device__ double Widen(double value) { return value; }
+  static __device__ double Narrow(double value) { return value; }
+};
+
+struct Float16 {
+  using Stored = unsigned short;
+  using Computed = float;
+  using Blended = float;
+  static __device__ float Widen(Stored bits) {
+#ifdef __CUDACC__
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+    return value;
+#else
+    return HalfToFloat(bits);
+#endif
+  }
+  static __device__ Stored Narrow(float value) {
+#ifdef __CUDACC__
+    Stored bits;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+    return bits;
+#else
+    return FloatToHalf(value);
+#endif
+  }
+};
+
+struct BFloat16 {
+  using Stored = unsigned short;
+  using Computed = float;
+  using Blended = float;
+  static __device__ float Widen(Stored bits) { return __uint_as_float(static_cast<unsigned>(bits) << 16); }
+  static __device__ Stored Narrow(float value) {
+    const unsigned bits = __float_as_uint(value);
+    // A NaN of the device is all ones: rounded like a number it would become zero.
+    if ((bits & 0x7fffffffu) > 0x7f800000u) return 0x7fc0u;
+    return static_cast<Stored>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+  }
+};
+
+// As many elements as one instruction loads or stores.
+template <class Stored>
+union Vector {
+  static constexpr int kElements = 16 / sizeof(Stored);
+  uint4 raw;
+  Stored at[kElements];
+};
+
+// How many elements precede the first 16-byte boundary.
+template <class Stored>
+__device__ int BeforeBoundary(const Stored* address) {
+  const unsigned long long past = reinterpret_cast<unsigned long long>(address) % 16;
+  return static_cast<int>((16 - past) % 16 / sizeof(Stored));
+}
+
+// The last of `count` entries whose first piece is not after `piece`.
+inline __device__ int EntryOf(const unsigned* first_piece, int count, unsigned piece) {
+  int low = 0, high = count;
+  while (high - low > 1) {
+    const int middle = (low + high) / 2;
+    if (first_piece[middle] <= piece) {
+      low = middle;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
+}  // namespace hvdlite::kernels::cuda

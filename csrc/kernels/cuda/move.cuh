@@ -1,0 +1,130 @@
+// Moving a list of tensors, with up to two scaling steps (kernels/reduce.h) on the way.
+#pragma once
+
+#include "kernels/cuda/elements.cuh"
+#include "kernels/cuda/parameters.h"
+
+namespace hvdlite::kernels::cuda {
+
+// What happens to an element. No step at all:
+template <class T>
+struct Copy {
+  using Stored = T;
+  static constexpr bool kByVectors = true;
+  explicit __device__ Copy(const MoveList&) {}
+  __device__ T operator()(T value) const { return value; }
+};
+
+// Bool: any byte but 0 is true.
+struct Normalise {
+  using Stored = unsigned char;
+  static constexpr bool kByVectors = true;
+  explicit __device__ Normalise(const MoveList&) {}
+  __device__ unsigned char operator()(unsigned char value) const { return value != 0; }
+};
+
+template <class Element>
+struct ScaleFloat {
+  using Stored = typename Element::Stored;
+  using Computed = typename Element::Computed;
+  static constexpr bool kByVectors = true;
+  explicit __device__ ScaleFloat(const MoveList& list)
+      : divide(list.divide != 0),
+        first(static_cast<Computed>(list.first)),
+        second(static_cast<Computed>(list.second)) {}
+  __device__ Stored operator()(Stored stored) const {
+    const Computed value = Element::Widen(stored);
+    return Element::Narrow((divide ? value / first : value * first) * second);
+  }
+  bool divide;
+  Computed first, second;
+};
+
+// The range of an integer type; kEnd is the first double above it.
+template <class T>
+struct Range {
+  static constexpr bool kSigned = static_cast<T>(-1) < static_cast<T>(0);
+  static constexpr T kHighest = kSigned ? static_cast<T>(~(1ull << (8 * sizeof(T) - 1))) : static_cast<T>(~0ull);
+  static constexpr T kLowest = static_cast<T>(~kHighest);
+  static constexpr double kEnd = static_cast<double>(kHighest / 2 + 1) * 2.0;
+};
+
+// Arithmetic in double takes longer than the memory, and sixteen of them at once a megabyte of code.
+template <class T>
+struct ScaleInteger {
+  using Stored = T;
+  static constexpr bool kByVectors = false;
+  explicit __device__ ScaleInteger(const MoveList& list)
+      : divide(list.divide != 0), first(list.first), second(list.second) {}
+  static __device__ T Saturate(double value) {
+    if (value >= Range<T>::kEnd) return Range<T>::kHighest;
+    if (value <= static_cast<double>(Range<T>::kLowest)) return Range<T>::kLowest;
+    return value == value ? static_cast<T>(value) : T{0};
+  }
+  __device__ T operator()(T value) const {
+    // A factor of 1 is no step: not all integers of 64 bits are doubles.
+    if (first != 1.0) {
+      const double exact = static_cast<double>(value);
+      value = Saturate(divide ? exact / first : exact * first);
+    }
+    return second != 1.0 ? Saturate(static_cast<double>(value) * second) : value;
+  }
+  bool divide;
+  double first, second;
+};
+
+// Units 0 to count - 1, which are to be found at place(i), spread over the block. Each thread has several loads under way before it
+// stores: so much it takes to keep the memory busy.
+template <class Unit, class Place, class Apply>
+__device__ void MoveUnits(const Unit* from, Unit* to, int count, const Place& place, const Apply& apply) {
+  constexpr int kUnderWay = 4;
+  const int threads = static_cast<int>(blockDim.x);
+  for (int first = static_cast<int>(threadIdx.x); first < count; first += kUnderWay * threads) {
+    Unit units[kUnderWay] = {};
+    for (int k = 0; k < kUnderWay; ++k) {
+      if (first + k * threads < count) units[k] = from[place(first + k * threads)];
+    }
+    for (int k = 0; k < kUnderWay; ++k) {
+      if (first + k * threads < count) to[place(first + k * threads)] = apply(units[k]);
+    }
+  }
+}
+
+// By 16 bytes between the first boundary and the last where both ends have their boundaries at the same elements; what lies before
+// and behind, and everything else, one by one.
+template <class Step>
+__device__ void MovePiece(const Step& step, const typename Step::Stored* from, typename Step::Stored* to, int count) {
+  using Stored = typename Step::Stored;
+  using Whole = Vector<Stored>;
+  const int head = BeforeBoundary(to);
+  int vectors = 0;
+  if constexpr (Step::kByVectors) {
+    if (head < count && BeforeBoundary(from) == head) vectors = (count - head) / Whole::kElements;
+    MoveUnits(
+        reinterpret_cast<const uint4*>(from + head), reinterpret_cast<uint4*>(to + head), vectors,
+        [](int i) { return i; },
+        [&step](uint4 raw) {
+          Whole whole;
+          whole.raw = raw;
+          for (int i = 0; i < Whole::kElements; ++i) whole.at[i] = step(whole.at[i]);
+          return whole.raw;
+        });
+  }
+  const int inner = vectors * Whole::kElements;
+  MoveUnits(from, to, count - inner, [head, inner](int i) { return i < head ? i : i + inner; }, step);
+}
+
+// Block b moves piece b of the list.
+template <class Step>
+__device__ void MoveOnePiece(const MoveList& list) {
+  using Stored = typename Step::Stored;
+  constexpr int kElements = kPieceBytes / sizeof(Stored);
+  const int entry = EntryOf(list.first_piece, list.count, blockIdx.x);
+  const MoveList::Entry& move = list.entries[entry];
+  const long long begin = static_cast<long long>(blockIdx.x - list.first_piece[entry]) * kElements;
+  const long long left = move.elements - begin;
+  MovePiece(Step(list), static_cast<const Stored*>(move.from) + begin, static_cast<Stored*>(move.to) + begin,
+            left < kElements ? static_cast<int>(left) : kElements);
+}
+
+}  // namespace hvdlite::kernels::cuda

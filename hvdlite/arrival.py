@@ -1,0 +1,117 @@
+"""What init() has to know before the native core can meet the other ranks: who this is, where they meet, which MPI there is.
+
+`hvdlite.bootstrap` is imported only where something has to be found out: hvdliterun has said all, and its ranks start sooner.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hvdlite import _core, communicators, knobs
+from hvdlite.launch import environment
+from hvdlite.launch.address import Address
+from hvdlite.launch.environment import Identity
+from hvdlite.launch.environment.identity import OverMpi
+
+_log = logging.getLogger("hvdlite")
+_SERIALIZED = 2
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """`communicator`: the one that init() was given. `place`: the address of the job's store, and the secret; None for a process that
+    is alone. `mpi`: what the core is told about MPI; None where nobody asks."""
+
+    me: Identity
+    communicator: Any
+    place: tuple[Address, bytes] | None
+    mpi: dict[str, Any] | None
+
+
+def arrive(comm: Any, asked: environment.Asked, values: Mapping[str, knobs.Value]) -> Arrival:
+    """Ends when rank 0's address is known here. ValueError, RuntimeError: what was asked, or what launchers have set, is wrong;
+    HorovodInternalError, TimeoutError: it did not come to that."""
+    me = _identity(comm, asked)
+    communicator = comm if communicators.is_communicator(comm) else None
+    place = _meet(me, communicator, values)
+    return Arrival(me, communicator, place, _mpi(me, communicator, place, values))
+
+
+def warn_of_few_threads(arrived: Arrival, values: Mapping[str, knobs.Value]) -> None:
+    """Once a job uses MPI that allows one thread at a time: hvdlite keeps to that among its own, but cannot stop the program."""
+    if (
+        arrived.mpi is None
+        or arrived.mpi["threads"] != _SERIALIZED
+        or values["mpi_threads_disable"]
+        or arrived.me.rank != 0
+    ):
+        return
+    _log.warning(
+        "MPI was initialised with MPI_THREAD_SERIALIZED, one thread at a time: the program must not call MPI while operations of "
+        "hvdlite are under way. `mpi4py.rc.thread_level = 'multiple'` before `from mpi4py import MPI` allows it; "
+        "HVDLITE_MPI_THREADS_DISABLE=1 says that the program keeps to it."
+    )
+
+
+def _identity(comm: Any, asked: environment.Asked) -> Identity:
+    started = environment.discover(os.environ, asked)
+    if comm is None or (isinstance(comm, (list, tuple)) and not comm):
+        return started
+    if asked.rank is not None:
+        raise ValueError(
+            "init(comm=..., rank=..., size=...) is not allowed: both say which ranks make the job; give one."
+        )
+    from hvdlite.bootstrap import chosen
+
+    return (
+        chosen.of_communicator(comm, started) if communicators.is_communicator(comm) else chosen.of_ranks(comm, started)
+    )
+
+
+def _meet(me: Identity, communicator: Any, values: Mapping[str, knobs.Value]) -> tuple[Address, bytes] | None:
+    if me.size == 1:
+        if me.whole is None and "mpi4py.MPI" in sys.modules and not environment.allows_singleton(os.environ):
+            from hvdlite import bootstrap
+
+            bootstrap.refuse_to_be_alone()
+        return None
+    if me.place is not None:
+        return me.place
+    from hvdlite import bootstrap
+
+    wish = _wish(communicator, values)
+    place = bootstrap.meet(me, str(values["network_interfaces"]), float(values["start_timeout_seconds"]), wish)
+    return None if place is None else (place.address, place.secret)
+
+
+def _mpi(
+    me: Identity, communicator: Any, place: tuple[Address, bytes] | None, values: Mapping[str, knobs.Value]
+) -> dict[str, Any] | None:
+    operations, pretends = str(values["cpu_operations"]), bool(values["host_id"])
+    if not environment.asks_about_mpi(me, operations, pretends, _known_to_mpi(communicator)):
+        return None
+    from hvdlite.bootstrap import Place, mpi_facts
+
+    met = None if place is None or isinstance(me.meeting, OverMpi) else Place(*place)
+    seconds = float(values["start_timeout_seconds"])
+    return mpi_facts.gather(me, _wish(communicator, values), met, _core.mpi_names(), seconds)
+
+
+def _known_to_mpi(communicator: Any) -> tuple[int, int] | None:
+    """This process' rank and size by the program's own MPI."""
+    mpi = sys.modules.get("mpi4py.MPI")
+    if mpi is None or not mpi.Is_initialized() or mpi.Is_finalized():
+        return None
+    said = mpi.COMM_WORLD if communicator is None else communicator
+    return said.Get_rank(), said.Get_size()
+
+
+def _wish(communicator: Any, values: Mapping[str, knobs.Value]) -> Any:
+    from hvdlite.bootstrap import Wish
+
+    return Wish(communicator, bool(values["mpi_threads_disable"]))

@@ -1,0 +1,207 @@
+"""The MPI of this process: mpi4py's, loaded, initialised as hvdlite needs it, and compared with what the launcher says.
+
+It does not matter who has initialised MPI, the program or this. It ends with the process: mpi4py sees to that after hvdlite has
+left the job, because MPI cannot be initialised a second time and the program may want it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import util
+from typing import Any
+
+from hvdlite.launch.environment import Identity
+from hvdlite.launch.environment.identity import OverMpi
+from hvdlite.launch.environment.sources import OPEN_MPI
+
+LEVELS = ("single", "funneled", "serialized", "multiple")
+_FINALISED = "MPI was finalised before init(): call init() first, and MPI.Finalize() at the end, if at all"
+_PAUSE = 0.001
+# Of the messages by which the ranks of a part find that all are there: "hv" in letters.
+_TAG = 0x6876
+
+
+@dataclass(frozen=True)
+class Wish:
+    """`communicator`: the one that init() was given, whose ranks make the job. `serialized`: MPI is asked for no more than
+    MPI_THREAD_SERIALIZED."""
+
+    communicator: Any = None
+    serialized: bool = False
+
+
+#: mpi4py.MPI, once load() has given it to somebody
+loaded: Any = None
+
+
+def find() -> str:
+    """`Open MPI v5.0.11`: the library that mpi4py has loaded, or would. Nothing is initialised. ConnectionError: a sentence why there
+    is none."""
+    there = sys.modules.get("mpi4py.MPI")
+    if there is not None:
+        if there.Is_finalized():
+            raise ConnectionError(_FINALISED)
+        return name_of(there)
+    try:
+        spec = util.find_spec("mpi4py.MPI")  # it looks for the library
+        if spec is None or spec.origin is None:
+            raise ImportError("No module named 'mpi4py.MPI'")
+        text, length = ctypes.create_string_buffer(1 << 16), ctypes.c_int()
+        ctypes.CDLL(spec.origin).MPI_Get_library_version(text, ctypes.byref(length))
+    except (ImportError, RuntimeError, OSError, AttributeError) as error:
+        raise ConnectionError(_missing(error)) from None
+    return _first_words(text.value.decode(errors="replace"))
+
+
+def load(me: Identity, wish: Wish) -> Any:
+    """mpi4py.MPI, initialised: waits in MPI until all ranks that were started do this. ConnectionError: a sentence why there is none.
+    RuntimeError: MPI believes in another job."""
+    _refuse_strangers(me, find())
+    mpi = _imported(wish.serialized)
+    if not mpi.Is_initialized():  # the program has told mpi4py to leave that to others
+        mpi.Init_thread(_level(mpi, wish.serialized))
+        atexit.register(_finalise, mpi)
+    elif mpi.Query_thread() < mpi.THREAD_SERIALIZED and not mpi.Is_thread_main():
+        raise ConnectionError(
+            f"MPI was initialised for one thread only, and init() was called in {threading.current_thread().name!r}: "
+            "call init() where MPI was initialised"
+        )
+    _compare(me, mpi, wish.communicator)
+    global loaded
+    loaded = mpi
+    return mpi
+
+
+def threads(mpi: Any) -> int:
+    """MPI's thread level, from 0 (single) to 3 (multiple): MPIs have numbers of their own."""
+    return [getattr(mpi, f"THREAD_{level.upper()}") for level in LEVELS].index(mpi.Query_thread())
+
+
+def name_of(mpi: Any) -> str:
+    """`Open MPI v5.0.11`."""
+    return _first_words(str(mpi.Get_library_version()))
+
+
+def communicator_of(me: Identity, mpi: Any, wish: Wish, seconds: float) -> Any:
+    """The communicator whose ranks are those of the job. TimeoutError: some ranks of a part have not called init()."""
+    if wish.communicator is not None:
+        return wish.communicator
+    if not me.part:
+        return mpi.COMM_WORLD
+    if me.part not in _parts:
+        _wait_for_all(me, mpi, seconds)  # what follows has no end while one is missing
+        group = mpi.COMM_WORLD.Get_group().Incl(me.part)
+        _parts[me.part] = mpi.COMM_WORLD.Create_group(group, _TAG)
+    return _parts[me.part]
+
+
+_parts: dict[tuple[int, ...], Any] = {}
+
+
+def complete(requests: Sequence[Any], seconds: float) -> None:
+    """Waits for all of them. Not by Wait(), which would hold up Ctrl-C and has no end."""
+    deadline = time.monotonic() + seconds
+    while not all([request.Test() for request in requests]):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"no word through MPI within {seconds:.0f} s: not all ranks have called init()")
+        time.sleep(_PAUSE)
+
+
+def _wait_for_all(me: Identity, mpi: Any, seconds: float) -> None:
+    world, first, others = mpi.COMM_WORLD, me.part[0], me.part[1:]
+    if me.rank == 0:
+        complete([world.Irecv([bytearray(1), mpi.BYTE], other, _TAG) for other in others], seconds)
+        complete([world.Isend([b"!", mpi.BYTE], other, _TAG) for other in others], seconds)
+    else:
+        said = world.Isend([b"!", mpi.BYTE], first, _TAG)
+        complete([said, world.Irecv([bytearray(1), mpi.BYTE], first, _TAG)], seconds)
+
+
+def _imported(serialized: bool) -> Any:
+    try:
+        import mpi4py
+
+        wanted = mpi4py.rc.thread_level
+        mpi4py.rc.thread_level = _allowed(wanted, serialized)
+        try:
+            from mpi4py import MPI  # which initialises it
+        finally:
+            mpi4py.rc.thread_level = wanted
+    except (ImportError, RuntimeError) as error:
+        raise ConnectionError(_missing(error)) from None
+    return MPI
+
+
+def _missing(error: Exception) -> str:
+    return (
+        f"mpi4py cannot be imported ({' '.join(str(error).split())[:200]}): `pip install 'hvdlite[mpi]'` brings it with "
+        "Open MPI, `pip install mpi4py` is for an MPI that is installed here"
+    )
+
+
+def _first_words(version: str) -> str:
+    return " ".join(version.strip().splitlines()[0].split(",")[0].rstrip("\0").split())
+
+
+def _level(mpi: Any, serialized: bool) -> int:
+    """What the program has told mpi4py to ask for, but no more than is allowed here."""
+    import mpi4py
+
+    wanted = mpi4py.rc.thread_level if mpi4py.rc.threads else "single"
+    return int(getattr(mpi, f"THREAD_{_allowed(wanted, serialized).upper()}"))
+
+
+def _allowed(level: str, serialized: bool) -> str:
+    return "serialized" if serialized and level == "multiple" else level
+
+
+def _finalise(mpi: Any) -> None:
+    from hvdlite.bootstrap import mpi_end
+
+    if not mpi.Is_finalized():
+        mpi_end.finalise(mpi)
+
+
+def _refuse_strangers(me: Identity, library: str) -> None:
+    """MPICH's library ends a process that Open MPI's mpirun has started, with words that help nobody."""
+    whole = me.whole or me
+    if whole.launcher == OPEN_MPI.launcher and library.startswith(("MPICH", "Intel", "MVAPICH")):
+        raise RuntimeError(
+            f"{whole.launcher} has started this process as rank {whole.rank} of {whole.size}, which another MPI cannot join. "
+            + _remedy(me, library)
+        )
+
+
+def _compare(me: Identity, mpi: Any, communicator: Any) -> None:
+    """Each process of a job whose mpirun and MPI library do not belong together believes that it is alone."""
+    whole = me.whole or me
+    rank, size = mpi.COMM_WORLD.Get_rank(), mpi.COMM_WORLD.Get_size()
+    # With a communicator the program says which rank is which, and, where no launcher is known, how many there are.
+    same = size == whole.size and (rank == whole.rank or communicator is not None)
+    if same or (communicator is not None and not whole.launcher):
+        return
+    raise RuntimeError(
+        f"{whole.launcher} has started this process as rank {whole.rank} of {whole.size}, but MPI says that it is rank {rank} "
+        f"of {size}. " + _remedy(me, name_of(mpi))
+    )
+
+
+def _remedy(me: Identity, library: str) -> str:
+    without = "start the program with hvdliterun"
+    if not isinstance(me.meeting, OverMpi):
+        without = "leave MPI out (HVDLITE_CPU_OPERATIONS=net)"
+    if not (me.whole or me).by_mpi:
+        return (
+            "MPI knows as one job only what an MPI's own launcher has started (or srun, if it has that MPI's plugin): use mpirun, "
+            f"or `hvdliterun --mpi`; or {without}."
+        )
+    return (
+        f"mpi4py loads {library}: that is not the MPI whose mpirun was used. Use the mpirun of that MPI, or have mpi4py "
+        f"load the other one (MPI4PY_MPIABI, LD_LIBRARY_PATH), or {without}."
+    )

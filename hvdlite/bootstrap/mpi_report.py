@@ -1,0 +1,42 @@
+"""`python -m hvdlite.bootstrap.mpi_report`: the MPI that mpi4py loads here, in lines for `hvdliterun --check-build -v`. A process of its own,
+because MPI may end the one that initialises it."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from typing import Any
+
+from hvdlite.bootstrap import mpi_library
+from hvdlite.bootstrap.mpi_library import LEVELS, Wish
+from hvdlite.launch.environment import Identity
+
+
+def lines() -> list[str]:
+    """ConnectionError: why there is none."""
+    mpi = mpi_library.load(Identity(), Wish())
+    level = LEVELS[mpi_library.threads(mpi)].upper()
+    return [
+        f"{mpi_library.name_of(mpi)}, through {mpi.__file__}",
+        f"threads: MPI_THREAD_{level}",
+        f"tensors of a GPU: {_cuda(mpi)}; hvdlite sends them through host memory in this version",
+    ]
+
+
+def _cuda(mpi: Any) -> str:
+    """What the library says of itself."""
+    library = ctypes.CDLL(mpi.__file__)  # its functions are found through the module that depends on it
+    if hasattr(library, "MPIX_Query_cuda_support"):  # Open MPI
+        return "MPI is CUDA-aware" if library.MPIX_Query_cuda_support() else "MPI is not CUDA-aware"
+    if hasattr(library, "MPIX_GPU_query_support"):  # MPICH; 0 is MPIX_GPU_SUPPORT_CUDA
+        answer = ctypes.c_int(0)
+        failed = library.MPIX_GPU_query_support(0, ctypes.byref(answer))
+        return "MPI is CUDA-aware" if answer.value and not failed else "MPI is not CUDA-aware"
+    return "MPI does not say whether it is CUDA-aware"
+
+
+if __name__ == "__main__":
+    try:
+        print("\n".join(lines()))
+    except ConnectionError as error:
+        sys.exit(str(error))

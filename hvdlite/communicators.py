@@ -1,0 +1,63 @@
+"""Communicators of mpi4py, where a program names ranks by them: init(comm=...), ProcessSet(comm)."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from hvdlite import _core
+
+# What init() was given, and the ranks of the launcher that make the job: how MPI's ranks and the job's belong together.
+_job: Any = None
+_part: tuple[int, ...] = ()
+
+
+def is_communicator(comm: Any) -> bool:
+    """Whether it is mpi4py's, which nobody has without having imported that."""
+    mpi = sys.modules.get("mpi4py.MPI")
+    return mpi is not None and isinstance(comm, mpi.Comm)
+
+
+def begin(communicator: Any, part: tuple[int, ...]) -> None:
+    """A job has begun."""
+    global _job, _part
+    _job, _part = communicator, part
+
+
+def ranks_of(communicator: Any) -> list[int] | None:
+    """The job's ranks that are in it, ascending; None for COMM_NULL, which processes get that are in no group. ValueError: it has
+    others, or MPI does not know this job."""
+    mpi = sys.modules["mpi4py.MPI"]  # nobody has a communicator without it
+    if communicator == mpi.COMM_NULL:
+        return None
+    whole = mpi.COMM_WORLD if _job is None else _job
+    group = whole.Get_group().Incl(_part) if _part else whole.Get_group()
+    if (group.Get_rank(), group.Get_size()) != (_core.rank(), _core.size()):
+        raise ValueError(
+            f"this process is rank {_core.rank()} of {_core.size()} in the job, but rank {group.Get_rank()} of {group.Get_size()} "
+            "by MPI, so that a communicator says nothing about the job's ranks: start the program with mpirun, or pass ranks"
+        )
+    ranks = sorted(mpi.Group.Translate_ranks(communicator.Get_group(), None, group))
+    if mpi.UNDEFINED in ranks:
+        raise ValueError("a process set's communicator has processes that are not in the job")
+    return ranks
+
+
+def agree(mine: list[tuple[bool, list[int] | None]]) -> list[list[list[int]]]:
+    """Of a list of process sets, the same length on all ranks, what each entry means to all of them together. An entry is whether
+    it was a communicator, which may be another one on each rank, and its ranks here."""
+    from hvdlite.objects import allgather_object
+
+    said = allgather_object(mine)
+    if len({len(entries) for entries in said}) > 1:
+        counts = ", ".join(f"rank {rank} {len(entries)}" for rank, entries in enumerate(said))
+        raise ValueError(f"Different ranks tried to set up mismatching numbers of process sets: {counts}")
+    meant = []
+    for number, entries in enumerate(zip(*said, strict=True)):
+        distinct = sorted({tuple(ranks) for _, ranks in entries if ranks is not None})
+        if len(distinct) > 1 and not all(is_communicator for is_communicator, _ in entries):
+            raise ValueError(
+                f"process_sets entry number {number} differs between ranks: {[ranks for _, ranks in entries]}"
+            )
+        meant.append([list(ranks) for ranks in distinct])
+    return meant

@@ -1,0 +1,35 @@
+"""`python -m hvdlite.gpu_report`: what there is here for tensors on a GPU, in lines for `hvdliterun --check-build`. A process of its
+own, because it initialises CUDA and loads NCCL."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from hvdlite import _core, gpu_libraries, knobs
+
+
+def rows() -> Iterator[tuple[bool, str]]:
+    """Whether it is there; and which, or why not."""
+    compiler = _core.gpu_kernels()
+    yield (
+        bool(compiler),
+        f"kernels: compiled by {compiler}"
+        if compiler
+        else "kernels: none, because neither nvcc nor NVRTC was there when this was built; tensors are staged through host memory",
+    )
+    try:
+        version = _core.find_cuda(str(knobs.resolve(os.environ)["cuda_library"]))
+        yield True, f"CUDA: the driver is that of {version // 1000}.{version % 1000 // 10}"
+    except NotImplementedError as error:
+        yield False, str(error)
+    try:
+        version = gpu_libraries.find_nccl()
+        yield True, f"NCCL: {version // 10000}.{version % 10000 // 100}.{version % 100}"
+    except NotImplementedError as error:
+        yield False, str(error)
+
+
+if __name__ == "__main__":
+    for there, text in rows():
+        print("X" if there else "-", text)

@@ -1,0 +1,66 @@
+"""Where a job's output goes, and what the launcher itself says between it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from hvdlite.launch import output, progress, screen
+from hvdlite.launch.companion import Companion
+from hvdlite.launch.screen import Screen
+
+
+class Console:
+    """Where output goes: the launcher's own stdout and stderr, or what takes their place."""
+
+    def __init__(self, stdout: output.Writer, stderr: output.Writer, timestamps: bool) -> None:
+        self._writers = stdout, stderr
+        self._screen = stderr if isinstance(stderr, Screen) else None
+        self.stdout = output.Sink(stdout, timestamps)
+        self.stderr = output.Sink(stderr, timestamps)
+
+    def say(self, text: str) -> None:
+        """A line, or several, of the launcher itself."""
+        for line in text.splitlines():
+            self.stderr.say(line if line.startswith("hvdliterun: ") else f"hvdliterun: {line}")
+
+    def show_phases(self, phases: Mapping[str, str]) -> None:
+        """On a terminal, until called anew: how far each host is. With none all traces go."""
+        if self._screen is not None:
+            if phases:
+                self._screen.show(progress.lines(phases, self._screen.size()[0] - 1))
+            else:
+                self._screen.end()
+
+    def flush(self) -> None:
+        """Wait as long as the reader takes, as every program does."""
+        for sink in (self.stdout, self.stderr):
+            while not sink.wait_flushed(1.0):
+                pass
+
+    def close(self) -> None:
+        """Ends its threads. What is not written yet still will be."""
+        for writer in self._writers:
+            writer.close()
+
+
+def of_the_command_line(
+    hosts: Mapping[int, str], phases: bool, ranks: bool, timestamps: bool
+) -> tuple[Console, Companion]:
+    """The launcher's stdout and stderr, and what shows the ranks, whose `hosts` are by rank, there.
+
+    `phases`: show_phases() will be called. `ranks`: they are to be shown.
+    """
+    if (phases or ranks) and screen.possible(os.environ):
+        terminal = Screen(2)
+        console = Console(terminal if os.isatty(1) else output.Writer(1), terminal, timestamps)
+    else:
+        terminal, console = None, Console(output.Writer(1), output.Writer(2), timestamps)
+    if not ranks:
+        return console, Companion()
+    from hvdlite.launch import board, monitor
+
+    shown = board.Board(hosts)
+    if terminal is None:
+        return console, monitor.Monitor(shown, monitor.Lines(shown, console.say))
+    return console, monitor.Monitor(shown, monitor.Table(shown, terminal, colours="NO_COLOR" not in os.environ))

@@ -1,0 +1,57 @@
+// MpiWorld: the members of an MpiCommunicator as threads of one process, over a FakeMpi.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "comm/mpi/mpi_communicator.h"
+#include "comm/self/self_communicator.h"
+#include "testing/fake_mpi.h"
+
+namespace hvdlite::comm::net_testing {
+
+class MpiWorld {
+ public:
+  MpiWorld(int size, mpi::MpiOptions options, testing::FakeMpiOptions fake = {}) : mpi_(size, fake) {
+    std::vector<int> ranks(static_cast<size_t>(size));
+    for (int r = 0; r < size; ++r) ranks[static_cast<size_t>(r)] = r;
+    members_.resize(static_cast<size_t>(size));
+    std::vector<std::thread> threads;
+    for (int r = 0; r < size; ++r) {
+      threads.emplace_back([&, r] {
+        std::unique_ptr<mpi::Channel> channel;
+        const Status opened =
+            mpi::Channel::Open(mpi_.library(), mpi_.world(r), ranks, /*tag=*/0, Deadline::AfterSeconds(30), &channel);
+        ASSERT_TRUE(opened.ok()) << opened.ToString();
+        members_[static_cast<size_t>(r)] =
+            std::make_unique<mpi::MpiCommunicator>(std::move(channel), std::make_unique<SelfCommunicator>(), options);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  int size() const { return static_cast<int>(members_.size()); }
+  mpi::MpiCommunicator* member(int i) { return members_[static_cast<size_t>(i)].get(); }
+  testing::FakeMpi& fake() { return mpi_; }
+  void Destroy() { members_.clear(); }
+
+  std::vector<Status> Run(const std::function<Status(int, Communicator*)>& body) {
+    std::vector<Status> statuses(members_.size());
+    std::vector<std::thread> threads;
+    for (size_t i = 0; i < members_.size(); ++i) {
+      threads.emplace_back([&, i] { statuses[i] = body(static_cast<int>(i), members_[i].get()); });
+    }
+    for (std::thread& thread : threads) thread.join();
+    return statuses;
+  }
+
+ private:
+  testing::FakeMpi mpi_;
+  std::vector<std::unique_ptr<mpi::MpiCommunicator>> members_;
+};
+
+}  // namespace hvdlite::comm::net_testing

@@ -1,0 +1,135 @@
+// Whole engines with batches on (fake) GPUs: what a batch waits for, and batches that go by hosts.
+#include "testing/fake_nccl.h"
+#include "testing/gpu_rank.h"
+
+namespace hvdlite::testing {
+namespace {
+
+std::vector<float> Count(int64_t elements, float from) {
+  std::vector<float> values(static_cast<size_t>(elements));
+  std::iota(values.begin(), values.end(), from);
+  return values;
+}
+
+TEST(EngineGpuBatch, waits_for_each_producer_once_however_many_tensors_it_has_made) {
+  FakeCuda cuda;
+  Config config = GpuConfig("nccl");
+  config.cycle_time = 50;  // all of a step in one batch
+  RunRanks({.size = 1, .config = config}, [&](Rank& me) {
+    GpuRank mine(&me, &cuda, 0);
+    const TensorView first = mine.Put(Count(10, 1));
+    ASSERT_TRUE(mine.Do(mine.Ask(OpKind::kAllreduce, "first", first, first)).ok());
+    std::vector<TensorView> tensors;
+    std::vector<Submission> group;
+    for (int i = 0; i < 50; ++i) {
+      tensors.push_back(mine.Put(Count(10 + i, static_cast<float>(i))));
+      group.push_back(mine.Ask(OpKind::kAllreduce, "x" + std::to_string(i), tensors.back()));
+    }
+    const long recorded = fake_cuda_calls("cuEventRecord");
+    const long waited = fake_cuda_calls("cuStreamWaitEvent");
+    std::vector<HandlePtr> handles;
+    ASSERT_TRUE(me.engine->SubmitGroup(0, std::move(group), &handles).ok());
+    for (const HandlePtr& handle : handles) ASSERT_TRUE(me.Wait(handle).ok());
+    // The producer's once; each result's memory; and after the batch.
+    EXPECT_EQ(fake_cuda_calls("cuEventRecord") - recorded, 1 + 50 + 1);
+    // The producer's stream, and the one where results' memory comes from.
+    EXPECT_EQ(fake_cuda_calls("cuStreamWaitEvent") - waited, 2);
+    ASSERT_TRUE(mine.Follow(handles[0]).ok());
+    for (size_t i = 0; i < handles.size(); ++i) {
+      EXPECT_EQ(mine.Get<float>(handles[i]->output), Count(10 + static_cast<int64_t>(i), static_cast<float>(i)));
+    }
+  });
+}
+
+TEST(EngineGpuBatch, gives_an_empty_tensor_a_result_once) {
+  FakeCuda cuda;
+  RunRanks({.size = 1, .config = GpuConfig("nccl")}, [&](Rank& me) {
+    GpuRank mine(&me, &cuda, 0);
+    ASSERT_TRUE(mine.Do(mine.Ask(OpKind::kAllreduce, "first", mine.Put(Count(10, 1)))).ok());
+    const TensorView empty = mine.Put(Count(0, 1));
+    const long recorded = fake_cuda_calls("cuEventRecord");
+    HandlePtr handle;
+    ASSERT_TRUE(mine.Do(mine.Ask(OpKind::kAllreduce, "empty", empty), &handle).ok());
+    EXPECT_EQ(handle->output.elements(), 0);
+    // The producer's, the result's, and after the batch.
+    EXPECT_EQ(fake_cuda_calls("cuEventRecord") - recorded, 3);
+  });
+}
+
+// Four ranks on two hosts, dealt out in turns.
+TEST(EngineGpuBatch, goes_by_hosts_where_that_is_asked_for) {
+  for (const bool torus : {false, true}) {
+    FakeCuda cuda;
+    FakeNccl nccl;
+    fake_cuda_set("devices", 4);
+    Config config = GpuConfig("nccl");
+    config.torus_allreduce = torus;
+    config.hierarchical_allreduce = torus ? "auto" : "on";
+    RunRanks({.size = 4, .config = config, .process_sets = {{0, 1}}, .hosts = 2}, [&](Rank& me) {
+      GpuRank mine(&me, &cuda, me.rank);
+      const float r = static_cast<float>(me.rank);
+      for (const int64_t elements : {0, 1, 3, 1000, 5003}) {
+        const std::string n = "." + std::to_string(elements);
+        std::vector<HandlePtr> handles;
+        for (int i = 0; i < 3; ++i) {
+          Submission average = mine.Ask(OpKind::kAllreduce, "x" + std::to_string(i) + n, mine.Put(Count(elements, r)));
+          average.request.op = ReduceOp::kAverage;
+          average.request.prescale = 2.0;
+          handles.push_back(me.Submit(std::move(average)));
+        }
+        for (const HandlePtr& handle : handles) {
+          ASSERT_TRUE(me.Wait(handle).ok());
+          ASSERT_TRUE(mine.Follow(handle).ok());
+          std::vector<float> expected = Count(elements, 1.5);
+          for (float& value : expected) value *= 2;
+          EXPECT_EQ(mine.Get<float>(handle->output), expected);
+        }
+      }
+      EXPECT_NE(me.engine->Explain(0).find("allreduce by hosts: inside each of 2 hosts"), std::string::npos)
+          << me.engine->Explain(0);
+      if (me.rank < 2) {
+        HandlePtr handle;
+        ASSERT_TRUE(mine.Do(mine.Ask(OpKind::kAllreduce, "pair", mine.Put(Count(10, 1))), &handle, 1).ok());
+        EXPECT_EQ(mine.Get<float>(handle->output)[0], 2);
+        EXPECT_NE(me.engine->Explain(1).find("not by hosts, as was asked for: there is one member on each host"),
+                  std::string::npos)
+            << me.engine->Explain(1);
+      }
+      ASSERT_TRUE(me.Do(Barrier("end")).ok());
+    });
+    EXPECT_GT(fake_nccl_calls("ncclReduceScatter"), 0);
+  }
+}
+
+TEST(EngineGpuBatch, goes_flat_where_nobody_asks_for_anything_else) {
+  FakeCuda cuda;
+  FakeNccl nccl;
+  fake_cuda_set("devices", 4);
+  RunRanks({.size = 4, .config = GpuConfig("nccl"), .hosts = 2}, [&](Rank& me) {
+    GpuRank mine(&me, &cuda, me.rank);
+    const TensorView x = mine.Put(Count(1000, 1));
+    ASSERT_TRUE(mine.Do(mine.Ask(OpKind::kAllreduce, "x", x, x)).ok());
+    EXPECT_EQ(mine.Get<float>(x)[0], 4);
+    EXPECT_EQ(me.engine->Explain(0).find("by hosts"), std::string::npos) << me.engine->Explain(0);
+  });
+  EXPECT_EQ(fake_nccl_calls("ncclReduceScatter"), 0);
+}
+
+// The one that makes an id, and cannot, has no NCCL that works: all stage.
+TEST(EngineGpuBatch, is_staged_where_nccl_does_not_even_begin) {
+  FakeCuda cuda;
+  FakeNccl nccl;
+  fake_nccl_fail("ncclGetUniqueId", -1, 1, 2);
+  RunRanks({.size = 2, .config = GpuConfig("auto")}, [&](Rank& me) {
+    GpuRank mine(&me, &cuda, me.rank);
+    const TensorView x = mine.Put(Count(1000, 1));
+    ASSERT_TRUE(mine.Do(mine.Ask(OpKind::kAllreduce, "x", x, x)).ok());
+    EXPECT_EQ(mine.Get<float>(x)[0], 2);
+    EXPECT_NE(me.engine->Explain(0).find("rank 0 has no NCCL: NCCL failed in making an id for a communicator"),
+              std::string::npos)
+        << me.engine->Explain(0);
+  });
+}
+
+}  // namespace
+}  // namespace hvdlite::testing

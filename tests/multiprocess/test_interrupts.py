@@ -1,0 +1,116 @@
+"""Ctrl-C in a rank."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from bare_ranks import Ranks
+from launched import Job
+from machine import slowness
+
+Hosts = tuple[str, ...]
+
+
+@pytest.mark.parametrize(
+    "blocking",
+    [
+        "hvd.allreduce(np.ones(3), name='waits')",
+        "hvd.synchronize(handle)",
+        "hvd.barrier()",
+        "hvd.join()",
+        "hvd.allgather_object(1)",
+        "hvd.add_process_set([0])",
+    ],
+)
+def test_ctrl_c_in_a_blocking_operation_is_a_keyboard_interrupt_at_once(tmp_path: Path, blocking: str) -> None:
+    with Ranks(tmp_path, 2) as ranks:
+        ranks.start(
+            "hvd.init(); hvd.barrier()\n"
+            "if RANK == 0:\n"
+            "    handle = hvd.allreduce_async(np.ones(3), name='handle')\n"
+            "    try:\n"
+            "        flag('waits'); " + blocking + "; tell(interrupted=False)\n"
+            "    except KeyboardInterrupt:\n"
+            "        tell(interrupted=True)\n"
+            "    flag('go')\n"
+            "else:\n"
+            "    wait_flag('go')\n"
+        )
+        ranks.wait_for_flags("waits")
+        time.sleep(0.5)
+        sent = ranks.kill(0, signal.SIGINT)
+        codes = ranks.wait(20)
+        told = ranks.last(0)
+        assert told["interrupted"], told
+        assert told["at"] - sent < 0.5 * slowness(), f"KeyboardInterrupt came after {told['at'] - sent:.2f} s"
+        assert codes == {0: 0, 1: 0}, f"{codes}\n{ranks.outputs()}"
+
+
+def test_after_ctrl_c_the_interrupted_operation_goes_on_and_the_job_too(tmp_path: Path, hosts: Hosts) -> None:
+    with Ranks(tmp_path, 3, hosts) as ranks:
+        ranks.start(
+            "hvd.init(); hvd.barrier()\n"
+            "big = np.full(100_000, 1.0)\n"
+            "if RANK == 0:\n"
+            "    handle = hvd.allreduce_async(np.ones(3), op=hvd.Sum, name='handle')\n"
+            "    for turn in range(3):\n"
+            "        try:\n"
+            "            flag(f'waits.{turn}'); hvd.synchronize(handle); tell(interrupted=False)\n"
+            "        except KeyboardInterrupt: tell(interrupted=True)\n"
+            "    try: flag('waits.3'); hvd.allreduce_(big, op=hvd.Sum, name='big')\n"
+            "    except KeyboardInterrupt: pass\n"
+            "    import sys\n"
+            "    assert sys.getrefcount(big) > 2, 'the engine still writes into it, so somebody must hold it'\n"
+            "    flag('go'); del big\n"
+            "else:\n"
+            "    wait_flag('go')\n"
+            "    hvd.allreduce_(big, op=hvd.Sum, name='big')\n"
+            "    handle = hvd.allreduce_async(np.ones(3), op=hvd.Sum, name='handle')\n"
+            "assert (hvd.synchronize(handle) == 3).all()\n"
+            "assert hvd.allreduce(1, op=hvd.Sum) == 3\n"
+        )
+        for turn in range(4):
+            ranks.wait_for_flags(f"waits.{turn}")
+            time.sleep(0.3)
+            ranks.kill(0, signal.SIGINT)
+        ranks.end_well()
+        assert [line["interrupted"] for line in ranks.report(0)] == [True] * 3
+
+
+def test_ctrl_c_while_init_waits_for_the_others(tmp_path: Path) -> None:
+    with Ranks(tmp_path, 2) as ranks:
+        ranks.start(
+            "flag('waits')\n"
+            "try: hvd.init(); tell(interrupted=False)\n"
+            "except KeyboardInterrupt: tell(interrupted=True)\n",
+            ranks=[0],
+            HVDLITE_START_TIMEOUT="20",
+        )
+        ranks.wait_for_flags("waits")
+        time.sleep(1)
+        sent = ranks.kill(0, signal.SIGINT)
+        ranks.wait(25)
+        assert ranks.last(0)["interrupted"]
+        assert ranks.last(0)["at"] - sent < slowness()
+
+
+def test_an_uncaught_ctrl_c_in_one_rank_ends_the_job_under_the_launcher(job: Job) -> None:
+    script = job.script(
+        "import os, numpy as np, hvdlite as hvd\n"
+        "hvd.init(); open(f'pid.{hvd.rank()}', 'w').write(str(os.getpid()))\n"
+        "open(f'ready.{hvd.rank()}', 'w').close()\n"
+        "while True: hvd.allreduce(np.ones(3))\n"
+    )
+    import sys
+
+    process = job.start("-np", "2", sys.executable, script)
+    job.wait_for_files(["ready.0", "ready.1"])
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    start = time.monotonic()
+    process.communicate()
+    assert time.monotonic() - start < 8 * slowness()
+    assert process.returncode == 130

@@ -1,0 +1,116 @@
+"""More ranks than processors, delays, memory that does not grow, and processors that are left alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from bare_ranks import Ranks
+from machine import slowness
+
+Hosts = tuple[str, ...]
+
+
+def test_more_ranks_than_cores(tmp_path: Path) -> None:
+    with Ranks(tmp_path, 8) as ranks:
+        ranks.start(
+            "hvd.init()\n"
+            "for i in range(50):\n"
+            "    assert hvd.allreduce(i, op=hvd.Sum) == 8 * i\n"
+            "    assert (hvd.allreduce(np.full(30_000, 1.0), op=hvd.Sum, name='big') == 8).all()\n"
+            "hvd.barrier(); hvd.shutdown()\n"
+        )
+        ranks.end_well(50)
+
+
+def test_all_ranks_on_one_core(tmp_path: Path, hosts: Hosts) -> None:
+    with Ranks(tmp_path, 3, hosts) as ranks:
+        ranks.start(
+            "hvd.init()\n"
+            "start = time.monotonic()\n"
+            "for i in range(200): assert hvd.allreduce(i, op=hvd.Sum) == 3 * i\n"
+            "handles = [hvd.allreduce_async(np.ones(1000), op=hvd.Sum) for _ in range(50)]\n"
+            "assert all((hvd.synchronize(h) == 3).all() for h in handles)\n"
+            "tell(took=time.monotonic() - start)\n",
+            prefix=["taskset", "-c", "0"],
+        )
+        ranks.end_well(50)
+        assert ranks.last(0)["took"] < 20 * slowness()
+
+
+def test_random_delays_everywhere(tmp_path: Path, hosts: Hosts) -> None:
+    with Ranks(tmp_path, 3, hosts) as ranks:
+        ranks.start(
+            "hvd.init()\n"
+            "rng = np.random.default_rng(RANK)\n"
+            "for i in range(20):\n"
+            "    order = rng.permutation(10)\n"
+            "    handles = {int(k): hvd.allreduce_async(np.full(2000, k), op=hvd.Sum, name=f'{k}') for k in order}\n"
+            "    assert all((hvd.synchronize(h) == 3 * k).all() for k, h in handles.items())\n"
+            "    assert hvd.allgather(np.full(RANK, i)).tolist() == [i] * 3\n",
+            HVDLITE_DEBUG_DELAY_MICROSECONDS="2000",
+        )
+        ranks.end_well(50)
+
+
+@pytest.mark.watchdog(150)
+def test_memory_does_not_grow_over_a_hundred_thousand_operations(tmp_path: Path) -> None:
+    with Ranks(tmp_path, 2) as ranks:
+        ranks.start(
+            "signal.alarm(140)\n"
+            "import gc, psutil\n"
+            "hvd.init(); me = psutil.Process()\n"
+            "t, small = np.ones(1000, np.float32), np.ones(1)\n"
+            "def some(n):\n"
+            "    for i in range(n):\n"
+            "        hvd.allreduce_(small, name=f'a{i % 50}')\n"
+            "        hvd.synchronize(hvd.allreduce_async(t))\n"
+            "        hvd.allgather(small, name='g')\n"
+            "        hvd.grouped_allreduce([small, t])\n"
+            "        if i % 50 == 0:\n"
+            "            try: hvd.allreduce(np.ones(2 + RANK), name='m')\n"
+            "            except hvd.MismatchError: pass\n"
+            "some(3000); gc.collect(); before = me.memory_info().rss\n"
+            "some(22_000); gc.collect(); grown = me.memory_info().rss - before\n"
+            "tell(grown=grown)\n"
+        )
+        ranks.end_well(140)
+        for rank in (0, 1):
+            assert ranks.last(rank)["grown"] < 3 << 20, f"{ranks.last(rank)['grown'] / 1e6:.1f} MB"
+
+
+def test_an_idle_process_costs_next_to_nothing(tmp_path: Path) -> None:
+    with Ranks(tmp_path, 2) as ranks:
+        ranks.start(
+            "hvd.init(); hvd.allreduce(np.ones(3)); hvd.barrier()\n"
+            "before = time.process_time(); time.sleep(4); used = time.process_time() - before\n"
+            "hvd.barrier(); tell(share=used / 4)\n"
+        )
+        ranks.end_well()
+        for rank in (0, 1):
+            assert ranks.last(rank)["share"] < 0.005, f"{100 * ranks.last(rank)['share']:.2f} % of a core"
+
+
+def test_waiting_for_a_late_rank_does_not_burn_a_core(tmp_path: Path) -> None:
+    with Ranks(tmp_path, 2) as ranks:
+        ranks.start(
+            "hvd.init(); hvd.barrier()\n"
+            "if RANK == 1: time.sleep(3)\n"
+            "before = time.process_time(); hvd.allreduce(np.ones(3)); tell(used=time.process_time() - before)\n"
+        )
+        ranks.end_well()
+        assert ranks.last(0)["used"] < 0.15, ranks.last(0)
+
+
+def test_a_long_cycle_time_does_not_look_like_death(tmp_path: Path) -> None:
+    limit = 2 * slowness()
+    with Ranks(tmp_path, 2) as ranks:
+        ranks.start(
+            "hvd.init()\n"
+            "handle = hvd.allreduce_async(np.ones(3), op=hvd.Sum, name='x')\n"
+            f"time.sleep({2 * limit})\n"
+            "assert (hvd.synchronize(handle) == 2).all()\n",
+            HVDLITE_CYCLE_TIME=f"{7500 * limit:.0f}",
+            HVDLITE_HEARTBEAT_SECONDS=f"{limit:g}",
+        )
+        ranks.end_well()

@@ -1,0 +1,108 @@
+"""What a job looks like from outside, and what strangers can do to it."""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import struct
+from pathlib import Path
+
+import pytest
+from bare_ranks import PRELUDE, Ranks
+from launched import Job
+from machine import slowness
+
+Hosts = tuple[str, ...]
+
+
+def _listening(pids: list[int]) -> list[tuple[str, str, int]]:
+    """(address family, address, port) of every listening TCP socket of these processes."""
+    inodes = set()
+    for pid in pids:
+        for fd in Path(f"/proc/{pid}/fd").iterdir():
+            try:
+                target = os.readlink(fd)
+            except OSError:
+                continue
+            if target.startswith("socket:["):
+                inodes.add(target[8:-1])
+    found = []
+    for family, table in (("4", "/proc/net/tcp"), ("6", "/proc/net/tcp6")):
+        for line in Path(table).read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and fields[9] in inodes:
+                address, port = fields[1].split(":")
+                found.append((family, address, int(port, 16)))
+    return found
+
+
+_RUNS = (
+    "hvd.init(); flag(f'ready.{RANK}')\n"
+    "while not os.path.exists('stop'):\n"
+    "    assert hvd.allreduce(1, op=hvd.Sum, name='goes on') == SIZE\n"
+    "    if hvd.allreduce(np.array(os.path.exists('enough')), op=hvd.Max): break\n"
+    "    time.sleep(0.001)\n"
+)
+
+
+def test_nothing_of_a_one_host_job_listens_beyond_the_loopback(job: Job) -> None:
+    import sys
+
+    script = job.script(PRELUDE + _RUNS)
+    process = job.start("-np", "2", sys.executable, script)
+    job.wait_for_files(["ready.0", "ready.1"])
+    listening = _listening(job.pids())
+    (job.directory / "enough").touch()
+    _, err = process.communicate()
+    assert process.returncode == 0, err
+    assert listening, "the store"
+    for family, address, port in listening:
+        loopback = address == "0100007F" if family == "4" else address == "00000000000000000000000001000000"
+        assert loopback, f"port {port} is open at {address}"
+
+
+_GARBAGE = {
+    "nothing": [b""],
+    "http": [b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"],
+    "random": [random.Random(1).randbytes(5000)],
+    "zeros": [bytes(1 << 16)],
+    "ones": [b"\xff" * 4096],
+    "huge length": [struct.pack("<Q", 1 << 63), struct.pack(">Q", 1 << 63), struct.pack("<I", 0xFFFFFFFF) * 64],
+    "drip": [b"x", b"y", b"z"],
+}
+
+
+@pytest.mark.parametrize("garbage", list(_GARBAGE))
+def test_garbage_on_every_open_port_leaves_the_job_unharmed(tmp_path: Path, garbage: str, hosts: Hosts) -> None:
+    with Ranks(tmp_path, 3, hosts) as ranks:
+        ranks.start(_RUNS)
+        ranks.wait_for_flags("ready.0", "ready.1", "ready.2")
+        ports = [(f, p) for f, _, p in _listening(list(ranks.job.pids()))] + [("4", ranks.server.address[1])]
+        for family, port in ports:
+            for piece in _GARBAGE[garbage]:
+                where = ("127.0.0.1", port) if family == "4" else ("::1", port)
+                with socket.socket(socket.AF_INET if family == "4" else socket.AF_INET6) as stranger:
+                    stranger.settimeout(2)
+                    try:
+                        stranger.connect(where)
+                        stranger.sendall(piece)
+                        stranger.recv(1)
+                    except OSError:
+                        pass
+        (tmp_path / "enough").touch()
+        ranks.end_well()
+
+
+def test_a_member_with_the_wrong_secret_does_not_get_in(tmp_path: Path) -> None:
+    with Ranks(tmp_path, 2) as ranks:
+        ranks.start(_RUNS, ranks=[0], HVDLITE_START_TIMEOUT="15")
+        right, ranks.secret = ranks.secret, bytes(32)
+        ranks.start("try: hvd.init()\nexcept Exception as e: tell(text=str(e))\n", ranks=[1])
+        assert ranks.processes[1].wait(15 * slowness()) == 0
+        assert "secret" in ranks.last(1)["text"] or "handshake" in ranks.last(1)["text"], ranks.last(1)
+        ranks.secret = right
+        ranks.start(_RUNS, ranks=[1])
+        ranks.wait_for_flags("ready.0", "ready.1")
+        (tmp_path / "enough").touch()
+        ranks.end_well()
