@@ -21,7 +21,7 @@ from group import Group, Lost
 class Cell:
     """One row of a table."""
 
-    op: str  # allreduce: one blocking call; step: a list of gradients
+    op: str  # allreduce: one blocking call; one of workloads.STEPS: a list of gradients
     dtype: str
     bytes: int
 
@@ -39,13 +39,14 @@ class Plan:
     block_seconds: float
     quiet_seconds: float  # how long to wait, before each block, for others to be quiet
     scheduling: str  # as worker.py has it
+    floor: bool = True  # whether there is a column of cpp/floor.cc
 
 
-def cells(sizes: Sequence[int], dtypes: Sequence[str], step: bool = True) -> list[Cell]:
+def cells(sizes: Sequence[int], dtypes: Sequence[str], steps: Sequence[str] = ("step",)) -> list[Cell]:
     found = [Cell("allreduce", dtype, size) for dtype in dtypes for size in sizes]
-    if step:
-        numbers = sum(workloads.numbers(shape) for _, shape in workloads.gradients())
-        found += [Cell("step", dtype, numbers * workloads.WIDTH[dtype]) for dtype in dtypes]
+    for step in steps:
+        numbers = sum(workloads.numbers(shape) for _, shape in workloads.STEPS[step]())
+        found += [Cell(step, dtype, numbers * workloads.WIDTH[dtype]) for dtype in dtypes]
     return found
 
 
@@ -110,7 +111,8 @@ class _Floor:
         self.blocks: dict[Cell, list[dict[str, Any] | None]] = {cell: [] for cell in plan.cells}
         self.absent: dict[Cell, str] = {}
         self._plan = plan
-        self._program = native.Program("floor", str(plan.ranks)) if plan.ranks <= (os.cpu_count() or 1) else None
+        possible = plan.floor and plan.ranks <= (os.cpu_count() or 1)
+        self._program = native.Program("floor", str(plan.ranks)) if possible else None
         self._iterations: dict[Cell, int] = {}
 
     def measure(self, cell: Cell) -> None:
@@ -164,7 +166,7 @@ def measure(plan: Plan) -> dict[str, Any]:
 
 
 def _row(cell: Cell, columns: Sequence[_Column | _Floor]) -> dict[str, Any]:
-    """What is shown of a cell: each backend's times, and everybody's time over that of the first, who is hvdlite."""
+    """What is shown of a cell: each backend's times, and everybody's time over that of the first."""
     found: dict[str, Any] = {**cell.order, "backends": {}, "ratios": {}}
     for column in columns:
         blocks = column.blocks[cell]

@@ -6,7 +6,6 @@ benchmarks/train-graphs --rounds 2 --output /tmp/here
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from pathlib import Path
@@ -17,6 +16,7 @@ import machine
 import training_options
 from group import Group
 from launch import Backend
+from record import Record
 
 FRAMEWORKS = ("tensorflow", "torch", "jax")
 WAYS = ("none", "hvdlite")
@@ -96,12 +96,12 @@ def main() -> None:
     parser = training_options.parser(__doc__)
     parser.add_argument("--frameworks", nargs="+", default=list(FRAMEWORKS), choices=FRAMEWORKS)
     given = parser.parse_args()
-    folder: Path = given.output / "benchmarks"
-    folder.mkdir(parents=True, exist_ok=True)
-    results: dict[str, Any] = {"ranks": given.ranks, "rounds": given.rounds, "cores": os.cpu_count()}
+    packages = ("hvdlite", "tensorflow_cpu", "tensorflow", "torch", "jax", "jaxlib", "keras", "numpy")
+    record = Record(given.output, "graphs.json", packages)
+    record.results |= {"ranks": given.ranks, "rounds": given.rounds, "cores": os.cpu_count()}
     measurement = Measurement(given.ranks, given.frameworks, given.quiet, given.scheduling)
     try:
-        results |= {
+        record.results |= {
             "scheduling": measurement.scheduling,
             "blocks": measurement.blocks(given.rounds),
             "first": measurement.first_steps(),
@@ -109,12 +109,8 @@ def main() -> None:
         }
     finally:
         measurement.close()
-    packages = ("hvdlite", "tensorflow_cpu", "tensorflow", "torch", "jax", "jaxlib", "keras", "numpy")
-    results |= {"machine": machine.features(), "versions": machine.versions(packages)}
-    (folder / "graphs.json").write_text(json.dumps(results, indent=1) + "\n")
-    page = given.output / "benchmarks-graphs.md"
-    page.write_text(graphs_report.write(results, Path(__file__).with_name("graphs_notes.md").read_text()))
-    print(f"written: {page}")
+    notes = Path(__file__).with_name("graphs_notes.md").read_text()
+    record.publish("benchmarks-graphs.md", graphs_report.write(record.results, notes))
 
 
 if __name__ == "__main__":

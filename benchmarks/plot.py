@@ -31,6 +31,8 @@ def draw(run: Mapping[str, Any], folder: Path) -> None:
     names = list(rows[0]["backends"])
 
     def picture(name: str, label: str, key: str, shown: list[str]) -> None:
+        if not any("median" in r[key].get(backend, {}) for r in rows for backend in shown):
+            return
         figure, axes = pyplot.subplots(figsize=(7, 4.5))
         for backend in shown:
             points = [(r["bytes"], r[key].get(backend, {})) for r in rows]

@@ -30,7 +30,8 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def row_name(row: Mapping[str, Any]) -> str:
-    return "161 gradients" if row["op"] == "step" else workloads.size_text(row["bytes"])
+    names = {"step": "161 gradients", "small step": "161 tensors of 64 numbers"}
+    return names.get(row["op"]) or workloads.size_text(row["bytes"])
 
 
 def _spread(cell: Mapping[str, Any], text: Callable[[float], str]) -> str:

@@ -11,22 +11,18 @@ plots. As root its ranks run before everybody else's programs, once at nice -18 
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import signal
-import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import collectives
 import growth
 import launch
 import lifecycle
-import machine
 import plot
 import report
 import workloads
+from record import Record, end_in_order
 
 
 def arguments() -> argparse.Namespace:
@@ -71,38 +67,26 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> None:
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: sys.exit("interrupted"))  # whatever was started is ended on the way out
+    end_in_order()
     given = arguments()
-    folder: Path = given.output / "benchmarks"
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / "results.json"
-    results: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
-    results |= {"machine": machine.features(), "versions": machine.versions()}
-
+    record = Record(given.output, "results.json")
     for section in given.sections or SECTIONS:
-        _SECTIONS[section](given, results)
-        _save(file, results)
-    for run in results.get("collectives", {}).values():
-        plot.draw(run, folder)
+        _SECTIONS[section](given, record)
+        record.save()
+    for run in record.results.get("collectives", {}).values():
+        plot.draw(run, record.folder)
     notes = Path(__file__).with_name("notes.md").read_text()
-    page: Path = given.output / "benchmarks.md"
-    page.write_text(report.write(results, notes))
-    print(f"written: {page}")
+    record.publish("benchmarks.md", report.write(record.results, notes))
 
 
-def _save(file: Path, results: dict[str, Any]) -> None:
-    file.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
-
-
-def _collectives(given: argparse.Namespace, results: dict[str, Any]) -> None:
+def _collectives(given: argparse.Namespace, record: Record) -> None:
     for ranks in given.ranks:
         for scheduling in given.scheduling:
             # With more ranks than cores gloo's lists of gradients hang as SCHED_FIFO: see worker.py.
             step = not given.no_step and not (scheduling == "fifo" and ranks > (os.cpu_count() or 1))
             plan = collectives.Plan(
                 ranks,
-                collectives.cells(given.sizes, given.dtypes, step),
+                collectives.cells(given.sizes, given.dtypes, ("step",) if step else ()),
                 _backends(given),
                 given.rounds,
                 given.block,
@@ -110,25 +94,25 @@ def _collectives(given: argparse.Namespace, results: dict[str, Any]) -> None:
                 scheduling,
             )
             name = f"{ranks}-fifo" if scheduling == "fifo" else str(ranks)
-            results.setdefault("collectives", {})[name] = collectives.measure(plan) | {"name": name}
-            _save(given.output / "benchmarks" / "results.json", results)
+            record.results.setdefault("collectives", {})[name] = collectives.measure(plan) | {"name": name}
+            record.save()
 
 
-def _idle(given: argparse.Namespace, results: dict[str, Any]) -> None:
-    results["idle"] = lifecycle.idle(_backends(given), 1.0 if given.quick else 10.0)
+def _idle(given: argparse.Namespace, record: Record) -> None:
+    record.results["idle"] = lifecycle.idle(_backends(given), 1.0 if given.quick else 10.0)
 
 
-def _memory(given: argparse.Namespace, results: dict[str, Any]) -> None:
-    results["memory"] = lifecycle.memory(launch.BACKENDS[0], 2_000 if given.quick else given.operations)
+def _memory(given: argparse.Namespace, record: Record) -> None:
+    record.results["memory"] = lifecycle.memory(launch.BACKENDS[0], 2_000 if given.quick else given.operations)
 
 
-def _startup(given: argparse.Namespace, results: dict[str, Any]) -> None:
-    results["startup"] = lifecycle.startup(2 if given.quick else 15)
+def _startup(given: argparse.Namespace, record: Record) -> None:
+    record.results["startup"] = lifecycle.startup(2 if given.quick else 15)
 
 
-def _negotiation(given: argparse.Namespace, results: dict[str, Any]) -> None:
+def _negotiation(given: argparse.Namespace, record: Record) -> None:
     if given.negotiation_bench is not None:
-        results["negotiation"] = growth.measure(given.negotiation_bench)
+        record.results["negotiation"] = growth.measure(given.negotiation_bench)
 
 
 def _backends(given: argparse.Namespace) -> list[launch.Backend]:

@@ -19,6 +19,7 @@ import training_options
 import training_report
 from group import Group
 from launch import Backend
+from record import Record
 
 _HVDLITE = (sys.executable, "-m", "hvdlite.launch", "-np", "{ranks}")
 WAYS = (
@@ -78,19 +79,10 @@ def main() -> None:
     parser = training_options.parser(__doc__)
     parser.add_argument("--workloads", nargs="+", default=list(STEPS), choices=list(STEPS))
     given = parser.parse_args()
-    folder: Path = given.output / "benchmarks"
-    folder.mkdir(parents=True, exist_ok=True)
-    results = measure(given.ranks, given.rounds, given.quiet, given.workloads, given.scheduling)
-    results |= {
-        "memory": memory(given.ranks),
-        "overhead": overhead(),
-        "machine": machine.features(),
-        "versions": machine.versions(),
-    }
-    (folder / "torch.json").write_text(json.dumps(results, indent=1) + "\n")
-    page = given.output / "benchmarks-torch.md"
-    page.write_text(training_report.write(results))
-    print(f"written: {page}")
+    record = Record(given.output, "torch.json")
+    record.results |= measure(given.ranks, given.rounds, given.quiet, given.workloads, given.scheduling)
+    record.results |= {"memory": memory(given.ranks), "overhead": overhead()}
+    record.publish("benchmarks-torch.md", training_report.write(record.results))
 
 
 if __name__ == "__main__":

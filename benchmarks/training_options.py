@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import signal
-import sys
 from pathlib import Path
+
+from record import end_in_order
 
 
 def parser(about: str | None) -> argparse.ArgumentParser:
     """Its program ends in order when it is interrupted: what it has started is ended on the way out."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: sys.exit("interrupted"))
+    end_in_order()
     made = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--ranks", type=int, default=2)
     made.add_argument("--rounds", type=int, default=12)

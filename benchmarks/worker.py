@@ -31,7 +31,7 @@ class Rank:
         self._peer = peer
         self._nice = nice
         self._buffers: dict[str, Any] = {}  # by dtype: one of the largest size, and smaller ones are views of it
-        self._lists: dict[str, dict[str, Any]] = {}
+        self._lists: dict[tuple[str, str], dict[str, Any]] = {}
         self.rank, self.size = peer.start()
         self._limit = Limit(limit, self.rank)
 
@@ -44,12 +44,13 @@ class Rank:
         return lambda: run(tensor, name)
 
     def step(self, order: channel.Message) -> Callable[[], None]:
-        dtype = order["dtype"]
-        if dtype not in self._lists:
-            self._lists[dtype] = {
-                name: self._peer.buffer(dtype, workloads.numbers(shape)) for name, shape in workloads.gradients()
+        op, dtype = order["op"], order["dtype"]
+        if (op, dtype) not in self._lists:
+            self._lists[op, dtype] = {
+                f"{op}.{name}": self._peer.buffer(dtype, workloads.numbers(shape))
+                for name, shape in workloads.STEPS[op]()
             }
-        tensors, run = self._lists[dtype], self._peer.step
+        tensors, run = self._lists[op, dtype], self._peer.step
         self._check(next(iter(tensors.values())), lambda: run(tensors))
         return lambda: run(tensors)
 
@@ -99,10 +100,13 @@ class Rank:
         return {"scheduling": found}
 
     def obey(self, order: channel.Message) -> channel.Message:
-        if order["op"] not in ("allreduce", "step"):
+        if order["op"] == "allreduce":
+            run = self.allreduce(order)
+        elif order["op"] in workloads.STEPS:
+            run = self.step(order)
+        else:
             answer: channel.Message = getattr(self, order["op"])(order)
             return answer
-        run = getattr(self, order["op"])(order)
         # Before the warm-up: rank 0 starts the agreement, and the operation that follows makes everybody see it.
         self._limit.start(min(LAPS, order["iterations"]), order["limit"])
         for _ in range(order["warmup"]):

@@ -41,6 +41,25 @@ def resnet50() -> list[tuple[str, Shape]]:
     return found
 
 
+def gpt2() -> list[tuple[str, Shape]]:
+    """The 148 trainable tensors of the smallest GPT-2, its output sharing the words' embedding: 124,439,808 numbers."""
+    width = 768
+    found: list[tuple[str, Shape]] = [("wte.weight", (50257, width)), ("wpe.weight", (1024, width))]
+
+    def layer(name: str, *shape: int) -> None:
+        found.extend([(f"{name}.weight", shape), (f"{name}.bias", shape[-1:])])
+
+    for block in range(12):
+        layer(f"h.{block}.ln_1", width)
+        layer(f"h.{block}.attn.c_attn", width, 3 * width)
+        layer(f"h.{block}.attn.c_proj", width, width)
+        layer(f"h.{block}.ln_2", width)
+        layer(f"h.{block}.mlp.c_fc", width, 4 * width)
+        layer(f"h.{block}.mlp.c_proj", 4 * width, width)
+    layer("ln_f", width)
+    return found
+
+
 def numbers(shape: Shape) -> int:
     return math.prod(shape)
 
@@ -48,6 +67,15 @@ def numbers(shape: Shape) -> int:
 def gradients() -> list[tuple[str, Shape]]:
     """In the order in which a backward pass produces them."""
     return resnet50()[::-1]
+
+
+def small_gradients() -> list[tuple[str, Shape]]:
+    """As many tensors, and next to nothing in them: what a call costs."""
+    return [(name, (64,)) for name, _ in gradients()]
+
+
+# What one step reduces, by the name of its row.
+STEPS = {"step": gradients, "small step": small_gradients}
 
 
 def size_text(size: int) -> str:

@@ -110,7 +110,7 @@ void Run(const std::string& communicator, int ranks) {
       options.rank = rank;
       options.size = ranks;
       options.store_prefix = "job/";
-      options.config.communicator = communicator;
+      options.config.cpu_operations = communicator;
       options.config.start_timeout_seconds = 120;
       options.config.heartbeat_seconds = 0;
       std::unique_ptr<Engine> engine;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,8 @@ import hvdlite as hvd
 
 
 def start() -> tuple[int, int]:
+    if rank := os.environ.get("BENCHMARK_HOST_PER_RANK"):  # the name of the launcher's variable
+        os.environ["HVDLITE_HOST_ID"] = os.environ[rank]
     hvd.init()
     return hvd.rank(), hvd.size()
 
