@@ -2,11 +2,17 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-say() { printf '\n==> %s\n' "$*"; }
+# With the seconds since the script began.
+say() { printf '\n==> %s s: %s\n' "$SECONDS" "$*"; }
 die() {
   printf '\n%s: %s\n' "$0" "$*" >&2
   exit 1
 }
+
+# What has been compiled in one build folder is not compiled again in another one, where ccache is installed.
+if command -v ccache >/dev/null; then
+  export CMAKE_CXX_COMPILER_LAUNCHER=ccache CCACHE_BASEDIR="$PWD" CCACHE_NOHASHDIR=1
+fi
 
 # A virtual environment of our own (.venv, or $HVDLITE_VENV), unless one is active already.
 use_environment() {
@@ -34,9 +40,34 @@ need_compiler() {
   command -v g++ >/dev/null || die "no C++ compiler. Install g++ 11 or newer (Debian: apt-get install g++)"
 }
 
+# requirements build | EXTRA   what pyproject.toml asks for to build, or with that extra; one a line
+requirements() {
+  python - "$1" <<'PYTHON'
+import sys
+try:
+    import tomllib
+except ImportError:  # Python 3.10
+    from pip._vendor import tomli as tomllib
+with open("pyproject.toml", "rb") as file:
+    project = tomllib.load(file)
+extras = project["project"]["optional-dependencies"]
+print(*(project["build-system"]["requires"] if sys.argv[1] == "build" else extras[sys.argv[1]]), sep="\n")
+PYTHON
+}
+
+# install_requirements build | EXTRA
+install_requirements() {
+  local wanted
+  mapfile -t wanted < <(requirements "$1")
+  ((${#wanted[@]})) || die "pyproject.toml has no '$1'"
+  python -m pip install --quiet --disable-pip-version-check "${wanted[@]}" || die "cannot install ${wanted[*]}"
+}
+
 # install_hvdlite [pip options] TARGET
 install_hvdlite() {
   need_compiler
   say "building and installing hvdlite: pip install $* (about two minutes the first time)"
-  python -m pip install --quiet --disable-pip-version-check "$@"
+  # The tools stay: in pip's isolated environments each build finds them, and pybind11's headers, in another place, and compiles anew.
+  install_requirements build
+  python -m pip install --quiet --disable-pip-version-check --no-build-isolation "$@"
 }
