@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from launchers import HVDLITERUN, Launcher
-from machine import slowness
+from machine import PATIENCE, slowness
 
 from hvdlite.rendezvous import StoreServer, new_secret
 
@@ -115,7 +115,7 @@ def _job(
     }
     (directory / "plan.json").write_text(json.dumps(plan))
     mark = uuid.uuid4().hex
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(("HVDLITE_", "HOROVOD_"))}
+    clean = {k: v for k, v in os.environ.items() if k == PATIENCE or not k.startswith(("HVDLITE_", "HOROVOD_"))}
     path = os.pathsep.join(p for p in (str(ROOT), os.environ.get("PYTHONPATH", "")) if p)
     threads = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")}
     shared_memory = set(os.listdir("/dev/shm"))

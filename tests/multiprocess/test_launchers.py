@@ -256,7 +256,7 @@ def test_ctrl_c_ends_the_wait_for_mpis_broadcast(job: Job, mpirun: type) -> None
     )
     codes, output = finish(start(job, [*command, PYTHON, script], **variables), seconds=20)
     assert (job.directory / "interrupted").exists(), output
-    assert codes == [7], output
+    assert codes in ([7], [9]), output  # MPICH's may tell of the rank that it killed itself then
 
 
 @MPI
