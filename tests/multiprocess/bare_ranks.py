@@ -22,16 +22,19 @@ from machine import slowness
 
 from hvdlite.rendezvous.server import StoreServer
 
-# The others have to know within this after a death.
-PROMPT = 1.0
+# The others have to know within this after a death. It is a fraction of a second; that it is not one of the heartbeats that told
+# them is certain, because ranks here have no such limit.
+PROMPT = 5.0
 
-# What every rank's program begins with. `tell` appends a line to the rank's report; times are CLOCK_MONOTONIC, which all
-# processes of a machine share.
-PRELUDE = """
+# What every rank's program begins with; see `program`. `tell` appends a line to the rank's report; times are CLOCK_MONOTONIC, which
+# all processes of a machine share. Seconds are those of a machine of its own.
+_PRELUDE = """
 import faulthandler, json, os, signal, sys, threading, time
 # By a signal: faulthandler's own timer would keep a forked child from ending.
 faulthandler.register(signal.SIGALRM, chain=True)
-signal.alarm(45)
+def end_after(seconds):
+    signal.alarm(int(seconds * SLOWNESS))
+end_after(45)
 import numpy as np
 import hvdlite as hvd
 RANK, SIZE = int(os.environ["HVDLITE_RANK"]), int(os.environ["HVDLITE_SIZE"])
@@ -42,12 +45,23 @@ def tell(**what):
 def flag(name):
     open(name, "w").close()
 def wait_flag(name, seconds=20):
-    end = time.monotonic() + seconds
+    end = time.monotonic() + seconds * SLOWNESS
     while not os.path.exists(name):
         assert time.monotonic() < end, f"no {name}"
         time.sleep(0.002)
+def wait_until_inside():
+    # Until a thread waits in the native core, besides the one that is always there. What it waits for has been submitted by then.
+    while hvd._core.threads_inside() < 2:
+        time.sleep(0.01)
+    time.sleep(0.3)
+def outlive(flag):
+    # As a child that knows nothing of the job: until the test has seen what it wants to see, and not for ever.
+    end = time.monotonic() + 60 * SLOWNESS
+    while not os.path.exists(flag) and time.monotonic() < end:
+        time.sleep(0.05)
+    os._exit(0)
 def until_it_fails(work, seconds=20):
-    end = time.monotonic() + seconds
+    end = time.monotonic() + seconds * SLOWNESS
     try:
         while time.monotonic() < end:
             work()
@@ -56,6 +70,11 @@ def until_it_fails(work, seconds=20):
         return error
     tell(error=None)
 """
+
+
+def program(text: str) -> str:
+    """What a rank runs."""
+    return f"SLOWNESS = {slowness():g}\n{_PRELUDE}{text}"
 
 
 class Ranks:
@@ -78,11 +97,11 @@ class Ranks:
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
         self.shared_memory = set(os.listdir("/dev/shm"))
 
-    def start(self, program: str, ranks: Sequence[int] | None = None, prefix: Sequence[str] = (), **extra: str) -> None:
-        """Runs PRELUDE and `program` on all ranks, or on these. `prefix`: a command before python."""
+    def start(self, text: str, ranks: Sequence[int] | None = None, prefix: Sequence[str] = (), **extra: str) -> None:
+        """Runs `program(text)` on all ranks, or on these. `prefix`: a command before python."""
         path = self.directory / f"program.{self.programs}.py"
         self.programs += 1
-        path.write_text(PRELUDE + program)
+        path.write_text(program(text))
         for rank in range(self.size) if ranks is None else ranks:
             numbers = {"RANK": rank, "SIZE": self.size, "LOCAL_RANK": rank, "LOCAL_SIZE": self.size}
             identity = {f"HVDLITE_{name}": str(n) for name, n in numbers.items()}
@@ -92,6 +111,9 @@ class Ranks:
                 "HVDLITE_RENDEZVOUS": "[{}]:{}".format(*self.server.address),
                 "HVDLITE_SECRET": self.secret.hex(),
                 "OPENBLAS_NUM_THREADS": "1",
+                # A rank that is held up for long is not taken for dead, and a death that only silence would tell is not told.
+                "HVDLITE_HEARTBEAT_SECONDS": "0",
+                "HVDLITE_START_TIMEOUT": f"{30 * slowness():g}",
             }
             if self.hosts:
                 identity["HVDLITE_HOST_ID"] = self.hosts[rank]
@@ -102,7 +124,7 @@ class Ranks:
                     stdout=output,
                     stderr=subprocess.STDOUT,
                     cwd=self.directory,
-                    env=self.job.environment(**identity, **extra),
+                    env=self.job.environment(**identity | extra),
                     preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
                 )
 
@@ -177,4 +199,4 @@ class Ranks:
             assert not remains, f"left in /dev/shm: {remains}"
 
 
-__all__ = ["MARK", "PRELUDE", "ROOT", "Ranks"]
+__all__ = ["MARK", "PROMPT", "ROOT", "Ranks", "program"]

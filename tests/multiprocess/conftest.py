@@ -99,7 +99,9 @@ def mpirun(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         str(prefix),
     ]
     wheel = MPI_WHEELS[request.param]
-    done = subprocess.run([*pip, wheel], capture_output=True, text=True, timeout=50 * slowness())
+    done = subprocess.run(
+        [*pip, wheel], capture_output=True, text=True, timeout=300 * slowness()
+    )  # it may be downloaded
     if done.returncode:
         pytest.skip(f"{wheel} cannot be installed here: {done.stderr.strip()[-300:]}")
     return str(prefix / "bin" / "mpirun")

@@ -13,7 +13,7 @@ def _fine(ranks: Ranks, seconds: float = 30) -> None:
     assert set(codes.values()) == {0}, f"{codes}\n{ranks.outputs()}"
 
 
-# `interrupted` runs what cannot end, because rank 1 has not asked for it yet.
+# `interrupted` runs what cannot end, because rank 1 has not asked for it yet, and interrupts it when it waits.
 _TOOLS = """
 import gc, weakref
 from hvdlite import _core
@@ -21,12 +21,15 @@ class FromHandler(Exception): pass
 def handler(number, frame): raise FromHandler
 signal.signal(signal.SIGUSR1, handler)
 def interrupted(work, number=signal.SIGINT):
-    threading.Timer(0.5, os.kill, (os.getpid(), number)).start()
+    def press():
+        wait_until_inside()
+        os.kill(os.getpid(), number)
+    threading.Thread(target=press, daemon=True).start()
     try: work()
     except (KeyboardInterrupt, FromHandler): return
     assert False, "not interrupted"
 def soon(condition):
-    end = time.monotonic() + 30
+    end = time.monotonic() + 30 * SLOWNESS
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.002)
@@ -101,7 +104,7 @@ def test_gradients_stay_when_a_step_is_abandoned(tmp_path: Path) -> None:
     ways = ("del optimizer, net", "optimizer.load_state_dict(optimizer.state_dict()); net.zero_grad()")
     with Ranks(tmp_path, 2) as ranks:
         ranks.start(
-            f"signal.alarm(180)\n{_TOOLS}import torch, hvdlite.torch as hvd\n"
+            f"end_after(180)\n{_TOOLS}import torch, hvdlite.torch as hvd\n"
             + "".join(_ABANDONED.format(way=way, name=f"go.{i}") for i, way in enumerate(ways))
         )
         _fine(ranks, 180)

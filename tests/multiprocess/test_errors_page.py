@@ -123,7 +123,7 @@ init_with(**place)
 init_with(**place, HVDLITE_SECRET="abc")
 init_with(**place, HVDLITE_SECRET_FD="9999")
 init_with(**place, HVDLITE_SECRET="ab" * 32)
-init_with(**place | {"HVDLITE_RENDEZVOUS": STORE}, HVDLITE_SECRET="ab" * 32)
+init_with(**place | {"HVDLITE_RENDEZVOUS": STORE, "HVDLITE_START_TIMEOUT": "60"}, HVDLITE_SECRET="ab" * 32)
 hvd.init()
 trying(lambda: hvd.allreduce(1j * np.ones(3)))
 trying(lambda: hvd.allreduce(object()))
@@ -169,7 +169,12 @@ if odd:
     trying(lambda: hvd.allreduce_async(np.ones(2), name="twice"))
     flag("twice"); hvd.synchronize(first)
     waiting = threading.Thread(target=hvd.join); waiting.start()
-    time.sleep(1)
+    try:
+        for number in range(10_000):
+            hvd.allreduce_async(np.ones(2), name=f"not joined yet {number}")
+            time.sleep(0.01)
+    except ValueError:
+        pass
     trying(lambda: hvd.allreduce(np.ones(2)))
     flag("joined")
     waiting.join()
@@ -192,7 +197,7 @@ MINE = """
 hvd.init(); hvd.barrier()
 if RANK == 0:
     waiting = threading.Thread(target=lambda: trying(lambda: hvd.allreduce(np.ones(2)))); waiting.start()
-    time.sleep(1); hvd.shutdown(1); waiting.join(); flag("over")
+    wait_until_inside(); hvd.shutdown(1); waiting.join(); flag("over")
 else:
     wait_flag("over")
 """
@@ -202,6 +207,7 @@ hvd.init(); hvd.barrier()
 if RANK == 1:
     {end}
 trying(lambda: hvd.allreduce(np.ones(2)))
+flag("told")
 """
 
 
@@ -247,7 +253,9 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, str]]:
         ranks.wait(40)
     told += said
     with _job(base, "frozen", 2) as (ranks, said):
-        ranks.start(TRYING + LOST.format(end="flag('here'); time.sleep(600)"), HVDLITE_HEARTBEAT_SECONDS="1")
+        ranks.start(
+            TRYING + LOST.format(end="flag('here'); time.sleep(600)"), HVDLITE_HEARTBEAT_SECONDS=f"{2 * slowness():g}"
+        )
         ranks.wait_for_flags("here", seconds=40)
         ranks.kill(1, signal.SIGSTOP)
         ranks.processes[0].wait(40 * slowness())
@@ -255,8 +263,12 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, str]]:
         ranks.wait(40)
     told += said
     with _job(base, "stalled", 2) as (ranks, said):
-        knobs = {"HVDLITE_STALL_CHECK_TIME_SECONDS": "0.5", "HVDLITE_STALL_SHUTDOWN_TIME_SECONDS": "2"}
-        ranks.start(TRYING + LOST.format(end="time.sleep(6); sys.exit()"), **knobs)
+        # Or the barrier at the beginning stalls, if one of the two is put aside.
+        knobs = {
+            "HVDLITE_STALL_CHECK_TIME_SECONDS": "0.5",
+            "HVDLITE_STALL_SHUTDOWN_TIME_SECONDS": f"{2 * slowness():g}",
+        }
+        ranks.start(TRYING + LOST.format(end="wait_flag('told'); sys.exit()"), **knobs)
         ranks.wait(40)
         warning = re.search(r"warning: (One or more.+)", ranks.outputs())
         assert warning, ranks.outputs()

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from bare_ranks import PRELUDE, Ranks
+from bare_ranks import PROMPT, Ranks, program
 from launched import Job
 from machine import slowness
 
@@ -44,7 +44,7 @@ def test_a_rank_that_dies_while_others_wait_for_it_is_named(
             assert codes[rank] == 0, ranks.outputs()
             ranks.expect_named(rank, victim, death)
             first, second = ranks.report(rank)
-            assert second["at"] - first["at"] < 0.1 * slowness(), "a later operation fails at once"
+            assert second["at"] - first["at"] < PROMPT * slowness(), "a later operation fails at once"
             assert first["text"] == second["text"]
 
 
@@ -81,8 +81,7 @@ def test_a_death_while_the_others_compute_is_reported_by_their_next_operation(
         )
         ranks.wait()
         for rank in {0, 1, 2} - {victim}:
-            # At once, but for a machine that is busy: it has been known for two seconds.
-            ranks.expect_named(rank, victim, ranks.report(rank)[0]["at"], within=0.5)
+            ranks.expect_named(rank, victim, ranks.report(rank)[0]["at"])
 
 
 @pytest.mark.parametrize("victim", [0, 1])
@@ -149,7 +148,7 @@ def test_a_rank_that_dies_during_init_is_named_without_a_launcher(
     tmp_path: Path, hosts: tuple[str, ...], victim: int
 ) -> None:
     with Ranks(tmp_path, 3, hosts) as ranks:
-        ranks.start(f"VICTIM = {victim}\n" + _DIES_IN_INIT, HVDLITE_START_TIMEOUT="15")
+        ranks.start(f"VICTIM = {victim}\n" + _DIES_IN_INIT)
         with StoreClient(ranks.server.address, ranks.secret) as store:
             store.get(f"init/0/member/{victim}", 20 * slowness())
         (tmp_path / "die").touch()
@@ -168,10 +167,10 @@ def test_a_rank_that_dies_during_init_is_named_without_a_launcher(
 @pytest.mark.parametrize("victim", [0, 2])
 def test_a_rank_that_dies_during_init_ends_the_job_under_the_launcher(job: Job, victim: int) -> None:
     soon = f"VICTIM = {victim}\nif RANK == 1: threading.Timer(0.7, flag, ('die',)).start()\n"
-    script = job.script(PRELUDE + soon + _DIES_IN_INIT)
+    script = job.script(program(soon + _DIES_IN_INIT))
     start = time.monotonic()
-    done = job.run("-np", "3", sys.executable, script, HVDLITE_START_TIMEOUT="30")
-    assert time.monotonic() - start < 8 * slowness(), done.stderr
+    done = job.run("-np", "3", sys.executable, script, HVDLITE_START_TIMEOUT="300")
+    assert time.monotonic() - start < 30 * slowness(), done.stderr
     assert done.returncode == 7
     assert f"rank {victim} on localhost exited with code 7".encode() in done.stderr
 
@@ -179,24 +178,27 @@ def test_a_rank_that_dies_during_init_ends_the_job_under_the_launcher(job: Job, 
 def test_a_rank_that_never_comes_is_named_when_the_start_timeout_has_passed(
     tmp_path: Path, hosts: tuple[str, ...]
 ) -> None:
+    limit = 2 * slowness()  # or the one that is put aside is missed as well
     with Ranks(tmp_path, 3, hosts) as ranks:
         ranks.start(
+            "flag(f'here.{RANK}'); wait_flag(f'here.{1 - RANK}')\n"
             "start = time.monotonic()\n"
             "try:\n    hvd.init()\n"
             "except Exception as error:\n    tell(error=type(error).__name__, text=str(error), took=time.monotonic() - start)\n",
             ranks=[0, 1],
-            HVDLITE_START_TIMEOUT="2",
+            HVDLITE_START_TIMEOUT=f"{limit:g}",
         )
-        ranks.wait(10)
+        ranks.wait()
         for rank in (0, 1):
             told = ranks.last(rank)
             assert told["error"] == "TimeoutError"
-            assert "rank 2 " in told["text"] and "2 s" in told["text"] and "HVDLITE_START_TIMEOUT" in told["text"], told
-            assert told["took"] < 4 * slowness(), told
+            assert "rank 2 " in told["text"] and "HVDLITE_START_TIMEOUT" in told["text"], told
+            assert f"{limit:g} s" in told["text"], told
+            assert told["took"] < limit + PROMPT * slowness(), told
 
 
 def test_a_frozen_rank_is_reported_after_the_heartbeat_limit(tmp_path: Path, hosts: tuple[str, ...]) -> None:
-    limit = 2 * slowness()  # or a rank that has to wait for a processor is taken for frozen
+    limit = 2.5 * slowness()  # or a rank that has to wait for a processor is taken for frozen
     with Ranks(tmp_path, 3, hosts) as ranks:
         ranks.start(
             "hvd.init(); hvd.allreduce(np.ones(3)); flag(f'ready.{RANK}')\n"
@@ -211,9 +213,11 @@ def test_a_frozen_rank_is_reported_after_the_heartbeat_limit(tmp_path: Path, hos
         ranks.kill(1, signal.SIGKILL)
         ranks.wait()
         for rank in (0, 2):
-            ranks.expect_named(rank, 1, stopped, within=4.0)
+            ranks.expect_named(rank, 1, stopped, within=2.5 + PROMPT)
             told = ranks.last(rank)
-            assert told["at"] - stopped > limit / 2, "too early"  # its last beat was before the stop
+            assert told["at"] - stopped > limit / 4, (
+                "too early"
+            )  # its last beat was before the stop, perhaps long before
             assert "SIGSTOP" in told["text"] and "HVDLITE_HEARTBEAT_SECONDS" in told["text"]
 
 
@@ -227,22 +231,22 @@ def test_a_frozen_rank_is_reported_after_the_heartbeat_limit(tmp_path: Path, hos
     ids=["asleep", "holding the GIL", "computing"],
 )
 def test_a_rank_that_is_merely_busy_is_waited_for(tmp_path: Path, hosts: tuple[str, ...], busy: str) -> None:
-    limit = slowness()
+    limit = 2 * slowness()  # or the one that is put aside is taken for dead, whatever it does
     body = "\n".join("    " + line for line in busy.splitlines())
     with Ranks(tmp_path, 3, hosts) as ranks:
         ranks.start(
-            f"import ctypes\nlong = {4 * limit}\nhvd.init(); hvd.allreduce(np.ones(3))\n"
+            f"import ctypes\nlong = {1.5 * limit}\nhvd.init(); hvd.allreduce(np.ones(3))\n"
             f"if RANK == 1:\n{body}\n"
             "tell(result=float(hvd.allreduce(np.ones(3), op=hvd.Sum)[0]))\n",
             HVDLITE_HEARTBEAT_SECONDS=f"{limit:g}",
         )
-        assert ranks.wait(20) == {0: 0, 1: 0, 2: 0}, ranks.outputs()
+        assert ranks.wait() == {0: 0, 1: 0, 2: 0}, ranks.outputs()
         assert all(ranks.last(rank)["result"] == 3 for rank in range(3))
 
 
 def test_all_ranks_stopped_and_continued_together_go_on(tmp_path: Path) -> None:
     """A laptop's lid, a suspended virtual machine."""
-    limit = slowness()
+    limit = 2.5 * slowness()  # the two are stopped and continued one after the other, with a pause perhaps
     with Ranks(tmp_path, 2) as ranks:
         ranks.start(
             "hvd.init(); flag(f'ready.{RANK}')\n"
@@ -256,12 +260,12 @@ def test_all_ranks_stopped_and_continued_together_go_on(tmp_path: Path) -> None:
         ranks.wait_for_flags("ready.0", "ready.1")
         for rank in (0, 1):
             ranks.kill(rank, signal.SIGSTOP)
-        time.sleep(3 * limit)
+        time.sleep(1.5 * limit)
         for rank in (0, 1):
             ranks.kill(rank, signal.SIGCONT)
         time.sleep(0.5)
         (tmp_path / "soon").touch()
-        assert ranks.wait(20) == {0: 0, 1: 0}, ranks.outputs()
+        assert ranks.wait() == {0: 0, 1: 0}, ranks.outputs()
         assert ranks.last(0)["fine"]
 
 
@@ -272,15 +276,14 @@ def test_a_forked_child_that_outlives_its_killed_parent_does_not_hold_back_the_n
         ranks.start(
             "hvd.init(); hvd.allreduce(np.ones(3))\n"
             "if RANK == 1:\n"
-            "    if os.fork() == 0:\n"
-            "        time.sleep(4); os._exit(0)\n"
+            "    if os.fork() == 0: outlive('heard')\n"
             "    time.sleep(0.3); tell(dying=True); os.kill(os.getpid(), signal.SIGKILL)\n"
             "until_it_fails(lambda: hvd.allreduce(np.ones(3)))\n"
         )
         ranks.wait()
         for rank in (0, 2):
             ranks.expect_named(rank, 1, ranks.last(1)["at"])
-        time.sleep(max(0, ranks.last(1)["at"] + 4.5 - time.monotonic()))  # the child
+        (tmp_path / "heard").touch()  # before that the child has not ended
 
 
 def test_a_subprocess_that_outlives_its_killed_parent_does_not_hold_back_the_news(
@@ -291,11 +294,12 @@ def test_a_subprocess_that_outlives_its_killed_parent_does_not_hold_back_the_new
             "import subprocess\n"
             "hvd.init(); hvd.allreduce(np.ones(3))\n"
             "if RANK == 1:\n"
-            "    subprocess.Popen(['sleep', '4'], close_fds=False)\n"
+            "    waits = 'while test ! -e heard; do sleep 0.1; done'\n"
+            "    subprocess.Popen(['timeout', str(60 * SLOWNESS), 'sh', '-c', waits], close_fds=False)\n"
             "    time.sleep(0.3); tell(dying=True); os.kill(os.getpid(), signal.SIGKILL)\n"
             "until_it_fails(lambda: hvd.allreduce(np.ones(3)))\n"
         )
         ranks.wait()
         for rank in (0, 2):
             ranks.expect_named(rank, 1, ranks.last(1)["at"])
-        time.sleep(max(0, ranks.last(1)["at"] + 4.5 - time.monotonic()))
+        (tmp_path / "heard").touch()

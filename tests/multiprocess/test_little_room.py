@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,7 @@ def test_more_ranks_than_cores(tmp_path: Path) -> None:
         ranks.end_well(50)
 
 
+@pytest.mark.skipif(shutil.which("taskset") is None, reason="no taskset")
 def test_all_ranks_on_one_core(tmp_path: Path, hosts: Hosts) -> None:
     with Ranks(tmp_path, 3, hosts) as ranks:
         ranks.start(
@@ -32,7 +35,7 @@ def test_all_ranks_on_one_core(tmp_path: Path, hosts: Hosts) -> None:
             "handles = [hvd.allreduce_async(np.ones(1000), op=hvd.Sum) for _ in range(50)]\n"
             "assert all((hvd.synchronize(h) == 3).all() for h in handles)\n"
             "tell(took=time.monotonic() - start)\n",
-            prefix=["taskset", "-c", "0"],
+            prefix=["taskset", "-c", str(min(os.sched_getaffinity(0)))],
         )
         ranks.end_well(50)
         assert ranks.last(0)["took"] < 20 * slowness()
@@ -57,9 +60,13 @@ def test_random_delays_everywhere(tmp_path: Path, hosts: Hosts) -> None:
 def test_memory_does_not_grow_over_a_hundred_thousand_operations(tmp_path: Path) -> None:
     with Ranks(tmp_path, 2) as ranks:
         ranks.start(
-            "signal.alarm(140)\n"
-            "import gc, psutil\n"
-            "hvd.init(); me = psutil.Process()\n"
+            "end_after(140)\n"
+            "import gc\n"
+            "hvd.init()\n"
+            # Not the pages of libraries, which come and go as the machine has room.
+            "def held():\n"
+            "    lines = dict(line.split(':') for line in open('/proc/self/status'))\n"
+            "    return sum(int(lines[kind].split()[0]) << 10 for kind in ('RssAnon', 'RssShmem'))\n"
             "t, small = np.ones(1000, np.float32), np.ones(1)\n"
             "def some(n):\n"
             "    for i in range(n):\n"
@@ -70,8 +77,8 @@ def test_memory_does_not_grow_over_a_hundred_thousand_operations(tmp_path: Path)
             "        if i % 50 == 0:\n"
             "            try: hvd.allreduce(np.ones(2 + RANK), name='m')\n"
             "            except hvd.MismatchError: pass\n"
-            "some(3000); gc.collect(); before = me.memory_info().rss\n"
-            "some(22_000); gc.collect(); grown = me.memory_info().rss - before\n"
+            "some(3000); gc.collect(); before = held()\n"
+            "some(22_000); gc.collect(); grown = held() - before\n"
             "tell(grown=grown)\n"
         )
         ranks.end_well(140)
@@ -83,12 +90,19 @@ def test_an_idle_process_costs_next_to_nothing(tmp_path: Path) -> None:
     with Ranks(tmp_path, 2) as ranks:
         ranks.start(
             "hvd.init(); hvd.allreduce(np.ones(3)); hvd.barrier()\n"
-            "before = time.process_time(); time.sleep(4); used = time.process_time() - before\n"
-            "hvd.barrier(); tell(share=used / 4)\n"
+            "import resource\n"
+            "def used():\n"
+            "    mine = resource.getrusage(resource.RUSAGE_SELF)\n"
+            "    return np.array([time.monotonic(), mine.ru_utime + mine.ru_stime, mine.ru_nvcsw])\n"
+            "before = used(); time.sleep(4); seconds, busy, sleeps = used() - before\n"
+            "hvd.barrier(); tell(share=busy / seconds, sleeps=sleeps / seconds)\n"
         )
         ranks.end_well()
         for rank in (0, 1):
-            assert ranks.last(rank)["share"] < 0.005, f"{100 * ranks.last(rank)['share']:.2f} % of a core"
+            told = ranks.last(rank)
+            # What a waking costs depends on who else is there, how many there are does not.
+            assert told["sleeps"] < 40, f"wakes {told['sleeps']:.0f} times a second"
+            assert told["share"] < 0.05, f"{100 * told['share']:.2f} % of a core"
 
 
 def test_waiting_for_a_late_rank_does_not_burn_a_core(tmp_path: Path) -> None:
@@ -96,21 +110,22 @@ def test_waiting_for_a_late_rank_does_not_burn_a_core(tmp_path: Path) -> None:
         ranks.start(
             "hvd.init(); hvd.barrier()\n"
             "if RANK == 1: time.sleep(3)\n"
-            "before = time.process_time(); hvd.allreduce(np.ones(3)); tell(used=time.process_time() - before)\n"
+            "since, before = time.monotonic(), time.process_time(); hvd.allreduce(np.ones(3))\n"
+            "tell(share=(time.process_time() - before) / max(3, time.monotonic() - since))\n"
         )
         ranks.end_well()
-        assert ranks.last(0)["used"] < 0.15, ranks.last(0)
+        assert ranks.last(0)["share"] < 0.15, ranks.last(0)
 
 
 def test_a_long_cycle_time_does_not_look_like_death(tmp_path: Path) -> None:
-    limit = 2 * slowness()
+    limit = 2.5 * slowness()  # or the one that is put aside is taken for dead
     with Ranks(tmp_path, 2) as ranks:
         ranks.start(
             "hvd.init()\n"
             "handle = hvd.allreduce_async(np.ones(3), op=hvd.Sum, name='x')\n"
-            f"time.sleep({2 * limit})\n"
+            f"time.sleep({1.5 * limit})\n"
             "assert (hvd.synchronize(handle) == 2).all()\n",
-            HVDLITE_CYCLE_TIME=f"{7500 * limit:.0f}",
+            HVDLITE_CYCLE_TIME=f"{min(60_000, 4000 * limit):.0f}",
             HVDLITE_HEARTBEAT_SECONDS=f"{limit:g}",
         )
         ranks.end_well()
