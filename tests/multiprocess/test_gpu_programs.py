@@ -8,6 +8,7 @@ from pathlib import Path
 
 import fake_gpu
 import pytest
+from bare_ranks import PROMPT
 from launched import Job
 from machine import slowness
 
@@ -199,16 +200,18 @@ except hvd.HorovodInternalError as error:
 
 
 @pytest.mark.parametrize("way", ["stage", "nccl"])
-def test_the_death_of_a_rank_is_news_within_two_seconds_and_the_gpu_survives(job: Job, way: str) -> None:
+def test_the_death_of_a_rank_is_news_at_once_and_the_gpu_survives(job: Job, way: str) -> None:
     script = job.script(BEGIN + KILLED + END)
     begun = time.monotonic()
-    environment = fake_gpu.environment() | {"HVDLITE_GPU_OPERATIONS": way}
+    # Its silence would tell, too, in time: not here.
+    environment = fake_gpu.environment() | {"HVDLITE_GPU_OPERATIONS": way, "HVDLITE_HEARTBEAT_SECONDS": "0"}
     done = job.run("-np", "3", *PATIENTLY, "python", script, "QuickArray", way, **environment)
     said = done.stdout.decode()
-    assert time.monotonic() - begun < 30 * slowness()
+    assert time.monotonic() - begun < 60 * slowness()
     assert done.returncode != 0
     assert f"{signal.SIGKILL.name}" in done.stderr.decode() or "killed" in done.stderr.decode()
     for rank in (0, 2):
         line = next(line for line in said.splitlines() if f"rank {rank} after" in line)
         assert "rank 1" in line.split(": ", 1)[1]
-        assert float(line.split("after ")[1].split()[0]) < 2.5 * slowness(), line
+        # From when it began to wait, which may be before the death.
+        assert float(line.split("after ")[1].split()[0]) < 2 * PROMPT * slowness(), line
