@@ -63,7 +63,8 @@ class Result:
 
 
 def run(configuration: Configuration, checks: dict[str, float], limit: float) -> Result:
-    """`checks`: names in order, with the longest each may take."""
+    """`checks`: names in order, with the longest each may take. `limit`: of a machine of its own."""
+    limit *= slowness()
     start = time.monotonic()
     left = list(checks)
     outcomes: dict[str, Outcome] = {}
@@ -118,6 +119,8 @@ def _job(
     clean = {k: v for k, v in os.environ.items() if k == PATIENCE or not k.startswith(("HVDLITE_", "HOROVOD_"))}
     path = os.pathsep.join(p for p in (str(ROOT), os.environ.get("PYTHONPATH", "")) if p)
     threads = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")}
+    # Importing a framework takes a busy machine long, and one rank longer than another.
+    patience = {"HVDLITE_START_TIMEOUT": f"{30 * slowness():g}"}
     shared_memory = set(os.listdir("/dev/shm"))
     process = subprocess.Popen(
         configuration.launcher.command_for(configuration.ranks)
@@ -126,7 +129,7 @@ def _job(
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         cwd=directory,
-        env=clean | threads | configuration.launcher.environment | {"PYTHONPATH": path, _MARK: mark},
+        env=clean | threads | patience | configuration.launcher.environment | {"PYTHONPATH": path, _MARK: mark},
         preexec_fn=_end_with_parent,
     )
     try:
@@ -184,8 +187,8 @@ def _read(
 
 
 def _processes(mark: str) -> list[str]:
-    """Who of the job is alive a second (of a machine of its own) after its launcher's end; they are killed."""
-    deadline = time.monotonic() + slowness()
+    """Who of the job is alive some seconds after its launcher's end, in which a machine may put aside who is ending; they are killed."""
+    deadline = time.monotonic() + 5 * slowness()
     while True:
         found = []
         for entry in Path("/proc").iterdir():
