@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from machine import slowness
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -67,7 +68,11 @@ def test_the_sources_say_what_is_there(frameworks: tuple[str, ...], modules: tup
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     environment = os.environ | {"PYTHONPATH": path, "TF_CPP_MIN_LOG_LEVEL": "2"}
     done = subprocess.run(
-        [sys.executable, "-c", _COMPARE, *modules], capture_output=True, text=True, env=environment, timeout=120
+        [sys.executable, "-c", _COMPARE, *modules],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=120 * slowness(),
     )
     assert done.returncode == 0, done.stderr
     compared, _, wrong = done.stdout.strip().splitlines()[-1].partition(" ")

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from machine import slowness
 
 from hvdlite import compat
 from hvdlite.compat import names
@@ -20,7 +21,12 @@ def _python(*arguments: str, cwd: Path = ROOT, **variables: str) -> subprocess.C
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("HVDLITE_", "HOROVOD_", "PYTHON"))}
     clean["PYTHONPATH"] = str(ROOT)
     return subprocess.run(
-        [sys.executable, *arguments], capture_output=True, text=True, env=clean | variables, timeout=60, cwd=cwd
+        [sys.executable, *arguments],
+        capture_output=True,
+        text=True,
+        env=clean | variables,
+        timeout=60 * slowness(),
+        cwd=cwd,
     )
 
 

@@ -6,10 +6,10 @@ import base64
 import csv
 import hashlib
 import os
+import resource
 import subprocess
 import sys
 import sysconfig
-import time
 import venv
 from pathlib import Path
 
@@ -177,6 +177,12 @@ def test_the_alias_that_a_launcher_asks_for_stands_in_nobodys_way(place: Place) 
     assert installation.horovod_itself(with_alias) is None
 
 
+def _of_children() -> float:
+    """Seconds on a processor. Those on the clock are the machine's."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def test_help_is_quick_and_loads_neither_the_core_nor_numpy() -> None:
     program = (
         "import sys\nfrom hvdlite.commands.cli import main\ntry:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
@@ -184,8 +190,8 @@ def test_help_is_quick_and_loads_neither_the_core_nor_numpy() -> None:
     )
     took = []
     for _ in range(3):
-        since = time.monotonic()
+        since = _of_children()
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=os.environ, cwd=ROOT)
-        took.append(time.monotonic() - since)
+        took.append(_of_children() - since)
         assert "usage: hvdlite" in done.stdout and done.stdout.endswith("set()\n"), done.stderr
     assert min(took) < 0.5 * slowness()  # 0.07 s where nothing else runs

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from machine import slowness
 
 from hvdlite import _core
 
@@ -22,7 +23,9 @@ COMPILE = ROOT / "csrc" / "kernels" / "cuda" / "compile.py"
 @pytest.mark.parametrize("script", ["tests/gpu/run", "benchmarks/gpu/run"])
 def test_without_a_gpu_one_sentence_and_an_exit_code_of_its_own(script: str, tmp_path: Path) -> None:
     hidden = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "OUT": str(tmp_path)}
-    done = subprocess.run([sys.executable, str(ROOT / script)], capture_output=True, text=True, env=hidden, timeout=60)
+    done = subprocess.run(
+        [sys.executable, str(ROOT / script)], capture_output=True, text=True, env=hidden, timeout=60 * slowness()
+    )
     assert done.returncode == 3, done.stderr
     assert re.fullmatch(r"There is no GPU to (test|measure) on here: .+\.\n", done.stdout)
     assert not list(tmp_path.iterdir())
@@ -47,7 +50,7 @@ def test_who_is_told_to_end_ends_the_step_that_runs(number: signal.Signals, tmp_
         assert session.poll() is None
         time.sleep(0.01)
     os.kill(session.pid, number)
-    assert session.wait(timeout=30) != 0
+    assert session.wait(timeout=30 * slowness()) != 0
     with pytest.raises(ProcessLookupError):
         os.kill(int(told.read_text()), 0)
 
@@ -75,7 +78,7 @@ def test_an_empty_choice_of_a_compiler_is_none(tmp_path: Path) -> None:
     """As the cache of an older build may hold it."""
     configure = ["cmake", "-S", str(ROOT), "-B", str(tmp_path), "-DHVDLITE_PYTHON=OFF", "-DHVDLITE_CUDA_COMPILER="]
     environment = {name: value for name, value in os.environ.items() if name != "HVDLITE_CUDA_COMPILER"}
-    done = subprocess.run(configure, capture_output=True, text=True, env=environment, timeout=120)
+    done = subprocess.run(configure, capture_output=True, text=True, env=environment, timeout=120 * slowness())
     assert done.returncode == 0, done.stderr
     assert "-- GPU kernels: " in done.stdout
 
@@ -83,7 +86,7 @@ def test_an_empty_choice_of_a_compiler_is_none(tmp_path: Path) -> None:
 def compile_kernels(*arguments: str, path: str = "") -> subprocess.CompletedProcess[str]:
     environment = {"PATH": path, "LD_LIBRARY_PATH": os.environ.get("LD_LIBRARY_PATH", "")}
     command = [sys.executable, "-S", str(COMPILE), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60 * slowness())
 
 
 def test_without_a_compiler_there_are_no_kernels_and_the_build_goes_on(tmp_path: Path) -> None:

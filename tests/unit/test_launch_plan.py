@@ -33,10 +33,10 @@ def test_uneven_hosts_count_across_only_who_has_the_local_rank() -> None:
 
 
 def test_a_big_cluster_is_planned_in_no_time() -> None:
-    began = time.monotonic()
+    began = time.process_time()
     last = plan.assign([Host(f"h{number}", 8) for number in range(8192)])[-1]
     assert last == Slot("h8191", 65535, 65536, 7, 8, 8191, 8192)
-    assert time.monotonic() - began < 5 * slowness()  # a second at most; in quadratic time it was many
+    assert time.process_time() - began < 5 * slowness()  # a second at most; in quadratic time it was many
 
 
 def test_fewer_processes_than_slots_are_honoured() -> None:
@@ -204,7 +204,11 @@ def test_everything_after_the_command_belongs_to_it() -> None:
 def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     for module in ("hvdlite.launch", "hvdlite.run"):
         done = subprocess.run(
-            [sys.executable, "-m", module, "--help"], capture_output=True, text=True, timeout=30, check=True
+            [sys.executable, "-m", module, "--help"],
+            capture_output=True,
+            text=True,
+            timeout=30 * slowness(),
+            check=True,
         )
         assert "hvdliterun -np N" in done.stdout and "--fusion-threshold-mb" in done.stdout
     assert cli.main(["--version"]) == cli.main(["-v"]) == 0

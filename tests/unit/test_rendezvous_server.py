@@ -185,7 +185,10 @@ def test_close_ends_waiting_clients_at_once():
 
     thread = threading.Thread(target=wait, daemon=True)
     thread.start()
-    time.sleep(0.05)
+    end = time.monotonic() + LIMIT
+    while "never" not in server._loop._table._waiters:
+        assert time.monotonic() < end
+        time.sleep(0.01)
     server.close()
     server.close()
     thread.join(LIMIT)

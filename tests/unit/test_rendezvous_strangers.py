@@ -69,12 +69,11 @@ def test_the_servers_own_proof_sent_back_is_refused(server):
         b"\x80\x04\x95" * 100,
     ],
 )
-def test_garbage_is_shown_out_at_once(server, caplog, garbage):
-    start = time.monotonic()
+def test_garbage_is_shown_out_at_once(server, caplog, monkeypatch, garbage):
+    monkeypatch.setattr(protocol, "HANDSHAKE_SECONDS", 10 * LIMIT)  # which is not what ends it
     with dial(server) as sock:
         sock.sendall(garbage)
         assert_closed(sock)
-    assert time.monotonic() - start < protocol.HANDSHAKE_SECONDS / 2
     wait_for_warning(caplog, "does not speak hvdlite's protocol")
     assert len(warnings_of(caplog)) == 1
     assert_serves(server)
@@ -180,7 +179,7 @@ def test_a_collect_that_would_not_fit_into_a_frame_is_refused(client):
 
 
 def test_one_who_dawdles_is_shown_out_and_delays_nobody(server, caplog, monkeypatch):
-    limit = 2 * slowness()
+    limit = 3 * slowness()
     monkeypatch.setattr(protocol, "HANDSHAKE_SECONDS", limit)
     with dial(server) as silent, dial(server) as loris:
         start = time.monotonic()
@@ -233,26 +232,32 @@ def test_without_descriptors_the_server_pauses_and_recovers(tmp_path):
     code = """
 import resource, socket, sys, time, logging
 sys.path.insert(0, sys.argv[1])
+limit = float(sys.argv[2])
 logging.basicConfig(level=logging.WARNING)
+said = []
+class Listener(logging.Handler):
+    def emit(self, record):
+        said.append(record.getMessage())
+logging.getLogger().addHandler(Listener())
 from hvdlite.rendezvous import StoreClient, StoreServer
 secret = bytes(32)
 server = StoreServer(secret).start()
-client = StoreClient(server.address, secret, 10)
+client = StoreClient(server.address, secret, limit)
+# All of them are taken before anybody calls: none is left for the server's side.
+held = [socket.socket() for _ in range(40)]
 resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
-held = []
-try:
-    while True:
-        held.append(socket.create_connection(server.address, 10))
-except OSError:
-    pass
-time.sleep(0.5)
+for sock in held[:20]:
+    sock.connect(server.address)
+end = time.monotonic() + limit
+while not any("accepts nobody" in text for text in said):
+    assert time.monotonic() < end
+    time.sleep(0.01)
 client.set("k", b"v")
 for sock in held:
     sock.close()
-end = time.monotonic() + 10
 while True:
     try:
-        StoreClient(server.address, secret, 10).get("k", 5)
+        StoreClient(server.address, secret, limit).get("k", limit)
         break
     except OSError:
         assert time.monotonic() < end
@@ -260,7 +265,7 @@ print("recovered")
 server.close()
 """
     root = os.path.dirname(os.path.dirname(os.path.dirname(protocol.__file__)))
-    done = subprocess.run([sys.executable, "-c", code, root], capture_output=True, text=True, timeout=6 * LIMIT)
+    command = [sys.executable, "-c", code, root, f"{LIMIT:g}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=6 * LIMIT)
     assert done.returncode == 0, done.stderr
     assert "recovered" in done.stdout
-    assert "accepts nobody" in done.stderr

@@ -163,7 +163,7 @@ with StoreServer(bytes(range(32))) as server:
     sys.stdin.readline()
     child = os.fork()
     if child == 0:
-        time.sleep(30)
+        time.sleep(600)
         os._exit(0)
     print(child, flush=True)
     sys.stdin.readline()
