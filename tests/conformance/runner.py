@@ -27,6 +27,7 @@ from hvdlite.rendezvous import StoreServer, new_secret
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 _MARK = "HVDLITE_TEST_MARK"
+_LIBC = ctypes.CDLL(None)  # here: a child between fork and exec must not wait for a lock of the loader's
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ def run(configuration: Configuration, checks: dict[str, float], limit: float) ->
 
 def _end_with_parent() -> None:
     """The launcher gets SIGTERM when the test run is killed, and a Ctrl-C that is ignored by nobody."""
-    ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+    _LIBC.prctl(1, signal.SIGTERM)
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

@@ -9,6 +9,7 @@ import threading
 import time
 
 import pytest
+from machine import slowness
 
 from hvdlite import bootstrap
 from hvdlite.bootstrap import by_ports, meeting, offer, opening
@@ -138,10 +139,10 @@ def test_where_all_share_a_host_the_store_is_on_loopback_only() -> None:
     offered = opening.addresses_of(everywhere, False, [])
     assert offered[-1] == ("127.0.0.1", everywhere)
     for address in (*offered, (here, everywhere)):
-        StoreClient(address, SECRET, 5.0).close()
+        StoreClient(address, SECRET, 5.0 * slowness()).close()
     for host in {host for host, _ in offered} - {"127.0.0.1"}:
         with pytest.raises(ConnectionError):
-            StoreClient((host, local), SECRET, 5.0)
+            StoreClient((host, local), SECRET, 5.0 * slowness())
 
 
 def test_a_channel_carries_the_secret_only_where_nobody_was_given_one() -> None:
