@@ -16,7 +16,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 
 from hvdlite.launch import job, output, plan, secret, watch
@@ -113,6 +113,7 @@ def _supervise(this: job.Job, mode: str, hosts: Sequence[Host], options: Options
         stack.callback(shutil.rmtree, scratch, ignore_errors=True)
         launcher = _mpi(asked, here, scratch) if mode == "mpi" else _srun(asked, environment)
         this.log(f"runs {shlex.join(launcher.launch.argv)}")
+        signals = stack.enter_context(closing(watch.Signals()))
         process = local.start(
             launcher.launch.argv,
             {**environment, **launcher.launch.environment},
@@ -129,7 +130,7 @@ def _supervise(this: job.Job, mode: str, hosts: Sequence[Host], options: Options
         verdict.group = group
         own = _LaunchersStream(LAUNCHER, "stderr", this.console.stderr)
         verdict.streams = {**opened.streams, (LAUNCHER, "stderr"): own}
-        this.watch({launcher.name: group}, verdict.streams)
+        this.watch({launcher.name: group}, verdict.streams, signals)
         verdict.hosts = {**verdict.hosts, **group.hosts}
 
 

@@ -65,6 +65,7 @@ def supervise(this: job.Job) -> None:
             stack.callback(ssh.close, remotes)
             groups |= {remote.host: remote for remote in remotes}
         near = {slot.rank: own[slot.rank] for slot in slots if slot.host not in this.far}
+        signals = stack.enter_context(contextlib.closing(watch.Signals()))
         if near:
             groups[next(host for host in hosts if host not in this.far)] = _start_here(
                 this, shared | plan.meeting_environment(("127.0.0.1", port)), near, opened.key, stack
@@ -72,7 +73,7 @@ def supervise(this: job.Job) -> None:
         for group in groups.values():
             if isinstance(group, ssh.Remote):
                 group.start()
-        this.watch(groups, opened.streams)
+        this.watch(groups, opened.streams, signals)
 
 
 def _of(host: str, slots: Sequence[plan.Slot], own: Mapping[int, Mapping[str, str]]) -> Mapping[int, Mapping[str, str]]:

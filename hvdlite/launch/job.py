@@ -22,6 +22,7 @@ from hvdlite.launch import console, output, plan, secret, watch
 from hvdlite.launch.companion import Companion
 from hvdlite.launch.spawn import guardian, ssh
 from hvdlite.launch.spawn.events import Group
+from hvdlite.launch.watch import Signals
 from hvdlite.rendezvous import addresses
 from hvdlite.rendezvous.server import StoreServer
 
@@ -92,9 +93,11 @@ class Job:
                 found[slot.rank, name] = output.Stream(slot.rank, name, sink, copy)
         return found
 
-    def watch(self, groups: Mapping[str, Group], streams: Mapping[tuple[int, str], output.Stream]) -> None:
-        """Until all ranks have ended."""
-        watch.watch(groups, streams, self.verdict, self.log, self.companion.tick)
+    def watch(
+        self, groups: Mapping[str, Group], streams: Mapping[tuple[int, str], output.Stream], signals: Signals
+    ) -> None:
+        """Until all ranks have ended. `signals` are caught since before the first was started."""
+        watch.watch(groups, streams, self.verdict, self.log, self.companion.tick, signals)
         self.companion.end()
 
     def conclude(self, supervise: Callable[[], None]) -> int:

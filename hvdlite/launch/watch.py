@@ -12,10 +12,11 @@ import selectors
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from types import FrameType
+from typing import Any
 
 from hvdlite.launch.output import IDLE_SECONDS, Stream, drain
 from hvdlite.launch.spawn.events import AllGone, Ended, Event, Group, Lost, Output, Started, StartFailed, signal_name
@@ -145,34 +146,37 @@ class Verdict:
         return f"hvdliterun: {self.gone.resisting} processes do not react to SIGKILL (waiting for a disk?)."
 
 
-@contextlib.contextmanager
-def _signals() -> Iterator[tuple[int, list[int]]]:
-    """Signals for the launcher are collected in the list; the descriptor becomes readable. Nothing outside the main thread,
-    which alone receives them."""
-    caught: list[int] = []
+class Signals:
+    """From here on signals for the launcher are collected, to be answered by `watch`: begun before the first rank is started, so
+    that none comes at a moment at which it would end the launcher alone. Nothing outside the main thread, which alone receives
+    them."""
 
-    def catch(number: int, _: FrameType | None) -> None:
-        caught.append(number)
-
-    wake, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
+    def __init__(self) -> None:
+        self.caught: list[int] = []
+        self._handlers: dict[int, Any] = {}
+        self._before: int | None = None
+        self.wake, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)  # `wake` becomes readable
         if threading.current_thread() is not threading.main_thread():
-            yield wake, caught
             return
-        before = signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
-        handlers = {}
+        self._before = signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         for number in (*_ENDING, *_FORWARDED):
             if signal.getsignal(number) != signal.SIG_IGN:  # as under nohup
-                handlers[number] = signal.signal(number, catch)
-        try:
-            yield wake, caught
-        finally:
-            for number, handler in handlers.items():
-                signal.signal(number, handler)
-            signal.set_wakeup_fd(before)
-    finally:
-        os.close(wake)
-        os.close(wake_write)
+                self._handlers[number] = signal.signal(number, self._catch)
+
+    def _catch(self, number: int, _: FrameType | None) -> None:
+        self.caught.append(number)
+
+    def close(self) -> None:
+        """Signals do again what they did before. May be called twice."""
+        while self._handlers:
+            signal.signal(*self._handlers.popitem())
+        if self._before is not None:
+            signal.set_wakeup_fd(self._before)
+            self._before = None
+        if self.wake >= 0:
+            os.close(self.wake)
+            os.close(self._wake_write)
+            self.wake = -1
 
 
 def watch(
@@ -181,14 +185,18 @@ def watch(
     verdict: Verdict,
     log: Callable[[str], None] = lambda text: None,
     chore: Callable[[], float | None] = lambda: None,
+    signals: Signals | None = None,
 ) -> None:
     """Pump output and judge deaths until nothing is left. `groups` by host; `streams` by rank and name.
 
-    `chore` is done in every turn; it returns after how many seconds at the latest it has to be done again. Outside the
-    main thread no signal ends the job, but an exception that is sent to the thread does.
+    `chore` is done in every turn; it returns after how many seconds at the latest it has to be done again. `signals` is closed at the
+    end. Outside the main thread no signal ends the job, but an exception that is sent to the thread does.
     """
-    with _signals() as (wake, caught), contextlib.closing(_Watch(groups, streams, verdict, log, chore)) as watching:
-        watching.loop(wake, caught)
+    with (
+        contextlib.closing(signals or Signals()) as received,
+        contextlib.closing(_Watch(groups, streams, verdict, log, chore)) as watching,
+    ):
+        watching.loop(received.wake, received.caught)
 
 
 class _Watch:

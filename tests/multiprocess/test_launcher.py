@@ -12,12 +12,14 @@ import time
 from pathlib import Path
 
 import pytest
-from launched import MARK, Job, last_line, prefixed
+from launched import MARK, Job, _default_signals, last_line, prefixed
 from machine import slowness
 
 # "I am here" for wait_for_files(), then a long sleep.
 READY = "import os, time; open(f'ready.{os.environ[\"HVDLITE_RANK\"]}', 'w').close(); time.sleep(600)"
 PYTHON = sys.executable
+# For --grace-seconds: a launcher that waited for their end would be noticed, and no rank is ended because it is slow.
+PATIENT = "600"
 
 
 # --- identity
@@ -197,7 +199,7 @@ def test_a_rank_may_tidy_up_on_sigterm(job: Job) -> None:
         "open(f'ready.{os.environ[\"HVDLITE_RANK\"]}', 'w').close()\n"
         "while True: time.sleep(1)\n"
     )
-    process = job.start("-np", "2", PYTHON, script)
+    process = job.start("-np", "2", "--grace-seconds", PATIENT, PYTHON, script)
     job.wait_for_files(["ready.0", "ready.1"])
     process.send_signal(signal.SIGTERM)
     out, _ = process.communicate()
@@ -206,14 +208,52 @@ def test_a_rank_may_tidy_up_on_sigterm(job: Job) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda n: n.name)
+def test_a_signal_that_comes_before_the_launcher_watches_is_answered_as_well(job: Job, number: signal.Signals) -> None:
+    rank = job.script(
+        "import os, signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, lambda *_: (print('saved', flush=True), sys.exit(0)))\n"
+        "open('ready.0', 'w').close()\n"
+        "while True: time.sleep(0.1)\n"
+    )
+    launcher = job.script(
+        "import os, sys, time\n"
+        "from hvdlite.launch import cli\n"
+        "from hvdlite.launch.spawn import local\n"
+        "start = local.start\n"
+        "def hold_up(*given, **named):\n"
+        "    ranks = start(*given, **named)\n"
+        "    while not os.path.exists('sent'): time.sleep(0.01)\n"
+        "    return ranks\n"
+        "local.start = hold_up\n"
+        "sys.exit(cli.main())\n",
+        "launcher.py",
+    )
+    process = subprocess.Popen(
+        [PYTHON, launcher, "-np", "1", "--grace-seconds", PATIENT, PYTHON, rank],
+        cwd=job.directory,
+        env=job.environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=_default_signals,
+    )
+    job.started.append(process)
+    _wait_ready(job, 1)
+    process.send_signal(number)
+    (job.directory / "sent").touch()
+    out, err = process.communicate()
+    assert process.returncode == 128 + number
+    assert last_line(err) == f"hvdliterun: ended by {number.name}; all ranks were ended."
+    assert prefixed(out, 0) == ["saved"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda n: n.name)
 def test_a_signal_to_the_launcher_ends_all_ranks(job: Job, number: signal.Signals) -> None:
-    process = job.start("-np", "3", "bash", "-c", f"{PYTHON} -c '{READY.replace(chr(39), chr(34) * 3)}'")
+    command = f"{PYTHON} -c '{READY.replace(chr(39), chr(34) * 3)}'"
+    process = job.start("-np", "3", "--grace-seconds", PATIENT, "bash", "-c", command)
     _wait_ready(job, 3)
-    start = time.monotonic()
     process.send_signal(number)
     _, err = process.communicate()
     assert process.returncode == 128 + number
-    assert time.monotonic() - start < 3 * slowness()
     assert last_line(err) == f"hvdliterun: ended by {number.name}; all ranks were ended."
     assert job.pids() == []
 
@@ -223,27 +263,24 @@ def _wait_ready(job: Job, count: int) -> None:
 
 
 def test_ctrl_c_twice_does_not_wait_for_the_grace_period(job: Job) -> None:
-    script = job.script("import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + READY)
-    process = job.start("-np", "2", PYTHON, script)
+    asked = "lambda *_: open('asked.' + os.environ['HVDLITE_RANK'], 'w').close()"
+    script = job.script(f"import os, signal; signal.signal(signal.SIGTERM, {asked})\n{READY}\ntime.sleep(600)\n")
+    process = job.start("-np", "2", "--grace-seconds", PATIENT, PYTHON, script)
     _wait_ready(job, 2)
-    start = time.monotonic()
     process.send_signal(signal.SIGINT)
-    time.sleep(0.3)
+    job.wait_for_files(["asked.0", "asked.1"])  # two signals at once would be one
     process.send_signal(signal.SIGINT)
     process.communicate()
     assert process.returncode == 130
-    assert time.monotonic() - start < 3 * slowness()
 
 
 def test_a_stopped_rank_is_ended_too(job: Job) -> None:
-    process = job.start("-np", "2", PYTHON, job.script(READY))
+    process = job.start("-np", "2", "--grace-seconds", PATIENT, PYTHON, job.script(READY))
     _wait_ready(job, 2)
     for pid in _ranks(job, process):
         os.kill(pid, signal.SIGSTOP)
-    start = time.monotonic()
     process.send_signal(signal.SIGTERM)
     process.communicate()
-    assert time.monotonic() - start < 3 * slowness()
 
 
 def _guardian(job: Job, launcher: int) -> int:
@@ -256,23 +293,33 @@ def _ranks(job: Job, process: subprocess.Popen[bytes]) -> list[int]:
     return sorted(set(job.pids()) - {process.pid, _guardian(job, process.pid)})
 
 
+# Six processes.
 FAMILY = (
     "trap '' TERM HUP INT; timeout 600 sleep 601 & setsid sleep 602 & (setsid sleep 603 &); "
     f"{PYTHON} -c '{READY.replace(chr(39), chr(34) * 3)}'; true"
 )
 
 
-def test_kill_9_of_the_launcher_takes_grandchildren_along_within_a_second(job: Job) -> None:
-    process = job.start("-np", "2", "bash", "-c", FAMILY)
+def _wait_for_two_families(job: Job) -> None:
+    """Until all of them are there, with the launcher and the guardian: those in the background start when they can."""
     _wait_ready(job, 2)
-    assert len(job.pids()) >= 12
+    deadline = time.monotonic() + 20 * slowness()
+    while len(job.pids()) < 14:
+        assert time.monotonic() < deadline, job.pids()
+        time.sleep(0.01)
+
+
+def test_kill_9_of_the_launcher_takes_grandchildren_along_at_once(job: Job) -> None:
+    # Not after a grace period.
+    process = job.start("-np", "2", "--grace-seconds", PATIENT, "bash", "-c", FAMILY)
+    _wait_for_two_families(job)
     process.kill()
-    assert job.wait_until_gone(1.0) == []
+    assert job.wait_until_gone(3.0) == []
 
 
 def test_kill_9_of_the_launchers_process_group_does_so_too(job: Job) -> None:
     process = subprocess.Popen(
-        [PYTHON, "-m", "hvdlite.launch", "-np", "2", "bash", "-c", FAMILY],
+        [PYTHON, "-m", "hvdlite.launch", "-np", "2", "--grace-seconds", PATIENT, "bash", "-c", FAMILY],
         cwd=job.directory,
         env=job.environment(),
         start_new_session=True,
@@ -280,9 +327,9 @@ def test_kill_9_of_the_launchers_process_group_does_so_too(job: Job) -> None:
         stderr=subprocess.PIPE,
     )
     job.started.append(process)
-    _wait_ready(job, 2)
+    _wait_for_two_families(job)
     os.killpg(process.pid, signal.SIGKILL)
-    assert job.wait_until_gone(1.0) == []
+    assert job.wait_until_gone(3.0) == []
 
 
 def test_kill_9_of_the_launcher_while_it_starts_leaves_nothing(job: Job) -> None:
@@ -291,7 +338,7 @@ def test_kill_9_of_the_launcher_while_it_starts_leaves_nothing(job: Job) -> None
         time.sleep(delay)
         process.kill()
         process.communicate()
-        assert job.wait_until_gone(1.0) == []
+        assert job.wait_until_gone(3.0) == []
 
 
 def test_kill_9_of_the_guardian_ends_the_job_with_an_error(job: Job) -> None:
@@ -310,9 +357,10 @@ def test_kill_9_of_guardian_and_launcher_still_ends_the_ranks(job: Job) -> None:
     guardian = _guardian(job, process.pid)
     process.send_signal(signal.SIGSTOP)  # so that it cannot help
     os.kill(guardian, signal.SIGKILL)
-    deadline = time.monotonic() + slowness()
+    deadline = time.monotonic() + 5 * slowness()
     while job.pids() != [process.pid]:
         assert time.monotonic() < deadline
+        time.sleep(0.01)
     process.kill()
 
 
@@ -326,17 +374,22 @@ def test_kill_9_of_a_launcher_whose_pipe_a_stray_child_holds(job: Job) -> None:
         "own = {s.rank: plan.rank_environment(s, False) for s in slots}\n"
         f"marked = {{**os.environ, {MARK!r}: {job.mark!r}}}\n"
         f"ranks = local.start([sys.executable, '-c', {READY!r}], marked, own)\n"
-        "if os.fork() == 0:\n    time.sleep(3); os._exit(0)\n"
+        "stray = os.fork()\n"
+        "if stray == 0:\n    time.sleep(600); os._exit(0)\n"
+        "open('stray.new', 'w').write(str(stray)); os.rename('stray.new', 'stray')\n"
         "time.sleep(600)\n"
     )
     environment = job.environment()
     del environment[MARK]
     process = subprocess.Popen([PYTHON, script], cwd=job.directory, env=environment)
     job.started.append(process)
-    _wait_ready(job, 2)
-    time.sleep(0.2)
-    process.kill()
-    assert job.wait_until_gone(1.0) == []
+    job.wait_for_files(["ready.0", "ready.1", "stray"])
+    stray = int((job.directory / "stray").read_text())
+    try:
+        process.kill()
+        assert job.wait_until_gone(3.0) == []
+    finally:
+        os.kill(stray, signal.SIGKILL)  # it was there until now
 
 
 def test_closed_output_does_not_stop_the_job(job: Job) -> None:
@@ -386,9 +439,11 @@ def test_eight_ranks_print_in_order_and_without_mixing_lines(job: Job) -> None:
     script = job.script(
         "import os, sys\n"
         "rank = os.environ['HVDLITE_RANK']\n"
-        "for i in range(2000):\n"
-        "    sys.stdout.write(f'{rank} {i} ' + 'x' * (i % 97) + '\\n')\n"
-        "    if i % 10 == 0: sys.stderr.write(f'{rank} {i}\\n')\n"
+        "for i in range(0, 2000, 10):\n"
+        # Whole lines at once: of a rank that is held up in the middle of one that much is shown.
+        "    lines = ''.join(f'{rank} {j} ' + 'x' * (j % 97) + '\\n' for j in range(i, i + 10))\n"
+        "    os.write(1, lines.encode())\n"
+        "    sys.stderr.write(f'{rank} {i}\\n')\n"
     )
     done = job.run("-np", "8", PYTHON, script)
     assert done.returncode == 0
@@ -439,7 +494,8 @@ def test_a_reader_that_pauses_does_not_stop_the_ranks(job: Job) -> None:
 def test_much_output_takes_no_forever(job: Job) -> None:
     start = time.monotonic()
     done = job.run("-np", "2", "sh", "-c", "yes 0123456789abcdef0123456789abcde | head -c 32000000")
-    assert done.stdout.count(b"\n") == 2_000_000
+    # One a line. Where a rank is held up in the middle of one, the other begins a line of its own there.
+    assert done.stdout.count(b"f") == 2_000_000
     assert time.monotonic() - start < 20 * slowness()
 
 
@@ -474,7 +530,7 @@ def test_a_watching_launcher_uses_no_processor_time(job: Job) -> None:
         time.sleep(1.0)
         return ticks() - before
 
-    # It may still have been starting in the first second.
-    assert used() <= 1 or used() <= 1
+    # It may still have been starting in the first second, or longer where it was held up.
+    assert any(used() <= 1 for _ in range(6))
     process.send_signal(signal.SIGTERM)
     process.communicate()
