@@ -220,13 +220,27 @@ def _raise_failure(client: StoreClient, verdict: watch.Verdict, command: Sequenc
     rank = verdict.culprit()
     if rank is None:
         raise RuntimeError(sentence)
-    try:
-        last_line, trace, itself = pickle.loads(parcels.receive(client, task.failure_key(rank), 0))
-    except TimeoutError:
-        raise RuntimeError(sentence) from None  # it died without a word
+    told = _told(client, rank)
+    if told is not None and watch.is_consequence(told[0].encode()):
+        # The cause has told before it let the others know, but its process may take longer to end than theirs.
+        others = ((other, _told(client, other)) for other in verdict.hosts)
+        causes = [(other, it) for other, it in others if it is not None and not watch.is_consequence(it[0].encode())]
+        rank, told = causes[0] if causes else (rank, told)
+    if told is None:
+        raise RuntimeError(sentence)  # it died without a word
+    last_line, trace, itself = told
     raise RuntimeError(
         f"rank {rank} on {verdict.hosts[rank]} raised {last_line}\n\nOn rank {rank}:\n{trace}"
     ) from _exception(itself)
+
+
+def _told(client: StoreClient, rank: int) -> tuple[str, str, bytes | None] | None:
+    """What a rank that has raised has left in the store."""
+    try:
+        told: tuple[str, str, bytes | None] = pickle.loads(parcels.receive(client, task.failure_key(rank), 0))
+    except TimeoutError:
+        return None
+    return told
 
 
 def _exception(data: bytes | None) -> BaseException | None:

@@ -34,6 +34,11 @@ _CONNECTION_LOST = 255
 _GLANCE_SECONDS = 0.5
 
 
+def is_consequence(last_words: bytes) -> bool:
+    """Whether a rank that says so has failed because another one was lost."""
+    return any(name in last_words for name in _CONSEQUENCES)
+
+
 @dataclass(frozen=True)
 class Failure:
     ended: Ended
@@ -42,8 +47,7 @@ class Failure:
     @property
     def order(self) -> tuple[bool, bool]:
         """Sorts causes before consequences and, of ranks that died at the same time, crashes before exits."""
-        consequence = not self.ended.signal and any(name in self.last_words for name in _CONSEQUENCES)
-        return consequence, not self.ended.signal
+        return not self.ended.signal and is_consequence(self.last_words), not self.ended.signal
 
 
 @dataclass

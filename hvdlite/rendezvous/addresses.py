@@ -88,27 +88,26 @@ def reach(addresses: Sequence[Address], secret: bytes, timeout: float) -> tuple[
     whose handshake succeeds is taken. ConnectionError: what each of them said last.
     """
     deadline = time.monotonic() + timeout
-    results: queue.SimpleQueue[tuple[Address, StoreClient | str]] = queue.SimpleQueue()
+    results: queue.SimpleQueue[tuple[Address, StoreClient | None]] = queue.SimpleQueue()
+    said: dict[Address, str] = {}
     done = threading.Event()
     for address in addresses:
         threading.Thread(
-            target=_try, args=(address, secret, deadline, results, done), name="hvd-reach", daemon=True
+            target=_try, args=(address, secret, deadline, results, said, done), name="hvd-reach", daemon=True
         ).start()
-    said: dict[Address, str] = {}
     try:
-        while len(said) < len(set(addresses)):
+        for _ in addresses:
             try:
                 address, result = results.get(timeout=max(0.0, deadline - time.monotonic()) + 0.1)
             except queue.Empty:
                 break
-            if isinstance(result, StoreClient):
+            if result is not None:
                 return address, result
-            said[address] = result
     finally:
         done.set()
         while not results.empty():  # who came second
             _, late = results.get()
-            if isinstance(late, StoreClient):
+            if late is not None:
                 late.close()
     tried = "; ".join(f"{host} port {port}: {said.get((host, port), 'no answer')}" for host, port in addresses)
     raise ConnectionError(f"no answer within {timeout:g} s from the job's store. Tried {tried}")
@@ -118,7 +117,8 @@ def _try(
     address: Address,
     secret: bytes,
     deadline: float,
-    results: queue.SimpleQueue[tuple[Address, StoreClient | str]],
+    results: queue.SimpleQueue[tuple[Address, StoreClient | None]],
+    said: dict[Address, str],
     done: threading.Event,
 ) -> None:
     pause = _FIRST_PAUSE
@@ -127,7 +127,8 @@ def _try(
         try:
             client = StoreClient(address, secret, max(0.1, min(left, _ATTEMPT_SECONDS)))
         except (OSError, ValueError) as error:
-            why = str(error.__cause__ or error)
+            # At once: at the deadline whoever waits may be quicker than this thread.
+            said[address] = str(error.__cause__ or error)
         else:
             if done.is_set():
                 client.close()
@@ -135,6 +136,6 @@ def _try(
                 results.put((address, client))
             return
         if done.wait(min(pause, max(0.0, deadline - time.monotonic()))) or time.monotonic() >= deadline:
-            results.put((address, why))
+            results.put((address, None))
             return
         pause = min(2 * pause, _LONGEST_PAUSE)

@@ -141,6 +141,24 @@ def test_the_cause_is_told_and_not_its_consequence() -> None:
     assert "rank 1 on localhost raised" in str(error := _fails(train, num_proc=2)) and "no data" in str(error)
 
 
+def test_the_cause_is_told_though_its_process_ends_last() -> None:
+    def train() -> None:
+        import atexit
+
+        import numpy as np
+
+        import hvdlite as hvd
+
+        hvd.init()
+        if hvd.rank() == 1:
+            atexit.register(time.sleep, 3)
+            raise Refused("no data")
+        hvd.allreduce(np.ones(2), name="x")
+
+    error = _fails(train, num_proc=2)
+    assert str(error).startswith("rank 1 on localhost raised") and isinstance(error.__cause__, Refused)
+
+
 def test_an_exception_that_cannot_be_made_again_is_told_as_text() -> None:
     class Strange(Exception):
         def __init__(self, one: int, two: int) -> None:
@@ -357,7 +375,7 @@ def test_a_signal_that_the_program_only_notes_is_an_error_of_run(job: Job) -> No
 def test_kill_9_of_the_caller_leaves_nothing(job: Job) -> None:
     process = _start(job, "hvdlite.run(sleep, num_proc=2)\n")
     process.kill()
-    assert job.wait_until_gone(1.0) == []
+    assert job.wait_until_gone(3.0) == []
 
 
 def test_a_thread_may_run_functions_and_its_process_may_end_before(job: Job) -> None:
@@ -367,7 +385,7 @@ def test_a_thread_may_run_functions_and_its_process_may_end_before(job: Job) -> 
         "while not (os.path.exists('ready.0') and os.path.exists('ready.1')): time.sleep(0.01)\n",
     )
     process.communicate()
-    assert job.wait_until_gone(1.0) == []
+    assert job.wait_until_gone(3.0) == []
 
 
 def test_an_exception_sent_to_a_thread_ends_its_ranks(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -392,14 +410,18 @@ def test_an_exception_sent_to_a_thread_ends_its_ranks(job: Job, monkeypatch: pyt
 
 
 def test_hosts_that_cannot_be_reached_leave_nothing_open(job: Job) -> None:
-    def descriptors() -> int:
+    def call() -> None:
         with pytest.raises(ConnectionError):
             hvdlite.run(
                 _rank, hosts="nowhere.invalid:2", num_proc=2, output_filename=str(job.directory), start_timeout=5
             )
-        return len(os.listdir("/proc/self/fd"))
 
-    assert descriptors() == descriptors()
+    call()
+    gc.collect()  # what earlier tests have left
+    before = _resources()
+    for _ in range(3):
+        call()
+    _expect_no_more_than(before)
 
 
 # --- a real notebook
@@ -460,6 +482,14 @@ def _resources() -> tuple[int, int, int]:
     return len(os.listdir("/proc/self/fd")), threading.active_count(), len(children)
 
 
+def _expect_no_more_than(before: tuple[int, int, int]) -> None:
+    """Less may be what an earlier test has left until then. A thread, a writer's say, ends a moment after it was told to."""
+    deadline = time.monotonic() + 5 * slowness()
+    while any(now > then for now, then in zip(_resources(), before, strict=True)):
+        assert time.monotonic() < deadline, (before, _resources())
+        time.sleep(0.01)
+
+
 def test_twenty_runs_leave_no_descriptor_no_thread_no_process_no_memory() -> None:
     data = os.urandom(8 << 20)
 
@@ -470,26 +500,19 @@ def test_twenty_runs_leave_no_descriptor_no_thread_no_process_no_memory() -> Non
         assert len(hvdlite.run(lambda given: given, (data,))) == 1
         assert isinstance(_fails(fail).__cause__, Refused)
 
-    def settled() -> tuple[int, int, int]:
-        deadline = time.monotonic() + 2 * slowness()
-        while threading.active_count() > threads and time.monotonic() < deadline:
-            time.sleep(0.01)  # a writer's thread ends a moment after it was closed
-        return _resources()
-
-    threads = threading.active_count()
     once()
     gc.collect()
-    before = settled()
+    before = _resources()
     tracemalloc.start()
     try:
         memory = tracemalloc.get_traced_memory()[0]
         for _ in range(10):
             once()
+        _expect_no_more_than(before)
         gc.collect()
         assert tracemalloc.get_traced_memory()[0] - memory < len(data)  # not even of one run
     finally:
         tracemalloc.stop()
-    assert settled() == before
 
 
 # --- the name
