@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 from launched import Job, _default_signals
@@ -40,6 +42,17 @@ TWO_ON_A_HOST = """
 import os
 os.environ["HVDLITE_HOST_ID"] = str(int(os.environ.get("OMPI_COMM_WORLD_RANK") or os.environ["PMI_RANK"]) // 2)
 """
+
+
+@contextlib.contextmanager
+def leaves_no_shared_memory() -> Iterator[None]:
+    """No name of hvdlite's remains in /dev/shm. Another job of this machine may have one there for a moment."""
+    before = set(os.listdir("/dev/shm"))
+    yield
+    deadline = time.monotonic() + 3 * slowness()
+    while new := [name for name in set(os.listdir("/dev/shm")) - before if "hvd" in name.lower()]:
+        assert time.monotonic() < deadline, f"left in /dev/shm: {new}"
+        time.sleep(0.02)
 
 
 def start(job: Job, command: Sequence[str], **extra: str) -> subprocess.Popen[bytes]:
