@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import secrets
 import shutil
 import signal
@@ -76,9 +77,15 @@ def _path(program: str) -> str | None:
 
 
 def _free_ports(count: int) -> list[int]:
+    """Not of those that the system gives to whoever asks for any: one would be somebody's before a daemon has it."""
+    ports: list[int] = []
     with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [sock.getsockname()[1] for sock in sockets]
+        while len(ports) < count:
+            port = random.randrange(10_000, 20_000)
+            with contextlib.suppress(OSError):
+                stack.enter_context(socket.create_server(("127.0.0.1", port)))
+                ports.append(port)
+    return ports
 
 
 @contextlib.contextmanager

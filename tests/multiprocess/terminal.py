@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import fcntl
 import os
 import re
@@ -23,14 +24,20 @@ class Terminal:
     def __init__(self) -> None:
         self.lines = [""]
         self.row = self.column = 0
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
+        self._rest = ""  # the beginning of a sequence: where much waits to be read, a read ends anywhere
 
     def feed(self, data: bytes) -> None:
-        text = data.decode()
+        text = self._rest + self._decoder.decode(data)
+        self._rest = ""
         while text:
-            if text.startswith("\x1b["):
-                end = next(i for i, c in enumerate(text) if c.isalpha())
-                number, command = text[2:end], text[end]
-                text = text[end + 1 :]
+            if text.startswith("\x1b"):
+                sequence = re.match(r"\x1b\[([^A-Za-z]*)([A-Za-z])", text)
+                if sequence is None:
+                    self._rest = text
+                    return
+                number, command = sequence.groups()
+                text = text[sequence.end() :]
                 if command == "A":
                     self.row -= int(number)
                 elif command == "J":

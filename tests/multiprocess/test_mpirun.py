@@ -35,7 +35,7 @@ def temporary(tmp_path: Path) -> Iterator[str]:
     directory = tmp_path / "temporary"
     directory.mkdir()
     yield str(directory)
-    deadline = time.monotonic() + 2 * slowness()
+    deadline = time.monotonic() + 5 * slowness()
     while (left := os.listdir(directory)) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not left
@@ -197,7 +197,9 @@ def test_survivors_of_a_rank_that_exits_are_ended_by_the_library(mpi: Mpi) -> No
     start = time.monotonic()
     done = mpi.run("-np", "2", PYTHON, script)
     assert time.monotonic() - start < 20 * slowness()
-    assert done.returncode == 3, done.stderr
+    # Open MPI tells of one rank. Where it is held up until both have ended it sees rank 0 first, which failed because rank 1 was lost.
+    noticed = mpi.is_open_mpi and done.returncode == 1 and b"PeerLostError" in done.stderr
+    assert done.returncode == 3 or noticed, done.stderr
 
 
 SAVE = """
@@ -213,7 +215,8 @@ signal.signal(signal.SIGTERM, save)
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda n: n.name)
 def test_a_signal_to_the_launcher_lets_ranks_save_and_ends_them(mpi: Mpi, number: signal.Signals) -> None:
-    process = mpi.start_ready("import time\n" + SAVE + READY + "while True: time.sleep(0.1)\n")
+    script = "import time\n" + SAVE + READY + "while True: time.sleep(0.1)\n"
+    process = mpi.start_ready(script, "--grace-seconds", "60")
     process.send_signal(number)
     out, err = process.communicate()
     assert process.returncode == 128 + number
@@ -261,7 +264,7 @@ def test_kill_9_of_the_launcher_leaves_neither_mpirun_nor_ranks(mpi: Mpi) -> Non
     process = mpi.start_ready(DEAF)
     assert len(mpi.job.pids()) >= 5
     process.kill()
-    assert mpi.job.wait_until_gone(2.0) == []
+    assert mpi.job.wait_until_gone(5.0) == []
 
 
 def test_kill_9_of_mpirun_ends_its_ranks(mpi: Mpi) -> None:

@@ -170,11 +170,12 @@ def test_the_secret_shows_neither_in_argv_nor_in_environments(far: FarJob) -> No
         assert form not in shown
 
 
-def _with_ssh(far: FarJob, seconds: float = 0) -> dict[str, str]:
-    """An environment in which plain `ssh` finds the hosts, after that time."""
+def _with_ssh(far: FarJob, go: str = "") -> dict[str, str]:
+    """An environment in which plain `ssh` finds the hosts, as soon as there is a file of that name."""
     program = far.job.directory / "bin" / "ssh"
     program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nsleep {seconds}\nexec /usr/bin/ssh -F {far.hosts.config} "$@"\n')
+    wait = f"until [ -e {far.job.directory / go} ]; do sleep 0.1; done" if go else ""
+    program.write_text(f'#!/bin/sh\n{wait}\nexec /usr/bin/ssh -F {far.hosts.config} "$@"\n')
     program.chmod(0o755)
     return {"PATH": f"{program.parent}:{os.environ['PATH']}"}
 
@@ -204,12 +205,13 @@ def test_a_function_runs_on_other_hosts(far: FarJob) -> None:
     assert said.count("<stdout>:hello\n") == 3
     assert "[('a', 6.0), ('a', 6.0), ('b', 6.0)]" in said
     assert "ValueError('no data') rank 2 on b raised ValueError: no data" in said
-    assert far.job.wait_until_gone(1) == []
+    assert far.job.wait_until_gone(3) == []
 
 
 def test_on_a_terminal_one_sees_how_far_the_hosts_are(far: FarJob) -> None:
-    shown = Watched(far.job, "-H", "a:1,b:1", "sh", "-c", "sleep 1; printf half; sleep 1", **_with_ssh(far, 1.5))
+    shown = Watched(far.job, "-H", "a:1,b:1", "sh", "-c", "sleep 1; printf half; sleep 1", **_with_ssh(far, "seen"))
     shown.watch(r"^hvdliterun: connecting \(2 of 2\): a, b$")
+    (far.job.directory / "seen").touch()
     end = shown.watch()
     assert shown.process.returncode == 0
     assert sorted(end.splitlines()) == ["[0]<stdout>:half", "[1]<stdout>:half"]
@@ -227,7 +229,7 @@ def test_the_first_failing_rank_gives_status_and_last_line(far: FarJob) -> None:
     assert last_line(done.stderr) == (
         "hvdliterun: rank 3 on b exited with code 1: ValueError: bad luck. All other ranks have ended, too."
     )
-    assert far.job.wait_until_gone(1) == []
+    assert far.job.wait_until_gone(3) == []
 
 
 def test_a_killed_rank_counts_as_128_and_the_signal(far: FarJob) -> None:
@@ -252,7 +254,7 @@ def test_a_signal_to_the_launcher_ends_all_ranks(far: FarJob, number: signal.Sig
     _, err = process.communicate()
     assert process.returncode == 128 + number
     assert last_line(err) == f"hvdliterun: ended by {number.name}; all ranks were ended."
-    assert far.job.wait_until_gone(1) == []
+    assert far.job.wait_until_gone(3) == []
 
 
 def test_sigterm_leaves_time_for_a_checkpoint(far: FarJob) -> None:
@@ -263,7 +265,7 @@ def test_sigterm_leaves_time_for_a_checkpoint(far: FarJob) -> None:
         "open(f'ready.{os.environ[\"HVDLITE_RANK\"]}', 'w').close()\n"
         "while True: time.sleep(1)\n"
     )
-    process = far.start("-H", "a:1,b:1", PYTHON, script)
+    process = far.start("-H", "a:1,b:1", "--grace-seconds", "60", PYTHON, script)
     far.job.wait_for_files(["ready.0", "ready.1"])
     process.send_signal(signal.SIGTERM)
     out, _ = process.communicate()
@@ -341,7 +343,7 @@ def test_kill_9_of_what_stands_between_ends_the_job(far: FarJob, victim: tuple[s
     _, err = process.communicate()
     assert process.returncode == 255
     assert said in last_line(err)
-    assert far.job.wait_until_gone(2) == []
+    assert far.job.wait_until_gone(3) == []
 
 
 def test_kill_9_of_a_far_guardian_ends_the_job(far: FarJob) -> None:
@@ -350,7 +352,7 @@ def test_kill_9_of_a_far_guardian_ends_the_job(far: FarJob) -> None:
     _, err = process.communicate()
     assert process.returncode != 0
     assert "guardian of the ranks was killed" in last_line(err)
-    assert far.job.wait_until_gone(2) == []
+    assert far.job.wait_until_gone(3) == []
 
 
 def test_a_closed_terminal_ends_the_job(far: FarJob) -> None:
@@ -367,13 +369,14 @@ def test_a_closed_terminal_ends_the_job(far: FarJob) -> None:
     finally:
         os.close(terminal)
     assert os.waitpid(pid, 0)[1] != 0
-    assert far.job.wait_until_gone(2) == []
+    assert far.job.wait_until_gone(3) == []
 
 
 def test_a_pulled_cable_ends_both_sides(job: Job, network: Network, tmp_path: Path) -> None:
     job.prefix = network.prefix(-1)
     with sshd.SshHosts(network, "abc", tmp_path, f"{MARK}={job.mark}") as hosts:
-        process = FarJob(job, hosts).start_four("a:2,c:2", HVDLITE_HEARTBEAT_SECONDS="3")
+        silence = f"{3 * slowness():.0f}"  # a healthy host may be held up
+        process = FarJob(job, hosts).start_four("a:2,c:2", HVDLITE_HEARTBEAT_SECONDS=silence)
         network.pull_the_cable(2)  # c is used by no other test
         _, err = process.communicate()
         assert process.returncode == 255
