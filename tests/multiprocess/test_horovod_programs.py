@@ -144,7 +144,8 @@ if started == 3:
         time.sleep(0.01)
     os._exit(0)
 if started == 1:
-    os.environ["HVDLITE_START_TIMEOUT"] = "3"  # not that of the others, who may start more than that apart
+    # Not that of the others, who may start more than that apart; and long enough to get as far as to wait.
+    os.environ["HVDLITE_START_TIMEOUT"] = "6"
     try:
         open("there", "w").close()
         hvd.init(comm=[1, 3])

@@ -29,7 +29,8 @@ def test_closed_standard_streams_are_only_silent(job: Job, closed: str) -> None:
     """Their numbers must not go to a pipe or a socket, which output would then be written to."""
     done = _shell(job, f"$RUN -np 2 sh -c 'echo out; echo err >&2; exit 3' {closed}")
     assert done.returncode == 3, done
-    assert ("[0]<stdout>:out" in done.stdout) is (" >&-" not in f" {closed}"), done
+    # The first to fail ends the other one, which may have said nothing yet.
+    assert ("]<stdout>:out" in done.stdout) is (" >&-" not in f" {closed}"), done
     assert ("rank " in done.stderr) is ("2>&-" not in closed), done
 
 
@@ -96,4 +97,4 @@ def test_what_a_stuck_ssh_has_started_goes_with_it(job: Job) -> None:
         1,
         b"hvdliterun: host elsewhere: still connecting after 1 s (--start-timeout)\n",
     )
-    assert not job.wait_until_gone(2)
+    assert not job.wait_until_gone(3)
