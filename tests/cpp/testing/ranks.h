@@ -190,6 +190,23 @@ class Rank {
   std::string at_ = "start";
 };
 
+// When the first rank of a job left. What was promised before then happens, unless that takes longer than the engine's grace, as
+// where a rank, or the machine, stands still meanwhile.
+class Departure {
+ public:
+  // Each rank, before it leaves.
+  void Begin() {
+    Nanos nobody = 0;
+    since_.compare_exchange_strong(nobody, MonotonicNow());
+  }
+  // Half of it: an engine may have looked at its clock a little before it heard of the departure.
+  bool GraceIsOver() const { return since_ != 0 && MonotonicNow() - since_ >= kGrace / 2; }
+
+ private:
+  static constexpr Nanos kGrace = 2 * kSecond;  // of engine/cycle.cc and engine/negotiate/decide.cc
+  std::atomic<Nanos> since_{0};
+};
+
 inline Status StartEngine(const RanksOptions& options, int rank, const std::string& prefix, rendezvous::Store* store,
                           std::unique_ptr<Engine>* engine, const FakeMpi* mpi = nullptr) {
   engine::EngineOptions o;

@@ -357,6 +357,18 @@ TEST_P(AgreementTest, shutdown_waits_for_what_the_leaving_member_has_announced) 
   ASSERT_NE(tree[0].history[1].find("rank " + std::to_string(last) + " called hvd.shutdown()"), std::string::npos);
 }
 
+TEST_P(AgreementTest, shutdown_does_not_wait_for_what_only_others_have_announced) {
+  Tree tree = MakeTheTree(100);
+  const int last = tree.size() - 1;
+  for (int m = 0; m < last; ++m) ASSERT_TRUE(tree[m].Ask(Sum("x")).ok());
+  tree.Settle();
+  tree[last].agreement->AnnounceShutdown(0);
+  tree.Settle();
+  tree.ExpectEqualHistories();
+  ASSERT_EQ(tree[0].history.size(), 1u);
+  ASSERT_NE(tree[0].history[0].find("rank " + std::to_string(last) + " called hvd.shutdown()"), std::string::npos);
+}
+
 INSTANTIATE_TEST_SUITE_P(Trees, AgreementTest,
                          ::testing::Values(Place{1, 1, false}, Place{2, 2, false}, Place{3, 3, true},
                                            Place{4, 2, false}, Place{6, 2, true}, Place{9, 3, false},
