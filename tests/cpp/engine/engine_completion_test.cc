@@ -1,6 +1,7 @@
 // Operations whose submitter is told of their end instead of waiting for it.
 #include <gtest/gtest.h>
 
+#include <barrier>
 #include <cstring>
 
 #include "testing/ranks.h"
@@ -175,10 +176,12 @@ TEST_P(Completions, disagreement_is_told_to_all_and_harms_nobody_else) {
 TEST_P(Completions, what_is_outstanding_at_shutdown_is_told_before_it_returns) {
   RanksOptions options = Options(2);
   options.shutdown = false;
-  RunRanks(options, [](Rank& me) {
+  std::barrier together(2);
+  RunRanks(options, [&together](Rank& me) {
     Told told;
     std::vector<float> x(4, 1);
     me.Submit(told.With(Allreduce("only rank " + std::to_string(me.rank), x, &x)));
+    together.arrive_and_wait();  // after the first one's grace nobody may submit any more
     EXPECT_TRUE(me.engine->Shutdown(Deadline::AfterSeconds(20 * Patience())).ok());
     me.engine.reset();  // joins the engine's own thread, which may be the one that tells
     EXPECT_EQ(told.ended, 1);

@@ -195,7 +195,7 @@ TEST_P(EngineGpuWays, a_handle_has_landed_when_the_device_has_done_it) {
     const HandlePtr handle = me.Submit(mine.Ask(OpKind::kAllreduce, "x", x, x));
     ASSERT_TRUE(me.Wait(handle).ok());
     bool landed = false;
-    ASSERT_TRUE(handle->flight->Wait(Deadline::AfterSeconds(30), &landed).ok());
+    ASSERT_TRUE(handle->flight->Wait(Deadline::AfterSeconds(30 * Patience()), &landed).ok());
     EXPECT_TRUE(landed);
   });
 }
@@ -330,7 +330,7 @@ TEST(EngineGpu, a_set_that_is_removed_while_its_device_is_busy_costs_nobody_the_
   FakeCuda cuda;
   fake_cuda_set("devices", 4);
   Config config = GpuConfig("nccl");
-  config.heartbeat_seconds = 4;  // the device is waited for three times, two seconds each
+  config.heartbeat_seconds = 5;  // the device is waited for three times, two seconds each
   std::barrier together(3);
   RunRanks({.size = 3, .config = config, .process_sets = {{0, 1}}}, [&](Rank& me) {
     GpuRank mine(&me, &cuda, me.rank);
@@ -366,6 +366,8 @@ TEST_P(EngineGpuWays, process_sets_come_and_go) {
 }
 
 TEST_P(EngineGpuWays, handles_that_nobody_waits_for_end_with_the_job) {
+  std::barrier together(2);
+  Departure departure;
   RunRanks({.size = 2, .config = Way()}, [&](Rank& me) {
     GpuRank mine(&me, &cuda, me.rank);
     std::vector<HandlePtr> handles;
@@ -373,12 +375,14 @@ TEST_P(EngineGpuWays, handles_that_nobody_waits_for_end_with_the_job) {
       const TensorView x = mine.Put(Count(5000, 1));
       handles.push_back(me.Submit(mine.Ask(OpKind::kAllreduce, "x" + std::to_string(i), x, x)));
     }
-    ASSERT_TRUE(me.engine->Shutdown(Deadline::AfterSeconds(30)).ok());
+    together.arrive_and_wait();  // after the first one's grace nobody may submit any more
+    departure.Begin();
+    ASSERT_TRUE(me.engine->Shutdown(Deadline::AfterSeconds(30 * Patience())).ok());
     for (const HandlePtr& handle : handles) {
       EXPECT_TRUE(handle->done());
       bool landed = false;
       if (handle->status().ok()) {
-        EXPECT_TRUE(handle->flight->Landed(&landed).ok());
+        EXPECT_TRUE(handle->flight->Landed(&landed).ok() || departure.GraceIsOver());
       }
     }
     me.engine.reset();  // before the memory goes
@@ -430,11 +434,12 @@ TEST(EngineGpu, nccl_that_is_demanded_and_missing_on_a_rank_fails_the_operation_
 TEST(EngineGpu, a_device_that_breaks_ends_the_job_with_its_words) {
   FakeCuda cuda;
   std::atomic<int> over{0};
+  std::barrier together(2);
   RunRanks({.size = 2, .config = Staged(), .shutdown = false}, [&](Rank& me) {
     GpuRank mine(&me, &cuda, me.rank);
     const TensorView x = mine.Put(Count(5000, 1));
     ASSERT_TRUE(mine.Do(mine.Ask(OpKind::kAllreduce, "x", x, x)).ok());
-    ASSERT_TRUE(me.Do(Barrier("before")).ok());
+    together.arrive_and_wait();  // not by the engine: whoever is still on its way out would see it fail
     if (me.rank == 1) fake_cuda_break(1, 700);
     HandlePtr handle;
     Status status = me.engine->Submit(0, mine.Ask(OpKind::kAllreduce, "y", x, x), false, &handle);

@@ -37,7 +37,7 @@ std::vector<Status> Start(const std::function<void(int, engine::EngineOptions*)>
       options.rank = rank;
       options.size = 2;
       options.config.host_id = same_host ? "a" : "host" + std::to_string(rank);
-      options.config.start_timeout_seconds = 20;
+      options.config.start_timeout_seconds = 20 * Patience();
       options.mpi.library = mpi->library();
       options.mpi.communicator = mpi->world(rank);
       options.mpi.name = "the fake MPI";
@@ -52,7 +52,7 @@ std::vector<Status> Start(const std::function<void(int, engine::EngineOptions*)>
       }
       EXPECT_TRUE(handle->status().ok());
       EXPECT_EQ(x[999], 2);
-      EXPECT_TRUE(engine->Shutdown(Deadline::AfterSeconds(20)).ok());
+      EXPECT_TRUE(engine->Shutdown(Deadline::AfterSeconds(20 * Patience())).ok());
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -132,7 +132,7 @@ TEST(EngineMpi, process_sets_get_communicators_of_their_own_and_give_them_back) 
       ASSERT_TRUE(me.Do(Barrier("all")).ok());
       EXPECT_EQ(mpi.open_communicators(), 3);
       ASSERT_TRUE(me.Do(Barrier("seen")).ok());
-      EXPECT_TRUE(me.engine->Shutdown(Deadline::AfterSeconds(20)).ok());
+      EXPECT_TRUE(me.engine->Shutdown(Deadline::AfterSeconds(20 * Patience())).ok());
       me.engine.reset();
     });
   }
