@@ -36,6 +36,9 @@ int fake_cuda_enqueue(void* stream, void (*work)(void*), void (*drop)(void*), vo
 void fake_cuda_set(const char* name, long value);
 // Back to the settings of the environment; no failures, complaints, broken devices and held streams. Frees nothing.
 void fake_cuda_reset(void);
+// Lets held streams go, and waits until all streams have done what they were given, those that have been destroyed, too: between
+// two tests, so that the second does not see the first one's memory freed.
+void fake_cuda_settle(void);
 
 // The nth call from now (1 is the next) of a function of the driver and `times` - 1 more return `result` and do nothing.
 // `symbol` as in functions.def: "cuMemAlloc_v2". A result below 0: the process gets that signal, -9 is SIGKILL.

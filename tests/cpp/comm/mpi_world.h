@@ -11,6 +11,7 @@
 #include "comm/mpi/mpi_communicator.h"
 #include "comm/self/self_communicator.h"
 #include "testing/fake_mpi.h"
+#include "testing/watchdog.h"
 
 namespace hvdlite::comm::net_testing {
 
@@ -24,8 +25,8 @@ class MpiWorld {
     for (int r = 0; r < size; ++r) {
       threads.emplace_back([&, r] {
         std::unique_ptr<mpi::Channel> channel;
-        const Status opened =
-            mpi::Channel::Open(mpi_.library(), mpi_.world(r), ranks, /*tag=*/0, Deadline::AfterSeconds(30), &channel);
+        const Status opened = mpi::Channel::Open(mpi_.library(), mpi_.world(r), ranks, /*tag=*/0,
+                                                 Deadline::AfterSeconds(30 * testing::Patience()), &channel);
         ASSERT_TRUE(opened.ok()) << opened.ToString();
         members_[static_cast<size_t>(r)] =
             std::make_unique<mpi::MpiCommunicator>(std::move(channel), std::make_unique<SelfCommunicator>(), options);

@@ -89,10 +89,8 @@ void OutliveRankOne(NcclMember* member, int me) {
   mine.Consume(work->finished());
   usleep(100000);
   EXPECT_FALSE(mine.Consumed());
-  const Nanos begin = MonotonicNow();
   member->Abort();
   EXPECT_TRUE(mine.Finish().ok());
-  EXPECT_LT(static_cast<double>(MonotonicNow() - begin) / kSecond, 2 * testing::Patience());
 }
 
 // One rank, in a process that RunRanks has started.

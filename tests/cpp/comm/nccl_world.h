@@ -89,6 +89,15 @@ class NcclWorld {
   }
   // All at once: to take leave of NCCL takes all members.
   ~NcclWorld() { Destroy(); }
+  // As long as that takes: by itself none waits longer than some seconds for the others, before it aborts.
+  void TakeLeave() {
+    const Deadline deadline = Deadline::AfterSeconds(60 * testing::Patience());
+    for (const Status& left : Run([&](int, NcclMember& member) {
+           return member.communicator->TakeLeave(deadline) ? Status::Ok() : Status::Timeout("no leave could be taken");
+         })) {
+      EXPECT_TRUE(left.ok()) << left.ToString();
+    }
+  }
   void Destroy() {
     std::vector<std::thread> threads;
     for (NcclMember& member : members_) {
@@ -285,12 +294,12 @@ class GpuTrial {
 };
 
 inline Status DriveGpu(NcclMember* member, Work* work) {
-  const Deadline deadline = Deadline::After(kPatience);
+  const Deadline deadline = Deadline::After(MemberPatience());
   while (true) {
     const Progress progress = work->Advance();
     if (progress == Progress::kDone) return Status::Ok();
     if (progress == Progress::kFailed) return work->status();
-    if (deadline.Passed()) return Status::Timeout("watchdog: no progress in a minute");
+    if (deadline.Passed()) return Status::Timeout("watchdog: no progress in time");
     const Status status = member->communicator->Look();
     if (!status.ok()) return status;
     std::this_thread::sleep_for(std::chrono::microseconds(20));

@@ -1,6 +1,6 @@
 // NetWorld: the members of a NetCommunicator as threads of one process, joined by socket pairs with faults.
 //
-// The watchdog: a member that makes no progress for kPatience ends the test with a Status that says so, and a
+// The watchdog: a member that makes no progress for MemberPatience() ends the test with a Status that says so, and a
 // member that slept in poll(2) although it could have moved is a bug of AddPollFds and ends it as well.
 #pragma once
 
@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "comm/net/net_communicator.h"
 #include "testing/fault_transport.h"
+#include "testing/watchdog.h"
 #include "transport/tcp/link.h"
 
 namespace hvdlite::comm::net_testing {
@@ -25,7 +26,9 @@ namespace hvdlite::comm::net_testing {
 using hvdlite::testing::Faults;
 using hvdlite::testing::FaultTransport;
 
-constexpr Nanos kPatience = 60 * kSecond;
+inline Nanos MemberPatience() {
+  return static_cast<Nanos>(60 * testing::Patience() * static_cast<double>(kSecond));
+}
 
 // links[i][j]: member i's end of the pipe between i and j; null for i == j.
 using Links = std::vector<std::vector<std::unique_ptr<transport::Transport>>>;
@@ -56,7 +59,7 @@ inline void AddFaults(Faults faults, Links* links) {
 
 // Turns a work until it is done, as the engine does: sleeps on the reported descriptors and on nothing else.
 inline Status Drive(Communicator* communicator, Work* work) {
-  const Deadline deadline = Deadline::After(kPatience);
+  const Deadline deadline = Deadline::After(MemberPatience());
   bool slept_in_vain = false;
   while (true) {
     const Progress progress = work->Advance();
@@ -66,7 +69,7 @@ inline Status Drive(Communicator* communicator, Work* work) {
       if (slept_in_vain) return Status::Internal("slept although it could move: AddPollFds left something out");
       continue;
     }
-    if (deadline.Passed()) return Status::Timeout("watchdog: no progress in a minute");
+    if (deadline.Passed()) return Status::Timeout("watchdog: no progress in time");
     if (communicator->must_be_asked()) {
       std::this_thread::yield();
       continue;
@@ -74,7 +77,7 @@ inline Status Drive(Communicator* communicator, Work* work) {
     std::vector<pollfd> fds;
     communicator->AddPollFds(&fds);
     if (fds.empty()) return Status::Internal("waits, but says for nothing");
-    slept_in_vain = poll(fds.data(), fds.size(), 10000) == 0;
+    slept_in_vain = poll(fds.data(), fds.size(), static_cast<int>(10000 * testing::Patience())) == 0;
   }
 }
 

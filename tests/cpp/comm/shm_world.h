@@ -18,7 +18,7 @@
 
 namespace hvdlite::comm::shm_testing {
 
-constexpr Nanos kPatience = 20 * kSecond;
+const auto kPatience = static_cast<Nanos>(20 * testing::Patience() * static_cast<double>(kSecond));
 
 class ShmWorld {
  public:

@@ -3,7 +3,7 @@
 #include <barrier>
 #include <thread>
 
-#include "fake_gpu/fake_nccl.h"
+#include "testing/fake_nccl.h"
 #include "testing/gpu_rank.h"
 
 extern "C" {
@@ -126,7 +126,7 @@ TEST(EngineGpuFailure, a_call_of_nccls_that_fails_hangs_nobody) {
       }
     }
   }
-  EXPECT_EQ(fake_nccl_live(), 0);
+  FakeNccl::ExpectLeft(0);
 }
 
 // Whoever hears that a batch is lost frees its tensors, and the device is not done with them.
@@ -180,28 +180,33 @@ TEST(EngineGpuFailure, sets_that_are_under_way_are_ended_together) {
   FakeCuda cuda;
   fake_cuda_set("free_waits", 1);
   fake_nccl_set("memory", 1);
-  std::barrier together(2);
-  RunRanks({.size = 2, .config = GpuConfig("nccl"), .process_sets = {{0, 1}, {0, 1}}, .shutdown = false},
-           [&](Rank& me) {
-             GpuRank mine(&me, &cuda, me.rank);
-             for (const bool waits : {false, true}) {
-               if (waits && me.rank == 1) fake_cuda_hold(mine.stream(), 1);
-               const TensorView x = mine.Put(std::vector<float>(1000, 1));
-               for (int set = 0; set < 3; ++set) {
-                 ASSERT_TRUE(me.Wait(me.Submit(mine.Ask(OpKind::kAllreduce, "x", x), set)).ok());
+  // The least of three: the machine may stand still for a moment. Ends that wait for one another take all the patience each time.
+  Nanos took = kForever;
+  for (int i = 0; i < 3 && took >= comm::nccl::kAbortPatience; ++i) {
+    std::barrier together(2);
+    RunRanks({.size = 2, .config = GpuConfig("nccl"), .process_sets = {{0, 1}, {0, 1}}, .shutdown = false},
+             [&](Rank& me) {
+               GpuRank mine(&me, &cuda, me.rank);
+               for (const bool waits : {false, true}) {
+                 if (waits && me.rank == 1) fake_cuda_hold(mine.stream(), 1);
+                 const TensorView x = mine.Put(std::vector<float>(1000, 1));
+                 for (int set = 0; set < 3; ++set) {
+                   ASSERT_TRUE(me.Wait(me.Submit(mine.Ask(OpKind::kAllreduce, "x", x), set)).ok());
+                 }
                }
-             }
-             together.arrive_and_wait();
-             if (me.rank == 0) {
-               const Nanos begin = MonotonicNow();
-               me.engine->Abort(Status::PeerLost(1, "rank 1 is lost: a test"));
-               EXPECT_LT(MonotonicNow() - begin, comm::nccl::kAbortPatience);
-             }
-             together.arrive_and_wait();
-             if (me.rank == 1) fake_cuda_hold(mine.stream(), 0);
-             while (me.engine->health().ok()) usleep(1000);
-             me.engine.reset();
-           });
+               together.arrive_and_wait();
+               if (me.rank == 0) {
+                 const Nanos begin = MonotonicNow();
+                 me.engine->Abort(Status::PeerLost(1, "rank 1 is lost: a test"));
+                 took = MonotonicNow() - begin;
+               }
+               together.arrive_and_wait();
+               if (me.rank == 1) fake_cuda_hold(mine.stream(), 0);
+               while (me.engine->health().ok()) usleep(1000);
+               me.engine.reset();
+             });
+  }
+  EXPECT_LT(took, comm::nccl::kAbortPatience);
   fake_nccl_reset();
 }
 

@@ -25,8 +25,12 @@ class FakeCuda {
  public:
   static constexpr const char* kLibrary = HVDLITE_FAKE_CUDA;
 
-  FakeCuda() { fake_cuda_reset(); }
+  FakeCuda() {
+    fake_cuda_settle();
+    fake_cuda_reset();
+  }
   ~FakeCuda() {
+    fake_cuda_settle();
     EXPECT_EQ(Complaints(), "");
     fake_cuda_reset();
   }

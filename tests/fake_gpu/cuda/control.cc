@@ -26,6 +26,14 @@ EXPORT void fake_cuda_reset(void) {
   machine.Reset();
 }
 
+EXPORT void fake_cuda_settle(void) {
+  const Unseen unseen;
+  Machine& machine = Machine::Get();
+  std::unique_lock lock(machine.mutex);
+  machine.LetGo();
+  machine.changed.wait(lock, [&] { return machine.under_way == 0; });
+}
+
 EXPORT void fake_cuda_fail(const char* symbol, int nth, int times, int result) {
   const Unseen unseen;
   Machine& machine = Machine::Get();

@@ -60,6 +60,10 @@ void Machine::Reset() {
   calls.clear();
   complaints.clear();
   for (const auto& device : devices) device->broken = kSuccess;
+  LetGo();
+}
+
+void Machine::LetGo() {
   for (const auto& stream : streams) stream->held = false;
   for (const auto& [key, stream] : default_streams) stream->held = false;
   changed.notify_all();
@@ -134,6 +138,7 @@ void Machine::Give(const std::shared_ptr<Stream>& stream, bool always, std::func
   PromiseUnseen(work.get());
   stream->queue.push_back(std::move(work));
   ++stream->given;
+  ++under_way;
   changed.notify_all();
 }
 
@@ -184,6 +189,7 @@ void Machine::Run(std::shared_ptr<Stream> stream) {
       const std::lock_guard lock(mutex);
       stream->queue.pop_front();
       ++stream->done;
+      --under_way;
       changed.notify_all();
     }
   }

@@ -119,6 +119,7 @@ struct Machine {
   std::map<Module*, std::unique_ptr<Module>> modules;
   std::map<Function*, std::unique_ptr<Function>> functions;
   int streams_made = 0;
+  uint64_t under_way = 0;  // given to any stream, also one that has been destroyed, and not done
 
   std::map<std::string, std::vector<Failure>> failures;
   std::map<std::string, long> calls;
@@ -127,6 +128,8 @@ struct Machine {
   // The mutex is held for what follows.
 
   void Reset();
+  // No stream is held any more.
+  void LetGo();
   long Setting(const char* name) const { return settings.at(name); }
   void Set(const std::string& name, long value);
   // Prints, keeps, and returns `result`.
