@@ -35,11 +35,11 @@ sockaddr_un AbstractAddress(const std::string& name, socklen_t* length) {
   return address;
 }
 
-Status WaitReady(int fd, short events, const Until& until, const std::string& what) {
+// Until one of them can be read.
+Status WaitReady(std::vector<pollfd>* fds, const Until& until, const std::string& what) {
   for (;;) {
     HVDLITE_RETURN_IF_ERROR(until.Look());
-    pollfd p{fd, events, 0};
-    const int rc = poll(&p, 1, until.SliceMillis(1000));
+    const int rc = poll(fds->data(), fds->size(), until.SliceMillis(1000));
     if (rc > 0) return Status::Ok();
     if (rc < 0 && errno != EINTR) return Status::FromErrno(what, errno);
     if (until.deadline.Passed()) return Status::Timeout(what + ": no answer in time");
@@ -69,7 +69,8 @@ Status SendWithFds(int socket, const void* data, size_t bytes, const std::vector
 
 Status ReceiveWithFds(int socket, void* data, size_t bytes, size_t most_fds, const Until& until,
                       std::vector<int>* fds) {
-  HVDLITE_RETURN_IF_ERROR(WaitReady(socket, POLLIN, until, "waiting for a rank of this host"));
+  std::vector<pollfd> readable = {{socket, POLLIN, 0}};
+  HVDLITE_RETURN_IF_ERROR(WaitReady(&readable, until, "waiting for a rank of this host"));
   iovec part{data, bytes};
   std::vector<char> control(CMSG_SPACE(sizeof(int) * std::max<size_t>(most_fds, 1)));
   msghdr message{};
@@ -112,6 +113,9 @@ Status Gone(int rank, const Status& how, const Until& until) {
 // Descriptors per message; the kernel's limit is 253.
 constexpr size_t kFdsPerMessage = 250;
 
+// So many more than there are ranks may have come and not said who they are; one more and the first has to go.
+constexpr size_t kMostStrangers = 64;
+
 }  // namespace
 
 Status Neighbours::Open(int* listener, std::string* name) {
@@ -153,8 +157,12 @@ Status Neighbours::Host(int listener, const std::string& secret, std::vector<int
   getsockname(meeting.get(), reinterpret_cast<sockaddr*>(&address), &length);
   const std::string name(address.sun_path + 1, length - offsetof(sockaddr_un, sun_path) - 1);
 
+  // Who says nothing holds up nobody, and is not sent away for it: a rank of a busy host may be held just there.
+  std::vector<Fd> guests;
   for (int missing = local_size - 1; missing > 0;) {
-    Status ready = WaitReady(meeting.get(), POLLIN, until, "waiting for the ranks of this host");
+    std::vector<pollfd> readable = {{meeting.get(), POLLIN, 0}};
+    for (const Fd& guest : guests) readable.push_back({guest.get(), POLLIN, 0});
+    Status ready = WaitReady(&readable, until, "waiting for the ranks of this host");
     if (!ready.ok() && ready.code() != StatusCode::kTimeout) return ready;
     if (!ready.ok()) {
       std::string who;
@@ -163,24 +171,30 @@ Status Neighbours::Host(int listener, const std::string& secret, std::vector<int
       }
       return Status::Timeout("rank(s) " + who + " of this host did not come within the start timeout");
     }
-    Fd spoke(accept4(meeting.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (spoke.get() < 0) {
+    for (size_t i = 0; i < guests.size(); ++i) {
+      if (readable[i + 1].revents == 0) continue;
+      Fd spoke = std::move(guests[i]);
+      Hello hello;
+      std::vector<int> none;
+      if (!ReceiveWithFds(spoke.get(), &hello, sizeof(hello), 0, until, &none).ok()) continue;
+      if (hello.local_rank == 0 || hello.local_rank >= static_cast<uint32_t>(local_size) ||
+          !EqualInConstantTime(hello.proof.data(), Proof(secret, name, hello.local_rank).data(), sizeof(Digest)) ||
+          self->sockets_[hello.local_rank - 1] >= 0) {
+        continue;
+      }
+      self->sockets_[hello.local_rank - 1] = spoke.Release();
+      --missing;
+    }
+    std::erase_if(guests, [](const Fd& guest) { return !guest.valid(); });
+    if (readable[0].revents == 0) continue;
+    Fd guest(accept4(meeting.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!guest.valid()) {
       if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) continue;
       return Status::FromErrno("cannot accept the ranks of this host", errno);
     }
-    if (!SameUser(spoke.get())) continue;
-    Hello hello;
-    std::vector<int> none;
-    // A stranger gets one second, not the whole start timeout.
-    const Until patience(Deadline::After(until.deadline.Left(kSecond)), until.lookout);
-    if (!ReceiveWithFds(spoke.get(), &hello, sizeof(hello), 0, patience, &none).ok()) continue;
-    if (hello.local_rank == 0 || hello.local_rank >= static_cast<uint32_t>(local_size) ||
-        !EqualInConstantTime(hello.proof.data(), Proof(secret, name, hello.local_rank).data(), sizeof(Digest)) ||
-        self->sockets_[hello.local_rank - 1] >= 0) {
-      continue;
-    }
-    self->sockets_[hello.local_rank - 1] = spoke.Release();
-    --missing;
+    if (!SameUser(guest.get())) continue;
+    if (guests.size() == static_cast<size_t>(local_size) + kMostStrangers) guests.erase(guests.begin());
+    guests.push_back(std::move(guest));
   }
   for (int i = 1; i < local_size; ++i) {
     const int spoke = self->sockets_[i - 1];

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <thread>
 
+#include "base/sha256.h"
 #include "testing/watchdog.h"
 
 namespace hvdlite::transport {
@@ -17,19 +18,24 @@ namespace {
 
 const char* const kSecret = "the job's secret";
 
+// For what does happen.
+Deadline InTime() {
+  return Deadline::AfterSeconds(20 * testing::Patience());
+}
+
 // A host of `size` ranks (global ranks 10, 11, ...), all but the hub played by threads.
 struct Host {
   explicit Host(int size) : all(static_cast<size_t>(size)), status(static_cast<size_t>(size)) {
     for (int r = 0; r < size; ++r) ranks.push_back(10 + r);
     EXPECT_TRUE(Neighbours::Open(&listener, &name).ok());
   }
-  void Meet(bool eventfds = false, const std::vector<int>& missing = {}, double seconds = 20) {
+  void Meet(bool eventfds = false, const std::vector<int>& missing = {}) {
     std::vector<std::thread> threads;
     for (int r = 0; r < static_cast<int>(ranks.size()); ++r) {
       if (std::count(missing.begin(), missing.end(), r) > 0) continue;
       threads.emplace_back([&, r] {
         const size_t i = static_cast<size_t>(r);
-        const Deadline deadline = Deadline::AfterSeconds(seconds);
+        const Deadline deadline = InTime();
         status[i] = r == 0 ? Neighbours::Host(listener, kSecret, ranks, eventfds, deadline, &all[i])
                            : Neighbours::Join(name, kSecret, r, ranks, eventfds, deadline, &all[i]);
       });
@@ -51,6 +57,17 @@ int Connect(const std::string& name) {
   const socklen_t length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
   EXPECT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&address), length), 0);
   return fd;
+}
+
+// What a rank says when it has connected.
+std::string Hello(const std::string& name, uint32_t local_rank) {
+  const Digest proof = HmacSha256(kSecret, "hvdlite neighbour" + name + std::to_string(local_rank));
+  std::string hello(reinterpret_cast<const char*>(&local_rank), sizeof(local_rank));
+  return hello.append(reinterpret_cast<const char*>(proof.data()), proof.size());
+}
+
+void Send(int fd, const std::string& message) {
+  EXPECT_EQ(send(fd, message.data(), message.size(), MSG_NOSIGNAL), static_cast<ssize_t>(message.size()));
 }
 
 TEST(Neighbours, all_get_the_same_segment_and_everyones_eventfd) {
@@ -105,8 +122,7 @@ TEST(Neighbours, strangers_are_sent_away_and_do_no_harm) {
   // The third says nothing at all.
   std::thread wrong([&] {
     std::unique_ptr<Neighbours> out;
-    const Status status =
-        Neighbours::Join(host.name, "another secret", 1, host.ranks, false, Deadline::AfterSeconds(20), &out);
+    const Status status = Neighbours::Join(host.name, "another secret", 1, host.ranks, false, InTime(), &out);
     EXPECT_FALSE(status.ok());
     EXPECT_EQ(out, nullptr);
   });
@@ -117,19 +133,38 @@ TEST(Neighbours, strangers_are_sent_away_and_do_no_harm) {
   for (int fd : strangers) close(fd);
 }
 
+TEST(Neighbours, a_rank_that_is_held_before_it_says_who_it_is_is_waited_for) {
+  const testing::Watchdog watchdog(60);
+  Host host(3);
+  const int slow = Connect(host.name);
+  std::thread late([&] {
+    usleep(1500000);
+    Send(slow, Hello(host.name, 1));
+  });
+  host.Meet(/*eventfds=*/false, /*missing=*/{1});
+  late.join();
+  for (const size_t i : {0, 2}) EXPECT_TRUE(host.status[i].ok()) << host.status[i].ToString();
+  close(slow);
+}
+
 TEST(Neighbours, those_that_do_not_come_are_named) {
   Host host(4);
-  host.Meet(false, /*missing=*/{1, 3}, 0.3);
+  const int there = Connect(host.name);
+  Send(there, Hello(host.name, 2));
+  const Deadline soon = Deadline::After(300 * kMillisecond);
+  host.status[0] = Neighbours::Host(host.listener, kSecret, host.ranks, false, soon, &host.all[0]);
   EXPECT_EQ(host.status[0].code(), StatusCode::kTimeout);
   EXPECT_NE(host.status[0].message().find("11, 13"), std::string::npos) << host.status[0].message();
-  EXPECT_FALSE(host.status[2].ok()) << "the others do not wait for ever either";
+  char byte;
+  EXPECT_EQ(recv(there, &byte, 1, 0), 0) << "the others do not wait for ever either";
+  close(there);
 }
 
 TEST(Neighbours, a_hub_that_dies_before_the_meeting_is_named) {
   Host host(2);
   close(host.listener);
   std::unique_ptr<Neighbours> out;
-  const Status status = Neighbours::Join(host.name, kSecret, 1, host.ranks, false, Deadline::AfterSeconds(5), &out);
+  const Status status = Neighbours::Join(host.name, kSecret, 1, host.ranks, false, InTime(), &out);
   EXPECT_EQ(status.code(), StatusCode::kPeerLost);
   EXPECT_EQ(status.peer(), 10);
 }
@@ -138,10 +173,7 @@ TEST(Neighbours, a_hub_that_dies_during_the_meeting_ends_it) {
   const testing::Watchdog watchdog(30);
   Host host(3);
   std::thread spoke([&] {
-    const Nanos start = MonotonicNow();
-    host.status[1] =
-        Neighbours::Join(host.name, kSecret, 1, host.ranks, false, Deadline::AfterSeconds(20), &host.all[1]);
-    EXPECT_LT(MonotonicNow() - start, 10 * kSecond);
+    host.status[1] = Neighbours::Join(host.name, kSecret, 1, host.ranks, false, Deadline::Never(), &host.all[1]);
   });
   usleep(50000);
   close(host.listener);
@@ -164,11 +196,9 @@ TEST(Neighbours, a_spoke_that_dies_during_the_meeting_is_named) {
   std::thread late([&] {
     brief.join();
     usleep(50000);
-    host.status[2] =
-        Neighbours::Join(host.name, kSecret, 2, host.ranks, false, Deadline::AfterSeconds(10), &host.all[2]);
+    host.status[2] = Neighbours::Join(host.name, kSecret, 2, host.ranks, false, InTime(), &host.all[2]);
   });
-  host.status[0] =
-      Neighbours::Host(host.listener, kSecret, host.ranks, false, Deadline::AfterSeconds(10), &host.all[0]);
+  host.status[0] = Neighbours::Host(host.listener, kSecret, host.ranks, false, InTime(), &host.all[0]);
   late.join();
   EXPECT_EQ(host.status[0].code(), StatusCode::kPeerLost) << host.status[0].ToString();
   EXPECT_EQ(host.status[0].peer(), 11);
@@ -178,7 +208,7 @@ TEST(Neighbours, news_ends_the_wait_of_the_hub_and_of_a_spoke) {
   const testing::Watchdog watchdog(30);
   const Status news = Status::PeerLost(12, "rank 12 died somewhere");
   std::atomic<bool> known{false};
-  const Until until(Deadline::AfterSeconds(20), [&] { return known ? news : Status::Ok(); });
+  const Until until(Deadline::Never(), [&] { return known ? news : Status::Ok(); });
   // The hub waits for rank 12, rank 11 for the hub.
   Host host(3);
   std::thread spoke(
@@ -186,11 +216,9 @@ TEST(Neighbours, news_ends_the_wait_of_the_hub_and_of_a_spoke) {
   std::thread hub(
       [&] { host.status[0] = Neighbours::Host(host.listener, kSecret, host.ranks, false, until, &host.all[0]); });
   usleep(100000);
-  const Nanos start = MonotonicNow();
   known = true;
   spoke.join();
   hub.join();
-  EXPECT_LT(MonotonicNow() - start, 5 * kSecond);
   for (const size_t i : {0, 1}) {
     EXPECT_EQ(host.status[i].peer(), 12) << host.status[i].ToString();
     EXPECT_EQ(host.status[i].message(), news.message()) << "not: the hub is gone";
@@ -200,10 +228,10 @@ TEST(Neighbours, news_ends_the_wait_of_the_hub_and_of_a_spoke) {
 TEST(Neighbours, disagreement_about_how_to_wake_is_an_error) {
   Host host(2);
   std::thread spoke([&] {
-    host.status[1] = Neighbours::Join(host.name, kSecret, 1, host.ranks, /*want_eventfds=*/true,
-                                      Deadline::AfterSeconds(5), &host.all[1]);
+    host.status[1] =
+        Neighbours::Join(host.name, kSecret, 1, host.ranks, /*want_eventfds=*/true, InTime(), &host.all[1]);
   });
-  host.status[0] = Neighbours::Host(host.listener, kSecret, host.ranks, false, Deadline::AfterSeconds(5), &host.all[0]);
+  host.status[0] = Neighbours::Host(host.listener, kSecret, host.ranks, false, InTime(), &host.all[0]);
   spoke.join();
   EXPECT_EQ(host.status[1].code(), StatusCode::kInternal);
 }
