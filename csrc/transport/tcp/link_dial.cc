@@ -164,6 +164,10 @@ std::string LinkDial::Failures() const {
     } else {
       text += attempt.candidate.ToString() + " accepted the connection, but then said nothing";
     }
+    // The one that is under way tells less than the last that came to an end.
+    if (!attempt.failure.ok() && attempt.stage != Attempt::Stage::kPausing) {
+      text += " (before: " + attempt.failure.message() + ")";
+    }
   }
   return text.empty() ? "it has no address" : text;
 }
