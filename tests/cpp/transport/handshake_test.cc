@@ -8,6 +8,7 @@
 #include <string>
 #include <thread>
 
+#include "testing/watchdog.h"
 #include "transport/tcp/socket.h"
 
 namespace hvdlite::transport::tcp {
@@ -185,9 +186,8 @@ TEST(Handshake, SomebodyWhoDawdlesIsShownOutAtTheDeadline) {
   Ends ends;
   ServerHandshake server(SecretOf(1), Purpose::kLink, Deadline::After(50 * kMillisecond), "127.0.0.1:5");
   Put(ends.client.get(), Hello().substr(0, 20));
-  const Nanos start = MonotonicNow();
+  const testing::Watchdog watchdog(60);
   const Status status = WaitHandshake(ends.server.get(), &server);
-  EXPECT_LT(MonotonicNow() - start, 5 * kSecond);
   EXPECT_EQ(status.code(), StatusCode::kTimeout);
   EXPECT_EQ(status.message(),
             "127.0.0.1:5 did not finish the handshake in time: it stopped at byte 20 of 41 of step 1");

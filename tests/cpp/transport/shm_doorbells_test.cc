@@ -13,7 +13,7 @@
 namespace hvdlite::transport {
 namespace {
 
-constexpr Nanos kVeryLong = 15 * kSecond;
+constexpr Nanos kVeryLong = 30 * kSecond;
 
 class DoorbellsTest : public ::testing::TestWithParam<bool> {
  protected:

@@ -92,7 +92,7 @@ TEST_F(PipeTest, random_sizes_in_both_directions_with_sleeps) {
           const uint32_t ticket = bells_[r]->BeginSleep();
           if (!turn()) {
             std::vector<pollfd> fds;
-            if (bells_[r]->Sleep(ticket, &fds, 20 * kSecond) == FutexResult::kTimeout) ++timeouts;
+            if (bells_[r]->Sleep(ticket, &fds, 60 * kSecond) == FutexResult::kTimeout) ++timeouts;
           }
           bells_[r]->EndSleep();
         }
