@@ -318,8 +318,8 @@ TEST(NetPromises, WorksOverARealLoopbackMesh) {
   for (int i = 0; i < kMembers; ++i) {
     threads.emplace_back([&, i] {
       std::vector<std::unique_ptr<transport::tcp::Link>> row;
-      const Status status =
-          transport::tcp::ConnectMesh(0, 0, i, peers, doors[i].get(), secret, Deadline::After(30 * kSecond), &row);
+      const Status status = transport::tcp::ConnectMesh(0, 0, i, peers, doors[i].get(), secret,
+                                                        Deadline::AfterSeconds(30 * testing::Patience()), &row);
       EXPECT_TRUE(status.ok()) << status.ToString();
       for (auto& link : row) links[static_cast<size_t>(i)].push_back(std::move(link));
     });
