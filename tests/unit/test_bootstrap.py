@@ -7,6 +7,7 @@ import random
 import socket
 import threading
 import time
+from collections.abc import Iterator
 
 import pytest
 from machine import slowness
@@ -24,8 +25,13 @@ NO_WISH = bootstrap.Wish()
 
 
 @pytest.fixture(autouse=True)
-def _nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def _nothing_known(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    opened: list[StoreServer] = []
     monkeypatch.setattr(meeting, "_known", {})
+    monkeypatch.setattr(opening, "_open", opened)
+    yield
+    for store in opened:  # which in a job last as long as the process
+        store.close()
 
 
 @pytest.mark.parametrize(
