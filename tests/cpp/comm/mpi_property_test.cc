@@ -29,24 +29,8 @@ TEST_P(MpiProperty, EveryWayOpAndScaleOfAnAllreduceMatchesTheReference) {
   const int members = GetParam();
   for (const std::string way : {"library", "direct"}) {
     MpiWorld world(members, SmallChunks(way), {.seed = 6});
-    std::vector<Case> cases;
-    uint32_t seed = 1000;
-    for (ReduceOp op : {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct}) {
-      for (int dtype = 0; dtype < kDTypeCount; ++dtype) {
-        for (const auto& sizes : Shapes()) {
-          Case c;
-          c.dtype = static_cast<DType>(dtype);
-          c.op = op;
-          c.members = members;
-          c.sizes = sizes;
-          c.seed = ++seed;
-          c.in_place = seed % 2 == 0;
-          ScaleInTurns(&c);
-          cases.push_back(c);
-        }
-      }
-    }
-    RunCases(&world, cases);
+    RunCases(&world, EveryOpDtypeAndShape(members, {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct},
+                                          Shapes(), 1000));
   }
 }
 
@@ -54,18 +38,7 @@ TEST_P(MpiProperty, SlowMessagesAndFastOnes) {
   const int members = GetParam();
   for (uint32_t seed = 1; seed <= 6; ++seed) {
     MpiWorld world(members, SmallChunks(), {.seed = seed, .delay = 0.15 * seed, .eager_bytes = 100u * seed * seed});
-    std::vector<Case> cases;
-    for (uint32_t i = 0; i < 40; ++i) {
-      Case c;
-      c.kind = kKinds[(i + seed) % kKinds.size()];
-      c.members = members;
-      c.sizes = Shapes()[(i * 7 + seed) % Shapes().size()];
-      c.seed = seed * 100 + i;
-      c.in_place = i % 2 == 0;
-      c.root = static_cast<int>(i) % members;
-      cases.push_back(c);
-    }
-    RunCases(&world, cases);
+    RunCases(&world, KindsAndShapesInTurn(members, seed, kKinds, Shapes()));
   }
 }
 

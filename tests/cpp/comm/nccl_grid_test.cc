@@ -141,24 +141,12 @@ class NcclGrids : public ::testing::TestWithParam<const char*> {
   static std::vector<Case> EveryOpAndScale(int members) {
     const std::vector<std::vector<int64_t>> shapes = {
         {0}, {1}, {3}, {13}, {6007}, {1, 0, 3, 0}, {7, 1, 300, 0, 2, 4099, 1}};
-    std::vector<Case> cases;
-    uint32_t seed = 0;
-    for (ReduceOp op : {ReduceOp::kSum, ReduceOp::kAverage, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct}) {
-      for (int dtype = 0; dtype < kDTypeCount; ++dtype) {
-        for (const auto& sizes : shapes) {
-          Case c;
-          c.dtype = static_cast<DType>(dtype);
-          c.op = op;
-          c.members = members;
-          c.sizes = sizes;
-          c.seed = ++seed;
-          c.in_place = seed % 2 == 0;
-          ScaleInTurns(&c);
-          // Of other divisors NCCL's result is not the reference's to the last bit.
-          if (op == ReduceOp::kAverage && members == 4) c.divisor = members;
-          cases.push_back(c);
-        }
-      }
+    const std::vector<ReduceOp> ops = {ReduceOp::kSum, ReduceOp::kAverage, ReduceOp::kMin, ReduceOp::kMax,
+                                       ReduceOp::kProduct};
+    std::vector<Case> cases = EveryOpDtypeAndShape(members, ops, shapes, 0);
+    for (Case& c : cases) {
+      // Of other divisors NCCL's result is not the reference's to the last bit.
+      if (c.op == ReduceOp::kAverage && members == 4) c.divisor = members;
     }
     return cases;
   }

@@ -43,27 +43,15 @@ TEST_P(NcclProperty, EveryOpAndScaleMatchesTheReference) {
   const int members = GetParam();
   NcclWorld world(members);
   const std::vector<std::vector<int64_t>> shapes = {{0}, {13}, {6007}, {7, 1, 300, 0, 2}};
-  std::vector<Case> cases;
-  uint32_t seed = 1000;
-  for (OpKind kind : {OpKind::kAllreduce, OpKind::kReducescatter}) {
-    for (ReduceOp op : {ReduceOp::kSum, ReduceOp::kAverage, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct}) {
-      for (int dtype = 0; dtype < kDTypeCount; ++dtype) {
-        for (const auto& sizes : shapes) {
-          Case c;
-          c.kind = kind;
-          c.dtype = static_cast<DType>(dtype);
-          c.op = op;
-          c.members = members;
-          c.sizes = sizes;
-          c.seed = ++seed;
-          c.in_place = seed % 2 == 0;
-          ScaleInTurns(&c);
-          // By a power of two: of others NCCL's result is not the reference's to the last bit.
-          if (op == ReduceOp::kAverage && members != 3) c.divisor = members;
-          cases.push_back(c);
-        }
-      }
-    }
+  const std::vector<ReduceOp> ops = {ReduceOp::kSum, ReduceOp::kAverage, ReduceOp::kMin, ReduceOp::kMax,
+                                     ReduceOp::kProduct};
+  std::vector<Case> cases = EveryOpDtypeAndShape(members, ops, shapes, 1000);
+  const std::vector<Case> scatters =
+      EveryOpDtypeAndShape(members, ops, shapes, cases.back().seed, OpKind::kReducescatter);
+  cases.insert(cases.end(), scatters.begin(), scatters.end());
+  for (Case& c : cases) {
+    // By a power of two: of others NCCL's result is not the reference's to the last bit.
+    if (c.op == ReduceOp::kAverage && members != 3) c.divisor = members;
   }
   EXPECT_GT(RunGpuCases(&world, cases), cases.size() / 2);
 }
@@ -73,17 +61,7 @@ TEST_P(NcclProperty, HoweverLateNcclIs) {
   for (uint32_t seed = 1; seed <= 6; ++seed) {
     NcclWorld world(members);
     BeLate(seed);
-    std::vector<Case> cases;
-    for (uint32_t i = 0; i < 40; ++i) {
-      Case c;
-      c.kind = kKindsOfNccl[(i + seed) % kKindsOfNccl.size()];
-      c.members = members;
-      c.sizes = ShapesForNccl()[(i * 7 + seed) % ShapesForNccl().size()];
-      c.seed = seed * 100 + i;
-      c.in_place = i % 2 == 0;
-      c.root = static_cast<int>(i) % members;
-      cases.push_back(c);
-    }
+    const std::vector<Case> cases = KindsAndShapesInTurn(members, seed, kKindsOfNccl, ShapesForNccl());
     EXPECT_EQ(RunGpuCases(&world, cases), cases.size());
   }
 }

@@ -76,6 +76,47 @@ inline std::vector<std::vector<int64_t>> Shapes() {
   return {{}, {0}, {1}, {2}, {3}, {13}, {1000}, {6007}, {1, 0, 3, 0}, {0, 0, 5}, {7, 1, 300, 0, 2, 4099, 1}};
 }
 
+// Of one kind, with scale factors and places of the result that take turns; the first one's seed follows `seed`.
+inline std::vector<Case> EveryOpDtypeAndShape(int members, const std::vector<ReduceOp>& ops,
+                                              const std::vector<std::vector<int64_t>>& shapes, uint32_t seed,
+                                              OpKind kind = OpKind::kAllreduce) {
+  std::vector<Case> cases;
+  for (ReduceOp op : ops) {
+    for (int dtype = 0; dtype < kDTypeCount; ++dtype) {
+      for (const auto& sizes : shapes) {
+        Case c;
+        c.kind = kind;
+        c.dtype = static_cast<DType>(dtype);
+        c.op = op;
+        c.members = members;
+        c.sizes = sizes;
+        c.seed = ++seed;
+        c.in_place = seed % 2 == 0;
+        ScaleInTurns(&c);
+        cases.push_back(c);
+      }
+    }
+  }
+  return cases;
+}
+
+// Forty of them, in an order that the seed chooses.
+inline std::vector<Case> KindsAndShapesInTurn(int members, uint32_t seed, const std::vector<OpKind>& kinds,
+                                              const std::vector<std::vector<int64_t>>& shapes) {
+  std::vector<Case> cases;
+  for (uint32_t i = 0; i < 40; ++i) {
+    Case c;
+    c.kind = kinds[(i + seed) % kinds.size()];
+    c.members = members;
+    c.sizes = shapes[(i * 7 + seed) % shapes.size()];
+    c.seed = seed * 100 + i;
+    c.in_place = i % 2 == 0;
+    c.root = static_cast<int>(i) % members;
+    cases.push_back(c);
+  }
+  return cases;
+}
+
 // Roots take turns, and so do results of their own and in place.
 inline std::vector<Case> EveryKindDtypeAndShape(int members, const std::vector<OpKind>& kinds = kKinds,
                                                 const std::vector<std::vector<int64_t>>& shapes = Shapes()) {
