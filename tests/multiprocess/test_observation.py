@@ -145,24 +145,25 @@ assert [o["name"] for o in hvd.recent_operations()] == [f"allreduce.x{i}" for i 
     assert done.returncode == 0, done.stderr.decode()
 
 
-STALL = (
-    SETUP
-    + """
+def stall(wait: str) -> str:
+    """A program of whose ranks one does not come before `wait` is over."""
+    return (
+        SETUP
+        + f"""
+import os
 def evaluate():
-    time.sleep(3)      # the line that is to blame
+    {wait}      # the line that is to blame
 hvd.barrier()
 if r == 1:
     evaluate()
 hvd.allreduce(np.ones(1), name="conv1.weight")
 """
-)
+    )
 
 
 def test_a_stall_gets_one_verdict_that_says_who_is_where(job: Job) -> None:
     # Rank 1 stays there until it was told, and a rank that is held up on its way has the time to come, too.
-    program = STALL.replace("time.sleep(3)", "while not os.path.exists('told'): time.sleep(0.1)").replace(
-        "import", "import os,", 1
-    )
+    program = stall("while not os.path.exists('told'): time.sleep(0.1)")
     script = job.script(program, "train.py")
     line = next(i for i, text in enumerate(program.splitlines(), 1) if "to blame" in text)
     process = job.start("-np", "3", "python", script, HVDLITE_STALL_CHECK_TIME_SECONDS=f"{1.5 * slowness():g}")
@@ -180,12 +181,7 @@ def test_a_stall_gets_one_verdict_that_says_who_is_where(job: Job) -> None:
 
 
 def test_a_stall_beyond_the_limit_ends_the_job_if_asked_to(job: Job) -> None:
-    script = job.script(
-        STALL.replace("time.sleep(3)", "time.sleep(30)")
-        + """
-""",
-        "train.py",
-    )
+    script = job.script(stall("time.sleep(30)"), "train.py")
     done = job.run(
         "-np",
         "2",
@@ -200,7 +196,7 @@ def test_a_stall_beyond_the_limit_ends_the_job_if_asked_to(job: Job) -> None:
 
 
 def test_the_stall_check_can_be_turned_off(job: Job) -> None:
-    script = job.script(STALL, "train.py")
+    script = job.script(stall("time.sleep(3)"), "train.py")
     done = job.run("-np", "2", "python", script, HVDLITE_STALL_CHECK_TIME_SECONDS="1", HVDLITE_STALL_CHECK_DISABLE="1")
     assert done.returncode == 0
     assert "Missing ranks" not in done.stderr.decode()
