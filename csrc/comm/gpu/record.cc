@@ -11,7 +11,7 @@ namespace {
 // Six texts of so many bytes fit, whatever the numbers.
 constexpr size_t kLongestText = 190;
 
-std::string_view Cut(std::string_view text) {
+std::string_view Shorten(std::string_view text) {
   return text.substr(0, kLongestText);
 }
 
@@ -22,17 +22,17 @@ std::string Encode(const Record& record) {
   out.U8(record.opened ? 1 : 0);
   out.Text({record.uuid.bytes, sizeof(record.uuid.bytes)});
   out.Signed(record.ordinal);
-  out.Text(Cut(record.name));
+  out.Text(Shorten(record.name));
   out.Signed(record.driver);
   out.Signed(record.nccl);
-  out.Text(Cut(record.no_nccl));
+  out.Text(Shorten(record.no_nccl));
   out.Signed(record.nccl_cuda);
   out.Signed(record.host);
   out.Signed(record.shared_memory);
-  out.Text(Cut(record.nccl_host_id));
+  out.Text(Shorten(record.nccl_host_id));
   out.U8(record.kernels ? 1 : 0);
   out.U8(record.nccl_shares_gpus ? 1 : 0);
-  for (const std::string& id : record.unique_ids) out.Text(Cut(id));
+  for (const std::string& id : record.unique_ids) out.Text(Shorten(id));
   std::string bytes = out.Take();
   bytes.resize(kRecordBytes, '\0');
   return bytes;

@@ -10,7 +10,6 @@ namespace hvdlite::comm::nccl {
 
 namespace {
 
-constexpr auto kBetweenLooks = std::chrono::microseconds(200);
 // Usually it takes milliseconds. If it waits for another rank, that one may wait for who waits here.
 constexpr Nanos kFreePatience = kSecond;
 

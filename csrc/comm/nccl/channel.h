@@ -7,6 +7,7 @@
 // Failure: NCCL's words, kept: a channel that has failed, or was aborted, is of no more use, but its device is.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -39,6 +40,8 @@ Status NewUniqueId(const Library& library, UniqueId* id);
 
 // How long an abort may take. NCCL's own joins its threads, which look at the abort flag many times a second.
 constexpr Nanos kAbortPatience = 2 * kSecond;
+// The pause of a loop that polls NCCL.
+constexpr auto kBetweenLooks = std::chrono::microseconds(200);
 
 class Channel {
  public:

@@ -16,7 +16,6 @@ namespace hvdlite::comm::nccl {
 namespace {
 
 constexpr Nanos kEndPatience = 2 * kSecond;
-constexpr auto kBetweenLooks = std::chrono::microseconds(200);
 
 // What comes before NCCL, NCCL's rounds, and what comes after them.
 class PlannedWork final : public NcclWork {

@@ -10,7 +10,7 @@ namespace hvdlite::engine {
 namespace {
 
 // How long a member that leaves is waited for by operations it has announced and others have not.
-constexpr Nanos kLeaveGrace = 2 * kSecond;
+constexpr Nanos kAnnouncedGrace = 2 * kSecond;
 
 // How often groups are looked for that can never become ready.
 constexpr Nanos kLookEvery = kSecond / 4;
@@ -116,7 +116,7 @@ void Agreement::Decide(Nanos now, std::vector<Decision>* decisions) {
       return std::any_of(leaving_.begin(), leaving_.end(),
                          [&](int m) { return tally->presence[m] == Presence::kAsked; });
     });
-    if (!promised || leaving_.size() == ranks_.size() || now - leaving_since_ > kLeaveGrace) {
+    if (!promised || leaving_.size() == ranks_.size() || now - leaving_since_ > kAnnouncedGrace) {
       shutdown_decided_ = true;
       std::vector<int> who;
       for (int m : leaving_) who.push_back(ranks_[m]);

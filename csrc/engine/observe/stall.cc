@@ -8,7 +8,7 @@ namespace {
 
 constexpr size_t kNamesPerRank = 6;
 
-std::string Seconds(Nanos span) {
+std::string WholeSeconds(Nanos span) {
   return std::to_string(span / kSecond);
 }
 
@@ -41,7 +41,7 @@ StallReport InspectStalls(const std::vector<Tally*>& pending, const std::vector<
       "One or more tensors were submitted to be reduced, gathered or broadcasted by subset of ranks and are waiting "
       "for "
       "remainder of ranks for more than " +
-      Seconds(options.warn_after) +
+      WholeSeconds(options.warn_after) +
       " seconds. Either the ranks submit different tensors, or some are busy elsewhere or have stopped early.\nMissing "
       "ranks:";
   for (auto& [rank, tallies] : missing_by_rank) {
@@ -53,7 +53,7 @@ StallReport InspectStalls(const std::vector<Tally*>& pending, const std::vector<
     text += tallies.size() > kNamesPerRank ? ", ...]" : "]";
   }
   if (report.shut_down) {
-    text += "\nOne or more rank (marked by \"!\") is stalled for longer than " + Seconds(options.shut_down_after) +
+    text += "\nOne or more rank (marked by \"!\") is stalled for longer than " + WholeSeconds(options.shut_down_after) +
             " seconds. Will shutdown.";
   }
   report.warning = std::move(text);

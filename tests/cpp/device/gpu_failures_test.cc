@@ -12,7 +12,7 @@ using testing::FakeCuda;
 using testing::MemoryForEveryStream;
 
 constexpr int kUnknown = 999;
-constexpr size_t kBytes = 100;
+constexpr size_t kFewBytes = 100;
 constexpr char kImage[] = "an image";
 
 std::string Failed(const std::string& doing) {
@@ -55,21 +55,21 @@ class GpuFailures : public ::testing::Test {
            return gpu_->Idle(&idle);
          }},
         {"cuMemcpyHtoDAsync_v2", "copying to the GPU",
-         [this] { return gpu_->CopyIn(memory_->data(), host_->data(), kBytes); }},
+         [this] { return gpu_->CopyIn(memory_->data(), host_->data(), kFewBytes); }},
         {"cuMemcpyDtoHAsync_v2", "copying from the GPU",
-         [this] { return gpu_->CopyOut(host_->data(), memory_->data(), kBytes); }},
+         [this] { return gpu_->CopyOut(host_->data(), memory_->data(), kFewBytes); }},
         {"cuMemcpyDtoDAsync_v2", "copying on the GPU",
-         [this] { return gpu_->Copy(memory_->data(), memory_->data(), kBytes, gpu_->stream()); }},
-        {"cuMemsetD8Async", "clearing memory of the GPU", [this] { return gpu_->Zero(memory_->data(), kBytes); }},
+         [this] { return gpu_->Copy(memory_->data(), memory_->data(), kFewBytes, gpu_->stream()); }},
+        {"cuMemsetD8Async", "clearing memory of the GPU", [this] { return gpu_->Zero(memory_->data(), kFewBytes); }},
         {"cuMemAllocFromPoolAsync", "allocating 100 bytes on Fake GPU 0",
          [this] {
            std::unique_ptr<Gpu::Buffer> buffer;
-           return gpu_->OnDevice(kBytes, &buffer);
+           return gpu_->OnDevice(kFewBytes, &buffer);
          }},
         {"cuMemHostAlloc", "allocating 4096 bytes of pinned host memory",
          [this] {
            std::unique_ptr<Gpu::Buffer> buffer;
-           const Status status = gpu_->Pinned(kBytes, &buffer);
+           const Status status = gpu_->Pinned(kFewBytes, &buffer);
            pinned_.push_back(std::move(buffer));  // so that the next one is a new one
            return status;
          }},
@@ -84,9 +84,9 @@ class GpuFailures : public ::testing::Test {
   }
 
   void SetUp() override {
-    memory_ = MemoryForEveryStream(gpu_, kBytes);
-    ASSERT_TRUE(gpu_->Pinned(kBytes, &host_).ok());
-    memset(host_->data(), 0, kBytes);
+    memory_ = MemoryForEveryStream(gpu_, kFewBytes);
+    ASSERT_TRUE(gpu_->Pinned(kFewBytes, &host_).ok());
+    memset(host_->data(), 0, kFewBytes);
     ASSERT_TRUE(gpu_->Record(gpu_->stream(), &event_).ok());
   }
   // What is freed in the order of the stream is freed before the next test counts.

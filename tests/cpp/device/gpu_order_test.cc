@@ -13,7 +13,7 @@ using testing::FakeCuda;
 using testing::MemoryForEveryStream;
 using testing::UserStream;
 
-constexpr size_t kBytes = 4096;
+constexpr size_t kTensorBytes = 4096;
 
 class OrderTest : public ::testing::TestWithParam<int> {
  protected:
@@ -25,19 +25,19 @@ TEST_P(OrderTest, WhatTheProducerWroteIsThereForWhoWaitsForItsEvent) {
   const auto gpu = cuda_.Open();
   const UserStream producer(gpu);
   const UserStream consumer(gpu);
-  const auto tensor = MemoryForEveryStream(gpu, kBytes);
-  const auto result = MemoryForEveryStream(gpu, kBytes);
+  const auto tensor = MemoryForEveryStream(gpu, kTensorBytes);
+  const auto result = MemoryForEveryStream(gpu, kTensorBytes);
   for (int round = 0; round < 20; ++round) {
     const auto value = static_cast<unsigned char>(round + 1);
-    producer.Fill(tensor->data(), kBytes, value);
+    producer.Fill(tensor->data(), kTensorBytes, value);
     EventPtr ready;
     ASSERT_TRUE(gpu->Record(producer.get(), &ready).ok());
     ASSERT_TRUE(ready->HoldBack(gpu->stream()).ok());
-    ASSERT_TRUE(gpu->Copy(result->data(), tensor->data(), kBytes, gpu->stream()).ok());
+    ASSERT_TRUE(gpu->Copy(result->data(), tensor->data(), kTensorBytes, gpu->stream()).ok());
     EventPtr finished;
     ASSERT_TRUE(gpu->Record(gpu->stream(), &finished).ok());
     ASSERT_TRUE(finished->HoldBack(consumer.get()).ok());
-    EXPECT_EQ(consumer.Read(result->data(), kBytes), std::vector<unsigned char>(kBytes, value));
+    EXPECT_EQ(consumer.Read(result->data(), kTensorBytes), std::vector<unsigned char>(kTensorBytes, value));
     ASSERT_TRUE(Await(finished).ok());
   }
 }
@@ -51,22 +51,22 @@ TEST_P(OrderTest, ManyThreadsShareOneGpu) {
       void* tensor = nullptr;
       std::unique_ptr<Gpu::Buffer> fused;
       std::unique_ptr<Gpu::Buffer> staged;
-      ASSERT_TRUE(gpu->Allocate(kBytes, &tensor).ok());
-      ASSERT_TRUE(gpu->OnDevice(kBytes, &fused).ok());
-      ASSERT_TRUE(gpu->Pinned(kBytes, &staged).ok());
+      ASSERT_TRUE(gpu->Allocate(kTensorBytes, &tensor).ok());
+      ASSERT_TRUE(gpu->OnDevice(kTensorBytes, &fused).ok());
+      ASSERT_TRUE(gpu->Pinned(kTensorBytes, &staged).ok());
       EventPtr there;
       ASSERT_TRUE(gpu->Record(gpu->stream(), &there).ok());
       ASSERT_TRUE(there->HoldBack(mine.get()).ok());
-      mine.Fill(tensor, kBytes, value);
+      mine.Fill(tensor, kTensorBytes, value);
       EventPtr ready;
       ASSERT_TRUE(gpu->Record(mine.get(), &ready).ok());
       ASSERT_TRUE(ready->HoldBack(gpu->stream()).ok());
-      ASSERT_TRUE(gpu->Copy(fused->data(), tensor, kBytes, gpu->stream()).ok());
-      ASSERT_TRUE(gpu->CopyOut(staged->data(), fused->data(), kBytes).ok());
+      ASSERT_TRUE(gpu->Copy(fused->data(), tensor, kTensorBytes, gpu->stream()).ok());
+      ASSERT_TRUE(gpu->CopyOut(staged->data(), fused->data(), kTensorBytes).ok());
       EventPtr finished;
       ASSERT_TRUE(gpu->Record(gpu->stream(), &finished).ok());
       ASSERT_TRUE(Await(finished).ok());
-      EXPECT_EQ(std::string(static_cast<char*>(staged->data()), kBytes), std::string(kBytes, static_cast<char>(value)));
+      EXPECT_EQ(std::string(static_cast<char*>(staged->data()), kTensorBytes), std::string(kTensorBytes, static_cast<char>(value)));
       gpu->Free(tensor, gpu->stream());
     }
   };

@@ -384,13 +384,13 @@ TEST_F(GpuTest, GivesBackWithItselfWhatACaptureKept) {
 
 // --- kernels
 
-constexpr char kImage[] = "an image";
+constexpr char kNoImage[] = "an image";
 
 TEST_F(GpuTest, LoadsAnImageOnce) {
   const auto gpu = cuda_.Open();
   Function function = nullptr;
   for (int i = 0; i < 2; ++i) {
-    EXPECT_EQ(gpu->Kernel(kImage, "of_nobody", &function).message(),
+    EXPECT_EQ(gpu->Kernel(kNoImage, "of_nobody", &function).message(),
               "CUDA failed while looking for the kernel of_nobody: named symbol not found (CUDA_ERROR_NOT_FOUND)");
   }
   EXPECT_EQ(fake_cuda_calls("cuModuleLoadData"), 1);
@@ -400,7 +400,7 @@ TEST_F(GpuTest, SaysWhenTheKernelsAreForOtherDevices) {
   const auto gpu = cuda_.Open();
   fake_cuda_fail("cuModuleLoadData", 1, 1, 209);
   Function function = nullptr;
-  const Status status = gpu->Kernel(kImage, "any", &function);
+  const Status status = gpu->Kernel(kNoImage, "any", &function);
   EXPECT_EQ(status.code(), StatusCode::kUnsupported);
   EXPECT_EQ(
       status.message(),

@@ -1,16 +1,9 @@
 // Every collective of ops.def through whole engines, ranks as threads.
+#include "engine/job.h"
 #include "testing/ranks.h"
 
 namespace hvdlite::testing {
 namespace {
-
-struct Job {
-  int ranks, hosts;
-  bool mpi = false;
-};
-void PrintTo(const Job& job, std::ostream* out) {
-  *out << job.ranks << " ranks on " << job.hosts << " hosts" << (job.mpi ? " over MPI" : "");
-}
 
 class EngineOps : public ::testing::TestWithParam<Job> {
  protected:

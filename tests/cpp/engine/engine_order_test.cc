@@ -1,18 +1,11 @@
 // Orders, threads and delays: whatever the interleaving, nothing deadlocks and every result is right.
 #include <random>
 
+#include "engine/job.h"
 #include "testing/ranks.h"
 
 namespace hvdlite::testing {
 namespace {
-
-struct Job {
-  int ranks, hosts;
-  bool mpi = false;
-};
-void PrintTo(const Job& job, std::ostream* out) {
-  *out << job.ranks << " ranks on " << job.hosts << " hosts" << (job.mpi ? " over MPI" : "");
-}
 
 class EngineOrder : public ::testing::TestWithParam<Job> {
  protected:

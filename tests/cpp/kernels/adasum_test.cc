@@ -5,6 +5,7 @@
 #include <string>
 
 #include "kernels/cpu/dispatch.h"
+#include "kernels/random.h"
 #include "kernels/reference.h"
 
 namespace hvdlite::kernels {
@@ -12,7 +13,9 @@ namespace {
 
 using reference::Brain;
 using reference::Bytes;
+using reference::Encode;
 using reference::Half;
+using reference::Random;
 
 constexpr int64_t kSizes[] = {0, 1, 2, 3, 15, 16, 17, 31, 33, 63, 64, 65, 127, 511, 512, 513, 1000, 4097};
 
@@ -25,30 +28,6 @@ double Decode(DType dtype, const Bytes& data, int64_t i) {
   }
 }
 
-Bytes Encode(DType dtype, const std::vector<double>& values) {
-  Bytes data(values.size() * SizeOf(dtype));
-  for (size_t i = 0; i < values.size(); ++i) {
-    const float narrow = static_cast<float>(values[i]);
-    uint64_t bits = 0;
-    switch (dtype) {
-      case DType::kFloat16: bits = Half::Encode(narrow); break;
-      case DType::kBFloat16: bits = Brain::Encode(narrow); break;
-      case DType::kFloat32: std::memcpy(&bits, &narrow, sizeof(narrow)); break;
-      default: std::memcpy(&bits, &values[i], sizeof(double)); break;
-    }
-    std::memcpy(data.data() + i * SizeOf(dtype), &bits, SizeOf(dtype));
-  }
-  return data;
-}
-
-Bytes Random(DType dtype, int64_t count, unsigned seed) {
-  std::mt19937 random(seed);
-  std::normal_distribution<double> normal;
-  std::vector<double> values(static_cast<size_t>(count));
-  for (double& value : values) value = normal(random);
-  return Encode(dtype, values);
-}
-
 // One spacing of the type's numbers, relative to the number.
 double Epsilon(DType dtype) {
   switch (dtype) {
@@ -59,7 +38,7 @@ double Epsilon(DType dtype) {
   }
 }
 
-class AdasumTest : public testing::TestWithParam<DType> {};
+class AdasumTest : public ::testing::TestWithParam<DType> {};
 
 TEST_P(AdasumTest, DotsAreTheSameBitsOnEveryInstructionSetAndCloseToTheTruth) {
   for (const int64_t count : kSizes) {
@@ -135,7 +114,7 @@ TEST_P(AdasumTest, WithAZeroVectorGivesTheOther) {
 }
 
 INSTANTIATE_TEST_SUITE_P(FloatingDTypes, AdasumTest,
-                         testing::Values(DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64),
+                         ::testing::Values(DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64),
                          [](const auto& parameter) { return std::string(Name(parameter.param)); });
 
 }  // namespace

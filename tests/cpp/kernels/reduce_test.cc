@@ -105,7 +105,7 @@ void Check(const Case& c, const std::vector<Bytes>& contents, const Bytes& expec
   ASSERT_TRUE(own.GuardsIntact() && own_second.GuardsIntact()) << table.name << ' ' << c.Describe();
 }
 
-class ReduceTest : public testing::TestWithParam<DType> {};
+class ReduceTest : public ::testing::TestWithParam<DType> {};
 
 TEST_P(ReduceTest, EveryInstructionSetGivesTheReferencesBits) {
   constexpr Target kTargets[] = {Target::kOwn, Target::kFirstSource, Target::kLastSource};
@@ -203,7 +203,7 @@ TEST_P(ReduceTest, FinishIsWhatReduceDoesAtTheEnd) {
 }
 
 INSTANTIATE_TEST_SUITE_P(AllDTypes, ReduceTest,
-                         testing::Values(DType::kBool, DType::kUInt8, DType::kInt8, DType::kUInt16, DType::kInt16,
+                         ::testing::Values(DType::kBool, DType::kUInt8, DType::kInt8, DType::kUInt16, DType::kInt16,
                                          DType::kUInt32, DType::kInt32, DType::kUInt64, DType::kInt64, DType::kFloat16,
                                          DType::kBFloat16, DType::kFloat32, DType::kFloat64),
                          [](const auto& parameter) { return std::string(Name(parameter.param)); });

@@ -8,13 +8,11 @@
 #include <thread>
 
 #include "rendezvous/memory_store.h"
+#include "testing/soon.h"
 
 namespace hvdlite::rendezvous {
 namespace {
 
-Deadline Soon() {
-  return Deadline::AfterSeconds(60);
-}
 Deadline Now() {
   return Deadline::After(0);
 }

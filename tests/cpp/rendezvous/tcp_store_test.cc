@@ -9,21 +9,14 @@
 #include <functional>
 #include <thread>
 
+#include "testing/soon.h"
+#include "transport/secret_of.h"
+
 namespace hvdlite::rendezvous {
 namespace {
 
 namespace tcp = transport::tcp;
 using namespace std::string_literals;
-
-Deadline Soon() {
-  return Deadline::AfterSeconds(60);
-}
-
-tcp::Secret SecretOf(uint8_t byte) {
-  tcp::Secret secret;
-  secret.fill(byte);
-  return secret;
-}
 
 // Accepts one client, shakes hands and lets the script talk to it. Every step has a deadline.
 class ScriptedServer {
@@ -34,7 +27,7 @@ class ScriptedServer {
       Fd fd;
       tcp::Endpoint peer;
       if (!tcp::WaitAccept(listener_.get(), Soon(), &fd, &peer).ok()) return;
-      tcp::ServerHandshake handshake(SecretOf(1), tcp::Purpose::kStore, Soon(), peer.ToString());
+      tcp::ServerHandshake handshake(tcp::SecretOf(1), tcp::Purpose::kStore, Soon(), peer.ToString());
       if (tcp::WaitHandshake(fd.get(), &handshake).ok()) script(fd.get());
     });
   }
@@ -42,7 +35,7 @@ class ScriptedServer {
   const tcp::Endpoint& address() const { return address_; }
   std::unique_ptr<TcpStore> Connect() const {
     std::unique_ptr<TcpStore> store;
-    const Status status = TcpStore::Connect(address_, SecretOf(1), Soon(), &store);
+    const Status status = TcpStore::Connect(address_, tcp::SecretOf(1), Soon(), &store);
     EXPECT_TRUE(status.ok()) << status.message();
     return store;
   }
@@ -302,7 +295,7 @@ TEST(TcpStore, AnotherThreadsWaitEndsAtItsOwnDeadline) {
 TEST(TcpStore, AWrongSecretFailsAtOnce) {
   ScriptedServer server([](int) { ADD_FAILURE() << "the handshake went through"; });
   std::unique_ptr<TcpStore> store;
-  const Status status = TcpStore::Connect(server.address(), SecretOf(2), Soon(), &store);
+  const Status status = TcpStore::Connect(server.address(), tcp::SecretOf(2), Soon(), &store);
   EXPECT_EQ(status.code(), StatusCode::kIo) << "not a timeout";
   EXPECT_NE(status.message().find("does not know this job's secret"), std::string::npos) << status.message();
   EXPECT_EQ(store, nullptr);
@@ -320,11 +313,11 @@ TEST(TcpStore, WaitsForAServerThatStartsLater) {
     Fd fd;
     ASSERT_TRUE(tcp::Listen(address, 4, &listener, &bound).ok());
     ASSERT_TRUE(tcp::WaitAccept(listener.get(), Soon(), &fd, &peer).ok());
-    tcp::ServerHandshake handshake(SecretOf(1), tcp::Purpose::kStore, Soon(), peer.ToString());
+    tcp::ServerHandshake handshake(tcp::SecretOf(1), tcp::Purpose::kStore, Soon(), peer.ToString());
     EXPECT_TRUE(tcp::WaitHandshake(fd.get(), &handshake).ok());
   });
   std::unique_ptr<TcpStore> store;
-  const Status status = TcpStore::Connect(address, SecretOf(1), Soon(), &store);
+  const Status status = TcpStore::Connect(address, tcp::SecretOf(1), Soon(), &store);
   EXPECT_TRUE(status.ok()) << status.message();
   late.join();
 }
@@ -335,7 +328,7 @@ TEST(TcpStore, AServerThatIsNotThereIsNamedAtTheDeadline) {
   ASSERT_TRUE(tcp::Listen({"127.0.0.1", 0}, 4, &listener, &address).ok());
   listener.Reset();
   std::unique_ptr<TcpStore> store;
-  const Status status = TcpStore::Connect(address, SecretOf(1), Deadline::After(100 * kMillisecond), &store);
+  const Status status = TcpStore::Connect(address, tcp::SecretOf(1), Deadline::After(100 * kMillisecond), &store);
   EXPECT_FALSE(status.ok());
   EXPECT_NE(status.message().find(address.ToString()), std::string::npos) << status.message();
   EXPECT_NE(status.message().find("launcher"), std::string::npos) << status.message();

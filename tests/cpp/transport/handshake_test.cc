@@ -8,23 +8,15 @@
 #include <string>
 #include <thread>
 
+#include "testing/soon.h"
 #include "testing/watchdog.h"
+#include "transport/secret_of.h"
 #include "transport/tcp/socket.h"
 
 namespace hvdlite::transport::tcp {
 namespace {
 
 using Progress = Handshake::Progress;
-
-Secret SecretOf(uint8_t byte) {
-  Secret secret;
-  secret.fill(byte);
-  return secret;
-}
-
-Deadline Soon() {
-  return Deadline::AfterSeconds(60);
-}
 
 struct Ends {
   Fd client;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "testing/watchdog.h"
+#include "transport/secret_of.h"
 #include "transport/tcp/mesh.h"
 
 namespace hvdlite::transport::tcp {
@@ -20,12 +21,6 @@ namespace {
 constexpr uint32_t kGroup = 7;
 constexpr uint32_t kGeneration = 2;
 const auto kPatience = static_cast<Nanos>(30 * testing::Patience() * static_cast<double>(kSecond));
-
-Secret SecretOf(uint8_t fill) {
-  Secret secret;
-  secret.fill(fill);
-  return secret;
-}
 
 struct Host {
   std::unique_ptr<LinkListener> listener;

@@ -12,14 +12,11 @@
 #include <atomic>
 #include <thread>
 
+#include "testing/soon.h"
 #include "testing/watchdog.h"
 
 namespace hvdlite::transport::tcp {
 namespace {
-
-Deadline Soon() {
-  return Deadline::AfterSeconds(60);
-}
 
 struct Connection {
   Fd client;

@@ -1,38 +1,18 @@
 // Adasum on a GPU against kernels/adasum.h. The dots are added in another order, so they are near, not equal; with the same
 // dots the combination has the same bits.
 #include <cstring>
-#include <random>
 
 #include "kernels/adasum.h"
 #include "kernels/gpu.h"
 #include "kernels/gpu/on_gpu.h"
-#include "kernels/reference.h"
+#include "kernels/random.h"
 
 namespace hvdlite::kernels {
 namespace {
 
 constexpr DType kTypes[] = {DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64};
 
-// Ordinary numbers about 1.
-Bytes Random(DType dtype, int64_t count, unsigned seed) {
-  std::mt19937 random(seed);
-  std::normal_distribution<double> normal;
-  const size_t size = SizeOf(dtype);
-  Bytes data(static_cast<size_t>(count) * size);
-  for (size_t i = 0; i < data.size(); i += size) {
-    const double value = normal(random);
-    const float narrow = static_cast<float>(value);
-    uint64_t bits = 0;
-    switch (dtype) {
-      case DType::kFloat16: bits = reference::Half::Encode(narrow); break;
-      case DType::kBFloat16: bits = reference::Brain::Encode(narrow); break;
-      case DType::kFloat32: std::memcpy(&bits, &narrow, sizeof(narrow)); break;
-      default: std::memcpy(&bits, &value, sizeof(value)); break;
-    }
-    std::memcpy(data.data() + i, &bits, size);
-  }
-  return data;
-}
+using reference::Random;
 
 constexpr uint8_t kRubbish = 0x4b;
 constexpr size_t kRubbishBytes = 16;

@@ -18,7 +18,7 @@ struct Tensor {
   int from_past, to_past;  // elements past a boundary of 16 bytes
 };
 
-Bytes Random(DType dtype, size_t bytes, uint64_t seed) {
+Bytes RandomBytes(DType dtype, size_t bytes, uint64_t seed) {
   Bytes data(bytes);
   const int64_t size = static_cast<int64_t>(SizeOf(dtype));
   reference::Filler(seed).Fill(dtype, data.data(), static_cast<int64_t>(bytes) / size);
@@ -53,8 +53,8 @@ class MoveTest : public OnGpu {
       place.bytes = static_cast<size_t>(tensor.elements) * size;
       place.begin_from = kGuard + static_cast<size_t>(tensor.from_past) * size;
       place.begin_to = in_place ? place.begin_from : kGuard + static_cast<size_t>(tensor.to_past) * size;
-      place.from = Random(scaling.dtype, place.begin_from + place.bytes + kGuard, ++seed_);
-      place.to = in_place ? place.from : Random(scaling.dtype, place.begin_to + place.bytes + kGuard, ++seed_);
+      place.from = RandomBytes(scaling.dtype, place.begin_from + place.bytes + kGuard, ++seed_);
+      place.to = in_place ? place.from : RandomBytes(scaling.dtype, place.begin_to + place.bytes + kGuard, ++seed_);
       place.at_from = Upload(place.from);
       place.at_to = in_place ? place.at_from : Upload(place.to);
       moves.push_back({place.at_from + place.begin_from, place.at_to + place.begin_to, tensor.elements});

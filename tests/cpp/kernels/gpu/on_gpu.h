@@ -17,7 +17,7 @@ namespace hvdlite::kernels {
 
 using Bytes = std::vector<uint8_t>;
 
-class OnGpu : public testing::Test {
+class OnGpu : public ::testing::Test {
  protected:
   void SetUp() override {
     if (cuda::Images().empty()) GTEST_SKIP() << "this build has no GPU kernels: neither nvcc nor NVRTC was there";
