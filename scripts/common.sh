@@ -36,6 +36,13 @@ install_debian() {
     say "could not install $* (or not in time): what needs it is skipped"
 }
 
+# install_system_packages TIER   what suites of that tier need besides Python's packages
+install_system_packages() {
+  local wanted=(libgtest-dev iproute2 openssh-server)
+  [[ "$1" == all ]] && wanted+=(slurmctld slurmd slurm-client munge clang-14 libclang-rt-14-dev openmpi-bin libopenmpi-dev mpich libmpich-dev)
+  install_debian "${wanted[@]}"
+}
+
 need_compiler() {
   command -v g++ >/dev/null || die "no C++ compiler. Install g++ 11 or newer (Debian: apt-get install g++)"
 }

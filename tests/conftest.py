@@ -1,29 +1,55 @@
-"""Of the tests that are multiplied by a parameter of a fixture, the tiers `quick` and `commit` keep one each: see conformance/tier.py."""
+"""For all tests: what is told to scripts/test, and which of the products of parameters a tier takes (conformance/tier.py)."""
 
 from __future__ import annotations
 
+import os
+
 import pytest
 import tier
+from suites.reporting import VARIABLE, Reporter
 
-# Fixtures whose values are ways to the same promise.
+# Fixtures whose values are ways to the same promise: `quick` and `commit` keep one value for each test.
 PRODUCTS = ("hosts", "mpirun")
+# Of the tests with processes `quick` keeps one in so many.
+QUICK_PROCESSES = 10
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if path := os.environ.get(VARIABLE):
+        config.pluginmanager.register(Reporter(path))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if tier.TIER == "all":
+    if tier.TIER == "all" or _named(config):
         return
-    groups: dict[tuple[str, str], list[pytest.Item]] = {}
+    left_out = set(map(id, _other_products(items)))
+    if tier.TIER == "quick":
+        left_out |= {id(item) for item in items if "multiprocess" in item.path.parts and not _drawn(item)}
+    if left_out:
+        config.hook.pytest_deselected(items=[item for item in items if id(item) in left_out])
+        items[:] = [item for item in items if id(item) not in left_out]
+
+
+def _named(config: pytest.Config) -> bool:
+    """A test that is asked for by its name runs in every tier."""
+    return any("::" in argument for argument in config.invocation_params.args if isinstance(argument, str))
+
+
+def _drawn(item: pytest.Item) -> bool:
+    return tier.draw(item.nodeid.partition("[")[0], QUICK_PROCESSES) == 0
+
+
+def _other_products(items: list[pytest.Item]) -> list[pytest.Item]:
+    groups: dict[str, list[pytest.Item]] = {}
     for item in items:
         call = getattr(item, "callspec", None)
         product = next((name for name in PRODUCTS if call and name in call.params), None)
         if product and call:
-            rest = {name: value for name, value in call.params.items() if name != product}
-            groups.setdefault((item.nodeid.partition("[")[0], repr(sorted(rest.items(), key=str))), []).append(item)
-    left_out: list[pytest.Item] = []
-    for (function, rest), members in groups.items():
-        chosen = members[tier.draw(function + rest, len(members))]
-        left_out += [member for member in members if member is not chosen]
-    if left_out:
-        gone = set(map(id, left_out))
-        items[:] = [item for item in items if id(item) not in gone]
-        config.hook.pytest_deselected(items=left_out)
+            rest = sorted((name, str(value)) for name, value in call.params.items() if name != product)
+            groups.setdefault(f"{item.nodeid.partition('[')[0]} {rest}", []).append(item)
+    return [
+        member
+        for what, members in groups.items()
+        for number, member in enumerate(members)
+        if number != tier.draw(what, len(members))
+    ]

@@ -18,7 +18,6 @@ def within(seconds: float) -> float:
     return seconds * PATIENCE
 
 
-
 def slowness() -> float:
     """Being replaced by `within`."""
     return PATIENCE

@@ -117,7 +117,9 @@ def _job(
     }
     (directory / "plan.json").write_text(json.dumps(plan))
     mark = uuid.uuid4().hex
-    clean = {k: v for k, v in os.environ.items() if k == PATIENCE_VARIABLE or not k.startswith(("HVDLITE_", "HOROVOD_"))}
+    clean = {
+        k: v for k, v in os.environ.items() if k == PATIENCE_VARIABLE or not k.startswith(("HVDLITE_", "HOROVOD_"))
+    }
     path = os.pathsep.join(p for p in (str(ROOT), os.environ.get("PYTHONPATH", "")) if p)
     threads = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")}
     # Importing a framework takes a busy machine long, and one rank longer than another.

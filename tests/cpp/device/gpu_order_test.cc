@@ -66,7 +66,8 @@ TEST_P(OrderTest, ManyThreadsShareOneGpu) {
       EventPtr finished;
       ASSERT_TRUE(gpu->Record(gpu->stream(), &finished).ok());
       ASSERT_TRUE(Await(finished).ok());
-      EXPECT_EQ(std::string(static_cast<char*>(staged->data()), kTensorBytes), std::string(kTensorBytes, static_cast<char>(value)));
+      EXPECT_EQ(std::string(static_cast<char*>(staged->data()), kTensorBytes),
+                std::string(kTensorBytes, static_cast<char>(value)));
       gpu->Free(tensor, gpu->stream());
     }
   };

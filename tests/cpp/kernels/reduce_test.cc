@@ -204,8 +204,8 @@ TEST_P(ReduceTest, FinishIsWhatReduceDoesAtTheEnd) {
 
 INSTANTIATE_TEST_SUITE_P(AllDTypes, ReduceTest,
                          ::testing::Values(DType::kBool, DType::kUInt8, DType::kInt8, DType::kUInt16, DType::kInt16,
-                                         DType::kUInt32, DType::kInt32, DType::kUInt64, DType::kInt64, DType::kFloat16,
-                                         DType::kBFloat16, DType::kFloat32, DType::kFloat64),
+                                           DType::kUInt32, DType::kInt32, DType::kUInt64, DType::kInt64,
+                                           DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64),
                          [](const auto& parameter) { return std::string(Name(parameter.param)); });
 
 TEST(ReduceFactsTest, AverageOfFloatsDividesTrulyAndOnce) {

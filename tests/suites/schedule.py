@@ -1,0 +1,22 @@
+"""Which suite starts next: the longest that fits beside what runs. DECIDES: no clock, no processes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from suites.table import Suite
+
+
+def next_suite(
+    waiting: Sequence[Suite], running: Collection[Suite], passed: Collection[str], cores: float
+) -> Suite | None:
+    """One of `waiting`, or None where everything has to wait. Something always runs while anything can."""
+    left = cores - sum(suite.cores for suite in running)
+    ready = [s for s in waiting if (not s.after or s.after in passed) and (s.cores <= left or not running)]
+    return max(ready, key=lambda s: s.seconds, default=None)
+
+
+def hopeless(waiting: Sequence[Suite], running: Collection[Suite], passed: Collection[str]) -> list[Suite]:
+    """Those of `waiting` that wait for a suite which is not going to pass."""
+    to_come = {s.name for s in (*waiting, *running)} | set(passed)
+    return [s for s in waiting if s.after and s.after not in to_come]

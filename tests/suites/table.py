@@ -1,0 +1,95 @@
+"""The suites of scripts/test, one row each: what they run, in which tiers, and what they cost.
+
+`seconds` and `cores` are those of the tier `commit` on two cores: the longest suite starts first, and suites run side by side while
+their cores fit. A file of tests belongs to the first row whose pattern matches it; tests/unit/test_suites.py finds files without a row.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+QUICK, COMMIT, ALL = "quick", "commit", "all"
+
+
+@dataclass(frozen=True)
+class Suite:
+    name: str
+    tiers: tuple[str, ...]
+    seconds: float
+    files: tuple[str, ...] = ()  # patterns below tests/: pytest runs what they match
+    command: tuple[str, ...] = ()  # or this, from the root
+    cores: float = 1.0
+    after: str = ""  # the suite that must have passed
+    needs: str = ""  # a file without which it cannot run
+    package: str = ""  # Debian's package that brings that file
+    limit: float = 2400.0  # seconds: longer is a hang
+
+
+EVERYWHERE = (QUICK, COMMIT, ALL)
+FROM_COMMIT = (COMMIT, ALL)
+GTEST = "/usr/include/gtest/gtest.h"
+
+SUITES = (
+    Suite(
+        "unit", EVERYWHERE, 60, ("unit/test_*.py", "architecture/test_*.py", "drop_in/test_*.py"),
+    ),
+    Suite("numpy", EVERYWHERE, 110, ("conformance/test_conformance.py",), cores=1.2),
+    Suite("torch", EVERYWHERE, 80, ("conformance/test_torch.py",), cores=1.3),
+    Suite("tensorflow", EVERYWHERE, 90, ("conformance/test_tensorflow.py",), cores=1.3),
+    Suite("jax", EVERYWHERE, 60, ("conformance/test_jax.py",), cores=1.3),
+    Suite("keras", EVERYWHERE, 120, ("conformance/test_keras.py",), cores=1.3),
+    Suite("mpi", FROM_COMMIT, 120, ("conformance/test_mpi.py",), cores=1.2),
+    # Namespaces of the network, ssh servers and Slurm's daemons belong to the machine: one suite at a time.
+    Suite(
+        "hosts", FROM_COMMIT, 120, ("multiprocess/test_ssh*.py", "multiprocess/test_slurm*.py", "multiprocess/test_network.py"),
+        cores=0.5,
+    ),
+    Suite(
+        "launchers", FROM_COMMIT, 150,
+        ("multiprocess/test_launchers*.py", "multiprocess/test_mpi*.py"), cores=0.7,
+    ),
+    Suite(
+        "programs", FROM_COMMIT, 150,
+        ("multiprocess/test_*_programs.py", "multiprocess/test_examples.py", "multiprocess/test_gpu_*.py"), cores=1.0,
+    ),
+    Suite("processes", EVERYWHERE, 240, ("multiprocess/test_*.py",), cores=0.6),
+    Suite(
+        "C++ build", FROM_COMMIT, 300, command=("scripts/cpp-tests", "--build", "plain"), cores=2.0, needs=GTEST, package="libgtest-dev",
+    ),
+    Suite(
+        "C++", FROM_COMMIT, 100, command=("scripts/cpp-tests", "plain"), cores=0.8, after="C++ build", needs=GTEST, package="libgtest-dev",
+    ),
+    Suite("lint", (COMMIT,), 100, command=("scripts/lint", "--changed")),
+    Suite("lint all", (ALL,), 300, command=("scripts/lint",)),
+    Suite("package", FROM_COMMIT, 60, command=("scripts/package",)),
+    *(
+        Suite(
+            f"C++ {sanitizer}", (ALL,), 900, command=("scripts/cpp-tests", sanitizer), cores=2.0, needs=GTEST, package="libgtest-dev",
+        )
+        for sanitizer in ("thread", "address")
+    ),
+    Suite("fuzz", (ALL,), 400, command=("scripts/fuzz", "45"), cores=2.0, needs="/usr/bin/clang++-14", package="clang-14 libclang-rt-14-dev"),
+    Suite(
+        "Debian's MPIs", (ALL,), 300, command=(sys.executable, "tests/versions/run", "mpi-debian"), needs="/usr/bin/mpiexec.openmpi",
+        package="libopenmpi-dev openmpi-bin libmpich-dev mpich",
+    ),
+)  # fmt: skip
+
+
+def suite_of(path: str) -> Suite | None:
+    """The row to which a file below tests/ belongs."""
+    return next((s for s in SUITES if any(fnmatch(path, pattern) for pattern in s.files)), None)
+
+
+def files_of(suite: Suite) -> list[str]:
+    """From the root."""
+    tests = ROOT / "tests"
+    return sorted(
+        str(path.relative_to(ROOT))
+        for path in tests.rglob("test_*.py")
+        if suite_of(str(path.relative_to(tests))) is suite
+    )
