@@ -50,15 +50,14 @@ class Run:
         self._not_run: list[tuple[Suite, str]] = []
         self._folder = BUILD / "tests"
         self._prefix = apart()
-        # One more than there are processors: much of the time tests wait. All at once need a /dev/shm each.
-        self._cores = (os.cpu_count() or 1) + 0.5 if self._prefix else 0.0
+        self._cores = (os.cpu_count() or 1) + 0.5  # more than there are: some of the time tests wait
 
     def __call__(self) -> int:
         begun = time.monotonic()
         shutil.rmtree(self._folder, ignore_errors=True)
         self._folder.mkdir(parents=True)
         if not self._prefix:
-            say("One suite at a time: only root can give each a /dev/shm of its own.")
+            say("Suites with MPI run one at a time: only root can give each a /dev/shm of its own.")
         for suite in [s for s in self._waiting if s.needs and not Path(s.needs).exists()]:
             self._leave_out(suite, f"there is no {suite.needs} (Debian: apt-get install {suite.package})")
         with self._ended_with_us():
@@ -77,7 +76,9 @@ class Run:
             running = [run.suite for run in self._running]
             for suite in hopeless(self._waiting, running, passed):
                 self._leave_out(suite, f"'{suite.after}' has not passed")
-            while suite := next_suite(self._waiting, [run.suite for run in self._running], passed, self._cores):
+            while suite := next_suite(
+                self._waiting, [run.suite for run in self._running], passed, self._cores, bool(self._prefix)
+            ):
                 self._waiting.remove(suite)
                 self._running.append(SuiteRun(suite, self._folder, self._prefix))
             time.sleep(0.2)

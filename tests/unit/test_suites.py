@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,14 @@ def test_the_longest_suite_that_fits_and_may_run_starts_next(
     waiting: list[Suite], running: list[Suite], passed: tuple[str, ...], cores: float, started: str | None
 ) -> None:
     assert name_of(next_suite(waiting, running, passed, cores)) == started
+
+
+CLEANING, CLEANING_TOO = (replace(suite(name, 9), cleans_shm=True) for name in ("cleaning", "cleaning too"))
+
+
+@pytest.mark.parametrize(("apart", "started"), [(True, "cleaning too"), (False, "short")])
+def test_without_a_shm_of_its_own_a_suite_that_cleans_it_does_not_run_beside_another(apart: bool, started: str) -> None:
+    assert name_of(next_suite([CLEANING_TOO, SHORT], [CLEANING], (), 2.5, apart)) == started
 
 
 @pytest.mark.parametrize(
