@@ -1,4 +1,4 @@
-"""What `import hvdlite.torch` and its like import beyond their framework: each rank pays for it at each start.
+"""What adapters import beyond their framework, which each rank pays for at each start, and what pytest imports to list the tests.
 
 Modules are counted, not seconds, which depend on the machine.
 """
@@ -11,6 +11,7 @@ import sys
 from importlib.util import find_spec
 
 import pytest
+from suites.table import ROOT
 from tier import one_of
 
 # Keras' own backend for torch imports torch's compiler, which this is not about.
@@ -41,3 +42,14 @@ def test_an_adapter_imports_no_more_than_it_needs(framework: str) -> None:
     assert parts <= _PARTS.get(framework, set())
     others = {name.partition(".")[0] for name in new} - {framework}
     assert others <= _OURS | sys.stdlib_module_names
+
+
+def test_pytest_lists_the_tests_without_importing_a_framework() -> None:
+    program = (
+        "import sys, pytest\n"
+        "code = pytest.main(['--collect-only', '-qq', 'tests/conformance', 'tests/multiprocess'])\n"
+        "imported = {'torch', 'tensorflow', 'keras', 'tf_keras', 'jax', 'sklearn'} & set(sys.modules)\n"
+        "sys.exit(f'imported: {imported}' if imported else code)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
