@@ -50,13 +50,8 @@ class Source:
         elif isinstance(node, ast.ImportFrom):
             self._from.update({alias.asname or alias.name: (node.module or "", alias.name) for alias in node.names})
         elif isinstance(node, ast.FunctionDef):
-            for decorator in node.decorator_list:
-                if (
-                    isinstance(decorator, ast.Call)
-                    and isinstance(decorator.func, ast.Name)
-                    and decorator.func.id == "check"
-                ):
-                    self._functions.append((node.name, decorator))
+            calls = [each for each in node.decorator_list if isinstance(each, ast.Call)]
+            self._functions += [(node.name, call) for call in calls if ast.unparse(call.func) == "check"]
 
     def value(self, name: str) -> Any:
         if name in self._assigned:
@@ -67,7 +62,7 @@ class Source:
         if module.startswith("checks."):
             return _source(module.removeprefix("checks.")).value(original)
         raise LookupError(
-            f"checks/{self._name}.py: a parameter needs `{name}`, which is known to whoever imports a framework only"
+            f"checks/{self._name}.py: the parameters of a check need `{name}`, which is unknown before its framework is imported"
         )
 
     def _computed(self, expression: ast.expr) -> Any:
