@@ -24,6 +24,10 @@ def draw(what: str, among: int, seed: str = SEED) -> int:
     return int.from_bytes(hashlib.sha256(f"{seed} {what}".encode()).digest()[:8], "big") % among
 
 
+def by_tier(quick: Sequence[Value], commit: Sequence[Value], everything: Sequence[Value]) -> Sequence[Value]:
+    return {"quick": quick, "commit": commit, "all": everything}[TIER]
+
+
 def one_of(values: Sequence[Value], what: str) -> Sequence[Value]:
     """All values in the tier `all`, else the one that the seed picks for `what`."""
     return values if TIER == "all" else [values[draw(what, len(values))]]
