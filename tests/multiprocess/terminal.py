@@ -15,7 +15,7 @@ import termios
 import time
 
 from launched import Job
-from machine import slowness
+from machine import within
 
 
 class Terminal:
@@ -78,7 +78,7 @@ class Watched:
 
     def watch(self, pattern: str = "$never", seconds: float = 30) -> str:
         """Until it ends, or the pattern is on the terminal; what is to be seen then."""
-        deadline = time.monotonic() + seconds * slowness()
+        deadline = time.monotonic() + within(seconds)
         while time.monotonic() < deadline:
             if select.select([self.master], [], [], 0.05)[0]:
                 try:
