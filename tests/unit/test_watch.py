@@ -10,6 +10,7 @@ import time
 import pytest
 
 from hvdlite.launch.output import IDLE_SECONDS, Sink, Stream
+from hvdlite.launch.spawn import guardian
 from hvdlite.launch.spawn.events import AllGone, Ended, Event, Output, StartFailed
 from hvdlite.launch.spawn.guardian import Process, members
 from hvdlite.launch.watch import SETTLE_SECONDS, Verdict, watch
@@ -141,6 +142,14 @@ def test_members_are_descendants_and_whoever_shares_a_session() -> None:
     assert sorted(members(table, 10, {11})) == [11, 12, 13, 14, 15]
     assert sorted(members(table, None, {11})) == [11, 12, 14, 15]
     assert members(table, None, set()) == []
+
+
+def test_sigkill_follows_sigterm_after_the_grace_period(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guardian, "processes", lambda: [])
+    monkeypatch.setattr(guardian.time, "monotonic", lambda: 100.0)
+    state = guardian.State(grace_seconds=7.0)
+    guardian._enter(state, "terminating")
+    assert (state.phase, state.deadline) == ("terminating", 107.0)
 
 
 class Elsewhere:
