@@ -48,6 +48,7 @@ class Job:
         self.mark = uuid.uuid4().hex
         self.started: list[subprocess.Popen[bytes]] = []
         self.prefix: Sequence[str] = ()  # what makes the launcher run elsewhere
+        self.launcher: Sequence[str] = ("-m", "hvdlite.launch")  # or a script of the test
 
     def environment(self, **extra: str) -> dict[str, str]:
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("HVDLITE_", "HOROVOD_"))}
@@ -57,7 +58,7 @@ class Job:
     def start(self, *arguments: str, **extra: str) -> subprocess.Popen[bytes]:
         """`hvdliterun arguments...`; a variable of the environment is a keyword."""
         process = subprocess.Popen(
-            [*self.prefix, sys.executable, "-m", "hvdlite.launch", *arguments],
+            [*self.prefix, sys.executable, *self.launcher, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -108,6 +109,12 @@ class Job:
             seconds,
             lambda: f"no {names}: {os.listdir(self.directory)}",
         )
+
+
+def went_to_sleep(*pids: int) -> int:
+    """How often the threads of these processes have done so until now: what is idle does it no more."""
+    statuses = [path.read_text() for pid in pids for path in Path(f"/proc/{pid}/task").glob("*/status")]
+    return sum(int(text.partition("\nvoluntary_ctxt_switches:")[2].split()[0]) for text in statuses)
 
 
 def last_line(err: bytes) -> str:

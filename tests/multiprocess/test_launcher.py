@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
-from launched import PATIENT, READY, WAIT_FOR, Job, _default_signals, last_line, prefixed
+from launched import PATIENT, READY, WAIT_FOR, Job, last_line, prefixed
 
 PYTHON = sys.executable
 
@@ -211,15 +210,8 @@ def test_a_signal_that_comes_before_the_launcher_watches_is_answered_as_well(job
         "sys.exit(cli.main())\n",
         "launcher.py",
     )
-    process = subprocess.Popen(
-        [PYTHON, launcher, "-np", "1", "--grace-seconds", PATIENT, PYTHON, rank],
-        cwd=job.directory,
-        env=job.environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        preexec_fn=_default_signals,
-    )
-    job.started.append(process)
+    job.launcher = [launcher]
+    process = job.start("-np", "1", "--grace-seconds", PATIENT, PYTHON, rank)
     job.wait_ready(1)
     process.send_signal(number)
     (job.directory / "sent").touch()

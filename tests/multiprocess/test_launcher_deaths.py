@@ -79,13 +79,13 @@ MOMENTS = {
 
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_kill_9_of_the_launcher_while_it_starts_leaves_nothing(job: Job, moment: str) -> None:
-    launcher = job.script(
+    launcher = (
         "import os, sys\nfrom hvdlite.launch import cli\nfrom hvdlite.launch.spawn import local\n"
-        "def die(): os.kill(os.getpid(), 9)\n" + MOMENTS[moment] + "sys.exit(cli.main())\n"
+        "def die(): os.kill(os.getpid(), 9)\n"
     )
-    process = subprocess.Popen([PYTHON, launcher, "-np", "4", "sleep", "600"], env=job.environment())
-    job.started.append(process)
-    assert process.wait() == -signal.SIGKILL
+    job.launcher = [job.script(launcher + MOMENTS[moment] + "sys.exit(cli.main())\n")]
+    done = job.run("-np", "4", "sleep", "600")
+    assert done.returncode == -signal.SIGKILL
     assert job.wait_until_gone(3.0) == []
 
 
