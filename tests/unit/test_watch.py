@@ -5,10 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import signal
-import time
 
 import pytest
 
+from hvdlite.launch import watch as watching
 from hvdlite.launch.output import IDLE_SECONDS, Sink, Stream
 from hvdlite.launch.spawn import guardian
 from hvdlite.launch.spawn.events import AllGone, Ended, Event, Output, StartFailed
@@ -175,14 +175,21 @@ class SlowWriter:
 
     def __init__(self) -> None:
         self.data = b""
+        self.now = 0.0
 
     def put(self, data: bytes) -> None:
-        time.sleep(1.5 * IDLE_SECONDS)
+        self.now += 1.5 * IDLE_SECONDS  # it gets no processor for so long
         self.data += data
 
+    def monotonic(self) -> float:
+        return self.now
 
-def test_a_launcher_that_gets_no_processor_does_not_take_that_for_silence_in_the_middle_of_a_line() -> None:
+
+def test_a_launcher_that_gets_no_processor_does_not_take_that_for_silence_in_the_middle_of_a_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     writer = SlowWriter()
+    monkeypatch.setattr(watching, "time", writer)
     sink = Sink(writer)  # type: ignore[arg-type]
     streams = {(rank, "stdout"): Stream(rank, "stdout", sink) for rank in range(2)}
     host = Elsewhere(
