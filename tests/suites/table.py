@@ -44,10 +44,13 @@ SUITES = (
     Suite("jax", EVERYWHERE, 60, ("conformance/test_jax.py",), cores=1.3),
     Suite("keras", EVERYWHERE, 120, ("conformance/test_keras.py",), cores=1.3),
     Suite("mpi", FROM_COMMIT, 120, ("conformance/test_mpi.py",), cores=1.2, cleans_shm=True),
-    # Namespaces of the network, ssh servers and Slurm's daemons belong to the machine: one suite at a time.
+    # Namespaces of the network and ssh servers belong to the machine: one suite at a time.
     Suite(
-        "hosts", FROM_COMMIT, 120, ("multiprocess/test_ssh*.py", "multiprocess/test_slurm*.py", "multiprocess/test_network.py"),
-        cores=0.5, cleans_shm=True,
+        "hosts", FROM_COMMIT, 120, ("multiprocess/test_ssh*.py", "multiprocess/test_network.py"), cores=0.5, cleans_shm=True,
+    ),
+    Suite(
+        "slurm", (ALL,), 150, ("multiprocess/test_slurm*.py",), cores=0.5, cleans_shm=True,
+        needs="/usr/sbin/slurmctld", package="slurmctld slurmd slurm-client munge",
     ),
     Suite(
         "launchers", FROM_COMMIT, 150,

@@ -6,14 +6,14 @@ import logging
 import os
 import socket
 import struct
-import time
 
-from machine import slowness
+from machine import within
+from waiting import wait_until
 
 from hvdlite.rendezvous import StoreClient, protocol
 
 SECRET = bytes(range(32))
-LIMIT = 10.0 * slowness()  # seconds that any one step may take
+LIMIT = within(10)  # seconds that any one step may take
 
 
 def dial(server):
@@ -69,13 +69,10 @@ def warnings_of(caplog):
 
 
 def wait_for_warning(caplog, text):
-    end = time.monotonic() + LIMIT
-    while time.monotonic() < end:
-        found = [w for w in warnings_of(caplog) if text in w]
-        if found:
-            return found
-        time.sleep(0.005)
-    raise AssertionError(f"no warning with {text!r}, only {warnings_of(caplog)}")
+    return wait_until(
+        lambda: [w for w in warnings_of(caplog) if text in w],
+        said=lambda: f"no warning with {text!r}, only {warnings_of(caplog)}",
+    )
 
 
 def resident():

@@ -22,6 +22,7 @@ from store import (
     shake_hands,
     warnings_of,
 )
+from waiting import wait_until
 
 from hvdlite.rendezvous import StoreClient, StoreServer, new_secret, protocol
 
@@ -87,11 +88,10 @@ def test_collect_wants_keys_that_exist_at_the_same_time(server, client):
         thread = threading.Thread(target=lambda: got.append(waiting.collect("m", 2, LIMIT)), daemon=True)
         client.set("m/0", b"old")
         thread.start()
-        time.sleep(0.05)
+        wait_until(lambda: list(server._loop._table._waiters) == ["m/1"])
         client.delete("m")
         client.set("m/1", b"b")
-        time.sleep(0.05)
-        assert got == []
+        assert list(server._loop._table._waiters) == ["m/0"]
         client.set("m/0", b"new")
         thread.join(LIMIT)
     assert got == [[b"new", b"b"]]
@@ -185,10 +185,7 @@ def test_close_ends_waiting_clients_at_once():
 
     thread = threading.Thread(target=wait, daemon=True)
     thread.start()
-    end = time.monotonic() + LIMIT
-    while "never" not in server._loop._table._waiters:
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    wait_until(lambda: "never" in server._loop._table._waiters)
     server.close()
     server.close()
     thread.join(LIMIT)
