@@ -165,7 +165,7 @@ class Ranks:
                 store.get(f"init/{attempt}/member/{rank}", within(20))
 
     def wait_until_still(self, *ranks: int) -> None:
-        """Until these wait, for something that is not on its way to them."""
+        """Until these wait for others."""
         for rank in ranks:
             wait_until_still(self.processes[rank].pid)
 
