@@ -91,7 +91,10 @@ Status Engine::Connect(rendezvous::Store* store, Deadline deadline) {
   const int64_t spin = options_.config.spin_microseconds;
   patience_ = std::make_unique<Patience>(world_->oversubscribed(), spin < 0 ? kDefaultSpin : spin * kMicrosecond);
   MutexLock turn(turn_);
-  last_tick_ = last_alive_ = MonotonicNow();
+  const Nanos now = MonotonicNow();
+  last_tick_ = now;
+  silences_.Look(now);
+  remote_silences_.Look(now);
   std::vector<int> everyone(static_cast<size_t>(options_.size));
   for (int r = 0; r < options_.size; ++r) everyone[static_cast<size_t>(r)] = r;
   const Until until(deadline, [store] { return store == nullptr ? Status::Ok() : store->Look(); });

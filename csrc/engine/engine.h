@@ -27,6 +27,7 @@
 #include "engine/idle.h"
 #include "engine/observe/observer.h"
 #include "engine/observe/question.h"
+#include "engine/observe/silence.h"
 #include "engine/observe/stall.h"
 #include "engine/process_set.h"
 
@@ -231,14 +232,9 @@ class Engine {
   };
   std::map<int, Stall> stalls_ GUARDED_BY(turn_);  // by set id
   std::map<int, Nanos> next_stall_check_ GUARDED_BY(turn_);
-  struct Silence {
-    uint64_t heartbeat = 0;
-    Nanos silent = 0;  // how long this rank, while itself alive, has seen no change
-  };
-  std::vector<Silence> silences_ GUARDED_BY(turn_);  // by local rank
-  std::map<int, Silence> remote_silences_ GUARDED_BY(turn_);  // by global rank: the tree's edges between hosts
+  Silences silences_ GUARDED_BY(turn_){3 * kTickEvery};  // of the ranks of this host
+  Silences remote_silences_ GUARDED_BY(turn_){3 * kTickEvery};  // of the tree's edges between hosts
   std::atomic<Nanos> last_tick_{0};
-  Nanos last_alive_ GUARDED_BY(turn_) = 0;
 };
 
 }  // namespace hvdlite::engine

@@ -84,11 +84,10 @@ void Engine::SpeakVerdict(ProcessSet* set) {
 }
 
 // A rank whose heart has stopped is frozen (SIGSTOP, swapping, a hung file system), or its host is gone. A rank that is
-// busy in user code has a beating heart, whatever it does. Only time during which this rank itself was alive counts, so a
-// machine that was suspended as a whole does not accuse itself.
+// busy in user code has a beating heart, whatever it does.
 void Engine::CheckSilence(Nanos now) {
-  const Nanos elapsed = std::min(now - last_alive_, 3 * kTickEvery);
-  last_alive_ = now;
+  silences_.Look(now);
+  remote_silences_.Look(now);
   const Nanos limit = static_cast<Nanos>(options_.config.heartbeat_seconds * static_cast<double>(kSecond));
   // Once all have agreed to end, whoever has finished beats no more.
   if (limit <= 0 || !closing_.ok()) return;
@@ -100,30 +99,20 @@ void Engine::CheckSilence(Nanos now) {
             "is gone. HVDLITE_HEARTBEAT_SECONDS sets the limit; 0 turns this check off."));
   };
   transport::HostSegment& segment = world_->segment();
-  silences_.resize(static_cast<size_t>(segment.local_size()));
   const rendezvous::Host& host = world_->roster().hosts[static_cast<size_t>(world_->place().host)];
   for (int local = 0; local < segment.local_size(); ++local) {
-    Silence& silence = silences_[static_cast<size_t>(local)];
-    const uint64_t beat = segment.line(local).heartbeat.load(std::memory_order_relaxed);
-    if (local == world_->place().local_rank || beat != silence.heartbeat || segment.line(local).left.load() != 0) {
-      silence = {beat, 0};
-      continue;
-    }
-    silence.silent += elapsed;
-    if (silence.silent < limit) continue;
-    return frozen(host.ranks[static_cast<size_t>(local)], silence.silent);
+    if (local == world_->place().local_rank || segment.line(local).left.load() != 0) continue;
+    const int rank = host.ranks[static_cast<size_t>(local)];
+    const Nanos silent = silences_.Of(rank, segment.line(local).heartbeat.load(std::memory_order_relaxed));
+    if (silent >= limit) return frozen(rank, silent);
   }
   if (!world_->multi_host()) return;
   // Between hosts the edges of the world's negotiation tree carry the beat.
   Agreement& agreement = *active_[0]->agreement;
   agreement.SendAlive();
   for (const auto& [rank, heard] : agreement.LastHeard()) {
-    Silence& silence = remote_silences_[rank];
-    if (static_cast<uint64_t>(heard) != silence.heartbeat) {
-      silence = {static_cast<uint64_t>(heard), 0};
-    } else if ((silence.silent += elapsed) >= limit) {
-      return frozen(rank, silence.silent);
-    }
+    const Nanos silent = remote_silences_.Of(rank, static_cast<uint64_t>(heard));
+    if (silent >= limit) return frozen(rank, silent);
   }
 }
 

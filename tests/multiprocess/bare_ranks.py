@@ -18,26 +18,31 @@ from pathlib import Path
 from typing import Any
 
 from launched import MARK, ROOT, Job
-from machine import slowness
+from machine import PATIENCE, within
+from stillness import wait_until_still
 
+from hvdlite.rendezvous import StoreClient
 from hvdlite.rendezvous.server import StoreServer
 
-# The others have to know within this after a death. It is a fraction of a second; that it is not one of the heartbeats that told
-# them is certain, because ranks here have no such limit.
+# The others know of a death within this, which is a fraction of a second. Without heartbeats, which these ranks do not have,
+# a death that nothing tells is never known.
 PROMPT = 5.0
 
 # What every rank's program begins with; see `program`. `tell` appends a line to the rank's report; times are CLOCK_MONOTONIC, which
-# all processes of a machine share. Seconds are those of a machine of its own.
+# all processes of a machine share.
 _PRELUDE = """
 import faulthandler, json, os, signal, sys, threading, time
+def within(seconds):
+    return seconds * PATIENCE
 # By a signal: faulthandler's own timer would keep a forked child from ending.
 faulthandler.register(signal.SIGALRM, chain=True)
 def end_after(seconds):
-    signal.alarm(int(seconds * SLOWNESS))
+    signal.alarm(int(within(seconds)))
 end_after(45)
 import numpy as np
 import hvdlite as hvd
 RANK, SIZE = int(os.environ["HVDLITE_RANK"]), int(os.environ["HVDLITE_SIZE"])
+OTHERS = [rank for rank in range(SIZE) if rank != RANK]
 _report = open(f"report.{RANK}", "a", buffering=1)
 def tell(**what):
     what.setdefault("at", time.monotonic())
@@ -45,23 +50,29 @@ def tell(**what):
 def flag(name):
     open(name, "w").close()
 def wait_flag(name, seconds=20):
-    end = time.monotonic() + seconds * SLOWNESS
+    end = time.monotonic() + within(seconds)
     while not os.path.exists(name):
         assert time.monotonic() < end, f"no {name}"
-        time.sleep(0.002)
-def wait_until_inside():
-    # Until a thread waits in the native core, besides the one that is always there. What it waits for has been submitted by then.
-    while hvd._core.threads_inside() < 2:
-        time.sleep(0.01)
-    time.sleep(0.3)
+        time.sleep(0.002)  # poll
+def wait_for_others(name):
+    # Until each of them has raised its flag.
+    for rank in OTHERS:
+        wait_flag(f"{name}.{rank}")
+def wait_until_inside(threads=1):
+    # Until so many threads wait in the native core, besides the one that is always there. What they wait for has been submitted.
+    while hvd._core.threads_inside() < 1 + threads:
+        time.sleep(0.002)  # poll
+def flag_when_inside(name=f"inside.{RANK}"):
+    # To be called before an operation that others do not take part in yet.
+    threading.Thread(target=lambda: (wait_until_inside(), flag(name)), daemon=True).start()
 def outlive(flag):
     # As a child that knows nothing of the job: until the test has seen what it wants to see, and not for ever.
-    end = time.monotonic() + 60 * SLOWNESS
+    end = time.monotonic() + within(60)
     while not os.path.exists(flag) and time.monotonic() < end:
-        time.sleep(0.05)
+        time.sleep(0.05)  # poll
     os._exit(0)
 def until_it_fails(work, seconds=20):
-    end = time.monotonic() + seconds * SLOWNESS
+    end = time.monotonic() + within(seconds)
     try:
         while time.monotonic() < end:
             work()
@@ -74,7 +85,7 @@ def until_it_fails(work, seconds=20):
 
 def program(text: str) -> str:
     """What a rank runs."""
-    return f"SLOWNESS = {slowness():g}\n{_PRELUDE}{text}"
+    return f"PATIENCE = {PATIENCE:g}\n{_PRELUDE}{text}"
 
 
 class Ranks:
@@ -95,7 +106,6 @@ class Ranks:
         self.server = make_store(self.secret).start()
         self.programs = 0
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
-        self.shared_memory = set(os.listdir("/dev/shm"))
 
     def start(self, text: str, ranks: Sequence[int] | None = None, prefix: Sequence[str] = (), **extra: str) -> None:
         """Runs `program(text)` on all ranks, or on these. `prefix`: a command before python."""
@@ -113,7 +123,7 @@ class Ranks:
                 "OPENBLAS_NUM_THREADS": "1",
                 # A rank that is held up for long is not taken for dead, and a death that only silence would tell is not told.
                 "HVDLITE_HEARTBEAT_SECONDS": "0",
-                "HVDLITE_START_TIMEOUT": f"{30 * slowness():g}",
+                "HVDLITE_START_TIMEOUT": f"{within(30):g}",
             }
             if self.hosts:
                 identity["HVDLITE_HOST_ID"] = self.hosts[rank]
@@ -130,12 +140,14 @@ class Ranks:
 
     def wait(self, seconds: float = 30) -> dict[int, int]:
         """All exit codes; a rank that does not end in time is a failure."""
-        deadline = time.monotonic() + seconds * slowness()
+        deadline = time.monotonic() + within(seconds)
         for rank, process in self.processes.items():
             try:
                 process.wait(max(deadline - time.monotonic(), 0.01))
             except subprocess.TimeoutExpired:
-                raise AssertionError(f"rank {rank} has not ended after {seconds} s\n{self.outputs()}") from None
+                raise AssertionError(
+                    f"rank {rank} has not ended after {within(seconds):g} s\n{self.outputs()}"
+                ) from None
         return {rank: process.returncode for rank, process in self.processes.items()}
 
     def end_well(self, seconds: float = 30) -> None:
@@ -146,19 +158,30 @@ class Ranks:
     def wait_for_flags(self, *names: str, seconds: float = 20) -> None:
         self.job.wait_for_files(names, seconds)
 
+    def wait_for_members(self, *members: int, attempt: int = 0) -> None:
+        """Until these have told the store where they are."""
+        with StoreClient(self.server.address, self.secret) as store:
+            for rank in members:
+                store.get(f"init/{attempt}/member/{rank}", within(20))
+
+    def wait_until_still(self, *ranks: int) -> None:
+        """Until these wait for others."""
+        for rank in ranks:
+            wait_until_still(self.processes[rank].pid)
+
     def kill(self, rank: int, number: int = signal.SIGKILL) -> float:
         """Sends the signal; returns when."""
         at = time.monotonic()
         os.kill(self.processes[rank].pid, number)
         return at
 
-    def expect_named(self, rank: int, victim: int, death: float, within: float = PROMPT) -> None:
+    def expect_named(self, rank: int, victim: int, death: float, seconds: float = PROMPT) -> None:
         """This rank has been told in time who died."""
         told = self.last(rank)
         assert told.get("error") == "PeerLostError", f"rank {rank}: {told}\n{self.outputs()}"
         assert f"rank {victim}" in told["text"] and told["peer"] == victim, told
         took = told["at"] - death
-        assert took < within * slowness(), f"rank {rank} heard of the death of rank {victim} after {took:.2f} s: {told}"
+        assert took < within(seconds), f"rank {rank} heard of the death of rank {victim} after {took:.2f} s: {told}"
 
     def report(self, rank: int) -> list[dict[str, Any]]:
         path = self.directory / f"report.{rank}"
@@ -193,10 +216,6 @@ class Ranks:
             process.wait()
         if kind is None:
             assert not left, f"processes remain: {left}"
-            # Other programs of this machine come and go, too; ours would bear our name.
-            new = set(os.listdir("/dev/shm")) - self.shared_memory
-            remains = [name for name in new if "hvd" in name.lower()]
-            assert not remains, f"left in /dev/shm: {remains}"
 
 
 __all__ = ["MARK", "PROMPT", "ROOT", "Ranks", "program"]

@@ -14,7 +14,7 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 
-from machine import slowness
+from machine import within
 
 from hvdlite.rendezvous.server import StoreServer
 
@@ -36,7 +36,7 @@ def why_not() -> str | None:
 
 
 def _ip(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["ip", *arguments], check=check, capture_output=True, text=True, timeout=20 * slowness())
+    return subprocess.run(["ip", *arguments], check=check, capture_output=True, text=True, timeout=within(20))
 
 
 class Network:

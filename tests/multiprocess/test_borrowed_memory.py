@@ -30,10 +30,10 @@ def interrupted(work, number=signal.SIGINT):
     except (KeyboardInterrupt, FromHandler): return
     assert False, "not interrupted"
 def soon(condition):
-    end = time.monotonic() + 30 * SLOWNESS
+    end = time.monotonic() + within(30)
     while not condition():
         assert time.monotonic() < end
-        time.sleep(0.002)
+        time.sleep(0.002)  # poll
 """
 
 _ONE = "hvd.allreduce_(x, op=hvd.Sum, name='x')"

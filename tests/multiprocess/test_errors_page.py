@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from bare_ranks import Ranks
 from launched import ROOT, Job
-from machine import slowness
+from machine import within
 
 import hvdlite as hvd
 
@@ -172,7 +172,7 @@ if odd:
     try:
         for number in range(10_000):
             hvd.allreduce_async(np.ones(2), name=f"not joined yet {number}")
-            time.sleep(0.01)
+            time.sleep(0.01)  # poll
     except ValueError:
         pass
     trying(lambda: hvd.allreduce(np.ones(2)))
@@ -253,21 +253,15 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, str]]:
         ranks.wait(40)
     told += said
     with _job(base, "frozen", 2) as (ranks, said):
-        ranks.start(
-            TRYING + LOST.format(end="flag('here'); time.sleep(600)"), HVDLITE_HEARTBEAT_SECONDS=f"{2 * slowness():g}"
-        )
+        ranks.start(TRYING + LOST.format(end="flag('here'); signal.pause()"), HVDLITE_HEARTBEAT_SECONDS="1.5")
         ranks.wait_for_flags("here", seconds=40)
         ranks.kill(1, signal.SIGSTOP)
-        ranks.processes[0].wait(40 * slowness())
+        ranks.processes[0].wait(within(40))
         ranks.kill(1)
         ranks.wait(40)
     told += said
     with _job(base, "stalled", 2) as (ranks, said):
-        # Or the barrier at the beginning stalls, if one of the two is put aside.
-        knobs = {
-            "HVDLITE_STALL_CHECK_TIME_SECONDS": "0.5",
-            "HVDLITE_STALL_SHUTDOWN_TIME_SECONDS": f"{2 * slowness():g}",
-        }
+        knobs = {"HVDLITE_STALL_CHECK_TIME_SECONDS": "0.5", "HVDLITE_STALL_SHUTDOWN_TIME_SECONDS": "2"}
         ranks.start(TRYING + LOST.format(end="wait_flag('told'); sys.exit()"), **knobs)
         ranks.wait(40)
         warning = re.search(r"warning: (One or more.+)", ranks.outputs())

@@ -120,8 +120,10 @@ signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the launcher's, which comes at 
 hvd.barrier()  # both are deaf to it: a call returns before the others have begun theirs
 made(Kind.ALLREDUCE, [Array(np.ones(1000, np.float32))])
 if rank == 1:
-    time.sleep(0.5)
+    while not os.path.exists("asks"):
+        time.sleep(0.001)  # poll
     os.kill(os.getpid(), signal.SIGKILL)
+open("asks", "w").close()
 error = run(Kind.ALLREDUCE, [Array(np.ones(1000, np.float32))], name="never")[1]
 assert error.startswith("2: hvdlite.PeerLostError (rank 1): "), error
 survivor = Array(np.arange(5, dtype=np.float32))

@@ -135,7 +135,7 @@ import hvdlite as hvd
 started = int(os.environ["HVDLITE_RANK"])
 if started == 3:
     while not os.path.exists("there"):
-        time.sleep(0.01)
+        time.sleep(0.01)  # poll
     os._exit(0)
 if started == 1:
     # Not that of the others, who may start more than that apart; and long enough to get as far as to wait.
@@ -150,7 +150,7 @@ else:
     hvd.init(comm=[0, 2])
     while not os.path.exists("told"):
         assert hvd.allreduce(np.ones(1), op=hvd.Sum, name="x") == 2
-        time.sleep(0.01)
+        time.sleep(0.01)  # poll
     hvd.barrier()
 """)
     done = job.run("-np", "4", "python", script)

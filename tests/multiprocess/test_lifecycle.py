@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from bare_ranks import PROMPT, Ranks
 from launched import Job
-from machine import slowness
+from machine import within
 
 Hosts = tuple[str, ...]
 
@@ -56,7 +56,8 @@ def test_init_again_after_a_peer_was_lost(tmp_path: Path, hosts: Hosts) -> None:
     with Ranks(tmp_path, 3, hosts) as ranks:
         ranks.start(
             "hvd.init(); hvd.allreduce(np.ones(3))\n"
-            "if RANK == 1: time.sleep(0.2); os._exit(1)\n"
+            "if RANK == 1: wait_for_others('inside'); os._exit(1)\n"
+            "flag_when_inside()\n"
             "until_it_fails(lambda: hvd.allreduce(np.ones(3)))\n"
             "start = time.monotonic()\n"
             "hvd.shutdown()\n"
@@ -72,7 +73,7 @@ def test_init_again_after_a_peer_was_lost(tmp_path: Path, hosts: Hosts) -> None:
             told = ranks.last(rank)
             assert (told["size"], told["sum"]) == (2, 2.0)
             # It would wait for ever: no heartbeat tells here.
-            assert told["took"] < PROMPT * slowness(), "shutdown of a job that has failed does not wait for the dead"
+            assert told["took"] < within(PROMPT), "shutdown of a job that has failed does not wait for the dead"
 
 
 def test_a_rank_that_finishes_first_does_not_fail_what_the_others_have_in_flight(
@@ -84,8 +85,8 @@ def test_a_rank_that_finishes_first_does_not_fail_what_the_others_have_in_flight
             "hvd.init()\n"
             "places = [np.full(50_000, 1.0) for i in range(30)]\n"
             "handles = [hvd.allreduce_async_(p, op=hvd.Sum, name=f'{i}') for i, p in enumerate(places)]\n"
-            "if RANK != 0: time.sleep(0.2 * RANK)\n"
-            "if RANK == 0: hvd.shutdown()\n"
+            "if RANK == 0: flag_when_inside('leaving'); hvd.shutdown(); flag('leaving')\n"
+            "wait_flag('leaving')\n"
             "for h in handles: hvd.synchronize(h)\n"
             "assert all((p == 3).all() for p in places)\n"
         )
@@ -98,7 +99,7 @@ def test_exit_with_or_without_shutdown_is_success_and_quick(tmp_path: Path, endi
         ranks.start(f"hvd.init(); hvd.allreduce(np.ones(4)); tell(ends=True)\n{ending}\n")
         ranks.end_well()
         ended = time.monotonic()
-        assert ended - min(ranks.last(r)["at"] for r in range(3)) < 5 * slowness()
+        assert ended - min(ranks.last(r)["at"] for r in range(3)) < within(5)
         assert "rror" not in ranks.outputs(), ranks.outputs()
 
 
@@ -118,7 +119,7 @@ def test_exit_while_daemon_threads_wait_for_what_never_comes(tmp_path: Path, aga
             "    try: hvd.allreduce(np.ones(3), name=f'waits {i} {RANK}')\n"
             "    except hvd.ShutDownError: pass\n"
             "for i in range(4): threading.Thread(target=wait, args=(i,), daemon=True).start()\n"
-            "time.sleep(0.2); tell(ends=True)\n"
+            "wait_until_inside(4)\n"
         )
         ranks.end_well(20)
         assert not ranks.outputs().count("erminate")
@@ -211,9 +212,9 @@ def test_what_a_rank_has_announced_before_it_leaves_still_happens(tmp_path: Path
             "for _ in range(3): hvd.allreduce(np.ones(3), op=hvd.Sum, name='x')\n"
             f"if RANK == {leaver}:\n"
             "    handle = hvd.allreduce_async(np.ones(3), op=hvd.Sum, name='x')\n"
-            "    hvd.shutdown()\n"
+            "    flag_when_inside('leaving'); hvd.shutdown(); flag('leaving')\n"
             "else:\n"
-            "    time.sleep(0.4)\n"
+            "    wait_flag('leaving')\n"
             "    assert (hvd.allreduce(np.ones(3), op=hvd.Sum, name='x') == 4).all()\n"
         )
         ranks.end_well()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from bare_ranks import Ranks
-from machine import slowness
+from machine import within
 
 Hosts = tuple[str, ...]
 
@@ -38,7 +38,7 @@ def test_all_ranks_on_one_core(tmp_path: Path, hosts: Hosts) -> None:
             prefix=["taskset", "-c", str(min(os.sched_getaffinity(0)))],
         )
         ranks.end_well(50)
-        assert ranks.last(0)["took"] < 20 * slowness()
+        assert ranks.last(0)["took"] < within(20)
 
 
 def test_random_delays_everywhere(tmp_path: Path, hosts: Hosts) -> None:
@@ -94,7 +94,7 @@ def test_an_idle_process_costs_next_to_nothing(tmp_path: Path) -> None:
             "def used():\n"
             "    mine = resource.getrusage(resource.RUSAGE_SELF)\n"
             "    return np.array([time.monotonic(), mine.ru_utime + mine.ru_stime, mine.ru_nvcsw])\n"
-            "before = used(); time.sleep(4); seconds, busy, sleeps = used() - before\n"
+            "before = used(); time.sleep(2); seconds, busy, sleeps = used() - before\n"  # span: in which it is counted
             "hvd.barrier(); tell(share=busy / seconds, sleeps=sleeps / seconds)\n"
         )
         ranks.end_well()
@@ -109,23 +109,22 @@ def test_waiting_for_a_late_rank_does_not_burn_a_core(tmp_path: Path) -> None:
     with Ranks(tmp_path, 2) as ranks:
         ranks.start(
             "hvd.init(); hvd.barrier()\n"
-            "if RANK == 1: time.sleep(3)\n"
+            "if RANK == 1: time.sleep(2)\n"  # span: in which it is counted
             "since, before = time.monotonic(), time.process_time(); hvd.allreduce(np.ones(3))\n"
-            "tell(share=(time.process_time() - before) / max(3, time.monotonic() - since))\n"
+            "tell(share=(time.process_time() - before) / max(2, time.monotonic() - since))\n"
         )
         ranks.end_well()
         assert ranks.last(0)["share"] < 0.15, ranks.last(0)
 
 
 def test_a_long_cycle_time_does_not_look_like_death(tmp_path: Path) -> None:
-    limit = 2.5 * slowness()  # or the one that is put aside is taken for dead
     with Ranks(tmp_path, 2) as ranks:
         ranks.start(
             "hvd.init()\n"
             "handle = hvd.allreduce_async(np.ones(3), op=hvd.Sum, name='x')\n"
-            f"time.sleep({1.5 * limit})\n"
+            "time.sleep(3)\n"  # span: longer than the limit
             "assert (hvd.synchronize(handle) == 2).all()\n",
-            HVDLITE_CYCLE_TIME=f"{min(60_000, 4000 * limit):.0f}",
-            HVDLITE_HEARTBEAT_SECONDS=f"{limit:g}",
+            HVDLITE_CYCLE_TIME="8000",
+            HVDLITE_HEARTBEAT_SECONDS="2",
         )
         ranks.end_well()

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import network
 import pytest
-from bare_ranks import PROMPT, Ranks
-from machine import slowness
+from bare_ranks import Ranks
 
 HOSTS = ("a", "a", "b", "b")
 
@@ -75,7 +74,7 @@ def test_a_rank_that_dies_on_another_host_is_named_within_a_second(tmp_path: Pat
         killed = ranks.kill(3)
         ranks.wait(20)
         for rank in range(3):
-            ranks.expect_named(rank, 3, killed, within=max(5.0, PROMPT))
+            ranks.expect_named(rank, 3, killed)
 
 
 def test_a_cable_that_is_pulled_ends_the_job_on_both_sides(tmp_path: Path, hosts: network.Network) -> None:
@@ -84,7 +83,7 @@ def test_a_cable_that_is_pulled_ends_the_job_on_both_sides(tmp_path: Path, hosts
         program = (
             "hvd.init(); hvd.barrier(); flag(f'up.{RANK}')\nuntil_it_fails(lambda: hvd.allreduce(np.ones(1000)))\n"
         )
-        start(ranks, hosts, program, HVDLITE_HEARTBEAT_SECONDS=f"{2 * slowness():g}")
+        start(ranks, hosts, program, HVDLITE_HEARTBEAT_SECONDS="2")
         ranks.wait_for_flags(*(f"up.{rank}" for rank in range(4)))
         hosts.pull_the_cable(1)
         codes = ranks.wait(30)

@@ -6,10 +6,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 from launched import Job
+from stillness import wait_until_still
 
 
 def _shell(job: Job, text: str) -> subprocess.CompletedProcess[str]:
@@ -74,7 +74,7 @@ def test_an_interrupt_while_the_launcher_still_starts_is_one_line(job: Job) -> N
     os.mkfifo(job.directory / "hosts")
     process = job.start("--hostfile", "hosts", "-np", "1", "true")
     writer = os.open(job.directory / "hosts", os.O_WRONLY)
-    time.sleep(0.1)
+    wait_until_still(process.pid)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate()
     os.close(writer)

@@ -6,14 +6,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from bare_ranks import PROMPT, Ranks
 from installed import needs_installed
 from launched import Job
-from machine import slowness
+from machine import within
 
 import hvdlite
 
@@ -66,7 +65,7 @@ step(tf.ones([3]))
 try:
     flag(f"ready.{RANK}")  # from here on somebody may press Ctrl-C
     if RANK == 1:
-        time.sleep(1000)
+        signal.pause()
     step(tf.ones([3]))
 except BaseException as error:
     tell(error=type(error).__name__, text=str(error))
@@ -83,11 +82,11 @@ def test_ctrl_c_inside_a_graph_ends_the_step_at_once(tmp_path: Path, jit: bool) 
     with Ranks(tmp_path, 2) as ranks:
         ranks.start(f"JIT = {jit}\n{_WAITING}", **_QUIET)
         ranks.wait_for_flags("ready.0", "ready.1", seconds=100)
-        time.sleep(1)
+        ranks.wait_until_still(0)
         at = ranks.kill(0, signal.SIGINT)
-        ranks.processes[0].wait(15 * slowness())
+        ranks.processes[0].wait(within(15))
         told = ranks.last(0)
-        assert told["at"] - at < PROMPT * slowness(), told
+        assert told["at"] - at < within(PROMPT), told
         # TensorFlow reports its error with Python's inside.
         assert "KeyboardInterrupt" in told["error"] + told["text"], told
         ranks.kill(1)
@@ -100,7 +99,7 @@ def test_a_rank_that_dies_ends_the_others_graphs_and_is_named(tmp_path: Path, ji
         ranks.start(f"JIT = {jit}\n{_WAITING}", **_QUIET)
         ranks.wait_for_flags("ready.0", "ready.1", seconds=100)
         ranks.kill(1)
-        ranks.processes[0].wait(30 * slowness())
+        ranks.processes[0].wait(within(30))
         told = ranks.last(0)
         assert told["error"] == "UnknownError" and "rank 1" in told["text"], told
 

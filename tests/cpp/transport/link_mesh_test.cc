@@ -44,7 +44,7 @@ std::vector<MeshPeer> PeersOf(const std::vector<Host>& hosts) {
 }
 
 // All ranks at once; rank i begins i * stagger later.
-void Connect(std::vector<Host>* hosts, const std::vector<MeshPeer>& peers, uint32_t group = kGroup,
+void ConnectAll(std::vector<Host>* hosts, const std::vector<MeshPeer>& peers, uint32_t group = kGroup,
              Nanos patience = kPatience, Nanos stagger = 0) {
   std::vector<std::thread> threads;
   for (size_t i = 0; i < hosts->size(); ++i) {
@@ -92,7 +92,7 @@ void ExpectLinksLeadWhereTheySay(std::vector<Host>* hosts) {
 TEST(LinkMesh, JoinsEveryRankToEveryOther) {
   for (int size : {1, 2, 3, 5, 8}) {
     auto hosts = OpenDoors(size);
-    Connect(&hosts, PeersOf(hosts));
+    ConnectAll(&hosts, PeersOf(hosts));
     ExpectLinksLeadWhereTheySay(&hosts);
   }
 }
@@ -102,18 +102,18 @@ TEST(LinkMesh, WorksOverIpv6) {
   Endpoint bound;
   if (!Listen({"::1", 0}, 1, &probe, &bound).ok()) GTEST_SKIP() << "this machine has no IPv6 loopback";
   auto hosts = OpenDoors(3, "::1");
-  Connect(&hosts, PeersOf(hosts));
+  ConnectAll(&hosts, PeersOf(hosts));
   ExpectLinksLeadWhereTheySay(&hosts);
 }
 
 TEST(LinkMesh, RanksMayBeginInAnyOrderAndSeveralMeshesShareTheListeners) {
   auto hosts = OpenDoors(4);
   const auto peers = PeersOf(hosts);
-  Connect(&hosts, peers, 1, kPatience, 60 * kMillisecond);
+  ConnectAll(&hosts, peers, 1, kPatience, 60 * kMillisecond);
   ExpectLinksLeadWhereTheySay(&hosts);
   std::vector<std::vector<std::unique_ptr<Link>>> first;
   for (auto& host : hosts) first.push_back(std::move(host.links));
-  Connect(&hosts, peers, 2);
+  ConnectAll(&hosts, peers, 2);
   ExpectLinksLeadWhereTheySay(&hosts);
 }
 
@@ -200,7 +200,7 @@ TEST(LinkMesh, AddressesThatLeadElsewhereCostLittle) {
     peers[i].candidates = {closed_at, wrong, silent_at, right};
   }
   const Nanos begin = MonotonicNow();
-  Connect(&hosts, peers);
+  ConnectAll(&hosts, peers);
   EXPECT_LT(MonotonicNow() - begin, kPatience / 3);
   ExpectLinksLeadWhereTheySay(&hosts);
 }
@@ -213,7 +213,7 @@ class Stranger {
       std::vector<Fd> held;
       while (!stop_) {
         Fd fd;
-        if (!tcp::Connect(door_, Deadline::After(kSecond), &fd).ok()) continue;
+        if (!tcp::ConnectAll(door_, Deadline::After(kSecond), &fd).ok()) continue;
         if (!words_.empty()) {
           [[maybe_unused]] const ssize_t n = send(fd.get(), words_.data(), words_.size(), MSG_NOSIGNAL);
         }
@@ -244,7 +244,7 @@ TEST(LinkMesh, StrangersDisturbNobody) {
   Stranger web(hosts[2].listener->endpoint(), "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   for (uint32_t group = 0; group < 5; ++group) {
-    Connect(&hosts, peers, group);
+    ConnectAll(&hosts, peers, group);
     ExpectLinksLeadWhereTheySay(&hosts);
   }
 }
@@ -273,7 +273,7 @@ TEST(LinkMesh, AWrongSecretGetsNoLink) {
 // said.
 std::string Eavesdrop(LinkListener* door, int client, const std::function<bool()>& done) {
   Fd server;
-  EXPECT_TRUE(Connect(door->endpoint(), Deadline::After(kPatience), &server).ok());
+  EXPECT_TRUE(ConnectAll(door->endpoint(), Deadline::After(kPatience), &server).ok());
   std::string heard;
   const Deadline deadline = Deadline::After(5 * kSecond);
   while (!done() && !deadline.Passed()) {
@@ -310,7 +310,7 @@ TEST(LinkMesh, ARecordedHandshakeIsWorthless) {
   ASSERT_EQ(heard.size(), 41u + 32u + kLinkHelloBytes);
   // The same bytes again: the door's nonce is another one.
   Fd replay;
-  ASSERT_TRUE(Connect(door.endpoint(), Deadline::After(kPatience), &replay).ok());
+  ASSERT_TRUE(ConnectAll(door.endpoint(), Deadline::After(kPatience), &replay).ok());
   ASSERT_TRUE(WriteFull(replay.get(), heard.data(), heard.size(), Deadline::After(kPatience), "the door").ok());
   bool stood = false;
   const Deadline deadline = Deadline::After(4 * kSecond);
@@ -327,8 +327,8 @@ TEST(LinkMesh, WhoeverDawdlesIsShownOutAfterFiveSeconds) {
   auto hosts = OpenDoors(1);
   LinkListener& door = *hosts[0].listener;
   Fd silent, half;
-  ASSERT_TRUE(Connect(door.endpoint(), Deadline::After(kPatience), &silent).ok());
-  ASSERT_TRUE(Connect(door.endpoint(), Deadline::After(kPatience), &half).ok());
+  ASSERT_TRUE(ConnectAll(door.endpoint(), Deadline::After(kPatience), &silent).ok());
+  ASSERT_TRUE(ConnectAll(door.endpoint(), Deadline::After(kPatience), &half).ok());
   ClientHandshake handshake(SecretOf(1), Purpose::kLink, Deadline::After(5 * kSecond), "the door");
   const Nanos begin = MonotonicNow();
   // A friend who finishes the handshake, but then says only a part of its hello.
