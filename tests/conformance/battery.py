@@ -18,6 +18,8 @@ LIMIT = 400.0  # of a configuration, in seconds: a multiple of what it takes, si
 def belongs(configuration: Configuration, check: checks.Check) -> bool:
     if configuration.ranks < check.min_ranks:
         return False
+    if checks.ALWAYS in check.tags:
+        return True
     if configuration.modules and check.name.partition(".")[0] not in configuration.modules:
         return False
     return not configuration.tags or bool(configuration.tags & check.tags)

@@ -11,9 +11,24 @@ from runner import Configuration
 
 _HEAVY = ("allreduce", "allgather", "broadcast", "alltoall", "reducescatter", "groups", "mismatch", "determinism")
 
+# What few ranks on one machine never choose over sockets, with what it carries.
+_ALGORITHMS = (
+    ("direct", 3, ("allreduce", "groups")),
+    ("halving-doubling", 3, ("allreduce", "groups")),
+    ("ring", 4, ("allreduce", "allgather", "groups")),
+    ("chain", 4, ("broadcast",)),
+)
+
 CONFIGURATIONS = (
     *(Configuration(f"shm-{n}", "shm", n) for n in (1, 2, 3, 4)),
     *(Configuration(f"net-{n}", "net", n, tuple(f"host{r}" for r in range(n))) for n in (2, 3, 4)),
+    *(
+        Configuration(
+            f"net-{algorithm}", "net", n, tuple(f"host{r}" for r in range(n)),
+            {"HVDLITE_DEBUG_NET_ALGORITHM": algorithm}, modules=modules,
+        )
+        for algorithm, n, modules in _ALGORITHMS
+    ),
     Configuration("hierarchical-2x2", "hierarchical", 4, ("a", "a", "b", "b")),
     Configuration("net-2+1", "net", 3, ("a", "a", "b"), modules=_HEAVY),
     Configuration("hierarchical-interleaved", "hierarchical", 4, ("a", "b", "a", "b"), modules=_HEAVY),
@@ -39,7 +54,7 @@ CONFIGURATIONS = (
         {"HVDLITE_DEBUG_DELAY_MICROSECONDS": "300", "HVDLITE_CYCLE_TIME": "0"},
         tags=frozenset({"engine"}),
     ),
-)
+)  # fmt: skip
 
 test_it, test_nothing_is_left_behind = battery_of(CONFIGURATIONS)
 

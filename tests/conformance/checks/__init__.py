@@ -31,7 +31,11 @@ MODULES = (
     "join",
     "stress",
     "lifecycle",
+    "ways",
 )
+
+# The tag of checks that belong to every configuration of their suite, whatever else it is made of.
+ALWAYS = "always"
 
 # The promises of an adapter, in the same manner: worker.py runs one suite. They import their framework.
 SUITES = {

@@ -24,9 +24,9 @@ using testing::Loopback;
 // What the engine does with its Agreement, in small: announces by slot what it knows, remembers, forgets.
 struct Member {
   std::unique_ptr<Agreement> agreement;
-  std::map<uint64_t, Request> slots;      // what this member asked for when the slot was given
+  std::map<uint64_t, Request> slots;  // what this member asked for when the slot was given
   std::map<std::string, uint64_t> slot_of;
-  std::vector<std::string> history;       // of decisions, in words
+  std::vector<std::string> history;  // of decisions, in words
   std::set<std::string> outstanding;
   bool joined = false;
 
