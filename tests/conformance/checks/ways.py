@@ -36,8 +36,12 @@ def _over_sockets(here: Here, kind: str, large: bool) -> str:
     forced = here.environment.get("HVDLITE_DEBUG_NET_ALGORITHM", "auto")
     if forced in _FORCED.get(kind, ()) and not (forced == "halving-doubling" and large):  # it takes up to 1 MiB
         return f"net {forced}"
-    small_and_large = {"allreduce": ("one-shot", "direct"), "broadcast": ("tree", "chain" if here.size > 2 else "tree")}
-    return f"net {small_and_large.get(kind, ('direct' if kind == 'reducescatter' else 'pairwise',) * 2)[large]}"
+    if kind == "allreduce":
+        return "net direct" if large else "net one-shot"
+    if kind == "broadcast":
+        return "net chain" if here.size == 3 or (here.size == 4 and large) else "net tree"
+    # Between two ranks a ring and pairs are the same.
+    return {"alltoall": "net pairwise", "reducescatter": "net direct"}.get(kind, "net ")
 
 
 def _over_mpi(here: Here, kind: str, large: bool) -> str:

@@ -241,7 +241,9 @@ TEST_P(AgreementTest, shutdown_waits_for_nothing_once_everybody_leaves) {
   Tree tree = MakeTheTree(100);
   if (tree.size() == 1) GTEST_SKIP() << "one member alone promises nothing";
   for (int m = 0; m < tree.size(); ++m) {
-    if (m > 0) ASSERT_TRUE(tree[m].Ask(Sum("promised")).ok());
+    if (m > 0) {
+      ASSERT_TRUE(tree[m].Ask(Sum("promised")).ok());
+    }
     tree[m].agreement->AnnounceShutdown(0);
   }
   tree.Settle();
