@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from checks import Listed
+from checks import ALWAYS, Listed
 from checks.listing import listed
 from runner import Configuration, Result, run
 
@@ -19,6 +19,8 @@ LIMIT = 400.0  # of a configuration, in seconds: a multiple of what it takes, si
 def belongs(configuration: Configuration, check: Listed) -> bool:
     if configuration.ranks < check.min_ranks:
         return False
+    if ALWAYS in check.tags:
+        return True
     if configuration.modules and check.name.partition(".")[0] not in configuration.modules:
         return False
     return not configuration.tags or bool(configuration.tags & check.tags)

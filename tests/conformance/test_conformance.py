@@ -22,6 +22,24 @@ _UNEVEN = (
     Configuration("hierarchical-interleaved", "hierarchical", 4, ("a", "b", "a", "b"), modules=_HEAVY),
 )
 
+# What few ranks on one machine never choose over sockets, with what it carries.
+_ALGORITHMS = tuple(
+    Configuration(
+        f"net-{algorithm}",
+        "net",
+        ranks,
+        tuple(f"host{r}" for r in range(ranks)),
+        {"HVDLITE_DEBUG_NET_ALGORITHM": algorithm},
+        modules=modules,
+    )
+    for algorithm, ranks, modules in (
+        ("direct", 3, ("allreduce", "groups")),
+        ("halving-doubling", 3, ("allreduce", "groups")),
+        ("ring", 4, ("allreduce", "allgather", "groups")),
+        ("chain", 4, ("broadcast",)),
+    )
+)
+
 
 def _knob(name: str, ranks: int, **knobs: str) -> Configuration:
     """What changes the way through the engine: the checks tagged "engine"."""
@@ -39,8 +57,8 @@ _KNOBS = (
 
 CONFIGURATIONS = by_tier(
     quick=(_ON_ONE_HOST[2], _NET[3]),
-    commit=(_ON_ONE_HOST[1], _ON_ONE_HOST[3], _NET[3], _HIERARCHICAL, *_KNOBS),
-    everything=(*_ON_ONE_HOST.values(), *_NET.values(), _HIERARCHICAL, *_UNEVEN, *_KNOBS),
+    commit=(_ON_ONE_HOST[1], _ON_ONE_HOST[3], _NET[3], _HIERARCHICAL, *_ALGORITHMS, *_KNOBS),
+    everything=(*_ON_ONE_HOST.values(), *_NET.values(), *_ALGORITHMS, _HIERARCHICAL, *_UNEVEN, *_KNOBS),
 )
 
 test_it, test_nothing_is_left_behind = battery_of(CONFIGURATIONS)

@@ -49,6 +49,16 @@ def test_fields_variables_and_flags_are_unique() -> None:
         assert len(names) == len(set(names))
 
 
+def test_an_algorithm_that_is_forced_has_the_cores_name() -> None:
+    core = (ROOT / "csrc/comm/choose.h").read_text()
+    names = re.search(r"names\[kAlgorithmCount\] = \{([^}]*)\}", core)
+    assert names is not None
+    forced = knobs.by_field("debug_net_algorithm").choices
+    assert set(forced) - {"auto"} < set(re.findall(r'"([a-z-]+)"', names[1]))
+    with pytest.raises(ValueError, match=f"HVDLITE_DEBUG_NET_ALGORITHM='rings' is not allowed: .*{', '.join(forced)}"):
+        knobs.resolve({"HVDLITE_DEBUG_NET_ALGORITHM": "rings"})
+
+
 def test_sections_are_not_scattered() -> None:
     sections = [knob.section for knob in knobs.KNOBS]
     runs = [name for i, name in enumerate(sections) if i == 0 or sections[i - 1] != name]

@@ -31,7 +31,11 @@ MODULES = (
     "join",
     "stress",
     "lifecycle",
+    "ways",
 )
+
+# The tag of checks that belong to every configuration of their suite, whatever else it is made of.
+ALWAYS = "always"
 
 # The promises of an adapter, in the same manner: worker.py runs one suite. They import their framework.
 SUITES = {
@@ -49,8 +53,15 @@ SUITES = {
         "torch_life",
         "torch_batch_norm",
         "torch_compiled",
+        "torch_ways",
     ),
-    "tensorflow": ("tensorflow_ops", "tensorflow_gradients", "tensorflow_compiled", "tensorflow_training"),
+    "tensorflow": (
+        "tensorflow_ops",
+        "tensorflow_gradients",
+        "tensorflow_compiled",
+        "tensorflow_training",
+        "tensorflow_ways",
+    ),
     "keras": ("keras_data", "keras_training", "keras_optimizer", "keras_callbacks"),
     "jax": (
         "jax_allreduce",
@@ -60,6 +71,7 @@ SUITES = {
         "jax_compiled",
         "jax_functions",
         "jax_training",
+        "jax_ways",
     ),
     "tf_keras": ("keras_data", "keras_training", "keras_optimizer", "keras_callbacks", "keras_legacy"),
 }

@@ -18,7 +18,7 @@ from checks import SUITES, Listed, cases
 
 _HERE = Path(__file__).resolve().parent
 # Modules whose names parameters may use as they are.
-_IMPORTED = {"checks.here"}
+_IMPORTED = {"checks", "checks.here"}
 
 
 class _Keys(ast.NodeTransformer):
