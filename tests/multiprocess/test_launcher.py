@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from launched import MARK, Job, _default_signals, last_line, prefixed
-from machine import slowness
+from machine import slowness, within
 
 # "I am here" for wait_for_files(), then a long sleep.
 READY = "import os, time; open(f'ready.{os.environ[\"HVDLITE_RANK\"]}', 'w').close(); time.sleep(600)"
@@ -270,8 +270,24 @@ def test_ctrl_c_twice_does_not_wait_for_the_grace_period(job: Job) -> None:
     process.send_signal(signal.SIGINT)
     job.wait_for_files(["asked.0", "asked.1"])  # two signals at once would be one
     process.send_signal(signal.SIGINT)
-    process.communicate()
+    process.communicate(timeout=within(5))  # long before the grace period is over
     assert process.returncode == 130
+
+
+def test_under_nohup_the_end_of_the_terminal_is_not_the_end_of_the_job(job: Job) -> None:
+    script = job.script(
+        "import os, time\n"
+        "open('ready.0', 'w').close()\n"
+        "while not os.path.exists('go'): time.sleep(0.01)\n"
+        "print('trained')\n"
+    )
+    job.prefix = ("nohup",)
+    process = job.start("-np", "1", PYTHON, script)
+    _wait_ready(job, 1)
+    process.send_signal(signal.SIGHUP)
+    (job.directory / "go").touch()
+    out, err = process.communicate()
+    assert (process.returncode, prefixed(out, 0)) == (0, ["trained"]), err
 
 
 def test_a_stopped_rank_is_ended_too(job: Job) -> None:
