@@ -114,9 +114,7 @@ def test_a_host_elsewhere_waits_while_the_reader_is_full(watched: Watched) -> No
 
 
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["here", "elsewhere"])
-def test_a_rank_is_judged_by_what_it_said_last(
-    watched: Watched, elsewhere: bool
-) -> None:
+def test_a_rank_is_judged_by_what_it_said_last(watched: Watched, elsewhere: bool) -> None:
     def fail(host: Host, reader: Reader) -> list[Event]:
         said = host.print(b"ValueError: bad data\n", "stderr")
         return [*said, Ended(0, code=3), AllGone()]
