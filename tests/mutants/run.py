@@ -76,6 +76,8 @@ class Run:
         self._mutants = mutants
         self._python = [m for m in mutants if not m.is_cpp]
         self._lock = threading.Lock()
+        self._before: dict[str, Baseline] = {}  # of Python's tests, by file
+        self._before_lock = threading.Lock()
         self._results: dict[str, score.Row] = {}
 
     def __call__(self) -> dict[str, score.Row]:
@@ -103,23 +105,24 @@ class Run:
         if not self._python:
             return
         tree = Tree(self._scratch / name)
-        before: dict[str, Baseline] = {}
         while True:
             with self._lock:
                 if not self._python:
                     return
                 mutant = self._python.pop(0)
-                # Others of the same file share the run without a fault.
-                more = [test for m in self._mutants if not m.is_cpp for test in m.tests]
-            for test in mutant.tests:
-                file = test.partition("::")[0]
-                if file not in before:
-                    before[file] = baseline(tree, [other for other in more if other.startswith(file)], cpp=False)
-            everywhere = Outcome()
-            for found in before.values():
-                everywhere.passed |= found.outcome.passed
-                everywhere.failed += found.outcome.failed
-            self._tell(mutant, self._try(tree, mutant, Baseline(everywhere)))
+            self._tell(mutant, self._try(tree, mutant, self._without(tree, mutant)))
+
+    def _without(self, tree: Tree, mutant: Mutant) -> Baseline:
+        """How the tests of this mutant end without it. All that mutants name of a file is one run."""
+        everywhere = Outcome()
+        for file in dict.fromkeys(test.partition("::")[0] for test in mutant.tests):
+            with self._before_lock:
+                if file not in self._before:
+                    named = [test for m in self._mutants for test in m.tests if test.startswith(file)]
+                    self._before[file] = baseline(tree, named, cpp=False)
+            everywhere.passed |= self._before[file].outcome.passed
+            everywhere.failed += self._before[file].outcome.failed
+        return Baseline(everywhere)
 
     def _try(self, tree: Tree, mutant: Mutant, before: Baseline) -> score.Row:
         start = time.monotonic()
@@ -148,7 +151,9 @@ class Run:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="scripts/mutants", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="scripts/mutants", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--list", action="store_true", help="name them, and run nothing")
     parser.add_argument("--scratch", type=Path, default=ROOT / "build" / "mutants", help="where copies of the tree go")
     parser.add_argument("ids", nargs="*", metavar="ID")

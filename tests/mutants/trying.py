@@ -34,7 +34,9 @@ class Outcome:
     failed: list[str] = field(default_factory=list)
 
 
-def run(command: Sequence[str], limit: float, folder: Path, log: Path, environment: dict[str, str] | None = None) -> int:
+def run(
+    command: Sequence[str], limit: float, folder: Path, log: Path, environment: dict[str, str] | None = None
+) -> int:
     """The exit code; what was printed is in `log`."""
     with log.open("w") as out:
         process = subprocess.Popen(
@@ -96,7 +98,9 @@ class Tree:
             report.unlink(missing_ok=True)
             options = ["-q", "-p", "no:cacheprovider", f"--junitxml={report}", *(["-x"] if stop else [])]
             environment = PATIENCE | {"PYTHONPATH": str(self.folder), "HVDLITE_TEST_TIER": "all"}
-            code = run([sys.executable, "-m", "pytest", *options, *arguments], PYTHON_LIMIT, self.folder, self.log, environment)
+            code = run(
+                [sys.executable, "-m", "pytest", *options, *arguments], PYTHON_LIMIT, self.folder, self.log, environment
+            )
             if code not in (0, 1) or not report.exists():
                 outcome.failed.append(f"pytest ends with {code}")
             else:
@@ -119,7 +123,15 @@ class Tree:
             command = ["cmake", "-S", ".", "-B", str(self._build), *generator, *flags]
             if run(command, BUILD_LIMIT, self.folder, self.log, {"HVDLITE_UNITY": "OFF"}):
                 raise NotBuilt(self.log.read_text()[-2000:])
-        command = ["cmake", "--build", str(self._build), "--target", "hvdlite_tests", "--parallel", str(os.cpu_count() or 1)]
+        command = [
+            "cmake",
+            "--build",
+            str(self._build),
+            "--target",
+            "hvdlite_tests",
+            "--parallel",
+            str(os.cpu_count() or 1),
+        ]
         if run(command, BUILD_LIMIT, self.folder, self.log, {"HVDLITE_UNITY": "OFF"}):
             raise NotBuilt(self.log.read_text()[-2000:])
 
@@ -127,11 +139,17 @@ class Tree:
         chosen = ":".join(sorted({test.removeprefix(CPP) for test in tests}))
         report = self.log.with_suffix(".json")
         report.unlink(missing_ok=True)
-        options = [f"--gtest_filter={chosen}", f"--gtest_output=json:{report}", *(["--gtest_fail_fast"] if stop else [])]
+        options = [
+            f"--gtest_filter={chosen}",
+            f"--gtest_output=json:{report}",
+            *(["--gtest_fail_fast"] if stop else []),
+        ]
         run([str(self._build / "hvdlite_tests"), *options], CPP_LIMIT, self.folder, self.log, PATIENCE)
         outcome = Outcome()
         if not report.exists():
-            begun = [line.split("]")[1].strip() for line in self.log.read_text().splitlines() if line.startswith("[ RUN")]
+            begun = [
+                line.split("]")[1].strip() for line in self.log.read_text().splitlines() if line.startswith("[ RUN")
+            ]
             outcome.failed.append(f"{begun[-1] if begun else 'the first test'} (the process ends)")
             return outcome
         for suite in json.loads(report.read_text())["testsuites"]:
@@ -155,7 +173,10 @@ def arguments_of(tests: Sequence[str]) -> list[list[str]]:
             plain.append(test)
         else:
             batteries.setdefault(path, []).append("-".join(rest))
-    return [*([plain] if plain else []), *([path, "-k", " or ".join(f"[{c}" for c in checks)] for path, checks in batteries.items())]
+    return [
+        *([plain] if plain else []),
+        *([path, "-k", " or ".join(f"[{c}" for c in checks)] for path, checks in batteries.items()),
+    ]
 
 
 def _read_junit(report: Path, outcome: Outcome) -> None:
