@@ -22,11 +22,11 @@ MUTANTS = (
     ),
     Mutant(
         "C8",
-        "csrc/base/half.h",
-        "if (rest > tie || (rest == tie && (half & 1u) != 0)) ++half;",
-        "if (rest > tie) ++half;",
-        "subnormal float16 rounds ties down",
-        ("C++ HalfTest.NarrowingToFloat16RoundsToNearestEvenAtEveryBoundary",),
+        "csrc/kernels/cpu/integer_scale.cc",
+        "const bool above = value >= kEnd,",
+        "const bool above = false,",
+        "scaled integers beyond the largest become 0",
+        ("C++ ReduceFactsTest.IntegersWrapInSumsAndSaturateInScaling",),
     ),
     Mutant(
         "C9",

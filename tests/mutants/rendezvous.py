@@ -101,7 +101,7 @@ MUTANTS = (
         "        if attempt.met:\n            attempt.seats.clear()\n        return attempt, rank\n",
         "        return attempt, rank\n",
         "seats of a job that has met are kept for ever",
-        ("tests/unit/test_rendezvous_meetings.py::test_failed_attempts_leave_nothing_behind", _STORIES),
+        ("tests/unit/test_rendezvous_meetings.py::test_a_job_that_has_met_keeps_none_of_its_connections",),
     ),
     Mutant(
         "V11",

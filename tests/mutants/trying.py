@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -181,7 +182,7 @@ def arguments_of(tests: Sequence[str]) -> list[list[str]]:
 
 def _read_junit(report: Path, outcome: Outcome) -> None:
     for case in ElementTree.parse(report).iter("testcase"):
-        name = case.get("name", "").removeprefix("test_it[").removesuffix("]")
+        name = re.sub(r"^test_it\[(.*)\]$", r"\1", case.get("name", ""))
         kinds = {child.tag for child in case}
         if kinds & {"failure", "error"}:
             outcome.failed.append(name)
