@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import re
@@ -19,6 +20,13 @@ from mutants.mutant import CPP, ROOT, Mutant
 
 PATIENCE = {"HVDLITE_TEST_PATIENCE": os.environ.get("HVDLITE_TEST_PATIENCE", "3")}
 PYTHON_LIMIT, CPP_LIMIT, BUILD_LIMIT = 600.0, 120.0, 1800.0  # seconds
+
+
+_LIBC = ctypes.CDLL(None)  # here: a child between fork and exec must not wait for a lock of the loader's
+
+
+def _end_with_parent() -> None:
+    _LIBC.prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
 
 class TimedOut(Exception):
@@ -41,7 +49,13 @@ def run(
     """The exit code; what was printed is in `log`."""
     with log.open("w") as out:
         process = subprocess.Popen(
-            command, cwd=folder, env=os.environ | (environment or {}), stdin=subprocess.DEVNULL, stdout=out, stderr=out
+            command,
+            cwd=folder,
+            env=os.environ | (environment or {}),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            preexec_fn=_end_with_parent,
         )
         try:
             return process.wait(limit)
