@@ -95,11 +95,14 @@ class Run:
         mutants = sorted((m for m in self._mutants if m.is_cpp), key=lambda m: m.file.endswith(".h"))
         if mutants:
             tree = Tree(self._scratch / "cpp")
-            tree.build()
-            before = baseline(tree, [test for m in mutants for test in m.tests], cpp=True)
+            try:
+                tree.build()
+                before = baseline(tree, [test for m in mutants for test in m.tests], cpp=True)
+            except NotBuilt as error:
+                say(f"without a fault: {error}")
+                before = Baseline(Outcome())
             for mutant in mutants:
                 self._tell(mutant, self._try(tree, mutant, before))
-            tree.build()
         self._work_on_python("python-1")
 
     def _work_on_python(self, name: str = "python-0") -> None:
