@@ -5,8 +5,8 @@ Each row of CONFIGURATIONS is one job; see battery.py.
 
 from __future__ import annotations
 
-import checks
 from battery import battery_of
+from checks.listing import listed
 from runner import Configuration
 
 _HEAVY = ("allreduce", "allgather", "broadcast", "alltoall", "reducescatter", "groups", "mismatch", "determinism")
@@ -45,5 +45,5 @@ test_it, test_nothing_is_left_behind = battery_of(CONFIGURATIONS)
 
 
 def test_each_check_has_a_name_of_its_own() -> None:
-    names = [check.name for check in checks.everything()]
+    names = [check.name for check in listed()]
     assert len(names) == len(set(names))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 from battery import battery_of
+from installed import needs_installed
 from runner import Configuration
 
-pytest.importorskip("jax", reason="jax is not installed")
+needs_installed("jax")
 
 # Compiling takes most of the time, and how fast its result is does not matter here.
 _QUICKLY = {"XLA_FLAGS": "--xla_backend_optimization_level=0"}

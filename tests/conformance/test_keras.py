@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-import pytest
 from battery import battery_of
+from installed import needs_installed
 from runner import Configuration
 
-pytest.importorskip("keras", reason="keras is not installed")
+needs_installed("keras")
 
 # Most of the time goes into compiling: XLA's machine code need not be fast here, and what Keras and hvdlite make of a step
 # is decided before.

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 from battery import battery_of
+from installed import needs_installed
 from runner import Configuration
 
-pytest.importorskip("tensorflow", reason="tensorflow is not installed")
+needs_installed("tensorflow")
 
 # One process of each job imports TensorFlow for seconds, so there are few jobs. Two threads for a graph's nodes: what
 # blocks one of them would show.

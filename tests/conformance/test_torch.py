@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import checks
-import pytest
 from battery import battery_of
+from installed import needs_installed
 from runner import Configuration
 
-pytest.importorskip("torch", reason="torch is not installed")
+needs_installed("torch")
 
 # Two ranks try everything. What is compiled knows nothing of their number, and an optimizer nothing of the way of its
 # gradients; four ranks are for what combines them in pairs, a network for what crosses it.

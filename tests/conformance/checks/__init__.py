@@ -1,12 +1,12 @@
 """The promises of hvdlite, one function each, for `worker.py` to try on every rank.
 
 A check is a function of a Here, named as the fact that it establishes; it fails by raising. All ranks of a job run the
-same checks in the same order. Importing this package loads no native core, so that pytest can list the checks.
+same checks in the same order. Importing a module of checks imports its framework; pytest lists them without (listing.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
@@ -66,13 +66,17 @@ SUITES = {
 
 
 @dataclass(frozen=True)
-class Check:
+class Listed:
     name: str  # module.function[parameter]
-    run: Callable[..., None]
-    arguments: dict[str, Any] = field(default_factory=dict)
     min_ranks: int = 1
     seconds: float = 10.0  # longer is a hang
     tags: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Check(Listed):
+    run: Callable[..., None] = print
+    arguments: dict[str, Any] = field(default_factory=dict)
 
 
 class Skipped(Exception):
@@ -95,14 +99,18 @@ def check(
 
     def add(function: Callable[..., None]) -> Callable[..., None]:
         base = f"{function.__module__.rpartition('.')[2]}.{function.__name__}"
-        cases: list[tuple[str, dict[str, Any]]] = [(base, {})]
-        for key, values in each.items():
-            cases = [(f"{base}[{value}]", {key: value}) for value in values]
-        for name, arguments in cases:
-            _found.append(Check(name, function, arguments, min_ranks, seconds, frozenset(tags)))
+        for name, arguments in cases(base, each):
+            _found.append(Check(name, min_ranks, seconds, frozenset(tags), function, arguments))
         return function
 
     return add
+
+
+def cases(base: str, each: Mapping[str, Sequence[Any]]) -> list[tuple[str, dict[str, Any]]]:
+    """The names of a declared check, and the arguments of each."""
+    for key, values in each.items():
+        return [(f"{base}[{value}]", {key: value}) for value in values]
+    return [(base, {})]
 
 
 def everything(suite: str = "") -> list[Check]:

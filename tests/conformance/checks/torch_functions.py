@@ -13,13 +13,10 @@ from checks import check, needs
 from checks.here import Here, raises
 
 # LBFGS is refused; SparseAdam takes sparse gradients only (see torch_equivalence); Muon takes matrices only.
-_CLASSES = tuple(
-    name
-    for name, kind in vars(torch.optim).items()
-    if inspect.isclass(kind)
-    and issubclass(kind, torch.optim.Optimizer)
-    and name not in {"Optimizer", "LBFGS", "SparseAdam"}
-)
+_LEFT_OUT = {"Optimizer", "LBFGS", "SparseAdam"}
+_CLASSES = (
+    "Adafactor", "Muon", "Adadelta", "Adagrad", "Adam", "Adamax", "AdamW", "ASGD", "NAdam", "RAdam", "RMSprop", "Rprop", "SGD",
+)  # fmt: skip
 # Other ways through the same classes, other state, and a learning rate that is a tensor.
 _VARIANTS = (
     "SGD momentum nesterov", "SGD momentum fused", "SGD foreach", "Adam fused", "Adam foreach", "Adam amsgrad maximize",
@@ -32,6 +29,7 @@ _VALUES = {"momentum": 0.9}
 def make_optimizer(description: str, parameters: Iterable[torch.Tensor], lr: float) -> torch.optim.Optimizer:
     """By one of the names in OPTIMIZERS: a class, and flags."""
     name, *flags = description.split()
+    needs(hasattr(torch.optim, name), f"a torch that has {name}")
     options: dict[str, Any] = {flag: _VALUES.get(flag, True) for flag in flags}
     rate = torch.tensor(lr) if options.pop("tensor_lr", False) else lr
     chosen = [p for p in parameters if name != "Muon" or p.dim() == 2]
@@ -80,6 +78,12 @@ def parameters_come_from_a_state_dict_or_a_list(here: Here) -> None:
     for wrong in (_model(0).named_parameters(), _model(0).parameters(), 3, None):
         with raises(ValueError, "invalid params of type"):
             hvd.broadcast_parameters(wrong, root_rank=0)
+
+
+@check()
+def no_optimizer_of_torch_is_forgotten_here(here: Here) -> None:
+    kinds = {n: k for n, k in vars(torch.optim).items() if inspect.isclass(k) and issubclass(k, torch.optim.Optimizer)}
+    assert set(kinds) <= {*_CLASSES, *_LEFT_OUT}
 
 
 @check(optimizer=OPTIMIZERS)
