@@ -12,7 +12,7 @@ import fnmatch
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,9 +71,12 @@ def baseline(tree: Tree, tests: Sequence[str], cpp: bool) -> Baseline:
 
 
 class Run:
-    def __init__(self, scratch: Path, mutants: Sequence[Mutant]) -> None:
+    """`note` is told each result as it comes: a run of many minutes may be cut off."""
+
+    def __init__(self, scratch: Path, mutants: Sequence[Mutant], note: Callable[[score.Row], None]) -> None:
         self._scratch = scratch
         self._mutants = mutants
+        self._note = note
         self._python = [m for m in mutants if not m.is_cpp]
         self._lock = threading.Lock()
         self._before: dict[str, Baseline] = {}  # of Python's tests, by file
@@ -150,6 +153,7 @@ class Run:
     def _tell(self, mutant: Mutant, row: score.Row) -> None:
         with self._lock:
             self._results[mutant.id] = row
+            self._note(row)
             done = f"{len(self._results)}/{len(self._mutants)}"
             say(f"{done:>7}  {row.result:8} {mutant.id:6} {row.seconds:4} s  {mutant.file}  {row.by or mutant.why}")
 
@@ -170,10 +174,10 @@ def main() -> int:
         for mutant in chosen:
             say(f"{mutant.id:6} {mutant.file}: {mutant.why}")
         return 0
-    rows = Run(given.scratch.resolve(), chosen)()
-    text, good = score.page([m.id for m in mutants], rows)
-    (ROOT / score.PAGE).write_text(text)
-    say(text.splitlines()[2])
+    ids = [m.id for m in mutants]
+    rows = Run(given.scratch.resolve(), chosen, lambda row: score.note(ids, row))()
+    good, summary = score.summary(ids)
+    say(summary)
     return 0 if good and all(row.result == "killed" for row in rows.values()) else 1
 
 

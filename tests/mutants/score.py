@@ -31,19 +31,40 @@ def read(text: str) -> dict[str, Row]:
     return {row.id: row for row in found}
 
 
-def page(ids: Sequence[str], new: Mapping[str, Row], old: str | None = None) -> tuple[str, bool]:
-    """The page with the new rows in place of the old ones, and whether the score is good enough."""
-    path = ROOT / PAGE
-    rows = read(old if old is not None else path.read_text() if path.exists() else "") | dict(new)
+def page(ids: Sequence[str], new: Mapping[str, Row], old: str) -> str:
+    """The page with the new rows in place of the old ones; of `ids` only."""
+    rows = read(old) | dict(new)
     rows = {i: rows[i] for i in ids if i in rows}
-    killed = sum(row.result == "killed" for row in rows.values())
     lines = [
         "# The mutants' score",
         "",
-        f"{killed} of {len(ids)} killed ({100 * killed / max(1, len(ids)):.0f} %). Written by `scripts/mutants`; the faults are in this folder.",
+        told(ids, rows)[1],
         "",
         "| id | where | result | by | seconds |",
         "|---|---|---|---|---|",
         *(row.line() for row in rows.values()),
     ]
-    return "\n".join(lines) + "\n", killed >= LEAST * len(ids)
+    return "\n".join(lines) + "\n"
+
+
+def told(ids: Sequence[str], rows: Mapping[str, Row]) -> tuple[bool, str]:
+    """Whether the score is good enough, and in words."""
+    killed = sum(row.result == "killed" for row in rows.values())
+    missing = [i for i in ids if i not in rows]
+    left_out = f" Not run: {', '.join(missing)}." if missing else ""
+    sentence = f"{killed} of {len(ids)} killed ({100 * killed / max(1, len(ids)):.0f} %).{left_out}"
+    return killed >= LEAST * len(ids), f"{sentence} Written by `scripts/mutants`; the faults are in this folder."
+
+
+def current() -> str:
+    path = ROOT / PAGE
+    return path.read_text() if path.exists() else ""
+
+
+def note(ids: Sequence[str], row: Row) -> None:
+    """Writes the page anew, with this row."""
+    (ROOT / PAGE).write_text(page(ids, {row.id: row}, current()))
+
+
+def summary(ids: Sequence[str]) -> tuple[bool, str]:
+    return told(ids, read(current()))
