@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from launched import PATIENT, READY, WAIT_FOR, Job, last_line, prefixed
+from machine import within
 
 PYTHON = sys.executable
 
@@ -241,8 +242,19 @@ def test_ctrl_c_twice_does_not_wait_for_the_grace_period(job: Job) -> None:
     process.send_signal(signal.SIGINT)
     job.wait_for_files(["asked.0", "asked.1"])  # two signals at once would be one
     process.send_signal(signal.SIGINT)
-    process.communicate()
+    process.communicate(timeout=within(5))  # long before the grace period is over
     assert process.returncode == 130
+
+
+def test_under_nohup_the_end_of_the_terminal_is_not_the_end_of_the_job(job: Job) -> None:
+    script = job.script("open('ready.0', 'w').close()\n" + WAIT_FOR + "wait_for('go')\nprint('trained')\n")
+    job.prefix = ("nohup",)
+    process = job.start("-np", "1", PYTHON, script)
+    job.wait_ready(1)
+    process.send_signal(signal.SIGHUP)
+    (job.directory / "go").touch()
+    out, err = process.communicate()
+    assert (process.returncode, prefixed(out, 0)) == (0, ["trained"]), err
 
 
 # --- commands that cannot start

@@ -17,7 +17,9 @@ LIMIT = within(10)  # seconds that any one step may take
 
 
 def dial(server):
-    return socket.create_connection(server.address, LIMIT)
+    sock = socket.create_connection(server.address, LIMIT)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # what was sent is there
+    return sock
 
 
 def receive(sock, size):

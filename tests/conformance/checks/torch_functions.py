@@ -109,6 +109,23 @@ def optimizer_state_is_the_roots_before_and_after_a_step(here: Here, optimizer: 
         _equal_everywhere(here, model.state_dict())
 
 
+@check(dtype=("float64", "bfloat16"))
+def the_state_has_the_dtype_that_the_root_keeps_it_in(here: Here, dtype: str) -> None:
+    kind = getattr(torch, dtype)
+    for steps_elsewhere in (0, 1):  # without a state of their own, and with one of float32
+        model = _model(0)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        for _ in range(1 if here.rank == 0 else steps_elsewhere):
+            _step(model, optimizer)
+        if here.rank == 0:
+            for state in optimizer.state.values():
+                state["momentum_buffer"] = torch.full_like(state["momentum_buffer"], 0.1, dtype=kind)
+        hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+        buffers = [state["momentum_buffer"] for state in optimizer.state.values()]
+        assert len(buffers) == len(list(model.parameters()))
+        assert all(torch.equal(b, torch.full_like(b, 0.1, dtype=kind)) for b in buffers), [b.dtype for b in buffers]
+
+
 @check()
 def the_state_of_sparse_adam_is_the_roots(here: Here) -> None:
     for steps_of_root, steps_elsewhere in ((2, 0), (0, 1), (1, 2)):
