@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from suites.schedule import hopeless, next_suite
+from suites.schedule import hopeless, next_suite, with_those_before
 from suites.suite_run import Failure, SuiteRun, apart
 from suites.table import ALL, ROOT, SUITES, Suite
 
@@ -179,7 +179,7 @@ def main() -> int:
     parser.add_argument("suites", nargs="*", metavar="SUITE")
     options = parser.parse_args()
     tier = options.tier
-    chosen = [s for s in SUITES if (s.name in options.suites if options.suites else tier in s.tiers)]
+    chosen = with_those_before(options.suites or [s.name for s in SUITES if tier in s.tiers], SUITES)
     if unknown := set(options.suites) - {s.name for s in SUITES}:
         parser.error(f"no suite {', '.join(sorted(unknown))}; there are: {', '.join(s.name for s in SUITES)}")
     if options.list:

@@ -25,3 +25,12 @@ def hopeless(waiting: Sequence[Suite], running: Collection[Suite], passed: Colle
     """Those of `waiting` that wait for a suite which is not going to pass."""
     to_come = {s.name for s in (*waiting, *running)} | set(passed)
     return [s for s in waiting if s.after and s.after not in to_come]
+
+
+def with_those_before(names: Collection[str], suites: Sequence[Suite]) -> list[Suite]:
+    """The suites of these names, and those that have to pass before them."""
+    wanted = set(names)
+    for suite in reversed(suites):  # a suite stands behind the one that it waits for
+        if suite.name in wanted and suite.after:
+            wanted.add(suite.after)
+    return [suite for suite in suites if suite.name in wanted]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from suites import run, suite_run
-from suites.schedule import hopeless, next_suite
+from suites.schedule import hopeless, next_suite, with_those_before
 from suites.table import ALL, COMMIT, QUICK, ROOT, SUITES, Suite, files_of, suite_of
 
 TESTS = ROOT / "tests"
@@ -77,6 +77,16 @@ def test_a_suite_has_no_hope_when_the_one_before_it_has_failed(
     running: list[Suite], passed: tuple[str, ...], without_hope: bool
 ) -> None:
     assert hopeless([AFTER_SHORT], running, passed) == ([AFTER_SHORT] if without_hope else [])
+
+
+def test_a_suite_that_is_asked_for_brings_the_one_that_it_waits_for() -> None:
+    assert with_those_before(["after"], [LONG, SHORT, AFTER_SHORT]) == [SHORT, AFTER_SHORT]
+    assert with_those_before(["long"], [LONG, SHORT, AFTER_SHORT]) == [LONG]
+
+
+def test_a_suite_stands_behind_the_one_that_it_waits_for() -> None:
+    names = [s.name for s in SUITES]
+    assert all(names.index(s.after) < names.index(s.name) for s in SUITES if s.after)
 
 
 STEADY = "def test_it():\n    pass\n"
