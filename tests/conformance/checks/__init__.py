@@ -51,7 +51,7 @@ SUITES = {
         "torch_compiled",
     ),
     "tensorflow": ("tensorflow_ops", "tensorflow_gradients", "tensorflow_compiled", "tensorflow_training"),
-    "keras": ("keras_data", "keras_training", "keras_optimizer", "keras_callbacks"),
+    "keras": ("keras_data", "keras_training", "keras_optimizer", "keras_files", "keras_callbacks"),
     "jax": (
         "jax_allreduce",
         "jax_others",
@@ -61,7 +61,7 @@ SUITES = {
         "jax_functions",
         "jax_training",
     ),
-    "tf_keras": ("keras_data", "keras_training", "keras_optimizer", "keras_callbacks", "keras_legacy"),
+    "tf_keras": ("keras_data", "keras_training", "keras_optimizer", "keras_files", "keras_callbacks", "keras_legacy"),
 }
 
 
