@@ -13,7 +13,11 @@ needs_installed("tensorflow")
 
 # One process of each job imports TensorFlow for seconds, so there are few jobs. Two threads for a graph's nodes: what
 # blocks one of them would show.
-_QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2", "TF_NUM_INTEROP_THREADS": "2", "TF_NUM_INTRAOP_THREADS": "1"}
+_QUIET = {
+    "TF_CPP_MIN_LOG_LEVEL": "2", "TF_NUM_INTEROP_THREADS": "2", "TF_NUM_INTRAOP_THREADS": "1",
+    # How fast XLA's code is does not matter here.
+    "XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true",
+}  # fmt: skip
 _ESSENTIAL = frozenset({"essential"})
 _ALONE = Configuration("shm-1", "shm", 1, (), _QUIET, suite="tensorflow", tags=_ESSENTIAL)
 _THREE = Configuration("shm-3", "shm", 3, (), _QUIET, suite="tensorflow")
