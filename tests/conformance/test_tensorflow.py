@@ -35,7 +35,7 @@ _ESSENTIAL_NET = replace(_NET, tags=_ESSENTIAL)
 
 CONFIGURATIONS = by_tier(
     quick=(_ESSENTIAL_NET,),
-    commit=(_THREE, _WITHOUT_KERNELS, *one_of((_ALONE, _ESSENTIAL_NET), "tensorflow")),
+    commit=(_THREE, *one_of((_ALONE, _ESSENTIAL_NET, _WITHOUT_KERNELS), "tensorflow")),
     everything=(_ALONE, _THREE, _NET, _WITHOUT_KERNELS),
 )
 
