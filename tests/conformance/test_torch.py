@@ -26,7 +26,7 @@ _NET = Configuration(
 
 CONFIGURATIONS = by_tier(
     quick=(_TWO,),
-    commit=(_ALONE, _TWO, _NET, *one_of((_THREE, _FOUR), "torch")),
+    commit=(_TWO, _NET, *one_of((_ALONE, _THREE, _FOUR), "torch")),
     everything=(_ALONE, _TWO, _THREE, _FOUR, _NET),
 )
 
