@@ -1,4 +1,4 @@
-"""Every example runs, and shows what a person wants to see."""
+"""Every example runs, and shows what a person wants to see. A commit's run takes one of each framework."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 import pytest
 from installed import needs_installed
 from launched import ROOT, Job
+from tier import one_of
 
 # What each must say, at two ranks.
 TORCH = {
@@ -34,7 +35,7 @@ def test_every_example_is_tested_here() -> None:
     assert {p.name for p in (ROOT / "examples").glob("*.py")} == {*others, *TORCH, *TENSORFLOW, *JAX}
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3])
+@pytest.mark.parametrize("ranks", one_of((1, 2, 3), "ranks of digits_mlp.py"))
 def test_digits_mlp_learns_and_the_ranks_stay_together(job: Job, ranks: int) -> None:
     needs_installed("sklearn")
     done = job.run("-np", str(ranks), "python", str(ROOT / "examples" / "digits_mlp.py"), "--epochs", "6")
@@ -46,7 +47,7 @@ def test_digits_mlp_learns_and_the_ranks_stay_together(job: Job, ranks: int) -> 
 
 
 @pytest.mark.watchdog(150)
-@pytest.mark.parametrize("name", TORCH)
+@pytest.mark.parametrize("name", one_of(tuple(TORCH), "an example of torch"))
 def test_torch_examples_show_what_they_promise(job: Job, name: str) -> None:
     needs_installed("torch")
     done = job.run("-np", "2", "python", str(ROOT / "examples" / name))
@@ -56,7 +57,7 @@ def test_torch_examples_show_what_they_promise(job: Job, name: str) -> None:
 
 
 @pytest.mark.watchdog(150)
-@pytest.mark.parametrize("backend", ["torch", "jax", "tensorflow"])
+@pytest.mark.parametrize("backend", one_of(("torch", "jax", "tensorflow"), "a backend of Keras"))
 def test_the_keras_example_learns_on_every_backend(job: Job, backend: str) -> None:
     needs_installed("keras", backend)
     done = job.run(
@@ -69,7 +70,7 @@ def test_the_keras_example_learns_on_every_backend(job: Job, backend: str) -> No
 
 
 @pytest.mark.watchdog(150)
-@pytest.mark.parametrize("name", JAX)
+@pytest.mark.parametrize("name", one_of(tuple(JAX), "an example of jax"))
 def test_jax_examples_show_what_they_promise(job: Job, name: str) -> None:
     needs_installed("jax")
     done = job.run("-np", "2", "python", str(ROOT / "examples" / name), XLA_FLAGS=HASTY)
@@ -79,7 +80,7 @@ def test_jax_examples_show_what_they_promise(job: Job, name: str) -> None:
 
 
 @pytest.mark.watchdog(150)
-@pytest.mark.parametrize("name", TENSORFLOW)
+@pytest.mark.parametrize("name", one_of(tuple(TENSORFLOW), "an example of tensorflow"))
 def test_tensorflow_examples_show_what_they_promise(job: Job, name: str) -> None:
     needs_installed("tensorflow")
     needs_installed("sklearn")
