@@ -315,16 +315,16 @@ def test_kill_9_of_the_launcher_ends_all_hosts(far: FarJob) -> None:
 PHASES = ("connecting", "starting Python", "looking for the store", "ready", "running")
 
 
-def launcher_that(far: FarJob, *does: str, interpreter: str = PYTHON) -> None:
-    """`does`: statements for when a host (`self`) has come to a phase (`value`)."""
+def launcher_that(far: FarJob, does: str, first: str = "") -> None:
+    """`does`: a statement for when a host (`self`) has come to a phase (`value`). `first`: one for the beginning."""
     far.job.launcher = [
         far.job.script(
             "import os, sys\nfrom types import SimpleNamespace\n"
             "from hvdlite.launch import cli\nfrom hvdlite.launch.spawn import ssh\n"
             "def note(self, name, value):\n"
             "    object.__setattr__(self, name, value)\n"
-            "    if name == 'phase':\n" + "".join(f"        {statement}\n" for statement in does) + ""
-            f"ssh.Remote.__setattr__ = note\nreached = []\nsys.executable = {interpreter!r}\n"
+            f"    if name == 'phase':\n        {does}\n"
+            f"ssh.Remote.__setattr__ = note\nreached = []\n{first}\n"
             "sys.exit(cli.main())\n",
             "launcher.py",
         )
@@ -459,8 +459,8 @@ def test_a_host_that_does_not_answer_is_named_with_its_phase(far: FarJob) -> Non
     launcher_that(
         far,
         "reached.append(value)",
-        "ssh.time = SimpleNamespace(monotonic=lambda: 1000.0 if reached.count('starting Python') == 2 else 0.0)",
-        interpreter=str(silent),
+        "ssh.time = SimpleNamespace(monotonic=lambda: 1000.0 if reached.count('starting Python') == 2 else 0.0)\n"
+        f"sys.executable = {str(silent)!r}",
     )
     done = far.run("-H", "a:1,b:1", "--start-timeout", "60", "true")
     assert done.returncode == 1
