@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 import numpy as np
-from machine import slowness
+from machine import within
 
 from checks import check
 from checks.here import Here, raises
@@ -112,7 +112,7 @@ def a_file_loads_without_hvdlite_and_with_it_goes_on(here: Here) -> None:
             program = _LOADING.format(keras="tf_keras" if legacy() else "keras", path=path)
             env = {k: v for k, v in os.environ.items() if not k.startswith("HVDLITE_")}
             done = subprocess.run(
-                [sys.executable, "-c", program], capture_output=True, text=True, timeout=80 * slowness(), env=env
+                [sys.executable, "-c", program], capture_output=True, text=True, timeout=within(80), env=env
             )
             assert done.returncode == 0, done.stderr
             name, module, iterations = done.stdout.split()
