@@ -351,8 +351,10 @@ def test_who_goes_on_without_a_failed_rank_does_not_hang_at_its_end(job: Job, mp
         + (
             "add()\n"
             "if hvd.rank() == 1:\n"
+            "    while not os.path.exists('goes on'): time.sleep(0.01)\n"  # poll
             "    _core.abort('given up')\n"
             "    time.sleep(600)\n"  # until killed
+            "open('goes on', 'w').close()\n"
             "try:\n    while True: add()\n"
             "except hvd.HorovodInternalError as error:\n"
             "    print(f'told: {error}', flush=True)\n"
