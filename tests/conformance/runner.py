@@ -21,7 +21,7 @@ from pathlib import Path
 
 from checks.listing import listed
 from launchers import HVDLITERUN, Launcher
-from machine import PATIENCE_VARIABLE, slowness
+from machine import PATIENCE_VARIABLE, within
 
 from hvdlite.rendezvous import StoreServer, new_secret
 
@@ -66,7 +66,7 @@ class Result:
 
 def run(configuration: Configuration, checks: dict[str, float], limit: float) -> Result:
     """`checks`: names in order, with the longest each may take. `limit`: of a machine of its own."""
-    limit *= slowness()
+    limit = within(limit)
     start = time.monotonic()
     left = list(checks)
     outcomes: dict[str, Outcome] = {}
@@ -125,8 +125,7 @@ def _job(
     path = os.pathsep.join(p for p in (str(ROOT), os.environ.get("PYTHONPATH", "")) if p)
     threads = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")}
     # Importing a framework takes a busy machine long, and one rank longer than another.
-    patience = {"HVDLITE_START_TIMEOUT": f"{30 * slowness():g}"}
-    shared_memory = set(os.listdir("/dev/shm"))
+    patience = {"HVDLITE_START_TIMEOUT": f"{within(30):g}"}
     process = subprocess.Popen(
         configuration.launcher.command_for(configuration.ranks)
         + [sys.executable, str(HERE / "worker.py"), str(directory / "plan.json")],
@@ -145,9 +144,6 @@ def _job(
         output += b"\n(the whole job took too long)"
     outcomes = _read(configuration, names, directory, output.decode(errors="replace"), process.returncode)
     remains = [f"process {line}" for line in _processes(mark)]
-    # Other programs of this machine come and go, too; ours would bear our name.
-    new = set(os.listdir("/dev/shm")) - shared_memory
-    remains += [f"/dev/shm/{name}" for name in new if "hvd" in name.lower()]
     if remains:
         outcomes["leftovers"] = Outcome("\n".join(remains))
     return outcomes
@@ -193,7 +189,7 @@ def _read(
 
 def _processes(mark: str) -> list[str]:
     """Who of the job is alive some seconds after its launcher's end, in which a machine may put aside who is ending; they are killed."""
-    deadline = time.monotonic() + 5 * slowness()
+    deadline = time.monotonic() + within(5)
     while True:
         found = []
         for entry in Path("/proc").iterdir():
@@ -203,7 +199,7 @@ def _processes(mark: str) -> list[str]:
                         found.append(int(entry.name))
         if not found or time.monotonic() > deadline:
             break
-        time.sleep(0.02)
+        time.sleep(0.02)  # poll
     for pid in found:
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGKILL)

@@ -22,7 +22,7 @@ from pathlib import Path
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import checks  # noqa: E402
-from machine import SLOWEST, slowness  # noqa: E402
+from machine import within  # noqa: E402
 
 from hvdlite.rendezvous.client import StoreClient  # noqa: E402
 
@@ -33,9 +33,8 @@ FAILED, HUNG = 70, 71
 
 
 class Watchdog:
-    """Ends this process, with all stacks, when a check takes too long here, or when it has failed elsewhere.
-
-    Its seconds are those of a machine of its own: while others keep it busy they last longer.
+    """Ends this process, with all stacks, when a check takes too long here, or when it has failed elsewhere. It counts the
+    seconds in which it ran itself.
     """
 
     def __init__(self, directory: Path, rank: int) -> None:
@@ -47,9 +46,9 @@ class Watchdog:
         threading.Thread(target=self._watch, daemon=True).start()
 
     def begin(self, number: int, seconds: float) -> None:
-        self._number, self._deadline = number, self._now + seconds
+        self._number, self._deadline = number, self._now + within(seconds)
         # Also when a check keeps the GIL for ever.
-        faulthandler.dump_traceback_later(seconds * SLOWEST + 5, exit=True, file=self._stacks)
+        faulthandler.dump_traceback_later(within(seconds) + 5, exit=True, file=self._stacks)
 
     def end(self) -> None:
         self._deadline = float("inf")
@@ -58,12 +57,12 @@ class Watchdog:
     def _watch(self) -> None:
         last_well = 0.0
         while True:
-            time.sleep(_LOOK_EVERY)
-            self._now += _LOOK_EVERY / slowness()
+            time.sleep(_LOOK_EVERY)  # poll
+            self._now += _LOOK_EVERY
             number = self._number
             if not (self._directory / f"failed.{number}").exists():
                 last_well = self._now
-            over = self._now - last_well > _PATIENCE or self._now > self._deadline
+            over = self._now - last_well > within(_PATIENCE) or self._now > self._deadline
             if over and number == self._number and self._deadline < float("inf"):
                 faulthandler.dump_traceback(self._stacks)
                 self._stacks.flush()
@@ -119,7 +118,7 @@ def main() -> None:
         # Did all the others pass? One that hangs is ended by its own watchdog.
         store.set(f"conformance/{number}/{rank}", error.encode()[:1])
         try:
-            verdicts = store.collect(f"conformance/{number}", size, timeout=check.seconds * SLOWEST + 10)
+            verdicts = store.collect(f"conformance/{number}", size, timeout=within(check.seconds) + 10)
         except (TimeoutError, ConnectionError):
             os._exit(FAILED)
         if any(verdicts):

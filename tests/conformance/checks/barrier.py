@@ -14,7 +14,7 @@ def nobody_leaves_before_the_last_has_come(here: Here) -> None:
     # All ranks run on one machine, so its monotonic clock is everybody's.
     for late in here.ranks:
         if here.rank == late:
-            time.sleep(0.05)
+            time.sleep(0.05)  # span: it comes last
         came = time.monotonic()
         hvd.barrier()
         left = time.monotonic()

@@ -33,7 +33,7 @@ def bits_do_not_depend_on_what_travels_along_or_when(here: Here) -> None:
         for i in order:
             handles[i] = hvd.allreduce_async(tensors[i], op=SUM, name=f"bits.{i}")
             if step % 4 == 3:
-                time.sleep(float(rng.random()) * 1e-3)
+                time.sleep(float(rng.random()) * 1e-3)  # span: a moment that chance has picked
         results = [hvd.synchronize(handle).tobytes() for handle in handles]
         first = first or results
         if here.in_rank_order:

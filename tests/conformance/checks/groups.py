@@ -44,7 +44,7 @@ def nothing_of_a_group_happens_before_all_of_it_is_there(here: Here) -> None:
     first = hvd.grouped_allreduce_async([np.ones(3), np.ones(4)], op=SUM, name="held.a")
     if here.rank == 0:
         assert (hvd.allreduce(np.ones(1), op=SUM, name="held.single") == here.size).all()
-        time.sleep(0.05)
+        time.sleep(0.05)  # span: it comes late
     second = hvd.grouped_allreduce_async([np.full(3, 2.0)] * 3, op=SUM, name="held.b")
     if here.rank != 0:
         assert (hvd.allreduce(np.ones(1), op=SUM, name="held.single") == here.size).all()

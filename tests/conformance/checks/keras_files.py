@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from machine import slowness
+from machine import within
 
 from checks import check
 from checks.here import Here, raises
@@ -50,7 +50,7 @@ def _loaded_by_another_python(path: str) -> Iterator[None]:
     )
     try:
         yield
-        said, errors = python.communicate(timeout=80 * slowness())
+        said, errors = python.communicate(timeout=within(80))
     finally:
         python.kill()
     assert python.returncode == 0, errors

@@ -213,7 +213,7 @@ class Stranger {
       std::vector<Fd> held;
       while (!stop_) {
         Fd fd;
-        if (!tcp::ConnectAll(door_, Deadline::After(kSecond), &fd).ok()) continue;
+        if (!tcp::Connect(door_, Deadline::After(kSecond), &fd).ok()) continue;
         if (!words_.empty()) {
           [[maybe_unused]] const ssize_t n = send(fd.get(), words_.data(), words_.size(), MSG_NOSIGNAL);
         }
@@ -273,7 +273,7 @@ TEST(LinkMesh, AWrongSecretGetsNoLink) {
 // said.
 std::string Eavesdrop(LinkListener* door, int client, const std::function<bool()>& done) {
   Fd server;
-  EXPECT_TRUE(ConnectAll(door->endpoint(), Deadline::After(kPatience), &server).ok());
+  EXPECT_TRUE(Connect(door->endpoint(), Deadline::After(kPatience), &server).ok());
   std::string heard;
   const Deadline deadline = Deadline::After(5 * kSecond);
   while (!done() && !deadline.Passed()) {
@@ -310,7 +310,7 @@ TEST(LinkMesh, ARecordedHandshakeIsWorthless) {
   ASSERT_EQ(heard.size(), 41u + 32u + kLinkHelloBytes);
   // The same bytes again: the door's nonce is another one.
   Fd replay;
-  ASSERT_TRUE(ConnectAll(door.endpoint(), Deadline::After(kPatience), &replay).ok());
+  ASSERT_TRUE(Connect(door.endpoint(), Deadline::After(kPatience), &replay).ok());
   ASSERT_TRUE(WriteFull(replay.get(), heard.data(), heard.size(), Deadline::After(kPatience), "the door").ok());
   bool stood = false;
   const Deadline deadline = Deadline::After(4 * kSecond);
@@ -327,8 +327,8 @@ TEST(LinkMesh, WhoeverDawdlesIsShownOutAfterFiveSeconds) {
   auto hosts = OpenDoors(1);
   LinkListener& door = *hosts[0].listener;
   Fd silent, half;
-  ASSERT_TRUE(ConnectAll(door.endpoint(), Deadline::After(kPatience), &silent).ok());
-  ASSERT_TRUE(ConnectAll(door.endpoint(), Deadline::After(kPatience), &half).ok());
+  ASSERT_TRUE(Connect(door.endpoint(), Deadline::After(kPatience), &silent).ok());
+  ASSERT_TRUE(Connect(door.endpoint(), Deadline::After(kPatience), &half).ok());
   ClientHandshake handshake(SecretOf(1), Purpose::kLink, Deadline::After(5 * kSecond), "the door");
   const Nanos begin = MonotonicNow();
   // A friend who finishes the handshake, but then says only a part of its hello.
