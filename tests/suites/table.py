@@ -65,7 +65,7 @@ SUITES = (
         "C++ build", FROM_COMMIT, 300, command=("scripts/cpp-tests", "--build", "plain"), cores=2.0, needs=GTEST, package="libgtest-dev",
     ),
     Suite(
-        "C++", FROM_COMMIT, 100, command=("scripts/cpp-tests", "plain"), cores=0.8, after="C++ build", needs=GTEST, package="libgtest-dev",
+        "C++", FROM_COMMIT, 45, command=("scripts/cpp-tests", "plain"), cores=1.2, after="C++ build", needs=GTEST, package="libgtest-dev",
     ),
     Suite("lint", (COMMIT,), 100, command=("scripts/lint", "--changed")),
     Suite("lint all", (ALL,), 300, command=("scripts/lint",)),
