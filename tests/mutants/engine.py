@@ -122,7 +122,7 @@ MUTANTS = (
         "set->slots[known->second].mine.SameExceptName(entry->request);",
         "true;",
         "a known name is announced by its slot although it means something else by now",
-        (_VERDICT,),
+        (_VERDICT, "C++ Net/EngineOps.allgather_whose_rows_change_every_time/*"),
     ),
     Mutant(
         "E12",
@@ -139,6 +139,6 @@ MUTANTS = (
         "free_ids_.push_back(id);",
         "free_ids_.insert(free_ids_.begin(), id);",
         "ids of removed process sets are used again youngest first: a stale one means another set at once",
-        ("C++ Shm/EngineOps.a_set_is_added_used_and_removed/*",),
+        ("C++ Shm/EngineOps.ids_of_removed_sets_are_used_again_oldest_first/*",),
     ),
 )

@@ -93,7 +93,7 @@ MUTANTS = (
         "        self._hvd.forget()\n        memory = state_dict.get",
         "        memory = state_dict.get",
         "after load_state_dict() gradients under way are those of the step before",
-        (_T + "misuse.zero_grad_between_backward_and_step_is_an_error",),
+        (_T + "misuse.too_many_backward_passes_are_an_error",),
     ),
     Mutant(
         "O3",
@@ -216,7 +216,7 @@ MUTANTS = (
         "        _counted_in, _count = basics.incarnation(), 0\n",
         "        _counted_in = basics.incarnation()\n",
         "after shutdown() and init() optimizers of ranks that made others before have other names",
-        (_T + "life.two_optimizers_may_have_gradients_of_the_same_name_under_way",),
+        (_ADAPTER + "test_optimizers_are_counted_from_each_init_on",),
     ),
     Mutant(
         "A6",

@@ -72,6 +72,15 @@ def test_gradients_are_grouped_by_a_number_or_by_lists(groups: object, together:
     assert positions(groups, "abcdefgh") == together
 
 
+def test_optimizers_are_counted_from_each_init_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    incarnation = 1
+    monkeypatch.setattr(names.basics, "incarnation", lambda: incarnation)
+    monkeypatch.setattr(names, "_count", 7)
+    assert [names.scope() for _ in range(3)] == ["", "optimizer.2.", "optimizer.3."]
+    incarnation = 2
+    assert [names.scope() for _ in range(2)] == ["", "optimizer.2."]
+
+
 def test_names_are_complete_or_absent() -> None:
     p, q, r = object(), object(), object()
     assert names.settle([[p], [q, r]], []) == {

@@ -174,7 +174,7 @@ def does_not_overflow_where_it_is_divided_before_the_sum(here: Here, groups: int
     optimizer = hvd.DistributedOptimizer(
         torch.optim.SGD([weight], lr=0.1), gradient_predivide_factor=8.0, groups=groups
     )
-    (weight * (largest / 2)).sum().backward()
+    (weight * (0.75 * largest)).sum().backward()
     optimizer.synchronize()
-    # The sum of these gradients is no float32; that of their eighths is.
-    torch.testing.assert_close(weight.grad, torch.full((3,), largest / 2))
+    # The sum of two of these is no float32; that of their eighths is.
+    torch.testing.assert_close(weight.grad, torch.full((3,), 0.75 * largest))
