@@ -45,6 +45,14 @@ TEST(NetChoose, TheTable) {
   }
 }
 
+TEST(NetChoose, AnAlgorithmIsFoundByItsName) {
+  for (int i = 0; i < kAlgorithmCount; ++i) {
+    const auto algorithm = static_cast<Algorithm>(i);
+    EXPECT_EQ(AlgorithmNamed(Name(algorithm)), algorithm);
+  }
+  EXPECT_EQ(AlgorithmNamed("auto"), std::nullopt);
+}
+
 TEST(NetChoose, ACardSharedByManyMembersMakesTheRingWin) {
   Question question{OpKind::kAllreduce, DType::kFloat32, false, 64 * kMiB, 32, 1};
   EXPECT_EQ(Choose(question, CostModel{}).algorithm, Algorithm::kDirect);

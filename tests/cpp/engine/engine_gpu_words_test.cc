@@ -17,10 +17,11 @@ std::string Whole(const std::string& file) {
   return text.str();
 }
 
-// A sum, an Adasum, and a type that NCCL does not have.
-std::string TimelineOf(const std::string& operations) {
+// Of a sum, an Adasum, and a type that NCCL does not have: the timeline, and after it the counters.
+std::string TimelineAndMetricsOf(const std::string& operations) {
   FakeCuda cuda;
   Config config = GpuConfig(operations);
+  std::string metrics;
   config.timeline = ::testing::TempDir() + "gpu-timeline-" + std::to_string(getpid());
   RunRanks({.size = 2, .config = config}, [&](Rank& me) {
     GpuRank mine(&me, &cuda, me.rank);
@@ -36,8 +37,9 @@ std::string TimelineOf(const std::string& operations) {
     shorts.dtype = DType::kInt32;
     shorts.shape = {100};
     EXPECT_EQ(mine.Get<int32_t>(shorts), std::vector<int32_t>(100, (14 << 16) + 6));
+    if (me.rank == 0) metrics = me.engine->Metrics();
   });
-  const std::string text = Whole(config.timeline);
+  const std::string text = Whole(config.timeline) + metrics;
   std::remove(config.timeline.c_str());
   return text;
 }
@@ -47,16 +49,17 @@ void ExpectIn(const std::string& text, const std::vector<std::string>& parts) {
     EXPECT_NE(text.find(part), std::string::npos) << part << "\nis not in\n" << text;
 }
 
-TEST(EngineGpuWords, the_timeline_tells_what_nccl_does_and_what_it_does_not) {
+TEST(EngineGpuWords, the_timeline_and_the_counters_tell_what_nccl_does_and_what_it_does_not) {
   if (kernels::cuda::Images().empty()) GTEST_SKIP() << "this build has no GPU kernels, so NCCL does no Adasum";
-  ExpectIn(TimelineOf("nccl"), {"NCCL_ALLREDUCE", "nccl: directly, 1 tensor among 2 members",
-                                "nccl: adasum by halves on the device, among 2 members", "through host memory, there ",
-                                " (not by NCCL: NCCL has no int16)"});
+  ExpectIn(TimelineAndMetricsOf("nccl"),
+           {"NCCL_ALLREDUCE", "nccl: directly, 1 tensor among 2 members",
+            "nccl: adasum by halves on the device, among 2 members", "through host memory, there ",
+            " (not by NCCL: NCCL has no int16)", R"("stage": {"allreduce": 1})", R"("nccl": {"allreduce": 2})"});
 }
 
-TEST(EngineGpuWords, the_timeline_tells_that_all_is_staged) {
-  const std::string text = TimelineOf("stage");
-  ExpectIn(text, {"STAGE_ALLREDUCE", "through host memory, there "});
+TEST(EngineGpuWords, the_timeline_and_the_counters_tell_that_all_is_staged) {
+  const std::string text = TimelineAndMetricsOf("stage");
+  ExpectIn(text, {"STAGE_ALLREDUCE", "through host memory, there ", R"("stage": {"allreduce": 3})"});
   EXPECT_EQ(text.find("nccl:"), std::string::npos);
 }
 
