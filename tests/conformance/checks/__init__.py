@@ -62,7 +62,7 @@ SUITES = {
         "tensorflow_training",
         "tensorflow_ways",
     ),
-    "keras": ("keras_data", "keras_training", "keras_optimizer", "keras_files", "keras_callbacks"),
+    "keras": ("keras_data", "keras_training", "keras_optimizer", "keras_files", "keras_callbacks", "keras_ways"),
     "jax": (
         "jax_allreduce",
         "jax_others",
@@ -73,7 +73,15 @@ SUITES = {
         "jax_training",
         "jax_ways",
     ),
-    "tf_keras": ("keras_data", "keras_training", "keras_optimizer", "keras_files", "keras_callbacks", "keras_legacy"),
+    "tf_keras": (
+        "keras_data",
+        "keras_training",
+        "keras_optimizer",
+        "keras_files",
+        "keras_callbacks",
+        "keras_legacy",
+        "keras_ways",
+    ),
 }
 
 
