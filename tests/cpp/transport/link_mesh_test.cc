@@ -45,7 +45,7 @@ std::vector<MeshPeer> PeersOf(const std::vector<Host>& hosts) {
 
 // All ranks at once; rank i begins i * stagger later.
 void ConnectAll(std::vector<Host>* hosts, const std::vector<MeshPeer>& peers, uint32_t group = kGroup,
-             Nanos patience = kPatience, Nanos stagger = 0) {
+                Nanos patience = kPatience, Nanos stagger = 0) {
   std::vector<std::thread> threads;
   for (size_t i = 0; i < hosts->size(); ++i) {
     threads.emplace_back([=, &host = (*hosts)[i], &peers] {
