@@ -148,8 +148,10 @@ if started == 1:
     open("told", "w").close()
 else:
     hvd.init(comm=[0, 2])
-    while not os.path.exists("told"):
-        assert hvd.allreduce(np.ones(1), op=hvd.Sum, name="x") == 2
+    told = False
+    while not told:  # both see it in the same turn, or one would ask for x and the other for a barrier
+        here, told = hvd.allreduce(np.array([1, os.path.exists("told")]), op=hvd.Sum, name="x")
+        assert here == 2
         time.sleep(0.01)  # poll
     hvd.barrier()
 """)
