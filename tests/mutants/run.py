@@ -18,23 +18,18 @@ from pathlib import Path
 
 from mutants import score
 from mutants.mutant import CPP, ROOT, Mutant, everything
-from mutants.trying import NotBuilt, Outcome, TimedOut, Tree
+from mutants.trying import NotBuilt, Outcome, TimedOut, Tree, gtest_patterns
 
 
 def say(text: str) -> None:
     print(text, flush=True)
 
 
-def stem(test: str) -> str:
-    """How a test is called in a report, up to its parameters."""
-    if test.startswith(CPP):
-        return test.removeprefix(CPP)
-    _, *rest = test.split("::")
-    return "-".join(rest)
-
-
 def _named(name: str, test: str) -> bool:
-    return fnmatch.fnmatchcase(name, stem(test)) if test.startswith(CPP) else name.partition("[")[0] == stem(test)
+    """Whether a report calls that test so, which may have parameters."""
+    if test.startswith(CPP):
+        return any(fnmatch.fnmatchcase(name, pattern) for pattern in gtest_patterns(test))
+    return name.partition("[")[0] == "-".join(test.split("::")[1:])
 
 
 @dataclass

@@ -74,10 +74,7 @@ MUTANTS = (
         "            for number in members:\n                self._choose_way(number)\n",
         "",
         "members of a group leave alone by the native hook",
-        (
-            _T + "equivalence.with_options_that_change_the_way_but_not_the_result",
-            _T + "life.two_hundred_gradients_in_another_order_on_every_rank",
-        ),
+        (_T + "life.members_of_a_group_do_not_leave_alone",),
     ),
     Mutant(
         "O1",

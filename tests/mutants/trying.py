@@ -151,7 +151,7 @@ class Tree:
             raise NotBuilt(self.log.read_text()[-2000:])
 
     def gtest(self, tests: Sequence[str], stop: bool) -> Outcome:
-        chosen = ":".join(sorted({test.removeprefix(CPP) for test in tests}))
+        chosen = ":".join(dict.fromkeys(pattern for test in tests for pattern in gtest_patterns(test)))
         report = self.log.with_suffix(".json")
         report.unlink(missing_ok=True)
         options = [
@@ -174,6 +174,12 @@ class Tree:
                 name = f"{suite['name']}.{test['name']}"
                 outcome.failed.append(name) if "failures" in test else outcome.passed.add(name)
         return outcome
+
+
+def gtest_patterns(test: str) -> list[str]:
+    """How GoogleTest may call it: without a prefix all products of its parameters are meant."""
+    name = test.removeprefix(CPP)
+    return [name] if "/" in name else [name, f"*/{name}/*", f"{name}/*"]
 
 
 def arguments_of(tests: Sequence[str]) -> list[list[str]]:

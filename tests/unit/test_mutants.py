@@ -13,6 +13,8 @@ from mutants.trying import Outcome, arguments_of
 
 MUTANTS = everything()
 _GTEST = re.compile(r"^TEST(?:_F|_P)?\((\w+), *(\w+)\)", re.M)
+_INSTANCE = re.compile(r"^INSTANTIATE_TEST_SUITE_P\(\s*(\w+),\s*(\w+)", re.M)
+_PRODUCTS = {found for path in (ROOT / "tests/cpp").rglob("*.cc") for found in _INSTANCE.findall(path.read_text())}
 _GTESTS = [
     f"{suite}.{name}" for path in (ROOT / "tests/cpp").rglob("*.cc") for suite, name in _GTEST.findall(path.read_text())
 ]
@@ -44,8 +46,11 @@ def test_a_mutant_can_be_applied_and_its_tests_exist(mutant: Mutant) -> None:
 def _exists(test: str) -> bool:
     if test.startswith(CPP):
         suite, name = test.removeprefix(CPP).split(".")
-        pattern = f"{suite.rpartition('/')[2]}.{name.partition('/')[0]}"
-        return any(fnmatch.fnmatchcase(name, pattern) for name in _GTESTS)
+        prefix, _, suite = suite.rpartition("/")
+        pattern = f"{suite}.{name.partition('/')[0]}"
+        return any(fnmatch.fnmatchcase(found, pattern) for found in _GTESTS) and (
+            not prefix or (prefix, suite) in _PRODUCTS
+        )
     path, *rest = test.split("::")
     if len(rest) == 1:
         return f"def {rest[0]}(" in (ROOT / path).read_text()
@@ -75,6 +80,7 @@ def _mutant(*tests: str) -> Mutant:
         (("b.py::shm-2::m.c",), {"shm-2-m.cd"}, [], "b.py::shm-2::m.c does not run"),
         (("C++ A.*",), {"A.b"}, [], ""),
         (("C++ P/A.b/*",), {"P/A.b/0"}, ["P/A.c/0"], ""),
+        (("C++ A.b",), {"P/A.b/0", "A.c/stage"}, ["A.bc"], ""),
         (("C++ A.b",), set(), ["A.b"], "C++ A.b fails without it"),
     ],
 )

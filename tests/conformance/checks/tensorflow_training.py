@@ -77,7 +77,7 @@ def a_tape_trains_like_one_process_on_all_the_data(here: Here, how: str) -> None
 
 @check(mode=MODES)
 def local_sources_stay_local_and_are_scaled(here: Here, mode: str) -> None:
-    mine, everyones = tf.Variable([1.0, 1.0]), tf.Variable([2.0])
+    mine, everyones, words = tf.Variable([1.0, 1.0]), tf.Variable([2.0]), tf.Variable([1.0, 1.0, 1.0])
     layer = type("Layer", (), {"trainable_weights": [mine]})()
 
     def step(tape: Any) -> Any:
@@ -95,6 +95,17 @@ def local_sources_stay_local_and_are_scaled(here: Here, mode: str) -> None:
             hvd.PartialDistributedGradientTape(tf.GradientTape(), local_layers=[layer], scale_local_gradients=False)
         )
 
+    def sliced() -> Any:
+        tape = hvd.DistributedGradientTape(tf.GradientTape())
+        tape.register_local_source(words)
+        with tape:
+            loss = tf.reduce_sum(tf.gather(words, [0, 2])) * (here.rank + 1.0)
+        gradient = tape.gradient(loss, words)
+        assert isinstance(gradient, tf.IndexedSlices)
+        return tf.convert_to_tensor(gradient)
+
+    share = (here.rank + 1) / here.size
+    assert np.allclose(array(run(mode, sliced)), [share, 0, share])
     grads = run(mode, plain)
     assert np.allclose(array(grads["a"]), (here.rank + 1) / here.size) and grads["c"] is None
     assert np.allclose(array(grads["b"]), (here.size - 1) / 2)

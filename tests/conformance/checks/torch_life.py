@@ -39,6 +39,17 @@ def it_is_an_optimizer_of_the_users_class(here: Here) -> None:
     assert optimizer.param_groups[0]["lr"] == 0.5
 
 
+@check(min_ranks=2)
+def members_of_a_group_do_not_leave_alone(here: Here) -> None:
+    net = model()
+    optimizer = hvd.DistributedOptimizer(sgd(net.parameters()), net.named_parameters(), groups=1)
+    net(torch.ones(2, 6).double()).sum().backward()
+    reducer = optimizer._hvd.reducer
+    assert not reducer._direct.natives and len(reducer._others) == 1
+    optimizer.step()
+    equal_everywhere(net)
+
+
 @check()
 def step_hooks_of_torch_run_once(here: Here) -> None:
     net = model()
