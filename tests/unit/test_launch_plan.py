@@ -53,9 +53,9 @@ def test_more_processes_than_slots_are_an_error() -> None:
         plan.assign([Host("a", 2)], 0)
 
 
-@pytest.mark.parametrize("hosts", ["a:1", "a:3", "a:2,b:3", "a:1,b:1,c:1"])
-def test_every_rank_reads_back_its_own_place(hosts: str) -> None:
-    slots = plan.assign(parse_hosts(hosts))
+@pytest.mark.parametrize("places", ["a:1", "a:3", "a:2,b:3", "a:1,b:1,c:1"])
+def test_every_rank_reads_back_its_own_place(places: str) -> None:
+    slots = plan.assign(parse_hosts(places))
     shared = plan.job_environment({}, {}) | plan.meeting_environment(("127.0.0.1", 99)) | {"HVDLITE_SECRET": "ab" * 32}
     for slot in slots:
         identity = discover(shared | plan.rank_environment(slot, several_hosts=True))
