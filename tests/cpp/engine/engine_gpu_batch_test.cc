@@ -5,12 +5,6 @@
 namespace hvdlite::testing {
 namespace {
 
-std::vector<float> Count(int64_t elements, float from) {
-  std::vector<float> values(static_cast<size_t>(elements));
-  std::iota(values.begin(), values.end(), from);
-  return values;
-}
-
 TEST(EngineGpuBatch, waits_for_each_producer_once_however_many_tensors_it_has_made) {
   FakeCuda cuda;
   Config config = GpuConfig("nccl");

@@ -30,12 +30,6 @@ class EngineGpuWays : public ::testing::TestWithParam<const char*> {
 INSTANTIATE_TEST_SUITE_P(, EngineGpuWays, ::testing::Values("stage", "nccl"),
                          [](const auto& way) { return std::string(way.param); });
 
-std::vector<float> Count(int64_t elements, float from) {
-  std::vector<float> values(static_cast<size_t>(elements));
-  std::iota(values.begin(), values.end(), from);
-  return values;
-}
-
 TEST_P(EngineGpuWays, all_kinds_of_operations_give_what_they_give_on_the_host) {
   for (const int hosts : {1, 2}) {
     RunRanks({.size = 3, .config = Way(), .hosts = hosts}, [&](Rank& me) {

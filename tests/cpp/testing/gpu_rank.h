@@ -16,6 +16,12 @@
 
 namespace hvdlite::testing {
 
+inline std::vector<float> Count(int64_t elements, float from) {
+  std::vector<float> values(static_cast<size_t>(elements));
+  std::iota(values.begin(), values.end(), from);
+  return values;
+}
+
 class GpuRank {
  public:
   GpuRank(Rank* me, FakeCuda* cuda, int ordinal) : me_(me), gpu_(cuda->Open(ordinal)), stream_(gpu_) {}
