@@ -320,6 +320,11 @@ KNOBS: tuple[Knob, ...] = (
         "Sleep a random time up to this long at points where ranks race: for stress tests.",
         "Testing", unit="microseconds", minimum=0, maximum=10_000_000,
     ),
+    Knob(
+        "debug_net_algorithm", _names("DEBUG_NET_ALGORITHM", None), "choice", "auto",
+        "Over TCP: the algorithm of every collective that it can carry out (see algorithms.md). auto: the quickest, for each.",
+        "Testing", choices=("auto", "one-shot", "direct", "halving-doubling", "ring", "pairwise", "tree", "chain"),
+    ),
 )  # fmt: skip
 
 

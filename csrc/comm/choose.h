@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -34,6 +35,14 @@ constexpr std::string_view Name(Algorithm algorithm) {
   constexpr std::string_view names[kAlgorithmCount] = {"one-shot", "direct", "halving-doubling", "ring",  "pairwise",
                                                        "tree",     "chain",  "dissemination",    "adasum"};
   return names[static_cast<int>(algorithm)];
+}
+
+// Nothing for any other text.
+constexpr std::optional<Algorithm> AlgorithmNamed(std::string_view name) {
+  for (int i = 0; i < kAlgorithmCount; ++i) {
+    if (Name(static_cast<Algorithm>(i)) == name) return static_cast<Algorithm>(i);
+  }
+  return std::nullopt;
 }
 
 // Seconds. The defaults are those of loopback TCP between spinning ranks (PERFORMANCE.md, section 1), which

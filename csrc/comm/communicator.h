@@ -16,6 +16,7 @@
 
 #include "base/status.h"
 #include "comm/batch.h"
+#include "comm/carried.h"
 
 namespace hvdlite::comm {
 
@@ -65,6 +66,17 @@ class Communicator {
   virtual void AddPollFds(std::vector<pollfd>* fds) const = 0;
   // Whether news comes without waking anybody: neither by those descriptors nor by the doorbell.
   virtual bool must_be_asked() const { return false; }
+  // Where batches are counted from now on. Borrowed.
+  virtual void CountIn(Carried* carried) { carried_ = carried; }
+
+ protected:
+  void Count(Carrier carrier, OpKind kind) {
+    if (carried_ != nullptr) carried_->Count(carrier, kind);
+  }
+  Carried* carried() const { return carried_; }
+
+ private:
+  Carried* carried_ = nullptr;
 };
 
 }  // namespace hvdlite::comm

@@ -29,6 +29,7 @@ size_t ChunkBytes(const Config& config, size_t members) {
 // What decides who sends how much when, and cannot be told by one rank to the others, because it must be known before.
 std::string SharedSettings(const Config& config) {
   return "HVDLITE_CPU_OPERATIONS=" + config.cpu_operations + ";HVDLITE_GPU_OPERATIONS=" + config.gpu_operations +
+         ";HVDLITE_DEBUG_NET_ALGORITHM=" + config.debug_net_algorithm +
          ";HVDLITE_GPU_CHUNK_BYTES=" + std::to_string(config.gpu_chunk_bytes) +
          ";HVDLITE_HIERARCHICAL_ALLREDUCE=" + config.hierarchical_allreduce +
          ";HVDLITE_MPI_ALLREDUCE=" + config.mpi_allreduce +
@@ -218,6 +219,7 @@ Status World::Connect(std::vector<int> ranks, uint32_t set, const Until& until, 
   } else {
     HVDLITE_RETURN_IF_ERROR(BuildBetweenHosts(group.get(), set, links, until));
   }
+  group->communicator->CountIn(&carried_);
   for (auto& pipe : pipes) {
     if (pipe != nullptr) group->transports.push_back(std::move(pipe));
   }
@@ -241,7 +243,9 @@ std::unique_ptr<gpu::GpuCommunicator> World::OnGpu(const Group& group) {
   options.grid = nccl::MakeGrid(group.topology, group.me, by_hosts);
   options.room = static_cast<size_t>(options_.config->gpu_chunk_bytes);
   options.log = options_.log;
-  return std::make_unique<gpu::GpuCommunicator>(group.communicator.get(), &card_, std::move(options));
+  auto made = std::make_unique<gpu::GpuCommunicator>(group.communicator.get(), &card_, std::move(options));
+  made->CountIn(&carried_);
+  return made;
 }
 
 void World::Disconnect(Group* group) {

@@ -79,6 +79,7 @@ class World {
   // For the set's tensors on GPUs. All members make theirs when their first batch of them begins.
   std::unique_ptr<gpu::GpuCommunicator> OnGpu(const Group& group);
   gpu::Card& card() { return card_; }
+  const Carried& carried() const { return carried_; }
   // Gives the set's shared memory back.
   void Disconnect(Group* group);
 
@@ -118,6 +119,7 @@ class World {
   std::unique_ptr<transport::Doorbells> bells_;
   mpi::Verdict mpi_;
   gpu::Card card_;
+  Carried carried_;
   size_t next_region_ = 0;
   bool oversubscribed_ = false;
 };

@@ -99,6 +99,7 @@ Status World::BuildBetweenHosts(Group* group, uint32_t set, const std::vector<Tr
     for (int member : members) theirs.push_back(links[static_cast<size_t>(member)]);
     NetOptions options;
     options.members_per_card = static_cast<int>(most);
+    options.force = AlgorithmNamed(config.debug_net_algorithm);
     const auto me = std::find(members.begin(), members.end(), group->me) - members.begin();
     *made = std::make_unique<NetCommunicator>(static_cast<int>(me), static_cast<int>(members.size()), std::move(theirs),
                                               options);

@@ -75,7 +75,7 @@ std::string Engine::Metrics() {
     for (size_t m = 0; m < waited.size(); ++m) waited_for.emplace_back(set->ranks[m], waited[m]);
   }
   ReturnTurn();
-  return observer_.Metrics(waited_for);
+  return observer_.Metrics(waited_for, world_->carried());
 }
 
 Status Engine::Connect(rendezvous::Store* store, Deadline deadline) {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+from hvdlite.adapter.grouping import equal_parts
 from hvdlite.keras.backends import Backend
 from hvdlite.keras.flavour import KERAS
 from hvdlite.keras.settings import Settings
@@ -98,9 +99,7 @@ def _grouped(settings: Settings, variables: Sequence[Any], numbers: Sequence[int
     if groups is None or not numbers:
         return [list(numbers)] if numbers else []
     if isinstance(groups, int):
-        each, odd = divmod(len(numbers), groups)
-        ends = [each * (i + 1) + min(i + 1, odd) for i in range(groups)]
-        parts = [list(numbers[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
+        parts = [[numbers[i] for i in part] for part in equal_parts(len(numbers), groups)]
     else:
         number_of = {id(variables[i]): i for i in numbers}
         parts = [[number_of.pop(id(v)) for v in group if id(v) in number_of] for group in groups]

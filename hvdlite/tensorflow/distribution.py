@@ -9,6 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from hvdlite.adapter.grouping import positions
 from hvdlite.ops import Adasum, Average
 from hvdlite.process_sets import ProcessSet, global_process_set
 from hvdlite.tensorflow.place import members
@@ -102,18 +103,6 @@ def _check_groups(groups: Any) -> None:
         if id(variable) in seen:
             raise ValueError("groups: a variable must not be in them more than once")
         seen.add(id(variable))
-
-
-def positions(groups: Any, variables: Sequence[Any]) -> list[list[int]]:
-    """Which variables' gradients travel together; who is in no list travels alone."""
-    if not groups:
-        return []
-    if isinstance(groups, int):
-        each, odd = divmod(len(variables), groups)
-        ends = [each * (i + 1) + min(i + 1, odd) for i in range(groups)]
-        return [list(range(start, end)) for start, end in zip([0, *ends], ends, strict=False)]
-    number = {id(variable): i for i, variable in enumerate(variables)}
-    return [[number[id(v)] for v in group if id(v) in number] for group in groups]
 
 
 def _divided(gradient: Any, process_set: ProcessSet) -> Any:

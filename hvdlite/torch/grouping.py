@@ -7,13 +7,15 @@ from typing import Any
 
 import torch
 
+from hvdlite.adapter.grouping import equal_parts
+
 
 def groups_of(groups: Any, parameters: Sequence[torch.Tensor]) -> list[list[torch.Tensor]]:
     """`groups`: None, how many, or lists of parameters. Who is in no list travels alone."""
     if groups is None:
         return []
     if isinstance(groups, int) and not isinstance(groups, bool) and groups > 0:
-        return _parts(list(parameters), groups)
+        return [[parameters[i] for i in part] for part in equal_parts(len(parameters), groups)]
     if not isinstance(groups, list):
         raise ValueError(f"groups should be a positive integer or a list of lists of parameters, not {groups!r}")
     seen: set[int] = set()
@@ -27,10 +29,3 @@ def groups_of(groups: Any, parameters: Sequence[torch.Tensor]) -> list[list[torc
                 raise ValueError("groups: a parameter must not be in them more than once")
             seen.add(id(parameter))
     return [list(group) for group in groups]
-
-
-def _parts(parameters: list[torch.Tensor], count: int) -> list[list[torch.Tensor]]:
-    """So many parts of nearly equal length; the first ones get the odd ones."""
-    each, odd = divmod(len(parameters), count)
-    ends = [each * (i + 1) + min(i + 1, odd) for i in range(count)]
-    return [parameters[start:end] for start, end in zip([0, *ends], ends, strict=False)]

@@ -36,10 +36,13 @@ def _position(number: int) -> tuple[int, int]:
     return members.index(engine.rank()), len(members)
 
 
-@torch.compiler.assume_constant_result
 def members(number: int) -> int:
     """How many a process set has, for code that is being compiled. By number: torch 2.5 takes no objects here."""
     return len(engine.ranks_of(number))
+
+
+# What torch.compiler.assume_constant_result does, after a second in which it imports the compiler.
+members._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def _own_rows(rows: Any, number: int) -> Any:

@@ -8,16 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import checks
 import pytest
+from checks import ALWAYS, Listed
+from checks.listing import listed
 from runner import Configuration, Result, run
 
 LIMIT = 400.0  # of a configuration, in seconds: a multiple of what it takes, since each check has a limit of its own
 
 
-def belongs(configuration: Configuration, check: checks.Check) -> bool:
+def belongs(configuration: Configuration, check: Listed) -> bool:
     if configuration.ranks < check.min_ranks:
         return False
+    if ALWAYS in check.tags:
+        return True
     if configuration.modules and check.name.partition(".")[0] not in configuration.modules:
         return False
     return not configuration.tags or bool(configuration.tags & check.tags)
@@ -28,7 +31,7 @@ def battery_of(
 ) -> tuple[Callable[..., None], Callable[..., None]]:
     """test_it and test_nothing_is_left_behind, for a module of tests that puts them in this order."""
     by_name = {c.name: c for c in configurations}
-    everything = {c.suite: checks.everything(c.suite) for c in configurations}
+    everything = {c.suite: listed(c.suite) for c in configurations}
     cases = [(c.name, k.name) for c in configurations for k in everything[c.suite] if belongs(c, k)]
     results: dict[str, Result] = {}
 

@@ -16,11 +16,3 @@ PATIENCE = float(os.environ.get(PATIENCE_VARIABLE, "5"))
 def within(seconds: float) -> float:
     """The upper bound for something that takes at most `seconds` on an idle machine."""
     return seconds * PATIENCE
-
-
-def slowness() -> float:
-    """Being replaced by `within`."""
-    return PATIENCE
-
-
-SLOWEST = 6.0

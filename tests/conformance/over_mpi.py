@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from launchers import Launcher
 from runner import Configuration
+from tier import by_tier, one_of
 
 _FORCED = {"HVDLITE_CPU_OPERATIONS": "mpi"}
 # What depends on the communicator; the rest of the battery is about what comes before it.
@@ -42,18 +43,22 @@ def configurations(launcher: Launcher) -> tuple[Configuration, ...]:
             tags=frozenset({"engine"}), launcher=launcher, over_mpi=True,
         )  # fmt: skip
 
-    hierarchical = on_hosts("2x2", "hierarchical", "aabb")
-    return (
-        whole(2),
-        whole(3),
-        whole(4),
-        replace(hierarchical, tags=frozenset(), modules=_COLLECTIVES),
-        on_hosts("interleaved", "hierarchical", "abab"),
-        on_hosts("2+1", "mpi", "aab"),
+    hierarchical = replace(on_hosts("2x2", "hierarchical", "aabb"), tags=frozenset(), modules=_COLLECTIVES)
+    always = (
+        hierarchical,
         on_hosts("flat", "mpi", "abab", HIERARCHICAL_ALLREDUCE="off"),
         engine("library", 3, MPI_ALLREDUCE="library"),
         engine("direct", 3, MPI_ALLREDUCE="direct"),
-        engine("tiny-chunks", 2, MPI_CHUNK_BYTES="4096"),
-        engine("one-at-a-time", 3, MPI_THREADS_DISABLE="1"),
-        engine("delays", 2, DEBUG_DELAY_MICROSECONDS="300", CYCLE_TIME="0"),
     )
+    by_turns = one_of(
+        (
+            on_hosts("interleaved", "hierarchical", "abab"),
+            on_hosts("2+1", "mpi", "aab"),
+            engine("tiny-chunks", 2, MPI_CHUNK_BYTES="4096"),
+            engine("one-at-a-time", 3, MPI_THREADS_DISABLE="1"),
+            engine("delays", 2, DEBUG_DELAY_MICROSECONDS="300", CYCLE_TIME="0"),
+        ),
+        launcher.name,
+    )
+    commit = (replace(whole(3), modules=_COLLECTIVES), *always, *by_turns)
+    return tuple(by_tier(commit, commit, (whole(2), whole(3), whole(4), *always, *by_turns)))

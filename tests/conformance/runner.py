@@ -19,6 +19,7 @@ import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from checks.listing import listed
 from launchers import HVDLITERUN, Launcher
 from machine import PATIENCE_VARIABLE, within
 
@@ -112,6 +113,7 @@ def _job(
         "environment": configuration.environment,
         "suite": configuration.suite,
         "checks": names,
+        "listed": [check.name for check in listed(configuration.suite)],
         "agreement": agreement,
         "results": str(directory),
     }

@@ -1,49 +1,69 @@
-"""THE battery: every promise over every communicator, at 1 to 4 ranks.
+"""THE battery: every promise over every communicator, at 1 to 4 ranks. A commit's run takes one number of ranks over each.
 
 Each row of CONFIGURATIONS is one job; see battery.py.
 """
 
 from __future__ import annotations
 
-import checks
 from battery import battery_of
+from checks.listing import listed
 from runner import Configuration
+from tier import by_tier, one_of
 
 _HEAVY = ("allreduce", "allgather", "broadcast", "alltoall", "reducescatter", "groups", "mismatch", "determinism")
 
-CONFIGURATIONS = (
-    *(Configuration(f"shm-{n}", "shm", n) for n in (1, 2, 3, 4)),
-    *(Configuration(f"net-{n}", "net", n, tuple(f"host{r}" for r in range(n))) for n in (2, 3, 4)),
-    Configuration("hierarchical-2x2", "hierarchical", 4, ("a", "a", "b", "b")),
+_ENGINE = frozenset({"engine"})
+
+_ON_ONE_HOST = {n: Configuration(f"shm-{n}", "shm", n) for n in (1, 2, 3, 4)}
+_NET = {n: Configuration(f"net-{n}", "net", n, tuple(f"host{r}" for r in range(n))) for n in (2, 3, 4)}
+_HIERARCHICAL = Configuration("hierarchical-2x2", "hierarchical", 4, ("a", "a", "b", "b"))
+_UNEVEN = (
     Configuration("net-2+1", "net", 3, ("a", "a", "b"), modules=_HEAVY),
     Configuration("hierarchical-interleaved", "hierarchical", 4, ("a", "b", "a", "b"), modules=_HEAVY),
-    Configuration("net-2-by-choice", "net", 2, (), {"HVDLITE_CPU_OPERATIONS": "net"}, tags=frozenset({"engine"})),
-    # The knobs that change the way through the engine. Their checks are those tagged "engine".
-    Configuration("shm-3-cache-2", "shm", 3, (), {"HVDLITE_CACHE_CAPACITY": "2"}, tags=frozenset({"engine"})),
-    Configuration("shm-2-no-cache", "shm", 2, (), {"HVDLITE_CACHE_CAPACITY": "0"}, tags=frozenset({"engine"})),
-    Configuration("shm-2-no-fusion", "shm", 2, (), {"HVDLITE_FUSION_THRESHOLD": "0"}, tags=frozenset({"engine"})),
-    Configuration("shm-3-fusion-100", "shm", 3, (), {"HVDLITE_FUSION_THRESHOLD": "100"}, tags=frozenset({"engine"})),
+)
+
+# What few ranks on one machine never choose over sockets, with what it carries.
+_ALGORITHMS = tuple(
     Configuration(
-        "shm-2-tiny-chunks",
-        "shm",
-        2,
-        (),
-        {"HVDLITE_SHM_CHUNK_BYTES": "4096", "HVDLITE_SHM_SMALL_BYTES": "0"},
-        tags=frozenset({"engine"}),
-    ),
-    Configuration(
-        "shm-2-delays",
-        "shm",
-        2,
-        (),
-        {"HVDLITE_DEBUG_DELAY_MICROSECONDS": "300", "HVDLITE_CYCLE_TIME": "0"},
-        tags=frozenset({"engine"}),
-    ),
+        f"net-{algorithm}",
+        "net",
+        ranks,
+        tuple(f"host{r}" for r in range(ranks)),
+        {"HVDLITE_DEBUG_NET_ALGORITHM": algorithm},
+        modules=modules,
+    )
+    for algorithm, ranks, modules in (
+        ("direct", 3, ("allreduce", "groups")),
+        ("halving-doubling", 3, ("allreduce", "groups")),
+        ("ring", 4, ("allreduce", "allgather", "groups")),
+        ("chain", 4, ("broadcast",)),
+    )
+)
+
+
+def _knob(name: str, ranks: int, **knobs: str) -> Configuration:
+    """What changes the way through the engine: the checks tagged "engine"."""
+    environment = {f"HVDLITE_{knob}": value for knob, value in knobs.items()}
+    return Configuration(f"shm-{ranks}-{name}", "shm", ranks, (), environment, tags=_ENGINE)
+
+
+_KNOBS = (
+    Configuration("net-2-by-choice", "net", 2, (), {"HVDLITE_CPU_OPERATIONS": "net"}, tags=_ENGINE),
+    *one_of((_knob("cache-2", 3, CACHE_CAPACITY="2"), _knob("no-cache", 2, CACHE_CAPACITY="0")), "cache"),
+    *one_of((_knob("no-fusion", 2, FUSION_THRESHOLD="0"), _knob("fusion-100", 3, FUSION_THRESHOLD="100")), "fusion"),
+    _knob("tiny-chunks", 2, SHM_CHUNK_BYTES="4096", SHM_SMALL_BYTES="0"),
+    _knob("delays", 2, DEBUG_DELAY_MICROSECONDS="300", CYCLE_TIME="0"),
+)
+
+CONFIGURATIONS = by_tier(
+    quick=(_ON_ONE_HOST[2], _NET[3]),
+    commit=(_ON_ONE_HOST[1], _ON_ONE_HOST[3], _NET[3], _HIERARCHICAL, *_ALGORITHMS, *_KNOBS),
+    everything=(*_ON_ONE_HOST.values(), *_NET.values(), *_ALGORITHMS, _HIERARCHICAL, *_UNEVEN, *_KNOBS),
 )
 
 test_it, test_nothing_is_left_behind = battery_of(CONFIGURATIONS)
 
 
 def test_each_check_has_a_name_of_its_own() -> None:
-    names = [check.name for check in checks.everything()]
+    names = [check.name for check in listed()]
     assert len(names) == len(set(names))

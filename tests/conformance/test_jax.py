@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-import pytest
-from battery import battery_of
-from runner import Configuration
+from dataclasses import replace
 
-pytest.importorskip("jax", reason="jax is not installed")
+from battery import battery_of
+from installed import needs_installed
+from runner import Configuration
+from tier import by_tier, one_of
+
+needs_installed("jax")
 
 # Compiling takes most of the time, and how fast its result is does not matter here.
-_QUICKLY = {"XLA_FLAGS": "--xla_backend_optimization_level=0"}
-CONFIGURATIONS = (
-    Configuration("shm-1", "shm", 1, environment=_QUICKLY, suite="jax", modules=("jax_compiled", "jax_training")),
-    Configuration("shm-2", "shm", 2, environment=_QUICKLY, suite="jax"),
-    Configuration("shm-3", "shm", 3, environment=_QUICKLY, suite="jax", modules=("jax_others", "jax_arguments")),
+_QUICKLY = {"XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"}
+_ALONE = Configuration("shm-1", "shm", 1, (), _QUICKLY, ("jax_compiled", "jax_training"), suite="jax")
+_TWO = Configuration("shm-2", "shm", 2, (), _QUICKLY, suite="jax")
+_THREE = Configuration("shm-3", "shm", 3, (), _QUICKLY, ("jax_others", "jax_arguments"), suite="jax")
+
+CONFIGURATIONS = by_tier(
+    quick=(replace(_TWO, modules=("jax_others", "jax_functions")),),
+    commit=(_TWO, *one_of((_ALONE, _THREE), "jax")),
+    everything=(_ALONE, _TWO, _THREE),
 )
 
 test_it, test_nothing_is_left_behind = battery_of(CONFIGURATIONS)

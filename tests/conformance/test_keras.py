@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-import pytest
 from battery import battery_of
+from installed import needs_installed
 from runner import Configuration
+from tier import by_tier, one_of
 
-pytest.importorskip("keras", reason="keras is not installed")
+needs_installed("keras")
 
 # Most of the time goes into compiling: XLA's machine code need not be fast here, and what Keras and hvdlite make of a step
 # is decided before.
@@ -16,19 +17,31 @@ _HASTY = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes
 _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "OMP_NUM_THREADS": "1", "XLA_FLAGS": _HASTY}
 
 
-def _on(backend: str, ranks: int) -> Configuration:
+_PER_BACKEND = ("keras_training", "keras_optimizer")
+
+
+def _on(backend: str, ranks: int, *modules: str) -> Configuration:
     suite = "tf_keras" if backend == "tf_keras" else "keras"
     chosen = {"TF_USE_LEGACY_KERAS": "1"} if backend == "tf_keras" else {"KERAS_BACKEND": backend}
     tags = frozenset(["three"]) if ranks == 3 else frozenset[str]()
-    return Configuration(f"{backend}-{ranks}", "shm", ranks, environment=_QUIET | chosen, tags=tags, suite=suite)
+    return Configuration(f"{backend}-{ranks}", "shm", ranks, (), _QUIET | chosen, modules, tags, suite)
 
 
-# Three ranks for what depends on their number.
-CONFIGURATIONS = tuple(
-    _on(backend, ranks)
-    for backend, numbers in (("torch", (2, 3)), ("jax", (2, 3)), ("tensorflow", (2, 3)), ("tf_keras", (2,)))
-    for ranks in numbers
-    if find_spec(backend)
+# Three ranks for what depends on their number. On other backends than torch a commit's run tries what depends on the backend.
+_CONFIGURATIONS = by_tier(
+    quick=(_on("torch", 2, "keras_optimizer"),),
+    commit=(
+        _on("torch", 2),
+        _on("jax", 2, *_PER_BACKEND),
+        _on("tensorflow", 2, *_PER_BACKEND),
+        *one_of((_on("torch", 3), _on("jax", 3), _on("tensorflow", 3), _on("tf_keras", 2)), "keras"),
+    ),
+    everything=tuple(
+        _on(backend, ranks)
+        for backend, numbers in (("torch", (2, 3)), ("jax", (2, 3)), ("tensorflow", (2, 3)), ("tf_keras", (2,)))
+        for ranks in numbers
+    ),
 )
+CONFIGURATIONS = tuple(c for c in _CONFIGURATIONS if find_spec(c.name.partition("-")[0]))
 
 test_it, test_nothing_is_left_behind = battery_of(CONFIGURATIONS, limit=900)

@@ -9,4 +9,6 @@ from battery import battery_of
 from launchers import MPICH, OPENMPI
 from over_mpi import configurations
 
-test_it, test_nothing_is_left_behind = battery_of((*configurations(OPENMPI), *configurations(MPICH)))
+CONFIGURATIONS = (*configurations(OPENMPI), *configurations(MPICH))
+
+test_it, test_nothing_is_left_behind = battery_of(CONFIGURATIONS)

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import checks
-import pytest
 from battery import battery_of
+from installed import needs_installed
 from runner import Configuration
+from tier import by_tier, one_of
 
-pytest.importorskip("torch", reason="torch is not installed")
+needs_installed("torch")
 
 # Two ranks try everything. What is compiled knows nothing of their number, and an optimizer nothing of the way of its
 # gradients; four ranks are for what combines them in pairs, a network for what crosses it.
 _COLLECTIVES = ("torch_allreduce", "torch_others", "torch_gradients")
 _NOT_COMPILED = tuple(module for module in checks.SUITES["torch"] if module != "torch_compiled")
-CONFIGURATIONS = (
-    Configuration("shm-1", "shm", 1, suite="torch", modules=_NOT_COMPILED),
-    Configuration("shm-2", "shm", 2, suite="torch"),
-    Configuration("shm-3", "shm", 3, suite="torch", modules=_NOT_COMPILED),
-    Configuration("shm-4", "shm", 4, suite="torch", modules=(*_COLLECTIVES, "torch_compression", "torch_batch_norm")),
-    Configuration(
-        "net-2", "net", 2, ("host0", "host1"), suite="torch", modules=(*_COLLECTIVES, "torch_misuse", "torch_life")
-    ),
+_ALONE = Configuration("shm-1", "shm", 1, suite="torch", modules=_NOT_COMPILED)
+_TWO = Configuration("shm-2", "shm", 2, suite="torch")
+_THREE = Configuration("shm-3", "shm", 3, suite="torch", modules=_NOT_COMPILED)
+_FOUR = Configuration(
+    "shm-4", "shm", 4, suite="torch", modules=(*_COLLECTIVES, "torch_compression", "torch_batch_norm")
+)
+_NET = Configuration(
+    "net-2", "net", 2, ("host0", "host1"), suite="torch", modules=(*_COLLECTIVES, "torch_misuse", "torch_life")
+)
+
+CONFIGURATIONS = by_tier(
+    quick=(_TWO,),
+    commit=(_TWO, _NET, *one_of((_ALONE, _THREE, _FOUR), "torch")),
+    everything=(_ALONE, _TWO, _THREE, _FOUR, _NET),
 )
 
 test_it, test_nothing_is_left_behind = battery_of(CONFIGURATIONS)

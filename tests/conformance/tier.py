@@ -19,9 +19,13 @@ SEED = os.environ.get("HVDLITE_TEST_SEED", "0")
 assert TIER in TIERS, f"HVDLITE_TEST_TIER={TIER}: one of {', '.join(TIERS)}"
 
 
-def draw(what: str, among: int, seed: str = SEED) -> int:
+def draw(what: str, among: int) -> int:
     """A number below `among`, which depends on the seed and on `what` alone."""
-    return int.from_bytes(hashlib.sha256(f"{seed} {what}".encode()).digest()[:8], "big") % among
+    return int.from_bytes(hashlib.sha256(f"{SEED} {what}".encode()).digest()[:8], "big") % among
+
+
+def by_tier(quick: Sequence[Value], commit: Sequence[Value], everything: Sequence[Value]) -> Sequence[Value]:
+    return {"quick": quick, "commit": commit, "all": everything}[TIER]
 
 
 def one_of(values: Sequence[Value], what: str) -> Sequence[Value]:

@@ -89,6 +89,10 @@ def main() -> None:
 
     watchdog.begin(0, 30)
     say(check="init", event="begin")
+    if different := set(plan["listed"]) ^ by_name.keys():
+        error = f"checks/listing.py and the modules of checks differ in {sorted(different)}"
+        say(check="init", event="end", error=error, seconds=0)
+        sys.exit(error)
     hvd.init()
     from checks.here import Here
 

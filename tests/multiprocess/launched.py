@@ -12,11 +12,26 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
-from machine import slowness
+from machine import within
+from waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 MARK = "HVDLITE_TEST_MARK"
-_HELD_UP = 3.0  # so long may a machine put aside a process that is about to end
+
+# For --grace-seconds: a launcher that waits for their end is found out, and no rank is killed because it is slow.
+PATIENT = "600"
+
+# What scripts of ranks are made of. Until somebody ends it, while handlers of signals do their work:
+WAIT = "import signal\nwhile True: signal.pause()\n"
+# "I am here" for wait_for_files(), and then WAIT.
+READY = 'import os\nopen("ready." + os.environ["HVDLITE_RANK"], "w").close()\n' + WAIT
+
+# A function that waits for other ranks, or for the test.
+WAIT_FOR = """
+import os, time
+def wait_for(*names):
+    while not all(map(os.path.exists, names)): time.sleep(0.01)  # poll
+"""
 
 
 def _default_signals() -> None:
@@ -33,6 +48,7 @@ class Job:
         self.mark = uuid.uuid4().hex
         self.started: list[subprocess.Popen[bytes]] = []
         self.prefix: Sequence[str] = ()  # what makes the launcher run elsewhere
+        self.launcher: Sequence[str] = ("-m", "hvdlite.launch")  # or a script of the test
 
     def environment(self, **extra: str) -> dict[str, str]:
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("HVDLITE_", "HOROVOD_"))}
@@ -42,7 +58,7 @@ class Job:
     def start(self, *arguments: str, **extra: str) -> subprocess.Popen[bytes]:
         """`hvdliterun arguments...`; a variable of the environment is a keyword."""
         process = subprocess.Popen(
-            [*self.prefix, sys.executable, "-m", "hvdlite.launch", *arguments],
+            [*self.prefix, sys.executable, *self.launcher, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -77,18 +93,28 @@ class Job:
 
     def wait_until_gone(self, seconds: float) -> list[int]:
         """Who is left after that time of a machine of its own."""
-        start = time.monotonic()
-        while (left := self.pids()) and time.monotonic() - start < seconds * slowness() + _HELD_UP:
-            time.sleep(0.01)
+        deadline = time.monotonic() + within(seconds)
+        while (left := self.pids()) and time.monotonic() < deadline:
+            time.sleep(0.01)  # poll
         return left
+
+    def wait_ready(self, ranks: int) -> None:
+        """Until so many ranks have come to READY."""
+        self.wait_for_files([f"ready.{rank}" for rank in range(ranks)])
 
     def wait_for_files(self, names: Sequence[str], seconds: float = 20) -> None:
         """Until ranks have created these files."""
-        start = time.monotonic()
-        while not all((self.directory / name).exists() for name in names):
-            # Load that comes later counts, too.
-            assert time.monotonic() - start < seconds * slowness(), f"no {names}: {os.listdir(self.directory)}"
-            time.sleep(0.01)
+        wait_until(
+            lambda: all((self.directory / name).exists() for name in names),
+            seconds,
+            lambda: f"no {names}: {os.listdir(self.directory)}",
+        )
+
+
+def went_to_sleep(*pids: int) -> int:
+    """How often the threads of these processes have done so until now: what is idle does it no more."""
+    statuses = [path.read_text() for pid in pids for path in Path(f"/proc/{pid}/task").glob("*/status")]
+    return sum(int(text.partition("\nvoluntary_ctxt_switches:")[2].split()[0]) for text in statuses)
 
 
 def last_line(err: bytes) -> str:

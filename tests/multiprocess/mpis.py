@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 from launched import Job, _default_signals
 from launchers import MPICH, OPENMPI
-from machine import slowness
+from machine import within
+from waiting import wait_until
 
 # For a number of ranks the command that starts them, and the variables that it needs.
 Mpirun = Callable[[int], tuple[list[str], dict[str, str]]]
@@ -49,10 +50,11 @@ def leaves_no_shared_memory() -> Iterator[None]:
     """No name of hvdlite's remains in /dev/shm. Another job of this machine may have one there for a moment."""
     before = set(os.listdir("/dev/shm"))
     yield
-    deadline = time.monotonic() + 3 * slowness()
-    while new := [name for name in set(os.listdir("/dev/shm")) - before if "hvd" in name.lower()]:
-        assert time.monotonic() < deadline, f"left in /dev/shm: {new}"
-        time.sleep(0.02)
+
+    def new() -> list[str]:
+        return [name for name in set(os.listdir("/dev/shm")) - before if "hvd" in name.lower()]
+
+    wait_until(lambda: not new(), 3, lambda: f"left in /dev/shm: {new()}")
 
 
 def start(job: Job, command: Sequence[str], **extra: str) -> subprocess.Popen[bytes]:
@@ -72,6 +74,6 @@ def start(job: Job, command: Sequence[str], **extra: str) -> subprocess.Popen[by
 
 def finish(*processes: subprocess.Popen[bytes], seconds: float = 50) -> tuple[list[int], str]:
     """Their exit codes, and what all of them have printed."""
-    deadline = time.monotonic() + seconds * slowness()
+    deadline = time.monotonic() + within(seconds)
     outputs = [process.communicate(timeout=max(0.1, deadline - time.monotonic()))[0] for process in processes]
     return [process.returncode for process in processes], b"".join(outputs).decode(errors="replace")

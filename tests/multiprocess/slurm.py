@@ -17,11 +17,11 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from machine import slowness
+from machine import within
+from waiting import wait_until
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "sbatch", "salloc", "scancel", "sinfo", "squeue")
 _START_SECONDS = 30.0
@@ -90,7 +90,7 @@ def _free_ports(count: int) -> list[int]:
 
 @contextlib.contextmanager
 def cluster(directory: Path) -> Iterator[dict[str, str]]:
-    """Yields the variables with which Slurm's programs find it. RuntimeError, with logs: it does not start."""
+    """Yields the variables with which Slurm's programs find it. AssertionError, with logs: it does not start."""
     processes: list[subprocess.Popen[bytes]] = []
     variables = {"SLURM_CONF": str(directory / "slurm.conf")}
     environment = {**os.environ, **variables}
@@ -104,14 +104,18 @@ def cluster(directory: Path) -> Iterator[dict[str, str]]:
     key.write_bytes(secrets.token_bytes(128))
 
     # Execs, so that the processes' numbers are those of Slurm's programs.
-    within = ["unshare", "--mount", "sh", "-c", f"mount --bind '{hosts}' /etc/hosts && exec \"$@\"", "sh"]
+    knowing_the_nodes = ["unshare", "--mount", "sh", "-c", f"mount --bind '{hosts}' /etc/hosts && exec \"$@\"", "sh"]
 
     def start(program: str, *arguments: str) -> None:
         path = _path(program)
         assert path is not None
         with open(directory / f"{program}.out", "ab") as out:
             process = subprocess.Popen(
-                [*within, path, *arguments], env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out
+                [*knowing_the_nodes, path, *arguments],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
             )
         processes.append(process)
 
@@ -119,15 +123,19 @@ def cluster(directory: Path) -> Iterator[dict[str, str]]:
         files = {"key-file": "munge.key", "socket": "munge.sock", "pid-file": "munge.pid"}
         files |= {"log-file": "munge.log", "seed-file": "munge.seed"}
         start("munged", "--foreground", "--force", *(f"--{name}={directory / file}" for name, file in files.items()))
-        _wait_for(lambda: (directory / "munge.sock").exists(), directory)
+        wait_until((directory / "munge.sock").exists, _START_SECONDS, lambda: _logs(directory))
         start("slurmctld", "-D")
         for node in ("n1", "n2"):
             start("slurmd", "-D", "-N", node)
-        _wait_for(lambda: _ask(environment, "sinfo", "-h", "-o", "%T").split() == ["idle"], directory)
+        wait_until(
+            lambda: _ask(environment, "sinfo", "-h", "-o", "%T").split() == ["idle"],
+            _START_SECONDS,
+            lambda: _logs(directory),
+        )
         yield variables
         _ask(environment, "scancel", "--user=root")
-        with contextlib.suppress(RuntimeError):
-            _wait_for(lambda: _ask(environment, "squeue", "-h") == "", directory, seconds=10)
+        with contextlib.suppress(AssertionError):
+            wait_until(lambda: _ask(environment, "squeue", "-h") == "", 10)
     finally:
         for process in reversed(processes):
             process.send_signal(signal.SIGTERM)
@@ -140,15 +148,9 @@ def cluster(directory: Path) -> Iterator[dict[str, str]]:
 
 
 def _ask(environment: dict[str, str], *command: str) -> str:
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=20 * slowness())
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=within(20))
     return done.stdout
 
 
-def _wait_for(condition: object, directory: Path, seconds: float = _START_SECONDS) -> None:
-    assert callable(condition)
-    deadline = time.monotonic() + seconds * slowness()
-    while not condition():
-        if time.monotonic() > deadline:
-            logs = "\n".join(f"{path.name}: {path.read_text()[-800:]}" for path in sorted(directory.glob("*.out")))
-            raise RuntimeError(f"Slurm is not ready after {seconds:g} s.\n{logs}")
-        time.sleep(0.1)
+def _logs(directory: Path) -> str:
+    return "\n".join(f"{path.name}: {path.read_text()[-800:]}" for path in sorted(directory.glob("*.out")))

@@ -7,11 +7,11 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 from pathlib import Path
 
-from machine import slowness
+from machine import within
 from network import Network
+from waiting import wait_until
 
 _SSHD = "/usr/sbin/sshd"
 
@@ -76,14 +76,16 @@ class SshHosts:
                 env={"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/root")},
                 start_new_session=True,
             )
-        deadline = time.monotonic() + 20 * slowness()
-        while b"Server listening" not in (log_text := (self._directory / f"sshd.{name}.log").read_bytes()):
-            assert self._servers[name].poll() is None and time.monotonic() < deadline, log_text
-            time.sleep(0.02)
+        written = self._directory / f"sshd.{name}.log"
+        wait_until(
+            lambda: b"Server listening" in written.read_bytes() or self._servers[name].poll() is not None,
+            said=written.read_bytes,
+        )
+        assert self._servers[name].poll() is None, written.read_bytes()
 
     def __exit__(self, *_: object) -> None:
         for server in self._servers.values():
             with contextlib.suppress(OSError):
                 os.killpg(server.pid, signal.SIGTERM)
-            server.wait(20 * slowness())
+            server.wait(within(20))
         self._servers.clear()

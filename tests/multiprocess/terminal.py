@@ -15,7 +15,7 @@ import termios
 import time
 
 from launched import Job
-from machine import slowness
+from machine import within
 
 
 class Terminal:
@@ -64,7 +64,7 @@ class Watched:
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 120, 0, 0))
         environment = {k: v for k, v in job.environment(TERM="xterm", **extra).items() if k != "NO_COLOR"}
         self.process = subprocess.Popen(
-            [*job.prefix, sys.executable, "-m", "hvdlite.launch", *arguments],
+            [*job.prefix, sys.executable, *job.launcher, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=slave if stdout is None else stdout,
             stderr=slave,
@@ -78,18 +78,29 @@ class Watched:
 
     def watch(self, pattern: str = "$never", seconds: float = 30) -> str:
         """Until it ends, or the pattern is on the terminal; what is to be seen then."""
-        deadline = time.monotonic() + seconds * slowness()
-        while time.monotonic() < deadline:
-            if select.select([self.master], [], [], 0.05)[0]:
-                try:
-                    data = os.read(self.master, 65536)
-                except OSError:  # the other side was closed
-                    self.process.wait()
-                    return self.seen()
-                self.terminal.feed(data)
-                if re.search(pattern, self.seen()):
-                    return self.seen()
-        raise AssertionError(f"no {pattern!r} within {seconds} s:\n{self.seen()}")
+        deadline = time.monotonic() + within(seconds)
+        while self._take(deadline):
+            if re.search(pattern, self.seen()):
+                return self.seen()
+        assert self.process.poll() is not None, f"no {pattern!r} within {within(seconds):g} s:\n{self.seen()}"
+        return self.seen()
+
+    def watch_for(self, seconds: float) -> None:
+        """What comes in this time."""
+        deadline = time.monotonic() + seconds
+        while self._take(deadline):
+            pass
+
+    def _take(self, deadline: float) -> bool:
+        """What comes next; False: it has ended, or it is too late."""
+        if not select.select([self.master], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            return False
+        try:
+            self.terminal.feed(os.read(self.master, 65536))
+        except OSError:  # the other side was closed
+            self.process.wait()
+            return False
+        return True
 
     def seen(self) -> str:
         return "\n".join(line.rstrip() for line in self.terminal.lines).rstrip()

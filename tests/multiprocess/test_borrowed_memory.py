@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from bare_ranks import Ranks
+from installed import needs_installed
 
 
 def _fine(ranks: Ranks, seconds: float = 30) -> None:
@@ -100,7 +101,7 @@ assert seen() is None, 'held for ever'
 
 @pytest.mark.watchdog(200)
 def test_gradients_stay_when_a_step_is_abandoned(tmp_path: Path) -> None:
-    pytest.importorskip("torch", reason="torch is not installed")
+    needs_installed("torch")
     ways = ("del optimizer, net", "optimizer.load_state_dict(optimizer.state_dict()); net.zero_grad()")
     with Ranks(tmp_path, 2) as ranks:
         ranks.start(

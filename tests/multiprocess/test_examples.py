@@ -1,12 +1,13 @@
-"""Every example runs, and shows what a person wants to see."""
+"""Every example runs, and shows what a person wants to see. A commit's run takes one of each framework."""
 
 from __future__ import annotations
 
 import re
-from importlib.util import find_spec
 
 import pytest
+from installed import needs_installed
 from launched import ROOT, Job
+from tier import one_of
 
 # What each must say, at two ranks.
 TORCH = {
@@ -34,9 +35,9 @@ def test_every_example_is_tested_here() -> None:
     assert {p.name for p in (ROOT / "examples").glob("*.py")} == {*others, *TORCH, *TENSORFLOW, *JAX}
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3])
+@pytest.mark.parametrize("ranks", one_of((1, 2, 3), "ranks of digits_mlp.py"))
 def test_digits_mlp_learns_and_the_ranks_stay_together(job: Job, ranks: int) -> None:
-    pytest.importorskip("sklearn", reason="scikit-learn has the digits")
+    needs_installed("sklearn")
     done = job.run("-np", str(ranks), "python", str(ROOT / "examples" / "digits_mlp.py"), "--epochs", "6")
     said = done.stdout.decode()
     assert done.returncode == 0, done.stderr.decode()
@@ -46,9 +47,9 @@ def test_digits_mlp_learns_and_the_ranks_stay_together(job: Job, ranks: int) -> 
 
 
 @pytest.mark.watchdog(150)
-@pytest.mark.parametrize("name", TORCH)
+@pytest.mark.parametrize("name", one_of(tuple(TORCH), "an example of torch"))
 def test_torch_examples_show_what_they_promise(job: Job, name: str) -> None:
-    pytest.importorskip("torch", reason="torch is not installed")
+    needs_installed("torch")
     done = job.run("-np", "2", "python", str(ROOT / "examples" / name))
     said = done.stdout.decode()
     assert done.returncode == 0, done.stderr.decode()
@@ -56,11 +57,9 @@ def test_torch_examples_show_what_they_promise(job: Job, name: str) -> None:
 
 
 @pytest.mark.watchdog(150)
-@pytest.mark.parametrize("backend", ["torch", "jax", "tensorflow"])
+@pytest.mark.parametrize("backend", one_of(("torch", "jax", "tensorflow"), "a backend of Keras"))
 def test_the_keras_example_learns_on_every_backend(job: Job, backend: str) -> None:
-    for module in ("keras", backend):
-        if find_spec(module) is None:
-            pytest.skip(f"{module} is not installed")
+    needs_installed("keras", backend)
     done = job.run(
         "-np", "2", "python", str(ROOT / "examples" / "keras_digits.py"),
         KERAS_BACKEND=backend, TF_CPP_MIN_LOG_LEVEL="3", OMP_NUM_THREADS="1", XLA_FLAGS=HASTY,
@@ -71,9 +70,9 @@ def test_the_keras_example_learns_on_every_backend(job: Job, backend: str) -> No
 
 
 @pytest.mark.watchdog(150)
-@pytest.mark.parametrize("name", JAX)
+@pytest.mark.parametrize("name", one_of(tuple(JAX), "an example of jax"))
 def test_jax_examples_show_what_they_promise(job: Job, name: str) -> None:
-    pytest.importorskip("jax", reason="jax is not installed")
+    needs_installed("jax")
     done = job.run("-np", "2", "python", str(ROOT / "examples" / name), XLA_FLAGS=HASTY)
     said = done.stdout.decode()
     assert done.returncode == 0, done.stderr.decode()
@@ -81,10 +80,10 @@ def test_jax_examples_show_what_they_promise(job: Job, name: str) -> None:
 
 
 @pytest.mark.watchdog(150)
-@pytest.mark.parametrize("name", TENSORFLOW)
+@pytest.mark.parametrize("name", one_of(tuple(TENSORFLOW), "an example of tensorflow"))
 def test_tensorflow_examples_show_what_they_promise(job: Job, name: str) -> None:
-    pytest.importorskip("tensorflow", reason="tensorflow is not installed")
-    pytest.importorskip("sklearn", reason="scikit-learn has the digits")
+    needs_installed("tensorflow")
+    needs_installed("sklearn")
     path = str(ROOT / "examples" / name)
     done = job.run("-np", "2", "python", path, TF_NUM_INTRAOP_THREADS="1", TF_CPP_MIN_LOG_LEVEL="2")
     said = done.stdout.decode()

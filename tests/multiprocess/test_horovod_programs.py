@@ -7,10 +7,10 @@ import subprocess
 import sys
 import sysconfig
 import venv
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from installed import needs_installed
 from launched import ROOT, Job
 
 from hvdlite import compat
@@ -25,15 +25,9 @@ def _check(done: subprocess.CompletedProcess[bytes]) -> None:
     assert sorted(re.findall(r"rank (\d) of 2 is done", said)) == ["0", "1"], said
 
 
-def _need(*modules: str) -> None:
-    for module in modules:
-        if find_spec(module) is None:
-            pytest.skip(f"{module} is not installed")
-
-
 @pytest.mark.watchdog(120)
 def test_torch_by_python_m(job: Job) -> None:
-    _need("torch")
+    needs_installed("torch")
     program = str(PROGRAMS / "torch_training.py")
     flags = ("--epochs", "3", "--fp16-allreduce", "--workers", "1")
     done = job.run("-np", "2", "python", "-m", "hvdlite.compat", program, *flags)
@@ -43,20 +37,20 @@ def test_torch_by_python_m(job: Job) -> None:
 
 @pytest.mark.watchdog(180)
 def test_tensorflow_by_the_launchers_flag(job: Job) -> None:
-    _need("tensorflow")
+    needs_installed("tensorflow")
     _check(job.run("-np", "2", "--horovod-compat", "python", str(PROGRAMS / "tensorflow_tape.py"), **QUIET))
 
 
 @pytest.mark.watchdog(180)
 def test_keras_by_the_environment_alone(job: Job) -> None:
-    _need("tensorflow", "keras")
+    needs_installed("tensorflow", "keras")
     variables = compat.environment(job.environment()) | QUIET
     _check(job.run("-np", "2", "python", str(PROGRAMS / "keras_fit.py"), str(job.directory), **variables))
 
 
 @pytest.mark.watchdog(120)
 def test_torch_by_an_installed_alias_and_horovodrun(job: Job) -> None:
-    _need("torch")
+    needs_installed("torch")
     venv.create(job.directory / "venv", symlinks=True)
     python, horovodrun = (str(job.directory / "venv" / "bin" / name) for name in ("python", "horovodrun"))
     ours = [path for path in sys.path if path.endswith("-packages")]

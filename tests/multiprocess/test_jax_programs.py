@@ -6,10 +6,11 @@ import re
 
 import pytest
 from bare_ranks import PROMPT
+from installed import needs_installed
 from launched import Job
 from machine import within
 
-pytest.importorskip("jax", reason="jax is not installed")
+needs_installed("jax")
 
 _WAIT_FOR_SLEEP = """
 import os, signal, sys, threading, time

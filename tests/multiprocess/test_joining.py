@@ -49,7 +49,7 @@ if PHASE != "joined":
     host, address = os.environ["HVDLITE_HOST_ID"].encode(), b"127.0.0.1/8"
     member = struct.pack("<BiqHH", 3, RANK, os.getpid(), 0, len(host)) + host + bytes([1, len(address)]) + address
     values = knobs.resolve(os.environ)
-    shared = ("cpu_operations", "gpu_operations", "gpu_chunk_bytes", "hierarchical_allreduce", "mpi_allreduce")
+    shared = ("cpu_operations", "gpu_operations", "debug_net_algorithm", "gpu_chunk_bytes", "hierarchical_allreduce", "mpi_allreduce")
     shared += ("mpi_chunk_bytes", "shm_chunk_bytes", "shm_small_bytes")
     settings = ";".join(f"HVDLITE_{field.upper()}={values[field]}" for field in shared)
     settings = f"{settings};HVDLITE_TORUS_ALLREDUCE={int(values['torus_allreduce'])}".encode()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from installed import needs_installed
 from launched import Job
 
-pytest.importorskip("keras", reason="keras is not installed")
-pytest.importorskip("torch", reason="torch is not installed")
+needs_installed("keras", "torch")
 
 # Without inductor, whose C++ compiler would take longer than all the rest: what is compiled, and what is left out, is the same.
 _COMPILED = """

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 from bare_ranks import PROMPT, Ranks
+from installed import needs_installed
 from launched import Job
 from machine import within
 
 import hvdlite
 
-pytest.importorskip("tensorflow", reason="tensorflow is not installed")
+needs_installed("tensorflow")
 
 _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2", "TF_NUM_INTRAOP_THREADS": "1"}
 

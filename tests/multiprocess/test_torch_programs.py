@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 from bare_ranks import Ranks
+from installed import needs_installed
 from launched import Job
 
-pytest.importorskip("torch", reason="torch is not installed")
+needs_installed("torch")
 
 _COMPILED = """
 import torch, hvdlite.torch as hvd

@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from suites.schedule import hopeless, next_suite
+from suites.schedule import hopeless, next_suite, with_those_before
 from suites.suite_run import Failure, SuiteRun, apart
 from suites.table import ALL, ROOT, SUITES, Suite
 
@@ -50,15 +50,14 @@ class Run:
         self._not_run: list[tuple[Suite, str]] = []
         self._folder = BUILD / "tests"
         self._prefix = apart()
-        # One more than there are processors: much of the time tests wait. All at once need a /dev/shm each.
-        self._cores = (os.cpu_count() or 1) + 0.5 if self._prefix else 0.0
+        self._cores = (os.cpu_count() or 1) + 0.5  # more than there are: some of the time tests wait
 
     def __call__(self) -> int:
         begun = time.monotonic()
         shutil.rmtree(self._folder, ignore_errors=True)
         self._folder.mkdir(parents=True)
         if not self._prefix:
-            say("One suite at a time: only root can give each a /dev/shm of its own.")
+            say("Suites with MPI run one at a time: only root can give each a /dev/shm of its own.")
         for suite in [s for s in self._waiting if s.needs and not Path(s.needs).exists()]:
             self._leave_out(suite, f"there is no {suite.needs} (Debian: apt-get install {suite.package})")
         with self._ended_with_us():
@@ -77,7 +76,9 @@ class Run:
             running = [run.suite for run in self._running]
             for suite in hopeless(self._waiting, running, passed):
                 self._leave_out(suite, f"'{suite.after}' has not passed")
-            while suite := next_suite(self._waiting, [run.suite for run in self._running], passed, self._cores):
+            while suite := next_suite(
+                self._waiting, [run.suite for run in self._running], passed, self._cores, bool(self._prefix)
+            ):
                 self._waiting.remove(suite)
                 self._running.append(SuiteRun(suite, self._folder, self._prefix))
             time.sleep(0.2)
@@ -178,7 +179,7 @@ def main() -> int:
     parser.add_argument("suites", nargs="*", metavar="SUITE")
     options = parser.parse_args()
     tier = options.tier
-    chosen = [s for s in SUITES if (s.name in options.suites if options.suites else tier in s.tiers)]
+    chosen = with_those_before(options.suites or [s.name for s in SUITES if tier in s.tiers], SUITES)
     if unknown := set(options.suites) - {s.name for s in SUITES}:
         parser.error(f"no suite {', '.join(sorted(unknown))}; there are: {', '.join(s.name for s in SUITES)}")
     if options.list:

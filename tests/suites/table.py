@@ -23,6 +23,7 @@ class Suite:
     files: tuple[str, ...] = ()  # patterns below tests/: pytest runs what they match
     command: tuple[str, ...] = ()  # or this, from the root
     cores: float = 1.0
+    cleans_shm: bool = False  # removes from /dev/shm what MPI's killed ranks left there, which may be another suite's
     after: str = ""  # the suite that must have passed
     needs: str = ""  # a file without which it cannot run
     package: str = ""  # Debian's package that brings that file
@@ -42,26 +43,29 @@ SUITES = (
     Suite("tensorflow", EVERYWHERE, 90, ("conformance/test_tensorflow.py",), cores=1.3),
     Suite("jax", EVERYWHERE, 60, ("conformance/test_jax.py",), cores=1.3),
     Suite("keras", EVERYWHERE, 120, ("conformance/test_keras.py",), cores=1.3),
-    Suite("mpi", FROM_COMMIT, 120, ("conformance/test_mpi.py",), cores=1.2),
-    # Namespaces of the network, ssh servers and Slurm's daemons belong to the machine: one suite at a time.
+    Suite("mpi", FROM_COMMIT, 120, ("conformance/test_mpi.py",), cores=1.2, cleans_shm=True),
+    # Namespaces of the network and ssh servers belong to the machine: one suite at a time.
     Suite(
-        "hosts", FROM_COMMIT, 120, ("multiprocess/test_ssh*.py", "multiprocess/test_slurm*.py", "multiprocess/test_network.py"),
-        cores=0.5,
+        "hosts", FROM_COMMIT, 120, ("multiprocess/test_ssh*.py", "multiprocess/test_network.py"), cores=0.5, cleans_shm=True,
+    ),
+    Suite(
+        "slurm", (ALL,), 150, ("multiprocess/test_slurm*.py",), cores=0.5, cleans_shm=True,
+        needs="/usr/sbin/slurmctld", package="slurmctld slurmd slurm-client munge",
     ),
     Suite(
         "launchers", FROM_COMMIT, 150,
-        ("multiprocess/test_launchers*.py", "multiprocess/test_mpi*.py"), cores=0.7,
+        ("multiprocess/test_launchers*.py", "multiprocess/test_mpi*.py"), cores=0.7, cleans_shm=True,
     ),
     Suite(
         "programs", FROM_COMMIT, 150,
-        ("multiprocess/test_*_programs.py", "multiprocess/test_examples.py", "multiprocess/test_gpu_*.py"), cores=1.0,
+        ("multiprocess/test_*_programs.py", "multiprocess/test_examples.py", "multiprocess/test_gpu_*.py"), cores=1.0, cleans_shm=True,
     ),
-    Suite("processes", EVERYWHERE, 240, ("multiprocess/test_*.py",), cores=0.6),
+    Suite("processes", EVERYWHERE, 240, ("multiprocess/test_*.py",), cores=0.6, cleans_shm=True),
     Suite(
         "C++ build", FROM_COMMIT, 300, command=("scripts/cpp-tests", "--build", "plain"), cores=2.0, needs=GTEST, package="libgtest-dev",
     ),
     Suite(
-        "C++", FROM_COMMIT, 100, command=("scripts/cpp-tests", "plain"), cores=0.8, after="C++ build", needs=GTEST, package="libgtest-dev",
+        "C++", FROM_COMMIT, 45, command=("scripts/cpp-tests", "plain"), cores=1.2, after="C++ build", needs=GTEST, package="libgtest-dev",
     ),
     Suite("lint", (COMMIT,), 100, command=("scripts/lint", "--changed")),
     Suite("lint all", (ALL,), 300, command=("scripts/lint",)),

@@ -6,18 +6,20 @@ import logging
 import os
 import socket
 import struct
-import time
 
-from machine import slowness
+from machine import within
+from waiting import wait_until
 
 from hvdlite.rendezvous import StoreClient, protocol
 
 SECRET = bytes(range(32))
-LIMIT = 10.0 * slowness()  # seconds that any one step may take
+LIMIT = within(10)  # seconds that any one step may take
 
 
 def dial(server):
-    return socket.create_connection(server.address, LIMIT)
+    sock = socket.create_connection(server.address, LIMIT)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # what was sent is there
+    return sock
 
 
 def receive(sock, size):
@@ -69,13 +71,10 @@ def warnings_of(caplog):
 
 
 def wait_for_warning(caplog, text):
-    end = time.monotonic() + LIMIT
-    while time.monotonic() < end:
-        found = [w for w in warnings_of(caplog) if text in w]
-        if found:
-            return found
-        time.sleep(0.005)
-    raise AssertionError(f"no warning with {text!r}, only {warnings_of(caplog)}")
+    return wait_until(
+        lambda: [w for w in warnings_of(caplog) if text in w],
+        said=lambda: f"no warning with {text!r}, only {warnings_of(caplog)}",
+    )
 
 
 def resident():

@@ -9,6 +9,7 @@ pytest.importorskip("hvdlite._core", reason="the native core is not built here")
 from hvdlite.adapter import divergence, names  # noqa: E402
 from hvdlite.adapter.aggregation import Aggregation  # noqa: E402
 from hvdlite.adapter.compression import Compressor, Settled  # noqa: E402
+from hvdlite.adapter.grouping import positions  # noqa: E402
 
 
 def _aggregation(count: int, passes: int = 1, groups: tuple[tuple[int, ...], ...] = ()) -> Aggregation:
@@ -50,6 +51,34 @@ def test_changing_the_number_of_passes_begins_anew() -> None:
     a.passes = 1
     a.reset()
     assert a.arrived(0) == (0,)
+
+
+@pytest.mark.parametrize(
+    ("groups", "together"),
+    [
+        (None, []),
+        (0, []),
+        ([], []),
+        (1, [[0, 1, 2, 3, 4, 5, 6, 7]]),
+        (2, [[0, 1, 2, 3], [4, 5, 6, 7]]),
+        (3, [[0, 1, 2], [3, 4, 5], [6, 7]]),  # the first ones get the odd ones
+        (5, [[0, 1], [2, 3], [4, 5], [6], [7]]),
+        (9, [[0], [1], [2], [3], [4], [5], [6], [7], []]),
+        (["hb", "a"], [[7, 1], [0]]),
+        (["ax", "x"], [[0], []]),  # of a group that has variables of its own elsewhere, too
+    ],
+)
+def test_gradients_are_grouped_by_a_number_or_by_lists(groups: object, together: list[list[int]]) -> None:
+    assert positions(groups, "abcdefgh") == together
+
+
+def test_optimizers_are_counted_from_each_init_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    incarnation = 1
+    monkeypatch.setattr(names.basics, "incarnation", lambda: incarnation)
+    monkeypatch.setattr(names, "_count", 7)
+    assert [names.scope() for _ in range(3)] == ["", "optimizer.2.", "optimizer.3."]
+    incarnation = 2
+    assert [names.scope() for _ in range(2)] == ["", "optimizer.2."]
 
 
 def test_names_are_complete_or_absent() -> None:

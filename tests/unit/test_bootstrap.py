@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from machine import slowness
+from machine import within
 
 from hvdlite import bootstrap
 from hvdlite.bootstrap import by_ports, meeting, offer, opening
@@ -145,10 +145,10 @@ def test_where_all_share_a_host_the_store_is_on_loopback_only() -> None:
     offered = opening.addresses_of(everywhere, False, [])
     assert offered[-1] == ("127.0.0.1", everywhere)
     for address in (*offered, (here, everywhere)):
-        StoreClient(address, SECRET, 5.0 * slowness()).close()
+        StoreClient(address, SECRET, within(5)).close()
     for host in {host for host, _ in offered} - {"127.0.0.1"}:
         with pytest.raises(ConnectionError):
-            StoreClient((host, local), SECRET, 5.0 * slowness())
+            StoreClient((host, local), SECRET, within(5))
 
 
 def test_a_channel_carries_the_secret_only_where_nobody_was_given_one() -> None:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from machine import slowness
+from machine import within
 
 from hvdlite import compat
 from hvdlite.compat import names
@@ -25,7 +25,7 @@ def _python(*arguments: str, cwd: Path = ROOT, **variables: str) -> subprocess.C
         capture_output=True,
         text=True,
         env=clean | variables,
-        timeout=60 * slowness(),
+        timeout=within(60),
         cwd=cwd,
     )
 

@@ -6,7 +6,6 @@ import base64
 import csv
 import hashlib
 import os
-import resource
 import subprocess
 import sys
 import sysconfig
@@ -14,7 +13,7 @@ import venv
 from pathlib import Path
 
 import pytest
-from machine import slowness
+from machine import within
 
 from hvdlite import compat
 from hvdlite.commands.cli import main
@@ -153,7 +152,7 @@ def test_in_a_virtual_environment_pip_knows_it_too(tmp_path: Path) -> None:
     alone = clean | {"PYTHONPATH": str(ROOT)}
 
     def run(*command: str) -> str:
-        done = subprocess.run(command, capture_output=True, text=True, env=alone, cwd=tmp_path, timeout=60 * slowness())
+        done = subprocess.run(command, capture_output=True, text=True, env=alone, cwd=tmp_path, timeout=within(60))
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -177,21 +176,12 @@ def test_the_alias_that_a_launcher_asks_for_stands_in_nobodys_way(place: Place) 
     assert installation.horovod_itself(with_alias) is None
 
 
-def _of_children() -> float:
-    """Seconds on a processor. Those on the clock are the machine's."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
 def test_help_is_quick_and_loads_neither_the_core_nor_numpy() -> None:
     program = (
         "import sys\nfrom hvdlite.commands.cli import main\ntry:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
-        "print({'numpy', 'torch', 'tensorflow', 'hvdlite._core'} & set(sys.modules))"
+        "print(len(sys.modules), {'numpy', 'torch', 'tensorflow', 'hvdlite._core'} & set(sys.modules))"
     )
-    took = []
-    for _ in range(3):
-        since = _of_children()
-        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=os.environ, cwd=ROOT)
-        took.append(_of_children() - since)
-        assert "usage: hvdlite" in done.stdout and done.stdout.endswith("set()\n"), done.stderr
-    assert min(took) < 0.5 * slowness()  # 0.07 s where nothing else runs
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=os.environ, cwd=ROOT)
+    modules, heavy = done.stdout.splitlines()[-1].split(" ", 1)
+    assert "usage: hvdlite" in done.stdout and heavy == "set()", done.stderr
+    assert int(modules) < 150  # 89

@@ -8,11 +8,11 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
-from machine import slowness
+from machine import within
+from waiting import wait_until
 
 from hvdlite import _core
 
@@ -24,7 +24,7 @@ COMPILE = ROOT / "csrc" / "kernels" / "cuda" / "compile.py"
 def test_without_a_gpu_one_sentence_and_an_exit_code_of_its_own(script: str, tmp_path: Path) -> None:
     hidden = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "OUT": str(tmp_path)}
     done = subprocess.run(
-        [sys.executable, str(ROOT / script)], capture_output=True, text=True, env=hidden, timeout=60 * slowness()
+        [sys.executable, str(ROOT / script)], capture_output=True, text=True, env=hidden, timeout=within(60)
     )
     assert done.returncode == 3, done.stderr
     assert re.fullmatch(r"There is no GPU to (test|measure) on here: .+\.\n", done.stdout)
@@ -46,11 +46,9 @@ def test_who_is_told_to_end_ends_the_step_that_runs(number: signal.Signals, tmp_
     session = subprocess.Popen(
         program, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=_default_signals
     )
-    while not (told.exists() and told.read_text()):
-        assert session.poll() is None
-        time.sleep(0.01)
+    wait_until(lambda: told.exists() and told.read_text() or session.poll() is not None)
     os.kill(session.pid, number)
-    assert session.wait(timeout=30 * slowness()) != 0
+    assert session.wait(timeout=within(30)) != 0
     with pytest.raises(ProcessLookupError):
         os.kill(int(told.read_text()), 0)
 
@@ -78,7 +76,7 @@ def test_an_empty_choice_of_a_compiler_is_none(tmp_path: Path) -> None:
     """As the cache of an older build may hold it."""
     configure = ["cmake", "-S", str(ROOT), "-B", str(tmp_path), "-DHVDLITE_PYTHON=OFF", "-DHVDLITE_CUDA_COMPILER="]
     environment = {name: value for name, value in os.environ.items() if name != "HVDLITE_CUDA_COMPILER"}
-    done = subprocess.run(configure, capture_output=True, text=True, env=environment, timeout=120 * slowness())
+    done = subprocess.run(configure, capture_output=True, text=True, env=environment, timeout=within(120))
     assert done.returncode == 0, done.stderr
     assert "-- GPU kernels: " in done.stdout
 
@@ -86,7 +84,7 @@ def test_an_empty_choice_of_a_compiler_is_none(tmp_path: Path) -> None:
 def compile_kernels(*arguments: str, path: str = "") -> subprocess.CompletedProcess[str]:
     environment = {"PATH": path, "LD_LIBRARY_PATH": os.environ.get("LD_LIBRARY_PATH", "")}
     command = [sys.executable, "-S", str(COMPILE), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60 * slowness())
+    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=within(60))
 
 
 def test_without_a_compiler_there_are_no_kernels_and_the_build_goes_on(tmp_path: Path) -> None:

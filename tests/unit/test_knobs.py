@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from machine import slowness
+from machine import within
 
 from hvdlite import knobs, knobs_page
 
@@ -47,6 +47,16 @@ def test_fields_variables_and_flags_are_unique() -> None:
     flags = [flag for knob in knobs.KNOBS for flag in (knob.flag, knob.flag_off) if flag]
     for names in (fields, variables, flags):
         assert len(names) == len(set(names))
+
+
+def test_an_algorithm_that_is_forced_has_the_cores_name() -> None:
+    core = (ROOT / "csrc/comm/choose.h").read_text()
+    names = re.search(r"names\[kAlgorithmCount\] = \{([^}]*)\}", core)
+    assert names is not None
+    forced = knobs.by_field("debug_net_algorithm").choices
+    assert set(forced) - {"auto"} < set(re.findall(r'"([a-z-]+)"', names[1]))
+    with pytest.raises(ValueError, match=f"HVDLITE_DEBUG_NET_ALGORITHM='rings' is not allowed: .*{', '.join(forced)}"):
+        knobs.resolve({"HVDLITE_DEBUG_NET_ALGORITHM": "rings"})
 
 
 def test_sections_are_not_scattered() -> None:
@@ -117,7 +127,7 @@ def test_a_bad_value_that_is_overridden_does_no_harm() -> None:
 def test_the_cpp_list_has_a_line_for_each_knob_of_the_core_and_needs_nothing_installed(tmp_path: Path) -> None:
     out = tmp_path / "knobs.inc"
     command = [sys.executable, "-S", "-E", str(ROOT / "hvdlite" / "knobs.py"), "--cpp", str(out)]
-    subprocess.run(command, check=True, cwd=tmp_path, timeout=30 * slowness())
+    subprocess.run(command, check=True, cwd=tmp_path, timeout=within(30))
     lines = out.read_text().splitlines()
     kinds, literals = "bool|int64_t|double|std::string", 'true|false|-?[0-9.]+|"[^"]*"'
     pattern = rf"HVDLITE_KNOB\(({kinds}), ([a-z0-9_]+), ({literals})\)"

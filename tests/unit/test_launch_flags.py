@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from hvdlite.launch import cli, config_file, flags
+from hvdlite.launch.spawn import local
 
 # COMPAT's table: every flag of horovodrun with a value it takes.
 HOROVODRUN = (
@@ -69,6 +70,21 @@ def test_hosts_come_from_the_flag_or_the_file_or_the_batch_system() -> None:
     assert [h.name for h in request.hosts] == ["a", "b"] and request.processes is None
     assert request.notes == ["hosts from LSF (LSB_MCPU_HOSTS): a:2,b:2"]
     assert [h.name for h in _understand("-np", "1", "-H", "z:1", environ=lsf).hosts] == ["z"]
+
+
+@pytest.mark.parametrize(("flags_", "seconds"), [((), 5.0), (("--grace-seconds", "0.5"), 0.5)])
+def test_the_grace_period_reaches_whoever_starts_the_ranks(
+    monkeypatch: pytest.MonkeyPatch, flags_: tuple[str, ...], seconds: float
+) -> None:
+    told: list[object] = []
+
+    def start(*given: object) -> None:
+        told.extend(given)
+        raise OSError("enough")
+
+    monkeypatch.setattr(local, "start", start)
+    assert cli.main(["-np", "1", *flags_, "true"]) == 1
+    assert told[-1] == seconds
 
 
 def test_variables_are_set_for_all_ranks() -> None:

@@ -7,7 +7,7 @@ import sys
 import time
 
 import pytest
-from machine import slowness
+from machine import within
 
 import hvdlite
 from hvdlite import knobs
@@ -36,7 +36,7 @@ def test_a_big_cluster_is_planned_in_no_time() -> None:
     began = time.process_time()
     last = plan.assign([Host(f"h{number}", 8) for number in range(8192)])[-1]
     assert last == Slot("h8191", 65535, 65536, 7, 8, 8191, 8192)
-    assert time.process_time() - began < 5 * slowness()  # a second at most; in quadratic time it was many
+    assert time.process_time() - began < 10  # a second at most; in quadratic time it was many
 
 
 def test_fewer_processes_than_slots_are_honoured() -> None:
@@ -207,7 +207,7 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
             [sys.executable, "-m", module, "--help"],
             capture_output=True,
             text=True,
-            timeout=30 * slowness(),
+            timeout=within(30),
             check=True,
         )
         assert "hvdliterun -np N" in done.stdout and "--fusion-threshold-mb" in done.stdout

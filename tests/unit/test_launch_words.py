@@ -61,6 +61,18 @@ OUTPUTS = [
         id="hydra speaks where a rank has not ended its line",
     ),
     pytest.param(
+        HYDRA,
+        b"<7f3a>0:ends with half a mark <7f",
+        {0: b"ends with half a mark <7f"},
+        id="hydra, what looks like a tag at the end",
+    ),
+    pytest.param(
+        OPEN_MPI_5,
+        b"[1,0]<stdout>: x\n[1,",
+        {0: b"x\n", LAUNCHER: b"[1,"},
+        id="open mpi, what looks like a tag at the end",
+    ),
+    pytest.param(
         tags.SLURM,
         b"0: out\n 1: 0: text\n10: \nsrun: error: n2: task 1: Killed\n",
         {0: b"out\n", 1: b"0: text\n", 10: b"\n", LAUNCHER: b"srun: error: n2: task 1: Killed\n"},

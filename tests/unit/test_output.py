@@ -10,7 +10,8 @@ import time
 from pathlib import Path
 
 import pytest
-from machine import slowness
+from machine import within
+from waiting import wait_until
 
 from hvdlite.launch import output
 from hvdlite.launch.output import Lines, Sink, Stream, Writer
@@ -236,19 +237,16 @@ def test_a_writer_never_makes_the_one_who_puts_wait() -> None:
     block = b"x" * (1 << 20)
     putting = threading.Thread(target=lambda: [writer.put(block) for _ in range(4)], daemon=True)
     putting.start()
-    putting.join(30 * slowness())
+    putting.join(within(30))
     assert not putting.is_alive()  # nobody has read anything
     assert writer.backlog > 3 << 20
     assert not writer.wait_flushed(0.05)
     # Its thread may be late in filling the pipe, which counts as progress.
-    end = time.monotonic() + 10 * slowness()
-    while writer.stuck(time.monotonic()) < 0.04:
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    wait_until(lambda: writer.stuck(time.monotonic()) >= 0.04)
     got = 0
     while got < 4 << 20:
         got += len(os.read(reader, 1 << 20))
-    assert writer.wait_flushed(30 * slowness())
+    assert writer.wait_flushed(within(30))
     assert writer.stuck(time.monotonic()) == 0
     os.close(reader)
 
@@ -258,9 +256,9 @@ def test_a_reader_that_has_gone_is_no_reason_to_fail() -> None:
     os.close(reader)
     writer = Writer(descriptor)
     writer.put(b"into the void\n")
-    assert writer.wait_flushed(30 * slowness())
+    assert writer.wait_flushed(within(30))
     writer.put(b"more\n")
-    assert writer.wait_flushed(30 * slowness())
+    assert writer.wait_flushed(within(30))
     os.close(descriptor)
 
 
@@ -272,7 +270,7 @@ def test_a_descriptor_that_does_not_block_is_waited_for() -> None:
     got = 0
     while got < 1 << 20:
         got += len(os.read(reader, 1 << 16))
-    assert writer.wait_flushed(30 * slowness())
+    assert writer.wait_flushed(within(30))
     os.close(reader)
 
 
@@ -281,4 +279,4 @@ def test_a_stream_that_cannot_be_written_to_ends_the_output_and_nothing_waits(st
     """`sys.stdout` is None in a program without a console, and anything at all in a notebook."""
     writer = output.TextWriter(stream)  # type: ignore[arg-type]
     writer.put(b"text")
-    assert writer.wait_flushed(30 * slowness())
+    assert writer.wait_flushed(within(30))

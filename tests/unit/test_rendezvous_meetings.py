@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import weakref
 
 import pytest
 
@@ -159,3 +160,18 @@ def test_failed_attempts_leave_nothing_behind():
         for rank in range(2):
             assert meetings.gone((i, rank)) is None
     assert len(meetings._seats) == 0 and len(meetings._latest) == 1
+
+
+def test_a_job_that_has_met_keeps_none_of_its_connections():
+    class Client:
+        pass
+
+    meetings = Meetings()
+    clients = [Client(), Client()]
+    for rank, client in enumerate(clients):
+        meetings.join("j", rank, 2, client)
+    assert [meetings.arrive(client)[0].met for client in clients] == [False, True]
+    assert [meetings.gone(client) for client in clients] == [None, None]
+    left = [weakref.ref(client) for client in clients]
+    del client, clients
+    assert [reference() for reference in left] == [None, None]

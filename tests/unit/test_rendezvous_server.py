@@ -22,6 +22,7 @@ from store import (
     shake_hands,
     warnings_of,
 )
+from waiting import wait_until
 
 from hvdlite.rendezvous import StoreClient, StoreServer, new_secret, protocol
 
@@ -87,11 +88,10 @@ def test_collect_wants_keys_that_exist_at_the_same_time(server, client):
         thread = threading.Thread(target=lambda: got.append(waiting.collect("m", 2, LIMIT)), daemon=True)
         client.set("m/0", b"old")
         thread.start()
-        time.sleep(0.05)
+        wait_until(lambda: list(server._loop._table._waiters) == ["m/1"])
         client.delete("m")
         client.set("m/1", b"b")
-        time.sleep(0.05)
-        assert got == []
+        assert list(server._loop._table._waiters) == ["m/0"]
         client.set("m/0", b"new")
         thread.join(LIMIT)
     assert got == [[b"new", b"b"]]
@@ -154,8 +154,9 @@ def test_requests_sent_ahead_are_answered_in_order(server):
         get = request(protocol.Operation.GET, "k", 5000)
         ahead = b"".join(frame(i, request(protocol.Operation.ADD, "n", 0, struct.pack("<q", 1))) for i in range(1, 50))
         sock.sendall(frame(0, get) + ahead)
-        assert_serves(server)
         with StoreClient(server.address, SECRET, LIMIT) as other:
+            for _ in range(20):  # turns in which the server could have read on
+                other.set("other", b"")
             other.set("k", b"v")
         assert read_reply(sock, 0) == b"\0v"
         for i in range(1, 50):
@@ -185,10 +186,7 @@ def test_close_ends_waiting_clients_at_once():
 
     thread = threading.Thread(target=wait, daemon=True)
     thread.start()
-    end = time.monotonic() + LIMIT
-    while "never" not in server._loop._table._waiters:
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    wait_until(lambda: "never" in server._loop._table._waiters)
     server.close()
     server.close()
     thread.join(LIMIT)
@@ -197,6 +195,32 @@ def test_close_ends_waiting_clients_at_once():
         client.set("k", b"")
     with pytest.raises(ConnectionError, match="is the launcher still running"):
         StoreClient(server.address, SECRET, LIMIT)
+
+
+def test_who_leaves_while_it_waits_is_waited_with_no_longer(server, client):
+    table = server._loop._table
+    sock = dial(server)
+    shake_hands(sock)
+    sock.sendall(frame(0, request(protocol.Operation.GET, "late", protocol.WAIT_FOREVER)))
+    _until(lambda: "late" in table._waiters)
+    sock.close()
+    _until(lambda: len(server._loop._connections) == 1)
+    assert table._waiters == {}
+    client.set("late", b"x")
+    assert client.get("late", LIMIT) == b"x"
+
+
+def _until(happened):
+    end = time.monotonic() + LIMIT
+    while not happened():
+        assert time.monotonic() < end
+        time.sleep(0.001)
+
+
+def test_a_client_whose_machine_vanishes_is_noticed_by_the_system(server, client):
+    client.set("k", b"")
+    (connection,) = server._loop._connections
+    assert connection.sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
 
 
 def test_a_server_listens_on_the_address_given_only():

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from suites import run, suite_run
-from suites.schedule import hopeless, next_suite
+from suites.schedule import hopeless, next_suite, with_those_before
 from suites.table import ALL, COMMIT, QUICK, ROOT, SUITES, Suite, files_of, suite_of
 
 TESTS = ROOT / "tests"
@@ -60,6 +61,14 @@ def test_the_longest_suite_that_fits_and_may_run_starts_next(
     assert name_of(next_suite(waiting, running, passed, cores)) == started
 
 
+CLEANING, CLEANING_TOO = (replace(suite(name, 9), cleans_shm=True) for name in ("cleaning", "cleaning too"))
+
+
+@pytest.mark.parametrize(("apart", "started"), [(True, "cleaning too"), (False, "short")])
+def test_without_a_shm_of_its_own_a_suite_that_cleans_it_does_not_run_beside_another(apart: bool, started: str) -> None:
+    assert name_of(next_suite([CLEANING_TOO, SHORT], [CLEANING], (), 2.5, apart)) == started
+
+
 @pytest.mark.parametrize(
     ("running", "passed", "without_hope"),
     [([SHORT], (), False), ([], ("short",), False), ([LONG], (), True), ([], (), True)],
@@ -68,6 +77,16 @@ def test_a_suite_has_no_hope_when_the_one_before_it_has_failed(
     running: list[Suite], passed: tuple[str, ...], without_hope: bool
 ) -> None:
     assert hopeless([AFTER_SHORT], running, passed) == ([AFTER_SHORT] if without_hope else [])
+
+
+def test_a_suite_that_is_asked_for_brings_the_one_that_it_waits_for() -> None:
+    assert with_those_before(["after"], [LONG, SHORT, AFTER_SHORT]) == [SHORT, AFTER_SHORT]
+    assert with_those_before(["long"], [LONG, SHORT, AFTER_SHORT]) == [LONG]
+
+
+def test_a_suite_stands_behind_the_one_that_it_waits_for() -> None:
+    names = [s.name for s in SUITES]
+    assert all(names.index(s.after) < names.index(s.name) for s in SUITES if s.after)
 
 
 STEADY = "def test_it():\n    pass\n"

@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-import time
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from types import ModuleType
 
 import pytest
-from machine import slowness
+from waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "tests" / "versions" / "run"
@@ -73,13 +72,22 @@ def test_nothing_passed_is_not_well(script: ModuleType) -> None:
     assert not script.Row("jax-0.5", "", "test_jax", skipped=9).well
 
 
-def test_who_takes_too_long_is_ended_with_what_it_has_started(script: ModuleType, tmp_path: Path) -> None:
+def test_who_takes_too_long_is_ended_with_what_it_has_started(
+    script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = tmp_path / "log"
-    limit = 3.0 * slowness()  # by then it has started
-    with pytest.raises(script.CannotBeMade, match=f"more than {limit:.0f} s"):
-        script._run(["bash", "-c", "sleep 600 & echo $!; wait"], log, limit=limit)
+
+    class Slow(subprocess.Popen[bytes]):
+        """Its time is over when it has started what it starts."""
+
+        def wait(self, timeout: float | None = None) -> int:
+            if timeout == 3600:
+                wait_until(lambda: log.read_text().endswith("\n"))
+                raise subprocess.TimeoutExpired(self.args, timeout)
+            return super().wait(timeout)
+
+    monkeypatch.setattr(script.subprocess, "Popen", Slow)
+    with pytest.raises(script.CannotBeMade, match="more than 3600 s"):
+        script._run(["bash", "-c", "sleep 600 & echo $!; wait"], log, limit=3600)
     sleeper = Path("/proc", log.read_text().strip(), "cmdline")
-    deadline = time.monotonic() + 5 * slowness()
-    while sleeper.exists() and sleeper.read_bytes() and time.monotonic() < deadline:  # of a zombie it is empty
-        time.sleep(0.01)
-    assert not sleeper.exists() or not sleeper.read_bytes()
+    wait_until(lambda: not sleeper.exists() or not sleeper.read_bytes(), 5)  # of a zombie it is empty

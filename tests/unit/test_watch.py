@@ -5,11 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import signal
-import time
 
 import pytest
 
+from hvdlite.launch import watch as watching
 from hvdlite.launch.output import IDLE_SECONDS, Sink, Stream
+from hvdlite.launch.spawn import guardian
 from hvdlite.launch.spawn.events import AllGone, Ended, Event, Output, StartFailed
 from hvdlite.launch.spawn.guardian import Process, members
 from hvdlite.launch.watch import SETTLE_SECONDS, Verdict, watch
@@ -143,6 +144,14 @@ def test_members_are_descendants_and_whoever_shares_a_session() -> None:
     assert members(table, None, set()) == []
 
 
+def test_sigkill_follows_sigterm_after_the_grace_period(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guardian, "processes", lambda: [])
+    monkeypatch.setattr(guardian.time, "monotonic", lambda: 100.0)
+    state = guardian.State(grace_seconds=7.0)
+    guardian._enter(state, "terminating")
+    assert (state.phase, state.deadline) == ("terminating", 107.0)
+
+
 class Elsewhere:
     """A host of which everything is known already: what `watch` is told in each of its turns."""
 
@@ -166,14 +175,21 @@ class SlowWriter:
 
     def __init__(self) -> None:
         self.data = b""
+        self.now = 0.0
 
     def put(self, data: bytes) -> None:
-        time.sleep(1.5 * IDLE_SECONDS)
+        self.now += 1.5 * IDLE_SECONDS  # it gets no processor for so long
         self.data += data
 
+    def monotonic(self) -> float:
+        return self.now
 
-def test_a_launcher_that_gets_no_processor_does_not_take_that_for_silence_in_the_middle_of_a_line() -> None:
+
+def test_a_launcher_that_gets_no_processor_does_not_take_that_for_silence_in_the_middle_of_a_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     writer = SlowWriter()
+    monkeypatch.setattr(watching, "time", writer)
     sink = Sink(writer)  # type: ignore[arg-type]
     streams = {(rank, "stdout"): Stream(rank, "stdout", sink) for rank in range(2)}
     host = Elsewhere(

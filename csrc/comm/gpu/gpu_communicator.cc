@@ -78,6 +78,7 @@ class GpuCommunicator::Passage final : public Work {
       if (!ready) return Progress::kNone;
       const nccl::Ground ground{all_.options_.me, members(), all_.kernels_, all_.options_.grid};
       all_.nccl_ = std::make_unique<nccl::NcclCommunicator>(std::move(all_.channels_), ground);
+      all_.nccl_->CountIn(all_.carried());
     }
     return AskFirst();
   }
@@ -224,6 +225,7 @@ Status GpuCommunicator::Judge(const std::vector<Record>& records) {
   // Anew with each verdict, so that all members have agreed on nothing yet.
   staging_ = std::make_unique<StagingCommunicator>(host_, gpu_, options_.me, static_cast<int>(options_.ranks.size()),
                                                    options_.room);
+  staging_->CountIn(carried());
   if (verdict_.way != Way::kNccl) return Status::Ok();
   kernels_ = true;
   for (const Record& record : records) kernels_ &= record.kernels;

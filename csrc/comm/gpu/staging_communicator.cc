@@ -152,6 +152,7 @@ std::string StagingCommunicator::Explain(const Batch& batch) const {
 }
 
 std::unique_ptr<Work> StagingCommunicator::Start(const Batch& batch) {
+  Count(Carrier::kStage, batch.kind);
   return std::make_unique<Passage>(this, batch);
 }
 

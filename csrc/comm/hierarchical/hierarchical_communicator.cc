@@ -89,9 +89,11 @@ std::string HierarchicalCommunicator::Explain(const Batch& batch) const {
 }
 
 std::unique_ptr<Work> HierarchicalCommunicator::Start(const Batch& batch) {
-  if (batch.kind == OpKind::kAllreduce && !batch.adasum) return std::make_unique<Allreduce>(this, batch);
-  if (batch.kind == OpKind::kBroadcast) return std::make_unique<Broadcast>(this, batch);
-  return flat_->Start(batch);
+  const bool reduces = batch.kind == OpKind::kAllreduce && !batch.adasum;
+  if (!reduces && batch.kind != OpKind::kBroadcast) return flat_->Start(batch);
+  Count(Carrier::kHierarchical, batch.kind);
+  if (reduces) return std::make_unique<Allreduce>(this, batch);
+  return std::make_unique<Broadcast>(this, batch);
 }
 
 void HierarchicalCommunicator::AddPollFds(std::vector<pollfd>* fds) const {

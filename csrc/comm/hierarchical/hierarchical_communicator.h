@@ -31,6 +31,11 @@ class HierarchicalCommunicator final : public Communicator {
   std::unique_ptr<Work> Start(const Batch& batch) override;
   void AddPollFds(std::vector<pollfd>* fds) const override;
   bool must_be_asked() const override { return rail_->must_be_asked() || flat_->must_be_asked(); }
+  void CountIn(Carried* carried) override {
+    Communicator::CountIn(carried);
+    rail_->CountIn(carried);
+    flat_->CountIn(carried);
+  }
 
  private:
   class Allreduce;

@@ -37,6 +37,11 @@ std::string MpiCommunicator::Explain(const Batch& batch) const {
   return "mpi: " + WhyWay(Ask(batch), batch.reduce.op, options_.allreduce);
 }
 
+std::unique_ptr<Work> MpiCommunicator::Counted(Carrier carrier, const Batch& batch, std::unique_ptr<Work> work) {
+  Count(carrier, batch.kind);
+  return work;
+}
+
 std::unique_ptr<Work> MpiCommunicator::Start(const Batch& batch) {
   if (channel_->library().finalized()) {
     return std::make_unique<FailedWork>(
@@ -48,18 +53,18 @@ std::unique_ptr<Work> MpiCommunicator::Start(const Batch& batch) {
   const Ground ground{channel_.get(), &slots_, ChunkFor(options_.chunk_bytes, channel_->size())};
   switch (batch.kind) {
     case OpKind::kAllreduce:
-      if (batch.adasum) return adasum_->Start(batch);
+      if (batch.adasum) return Counted(Carrier::kMpiAdasum, batch, adasum_->Start(batch));
       switch (ChooseWay(Ask(batch), batch.reduce.op, options_.allreduce)) {
-        case Way::kOneShot: return OneShotAllreduce(ground, batch);
-        case Way::kDirect: return DirectAllreduce(ground, batch);
-        case Way::kLibrary: return LibraryAllreduce(ground, batch);
+        case Way::kOneShot: return Counted(Carrier::kMpiOneShot, batch, OneShotAllreduce(ground, batch));
+        case Way::kDirect: return Counted(Carrier::kMpiDirect, batch, DirectAllreduce(ground, batch));
+        case Way::kLibrary: return Counted(Carrier::kMpiLibrary, batch, LibraryAllreduce(ground, batch));
       }
       break;
-    case OpKind::kReducescatter: return DirectReducescatter(ground, batch);
-    case OpKind::kAllgather: return PairwiseAllgather(ground, batch);
-    case OpKind::kAlltoall: return PairwiseAlltoall(ground, batch);
-    case OpKind::kBroadcast: return LibraryBroadcast(ground, batch);
-    case OpKind::kBarrier: return LibraryBarrier(ground);
+    case OpKind::kReducescatter: return Counted(Carrier::kMpiDirect, batch, DirectReducescatter(ground, batch));
+    case OpKind::kAllgather: return Counted(Carrier::kMpiPairwise, batch, PairwiseAllgather(ground, batch));
+    case OpKind::kAlltoall: return Counted(Carrier::kMpiPairwise, batch, PairwiseAlltoall(ground, batch));
+    case OpKind::kBroadcast: return Counted(Carrier::kMpiLibrary, batch, LibraryBroadcast(ground, batch));
+    case OpKind::kBarrier: return Counted(Carrier::kMpiLibrary, batch, LibraryBarrier(ground));
     default: break;
   }
   return std::make_unique<FailedWork>(

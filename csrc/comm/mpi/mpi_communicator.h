@@ -32,9 +32,14 @@ class MpiCommunicator final : public Communicator {
   std::unique_ptr<Work> Start(const Batch& batch) override;
   void AddPollFds(std::vector<pollfd>*) const override {}
   bool must_be_asked() const override { return true; }
+  void CountIn(Carried* carried) override {
+    Communicator::CountIn(carried);
+    adasum_->CountIn(carried);
+  }
 
  private:
   Question Ask(const Batch& batch) const;
+  std::unique_ptr<Work> Counted(Carrier carrier, const Batch& batch, std::unique_ptr<Work> work);
 
   const MpiOptions options_;
   const std::unique_ptr<Channel> channel_;

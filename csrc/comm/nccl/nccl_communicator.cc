@@ -60,6 +60,7 @@ std::string NcclCommunicator::Explain(const Batch& batch) const {
 }
 
 std::unique_ptr<Work> NcclCommunicator::Start(const Batch& batch) {
+  Count(Carrier::kNccl, batch.kind);
   if (batch.adasum) return AdasumAllreduce(this, batch);
   return std::make_unique<PlannedWork>(this, batch);
 }

@@ -9,6 +9,11 @@ namespace hvdlite::comm {
 
 namespace {
 
+constexpr Carrier CarrierOf(Algorithm algorithm) {
+  return static_cast<Carrier>(static_cast<int>(Carrier::kNetOneShot) + static_cast<int>(algorithm));
+}
+static_assert(CarrierOf(Algorithm::kAdasum) == Carrier::kNetAdasum);
+
 // A batch that the members could not carry out. All of them hold the same one, so all of them see the same.
 Status Validate(const Batch& batch, const Question& question, Algorithm algorithm) {
   if (!IsLegal(question, algorithm)) {
@@ -58,6 +63,7 @@ std::unique_ptr<Work> NetCommunicator::Start(const Batch& batch) {
   if (Status status = Validate(batch, question, algorithm); !status.ok()) {
     return std::make_unique<FailedWork>(std::move(status));
   }
+  Count(CarrierOf(algorithm), batch.kind);
   const bool gathers = batch.kind == OpKind::kAllgather;
   switch (algorithm) {
     case Algorithm::kOneShot: return net::OneShotAllreduce(&wire_, batch);

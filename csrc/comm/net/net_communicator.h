@@ -25,7 +25,7 @@ struct NetOptions {
   size_t piece_bytes = 128 << 10;
   // Arrived contributions of all peers together; Adasum may need more.
   size_t scratch_bytes = 4 << 20;
-  // Forces an algorithm wherever it is legal. For tests, benchmarks and the doubtful.
+  // HVDLITE_DEBUG_NET_ALGORITHM: taken wherever it is legal.
   std::optional<Algorithm> force;
 };
 

@@ -39,6 +39,7 @@ class SelfWork final : public Work {
 }  // namespace
 
 std::unique_ptr<Work> SelfCommunicator::Start(const Batch& batch) {
+  Count(Carrier::kSelf, batch.kind);
   return std::make_unique<SelfWork>(batch);
 }
 

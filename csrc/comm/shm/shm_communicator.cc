@@ -26,11 +26,19 @@ std::string ShmCommunicator::Explain(const Batch& batch) const {
   return "shm " + std::string(Name(batch.kind)) + ": streamed through shared slots";
 }
 
+Carrier ShmCommunicator::Choose(const Batch& batch) const {
+  if (batch.kind != OpKind::kAllreduce) return Carrier::kShmStream;
+  if (batch.adasum) return Carrier::kShmAdasum;
+  return FitsExchange(batch) ? Carrier::kShmExchange : Carrier::kShmShares;
+}
+
 std::unique_ptr<Work> ShmCommunicator::Start(const Batch& batch) {
+  const Carrier carrier = Choose(batch);
+  Count(carrier, batch.kind);
   switch (batch.kind) {
     case OpKind::kAllreduce:
-      if (batch.adasum) return StartAdasum(region_, batch);
-      return FitsExchange(batch) ? StartExchange(region_, batch) : StartShares(region_, batch);
+      if (carrier == Carrier::kShmAdasum) return StartAdasum(region_, batch);
+      return carrier == Carrier::kShmExchange ? StartExchange(region_, batch) : StartShares(region_, batch);
     case OpKind::kBroadcast: return StartBroadcast(region_, batch);
     case OpKind::kAllgather: return StartAllgather(region_, batch);
     case OpKind::kAlltoall: return StartAlltoall(region_, batch);

@@ -18,6 +18,7 @@ class ShmCommunicator final : public Communicator {
 
  private:
   bool FitsExchange(const Batch& batch) const;
+  Carrier Choose(const Batch& batch) const;
 
   ShmRegion* const region_;
   const size_t small_bytes_;

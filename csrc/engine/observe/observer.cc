@@ -30,6 +30,24 @@ std::string Seconds(Nanos span) {
   return text;
 }
 
+// What has carried nothing is left out.
+std::string Carriers(const comm::Carried& carried) {
+  std::string out;
+  for (int c = 0; c < comm::kCarrierCount; ++c) {
+    const auto carrier = static_cast<comm::Carrier>(c);
+    std::string kinds;
+    for (int k = 0; k < kOpKindCount; ++k) {
+      const auto kind = static_cast<OpKind>(k);
+      const uint64_t count = carried.By(carrier, kind);
+      if (count == 0) continue;
+      kinds += (kinds.empty() ? "\"" : ", \"") + std::string(Name(kind)) + "\": " + std::to_string(count);
+    }
+    if (kinds.empty()) continue;
+    out += (out.empty() ? "\"" : ", \"") + std::string(comm::Name(carrier)) + "\": {" + kinds + "}";
+  }
+  return out;
+}
+
 // Why it went this way, for the timeline. A barrier, or a join, goes no way: the agreement was the meeting.
 std::string How(const ProcessSet& set, const Running& running) {
   const comm::Batch& batch = running.batch;
@@ -64,6 +82,7 @@ void Observer::Began(const Running& running, Nanos now) {
 
 void Observer::Ended(const ProcessSet& set, const Running& running, Nanos now) {
   batches_.fetch_add(1, kRelaxed);
+  if (running.entries.size() > 1) fused_.fetch_add(1, kRelaxed);
   if (running.batch.device.kind != DeviceKind::kHost) batches_on_gpu_.fetch_add(1, kRelaxed);
   moving_.fetch_add(now - running.started, kRelaxed);
   const std::string how = timeline_.on() ? How(set, running) : "";
@@ -109,10 +128,12 @@ void Observer::Failed(const ProcessSet& set, const Entry& entry, Nanos now) {
   timeline_.End(entry.request.name, now);
 }
 
-std::string Observer::Metrics(const std::vector<std::pair<int, Nanos>>& waited_for) const {
+std::string Observer::Metrics(const std::vector<std::pair<int, Nanos>>& waited_for,
+                              const comm::Carried& carried) const {
   std::string out = "{\"operations\": " + std::to_string(operations_.load(kRelaxed)) +
                     ", \"failures\": " + std::to_string(failures_.load(kRelaxed)) +
                     ", \"batches\": " + std::to_string(batches_.load(kRelaxed)) +
+                    ", \"batches_fused\": " + std::to_string(fused_.load(kRelaxed)) +
                     ", \"batches_on_gpu\": " + std::to_string(batches_on_gpu_.load(kRelaxed)) +
                     ", \"bytes\": " + std::to_string(bytes_.load(kRelaxed)) +
                     ", \"requests_in_full\": " + std::to_string(requests_.load(kRelaxed)) +
@@ -122,7 +143,7 @@ std::string Observer::Metrics(const std::vector<std::pair<int, Nanos>>& waited_f
   for (size_t i = 0; i < waited_for.size(); ++i) {
     out += (i > 0 ? ", \"" : "\"") + std::to_string(waited_for[i].first) + "\": " + Seconds(waited_for[i].second);
   }
-  return out + "}}";
+  return out + "}, \"carried_by\": {" + Carriers(carried) + "}}";
 }
 
 std::string Observer::Recent() {

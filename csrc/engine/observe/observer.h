@@ -32,7 +32,7 @@ class Observer {
   Timeline& timeline() { return timeline_; }
 
   // ---- For people, as JSON
-  std::string Metrics(const std::vector<std::pair<int, Nanos>>& waited_for) const;
+  std::string Metrics(const std::vector<std::pair<int, Nanos>>& waited_for, const comm::Carried& carried) const;
   std::string Recent();
 
  private:
@@ -42,6 +42,7 @@ class Observer {
   std::atomic<uint64_t> operations_{0};
   std::atomic<uint64_t> failures_{0};
   std::atomic<uint64_t> batches_{0};
+  std::atomic<uint64_t> fused_{0};  // batches of several tensors
   std::atomic<uint64_t> batches_on_gpu_{0};
   std::atomic<uint64_t> bytes_{0};
   std::atomic<uint64_t> requests_{0};   // sent in full

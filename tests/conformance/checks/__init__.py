@@ -1,12 +1,12 @@
 """The promises of hvdlite, one function each, for `worker.py` to try on every rank.
 
 A check is a function of a Here, named as the fact that it establishes; it fails by raising. All ranks of a job run the
-same checks in the same order. Importing this package loads no native core, so that pytest can list the checks.
+same checks in the same order. Importing a module of checks imports its framework; pytest lists them without (listing.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
@@ -31,7 +31,11 @@ MODULES = (
     "join",
     "stress",
     "lifecycle",
+    "ways",
 )
+
+# The tag of checks that belong to every configuration of their suite, whatever else it is made of.
+ALWAYS = "always"
 
 # The promises of an adapter, in the same manner: worker.py runs one suite. They import their framework.
 SUITES = {
@@ -49,9 +53,16 @@ SUITES = {
         "torch_life",
         "torch_batch_norm",
         "torch_compiled",
+        "torch_ways",
     ),
-    "tensorflow": ("tensorflow_ops", "tensorflow_gradients", "tensorflow_compiled", "tensorflow_training"),
-    "keras": ("keras_data", "keras_training", "keras_optimizer", "keras_callbacks"),
+    "tensorflow": (
+        "tensorflow_ops",
+        "tensorflow_gradients",
+        "tensorflow_compiled",
+        "tensorflow_training",
+        "tensorflow_ways",
+    ),
+    "keras": ("keras_data", "keras_training", "keras_optimizer", "keras_files", "keras_callbacks"),
     "jax": (
         "jax_allreduce",
         "jax_others",
@@ -60,19 +71,24 @@ SUITES = {
         "jax_compiled",
         "jax_functions",
         "jax_training",
+        "jax_ways",
     ),
-    "tf_keras": ("keras_data", "keras_training", "keras_optimizer", "keras_callbacks", "keras_legacy"),
+    "tf_keras": ("keras_data", "keras_training", "keras_optimizer", "keras_files", "keras_callbacks", "keras_legacy"),
 }
 
 
 @dataclass(frozen=True)
-class Check:
+class Listed:
     name: str  # module.function[parameter]
-    run: Callable[..., None]
-    arguments: dict[str, Any] = field(default_factory=dict)
     min_ranks: int = 1
     seconds: float = 10.0  # longer is a hang
     tags: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Check(Listed):
+    run: Callable[..., None] = print
+    arguments: dict[str, Any] = field(default_factory=dict)
 
 
 class Skipped(Exception):
@@ -95,14 +111,18 @@ def check(
 
     def add(function: Callable[..., None]) -> Callable[..., None]:
         base = f"{function.__module__.rpartition('.')[2]}.{function.__name__}"
-        cases: list[tuple[str, dict[str, Any]]] = [(base, {})]
-        for key, values in each.items():
-            cases = [(f"{base}[{value}]", {key: value}) for value in values]
-        for name, arguments in cases:
-            _found.append(Check(name, function, arguments, min_ranks, seconds, frozenset(tags)))
+        for name, arguments in cases(base, each):
+            _found.append(Check(name, min_ranks, seconds, frozenset(tags), function, arguments))
         return function
 
     return add
+
+
+def cases(base: str, each: Mapping[str, Sequence[Any]]) -> list[tuple[str, dict[str, Any]]]:
+    """The names of a declared check, and the arguments of each."""
+    for key, values in each.items():
+        return [(f"{base}[{value}]", {key: value}) for value in values]
+    return [(base, {})]
 
 
 def everything(suite: str = "") -> list[Check]:

@@ -147,7 +147,7 @@ def sixteen_bit_floats_are_rounded_once(here: Here, dtype: str) -> None:
 
 @check(min_ranks=3)
 def sums_are_formed_in_the_order_of_ranks(here: Here) -> None:
-    needs(here.in_rank_order, "sums in the order of ranks, which only shared memory promises")
+    needs(here.in_rank_order, "sums in the order of ranks")
     # 1e8 + 1 - 1e8 is 0 in float32, 1e8 - 1e8 + 1 is 1.
     terms = [1e8, 1.0, -1e8, 0.0]
     for count in (5, 100_000):

@@ -46,7 +46,7 @@ def bits_do_not_depend_on_what_travels_along_or_when(here: Here) -> None:
 
 @check()
 def forms_of_the_same_operation_give_the_same_bits(here: Here) -> None:
-    needs(here.in_rank_order, "sums in the order of ranks, which only shared memory promises")
+    needs(here.in_rank_order, "sums in the order of ranks")
     for dtype in FLOATS:
         mine = here.data(dtype, (8192,), here.rank)
         plain = hvd.allreduce(mine, op=SUM)

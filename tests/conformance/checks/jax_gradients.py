@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -31,19 +32,32 @@ def _pull(way: str, function, x, gradient):
 def of_allreduce_is_the_same_allreduce(here: Here, way: str) -> None:
     with x64(True), process_sets(here) as sets:
         for among in sets:
+            functions, values, gradients, want = {}, {}, {}, {}
             for label, op in OPS.items():
-                values = _inputs(here, among, label, "x") if op != PRODUCT else [np.ones(SHAPE)] * len(among.members)
-                gradients = _inputs(here, among, label, "dy")
+                x = _inputs(here, among, label, "x") if op != PRODUCT else [np.ones(SHAPE)] * len(among.members)
+                dy = _inputs(here, among, label, "dy")
                 how = {"op": op, "prescale_factor": 0.5, "postscale_factor": 4.0, "process_set": among.process_set}
-                for grouped in (False, True):
+                functions[label] = functools.partial(_doubled, label, how)
+                functions[f"{label} in a group"] = functools.partial(_doubled_in_a_group, how)
+                for form in (label, f"{label} in a group"):
+                    values[form], gradients[form] = jnp.asarray(x[among.mine]), jnp.asarray(dy[among.mine])
+                    want[form] = reference(dy, op, 0.5, 4.0) * 2
 
-                    def function(x, grouped=grouped, how=how):
-                        return (
-                            hvd.allreduce([x * 2, x * 3], **how)[0] if grouped else hvd.allreduce(x * 2, "named", **how)
-                        )
+            def all_of_them(values, gradients, functions=functions):
+                return {
+                    form: jax.vjp(function, values[form])[1](gradients[form])[0] for form, function in functions.items()
+                }
 
-                    got = _pull(way, function, values[among.mine], gradients[among.mine])
-                    here.close(got, reference(gradients, op, 0.5, 4.0) * 2, f"{label} {grouped}", exact=False)
+            for form, got in run(way, all_of_them, values, gradients).items():
+                here.close(array(got), want[form], form, exact=False)
+
+
+def _doubled(name: str, how: dict[str, Any], x):
+    return hvd.allreduce(x * 2, name, **how)
+
+
+def _doubled_in_a_group(how: dict[str, Any], x):
+    return hvd.allreduce([x * 2, x * 3], **how)[0]
 
 
 @check(way=WAYS)

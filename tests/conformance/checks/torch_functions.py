@@ -13,13 +13,10 @@ from checks import check, needs
 from checks.here import Here, raises
 
 # LBFGS is refused; SparseAdam takes sparse gradients only (see torch_equivalence); Muon takes matrices only.
-_CLASSES = tuple(
-    name
-    for name, kind in vars(torch.optim).items()
-    if inspect.isclass(kind)
-    and issubclass(kind, torch.optim.Optimizer)
-    and name not in {"Optimizer", "LBFGS", "SparseAdam"}
-)
+_LEFT_OUT = {"Optimizer", "LBFGS", "SparseAdam"}
+_CLASSES = (
+    "Adafactor", "Muon", "Adadelta", "Adagrad", "Adam", "Adamax", "AdamW", "ASGD", "NAdam", "RAdam", "RMSprop", "Rprop", "SGD",
+)  # fmt: skip
 # Other ways through the same classes, other state, and a learning rate that is a tensor.
 _VARIANTS = (
     "SGD momentum nesterov", "SGD momentum fused", "SGD foreach", "Adam fused", "Adam foreach", "Adam amsgrad maximize",
@@ -32,6 +29,7 @@ _VALUES = {"momentum": 0.9}
 def make_optimizer(description: str, parameters: Iterable[torch.Tensor], lr: float) -> torch.optim.Optimizer:
     """By one of the names in OPTIMIZERS: a class, and flags."""
     name, *flags = description.split()
+    needs(hasattr(torch.optim, name), f"a torch that has {name}")
     options: dict[str, Any] = {flag: _VALUES.get(flag, True) for flag in flags}
     rate = torch.tensor(lr) if options.pop("tensor_lr", False) else lr
     chosen = [p for p in parameters if name != "Muon" or p.dim() == 2]
@@ -82,6 +80,12 @@ def parameters_come_from_a_state_dict_or_a_list(here: Here) -> None:
             hvd.broadcast_parameters(wrong, root_rank=0)
 
 
+@check()
+def no_optimizer_of_torch_is_forgotten_here(here: Here) -> None:
+    kinds = {n: k for n, k in vars(torch.optim).items() if inspect.isclass(k) and issubclass(k, torch.optim.Optimizer)}
+    assert set(kinds) <= {*_CLASSES, *_LEFT_OUT}
+
+
 @check(optimizer=OPTIMIZERS)
 def optimizer_state_is_the_roots_before_and_after_a_step(here: Here, optimizer: str) -> None:
     root = here.size - 1
@@ -103,6 +107,23 @@ def optimizer_state_is_the_roots_before_and_after_a_step(here: Here, optimizer: 
         torch.manual_seed(0)
         _step(model, mine)  # the state fits the parameters
         _equal_everywhere(here, model.state_dict())
+
+
+@check(dtype=("float64", "bfloat16"))
+def the_state_has_the_dtype_that_the_root_keeps_it_in(here: Here, dtype: str) -> None:
+    kind = getattr(torch, dtype)
+    for steps_elsewhere in (0, 1):  # without a state of their own, and with one of float32
+        model = _model(0)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        for _ in range(1 if here.rank == 0 else steps_elsewhere):
+            _step(model, optimizer)
+        if here.rank == 0:
+            for state in optimizer.state.values():
+                state["momentum_buffer"] = torch.full_like(state["momentum_buffer"], 0.1, dtype=kind)
+        hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+        buffers = [state["momentum_buffer"] for state in optimizer.state.values()]
+        assert len(buffers) == len(list(model.parameters()))
+        assert all(torch.equal(b, torch.full_like(b, 0.1, dtype=kind)) for b in buffers), [b.dtype for b in buffers]
 
 
 @check()

@@ -5,13 +5,15 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from checks import needs
 from checks.here import BFLOAT16, DTYPES
 
-TORCH_DTYPES = tuple(name for name in DTYPES if hasattr(torch, name))
+TORCH_DTYPES = DTYPES
 
 
 def tensor(array: np.ndarray) -> torch.Tensor:
     """A copy."""
+    needs(hasattr(torch, str(array.dtype)), f"a torch that has {array.dtype}")
     if array.dtype == BFLOAT16:
         return torch.from_numpy(np.array(array, order="C").view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(np.array(array, order="C"))

@@ -151,8 +151,8 @@ def ranks_that_start_with_different_parameters_are_told(here: Here, mode: str) -
         net = model()
         if here.rank == here.size - 1:
             with torch.no_grad():
-                net[2].weight[0, 0] += 1e-3
-                net[2].bias += 1
+                net[2].weight[-1, -1] += 1e-3  # the last of its elements alone
+                net[2].bias[-1] += 1
         optimizer = hvd.DistributedOptimizer(sgd(net.parameters()), net.named_parameters())
         _backward(here, net)
         words = ("'2.weight'", "1 more", "rank 0", f"rank {here.size - 1}", "broadcast_parameters")

@@ -6,6 +6,7 @@
 
 #include "mpi_world.h"
 #include "net_case.h"
+#include "testing/tier.h"
 
 namespace hvdlite::comm::net_testing {
 namespace {
@@ -42,7 +43,7 @@ TEST_P(MpiProperty, SlowMessagesAndFastOnes) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Members, MpiProperty, ::testing::Values(2, 3, 4, 7));
+INSTANTIATE_TEST_SUITE_P(Members, MpiProperty, ::testing::ValuesIn(testing::InTier<int>({2, 3}, {4, 7})));
 
 TEST(Mpi, NoCountIsLargerThanAskedFor) {
   for (const std::string way : {"library", "direct"}) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "net_case.h"
+#include "testing/tier.h"
 
 namespace hvdlite::comm::net_testing {
 namespace {
@@ -135,7 +136,7 @@ TEST_P(NetProperty, LargeTensorsWithDefaultOptionsMatchTheReference) {
   run(OpKind::kBroadcast, DType::kInt64, Algorithm::kChain);
 }
 
-INSTANTIATE_TEST_SUITE_P(Members, NetProperty, ::testing::Values(1, 2, 3, 4, 5, 8),
+INSTANTIATE_TEST_SUITE_P(Members, NetProperty, ::testing::ValuesIn(testing::InTier<int>({2, 3, 5}, {1, 4, 8})),
                          [](const auto& members) { return std::to_string(members.param); });
 
 }  // namespace

@@ -161,6 +161,19 @@ TEST_P(EngineOps, barrier_lets_nobody_pass_before_the_last_has_come) {
   });
 }
 
+TEST_P(EngineOps, ids_of_removed_sets_are_used_again_oldest_first) {
+  RunRanks(Options(), [](Rank& me) {
+    const auto add = [&me] {
+      HandlePtr added;
+      EXPECT_TRUE(me.Do(AddSet("add", {0}), 0, &added).ok());
+      return added->number;
+    };
+    for (int id = 1; id <= 3; ++id) ASSERT_EQ(add(), id);
+    for (int id : {2, 3, 1}) ASSERT_TRUE(me.Do(RemoveSet("remove", id), 0).ok());
+    for (int id : {2, 3, 1, 4}) ASSERT_EQ(add(), id);
+  });
+}
+
 TEST_P(EngineOps, a_set_is_added_used_and_removed) {
   RunRanks(Options(), [](Rank& me) {
     for (int round = 0; round < 5; ++round) {

@@ -1,179 +1,14 @@
 // Agreement: all members of a tree come to the same decisions in the same order, whatever is announced in whatever
-// order, by slot or in full, while slots come and go. Time stands still here: a relay that needs a timeout to go on
-// would hang, and the test says so.
-#include "engine/negotiate/agree.h"
-
+// order, by slot or in full, while slots come and go.
 #include <gtest/gtest.h>
 
-#include <deque>
-#include <map>
 #include <random>
 #include <set>
 
-#include "comm/topology.h"
-#include "testing/fault_transport.h"
-#include "testing/loopback.h"
+#include "engine/negotiate/tree.h"
 
 namespace hvdlite::engine {
 namespace {
-
-using testing::FaultTransport;
-using testing::Loopback;
-
-// What the engine does with its Agreement, in small: announces by slot what it knows, remembers, forgets.
-struct Member {
-  std::unique_ptr<Agreement> agreement;
-  std::map<uint64_t, Request> slots;      // what this member asked for when the slot was given
-  std::map<std::string, uint64_t> slot_of;
-  std::vector<std::string> history;       // of decisions, in words
-  std::set<std::string> outstanding;
-  bool joined = false;
-
-  Status Ask(const Request& request) {
-    outstanding.insert(request.name);
-    if (request.kind == OpKind::kJoin) joined = true;
-    const auto known = slot_of.find(request.name);
-    if (known != slot_of.end() && slots[known->second].SameExceptName(request)) {
-      return agreement->AnnounceSlot(known->second, 0);
-    }
-    asked[request.name] = request;
-    return agreement->Announce(request, known == slot_of.end() ? kNoSlot : known->second, 0);
-  }
-
-  void Hear(const Decision& decision) {
-    switch (decision.kind) {
-      case Down::kExecute:
-        for (const Response& response : decision.batch) {
-          AgreedPtr settled = response.agreed;
-          if (response.cached) {
-            ASSERT_TRUE(agreed.count(response.slot)) << "a slot that nobody has explained";
-            settled = agreed[response.slot];
-          }
-          const Request& request = settled->request;
-          if (!response.cached && response.slot != kNoSlot) {
-            agreed[response.slot] = settled;
-            Request mine = outstanding.count(request.name) ? asked[request.name] : Request();
-            mine.name = request.name;
-            slots[response.slot] = mine;
-            slot_of[request.name] = response.slot;
-          }
-          history.push_back("do " + request.name + " " +
-                            ToString(response.cached ? std::vector<int64_t>() : settled->rows));
-          if (request.kind == OpKind::kJoin) joined = false;
-          outstanding.erase(request.name);
-        }
-        break;
-      case Down::kError:
-        for (const std::string& name : decision.names) {
-          history.push_back("error " + name);
-          outstanding.erase(name);
-        }
-        break;
-      case Down::kEvict:
-        history.push_back("evict " + std::to_string(decision.slot));
-        slot_of.erase(agreed[decision.slot]->request.name);
-        slots.erase(decision.slot);
-        agreed.erase(decision.slot);
-        agreement->AnnounceEvicted(decision.slot);
-        break;
-      default: history.push_back("other " + decision.status.message());
-    }
-  }
-
-  std::map<std::string, Request> asked;
-  std::map<uint64_t, AgreedPtr> agreed;
-};
-
-class Tree {
- public:
-  Tree(int members, int per_host, size_t capacity, bool faults = false) {
-    rendezvous::Roster roster;
-    std::vector<rendezvous::Member> all;
-    for (int r = 0; r < members; ++r) {
-      rendezvous::Member m;
-      m.rank = r;
-      m.host_id = "host" + std::to_string(r / per_host);
-      all.push_back(m);
-    }
-    EXPECT_TRUE(MakeRoster(all, &roster).ok());
-    std::vector<int> ranks;
-    for (int r = 0; r < members; ++r) ranks.push_back(r);
-    const comm::Topology topology = comm::MakeTopology(roster, ranks);
-    std::map<std::pair<int, int>, transport::Transport*> ends;  // (me, other)
-    for (int m = 0; m < members; ++m) {
-      for (const auto& child : comm::MakeTree(topology, m).children) {
-        auto [a, b] = Loopback::Pair(m, child.member, faults ? 64 : SIZE_MAX);
-        for (auto* end : {&a, &b}) {
-          std::unique_ptr<transport::Transport> t = std::move(*end);
-          if (faults) {
-            t = std::make_unique<FaultTransport>(
-                std::move(t),
-                testing::Faults{.seed = static_cast<uint32_t>(transports_.size()), .stall = 0.3, .most = 7});
-          }
-          ends[end == &a ? std::pair{m, child.member} : std::pair{child.member, m}] = t.get();
-          transports_.push_back(std::move(t));
-        }
-      }
-    }
-    for (int m = 0; m < members; ++m) {
-      const comm::TreeLinks links = comm::MakeTree(topology, m);
-      TreePlace place;
-      place.me = m;
-      if (links.parent >= 0) place.parent = ends[{m, links.parent}];
-      for (const auto& child : links.children) place.children.push_back({ends[{m, child.member}], child.speaks_for});
-      AgreementOptions options;
-      options.cache_capacity = capacity;
-      members_.push_back(std::make_unique<Member>());
-      members_.back()->agreement = std::make_unique<Agreement>(std::move(place), ranks, options);
-    }
-  }
-
-  Member& operator[](int m) { return *members_[static_cast<size_t>(m)]; }
-  int size() const { return static_cast<int>(members_.size()); }
-
-  bool Turn(int m) {
-    bool moved = false;
-    std::vector<Decision> decisions;
-    const Status status = (*this)[m].agreement->Exchange(0, &decisions, &moved);
-    EXPECT_TRUE(status.ok()) << m << ": " << status.ToString();
-    for (const Decision& decision : decisions) (*this)[m].Hear(decision);
-    return moved || !decisions.empty();
-  }
-  // Until nothing moves any more.
-  void Settle() {
-    for (int quiet = 0; quiet < 40;) {
-      bool moved = false;
-      for (int m = size() - 1; m >= 0; --m) moved |= Turn(m);
-      quiet = moved ? 0 : quiet + 1;
-    }
-  }
-  void ExpectEqualHistories() {
-    for (int m = 1; m < size(); ++m) ASSERT_EQ((*this)[m].history, (*this)[0].history) << "member " << m;
-  }
-
- private:
-  std::vector<std::unique_ptr<transport::Transport>> transports_;
-  std::vector<std::unique_ptr<Member>> members_;
-};
-
-Request Sum(const std::string& name, Shape shape = {4}) {
-  Request r;
-  r.name = name;
-  r.shape = std::move(shape);
-  return r;
-}
-Request Gather(const std::string& name, int64_t rows) {
-  Request r = Sum(name, {rows, 2});
-  r.kind = OpKind::kAllgather;
-  return r;
-}
-Request Joining() {
-  Request r;
-  r.kind = OpKind::kJoin;
-  r.name = "join";
-  r.cacheable = false;
-  return r;
-}
 
 struct Place {
   int members, per_host;
@@ -234,6 +69,33 @@ TEST_P(AgreementTest, operations_go_on_after_a_member_has_joined) {
     tree.Settle();
     tree.ExpectEqualHistories();
     for (int m = 0; m < tree.size(); ++m) ASSERT_FALSE(tree[m].joined);
+  }
+}
+
+TEST_P(AgreementTest, a_slot_stands_for_what_was_asked_before_somebody_joined) {
+  Tree tree = MakeTheTree(100);
+  const int last = tree.size() - 1;
+  std::vector<int64_t> rows;
+  for (int m = 0; m <= last; ++m) rows.push_back(m + 3);
+  std::vector<int64_t> without = rows;
+  without.back() = 0;
+  const auto ask = [&](int members) {
+    for (int m = 0; m < members; ++m) ASSERT_TRUE(tree[m].Ask(Gather("g", rows[static_cast<size_t>(m)])).ok());
+    tree.Settle();
+  };
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    for (int turn = 0; turn < 2; ++turn) {
+      ask(tree.size());
+      EXPECT_EQ(tree[0].history.back(), "do g " + ToString(rows));
+    }
+    ASSERT_TRUE(tree[last].Ask(Joining()).ok());
+    for (int turn = 0; turn < 2 && last > 0; ++turn) {
+      ask(last);
+      EXPECT_EQ(tree[0].history.back(), "do g " + ToString(without)) << "turn " << turn;
+    }
+    for (int m = 0; m < last; ++m) ASSERT_TRUE(tree[m].Ask(Joining()).ok());
+    tree.Settle();
+    tree.ExpectEqualHistories();
   }
 }
 
@@ -355,6 +217,38 @@ TEST_P(AgreementTest, shutdown_waits_for_what_the_leaving_member_has_announced) 
   ASSERT_EQ(tree[0].history.size(), 2u);
   ASSERT_EQ(tree[0].history[0], "do promised []");
   ASSERT_NE(tree[0].history[1].find("rank " + std::to_string(last) + " called hvd.shutdown()"), std::string::npos);
+}
+
+TEST_P(AgreementTest, shutdown_waits_two_seconds_for_what_others_never_announce) {
+  Tree tree = MakeTheTree(100);
+  const int last = tree.size() - 1;
+  if (last < 2) GTEST_SKIP() << "somebody else announces it, and somebody does not";
+  for (int m = 1; m <= last; ++m) ASSERT_TRUE(tree[m].Ask(Sum("promised")).ok());
+  tree.now = 5 * kSecond;
+  tree[last].agreement->AnnounceShutdown(tree.now);
+  tree.Settle();
+  tree.now += 2 * kSecond;
+  tree.Settle();
+  ASSERT_TRUE(tree[0].history.empty());
+  tree.now += 1;
+  tree.Settle();
+  tree.ExpectEqualHistories();
+  ASSERT_EQ(tree[0].history.size(), 1u);
+  ASSERT_NE(tree[0].history[0].find("rank " + std::to_string(last) + " called hvd.shutdown()"), std::string::npos);
+}
+
+TEST_P(AgreementTest, shutdown_waits_for_nothing_once_everybody_leaves) {
+  Tree tree = MakeTheTree(100);
+  if (tree.size() == 1) GTEST_SKIP() << "one member alone promises nothing";
+  for (int m = 0; m < tree.size(); ++m) {
+    if (m > 0) {
+      ASSERT_TRUE(tree[m].Ask(Sum("promised")).ok());
+    }
+    tree[m].agreement->AnnounceShutdown(0);
+  }
+  tree.Settle();
+  tree.ExpectEqualHistories();
+  ASSERT_EQ(tree[0].history.size(), 1u);
 }
 
 TEST_P(AgreementTest, shutdown_does_not_wait_for_what_only_others_have_announced) {

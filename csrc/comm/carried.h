@@ -1,0 +1,66 @@
+// Carried: how many batches each way has carried since init(), by operation; for hvd.metrics().
+//
+// A way through others (hierarchical, stage, MPI's Adasum) is counted, and so are those that it takes.
+// Thread-safety: any thread.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <string_view>
+
+#include "base/ops.h"
+
+namespace hvdlite::comm {
+
+enum class Carrier : uint8_t {
+  kSelf,
+  kShmExchange,
+  kShmShares,
+  kShmStream,
+  kShmAdasum,
+  kNetOneShot,  // from here on in the order of Algorithm
+  kNetDirect,
+  kNetHalvingDoubling,
+  kNetRing,
+  kNetPairwise,
+  kNetTree,
+  kNetChain,
+  kNetDissemination,
+  kNetAdasum,
+  kHierarchical,
+  kMpiOneShot,
+  kMpiDirect,
+  kMpiPairwise,
+  kMpiLibrary,
+  kMpiAdasum,
+  kStage,
+  kNccl,
+};
+constexpr int kCarrierCount = 22;
+
+constexpr std::string_view Name(Carrier carrier) {
+  constexpr std::string_view names[kCarrierCount] = {
+      "self",         "shm exchange", "shm shares",           "shm stream",  "shm adasum",
+      "net one-shot", "net direct",   "net halving-doubling", "net ring",    "net pairwise",
+      "net tree",     "net chain",    "net dissemination",    "net adasum",  "hierarchical",
+      "mpi one-shot", "mpi direct",   "mpi pairwise",         "mpi library", "mpi adasum",
+      "stage",        "nccl"};
+  return names[static_cast<int>(carrier)];
+}
+
+class Carried {
+ public:
+  void Count(Carrier carrier, OpKind kind) { Of(carrier, kind).fetch_add(1, std::memory_order_relaxed); }
+  uint64_t By(Carrier carrier, OpKind kind) const {
+    return counts_[static_cast<size_t>(carrier)][static_cast<size_t>(kind)].load(std::memory_order_relaxed);
+  }
+
+ private:
+  std::atomic<uint64_t>& Of(Carrier carrier, OpKind kind) {
+    return counts_[static_cast<size_t>(carrier)][static_cast<size_t>(kind)];
+  }
+  std::array<std::array<std::atomic<uint64_t>, kOpKindCount>, kCarrierCount> counts_{};
+};
+
+}  // namespace hvdlite::comm

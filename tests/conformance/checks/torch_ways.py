@@ -1,0 +1,30 @@
+"""Gradients take the way that the reducer is built around."""
+
+from __future__ import annotations
+
+from unittest import mock
+
+import hvdlite
+import hvdlite.torch as hvd
+from checks import ALWAYS, check
+from checks.here import Here
+from checks.torch_training import batches, mean_square, model, part, sgd
+from hvdlite.torch.reducer import GradientReducer
+
+
+@check(tags=[ALWAYS])
+def dense_gradients_leave_by_their_native_hooks(here: Here) -> None:
+    net = model()
+    optimizer = hvd.DistributedOptimizer(sgd(net.parameters()), named_parameters=net.named_parameters())
+    operations = []
+    arrived = mock.patch.object(GradientReducer, "arrived", autospec=True, side_effect=GradientReducer.arrived)
+    started = mock.patch.object(GradientReducer, "_start", autospec=True, side_effect=GradientReducer._start)
+    with arrived as in_python, started as the_long_way:
+        for x, y in batches(here, 3):
+            optimizer.zero_grad()
+            mean_square(net, part(here, x), part(here, y)).backward()
+            optimizer.step()
+            operations.append(hvdlite.metrics()["operations"])
+    assert (in_python.call_count, the_long_way.call_count) == (0, 0)
+    # Four gradients, and which ranks have them.
+    assert operations[2] - operations[1] == (5 if here.size > 1 else 0), operations

@@ -1,0 +1,156 @@
+"""What comes out of `hvdliterun`, and what it costs. Ranks are shell or Python scripts without the core."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from launched import READY, Job, prefixed, went_to_sleep
+
+from hvdlite.launch.spawn import guardian
+
+PYTHON = sys.executable
+
+
+def test_eight_ranks_print_in_order_and_without_mixing_lines(job: Job) -> None:
+    script = job.script(
+        "import os, sys\n"
+        "rank = os.environ['HVDLITE_RANK']\n"
+        "for i in range(0, 2000, 10):\n"
+        # Whole lines at once: of a rank that is held up in the middle of one that much is shown.
+        "    lines = ''.join(f'{rank} {j} ' + 'x' * (j % 97) + '\\n' for j in range(i, i + 10))\n"
+        "    os.write(1, lines.encode())\n"
+        "    sys.stderr.write(f'{rank} {i}\\n')\n"
+    )
+    done = job.run("-np", "8", PYTHON, script)
+    assert done.returncode == 0
+    assert len(done.stdout.splitlines()) == 16000
+    for rank in range(8):
+        assert prefixed(done.stdout, rank) == [f"{rank} {i} " + "x" * (i % 97) for i in range(2000)]
+        assert prefixed(done.stderr, rank, "stderr") == [f"{rank} {i}" for i in range(0, 2000, 10)]
+
+
+def test_binary_output_comes_out_unchanged(job: Job) -> None:
+    script = job.script("import os, sys; os.write(1, bytes(range(256)) * 3 + b'end')")
+    done = job.run("-np", "1", "--output-filename", "logs", PYTHON, script)
+    expected = bytes(range(256)) * 3 + b"end"
+    assert done.stdout.replace(b"[0]<stdout>:", b"") == expected
+    assert (job.directory / "logs" / "rank.0" / "stdout").read_bytes() == expected
+
+
+def test_an_unfinished_line_is_seen_while_the_rank_still_runs(job: Job) -> None:
+    process = job.start("-np", "1", "sh", "-c", "printf 'how far: '; sleep 600")
+    assert process.stdout is not None
+    expected = b"[0]<stdout>:how far: "
+    assert os.read(process.stdout.fileno(), 100) == expected
+    process.send_signal(signal.SIGTERM)
+    process.communicate()
+
+
+def test_copies_and_timestamps(job: Job) -> None:
+    command = "echo out $HVDLITE_RANK; echo err >&2"
+    done = job.run("-np", "2", "--output-filename", "d/e", "-prefix-timestamp", "sh", "-c", command)
+    assert done.returncode == 0
+    pattern = rb"\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}\[[01]\]<stdout>:out [01]"
+    assert all(re.fullmatch(pattern, line) for line in done.stdout.splitlines())
+    for rank in range(2):
+        assert (job.directory / f"d/e/rank.{rank}/stdout").read_text() == f"out {rank}\n"
+        assert (job.directory / f"d/e/rank.{rank}/stderr").read_text() == "err\n"
+
+
+def test_a_reader_that_pauses_does_not_stop_the_ranks(job: Job) -> None:
+    # 8 MB fit into the backlog: the rank goes on although nobody has read a byte.
+    process = job.start("-np", "1", "sh", "-c", "yes 0123456789abcde | head -c 8000000; touch finished")
+    job.wait_for_files(["finished"])
+    assert process.stdout is not None
+    out, _ = process.communicate()
+    assert process.returncode == 0
+    assert out.replace(b"[0]<stdout>:", b"") == b"0123456789abcde\n" * 500_000
+
+
+def test_closed_output_does_not_stop_the_job(job: Job) -> None:
+    process = job.start("-np", "1", "sh", "-c", "yes | head -c 300000; touch finished; exit 3")
+    assert process.stdout is not None
+    process.stdout.close()
+    process.stdout = None
+    process.wait()
+    assert process.returncode == 3
+    assert (job.directory / "finished").exists()
+
+
+# --- what it costs: counted, because seconds depend on what else a machine does. benchmarks/starting measures them.
+
+
+def test_much_output_costs_little_time_of_the_processor(job: Job) -> None:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = job.run("-np", "2", "sh", "-c", "yes 0123456789abcdef0123456789abcde | head -c 16000000")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    # One a line. Where a rank is held up in the middle of one, the other begins a line of its own there.
+    assert done.stdout.count(b"f") == 1_000_000
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 6  # 0.7
+
+
+COUNTED = """
+import json, sys
+calls = 0
+def count(frame, event, argument):
+    global calls
+    calls += event == "call"
+sys.setprofile(count)
+from hvdlite.launch import cli
+status = cli.main(["-np", "2", "true"])
+sys.setprofile(None)
+print(json.dumps([status, calls, list(sys.modules)]))
+"""
+HEAVY = {
+    "asyncio",
+    "concurrent.futures",
+    "ctypes",
+    "email",
+    "http",
+    "multiprocessing",
+    "numpy",
+    "ssl",
+    "unittest",
+    "xml",
+}
+
+
+def test_a_start_calls_little_and_imports_little(job: Job) -> None:
+    done = subprocess.run(
+        [PYTHON, "-c", COUNTED], cwd=job.directory, env=job.environment(), capture_output=True, check=True
+    )
+    status, calls, modules = json.loads(done.stdout)
+    assert status == 0
+    assert calls < 60_000  # 39,000
+    assert len(modules) < 230 and not HEAVY & set(modules), modules  # 175
+
+
+def test_a_guardian_imports_little() -> None:
+    command = [PYTHON, "-I", "-S", "-X", "importtime", guardian.__file__]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=True)
+    imported = {line.rpartition(b"|")[2].strip().decode() for line in done.stderr.splitlines()}
+    assert "json" in imported and len(imported) < 90, imported  # 60
+    assert not HEAVY - {"ctypes"} & imported
+
+
+def test_who_watches_sleeps_until_something_happens(job: Job) -> None:
+    tell = "import os, signal\nsignal.signal(signal.SIGUSR1, lambda *_: open('got', 'w').close())\n"
+    process = job.start("-np", "1", PYTHON, job.script(tell + READY))
+    job.wait_ready(1)
+    process.send_signal(signal.SIGUSR1)  # has to pass by the launcher and the guardian: after it both have started
+    job.wait_for_files(["got"])
+    (watching,) = (pid for pid in job.pids() if b"guardian.py" in Path(f"/proc/{pid}/cmdline").read_bytes())
+    threads = sum(len(os.listdir(f"/proc/{pid}/task")) for pid in (process.pid, watching))
+    before = went_to_sleep(process.pid, watching)
+    time.sleep(1.2)  # span: twice the longest pause of a loop that looks instead of waiting
+    assert went_to_sleep(process.pid, watching) - before <= threads  # after the signal once
+    process.send_signal(signal.SIGTERM)
+    process.communicate()

@@ -1,0 +1,144 @@
+"""Faults of csrc/engine: agreement, batches, ends."""
+
+from __future__ import annotations
+
+from mutants.mutant import Mutant
+
+_LEDGER = "C++ Ledger.*"
+_AGREEMENT = "C++ Trees/AgreementTest.*"
+_VERDICT = "C++ Hosts/EngineVerdict.*"
+
+MUTANTS = (
+    Mutant(
+        "C1",
+        "csrc/engine/negotiate/validate.cc",
+        "a.prescale != b.prescale || a.postscale != b.postscale || a.group != b.group",
+        "a.prescale != b.prescale || a.group != b.group",
+        "ranks need not agree about postscale_factor",
+        ("C++ Validate.every_field_that_must_agree_is_told_apart",),
+    ),
+    Mutant(
+        "C2",
+        "csrc/engine/negotiate/decide.cc",
+        "const bool remember = request.cacheable && !(anybody_joined && HasRows(request.kind));",
+        "const bool remember = request.cacheable;",
+        "a slot remembers the zero rows of members that had joined",
+        ("C++ Trees/AgreementTest.a_slot_stands_for_what_was_asked_before_somebody_joined/*",),
+    ),
+    Mutant(
+        "C6",
+        "csrc/engine/negotiate/decide.cc",
+        "if (!promised || leaving_.size() == ranks_.size() || now - leaving_since_ > kAnnouncedGrace) {",
+        "if (!promised || leaving_.size() == ranks_.size()) {",
+        "whoever leaves while others never ask for the same is waited for for ever",
+        ("C++ Trees/AgreementTest.shutdown_waits_two_seconds_for_what_others_never_announce/*",),
+    ),
+    Mutant(
+        "E1",
+        "csrc/engine/negotiate/decide.cc",
+        "if (!all_agree) FailWholeGroups(ready, &verdicts);",
+        "",
+        "a group with one disagreement is reduced in part",
+        ("C++ Hosts/EngineVerdict.groups_are_ready_and_fail_together/*",),
+    ),
+    Mutant(
+        "E2",
+        "csrc/engine/negotiate/ledger.cc",
+        "if (group.ready.size() < said.group_size) return;",
+        "if (group.ready.size() + 1 < said.group_size) return;",
+        "a group is ready without its last member",
+        (_LEDGER,),
+    ),
+    Mutant(
+        "E3",
+        "csrc/engine/negotiate/ledger.cc",
+        "if (tally->draft) Record(tally, member, RememberedRequest(*tally, member));",
+        "",
+        "who asks by slot for what others have changed is taken to agree with them",
+        (_LEDGER, _AGREEMENT),
+    ),
+    Mutant(
+        "E4",
+        "csrc/engine/negotiate/ledger.cc",
+        "if (tally->present == 0) idle.push_back(tally);",
+        "idle.push_back(tally);",
+        "a slot is evicted while an operation uses it",
+        ("C++ Ledger.a_slot_in_use_is_not_evicted",),
+    ),
+    Mutant(
+        "E5",
+        "csrc/engine/negotiate/ledger.cc",
+        "return a->last_used < b->last_used;",
+        "return a->last_used > b->last_used;",
+        "the cache forgets what was used last",
+        ("C++ Ledger.the_least_recently_used_slots_go_first_and_are_known_until_all_have_forgotten_them",),
+    ),
+    Mutant(
+        "E6",
+        "csrc/engine/fuse/plan.cc",
+        "a.prescale == b.prescale && a.postscale == b.postscale &&",
+        "a.prescale == b.prescale &&",
+        "tensors of other scale factors travel in one batch",
+        ("C++ Plan.whatever_tells_two_operations_apart_keeps_them_apart",),
+    ),
+    Mutant(
+        "E7",
+        "csrc/engine/fuse/plan.cc",
+        "match->bytes += bytes;",
+        "",
+        "a batch grows beyond the threshold",
+        (
+            "C++ Plan.equal_ones_travel_together_up_to_the_threshold",
+            "C++ Plan.everything_is_planned_once_and_no_batch_is_too_large",
+        ),
+    ),
+    Mutant(
+        "E8",
+        "csrc/engine/queue/inbox.cc",
+        "if (ended->request.kind == OpKind::kJoin) joining_ = false;",
+        "",
+        "after join() a rank can never submit anything again",
+        ("C++ Inbox.after_join_nothing_is_taken_until_it_is_over",),
+    ),
+    Mutant(
+        "E9",
+        "csrc/engine/queue/inbox.cc",
+        "if (!closed_) reason_ = reason;",
+        "reason_ = reason;",
+        "what ended a job is overwritten by what its end caused",
+        ("C++ Inbox.closing_ends_what_is_outstanding_and_refuses_the_rest_with_the_first_reason",),
+    ),
+    Mutant(
+        "E10",
+        "csrc/engine/message.cc",
+        "if (prescale != 1.0 || postscale != 1.0) flags |= kScaled;",
+        "if (prescale != 1.0) flags |= kScaled;",
+        "a postscale_factor alone is not sent",
+        ("C++ Message.requests_come_back_as_they_were",),
+    ),
+    Mutant(
+        "E11",
+        "csrc/engine/cycle.cc",
+        "set->slots[known->second].mine.SameExceptName(entry->request);",
+        "true;",
+        "a known name is announced by its slot although it means something else by now",
+        (_VERDICT, "C++ Net/EngineOps.allgather_whose_rows_change_every_time/*"),
+    ),
+    Mutant(
+        "E12",
+        "csrc/engine/tick.cc",
+        "const Nanos elapsed = std::min(now - last_alive_, 3 * kTickEvery);",
+        "const Nanos elapsed = 0;",
+        "a frozen rank is never noticed",
+        ("C++ EngineSilence.a_frozen_rank_is_named_after_the_heartbeat_limit",),
+        hangs=True,
+    ),
+    Mutant(
+        "E13",
+        "csrc/engine/sets.cc",
+        "free_ids_.push_back(id);",
+        "free_ids_.insert(free_ids_.begin(), id);",
+        "ids of removed process sets are used again youngest first: a stale one means another set at once",
+        ("C++ Shm/EngineOps.ids_of_removed_sets_are_used_again_oldest_first/*",),
+    ),
+)

@@ -1,0 +1,167 @@
+"""Faults of hvdlite/rendezvous: the store, its door, and what becomes of ranks that are lost while they join."""
+
+from __future__ import annotations
+
+from mutants.mutant import Mutant
+
+_SERVER = "hvdlite/rendezvous/server.py"
+_TABLE = "hvdlite/rendezvous/table.py"
+_MEETINGS = "hvdlite/rendezvous/meetings.py"
+_PROTOCOL = "hvdlite/rendezvous/protocol.py"
+_STRANGERS = "tests/unit/test_rendezvous_strangers.py::"
+_SERVED = "tests/unit/test_rendezvous_server.py::"
+_OF_TABLE = "tests/unit/test_rendezvous_table.py::"
+_STORIES = "tests/unit/test_rendezvous_meetings.py::test_stories"
+
+MUTANTS = (
+    Mutant(
+        "V1",
+        _SERVER,
+        'self._close(next(iter(self._strangers)), f"more than',
+        'self._close(next(reversed(self._strangers)), f"more than',
+        "a flood of strangers pushes out whoever comes last",
+        (_STRANGERS + "test_a_flood_of_strangers_pushes_out_the_oldest_and_friends_get_in",),
+    ),
+    Mutant(
+        "V2",
+        _SERVER,
+        "            self._selector.register(self._listener, selectors.EVENT_READ)\n        return True\n",
+        "        return True\n",
+        "once without descriptors, the store lets nobody in any more",
+        (_STRANGERS + "test_without_descriptors_the_server_pauses_and_recovers",),
+    ),
+    Mutant(
+        "V3",
+        _SERVER,
+        """        connection.closed = True
+        if connection.waiter is not None:
+            self._table.cancel(connection.waiter)
+""",
+        "        connection.closed = True\n",
+        "who leaves while it waits stays in the table for ever",
+        (_SERVED + "test_who_leaves_while_it_waits_is_waited_with_no_longer",),
+    ),
+    Mutant(
+        "V4",
+        _SERVER,
+        "sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)",
+        "pass",
+        "a client whose machine vanished keeps its descriptor for ever",
+        (_SERVED + "test_a_client_whose_machine_vanishes_is_noticed_by_the_system",),
+    ),
+    Mutant(
+        "V5",
+        _TABLE,
+        "        waiter.reply = None\n        reply(self._answer(waiter))\n",
+        "        reply(self._answer(waiter))\n",
+        "who was answered is answered again when its time is over",
+        (
+            _OF_TABLE + "test_a_waiter_is_answered_once_by_the_key_it_waits_for",
+            _OF_TABLE + "test_waiters_that_were_answered_do_not_pile_up_behind_far_deadlines",
+        ),
+    ),
+    Mutant(
+        "V6",
+        _TABLE,
+        "        if index is None and waiter.position > 0:\n            index = self._first_missing(waiter, 0)  # what was there may have been deleted since\n",
+        "",
+        "a collect is answered with keys that did not exist at the same time",
+        (
+            _SERVED + "test_collect_wants_keys_that_exist_at_the_same_time",
+            _OF_TABLE + "test_collects_are_answered_exactly_when_all_keys_exist_in_whatever_order_keys_come_and_go",
+        ),
+    ),
+    Mutant(
+        "V7",
+        _TABLE,
+        "        self._values[key] = value\n        self._version += 1\n",
+        "        self._values[key] = value\n",
+        "a collect brings what the keys had before",
+        (_OF_TABLE + "test_one_answer_to_a_collect_is_made_for_all_and_made_anew_after_a_change",),
+    ),
+    Mutant(
+        "V8",
+        _TABLE,
+        "deadline = now + request.argument / 1000",
+        "deadline = now + request.argument",
+        "milliseconds are taken for seconds",
+        (_OF_TABLE + "test_deadlines_are_kept_to_the_millisecond_and_in_order",),
+    ),
+    Mutant(
+        "V9",
+        _TABLE,
+        'below = key + "/"',
+        "below = key",
+        "deleting a key deletes those that only begin alike",
+        (_SERVED + "test_delete_removes_the_key_and_all_below_it_only",),
+    ),
+    Mutant(
+        "V10",
+        _MEETINGS,
+        "        if attempt.met:\n            attempt.seats.clear()\n        return attempt, rank\n",
+        "        return attempt, rank\n",
+        "seats of a job that has met are kept for ever",
+        ("tests/unit/test_rendezvous_meetings.py::test_a_job_that_has_met_keeps_none_of_its_connections",),
+    ),
+    Mutant(
+        "V11",
+        _MEETINGS,
+        "if attempt is None or attempt.met or attempt.verdict is not None:",
+        "if attempt is None or attempt.verdict is not None:",
+        "a rank that leaves after all have met fails the job that is running",
+        (_STORIES, "tests/unit/test_rendezvous_wills.py::test_those_who_have_all_arrived_may_leave"),
+    ),
+    Mutant(
+        "V12",
+        _MEETINGS,
+        "            if rank not in latest.told:\n                latest.told.add(rank)\n                raise Lost(latest.verdict)\n",
+        "",
+        "who comes late to an attempt that failed waits for ranks that have given up",
+        (_STORIES,),
+    ),
+    Mutant(
+        "V13",
+        _PROTOCOL,
+        '    if sequence != expected_sequence:\n        raise ProtocolError(f"frame {sequence} came instead of frame {expected_sequence}")\n',
+        "",
+        "a frame that was recorded and sent again is served",
+        (
+            _STRANGERS + "test_a_break_in_the_sequence_closes_the_connection",
+            _STRANGERS + "test_a_repeated_frame_closes_the_connection",
+        ),
+    ),
+    Mutant(
+        "V14",
+        _PROTOCOL,
+        "    if not hmac.compare_digest(expected_proof, data):\n",
+        "    if False:\n",
+        "a client without the secret is served",
+        (_STRANGERS + "test_a_wrong_proof_closes_the_connection_before_anything_is_parsed",),
+    ),
+    Mutant(
+        "V15",
+        _PROTOCOL,
+        "    if length > MAX_PAYLOAD:\n",
+        "    if False:\n",
+        "a length of many gigabytes is believed",
+        (_STRANGERS + "test_a_huge_length_closes_the_connection_without_memory",),
+    ),
+    Mutant(
+        "V16",
+        _SERVER,
+        "if connection.asking or len(connection.buffer) < connection.need:",
+        "if len(connection.buffer) < connection.need:",
+        "requests sent ahead are answered while an earlier one still waits",
+        (_SERVED + "test_requests_sent_ahead_are_answered_in_order",),
+    ),
+    Mutant(
+        "V17",
+        "hvdlite/rendezvous/addresses.py",
+        "                return address, result\n",
+        "                return addresses[0], result\n",
+        "ranks are told the first address of the store instead of the one that answers",
+        (
+            "tests/unit/test_rendezvous_addresses.py::test_the_address_behind_which_the_secret_is_known_is_found_among_others",
+        ),
+    ),
+)

@@ -1,0 +1,66 @@
+"""Faults of hvdlite/tensorflow."""
+
+from __future__ import annotations
+
+from mutants.mutant import Mutant
+
+_T = "tests/conformance/test_tensorflow.py::shm-3::tensorflow_"
+
+MUTANTS = (
+    Mutant(
+        "F2",
+        "hvdlite/tensorflow/distribution.py",
+        "values = gradient.values / members(process_set, gradient.values.dtype)",
+        "values = gradient.values",
+        "local slices are not divided by the number of ranks",
+        (_T + "training.local_sources_stay_local_and_are_scaled",),
+    ),
+    Mutant(
+        "F4",
+        "hvdlite/tensorflow/distribution.py",
+        "everyones = [i for i, v in enumerate(variables) if id(v) not in self.local]",
+        "everyones = list(range(len(variables)))",
+        "local variables are reduced",
+        (_T + "training.local_sources_stay_local_and_are_scaled",),
+    ),
+    Mutant(
+        "F5",
+        "hvdlite/tensorflow/sparse.py",
+        "    if op == Average:\n        values = values / members(process_set, values.dtype)\n",
+        "",
+        "averages of slices are sums",
+        (_T + "ops.slices_are_gathered", _T + "training.a_tape_trains_like_one_process_on_all_the_data"),
+    ),
+    Mutant(
+        "F6",
+        "hvdlite/tensorflow/aggregation.py",
+        "share = self.backward_passes_per_step if self.average_aggregated_gradients else 1",
+        "share = 1",
+        "average_aggregated_gradients has no effect",
+        (_T + "training.aggregation_reduces_every_second_pass",),
+    ),
+    Mutant(
+        "F7",
+        "hvdlite/tensorflow/aggregation.py",
+        "cleared = [s.assign(tf.zeros(s.shape, s.dtype)) for s in self._sums if s is not None]",
+        "cleared = []",
+        "gradients of earlier steps are added to those of this",
+        (_T + "training.aggregation_reduces_every_second_pass", _T + "training.sessions_of_tensorflow_1_train"),
+    ),
+    Mutant(
+        "F8",
+        "hvdlite/tensorflow/functions.py",
+        "variable.assign(engine.run_now(pending))",
+        "engine.run_now(pending)",
+        "variables keep their own values",
+        (_T + "training.variables_get_the_roots_values",),
+    ),
+    Mutant(
+        "F9",
+        "hvdlite/tensorflow/sync_batch_norm.py",
+        "spread = (flat[1] + tf.square(flat[0] - everyones)) * count",
+        "spread = flat[1] * count",
+        "the variance of all batches leaves out how far their means are apart",
+        (_T + "training.batch_normalization_is_that_of_the_whole_batch",),
+    ),
+)

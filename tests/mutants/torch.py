@@ -1,0 +1,237 @@
+"""Faults of hvdlite/torch, and of the policies in hvdlite/adapter that it shares with others."""
+
+from __future__ import annotations
+
+from mutants.mutant import Mutant
+
+_REDUCER = "hvdlite/torch/reducer.py"
+_OPTIMIZER = "hvdlite/torch/optimizer.py"
+_STATE = "hvdlite/torch/optimizer_state.py"
+_ADAPTER = "tests/unit/test_adapter.py::"
+_T = "tests/conformance/test_torch.py::shm-2::torch_"
+
+MUTANTS = (
+    Mutant(
+        "R1",
+        _REDUCER,
+        "            mine[absent] = 0\n",
+        "",
+        "a gradient that nobody has is announced as present: weight decay moves what took no part",
+        (_T + "equivalence.with_a_sparse_embedding", _T + "equivalence.with_parameters_that_get_no_gradient_in_a_step"),
+    ),
+    Mutant(
+        "R3",
+        _REDUCER,
+        "        self._others.clear()\n        self._aggregation.reset()\n",
+        "        self._others.clear()\n",
+        "after an exception in a step the passes of the old one count for the next",
+        (_T + "misuse.too_many_backward_passes_are_an_error", _T + "misuse.a_failure_in_a_hook_surfaces_in_step"),
+    ),
+    Mutant(
+        "R4",
+        _REDUCER,
+        ".to_sparse(gradient.sparse_dim())",
+        ".to_sparse()",
+        "sparse_as_dense returns a gradient of another kind",
+        (_T + "gradients.keeps_how_many_of_its_dimensions_are_sparse",),
+    ),
+    Mutant(
+        "R5",
+        _REDUCER,
+        "flat[:: max(1, flat.numel() // 8192)]",
+        "flat[:1]",
+        "ranks that start differently are told so only if the first element differs",
+        (_T + "misuse.ranks_that_start_with_different_parameters_are_told",),
+    ),
+    Mutant(
+        "R6",
+        _REDUCER,
+        "        if previous is not None:\n            previous.remove()\n",
+        "",
+        "an optimizer that was replaced goes on reducing",
+        (_T + "life.one_that_is_made_anew_for_the_same_model_takes_over",),
+    ),
+    Mutant(
+        "R7",
+        _REDUCER,
+        """            reducer.arrived(number)
+
+    return hook
+""",
+        """            pass
+
+    return hook
+""",
+        "gradients that go the long way are reduced in step() only: nothing overlaps",
+        (
+            _T + "misuse.zero_grad_between_backward_and_step_is_an_error",
+            _T + "misuse.too_many_backward_passes_are_an_error",
+        ),
+    ),
+    Mutant(
+        "R8",
+        _REDUCER,
+        "            for number in members:\n                self._choose_way(number)\n",
+        "",
+        "members of a group leave alone by the native hook",
+        (
+            _T + "equivalence.with_options_that_change_the_way_but_not_the_result",
+            _T + "life.two_hundred_gradients_in_another_order_on_every_rank",
+        ),
+    ),
+    Mutant(
+        "O1",
+        _OPTIMIZER,
+        'return {**state, "compression": memory} if memory else state',
+        "return state",
+        "the compression's memory is not in the checkpoint",
+        (_T + "compression.its_memory_is_part_of_the_checkpoint",),
+    ),
+    Mutant(
+        "O2",
+        _OPTIMIZER,
+        "        self._hvd.forget()\n        memory = state_dict.get",
+        "        memory = state_dict.get",
+        "after load_state_dict() gradients under way are those of the step before",
+        (_T + "misuse.too_many_backward_passes_are_an_error",),
+    ),
+    Mutant(
+        "O3",
+        _OPTIMIZER,
+        "            if self._frozen:\n                self._thaw()\n",
+        "",
+        "layers that thaw are never reduced",
+        (_T + "life.layers_that_thaw_later_are_reduced_too",),
+    ),
+    Mutant(
+        "O4",
+        _OPTIMIZER,
+        "        finally:\n            self._hvd.synchronizes = True\n",
+        "        finally:\n            pass\n",
+        "skip_synchronize() never ends",
+        (
+            _T + "misuse.step_after_synchronize_warns_exactly_once",
+            _T + "equivalence.with_clipping_of_the_reduced_gradient",
+        ),
+    ),
+    Mutant(
+        "O5",
+        _OPTIMIZER,
+        'factor = float(o["gradient_predivide_factor"]) if o["op"] == Average else 1.0',
+        "factor = 1.0",
+        "gradient_predivide_factor has no effect",
+        (_T + "gradients.does_not_overflow_where_it_is_divided_before_the_sum",),
+    ),
+    Mutant(
+        "O6",
+        _OPTIMIZER,
+        'o["op"], 1.0 / factor, factor, self.compression',
+        'o["op"], 1.0 / factor, 1.0, self.compression',
+        "gradients are divided by gradient_predivide_factor and never multiplied again",
+        (_T + "equivalence.with_options_that_change_the_way_but_not_the_result",),
+    ),
+    Mutant(
+        "O7",
+        _OPTIMIZER,
+        "            if calls > 1:\n                raise RuntimeError(_CLOSURE)\n",
+        "",
+        "an optimizer that evaluates its closure twice reduces twice",
+        (_T + "misuse.an_optimizer_that_evaluates_its_closure_twice_is_refused",),
+    ),
+    Mutant(
+        "S1",
+        _STATE,
+        " and own.dtype == value.dtype",
+        "",
+        "a state of another dtype is kept",
+        (_T + "functions.the_state_has_the_dtype_that_the_root_keeps_it_in",),
+    ),
+    Mutant(
+        "S2",
+        _STATE,
+        "                parameter.grad = torch.zeros_like(parameter)\n",
+        "                pass\n",
+        "no gradients of zeros before the first step",
+        (_T + "functions.options_keep_their_python_types",),
+    ),
+    Mutant(
+        "S3",
+        "hvdlite/torch/functions.py",
+        "        named = sorted(params.items())\n",
+        "        named = [(None, p) for p in params.values()]\n        named = named[:1]\n",
+        "of a state_dict only the first tensor is broadcast",
+        (_T + "functions.parameters_come_from_a_state_dict_or_a_list",),
+    ),
+    Mutant(
+        "S4",
+        "hvdlite/torch/sync_batch_norm.py",
+        "(counts * (variances + (means - mean) ** 2)).sum(0) / total",
+        "(counts * variances).sum(0) / total",
+        "the variance of all batches leaves out how far their means are apart",
+        (_T + "batch_norm.forward_backward_and_statistics_are_those_of_the_whole_batch",),
+    ),
+    Mutant(
+        "S5",
+        "hvdlite/torch/sparse.py",
+        "        if op == Average:\n            values = values / members\n",
+        "",
+        "averages of sparse tensors are sums",
+        (_T + "others.sparse_tensors_add_up", _T + "equivalence.with_a_sparse_embedding"),
+    ),
+    Mutant(
+        "A1",
+        "hvdlite/adapter/aggregation.py",
+        "            if left < 0:\n                raise AssertionError(_TOO_MANY)\n",
+        "",
+        "too many backward passes are not noticed",
+        (_ADAPTER + "test_a_gradient_travels_after_its_last_pass",),
+    ),
+    Mutant(
+        "A2",
+        "hvdlite/adapter/aggregation.py",
+        "            if self._waiting[unit]:\n                return ()\n",
+        "",
+        "a group travels with its first member",
+        (_ADAPTER + "test_a_group_travels_with_its_last_member",),
+    ),
+    Mutant(
+        "A3",
+        "hvdlite/adapter/compression.py",
+        "return tensor if self._framework.dtype(tensor) == ctx else self._framework.cast(tensor, ctx)",
+        "return tensor",
+        "what was compressed stays in 16 bits",
+        (_T + "allreduce.compression_keeps_the_dtype_and_leaves_integers_alone",),
+    ),
+    Mutant(
+        "A4",
+        "hvdlite/adapter/gradients.py",
+        "            factor *= self.process_set.size() or 1\n",
+        "            pass\n",
+        "the gradient of a reducescatter of sums is too small",
+        (_T + "gradients.of_reducescatter_is_the_allgather",),
+    ),
+    Mutant(
+        "A5",
+        "hvdlite/adapter/names.py",
+        "        _counted_in, _count = basics.incarnation(), 0\n",
+        "        _counted_in = basics.incarnation()\n",
+        "after shutdown() and init() optimizers of ranks that made others before have other names",
+        (_ADAPTER + "test_optimizers_are_counted_from_each_init_on",),
+    ),
+    Mutant(
+        "A6",
+        "hvdlite/adapter/divergence.py",
+        "            if mine != theirs:\n                return",
+        "            if False:\n                return",
+        "ranks that train other parameters wait for each other for ever",
+        (_ADAPTER + "test_a_difference_has_a_sentence",),
+    ),
+    Mutant(
+        "F3",
+        "hvdlite/adapter/grouping.py",
+        "ends = [each * (i + 1) + min(i + 1, odd) for i in range(count)]",
+        "ends = [each * (i + 1) for i in range(count)]",
+        "with a remainder the last gradients are in no group",
+        (_ADAPTER + "test_gradients_are_grouped_by_a_number_or_by_lists",),
+    ),
+)

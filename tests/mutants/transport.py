@@ -1,0 +1,146 @@
+"""Faults of csrc/transport and csrc/rendezvous: who may come in, which bytes arrive, who is where."""
+
+from __future__ import annotations
+
+from mutants.mutant import Mutant
+
+_NEIGHBOURS = "C++ Neighbours.*"
+
+MUTANTS = (
+    Mutant(
+        "C4",
+        "csrc/transport/tcp/handshake.cc",
+        "if (in_[kMagic.size()] != static_cast<uint8_t>(purpose_)) {",
+        "if (in_[kMagic.size()] > 1) {",
+        "a connection for the store is served as a link",
+        ("C++ Handshake.AnotherPurposeIsRefused",),
+    ),
+    Mutant(
+        "T1",
+        "csrc/transport/tcp/handshake.cc",
+        "if (EqualInConstantTime(proof.data(), in_.data(), proof.size())) return Status::Ok();",
+        "return Status::Ok();",
+        "a client without the secret gets a link",
+        ("C++ Handshake.AClientWithoutTheSecretIsRefused", "C++ LinkMesh.AWrongSecretGetsNoLink"),
+    ),
+    Mutant(
+        "T2",
+        "csrc/transport/tcp/handshake.cc",
+        "message.append(server.begin(), server.end());",
+        "",
+        "a proof does not depend on the server's nonce: a recorded one opens the door again",
+        ("C++ Handshake.ARecordingIsWorthless", "C++ LinkMesh.ARecordedHandshakeIsWorthless"),
+    ),
+    Mutant(
+        "T3",
+        "csrc/transport/tcp/handshake.cc",
+        "Deadline::After(deadline.Left(kHandshakeSpan))",
+        "deadline",
+        "a stranger may stand in the door for ever",
+        (
+            "C++ Handshake.AServerGivesAStrangerFiveSecondsAtMost",
+            "C++ LinkMesh.WhoeverDawdlesIsShownOutAfterFiveSeconds",
+        ),
+        hangs=True,
+    ),
+    Mutant(
+        "T4",
+        "csrc/transport/tcp/link_listener.cc",
+        "return hello.generation == generation_ && hello.to == rank_;",
+        "return hello.to == rank_;",
+        "a connection of an earlier generation is taken for one of this",
+        ("C++ LinkMesh.AConnectionOfAnEarlierGenerationIsDropped",),
+    ),
+    Mutant(
+        "T5",
+        "csrc/transport/frames.cc",
+        "if (header.length > kMaxFrame || header.sequence != next_in_) {",
+        "if (header.length > kMaxFrame) {",
+        "a repeated or lost frame is not noticed",
+        ("C++ Frames.a_frame_out_of_sequence_or_too_long_breaks_the_channel",),
+    ),
+    Mutant(
+        "T6",
+        "csrc/transport/frames.cc",
+        "memmove(in_.data(), in_.data() + begin_, end_ - begin_);",
+        "",
+        "bytes of a frame that is cut in two are lost when the buffer is tidied",
+        ("C++ Frames.*",),
+    ),
+    Mutant(
+        "T7",
+        "csrc/transport/shm/neighbours.cc",
+        "if (segment_->line(socket_ranks_[i]).left.load(std::memory_order_seq_cst) != 0) continue;",
+        "",
+        "a rank that has left in order is reported as dead",
+        ("C++ Neighbours.a_death_is_told_from_a_departure",),
+    ),
+    Mutant(
+        "T8",
+        "csrc/transport/shm/neighbours.cc",
+        "!EqualInConstantTime(hello.proof.data(), Proof(secret, name, hello.local_rank).data(), sizeof(Digest)) ||",
+        "",
+        "a process of this user without the secret gets the shared memory",
+        ("C++ Neighbours.strangers_are_sent_away_and_do_no_harm",),
+    ),
+    Mutant(
+        "T9",
+        "csrc/transport/shm/doorbells.cc",
+        "if (mine().bell.load(std::memory_order_seq_cst) != ticket) return FutexResult::kChanged;",
+        "",
+        "a ring between the announcement and the sleep is lost where eventfds are used",
+        ("C++ Kinds/DoorbellsTest.*",),
+    ),
+    Mutant(
+        "T10",
+        "csrc/transport/shm/host_segment.cc",
+        "if (!header_->abort_state.compare_exchange_strong(expected, 1, std::memory_order_acq_rel)) return;",
+        "header_->abort_state.store(1);",
+        "a later failure overwrites the first one",
+        ("C++ HostSegment.the_first_failure_stays",),
+    ),
+    Mutant(
+        "T11",
+        "csrc/rendezvous/roster.cc",
+        "place.cross_rank = cross_size[local]++;",
+        "place.cross_rank = static_cast<int>(&host - made.hosts.data());",
+        "cross ranks count hosts that do not have the local rank",
+        ("C++ Roster.*",),
+    ),
+    Mutant(
+        "T12",
+        "csrc/rendezvous/member.cc",
+        'if (!reader.rest().empty()) return Status::Io("the description of a rank has bytes after its end");',
+        "",
+        "a description with bytes behind its end is taken",
+        ("C++ Member.*",),
+    ),
+    Mutant(
+        "T13",
+        "csrc/rendezvous/memory_store.cc",
+        'const std::string below = key + "/";',
+        "const std::string below = key;",
+        "deleting a key deletes those that only begin alike",
+        ("C++ MemoryStore.DeleteRemovesTheKeyAndAllBelowItOnly",),
+    ),
+    Mutant(
+        "T14",
+        "csrc/rendezvous/choose_address.cc",
+        "if (also_mine) return same_host ? kCommonSubnet : kAlsoMine;",
+        "",
+        "a bridge that has the same address on every host is taken for the way to another host",
+        ("C++ ChooseAddress.*",),
+    ),
+    Mutant(
+        "T15",
+        "csrc/rendezvous/tcp_store.cc",
+        """  if (!reader.rest().empty()) {
+    values->clear();
+    return Status::Io("the reply of " + who_ + " to 'collect' is too long");
+  }
+""",
+        "",
+        "a reply that is too long is taken",
+        ("C++ TcpStore.ACollectReplyThatDoesNotAddUpIsAnError",),
+    ),
+)

@@ -1,0 +1,58 @@
+"""What the tiers take of the batteries: nothing that the whole lacks, and every check in the end."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+import pytest
+import tier
+from battery import belongs
+from checks.listing import listed
+from runner import Configuration
+from suites.table import ROOT
+
+CONFORMANCE = ROOT / "tests/conformance"
+SEEDS = [str(number) for number in range(20)]
+# MPI's battery leaves to the first one what comes before the communicator.
+BATTERIES = {
+    "numpy and MPI": ("test_conformance.py", "test_mpi.py"),
+    **{name: (f"test_{name}.py",) for name in ("torch", "tensorflow", "jax", "keras")},
+}
+
+
+def test_every_battery_is_here() -> None:
+    assert {name for names in BATTERIES.values() for name in names} == {p.name for p in CONFORMANCE.glob("test_*.py")}
+
+
+@pytest.fixture
+def cases(monkeypatch: pytest.MonkeyPatch):
+    def those_of(battery: str, of_tier: str, seed: str = "0") -> set[tuple[str, str]]:
+        """Configurations and checks."""
+        monkeypatch.setattr(tier, "TIER", of_tier)
+        monkeypatch.setattr(tier, "SEED", seed)
+        found: list[Configuration] = []
+        for name in BATTERIES[battery]:
+            found += runpy.run_path(str(Path(CONFORMANCE, name)))["CONFIGURATIONS"]
+        return {(c.name, check.name) for c in found for check in listed(c.suite) if belongs(c, check)}
+
+    return those_of
+
+
+@pytest.mark.parametrize("battery", BATTERIES)
+def test_shorter_runs_are_parts_of_the_whole(cases, battery: str) -> None:
+    whole = cases(battery, "all")
+    assert cases(battery, "quick") < whole
+    for seed in SEEDS:
+        assert cases(battery, "commit", seed) < whole
+
+
+@pytest.mark.parametrize("battery", BATTERIES)
+def test_the_runs_of_twenty_commits_try_every_check(cases, battery: str) -> None:
+    tried = {check for seed in SEEDS for _, check in cases(battery, "commit", seed)}
+    assert tried == {check for _, check in cases(battery, "all")}
+
+
+def test_the_same_seed_picks_the_same(cases) -> None:
+    assert cases("keras", "commit", "1") == cases("keras", "commit", "1")
+    assert len({frozenset(cases("keras", "commit", seed)) for seed in SEEDS}) > 1
