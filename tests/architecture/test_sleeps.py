@@ -15,23 +15,6 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).resolve().parents[1]
-# Of the launcher, and being mended.
-NOT_YET = {
-    *(
-        f"multiprocess/{name}.py"
-        for name in (
-            "launched", "mpis", "slurm", "sshd", "test_launcher", "test_launchers", "test_monitor_runs", "test_mpirun",
-            "test_running_functions", "test_slurm", "test_ssh",
-        )
-    ),
-    *(
-        f"unit/{name}.py"
-        for name in (
-            "store", "test_gpu_scripts", "test_output", "test_rendezvous_server", "test_rendezvous_strangers",
-            "test_rendezvous_wills", "test_versions", "test_watch",
-        )
-    ),
-}  # fmt: skip
 
 # As a call, in a rank's program as well; not as a name of the test's own, nor torch.cuda._sleep.
 _SLEEP = re.compile(r"(?<!def )(?<![\w\"'])(?:time\.)?u?sleep\((?!\))")
@@ -52,12 +35,10 @@ def test_every_sleep_says_why() -> None:
     """But those of suites/, which are no tests."""
     files = {str(path.relative_to(TESTS)): path for path in TESTS.rglob("*.py") if path != Path(__file__)}
     found = {name: unexplained(path.read_text()) for name, path in files.items() if not name.startswith("suites/")}
-    silent = {name: lines for name, lines in found.items() if lines}
     assert len(files) > 100
-    assert {name: lines for name, lines in silent.items() if name not in NOT_YET} == {}, (
+    assert {name: lines for name, lines in found.items() if lines} == {}, (
         "wait for an event, or say `# span: reason`, `# poll` or `# until killed`"
     )
-    assert set(silent) >= NOT_YET, "mended: take it off the list"
 
 
 @pytest.mark.parametrize(

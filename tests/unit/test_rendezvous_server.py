@@ -214,7 +214,7 @@ def _until(happened):
     end = time.monotonic() + LIMIT
     while not happened():
         assert time.monotonic() < end
-        time.sleep(0.001)
+        time.sleep(0.001)  # poll
 
 
 def test_a_client_whose_machine_vanishes_is_noticed_by_the_system(server, client):
