@@ -35,9 +35,10 @@ def test_every_sleep_says_why() -> None:
     """But those of suites/, which are no tests."""
     files = {str(path.relative_to(TESTS)): path for path in TESTS.rglob("*.py") if path != Path(__file__)}
     found = {name: unexplained(path.read_text()) for name, path in files.items() if not name.startswith("suites/")}
-    silent = {name: lines for name, lines in found.items() if lines}
     assert len(files) > 100
-    assert silent == {}, "wait for an event, or say `# span: reason`, `# poll` or `# until killed`"
+    assert {name: lines for name, lines in found.items() if lines} == {}, (
+        "wait for an event, or say `# span: reason`, `# poll` or `# until killed`"
+    )
 
 
 @pytest.mark.parametrize(

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 from launched import Job, _default_signals
 from launchers import MPICH, OPENMPI
 from machine import within
-from waiting import wait_until
 
 # For a number of ranks the command that starts them, and the variables that it needs.
 Mpirun = Callable[[int], tuple[list[str], dict[str, str]]]
@@ -43,18 +40,6 @@ TWO_ON_A_HOST = """
 import os
 os.environ["HVDLITE_HOST_ID"] = str(int(os.environ.get("OMPI_COMM_WORLD_RANK") or os.environ["PMI_RANK"]) // 2)
 """
-
-
-@contextlib.contextmanager
-def leaves_no_shared_memory() -> Iterator[None]:
-    """No name of hvdlite's remains in /dev/shm. Another job of this machine may have one there for a moment."""
-    before = set(os.listdir("/dev/shm"))
-    yield
-
-    def new() -> list[str]:
-        return [name for name in set(os.listdir("/dev/shm")) - before if "hvd" in name.lower()]
-
-    wait_until(lambda: not new(), 3, lambda: f"left in /dev/shm: {new()}")
 
 
 def start(job: Job, command: Sequence[str], **extra: str) -> subprocess.Popen[bytes]:
