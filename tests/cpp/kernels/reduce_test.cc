@@ -14,7 +14,7 @@ namespace {
 
 using reference::Bytes;
 
-constexpr int64_t kSizes[] = {0, 1, 2, 3, 7, 8, 15, 16, 17, 31, 33, 63, 64, 65, 127, 1000, 4097};
+constexpr int64_t kLengths[] = {0, 1, 2, 3, 7, 8, 15, 16, 17, 31, 33, 63, 64, 65, 127, 1000, 4097};
 constexpr ReduceOp kOps[] = {ReduceOp::kAverage, ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct};
 
 struct Factors {
@@ -113,7 +113,7 @@ TEST_P(ReduceTest, EveryInstructionSetGivesTheReferencesBits) {
   reference::Filler filler(11);
   int turn = 0;
   for (const ReduceOp op : kOps) {
-    for (const int64_t count : kSizes) {
+    for (const int64_t count : kLengths) {
       for (int n = 1; n <= 5; ++n) {
         std::vector<Bytes> contents(static_cast<size_t>(n));
         std::vector<const uint8_t*> pointers;
@@ -158,7 +158,7 @@ TEST_P(ReduceTest, AccumulateScalesTheSourceAloneAndRoundsEachTime) {
   reference::Filler filler(3);
   for (const ReduceOp op : kOps) {
     for (const double prescale : {1.0, 0.5, 0.3}) {
-      for (const int64_t count : kSizes) {
+      for (const int64_t count : kLengths) {
         Bytes accumulator(static_cast<size_t>(count) * SizeOf(GetParam())), source(accumulator.size());
         filler.Fill(GetParam(), accumulator.data(), count);
         filler.Fill(GetParam(), source.data(), count);
@@ -179,7 +179,7 @@ TEST_P(ReduceTest, AccumulateScalesTheSourceAloneAndRoundsEachTime) {
 TEST_P(ReduceTest, FinishIsWhatReduceDoesAtTheEnd) {
   reference::Filler filler(9);
   for (const Factors& f : kFactors) {
-    for (const int64_t count : kSizes) {
+    for (const int64_t count : kLengths) {
       Bytes data(static_cast<size_t>(count) * SizeOf(GetParam()));
       filler.Fill(GetParam(), data.data(), count);
       const ReduceSpec finish = {GetParam(), ReduceOp::kAverage, 123.0, f.postscale, f.divisor};
