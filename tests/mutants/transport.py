@@ -90,6 +90,7 @@ MUTANTS = (
         "  --polling_;\n",
         "a thread that gets up takes away the ring that was meant for another one",
         ("C++ DoorbellsTest.several_sleepers_of_one_rank_all_hear_the_bell",),
+        hangs=True,
     ),
     Mutant(
         "T10",
