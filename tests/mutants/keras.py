@@ -65,7 +65,7 @@ MUTANTS = (
         "everything = model_variables(model) + variables_of(model.optimizer)",
         "everything = model_variables(model)",
         "ranks start with optimizers of their own",
-        (_K + "callbacks.ranks_that_start_differently_become_equal_before_the_first_step",),
+        (_K + "callbacks.the_optimizer_becomes_the_roots_as_well",),
     ),
     Mutant(
         "K8",

@@ -49,6 +49,21 @@ def ranks_that_start_differently_become_equal_before_the_first_step(here: Here) 
     same(here, net, alone(here, keras.optimizers.SGD(0.1, momentum=0.9), seed=100 + root))
 
 
+@check(min_ranks=2, seconds=30)
+def the_optimizer_becomes_the_roots_as_well(here: Here) -> None:
+    from hvdlite.keras.host import build, velocities_of
+
+    net = model()
+    optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(0.1, momentum=0.9))
+    build(optimizer, net.trainable_variables)
+    velocities = velocities_of(optimizer)
+    assert velocities
+    for velocity in velocities:
+        velocity.assign(velocity + float(here.rank))
+    _train(here, net, _first_broadcast(), optimizer=optimizer)
+    same(here, net, alone(here, keras.optimizers.SGD(0.1, momentum=0.9)))
+
+
 @check(seconds=30)
 def models_that_are_not_built_yet_become_equal_after_the_first_step(here: Here) -> None:
     keras.utils.set_random_seed(50 + here.rank)

@@ -122,8 +122,13 @@ def ids_of_removed_sets_are_used_again_oldest_first(here: Here) -> None:
 
 @check()
 def what_makes_no_sense_is_refused(here: Here) -> None:
-    for wrong in ([], [0, 0], [here.size], [-1]):
-        with raises(ValueError):
+    for wrong, words in (
+        ([], "at least one"),
+        ([0, 0], "twice"),
+        ([here.size], "do not exist"),
+        ([-1], "do not exist"),
+    ):
+        with raises(ValueError, words):
             hvd.add_process_set(wrong)
     for wrong in (["a"], [0.5], [True]):
         with raises(ValueError):
