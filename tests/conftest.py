@@ -8,13 +8,16 @@ import pytest
 import tier
 from suites.reporting import VARIABLE, Reporter
 
-# Fixtures whose values are ways to the same promise: `quick` and `commit` keep one value for each test.
-PRODUCTS = ("hosts", "mpirun")
+# Parameters whose values are ways to the same promise: `quick` and `commit` keep one value for each test.
+PRODUCTS = ("hosts", "mpirun", "jit")
+# Of the tests marked `costly`, which take the processor for many seconds, `commit` keeps one in so many.
+COSTLY_TURNS = 4
 # Of the tests with processes `quick` keeps one in so many.
 QUICK_PROCESSES = 10
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "costly: a commit's run takes it by turns")
     if path := os.environ.get(VARIABLE):
         config.pluginmanager.register(Reporter(path))
 
@@ -23,8 +26,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if tier.TIER == "all" or _named(config):
         return
     left_out = set(map(id, _other_products(items)))
-    if tier.TIER == "quick":
-        left_out |= {id(item) for item in items if "multiprocess" in item.path.parts and not _drawn(item)}
+    left_out |= {id(item) for item in items if not _taken(item)}
     if left_out:
         config.hook.pytest_deselected(items=[item for item in items if id(item) in left_out])
         items[:] = [item for item in items if id(item) not in left_out]
@@ -35,8 +37,13 @@ def _named(config: pytest.Config) -> bool:
     return any("::" in argument for argument in config.invocation_params.args if isinstance(argument, str))
 
 
-def _drawn(item: pytest.Item) -> bool:
-    return tier.draw(item.nodeid.partition("[")[0], QUICK_PROCESSES) == 0
+def _taken(item: pytest.Item) -> bool:
+    turns = 1
+    if tier.TIER == "quick" and "multiprocess" in item.path.parts:
+        turns = QUICK_PROCESSES
+    elif item.get_closest_marker("costly"):
+        turns = COSTLY_TURNS
+    return tier.draw(item.nodeid.partition("[")[0], turns) == 0
 
 
 def _other_products(items: list[pytest.Item]) -> list[pytest.Item]:

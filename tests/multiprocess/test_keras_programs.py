@@ -30,6 +30,7 @@ print("equal", flush=True)
 """
 
 
+@pytest.mark.costly
 @pytest.mark.watchdog(300)
 def test_keras_jit_on_torch_leaves_hvdlite_out_without_a_warning(job: Job) -> None:
     done = job.run("-np", "2", "python", job.script(_COMPILED), KERAS_BACKEND="torch", TF_CPP_MIN_LOG_LEVEL="2")

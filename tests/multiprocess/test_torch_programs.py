@@ -52,6 +52,7 @@ print("equal", flush=True)
 """
 
 
+@pytest.mark.costly
 @pytest.mark.watchdog(300)
 def test_inductor_compiles_collectives_and_models_without_a_break(job: Job) -> None:
     done = job.run(

@@ -20,6 +20,14 @@ MUTANTS = (
         (_T + "equivalence.with_a_sparse_embedding", _T + "equivalence.with_parameters_that_get_no_gradient_in_a_step"),
     ),
     Mutant(
+        "R2",
+        _REDUCER,
+        "self._direct.let_hook(number, self.flights[number].directly and self._aggregation.travels_at_once(number))",
+        "self._direct.let_hook(number, False)",
+        "no gradient leaves by its native hook: all of them take the long way",
+        (_T + "ways.dense_gradients_leave_by_their_native_hooks",),
+    ),
+    Mutant(
         "R3",
         _REDUCER,
         "        self._others.clear()\n        self._aggregation.reset()\n",
