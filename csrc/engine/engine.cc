@@ -92,7 +92,7 @@ Status Engine::Connect(rendezvous::Store* store, Deadline deadline) {
   patience_ = std::make_unique<Patience>(world_->oversubscribed(), spin < 0 ? kDefaultSpin : spin * kMicrosecond);
   MutexLock turn(turn_);
   const Nanos now = MonotonicNow();
-  last_tick_ = now;
+  last_tick_ = last_submission_ = now;
   silences_.Look(now);
   remote_silences_.Look(now);
   std::vector<int> everyone(static_cast<size_t>(options_.size));

@@ -221,7 +221,7 @@ class Engine {
 
   Observer observer_;
   Question question_;
-  std::atomic<Nanos> last_submission_{0};
+  std::atomic<Nanos> last_submission_{0};  // or since when there is a job
   std::atomic<bool> last_is_told_{false};  // whoever submitted it does not wait, but will be told of its end
 
   // tick.cc

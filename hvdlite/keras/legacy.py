@@ -57,7 +57,7 @@ class _Distributed:
     def _hvd_aggregated(self, pairs: Pairs) -> list[tuple[Any, Any]]:
         pairs = list(pairs)
         if self._hvd_reduced or not pairs:
-            self.__dict__["_hvd_reduced"] = False
+            self._hvd_forget()
             return pairs
         gradients, variables = zip(*pairs, strict=True)
         helper = self._agg_helper
@@ -68,9 +68,14 @@ class _Distributed:
         return list(zip(results, variables, strict=True))
 
     def _hvd_computed(self, pairs: Pairs) -> list[tuple[Any, Any]]:
+        self._hvd_forget()  # the last step may not have been applied
         result = self._hvd_aggregated(pairs)
         self.__dict__["_hvd_reduced"] = True
         return result
+
+    def _hvd_forget(self) -> None:
+        """Gradients to come are not reduced, whatever the last ones were."""
+        self.__dict__["_hvd_reduced"] = False
 
     def _hvd_apply(self, apply: Callable[[], Any]) -> Any:
         """Of passes that only add up gradients nothing is applied; but they are counted."""
@@ -113,6 +118,7 @@ class Distributed(_Distributed):
         """One step with the gradients of all ranks."""
         if not skip_gradients_aggregation and kwargs.pop("experimental_aggregate_gradients", True):
             grads_and_vars = self.aggregate_gradients(grads_and_vars)
+        self._hvd_forget()
         pairs = list(grads_and_vars)
         apply = super().apply_gradients  # type: ignore[misc]
         if pairs and self._agg_helper is not None:
@@ -148,6 +154,7 @@ class DistributedOfOld(_Distributed):
         pairs = [(gradient, variable) for gradient, variable in grads_and_vars if gradient is not None]
         if experimental_aggregate_gradients:
             pairs = self._aggregate_gradients(self._transform_unaggregated_gradients(pairs))  # type: ignore[attr-defined]
+        self._hvd_forget()
         apply = super().apply_gradients  # type: ignore[misc]
         if self._agg_helper is not None:
             with tf.init_scope():

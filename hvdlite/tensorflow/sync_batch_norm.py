@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import tensorflow as tf
@@ -11,6 +12,9 @@ from hvdlite.ops import Sum
 from hvdlite.tensorflow.ops import allreduce, do_not_convert
 
 __all__ = ["SyncBatchNormalization"]
+
+# By what it overrides: tf_keras does not tell its version where tf.keras is.
+_IS_OF_KERAS_2 = "reduction_axes" in inspect.signature(tf.keras.layers.BatchNormalization._moments).parameters
 
 
 class SyncBatchNormalization(tf.keras.layers.BatchNormalization):  # type: ignore[misc]
@@ -22,7 +26,7 @@ class SyncBatchNormalization(tf.keras.layers.BatchNormalization):  # type: ignor
             raise ValueError(
                 f"SyncBatchNormalization does not support fused={fused}: the fused kernel keeps its statistics to itself."
             )
-        if tf.keras.__version__.startswith("2."):
+        if _IS_OF_KERAS_2:
             kwargs["fused"] = False  # in Keras 3 there is no such thing
         super().__init__(**kwargs)
 

@@ -61,6 +61,6 @@ MUTANTS = (
         "spread = (flat[1] + tf.square(flat[0] - everyones)) * count",
         "spread = flat[1] * count",
         "the variance of all batches leaves out how far their means are apart",
-        (_T + "training.batch_normalization_is_that_of_the_whole_batch",),
+        (_T + "batch_norm.batch_normalization_is_that_of_the_whole_batch",),
     ),
 )

@@ -8,6 +8,9 @@
 namespace hvdlite::engine {
 namespace {
 
+// What comes within this is written at once. A job that is killed loses so much.
+constexpr Nanos kGather = 20 * kMillisecond;
+
 std::string Quote(const std::string& text) {
   std::string out = "\"";
   for (unsigned char c : text) {
@@ -74,7 +77,8 @@ void Timeline::Write() {
     std::string events;
     {
       MutexLock lock(mutex_);
-      if (pending_.empty() && !stopping_) changed_.WaitFor(mutex_, 200 * kMillisecond);
+      while (pending_.empty() && !stopping_) changed_.WaitFor(mutex_, kSecond);
+      if (!stopping_) changed_.WaitFor(mutex_, kGather);
       events.swap(pending_);
       last = stopping_;
     }
@@ -89,6 +93,7 @@ void Timeline::Write() {
 }
 
 void Timeline::Append(const std::string& event) {
+  if (pending_.empty()) changed_.NotifyAll();
   pending_ += first_ ? "" : ",\n";
   pending_ += event;
   first_ = false;

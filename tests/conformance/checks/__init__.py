@@ -60,6 +60,7 @@ SUITES = {
         "tensorflow_gradients",
         "tensorflow_compiled",
         "tensorflow_training",
+        "tensorflow_batch_norm",
         "tensorflow_ways",
     ),
     "keras": ("keras_data", "keras_training", "keras_optimizer", "keras_files", "keras_callbacks", "keras_ways"),
@@ -80,6 +81,7 @@ SUITES = {
         "keras_files",
         "keras_callbacks",
         "keras_legacy",
+        "tensorflow_batch_norm",
         "keras_ways",
     ),
 }

@@ -142,3 +142,32 @@ def sparse_gradients_of_several_passes_must_become_dense(here: Here, generation:
     expected = np.zeros((4, 2), "float32")
     expected[: here.size] = -2 / here.size
     np.testing.assert_allclose(table, expected)
+
+
+@check(generation=("new", "old"), seconds=30)
+def computed_gradients_are_reduced_in_every_step_whatever_is_done_with_them(here: Here, generation: str) -> None:
+    import tensorflow as tf
+
+    new = generation == "new"
+    optimizers = keras.optimizers if new else keras.optimizers.legacy
+    as_they_are = {"skip_gradients_aggregation": True} if new else {"experimental_aggregate_gradients": False}
+    optimizer = hvd.DistributedOptimizer(optimizers.SGD(1.0))
+    variable = tf.Variable(0.0)
+    mean = (here.size + 1) / 2
+
+    def computed() -> Any:
+        with tf.GradientTape() as tape:
+            loss = variable * (here.rank + 1.0)
+        pairs = optimizer.compute_gradients(loss, [variable], tape=tape)
+        np.testing.assert_allclose(pairs[0][0], mean)
+        return pairs
+
+    for options in (as_they_are, as_they_are, {}, as_they_are):
+        before = float(variable)
+        optimizer.apply_gradients(computed(), **options)
+        np.testing.assert_allclose(variable, before - mean)
+    computed()  # of a step that is not taken
+    optimizer.apply_gradients(computed(), **as_they_are)
+    before = float(variable)
+    optimizer.apply_gradients([(tf.constant(here.rank + 1.0), variable)])
+    np.testing.assert_allclose(variable, before - mean)
