@@ -13,7 +13,7 @@ PRODUCTS = ("hosts", "mpirun", "jit")
 # Of the tests marked `costly`, which take the processor for many seconds, `commit` keeps one in so many.
 COSTLY_TURNS = 4
 # Of the tests with processes `quick` keeps one in so many.
-QUICK_PROCESSES = 10
+QUICK_PROCESSES = 3
 
 
 def pytest_configure(config: pytest.Config) -> None:
