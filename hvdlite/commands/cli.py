@@ -22,7 +22,7 @@ def _compat(arguments: argparse.Namespace) -> int:
 def _doctor(arguments: argparse.Namespace) -> int:
     from hvdlite.commands import doctor
 
-    return doctor.run(arguments.path, arguments.json)
+    return doctor.run(arguments.path, arguments.json, arguments.fix)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -52,8 +52,15 @@ def build_parser() -> argparse.ArgumentParser:
         "what is worth a look and what works. Files and folders are taken as one program. Exit code: 0 if nothing has to be changed, "
         "1 if something has to, 2 if something could not be read.",
     )
-    doctor.add_argument("path", nargs="+", help="a Python file, or a folder of them")
+    doctor.add_argument(
+        "path", nargs="+", help="a Python file, a notebook, a shell script, a Dockerfile or YAML, or a folder of them"
+    )
     doctor.add_argument("--json", action="store_true", help="for machines")
+    doctor.add_argument(
+        "--fix",
+        action="store_true",
+        help="first change `import horovod.torch` to `import hvdlite.torch`, and its like, in Python files",
+    )
     doctor.set_defaults(run=_doctor)
     return parser
 

@@ -6,12 +6,15 @@ import sys
 from collections.abc import Sequence
 
 from hvdlite.doctor import report
-from hvdlite.doctor.examination import examine
+from hvdlite.doctor.examination import examine, fix
 from hvdlite.doctor.findings import Kind
 
 
-def run(paths: Sequence[str], as_json: bool) -> int:
+def run(paths: Sequence[str], as_json: bool, with_fix: bool) -> int:
     """Prints the findings; 0: nothing has to be changed, 1: something has to, 2: something could not be read."""
+    if with_fix:
+        for file, changed in fix(paths):
+            print(f"{file}:{changed.line}: fixed: {changed.before} -> {changed.after}", file=sys.stderr)
     findings, unreadable = examine(paths)
     if as_json:
         print(report.as_json(findings, unreadable))

@@ -28,7 +28,8 @@ HOROVOD = {
             allgather allgather_async grouped_allgather grouped_allgather_async broadcast broadcast_async broadcast_
             broadcast_async_ alltoall alltoall_async reducescatter reducescatter_async grouped_reducescatter
             grouped_reducescatter_async join barrier poll synchronize HorovodInternalError DistributedOptimizer
-            SyncBatchNorm mpi_ops functions optimizer compression sync_batch_norm""",
+            SyncBatchNorm mpi_ops mpi_lib_v2 functions optimizer compression sync_batch_norm""",
+        "horovod.torch.optimizer": "_DistributedOptimizer _DistributedAdasumOptimizer",
         "horovod.torch.elastic": "TorchState ElasticSampler run state sampler",
         "horovod.tensorflow": f"""{_BASICS} {_SETS} {_REDUCTIONS} is_homogeneous rank_op local_rank_op size_op local_size_op
             process_set_included_op allreduce grouped_allreduce allgather grouped_allgather broadcast broadcast_ alltoall
@@ -36,7 +37,9 @@ HOROVOD = {
             broadcast_variables broadcast_object broadcast_object_fn allgather_object SyncBatchNormalization Compression
             DistributedOptimizer DistributedGradientTape PartialDistributedGradientTape LocalGradientAggregationHelper
             elastic handle_average_backwards_compatibility check_num_rank_power_of_2 gpu_available _executing_eagerly
-            _make_subgraph _cache vars_to_refs refs_to_vars util mpi_ops functions compression sync_batch_norm data keras""",
+            _make_subgraph _cache _LegacyOptimizer _make_allreduce_grads_fn gradient_aggregation_eager vars_to_refs refs_to_vars util mpi_ops functions compression sync_batch_norm data keras""",
+        "horovod.tensorflow.compression": "NoneCompressor FP16Compressor",
+        "horovod.tensorflow.mpi_ops": "_grouped_allreduce",
         "horovod.tensorflow.elastic": "TensorFlowKerasState TensorFlowState run",
         "horovod.tensorflow.keras": _KERAS,
         "horovod.tensorflow.keras.callbacks": _CALLBACKS,
@@ -52,7 +55,7 @@ HOROVOD = {
         "horovod.common.util": """env gloo_built mpi_built nccl_built ddl_built ccl_built gpu_available extension_available
             _cache split_list num_rank_is_power_2 is_iterable is_version_greater_equal_than check_extension get_ext_suffix
             get_extension_full_path check_installed_version get_average_backwards_compatibility_fun""",
-        "horovod.runner": "run launch common elastic",
+        "horovod.runner": "run launch common elastic http util",
         "horovod.runner.launch": "run_commandline parse_args _run",
     }.items()
 }
@@ -78,6 +81,9 @@ _LAUNCHERS = "hvd.init() believes it, and needs all that a launcher sets; hvdlit
 _OURS = "hvdlite has its own communication, to which this does not apply"
 BUILD = "Horovod's build read it; hvdlite has nothing to choose when it is built"
 _PLANNED = "hvdlite does not tune itself yet; set the knobs in docs/knobs.md where the defaults do not suit"
+
+#: variables of others that hvdlite goes by
+ALSO_WORK = {"TF_USE_LEGACY_KERAS": "tf.keras is tf_keras then (pip install tf_keras), for hvdlite as well"}
 
 #: variables that launchers set and programs need not
 LAUNCHERS = {

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import difflib
 from collections.abc import Iterator
 
-from hvdlite import knobs
 from hvdlite.compat import names
-from hvdlite.doctor import advice, surface
+from hvdlite.doctor import advice, surface, variables
 from hvdlite.doctor.findings import Finding, Kind
 from hvdlite.doctor.reading import Call, Program, Use
 
@@ -16,7 +17,13 @@ def of_program(program: Program) -> Iterator[Finding]:
     yield from _uses(program)
     for call in program.calls:
         yield from _call(program.file, call)
-    yield from _variables(program)
+    for variable in program.variables:
+        yield from variables.about(program.file, variable.line, variable.name)
+    for mention in program.mentions:
+        sentence = "stands in a string: if it is imported by that, say hvdlite's name or `hvdlite compat install`"
+        yield Finding(Kind.HINT, program.file, mention.line, mention.path, sentence)
+    if any(use.path.startswith(("horovod.keras", "horovod.tensorflow")) for use in program.uses):
+        yield from _compiles(program)
 
 
 def _uses(program: Program) -> Iterator[Finding]:
@@ -46,7 +53,8 @@ def _missing(file: str, use: Use, missing: surface.Missing) -> Finding:
     if missing.name in advice.HOROVOD.get(missing.module, ()) or instead != names.UNKNOWN:
         sentence = f"only Horovod has it: {instead}"
     else:
-        sentence = "neither Horovod nor hvdlite has it: a slip of the pen, or from another version of Horovod"
+        close = difflib.get_close_matches(missing.name, surface.public_names(missing.module), 1)
+        sentence = f"hvdlite does not have it: {f'is {close[0]} meant?' if close else instead}"
     if use.guarded and use.is_import:
         return Finding(Kind.DIFFERS, file, use.line, use.path, f"{sentence}; the ImportError is caught")
     return Finding(Kind.CHANGE, file, use.line, use.path, sentence)
@@ -64,15 +72,9 @@ def _call(file: str, call: Call) -> Iterator[Finding]:
             yield Finding(Kind.DIFFERS, file, call.line, f"{call.path}({name}=)", advice.ARGUMENTS[name])
 
 
-def _variables(program: Program) -> Iterator[Finding]:
-    known = {name for knob in knobs.KNOBS for name in knob.environment}
-    for variable in program.variables:
-        name, place = variable.name, (program.file, variable.line, variable.name)
-        if name in known:
-            yield Finding(Kind.WORKS, *place, "is read by hvd.init(); docs/knobs.md")
-        elif name in advice.LAUNCHERS:
-            yield Finding(Kind.DIFFERS, *place, advice.LAUNCHERS[name])
-        elif name in advice.NO_EFFECT:
-            yield Finding(Kind.DIFFERS, *place, f"has no effect: {advice.NO_EFFECT[name]}")
-        elif name.startswith("HOROVOD_"):
-            yield Finding(Kind.DIFFERS, *place, "has no effect: neither Horovod 0.28.1 nor hvdlite reads it")
+def _compiles(program: Program) -> Iterator[Finding]:
+    """What Horovod's examples gave to compile() of a model."""
+    for node in ast.walk(program.tree):
+        if isinstance(node, ast.keyword) and node.arg == "experimental_run_tf_function":
+            name, sentence = "compile(experimental_run_tf_function=)", "Keras 3 has no such argument: leave it out"
+            yield Finding(Kind.CHANGE, program.file, node.value.lineno, name, sentence)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from hvdlite.doctor import checks, reading, surface, training
+from hvdlite.doctor import checks, notebooks, reading, rewriting, scripts, surface, training
 from hvdlite.doctor.findings import Finding
 
 # Not the user's program.
@@ -14,30 +16,91 @@ _NOT_INSIDE = {"site-packages", "dist-packages", "node_modules", "__pycache__"}
 
 def examine(paths: Sequence[str]) -> tuple[list[Finding], list[str]]:
     """The findings about files and folders, taken as one program, and a sentence for each that could not be read."""
-    programs, unreadable = [], []
-    for file in _files(paths):
-        try:
-            programs.append(reading.read(file, Path(file).read_bytes(), surface.public_names))
-        except OSError as error:
-            unreadable.append(f"{file}: {error.strerror}")
-        except SyntaxError as error:
-            where = f"{file}:{error.lineno}" if error.lineno else file
-            unreadable.append(f"{where}: not Python 3: {error.msg}")
-        except (MemoryError, RecursionError):  # the parser's ways to say so
-            unreadable.append(f"{file}: nested too deeply to be read")
-        except ValueError as error:
-            unreadable.append(f"{file}: not Python: {error}")
-    findings = [finding for program in programs for finding in checks.of_program(program)]
-    return [*findings, *training.of_programs(programs)], unreadable
-
-
-def _files(paths: Sequence[str]) -> Iterator[str]:
+    examination = _Examination()
     for path in paths:
-        if not Path(path).is_dir():
-            yield path
-            continue
-        for file in sorted(Path(path).rglob("*.py")):
-            inside = file.relative_to(path).parts[:-1]
+        if Path(path).is_dir():
+            for file in _inside(path):
+                examination.read(file, was_named=False)
+        else:
+            examination.read(path, was_named=True)
+    return examination.findings(), examination.unreadable
+
+
+class _Examination:
+    def __init__(self) -> None:
+        self.unreadable: list[str] = []
+        self._programs: list[reading.Program] = []
+        self._of_scripts: list[Finding] = []
+        self._places: dict[str, list[notebooks.Place]] = {}  # of a notebook's lines
+
+    def read(self, file: str, was_named: bool) -> None:
+        """A file that nobody has named, and that says nothing of Horovod, need not be readable."""
+        try:
+            raw = Path(file).read_bytes()
+        except OSError as error:
+            self.unreadable.append(f"{file}: {error.strerror}")
+            return
+        try:
+            self._take(file, raw)
+        except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
+            if was_named or b"horovod" in raw or b"hvd" in raw:
+                self.unreadable.append(self._why_not(file, error))
+
+    def findings(self) -> list[Finding]:
+        of_each = [finding for program in self._programs for finding in checks.of_program(program)]
+        found = [*of_each, *training.of_programs(self._programs)]
+        return [self._placed(finding) for finding in found] + self._of_scripts
+
+    def _take(self, file: str, raw: bytes) -> None:
+        if scripts.is_script(Path(file)):
+            self._of_scripts += scripts.findings(file, raw.decode(errors="replace"))
+            return
+        text: str | bytes = raw
+        if file.endswith(".ipynb"):
+            text, self._places[file] = notebooks.python_of(raw)
+        self._programs.append(reading.read(file, text, surface.public_names))
+
+    def _why_not(self, file: str, error: BaseException) -> str:
+        if isinstance(error, SyntaxError):
+            return f"{self._where(file, error.lineno)}: not Python 3: {error.msg}"
+        if isinstance(error, ValueError):
+            return f"{file}: not {'a notebook' if file.endswith('.ipynb') else 'Python'}: {error}"
+        return f"{file}: nested too deeply to be read"  # the parser's ways to say so
+
+    def _where(self, file: str, line: int | None) -> str:
+        if not line:
+            return file
+        places = self._places.get(file)
+        return f"{file}:cell {places[line - 1].cell}:{places[line - 1].line}" if places else f"{file}:{line}"
+
+    def _placed(self, finding: Finding) -> Finding:
+        places = self._places.get(finding.file)
+        if not places:
+            return finding
+        place = places[finding.line - 1]
+        return replace(finding, cell=place.cell, line=place.line)
+
+
+def fix(paths: Sequence[str]) -> Iterator[tuple[str, rewriting.Changed]]:
+    """Changes the imports in Python files, and tells each line that is another one now."""
+    for path in paths:
+        for file in _inside(path) if Path(path).is_dir() else [path]:
+            if not file.endswith(".py"):
+                continue
+            try:
+                new, changed = rewriting.rewritten(Path(file).read_bytes())
+            except (OSError, SyntaxError, ValueError, MemoryError, RecursionError):
+                continue  # examine() tells
+            if changed:
+                Path(file).write_bytes(new)
+            yield from ((file, each) for each in changed)
+
+
+def _inside(path: str) -> Iterator[str]:
+    for folder, inside, names in os.walk(path):
+        inside[:] = sorted(name for name in inside if name not in _NOT_INSIDE and not name.startswith("."))
+        for name in sorted(names):
+            file = Path(folder, name)
             # A pipe would be waited for.
-            if file.is_file() and not any(part in _NOT_INSIDE or part.startswith(".") for part in inside):
+            if (file.suffix in (".py", ".ipynb") or scripts.is_script(file)) and file.is_file():
                 yield str(file)

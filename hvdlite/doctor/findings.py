@@ -24,3 +24,4 @@ class Finding:
     line: int
     name: str
     sentence: str
+    cell: int = 0  # of a notebook, in which lines are counted anew

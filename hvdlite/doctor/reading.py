@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+_MODULE = re.compile(r"horovod(\.\w+)+")
 _IMPORT_ERRORS = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}
 
 
@@ -36,6 +38,14 @@ class Variable:
     line: int
 
 
+@dataclass(frozen=True)
+class Mention:
+    """A module's full name in a string."""
+
+    path: str
+    line: int
+
+
 @dataclass
 class Program:
     """One file."""
@@ -45,6 +55,7 @@ class Program:
     uses: list[Use] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     variables: list[Variable] = field(default_factory=list)
+    mentions: list[Mention] = field(default_factory=list)
 
 
 def read(file: str, text: str | bytes, star: Callable[[str], list[str]]) -> Program:
@@ -70,6 +81,7 @@ class _Reader(ast.NodeVisitor):
         self._star = star
         self._meaning: dict[str, str] = {}  # the program's names for things of horovod's
         self._guarded = False
+        self._followed: set[int] = set()  # strings whose import was seen
 
     # --- imports
 
@@ -142,6 +154,7 @@ class _Reader(ast.NodeVisitor):
             self._program.calls.append(Call(path, node.lineno, node))
         imported = self._imported(node)
         if imported is not None:
+            self._followed.add(id(node.args[0]))
             self._note(imported, node, is_import=True)
         named = _constant(node.args[1]) if len(node.args) > 1 else None
         if isinstance(node.func, ast.Name) and node.func.id == "getattr" and named is not None:
@@ -151,6 +164,10 @@ class _Reader(ast.NodeVisitor):
         for key in _set_in_environment(node):
             self._note_variable(key, node)
         self.generic_visit(node)
+
+    def visit_Constant(self, node: ast.Constant) -> None:
+        if isinstance(node.value, str) and _MODULE.fullmatch(node.value) and id(node) not in self._followed:
+            self._program.mentions.append(Mention(node.value, node.lineno))
 
     # --- details
 

@@ -12,12 +12,12 @@ _ORDER = list(Kind)
 
 def in_order(findings: Sequence[Finding]) -> list[Finding]:
     """File by file, the worst first."""
-    return sorted(findings, key=lambda f: (f.file, _ORDER.index(f.kind), f.line, f.name))
+    return sorted(findings, key=lambda f: (f.file, _ORDER.index(f.kind), f.cell, f.line, f.name))
 
 
 def text(findings: Sequence[Finding]) -> str:
     """One line for each, and how many there are."""
-    lines = [f"{f.file}:{f.line}: {f.kind.value}: {f.name}: {f.sentence}" for f in in_order(findings)]
+    lines = [f"{_place(f)}: {f.kind.value}: {f.name}: {f.sentence}" for f in in_order(findings)]
     if not findings:
         return "Nothing of Horovod is used here."
     counts = {kind: sum(f.kind is kind for f in findings) for kind in Kind}
@@ -28,10 +28,15 @@ def text(findings: Sequence[Finding]) -> str:
     return "\n".join(lines)
 
 
+def _place(finding: Finding) -> str:
+    return f"{finding.file}:{f'cell {finding.cell}:' if finding.cell else ''}{finding.line}"
+
+
 def as_json(findings: Sequence[Finding], unreadable: Sequence[str]) -> str:
     """The same as an object."""
     rows = [
         {"kind": f.kind.value, "file": f.file, "line": f.line, "name": f.name, "sentence": f.sentence}
+        | ({"cell": f.cell} if f.cell else {})
         for f in in_order(findings)
     ]
     return json.dumps({"findings": rows, "unreadable": list(unreadable)}, indent=2)

@@ -88,6 +88,8 @@ def _source(root: Path, name: str) -> Path | None:
 
 
 def _binding(file: Path, name: str, path: str) -> Found | None:
+    if name in _OF_EVERY_MODULE:
+        return Found(path)
     module = _read(file)
     definition = module.definitions.get(name)
     if definition is not None:
@@ -101,6 +103,9 @@ def _binding(file: Path, name: str, path: str) -> Found | None:
             return Found(path, is_module=True)
         return _binding(source, original, path)
     return None
+
+
+_OF_EVERY_MODULE = {"__doc__", "__file__", "__name__", "__package__", "__path__", "__spec__"}
 
 
 @cache

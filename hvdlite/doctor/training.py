@@ -6,6 +6,7 @@ All files of a program are looked at together: the model may be in one and the l
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 
 from hvdlite.doctor.findings import Finding, Kind
@@ -16,6 +17,9 @@ _WRAPPERS = {
     "DistributedOptimizer", "PartialDistributedOptimizer", "DistributedGradientTape", "PartialDistributedGradientTape",
     "ddp_comm_hook", "load_model",
 }  # fmt: skip
+#: by which a wrapper is known that is called through something else, such as self.hvd
+_WRAPPERS_BY_NAME = _WRAPPERS - {"load_model"}
+_STARTS = re.compile(r"[Bb]roadcast_?(parameters|variables|global_?variables|optimizer_state|object)", re.IGNORECASE)
 _SHARDING = {"DistributedSampler", "ElasticSampler", "shard", "num_replicas", "num_shards", "shard_index", "split_list"}
 
 
@@ -28,38 +32,34 @@ def of_programs(programs: Sequence[Program]) -> Iterator[Finding]:
     used = {use.path.rpartition(".")[2] for _, use in uses}
     words = {word for program in programs for word in _words(program.tree)}
 
-    def found(kind: Kind, name: str, sentence: str) -> Finding:
-        return Finding(kind, file, first.line, name, sentence)
+    def hint(name: str, sentence: str) -> Finding:
+        return Finding(Kind.HINT, file, first.line, name, sentence)
 
-    wrapped = used & _WRAPPERS
+    wrapped = used & _WRAPPERS or words & _WRAPPERS_BY_NAME
     if "init" not in used and used & (
         _WRAPPERS | {"rank", "size", "local_rank", "allreduce", "broadcast", "allgather"}
     ):
-        yield found(Kind.CHANGE, "hvd.init", "is never called: call hvd.init() before anything else of hvd")
+        yield hint("hvd.init", "is not called in these files: it has to be, before anything else of hvd")
     if _trains(words) and not wrapped and not any("allreduce" in name for name in used):
-        yield found(
-            Kind.CHANGE,
+        yield hint(
             "hvd.DistributedOptimizer",
-            "no optimizer or tape is wrapped, so that each rank trains a model of its own: hvd.DistributedOptimizer(optimizer)",
+            "no optimizer or tape is wrapped in these files: each rank then trains a model of its own",
         )
     if not wrapped:
         return
-    if not any("roadcast" in name or name.endswith("State") for name in used):
-        yield found(
-            Kind.CHANGE,
+    if not any(_STARTS.match(word) for word in used | words) and not any(name.endswith("State") for name in used):
+        yield hint(
             "hvd.broadcast_parameters",
-            "nothing is broadcast at the start, so that ranks begin with different weights: hvd.broadcast_parameters (torch), "
+            "nothing is broadcast in these files, and ranks may begin with different weights: hvd.broadcast_parameters (torch), "
             "hvd.broadcast_variables (TensorFlow) or hvd.callbacks.BroadcastGlobalVariablesCallback (Keras)",
         )
     if not any(_scales_by_size(program) for program in programs) and "LearningRateWarmupCallback" not in used:
-        yield found(
-            Kind.HINT,
+        yield hint(
             "learning rate",
             "is not multiplied by hvd.size(), though the batch of all ranks is that much larger: intended?",
         )
     if not words & _SHARDING and not any(_computes_with_rank(program) for program in programs):
-        yield found(
-            Kind.HINT,
+        yield hint(
             "data",
             "no DistributedSampler, shard() or part by hvd.rank() is to be seen: does each rank read data of its own?",
         )

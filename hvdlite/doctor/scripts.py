@@ -1,0 +1,36 @@
+"""What shell scripts, batch jobs, Dockerfiles and YAML say about Horovod: commands and variables, found line by line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from hvdlite.doctor import variables
+from hvdlite.doctor.findings import Finding, Kind
+
+_SUFFIXES = {".sh", ".bash", ".zsh", ".slurm", ".sbatch", ".pbs", ".lsf", ".yaml", ".yml", ".env"}
+_NAMES = re.compile(r"(Dockerfile|Containerfile|Makefile)(\..*)?$")
+
+_VARIABLE = re.compile(r"\bHOROVOD_[A-Z0-9_]+\b")
+_INSTALLS = re.compile(r"\b(?:pip3?|uv|conda|mamba)\b.*\binstall\b.*\bhorovod\b")
+_LAUNCHES = re.compile(r"(?<![\w./-])horovodrun\b")
+
+
+def is_script(path: Path) -> bool:
+    return path.suffix in _SUFFIXES or _NAMES.match(path.name) is not None
+
+
+def findings(file: str, text: str) -> Iterator[Finding]:
+    """Comments are passed over."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.lstrip().startswith("#"):
+            continue
+        if _INSTALLS.search(line):
+            sentence = "install hvdlite, and `hvdlite compat install` where programs import horovod"
+            yield Finding(Kind.CHANGE, file, number, "horovod", sentence)
+        if _LAUNCHES.search(line):
+            sentence = "is hvdliterun, with the same flags; `hvdlite compat install` gives it this name"
+            yield Finding(Kind.DIFFERS, file, number, "horovodrun", sentence)
+        for name in dict.fromkeys(_VARIABLE.findall(line)):
+            yield from variables.about(file, number, name)
