@@ -16,6 +16,7 @@ from hvdlite import _core, communicators, gpu_libraries, handles, knobs, where
 from hvdlite.arrival import arrive, warn_of_few_threads
 from hvdlite.launch import environment
 from hvdlite.launch.address import join_address
+from hvdlite.launch.one_line import in_one_line
 from hvdlite.process_sets import ProcessSet, global_process_set, register_all
 
 __all__ = [
@@ -245,8 +246,8 @@ def _install_hooks() -> None:
     def tell_the_others(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         previous(kind, error, trace)
         if _core.is_initialized():
-            _core.abort(f"{kind.__name__}: {error}"[:500])
-        _tell_mpi(f"{kind.__name__}: {error}")
+            _core.abort(in_one_line(error))
+        _tell_mpi(in_one_line(error))
 
     sys.excepthook = tell_the_others
 

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from hvdlite.launch import job, output, plan, secret, watch
 from hvdlite.launch.address import join_address
 from hvdlite.launch.hosts import Host, from_environment
+from hvdlite.launch.last_words import shown
 from hvdlite.launch.spawn import causes, delegated, local, lsf, mpi, request, slurm, tags
 from hvdlite.launch.spawn.delegated import Delegated
 from hvdlite.launch.spawn.tags import LAUNCHER
@@ -60,8 +61,9 @@ class Verdict(watch.Verdict):
             return super().sentence(command)
         said = ""
         for (rank, name), stream in self.streams.items():
-            if name == "stderr" and rank != LAUNCHER and output.tells_of_an_error(stream.last_words):
-                said = f" Rank {rank} has said: {stream.last_words.decode(errors='backslashreplace')}"
+            words, names_an_error = stream.last_words.found()
+            if name == "stderr" and rank != LAUNCHER and names_an_error:
+                said = f" Rank {rank} has said: {shown(words)}"
                 break
         return f"hvdliterun: {self.lost[1]}. All ranks have ended.{said}"
 

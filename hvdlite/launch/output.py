@@ -26,6 +26,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TextIO
 
+from hvdlite.launch.last_words import LastWords
+
 BACKLOG_BYTES = 16 << 20
 PATIENCE_SECONDS = 10.0
 IDLE_SECONDS = 0.2
@@ -33,15 +35,8 @@ IDLE_SECONDS = 0.2
 LINE_BYTES = 1 << 20
 # What a pipe takes at once: a write that ends shows that the reader is alive.
 _WRITE_BYTES = 4096
-_LAST_WORDS = 300
 
 _LINE_END = re.compile(rb"\r\n|\n|\r(?=[^\n])")
-_ERROR = re.compile(rb"[\w.]*(?:Error|Exception|Interrupt|Fault|Abort)\b")
-
-
-def tells_of_an_error(words: bytes) -> bool:
-    """Whether that line is the one that names an exception."""
-    return _ERROR.match(words) is not None
 
 
 def drain(read: Callable[[], bool]) -> None:
@@ -234,7 +229,7 @@ class Stream:
     name: str  # stdout | stderr
     sink: Sink
     copy: int | None = None  # descriptor of the file
-    last_words: bytes = b""
+    last_words: LastWords = field(default_factory=LastWords)
     _lines: Lines = field(default_factory=Lines)
     _fed: float = 0.0
 
@@ -264,11 +259,7 @@ class Stream:
             self.copy = None
 
     def _emit(self, lines: list[bytes]) -> None:
-        for line in reversed(lines):
-            # The line that names the exception says more than what may be printed after it.
-            if (words := line.strip()) and (tells_of_an_error(words) or not tells_of_an_error(self.last_words)):
-                self.last_words = words if len(words) <= _LAST_WORDS else words[:_LAST_WORDS] + b" ..."
-                break
+        self.last_words.heard(lines)
         self.sink.emit(self.prefix, lines)
 
     def _save(self, data: bytes) -> None:

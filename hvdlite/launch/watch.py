@@ -18,6 +18,7 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
+from hvdlite.launch.last_words import shown
 from hvdlite.launch.output import IDLE_SECONDS, Stream, drain
 from hvdlite.launch.spawn.events import AllGone, Ended, Event, Group, Lost, Output, Started, StartFailed, signal_name
 
@@ -141,7 +142,7 @@ class Verdict:
         else:
             how = f"exited with code {ended.code}"
             if failure.last_words:
-                how += f": {failure.last_words.decode(errors='backslashreplace')}"
+                how += f": {shown(failure.last_words)}"
         return f"hvdliterun: rank {rank} on {self.hosts[rank]} {how.removesuffix('.')}.{others}"
 
     def _left(self) -> str:
@@ -323,7 +324,7 @@ class _Watch:
             self.verdict.start_failure = event
         elif isinstance(event, Ended):
             self.log(f"rank {event.rank} ended with status {event.status}")
-            self.verdict.ended(event, self.stderr[event.rank].last_words, time.monotonic())
+            self.verdict.ended(event, self.stderr[event.rank].last_words.found()[0], time.monotonic())
         elif isinstance(event, Lost):
             self.verdict.lost_host(host, event.reason)
         else:

@@ -8,7 +8,7 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
-from launched import Job
+from launched import Job, last_line, prefixed
 
 SETUP = """
 import os, sys, time
@@ -211,3 +211,22 @@ def test_the_stall_check_can_be_turned_off(job: Job) -> None:
     )
     assert done.returncode == 0
     assert "Missing ranks" not in done.stderr.decode()
+
+
+def test_the_last_line_names_the_rank_and_the_cause_of_an_exception_of_several_lines(job: Job) -> None:
+    """As torch's DataLoader raises a worker's exception again."""
+    script = job.script(
+        "import numpy as np\nimport hvdlite as hvd\nhvd.init()\n"
+        "if hvd.rank() == 1:\n"
+        "    hvd.allreduce(np.ones(3), name='a')\n"
+        "    frames = ''.join(f'  File \"x{i}.py\", line {i}, in f\\n    do_something_{i}()\\n' for i in range(30))\n"
+        "    text = 'Caught ValueError in worker 0.\\nOriginal Traceback (most recent call last):\\n' + frames\n"
+        "    raise RuntimeError(text + 'ValueError: bad sample 200')\n"
+        "while True: hvd.allreduce(np.ones(3), name='a')\n"
+    )
+    done = job.run("-np", "3", "python", script)
+    assert last_line(done.stderr) == (
+        "hvdliterun: rank 1 on localhost exited with code 1: ValueError: bad sample 200. All other ranks have ended, too."
+    )
+    told = [line for line in prefixed(done.stderr, 0, "stderr") if "PeerLostError" in line]
+    assert "RuntimeError: Caught ValueError in worker 0. ... ValueError: bad sample 200" in told[-1], told

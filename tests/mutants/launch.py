@@ -94,11 +94,11 @@ MUTANTS = (
     ),
     Mutant(
         "W10",
-        _OUTPUT,
-        "not tells_of_an_error(self.last_words)):",
-        "True):",
+        "hvdlite/launch/last_words.py",
+        "if its_weight >= weight:",
+        "if True:",
         "what is printed after an exception is quoted as the cause",
-        ("tests/unit/test_output.py::test_the_line_that_names_the_exception_is_remembered",),
+        ("tests/unit/test_last_words.py::test_the_last_line_that_names_an_exception_counts",),
     ),
     Mutant(
         "W11",

@@ -170,25 +170,6 @@ def test_taking_the_prefixes_away_gives_back_each_rank_its_bytes() -> None:
         assert b"".join(x.removeprefix(prefix) for x in lines if x.startswith(prefix)) == sent[rank]
 
 
-# --- last words
-
-
-def test_the_line_that_names_the_exception_is_remembered() -> None:
-    _, (zero, _) = _streams()
-    zero.feed(b"Traceback (most recent call last):\n  File x\nValueError: bad\n", 0)
-    assert zero.last_words == b"ValueError: bad"
-    zero.feed(b"some warning at exit\n\n", 0)
-    assert zero.last_words == b"ValueError: bad"
-    zero.feed(b"a.b.PeerLostError: rank 1\n", 0)
-    assert zero.last_words == b"a.b.PeerLostError: rank 1"
-
-
-def test_without_an_exception_the_last_line_counts() -> None:
-    _, (zero, _) = _streams()
-    zero.feed(b"one\ntwo\n   \n", 0)
-    assert zero.last_words == b"two"
-
-
 # --- copies
 
 

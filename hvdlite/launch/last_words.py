@@ -1,0 +1,53 @@
+"""What a rank has said last: the line that names its exception, if there is one."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Sequence
+
+from hvdlite.launch.one_line import NAMES_AN_ERROR, printable
+
+_MOST = 300  # bytes of a line
+_LINES = 400  # that are remembered
+
+_NAMES_AN_ERROR = re.compile(NAMES_AN_ERROR.pattern.encode())
+# hvdlite's own log, which repeats what the program or another rank has said.
+_LOG = re.compile(rb"\[(?:[\d :.-]+ )?hvdlite \d+/\d+\] \w+: ")
+_TRACEBACK = b"Traceback (most recent call last)"
+
+
+class LastWords:
+    """Lines in, and what they come to is found when somebody asks: ranks may print much."""
+
+    def __init__(self) -> None:
+        self._lines: deque[bytes] = deque(maxlen=_LINES)
+
+    def heard(self, lines: Sequence[bytes]) -> None:
+        self._lines.extend(line[: _MOST + 1] for line in lines[-_LINES:])
+
+    def found(self) -> tuple[bytes, bool]:
+        """The words, and whether they name an exception: the last one that does so; else the last line, rather one of the
+        program's than one of hvdlite's log."""
+        words, weight = b"", 0
+        in_traceback = False
+        for line in self._lines:
+            said = line.strip()
+            if not said or (in_traceback and line[:1].isspace()):
+                continue
+            if said.startswith(_TRACEBACK):
+                in_traceback = True
+                continue
+            # Behind the frames stands the exception, whatever it is called.
+            its_weight = 3 if in_traceback or _NAMES_AN_ERROR.match(said) else 2
+            in_traceback = False
+            if logged := _LOG.match(said):
+                said, its_weight = said[logged.end() :], 1
+            if its_weight >= weight:
+                words, weight = said, its_weight
+        return words if len(words) <= _MOST else words[:_MOST] + b" ...", weight == 3
+
+
+def shown(words: bytes) -> str:
+    """As text that a terminal does not obey."""
+    return printable(words.decode(errors="backslashreplace"))
