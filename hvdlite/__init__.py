@@ -14,6 +14,7 @@ a login node.
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -80,12 +81,27 @@ __all__ = [*_HOME_OF, "__version__"]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "_core":
+        return _native()
     home = _HOME_OF.get(name)
     if home is None:
         raise AttributeError(f"module 'hvdlite' has no attribute {name!r}")
     value = getattr(import_module(home), name)
     globals()[name] = value
     return value
+
+
+def _native() -> Any:
+    try:
+        return import_module("hvdlite._core")
+    except ModuleNotFoundError as error:
+        if error.name != "hvdlite._core":
+            raise
+        folder = Path(__file__).resolve().parent
+        why = "this Python has no hvdlite that was compiled for it: `pip install hvdlite` with this Python"
+        if (folder.parent / "CMakeLists.txt").exists():
+            why = f"{folder} is the source, which hides an installed hvdlite: work elsewhere, or `pip install -e {folder.parent}`"
+        raise ImportError(f"hvdlite's native core is missing: {why}", name=error.name) from None
 
 
 def __dir__() -> list[str]:

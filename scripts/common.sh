@@ -76,5 +76,8 @@ install_hvdlite() {
   say "building and installing hvdlite: pip install $* (about two minutes the first time)"
   # The tools stay: in pip's isolated environments each build finds them, and pybind11's headers, in another place, and compiles anew.
   install_requirements build
-  python -m pip install --quiet --disable-pip-version-check --no-build-isolation "$@"
+  # On a terminal pip shows that it is alive.
+  local quiet=(--quiet)
+  [[ ! -t 1 ]] || quiet=()
+  python -m pip install "${quiet[@]}" --disable-pip-version-check --no-build-isolation "$@"
 }
