@@ -74,6 +74,7 @@ def supervise(this: job.Job) -> None:
             if isinstance(group, ssh.Remote):
                 group.start()
         this.watch(groups, opened.streams, signals)
+        this.verdict.met = not opened.store.is_empty()
 
 
 def _of(host: str, slots: Sequence[plan.Slot], own: Mapping[int, Mapping[str, str]]) -> Mapping[int, Mapping[str, str]]:

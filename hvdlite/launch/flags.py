@@ -84,7 +84,7 @@ def build_parser() -> argparse.ArgumentParser:
         action="store_true",
         help="show what this installation can do, run two ranks with each framework that is there, and exit",
     )
-    add("-np", "--num-proc", dest="processes", type=int, metavar="N", help="how many processes to start")
+    add("-np", "--np", "--num-proc", dest="processes", type=int, metavar="N", help="how many processes to start")
     add(
         "-x",
         dest="exports",

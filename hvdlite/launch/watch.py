@@ -62,6 +62,7 @@ class Verdict:
     interrupted: int = 0
     gone: AllGone | None = None
     decided: bool = False
+    met: bool = True  # any ranks, in hvd.init()
     _first_failure: float = 0.0
 
     def ended(self, ended: Ended, last_words: bytes, now: float) -> None:
@@ -132,7 +133,7 @@ class Verdict:
         if self.lost is not None and self._lost_is_the_cause():
             return f"hvdliterun: host {self.lost[0]} was lost: {self.lost[1].removesuffix('.')}.{others}"
         if not self.failures:
-            return ""
+            return self._who_never_met(command)
         failure = self._cause()
         ended, rank = failure.ended, failure.ended.rank
         if ended.signal:
@@ -144,6 +145,13 @@ class Verdict:
             if failure.last_words:
                 how += f": {shown(failure.last_words)}"
         return f"hvdliterun: rank {rank} on {self.hosts[rank]} {how.removesuffix('.')}.{others}"
+
+    def _who_never_met(self, command: Sequence[str]) -> str:
+        """A training program that knows nothing of the other ranks trains a model of its own; of `hostname` that is right."""
+        is_python = os.path.basename(command[0]).startswith("python") or command[0].endswith(".py")
+        if self.met or len(self.hosts) == 1 or not is_python:
+            return ""
+        return f"hvdliterun: no rank has called hvd.init(): {len(self.hosts)} programs have run that knew nothing of each other."
 
     def _left(self) -> str:
         if self.gone is None or not self.gone.resisting:

@@ -105,6 +105,10 @@ class StoreServer:
         """What a key has now, for the process that serves it. From any thread."""
         return self._loop.peek(key) if self._loop is not None else None
 
+    def is_empty(self) -> bool:
+        """Whether no client has stored anything that is still there. From any thread."""
+        return self._loop is None or self._loop.is_empty()
+
     def abandon(self) -> None:
         """In a forked child: closes what would keep the end of the parent from its clients."""
         self._closing = True
@@ -150,6 +154,9 @@ class _Loop:
 
     def peek(self, key: str) -> bytes | None:
         return self._table.peek(key)
+
+    def is_empty(self) -> bool:
+        return self._table.is_empty()
 
     def run(self) -> None:
         self._selector.register(self._listener, selectors.EVENT_READ)

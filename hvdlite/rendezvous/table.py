@@ -88,8 +88,11 @@ class Table:
         return None
 
     def peek(self, key: str) -> bytes | None:
-        """What the key has now. The one method for other threads than the owner's."""
+        """What the key has now. This and is_empty() are for other threads than the owner's, too."""
         return self._values.get(key)
+
+    def is_empty(self) -> bool:
+        return not self._values
 
     def cancel(self, waiter: Waiter) -> None:
         """Nobody wants the answer any more."""

@@ -31,6 +31,24 @@ def test_a_job_whose_ranks_end_well_ends_well() -> None:
     assert (verdict.status(), verdict.sentence(COMMAND)) == (0, "")
 
 
+@pytest.mark.parametrize(
+    ("ranks", "met", "command", "is_told"),
+    [
+        (3, False, ["/usr/bin/python3.11", "train.py"], True),
+        (3, False, ["./train.py"], True),
+        (3, True, ["python", "train.py"], False),
+        (1, False, ["python", "train.py"], False),
+        (3, False, ["hostname"], False),
+    ],
+)
+def test_python_programs_that_never_met_are_told_so(ranks: int, met: bool, command: list[str], is_told: bool) -> None:
+    verdict = _verdict(ranks)
+    verdict.met = met
+    verdict.gone = AllGone()
+    told = "hvdliterun: no rank has called hvd.init(): 3 programs have run that knew nothing of each other."
+    assert (verdict.status(), verdict.sentence(command)) == (0, told if is_told else "")
+
+
 def test_the_first_failure_gives_the_status_and_the_last_line() -> None:
     verdict = _verdict()
     verdict.ended(Ended(1, code=3), b"ValueError: bad", 0)
