@@ -17,12 +17,8 @@ _NOT_INSIDE = {"site-packages", "dist-packages", "node_modules", "__pycache__"}
 def examine(paths: Sequence[str]) -> tuple[list[Finding], list[str]]:
     """The findings about files and folders, taken as one program, and a sentence for each that could not be read."""
     examination = _Examination()
-    for path in paths:
-        if Path(path).is_dir():
-            for file in _inside(path):
-                examination.read(file, was_named=False)
-        else:
-            examination.read(path, was_named=True)
+    for file, was_named in _files(paths):
+        examination.read(file, was_named)
     return examination.findings(), examination.unreadable
 
 
@@ -83,17 +79,25 @@ class _Examination:
 
 def fix(paths: Sequence[str]) -> Iterator[tuple[str, rewriting.Changed]]:
     """Changes the imports in Python files, and tells each line that is another one now."""
+    for file, _ in _files(paths):
+        if not file.endswith(".py"):
+            continue
+        try:
+            new, changed = rewriting.rewritten(Path(file).read_bytes())
+        except (OSError, SyntaxError, ValueError, MemoryError, RecursionError):
+            continue  # examine() tells
+        if changed:
+            Path(file).write_bytes(new)
+        yield from ((file, each) for each in changed)
+
+
+def _files(paths: Sequence[str]) -> Iterator[tuple[str, bool]]:
+    """With whether somebody has named it, rather than the folder that it is in."""
     for path in paths:
-        for file in _inside(path) if Path(path).is_dir() else [path]:
-            if not file.endswith(".py"):
-                continue
-            try:
-                new, changed = rewriting.rewritten(Path(file).read_bytes())
-            except (OSError, SyntaxError, ValueError, MemoryError, RecursionError):
-                continue  # examine() tells
-            if changed:
-                Path(file).write_bytes(new)
-            yield from ((file, each) for each in changed)
+        if Path(path).is_dir():
+            yield from ((file, False) for file in _inside(path))
+        else:
+            yield path, True
 
 
 def _inside(path: str) -> Iterator[str]:

@@ -73,6 +73,14 @@ def horovods_name(module: str) -> str | None:
     return module if top == "horovod" else None
 
 
+def imported_by_call(node: ast.AST) -> str | None:
+    """What import_module(), of whatever module it is, is called with."""
+    if not isinstance(node, ast.Call) or not node.args:
+        return None
+    function = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    return _constant(node.args[0]) if function == "import_module" else None
+
+
 class _Reader(ast.NodeVisitor):
     """Follows names through the file from top to bottom; scopes are not told apart."""
 
@@ -181,11 +189,8 @@ class _Reader(ast.NodeVisitor):
 
     def _imported(self, node: ast.expr) -> str | None:
         """The module that importlib.import_module("horovod...") or __import__ gives."""
-        if not isinstance(node, ast.Call) or not node.args:
-            return None
-        function = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        name = _constant(node.args[0])
-        return horovods_name(name) if name and function == "import_module" else None
+        name = imported_by_call(node)
+        return horovods_name(name) if name else None
 
     def _note(self, path: str, node: ast.AST, is_import: bool = False) -> None:
         line: int = getattr(node, "lineno", 0)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from hvdlite.compat import names
 from hvdlite.doctor import surface
+from hvdlite.doctor.reading import imported_by_call
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|$)")  # as Python's parser ends lines
 
@@ -57,7 +58,7 @@ def _edits(tree: ast.Module) -> Iterator[Edit]:
             for alias in node.names:
                 if alias.asname and (new := _new_name(alias.name)):
                     yield Edit(alias.lineno, alias.col_offset, alias.name, new)
-        elif isinstance(node, ast.Call) and (name := _imported(node)) and (new := _new_name(name)):
+        elif isinstance(node, ast.Call) and (name := imported_by_call(node)) and (new := _new_name(name)):
             yield Edit(node.args[0].lineno, node.args[0].col_offset + 1, name, new)  # behind the quotation mark
     if not any(_binds_horovod(node) and not _is_plain(node) for node in ast.walk(tree)):
         yield from _of_plain_imports(tree)
@@ -116,10 +117,3 @@ def _new_name(module: str) -> str | None:
         return None
     found = surface.look_up(module)
     return names.target(module) if isinstance(found, surface.Found) and found.is_module else None
-
-
-def _imported(call: ast.Call) -> str | None:
-    """What import_module() is called with."""
-    function = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-    argument = call.args[0] if function == "import_module" and call.args else None
-    return argument.value if isinstance(argument, ast.Constant) and isinstance(argument.value, str) else None

@@ -61,8 +61,10 @@ class Verdict(watch.Verdict):
             return super().sentence(command)
         said = ""
         for (rank, name), stream in self.streams.items():
+            if name != "stderr" or rank == LAUNCHER:
+                continue
             words, names_an_error = stream.last_words.found()
-            if name == "stderr" and rank != LAUNCHER and names_an_error:
+            if names_an_error:
                 said = f" Rank {rank} has said: {shown(words)}"
                 break
         return f"hvdliterun: {self.lost[1]}. All ranks have ended.{said}"

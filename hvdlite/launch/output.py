@@ -259,7 +259,8 @@ class Stream:
             self.copy = None
 
     def _emit(self, lines: list[bytes]) -> None:
-        self.last_words.heard(lines)
+        if self.name == "stderr":  # of stdout nobody asks for them
+            self.last_words.heard(lines)
         self.sink.emit(self.prefix, lines)
 
     def _save(self, data: bytes) -> None:
