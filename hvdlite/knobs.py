@@ -164,8 +164,9 @@ KNOBS: tuple[Knob, ...] = (
     ),
     Knob(
         "mpi_allreduce", _names("MPI_ALLREDUCE", None), "choice", "auto",
-        "Over MPI: let the MPI library reduce (library), exchange parts and sum them here (direct), or whichever fits.",
-        "Communication", choices=("auto", "library", "direct"),
+        "Over MPI: whether the MPI library reduces (library: in an order of its own) or its messages are summed here (direct, gather). "
+        "auto: the quickest that gives the same bits in every run.",
+        "Communication", choices=("auto", "library", "direct", "gather"),
     ),
     Knob(
         "mpi_chunk_bytes", _names("MPI_CHUNK_BYTES", None), "int", 1048576,
@@ -323,7 +324,7 @@ KNOBS: tuple[Knob, ...] = (
     Knob(
         "debug_net_algorithm", _names("DEBUG_NET_ALGORITHM", None), "choice", "auto",
         "Over TCP: the algorithm of every collective that it can carry out (see algorithms.md). auto: the quickest, for each.",
-        "Testing", choices=("auto", "one-shot", "direct", "halving-doubling", "ring", "pairwise", "tree", "chain"),
+        "Testing", choices=("auto", "one-shot", "direct", "gather", "ring", "pairwise", "tree", "chain"),
     ),
 )  # fmt: skip
 

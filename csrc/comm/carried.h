@@ -21,7 +21,7 @@ enum class Carrier : uint8_t {
   kShmAdasum,
   kNetOneShot,  // from here on in the order of Algorithm
   kNetDirect,
-  kNetHalvingDoubling,
+  kNetGather,
   kNetRing,
   kNetPairwise,
   kNetTree,
@@ -32,19 +32,19 @@ enum class Carrier : uint8_t {
   kMpiOneShot,
   kMpiDirect,
   kMpiPairwise,
+  kMpiGather,
   kMpiLibrary,
   kMpiAdasum,
   kStage,
   kNccl,
 };
-constexpr int kCarrierCount = 22;
+constexpr int kCarrierCount = 23;
 
 constexpr std::string_view Name(Carrier carrier) {
   constexpr std::string_view names[kCarrierCount] = {
-      "self",         "shm exchange", "shm shares",           "shm stream",  "shm adasum",
-      "net one-shot", "net direct",   "net halving-doubling", "net ring",    "net pairwise",
-      "net tree",     "net chain",    "net dissemination",    "net adasum",  "hierarchical",
-      "mpi one-shot", "mpi direct",   "mpi pairwise",         "mpi library", "mpi adasum",
+      "self",         "shm exchange", "shm shares",   "shm stream",   "shm adasum", "net one-shot",      "net direct",
+      "net gather",   "net ring",     "net pairwise", "net tree",     "net chain",  "net dissemination", "net adasum",
+      "hierarchical", "mpi one-shot", "mpi direct",   "mpi pairwise", "mpi gather", "mpi library",       "mpi adasum",
       "stage",        "nccl"};
   return names[static_cast<int>(carrier)];
 }

@@ -13,12 +13,6 @@ int CeilLog2(int n) {
   return n <= 1 ? 0 : std::bit_width(static_cast<unsigned>(n - 1));
 }
 
-// The sums of 16-bit floats are formed in float32 and rounded once; ring and halving-doubling would round at
-// every hop.
-bool NeedsSingleRounding(DType dtype) {
-  return dtype == DType::kFloat16 || dtype == DType::kBFloat16;
-}
-
 std::string Bytes(int64_t bytes) {
   char text[32];
   if (bytes < 1024) {
@@ -58,16 +52,13 @@ Question QuestionOf(const Batch& batch, int members) {
 }
 
 bool IsLegal(const Question& question, Algorithm algorithm) {
-  const bool rounds_once = NeedsSingleRounding(question.dtype);
   switch (question.op) {
     case OpKind::kAllreduce:
       if (question.adasum) return algorithm == Algorithm::kAdasum;
       switch (algorithm) {
         case Algorithm::kOneShot:
         case Algorithm::kDirect: return true;
-        case Algorithm::kHalvingDoubling:
-          return !rounds_once && question.members > 1 && question.bytes <= kHalvingDoublingMaxBytes;
-        case Algorithm::kRing: return !rounds_once && question.members > 1;
+        case Algorithm::kGather: return question.members > 1 && question.bytes <= kGatherMaxBytes / question.members;
         default: return false;
       }
     case OpKind::kAllgather: return algorithm == Algorithm::kPairwise || algorithm == Algorithm::kRing;
@@ -95,18 +86,9 @@ double PredictSeconds(const Question& question, Algorithm algorithm, const CostM
       const double phases = reduces ? 2 : 1;
       return phases * (model.alpha + (n - 1) * message + share * model.beta * crowd) + share * model.gamma;
     }
-    case Algorithm::kHalvingDoubling: {
-      // Members beyond a power of two hand their whole vector to a partner first and fetch the result at
-      // last.
-      const bool folds = !std::has_single_bit(static_cast<unsigned>(question.members));
-      const double fold = folds ? 2 * (model.alpha + message + bytes * model.beta) : 0;
-      const double halvings = folds ? log_n - 1 : log_n;
-      return fold + 2 * halvings * (model.alpha + message) + share * (2 * model.beta * k + model.gamma);
-    }
-    case Algorithm::kRing: {
-      const double phases = reduces ? 2 : 1;
-      return phases * ((n - 1) * (model.alpha + message) + share * model.beta) + (reduces ? share * model.gamma : 0);
-    }
+    // Stretches cross to other hosts from all k members of a card at once.
+    case Algorithm::kGather: return log_n * (model.alpha + message) + (n - 1) * bytes * (model.beta * k + model.gamma);
+    case Algorithm::kRing: return (n - 1) * (model.alpha + message) + share * model.beta;
     case Algorithm::kPairwise: return model.alpha + (n - 1) * message + share * model.beta * crowd;
     case Algorithm::kTree: return log_n * (model.alpha + message) + log_n * bytes * model.beta;
     case Algorithm::kChain: return (n - 1) * (model.alpha + message) + bytes * model.beta;
@@ -155,7 +137,7 @@ std::string Why(const Question& question, const Choice& choice) {
     text += " (" + std::string(Name(choice.runner_up)) + ": " + Time(choice.runner_up_seconds) + ")";
   }
   const bool sums = question.op == OpKind::kAllreduce || question.op == OpKind::kReducescatter;
-  if (sums && !question.adasum && NeedsSingleRounding(question.dtype)) {
+  if (sums && !question.adasum && (question.dtype == DType::kFloat16 || question.dtype == DType::kBFloat16)) {
     text += "; " + std::string(Name(question.dtype)) + " is summed in float32 and rounded once";
   }
   return text;

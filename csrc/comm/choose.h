@@ -2,8 +2,8 @@
 //
 // Every candidate's time is predicted with the α-β-γ model; the cheapest legal one wins (ties: the earlier in
 // the enumeration). All members must ask with the same question *and the same constants*, or they would run
-// different algorithms against each other: whoever measures constants agrees on one set first. Fixed
-// constants (the defaults) also make a repeated run choose, and therefore round, the same way.
+// different algorithms against each other: whoever measures constants agrees on one set first.
+// No choice changes a bit: every legal algorithm sums in the order of members and rounds once.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@ namespace hvdlite::comm {
 enum class Algorithm : uint8_t {
   kOneShot,          // allreduce: everyone sends all to all, everyone sums       1 step,   (n-1) M
   kDirect,           // allreduce, reducescatter: to the owner, who sums once     2 steps,  2 (n-1)/n M
-  kHalvingDoubling,  // allreduce: halves to partners at distance 1, 2, 4, ...    2 log n,  2 (n-1)/n M
-  kRing,             // allreduce, allgather: round the ring                      2 (n-1),  2 (n-1)/n M
+  kGather,           // allreduce: everyone gets all in doubling stretches, sums  log n,    (n-1) M
+  kRing,             // allgather: round the ring                                 n-1,      sum of blocks
   kPairwise,         // alltoall, allgather: own block straight to each member    1 step,   sum of blocks
   kTree,             // broadcast: binomial                                       log n,    M log n
   kChain,            // broadcast: one after another, cut-through                 n-1,      M
@@ -32,8 +32,8 @@ enum class Algorithm : uint8_t {
 constexpr int kAlgorithmCount = 9;
 
 constexpr std::string_view Name(Algorithm algorithm) {
-  constexpr std::string_view names[kAlgorithmCount] = {"one-shot", "direct", "halving-doubling", "ring",  "pairwise",
-                                                       "tree",     "chain",  "dissemination",    "adasum"};
+  constexpr std::string_view names[kAlgorithmCount] = {"one-shot", "direct", "gather",        "ring",  "pairwise",
+                                                       "tree",     "chain",  "dissemination", "adasum"};
   return names[static_cast<int>(algorithm)];
 }
 
@@ -78,9 +78,8 @@ struct Choice {
   double runner_up_seconds = 0;
 };
 
-// HalvingDoubling receives halves into scratch: above this size it is never chosen (ring and direct win
-// anyway).
-constexpr int64_t kHalvingDoublingMaxBytes = 1 << 20;
+// What a gather may hold of all members together.
+constexpr int64_t kGatherMaxBytes = 4 << 20;
 
 // Whether `algorithm` can answer the question correctly at all.
 bool IsLegal(const Question& question, Algorithm algorithm);

@@ -1,4 +1,4 @@
-// Hypercube: the partners of vector halving with distance doubling, which halving-doubling and Adasum share.
+// Hypercube: the partners of vector halving with distance doubling, by which Adasum combines.
 //
 //   step 0: partner me ^ 1, keep one half        members 0..3 of 8 elements
 //   step 1: partner me ^ 2, keep one quarter     0: [0,4) then [0,2)   1: [4,8) then [4,6)

@@ -12,10 +12,6 @@ Reduction::Reduction(const Batch& batch) : Reduction(batch, Inputs(batch), Outpu
 Reduction::Reduction(const Batch& batch, Flat in, Flat out)
     : spec_(batch.reduce), element_(SizeOf(batch.dtype)), in_(std::move(in)), out_(std::move(out)) {
   spec_.dtype = batch.dtype;
-  scaled_ = spec_;
-  scaled_.prescale = 1.0;
-  bare_ = scaled_;
-  bare_.divisor = bare_.postscale = 1.0;
 }
 
 void Reduction::Load(size_t begin, size_t end) const {
@@ -24,28 +20,6 @@ void Reduction::Load(size_t begin, size_t end) const {
     const char* in = in_.At(at, &reach);  // the same layout: reaches as far as `out` does
     if (in != out) std::memcpy(out, in, bytes);
     if (prescaled()) kernels::Scale(spec_.dtype, out, Count(bytes), spec_.prescale);
-  });
-}
-
-void Reduction::Combine(void* partial, size_t begin, size_t end, bool last) const {
-  out_.Walk(begin, end, [&](char* out, size_t at, size_t bytes) {
-    size_t reach = 0;
-    const char* in = in_.At(at, &reach);
-    char* before = static_cast<char*>(partial) + (at - begin);
-    if (!prescaled()) {  // one pass over the memory
-      const void* sources[] = {before, in};
-      kernels::Reduce(last ? scaled_ : bare_, out, nullptr, sources, 2, Count(bytes));
-      return;
-    }
-    kernels::Accumulate(spec_, before, in, Count(bytes));
-    std::memcpy(out, before, bytes);
-    if (last) kernels::Finish(spec_, out, Count(bytes));
-  });
-}
-
-void Reduction::Accumulate(const void* loaded, size_t begin, size_t end) const {
-  out_.Walk(begin, end, [&](char* out, size_t at, size_t bytes) {
-    kernels::Accumulate(bare_, out, static_cast<const char*>(loaded) + (at - begin), Count(bytes));
   });
 }
 

@@ -1,9 +1,7 @@
 // Reduction: a batch's arithmetic over stretches of Flats: what the kernels do, cut at the tensors' borders.
 //
 // Offsets are bytes and multiples of the element size. `in` and `out` have the same layout and may be the
-// same memory. The prescale factor is applied to each member's contribution once: either Load() puts this
-// member's scaled contribution into `out`, or Combine() adds it to a sum that arrives; never both for one
-// stretch.
+// same memory.
 #pragma once
 
 #include <cstddef>
@@ -27,11 +25,6 @@ class Reduction {
 
   // out = prescale * in
   void Load(size_t begin, size_t end) const;
-  // out = combine(partial, prescale * in), and finish() it if this member is the `last`. `partial` holds what
-  // the members before this one have combined; overwritten.
-  void Combine(void* partial, size_t begin, size_t end, bool last) const;
-  // out = combine(out, loaded): both already scaled.
-  void Accumulate(const void* loaded, size_t begin, size_t end) const;
   // out = finish(out)
   void Finish(size_t begin, size_t end) const;
   // out = finish(combine of all contributions in member order). contributions[i] is member i's stretch from
@@ -41,9 +34,7 @@ class Reduction {
  private:
   int64_t Count(size_t bytes) const { return static_cast<int64_t>(bytes / element_); }
 
-  kernels::ReduceSpec spec_;    // all steps
-  kernels::ReduceSpec scaled_;  // without prescale: contributions are scaled already
-  kernels::ReduceSpec bare_;    // nothing but combine
+  kernels::ReduceSpec spec_;
   size_t element_;
   Flat in_;
   Flat out_;

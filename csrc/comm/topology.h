@@ -26,6 +26,12 @@ struct Topology {
     for (const auto& host : hosts) most = std::max(most, host.size());
     return most;
   }
+  // How many members every host has at least: so many local numbers exist on all hosts.
+  int rails() const {
+    size_t fewest = ranks.size();
+    for (const auto& host : hosts) fewest = std::min(fewest, host.size());
+    return static_cast<int>(fewest);
+  }
   // Every host has the same number of members.
   bool homogeneous() const {
     for (const auto& host : hosts) {

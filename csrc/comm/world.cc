@@ -209,8 +209,8 @@ Status World::Connect(std::vector<int> ranks, uint32_t set, const Until& until, 
     group->communicator = std::make_unique<SelfCommunicator>();
     group->why = "self: this process set has one member";
   } else if (topology.single_host() && mpi_.use && options_.config->cpu_operations == "mpi") {
-    HVDLITE_RETURN_IF_ERROR(
-        OverMpi(*group, topology.everyone(), static_cast<int>(2 * set), until, &group->communicator));
+    HVDLITE_RETURN_IF_ERROR(OverMpi(*group, topology.everyone(), topology.most_on_a_host(), static_cast<int>(2 * set),
+                                    until, &group->communicator));
     group->why = "mpi (" + mpi_.why + "): HVDLITE_CPU_OPERATIONS=mpi";
   } else if (topology.single_host()) {
     group->communicator =

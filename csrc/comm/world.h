@@ -108,7 +108,7 @@ class World {
   Status JudgeMpi();
   Status TendMpi();
   // A communicator over MPI among `members`, which this rank is one of. `tag` tells it from others that are made meanwhile.
-  Status OverMpi(const Group& group, const std::vector<int>& members, int tag, const Until& until,
+  Status OverMpi(const Group& group, const std::vector<int>& members, size_t per_host, int tag, const Until& until,
                  std::unique_ptr<Communicator>* communicator);
 
   const WorldOptions options_;

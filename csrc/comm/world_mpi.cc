@@ -1,7 +1,7 @@
 // The part of World that only jobs over MPI need.
 #include "comm/mpi/mpi_communicator.h"
 #include "comm/mpi/pipe.h"
-#include "comm/net/net_communicator.h"
+#include "comm/net_over_pipes.h"
 #include "comm/world.h"
 
 namespace hvdlite::comm {
@@ -32,27 +32,7 @@ Status World::TendMpi() {
   return library.Check(library.Iprobe(options_.rank, 0, options_.mpi.communicator, &there, &ignored), "MPI_Iprobe");
 }
 
-namespace {
-
-// Adasum, which was written over transports, over transports made of MPI's messages.
-class AdasumOverPipes final : public NetCommunicator {
- public:
-  using Pipes = std::vector<std::unique_ptr<transport::Transport>>;
-  AdasumOverPipes(int me, Pipes pipes)
-      : NetCommunicator(me, static_cast<int>(pipes.size()), Links(pipes)), pipes_(std::move(pipes)) {}
-
- private:
-  static std::vector<transport::Transport*> Links(const Pipes& pipes) {
-    std::vector<transport::Transport*> links;
-    for (const auto& pipe : pipes) links.push_back(pipe.get());
-    return links;
-  }
-  const Pipes pipes_;
-};
-
-}  // namespace
-
-Status World::OverMpi(const Group& group, const std::vector<int>& members, int tag, const Until& until,
+Status World::OverMpi(const Group& group, const std::vector<int>& members, size_t per_host, int tag, const Until& until,
                       std::unique_ptr<Communicator>* communicator) {
   std::vector<int> ranks;
   for (int member : members) ranks.push_back(group.topology.ranks[static_cast<size_t>(member)]);
@@ -60,16 +40,16 @@ Status World::OverMpi(const Group& group, const std::vector<int>& members, int t
   HVDLITE_RETURN_IF_ERROR(
       mpi::Channel::Open(options_.mpi.library, options_.mpi.communicator, ranks, tag, until, &channel));
   mpi::MpiOptions options;
-  options.members_per_card = static_cast<int>(group.topology.most_on_a_host());
+  options.members_per_card = static_cast<int>(per_host);
   options.chunk_bytes = static_cast<size_t>(options_.config->mpi_chunk_bytes);
   options.allreduce = options_.config->mpi_allreduce;
-  AdasumOverPipes::Pipes pipes(ranks.size());
+  NetOverPipes::Pipes pipes(ranks.size());
   for (int member = 0; member < channel->size(); ++member) {
     const auto i = static_cast<size_t>(member);
     if (member != channel->me()) pipes[i] = std::make_unique<mpi::MpiPipe>(channel.get(), member, ranks[i]);
   }
-  auto adasum = std::make_unique<AdasumOverPipes>(channel->me(), std::move(pipes));
-  *communicator = std::make_unique<mpi::MpiCommunicator>(std::move(channel), std::move(adasum), std::move(options));
+  auto over_pipes = std::make_unique<NetOverPipes>(channel->me(), std::move(pipes));
+  *communicator = std::make_unique<mpi::MpiCommunicator>(std::move(channel), std::move(over_pipes), std::move(options));
   return Status::Ok();
 }
 

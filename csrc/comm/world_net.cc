@@ -92,13 +92,14 @@ Status World::BuildBetweenHosts(Group* group, uint32_t set, const std::vector<Tr
                                    " hosts. Use auto, net or mpi.");
   }
   const size_t most = topology.most_on_a_host();
-  // Among some of the members, this one included, by what connects hosts.
-  const auto among = [&](const std::vector<int>& members, int tag, std::unique_ptr<Communicator>* made) {
-    if (mpi_.use) return OverMpi(*group, members, tag, until, made);
+  // Among some of the members, this one included, by what connects hosts. `per_host`: how many of them a host has.
+  const auto among = [&](const std::vector<int>& members, size_t per_host, int tag,
+                         std::unique_ptr<Communicator>* made) {
+    if (mpi_.use) return OverMpi(*group, members, per_host, tag, until, made);
     std::vector<Transport*> theirs;
     for (int member : members) theirs.push_back(links[static_cast<size_t>(member)]);
     NetOptions options;
-    options.members_per_card = static_cast<int>(most);
+    options.members_per_card = static_cast<int>(per_host);
     options.force = AlgorithmNamed(config.debug_net_algorithm);
     const auto me = std::find(members.begin(), members.end(), group->me) - members.begin();
     *made = std::make_unique<NetCommunicator>(static_cast<int>(me), static_cast<int>(members.size()), std::move(theirs),
@@ -106,28 +107,28 @@ Status World::BuildBetweenHosts(Group* group, uint32_t set, const std::vector<Tr
     return Status::Ok();
   };
   std::unique_ptr<Communicator> flat;
-  HVDLITE_RETURN_IF_ERROR(among(topology.everyone(), static_cast<int>(2 * set), &flat));
+  HVDLITE_RETURN_IF_ERROR(among(topology.everyone(), most, static_cast<int>(2 * set), &flat));
   const std::string carrier = mpi_.use ? "mpi (" + mpi_.why + ")" : "net";
   const std::string without = mpi_.use || mpi_.why.empty() ? "" : "; without MPI: " + mpi_.why;
   const bool wanted = config.cpu_operations != "net" && config.hierarchical_allreduce != "off";
-  if (most == 1 || !topology.homogeneous() || !wanted) {
-    group->why = carrier +
-                 (most == 1 ? ": one member on each host"
-                  : wanted  ? ": the hosts have different numbers of members"
-                            : ": hierarchical allreduce is turned off") +
-                 without;
+  if (most == 1 || !wanted) {
+    group->why =
+        carrier + (most == 1 ? ": one member on each host" : ": hierarchical allreduce is turned off") + without;
     group->communicator = std::move(flat);
     return Status::Ok();
   }
-  const size_t local = static_cast<size_t>(topology.local_of[static_cast<size_t>(group->me)]);
-  std::vector<int> rail;
-  for (const auto& host : topology.hosts) rail.push_back(host[local]);
-  HVDLITE_RETURN_IF_ERROR(among(rail, static_cast<int>(2 * set + 1), &group->outer));
+  const int local = topology.local_of[static_cast<size_t>(group->me)];
+  if (local < topology.rails()) {
+    std::vector<int> rail;
+    for (const auto& host : topology.hosts) rail.push_back(host[static_cast<size_t>(local)]);
+    HVDLITE_RETURN_IF_ERROR(among(rail, 1, static_cast<int>(2 * set + 1), &group->outer));
+  }
   group->inner = std::move(flat);
   group->communicator = std::make_unique<HierarchicalCommunicator>(group->topology, group->me, group->region.get(),
                                                                    group->outer.get(), group->inner.get());
-  group->why = "hierarchical: " + std::to_string(most) + " members on each of " +
-               std::to_string(topology.hosts.size()) + " hosts, " + carrier + " between them" + without;
+  group->why = std::string("hierarchical: ") + (topology.homogeneous() ? "" : "up to ") + std::to_string(most) +
+               " members on each of " + std::to_string(topology.hosts.size()) + " hosts, " + carrier + " between them" +
+               without;
   return Status::Ok();
 }
 

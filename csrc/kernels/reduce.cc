@@ -9,8 +9,12 @@ void Reduce(const ReduceSpec& spec, void* destination, void* second, const void*
   cpu::Reduce(cpu::ActiveTable(), spec, destination, second, sources, n, count);
 }
 
-void Accumulate(const ReduceSpec& spec, void* accumulator, const void* source, int64_t count) {
-  cpu::Accumulate(cpu::ActiveTable(), spec, accumulator, source, count);
+void ReduceToFloat(const ReduceSpec& spec, float* destination, const void* const* sources, int n, int64_t count) {
+  cpu::ReduceToFloat(cpu::ActiveTable(), spec, destination, sources, n, count);
+}
+
+void RoundFromFloat(DType dtype, void* destination, const float* source, int64_t count) {
+  cpu::RoundFromFloat(cpu::ActiveTable(), dtype, destination, source, count);
 }
 
 void Scale(DType dtype, void* data, int64_t count, double factor) {

@@ -46,9 +46,10 @@ struct ReduceSpec {
 // n >= 1; nothing happens if count is 0. No alignment is needed; 64 bytes is fastest (by some 10 %).
 void Reduce(const ReduceSpec& spec, void* destination, void* second, const void* const* sources, int n, int64_t count);
 
-// The same without finish(): accumulator[i] = combine(accumulator[i], prescale * source[i]). For algorithms
-// that add one peer at a time (ring). Rounds to the dtype after each call.
-void Accumulate(const ReduceSpec& spec, void* accumulator, const void* source, int64_t count);
+// For sums that go on elsewhere: Reduce() of float16 or bfloat16 without its rounding, which RoundFromFloat() then does.
+void ReduceToFloat(const ReduceSpec& spec, float* destination, const void* const* sources, int n, int64_t count);
+// Nothing may overlap.
+void RoundFromFloat(DType dtype, void* destination, const float* source, int64_t count);
 
 // data[i] *= factor in the manner of one scaling step above. In place; bool is left alone.
 void Scale(DType dtype, void* data, int64_t count, double factor);

@@ -53,7 +53,8 @@ def configurations(launcher: Launcher) -> tuple[Configuration, ...]:
     by_turns = one_of(
         (
             on_hosts("interleaved", "hierarchical", "abab"),
-            on_hosts("2+1", "mpi", "aab"),
+            on_hosts("2+1", "hierarchical", "aab"),
+            engine("gather", 3, MPI_ALLREDUCE="gather"),
             engine("tiny-chunks", 2, MPI_CHUNK_BYTES="4096"),
             engine("one-at-a-time", 3, MPI_THREADS_DISABLE="1"),
             engine("delays", 2, DEBUG_DELAY_MICROSECONDS="300", CYCLE_TIME="0"),

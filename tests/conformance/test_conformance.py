@@ -18,7 +18,7 @@ _ON_ONE_HOST = {n: Configuration(f"shm-{n}", "shm", n) for n in (1, 2, 3, 4)}
 _NET = {n: Configuration(f"net-{n}", "net", n, tuple(f"host{r}" for r in range(n))) for n in (2, 3, 4)}
 _HIERARCHICAL = Configuration("hierarchical-2x2", "hierarchical", 4, ("a", "a", "b", "b"))
 _UNEVEN = (
-    Configuration("net-2+1", "net", 3, ("a", "a", "b"), modules=_HEAVY),
+    Configuration("hierarchical-2+1", "hierarchical", 3, ("a", "a", "b"), modules=_HEAVY),
     Configuration("hierarchical-interleaved", "hierarchical", 4, ("a", "b", "a", "b"), modules=_HEAVY),
 )
 
@@ -34,8 +34,8 @@ _ALGORITHMS = tuple(
     )
     for algorithm, ranks, modules in (
         ("direct", 3, ("allreduce", "groups")),
-        ("halving-doubling", 3, ("allreduce", "groups")),
-        ("ring", 4, ("allreduce", "allgather", "groups")),
+        ("gather", 3, ("allreduce", "groups")),
+        ("ring", 4, ("allgather",)),
         ("chain", 4, ("broadcast",)),
     )
 )
@@ -59,7 +59,15 @@ _KNOBS = (
 
 CONFIGURATIONS = by_tier(
     quick=(_ON_ONE_HOST[2], _NET[3]),
-    commit=(_ON_ONE_HOST[1], _ON_ONE_HOST[3], _NET[3], _HIERARCHICAL, *_SOME_ALGORITHMS, *_KNOBS),
+    commit=(
+        _ON_ONE_HOST[1],
+        _ON_ONE_HOST[3],
+        _NET[3],
+        _HIERARCHICAL,
+        *one_of(_UNEVEN, "uneven"),
+        *_SOME_ALGORITHMS,
+        *_KNOBS,
+    ),
     everything=(*_ON_ONE_HOST.values(), *_NET.values(), *_ALGORITHMS, _HIERARCHICAL, *_UNEVEN, *_KNOBS),
 )
 

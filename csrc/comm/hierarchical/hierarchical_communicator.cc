@@ -1,60 +1,126 @@
 #include "comm/hierarchical/hierarchical_communicator.h"
 
+#include "comm/flat.h"
 #include "comm/sequence.h"
 #include "comm/shm/move.h"
 
 namespace hvdlite::comm {
 
+namespace {
+
+bool IsHalf(DType dtype) {
+  return dtype == DType::kFloat16 || dtype == DType::kBFloat16;
+}
+
+// Up to this share of 16-bit floats one exchange of float32 costs less than two with fewer bytes.
+constexpr int64_t kExchangeMaxElements = 16 << 10;
+
+int64_t Part(int64_t count, int parts, int i) {
+  const auto units = static_cast<size_t>(count);
+  return static_cast<int64_t>(PartBegin(units, parts, i + 1) - PartBegin(units, parts, i));
+}
+
+Batch Like(const Batch& batch, OpKind kind) {
+  Batch other;
+  other.kind = kind;
+  other.dtype = batch.dtype;
+  other.reduce = batch.reduce;
+  return other;
+}
+
+}  // namespace
+
 class HierarchicalCommunicator::Allreduce final : public Sequence {
  public:
-  Allreduce(HierarchicalCommunicator* owner, const Batch& batch) {
-    const int mates = owner->region_->members();
-    const int local = owner->region_->me();
+  Allreduce(HierarchicalCommunicator* owner, const Batch& batch) : owner_(*owner), half_(IsHalf(batch.dtype)) {
+    const int mates = owner_.region_->members();
+    const auto local = static_cast<size_t>(owner_.region_->me());
     const size_t size = SizeOf(batch.dtype);
-    const auto part = [mates](int64_t count, int64_t m) { return count / mates + (m < count % mates ? 1 : 0); };
-
-    int64_t mine = 0;
-    for (const Piece& piece : batch.pieces) mine += part(piece.count, local);
-    const size_t bytes = static_cast<size_t>(mine) * size;
-    if (owner->share_.size() < bytes) owner->share_.resize(bytes);
 
     // Inside the host nothing is finished yet: the divisor and the last factor belong to the whole sum.
     scatter_ = Like(batch, OpKind::kReducescatter);
     scatter_.reduce.divisor = 1.0;
     scatter_.reduce.postscale = 1.0;
     gather_ = Like(batch, OpKind::kAllgather);
-    char* at = owner->share_.data();
     for (const Piece& piece : batch.pieces) {
-      Piece scatter;
-      for (int m = 0; m < mates; ++m) scatter.counts.push_back(part(piece.count, m));
-      Piece gather;
-      gather.counts = scatter.counts;
-      scatter.input = piece.input;
-      scatter.output = at;
-      gather.input = at;
-      gather.output = piece.output;
-      at += static_cast<size_t>(scatter.counts[static_cast<size_t>(local)]) * size;
-      scatter_.pieces.push_back(std::move(scatter));
-      gather_.pieces.push_back(std::move(gather));
+      Piece part;
+      for (int m = 0; m < mates; ++m)
+        part.counts.push_back(m < owner_.rails_ ? Part(piece.count, owner_.rails_, m) : 0);
+      mine_ += part.counts[local];
+      gather_.pieces.push_back(part);
+      gather_.pieces.back().output = piece.output;
+      scatter_.pieces.push_back(std::move(part));
+      scatter_.pieces.back().input = piece.input;
     }
-    between_ = Like(batch, OpKind::kAllreduce);
-    between_.reduce.prescale = 1.0;
-    between_.pieces.push_back({owner->share_.data(), owner->share_.data(), mine, {}});
+    GrowTo(static_cast<size_t>(mine_) * size, &owner_.share_);
+    const int64_t finishes = half_ ? Part(mine_, owner_.hosts(), owner_.host()) : 0;
+    if (half_) GrowTo(static_cast<size_t>(mine_ + finishes), &owner_.sums_);
+    int64_t at = 0;
+    for (size_t i = 0; i < batch.pieces.size(); ++i) {
+      char* const share = owner_.share_.data() + static_cast<size_t>(at) * size;
+      scatter_.pieces[i].output = half_ ? static_cast<void*>(owner_.sums_.data() + at) : share;
+      gather_.pieces[i].input = share;
+      at += gather_.pieces[i].counts[local];
+    }
 
-    Then([this, owner] { return StartReducescatter(owner->region_, scatter_); });
-    Then([this, owner] { return owner->rail_->Start(between_); });
-    Then([this, owner] { return StartAllgather(owner->region_, gather_); });
+    Then([this] {
+      return half_ ? StartReducescatterToFloat(owner_.region_, scatter_) : StartReducescatter(owner_.region_, scatter_);
+    });
+    if (owner_.rail_ != nullptr) BetweenHosts(batch, finishes);
+    Then([this] { return StartAllgather(owner_.region_, gather_); });
   }
 
  private:
-  static Batch Like(const Batch& batch, OpKind kind) {
-    Batch other;
-    other.kind = kind;
-    other.dtype = batch.dtype;
-    other.reduce = batch.reduce;
-    return other;
+  template <typename T>
+  static void GrowTo(size_t size, std::vector<T>* memory) {
+    if (memory->size() < size) memory->resize(size);
   }
-  Batch scatter_, between_, gather_;
+
+  void BetweenHosts(const Batch& batch, int64_t finishes) {
+    between_ = Like(batch, OpKind::kAllreduce);
+    between_.reduce.prescale = 1.0;
+    if (!half_) {
+      between_.pieces.push_back({owner_.share_.data(), owner_.share_.data(), mine_, {}});
+      Then([this] { return owner_.rail_->Start(between_); });
+      return;
+    }
+    float* const sums = owner_.sums_.data();
+    char* const share = owner_.share_.data();
+    between_.dtype = between_.reduce.dtype = DType::kFloat32;
+    if (mine_ <= kExchangeMaxElements) {
+      between_.pieces.push_back({sums, sums, mine_, {}});
+      Then([this] { return owner_.rail_->Start(between_); });
+      Then([this, sums, share] { return Round(sums, share, mine_); });
+      return;
+    }
+    // Sums travel in float32 to the member that finishes them, and rounded from there.
+    between_.kind = OpKind::kReducescatter;
+    spread_ = Like(batch, OpKind::kAllgather);
+    Piece part;
+    for (int h = 0; h < owner_.hosts(); ++h) part.counts.push_back(Part(mine_, owner_.hosts(), h));
+    spread_.pieces.push_back(part);
+    between_.pieces.push_back(std::move(part));
+    float* const finished = sums + mine_;
+    char* const own =
+        share + PartBegin(static_cast<size_t>(mine_), owner_.hosts(), owner_.host()) * SizeOf(batch.dtype);
+    between_.pieces[0].input = sums;
+    between_.pieces[0].output = finished;
+    spread_.pieces[0].input = own;
+    spread_.pieces[0].output = share;
+    Then([this] { return owner_.rail_->Start(between_); });
+    Then([this, finished, own, finishes] { return Round(finished, own, finishes); });
+    Then([this] { return owner_.rail_->Start(spread_); });
+  }
+
+  std::unique_ptr<Work> Round(const float* sums, char* rounded, int64_t count) const {
+    kernels::RoundFromFloat(gather_.dtype, rounded, sums, count);
+    return nullptr;
+  }
+
+  HierarchicalCommunicator& owner_;
+  const bool half_;
+  int64_t mine_ = 0;  // elements of this member's share
+  Batch scatter_, between_, spread_, gather_;
 };
 
 class HierarchicalCommunicator::Broadcast final : public Sequence {
@@ -78,26 +144,31 @@ class HierarchicalCommunicator::Broadcast final : public Sequence {
   Batch between_, inside_;
 };
 
+// A root without a rail would have to tell another member of its host first.
+bool HierarchicalCommunicator::Carries(const Batch& batch) const {
+  if (batch.kind == OpKind::kAllreduce) return !batch.adasum;
+  return batch.kind == OpKind::kBroadcast && topology_.local_of[static_cast<size_t>(batch.root)] < rails_;
+}
+
 std::string HierarchicalCommunicator::Explain(const Batch& batch) const {
-  if (batch.kind == OpKind::kAllreduce && !batch.adasum) {
-    return "hierarchical: reduce-scatter in each host's memory, " + std::to_string(region_->members()) +
-           " parallel allreduces between " + std::to_string(topology_.hosts.size()) + " hosts, allgather in memory";
-  }
-  if (batch.kind == OpKind::kBroadcast)
+  if (!Carries(batch)) return "flat, " + flat_->Explain(batch);
+  if (batch.kind == OpKind::kBroadcast) {
     return "hierarchical: between hosts along the root's local rank, then in memory";
-  return "flat, " + flat_->Explain(batch);
+  }
+  return "hierarchical: reduce-scatter in each host's memory, " + std::to_string(rails_) +
+         (rails_ == 1 ? " allreduce between " : " parallel allreduces between ") + std::to_string(hosts()) +
+         " hosts, allgather in memory";
 }
 
 std::unique_ptr<Work> HierarchicalCommunicator::Start(const Batch& batch) {
-  const bool reduces = batch.kind == OpKind::kAllreduce && !batch.adasum;
-  if (!reduces && batch.kind != OpKind::kBroadcast) return flat_->Start(batch);
+  if (!Carries(batch)) return flat_->Start(batch);
   Count(Carrier::kHierarchical, batch.kind);
-  if (reduces) return std::make_unique<Allreduce>(this, batch);
+  if (batch.kind == OpKind::kAllreduce) return std::make_unique<Allreduce>(this, batch);
   return std::make_unique<Broadcast>(this, batch);
 }
 
 void HierarchicalCommunicator::AddPollFds(std::vector<pollfd>* fds) const {
-  rail_->AddPollFds(fds);
+  if (rail_ != nullptr) rail_->AddPollFds(fds);
   flat_->AddPollFds(fds);
 }
 

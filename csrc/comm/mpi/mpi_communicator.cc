@@ -19,9 +19,9 @@ size_t ChunkFor(size_t wanted, int members) {
 
 }  // namespace
 
-MpiCommunicator::MpiCommunicator(std::unique_ptr<Channel> channel, std::unique_ptr<Communicator> adasum,
+MpiCommunicator::MpiCommunicator(std::unique_ptr<Channel> channel, std::unique_ptr<Communicator> over_pipes,
                                  MpiOptions options)
-    : options_(std::move(options)), channel_(std::move(channel)), adasum_(std::move(adasum)) {
+    : options_(std::move(options)), channel_(std::move(channel)), over_pipes_(std::move(over_pipes)) {
   for (auto& slot : slots_) slot = std::make_unique<Slot>(channel_.get());
 }
 
@@ -33,7 +33,7 @@ Question MpiCommunicator::Ask(const Batch& batch) const {
 
 std::string MpiCommunicator::Explain(const Batch& batch) const {
   if (batch.kind != OpKind::kAllreduce) return "mpi";
-  if (batch.adasum) return "mpi: " + adasum_->Explain(batch);
+  if (batch.adasum) return "mpi: " + over_pipes_->Explain(batch);
   return "mpi: " + WhyWay(Ask(batch), batch.reduce.op, options_.allreduce);
 }
 
@@ -53,10 +53,11 @@ std::unique_ptr<Work> MpiCommunicator::Start(const Batch& batch) {
   const Ground ground{channel_.get(), &slots_, ChunkFor(options_.chunk_bytes, channel_->size())};
   switch (batch.kind) {
     case OpKind::kAllreduce:
-      if (batch.adasum) return Counted(Carrier::kMpiAdasum, batch, adasum_->Start(batch));
+      if (batch.adasum) return Counted(Carrier::kMpiAdasum, batch, over_pipes_->Start(batch));
       switch (ChooseWay(Ask(batch), batch.reduce.op, options_.allreduce)) {
         case Way::kOneShot: return Counted(Carrier::kMpiOneShot, batch, OneShotAllreduce(ground, batch));
         case Way::kDirect: return Counted(Carrier::kMpiDirect, batch, DirectAllreduce(ground, batch));
+        case Way::kGather: return Counted(Carrier::kMpiGather, batch, over_pipes_->Start(batch));
         case Way::kLibrary: return Counted(Carrier::kMpiLibrary, batch, LibraryAllreduce(ground, batch));
       }
       break;

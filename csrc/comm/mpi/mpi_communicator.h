@@ -24,8 +24,8 @@ struct MpiOptions {
 
 class MpiCommunicator final : public Communicator {
  public:
-  // `adasum`: who does that; over pipes of this channel, say.
-  MpiCommunicator(std::unique_ptr<Channel> channel, std::unique_ptr<Communicator> adasum, MpiOptions options);
+  // `over_pipes`: what does Adasum and gathers, over transports made of this channel's messages.
+  MpiCommunicator(std::unique_ptr<Channel> channel, std::unique_ptr<Communicator> over_pipes, MpiOptions options);
 
   const char* name() const override { return "mpi"; }
   std::string Explain(const Batch& batch) const override;
@@ -34,7 +34,7 @@ class MpiCommunicator final : public Communicator {
   bool must_be_asked() const override { return true; }
   void CountIn(Carried* carried) override {
     Communicator::CountIn(carried);
-    adasum_->CountIn(carried);
+    over_pipes_->CountIn(carried);
   }
 
  private:
@@ -44,7 +44,7 @@ class MpiCommunicator final : public Communicator {
   const MpiOptions options_;
   const std::unique_ptr<Channel> channel_;
   Slots slots_;
-  const std::unique_ptr<Communicator> adasum_;
+  const std::unique_ptr<Communicator> over_pipes_;
 };
 
 }  // namespace hvdlite::comm::mpi

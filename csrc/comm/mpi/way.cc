@@ -1,6 +1,6 @@
 #include "comm/mpi/way.h"
 
-#include <algorithm>
+#include <cmath>
 
 #include "comm/mpi/native.h"
 
@@ -11,22 +11,37 @@ namespace {
 // A message of MPI between processors of one host, or of hosts with a fast network; a factor of three hardly matters.
 constexpr CostModel kModel{.alpha = 2e-6, .overhead = 0.4e-6, .beta = 0.1e-9, .gamma = 0.05e-9};
 
+// What is in the library nobody knows; it will not be worse than halving and doubling along a hypercube.
+double LibrarySeconds(const Question& question) {
+  const double n = question.members;
+  const double steps = 2 * std::ceil(std::log2(n));
+  const double bytes = static_cast<double>(question.bytes) * (n - 1) / n;
+  return steps * (kModel.alpha + kModel.overhead) + bytes * (2 * kModel.beta + kModel.gamma);
+}
+
 }  // namespace
 
 Way ChooseWay(const Question& question, ReduceOp op, const std::string& wish) {
-  const double one_shot = PredictSeconds(question, Algorithm::kOneShot, kModel);
-  const double direct = PredictSeconds(question, Algorithm::kDirect, kModel);
-  const Way own = one_shot <= direct ? Way::kOneShot : Way::kDirect;
-  if (wish == "direct" || !IsNative(question.dtype, op)) return own;
-  if (wish == "library") return Way::kLibrary;
-  // What is in the library nobody knows; it will not be worse than the better of these.
-  const double library = std::min(PredictSeconds(question, Algorithm::kHalvingDoubling, kModel),
-                                  PredictSeconds(question, Algorithm::kRing, kModel));
-  return library < std::min(one_shot, direct) ? Way::kLibrary : own;
+  if (wish == "library" && IsNative(question.dtype, op)) return Way::kLibrary;
+  const bool gathers = IsLegal(question, Algorithm::kGather);
+  if (wish == "gather" && gathers) return Way::kGather;
+  Way way = Way::kOneShot;
+  double best = PredictSeconds(question, Algorithm::kOneShot, kModel);
+  const auto consider = [&](Way other, double seconds) {
+    if (seconds >= best) return;
+    way = other;
+    best = seconds;
+  };
+  consider(Way::kDirect, PredictSeconds(question, Algorithm::kDirect, kModel));
+  if (gathers) consider(Way::kGather, PredictSeconds(question, Algorithm::kGather, kModel));
+  // The order in which integers are added does not show.
+  const bool as_good = IsNative(question.dtype, op) && !IsFloating(question.dtype);
+  if (as_good && wish == "auto") consider(Way::kLibrary, LibrarySeconds(question));
+  return way;
 }
 
 std::string WhyWay(const Question& question, ReduceOp op, const std::string& wish) {
-  constexpr std::string_view names[] = {"one-shot", "direct", "MPI_Iallreduce"};
+  constexpr std::string_view names[] = {"one-shot", "direct", "gather", "MPI_Iallreduce"};
   std::string why(names[static_cast<int>(ChooseWay(question, op, wish))]);
   why += ", " + std::to_string(question.bytes) + " bytes among " + std::to_string(question.members) + " members";
   if (wish == "library" && !IsNative(question.dtype, op)) {

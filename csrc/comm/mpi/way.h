@@ -11,10 +11,11 @@ namespace hvdlite::comm::mpi {
 enum class Way : uint8_t {
   kOneShot,  // everyone sends all to all
   kDirect,   // to the owner, who sums, and back
-  kLibrary,  // MPI_Iallreduce
+  kGather,   // everyone gets all in doubling stretches, everyone sums
+  kLibrary,  // MPI_Iallreduce, which sums in an order of its own
 };
 
-// `wish`: HVDLITE_MPI_ALLREDUCE.
+// `wish`: HVDLITE_MPI_ALLREDUCE. Unless it is "library", no way changes a bit.
 Way ChooseWay(const Question& question, ReduceOp op, const std::string& wish);
 // The sentence for people.
 std::string WhyWay(const Question& question, ReduceOp op, const std::string& wish);

@@ -2,8 +2,8 @@
 //
 // Common to all: nothing blocks; any number of members, one included; several pieces, empty ones too; each
 // link carries exactly the bytes that its two ends derive from the batch, so operations follow one another
-// without a barrier; results are bit-identical on all members and do not depend on timing. `wire` and `batch`
-// outlive the work.
+// without a barrier; results are bit-identical on all members, whatever the timing and whatever else is in the
+// batch: sums are formed in the order of members, rounded once. `wire` and `batch` outlive the work.
 #pragma once
 
 #include <memory>
@@ -18,11 +18,10 @@ namespace hvdlite::comm::net {
 std::unique_ptr<Work> OneShotAllreduce(Wire* wire, const Batch& batch);
 std::unique_ptr<Work> DirectAllreduce(Wire* wire, const Batch& batch);
 std::unique_ptr<Work> DirectReducescatter(Wire* wire, const Batch& batch);
+// gather.cc
+std::unique_ptr<Work> GatherAllreduce(Wire* wire, const Batch& batch);
 // ring.cc
-std::unique_ptr<Work> RingAllreduce(Wire* wire, const Batch& batch);
 std::unique_ptr<Work> RingAllgather(Wire* wire, const Batch& batch);
-// halving_doubling.cc
-std::unique_ptr<Work> HalvingDoublingAllreduce(Wire* wire, const Batch& batch);
 // adasum.cc
 std::unique_ptr<Work> AdasumAllreduce(Wire* wire, const Batch& batch);
 // tree.cc

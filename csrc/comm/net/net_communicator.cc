@@ -70,8 +70,8 @@ std::unique_ptr<Work> NetCommunicator::Start(const Batch& batch) {
     case Algorithm::kDirect:
       return batch.kind == OpKind::kReducescatter ? net::DirectReducescatter(&wire_, batch)
                                                   : net::DirectAllreduce(&wire_, batch);
-    case Algorithm::kHalvingDoubling: return net::HalvingDoublingAllreduce(&wire_, batch);
-    case Algorithm::kRing: return gathers ? net::RingAllgather(&wire_, batch) : net::RingAllreduce(&wire_, batch);
+    case Algorithm::kGather: return net::GatherAllreduce(&wire_, batch);
+    case Algorithm::kRing: return net::RingAllgather(&wire_, batch);
     case Algorithm::kPairwise:
       return gathers ? net::PairwiseAllgather(&wire_, batch) : net::PairwiseAlltoall(&wire_, batch);
     case Algorithm::kTree: return net::TreeBroadcast(&wire_, batch);

@@ -1,6 +1,6 @@
 // Steps: a work that is a list of exchanges and local stretches of arithmetic, one after another.
 //
-// For algorithms whose steps depend on one another as a whole (halving-doubling, Adasum, barrier). Within an
+// For algorithms whose steps depend on one another as a whole (gather, Adasum, barrier). Within an
 // exchange, sending and receiving progress independently.
 #pragma once
 

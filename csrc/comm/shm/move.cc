@@ -155,9 +155,10 @@ class Alltoall final : public Pipeline {
 // Step s covers bytes [s * part, (s + 1) * part) of each member's share of the stream.
 class Reducescatter final : public Pipeline {
  public:
-  Reducescatter(ShmRegion* region, const Batch& batch, std::vector<PieceStream> shares)
+  Reducescatter(ShmRegion* region, const Batch& batch, std::vector<PieceStream> shares, bool to_float)
       : Pipeline(region, Steps(shares, region), false),
         batch_(batch),
+        to_float_(to_float),
         shares_(std::move(shares)),
         part_(Part(region)),
         size_of_(SizeOf(batch.dtype)),
@@ -200,12 +201,19 @@ class Reducescatter final : public Pipeline {
                                                ? static_cast<const char*>(piece.input) + BytesBefore(piece, me) + offset
                                                : Slot(m, step) + static_cast<uint64_t>(me) * part_ + at;
       }
-      kernels::Reduce(batch_.reduce, static_cast<char*>(piece.output) + offset, nullptr, sources_.data(),
-                      region().members(), static_cast<int64_t>(bytes / size_of_));
+      const auto count = static_cast<int64_t>(bytes / size_of_);
+      if (to_float_) {
+        kernels::ReduceToFloat(batch_.reduce, static_cast<float*>(piece.output) + offset / size_of_, sources_.data(),
+                               region().members(), count);
+      } else {
+        kernels::Reduce(batch_.reduce, static_cast<char*>(piece.output) + offset, nullptr, sources_.data(),
+                        region().members(), count);
+      }
     });
   }
 
   const Batch& batch_;
+  const bool to_float_;
   const std::vector<PieceStream> shares_;
   const uint64_t part_;
   const uint64_t size_of_;
@@ -237,7 +245,11 @@ std::unique_ptr<Work> StartAlltoall(ShmRegion* region, const Batch& batch) {
 }
 
 std::unique_ptr<Work> StartReducescatter(ShmRegion* region, const Batch& batch) {
-  return std::make_unique<Reducescatter>(region, batch, Allgather::Streams(batch, region->members()));
+  return std::make_unique<Reducescatter>(region, batch, Allgather::Streams(batch, region->members()), false);
+}
+
+std::unique_ptr<Work> StartReducescatterToFloat(ShmRegion* region, const Batch& batch) {
+  return std::make_unique<Reducescatter>(region, batch, Allgather::Streams(batch, region->members()), true);
 }
 
 std::unique_ptr<Work> StartBarrier(ShmRegion* region) {

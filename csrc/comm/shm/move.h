@@ -16,6 +16,8 @@ std::unique_ptr<Work> StartBroadcast(ShmRegion* region, const Batch& batch);
 std::unique_ptr<Work> StartAllgather(ShmRegion* region, const Batch& batch);
 std::unique_ptr<Work> StartAlltoall(ShmRegion* region, const Batch& batch);
 std::unique_ptr<Work> StartReducescatter(ShmRegion* region, const Batch& batch);
+// Of float16 or bfloat16: outputs are float32 and not rounded.
+std::unique_ptr<Work> StartReducescatterToFloat(ShmRegion* region, const Batch& batch);
 std::unique_ptr<Work> StartBarrier(ShmRegion* region);
 
 }  // namespace hvdlite::comm

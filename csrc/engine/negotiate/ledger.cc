@@ -119,9 +119,10 @@ bool Ledger::Add(int member, Request request, Nanos now) {
   if (request.kind == OpKind::kAlltoall && request.splits.size() != static_cast<size_t>(members_)) return false;
   if ((HasRows(request.kind) || request.kind == OpKind::kReducescatter) && request.shape.empty()) return false;
   if (request.kind == OpKind::kBroadcast && (request.root < 0 || request.root >= members_)) return false;
+  // One that has joined has nothing to say, one that has asked is waiting. Whoever is refused begins no round.
+  if (joined_[static_cast<size_t>(member)]) return false;
   Tally* tally = Find(request.name);
   if (tally->present == 0) BeginRound(tally, member, now);
-  // Only kMissing members may ask: one that joined has nothing to say, one that asked is waiting.
   if (tally->presence[static_cast<size_t>(member)] != Presence::kMissing || tally->pending_index == SIZE_MAX)
     return false;
   Record(tally, member, std::move(request));
@@ -138,6 +139,7 @@ bool Ledger::AddCached(int member, uint64_t slot, Nanos now) {
     if (evicted == evicted_.end()) return false;
     return Add(member, RememberedRequest(*evicted->second.tally, member), now);
   }
+  if (joined_[static_cast<size_t>(member)]) return false;
   Tally* tally = found->second;
   if (tally->present == 0) BeginRound(tally, member, now);
   if (tally->presence[static_cast<size_t>(member)] != Presence::kMissing || tally->pending_index == SIZE_MAX)

@@ -39,6 +39,12 @@ struct BFloat16 {
     Store(to + kVectorBytes, (RoundToBFloat16(q.c) >> 16) | (RoundToBFloat16(q.d) & 0xffff0000u));
   }
   static HVDLITE_INLINE VFloat LoadInOrder(const char* from) { return Bits<V>(Widen(Load<HalfOfWords>(from)) << 16); }
+  // Of any float32: a NaN stays a quiet one.
+  static HVDLITE_INLINE void StoreInOrder(char* to, VFloat value) {
+    const VUint32 quiet = Bits<VUint32>(value) | 0x400000u;
+    const VUint32 bits = value != value ? quiet : RoundToBFloat16(value);
+    Store(to, __builtin_convertvector(bits >> 16, HalfOfWords));
+  }
 };
 
 #if defined(__F16C__) || defined(__aarch64__)
@@ -82,6 +88,7 @@ struct Float16 {
     NarrowHalves(to + 3 * kPart, q.d);
   }
   static HVDLITE_INLINE VFloat LoadInOrder(const char* from) { return WidenHalves(from); }
+  static HVDLITE_INLINE void StoreInOrder(char* to, VFloat value) { NarrowHalves(to, value); }
 };
 
 #else  // no conversion instructions: integer arithmetic on 32-bit lanes
@@ -132,6 +139,9 @@ struct Float16 {
     Store(to + kVectorBytes, NarrowHalf(q.c) | (NarrowHalf(q.d) << 16));
   }
   static HVDLITE_INLINE VFloat LoadInOrder(const char* from) { return WidenHalf(Widen(Load<HalfOfWords>(from))); }
+  static HVDLITE_INLINE void StoreInOrder(char* to, VFloat value) {
+    Store(to, __builtin_convertvector(NarrowHalf(value), HalfOfWords));
+  }
 };
 
 #endif

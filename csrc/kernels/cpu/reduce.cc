@@ -23,8 +23,10 @@ Combine CombineOf(ReduceOp op) {
   return Combine::kSum;
 }
 
-KernelTable::ReduceKernel KernelOf(const KernelTable& table, DType dtype, Combine combine, Scaling scaling) {
-  return table.reduce[static_cast<int>(dtype)][static_cast<int>(combine)][static_cast<int>(scaling)];
+using Kernels = KernelTable::ReduceKernel[kDTypeCount][kCombineCount][kScalingCount];
+
+KernelTable::ReduceKernel KernelOf(const Kernels& kernels, DType dtype, Combine combine, Scaling scaling) {
+  return kernels[static_cast<int>(dtype)][static_cast<int>(combine)][static_cast<int>(scaling)];
 }
 
 // The reciprocal of a power of two is exact, and multiplying by it rounds as dividing does. The range is that
@@ -41,21 +43,21 @@ double WithoutPayload(double factor) {
 }
 
 // Floating types: everything happens in registers, in one pass.
-void RunFloating(const KernelTable& table, DType dtype, Combine combine, ReduceArgs args) {
-  for (double* factor : {&args.first, &args.rest, &args.divisor, &args.postscale}) {
+void RunFloating(const Kernels& kernels, DType dtype, Combine combine, ReduceArgs args) {
+  for (double* factor : {&args.prescale, &args.divisor, &args.postscale}) {
     *factor = WithoutPayload(*factor);
   }
   // The kernels compute in the accumulator's type, so that is where it matters which power of two this is.
   if (dtype != DType::kFloat64) args.divisor = static_cast<double>(static_cast<float>(args.divisor));
   Scaling scaling = Scaling::kAll;
-  if (args.first == 1.0 && args.rest == 1.0) {
+  if (args.prescale == 1.0) {
     if (args.postscale == 1.0 && IsModeratePowerOfTwo(args.divisor)) {
       args.postscale = 1.0 / args.divisor;
       args.divisor = 1.0;
     }
     if (args.divisor == 1.0) scaling = args.postscale == 1.0 ? Scaling::kNone : Scaling::kFinal;
   }
-  KernelOf(table, dtype, combine, scaling)(args);
+  KernelOf(kernels, dtype, combine, scaling)(args);
 }
 
 // Bool and integers without a scaling step in between.
@@ -67,7 +69,7 @@ void RunUnscaled(const KernelTable& table, DType dtype, Combine combine, void* d
   args.sources = sources;
   args.n = n;
   args.bytes = bytes;
-  KernelOf(table, dtype, combine, Scaling::kNone)(args);
+  KernelOf(table.reduce, dtype, combine, Scaling::kNone)(args);
 }
 
 void FinishIntegers(const ReduceSpec& spec, void* data, int64_t count) {
@@ -114,8 +116,8 @@ void Reduce(const KernelTable& table, const ReduceSpec& spec, void* destination,
   const size_t bytes = static_cast<size_t>(count) * SizeOf(spec.dtype);
   const Combine combine = CombineOf(spec.op);
   if (IsFloating(spec.dtype)) {
-    RunFloating(table, spec.dtype, combine,
-                {destination, second, sources, n, bytes, spec.prescale, spec.prescale, spec.divisor, spec.postscale});
+    RunFloating(table.reduce, spec.dtype, combine,
+                {destination, second, sources, n, bytes, spec.prescale, spec.divisor, spec.postscale});
     return;
   }
   const bool scaled = spec.prescale != 1.0 || spec.divisor != 1.0 || spec.postscale != 1.0;
@@ -126,32 +128,24 @@ void Reduce(const KernelTable& table, const ReduceSpec& spec, void* destination,
   }
 }
 
-void Accumulate(const KernelTable& table, const ReduceSpec& spec, void* accumulator, const void* source,
-                int64_t count) {
+void ReduceToFloat(const KernelTable& table, const ReduceSpec& spec, float* destination, const void* const* sources,
+                   int n, int64_t count) {
   if (count <= 0) return;
-  const void* sources[2] = {accumulator, source};
-  const Combine combine = CombineOf(spec.op);
-  if (IsFloating(spec.dtype)) {
-    const size_t bytes = static_cast<size_t>(count) * SizeOf(spec.dtype);
-    RunFloating(table, spec.dtype, combine, {accumulator, nullptr, sources, 2, bytes, 1.0, spec.prescale, 1.0, 1.0});
-    return;
-  }
-  constexpr int64_t kBlockBytes = 4096;
-  alignas(64) char scaled[kBlockBytes];
-  const bool scale = spec.prescale != 1.0 && spec.dtype != DType::kBool;
-  const int64_t size = static_cast<int64_t>(SizeOf(spec.dtype));
-  const int64_t step = scale ? kBlockBytes / size : count;
-  for (int64_t i = 0; i < count; i += step) {
-    const int64_t elements = std::min(step, count - i);
-    char* const to = static_cast<char*>(accumulator) + i * size;
-    sources[0] = to;
-    sources[1] = static_cast<const char*>(source) + i * size;
-    if (scale) {
-      MultiplyIntegers(spec.dtype, sources[1], scaled, elements, spec.prescale);
-      sources[1] = scaled;
-    }
-    RunUnscaled(table, spec.dtype, combine, to, nullptr, sources, 2, static_cast<size_t>(elements * size));
-  }
+  const size_t bytes = static_cast<size_t>(count) * SizeOf(spec.dtype);
+  RunFloating(table.reduce_wide, spec.dtype, CombineOf(spec.op),
+              {destination, nullptr, sources, n, bytes, spec.prescale, spec.divisor, spec.postscale});
+}
+
+void RoundFromFloat(const KernelTable& table, DType dtype, void* destination, const float* source, int64_t count) {
+  if (count <= 0) return;
+  const void* const sources[1] = {source};
+  ReduceArgs args;
+  args.destination = destination;
+  args.second = nullptr;
+  args.sources = sources;
+  args.n = 1;
+  args.bytes = static_cast<size_t>(count) * sizeof(float);
+  table.round[static_cast<int>(dtype)](args);
 }
 
 void Scale(const KernelTable& table, DType dtype, void* data, int64_t count, double factor) {
@@ -171,8 +165,8 @@ void Finish(const KernelTable& table, const ReduceSpec& spec, void* data, int64_
   }
   const size_t bytes = static_cast<size_t>(count) * SizeOf(spec.dtype);
   const void* const sources[1] = {data};
-  RunFloating(table, spec.dtype, Combine::kSum,
-              {data, nullptr, sources, 1, bytes, 1.0, 1.0, spec.divisor, spec.postscale});
+  RunFloating(table.reduce, spec.dtype, Combine::kSum,
+              {data, nullptr, sources, 1, bytes, 1.0, spec.divisor, spec.postscale});
 }
 
 }  // namespace hvdlite::kernels::cpu

@@ -11,7 +11,9 @@ namespace hvdlite::kernels::cpu {
 
 void Reduce(const KernelTable& table, const ReduceSpec& spec, void* destination, void* second,
             const void* const* sources, int n, int64_t count);
-void Accumulate(const KernelTable& table, const ReduceSpec& spec, void* accumulator, const void* source, int64_t count);
+void ReduceToFloat(const KernelTable& table, const ReduceSpec& spec, float* destination, const void* const* sources,
+                   int n, int64_t count);
+void RoundFromFloat(const KernelTable& table, DType dtype, void* destination, const float* source, int64_t count);
 void Scale(const KernelTable& table, DType dtype, void* data, int64_t count, double factor);
 void Finish(const KernelTable& table, const ReduceSpec& spec, void* data, int64_t count);
 

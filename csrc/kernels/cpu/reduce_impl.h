@@ -43,6 +43,43 @@ struct Bool : Plain<uint8_t> {
   }
 };
 
+// 16-bit floats that are reduced to float32.
+template <class Half>
+struct Widened {
+  using Scalar = float;
+  using V = VFloat;
+  static constexpr size_t kQuadBytes = 2 * kVectorBytes;
+  static constexpr size_t kStoredBytes = 4 * kVectorBytes;
+
+  static HVDLITE_INLINE Quad<V> LoadQuad(const char* from) {
+    constexpr size_t kPart = kVectorBytes / 2;
+    return {Half::LoadInOrder(from), Half::LoadInOrder(from + kPart), Half::LoadInOrder(from + 2 * kPart),
+            Half::LoadInOrder(from + 3 * kPart)};
+  }
+  static HVDLITE_INLINE void StoreQuad(char* to, const Quad<V>& q) { Plain<float>::StoreQuad(to, q); }
+};
+
+// float32 that is rounded to 16 bits.
+template <class Half>
+struct Narrowed : Plain<float> {
+  static constexpr size_t kStoredBytes = 2 * kVectorBytes;
+
+  static HVDLITE_INLINE void StoreQuad(char* to, const Quad<V>& q) {
+    constexpr size_t kPart = kVectorBytes / 2;
+    Half::StoreInOrder(to, q.a);
+    Half::StoreInOrder(to + kPart, q.b);
+    Half::StoreInOrder(to + 2 * kPart, q.c);
+    Half::StoreInOrder(to + 3 * kPart, q.d);
+  }
+};
+
+// What a quad occupies at the destination.
+template <class Element>
+constexpr size_t StoredBytes() {
+  if constexpr (requires { Element::kStoredBytes; }) return Element::kStoredBytes;
+  return Element::kQuadBytes;
+}
+
 // Combinations. Integers come as unsigned where wrapping is wanted.
 struct Sum {
   template <class V>
@@ -94,22 +131,21 @@ template <class Element, class Op, Scaling kScaling>
 struct Reduction {
   using V = typename Element::V;
   using Scalar = typename Element::Scalar;
-  V first, rest, divisor, postscale;
+  V prescale, divisor, postscale;
 
   explicit HVDLITE_INLINE Reduction(const ReduceArgs& args)
-      : first(Splat<V>(static_cast<Scalar>(args.first))),
-        rest(Splat<V>(static_cast<Scalar>(args.rest))),
+      : prescale(Splat<V>(static_cast<Scalar>(args.prescale))),
         divisor(Splat<V>(static_cast<Scalar>(args.divisor))),
         postscale(Splat<V>(static_cast<Scalar>(args.postscale))) {}
 
   HVDLITE_INLINE Quad<V> Begin(const char* from) const {
     const Quad<V> q = Element::LoadQuad(from);
     if constexpr (kScaling != Scaling::kAll) return q;
-    return Scaled(q, first);
+    return Scaled(q, prescale);
   }
   HVDLITE_INLINE void Add(Quad<V>& sum, const char* from) const {
     Quad<V> q = Element::LoadQuad(from);
-    if constexpr (kScaling == Scaling::kAll) q = Scaled(q, rest);
+    if constexpr (kScaling == Scaling::kAll) q = Scaled(q, prescale);
     sum = {Op::Of(sum.a, q.a), Op::Of(sum.b, q.b), Op::Of(sum.c, q.c), Op::Of(sum.d, q.d)};
   }
   HVDLITE_INLINE Quad<V> Finish(const Quad<V>& q) const {
@@ -128,6 +164,7 @@ template <class Element, class Op, Scaling kScaling>
 void Reduce(const ReduceArgs& args) {
   const Reduction<Element, Op, kScaling> reduction(args);
   constexpr size_t kStep = Element::kQuadBytes;
+  constexpr size_t kStored = StoredBytes<Element>();
   char* const destination = static_cast<char*>(args.destination);
   char* const second = static_cast<char*>(args.second);
   const void* const* const sources = args.sources;
@@ -141,8 +178,9 @@ void Reduce(const ReduceArgs& args) {
       auto sum = reduction.Begin(source0 + at);
       add_others(sum, at);
       const auto result = reduction.Finish(sum);
-      Element::StoreQuad(destination + at, result);
-      if (second != nullptr) Element::StoreQuad(second + at, result);
+      const size_t to = at / kStep * kStored;
+      Element::StoreQuad(destination + to, result);
+      if (second != nullptr) Element::StoreQuad(second + to, result);
     }
   };
   if (n == 2) {
@@ -168,9 +206,13 @@ void Reduce(const ReduceArgs& args) {
     __builtin_memcpy(quad, static_cast<const char*>(sources[k]) + whole, left);
     reduction.Add(sum, quad);
   }
-  Element::StoreQuad(quad, reduction.Finish(sum));
-  __builtin_memcpy(destination + whole, quad, left);
-  if (second != nullptr) __builtin_memcpy(second + whole, quad, left);
+  alignas(kVectorBytes) char result[kStored];
+  Element::StoreQuad(result, reduction.Finish(sum));
+  constexpr auto stored = [](size_t bytes) {
+    return kStored >= kStep ? bytes * (kStored / kStep) : bytes / (kStep / kStored);
+  };
+  __builtin_memcpy(destination + stored(whole), result, stored(left));
+  if (second != nullptr) __builtin_memcpy(second + stored(whole), result, stored(left));
 }
 
 }  // namespace

@@ -31,10 +31,9 @@ struct ReduceArgs {
   const void* const* sources;
   int n;         // >= 1
   size_t bytes;  // of each array; a multiple of the element's size
-  // y = ((x_0 * first) combine (x_1 * rest) combine ...) / divisor * postscale, cast to the accumulator's
-  // type.
-  double first = 1.0;
-  double rest = 1.0;
+  // y = ((x_0 * prescale) combine (x_1 * prescale) combine ...) / divisor * postscale; the factors are cast to the
+  // accumulator's type.
+  double prescale = 1.0;
   double divisor = 1.0;
   double postscale = 1.0;
 };
@@ -49,6 +48,9 @@ struct KernelTable {
 
   const char* name;
   ReduceKernel reduce[kDTypeCount][kCombineCount][kScalingCount];
+  // Of float16 and bfloat16, null for the others. Wide: the destination is float32. Round: one source, which is float32.
+  ReduceKernel reduce_wide[kDTypeCount][kCombineCount][kScalingCount];
+  ReduceKernel round[kDTypeCount];
   DotKernel dot[kDTypeCount];      // null for integers and bool
   BlendKernel blend[kDTypeCount];  // null for integers and bool
 };

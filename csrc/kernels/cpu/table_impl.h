@@ -16,12 +16,19 @@ constexpr void FillFloatingOp(KernelTable::ReduceKernel* scalings) {
 }
 
 template <class Element>
-constexpr void FillFloating(KernelTable& table, DType dtype) {
-  auto& ops = table.reduce[static_cast<int>(dtype)];
+constexpr void FillFloating(KernelTable::ReduceKernel (&ops)[kCombineCount][kScalingCount]) {
   FillFloatingOp<Element, Sum>(ops[static_cast<int>(Combine::kSum)]);
   FillFloatingOp<Element, Product>(ops[static_cast<int>(Combine::kProduct)]);
   FillFloatingOp<Element, NanWins<Min>>(ops[static_cast<int>(Combine::kMin)]);
   FillFloatingOp<Element, NanWins<Max>>(ops[static_cast<int>(Combine::kMax)]);
+}
+
+template <class Half>
+constexpr void FillHalf(KernelTable& table, DType dtype) {
+  const int i = static_cast<int>(dtype);
+  FillFloating<Half>(table.reduce[i]);
+  FillFloating<Widened<Half>>(table.reduce_wide[i]);
+  table.round[i] = &Reduce<Narrowed<Half>, Sum, Scaling::kNone>;
 }
 
 template <class Element, class AddOp, class MultiplyOp, class MinOp, class MaxOp, class Ordered = Element>
@@ -49,10 +56,10 @@ constexpr KernelTable MakeTable(const char* name) {
   FillIntegers<uint16_t, int16_t>(table, DType::kUInt16, DType::kInt16);
   FillIntegers<uint32_t, int32_t>(table, DType::kUInt32, DType::kInt32);
   FillIntegers<uint64_t, int64_t>(table, DType::kUInt64, DType::kInt64);
-  FillFloating<Float16>(table, DType::kFloat16);
-  FillFloating<BFloat16>(table, DType::kBFloat16);
-  FillFloating<Plain<float>>(table, DType::kFloat32);
-  FillFloating<Plain<double>>(table, DType::kFloat64);
+  FillHalf<Float16>(table, DType::kFloat16);
+  FillHalf<BFloat16>(table, DType::kBFloat16);
+  FillFloating<Plain<float>>(table.reduce[static_cast<int>(DType::kFloat32)]);
+  FillFloating<Plain<double>>(table.reduce[static_cast<int>(DType::kFloat64)]);
 
   table.dot[static_cast<int>(DType::kFloat16)] = &Dot<HalfLanes<Float16>>;
   table.dot[static_cast<int>(DType::kBFloat16)] = &Dot<HalfLanes<BFloat16>>;

@@ -49,9 +49,12 @@ class Here:
     @property
     def in_rank_order(self) -> bool:
         """Whether reductions are promised to be those of a loop over the ranks, bit by bit."""
-        if self.communicator == "net":  # whose one-shot and direct so few ranks choose
-            return self.environment.get("HVDLITE_DEBUG_NET_ALGORITHM") not in ("ring", "halving-doubling")
-        return self.communicator == "shm"
+        return self.communicator in ("shm", "net")
+
+    @property
+    def same_bits_always(self) -> bool:
+        """Whether a sum is promised to have the same bits whatever travels along; an MPI library promises nothing."""
+        return self.environment.get("HVDLITE_MPI_ALLREDUCE") != "library"
 
     def begin(self, check: str) -> None:
         self.check = check

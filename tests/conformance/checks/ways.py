@@ -13,7 +13,7 @@ from checks.here import SUM, Here
 # Elements of float32. No way for small tensors takes the large ones, where ways differ by size.
 _SMALL, _LARGE = 16, 1 << 20
 _FORCED = {
-    "allreduce": ("one-shot", "direct", "halving-doubling", "ring"),
+    "allreduce": ("one-shot", "direct", "gather"),
     "allgather": ("pairwise", "ring"),
     "broadcast": ("tree", "chain"),
 }
@@ -34,7 +34,7 @@ def _carried(run: Callable[[], object]) -> dict[str, dict[str, int]]:
 
 def _over_sockets(here: Here, kind: str, large: bool) -> str:
     forced = here.environment.get("HVDLITE_DEBUG_NET_ALGORITHM", "auto")
-    if forced in _FORCED.get(kind, ()) and not (forced == "halving-doubling" and large):  # it takes up to 1 MiB
+    if forced in _FORCED.get(kind, ()) and not (forced == "gather" and large):  # it holds 4 MiB of all ranks
         return f"net {forced}"
     if kind == "allreduce":
         return "net direct" if large else "net one-shot"
@@ -49,7 +49,7 @@ def _over_mpi(here: Here, kind: str, large: bool) -> str:
     if kind == "allreduce":
         if wish == "library":
             return "mpi library"
-        return "mpi one-shot" if not large else "mpi direct" if wish == "direct" else "mpi "
+        return "mpi direct" if large else "mpi gather" if wish == "gather" else "mpi one-shot"
     return {"broadcast": "mpi library", "reducescatter": "mpi direct"}.get(kind, "mpi pairwise")
 
 

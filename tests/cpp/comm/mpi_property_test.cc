@@ -28,7 +28,7 @@ TEST_P(MpiProperty, EveryKindDtypeAndShapeMatchesTheReference) {
 
 TEST_P(MpiProperty, EveryWayOpAndScaleOfAnAllreduceMatchesTheReference) {
   const int members = GetParam();
-  for (const std::string way : {"library", "direct"}) {
+  for (const std::string way : {"library", "direct", "gather"}) {
     MpiWorld world(members, SmallChunks(way), {.seed = 6});
     RunCases(&world, EveryOpDtypeAndShape(members, {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct},
                                           Shapes(), 1000));

@@ -9,7 +9,8 @@
 #include <vector>
 
 #include "comm/mpi/mpi_communicator.h"
-#include "comm/self/self_communicator.h"
+#include "comm/mpi/pipe.h"
+#include "comm/net_over_pipes.h"
 #include "testing/fake_mpi.h"
 #include "testing/watchdog.h"
 
@@ -29,7 +30,7 @@ class MpiWorld {
                                                  Deadline::AfterSeconds(30 * testing::Patience()), &channel);
         ASSERT_TRUE(opened.ok()) << opened.ToString();
         members_[static_cast<size_t>(r)] =
-            std::make_unique<mpi::MpiCommunicator>(std::move(channel), std::make_unique<SelfCommunicator>(), options);
+            std::make_unique<mpi::MpiCommunicator>(std::move(channel), OverPipes(channel.get(), r), options);
       });
     }
     for (std::thread& thread : threads) thread.join();
@@ -51,6 +52,14 @@ class MpiWorld {
   }
 
  private:
+  static std::unique_ptr<Communicator> OverPipes(mpi::Channel* channel, int me) {
+    NetOverPipes::Pipes pipes(static_cast<size_t>(channel->size()));
+    for (int r = 0; r < channel->size(); ++r) {
+      if (r != me) pipes[static_cast<size_t>(r)] = std::make_unique<mpi::MpiPipe>(channel, r, r);
+    }
+    return std::make_unique<NetOverPipes>(me, std::move(pipes));
+  }
+
   testing::FakeMpi mpi_;
   std::vector<std::unique_ptr<mpi::MpiCommunicator>> members_;
 };

@@ -15,7 +15,8 @@ TEST(EngineMpi, says_that_tensors_go_over_mpi_and_why) {
     EXPECT_EQ(me.engine->Explain(0), "hierarchical: 2 members on each of 2 hosts, mpi (the fake MPI) between them");
   });
   RunRanks({.size = 3, .hosts = 2, .mpi = true}, [](Rank& me) {
-    EXPECT_EQ(me.engine->Explain(0), "mpi (the fake MPI): the hosts have different numbers of members");
+    EXPECT_EQ(me.engine->Explain(0),
+              "hierarchical: up to 2 members on each of 2 hosts, mpi (the fake MPI) between them");
   });
   RunRanks({.size = 2}, [](Rank& me) {
     EXPECT_FALSE(me.engine->uses_mpi());

@@ -154,28 +154,6 @@ TEST_P(ReduceTest, ManySourcesAreAddedInOrder) {
   for (const cpu::KernelTable* table : cpu::SupportedTables()) Check(c, contents, expected, *table);
 }
 
-TEST_P(ReduceTest, AccumulateScalesTheSourceAloneAndRoundsEachTime) {
-  reference::Filler filler(3);
-  for (const ReduceOp op : kOps) {
-    for (const double prescale : {1.0, 0.5, 0.3}) {
-      for (const int64_t count : kLengths) {
-        Bytes accumulator(static_cast<size_t>(count) * SizeOf(GetParam())), source(accumulator.size());
-        filler.Fill(GetParam(), accumulator.data(), count);
-        filler.Fill(GetParam(), source.data(), count);
-        const std::vector<const uint8_t*> pair = {accumulator.data(), source.data()};
-        const Bytes expected = reference::Reduce({GetParam(), op, prescale}, pair, count, 1.0);
-        const ReduceSpec spec = {GetParam(), op, prescale, 9.0, 5.0};  // the last two are not for Accumulate
-        for (const cpu::KernelTable* table : cpu::SupportedTables()) {
-          Bytes result = accumulator;
-          cpu::Accumulate(*table, spec, result.data(), source.data(), count);
-          ASSERT_EQ(reference::FirstDifference(GetParam(), result.data(), expected.data(), count), -1)
-              << table->name << ' ' << Name(op) << " count=" << count << " prescale=" << prescale;
-        }
-      }
-    }
-  }
-}
-
 TEST_P(ReduceTest, FinishIsWhatReduceDoesAtTheEnd) {
   reference::Filler filler(9);
   for (const Factors& f : kFactors) {
@@ -224,6 +202,61 @@ TEST(ReduceFactsTest, HalvesAreSummedInFloatAndRoundedOnce) {
   uint16_t result = 0;
   Reduce({DType::kFloat16, ReduceOp::kSum}, &result, nullptr, sources, 3, 1);
   EXPECT_EQ(result, one);
+}
+
+TEST(ReduceFactsTest, HalvesReducedToFloatAreThoseOfFloat32AndRoundedLaterTheyAreTheReduction) {
+  reference::Filler filler(17);
+  for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
+    for (const ReduceOp op : kOps) {
+      for (const int64_t count : kLengths) {
+        const auto elements = static_cast<size_t>(count);
+        std::vector<Bytes> halves(3, Bytes(elements * SizeOf(dtype))), floats(3, Bytes(elements * sizeof(float)));
+        std::vector<const uint8_t*> half_sources, float_sources;
+        std::vector<const void*> sources;
+        for (size_t k = 0; k < halves.size(); ++k) {
+          filler.Fill(dtype, halves[k].data(), count);
+          for (size_t i = 0; i < elements; ++i) {
+            const auto bits = reference::ElementAt<uint16_t>(halves[k].data(), static_cast<int64_t>(i));
+            const float value =
+                dtype == DType::kFloat16 ? reference::Half::Decode(bits) : reference::Brain::Decode(bits);
+            std::memcpy(floats[k].data() + i * sizeof(float), &value, sizeof(float));
+          }
+          half_sources.push_back(halves[k].data());
+          float_sources.push_back(floats[k].data());
+          sources.push_back(halves[k].data());
+        }
+        for (const Factors& f : kFactors) {
+          const ReduceSpec spec = {dtype, op, f.prescale, f.postscale, f.divisor};
+          ReduceSpec of_floats = spec;
+          of_floats.dtype = DType::kFloat32;
+          const Bytes wide = reference::Reduce(of_floats, float_sources, count);
+          const Bytes rounded = reference::Reduce(spec, half_sources, count);
+          for (const cpu::KernelTable* table : cpu::SupportedTables()) {
+            Buffer sums(DType::kFloat32, count, 1), result(dtype, count, 3);
+            auto* const values = reinterpret_cast<float*>(sums.data());
+            cpu::ReduceToFloat(*table, spec, values, sources.data(), 3, count);
+            ASSERT_EQ(reference::FirstDifference(DType::kFloat32, sums.data(), wide.data(), count), -1)
+                << table->name << ' ' << Name(dtype) << ' ' << Name(op) << " count=" << count;
+            cpu::RoundFromFloat(*table, dtype, result.data(), values, count);
+            ASSERT_EQ(reference::FirstDifference(dtype, result.data(), rounded.data(), count), -1)
+                << table->name << ' ' << Name(dtype) << ' ' << Name(op) << " count=" << count;
+            ASSERT_TRUE(sums.GuardsIntact() && result.GuardsIntact());
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(ReduceFactsTest, ANanWhosePayloadIsFullStaysANanWhenItIsRounded) {
+  const std::vector<float> full(40, std::bit_cast<float>(0x7fffffffu));
+  for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
+    for (const cpu::KernelTable* table : cpu::SupportedTables()) {
+      Bytes result(full.size() * SizeOf(dtype));
+      cpu::RoundFromFloat(*table, dtype, result.data(), full.data(), static_cast<int64_t>(full.size()));
+      for (int i = 0; i < 40; ++i) ASSERT_TRUE(reference::IsNanAt(dtype, result.data(), i)) << table->name;
+    }
+  }
 }
 
 TEST(ReduceFactsTest, NanWinsInMinAndMaxFromEitherSide) {

@@ -94,14 +94,13 @@ T ElementAt(const uint8_t* data, int64_t i) {
 
 // Loads and stores through `Decode` and `Encode`, computes in A.
 template <class Stored, class A, class Decode, class Encode>
-Bytes ReduceFloating(const ReduceSpec& spec, const std::vector<const uint8_t*>& sources, int64_t count,
-                     double first_factor, Decode decode, Encode encode) {
+Bytes ReduceFloating(const ReduceSpec& spec, const std::vector<const uint8_t*>& sources, int64_t count, Decode decode,
+                     Encode encode) {
   Bytes result(static_cast<size_t>(count) * sizeof(Stored));
   for (int64_t i = 0; i < count; ++i) {
     A sum = 0;
     for (size_t k = 0; k < sources.size(); ++k) {
-      const double factor = k == 0 ? first_factor : spec.prescale;
-      const A x = Rounded(decode(ElementAt<Stored>(sources[k], i)) * static_cast<A>(factor));
+      const A x = Rounded(decode(ElementAt<Stored>(sources[k], i)) * static_cast<A>(spec.prescale));
       sum = k == 0 ? x : Combine<A>(spec.op, sum, x);
     }
     sum = Rounded(Rounded(sum) / static_cast<A>(spec.divisor)) * static_cast<A>(spec.postscale);
@@ -112,14 +111,12 @@ Bytes ReduceFloating(const ReduceSpec& spec, const std::vector<const uint8_t*>& 
 }
 
 template <class T>
-Bytes ReduceIntegers(const ReduceSpec& spec, const std::vector<const uint8_t*>& sources, int64_t count,
-                     double first_factor) {
+Bytes ReduceIntegers(const ReduceSpec& spec, const std::vector<const uint8_t*>& sources, int64_t count) {
   Bytes result(static_cast<size_t>(count) * sizeof(T));
   for (int64_t i = 0; i < count; ++i) {
     T sum = 0;
     for (size_t k = 0; k < sources.size(); ++k) {
-      const double factor = k == 0 ? first_factor : spec.prescale;
-      const T x = ScaleInteger(ElementAt<T>(sources[k], i), factor, false);
+      const T x = ScaleInteger(ElementAt<T>(sources[k], i), spec.prescale, false);
       sum = k == 0 ? x : Combine<T>(spec.op, sum, x);
     }
     sum = ScaleInteger(ScaleInteger(sum, spec.divisor, true), spec.postscale, false);
@@ -139,32 +136,24 @@ inline Bytes ReduceBools(const ReduceSpec& spec, const std::vector<const uint8_t
   return result;
 }
 
-// `first_factor` takes the place of spec.prescale for sources[0].
-inline Bytes Reduce(const ReduceSpec& spec, const std::vector<const uint8_t*>& sources, int64_t count,
-                    double first_factor) {
+inline Bytes Reduce(const ReduceSpec& spec, const std::vector<const uint8_t*>& sources, int64_t count) {
   const auto same = [](auto value) { return value; };
   switch (spec.dtype) {
     case DType::kBool: return ReduceBools(spec, sources, count);
-    case DType::kUInt8: return ReduceIntegers<uint8_t>(spec, sources, count, first_factor);
-    case DType::kInt8: return ReduceIntegers<int8_t>(spec, sources, count, first_factor);
-    case DType::kUInt16: return ReduceIntegers<uint16_t>(spec, sources, count, first_factor);
-    case DType::kInt16: return ReduceIntegers<int16_t>(spec, sources, count, first_factor);
-    case DType::kUInt32: return ReduceIntegers<uint32_t>(spec, sources, count, first_factor);
-    case DType::kInt32: return ReduceIntegers<int32_t>(spec, sources, count, first_factor);
-    case DType::kUInt64: return ReduceIntegers<uint64_t>(spec, sources, count, first_factor);
-    case DType::kInt64: return ReduceIntegers<int64_t>(spec, sources, count, first_factor);
-    case DType::kFloat16:
-      return ReduceFloating<uint16_t, float>(spec, sources, count, first_factor, Half::Decode, Half::Encode);
-    case DType::kBFloat16:
-      return ReduceFloating<uint16_t, float>(spec, sources, count, first_factor, Brain::Decode, Brain::Encode);
-    case DType::kFloat32: return ReduceFloating<float, float>(spec, sources, count, first_factor, same, same);
-    case DType::kFloat64: return ReduceFloating<double, double>(spec, sources, count, first_factor, same, same);
+    case DType::kUInt8: return ReduceIntegers<uint8_t>(spec, sources, count);
+    case DType::kInt8: return ReduceIntegers<int8_t>(spec, sources, count);
+    case DType::kUInt16: return ReduceIntegers<uint16_t>(spec, sources, count);
+    case DType::kInt16: return ReduceIntegers<int16_t>(spec, sources, count);
+    case DType::kUInt32: return ReduceIntegers<uint32_t>(spec, sources, count);
+    case DType::kInt32: return ReduceIntegers<int32_t>(spec, sources, count);
+    case DType::kUInt64: return ReduceIntegers<uint64_t>(spec, sources, count);
+    case DType::kInt64: return ReduceIntegers<int64_t>(spec, sources, count);
+    case DType::kFloat16: return ReduceFloating<uint16_t, float>(spec, sources, count, Half::Decode, Half::Encode);
+    case DType::kBFloat16: return ReduceFloating<uint16_t, float>(spec, sources, count, Brain::Decode, Brain::Encode);
+    case DType::kFloat32: return ReduceFloating<float, float>(spec, sources, count, same, same);
+    case DType::kFloat64: return ReduceFloating<double, double>(spec, sources, count, same, same);
   }
   return {};
-}
-
-inline Bytes Reduce(const ReduceSpec& spec, const std::vector<const uint8_t*>& sources, int64_t count) {
-  return Reduce(spec, sources, count, spec.prescale);
 }
 
 inline bool IsNanAt(DType dtype, const uint8_t* data, int64_t i) {

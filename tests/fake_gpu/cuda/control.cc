@@ -27,11 +27,14 @@ EXPORT void fake_cuda_reset(void) {
 }
 
 EXPORT void fake_cuda_settle(void) {
-  const Unseen unseen;
   Machine& machine = Machine::Get();
-  std::unique_lock lock(machine.mutex);
-  machine.LetGo();
-  machine.changed.wait(lock, [&] { return machine.under_way == 0; });
+  {
+    const Unseen unseen;
+    std::unique_lock lock(machine.mutex);
+    machine.LetGo();
+    machine.changed.wait(lock, [&] { return machine.under_way == 0; });
+  }
+  Rely(&machine);
 }
 
 EXPORT void fake_cuda_fail(const char* symbol, int nth, int times, int result) {

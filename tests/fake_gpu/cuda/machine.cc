@@ -184,6 +184,7 @@ void Machine::Run(std::shared_ptr<Stream> stream) {
     else if (work->drop)
       work->drop();
     Promise(stream.get());
+    Promise(this);
     {
       const Unseen unseen;
       const std::lock_guard lock(mutex);

@@ -51,6 +51,21 @@ TEST(Ledger, what_makes_no_sense_is_refused) {
   EXPECT_FALSE(ledger.Add(0, Ask("join", OpKind::kJoin), 0)) << "joined twice";
 }
 
+TEST(Ledger, what_a_member_asks_for_after_it_has_joined_is_refused_and_begins_no_round) {
+  Ledger ledger(2, 10);
+  for (int member : {0, 1}) EXPECT_TRUE(ledger.Add(member, Ask("a"), 0));
+  const std::vector<Tally*> ready = ledger.TakeReady();
+  ASSERT_EQ(ready.size(), 1u);
+  const uint64_t slot = ledger.SlotFor(ready[0]);
+  ledger.Settle(ready[0], /*remember=*/true);
+  EXPECT_TRUE(ledger.Add(1, Ask("join", OpKind::kJoin), 0));
+  EXPECT_FALSE(ledger.Add(1, Ask("a"), 0));
+  EXPECT_FALSE(ledger.Add(1, Ask("b"), 0));
+  EXPECT_FALSE(ledger.AddCached(1, slot, 0));
+  EXPECT_TRUE(ledger.pending().empty());
+  ledger.FindTornGroups();
+}
+
 TEST(Ledger, a_member_that_asked_and_was_complete_must_not_ask_again_before_the_round_is_settled) {
   Ledger ledger(1, 10);
   EXPECT_TRUE(ledger.Add(0, Ask("a"), 0));

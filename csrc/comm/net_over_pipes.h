@@ -1,0 +1,34 @@
+// NetOverPipes: what was written over transports, Adasum and gathers, over transports made of MPI's messages.
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "comm/net/net_communicator.h"
+
+namespace hvdlite::comm {
+
+class NetOverPipes final : public NetCommunicator {
+ public:
+  // pipes[i] leads to member i; pipes[me] is null.
+  using Pipes = std::vector<std::unique_ptr<transport::Transport>>;
+  NetOverPipes(int me, Pipes pipes)
+      : NetCommunicator(me, static_cast<int>(pipes.size()), Links(pipes), Gathering()), pipes_(std::move(pipes)) {}
+
+ private:
+  static NetOptions Gathering() {
+    NetOptions options;
+    options.force = Algorithm::kGather;
+    return options;
+  }
+  static std::vector<transport::Transport*> Links(const Pipes& pipes) {
+    std::vector<transport::Transport*> links;
+    for (const auto& pipe : pipes) links.push_back(pipe.get());
+    return links;
+  }
+
+  const Pipes pipes_;
+};
+
+}  // namespace hvdlite::comm
