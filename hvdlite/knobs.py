@@ -236,6 +236,17 @@ KNOBS: tuple[Knob, ...] = (
         "Core of each local rank's background thread: one number for each, separated by commas.",
         "Threads", flag="--thread-affinity",
     ),
+    Knob(
+        "overlap", _names("OVERLAP", None), "choice", "auto",
+        "Whether gradients travel while the backward pass goes on (on) or in step() (off). "
+        "auto: on where the host has more processors than ranks.",
+        "Threads", choices=("auto", "on", "off"),
+    ),
+    Knob(
+        "spread_ranks", _names("SPREAD_RANKS", None), "bool", True,
+        "A rank that waits on the processor of another rank of its host moves to a free one.",
+        "Threads",
+    ),
     # --- Starting and ending
     Knob(
         "start_timeout_seconds", _names("START_TIMEOUT"), "float", 30.0,

@@ -120,6 +120,8 @@ typedef struct {
   hvdlite_tensor input;
   hvdlite_tensor output; /* data == NULL: allocated by the library, see hvdlite_result */
   void* stream; /* tensors on a GPU: the CUDA stream (0 legacy, 1 and 2 as in CUDA) whose work so far they come from */
+  int32_t
+      patient; /* 1: the caller computes now and waits for it before long. It may begin then, unless a processor is free */
 } hvdlite_operation;
 
 HVDLITE_API hvdlite_code hvdlite_submit(const hvdlite_operation* operation, int64_t* handle);

@@ -263,6 +263,7 @@ Status Runtime::Describe(Engine* engine, const hvdlite_operation& operation, Sub
   submission->input = View(operation.input);
   submission->output = View(operation.output);
   submission->producer = operation.stream;
+  submission->patient = operation.patient != 0;
   request.dtype = submission->input.dtype;
   request.device = submission->input.device.kind;
   request.shape = submission->input.shape;

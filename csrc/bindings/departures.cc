@@ -68,6 +68,7 @@ class Departures {
       operation.prescale = prescale_;
       operation.postscale = postscale_;
       operation.process_set = process_set.cast<int>();
+      operation.patient = 1;
       operation.name = travellers_.at(static_cast<size_t>(number)).name.c_str();
       call.Borrow(gradient, gradient);
       int64_t handle = -1;

@@ -109,7 +109,7 @@ Status World::Join(const WorldOptions& options, rendezvous::Store* store, Deadli
   const bool multi_host = world->roster_.hosts.size() > 1;
   const rendezvous::Place& place = world->place();
   const std::vector<int>& mates = world->roster_.hosts[static_cast<size_t>(place.host)].ranks;
-  world->oversubscribed_ = static_cast<int>(mates.size()) > UsableProcessors();
+  world->processors_ = UsableProcessors();
 
   const std::string secret(options.secret.begin(), options.secret.end());
   const Until until(deadline, [store] { return store == nullptr ? Status::Ok() : store->Look(); });

@@ -90,7 +90,9 @@ class World {
   transport::Neighbours& neighbours() { return *neighbours_; }
   transport::HostSegment& segment() { return *neighbours_->segment(); }
   // More ranks than processors on this host: waiting must give way at once.
-  bool oversubscribed() const { return oversubscribed_; }
+  bool oversubscribed() const { return processors_ < place().local_size; }
+  // Another thread than those of the ranks has a processor to run on.
+  bool has_spare_processor() const { return processors_ > place().local_size; }
 
  private:
   explicit World(const WorldOptions& options) : options_(options), card_(*options.config) {}
@@ -121,7 +123,7 @@ class World {
   gpu::Card card_;
   Carried carried_;
   size_t next_region_ = 0;
-  bool oversubscribed_ = false;
+  int processors_ = 1;  // that this process may use
 };
 
 }  // namespace hvdlite::comm

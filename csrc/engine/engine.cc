@@ -67,15 +67,18 @@ Status Engine::StartTimeline(const std::string& path, bool mark_cycles) {
 }
 
 std::string Engine::Metrics() {
-  std::vector<std::pair<int, Nanos>> waited_for;
+  Observer::Elsewhere elsewhere;
+  elsewhere.moves = apart_->moves();
+  elsewhere.background_wakes = background_wakes_.load(std::memory_order_relaxed);
   TakeTurn();
   for (const auto& set : active_) {
     if (set->id != 0 || !set->agreement->is_root()) continue;
-    const std::vector<Nanos>& waited = set->agreement->ledger().waited_for();
-    for (size_t m = 0; m < waited.size(); ++m) waited_for.emplace_back(set->ranks[m], waited[m]);
+    const std::vector<Spans>& waited = set->agreement->ledger().waited_for();
+    for (size_t m = 0; m < waited.size(); ++m) elsewhere.waited_for.emplace_back(set->ranks[m], waited[m].covered());
   }
+  const std::string metrics = observer_.Metrics(elsewhere, world_->carried());
   ReturnTurn();
-  return observer_.Metrics(waited_for, world_->carried());
+  return metrics;
 }
 
 Status Engine::Connect(rendezvous::Store* store, Deadline deadline) {
@@ -89,7 +92,12 @@ Status Engine::Connect(rendezvous::Store* store, Deadline deadline) {
   world.mpi = options_.mpi;
   HVDLITE_RETURN_IF_ERROR(comm::World::Join(world, store, deadline, &world_));
   const int64_t spin = options_.config.spin_microseconds;
-  patience_ = std::make_unique<Patience>(world_->oversubscribed(), spin < 0 ? kDefaultSpin : spin * kMicrosecond);
+  const std::string& overlap = options_.config.overlap;
+  leaves_it_to_waiters_ = overlap == "off" || (overlap == "auto" && !world_->has_spare_processor());
+  apart_ =
+      std::make_unique<Apart>(&world_->bells().segment(), world_->bells().local_rank(), options_.config.spread_ranks);
+  patience_ =
+      std::make_unique<Patience>(world_->oversubscribed(), spin < 0 ? kDefaultSpin : spin * kMicrosecond, apart_.get());
   MutexLock turn(turn_);
   const Nanos now = MonotonicNow();
   last_tick_ = last_submission_ = now;
@@ -148,19 +156,20 @@ Status Engine::Submit(int id, Submission submission, bool will_wait, HandlePtr* 
   std::shared_ptr<ProcessSet> set;
   HVDLITE_RETURN_IF_ERROR(MemberSet(id, &set));
   HVDLITE_RETURN_IF_ERROR(CheckPlace(id, submission.request, /*in_group=*/false));
-  *handle = std::make_shared<Handle>(std::move(submission.completion));
+  const bool patient = submission.patient && leaves_it_to_waiters_ && submission.request.device == DeviceKind::kHost;
+  *handle = std::make_shared<Handle>(std::move(submission.completion), patient);
   std::vector<device::EventPtr> ready;
   if (submission.request.device != DeviceKind::kHost) {
     Moments moments;
     HVDLITE_RETURN_IF_ERROR(Board(*set, &submission, handle->get(), &moments, &ready));
   }
-  outstanding_.fetch_add(1, std::memory_order_seq_cst);
+  Count(**handle, 1);
   const Status status = set->inbox.Submit(MakeEntry(std::move(submission), *handle, std::move(ready)));
   if (!status.ok()) {
-    outstanding_.fetch_sub(1, std::memory_order_seq_cst);
+    Count(**handle, -1);
     return status;
   }
-  Submitted(will_wait, (*handle)->wants_telling());
+  Submitted(will_wait || patient, (*handle)->wants_telling());
   return Status::Ok();
 }
 
@@ -181,11 +190,10 @@ Status Engine::SubmitGroup(int id, std::vector<Submission> submissions, std::vec
     }
     entries.push_back(MakeEntry(std::move(submission), made.back(), std::move(ready)));
   }
-  const int count = static_cast<int>(entries.size());
-  outstanding_.fetch_add(count, std::memory_order_seq_cst);
+  for (const HandlePtr& handle : made) Count(*handle, 1);
   const Status status = set->inbox.SubmitGroup(std::move(entries));
   if (!status.ok()) {
-    outstanding_.fetch_sub(count, std::memory_order_seq_cst);
+    for (const HandlePtr& handle : made) Count(*handle, -1);
     return status;
   }
   *handles = std::move(made);
@@ -193,9 +201,14 @@ Status Engine::SubmitGroup(int id, std::vector<Submission> submissions, std::vec
   return Status::Ok();
 }
 
+void Engine::Count(const Handle& handle, int change) {
+  outstanding_.fetch_add(change, std::memory_order_seq_cst);
+  if (!handle.patient()) urgent_.fetch_add(change, std::memory_order_seq_cst);
+}
+
 void Engine::Complete(ProcessSet* set, Entry* entry, Status status) {
-  outstanding_.fetch_sub(1, std::memory_order_seq_cst);
   const HandlePtr handle = entry->handle;
+  Count(*handle, -1);
   set->inbox.Complete(entry, std::move(status));
   if (handle->wants_telling()) to_tell_.push_back(handle);
   NotifyWaiters();
@@ -203,7 +216,7 @@ void Engine::Complete(ProcessSet* set, Entry* entry, Status status) {
 
 void Engine::CloseInbox(ProcessSet* set, const Status& reason) {
   for (HandlePtr& handle : set->inbox.Close(reason)) {
-    outstanding_.fetch_sub(1, std::memory_order_seq_cst);
+    Count(*handle, -1);
     if (handle->wants_telling()) to_tell_.push_back(std::move(handle));
   }
 }

@@ -106,6 +106,7 @@ class Engine {
   Status MemberSet(int id, std::shared_ptr<ProcessSet>* set) EXCLUDES(sets_mutex_);
   // Ends everything outstanding, and everything to come, with `reason`.
   void Finish(const Status& reason) REQUIRES(turn_);
+  void Count(const Handle& handle, int change);
 
   // sets.cc: process sets
   Status AddSet(std::vector<int> ranks, int id, const Until& until) REQUIRES(turn_);
@@ -160,6 +161,8 @@ class Engine {
   void CollectPollFds(std::vector<pollfd>* fds) REQUIRES(turn_);
   void NotifyWaiters();
   void Submitted(bool will_wait, bool will_be_told);
+  // Whether the background thread has something to do that nobody waits for.
+  bool HasUrgent(Nanos now) const;
   // When what has been submitted should leave at the latest, if nothing more comes.
   Nanos GatheredBy(Nanos now) const;
   void LetGather();
@@ -207,15 +210,19 @@ class Engine {
 
   // Waiting.
   std::atomic<int> outstanding_{0};  // submitted and not done
+  std::atomic<int> urgent_{0};  // of those, the ones that are not patient
+  bool leaves_it_to_waiters_ = false;  // patient operations: every processor of the host has a rank to run
   std::atomic<int> waiters_{0};  // user threads inside Wait
   std::atomic<int> turn_wanted_{0};  // threads inside TakeTurn: nobody else may begin to drive
   std::atomic<int> sleeping_waiters_{0};  // of those, the ones that sleep on waiters_cv_
   Mutex waiters_mutex_;
   CondVar waiters_cv_;
   std::atomic<uint32_t> gate_{0};  // futex word of the background thread while it has nothing to do
+  std::atomic<uint64_t> background_wakes_{0};
   std::atomic<bool> gate_closed_{false};  // it sleeps there
   std::atomic<bool> stopping_{false};
   std::thread background_;
+  std::unique_ptr<Apart> apart_;
   std::unique_ptr<Patience> patience_;
   Nanos window_ = 0;  // how long the background thread lets submissions gather
 

@@ -19,6 +19,7 @@ struct Submission {
   TensorView input;
   TensorView output;     // data == nullptr: the engine allocates (see Handle::output)
   Completion completion;  // for who cannot wait
+  bool patient = false;  // the caller will wait: until then nobody needs to work on it who has no processor to itself
   device::Stream producer = nullptr;  // on a GPU: the stream whose work so far the tensors come from
 };
 

@@ -4,8 +4,9 @@
 // So: with a processor per rank spin first; with more ranks than processors give way at once, because the peer that is
 // waited for may need this very processor; and sleep soon in either case, because yield hands a stranger a whole slice.
 //
-// Enough processors is not the same as a processor for us: on a busy machine two ranks may sit on one. Then every wait
-// outlasts its spin and ends with the first yield. Patience notices, and yields at once until a spin helps again.
+// Enough processors is not the same as a processor for us: two ranks may sit on one. Then every wait outlasts its spin and
+// ends with the first yield. A rank moves to another one where it can (apart.h); else, on a busy machine, Patience notices,
+// and yields at once until a spin helps again.
 #pragma once
 
 #include <sched.h>
@@ -14,14 +15,16 @@
 #include <cstdint>
 
 #include "base/clock.h"
+#include "engine/apart.h"
 
 namespace hvdlite::engine {
 
 // What a rank has learned about waiting. Shared by its threads; what they race for is only a hint.
 class Patience {
  public:
-  // `spin`: how long a wait spins when there is a processor per rank.
-  Patience(bool oversubscribed, Nanos spin) : oversubscribed_(oversubscribed), spin_(spin) {}
+  // `spin`: how long a wait spins when there is a processor per rank. Borrows `apart`.
+  Patience(bool oversubscribed, Nanos spin, Apart* apart)
+      : oversubscribed_(oversubscribed), spin_(spin), apart_(*apart) {}
 
   // How long the next wait should spin.
   Nanos Spin() {
@@ -31,6 +34,13 @@ class Patience {
   }
   void SpinHelped() {
     if (crowded_.load(std::memory_order_relaxed) != 0) crowded_.store(0, std::memory_order_relaxed);
+  }
+  void Began() { apart_.Publish(); }
+  // Instead of a yield: true if this thread has a processor of its own now, so that a spin may help.
+  bool Moved(Nanos now) {
+    if (oversubscribed_ || !apart_.Move(now)) return false;
+    crowded_.store(0, std::memory_order_relaxed);
+    return true;
   }
   void YieldHelped() {
     const uint32_t crowded = crowded_.load(std::memory_order_relaxed);
@@ -42,6 +52,7 @@ class Patience {
   static constexpr uint32_t kTryAgainEvery = 64;  // a spin in vain costs 50 us: under 1 us per wait
   const bool oversubscribed_;
   const Nanos spin_;
+  Apart& apart_;
   std::atomic<uint32_t> crowded_{0};
   std::atomic<uint32_t> waits_{0};
 };
@@ -70,6 +81,7 @@ class Backoff {
       phase_ = Phase::kSpin;
       since_ = now;
       spin_ = patience_->Spin();
+      patience_->Began();
     }
     const Nanos waited = now - since_;
     if (waited < spin_) {
@@ -78,6 +90,10 @@ class Backoff {
     }
     phase_ = Phase::kYield;
     if (waited < spin_ + (spin_ > 0 ? kYieldAfterSpin : kYieldOnly)) {
+      if (patience_->Moved(now)) {
+        phase_ = Phase::kFresh;
+        return true;
+      }
       sched_yield();
       return true;
     }

@@ -1,7 +1,9 @@
 // Who turns and who sleeps. Every wait of the engine is in this file.
 //
 //   a user thread in Wait        takes the turn and drives; if another user thread has it, sleeps on a condition variable
-//   the background thread        drives while operations are outstanding and no user thread waits; else sleeps at its gate
+//   the background thread        drives while operations are outstanding and no user thread waits; else sleeps at its gate.
+//                                Patient operations it leaves to whoever will wait for them, until the program has been
+//                                silent for kTickEvery
 //   whoever drives and finds     spins or yields for a moment (Backoff), then sleeps on this rank's doorbell, which peers
 //   nothing to do                ring, or on the links between hosts
 //
@@ -10,7 +12,7 @@
 // Why no wake-up is lost. Each pair below is Dekker's: both sides store, then load, all sequentially consistent, so at least
 // one sees the other.
 //   submission / driver asleep     inbox, then sleepers   |  sleepers, then inbox (the Cycle inside IdleInTurn)
-//   submission / last waiter going outstanding, waiters   |  waiters - 1, outstanding: one of them wakes the background
+//   submission / last waiter going urgent, waiters        |  waiters - 1, urgent: one of them wakes the background
 //   submission / background        gate + 1, gate_closed  |  gate_closed, gate (the futex itself compares)
 //   TakeTurn / driver asleep       turn_wanted, sleepers  |  sleepers, turn_wanted
 //   end / background asleep        stopping, sleepers     |  sleepers, stopping
@@ -60,7 +62,7 @@ bool Engine::Wait(const Handle& handle, Nanos slice) {
   }
   jitter_();
   // The last to leave hands what is still outstanding to the background thread.
-  if (waiters_.fetch_sub(1, std::memory_order_seq_cst) == 1 && outstanding_.load(std::memory_order_seq_cst) > 0) {
+  if (waiters_.fetch_sub(1, std::memory_order_seq_cst) == 1 && urgent_.load(std::memory_order_seq_cst) > 0) {
     WakeBackground();
   }
   return done;
@@ -86,8 +88,7 @@ Engine::Driven Engine::Drive(const Handle& handle, Nanos until) {
 // The background thread has gone to sleep at its gate if it found the turn taken.
 void Engine::ReturnTurn() {
   UnlockAndTell();
-  if (waiters_.load(std::memory_order_seq_cst) == 0 && outstanding_.load(std::memory_order_seq_cst) > 0)
-    WakeBackground();
+  if (waiters_.load(std::memory_order_seq_cst) == 0 && urgent_.load(std::memory_order_seq_cst) > 0) WakeBackground();
 }
 
 // Those who are told may do as they like with the engine, except wait for it, so nobody may hold the turn meanwhile.
@@ -166,9 +167,19 @@ void Engine::Submitted(bool will_wait, bool will_be_told) {
   }
 }
 
+// Patient operations are for whoever waits for them. A program that neither waits nor submits for a while does something
+// else, and its peers must not pay for that.
+bool Engine::HasUrgent(Nanos now) const {
+  if (urgent_.load(std::memory_order_seq_cst) > 0) return true;
+  return outstanding_.load(std::memory_order_seq_cst) > 0 &&
+         now - last_submission_.load(std::memory_order_relaxed) >= kTickEvery;
+}
+
 void Engine::WakeBackground() {
   gate_.fetch_add(1, std::memory_order_seq_cst);
-  if (gate_closed_.load(std::memory_order_seq_cst)) FutexWake(&gate_);
+  if (!gate_closed_.load(std::memory_order_seq_cst)) return;
+  background_wakes_.fetch_add(1, std::memory_order_relaxed);
+  FutexWake(&gate_);
 }
 
 // A program that waits says by it that it has submitted everything. A graph never does: there a pause says so.
@@ -233,7 +244,7 @@ void Engine::Background() {
   Backoff backoff(patience_.get());
   while (!stopping_.load(std::memory_order_seq_cst)) {
     const uint32_t ticket = gate_.load(std::memory_order_seq_cst);
-    const bool wanted = outstanding_.load(std::memory_order_seq_cst) > 0 && !ended_;
+    const bool wanted = HasUrgent(MonotonicNow()) && !ended_;
     const bool mine =
         waiters_.load(std::memory_order_seq_cst) == 0 && turn_wanted_.load(std::memory_order_seq_cst) == 0;
     if (wanted && mine && turn_.TryLock()) {

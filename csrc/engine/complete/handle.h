@@ -19,7 +19,8 @@ namespace hvdlite::engine {
 
 class Handle {
  public:
-  explicit Handle(Completion completion = {}) : completion_(std::move(completion)) {}
+  explicit Handle(Completion completion = {}, bool patient = false)
+      : completion_(std::move(completion)), patient_(patient) {}
 
   bool done() const { return done_.load(std::memory_order_acquire); }
 
@@ -65,9 +66,12 @@ class Handle {
   // Somebody wants to hear of the end, and does.
   bool wants_telling() const { return static_cast<bool>(completion_.done); }
   void Tell() const { completion_.done(*this); }
+  // The background thread may leave it to whoever waits.
+  bool patient() const { return patient_; }
 
  private:
   const Completion completion_;
+  const bool patient_;
   std::atomic<bool> done_{false};
   Status status_;
   Storage storage_{nullptr, &free};

@@ -127,7 +127,7 @@ bool Ledger::Add(int member, Request request, Nanos now) {
     return false;
   Record(tally, member, std::move(request));
   MarkPresent(tally, member, Presence::kAsked);
-  if (tally->present == members_) waited_for_[static_cast<size_t>(member)] += now - tally->since;
+  if (tally->present == members_) waited_for_[static_cast<size_t>(member)].Add(tally->since, now);
   return true;
 }
 
@@ -146,7 +146,7 @@ bool Ledger::AddCached(int member, uint64_t slot, Nanos now) {
     return false;
   if (tally->draft) Record(tally, member, RememberedRequest(*tally, member));
   MarkPresent(tally, member, Presence::kAsked);
-  if (tally->present == members_) waited_for_[static_cast<size_t>(member)] += now - tally->since;
+  if (tally->present == members_) waited_for_[static_cast<size_t>(member)].Add(tally->since, now);
   return true;
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/spans.h"
 #include "engine/message.h"
 #include "engine/negotiate/tally.h"
 
@@ -22,7 +23,7 @@ class Ledger {
  public:
   // Remembers at most `capacity` operations in slots.
   Ledger(int members, size_t capacity)
-      : members_(members), capacity_(capacity), joined_(members, false), waited_for_(members, 0) {}
+      : members_(members), capacity_(capacity), joined_(members, false), waited_for_(members) {}
 
   // False when the bytes make no sense from this member (unknown slot, asked twice): the sender is broken.
   bool Add(int member, Request request, Nanos now);
@@ -49,7 +50,7 @@ class Ledger {
   std::vector<uint64_t> TakeEvictions();
 
   // How long all others have waited for each member, summed over operations it was the last to ask for.
-  const std::vector<Nanos>& waited_for() const { return waited_for_; }
+  const std::vector<Spans>& waited_for() const { return waited_for_; }
 
   // Operations that some but not all members have asked for.
   const std::vector<Tally*>& pending() const { return pending_; }
@@ -85,7 +86,7 @@ class Ledger {
   std::vector<Tally*> pending_;
   std::vector<Tally*> ready_;
   std::vector<bool> joined_;
-  std::vector<Nanos> waited_for_;
+  std::vector<Spans> waited_for_;
   int joined_count_ = 0;
   int last_joined_ = -1;
   uint64_t next_slot_ = 1;

@@ -69,7 +69,7 @@ void Observer::Announced(const Entry& entry, bool by_slot, Nanos now) {
 
 void Observer::Began(const Running& running, Nanos now) {
   for (const Entry* entry : running.entries) {
-    if (entry != nullptr) negotiating_.fetch_add(now - entry->submitted, kRelaxed);
+    if (entry != nullptr) negotiating_.Add(entry->submitted, now);
   }
   if (!timeline_.on()) return;
   for (const Entry* entry : running.entries) {
@@ -84,7 +84,7 @@ void Observer::Ended(const ProcessSet& set, const Running& running, Nanos now) {
   batches_.fetch_add(1, kRelaxed);
   if (running.entries.size() > 1) fused_.fetch_add(1, kRelaxed);
   if (running.batch.device.kind != DeviceKind::kHost) batches_on_gpu_.fetch_add(1, kRelaxed);
-  moving_.fetch_add(now - running.started, kRelaxed);
+  moving_.Add(running.started, now);
   const std::string how = timeline_.on() ? How(set, running) : "";
   for (const Entry* entry : running.entries) {
     if (entry == nullptr) continue;
@@ -128,8 +128,7 @@ void Observer::Failed(const ProcessSet& set, const Entry& entry, Nanos now) {
   timeline_.End(entry.request.name, now);
 }
 
-std::string Observer::Metrics(const std::vector<std::pair<int, Nanos>>& waited_for,
-                              const comm::Carried& carried) const {
+std::string Observer::Metrics(const Elsewhere& elsewhere, const comm::Carried& carried) const {
   std::string out = "{\"operations\": " + std::to_string(operations_.load(kRelaxed)) +
                     ", \"failures\": " + std::to_string(failures_.load(kRelaxed)) +
                     ", \"batches\": " + std::to_string(batches_.load(kRelaxed)) +
@@ -138,12 +137,14 @@ std::string Observer::Metrics(const std::vector<std::pair<int, Nanos>>& waited_f
                     ", \"bytes\": " + std::to_string(bytes_.load(kRelaxed)) +
                     ", \"requests_in_full\": " + std::to_string(requests_.load(kRelaxed)) +
                     ", \"requests_by_slot\": " + std::to_string(slots_.load(kRelaxed)) +
-                    ", \"seconds_negotiating\": " + Seconds(negotiating_.load(kRelaxed)) +
-                    ", \"seconds_moving\": " + Seconds(moving_.load(kRelaxed)) + ", \"seconds_waited_for_rank\": {";
-  for (size_t i = 0; i < waited_for.size(); ++i) {
-    out += (i > 0 ? ", \"" : "\"") + std::to_string(waited_for[i].first) + "\": " + Seconds(waited_for[i].second);
+                    ", \"seconds_negotiating\": " + Seconds(negotiating_.covered()) +
+                    ", \"seconds_moving\": " + Seconds(moving_.covered()) + ", \"seconds_waited_for_rank\": {";
+  for (const auto& [rank, waited] : elsewhere.waited_for) {
+    out += (out.back() == '{' ? "\"" : ", \"") + std::to_string(rank) + "\": " + Seconds(waited);
   }
-  return out + "}, \"carried_by\": {" + Carriers(carried) + "}}";
+  return out + "}, \"background_wakes\": " + std::to_string(elsewhere.background_wakes) +
+         ", \"moves_to_another_processor\": " + std::to_string(elsewhere.moves) + ", \"carried_by\": {" +
+         Carriers(carried) + "}}";
 }
 
 std::string Observer::Recent() {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/spans.h"
 #include "engine/observe/recorder.h"
 #include "engine/observe/timeline.h"
 #include "engine/process_set.h"
@@ -32,7 +33,13 @@ class Observer {
   Timeline& timeline() { return timeline_; }
 
   // ---- For people, as JSON
-  std::string Metrics(const std::vector<std::pair<int, Nanos>>& waited_for, const comm::Carried& carried) const;
+  struct Elsewhere {
+    std::vector<std::pair<int, Nanos>> waited_for;  // on the root, by rank
+    uint64_t background_wakes = 0;
+    uint64_t moves = 0;  // to another processor
+  };
+  // For the holder of the turn, too.
+  std::string Metrics(const Elsewhere& elsewhere, const comm::Carried& carried) const;
   std::string Recent();
 
  private:
@@ -47,8 +54,8 @@ class Observer {
   std::atomic<uint64_t> bytes_{0};
   std::atomic<uint64_t> requests_{0};   // sent in full
   std::atomic<uint64_t> slots_{0};      // sent as a number
-  std::atomic<Nanos> negotiating_{0};   // from submission to agreement, summed over operations
-  std::atomic<Nanos> moving_{0};        // from agreement to the end, summed over batches
+  Spans negotiating_;  // from submission to agreement, of operations
+  Spans moving_;       // from agreement to the end, of batches
 };
 
 }  // namespace hvdlite::engine

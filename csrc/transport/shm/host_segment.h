@@ -30,6 +30,7 @@ struct alignas(kPrivateLines) RankLine {
   std::atomic<uint32_t> bell{0};       // futex word; incremented by whoever rings
   std::atomic<uint32_t> uses_eventfd{0};  // the owner sleeps in poll(2): ring through its eventfd
   std::atomic<uint32_t> left{0};       // the owner has left in good order
+  std::atomic<int32_t> processor{-1};  // on which the owner was when it last waited
   std::atomic<uint64_t> heartbeat{0};  // changes at least four times a second while the owner lives
 };
 

@@ -60,6 +60,67 @@ TEST_P(EngineWait, a_promise_to_wait_that_is_not_kept_is_made_good_by_the_backgr
   });
 }
 
+Submission Patient(Submission submission) {
+  submission.patient = true;
+  return submission;
+}
+
+int64_t BackgroundWakes(Engine* engine) {
+  const std::string metrics = engine->Metrics();
+  const std::string key = "\"background_wakes\": ";
+  return std::stoll(metrics.substr(metrics.find(key) + key.size()));
+}
+
+// As gradients in a backward pass.
+void SubmitAndWait(Rank* me, int rounds) {
+  for (int round = 0; round < rounds; ++round) {
+    std::vector<std::vector<float>> gradients(20, std::vector<float>(1000, 1));
+    std::vector<HandlePtr> handles;
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      handles.push_back(me->Submit(Patient(Allreduce("g" + std::to_string(i), gradients[i], &gradients[i]))));
+    }
+    for (const HandlePtr& handle : handles) ASSERT_TRUE(me->Wait(handle).ok());
+    for (const auto& gradient : gradients) ASSERT_EQ(gradient, std::vector<float>(1000, 3.0f));
+  }
+}
+
+TEST_P(EngineWait, patient_operations_wake_no_thread_where_no_processor_is_spare) {
+  RanksOptions options = Options();
+  options.config.overlap = "off";
+  RunRanks(options, [](Rank& me) {
+    SubmitAndWait(&me, 20);
+    EXPECT_EQ(BackgroundWakes(me.engine.get()), 0);
+  });
+}
+
+TEST_P(EngineWait, patient_operations_begin_at_once_where_a_processor_is_spare) {
+  RanksOptions options = Options();
+  options.config.overlap = "on";
+  RunRanks(options, [](Rank& me) {
+    std::vector<float> x(1000, 1);
+    for (int round = 0; round < 50; ++round) {
+      ASSERT_TRUE(me.Poll(me.Submit(Patient(Allreduce("x", x, &x)))).ok());
+    }
+    EXPECT_GT(BackgroundWakes(me.engine.get()), 0);
+    SubmitAndWait(&me, 3);
+  });
+}
+
+TEST_P(EngineWait, a_patient_operation_that_nobody_waits_for_is_carried_out_all_the_same) {
+  RanksOptions options = Options();
+  options.config.overlap = "off";
+  RunRanks(options, [](Rank& me) {
+    std::vector<float> x(300000, 1);
+    ASSERT_TRUE(me.Poll(me.Submit(Patient(Allreduce("x", x, &x)))).ok());
+    EXPECT_EQ(x, std::vector<float>(300000, 3.0f));
+    // Whoever waits for another one carries it out, too.
+    std::vector<float> y(1000, 1), z(1000, 1);
+    const HandlePtr patient = me.Submit(Patient(Allreduce("y", y, &y)));
+    ASSERT_TRUE(me.Do(Allreduce("z", z, &z)).ok());
+    ASSERT_TRUE(me.Wait(patient).ok());
+  });
+}
+
 TEST_P(EngineWait, a_slice_ends_in_time_while_a_peer_is_late) {
   std::atomic<int> waiting{2};  // the late one comes when the others have seen it late, however long that takes them
   RunRanks(Options(), [&waiting](Rank& me) {

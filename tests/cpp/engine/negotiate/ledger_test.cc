@@ -289,7 +289,12 @@ TEST(Ledger, it_knows_for_whom_the_others_waited) {
   Ledger ledger(2, 10);
   ledger.Add(0, Ask("a"), 100);
   ledger.Add(1, Ask("a"), 350);
-  EXPECT_EQ(ledger.waited_for(), (std::vector<Nanos>{0, 250}));
+  ledger.Add(0, Ask("b"), 200);
+  ledger.Add(1, Ask("b"), 400);  // of these 200, 150 have been counted
+  ledger.Add(1, Ask("c"), 500);
+  ledger.Add(0, Ask("c"), 510);
+  EXPECT_EQ(ledger.waited_for()[0].covered(), 10);
+  EXPECT_EQ(ledger.waited_for()[1].covered(), 300);
 }
 
 }  // namespace

@@ -1,0 +1,53 @@
+// Apart: keeps the ranks of a host off one another's processor while another one is free.
+//
+// Ranks that wait for each other on one processor hand it over by sched_yield(). Both have run a moment ago, so the
+// kernel takes them for warm and moves neither, although another processor idles: every hand-over then costs a switch.
+// Each rank therefore publishes the processor on which it waits. A rank that is about to yield and finds a mate of a
+// lower number on its processor moves its thread: it forbids the thread its mates' processors, which the kernel obeys at
+// once, and restores its mask.
+//
+// Thread-safety: any thread; calls move the calling thread only.
+#pragma once
+
+#include <sched.h>
+
+#include <atomic>
+#include <vector>
+
+#include "base/clock.h"
+#include "transport/shm/host_segment.h"
+
+namespace hvdlite::engine {
+
+// DECIDES. Whether local rank `me` has to move, and then to which processors: those that it may use and nobody was seen
+// on. seen[i]: the processor of local rank i, or -1. Never where there are fewer processors than ranks.
+bool MustMove(const cpu_set_t& allowed, const std::vector<int>& seen, int me, cpu_set_t* to);
+
+class Apart {
+ public:
+  // Borrows the segment. Not enabled: publishes and stays.
+  Apart(transport::HostSegment* segment, int local_rank, bool enabled)
+      : segment_(*segment), local_rank_(local_rank), enabled_(enabled && segment->local_size() > 1) {}
+
+  void Publish() {
+    std::atomic<int32_t>& mine = segment_.line(local_rank_).processor;
+    const int now = sched_getcpu();
+    if (mine.load(std::memory_order_relaxed) != now) mine.store(now, std::memory_order_relaxed);
+  }
+  // True if this thread has been moved.
+  bool Move(Nanos now);
+
+  uint64_t moves() const { return moves_.load(std::memory_order_relaxed); }
+
+ private:
+  static constexpr Nanos kLookEvery = 20 * kMicrosecond;
+  static constexpr Nanos kMoveEvery = kMillisecond;  // a move costs two system calls and a cold cache
+
+  transport::HostSegment& segment_;
+  const int local_rank_;
+  const bool enabled_;
+  std::atomic<Nanos> next_look_{0};
+  std::atomic<uint64_t> moves_{0};
+};
+
+}  // namespace hvdlite::engine
