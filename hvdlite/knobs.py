@@ -1,8 +1,8 @@
 """The knob table: everything a user may tune, one row each.
 
-From a row come the environment variables, the launcher's flag, the field of the C++ config
-(`python hvdlite/knobs.py --cpp FILE`) and its line in docs/knobs.md (knobs_page.py). To add a knob, add a row.
-The build runs this file as a script before anything is installed: it imports nothing of hvdlite.
+From a row come the environment variables, the launcher's flag, the field of the C++ config (csrc/base/knobs.py) and its
+line in docs/knobs.md (knobs_page.py). To add a knob, add a row.
+The build reads this file before anything is installed: it imports nothing of hvdlite.
 """
 
 from __future__ import annotations
@@ -364,41 +364,3 @@ def resolve(environ: Mapping[str, str]) -> dict[str, Value]:
         found = _lookup(knob, environ)
         values[knob.field] = knob.default if found is None else knob.parse(found[1], found[0])
     return values
-
-
-# --- what is generated from the table
-
-
-def _cpp_literal(value: Value) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
-    return repr(value)
-
-
-def cpp() -> str:
-    """The X-macro list for csrc/base/config.h."""
-    types = {
-        "bool": "bool",
-        "int": "int64_t",
-        "float": "double",
-        "str": "std::string",
-        "choice": "std::string",
-    }
-    lines = ["// Generated from hvdlite/knobs.py."]
-    lines += [f"HVDLITE_KNOB({types[k.type]}, {k.field}, {_cpp_literal(k.default)})" for k in KNOBS if k.core]
-    return "\n".join(lines) + "\n"
-
-
-def main() -> None:
-    import argparse
-
-    parser = argparse.ArgumentParser(description="Write what the build generates from the knob table.")
-    parser.add_argument("--cpp", metavar="FILE", required=True, help="the X-macro list for the C++ config")
-    with open(parser.parse_args().cpp, "w", encoding="utf-8") as file:
-        file.write(cpp())
-
-
-if __name__ == "__main__":
-    main()

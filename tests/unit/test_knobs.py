@@ -126,7 +126,7 @@ def test_a_bad_value_that_is_overridden_does_no_harm() -> None:
 
 def test_the_cpp_list_has_a_line_for_each_knob_of_the_core_and_needs_nothing_installed(tmp_path: Path) -> None:
     out = tmp_path / "knobs.inc"
-    command = [sys.executable, "-S", "-E", str(ROOT / "hvdlite" / "knobs.py"), "--cpp", str(out)]
+    command = [sys.executable, "-S", "-E", str(ROOT / "csrc" / "base" / "knobs.py"), str(out)]
     subprocess.run(command, check=True, cwd=tmp_path, timeout=within(30))
     lines = out.read_text().splitlines()
     kinds, literals = "bool|int64_t|double|std::string", 'true|false|-?[0-9.]+|"[^"]*"'

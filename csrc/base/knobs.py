@@ -1,0 +1,39 @@
+"""Writes the X-macro list of the C++ config from the table of knobs: python knobs.py FILE. The build runs it."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+TABLE = Path(__file__).resolve().parents[2] / "hvdlite" / "knobs.py"
+TYPES = {"bool": "bool", "int": "int64_t", "float": "double", "str": "std::string", "choice": "std::string"}
+
+
+def _table() -> ModuleType:
+    """Without hvdlite, which is not built yet."""
+    spec = importlib.util.spec_from_file_location("knobs_table", TABLE)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+def _literal(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return repr(value)
+
+
+def main() -> None:
+    lines = ["// Generated from hvdlite/knobs.py."]
+    lines += [f"HVDLITE_KNOB({TYPES[k.type]}, {k.field}, {_literal(k.default)})" for k in _table().KNOBS if k.core]
+    Path(sys.argv[1]).write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
