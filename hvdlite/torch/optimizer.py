@@ -159,7 +159,7 @@ class Shared:
         self.synchronizes = True
         self.compression = Settled(options["compression"])
         self.reducer: GradientReducer | None = None
-        self._frozen: list[tuple[str, torch.Tensor]] = []  # parameters that have not required a gradient so far
+        self._frozen: list[tuple[int, torch.Tensor]] = []  # parameters that have not required a gradient so far
 
     @property
     def synchronized(self) -> str:
@@ -184,11 +184,11 @@ class Shared:
         """Has the gradients reduced of parameters that require one by now."""
         assert self.reducer is not None
         frozen, self._frozen = self._frozen, []
-        for name, parameter in frozen:
+        for place, parameter in frozen:
             if parameter.requires_grad:
-                self.reducer.add(parameter, name)
+                self.reducer.add(parameter, place)
             else:
-                self._frozen.append((name, parameter))
+                self._frozen.append((place, parameter))
 
     def forget(self) -> None:
         self.synchronized = ""
@@ -223,7 +223,8 @@ class Shared:
                 if parameter in known:
                     continue
                 known[parameter] = settled[id(parameter)]
-                self._frozen.append((known[parameter], parameter))
+                if self.reducer is not None:
+                    self._frozen.append((self.reducer.expect(known[parameter]), parameter))
         if self.reducer is not None:
             self._thaw()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mutants.mutant import Mutant
 
 _REDUCER = "hvdlite/torch/reducer.py"
+_HOOKS = "hvdlite/torch/hooks.py"
 _OPTIMIZER = "hvdlite/torch/optimizer.py"
 _STATE = "hvdlite/torch/optimizer_state.py"
 _ADAPTER = "tests/unit/test_adapter.py::"
@@ -14,8 +15,8 @@ MUTANTS = (
     Mutant(
         "R1",
         _REDUCER,
-        "            mine[absent] = 0\n",
-        "",
+        "            lacking = {place for place, gradient in gradients.items() if gradient is None}\n",
+        "            lacking = set[int]()\n",
         "a gradient that nobody has is announced as present: weight decay moves what took no part",
         (_T + "equivalence.with_a_sparse_embedding", _T + "equivalence.with_parameters_that_get_no_gradient_in_a_step"),
     ),
@@ -30,8 +31,8 @@ MUTANTS = (
     Mutant(
         "R3",
         _REDUCER,
-        "        self._others.clear()\n        self._aggregation.reset()\n",
-        "        self._others.clear()\n",
+        "        self._others.clear()\n        self._sparse.clear()\n        self._aggregation.reset()\n",
+        "        self._others.clear()\n        self._sparse.clear()\n",
         "after an exception in a step the passes of the old one count for the next",
         (_T + "misuse.too_many_backward_passes_are_an_error", _T + "misuse.a_failure_in_a_hook_surfaces_in_step"),
     ),
@@ -53,16 +54,16 @@ MUTANTS = (
     ),
     Mutant(
         "R6",
-        _REDUCER,
-        "        if previous is not None:\n            previous.remove()\n",
+        _HOOKS,
+        "        handle.remove()\n",
         "",
         "an optimizer that was replaced goes on reducing",
         (_T + "life.one_that_is_made_anew_for_the_same_model_takes_over",),
     ),
     Mutant(
         "R7",
-        _REDUCER,
-        """            reducer.arrived(number)
+        _HOOKS,
+        """            living.arrived(number)
 
     return hook
 """,

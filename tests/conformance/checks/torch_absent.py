@@ -134,7 +134,7 @@ _USERS: tuple[tuple[int, ...], ...] = ((0,), (-1,), (), (0, -1), (0,))
 
 @check(
     min_ranks=2,
-    how=("alone", "named", "as dense", "in groups", "with accumulation", "with compression", "in a process set"),
+    how=("alone", "named", "as dense", "in groups", "with accumulation", "with compression"),
 )
 def where_only_some_ranks_have_a_sparse_gradient_the_others_count_as_zeros(here: Here, how: str) -> None:
     def train(distributed: bool, dimensions: int) -> torch.nn.Module:
@@ -165,19 +165,15 @@ def where_only_some_ranks_have_a_sparse_gradient_the_others_count_as_zeros(here:
             assert (net[0].grad is None) == (not users), step
         return net
 
-    ranks = hvd.add_process_set(list(here.ranks[::-1])) if how == "in a process set" else hvd.global_process_set
     options: dict[str, Any] = {
         "as dense": {"sparse_as_dense": True},
         "in groups": {"groups": 1},
         "with accumulation": {"backward_passes_per_step": 2},
         "with compression": {"compression": hvd.Compression.bf16},
-        "in a process set": {"process_set": ranks},
     }.get(how, {})
     loose = {"rtol": 0.02, "atol": 0.02} if how == "with compression" else {}
     for dimensions in (1, 2):
         same(here, train(True, dimensions), train(False, dimensions), **loose)
-    if how == "in a process set":
-        hvd.remove_process_set(ranks)
 
 
 @check(min_ranks=2)

@@ -215,18 +215,18 @@ def workers_of_a_data_loader_do_no_harm(here: Here, start: str) -> None:
 
 @check()
 def hooks_work_without_torchs_newer_kind(here: Here) -> None:
-    from hvdlite.torch import reducer
+    from hvdlite.torch import hooks
 
     def old(parameter: torch.Tensor, hook: Any) -> Any:
-        return reducer._ByNode(parameter, hook)
+        return hooks._ByNode(parameter, hook)
 
-    newer, reducer._register = reducer._register, old
+    newer, hooks._register = hooks._register, old
     try:
         net = model()
         optimizer = hvd.DistributedOptimizer(sgd(net.parameters()), net.named_parameters())
         _train(here, net, optimizer, 5)
     finally:
-        reducer._register = newer
+        hooks._register = newer
     same(here, net, alone(here, sgd))
     if here.size > 1:
         net[0].weight.sum().backward()
