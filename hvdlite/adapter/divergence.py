@@ -53,8 +53,8 @@ def _different_names(everyones: _Everyones, ranks: Sequence[int]) -> str:
             alone = next((name for name in more if name not in set(fewer)), more[-1])
             who, not_who = (ranks[0], rank) if more is names else (rank, ranks[0])
             return (
-                f"Rank {ranks[0]} trains {len(names)} parameters, but rank {rank} {len(other_names)}: "
-                f"'{alone}' has requires_grad=True on rank {who} and is frozen or missing on rank {not_who}."
+                f"Rank {ranks[0]} trains {len(names)} parameters, but rank {rank} {len(other_names)}. On rank {who} "
+                f"'{alone}' is trained, on rank {not_who} it is missing or frozen (requires_grad=False)."
             )
         for mine, theirs in zip(names, other_names, strict=True):
             if mine != theirs:

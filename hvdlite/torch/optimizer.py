@@ -34,6 +34,10 @@ _CLOSURE = (
 )
 
 
+# Where torch's scalers read gradients.
+_UNSCALING = frozenset({"_unscale_grads_", "unscale_"})
+
+
 class Distributed:
     """What DistributedOptimizer adds to an optimizer's class. Its own data are in `_hvd`."""
 
@@ -105,8 +109,11 @@ class Distributed:
     def param_groups(self) -> list[dict[str, Any]]:
         # torch's GradScaler reads gradients by this way, between backward() and step(). Nobody else is held up: a rank
         # that looks up the learning rate would wait for ranks that do not.
-        if self._interests_scalers() and _is_scaler(sys._getframe(1).f_locals.get("self")):
-            self._meet_scaler()
+        caller = sys._getframe(1)
+        if self._hvd.under_way or caller.f_code.co_name in _UNSCALING:
+            scaler = caller.f_locals.get("self")
+            if _is_scaler(scaler):
+                return self._groups_for(scaler)
         groups: list[dict[str, Any]] = self.__dict__["param_groups"]
         return groups
 
@@ -114,13 +121,11 @@ class Distributed:
     def param_groups(self, groups: list[dict[str, Any]]) -> None:
         self.__dict__["param_groups"] = groups
 
-    def _interests_scalers(self) -> bool:
-        return self._hvd.under_way
-
-    def _meet_scaler(self) -> None:
-        """A scaler must find reduced gradients, or ranks would differ about whether the step is taken."""
-        self._hvd.synchronize()
-        self._hvd.synchronized = "by a scaler"
+    def _groups_for(self, scaler: Any) -> list[dict[str, Any]]:
+        """A scaler must find reduced gradients, also where this rank had none, or ranks would differ about the step."""
+        self._hvd.meet(scaler)
+        groups: list[dict[str, Any]] = self.__dict__["param_groups"]
+        return groups
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """As the optimizer's own; the new parameters are reduced from now on."""
@@ -159,6 +164,7 @@ class Shared:
         self.synchronizes = True
         self.compression = Settled(options["compression"])
         self.reducer: GradientReducer | None = None
+        self._scaled: Any = None  # the scaler's step in which gradients were reduced for it
         self._frozen: list[tuple[int, torch.Tensor]] = []  # parameters that have not required a gradient so far
 
     @property
@@ -179,6 +185,14 @@ class Shared:
             if self._frozen:
                 self._thaw()
             self.reducer.synchronize()
+
+    def meet(self, scaler: Any) -> None:
+        """Reduces what has not been reduced in this step of a scaler."""
+        step = getattr(scaler, "_per_optimizer_states", None)  # torch makes a new one in each update()
+        # A step that the scaler has skipped leaves its mark.
+        if not self.synchronized or (self.synchronized == "by a scaler" and step is not self._scaled):
+            self.synchronize()
+            self.synchronized, self._scaled = "by a scaler", step
 
     def _thaw(self) -> None:
         """Has the gradients reduced of parameters that require one by now."""

@@ -15,14 +15,14 @@ from typing import Any
 
 import torch
 
-from hvdlite.adapter import divergence, engine
+from hvdlite.adapter import divergence, engine, presence
 from hvdlite.adapter.aggregation import Aggregation, Unit
 from hvdlite.adapter.compression import Settled, wait_for
 from hvdlite.exceptions import MismatchError
 from hvdlite.objects import allgather_object
 from hvdlite.ops import Max
 from hvdlite.process_sets import ProcessSet
-from hvdlite.torch import hooks, presence, sparse
+from hvdlite.torch import hooks, sparse
 from hvdlite.torch.ops import OPS
 
 

@@ -207,7 +207,7 @@ def a_parameter_that_one_rank_alone_trains_is_named(here: Here, begun: str) -> N
         if step < first:
             optimizer.step()
             continue
-        others = "rank 0" if here.size == 2 else "ranks 0 and 1"
+        others = "rank 0" if here.size == 2 or begun == "at once" else "ranks 0 and 1"
         words = ("'0.weight'", f"rank {here.size - 1}", others, "requires_grad")
         with raises(hvd.MismatchError, *words) as caught:
             optimizer.step()
