@@ -16,6 +16,7 @@ from hvdlite.adapter.compression import Settled
 from hvdlite.basics import is_initialized, size
 from hvdlite.ops import Adasum, Average, Sum
 from hvdlite.process_sets import ProcessSet, global_process_set
+from hvdlite.torch import optimizer_state
 from hvdlite.torch.compression import Compression
 from hvdlite.torch.grouping import groups_of
 from hvdlite.torch.reducer import GradientReducer, Settings
@@ -145,7 +146,9 @@ class Distributed:
         if memory is not None:
             self._hvd.compression.load_state_dict(memory)
             state_dict = {key: value for key, value in state_dict.items() if key != "compression"}
+        shared = optimizer_state.Containers(self)
         super().load_state_dict(state_dict)  # type: ignore[misc]
+        shared.take_from(self)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         base = type(self).__mro__[2]
@@ -323,6 +326,7 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer,
     kind: Any = type(base.__name__, (DistributedAdasum if adasum else Distributed, base), {"__module__": __name__})
     wrapped = kind.__new__(kind)
     # The same groups, state and hooks. Not its step: learning rate schedules put a function of theirs there.
+    optimizer_state.share(optimizer)
     wrapped.__dict__.update({key: value for key, value in optimizer.__dict__.items() if key != "step"})
     wrapped._hvd = shared
     wrapped._parameter_names = {}
