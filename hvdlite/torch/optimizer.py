@@ -96,7 +96,7 @@ class Distributed:
     def zero_grad(self, *args: Any, **kwargs: Any) -> None:
         """As the optimizer's own."""
         if self._hvd.under_way:
-            raise AssertionError(_RACE)
+            raise AssertionError(_RACE + self._hvd.why_too_early())
         self._hvd.synchronized = ""
         super().zero_grad(*args, **kwargs)  # type: ignore[misc]
 
@@ -182,6 +182,9 @@ class Shared:
     @property
     def under_way(self) -> bool:
         return self.reducer is not None and self.reducer.under_way
+
+    def why_too_early(self) -> str:
+        return "" if self.reducer is None else self.reducer.why_too_early()
 
     def synchronize(self) -> None:
         if self.reducer is not None:

@@ -20,7 +20,7 @@ from hvdlite.adapter.aggregation import Aggregation, Unit
 from hvdlite.adapter.compression import Settled, wait_for
 from hvdlite.exceptions import MismatchError
 from hvdlite.objects import allgather_object
-from hvdlite.ops import Max
+from hvdlite.ops import Average, Max
 from hvdlite.process_sets import ProcessSet
 from hvdlite.torch import hooks, sparse
 from hvdlite.torch.ops import OPS
@@ -63,6 +63,7 @@ class GradientReducer:
         self._synchronized = ""
         self._plain = settings.compression.is_none
         self._checked = divergence.mode() == "off"
+        self._earlier, self._later = hooks.Sharers(), hooks.Sharers()  # who was made before and after this one
         self._labels: list[str] = []
         self._sparse: dict[int, int] = {}  # of gradients under way, by place: how many of their dimensions are sparse
         self._usual: torch.Tensor | None = None  # what ranks say that have all gradients, none of them sparse
@@ -83,7 +84,10 @@ class GradientReducer:
         self._direct.add(flight.name)
         self.flights.append(flight)
         self._choose_way(number)
-        hooks.take(parameter, self, self._direct.hook(number, hooks.arrival(self, number)))
+        earlier = hooks.take(parameter, self, self._direct.hook(number, hooks.arrival(self, number)))
+        if earlier is not None:
+            self._earlier.note(flight.label, earlier)
+            earlier._later.note(flight.label, self)
         return number
 
     def group(self, members: Sequence[int], name: str) -> None:
@@ -123,13 +127,22 @@ class GradientReducer:
     def synchronized(self, how: str) -> None:
         self._synchronized = how
 
+    def why_too_early(self) -> str:
+        """Why gradients may be under way although the program has done nothing wrong with this optimizer."""
+        shared = self._earlier.named()
+        return hooks.MADE_BEFORE.format(shared) if shared else ""
+
     # ---- on the way out
 
     def arrived(self, number: int) -> None:
         """A backward pass has reached this gradient, which cannot leave by its hook or has already."""
         self._synchronized = ""
-        self._count(self._direct.left())
-        self._go(self._aggregation.arrived(number))
+        try:
+            self._count(self._direct.left())
+            unit = self._aggregation.arrived(number)
+        except AssertionError as error:
+            raise AssertionError(f"{error}{self.why_too_early()}") from None
+        self._go(unit)
 
     def _count(self, left: Sequence[int]) -> None:
         for number in left:
@@ -222,6 +235,7 @@ class GradientReducer:
     def synchronize(self) -> None:
         """Reduces what has not been reduced in this step, and waits for everything. The first error is raised."""
         try:
+            self._check_sharers()
             self._check_parameters()
             rest = self._rest()
             heard = self._exchange(rest)
@@ -264,7 +278,7 @@ class GradientReducer:
         for number in self._direct.land():
             error = error or AssertionError(
                 f"The gradient of '{self.flights[number].label}' was replaced between backward() and step(). Call "
-                "model.zero_grad() after step(), or optimizer.synchronize() before changing gradients."
+                f"model.zero_grad() after step(), or optimizer.synchronize() before changing gradients.{self.why_too_early()}"
             )
         while self._others:
             flight = self._others[0]
@@ -339,6 +353,11 @@ class GradientReducer:
                 elif first == presence.DENSE:
                     flight.parameter.grad = torch.zeros_like(flight.parameter)
         return unit if any(flight.parameter.grad is not None for flight in flights) else ()
+
+    def _check_sharers(self) -> None:
+        shared = self._later.named()
+        if shared and self.settings.op != Average:  # an average of averages is the average
+            raise RuntimeError(hooks.MADE_LATER.format(shared))
 
     def _check_parameters(self) -> None:
         if self._checked:
