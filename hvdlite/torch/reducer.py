@@ -314,7 +314,7 @@ class GradientReducer:
         except MismatchError as error:
             raise MismatchError(
                 "Ranks have different numbers of parameters in this optimizer: add_param_group() has to be called on all "
-                f"ranks, between the same steps. {error}"
+                f"ranks, between the same steps. (Each rank says two numbers of each parameter: {error})"
             ) from error
         if mine is usual and torch.equal(heard, usual):
             return None

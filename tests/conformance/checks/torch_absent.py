@@ -237,5 +237,5 @@ def param_groups_that_one_rank_alone_adds_are_told(here: Here) -> None:
     optimizer.step()
     if here.rank == 0:
         optimizer.add_param_group({"params": [torch.nn.Parameter(torch.ones(2))]})
-    with raises(hvd.MismatchError, "add_param_group", "rank 1"):
+    with raises(hvd.MismatchError, "add_param_group", "rank 0"):
         optimizer.step()
