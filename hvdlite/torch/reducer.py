@@ -20,7 +20,7 @@ from hvdlite.adapter.aggregation import Aggregation, Unit
 from hvdlite.adapter.compression import Settled, wait_for
 from hvdlite.exceptions import MismatchError
 from hvdlite.objects import allgather_object
-from hvdlite.ops import Average, Max
+from hvdlite.ops import Max, Sum
 from hvdlite.process_sets import ProcessSet
 from hvdlite.torch import hooks, sparse
 from hvdlite.torch.ops import OPS
@@ -356,7 +356,7 @@ class GradientReducer:
 
     def _check_sharers(self) -> None:
         shared = self._later.named()
-        if shared and self.settings.op != Average:  # an average of averages is the average
+        if shared and self.settings.op == Sum:  # an average of averages is the average
             raise RuntimeError(hooks.MADE_LATER.format(shared))
 
     def _check_parameters(self) -> None:
