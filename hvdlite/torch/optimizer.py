@@ -16,7 +16,7 @@ from hvdlite.adapter.compression import Settled
 from hvdlite.basics import is_initialized, size
 from hvdlite.ops import Adasum, Average, Sum
 from hvdlite.process_sets import ProcessSet, global_process_set
-from hvdlite.torch import optimizer_state
+from hvdlite.torch import optimizer_state, traced
 from hvdlite.torch.compression import Compression
 from hvdlite.torch.grouping import groups_of
 from hvdlite.torch.reducer import GradientReducer, Settings
@@ -110,11 +110,12 @@ class Distributed:
     def param_groups(self) -> list[dict[str, Any]]:
         # torch's GradScaler reads gradients by this way, between backward() and step(). Nobody else is held up: a rank
         # that looks up the learning rate would wait for ranks that do not.
-        caller = sys._getframe(1)
-        if self._hvd.under_way or caller.f_code.co_name in _UNSCALING:
-            scaler = caller.f_locals.get("self")
-            if _is_scaler(scaler):
-                return self._groups_for(scaler)
+        if not traced.is_compiling():
+            caller = sys._getframe(1)
+            if self._hvd.under_way or caller.f_code.co_name in _UNSCALING:
+                scaler = caller.f_locals.get("self")
+                if _is_scaler(scaler):
+                    return self._groups_for(scaler)
         groups: list[dict[str, Any]] = self.__dict__["param_groups"]
         return groups
 

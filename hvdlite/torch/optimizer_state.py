@@ -77,7 +77,7 @@ class Containers:
 
 
 def share(optimizer: torch.optim.Optimizer) -> None:
-    """Has an optimizer keep its containers when it loads a checkpoint; torch 2.1 cannot."""
+    """Has an optimizer keep its containers when it loads a checkpoint itself, where torch tells when that is."""
     register = getattr(optimizer, "register_load_state_dict_post_hook", None)
     if register is not None and not optimizer.__dict__.get("_hvd_shares"):
         optimizer.__dict__["_hvd_shares"] = True

@@ -172,7 +172,7 @@ def a_state_dict_fits_both_ways(here: Here) -> None:
 @check(loads=("the wrapper", "the wrapped"))
 def what_was_made_on_the_wrapped_optimizer_goes_on_after_a_checkpoint_is_loaded(here: Here, loads: str) -> None:
     hook = getattr(torch.optim.Optimizer, "register_load_state_dict_post_hook", None)
-    needs(hook or loads == "the wrapper", "a torch that calls somebody after load_state_dict() (2.1 does not)")
+    needs(hook or loads == "the wrapper", "a torch that tells when an optimizer has loaded a checkpoint")
 
     def train(distributed: bool) -> torch.nn.Module:
         net = model()

@@ -7,18 +7,18 @@
 namespace hvdlite::engine {
 namespace {
 
-constexpr Nanos kBegin = 1000 * kSecond;
+constexpr Nanos kFirstAsked = 1000 * kSecond;
 
 class StallTest : public ::testing::Test {
  protected:
-  void Ask(int member, OpKind kind, const std::string& name, Nanos when = kBegin) {
+  void Ask(int member, OpKind kind, const std::string& name, Nanos when = kFirstAsked) {
     Request request;
     request.kind = kind;
     request.name = std::string(Name(kind)) + "." + name;
     request.shape = {4};
     ASSERT_TRUE(ledger.Add(member, request, when));
   }
-  StallReport After(Nanos span) { return InspectStalls(ledger.pending(), {4, 5, 7}, kBegin + span, {}); }
+  StallReport After(Nanos span) { return InspectStalls(ledger.pending(), {4, 5, 7}, kFirstAsked + span, {}); }
   bool Says(const std::string& words) { return After(61 * kSecond).warning.find(words) != std::string::npos; }
 
   Ledger ledger{3, 10};
@@ -38,9 +38,9 @@ TEST_F(StallTest, is_reported_once_an_operation_has_waited_too_long) {
 
 TEST_F(StallTest, names_different_operations_that_ranks_have_submitted_under_one_name) {
   Ask(0, OpKind::kAllreduce, "other");
-  Ask(1, OpKind::kAllgather, "grads", kBegin + kSecond);
-  Ask(0, OpKind::kAllreduce, "grads", kBegin + 2 * kSecond);  // not yet stalled itself
-  Ask(2, OpKind::kAllreduce, "grads", kBegin + 3 * kSecond);
+  Ask(1, OpKind::kAllgather, "grads", kFirstAsked + kSecond);
+  Ask(0, OpKind::kAllreduce, "grads", kFirstAsked + 2 * kSecond);  // not yet stalled itself
+  Ask(2, OpKind::kAllreduce, "grads", kFirstAsked + 3 * kSecond);
   EXPECT_TRUE(Says("here are: allgather 'grads' on rank 5, allreduce 'grads' on ranks 4 and 7."));
 }
 
