@@ -49,7 +49,13 @@ def _different_names(everyones: _Everyones, ranks: Sequence[int]) -> str:
     names, _ = everyones[0]
     for rank, (other_names, _) in zip(ranks, everyones, strict=True):
         if len(other_names) != len(names):
-            return f"Rank {ranks[0]} trains {len(names)} parameters, but rank {rank} {len(other_names)}."
+            more, fewer = (names, other_names) if len(names) > len(other_names) else (other_names, names)
+            alone = next((name for name in more if name not in set(fewer)), more[-1])
+            who, not_who = (ranks[0], rank) if more is names else (rank, ranks[0])
+            return (
+                f"Rank {ranks[0]} trains {len(names)} parameters, but rank {rank} {len(other_names)}. On rank {who} "
+                f"'{alone}' is trained, on rank {not_who} it is missing or frozen (requires_grad=False)."
+            )
         for mine, theirs in zip(names, other_names, strict=True):
             if mine != theirs:
                 return f"Rank {ranks[0]} has a parameter '{mine}' where rank {rank} has '{theirs}'."

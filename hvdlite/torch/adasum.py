@@ -38,16 +38,20 @@ class DistributedAdasum(Distributed):
 
     step.hooked = True  # type: ignore[attr-defined]
 
-    def _interests_scalers(self) -> bool:
-        return True
-
-    def _meet_scaler(self) -> None:
-        """Gradients are this rank's own: a scaler must find an overflow in them if any rank has one."""
-        gradients = [p.grad for p in self._moving() if p.grad is not None]
-        overflow = torch.tensor([not all(torch.isfinite(g).all() for g in gradients)], dtype=torch.uint8)
-        everyones = OPS.allreduce(overflow, f"{self._scope}overflow", Max, 1.0, 1.0, global_process_set, now=True)
-        if everyones and not overflow and gradients:
+    def _groups_for(self, scaler: Any) -> list[dict[str, Any]]:
+        """Gradients are this rank's own: a scaler must find an overflow if any rank has one, also where there are none."""
+        groups: list[dict[str, Any]] = self.__dict__["param_groups"]
+        gradients = [p.grad for group in groups for p in group["params"] if p.grad is not None]
+        finite = all(torch.isfinite(g).all() for g in gradients)
+        mine = torch.tensor([not finite, bool(gradients)], dtype=torch.uint8)
+        overflow, some = OPS.allreduce(mine, f"{self._scope}overflow", Max, 1.0, 1.0, global_process_set, now=True)
+        if gradients and overflow and finite:
             gradients[0].fill_(float("inf"))
+        if gradients or not some:
+            return groups
+        stand_in = torch.zeros((), device=groups[0]["params"][0].device)
+        stand_in.grad = torch.full_like(stand_in, float("inf") if overflow else 0.0)
+        return [*groups, {"params": [stand_in]}]
 
     def _moving(self) -> list[torch.Tensor]:
         return [p for group in self.param_groups for p in group["params"] if p.requires_grad]

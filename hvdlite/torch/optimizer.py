@@ -16,6 +16,7 @@ from hvdlite.adapter.compression import Settled
 from hvdlite.basics import is_initialized, size
 from hvdlite.ops import Adasum, Average, Sum
 from hvdlite.process_sets import ProcessSet, global_process_set
+from hvdlite.torch import optimizer_state, traced
 from hvdlite.torch.compression import Compression
 from hvdlite.torch.grouping import groups_of
 from hvdlite.torch.reducer import GradientReducer, Settings
@@ -32,6 +33,10 @@ _CLOSURE = (
     "this optimizer evaluates its closure more than once per step. Each evaluation would have to agree between ranks; "
     "hvdlite supports optimizers that evaluate it once (all of torch.optim but LBFGS)."
 )
+
+
+# Where torch's scalers read gradients.
+_UNSCALING = frozenset({"_unscale_grads_", "unscale_"})
 
 
 class Distributed:
@@ -91,7 +96,7 @@ class Distributed:
     def zero_grad(self, *args: Any, **kwargs: Any) -> None:
         """As the optimizer's own."""
         if self._hvd.under_way:
-            raise AssertionError(_RACE)
+            raise AssertionError(_RACE + self._hvd.why_too_early())
         self._hvd.synchronized = ""
         super().zero_grad(*args, **kwargs)  # type: ignore[misc]
 
@@ -105,8 +110,12 @@ class Distributed:
     def param_groups(self) -> list[dict[str, Any]]:
         # torch's GradScaler reads gradients by this way, between backward() and step(). Nobody else is held up: a rank
         # that looks up the learning rate would wait for ranks that do not.
-        if self._interests_scalers() and _is_scaler(sys._getframe(1).f_locals.get("self")):
-            self._meet_scaler()
+        if not traced.is_compiling():
+            caller = sys._getframe(1)
+            if self._hvd.under_way or caller.f_code.co_name in _UNSCALING:
+                scaler = caller.f_locals.get("self")
+                if _is_scaler(scaler):
+                    return self._groups_for(scaler)
         groups: list[dict[str, Any]] = self.__dict__["param_groups"]
         return groups
 
@@ -114,13 +123,11 @@ class Distributed:
     def param_groups(self, groups: list[dict[str, Any]]) -> None:
         self.__dict__["param_groups"] = groups
 
-    def _interests_scalers(self) -> bool:
-        return self._hvd.under_way
-
-    def _meet_scaler(self) -> None:
-        """A scaler must find reduced gradients, or ranks would differ about whether the step is taken."""
-        self._hvd.synchronize()
-        self._hvd.synchronized = "by a scaler"
+    def _groups_for(self, scaler: Any) -> list[dict[str, Any]]:
+        """A scaler must find reduced gradients, also where this rank had none, or ranks would differ about the step."""
+        self._hvd.meet(scaler)
+        groups: list[dict[str, Any]] = self.__dict__["param_groups"]
+        return groups
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """As the optimizer's own; the new parameters are reduced from now on."""
@@ -140,7 +147,9 @@ class Distributed:
         if memory is not None:
             self._hvd.compression.load_state_dict(memory)
             state_dict = {key: value for key, value in state_dict.items() if key != "compression"}
+        shared = optimizer_state.Containers(self)
         super().load_state_dict(state_dict)  # type: ignore[misc]
+        shared.take_from(self)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         base = type(self).__mro__[2]
@@ -159,7 +168,8 @@ class Shared:
         self.synchronizes = True
         self.compression = Settled(options["compression"])
         self.reducer: GradientReducer | None = None
-        self._frozen: list[tuple[str, torch.Tensor]] = []  # parameters that have not required a gradient so far
+        self._scaled: Any = None  # the scaler's step in which gradients were reduced for it
+        self._frozen: list[tuple[int, torch.Tensor]] = []  # parameters that have not required a gradient so far
 
     @property
     def synchronized(self) -> str:
@@ -174,21 +184,32 @@ class Shared:
     def under_way(self) -> bool:
         return self.reducer is not None and self.reducer.under_way
 
+    def why_too_early(self) -> str:
+        return "" if self.reducer is None else self.reducer.why_too_early()
+
     def synchronize(self) -> None:
         if self.reducer is not None:
             if self._frozen:
                 self._thaw()
             self.reducer.synchronize()
 
+    def meet(self, scaler: Any) -> None:
+        """Reduces what has not been reduced in this step of a scaler."""
+        step = getattr(scaler, "_per_optimizer_states", None)  # torch makes a new one in each update()
+        # A step that the scaler has skipped leaves its mark.
+        if not self.synchronized or (self.synchronized == "by a scaler" and step is not self._scaled):
+            self.synchronize()
+            self.synchronized, self._scaled = "by a scaler", step
+
     def _thaw(self) -> None:
         """Has the gradients reduced of parameters that require one by now."""
         assert self.reducer is not None
         frozen, self._frozen = self._frozen, []
-        for name, parameter in frozen:
+        for place, parameter in frozen:
             if parameter.requires_grad:
-                self.reducer.add(parameter, name)
+                self.reducer.add(parameter, place)
             else:
-                self._frozen.append((name, parameter))
+                self._frozen.append((place, parameter))
 
     def forget(self) -> None:
         self.synchronized = ""
@@ -223,7 +244,8 @@ class Shared:
                 if parameter in known:
                     continue
                 known[parameter] = settled[id(parameter)]
-                self._frozen.append((known[parameter], parameter))
+                if self.reducer is not None:
+                    self._frozen.append((self.reducer.expect(known[parameter]), parameter))
         if self.reducer is not None:
             self._thaw()
 
@@ -308,6 +330,7 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer,
     kind: Any = type(base.__name__, (DistributedAdasum if adasum else Distributed, base), {"__module__": __name__})
     wrapped = kind.__new__(kind)
     # The same groups, state and hooks. Not its step: learning rate schedules put a function of theirs there.
+    optimizer_state.share(optimizer)
     wrapped.__dict__.update({key: value for key, value in optimizer.__dict__.items() if key != "step"})
     wrapped._hvd = shared
     wrapped._parameter_names = {}

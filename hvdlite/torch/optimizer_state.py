@@ -1,4 +1,4 @@
-"""An optimizer's state, from one rank to all others.
+"""An optimizer's state: from one rank to all others, and between an optimizer and the one that wraps it.
 
 The root describes its state: everything but the tensors' contents. The others build the same out of what they have, and
 the contents follow, in place. So it does not matter which optimizer it is, how deep its state is, or who has made a step.
@@ -47,6 +47,41 @@ def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int, 
 
     names = [f"broadcast_optimizer_state.{i}" for i in range(len(tensors))]
     broadcast_all(list(zip(names, tensors, strict=True)), root_rank, global_process_set)
+
+
+class Containers:
+    """The groups and the state of an optimizer, which stay where others look for them when it loads a checkpoint.
+
+    torch puts others in their place. Then a schedule that was made before the optimizer was wrapped would go on with what
+    nobody trains with any more.
+    """
+
+    def __init__(self, optimizer: Any) -> None:
+        self._groups: list[dict[str, Any]] = optimizer.__dict__["param_groups"]
+        self._state: dict[Any, Any] = optimizer.__dict__["state"]
+
+    def take_from(self, optimizer: Any) -> None:
+        """Gets what the optimizer has loaded, and takes its place there."""
+        groups, state = optimizer.__dict__["param_groups"], optimizer.__dict__["state"]
+        if groups is not self._groups:
+            for mine, loaded in zip(self._groups, groups, strict=False):
+                if mine is not loaded:
+                    mine.clear()
+                    mine.update(loaded)
+            self._groups[:] = [*self._groups[: len(groups)], *groups[len(self._groups) :]]
+            optimizer.__dict__["param_groups"] = self._groups
+        if state is not self._state:
+            self._state.clear()
+            self._state.update(state)
+            optimizer.__dict__["state"] = self._state
+
+
+def share(optimizer: torch.optim.Optimizer) -> None:
+    """Has an optimizer keep its containers when it loads a checkpoint itself, where torch tells when that is."""
+    register = getattr(optimizer, "register_load_state_dict_post_hook", None)
+    if register is not None and not optimizer.__dict__.get("_hvd_shares"):
+        optimizer.__dict__["_hvd_shares"] = True
+        register(Containers(optimizer).take_from, prepend=True)
 
 
 def _parameters(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:

@@ -7,7 +7,6 @@ they are, in place, by a native hook. What that refuses goes the long way: `_hoo
 
 from __future__ import annotations
 
-import weakref
 import zlib
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -15,18 +14,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils.weak import WeakTensorKeyDictionary
 
-from hvdlite.adapter import divergence, engine
+from hvdlite.adapter import divergence, engine, presence
 from hvdlite.adapter.aggregation import Aggregation, Unit
 from hvdlite.adapter.compression import Settled, wait_for
-from hvdlite.ops import Max
+from hvdlite.exceptions import MismatchError
+from hvdlite.objects import allgather_object
+from hvdlite.ops import Max, Sum
 from hvdlite.process_sets import ProcessSet
-from hvdlite.torch import sparse
+from hvdlite.torch import hooks, sparse
 from hvdlite.torch.ops import OPS
-
-# Who hooks a parameter: an optimizer that is made anew for the same model takes over from the one before.
-_hooks: Any = WeakTensorKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -43,16 +40,16 @@ class Settings:
 class _Flight:
     """A gradient, or a group of them, and its operation under way."""
 
-    __slots__ = ("directly", "error", "finish", "label", "name", "parameter", "sparse")
+    __slots__ = ("directly", "error", "finish", "label", "name", "parameter", "place")
 
-    def __init__(self, parameter: Any, scope: str, label: str, directly: bool) -> None:
+    def __init__(self, parameter: Any, scope: str, label: str, directly: bool, place: int = -1) -> None:
         self.parameter = parameter
+        self.place = place  # among all parameters of the optimizer
         self.label = label  # for people
         self.name = scope + label
         self.directly = directly  # as it is, in place: until that has been refused
         self.finish: Callable[[], None] | None = None  # of the long way
         self.error: Exception | None = None
-        self.sparse: torch.Tensor | None = None  # an empty gradient of the kind that this parameter once had
 
 
 class GradientReducer:
@@ -66,21 +63,31 @@ class GradientReducer:
         self._synchronized = ""
         self._plain = settings.compression.is_none
         self._checked = divergence.mode() == "off"
-        self._everybody: torch.Tensor | None = None
+        self._earlier, self._later = hooks.Sharers(), hooks.Sharers()  # who was made before and after this one
+        self._labels: list[str] = []
+        self._sparse: dict[int, int] = {}  # of gradients under way, by place: how many of their dimensions are sparse
+        self._usual: torch.Tensor | None = None  # what ranks say that have all gradients, none of them sparse
 
     # ---- who takes part
 
-    def add(self, parameter: torch.Tensor, name: str) -> int:
+    def expect(self, label: str) -> int:
+        """A parameter of the optimizer, whether it is trained or frozen. Returns its place."""
+        self._labels.append(label)
+        self._usual = None
+        return len(self._labels) - 1
+
+    def add(self, parameter: torch.Tensor, place: int) -> int:
         """Reduces the gradient of this parameter from now on. Returns its number."""
-        flight = _Flight(parameter, self.settings.scope, name, self._plain)
+        flight = _Flight(parameter, self.settings.scope, self._labels[place], self._plain, place)
+        self._usual = None
         number = self._aggregation.add()
         self._direct.add(flight.name)
         self.flights.append(flight)
         self._choose_way(number)
-        previous = _hooks.pop(parameter, None)
-        if previous is not None:
-            previous.remove()
-        _hooks[parameter] = _register(parameter, self._direct.hook(number, _hook(weakref.ref(self), number)))
+        earlier = hooks.take(parameter, self, self._direct.hook(number, hooks.arrival(self, number)))
+        if earlier is not None:
+            self._earlier.note(flight.label, earlier)
+            earlier._later.note(flight.label, self)
         return number
 
     def group(self, members: Sequence[int], name: str) -> None:
@@ -120,13 +127,22 @@ class GradientReducer:
     def synchronized(self, how: str) -> None:
         self._synchronized = how
 
+    def why_too_early(self) -> str:
+        """Why gradients may be under way although the program has done nothing wrong with this optimizer."""
+        shared = self._earlier.named()
+        return hooks.MADE_BEFORE.format(shared) if shared else ""
+
     # ---- on the way out
 
     def arrived(self, number: int) -> None:
         """A backward pass has reached this gradient, which cannot leave by its hook or has already."""
         self._synchronized = ""
-        self._count(self._direct.left())
-        self._go(self._aggregation.arrived(number))
+        try:
+            self._count(self._direct.left())
+            unit = self._aggregation.arrived(number)
+        except AssertionError as error:
+            raise AssertionError(f"{error}{self.why_too_early()}") from None
+        self._go(unit)
 
     def _count(self, left: Sequence[int]) -> None:
         for number in left:
@@ -155,7 +171,7 @@ class GradientReducer:
     def _start(self, flight: _Flight, gradient: torch.Tensor) -> Callable[[], None]:
         settings, parameter = self.settings, flight.parameter
         if gradient.layout != torch.strided:
-            flight.sparse = sparse.empty_like(gradient)
+            self._sparse[flight.place] = sparse.dimensions(gradient)
             if settings.sparse_as_dense:
                 dense = gradient.to_dense()
                 pending = self._allreduce(dense, flight.name)
@@ -184,11 +200,17 @@ class GradientReducer:
 
     def _launch_group(self, unit: Unit) -> None:
         group = self._groups[unit]
-        parameters = [self.flights[n].parameter for n in unit]
-        for number, parameter in zip(unit, parameters, strict=True):
-            if parameter.grad.layout != torch.strided:
+        dense = []
+        for i, number in enumerate(unit):
+            parameter = self.flights[number].parameter
+            if parameter.grad is None:
+                continue  # on no rank
+            if parameter.grad.layout == torch.strided:
+                dense.append((f"{group.name}.{i}", parameter))
+            else:
                 self._launch(number)  # sparse ones cannot travel in a group
-        dense = [p for p in parameters if p.grad.layout == torch.strided]
+        if not dense:
+            return
         self._others.append(group)
         try:
             with torch.no_grad():
@@ -196,18 +218,14 @@ class GradientReducer:
         except Exception as error:
             group.error = error
 
-    def _start_group(self, name: str, parameters: list[torch.Tensor]) -> Callable[[], None]:
+    def _start_group(self, name: str, members: list[tuple[str, Any]]) -> Callable[[], None]:
         s = self.settings
-        packed = [
-            s.compression.compress(p.grad.detach(), f"{name}.{i}")
-            for i, p in enumerate(parameters)
-            if p.grad is not None
-        ]
+        packed = [s.compression.compress(p.grad.detach(), label) for label, p in members]
         payloads = [payload for payload, _ in packed]
         pending = OPS.grouped_allreduce(payloads, name, s.op, s.prescale, s.postscale, s.process_set, in_place=True)
 
         def finish() -> None:
-            for parameter, result, (_, context) in zip(parameters, engine.run_now(pending), packed, strict=True):
+            for (_, parameter), result, (_, context) in zip(members, engine.run_now(pending), packed, strict=True):
                 _assign(parameter, s.compression.decompress(result, context))
 
         return finish
@@ -216,41 +234,22 @@ class GradientReducer:
 
     def synchronize(self) -> None:
         """Reduces what has not been reduced in this step, and waits for everything. The first error is raised."""
-        absent: list[int] = []
-        presence = None
-        error: Exception | None = None
-        if not self._checked:
-            self._checked = True
-            try:
-                self._check_parameters()
-            except Exception:
-                self.abandon()  # what is under way may never meet its like
-                raise
         try:
+            self._check_sharers()
+            self._check_parameters()
             rest = self._rest()
-            absent = [n for unit in rest for n in unit if self.flights[n].parameter.grad is None]
-            for number in absent:
-                flight = self.flights[number]
-                flight.parameter.grad = torch.zeros_like(flight.parameter) if flight.sparse is None else flight.sparse
-            presence = self._announce(absent)
+            heard = self._exchange(rest)
             for unit in rest:
-                self._go(unit)
-        except Exception as failed:
-            error = failed
+                self._go(self._completed(unit, heard))
+        except Exception:
+            self.abandon()  # what is under way may never meet its like
+            raise
         try:
             self._land()
-        except Exception as failed:
-            error = error or failed
-        try:
-            seen = None if presence is None else engine.run_now(presence)
-        except Exception as failed:
-            error = error or failed
-        if error is not None:
+        except Exception:
             self._begin()
-            raise error
-        for number in absent:
-            if seen is not None and not seen[number]:
-                self.flights[number].parameter.grad = None  # nobody has one: as without hvdlite
+            raise
+        self._sparse.clear()
 
     def _rest(self) -> list[Unit]:
         """Who has not travelled in this step. The step is over."""
@@ -265,6 +264,7 @@ class GradientReducer:
 
     def _begin(self) -> None:
         """As if no gradient had arrived."""
+        self._sparse.clear()
         self._aggregation.reset()
         self._direct.begin()
 
@@ -278,7 +278,7 @@ class GradientReducer:
         for number in self._direct.land():
             error = error or AssertionError(
                 f"The gradient of '{self.flights[number].label}' was replaced between backward() and step(). Call "
-                "model.zero_grad() after step(), or optimizer.synchronize() before changing gradients."
+                f"model.zero_grad() after step(), or optimizer.synchronize() before changing gradients.{self.why_too_early()}"
             )
         while self._others:
             flight = self._others[0]
@@ -295,18 +295,74 @@ class GradientReducer:
         if error is not None:
             raise error
 
-    def _announce(self, absent: list[int]) -> engine.Pending | None:
-        """Tells the others which gradients this rank has, so that one that nobody has can stay None everywhere."""
-        if self._everybody is None or len(self._everybody) != len(self.flights):
-            self._everybody = torch.ones(len(self.flights), dtype=torch.uint8)
-        mine = self._everybody
-        if absent:
-            mine = mine.clone()
-            mine[absent] = 0
-        name = f"{self.settings.scope}gradients present"
-        return OPS.allreduce(mine, name, Max, 1.0, 1.0, self.settings.process_set)
+    def _exchange(self, rest: Sequence[Unit]) -> list[int] | None:
+        """Tells the others which gradients this rank has, and hears what they have. None: all have all, and dense ones."""
+        usual = self._usual
+        if usual is None:
+            usual = self._usual = self._words({}, set())
+        mine = usual
+        if rest or self._sparse:
+            left = [self.flights[number] for unit in rest for number in unit]
+            gradients = {flight.place: flight.parameter.grad for flight in left}
+            shown = {place: sparse.dimensions(g) for place, g in gradients.items() if g is not None and g.is_sparse}
+            lacking = {place for place, gradient in gradients.items() if gradient is None}
+            mine = self._words({**self._sparse, **shown}, lacking)
+        settings = self.settings
+        name = f"{settings.scope}gradients present"
+        try:
+            heard = engine.run_now(OPS.allreduce(mine, name, Max, 1.0, 1.0, settings.process_set))
+        except MismatchError as error:
+            raise MismatchError(
+                "Ranks have different numbers of parameters in this optimizer: add_param_group() has to be called on all "
+                f"ranks, between the same steps. (Each rank says two numbers of each parameter: {error})"
+            ) from error
+        if mine is usual and torch.equal(heard, usual):
+            return None
+        said: list[int] = heard.tolist()
+        found = presence.verdict(said)
+        self._refuse(found.trained_differently, mine)
+        if not settings.sparse_as_dense:
+            self._refuse(found.of_both_kinds, mine)
+        return said
+
+    def _words(self, sparse_ones: dict[int, int], lacking: set[int]) -> torch.Tensor:
+        trained = [flight.place for flight in self.flights]
+        return torch.tensor(presence.words(len(self._labels), trained, lacking, sparse_ones), dtype=torch.uint8)
+
+    def _refuse(self, places: Sequence[int], mine: torch.Tensor) -> None:
+        """Ends the step on all ranks, which have heard the same and are here, if there is one of these."""
+        if not places:
+            return
+        own = presence.kind(presence.said_of(places[0], mine.tolist()))
+        name, process_set = f"{self.settings.scope}gradients differ", self.settings.process_set
+        kinds = allgather_object(own, name, process_set)
+        ranks = process_set.ranks or range(len(kinds))
+        label = self._labels[places[0]]
+        raise MismatchError(presence.sentence(label, len(places) - 1, dict(zip(ranks, kinds, strict=True))))
+
+    def _completed(self, unit: Unit, heard: Sequence[int] | None) -> Unit:
+        """With zeros for what this rank lacks, of the kind that others have. What nobody has stays None, as without hvdlite."""
+        if heard is None:
+            return unit
+        flights = [self.flights[number] for number in unit]
+        for flight in flights:
+            if flight.parameter.grad is None:
+                first, dimensions = presence.said_of(flight.place, heard)
+                if dimensions:
+                    flight.parameter.grad = sparse.nothing(flight.parameter, dimensions)
+                elif first == presence.DENSE:
+                    flight.parameter.grad = torch.zeros_like(flight.parameter)
+        return unit if any(flight.parameter.grad is not None for flight in flights) else ()
+
+    def _check_sharers(self) -> None:
+        shared = self._later.named()
+        if shared and self.settings.op == Sum:  # an average of averages is the average
+            raise RuntimeError(hooks.MADE_LATER.format(shared))
 
     def _check_parameters(self) -> None:
+        if self._checked:
+            return
+        self._checked = True
         prints = [_fingerprint(flight.parameter) for flight in self.flights]
         divergence.check([f.label for f in self.flights], prints, self.settings.scope, self.settings.process_set)
 
@@ -316,6 +372,7 @@ class GradientReducer:
         for flight in self._others:
             flight.finish = flight.error = None
         self._others.clear()
+        self._sparse.clear()
         self._aggregation.reset()
 
 
@@ -331,30 +388,3 @@ def _fingerprint(parameter: torch.Tensor) -> int:
     flat = parameter.detach().reshape(-1)
     sample = flat[:: max(1, flat.numel() // 8192)].cpu().contiguous()
     return zlib.crc32(sample.view(torch.uint8).numpy().tobytes(), flat.numel() & 0xFFFFFFFF)
-
-
-def _hook(reference: Callable[[], GradientReducer | None], number: int) -> Callable[[Any], None]:
-    # Weak: parameters would keep the optimizer alive for ever.
-    def hook(parameter: Any) -> None:
-        reducer = reference()
-        if reducer is not None:
-            reducer.arrived(number)
-
-    return hook
-
-
-class _ByNode:
-    """For torch before register_post_accumulate_grad_hook: a hook of the node that accumulates the gradient."""
-
-    def __init__(self, parameter: torch.Tensor, hook: Callable[[Any], None]) -> None:
-        node: Any = parameter.expand_as(parameter).grad_fn.next_functions[0][0]  # type: ignore[union-attr]
-        self._node = node  # lives as long as somebody holds it
-        self._handle = node.register_hook(lambda *ignored: hook(parameter))
-
-    def remove(self) -> None:
-        self._handle.remove()
-
-
-def _register(parameter: torch.Tensor, hook: Callable[[Any], None]) -> Any:
-    register = getattr(parameter, "register_post_accumulate_grad_hook", None)
-    return register(hook) if register is not None else _ByNode(parameter, hook)

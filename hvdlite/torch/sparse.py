@@ -39,9 +39,13 @@ def start(
     return finish
 
 
-def empty_like(tensor: torch.Tensor) -> torch.Tensor:
-    """A sparse tensor of the same kind without entries."""
-    where = {"device": tensor.device}
-    indices = torch.empty((tensor.sparse_dim(), 0), dtype=torch.int64, **where)  # type: ignore[call-overload]
-    values = torch.empty((0, *tensor.shape[tensor.sparse_dim() :]), dtype=tensor.dtype, **where)  # type: ignore[call-overload]
-    return torch.sparse_coo_tensor(indices, values, tensor.shape, check_invariants=False)
+def dimensions(gradient: torch.Tensor) -> int:
+    """How many of its dimensions are sparse; 0 if the tensor is of another layout than start() takes."""
+    return gradient.sparse_dim() if gradient.layout == torch.sparse_coo else 0
+
+
+def nothing(like: torch.Tensor, sparse_dimensions: int) -> torch.Tensor:
+    """A sparse tensor of the same shape without entries."""
+    indices = torch.empty((sparse_dimensions, 0), dtype=torch.int64, device=like.device)
+    values = torch.empty((0, *like.shape[sparse_dimensions:]), dtype=like.dtype, device=like.device)
+    return torch.sparse_coo_tensor(indices, values, like.shape, check_invariants=False)

@@ -21,7 +21,12 @@ _FOUR = Configuration(
     "shm-4", "shm", 4, suite="torch", modules=(*_COLLECTIVES, "torch_compression", "torch_batch_norm")
 )
 _NET = Configuration(
-    "net-2", "net", 2, ("host0", "host1"), suite="torch", modules=(*_COLLECTIVES, "torch_misuse", "torch_life")
+    "net-2",
+    "net",
+    2,
+    ("host0", "host1"),
+    suite="torch",
+    modules=(*_COLLECTIVES, "torch_absent", "torch_misuse", "torch_life"),
 )
 
 CONFIGURATIONS = by_tier(

@@ -204,6 +204,18 @@ def test_a_stall_beyond_the_limit_ends_the_job_if_asked_to(job: Job) -> None:
     assert "has been shut down" in said and "train.py" in said and "ShutDownError" in said
 
 
+def test_a_stall_names_operations_of_different_kinds_under_one_name(job: Job) -> None:
+    script = job.script(SETUP + "(hvd.allgather if r == 1 else hvd.allreduce)(np.ones(1), name='grads')\n", "train.py")
+    done = job.run(
+        "-np", "3", "python", script, HVDLITE_STALL_CHECK_TIME_SECONDS="0.5", HVDLITE_STALL_SHUTDOWN_TIME_SECONDS="1"
+    )
+    said = done.stderr.decode()
+    assert done.returncode != 0
+    pairs = ("allreduce 'grads' on ranks 0 and 2", "allgather 'grads' on rank 1")
+    assert any(f"Different operations never meet, not even under one name, and here are: {a}, {b}." in said
+               for a, b in (pairs, pairs[::-1])), said  # fmt: skip
+
+
 def test_the_stall_check_can_be_turned_off(job: Job) -> None:
     # span: a stall is looked for every 0.3 s, and told 1 s later
     script = job.script(stall("time.sleep(2.5)"), "train.py")

@@ -121,7 +121,9 @@ def test_ranks_with_different_models_are_told_so_at_the_first_step(tmp_path: Pat
         ranks.start(_OTHER_MODEL, OMP_NUM_THREADS="1")
         ranks.wait(90)
         for rank in range(2):
-            assert "Rank 0 trains 2 parameters, but rank 1 4. All ranks must build" in ranks.last(rank)["text"]
+            text = ranks.last(rank)["text"]
+            assert "Rank 0 trains 2 parameters, but rank 1 4. On rank 1 '1.weight' is trained" in text, text
+            assert "All ranks must build" in text
 
 
 _NOTHING_LOADED = """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mutants.mutant import Mutant
 
 _REDUCER = "hvdlite/torch/reducer.py"
+_HOOKS = "hvdlite/torch/hooks.py"
 _OPTIMIZER = "hvdlite/torch/optimizer.py"
 _STATE = "hvdlite/torch/optimizer_state.py"
 _ADAPTER = "tests/unit/test_adapter.py::"
@@ -14,8 +15,8 @@ MUTANTS = (
     Mutant(
         "R1",
         _REDUCER,
-        "            mine[absent] = 0\n",
-        "",
+        "            lacking = {place for place, gradient in gradients.items() if gradient is None}\n",
+        "            lacking = set[int]()\n",
         "a gradient that nobody has is announced as present: weight decay moves what took no part",
         (_T + "equivalence.with_a_sparse_embedding", _T + "equivalence.with_parameters_that_get_no_gradient_in_a_step"),
     ),
@@ -30,8 +31,8 @@ MUTANTS = (
     Mutant(
         "R3",
         _REDUCER,
-        "        self._others.clear()\n        self._aggregation.reset()\n",
-        "        self._others.clear()\n",
+        "        self._others.clear()\n        self._sparse.clear()\n        self._aggregation.reset()\n",
+        "        self._others.clear()\n        self._sparse.clear()\n",
         "after an exception in a step the passes of the old one count for the next",
         (_T + "misuse.too_many_backward_passes_are_an_error", _T + "misuse.a_failure_in_a_hook_surfaces_in_step"),
     ),
@@ -53,16 +54,16 @@ MUTANTS = (
     ),
     Mutant(
         "R6",
-        _REDUCER,
-        "        if previous is not None:\n            previous.remove()\n",
+        _HOOKS,
+        "        handle.remove()\n",
         "",
         "an optimizer that was replaced goes on reducing",
         (_T + "life.one_that_is_made_anew_for_the_same_model_takes_over",),
     ),
     Mutant(
         "R7",
-        _REDUCER,
-        """            reducer.arrived(number)
+        _HOOKS,
+        """            living.arrived(number)
 
     return hook
 """,
@@ -83,6 +84,32 @@ MUTANTS = (
         "",
         "members of a group leave alone by the native hook",
         (_T + "life.members_of_a_group_do_not_leave_alone",),
+    ),
+    Mutant(
+        "R9",
+        _REDUCER,
+        "                if dimensions:\n",
+        "                if dimensions > 255:\n",
+        "what a rank lacks of a sparse gradient is never made up",
+        (_T + "absent.where_only_some_ranks_have_a_sparse_gradient_the_others_count_as_zeros",),
+        hangs=True,
+    ),
+    Mutant(
+        "R10",
+        _REDUCER,
+        "            self._refuse(found.of_both_kinds, mine)\n",
+        "            pass\n",
+        "a gradient that is dense on one rank and sparse on another waits for ever",
+        (_T + "absent.a_gradient_that_is_dense_on_one_rank_and_sparse_on_another_is_named",),
+        hangs=True,
+    ),
+    Mutant(
+        "A7",
+        "hvdlite/adapter/presence.py",
+        "            if first != FROZEN:\n",
+        "            if first == DENSE:\n",
+        "a parameter that one rank has thawed is noticed in the first step in which it has a gradient",
+        ("tests/unit/test_presence.py::test_all_ranks_conclude_the_same",),
     ),
     Mutant(
         "O1",
@@ -144,6 +171,15 @@ MUTANTS = (
         (_T + "misuse.an_optimizer_that_evaluates_its_closure_twice_is_refused",),
     ),
     Mutant(
+        "O8",
+        _OPTIMIZER,
+        ' or (self.synchronized == "by a scaler" and step is not self._scaled)',
+        "",
+        "after a step that a scaler has skipped, a rank without a batch takes no part in the next",
+        (_T + "absent.a_rank_without_a_batch_takes_part_in_a_scalers_step",),
+        hangs=True,
+    ),
+    Mutant(
         "S1",
         _STATE,
         " and own.dtype == value.dtype",
@@ -158,6 +194,14 @@ MUTANTS = (
         "                pass\n",
         "no gradients of zeros before the first step",
         (_T + "functions.options_keep_their_python_types",),
+    ),
+    Mutant(
+        "S6",
+        _STATE,
+        '            optimizer.__dict__["param_groups"] = self._groups\n',
+        "            pass\n",
+        "a schedule that was made on the wrapped optimizer changes groups that nobody trains with",
+        (_T + "life.what_was_made_on_the_wrapped_optimizer_goes_on_after_a_checkpoint_is_loaded",),
     ),
     Mutant(
         "S3",

@@ -103,7 +103,8 @@ def test_names_are_complete_or_absent() -> None:
         ([(["a", "b"], [1, 2]), (["a", "b"], [1, 3])], "Parameter 'b' is not the same on rank 4 and on rank 6"),
         ([(["a"], [1]), (["a"], [2]), (["a"], [2])], "Parameter 'a' is not the same on rank 4 and on ranks 6, 7"),
         ([(["a", "b"], [1, 2]), (["a", "b"], [3, 4])], "Parameter 'a' (and 1 more) is not"),
-        ([(["a", "b"], [1, 2]), (["a"], [1])], "Rank 4 trains 2 parameters, but rank 6 1."),
+        ([(["a", "b"], [1, 2]), (["a"], [1])], "Rank 4 trains 2 parameters, but rank 6 1. On rank 4 'b' is"),
+        ([(["b"], [1]), (["a", "b"], [1, 2])], "Rank 4 trains 1 parameters, but rank 6 2. On rank 6 'a' is"),
         ([(["a"], [1]), (["b"], [1])], "Rank 4 has a parameter 'a' where rank 6 has 'b'."),
     ],
 )

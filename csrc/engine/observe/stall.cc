@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "engine/negotiate/validate.h"
+
 namespace hvdlite::engine {
 namespace {
 
@@ -10,6 +12,42 @@ constexpr size_t kNamesPerRank = 6;
 
 std::string WholeSeconds(Nanos span) {
   return std::to_string(span / kSecond);
+}
+
+std::vector<int> RanksThatAsked(const Tally& tally, const std::vector<int>& ranks) {
+  std::vector<int> asked;
+  for (size_t m = 0; m < ranks.size(); ++m) {
+    if (tally.presence[m] == Presence::kAsked) asked.push_back(ranks[m]);
+  }
+  return asked;
+}
+
+// What the program calls it, without the kind of operation.
+std::string PlainName(const Request& request) {
+  return Shown(request).substr(Name(request.kind).size());
+}
+
+// A name under which ranks have submitted different operations, none of them more than one: they have probably meant one.
+// A sentence, or nothing.
+std::string DifferentKinds(const std::vector<Tally*>& pending, const std::vector<int>& ranks) {
+  std::map<std::string, std::vector<const Tally*>> by_name;
+  for (const Tally* tally : pending) by_name[PlainName(tally->said())].push_back(tally);
+  for (auto& [name, tallies] : by_name) {
+    if (tallies.size() < 2) continue;
+    std::sort(tallies.begin(), tallies.end(), [](const Tally* a, const Tally* b) { return a->since < b->since; });
+    std::string list;
+    std::vector<int> seen;
+    for (const Tally* tally : tallies) {
+      const std::vector<int> asked = RanksThatAsked(*tally, ranks);
+      seen.insert(seen.end(), asked.begin(), asked.end());
+      list += (list.empty() ? "" : ", ") + Shown(tally->said()) + " on " + RankList(asked);
+    }
+    std::sort(seen.begin(), seen.end());
+    if (std::adjacent_find(seen.begin(), seen.end()) != seen.end()) continue;
+    return "\nDifferent operations never meet, not even under one name, and here are: " + list +
+           ". If one operation is meant, call the same one on all ranks.";
+  }
+  return "";
 }
 
 }  // namespace
@@ -29,9 +67,7 @@ StallReport InspectStalls(const std::vector<Tally*>& pending, const std::vector<
   }
   if (oldest == nullptr) return report;
 
-  for (size_t m = 0; m < ranks.size(); ++m) {
-    if (oldest->presence[m] == Presence::kAsked) report.waiting.push_back(ranks[m]);
-  }
+  report.waiting = RanksThatAsked(*oldest, ranks);
   report.oldest = Shown(oldest->said());
   report.oldest_age = now - oldest->since;
   const bool limit_counts = options.shut_down_after > 0 && options.shut_down_after >= options.warn_after;
@@ -52,6 +88,7 @@ StallReport InspectStalls(const std::vector<Tally*>& pending, const std::vector<
       text += (i > 0 ? ", " : "") + tallies[i]->said().name;
     text += tallies.size() > kNamesPerRank ? ", ...]" : "]";
   }
+  text += DifferentKinds(pending, ranks);
   if (report.shut_down) {
     text += "\nOne or more rank (marked by \"!\") is stalled for longer than " + WholeSeconds(options.shut_down_after) +
             " seconds. Will shutdown.";

@@ -49,6 +49,7 @@ SUITES = {
         "torch_equivalence",
         "torch_compression",
         "torch_amp",
+        "torch_absent",
         "torch_misuse",
         "torch_life",
         "torch_batch_norm",

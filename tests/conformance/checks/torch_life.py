@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import pickle
+import warnings
 from typing import Any
 
 import torch
@@ -168,6 +169,36 @@ def a_state_dict_fits_both_ways(here: Here) -> None:
     equal_everywhere(net)
 
 
+@check(loads=("the wrapper", "the wrapped"))
+def what_was_made_on_the_wrapped_optimizer_goes_on_after_a_checkpoint_is_loaded(here: Here, loads: str) -> None:
+    hook = getattr(torch.optim.Optimizer, "register_load_state_dict_post_hook", None)
+    needs(hook or loads == "the wrapper", "a torch that tells when an optimizer has loaded a checkpoint")
+
+    def train(distributed: bool) -> torch.nn.Module:
+        net = model()
+        own = torch.optim.SGD(
+            [{"params": net[0].parameters()}, {"params": net[2].parameters(), "lr": 0.1}], lr=0.2, momentum=0.9
+        )
+        rates = torch.optim.lr_scheduler.ExponentialLR(own, 0.5)
+        optimizer: Any = hvd.DistributedOptimizer(own, net.named_parameters()) if distributed else own
+        for step, (x, y) in enumerate(batches(here, 6)):
+            if step == 3:
+                checkpoint = copy.deepcopy(optimizer.state_dict())
+                checkpoint["param_groups"][0]["momentum"] = 0.5
+                (own if loads == "the wrapped" else optimizer).load_state_dict(checkpoint)
+            optimizer.zero_grad()
+            mean_square(net, *((part(here, x), part(here, y)) if distributed else (x, y))).backward()
+            optimizer.step()
+            rates.step()
+            assert [group["lr"] for group in optimizer.param_groups] == rates.get_last_lr()
+        assert optimizer.param_groups is own.param_groups and optimizer.state is own.state
+        return net
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # the schedule of the bare optimizer does not see our step()
+        same(here, train(True), train(False))
+
+
 @check(seconds=30, how=("alone", "groups", "accumulation", "compression"))
 def two_hundred_gradients_in_another_order_on_every_rank(here: Here, how: str) -> None:
     options: dict[str, Any] = {
@@ -215,18 +246,18 @@ def workers_of_a_data_loader_do_no_harm(here: Here, start: str) -> None:
 
 @check()
 def hooks_work_without_torchs_newer_kind(here: Here) -> None:
-    from hvdlite.torch import reducer
+    from hvdlite.torch import hooks
 
     def old(parameter: torch.Tensor, hook: Any) -> Any:
-        return reducer._ByNode(parameter, hook)
+        return hooks._ByNode(parameter, hook)
 
-    newer, reducer._register = reducer._register, old
+    newer, hooks._register = hooks._register, old
     try:
         net = model()
         optimizer = hvd.DistributedOptimizer(sgd(net.parameters()), net.named_parameters())
         _train(here, net, optimizer, 5)
     finally:
-        reducer._register = newer
+        hooks._register = newer
     same(here, net, alone(here, sgd))
     if here.size > 1:
         net[0].weight.sum().backward()

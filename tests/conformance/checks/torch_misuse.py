@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import warnings
 
@@ -10,7 +11,7 @@ import torch
 import hvdlite.torch as hvd
 from checks import check
 from checks.here import Here, raises
-from checks.torch_training import batches, equal_everywhere, mean_square, model, part, sgd
+from checks.torch_training import batches, equal_everywhere, mean_square, model, part, same, sgd
 
 
 def _backward(here: Here, net: torch.nn.Module) -> None:
@@ -72,6 +73,75 @@ def zero_grad_between_backward_and_step_is_an_error(here: Here) -> None:
         optimizer.step()
     _backward(here, net)
     optimizer.step()
+    equal_everywhere(net)
+
+
+@check(min_ranks=2, used=("in turn", "the first alone", "the first alone, twice"))
+def two_optimizers_that_share_parameters_are_told_so(here: Here, used: str) -> None:
+    passes = 2 if "twice" in used else 1
+    net = model()
+    first = hvd.DistributedOptimizer(sgd(net.parameters()), net.named_parameters())
+    second = hvd.DistributedOptimizer(
+        sgd(net[0].parameters()), net[0].named_parameters("0"), backward_passes_per_step=passes
+    )
+    words = ("'0.weight' (and 1 more)", "another hvd.DistributedOptimizer", "made before")
+    for _ in range(passes):
+        first.zero_grad()
+        _backward(here, net)
+        first.step()
+    with raises(AssertionError, *words):
+        if used == "in turn":
+            second.zero_grad()
+        else:
+            first.zero_grad()
+            _backward(here, net)
+    with raises(AssertionError, "was replaced", *words) if used != "in turn" else contextlib.nullcontext():
+        second.synchronize()
+    del first
+    hvd.barrier()
+    net.zero_grad()
+    for _ in range(passes):
+        _backward(here, net)
+    with raises(AssertionError, "zero_grad() was called after") as caught:
+        second.zero_grad()
+    assert "another" not in str(caught[0])
+    second.synchronize()
+
+
+@check(min_ranks=2)
+def two_optimizers_that_share_parameters_may_both_make_a_step_with_an_average(here: Here) -> None:
+    def train(distributed: bool) -> torch.nn.Module:
+        net = model()
+        optimizers = [torch.optim.SGD(net.parameters(), lr=0.1), torch.optim.SGD(net[2].parameters(), lr=0.2)]
+        if distributed:
+            optimizers = [hvd.DistributedOptimizer(optimizer) for optimizer in optimizers]
+        for x, y in batches(here, 3):
+            for optimizer in optimizers:
+                optimizer.zero_grad()
+            mean_square(net, *((part(here, x), part(here, y)) if distributed else (x, y))).backward()
+            for optimizer in optimizers:
+                optimizer.step()
+        return net
+
+    same(here, train(True), train(False))
+
+
+@check(min_ranks=2)
+def two_optimizers_that_share_parameters_do_not_add_up_their_gradients_twice(here: Here) -> None:
+    net = model()
+    first = hvd.DistributedOptimizer(sgd(net.parameters()), net.named_parameters(), op=hvd.Sum)
+    second = hvd.DistributedOptimizer(sgd(net[2].parameters()), net[2].named_parameters("2"), op=hvd.Sum)
+    before = [parameter.detach().clone() for parameter in net.parameters()]
+    _backward(here, net)
+    with raises(RuntimeError, "'2.weight' (and 1 more)", "made later", "op=Sum"):
+        first.step()
+    assert all(torch.equal(b, p) for b, p in zip(before, net.parameters(), strict=True))
+    second.step()
+    equal_everywhere(net)
+    del second
+    net.zero_grad()
+    _backward(here, net)
+    first.step()  # nobody shares any more
     equal_everywhere(net)
 
 
