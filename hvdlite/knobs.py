@@ -286,6 +286,11 @@ KNOBS: tuple[Knob, ...] = (
         "Training", choices=("warn", "error", "off"), core=False,
     ),
     Knob(
+        "keep_memory", _names("KEEP_MEMORY", None), "bool", True,
+        "torch's DistributedOptimizer: freed host memory stays with the process, for the gradients of the next step.",
+        "Training", core=False,
+    ),
+    Knob(
         "tensorflow_kernels", _names("TENSORFLOW_KERNELS", None), "bool", True,
         "Inside a tf.function: use hvdlite's own kernels; without them operations go by way of Python, which is slower.",
         "Training", core=False,

@@ -16,7 +16,7 @@ from hvdlite.adapter.compression import Settled
 from hvdlite.basics import is_initialized, size
 from hvdlite.ops import Adasum, Average, Sum
 from hvdlite.process_sets import ProcessSet, global_process_set
-from hvdlite.torch import optimizer_state, traced
+from hvdlite.torch import memory, optimizer_state, traced
 from hvdlite.torch.compression import Compression
 from hvdlite.torch.grouping import groups_of
 from hvdlite.torch.reducer import GradientReducer, Settings
@@ -338,6 +338,7 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer,
     if not adasum and (size() > 1 or _elastic()) and process_set.included():
         shared.start(scope)
     shared.adopt(wrapped)
+    memory.keep(parameter for group in wrapped.param_groups for parameter in group["params"])
     if adasum:
         wrapped._scope = scope
     if shared.reducer is not None:
