@@ -26,6 +26,7 @@ from hvdlite.launch.last_words import shown
 from hvdlite.launch.spawn import causes, delegated, local, lsf, mpi, request, slurm, tags
 from hvdlite.launch.spawn.delegated import Delegated
 from hvdlite.launch.spawn.tags import LAUNCHER
+from hvdlite.launch.verdict import Verdict
 from hvdlite.rendezvous import addresses
 
 # Which mpirun to use; otherwise the first on PATH.
@@ -45,7 +46,7 @@ class Options:
     tcp: bool = False
 
 
-class Verdict(watch.Verdict):
+class LaunchersVerdict(Verdict):
     """Where the launcher has failed and names no rank, its own status and what the ranks have said is all there is."""
 
     group: Delegated | None = None
@@ -94,13 +95,13 @@ def run(
     `mode`: mpi | srun | jsrun. `slots`: the ranks, as they would be placed on `hosts` here; that launcher may place them otherwise.
     `knobs`: variables that flags set.
     """
-    verdict = Verdict({slot.rank: slot.host for slot in slots})
+    verdict = LaunchersVerdict({slot.rank: slot.host for slot in slots})
     names = [host.name for host in hosts]
     this = job.of_the_command_line(names, slots, command, knobs, options.job, verdict)
     return this.conclude(lambda: _supervise(this, mode, hosts, options, verdict))
 
 
-def _supervise(this: job.Job, mode: str, hosts: Sequence[Host], options: Options, verdict: Verdict) -> None:
+def _supervise(this: job.Job, mode: str, hosts: Sequence[Host], options: Options, verdict: LaunchersVerdict) -> None:
     if mode == "jsrun":
         raise job.NotRun(_jsrun(_request("jsrun", hosts, len(this.slots), this.command, {}, options)))
     here = not this.far

@@ -12,6 +12,7 @@ from hvdlite.launch.address import join_address
 from hvdlite.launch.spawn import local, ssh
 from hvdlite.launch.spawn.events import Group
 from hvdlite.launch.spawn.order import Order
+from hvdlite.launch.verdict import Verdict
 from hvdlite.rendezvous import addresses
 
 # How long an agent looks for the store: the store is there already, so this is about the network only.
@@ -21,7 +22,7 @@ _PATIENCE = 10.0
 def run(slots: Sequence[plan.Slot], command: Sequence[str], knobs: Mapping[str, str], options: job.Options) -> int:
     """Run the job to its end; returns the exit status. Main thread only."""
     hosts = {slot.rank: slot.host for slot in slots}
-    this = job.of_the_command_line(hosts.values(), slots, command, knobs, options, watch.Verdict(hosts))
+    this = job.of_the_command_line(hosts.values(), slots, command, knobs, options, Verdict(hosts))
     return this.conclude(lambda: supervise(this))
 
 

@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from hvdlite import knobs
-from hvdlite.launch import cli, direct, job, output, parcels, plan, task, watch
+from hvdlite.launch import cli, direct, job, output, parcels, plan, task
 from hvdlite.launch.companion import Companion
 from hvdlite.launch.console import Console
 from hvdlite.launch.flags import build_parser, read_text
+from hvdlite.launch.verdict import Verdict, is_consequence
 from hvdlite.rendezvous import StoreClient, StoreServer
 
 __all__ = ["run"]
@@ -152,7 +153,7 @@ def _below(path: str, top: str) -> bool:
 
 def _call(payload: bytes, request: cli.Request, options: job.Options) -> list[Any]:
     slots = plan.assign(request.hosts, request.processes)
-    verdict = watch.Verdict({slot.rank: slot.host for slot in slots})
+    verdict = Verdict({slot.rank: slot.host for slot in slots})
     delivery = _Delivery(payload, slots, verdict, request.command)
     far = job.elsewhere(slot.host for slot in slots)
     console = Console(output.TextWriter(sys.stdout), output.TextWriter(sys.stderr), options.timestamps)
@@ -170,9 +171,7 @@ def _call(payload: bytes, request: cli.Request, options: job.Options) -> list[An
 class _Delivery(Companion):
     """Takes the function to the ranks and brings their results."""
 
-    def __init__(
-        self, payload: bytes, slots: Sequence[plan.Slot], verdict: watch.Verdict, command: Sequence[str]
-    ) -> None:
+    def __init__(self, payload: bytes, slots: Sequence[plan.Slot], verdict: Verdict, command: Sequence[str]) -> None:
         self.results: list[Any] = []
         self._payload, self._slots, self._verdict, self._command = payload, slots, verdict, command
         self._where: tuple[tuple[str, int], bytes] | None = None
@@ -207,7 +206,7 @@ def _result(client: StoreClient, slot: plan.Slot) -> Any:
         ) from error
 
 
-def _raise_failure(client: StoreClient, verdict: watch.Verdict, command: Sequence[str]) -> None:
+def _raise_failure(client: StoreClient, verdict: Verdict, command: Sequence[str]) -> None:
     """Nothing where all ranks have ended well."""
     if verdict.interrupted:
         # It was held back until the ranks had ended; now it does what it does in this program.
@@ -221,10 +220,10 @@ def _raise_failure(client: StoreClient, verdict: watch.Verdict, command: Sequenc
     if rank is None:
         raise RuntimeError(sentence)
     told = _told(client, rank)
-    if told is not None and watch.is_consequence(told[0].encode()):
+    if told is not None and is_consequence(told[0].encode()):
         # The cause has told before it let the others know, but its process may take longer to end than theirs.
         others = ((other, _told(client, other)) for other in verdict.hosts)
-        causes = [(other, it) for other, it in others if it is not None and not watch.is_consequence(it[0].encode())]
+        causes = [(other, it) for other, it in others if it is not None and not is_consequence(it[0].encode())]
         rank, told = causes[0] if causes else (rank, told)
     if told is None:
         raise RuntimeError(sentence)  # it died without a word

@@ -1,6 +1,6 @@
 """What every job has, whoever starts its ranks: options, a console, the store where the ranks meet, and a last line.
 
-    this = job.of_the_command_line(hosts, slots, command, knobs, options, watch.Verdict(...))
+    this = job.of_the_command_line(hosts, slots, command, knobs, options, Verdict(...))
     status = this.conclude(supervise)
 
 `direct` starts ranks itself, `delegate` lets another launcher do so.
@@ -22,6 +22,7 @@ from hvdlite.launch import console, output, plan, secret, watch
 from hvdlite.launch.companion import Companion
 from hvdlite.launch.spawn import guardian, ssh
 from hvdlite.launch.spawn.events import Group
+from hvdlite.launch.verdict import Verdict
 from hvdlite.launch.watch import Signals
 from hvdlite.rendezvous import addresses
 from hvdlite.rendezvous.server import StoreServer
@@ -60,7 +61,7 @@ class Job:
     options: Options
     far: Sequence[str]  # the hosts that are not this one, each once
     console: console.Console
-    verdict: watch.Verdict
+    verdict: Verdict
     companion: Companion
 
     def log(self, text: str) -> None:
@@ -124,7 +125,7 @@ def of_the_command_line(
     command: Sequence[str],
     knobs: Mapping[str, str],
     options: Options,
-    verdict: watch.Verdict,
+    verdict: Verdict,
 ) -> Job:
     """A job that is seen on the launcher's stdout and stderr. `hosts`: all where ranks may be started."""
     logging.basicConfig(format="hvdliterun: %(message)s")  # what the store says of strangers

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mutants.mutant import Mutant
 
 _WATCH = "hvdlite/launch/watch.py"
+_VERDICT = "hvdlite/launch/verdict.py"
 _OUTPUT = "hvdlite/launch/output.py"
 _HOSTS = "hvdlite/launch/hosts.py"
 _PLAN = "hvdlite/launch/plan.py"
@@ -24,7 +25,7 @@ MUTANTS = (
     ),
     Mutant(
         "W2",
-        _WATCH,
+        _VERDICT,
         "return not self.ended.signal and is_consequence(self.last_words), not self.ended.signal",
         "return not self.ended.signal and is_consequence(self.last_words), bool(self.ended.signal)",
         "of ranks that died at the same time one that exited is blamed before one that crashed",
@@ -59,7 +60,7 @@ MUTANTS = (
     ),
     Mutant(
         "W6",
-        _WATCH,
+        _VERDICT,
         "now - self._first_failure < SETTLE_SECONDS",
         "now - self._first_failure < 0",
         "who only lost a peer is blamed, because its cause comes a moment later",
@@ -67,7 +68,7 @@ MUTANTS = (
     ),
     Mutant(
         "W7",
-        _WATCH,
+        _VERDICT,
         "if ended.status and not self.decided:",
         "if ended.status:",
         "ranks that the launcher ended itself are taken for the cause",

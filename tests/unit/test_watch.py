@@ -13,7 +13,8 @@ from hvdlite.launch.output import IDLE_SECONDS, Sink, Stream
 from hvdlite.launch.spawn import guardian
 from hvdlite.launch.spawn.events import AllGone, Ended, Event, Output, StartFailed
 from hvdlite.launch.spawn.guardian import Process, members
-from hvdlite.launch.watch import SETTLE_SECONDS, Verdict, watch
+from hvdlite.launch.verdict import SETTLE_SECONDS, Verdict
+from hvdlite.launch.watch import watch
 
 COMMAND = ["python", "train.py"]
 

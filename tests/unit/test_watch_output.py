@@ -9,7 +9,8 @@ import pytest
 
 from hvdlite.launch.output import BACKLOG_BYTES, Sink, Stream, Writer
 from hvdlite.launch.spawn.events import AllGone, Ended, Event, Output, Pipes
-from hvdlite.launch.watch import Verdict, watch
+from hvdlite.launch.verdict import Verdict
+from hvdlite.launch.watch import watch
 
 
 class Reader(Writer):
