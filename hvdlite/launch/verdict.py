@@ -43,6 +43,9 @@ class Verdict:
     failures: list[Failure] = field(default_factory=list)
     start_failure: StartFailed | None = None
     lost: tuple[str, str] | None = None  # the first host of which nothing is heard any more, and why
+    silent: dict[str, bool] = field(
+        default_factory=dict
+    )  # hosts that were asked to end; whether it was done without them
     interrupted: int = 0
     gone: AllGone | None = None
     decided: bool = False
@@ -60,6 +63,10 @@ class Verdict:
         if not self.decided and self.lost is None:
             self.lost = host, reason
 
+    def unanswered(self, host: str, killed: bool) -> None:
+        """A host was asked to end its ranks and has not; they were `killed` without its help, or may still run."""
+        self.silent[host] = killed
+
     def decide(self, now: float) -> bool:
         """True once, when the other ranks have to be ended now. To be asked after each batch of events."""
         if self.decided or not (self.failures or self.start_failure or self.lost or self.interrupted):
@@ -76,6 +83,8 @@ class Verdict:
 
     def status(self) -> int:
         """The launcher's exit status."""
+        if self._may_run():
+            return _CONNECTION_LOST
         if self.interrupted:
             return 128 + self.interrupted
         if self.start_failure is not None:
@@ -88,7 +97,8 @@ class Verdict:
 
     def sentence(self, command: Sequence[str]) -> str:
         """The launcher's last line; empty when all went well."""
-        return " ".join(part for part in (self._what(command), self._left()) if part)
+        parts = [part for part in (self._what(command), self._silence(), self._left()) if part]
+        return f"hvdliterun: {' '.join(parts)}" if parts else ""
 
     def culprit(self) -> int | None:
         """The rank whose failure ended the job, if one's did."""
@@ -104,18 +114,19 @@ class Verdict:
 
     def _what(self, command: Sequence[str]) -> str:
         if self.interrupted:
-            return f"hvdliterun: ended by {signal_name(self.interrupted)}; all ranks were ended."
+            everybody = "" if self._may_run() else "; all ranks were ended"
+            return f"ended by {signal_name(self.interrupted)}{everybody}."
         if self.start_failure is not None:
             reason = os.strerror(self.start_failure.errno)
             hint = f" Did you mean `python {command[0]}`?" if command[0].endswith(".py") else ""
             if self.start_failure.errno == errno.EAGAIN:
                 hint = " Most likely there are as many processes as this user may have (`ulimit -u`)."
-            return f"hvdliterun: cannot start {command[0]!r}: {reason}.{hint}"
+            return f"cannot start {command[0]!r}: {reason}.{hint}"
         if self.gone is not None and self.gone.guardian_died:
-            return "hvdliterun: the guardian of the ranks was killed, so all ranks were ended."
-        others = "" if len(self.hosts) == 1 else " All other ranks have ended, too."
+            return "the guardian of the ranks was killed, so all ranks were ended."
+        others = "" if len(self.hosts) == 1 or self._may_run() else " All other ranks have ended, too."
         if self.lost is not None and self._lost_is_the_cause():
-            return f"hvdliterun: host {self.lost[0]} was lost: {self.lost[1].removesuffix('.')}.{others}"
+            return f"host {self.lost[0]} was lost: {self.lost[1].removesuffix('.')}.{others}"
         if not self.failures:
             return self._who_never_met(command)
         failure = self._cause()
@@ -128,16 +139,28 @@ class Verdict:
             how = f"exited with code {ended.code}"
             if failure.last_words:
                 how += f": {shown(failure.last_words)}"
-        return f"hvdliterun: rank {rank} on {self.hosts[rank]} {how.removesuffix('.')}.{others}"
+        return f"rank {rank} on {self.hosts[rank]} {how.removesuffix('.')}.{others}"
 
     def _who_never_met(self, command: Sequence[str]) -> str:
         """A training program that knows nothing of the other ranks trains a model of its own; of `hostname` that is right."""
         is_python = os.path.basename(command[0]).startswith("python") or command[0].endswith(".py")
         if self.met or len(self.hosts) == 1 or not is_python:
             return ""
-        return f"hvdliterun: no rank has called hvd.init(): {len(self.hosts)} programs have run that knew nothing of each other."
+        return f"no rank has called hvd.init(): {len(self.hosts)} programs have run that knew nothing of each other."
+
+    def _may_run(self) -> list[str]:
+        return [host for host, killed in self.silent.items() if not killed]
+
+    def _silence(self) -> str:
+        far = self._may_run()
+        if far:
+            which, whose = ("host", "its") if len(far) == 1 else ("hosts", "their")
+            return f"{which.capitalize()} {', '.join(far)} did not answer; {whose} ranks may still run."
+        if self.silent:
+            return f"The guardian of the ranks on {', '.join(self.silent)} did not answer: they were killed without SIGTERM."
+        return ""
 
     def _left(self) -> str:
         if self.gone is None or not self.gone.resisting:
             return ""
-        return f"hvdliterun: {self.gone.resisting} processes do not react to SIGKILL (waiting for a disk?)."
+        return f"{self.gone.resisting} processes do not react to SIGKILL (waiting for a disk?)."

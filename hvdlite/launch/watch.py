@@ -14,7 +14,8 @@ from types import FrameType
 from typing import Any
 
 from hvdlite.launch.output import IDLE_SECONDS, Stream, drain
-from hvdlite.launch.spawn.events import AllGone, Ended, Event, Group, Lost, Output, Started, StartFailed
+from hvdlite.launch.spawn.events import AllGone, Ended, Event, Group, Lost, Output, Started, StartFailed, Unanswered
+from hvdlite.launch.spawn.patience import Patience
 from hvdlite.launch.verdict import Verdict
 
 _READ_BYTES = 1 << 16
@@ -100,6 +101,7 @@ class _Watch:
             for rank, pipes in group.pipes.items():
                 self.pipes[pipes.stdout] = rank, "stdout"
                 self.pipes[pipes.stderr] = rank, "stderr"
+        self.patience = {descriptor: Patience() for descriptor in self.groups}
         self.paused: set[int] = set()  # descriptors of which nothing is read, because a sink accepts nothing now
         for descriptor in (*self.groups, *self.pipes):
             self.selector.register(descriptor, selectors.EVENT_READ)
@@ -118,6 +120,7 @@ class _Watch:
                 self._read(descriptor)
             for descriptor in ready & self.groups.keys():
                 host, group = self.groups[descriptor]
+                self.patience[descriptor].heard(self.turn)
                 events = group.events()
                 self._read_last_words(events)
                 for event in events:
@@ -126,8 +129,8 @@ class _Watch:
                 os.read(wake, 4096)
             self._signalled(caught)
             if self.verdict.decide(time.monotonic()):
-                for _, group in self.groups.values():
-                    group.terminate()
+                self._ask(politely=True)
+            self._give_up()
             self._tick()
         self.verdict.gone = AllGone(self.resisting, self.guardian_died)
         for descriptor in list(self.pipes):
@@ -148,6 +151,7 @@ class _Watch:
             IDLE_SECONDS if waiting else None,
             self.chore(),
             self.glance,
+            *(self.patience[descriptor].left(self.turn) for descriptor in self.groups),
         )
         return min((seconds for seconds in reasons if seconds is not None), default=None)
 
@@ -162,6 +166,8 @@ class _Watch:
         else:
             self._forget(descriptor)
             self._end(self.pipes.pop(descriptor))
+            for _, group in self.groups.values():
+                group.wake()
         return bool(data)
 
     def _feed(self, which: tuple[int, str], data: bytes) -> None:
@@ -200,20 +206,42 @@ class _Watch:
             self.verdict.ended(event, self.stderr[event.rank].last_words.found()[0], time.monotonic())
         elif isinstance(event, Lost):
             self.verdict.lost_host(host, event.reason)
+        elif isinstance(event, Unanswered):
+            self.verdict.unanswered(host, event.killed)
         else:
             self.resisting += event.resisting
             self.guardian_died = self.guardian_died or event.guardian_died
             self._forget(descriptor)
             del self.groups[descriptor]
 
+    def _ask(self, politely: bool) -> None:
+        """Ranks have to end: after the grace period, or at once."""
+        for descriptor, (_, group) in self.groups.items():
+            if politely:
+                group.terminate()
+            else:
+                group.kill()
+            self.patience[descriptor].asked(group.ending_seconds(politely), time.monotonic())
+
+    def _give_up(self) -> None:
+        """Hosts that were asked to end their ranks and do not answer."""
+        now = time.monotonic()
+        for descriptor, (host, group) in list(self.groups.items()):
+            if descriptor in self.paused:
+                self.patience[descriptor].heard(now)
+            elif self.patience[descriptor].left(now) == 0:
+                self.log(f"host {host} does not answer")
+                for event in group.abandon():
+                    self._happened(descriptor, host, event)
+
     def _signalled(self, caught: list[int]) -> None:
         while caught:
             number = caught.pop(0)
-            for _, group in self.groups.values():
-                if number in _FORWARDED:
+            if number in _FORWARDED:
+                for _, group in self.groups.values():
                     group.forward(number)
-                elif self.verdict.decided or self.verdict.interrupted:
-                    group.kill()  # asked twice: no more patience
+            elif self.verdict.decided or self.verdict.interrupted:
+                self._ask(politely=False)  # asked twice: no more patience
             if number not in _FORWARDED and not self.verdict.decided:
                 self.verdict.interrupted = self.verdict.interrupted or number
 

@@ -58,6 +58,12 @@ class Host:
     def terminate(self) -> None:
         pass
 
+    def ending_seconds(self, politely: bool) -> float:
+        return 600.0
+
+    def wake(self) -> None:
+        pass
+
     def print(self, data: bytes, stream: str = "stdout") -> list[Event]:
         if not self.pipes:
             return [Output(0, stream, data)]
