@@ -18,8 +18,8 @@ MUTANTS = (
     Mutant(
         "W1",
         _WATCH,
-        "group.kill()  # asked twice",
-        "group.terminate()  # asked twice",
+        "self._ask(politely=False)  # asked twice",
+        "self._ask(politely=True)  # asked twice",
         "a second Ctrl-C does not kill",
         (_OF_LAUNCHER + "test_ctrl_c_twice_does_not_wait_for_the_grace_period",),
     ),
@@ -116,6 +116,22 @@ MUTANTS = (
         "return self.signal if self.signal else self.code",
         "a rank that was killed has not the shell's exit code",
         (_OF_WATCH + "test_a_killed_rank_counts_as_128_and_the_signal",),
+    ),
+    Mutant(
+        "W13",
+        _WATCH,
+        "elif self.patience[descriptor].left(now) == 0:",
+        "elif False:",
+        "a host that does not answer is waited for for ever",
+        (_OF_WATCH + "test_who_does_not_answer_is_not_waited_for_for_ever",),
+    ),
+    Mutant(
+        "W14",
+        "hvdlite/launch/spawn/local.py",
+        "        self._guardian.send_signal(signal.SIGCONT)\n",
+        "        pass\n",
+        "a stopped guardian does not hear Ctrl-C",
+        ("tests/multiprocess/test_launcher_deaths.py::test_a_job_whose_guardian_is_stopped_ends_as_others_do",),
     ),
     Mutant(
         "H1",
