@@ -163,6 +163,7 @@ def options(arguments: argparse.Namespace, values: Mapping[str, knobs.Value]) ->
         timestamps=arguments.timestamps,
         verbose=arguments.verbose,
         monitor=arguments.monitor,
+        collapse=arguments.collapse,
         start_timeout=start_timeout,
         grace_seconds=float(values["grace_seconds"]),
         interfaces=[name.strip() for name in str(values["network_interfaces"]).split(",") if name.strip()],

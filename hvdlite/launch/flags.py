@@ -163,6 +163,11 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="put the time before each line of output",
     )
+    group.add_argument(
+        "--collapse",
+        action="store_true",
+        help="show a line that several ranks print at about the same time once, as [0-3]<stdout>:",
+    )
 
 
 def _add_modes(parser: argparse.ArgumentParser) -> None:

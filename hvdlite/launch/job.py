@@ -34,6 +34,7 @@ class Options:
     timestamps: bool = False
     verbose: bool = False
     monitor: bool = False
+    collapse: bool = False
     start_timeout: float = 30.0
     grace_seconds: float = guardian.GRACE_SECONDS
     interfaces: Sequence[str] = ()
@@ -86,12 +87,21 @@ class Job:
     def _open_streams(self) -> dict[tuple[int, str], output.Stream]:
         """With the files for --output-filename."""
         found: dict[tuple[int, str], output.Stream] = {}
+        together: dict[str, output.Together] = {}
+        if self.options.collapse:
+            from hvdlite.launch.collapse import Collapse
+
+            ranks = [slot.rank for slot in self.slots]
+            together = {
+                "stdout": Collapse("stdout", ranks, self.console.stdout),
+                "stderr": Collapse("stderr", ranks, self.console.stderr),
+            }
         for slot in self.slots:
             for name, sink in (("stdout", self.console.stdout), ("stderr", self.console.stderr)):
                 copy = None
                 if self.options.output_directory:
                     copy = output.open_copy(self.options.output_directory, slot.rank, len(self.slots), name)
-                found[slot.rank, name] = output.Stream(slot.rank, name, sink, copy)
+                found[slot.rank, name] = output.Stream(slot.rank, name, sink, copy, together.get(name))
         return found
 
     def watch(
@@ -113,10 +123,15 @@ class Job:
         except KeyboardInterrupt:  # before or after the watch, which has its own handlers
             status, sentence = 128 + signal.SIGINT, "ended by SIGINT; all ranks were ended."
         self.companion.end()  # it has not where an exception has come
-        self.console.say(sentence)
+        losses = self.console.losses()
+        self.console.say("\n".join([*losses, sentence]))
         with contextlib.suppress(KeyboardInterrupt):
             self.console.flush()
-        return status
+            late = self.console.losses()
+            self.console.say("\n".join(late))
+            losses += late
+            self.console.flush()
+        return status or (1 if losses else 0)
 
 
 def of_the_command_line(

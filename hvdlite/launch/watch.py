@@ -13,7 +13,7 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
-from hvdlite.launch.output import IDLE_SECONDS, Stream, drain
+from hvdlite.launch.output import Stream, drain
 from hvdlite.launch.spawn.events import AllGone, Ended, Event, Group, Lost, Output, Started, StartFailed, Unanswered
 from hvdlite.launch.spawn.patience import Patience
 from hvdlite.launch.verdict import Verdict
@@ -144,13 +144,12 @@ class _Watch:
         self.selector.close()
 
     def _pause(self) -> float | None:
-        waiting = any(stream.waiting for stream in self.streams.values())
         reasons = (
             0.02 if self.paused else None,
             0.05 if self.verdict.pending() else None,
-            IDLE_SECONDS if waiting else None,
             self.chore(),
             self.glance,
+            *(stream.wait(self.turn) for stream in self.streams.values()),
             *(self.patience[descriptor].left(self.turn) for descriptor in self.groups),
         )
         return min((seconds for seconds in reasons if seconds is not None), default=None)

@@ -90,7 +90,7 @@ MUTANTS = (
         "a carriage return at the end of a read is overlooked",
         (
             "tests/unit/test_output.py::test_however_the_bytes_arrive_the_lines_are_the_same",
-            "tests/unit/test_output.py::test_a_progress_bar_keeps_its_carriage_returns",
+            "tests/unit/test_output.py::test_on_a_terminal_each_state_of_a_progress_bar_has_one_prefix",
         ),
     ),
     Mutant(
