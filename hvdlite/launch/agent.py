@@ -23,7 +23,7 @@ import time
 from collections import deque
 from functools import partial
 
-from hvdlite.launch import output, plan, secret
+from hvdlite.launch import machine, output, plan, secret
 from hvdlite.launch.address import join_address
 from hvdlite.launch.spawn import events, frames, guardian, local
 from hvdlite.launch.spawn.order import Order
@@ -59,7 +59,10 @@ def _leave_with_the_channel() -> None:
 def _run(order: Order) -> int:
     key = bytes.fromhex(order.secret)
     offered = [(host, order.port) for host in dict.fromkeys([*_where_ssh_came_from(order), *order.addresses])]
-    address, store = addresses.reach(offered, key, order.patience)
+    try:
+        address, store = addresses.reach(offered, key, order.patience)
+    except ConnectionError as error:
+        raise ConnectionError(f"{error} (it is looked for for half of --start-timeout, 10 s at most)") from error
     _ask_for_signs_of_life(store.socket, order.silence_seconds)
     os.write(1, frames.encode(frames.READY, join_address(*address).encode()))
     if os.read(0, 1) != frames.START:
@@ -72,6 +75,9 @@ def _run(order: Order) -> int:
     descriptor = None if text else secret.store(key)
     proof = {} if descriptor is None else {secret.DESCRIPTOR_VARIABLE: str(descriptor)}
     shared = {**os.environ, **order.environment, **plan.meeting_environment(address), **proof}
+    shared |= machine.threads(shared, machine.here(shared).cores, len(order.ranks))
+    if order.torch_port:
+        shared |= plan.torch_meeting(order.torch_host or address[0], order.torch_port)
     ranks = local.start(order.command, shared, order.ranks, descriptor, order.grace_seconds)
     try:
         _Relay(ranks, store.socket, join_address(*address)).run()

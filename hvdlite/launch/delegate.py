@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 
-from hvdlite.launch import job, output, plan, secret, watch
+from hvdlite.launch import direct, job, output, plan, secret, watch
 from hvdlite.launch.address import join_address
 from hvdlite.launch.hosts import Host, from_environment
 from hvdlite.launch.last_words import shown
@@ -109,6 +109,8 @@ def _supervise(this: job.Job, mode: str, hosts: Sequence[Host], options: Options
         environment = request.without_rank(plan.job_environment(os.environ, this.knobs))
         if mode == "srun":
             environment = plan.without_mpi(environment)
+        if here and mode == "mpi":  # srun gives each rank its own cores, or has been told not to
+            environment |= direct.share_cores(this, environment, len(this.slots))
         environment |= _meeting(opened.store.address[1], here, options.job.interfaces)
         # A descriptor would not survive the other launcher, and reaches no other host.
         environment[secret.TEXT_VARIABLE] = opened.key.hex()

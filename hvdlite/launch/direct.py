@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from hvdlite.launch import job, plan, secret, watch
+from hvdlite.launch import job, machine, plan, secret, watch
 from hvdlite.launch.address import join_address
 from hvdlite.launch.spawn import local, ssh
 from hvdlite.launch.spawn.events import Group
@@ -38,6 +38,12 @@ def supervise(this: job.Job) -> None:
         if text:
             shared[secret.TEXT_VARIABLE] = text
         own = {slot.rank: plan.rank_environment(slot, several_hosts=len(hosts) > 1) for slot in slots}
+        torch = _torch_meeting(shared, hosts[0], this.far) if options.torch_env else ("", 0)
+        if options.torch_env:
+            run = plan.torch_environment(slots, f"hvdlite-{port}")
+            own = {rank: {**environment, **run[rank]} for rank, environment in own.items()}
+        near = {slot.rank: own[slot.rank] for slot in slots if slot.host not in this.far}
+        shared |= share_cores(this, shared, len(near))
         groups: dict[str, Group] = {}
         if this.far:
             common = Order(
@@ -51,6 +57,8 @@ def supervise(this: job.Job) -> None:
                 environment=plan.travelling(shared),
                 ranks={},
                 grace_seconds=options.grace_seconds,
+                torch_host=torch[0],
+                torch_port=torch[1],
                 silence_seconds=options.ssh.silence_seconds,
             )
             orders = {host: replace(common, ranks=_of(host, slots, own)) for host in this.far}
@@ -65,8 +73,14 @@ def supervise(this: job.Job) -> None:
             )
             stack.callback(ssh.close, remotes)
             groups |= {remote.host: remote for remote in remotes}
-        near = {slot.rank: own[slot.rank] for slot in slots if slot.host not in this.far}
         signals = stack.enter_context(contextlib.closing(watch.Signals()))
+        if near and options.torch_env:
+            seen = [
+                remote.address.rpartition(":")[0].strip("[]")
+                for remote in groups.values()
+                if isinstance(remote, ssh.Remote)
+            ]
+            shared |= plan.torch_meeting(torch[0] or next(iter(seen), "127.0.0.1"), torch[1])
         if near:
             groups[next(host for host in hosts if host not in this.far)] = _start_here(
                 this, shared | plan.meeting_environment(("127.0.0.1", port)), near, opened.key, stack
@@ -75,7 +89,27 @@ def supervise(this: job.Job) -> None:
             if isinstance(group, ssh.Remote):
                 group.start()
         this.watch(groups, opened.streams, signals)
-        this.verdict.met = not opened.store.is_empty()
+        this.verdict.met = options.torch_env or not opened.store.is_empty()
+
+
+def _torch_meeting(environment: Mapping[str, str], first: str, far: Sequence[str]) -> tuple[str, int]:
+    """The host, empty for this machine, and the port where torch's rank 0 will listen; the user may have chosen them."""
+    host = environment.get("MASTER_ADDR") or (plan.torch_host(first) if first in far else "")
+    text = environment.get("MASTER_PORT")
+    if not text:
+        return host, addresses.quiet_port()
+    if not text.isdecimal() or not 0 < int(text) < 65536:
+        raise ValueError(f"MASTER_PORT={text!r} is not allowed: expected a port.")
+    return host, int(text)
+
+
+def share_cores(this: job.Job, environment: Mapping[str, str], ranks: int) -> Mapping[str, str]:
+    """For the ranks of this host; those of others get theirs there. Says so."""
+    cores = machine.here(environment).cores
+    given = machine.threads(environment, cores, ranks)
+    if given or (this.far and machine.THREADS not in environment):
+        this.console.say(machine.about_threads(given, cores, bool(this.far)))
+    return given
 
 
 def _of(host: str, slots: Sequence[plan.Slot], own: Mapping[int, Mapping[str, str]]) -> Mapping[int, Mapping[str, str]]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from hvdlite import knobs
-from hvdlite.launch import cli, direct, job, output, parcels, plan, task
+from hvdlite.launch import cli, direct, job, machine, output, parcels, plan, task
 from hvdlite.launch.companion import Companion
 from hvdlite.launch.console import Console
 from hvdlite.launch.flags import build_parser, read_text
@@ -27,7 +27,7 @@ def run(
     func: Callable[..., Any],
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
-    num_proc: int = 1,
+    num_proc: int | str = 1,
     min_num_proc: int | None = None,
     max_num_proc: int | None = None,
     slots: int | None = None,
@@ -51,6 +51,8 @@ def run(
     np: int | None = None,
     min_np: int | None = None,
     max_np: int | None = None,
+    torch_env: bool = False,
+    collapse: bool = False,
 ) -> list[Any]:
     """Calls `func(*args, **kwargs)` in `num_proc` new processes, the ranks of one job, and returns what they return,
     in the order of their ranks. Everything that cloudpickle takes can travel, lambdas and a notebook's own functions
@@ -59,7 +61,8 @@ def run(
     What ranks print appears in this process' `sys.stdout` and `sys.stderr`, line by line with `[rank]<stdout>:` before
     it. A rank that raises ends the others: RuntimeError here, with its number, its host and its traceback, caused by
     its exception. Ctrl-C ends all ranks and is raised here. The ranks' environment and working directory are this
-    process'. `executable`: their Python interpreter, of the same version as this one.
+    process'. `executable`: their Python interpreter, of the same version as this one. `num_proc="auto"`: as many ranks
+    as `hosts` have slots, or this host has GPUs, else cores. `torch_env`, `collapse`: as the flags of these names.
 
     The other parameters are those of `hvdliterun` (docs/running-functions.md); `disable_cache` is accepted for Horovod's sake.
     """
@@ -87,8 +90,11 @@ def run(
     flags = build_parser().parse_args([])
     flags.command = [executable or sys.executable, "-m", "hvdlite.launch.task"]
     flags.mode = "gloo"
+    if num_proc == "auto" and hosts is None and hostfile is None:
+        num_proc = machine.count("auto", machine.here(os.environ))[0]
     flags.processes = num_proc
-    flags.hosts = hosts if hosts is not None or hostfile is not None else f"localhost:{max(1, num_proc)}"
+    flags.hosts = hosts if hosts is not None or hostfile is not None else f"localhost:{max(1, int(num_proc))}"
+    flags.torch_env, flags.collapse = torch_env, collapse
     flags.hostfile = hostfile
     flags.ssh_port, flags.ssh_identity_file = ssh_port, ssh_identity_file
     flags.output_filename, flags.verbose = output_filename, bool(verbose)
@@ -101,8 +107,8 @@ def run(
 
 def _check(args: Any, num_proc: Any, hosts: Any) -> None:
     """What a slip of the pen would turn into an error of something far below."""
-    if isinstance(num_proc, bool) or not hasattr(num_proc, "__index__"):
-        raise TypeError(f"hvdlite.run(num_proc={num_proc!r}): expected a whole number.")
+    if num_proc != "auto" and (isinstance(num_proc, bool) or not hasattr(num_proc, "__index__")):
+        raise TypeError(f"hvdlite.run(num_proc={num_proc!r}): expected a whole number, or 'auto'.")
     if isinstance(args, (str, bytes)) or not isinstance(args, Iterable):
         raise TypeError(f"hvdlite.run(args={args!r}): expected the function's arguments in a tuple, as in args=(3,).")
     if hosts is not None and not isinstance(hosts, str):

@@ -35,6 +35,7 @@ class Options:
     verbose: bool = False
     monitor: bool = False
     collapse: bool = False
+    torch_env: bool = False
     start_timeout: float = 30.0
     grace_seconds: float = guardian.GRACE_SECONDS
     interfaces: Sequence[str] = ()

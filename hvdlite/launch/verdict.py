@@ -146,7 +146,10 @@ class Verdict:
         is_python = os.path.basename(command[0]).startswith("python") or command[0].endswith(".py")
         if self.met or len(self.hosts) == 1 or not is_python:
             return ""
-        return f"no rank has called hvd.init(): {len(self.hosts)} programs have run that knew nothing of each other."
+        return (
+            f"no rank has called hvd.init(): {len(self.hosts)} programs have run that knew nothing of each other. "
+            "--torch-env is for those that go by torchrun's variables."
+        )
 
     def _may_run(self) -> list[str]:
         return [host for host, killed in self.silent.items() if not killed]

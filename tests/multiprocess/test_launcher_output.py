@@ -109,7 +109,9 @@ def test_on_a_terminal_a_progress_bar_is_one_line(job: Job) -> None:
 
 
 def test_collapsed_lines_name_all_that_have_said_them(job: Job) -> None:
-    patient = "import sys\nfrom hvdlite.launch import cli, collapse\ncollapse.MOMENT_SECONDS = 600\nsys.exit(cli.main())\n"
+    patient = (
+        "import sys\nfrom hvdlite.launch import cli, collapse\ncollapse.MOMENT_SECONDS = 600\nsys.exit(cli.main())\n"
+    )
     job.launcher = [job.script(patient, "launcher.py")]
     done = job.run("-np", "3", "--collapse", "sh", "-c", "echo same; echo rank $HVDLITE_RANK; echo same >&2")
     assert done.returncode == 0

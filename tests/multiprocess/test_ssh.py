@@ -18,6 +18,8 @@ from launched import MARK, PATIENT, READY, WAIT, WAIT_FOR, Job, last_line, prefi
 from network import Network, why_not
 from terminal import Watched
 
+from hvdlite.launch import machine
+
 PYTHON = sys.executable
 _WHY_NOT = why_not() or sshd.why_not()
 pytestmark = pytest.mark.skipif(_WHY_NOT is not None, reason=str(_WHY_NOT))
@@ -121,6 +123,25 @@ def test_the_callers_environment_and_folder_go_along(far: FarJob) -> None:
     done = far.run("-H", "a:1", "-x", "SET=x y", "sh", "-c", command, ODD=odd, CUDA_VISIBLE_DEVICES="3")
     prefix = b"[0]<stdout>:"
     assert done.stdout.replace(prefix, b"") == os.fsencode(f"{odd}|x y||{far.job.directory}")
+
+
+@pytest.mark.parametrize("hosts", ["localhost:1,a:1", "a:1,localhost:1", "a:2"])
+def test_torchruns_variables_lead_all_ranks_to_rank_0(far: FarJob, network: Network, hosts: str) -> None:
+    command = "echo $RANK $LOCAL_RANK $GROUP_RANK $MASTER_ADDR $MASTER_PORT"
+    done = far.run("-H", hosts, "--torch-env", "sh", "-c", command)
+    zero, one = (prefixed(done.stdout, rank)[0].split() for rank in range(2))
+    assert zero[:3] == ["0", "0", "0"] and one[0] == "1"
+    assert zero[3:] == one[3:]
+    # Under its own name, or under the address by which the other host has found the launcher.
+    assert zero[3] == (network.address(-1) if hosts.startswith("localhost") else "a")
+
+
+def test_ranks_share_the_cores_of_their_own_host(far: FarJob) -> None:
+    far.job.prefix = [*far.job.prefix, "env", "-u", "OMP_NUM_THREADS"]
+    done = far.run("-H", "a:1,b:500", "-np", "3", "sh", "-c", "echo ${OMP_NUM_THREADS-unset}")
+    cores = machine.here({}).cores
+    assert [prefixed(done.stdout, rank) for rank in range(3)] == [["unset"], *[[str(max(1, cores // 2))]] * 2]
+    assert re.fullmatch(rb"hvdliterun: OMP_NUM_THREADS is not set: .* host's cores .*\n", done.stderr)
 
 
 def test_output_comes_as_it_was_written(far: FarJob) -> None:

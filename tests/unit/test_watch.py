@@ -47,7 +47,10 @@ def test_python_programs_that_never_met_are_told_so(ranks: int, met: bool, comma
     verdict = _verdict(ranks)
     verdict.met = met
     verdict.gone = AllGone()
-    told = "hvdliterun: no rank has called hvd.init(): 3 programs have run that knew nothing of each other."
+    told = (
+        "hvdliterun: no rank has called hvd.init(): 3 programs have run that knew nothing of each other. "
+        "--torch-env is for those that go by torchrun's variables."
+    )
     assert (verdict.status(), verdict.sentence(command)) == (0, told if is_told else "")
 
 
