@@ -17,6 +17,8 @@ from hvdlite.rendezvous import addresses
 
 # How long an agent looks for the store: the store is there already, so this is about the network only.
 _PATIENCE = 10.0
+# Once in a process, however many jobs a notebook starts.
+_told: set[str] = set()
 
 
 def run(slots: Sequence[plan.Slot], command: Sequence[str], knobs: Mapping[str, str], options: job.Options) -> int:
@@ -108,7 +110,10 @@ def share_cores(this: job.Job, environment: Mapping[str, str], ranks: int) -> Ma
     cores = machine.here(environment).cores
     given = machine.threads(environment, cores, ranks)
     if given or (this.far and machine.THREADS not in environment):
-        this.console.say(machine.about_threads(given, cores, bool(this.far)))
+        told = machine.about_threads(given, cores, bool(this.far))
+        if told not in _told:
+            _told.add(told)
+            this.console.say(told)
     return given
 
 
