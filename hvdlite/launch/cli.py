@@ -9,7 +9,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from hvdlite import __version__, knobs
@@ -171,7 +171,7 @@ def _main(argv: Sequence[str] | None) -> int:
         if note.startswith("-") or arguments.verbose:
             print(f"hvdliterun: {note}", file=sys.stderr)
     sys.stderr.flush()
-    chosen = options(arguments, values)
+    chosen = replace(options(arguments, values), exits=argv is None)
     if request.mode != "gloo":
         from hvdlite.launch import delegate
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from hvdlite.launch import output, progress, screen
 from hvdlite.launch.companion import Companion
@@ -53,10 +53,10 @@ class Console:
                 told.append(f"what ranks have written to {name} is lost from some point on: {why}.")
         return told
 
-    def flush(self) -> None:
-        """Wait as long as the reader takes, as every program does."""
+    def flush(self, stop: Callable[[], bool] = lambda: False) -> None:
+        """Wait as long as the reader takes, as every program does, or until stop()."""
         for sink in (self.stdout, self.stderr):
-            while not sink.wait_flushed(1.0):
+            while not sink.wait_flushed(1.0) and not stop():
                 pass
 
     def close(self) -> None:

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 
-from hvdlite.launch import direct, job, output, plan, secret, watch
+from hvdlite.launch import direct, job, output, plan, secret
 from hvdlite.launch.address import join_address
 from hvdlite.launch.hosts import Host, from_environment
 from hvdlite.launch.last_words import shown
@@ -120,7 +120,7 @@ def _supervise(this: job.Job, mode: str, hosts: Sequence[Host], options: Options
         stack.callback(shutil.rmtree, scratch, ignore_errors=True)
         launcher = _mpi(asked, here, scratch) if mode == "mpi" else _srun(asked, environment)
         this.log(f"runs {shlex.join(launcher.launch.argv)}")
-        signals = stack.enter_context(closing(watch.Signals()))
+        signals = stack.enter_context(closing(this.signals()))
         process = local.start(
             launcher.launch.argv,
             {**environment, **launcher.launch.environment},

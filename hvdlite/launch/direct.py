@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from hvdlite.launch import job, machine, plan, secret, watch
+from hvdlite.launch import job, machine, plan, secret
 from hvdlite.launch.address import join_address
 from hvdlite.launch.spawn import local, ssh
 from hvdlite.launch.spawn.events import Group
@@ -75,7 +75,7 @@ def supervise(this: job.Job) -> None:
             )
             stack.callback(ssh.close, remotes)
             groups |= {remote.host: remote for remote in remotes}
-        signals = stack.enter_context(contextlib.closing(watch.Signals()))
+        signals = stack.enter_context(contextlib.closing(this.signals()))
         if near and options.torch_env:
             seen = [
                 remote.address.rpartition(":")[0].strip("[]")

@@ -36,6 +36,7 @@ class Options:
     monitor: bool = False
     collapse: bool = False
     torch_env: bool = False
+    exits: bool = False  # the process ends with the job
     start_timeout: float = 30.0
     grace_seconds: float = guardian.GRACE_SECONDS
     interfaces: Sequence[str] = ()
@@ -65,6 +66,14 @@ class Job:
     console: console.Console
     verdict: Verdict
     companion: Companion
+    lasting: list[Signals] | None = None  # caught until the last line is said, where there is one
+
+    def signals(self) -> Signals:
+        """To be caught from here on."""
+        caught = Signals(lasting=self.lasting is not None)
+        if self.lasting is not None:
+            self.lasting.append(caught)
+        return caught
 
     def log(self, text: str) -> None:
         """For --verbose."""
@@ -127,12 +136,25 @@ class Job:
         losses = self.console.losses()
         self.console.say("\n".join([*losses, sentence]))
         with contextlib.suppress(KeyboardInterrupt):
-            self.console.flush()
+            self._flush()
             late = self.console.losses()
             self.console.say("\n".join(late))
             losses += late
-            self.console.flush()
+            self._flush()
+        for caught in self.lasting or ():
+            if self.options.exits:
+                caught.ignore()
+            else:
+                caught.restore()
         return status or (1 if losses else 0)
+
+    def _flush(self) -> None:
+        """Until all is read, or a signal comes meanwhile."""
+        before = self._count()
+        self.console.flush(lambda: self._count() > before)
+
+    def _count(self) -> int:
+        return sum(len(signals.caught) for signals in self.lasting or ())
 
 
 def of_the_command_line(
@@ -147,7 +169,7 @@ def of_the_command_line(
     logging.basicConfig(format="hvdliterun: %(message)s")  # what the store says of strangers
     far = elsewhere(hosts)
     screen, shown = console.of_the_command_line(verdict.hosts, bool(far), options.monitor, options.timestamps)
-    return Job(slots, command, knobs, options, far, screen, verdict, shown)
+    return Job(slots, command, knobs, options, far, screen, verdict, shown, lasting=[])
 
 
 def elsewhere(hosts: Iterable[str]) -> list[str]:

@@ -28,10 +28,11 @@ _GLANCE_SECONDS = 0.5
 class Signals:
     """From here on signals for the launcher are collected, to be answered by `watch`: begun before the first rank is started, so
     that none comes at a moment at which it would end the launcher alone. Nothing outside the main thread, which alone receives
-    them."""
+    them. `lasting`: they are collected beyond close(), until restore() or ignore()."""
 
-    def __init__(self) -> None:
+    def __init__(self, lasting: bool = False) -> None:
         self.caught: list[int] = []
+        self._lasting = lasting
         self._handlers: dict[int, Any] = {}
         self._before: int | None = None
         self.wake, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)  # `wake` becomes readable
@@ -46,9 +47,9 @@ class Signals:
         self.caught.append(number)
 
     def close(self) -> None:
-        """Signals do again what they did before. May be called twice."""
-        while self._handlers:
-            signal.signal(*self._handlers.popitem())
+        """The job has ended. May be called twice."""
+        if not self._lasting:
+            self.restore()
         if self._before is not None:
             signal.set_wakeup_fd(self._before)
             self._before = None
@@ -56,6 +57,16 @@ class Signals:
             os.close(self.wake)
             os.close(self._wake_write)
             self.wake = -1
+
+    def restore(self) -> None:
+        """Signals do again what they did before."""
+        while self._handlers:
+            signal.signal(*self._handlers.popitem())
+
+    def ignore(self) -> None:
+        """For a process that has nothing to do any more but to exit with its status."""
+        for number in self._handlers:
+            signal.signal(number, signal.SIG_IGN)
 
 
 def watch(

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -195,6 +196,17 @@ def test_kill_9_of_a_launcher_whose_pipe_a_stray_child_holds(job: Job) -> None:
         assert job.wait_until_gone(3.0) == []
     finally:
         os.kill(stray, signal.SIGKILL)  # it was there until now
+
+
+def test_a_storm_of_signals_does_not_take_the_last_line_away(job: Job) -> None:
+    process = job.start("-np", "2", PYTHON, job.script(READY))
+    job.wait_ready(2)
+    while process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.002)  # poll
+    _, err = process.communicate()
+    assert process.returncode == 143
+    assert last_line(err) == "hvdliterun: ended by SIGTERM; all ranks were ended."
 
 
 def test_a_stopped_rank_is_ended_too(job: Job) -> None:
