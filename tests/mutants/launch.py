@@ -127,14 +127,6 @@ MUTANTS = (
     ),
     Mutant(
         "W14",
-        "hvdlite/launch/spawn/local.py",
-        "        self._guardian.send_signal(signal.SIGCONT)\n",
-        "        pass\n",
-        "a stopped guardian does not hear Ctrl-C",
-        ("tests/multiprocess/test_launcher_deaths.py::test_a_job_whose_guardian_is_stopped_ends_as_others_do",),
-    ),
-    Mutant(
-        "W15",
         "hvdlite/launch/bars.py",
         "if not self.drawing or now < self._due:",
         "if not self.drawing:",
@@ -142,7 +134,7 @@ MUTANTS = (
         ("tests/unit/test_output.py::test_in_a_file_a_progress_bar_is_a_line_now_and_then_and_its_last_state",),
     ),
     Mutant(
-        "W16",
+        "W15",
         "hvdlite/launch/collapse.py",
         "if number > before), None)",
         "), None)",
@@ -150,7 +142,7 @@ MUTANTS = (
         ("tests/unit/test_collapse.py::test_no_ranks_lines_change_their_order_and_none_is_lost",),
     ),
     Mutant(
-        "W17",
+        "W16",
         "hvdlite/launch/verdict.py",
         "        if self._may_run():\n            return _CONNECTION_LOST\n",
         "",
@@ -158,7 +150,7 @@ MUTANTS = (
         (_OF_WATCH + "test_ranks_that_may_still_run_are_told_and_are_no_success",),
     ),
     Mutant(
-        "W18",
+        "W17",
         "hvdlite/launch/machine.py",
         "if THREADS in environment or ranks < 2:",
         "if ranks < 2:",

@@ -279,6 +279,7 @@ class Clock:
         self.caught: list[int] = []
         self.wake = -1
         self._signals = list(signals)
+        self._waits = 0
 
     def monotonic(self) -> float:
         return self.now
@@ -292,6 +293,8 @@ class Clock:
         until = [self.now + timeout] if timeout is not None else []
         comes = [when for when, _ in self._signals[:1]]
         assert until or comes, "nothing would ever end this wait"
+        self._waits += 1
+        assert self._waits < 100, "it waits for ever, in no time"
         self.now = min(until + comes)
         if comes == [self.now]:
             self.caught.append(self._signals.pop(0)[1])
