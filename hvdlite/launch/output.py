@@ -259,7 +259,8 @@ class Stream:
     def feed(self, data: bytes, now: float) -> None:
         self._fed = now
         self._save(data)
-        self._emit(self._lines.feed(data))
+        returns = b"\r" in data or self._lines.pending.endswith(b"\r")
+        self._emit(self._lines.feed(data), returns)
 
     def tick(self, now: float) -> None:
         """Show an unfinished line that has waited long enough, or a progress bar."""
@@ -289,10 +290,13 @@ class Stream:
             os.close(self.copy)
             self.copy = None
 
-    def _emit(self, lines: list[bytes]) -> None:
+    def _emit(self, lines: list[bytes], returns: bool = True) -> None:
+        """`returns`: there may be a carriage return in them."""
         if self.name == "stderr":  # of stdout nobody asks for them
             self.last_words.heard(lines)
-        self._pass_on(lines if self.sink.obeys_returns else self._bars.thin(lines, self._fed), self._fed)
+        if not self.sink.obeys_returns and (returns or self._bars.drawing):
+            lines = self._bars.thin(lines, self._fed)
+        self._pass_on(lines, self._fed)
 
     def _pass_on(self, lines: list[bytes], now: float) -> None:
         if self.together is not None:

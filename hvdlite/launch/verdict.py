@@ -160,7 +160,9 @@ class Verdict:
             which, whose = ("host", "its") if len(far) == 1 else ("hosts", "their")
             return f"{which.capitalize()} {', '.join(far)} did not answer; {whose} ranks may still run."
         if self.silent:
-            return f"The guardian of the ranks on {', '.join(self.silent)} did not answer: they were killed without SIGTERM."
+            return (
+                f"The guardian ({', '.join(self.silent)}) did not answer: hvdliterun itself has killed what was left."
+            )
         return ""
 
     def _left(self) -> str:

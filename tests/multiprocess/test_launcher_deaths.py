@@ -26,7 +26,7 @@ def _ranks(job: Job, process: subprocess.Popen[bytes]) -> list[int]:
     return sorted(set(job.pids()) - {process.pid, _guardian(job, process.pid)})
 
 
-NO_ANSWER = "The guardian of the ranks on localhost did not answer: they were killed without SIGTERM."
+NO_ANSWER = "The guardian (localhost) did not answer: hvdliterun itself has killed what was left."
 
 # Six processes.
 FAMILY = (

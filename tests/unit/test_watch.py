@@ -175,7 +175,7 @@ def test_ranks_that_were_killed_without_their_guardian_are_told() -> None:
     assert verdict.status() == 143
     assert verdict.sentence(COMMAND) == (
         "hvdliterun: ended by SIGTERM; all ranks were ended. "
-        "The guardian of the ranks on host0 did not answer: they were killed without SIGTERM."
+        "The guardian (host0) did not answer: hvdliterun itself has killed what was left."
     )
 
 
