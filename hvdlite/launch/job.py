@@ -124,6 +124,16 @@ class Job:
     def conclude(self, supervise: Callable[[], None]) -> int:
         """Let `supervise` run the ranks to their end, and say how that was; returns the exit status. Main thread only."""
         try:
+            return self._conclude(supervise)
+        finally:
+            for caught in self.lasting or ():
+                if self.options.exits:
+                    caught.ignore()
+                else:
+                    caught.restore()
+
+    def _conclude(self, supervise: Callable[[], None]) -> int:
+        try:
             supervise()
             status, sentence = self.verdict.status(), self.verdict.sentence(self.command)
         except NotRun as shown:
@@ -141,11 +151,6 @@ class Job:
             self.console.say("\n".join(late))
             losses += late
             self._flush()
-        for caught in self.lasting or ():
-            if self.options.exits:
-                caught.ignore()
-            else:
-                caught.restore()
         return status or (1 if losses else 0)
 
     def _flush(self) -> None:

@@ -145,9 +145,8 @@ class _Watch:
             self._tick()
         self.verdict.gone = AllGone(self.resisting, self.guardian_died)
         for descriptor in list(self.pipes):
-            # Nobody of the job is left: what the pipes hold now is all there will be.
-            while self._read(descriptor):
-                pass
+            # Nobody of the job is left: what the pipes hold now is all there will be, or that of somebody who has escaped.
+            drain(partial(self._read, descriptor))
 
     def close(self) -> None:
         for stream in self.streams.values():
