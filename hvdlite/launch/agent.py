@@ -14,22 +14,27 @@ ranks are killed. When the agent itself is killed, the guardian kills them.
 from __future__ import annotations
 
 import os
+import select
 import selectors
 import signal
 import socket
 import sys
+import time
 from collections import deque
 from functools import partial
 
-from hvdlite.launch import output, plan, secret
+from hvdlite.launch import machine, output, plan, secret
 from hvdlite.launch.address import join_address
 from hvdlite.launch.spawn import events, frames, guardian, local
 from hvdlite.launch.spawn.order import Order
+from hvdlite.launch.spawn.patience import Patience
 from hvdlite.rendezvous import addresses
 
 # More than this waits for the launcher: the ranks wait as well.
 _BACKLOG_BYTES = 4 << 20
 _READ_BYTES = 1 << 16
+# So long the channel may take nothing when all ranks are gone, and what they said last is on its way.
+_FAREWELL_SECONDS = 5.0
 
 
 def main() -> int:
@@ -54,7 +59,10 @@ def _leave_with_the_channel() -> None:
 def _run(order: Order) -> int:
     key = bytes.fromhex(order.secret)
     offered = [(host, order.port) for host in dict.fromkeys([*_where_ssh_came_from(order), *order.addresses])]
-    address, store = addresses.reach(offered, key, order.patience)
+    try:
+        address, store = addresses.reach(offered, key, order.patience)
+    except ConnectionError as error:
+        raise ConnectionError(f"{error} (it is looked for for half of --start-timeout, 10 s at most)") from error
     _ask_for_signs_of_life(store.socket, order.silence_seconds)
     os.write(1, frames.encode(frames.READY, join_address(*address).encode()))
     if os.read(0, 1) != frames.START:
@@ -67,9 +75,12 @@ def _run(order: Order) -> int:
     descriptor = None if text else secret.store(key)
     proof = {} if descriptor is None else {secret.DESCRIPTOR_VARIABLE: str(descriptor)}
     shared = {**os.environ, **order.environment, **plan.meeting_environment(address), **proof}
+    shared |= machine.threads(shared, machine.here(shared).cores, len(order.ranks))
+    if order.torch_port:
+        shared |= plan.torch_meeting(order.torch_host or address[0], order.torch_port)
     ranks = local.start(order.command, shared, order.ranks, descriptor, order.grace_seconds)
     try:
-        _Relay(ranks, store.socket).run()
+        _Relay(ranks, store.socket, join_address(*address)).run()
     finally:
         ranks.close()
     return 0
@@ -93,13 +104,16 @@ def _where_ssh_came_from(order: Order) -> list[str]:
 class _Relay:
     """Between the ranks here and the launcher there, until all ranks are gone."""
 
-    def __init__(self, ranks: local.Ranks, store: socket.socket) -> None:
+    def __init__(self, ranks: local.Ranks, store: socket.socket, where: str) -> None:
         self.ranks = ranks
         self.store = store
+        self.where = where  # the store is
+        self.patience = Patience()
         self.pipes = {fd: (rank, kind) for rank, p in ranks.pipes.items() for fd, kind in _kinds(p)}
         self.out: deque[bytes] = deque()
         self.waiting = 0  # bytes in `out`
         self.gone = False
+        self.leaving = False  # nobody tells the agent anything any more
         self.deaf = False  # the launcher does not listen any more
         self.selector = selectors.DefaultSelector()
         self.reading = False
@@ -110,21 +124,24 @@ class _Relay:
             self.selector.register(source, selectors.EVENT_READ)
         self._set_reading(True)
         while not self.gone:
-            ready = {key.fd for key, _ in self.selector.select()}
+            ready = {key.fd for key, _ in self.selector.select(self.patience.left(time.monotonic()))}
             for descriptor in ready & self.pipes.keys():
                 self._read(descriptor)
             if self.ranks.fileno() in ready:
+                self.patience.heard(time.monotonic())
                 for event in self.ranks.events():
                     self._happened(event)
-            if 0 in ready and not self.deaf:
+            if 0 in ready and not self.leaving:
                 self._obey()
-            if self.store.fileno() in ready and not self.deaf:
-                self._give_up()  # the store never speaks first
+            if self.store.fileno() in ready and not self.leaving:
+                self._lost_store()  # it never speaks first
             if 1 in ready:
                 self._write()
+            if not self.gone and self.patience.left(time.monotonic()) == 0:
+                for event in self.ranks.abandon():
+                    self._happened(event)
             self._set_reading(self.waiting < _BACKLOG_BYTES)
-        os.set_blocking(1, True)
-        while self.out and not self.deaf:
+        while self.out and not self.deaf and select.select([], [1], [], _FAREWELL_SECONDS)[1]:
             self._write()
 
     def _set_reading(self, reading: bool) -> None:
@@ -145,6 +162,7 @@ class _Relay:
             del self.pipes[descriptor]
             if self.reading:
                 self.selector.unregister(descriptor)
+            self.ranks.wake()
         return bool(data)
 
     def _happened(self, event: events.Event) -> None:
@@ -160,22 +178,43 @@ class _Relay:
         letter = os.read(0, 1)
         if letter == b"T":
             self.ranks.terminate()
+            self.patience.asked(self.ranks.ending_seconds(politely=True), time.monotonic())
         elif letter == b"K":
-            self.ranks.kill()
+            self._kill()
         elif letter in guardian.SIGNALS:
             self.ranks.forward(guardian.SIGNALS[letter])
         else:
-            self._give_up()
+            self._lost_launcher()
 
-    def _give_up(self) -> None:
-        self.deaf = True
-        self.selector.unregister(0)
-        self.selector.unregister(self.store)
-        if self.out:
+    def _kill(self) -> None:
+        self.ranks.kill()
+        self.patience.asked(self.ranks.ending_seconds(politely=False), time.monotonic())
+
+    def _lost_store(self) -> None:
+        """The channel may still be there: then the launcher learns why this host ends."""
+        why = "it was closed"
+        try:
+            self.store.recv(1, socket.MSG_DONTWAIT)
+        except OSError as error:
+            why = str(error.strerror)
+        said = f"the agent's connection with the launcher's store at {self.where} has ended: {why}"
+        self._send(frames.encode(frames.REFUSED, said.encode()))
+        self._leave()
+
+    def _lost_launcher(self) -> None:
+        if not self.deaf and self.out:
             self.selector.unregister(1)
             self.out.clear()
             self.waiting = 0
-        self.ranks.kill()
+        self.deaf = True
+        self._leave()
+
+    def _leave(self) -> None:
+        if not self.leaving:
+            self.leaving = True
+            self.selector.unregister(0)
+            self.selector.unregister(self.store)
+            self._kill()
 
     def _send(self, data: bytes) -> None:
         if self.deaf:
@@ -193,7 +232,7 @@ class _Relay:
         except BlockingIOError:
             return
         except OSError:
-            self._give_up()
+            self._lost_launcher()
             return
         self.waiting -= written
         if written == len(self.out[0]):

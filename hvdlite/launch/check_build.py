@@ -98,7 +98,13 @@ def _facts() -> list[tuple[str, list[tuple[bool, str]]]]:
         return [("Native core", [(False, asked.problem)])]
     mpi = asked.lines[0] == "True"
     return [
-        ("Controllers", [(mpi, "MPI: mpi4py finds a library"), (True, "Gloo's place: hvdlite's own, over TCP")]),
+        (
+            "Controllers",
+            [
+                (mpi, f"MPI: mpi4py finds {'a' if mpi else 'no'} library"),
+                (True, "Gloo's place: hvdlite's own, over TCP"),
+            ],
+        ),
         (
             "Tensor operations",
             [(True, "shared memory within a host, TCP between hosts"), (mpi, "MPI between hosts")],

@@ -8,12 +8,12 @@ import shlex
 import shutil
 import signal
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from hvdlite import __version__, knobs
-from hvdlite.launch import flags
+from hvdlite.launch import flags, machine
 from hvdlite.launch.hosts import Found, Host, Reader, from_environment, parse_hostfile, parse_hosts
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Request:
     processes: int | None  # None: as many as there are slots
     command: list[str]
     environment: dict[str, str]  # what flags set
-    notes: list[str]  # for people
+    notes: list[str]  # for people; those that begin with a flag at any rate
 
 
 def read_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -47,15 +47,21 @@ def read_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     return arguments
 
 
-def understand(arguments: argparse.Namespace, environ: Mapping[str, str], read: Reader) -> Request:
-    """Decides who starts what where; `read` gives a file's text. ValueError: a sentence."""
+def understand(
+    arguments: argparse.Namespace,
+    environ: Mapping[str, str],
+    read: Reader,
+    look: Callable[[Mapping[str, str]], machine.Machine] = machine.here,
+) -> Request:
+    """Decides who starts what where; `read` gives a file's text, `look` says what this host has. ValueError: a sentence."""
     refused = flags.given(arguments, flags.REFUSED)
     if refused:
         raise ValueError(f"{refused[0].flags[0]} is refused: {refused[0].why}.")
     if not arguments.command or not arguments.command[0]:
         raise ValueError("no command given: what should the processes run?  hvdliterun -np 2 python train.py")
-    if arguments.processes is not None and arguments.processes < 1:
-        raise ValueError(f"-np {arguments.processes} is not allowed: expected at least 1 process.")
+    processes: int | None = None if arguments.processes == "auto" else arguments.processes
+    if processes is not None and processes < 1:
+        raise ValueError(f"-np {processes} is not allowed: expected at least 1 process.")
     notes = [f"{each.flags[0]} has no effect: {each.why}." for each in flags.given(arguments, flags.WITHOUT_EFFECT)]
     found = None
     if arguments.hosts:
@@ -64,10 +70,11 @@ def understand(arguments: argparse.Namespace, environ: Mapping[str, str], read: 
         hosts = parse_hostfile(read(arguments.hostfile), arguments.hostfile, arguments.slots_per_host)
     else:
         found = from_environment(environ, read, arguments.slots_per_host)
-        if found is None and arguments.processes is None:
-            raise ValueError("-np N is required: how many processes to start")
-        hosts = found.hosts if found else [Host("localhost", arguments.processes)]
+        hosts = found.hosts if found else []
+    hosts = _with_slots(arguments, hosts, processes, notes, lambda: look(environ))
     mode = arguments.mode or _mode(found)
+    if arguments.torch_env and mode != "gloo":
+        raise ValueError(f"--torch-env is for ranks that hvdliterun itself starts (--gloo), and here {mode} does.")
     if found is not None:
         notes.append(f"hosts from {found.source}: " + ",".join(f"{host.name}:{host.slots}" for host in hosts))
     environment = _exports(arguments.exports, environ) | flags.chosen_knobs(arguments)
@@ -81,7 +88,30 @@ def understand(arguments: argparse.Namespace, environ: Mapping[str, str], read: 
             environment[name] = environ.get(name) or "1"
     if arguments.tcp:
         environment["NCCL_IB_DISABLE"] = "1"
-    return Request(mode, hosts, arguments.processes, arguments.command, environment, notes)
+    return Request(mode, hosts, processes, arguments.command, environment, notes)
+
+
+def _with_slots(
+    arguments: argparse.Namespace,
+    hosts: list[Host],
+    processes: int | None,
+    notes: list[str],
+    look: Callable[[], machine.Machine],
+) -> list[Host]:
+    """The hosts, or this one where none was found, with as many slots as flags say."""
+    wish, flag = arguments.per_node, "--nproc-per-node"
+    if wish is None and not hosts and arguments.processes == "auto":
+        wish, flag = "auto", "-np"
+    if isinstance(wish, str):
+        count, of_what = machine.count(wish, look())
+        each = "ranks" if not hosts else "ranks on each host"
+        notes.append(f"{flag} {wish}: {count} {each}, {of_what}.")
+        wish = count
+    if wish is None:
+        if not hosts and processes is None:
+            raise ValueError("-np N is required: how many processes to start (-np auto: one for each GPU, or core)")
+        return hosts or [Host("localhost", processes or 1)]
+    return [Host(host.name, wish) for host in hosts] or [Host("localhost", wish)]
 
 
 def _mode(found: Found | None) -> str:
@@ -138,10 +168,10 @@ def _main(argv: Sequence[str] | None) -> int:
         print(f"hvdliterun: {_said(error)}", file=sys.stderr)
         return 2
     for note in request.notes:
-        if note.startswith("--") or arguments.verbose:
+        if note.startswith("-") or arguments.verbose:
             print(f"hvdliterun: {note}", file=sys.stderr)
     sys.stderr.flush()
-    chosen = options(arguments, values)
+    chosen = replace(options(arguments, values), exits=argv is None)
     if request.mode != "gloo":
         from hvdlite.launch import delegate
 
@@ -163,6 +193,8 @@ def options(arguments: argparse.Namespace, values: Mapping[str, knobs.Value]) ->
         timestamps=arguments.timestamps,
         verbose=arguments.verbose,
         monitor=arguments.monitor,
+        collapse=arguments.collapse,
+        torch_env=arguments.torch_env,
         start_timeout=start_timeout,
         grace_seconds=float(values["grace_seconds"]),
         interfaces=[name.strip() for name in str(values["network_interfaces"]).split(",") if name.strip()],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from hvdlite.launch import output, progress, screen
 from hvdlite.launch.companion import Companion
@@ -13,11 +13,18 @@ from hvdlite.launch.screen import Screen
 class Console:
     """Where output goes: the launcher's own stdout and stderr, or what takes their place."""
 
-    def __init__(self, stdout: output.Writer, stderr: output.Writer, timestamps: bool) -> None:
+    def __init__(
+        self,
+        stdout: output.Writer,
+        stderr: output.Writer,
+        timestamps: bool,
+        obey_returns: tuple[bool, bool] = (True, True),
+    ) -> None:
         self._writers = stdout, stderr
+        self._told: set[str] = set()  # whose losses
         self._screen = stderr if isinstance(stderr, Screen) else None
-        self.stdout = output.Sink(stdout, timestamps)
-        self.stderr = output.Sink(stderr, timestamps)
+        self.stdout = output.Sink(stdout, timestamps, obey_returns[0])
+        self.stderr = output.Sink(stderr, timestamps, obey_returns[1])
 
     def say(self, text: str) -> None:
         """A line, or several, of the launcher itself."""
@@ -32,16 +39,34 @@ class Console:
             else:
                 self._screen.end()
 
-    def flush(self) -> None:
-        """Wait as long as the reader takes, as every program does."""
+    def losses(self) -> list[str]:
+        """A sentence for each of its streams that can be written to no more, once."""
+        told = []
+        for name, writer in zip(("stdout", "stderr"), self._writers, strict=True):
+            if writer.failure is not None and name not in self._told:
+                self._told.add(name)
+                why = (
+                    "nobody reads it any more"
+                    if isinstance(writer.failure, BrokenPipeError)
+                    else _reason(writer.failure)
+                )
+                told.append(f"what ranks have written to {name} is lost from some point on: {why}.")
+        return told
+
+    def flush(self, stop: Callable[[], bool] = lambda: False) -> None:
+        """Wait as long as the reader takes, as every program does, or until stop()."""
         for sink in (self.stdout, self.stderr):
-            while not sink.wait_flushed(1.0):
+            while not sink.wait_flushed(1.0) and not stop():
                 pass
 
     def close(self) -> None:
         """Ends its threads. What is not written yet still will be."""
         for writer in self._writers:
             writer.close()
+
+
+def _reason(error: Exception) -> str:
+    return str(error.strerror) if isinstance(error, OSError) and error.strerror else repr(error)
 
 
 def of_the_command_line(
@@ -51,11 +76,12 @@ def of_the_command_line(
 
     `phases`: show_phases() will be called. `ranks`: they are to be shown.
     """
+    terminals = os.isatty(1), os.isatty(2)
     if (phases or ranks) and screen.possible(os.environ):
         terminal = Screen(2)
-        console = Console(terminal if os.isatty(1) else output.Writer(1), terminal, timestamps)
+        console = Console(terminal if os.isatty(1) else output.Writer(1), terminal, timestamps, terminals)
     else:
-        terminal, console = None, Console(output.Writer(1), output.Writer(2), timestamps)
+        terminal, console = None, Console(output.Writer(1), output.Writer(2), timestamps, terminals)
     if not ranks:
         return console, Companion()
     from hvdlite.launch import board, monitor

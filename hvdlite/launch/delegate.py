@@ -19,13 +19,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 
-from hvdlite.launch import job, output, plan, secret, watch
+from hvdlite.launch import direct, job, output, plan, secret
 from hvdlite.launch.address import join_address
 from hvdlite.launch.hosts import Host, from_environment
 from hvdlite.launch.last_words import shown
 from hvdlite.launch.spawn import causes, delegated, local, lsf, mpi, request, slurm, tags
 from hvdlite.launch.spawn.delegated import Delegated
 from hvdlite.launch.spawn.tags import LAUNCHER
+from hvdlite.launch.verdict import Verdict
 from hvdlite.rendezvous import addresses
 
 # Which mpirun to use; otherwise the first on PATH.
@@ -45,7 +46,7 @@ class Options:
     tcp: bool = False
 
 
-class Verdict(watch.Verdict):
+class LaunchersVerdict(Verdict):
     """Where the launcher has failed and names no rank, its own status and what the ranks have said is all there is."""
 
     group: Delegated | None = None
@@ -94,13 +95,13 @@ def run(
     `mode`: mpi | srun | jsrun. `slots`: the ranks, as they would be placed on `hosts` here; that launcher may place them otherwise.
     `knobs`: variables that flags set.
     """
-    verdict = Verdict({slot.rank: slot.host for slot in slots})
+    verdict = LaunchersVerdict({slot.rank: slot.host for slot in slots})
     names = [host.name for host in hosts]
     this = job.of_the_command_line(names, slots, command, knobs, options.job, verdict)
     return this.conclude(lambda: _supervise(this, mode, hosts, options, verdict))
 
 
-def _supervise(this: job.Job, mode: str, hosts: Sequence[Host], options: Options, verdict: Verdict) -> None:
+def _supervise(this: job.Job, mode: str, hosts: Sequence[Host], options: Options, verdict: LaunchersVerdict) -> None:
     if mode == "jsrun":
         raise job.NotRun(_jsrun(_request("jsrun", hosts, len(this.slots), this.command, {}, options)))
     here = not this.far
@@ -108,6 +109,8 @@ def _supervise(this: job.Job, mode: str, hosts: Sequence[Host], options: Options
         environment = request.without_rank(plan.job_environment(os.environ, this.knobs))
         if mode == "srun":
             environment = plan.without_mpi(environment)
+        if here and mode == "mpi":  # srun gives each rank its own cores, or has been told not to
+            environment |= direct.share_cores(this, environment, len(this.slots))
         environment |= _meeting(opened.store.address[1], here, options.job.interfaces)
         # A descriptor would not survive the other launcher, and reaches no other host.
         environment[secret.TEXT_VARIABLE] = opened.key.hex()
@@ -117,7 +120,7 @@ def _supervise(this: job.Job, mode: str, hosts: Sequence[Host], options: Options
         stack.callback(shutil.rmtree, scratch, ignore_errors=True)
         launcher = _mpi(asked, here, scratch) if mode == "mpi" else _srun(asked, environment)
         this.log(f"runs {shlex.join(launcher.launch.argv)}")
-        signals = stack.enter_context(closing(watch.Signals()))
+        signals = stack.enter_context(closing(this.signals()))
         process = local.start(
             launcher.launch.argv,
             {**environment, **launcher.launch.environment},

@@ -7,21 +7,24 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from hvdlite.launch import job, plan, secret, watch
+from hvdlite.launch import job, machine, plan, secret
 from hvdlite.launch.address import join_address
 from hvdlite.launch.spawn import local, ssh
 from hvdlite.launch.spawn.events import Group
 from hvdlite.launch.spawn.order import Order
+from hvdlite.launch.verdict import Verdict
 from hvdlite.rendezvous import addresses
 
 # How long an agent looks for the store: the store is there already, so this is about the network only.
 _PATIENCE = 10.0
+# Once in a process, however many jobs a notebook starts.
+_told: set[str] = set()
 
 
 def run(slots: Sequence[plan.Slot], command: Sequence[str], knobs: Mapping[str, str], options: job.Options) -> int:
     """Run the job to its end; returns the exit status. Main thread only."""
     hosts = {slot.rank: slot.host for slot in slots}
-    this = job.of_the_command_line(hosts.values(), slots, command, knobs, options, watch.Verdict(hosts))
+    this = job.of_the_command_line(hosts.values(), slots, command, knobs, options, Verdict(hosts))
     return this.conclude(lambda: supervise(this))
 
 
@@ -37,6 +40,12 @@ def supervise(this: job.Job) -> None:
         if text:
             shared[secret.TEXT_VARIABLE] = text
         own = {slot.rank: plan.rank_environment(slot, several_hosts=len(hosts) > 1) for slot in slots}
+        torch = _torch_meeting(shared, hosts[0], this.far) if options.torch_env else ("", 0)
+        if options.torch_env:
+            run = plan.torch_environment(slots, f"hvdlite-{port}")
+            own = {rank: {**environment, **run[rank]} for rank, environment in own.items()}
+        near = {slot.rank: own[slot.rank] for slot in slots if slot.host not in this.far}
+        shared |= share_cores(this, shared, len(near))
         groups: dict[str, Group] = {}
         if this.far:
             common = Order(
@@ -50,6 +59,8 @@ def supervise(this: job.Job) -> None:
                 environment=plan.travelling(shared),
                 ranks={},
                 grace_seconds=options.grace_seconds,
+                torch_host=torch[0],
+                torch_port=torch[1],
                 silence_seconds=options.ssh.silence_seconds,
             )
             orders = {host: replace(common, ranks=_of(host, slots, own)) for host in this.far}
@@ -64,8 +75,14 @@ def supervise(this: job.Job) -> None:
             )
             stack.callback(ssh.close, remotes)
             groups |= {remote.host: remote for remote in remotes}
-        near = {slot.rank: own[slot.rank] for slot in slots if slot.host not in this.far}
-        signals = stack.enter_context(contextlib.closing(watch.Signals()))
+        signals = stack.enter_context(contextlib.closing(this.signals()))
+        if near and options.torch_env:
+            seen = [
+                remote.address.rpartition(":")[0].strip("[]")
+                for remote in groups.values()
+                if isinstance(remote, ssh.Remote)
+            ]
+            shared |= plan.torch_meeting(torch[0] or next(iter(seen), "127.0.0.1"), torch[1])
         if near:
             groups[next(host for host in hosts if host not in this.far)] = _start_here(
                 this, shared | plan.meeting_environment(("127.0.0.1", port)), near, opened.key, stack
@@ -74,7 +91,30 @@ def supervise(this: job.Job) -> None:
             if isinstance(group, ssh.Remote):
                 group.start()
         this.watch(groups, opened.streams, signals)
-        this.verdict.met = not opened.store.is_empty()
+        this.verdict.met = options.torch_env or not opened.store.is_empty()
+
+
+def _torch_meeting(environment: Mapping[str, str], first: str, far: Sequence[str]) -> tuple[str, int]:
+    """The host, empty for this machine, and the port where torch's rank 0 will listen; the user may have chosen them."""
+    host = environment.get("MASTER_ADDR") or (plan.torch_host(first) if first in far else "")
+    text = environment.get("MASTER_PORT")
+    if not text:
+        return host, addresses.quiet_port()
+    if not text.isdecimal() or not 0 < int(text) < 65536:
+        raise ValueError(f"MASTER_PORT={text!r} is not allowed: expected a port.")
+    return host, int(text)
+
+
+def share_cores(this: job.Job, environment: Mapping[str, str], ranks: int) -> Mapping[str, str]:
+    """For the ranks of this host; those of others get theirs there. Says so."""
+    cores = machine.here(environment).cores
+    given = machine.threads(environment, cores, ranks)
+    if given or (this.far and machine.THREADS not in environment):
+        told = machine.about_threads(given, cores, bool(this.far))
+        if told not in _told:
+            _told.add(told)
+            this.console.say(told)
+    return given
 
 
 def _of(host: str, slots: Sequence[plan.Slot], own: Mapping[int, Mapping[str, str]]) -> Mapping[int, Mapping[str, str]]:

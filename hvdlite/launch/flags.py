@@ -10,7 +10,7 @@ import argparse
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from hvdlite import knobs
 
@@ -67,8 +67,28 @@ REFUSED = (
 )
 
 
+class _Parser(argparse.ArgumentParser):
+    """Who mistypes an option is told which one is like it."""
+
+    def error(self, message: str) -> NoReturn:
+        what, colon, words = message.partition(": ")
+        if what == "unrecognized arguments" and colon:
+            import difflib
+
+            known = [
+                option
+                for action in self._actions
+                if action.help != argparse.SUPPRESS
+                for option in action.option_strings
+            ]
+            typed = words.split()[0].partition("=")[0]
+            similar = difflib.get_close_matches(typed, known, n=1)
+            message += f" (did you mean {similar[0]}?)" if similar else " (hvdliterun --help lists all options)"
+        super().error(message)
+
+
 def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="hvdliterun",
         usage="hvdliterun -np N [options] command [arguments ...]",
         description="Start N processes of a program as the ranks of one job and watch over them.",
@@ -84,7 +104,28 @@ def build_parser() -> argparse.ArgumentParser:
         action="store_true",
         help="show what this installation can do, run two ranks with each framework that is there, and exit",
     )
-    add("-np", "--np", "--num-proc", dest="processes", type=int, metavar="N", help="how many processes to start")
+    add(
+        "-np",
+        "--np",
+        "--num-proc",
+        dest="processes",
+        type=_processes,
+        metavar="N",
+        help="how many processes to start; auto: as many as the hosts have slots, or this host has GPUs, else cores",
+    )
+    add(
+        "--nproc-per-node",
+        "--nproc_per_node",
+        dest="per_node",
+        type=_per_node,
+        metavar="N",
+        help="how many on each host; auto, gpu or cpu: as many as this host has GPUs, else cores",
+    )
+    add(
+        "--torch-env",
+        action="store_true",
+        help="set torchrun's variables as well (RANK, WORLD_SIZE, MASTER_ADDR ...), for programs that go by them",
+    )
     add(
         "-x",
         dest="exports",
@@ -163,6 +204,11 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="put the time before each line of output",
     )
+    group.add_argument(
+        "--collapse",
+        action="store_true",
+        help="show a line that several ranks print at about the same time once, as [0-3]<stdout>:",
+    )
 
 
 def _add_modes(parser: argparse.ArgumentParser) -> None:
@@ -239,6 +285,25 @@ def knob_value(knob: knobs.Knob, source: str) -> Callable[[str], str]:
         return text if isinstance(value, str) else str(value)
 
     return convert
+
+
+def _processes(text: str) -> int | str:
+    """argparse's type for -np."""
+    if text == "auto":
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of processes: expected 4, say, or auto") from None
+
+
+def _per_node(text: str) -> int | str:
+    """argparse's type for --nproc-per-node."""
+    if text in ("auto", "gpu", "cpu"):
+        return text
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of processes: expected 4, say, or auto, gpu or cpu")
+    return int(text)
 
 
 def _words(text: str) -> str:

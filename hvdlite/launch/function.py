@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from hvdlite import knobs
-from hvdlite.launch import cli, direct, job, output, parcels, plan, task, watch
+from hvdlite.launch import cli, direct, job, machine, output, parcels, plan, task
 from hvdlite.launch.companion import Companion
 from hvdlite.launch.console import Console
 from hvdlite.launch.flags import build_parser, read_text
+from hvdlite.launch.verdict import Verdict, is_consequence
 from hvdlite.rendezvous import StoreClient, StoreServer
 
 __all__ = ["run"]
@@ -26,7 +27,7 @@ def run(
     func: Callable[..., Any],
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
-    num_proc: int = 1,
+    num_proc: int | str = 1,
     min_num_proc: int | None = None,
     max_num_proc: int | None = None,
     slots: int | None = None,
@@ -50,6 +51,8 @@ def run(
     np: int | None = None,
     min_np: int | None = None,
     max_np: int | None = None,
+    torch_env: bool = False,
+    collapse: bool = False,
 ) -> list[Any]:
     """Calls `func(*args, **kwargs)` in `num_proc` new processes, the ranks of one job, and returns what they return,
     in the order of their ranks. Everything that cloudpickle takes can travel, lambdas and a notebook's own functions
@@ -58,7 +61,8 @@ def run(
     What ranks print appears in this process' `sys.stdout` and `sys.stderr`, line by line with `[rank]<stdout>:` before
     it. A rank that raises ends the others: RuntimeError here, with its number, its host and its traceback, caused by
     its exception. Ctrl-C ends all ranks and is raised here. The ranks' environment and working directory are this
-    process'. `executable`: their Python interpreter, of the same version as this one.
+    process'. `executable`: their Python interpreter, of the same version as this one. `num_proc="auto"`: as many ranks
+    as `hosts` have slots, or this host has GPUs, else cores. `torch_env`, `collapse`: as the flags of these names.
 
     The other parameters are those of `hvdliterun` (docs/running-functions.md); `disable_cache` is accepted for Horovod's sake.
     """
@@ -86,8 +90,11 @@ def run(
     flags = build_parser().parse_args([])
     flags.command = [executable or sys.executable, "-m", "hvdlite.launch.task"]
     flags.mode = "gloo"
+    if num_proc == "auto" and hosts is None and hostfile is None:
+        num_proc = machine.count("auto", machine.here(os.environ))[0]
     flags.processes = num_proc
-    flags.hosts = hosts if hosts is not None or hostfile is not None else f"localhost:{max(1, num_proc)}"
+    flags.hosts = hosts if hosts is not None or hostfile is not None else f"localhost:{max(1, int(num_proc))}"
+    flags.torch_env, flags.collapse = torch_env, collapse
     flags.hostfile = hostfile
     flags.ssh_port, flags.ssh_identity_file = ssh_port, ssh_identity_file
     flags.output_filename, flags.verbose = output_filename, bool(verbose)
@@ -100,8 +107,8 @@ def run(
 
 def _check(args: Any, num_proc: Any, hosts: Any) -> None:
     """What a slip of the pen would turn into an error of something far below."""
-    if isinstance(num_proc, bool) or not hasattr(num_proc, "__index__"):
-        raise TypeError(f"hvdlite.run(num_proc={num_proc!r}): expected a whole number.")
+    if num_proc != "auto" and (isinstance(num_proc, bool) or not hasattr(num_proc, "__index__")):
+        raise TypeError(f"hvdlite.run(num_proc={num_proc!r}): expected a whole number, or 'auto'.")
     if isinstance(args, (str, bytes)) or not isinstance(args, Iterable):
         raise TypeError(f"hvdlite.run(args={args!r}): expected the function's arguments in a tuple, as in args=(3,).")
     if hosts is not None and not isinstance(hosts, str):
@@ -152,7 +159,7 @@ def _below(path: str, top: str) -> bool:
 
 def _call(payload: bytes, request: cli.Request, options: job.Options) -> list[Any]:
     slots = plan.assign(request.hosts, request.processes)
-    verdict = watch.Verdict({slot.rank: slot.host for slot in slots})
+    verdict = Verdict({slot.rank: slot.host for slot in slots})
     delivery = _Delivery(payload, slots, verdict, request.command)
     far = job.elsewhere(slot.host for slot in slots)
     console = Console(output.TextWriter(sys.stdout), output.TextWriter(sys.stderr), options.timestamps)
@@ -170,9 +177,7 @@ def _call(payload: bytes, request: cli.Request, options: job.Options) -> list[An
 class _Delivery(Companion):
     """Takes the function to the ranks and brings their results."""
 
-    def __init__(
-        self, payload: bytes, slots: Sequence[plan.Slot], verdict: watch.Verdict, command: Sequence[str]
-    ) -> None:
+    def __init__(self, payload: bytes, slots: Sequence[plan.Slot], verdict: Verdict, command: Sequence[str]) -> None:
         self.results: list[Any] = []
         self._payload, self._slots, self._verdict, self._command = payload, slots, verdict, command
         self._where: tuple[tuple[str, int], bytes] | None = None
@@ -207,7 +212,7 @@ def _result(client: StoreClient, slot: plan.Slot) -> Any:
         ) from error
 
 
-def _raise_failure(client: StoreClient, verdict: watch.Verdict, command: Sequence[str]) -> None:
+def _raise_failure(client: StoreClient, verdict: Verdict, command: Sequence[str]) -> None:
     """Nothing where all ranks have ended well."""
     if verdict.interrupted:
         # It was held back until the ranks had ended; now it does what it does in this program.
@@ -221,10 +226,10 @@ def _raise_failure(client: StoreClient, verdict: watch.Verdict, command: Sequenc
     if rank is None:
         raise RuntimeError(sentence)
     told = _told(client, rank)
-    if told is not None and watch.is_consequence(told[0].encode()):
+    if told is not None and is_consequence(told[0].encode()):
         # The cause has told before it let the others know, but its process may take longer to end than theirs.
         others = ((other, _told(client, other)) for other in verdict.hosts)
-        causes = [(other, it) for other, it in others if it is not None and not watch.is_consequence(it[0].encode())]
+        causes = [(other, it) for other, it in others if it is not None and not is_consequence(it[0].encode())]
         rank, told = causes[0] if causes else (rank, told)
     if told is None:
         raise RuntimeError(sentence)  # it died without a word

@@ -1,6 +1,6 @@
 """What every job has, whoever starts its ranks: options, a console, the store where the ranks meet, and a last line.
 
-    this = job.of_the_command_line(hosts, slots, command, knobs, options, watch.Verdict(...))
+    this = job.of_the_command_line(hosts, slots, command, knobs, options, Verdict(...))
     status = this.conclude(supervise)
 
 `direct` starts ranks itself, `delegate` lets another launcher do so.
@@ -22,6 +22,7 @@ from hvdlite.launch import console, output, plan, secret, watch
 from hvdlite.launch.companion import Companion
 from hvdlite.launch.spawn import guardian, ssh
 from hvdlite.launch.spawn.events import Group
+from hvdlite.launch.verdict import Verdict
 from hvdlite.launch.watch import Signals
 from hvdlite.rendezvous import addresses
 from hvdlite.rendezvous.server import StoreServer
@@ -33,6 +34,9 @@ class Options:
     timestamps: bool = False
     verbose: bool = False
     monitor: bool = False
+    collapse: bool = False
+    torch_env: bool = False
+    exits: bool = False  # the process ends with the job
     start_timeout: float = 30.0
     grace_seconds: float = guardian.GRACE_SECONDS
     interfaces: Sequence[str] = ()
@@ -60,8 +64,16 @@ class Job:
     options: Options
     far: Sequence[str]  # the hosts that are not this one, each once
     console: console.Console
-    verdict: watch.Verdict
+    verdict: Verdict
     companion: Companion
+    lasting: list[Signals] | None = None  # caught until the last line is said, where there is one
+
+    def signals(self) -> Signals:
+        """To be caught from here on."""
+        caught = Signals(lasting=self.lasting is not None)
+        if self.lasting is not None:
+            self.lasting.append(caught)
+        return caught
 
     def log(self, text: str) -> None:
         """For --verbose."""
@@ -85,12 +97,21 @@ class Job:
     def _open_streams(self) -> dict[tuple[int, str], output.Stream]:
         """With the files for --output-filename."""
         found: dict[tuple[int, str], output.Stream] = {}
+        together: dict[str, output.Together] = {}
+        if self.options.collapse:
+            from hvdlite.launch.collapse import Collapse
+
+            ranks = [slot.rank for slot in self.slots]
+            together = {
+                "stdout": Collapse("stdout", ranks, self.console.stdout),
+                "stderr": Collapse("stderr", ranks, self.console.stderr),
+            }
         for slot in self.slots:
             for name, sink in (("stdout", self.console.stdout), ("stderr", self.console.stderr)):
                 copy = None
                 if self.options.output_directory:
                     copy = output.open_copy(self.options.output_directory, slot.rank, len(self.slots), name)
-                found[slot.rank, name] = output.Stream(slot.rank, name, sink, copy)
+                found[slot.rank, name] = output.Stream(slot.rank, name, sink, copy, together.get(name))
         return found
 
     def watch(
@@ -103,6 +124,16 @@ class Job:
     def conclude(self, supervise: Callable[[], None]) -> int:
         """Let `supervise` run the ranks to their end, and say how that was; returns the exit status. Main thread only."""
         try:
+            return self._conclude(supervise)
+        finally:
+            for caught in self.lasting or ():
+                if self.options.exits:
+                    caught.ignore()
+                else:
+                    caught.restore()
+
+    def _conclude(self, supervise: Callable[[], None]) -> int:
+        try:
             supervise()
             status, sentence = self.verdict.status(), self.verdict.sentence(self.command)
         except NotRun as shown:
@@ -112,10 +143,23 @@ class Job:
         except KeyboardInterrupt:  # before or after the watch, which has its own handlers
             status, sentence = 128 + signal.SIGINT, "ended by SIGINT; all ranks were ended."
         self.companion.end()  # it has not where an exception has come
-        self.console.say(sentence)
+        losses = self.console.losses()
+        self.console.say("\n".join([*losses, sentence]))
         with contextlib.suppress(KeyboardInterrupt):
-            self.console.flush()
-        return status
+            self._flush()
+            late = self.console.losses()
+            self.console.say("\n".join(late))
+            losses += late
+            self._flush()
+        return status or (1 if losses else 0)
+
+    def _flush(self) -> None:
+        """Until all is read, or a signal comes meanwhile."""
+        before = self._count()
+        self.console.flush(lambda: self._count() > before)
+
+    def _count(self) -> int:
+        return sum(len(signals.caught) for signals in self.lasting or ())
 
 
 def of_the_command_line(
@@ -124,13 +168,13 @@ def of_the_command_line(
     command: Sequence[str],
     knobs: Mapping[str, str],
     options: Options,
-    verdict: watch.Verdict,
+    verdict: Verdict,
 ) -> Job:
     """A job that is seen on the launcher's stdout and stderr. `hosts`: all where ranks may be started."""
     logging.basicConfig(format="hvdliterun: %(message)s")  # what the store says of strangers
     far = elsewhere(hosts)
     screen, shown = console.of_the_command_line(verdict.hosts, bool(far), options.monitor, options.timestamps)
-    return Job(slots, command, knobs, options, far, screen, verdict, shown)
+    return Job(slots, command, knobs, options, far, screen, verdict, shown, lasting=[])
 
 
 def elsewhere(hosts: Iterable[str]) -> list[str]:

@@ -4,8 +4,8 @@ r"""What ranks print becomes the launcher's output, line by line: `[1]<stdout>:t
                        └──► copy in D/rank.1/stdout, byte for byte
 
 Nothing is decoded: bytes come out as they went in, and within a stream never in another order. A line ends
-with `\n`, `\r\n` or `\r` (progress bars), which is kept. A line that stays unfinished is shown after a
-moment; if another rank speaks in between, the rest of it starts a new line.
+with `\n`, `\r\n` or `\r` (progress bars), which is kept on a terminal; elsewhere `bars` makes lines of some states. A line that stays
+unfinished is shown after a moment; if another rank speaks in between, the rest of it starts a new line.
 
 The reader may be slow (a pager, a stopped terminal). Up to BACKLOG_BYTES wait in memory; beyond that ranks
 wait as they would for any slow reader; but when not one byte has been taken for PATIENCE_SECONDS, text is
@@ -22,10 +22,11 @@ import select
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TextIO
+from typing import Protocol, TextIO
 
+from hvdlite.launch.bars import Bars
 from hvdlite.launch.last_words import LastWords
 
 BACKLOG_BYTES = 16 << 20
@@ -78,6 +79,7 @@ class Writer:
     """Writes to a descriptor from a thread of its own, so that whoever puts never waits. Thread-safe."""
 
     def __init__(self, descriptor: int) -> None:
+        self.failure: Exception | None = None  # why nothing can be written any more
         self._descriptor = descriptor
         self._changed = threading.Condition()
         self._queue: deque[bytes] = deque()
@@ -137,8 +139,9 @@ class Writer:
             while view:
                 try:
                     written = self._write(view[:_WRITE_BYTES])
-                except Exception:  # not only OSError: a program's own `sys.stdout` may raise anything
+                except Exception as error:  # not only OSError: a program's own `sys.stdout` may raise anything
                     with self._changed:
+                        self.failure = error
                         self._gone = True
                         self._queue.clear()
                         self._backlog = 0
@@ -170,9 +173,11 @@ class TextWriter(Writer):
 
 
 class Sink:
-    """One of the launcher's own streams, shared by the same stream of all ranks. One thread at a time."""
+    """One of the launcher's own streams, shared by the same stream of all ranks. One thread at a time. `obeys_returns`: a
+    carriage return takes the reader back to the beginning of the line, as on a terminal."""
 
-    def __init__(self, writer: Writer, timestamps: bool = False) -> None:
+    def __init__(self, writer: Writer, timestamps: bool = False, obeys_returns: bool = True) -> None:
+        self.obeys_returns = obeys_returns
         self._writer = writer
         self._timestamps = timestamps
         self._open: bytes | None = None  # the prefix of the stream whose line is unfinished
@@ -197,7 +202,7 @@ class Sink:
         start = f"{time.asctime()}".encode() + prefix if self._timestamps else prefix
         pieces: list[bytes] = []
         for line in lines:
-            if not line:
+            if not line or (line == b"\r" and self._open != prefix):  # that is where the line begins anyway
                 continue
             if self._open != prefix:
                 pieces.append(start if self._open is None else b"\n" + start)
@@ -221,6 +226,18 @@ class Sink:
         self.say(f"hvdliterun: {count} lines are missing here: nobody read them for {PATIENCE_SECONDS:g} s.")
 
 
+class Together(Protocol):
+    """What several ranks' streams go through on their way to a sink (`collapse`)."""
+
+    def put(self, rank: int, lines: Sequence[bytes], now: float) -> None: ...
+
+    def tick(self, now: float) -> None: ...
+
+    def wait(self, now: float) -> float | None: ...
+
+    def end(self, rank: int) -> None: ...
+
+
 @dataclass
 class Stream:
     """One stream of one rank."""
@@ -229,8 +246,10 @@ class Stream:
     name: str  # stdout | stderr
     sink: Sink
     copy: int | None = None  # descriptor of the file
+    together: Together | None = None
     last_words: LastWords = field(default_factory=LastWords)
     _lines: Lines = field(default_factory=Lines)
+    _bars: Bars = field(default_factory=Bars)
     _fed: float = 0.0
 
     @property
@@ -240,28 +259,50 @@ class Stream:
     def feed(self, data: bytes, now: float) -> None:
         self._fed = now
         self._save(data)
-        self._emit(self._lines.feed(data))
+        returns = b"\r" in data or self._lines.pending.endswith(b"\r")
+        self._emit(self._lines.feed(data), returns)
 
     def tick(self, now: float) -> None:
-        """Show an unfinished line that has waited long enough."""
-        if self._lines.pending and now - self._fed >= IDLE_SECONDS:
+        """Show an unfinished line that has waited long enough, or a progress bar."""
+        is_old = now - self._fed >= IDLE_SECONDS
+        if self._bars.drawing:
+            self._pass_on(self._bars.tick(now, self._lines.pending if is_old else b""), now)
+        elif self._lines.pending and is_old:
             self._emit([self._lines.flush()])
+        if self.together is not None:
+            self.together.tick(now)
 
-    @property
-    def waiting(self) -> bool:
-        """Whether there is an unfinished line to show."""
-        return bool(self._lines.pending)
+    def wait(self, now: float) -> float | None:
+        """Seconds until tick() has something to do."""
+        waits = [self.together.wait(now) if self.together is not None else None]
+        if self._bars.drawing:
+            waits.append(self._bars.wait(now))
+        if self._lines.pending and not (self._bars.drawing and now - self._fed >= IDLE_SECONDS):
+            waits.append(IDLE_SECONDS)
+        return min((seconds for seconds in waits if seconds is not None), default=None)
 
     def end(self) -> None:
         self._emit([self._lines.flush()])
+        self._pass_on(self._bars.rest(), self._fed)
+        if self.together is not None:
+            self.together.end(self.rank)
         if self.copy is not None:
             os.close(self.copy)
             self.copy = None
 
-    def _emit(self, lines: list[bytes]) -> None:
+    def _emit(self, lines: list[bytes], returns: bool = True) -> None:
+        """`returns`: there may be a carriage return in them."""
         if self.name == "stderr":  # of stdout nobody asks for them
             self.last_words.heard(lines)
-        self.sink.emit(self.prefix, lines)
+        if not self.sink.obeys_returns and (returns or self._bars.drawing):
+            lines = self._bars.thin(lines, self._fed)
+        self._pass_on(lines, self._fed)
+
+    def _pass_on(self, lines: list[bytes], now: float) -> None:
+        if self.together is not None:
+            self.together.put(self.rank, lines, now)
+        else:
+            self.sink.emit(self.prefix, lines)
 
     def _save(self, data: bytes) -> None:
         if self.copy is None:

@@ -91,6 +91,39 @@ def meeting_environment(address: Address) -> dict[str, str]:
     }
 
 
+def torch_environment(slots: Sequence[Slot], run: str) -> dict[int, dict[str, str]]:
+    """By rank, what torchrun would tell them, but for where they meet. `run`: a name that no other job has."""
+    hosts = list(dict.fromkeys(slot.host for slot in slots))
+    return {
+        slot.rank: {
+            "RANK": str(slot.rank),
+            "WORLD_SIZE": str(slot.size),
+            "LOCAL_RANK": str(slot.local_rank),
+            "LOCAL_WORLD_SIZE": str(slot.local_size),
+            "GROUP_RANK": str(hosts.index(slot.host)),
+            "GROUP_WORLD_SIZE": str(len(hosts)),
+            "ROLE_NAME": "default",
+            "ROLE_RANK": str(slot.rank),
+            "ROLE_WORLD_SIZE": str(slot.size),
+            "TORCHELASTIC_RUN_ID": run,
+            "TORCHELASTIC_RESTART_COUNT": "0",
+            "TORCHELASTIC_MAX_RESTARTS": "0",
+            "TORCHELASTIC_USE_AGENT_STORE": "False",  # rank 0 serves it
+        }
+        for slot in slots
+    }
+
+
+def torch_meeting(host: str, port: int) -> dict[str, str]:
+    """Where torch's ranks meet."""
+    return {"MASTER_ADDR": host, "MASTER_PORT": str(port)}
+
+
+def torch_host(first: str) -> str:
+    """How the other ranks reach `first`, the host of rank 0, by what it is called in -H."""
+    return first.rpartition("@")[2].strip("[]")
+
+
 def rank_environment(slot: Slot, several_hosts: bool) -> dict[str, str]:
     """What only this rank gets. Programs read Horovod's names, so those are set as well."""
     numbers = {

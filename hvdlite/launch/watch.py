@@ -1,171 +1,38 @@
-"""From the ranks' start to the end of the job: output, deaths, signals, and the verdict.
-
-`Verdict` decides and is pure; `watch` does the waiting.
-"""
+"""From the ranks' start to the end of the job: output, deaths and signals. `verdict.Verdict` decides; `watch` does the waiting."""
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import selectors
 import signal
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from types import FrameType
 from typing import Any
 
-from hvdlite.launch.last_words import shown
-from hvdlite.launch.output import IDLE_SECONDS, Stream, drain
-from hvdlite.launch.spawn.events import AllGone, Ended, Event, Group, Lost, Output, Started, StartFailed, signal_name
+from hvdlite.launch.output import Stream, drain
+from hvdlite.launch.spawn.events import AllGone, Ended, Event, Group, Lost, Output, Started, StartFailed, Unanswered
+from hvdlite.launch.spawn.patience import Patience
+from hvdlite.launch.verdict import Verdict
 
-# A rank that fails because a peer was lost may exit sooner than the peer, whose interpreter takes its time
-# to end. So long the launcher waits for the cause before it takes the consequence for it.
-SETTLE_SECONDS = 0.5
-_CONSEQUENCES = (b"PeerLostError", b"ShutDownError")
 _READ_BYTES = 1 << 16
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _FORWARDED = (signal.SIGUSR1, signal.SIGUSR2)
-# What ssh itself exits with when the connection fails.
-_CONNECTION_LOST = 255
 # Where no signal ends a wait, so often the thread looks whether it was sent an exception.
 _GLANCE_SECONDS = 0.5
-
-
-def is_consequence(last_words: bytes) -> bool:
-    """Whether a rank that says so has failed because another one was lost."""
-    return any(name in last_words for name in _CONSEQUENCES)
-
-
-@dataclass(frozen=True)
-class Failure:
-    ended: Ended
-    last_words: bytes
-
-    @property
-    def order(self) -> tuple[bool, bool]:
-        """Sorts causes before consequences and, of ranks that died at the same time, crashes before exits."""
-        return not self.ended.signal and is_consequence(self.last_words), not self.ended.signal
-
-
-@dataclass
-class Verdict:
-    """Whose failure ended the job? Pure; times are handed in."""
-
-    hosts: Mapping[int, str]
-    failures: list[Failure] = field(default_factory=list)
-    start_failure: StartFailed | None = None
-    lost: tuple[str, str] | None = None  # the first host of which nothing is heard any more, and why
-    interrupted: int = 0
-    gone: AllGone | None = None
-    decided: bool = False
-    met: bool = True  # any ranks, in hvd.init()
-    _first_failure: float = 0.0
-
-    def ended(self, ended: Ended, last_words: bytes, now: float) -> None:
-        # What ends after the decision was ended by us.
-        if ended.status and not self.decided:
-            if not self.failures:
-                self._first_failure = now
-            self.failures.append(Failure(ended, last_words))
-
-    def lost_host(self, host: str, reason: str) -> None:
-        if not self.decided and self.lost is None:
-            self.lost = host, reason
-
-    def decide(self, now: float) -> bool:
-        """True once, when the other ranks have to be ended now. To be asked after each batch of events."""
-        if self.decided or not (self.failures or self.start_failure or self.lost or self.interrupted):
-            return False
-        only_consequences = bool(self.failures) and all(failure.order[0] for failure in self.failures)
-        if only_consequences and not (self.interrupted or self.lost) and now - self._first_failure < SETTLE_SECONDS:
-            return False
-        self.decided = True
-        return True
-
-    def pending(self) -> bool:
-        """Whether decide() has to be asked again soon although nothing happens."""
-        return bool(self.failures) and not self.decided
-
-    def status(self) -> int:
-        """The launcher's exit status."""
-        if self.interrupted:
-            return 128 + self.interrupted
-        if self.start_failure is not None:
-            return 127 if self.start_failure.errno == errno.ENOENT else 126
-        if self._lost_is_the_cause():
-            return _CONNECTION_LOST
-        if self.failures:
-            return self._cause().ended.status
-        return 1 if self.gone is not None and (self.gone.guardian_died or self.gone.resisting) else 0
-
-    def sentence(self, command: Sequence[str]) -> str:
-        """The launcher's last line; empty when all went well."""
-        return " ".join(part for part in (self._what(command), self._left()) if part)
-
-    def culprit(self) -> int | None:
-        """The rank whose failure ended the job, if one's did."""
-        if self.interrupted or self.start_failure is not None or self._lost_is_the_cause() or not self.failures:
-            return None
-        return self._cause().ended.rank
-
-    def _lost_is_the_cause(self) -> bool:
-        return self.lost is not None and all(failure.order[0] for failure in self.failures)
-
-    def _cause(self) -> Failure:
-        return min(self.failures, key=lambda failure: failure.order)
-
-    def _what(self, command: Sequence[str]) -> str:
-        if self.interrupted:
-            return f"hvdliterun: ended by {signal_name(self.interrupted)}; all ranks were ended."
-        if self.start_failure is not None:
-            reason = os.strerror(self.start_failure.errno)
-            hint = f" Did you mean `python {command[0]}`?" if command[0].endswith(".py") else ""
-            if self.start_failure.errno == errno.EAGAIN:
-                hint = " Most likely there are as many processes as this user may have (`ulimit -u`)."
-            return f"hvdliterun: cannot start {command[0]!r}: {reason}.{hint}"
-        if self.gone is not None and self.gone.guardian_died:
-            return "hvdliterun: the guardian of the ranks was killed, so all ranks were ended."
-        others = "" if len(self.hosts) == 1 else " All other ranks have ended, too."
-        if self.lost is not None and self._lost_is_the_cause():
-            return f"hvdliterun: host {self.lost[0]} was lost: {self.lost[1].removesuffix('.')}.{others}"
-        if not self.failures:
-            return self._who_never_met(command)
-        failure = self._cause()
-        ended, rank = failure.ended, failure.ended.rank
-        if ended.signal:
-            how = f"was killed by {signal_name(ended.signal)}"
-            if ended.signal == signal.SIGKILL:
-                how += " (by somebody, or by the kernel for want of memory)"
-        else:
-            how = f"exited with code {ended.code}"
-            if failure.last_words:
-                how += f": {shown(failure.last_words)}"
-        return f"hvdliterun: rank {rank} on {self.hosts[rank]} {how.removesuffix('.')}.{others}"
-
-    def _who_never_met(self, command: Sequence[str]) -> str:
-        """A training program that knows nothing of the other ranks trains a model of its own; of `hostname` that is right."""
-        is_python = os.path.basename(command[0]).startswith("python") or command[0].endswith(".py")
-        if self.met or len(self.hosts) == 1 or not is_python:
-            return ""
-        return f"hvdliterun: no rank has called hvd.init(): {len(self.hosts)} programs have run that knew nothing of each other."
-
-    def _left(self) -> str:
-        if self.gone is None or not self.gone.resisting:
-            return ""
-        return f"hvdliterun: {self.gone.resisting} processes do not react to SIGKILL (waiting for a disk?)."
 
 
 class Signals:
     """From here on signals for the launcher are collected, to be answered by `watch`: begun before the first rank is started, so
     that none comes at a moment at which it would end the launcher alone. Nothing outside the main thread, which alone receives
-    them."""
+    them. `lasting`: they are collected beyond close(), until restore() or ignore()."""
 
-    def __init__(self) -> None:
+    def __init__(self, lasting: bool = False) -> None:
         self.caught: list[int] = []
+        self._lasting = lasting
         self._handlers: dict[int, Any] = {}
         self._before: int | None = None
         self.wake, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)  # `wake` becomes readable
@@ -180,9 +47,9 @@ class Signals:
         self.caught.append(number)
 
     def close(self) -> None:
-        """Signals do again what they did before. May be called twice."""
-        while self._handlers:
-            signal.signal(*self._handlers.popitem())
+        """The job has ended. May be called twice."""
+        if not self._lasting:
+            self.restore()
         if self._before is not None:
             signal.set_wakeup_fd(self._before)
             self._before = None
@@ -190,6 +57,16 @@ class Signals:
             os.close(self.wake)
             os.close(self._wake_write)
             self.wake = -1
+
+    def restore(self) -> None:
+        """Signals do again what they did before."""
+        while self._handlers:
+            signal.signal(*self._handlers.popitem())
+
+    def ignore(self) -> None:
+        """For a process that has nothing to do any more but to exit with its status."""
+        for number in self._handlers:
+            signal.signal(number, signal.SIG_IGN)
 
 
 def watch(
@@ -235,6 +112,7 @@ class _Watch:
             for rank, pipes in group.pipes.items():
                 self.pipes[pipes.stdout] = rank, "stdout"
                 self.pipes[pipes.stderr] = rank, "stderr"
+        self.patience = {descriptor: Patience() for descriptor in self.groups}
         self.paused: set[int] = set()  # descriptors of which nothing is read, because a sink accepts nothing now
         for descriptor in (*self.groups, *self.pipes):
             self.selector.register(descriptor, selectors.EVENT_READ)
@@ -253,6 +131,7 @@ class _Watch:
                 self._read(descriptor)
             for descriptor in ready & self.groups.keys():
                 host, group = self.groups[descriptor]
+                self.patience[descriptor].heard(self.turn)
                 events = group.events()
                 self._read_last_words(events)
                 for event in events:
@@ -261,14 +140,13 @@ class _Watch:
                 os.read(wake, 4096)
             self._signalled(caught)
             if self.verdict.decide(time.monotonic()):
-                for _, group in self.groups.values():
-                    group.terminate()
+                self._ask(politely=True)
+            self._give_up()
             self._tick()
         self.verdict.gone = AllGone(self.resisting, self.guardian_died)
         for descriptor in list(self.pipes):
-            # Nobody of the job is left: what the pipes hold now is all there will be.
-            while self._read(descriptor):
-                pass
+            # Nobody of the job is left: what the pipes hold now is all there will be, or that of somebody who has escaped.
+            drain(partial(self._read, descriptor))
 
     def close(self) -> None:
         for stream in self.streams.values():
@@ -276,13 +154,13 @@ class _Watch:
         self.selector.close()
 
     def _pause(self) -> float | None:
-        waiting = any(stream.waiting for stream in self.streams.values())
         reasons = (
             0.02 if self.paused else None,
             0.05 if self.verdict.pending() else None,
-            IDLE_SECONDS if waiting else None,
             self.chore(),
             self.glance,
+            *(stream.wait(self.turn) for stream in self.streams.values()),
+            *(self.patience[descriptor].left(self.turn) for descriptor in self.groups),
         )
         return min((seconds for seconds in reasons if seconds is not None), default=None)
 
@@ -297,6 +175,8 @@ class _Watch:
         else:
             self._forget(descriptor)
             self._end(self.pipes.pop(descriptor))
+            for _, group in self.groups.values():
+                group.wake()
         return bool(data)
 
     def _feed(self, which: tuple[int, str], data: bytes) -> None:
@@ -335,20 +215,42 @@ class _Watch:
             self.verdict.ended(event, self.stderr[event.rank].last_words.found()[0], time.monotonic())
         elif isinstance(event, Lost):
             self.verdict.lost_host(host, event.reason)
+        elif isinstance(event, Unanswered):
+            self.verdict.unanswered(host, event.killed)
         else:
             self.resisting += event.resisting
             self.guardian_died = self.guardian_died or event.guardian_died
             self._forget(descriptor)
             del self.groups[descriptor]
 
+    def _ask(self, politely: bool) -> None:
+        """Ranks have to end: after the grace period, or at once."""
+        for descriptor, (_, group) in self.groups.items():
+            if politely:
+                group.terminate()
+            else:
+                group.kill()
+            self.patience[descriptor].asked(group.ending_seconds(politely), time.monotonic())
+
+    def _give_up(self) -> None:
+        """Hosts that were asked to end their ranks and do not answer."""
+        now = time.monotonic()
+        for descriptor, (host, group) in list(self.groups.items()):
+            if descriptor in self.paused:
+                self.patience[descriptor].heard(now)
+            elif self.patience[descriptor].left(now) == 0:
+                self.log(f"host {host} does not answer")
+                for event in group.abandon():
+                    self._happened(descriptor, host, event)
+
     def _signalled(self, caught: list[int]) -> None:
         while caught:
             number = caught.pop(0)
-            for _, group in self.groups.values():
-                if number in _FORWARDED:
+            if number in _FORWARDED:
+                for _, group in self.groups.values():
                     group.forward(number)
-                elif self.verdict.decided or self.verdict.interrupted:
-                    group.kill()  # asked twice: no more patience
+            elif self.verdict.decided or self.verdict.interrupted:
+                self._ask(politely=False)  # asked twice: no more patience
             if number not in _FORWARDED and not self.verdict.decided:
                 self.verdict.interrupted = self.verdict.interrupted or number
 

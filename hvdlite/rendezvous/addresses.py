@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import os
 import queue
 import socket
 import struct
@@ -24,6 +25,8 @@ _SIOCGIFADDR = 0x8915
 # Between attempts: a store that is about to open is found soon, one that takes long is not asked all the time.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.03, 0.5
 _ATTEMPT_SECONDS = 10.0
+_QUIET_PORTS = range(20000, 32768)  # net.ipv4.ip_local_port_range begins there
+_ATTEMPTS = 100
 
 
 def of_this_machine(interfaces: Collection[str] = ()) -> list[str]:
@@ -79,6 +82,16 @@ def is_of_this_machine(name: str) -> bool:
             sock.bind(address)
             return True
     return False
+
+
+def quiet_port() -> int:
+    """One at which nobody listens here, and which no kernel takes for a connection by itself: for another host as well, most likely."""
+    for _ in range(_ATTEMPTS):
+        port = _QUIET_PORTS[int.from_bytes(os.urandom(4), "big") % len(_QUIET_PORTS)]
+        with contextlib.suppress(OSError), socket.socket() as sock:
+            sock.bind(("", port))
+            return port
+    raise OSError(f"of the ports {_QUIET_PORTS[0]} to {_QUIET_PORTS[-1]} {_ATTEMPTS} were in use")
 
 
 def reach(addresses: Sequence[Address], secret: bytes, timeout: float) -> tuple[Address, StoreClient]:

@@ -2,7 +2,7 @@
 
 What a stranger can cost: one descriptor and 41 bytes for at most 5 seconds. Nothing is parsed before the
 handshake is complete, and nothing that comes over a socket is ever unpickled or evaluated. A connection that
-does not keep to the protocol is closed with one line in the log; the others do not notice, unless it spoke for a rank
+does not keep to the protocol is closed with one line in the log (strangers: the first few, then their number); the others do not notice, unless it spoke for a rank
 that was joining: that rank is lost then (`meetings`).
 """
 
@@ -23,6 +23,7 @@ from hvdlite.rendezvous import protocol
 from hvdlite.rendezvous.connection import Connection
 from hvdlite.rendezvous.meetings import Lost, Meetings
 from hvdlite.rendezvous.protocol import Operation, ReplyStatus, Request
+from hvdlite.rendezvous.quota import Quota
 from hvdlite.rendezvous.table import Table
 
 _log = logging.getLogger(__name__)
@@ -151,6 +152,7 @@ class _Loop:
         self._strangers: collections.OrderedDict[Connection, None] = collections.OrderedDict()
         self._answered: list[Connection] = []
         self._accept_again: float | None = None
+        self._lines = Quota()  # about strangers
 
     def peek(self, key: str) -> bytes | None:
         return self._table.peek(key)
@@ -169,6 +171,7 @@ class _Loop:
         finally:
             for connection in list(self._connections):
                 self._close(connection)
+            self._count_strangers(float("inf"))
             self._listener.close()
             self._selector.close()
 
@@ -190,13 +193,14 @@ class _Loop:
         while self._answered:
             self._serve(self._answered.pop(), 0)
         self._show_out(now)
+        self._count_strangers(now)
         if self._accept_again is not None and now >= self._accept_again:
             self._accept_again = None
             self._selector.register(self._listener, selectors.EVENT_READ)
         return True
 
     def _patience(self) -> float | None:
-        times = [self._table.next_deadline(), self._accept_again]
+        times = [self._table.next_deadline(), self._accept_again, self._lines.due()]
         if self._strangers:
             times.append(next(iter(self._strangers)).deadline)
         due = [moment for moment in times if moment is not None]
@@ -209,7 +213,8 @@ class _Loop:
             except (BlockingIOError, ConnectionAbortedError, InterruptedError):
                 return
             except OSError as error:
-                _log.warning("the store accepts nobody for %.1f s: %s", _ACCEPT_PAUSE, error)
+                if self._lines.allows(time.monotonic()):
+                    _log.warning("the store accepts nobody for %.1f s: %s", _ACCEPT_PAUSE, error)
                 self._selector.unregister(self._listener)
                 self._accept_again = time.monotonic() + _ACCEPT_PAUSE
                 return
@@ -363,8 +368,13 @@ class _Loop:
             return "it left in the middle of a request"
         return None
 
+    def _count_strangers(self, now: float) -> None:
+        count = self._lines.take(now)
+        if count:
+            _log.warning("the store has closed %d more connections of strangers: none knew the job's secret", count)
+
     def _close(self, connection: Connection, why: str | None = None) -> None:
-        if why is not None:
+        if why is not None and (connection not in self._strangers or self._lines.allows(time.monotonic())):
             _log.warning("the store closes the connection with %s: %s", connection.who, why)
         connection.closed = True
         if connection.waiter is not None:

@@ -53,7 +53,7 @@ class Job:
     def environment(self, **extra: str) -> dict[str, str]:
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("HVDLITE_", "HOROVOD_"))}
         path = os.pathsep.join(p for p in (str(ROOT), os.environ.get("PYTHONPATH", "")) if p)
-        return clean | {MARK: self.mark, "PYTHONPATH": path} | extra
+        return clean | {MARK: self.mark, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"} | extra
 
     def start(self, *arguments: str, **extra: str) -> subprocess.Popen[bytes]:
         """`hvdliterun arguments...`; a variable of the environment is a keyword."""

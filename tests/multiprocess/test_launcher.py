@@ -19,6 +19,42 @@ PYTHON = sys.executable
 # --- identity
 
 
+def test_each_rank_computes_with_its_share_of_the_cores_and_one_line_says_so(job: Job) -> None:
+    job.prefix = ["env", "-u", "OMP_NUM_THREADS", "taskset", "-c", str(min(os.sched_getaffinity(0)))]
+    done = job.run("-np", "2", "sh", "-c", "echo $OMP_NUM_THREADS")
+    assert done.stdout.splitlines() == [b"[0]<stdout>:1", b"[1]<stdout>:1"]
+    assert done.stderr.decode() == (
+        "hvdliterun: OMP_NUM_THREADS is not set: each rank computes with 1 thread, for there is 1 core; "
+        "-x OMP_NUM_THREADS=N gives them another number.\n"
+    )
+    for words in (["-np", "2", "-x", "OMP_NUM_THREADS=7"], ["-np", "1"]):
+        done = job.run(*words, "sh", "-c", "echo $OMP_NUM_THREADS")
+        assert done.stdout.splitlines()[0] == (b"[0]<stdout>:7" if len(words) > 2 else b"[0]<stdout>:")
+        assert done.stderr == b""
+
+
+def test_as_many_ranks_as_the_machine_offers(job: Job) -> None:
+    done = job.run("-np", "auto", "echo", "here")
+    assert done.stdout.count(b"here") >= 1
+    assert re.fullmatch(rb"hvdliterun: -np auto: \d+ ranks, one for each .*\.\n", done.stderr)
+
+
+def test_a_program_of_torchrun_runs(job: Job) -> None:
+    pytest.importorskip("torch")
+    script = job.script(
+        "import torch, torch.distributed as d\n"
+        "d.init_process_group('gloo')\n"
+        "total = torch.full((3,), d.get_rank() + 1.0)\n"
+        "d.all_reduce(total)\n"
+        "print(d.get_rank(), d.get_world_size(), total[2].item(), d.is_torchelastic_launched())\n"
+        "d.destroy_process_group()\n"
+    )
+    done = job.run("-np", "2", "--torch-env", PYTHON, script)
+    assert done.returncode == 0, done.stderr
+    assert [prefixed(done.stdout, rank) for rank in range(2)] == [["0 2 3.0 True"], ["1 2 3.0 True"]]
+    assert b"no rank has called" not in done.stderr
+
+
 def test_each_rank_knows_its_place_and_reads_the_secret_twice(job: Job) -> None:
     script = job.script(
         "import os\n"

@@ -6,10 +6,11 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
-from launched import MARK, PATIENT, READY, Job, last_line
+from launched import MARK, PATIENT, READY, Job, last_line, prefixed
 from waiting import wait_until
 
 PYTHON = sys.executable
@@ -24,6 +25,8 @@ def _guardian(job: Job, launcher: int) -> int:
 def _ranks(job: Job, process: subprocess.Popen[bytes]) -> list[int]:
     return sorted(set(job.pids()) - {process.pid, _guardian(job, process.pid)})
 
+
+NO_ANSWER = "The guardian (localhost) did not answer: hvdliterun itself has killed what was left."
 
 # Six processes.
 FAMILY = (
@@ -99,6 +102,64 @@ def test_kill_9_of_the_guardian_ends_the_job_with_an_error(job: Job) -> None:
     assert job.pids() == []
 
 
+def test_kill_9_of_the_guardian_takes_along_what_has_left_the_ranks_sessions(job: Job) -> None:
+    process = job.start("-np", "2", "bash", "-c", FAMILY)
+    _wait_for_two_families(job)
+    os.kill(_guardian(job, process.pid), signal.SIGKILL)
+    process.communicate()
+    assert process.returncode != 0
+    assert job.pids() == []
+
+
+def test_a_job_whose_guardian_is_stopped_ends_as_others_do(job: Job) -> None:
+    script = job.script(
+        "import signal, sys\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(print('saved')))\n" + READY
+    )
+    process = job.start("-np", "2", "--grace-seconds", PATIENT, PYTHON, script)
+    job.wait_ready(2)
+    os.kill(_guardian(job, process.pid), signal.SIGSTOP)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate()
+    assert process.returncode == 130
+    assert prefixed(out, 0) == prefixed(out, 1) == ["saved"]
+    assert last_line(err) == "hvdliterun: ended by SIGINT; all ranks were ended."
+    assert job.pids() == []
+
+
+def test_the_end_of_a_rank_is_noticed_though_the_guardian_is_stopped(job: Job) -> None:
+    process = job.start("-np", "2", PYTHON, job.script(READY + "\n"))
+    job.wait_ready(2)
+    guardian = _guardian(job, process.pid)
+    victim = _ranks(job, process)[0]
+    os.kill(guardian, signal.SIGSTOP)
+    os.kill(victim, signal.SIGKILL)
+    _, err = process.communicate()
+    assert process.returncode == 137
+    assert "was killed by SIGKILL" in last_line(err)
+    assert job.pids() == []
+
+
+def test_a_guardian_that_stays_frozen_holds_nothing_up(job: Job) -> None:
+    # As in a cgroup that is frozen: SIGCONT does not help.
+    job.launcher = [
+        job.script(
+            "import sys\nfrom hvdlite.launch import cli\nfrom hvdlite.launch.spawn import guardian, local\n"
+            "local.Ranks.wake = lambda self: None\nguardian.KILL_SECONDS = 3\n"
+            "sys.exit(cli.main())\n",
+            "launcher.py",
+        )
+    ]
+    process = job.start("-np", "2", "--grace-seconds", PATIENT, "bash", "-c", FAMILY)
+    _wait_for_two_families(job)
+    os.kill(_guardian(job, process.pid), signal.SIGSTOP)
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate()
+    assert process.returncode in (130, 143)  # whichever it saw first
+    assert last_line(err).endswith("all ranks were ended. " + NO_ANSWER)
+    assert job.pids() == []
+
+
 def test_kill_9_of_guardian_and_launcher_still_ends_the_ranks(job: Job) -> None:
     process = job.start("-np", "2", PYTHON, job.script(READY))
     job.wait_ready(2)
@@ -135,6 +196,17 @@ def test_kill_9_of_a_launcher_whose_pipe_a_stray_child_holds(job: Job) -> None:
         assert job.wait_until_gone(3.0) == []
     finally:
         os.kill(stray, signal.SIGKILL)  # it was there until now
+
+
+def test_a_storm_of_signals_does_not_take_the_last_line_away(job: Job) -> None:
+    process = job.start("-np", "2", PYTHON, job.script(READY))
+    job.wait_ready(2)
+    while process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.002)  # poll
+    _, err = process.communicate()
+    assert process.returncode == 143
+    assert last_line(err) == "hvdliterun: ended by SIGTERM; all ranks were ended."
 
 
 def test_a_stopped_rank_is_ended_too(job: Job) -> None:

@@ -12,7 +12,8 @@ import sys
 import time
 from pathlib import Path
 
-from launched import READY, Job, prefixed, went_to_sleep
+from launched import READY, Job, last_line, prefixed, went_to_sleep
+from terminal import Watched
 
 from hvdlite.launch.spawn import guardian
 
@@ -38,9 +39,10 @@ def test_eight_ranks_print_in_order_and_without_mixing_lines(job: Job) -> None:
 
 
 def test_binary_output_comes_out_unchanged(job: Job) -> None:
-    script = job.script("import os, sys; os.write(1, bytes(range(256)) * 3 + b'end')")
+    # Carriage returns are a progress bar's.
+    script = job.script("import os, sys; os.write(1, bytes(b for b in range(256) if b != 13) * 3 + b'end')")
     done = job.run("-np", "1", "--output-filename", "logs", PYTHON, script)
-    expected = bytes(range(256)) * 3 + b"end"
+    expected = bytes(b for b in range(256) if b != 13) * 3 + b"end"
     assert done.stdout.replace(b"[0]<stdout>:", b"") == expected
     assert (job.directory / "logs" / "rank.0" / "stdout").read_bytes() == expected
 
@@ -83,6 +85,67 @@ def test_closed_output_does_not_stop_the_job(job: Job) -> None:
     process.wait()
     assert process.returncode == 3
     assert (job.directory / "finished").exists()
+
+
+def test_in_a_file_a_progress_bar_is_a_few_lines(job: Job) -> None:
+    script = job.script(
+        "import sys\n"
+        "for percent in range(101): sys.stderr.write(f'\\rEpoch {percent}%'); sys.stderr.flush()\n"
+        "sys.stderr.write('\\ndone\\n')\n"
+    )
+    done = job.run("-np", "1", PYTHON, script)
+    lines = prefixed(done.stderr, 0, "stderr")
+    assert lines[-2:] == ["Epoch 100%", "done"] and len(lines) <= 4, done.stderr
+
+
+def test_on_a_terminal_a_progress_bar_is_one_line(job: Job) -> None:
+    script = job.script(
+        "import sys\n"
+        "for percent in range(101): sys.stderr.write(f'\\rEpoch {percent}%'); sys.stderr.flush()\n"
+        "sys.stderr.write('\\ndone\\n')\n"
+    )
+    seen = Watched(job, "-np", "1", PYTHON, script).watch()
+    assert seen.splitlines() == ["[0]<stderr>:Epoch 100%", "[0]<stderr>:done"]
+
+
+def test_collapsed_lines_name_all_that_have_said_them(job: Job) -> None:
+    patient = (
+        "import sys\nfrom hvdlite.launch import cli, collapse\ncollapse.MOMENT_SECONDS = 600\nsys.exit(cli.main())\n"
+    )
+    job.launcher = [job.script(patient, "launcher.py")]
+    done = job.run("-np", "3", "--collapse", "sh", "-c", "echo same; echo rank $HVDLITE_RANK; echo same >&2")
+    assert done.returncode == 0
+    first, *others = done.stdout.decode().splitlines()
+    assert first == "[0-2]<stdout>:same"
+    assert sorted(others) == [f"[{rank}]<stdout>:rank {rank}" for rank in range(3)]
+    assert done.stderr == b"[0-2]<stderr>:same\n"
+
+
+def test_output_that_cannot_be_written_is_no_success(job: Job) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [PYTHON, "-m", "hvdlite.launch", "-np", "1", "echo", "hello"],
+            cwd=job.directory,
+            env=job.environment(),
+            stdout=full,
+            stderr=subprocess.PIPE,
+        )
+    assert done.returncode == 1
+    assert last_line(done.stderr) == (
+        "hvdliterun: what ranks have written to stdout is lost from some point on: No space left on device."
+    )
+
+
+def test_output_that_nobody_reads_is_no_success(job: Job) -> None:
+    process = job.start("-np", "1", "sh", "-c", "yes | head -c 300000; touch finished")
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.close()
+    process.stdout = None
+    err = process.stderr.read()
+    assert process.wait() == 1
+    assert last_line(err) == (
+        "hvdliterun: what ranks have written to stdout is lost from some point on: nobody reads it any more."
+    )
 
 
 # --- what it costs: counted, because seconds depend on what else a machine does. benchmarks/starting measures them.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -16,6 +17,8 @@ import sshd
 from launched import MARK, PATIENT, READY, WAIT, WAIT_FOR, Job, last_line, prefixed
 from network import Network, why_not
 from terminal import Watched
+
+from hvdlite.launch import machine
 
 PYTHON = sys.executable
 _WHY_NOT = why_not() or sshd.why_not()
@@ -120,6 +123,25 @@ def test_the_callers_environment_and_folder_go_along(far: FarJob) -> None:
     done = far.run("-H", "a:1", "-x", "SET=x y", "sh", "-c", command, ODD=odd, CUDA_VISIBLE_DEVICES="3")
     prefix = b"[0]<stdout>:"
     assert done.stdout.replace(prefix, b"") == os.fsencode(f"{odd}|x y||{far.job.directory}")
+
+
+@pytest.mark.parametrize("hosts", ["localhost:1,a:1", "a:1,localhost:1", "a:2"])
+def test_torchruns_variables_lead_all_ranks_to_rank_0(far: FarJob, network: Network, hosts: str) -> None:
+    command = "echo $RANK $LOCAL_RANK $GROUP_RANK $MASTER_ADDR $MASTER_PORT"
+    done = far.run("-H", hosts, "--torch-env", "sh", "-c", command)
+    zero, one = (prefixed(done.stdout, rank)[0].split() for rank in range(2))
+    assert zero[:3] == ["0", "0", "0"] and one[0] == "1"
+    assert zero[3:] == one[3:]
+    # Under its own name, or under the address by which the other host has found the launcher.
+    assert zero[3] == (network.address(-1) if hosts.startswith("localhost") else "a")
+
+
+def test_ranks_share_the_cores_of_their_own_host(far: FarJob) -> None:
+    far.job.prefix = [*far.job.prefix, "env", "-u", "OMP_NUM_THREADS"]
+    done = far.run("-H", "a:1,b:500", "-np", "3", "sh", "-c", "echo ${OMP_NUM_THREADS-unset}")
+    cores = machine.here({}).cores
+    assert [prefixed(done.stdout, rank) for rank in range(3)] == [["unset"], *[[str(max(1, cores // 2))]] * 2]
+    assert re.fullmatch(rb"hvdliterun: OMP_NUM_THREADS is not set: .* host's cores .*\n", done.stderr)
 
 
 def test_output_comes_as_it_was_written(far: FarJob) -> None:
@@ -362,6 +384,89 @@ def test_kill_9_of_a_far_guardian_ends_the_job(far: FarJob) -> None:
     _, err = process.communicate()
     assert process.returncode != 0
     assert "guardian of the ranks was killed" in last_line(err)
+    assert far.job.wait_until_gone(3) == []
+
+
+def _environ(pid: int) -> bytes:
+    return Path(f"/proc/{pid}/environ").read_bytes()
+
+
+def _where(pid: int) -> bytes:
+    """Which of the far hosts a process is on."""
+    return _environ(pid).partition(b"SSH_CONNECTION=")[2].split()[2]
+
+
+# Both, where the other host is held up for longer than this launcher's patience.
+NO_ANSWER = r"(Host [ab] did not answer; its|Hosts [ab], [ab] did not answer; their) ranks may still run\.$"
+
+
+def _frozen_agent(far: FarJob) -> tuple[subprocess.Popen[bytes], int]:
+    """A launcher with less patience, and an agent that is stopped."""
+    launcher_that(far, "pass", "ssh.guardian.KILL_SECONDS = ssh._MARGIN_SECONDS = 0.5")
+    process = far.start_four()
+    agent = far.pids("-m", "hvdlite.launch.agent")[0]
+    os.kill(agent, signal.SIGSTOP)
+    return process, agent
+
+
+def test_two_signals_end_a_launcher_whose_agent_is_frozen(far: FarJob) -> None:
+    process, agent = _frozen_agent(far)
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate()
+    assert process.returncode == 255
+    assert re.search(NO_ANSWER, last_line(err))
+    os.kill(agent, signal.SIGCONT)  # there is nobody to serve any more
+    assert far.job.wait_until_gone(3) == []
+
+
+def test_a_rank_that_fails_ends_a_launcher_whose_agent_is_frozen(far: FarJob) -> None:
+    process, agent = _frozen_agent(far)
+    there = [pid for pid in far.pids("script.py") if pid != process.pid and b"HVDLITE_RANK=" in _environ(pid)]
+    os.kill(next(pid for pid in there if _where(pid) != _where(agent)), signal.SIGKILL)
+    _, err = process.communicate()
+    assert process.returncode == 255
+    assert "was killed by SIGKILL" in last_line(err)
+    assert re.search(NO_ANSWER, last_line(err))
+    os.kill(agent, signal.SIGCONT)
+    assert far.job.wait_until_gone(3) == []
+
+
+def test_a_far_guardian_that_is_stopped_holds_nothing_up(far: FarJob) -> None:
+    process = far.start_four()
+    os.kill(far.pids("guardian.py")[0], signal.SIGSTOP)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate()
+    assert process.returncode == 143
+    assert last_line(err) == "hvdliterun: ended by SIGTERM; all ranks were ended."
+    assert far.job.wait_until_gone(3) == []
+
+
+CUT = """
+import socket, threading, time
+from hvdlite.rendezvous import server
+def cut():
+    while not os.path.exists("cut"): time.sleep(0.01)  # poll
+    (store,) = server._servers
+    connections = list(store._loop._connections)
+    print(len(connections), "connections", flush=True)
+    connections[0].sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, bytes([1, 0, 0, 0, 0, 0, 0, 0]))
+    connections[0].sock.shutdown(socket.SHUT_RDWR)
+threading.Thread(target=cut, daemon=True).start()
+"""
+
+
+def test_a_host_that_gives_up_by_itself_says_why(far: FarJob) -> None:
+    launcher_that(far, "pass", CUT)
+    process = far.start_four()
+    (far.job.directory / "cut").touch()
+    out, err = process.communicate()
+    assert out == b"2 connections\n"  # the agents'
+    assert process.returncode == 255
+    assert re.search(
+        r"host [ab] was lost: the agent's connection with the launcher's store at \S+ has ended: it was closed\. All other",
+        last_line(err),
+    )
     assert far.job.wait_until_gone(3) == []
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mutants.mutant import Mutant
 
 _WATCH = "hvdlite/launch/watch.py"
+_VERDICT = "hvdlite/launch/verdict.py"
 _OUTPUT = "hvdlite/launch/output.py"
 _HOSTS = "hvdlite/launch/hosts.py"
 _PLAN = "hvdlite/launch/plan.py"
@@ -17,14 +18,14 @@ MUTANTS = (
     Mutant(
         "W1",
         _WATCH,
-        "group.kill()  # asked twice",
-        "group.terminate()  # asked twice",
+        "self._ask(politely=False)  # asked twice",
+        "self._ask(politely=True)  # asked twice",
         "a second Ctrl-C does not kill",
         (_OF_LAUNCHER + "test_ctrl_c_twice_does_not_wait_for_the_grace_period",),
     ),
     Mutant(
         "W2",
-        _WATCH,
+        _VERDICT,
         "return not self.ended.signal and is_consequence(self.last_words), not self.ended.signal",
         "return not self.ended.signal and is_consequence(self.last_words), bool(self.ended.signal)",
         "of ranks that died at the same time one that exited is blamed before one that crashed",
@@ -59,7 +60,7 @@ MUTANTS = (
     ),
     Mutant(
         "W6",
-        _WATCH,
+        _VERDICT,
         "now - self._first_failure < SETTLE_SECONDS",
         "now - self._first_failure < 0",
         "who only lost a peer is blamed, because its cause comes a moment later",
@@ -67,7 +68,7 @@ MUTANTS = (
     ),
     Mutant(
         "W7",
-        _WATCH,
+        _VERDICT,
         "if ended.status and not self.decided:",
         "if ended.status:",
         "ranks that the launcher ended itself are taken for the cause",
@@ -89,7 +90,7 @@ MUTANTS = (
         "a carriage return at the end of a read is overlooked",
         (
             "tests/unit/test_output.py::test_however_the_bytes_arrive_the_lines_are_the_same",
-            "tests/unit/test_output.py::test_a_progress_bar_keeps_its_carriage_returns",
+            "tests/unit/test_output.py::test_on_a_terminal_each_state_of_a_progress_bar_has_one_prefix",
         ),
     ),
     Mutant(
@@ -115,6 +116,46 @@ MUTANTS = (
         "return self.signal if self.signal else self.code",
         "a rank that was killed has not the shell's exit code",
         (_OF_WATCH + "test_a_killed_rank_counts_as_128_and_the_signal",),
+    ),
+    Mutant(
+        "W13",
+        _WATCH,
+        "elif self.patience[descriptor].left(now) == 0:",
+        "elif False:",
+        "a host that does not answer is waited for for ever",
+        (_OF_WATCH + "test_who_does_not_answer_is_not_waited_for_for_ever",),
+    ),
+    Mutant(
+        "W14",
+        "hvdlite/launch/bars.py",
+        "if not self.drawing or now < self._due:",
+        "if not self.drawing:",
+        "a progress bar fills a log",
+        ("tests/unit/test_output.py::test_in_a_file_a_progress_bar_is_a_line_now_and_then_and_its_last_state",),
+    ),
+    Mutant(
+        "W15",
+        "hvdlite/launch/collapse.py",
+        "if number > before), None)",
+        "), None)",
+        "--collapse changes the order of a rank's lines",
+        ("tests/unit/test_collapse.py::test_no_ranks_lines_change_their_order_and_none_is_lost",),
+    ),
+    Mutant(
+        "W16",
+        "hvdlite/launch/verdict.py",
+        "        if self._may_run():\n            return _CONNECTION_LOST\n",
+        "",
+        "a job that may have left ranks behind has another exit code",
+        (_OF_WATCH + "test_ranks_that_may_still_run_are_told_and_are_no_success",),
+    ),
+    Mutant(
+        "W17",
+        "hvdlite/launch/machine.py",
+        "if THREADS in environment or ranks < 2:",
+        "if ranks < 2:",
+        "OMP_NUM_THREADS of the user's is overwritten",
+        ("tests/unit/test_launch_machine.py::test_each_rank_gets_its_share_unless_the_user_has_chosen",),
     ),
     Mutant(
         "H1",

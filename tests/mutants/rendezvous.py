@@ -164,4 +164,14 @@ MUTANTS = (
             "tests/unit/test_rendezvous_addresses.py::test_the_address_behind_which_the_secret_is_known_is_found_among_others",
         ),
     ),
+    Mutant(
+        "V18",
+        "hvdlite/rendezvous/quota.py",
+        "        self._left_out += 1\n        return False\n",
+        "        return True\n",
+        "strangers fill the launcher's log",
+        (
+            "tests/unit/test_rendezvous_quota.py::test_the_first_few_are_written_and_the_others_counted_once_per_interval",
+        ),
+    ),
 )

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from hvdlite.launch import cli, config_file, flags
+from hvdlite.launch.machine import Machine
 from hvdlite.launch.spawn import local
 
 # COMPAT's table: every flag of horovodrun with a value it takes.
@@ -29,12 +30,15 @@ HOROVODRUN = (
 ).split("|")
 
 
+MACHINE = Machine(cores=6, gpus=2)
+
+
 def _parse(*words: str) -> argparse.Namespace:
     return cli.read_arguments([*words, "python", "train.py"])
 
 
 def _understand(*words: str, environ: dict[str, str] | None = None) -> cli.Request:
-    return cli.understand(_parse(*words), environ or {}, {"f": "a slots=2\nb\n"}.__getitem__)
+    return cli.understand(_parse(*words), environ or {}, {"f": "a slots=2\nb\n"}.__getitem__, lambda _: MACHINE)
 
 
 @pytest.mark.parametrize("flag", HOROVODRUN)
@@ -155,6 +159,28 @@ def test_a_bad_file_names_the_key_and_what_is_allowed(content: dict[str, Any], t
     with pytest.raises(ValueError, match="c.yaml") as error:
         config_file.apply(content, _parse("-np", "1"), "c.yaml")
     assert text in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "hosts", "processes", "note"),
+    [
+        ("-np auto", "localhost:2", None, "-np auto: 2 ranks, one for each GPU of this host."),
+        ("--nproc-per-node auto", "localhost:2", None, "--nproc-per-node auto: 2 ranks, one for each GPU of this host."),
+        ("--nproc_per_node=cpu", "localhost:6", None, "--nproc-per-node cpu: 6 ranks, one for each core that may be used here."),
+        ("--nproc-per-node 3", "localhost:3", None, None),
+        ("--nproc-per-node 3 -np 2", "localhost:3", 2, None),
+        ("-H a,b --nproc-per-node 4", "a:4,b:4", None, None),
+        ("-H a,b --nproc-per-node gpu", "a:2,b:2", None, "--nproc-per-node gpu: 2 ranks on each host, one for each GPU of this host."),
+        ("-H a:3,b:1 -np auto", "a:3,b:1", None, None),
+    ],
+)  # fmt: skip
+def test_how_many_ranks_can_be_left_to_the_machine(
+    words: str, hosts: str, processes: int | None, note: str | None
+) -> None:
+    request = _understand(*words.split())
+    assert ",".join(f"{host.name}:{host.slots}" for host in request.hosts) == hosts
+    assert request.processes == processes
+    assert [text for text in request.notes if text.startswith("-")] == ([note] if note else [])
 
 
 def test_a_file_that_is_no_mapping_is_an_error(tmp_path: Path) -> None:

@@ -107,6 +107,27 @@ def test_a_job_within_a_job_does_not_inherit_the_outer_ones_secret() -> None:
     assert plan.job_environment(outer, {}).keys() & {*outer} == {"KEPT"}
 
 
+def test_torchruns_variables_say_what_ours_say() -> None:
+    slots = plan.assign(parse_hosts("a:2,b:1"))
+    told = plan.torch_environment(slots, "run")
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE")
+    assert [[told[rank][name] for name in names] for rank in range(3)] == [
+        ["0", "3", "0", "2", "0", "2"],
+        ["1", "3", "1", "2", "0", "2"],
+        ["2", "3", "0", "1", "1", "2"],
+    ]
+    for slot in slots:
+        ours = plan.rank_environment(slot, several_hosts=True)
+        both = ours | told[slot.rank] | plan.torch_meeting("a", 20000)
+        here = {"HVDLITE_RENDEZVOUS": "127.0.0.1:1", "HVDLITE_SECRET": "ab" * 32}
+        assert discover(both | here).rank == discover(ours | here).rank == slot.rank
+
+
+@pytest.mark.parametrize(("name", "host"), [("a", "a"), ("me@node1", "node1"), ("[fd00::1]", "fd00::1")])
+def test_the_host_of_rank_0_is_called_by_its_name_alone(name: str, host: str) -> None:
+    assert plan.torch_host(name) == host
+
+
 def test_what_belongs_to_this_machine_does_not_travel() -> None:
     stays = ["SSH_CONNECTION", "XDG_RUNTIME_DIR", "CUDA_VISIBLE_DEVICES", "BASH_FUNC_x%%", "OLDPWD", "HOSTNAME"]
     goes = ["PATH", "HOME", "LD_LIBRARY_PATH", "NCCL_DEBUG", "MY_CUDA_FLAGS", "XDG_DATA_HOME"]
@@ -158,8 +179,13 @@ def test_what_flags_set_is_what_resolve_reads() -> None:
     [
         (["true"], "-np N is required"),
         (["-np", "2"], "no command given"),
-        (["-np", "two", "true"], "invalid int value: 'two'"),
+        (["-np", "two", "true"], "'two' is no number of processes: expected 4, say, or auto"),
         (["-np", "0", "true"], "-np 0 is not allowed"),
+        (["--nproc-per-node", "0", "true"], "'0' is no number of processes: expected 4, say, or auto, gpu or cpu"),
+        (["-np", "2", "--verbos", "true"], "unrecognized arguments: --verbos (did you mean --verbose?)"),
+        (["-np", "2", "--output-filname=d", "true"], "(did you mean --output-filename?)"),
+        (["-np", "2", "--zzz", "true"], "unrecognized arguments: --zzz (hvdliterun --help lists all options)"),
+        (["-np", "2", "--torch-env", "--mpi", "true"], "--torch-env is for ranks that hvdliterun itself starts"),
         (["-H", "a:2", "--hostfile", "f", "true"], "not allowed with argument"),
         (["-np", "2", "--hostfile", "no-such-file", "true"], "cannot read no-such-file: No such file or directory"),
         (["-np", "2", "--config-file", "no-such-file", "true"], "cannot read no-such-file: No such file or directory"),

@@ -13,7 +13,7 @@ import pytest
 from machine import within
 from waiting import wait_until
 
-from hvdlite.launch import output
+from hvdlite.launch import bars, output
 from hvdlite.launch.output import Lines, Sink, Stream, Writer
 
 
@@ -115,9 +115,9 @@ def test_an_unfinished_line_shows_after_a_moment_and_goes_on_where_it_was() -> N
     writer, (zero, _) = _streams()
     zero.feed(b"loading", 10.0)
     zero.tick(10.0 + output.IDLE_SECONDS / 2)
-    assert writer.data == b"" and zero.waiting
+    assert writer.data == b"" and zero.wait(10.0 + output.IDLE_SECONDS / 2) == output.IDLE_SECONDS
     zero.tick(10.0 + output.IDLE_SECONDS * 1.5)
-    assert writer.data == b"[0]<stdout>:loading" and not zero.waiting
+    assert writer.data == b"[0]<stdout>:loading" and zero.wait(10.0 + output.IDLE_SECONDS * 1.5) is None
     zero.feed(b" done\n", 11.0)
     assert writer.data == b"[0]<stdout>:loading done\n"
 
@@ -131,12 +131,72 @@ def test_whoever_speaks_in_between_starts_a_new_line() -> None:
     assert writer.data == b"[0]<stdout>:loading\n[1]<stdout>:hi\n[0]<stdout>: done\n"
 
 
-def test_a_progress_bar_keeps_its_carriage_returns() -> None:
+def test_on_a_terminal_each_state_of_a_progress_bar_has_one_prefix() -> None:
     writer, (zero, _) = _streams()
     for percent in (1, 2, 3):
         zero.feed(b"\r%d%%" % percent, 0)
     zero.end()
-    assert writer.data == b"[0]<stdout>:\r[0]<stdout>:1%\r[0]<stdout>:2%\r[0]<stdout>:3%"
+    assert writer.data == b"[0]<stdout>:1%\r[0]<stdout>:2%\r[0]<stdout>:3%"
+
+
+def test_on_a_terminal_a_state_that_was_shown_early_is_drawn_over() -> None:
+    writer, (zero, _) = _streams()
+    zero.feed(b"\r1%", 0)
+    zero.tick(1)
+    zero.feed(b"\r2%\n", 1)
+    assert writer.data == b"[0]<stdout>:1%\r[0]<stdout>:2%\n"
+
+
+# --- progress bars in a file
+
+
+def _in_a_file() -> tuple[FakeWriter, Stream]:
+    writer = FakeWriter()
+    return writer, Stream(0, "stderr", Sink(writer, obeys_returns=False))
+
+
+def _lines(writer: FakeWriter) -> list[bytes]:
+    return [line.removeprefix(b"[0]<stderr>:") for line in writer.data.splitlines(keepends=True)]
+
+
+def test_in_a_file_a_progress_bar_is_a_line_now_and_then_and_its_last_state() -> None:
+    writer, stream = _in_a_file()
+    for tenth in range(1001):  # as tqdm writes them, ten a second
+        stream.feed(b"\r%d%%" % (tenth // 10), tenth / 10)
+        stream.tick(tenth / 10)
+    stream.feed(b"\n", 100.1)
+    stream.feed(b"done\n", 100.1)
+    assert _lines(writer) == [*(b"%d%%\n" % percent for percent in range(0, 100, 10)), b"100%\n", b"done\n"]
+
+
+def test_in_a_file_a_progress_bar_that_rests_shows_where_it_is() -> None:
+    writer, stream = _in_a_file()
+    stream.feed(b"\r1%", 0)
+    assert stream.wait(0) == output.IDLE_SECONDS
+    stream.tick(output.IDLE_SECONDS)
+    assert _lines(writer) == [b"1%\n"]
+    assert stream.wait(output.IDLE_SECONDS) is None  # nobody wakes up for it
+    stream.feed(b"\r2%\r3%", 1)
+    stream.tick(1 + output.IDLE_SECONDS)
+    assert stream.wait(2) == pytest.approx(bars.SECONDS + output.IDLE_SECONDS - 2)
+    stream.tick(bars.SECONDS + output.IDLE_SECONDS)
+    assert _lines(writer) == [b"1%\n", b"3%\n"]
+    stream.end()
+    assert _lines(writer) == [b"1%\n", b"3%\n"]
+
+
+def test_in_a_file_what_is_printed_after_a_state_takes_its_place() -> None:
+    writer, stream = _in_a_file()
+    stream.feed(b"a\r\nb 1%\rb 2%\rb 3%\rbad\n", 0)
+    stream.feed(b"c 1%\rc 2%\r", 1)
+    stream.end()
+    assert _lines(writer) == [b"a\r\n", b"bad\n", b"c 1%\n", b"c 2%\n"]
+
+
+def test_the_last_words_are_those_of_a_bar_as_well() -> None:
+    _, stream = _in_a_file()
+    stream.feed(b"\r1%\r2%\rValueError: bad\n", 0)
+    assert stream.last_words.found() == (b"ValueError: bad", True)
 
 
 def test_bytes_that_are_no_text_pass_unchanged() -> None:
@@ -253,6 +313,16 @@ def test_a_descriptor_that_does_not_block_is_waited_for() -> None:
         got += len(os.read(reader, 1 << 16))
     assert writer.wait_flushed(within(30))
     os.close(reader)
+
+
+def test_a_writer_keeps_why_it_cannot_write() -> None:
+    full = os.open("/dev/full", os.O_WRONLY)
+    writer = Writer(full)
+    assert writer.failure is None
+    writer.put(b"text")
+    assert writer.wait_flushed(within(30))
+    assert isinstance(writer.failure, OSError)
+    os.close(full)
 
 
 @pytest.mark.parametrize("stream", [None, object()])

@@ -232,6 +232,18 @@ def test_a_flood_of_strangers_pushes_out_the_oldest_and_friends_get_in(server, c
     wait_for_warning(caplog, "more than 20 handshakes are under way")
 
 
+def test_a_flood_of_strangers_costs_the_log_a_few_lines_and_is_counted(server, caplog):
+    for _ in range(300):
+        with dial(server) as sock:
+            sock.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            assert_closed(sock)
+    assert_serves(server)
+    server.close()
+    first, count = warnings_of(caplog)[:-1], warnings_of(caplog)[-1]
+    assert len(first) == 5 and all("does not speak hvdlite's protocol" in text for text in first)
+    assert count == "the store has closed 295 more connections of strangers: none knew the job's secret"
+
+
 def test_without_descriptors_the_server_pauses_and_recovers(tmp_path):
     code = """
 import resource, socket, sys, time, logging

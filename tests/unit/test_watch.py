@@ -11,9 +11,11 @@ import pytest
 from hvdlite.launch import watch as watching
 from hvdlite.launch.output import IDLE_SECONDS, Sink, Stream
 from hvdlite.launch.spawn import guardian
-from hvdlite.launch.spawn.events import AllGone, Ended, Event, Output, StartFailed
+from hvdlite.launch.spawn.events import AllGone, Ended, Event, Output, StartFailed, Unanswered
 from hvdlite.launch.spawn.guardian import Process, members
-from hvdlite.launch.watch import SETTLE_SECONDS, Verdict, watch
+from hvdlite.launch.spawn.patience import SILENCE_SECONDS, Patience
+from hvdlite.launch.verdict import SETTLE_SECONDS, Verdict
+from hvdlite.launch.watch import watch
 
 COMMAND = ["python", "train.py"]
 
@@ -45,7 +47,10 @@ def test_python_programs_that_never_met_are_told_so(ranks: int, met: bool, comma
     verdict = _verdict(ranks)
     verdict.met = met
     verdict.gone = AllGone()
-    told = "hvdliterun: no rank has called hvd.init(): 3 programs have run that knew nothing of each other."
+    told = (
+        "hvdliterun: no rank has called hvd.init(): 3 programs have run that knew nothing of each other. "
+        "--torch-env is for those that go by torchrun's variables."
+    )
     assert (verdict.status(), verdict.sentence(command)) == (0, told if is_told else "")
 
 
@@ -141,6 +146,53 @@ def test_a_failure_of_its_own_comes_before_a_lost_host() -> None:
     assert (verdict.status(), "rank 0" in verdict.sentence(COMMAND)) == (3, True)
 
 
+def test_ranks_that_may_still_run_are_told_and_are_no_success() -> None:
+    verdict = _verdict()
+    verdict.interrupted = signal.SIGINT
+    verdict.unanswered("host2", killed=False)
+    assert verdict.status() == 255
+    assert verdict.sentence(COMMAND) == (
+        "hvdliterun: ended by SIGINT. Host host2 did not answer; its ranks may still run."
+    )
+    verdict.unanswered("host1", killed=False)
+    assert verdict.sentence(COMMAND).endswith(" Hosts host2, host1 did not answer; their ranks may still run.")
+
+
+def test_a_cause_is_told_though_a_host_has_not_answered() -> None:
+    verdict = _verdict()
+    verdict.ended(Ended(0, code=3), b"ValueError: bad", 0)
+    verdict.unanswered("host2", killed=False)
+    assert verdict.status() == 255
+    assert verdict.sentence(COMMAND) == (
+        "hvdliterun: rank 0 on host0 exited with code 3: ValueError: bad. Host host2 did not answer; its ranks may still run."
+    )
+
+
+def test_ranks_that_were_killed_without_their_guardian_are_told() -> None:
+    verdict = _verdict(1)
+    verdict.interrupted = signal.SIGTERM
+    verdict.unanswered("host0", killed=True)
+    assert verdict.status() == 143
+    assert verdict.sentence(COMMAND) == (
+        "hvdliterun: ended by SIGTERM; all ranks were ended. "
+        "The guardian (host0) did not answer: hvdliterun itself has killed what was left."
+    )
+
+
+def test_a_host_is_given_up_when_its_time_is_over_and_it_is_silent() -> None:
+    patience = Patience()
+    assert patience.left(0) is None  # it was asked for nothing
+    patience.asked(10, now=0)
+    assert patience.left(4) == 6
+    patience.asked(2, now=4)  # at once, please
+    assert patience.left(4) == 2
+    patience.asked(100, now=5)
+    assert patience.left(5) == 1
+    patience.heard(5.5)
+    assert patience.left(6) == SILENCE_SECONDS - 0.5
+    assert patience.left(5.5 + SILENCE_SECONDS) == 0 == patience.left(1e9)
+
+
 def test_last_words_that_are_no_text_can_be_shown() -> None:
     verdict = _verdict(1)
     verdict.ended(Ended(0, code=1), b"\xff\xfe", 0)
@@ -217,3 +269,85 @@ def test_a_launcher_that_gets_no_processor_does_not_take_that_for_silence_in_the
     watch({"a": host}, streams, _verdict(2))  # type: ignore[dict-item]
     os.close(host.fileno())
     assert writer.data == b"[1]<stdout>:one\n[1]<stdout>:two\n[0]<stdout>:half a line\n"
+
+
+class Clock:
+    """Time passes where somebody waits, until the next of these signals comes. Nothing is ever ready."""
+
+    def __init__(self, *signals: tuple[float, int]) -> None:
+        self.now = 0.0
+        self.caught: list[int] = []
+        self.wake = -1
+        self._signals = list(signals)
+        self._waits = 0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def register(self, *_: object) -> None:
+        pass
+
+    unregister = register
+
+    def select(self, timeout: float | None) -> list[object]:
+        until = [self.now + timeout] if timeout is not None else []
+        comes = [when for when, _ in self._signals[:1]]
+        assert until or comes, "nothing would ever end this wait"
+        self._waits += 1
+        assert self._waits < 100, "it waits for ever, in no time"
+        self.now = min(until + comes)
+        if comes == [self.now]:
+            self.caught.append(self._signals.pop(0)[1])
+        return []
+
+    def close(self) -> None:
+        pass
+
+
+class Frozen:
+    """A host that hears and never answers."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.pipes: dict[int, object] = {}
+        self.asked: list[tuple[str, float]] = []
+        self._clock = clock
+
+    def fileno(self) -> int:
+        return 1000
+
+    def terminate(self) -> None:
+        self.asked.append(("terminate", self._clock.now))
+
+    def kill(self) -> None:
+        self.asked.append(("kill", self._clock.now))
+
+    def ending_seconds(self, politely: bool) -> float:
+        return 60.0 if politely else 6.0
+
+    def abandon(self) -> list[Event]:
+        self.asked.append(("abandon", self._clock.now))
+        return [Unanswered(killed=False), AllGone()]
+
+
+@pytest.mark.parametrize(
+    ("signals", "asked"),
+    [
+        ([(1.0, signal.SIGTERM)], [("terminate", 1.0), ("abandon", 61.0)]),
+        ([(1.0, signal.SIGINT), (3.0, signal.SIGINT)], [("terminate", 1.0), ("kill", 3.0), ("abandon", 9.0)]),
+        (
+            [(1.0, signal.SIGINT), (3.0, signal.SIGINT), (8.0, signal.SIGTERM)],
+            [("terminate", 1.0), ("kill", 3.0), ("kill", 8.0), ("abandon", 9.0)],
+        ),
+    ],
+    ids=["SIGTERM", "Ctrl-C twice", "Ctrl-C twice and SIGTERM"],
+)
+def test_who_does_not_answer_is_not_waited_for_for_ever(
+    monkeypatch: pytest.MonkeyPatch, signals: list[tuple[float, int]], asked: list[tuple[str, float]]
+) -> None:
+    clock = Clock(*signals)
+    monkeypatch.setattr(watching, "time", clock)
+    monkeypatch.setattr(watching.selectors, "DefaultSelector", lambda: clock)
+    host, verdict = Frozen(clock), _verdict(1)
+    watch({"host0": host}, {}, verdict, signals=clock)  # type: ignore[dict-item, arg-type]
+    assert host.asked == asked
+    assert verdict.status() == 255

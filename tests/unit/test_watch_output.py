@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import selectors
 from collections.abc import Callable, Iterator
 
 import pytest
 
+from hvdlite.launch import watch as watching
 from hvdlite.launch.output import BACKLOG_BYTES, Sink, Stream, Writer
 from hvdlite.launch.spawn.events import AllGone, Ended, Event, Output, Pipes
-from hvdlite.launch.watch import Verdict, watch
+from hvdlite.launch.verdict import Verdict
+from hvdlite.launch.watch import watch
 
 
 class Reader(Writer):
@@ -29,6 +32,7 @@ class Reader(Writer):
 
     def put(self, data: bytes) -> None:
         self.data += data
+        assert len(self.data) < 100 << 20, "it is read without end"
 
 
 Turn = Callable[["Host", Reader], list[Event]]
@@ -55,6 +59,12 @@ class Host:
         return self._turns.pop(0)(self)
 
     def terminate(self) -> None:
+        pass
+
+    def ending_seconds(self, politely: bool) -> float:
+        return 600.0
+
+    def wake(self) -> None:
         pass
 
     def print(self, data: bytes, stream: str = "stdout") -> list[Event]:
@@ -111,6 +121,18 @@ def test_a_host_elsewhere_waits_while_the_reader_is_full(watched: Watched) -> No
 
     _, reader = watched(True, fill, end)
     assert reader.data == b"[0]<stdout>:one\n[0]<stdout>:two\n"
+
+
+def test_who_has_escaped_and_writes_without_end_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching.selectors, "DefaultSelector", selectors.SelectSelector)  # epoll takes no devices
+    endless = os.open("/dev/zero", os.O_RDONLY)
+    host = Host(False, [lambda host: [AllGone()]])
+    host.pipes[0] = Pipes(endless, host.pipes[0].stderr)
+    reader = Reader()
+    watch({"here": host}, {(0, "stdout"): Stream(0, "stdout", Sink(reader))}, Verdict({0: "here"}))  # type: ignore[dict-item]
+    assert reader.data.startswith(b"[0]<stdout>:\0")
+    host.close()
+    os.close(endless)
 
 
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["here", "elsewhere"])

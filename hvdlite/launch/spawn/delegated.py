@@ -38,6 +38,8 @@ class Manners(Protocol):
 
     # The signals that it passes on to all ranks when it gets them.
     forwards: frozenset[int]
+    # How long terminate() and abandoned() may take themselves.
+    asking_seconds: float
 
     def terminate(self, pid: int) -> bool:
         """SIGTERM to all ranks, while the launcher stays to see their end. False: the guardian has to do it."""
@@ -48,6 +50,8 @@ class Manners(Protocol):
 
 class ToEverybody:
     """It cannot be relied upon: the guardian tells it and all ranks on this host."""
+
+    asking_seconds = 0.0
 
     def __init__(self, *forwards: int) -> None:
         self.forwards = frozenset(forwards)
@@ -92,6 +96,8 @@ def _command(pid: int) -> str:
 
 class ThroughSlurm(ToEverybody):
     """srun answers SIGTERM with SIGKILL for all ranks; scancel can send them SIGTERM. `name`: of the step."""
+
+    asking_seconds = 2 * _SLURM_SECONDS
 
     def __init__(self, name: str, *forwards: int) -> None:
         super().__init__(*forwards)
@@ -188,6 +194,18 @@ class Delegated:
     def forward(self, number: int) -> None:
         if number in self._manners.forwards:
             self._launcher.forward(number)
+
+    def wake(self) -> None:
+        self._launcher.wake()
+
+    def ending_seconds(self, politely: bool) -> float:
+        return self._launcher.ending_seconds(politely) + (self._manners.asking_seconds if politely else 0.0)
+
+    def abandon(self) -> list[Event]:
+        happened: list[Event] = []
+        for event in self._launcher.abandon():
+            self._happened(event, happened)
+        return happened
 
     def close(self) -> None:
         if self._ending is not None:

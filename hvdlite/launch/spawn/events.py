@@ -49,6 +49,13 @@ class Lost:
 
 
 @dataclass(frozen=True)
+class Unanswered:
+    """Whoever started the ranks of this host has not ended them when it was asked to. AllGone follows."""
+
+    killed: bool  # they were killed without it; else they may still run
+
+
+@dataclass(frozen=True)
 class AllGone:
     """Nothing of the job is left on this host, but for `resisting` processes; the last event."""
 
@@ -56,7 +63,7 @@ class AllGone:
     guardian_died: bool = False
 
 
-Event = Started | StartFailed | Ended | Output | Lost | AllGone
+Event = Started | StartFailed | Ended | Output | Lost | Unanswered | AllGone
 
 
 def parse(line: str) -> Event:
@@ -71,6 +78,8 @@ def parse(line: str) -> Event:
         return Ended(*numbers)
     if word == "killed":
         return Ended(numbers[0], signal=numbers[1])
+    if word == "unanswered":
+        return Unanswered(killed=bool(numbers[0]))
     if word == "done":
         return AllGone(numbers[0], guardian_died=len(numbers) > 1)
     raise ValueError(f"{line!r} is no event")
@@ -84,6 +93,8 @@ def line(event: Event) -> str:
         return f"failed {event.rank} {event.errno}"
     if isinstance(event, Ended):
         return f"killed {event.rank} {event.signal}" if event.signal else f"exited {event.rank} {event.code}"
+    if isinstance(event, Unanswered):
+        return f"unanswered {int(event.killed)}"
     if isinstance(event, AllGone):
         return f"done {event.resisting} 1" if event.guardian_died else f"done {event.resisting}"
     raise ValueError(f"{event} has no line")
@@ -126,6 +137,15 @@ class Group(Protocol):
 
     def forward(self, number: int) -> None:
         """SIGUSR1 or SIGUSR2 to the ranks themselves, not to what they have started."""
+
+    def wake(self) -> None:
+        """A rank's output has ended, and its end has perhaps not been told: whoever has to tell it may be stopped."""
+
+    def ending_seconds(self, politely: bool) -> float:
+        """Within this time of terminate(), or of kill(), AllGone comes from whoever is able to answer."""
+
+    def abandon(self) -> list[Event]:
+        """It has not come: kills what can be reached without help. Returns the last events, AllGone among them."""
 
     def close(self) -> None:
         """Kill what is left and wait until it is gone. Idempotent."""

@@ -15,6 +15,9 @@ which misses its farewell, kills the rest of their sessions.
 Runs as a script in a fresh interpreter (`python -I -S guardian.py`): the launcher may have threads or be a
 notebook, which must not be forked without exec. Standard library only.
 
+Where the guardian is killed, what ranks have started and what left their sessions becomes init's. The launcher finds that by
+a mark in its environment. Nobody does so where the launcher is killed in the same instant.
+
 Protocol. On standard input first `<length>\\n<JSON>`, then single letters: `T` end politely (SIGTERM, a grace
 period, SIGKILL), `K` kill, `1` and `2` SIGUSR1 and SIGUSR2 to the ranks; end of file means K. On standard output lines: `started RANK PID`,
 `failed RANK ERRNO`, `exited RANK CODE`, `killed RANK SIGNAL`, and last `done LEFT` when nothing of the job is
@@ -110,11 +113,24 @@ def send(pids: Iterable[int], signal_number: int) -> None:
             os.kill(pid, signal_number)
 
 
-def kill_sessions(sessions: set[int], seconds: float = KILL_SECONDS) -> int:
-    """SIGKILL to all members of these sessions until none is left; returns how many are. For the launcher."""
+def marked(table: Iterable[Process], mark: bytes) -> list[int]:
+    """Those that have these bytes in their environment; nobody who sees another user's."""
+    found: list[int] = []
+    for process in table:
+        with contextlib.suppress(OSError), open(f"/proc/{process.pid}/environ", "rb") as file:
+            if mark in file.read():
+                found.append(process.pid)
+    return found
+
+
+def kill_all(root: int | None, sessions: set[int], mark: bytes, seconds: float = KILL_SECONDS) -> int:
+    """For the launcher, without a guardian's help: SIGKILL to all descendants of `root`, members of these sessions and whoever
+    bears the mark, until none is left; returns how many are."""
     deadline = time.monotonic() + seconds
-    while left := members(processes(), None, sessions):
-        if time.monotonic() > deadline:
+    while True:
+        table = processes()
+        left = set(members(table, root, sessions)).union(marked(table, mark))
+        if not left or time.monotonic() > deadline:
             break
         send(left, signal.SIGKILL)
         time.sleep(_SCAN_SECONDS)

@@ -12,7 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hvdlite.launch.spawn import guardian
-from hvdlite.launch.spawn.events import AllGone, Ended, Event, Pipes, Started, parse
+from hvdlite.launch.spawn.events import AllGone, Ended, Event, Pipes, Started, Unanswered, parse
+
+# In the environment of all that belongs to a job, one after another where a job runs within a job.
+MARKS = "HVDLITE_JOB_MARKS"
+# For a guardian that is slow, on top of what it has to do.
+_MARGIN_SECONDS = 2.0
 
 
 @dataclass
@@ -21,6 +26,8 @@ class Ranks:
 
     pipes: dict[int, Pipes]
     _guardian: subprocess.Popen[bytes]
+    _mark: bytes
+    _ending_seconds: tuple[float, float]  # asked by terminate(), by kill()
     _rest: bytes = b""
     _running: dict[int, int] = field(default_factory=dict)  # rank -> pid
     _sessions: set[int] = field(default_factory=set)
@@ -45,17 +52,32 @@ class Ranks:
     def forward(self, number: int) -> None:
         self._command(guardian.FORWARDED[signal.Signals(number)])
 
+    def wake(self) -> None:
+        self._guardian.send_signal(signal.SIGCONT)
+
+    def ending_seconds(self, politely: bool) -> float:
+        return self._ending_seconds[0 if politely else 1] + _MARGIN_SECONDS
+
+    def abandon(self) -> list[Event]:
+        # The guardian last: as long as it is there, all of the job are its descendants.
+        left = self._kill_all(self._guardian.pid)
+        self._guardian.kill()
+        return [Unanswered(killed=True), *self._all_ended(left, guardian_died=False)]
+
     def close(self) -> None:
         assert self._guardian.stdin is not None and self._guardian.stdout is not None
         with contextlib.suppress(OSError):
             self._guardian.stdin.close()  # end of file means: kill
+        self.wake()
         try:
             self._guardian.wait(timeout=2 * guardian.KILL_SECONDS)
         except subprocess.TimeoutExpired:
+            self._kill_all(self._guardian.pid)
             self._guardian.kill()
-            self._guardian.wait()
+            with contextlib.suppress(subprocess.TimeoutExpired):  # it waits for a disk
+                self._guardian.wait(timeout=guardian.KILL_SECONDS)
         if self._guardian.returncode != 0:
-            guardian.kill_sessions(self._sessions)
+            self._kill_all(None)
         self._guardian.stdout.close()
         for pipes in self.pipes.values():
             os.close(pipes.stdout)
@@ -64,6 +86,7 @@ class Ranks:
 
     def _command(self, letter: bytes) -> None:
         assert self._guardian.stdin is not None
+        self.wake()
         with contextlib.suppress(OSError):  # it is dead: events() says so
             self._guardian.stdin.write(letter)
             self._guardian.stdin.flush()
@@ -78,10 +101,15 @@ class Ranks:
         return event
 
     def _lost_guardian(self) -> list[Event]:
-        left = guardian.kill_sessions(self._sessions)
+        return self._all_ended(self._kill_all(None), guardian_died=True)
+
+    def _kill_all(self, root: int | None) -> int:
+        return guardian.kill_all(root, self._sessions, self._mark)
+
+    def _all_ended(self, left: int, guardian_died: bool) -> list[Event]:
         ended: list[Event] = [Ended(rank, signal=signal.SIGKILL) for rank in self._running]
         self._running.clear()
-        return [*ended, AllGone(left, guardian_died=True)]
+        return [*ended, AllGone(left, guardian_died)]
 
 
 def _latin(data: bytes) -> str:
@@ -133,10 +161,12 @@ def start(
             pass_fds=inherited,
         )
         ours.pop_all()  # Ranks.close() does it
+    mark = os.urandom(12).hex()
+    marks = ":".join([*filter(None, [shared.get(MARKS)]), mark])
     job = json.dumps(
         {
             "command": [_latin(os.fsencode(word)) for word in command],
-            "environment": _texts(shared),
+            "environment": _texts({**shared, MARKS: marks}),
             "secret": secret,
             "grace_seconds": grace_seconds,
             "scratch": scratch,
@@ -144,7 +174,8 @@ def start(
             "ranks": entries,
         }
     ).encode()
-    ranks = Ranks(pipes, process)
+    killing = mercy_seconds + guardian.KILL_SECONDS
+    ranks = Ranks(pipes, process, mark.encode(), (grace_seconds + killing, killing))
     assert process.stdin is not None
     with contextlib.suppress(OSError):  # it died at once: events() says so
         process.stdin.write(f"{len(job)}\n".encode() + job)

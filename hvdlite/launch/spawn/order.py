@@ -21,6 +21,8 @@ class Order:
     environment: Mapping[str, str]  # for all ranks
     ranks: Mapping[int, Mapping[str, str]]  # those of this host, and what only each of them gets
     grace_seconds: float  # between SIGTERM and SIGKILL
+    torch_host: str  # where torch's ranks meet; empty: on the launcher's machine
+    torch_port: int  # 0: they do not (--torch-env)
     silence_seconds: float  # after which the launcher's machine counts as gone; 0: never
 
     def encode(self) -> bytes:

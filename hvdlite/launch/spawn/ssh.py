@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from hvdlite.launch.spawn import events, frames, guardian
-from hvdlite.launch.spawn.events import AllGone, Event, Lost, Output, Pipes
+from hvdlite.launch.spawn.events import AllGone, Event, Lost, Output, Pipes, Unanswered
 from hvdlite.launch.spawn.order import Order
 
 # As many handshakes at once: more only make each of them slower.
@@ -36,6 +36,8 @@ _LOGGED_IN = "hvdlite logged in"
 # These may be over in a moment, where hosts come late.
 _PASSING = re.compile(r"Could not resolve hostname|Connection refused|timed out|No route to host|Connection reset")
 _PAUSE = 1.0
+# For an agent that is slow or far away, on top of what it waits for its own guardian.
+_MARGIN_SECONDS = 5.0
 # What the far interpreter needs in order to start at all; everything else goes over the channel.
 _NEEDED_BEFORE = ("PYTHONPATH", "LD_LIBRARY_PATH")
 
@@ -149,6 +151,16 @@ class Remote:
 
     def forward(self, number: int) -> None:
         self._send(guardian.FORWARDED[signal.Signals(number)])
+
+    def wake(self) -> None:
+        pass  # the agent does it there
+
+    def ending_seconds(self, politely: bool) -> float:
+        return (self.order.grace_seconds if politely else 0.0) + guardian.KILL_SECONDS + _MARGIN_SECONDS
+
+    def abandon(self) -> list[Event]:
+        self._kill()
+        return [Unanswered(killed=False), AllGone()]
 
     def close(self) -> None:
         close([self])

@@ -1,0 +1,128 @@
+"""`--collapse`: a line that several ranks print at about the same time comes out once, as `[0-3]<stdout>:`."""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from hvdlite.launch.output import Sink
+
+# So long a line waits for other ranks to say the same. What all have said does not wait.
+MOMENT_SECONDS = 0.5
+# More than this does not wait.
+MOST_BYTES = 1 << 20
+
+
+@dataclass
+class Held:
+    """A line, and who has said it."""
+
+    line: bytes
+    ranks: set[int]
+    since: float
+
+
+class Gathering:
+    """Lines that wait, the oldest first. Pure: times are handed in. No rank's lines change their order."""
+
+    def __init__(self, ranks: Iterable[int]) -> None:
+        self._all = set(ranks)
+        self._held: deque[Held] = deque()
+        self._first = 0  # the number of the oldest; the others follow it
+        self._numbers: dict[bytes, deque[int]] = {}  # of equal lines
+        self._last: dict[int, int] = {}  # the number of a rank's newest
+        self._bytes = 0
+
+    def heard(self, rank: int, line: bytes, now: float) -> None:
+        """A whole line of that rank."""
+        equal = self._numbers.setdefault(line, deque())
+        before = self._last.get(rank, -1)
+        number = next((number for number in equal if number > before), None)
+        if number is None:
+            number = self._first + len(self._held)
+            self._held.append(Held(line, set(), now))
+            self._bytes += len(line)
+            equal.append(number)
+        self._held[number - self._first].ranks.add(rank)
+        self._last[rank] = number
+
+    def ripe(self, now: float) -> list[Held]:
+        """Those that wait no longer."""
+        found: list[Held] = []
+        while self._held and (
+            now - self._held[0].since >= MOMENT_SECONDS or self._held[0].ranks >= self._all or self._bytes > MOST_BYTES
+        ):
+            found.append(self._pop())
+        return found
+
+    def all_of(self, rank: int) -> list[Held]:
+        """Those up to the newest of that rank."""
+        return [self._pop() for _ in range(self._last.get(rank, -1) + 1 - self._first)]
+
+    def left(self, rank: int) -> None:
+        """Nothing more comes from it."""
+        self._all.discard(rank)
+
+    def due(self) -> float | None:
+        """When the oldest has waited long enough."""
+        return self._held[0].since + MOMENT_SECONDS if self._held else None
+
+    def _pop(self) -> Held:
+        held = self._held.popleft()
+        self._first += 1
+        self._bytes -= len(held.line)
+        numbers = self._numbers[held.line]
+        numbers.popleft()
+        if not numbers:
+            del self._numbers[held.line]
+        return held
+
+
+class Collapse:
+    """One stream, stdout or stderr, of all ranks on its way into a Sink."""
+
+    def __init__(self, name: str, ranks: Iterable[int], sink: Sink) -> None:
+        self._name, self._sink = name, sink
+        self._gathering = Gathering(ranks)
+        self._unfinished: set[int] = set()  # ranks in the middle of a line that is shown already
+
+    def put(self, rank: int, lines: Sequence[bytes], now: float) -> None:
+        for line in filter(None, lines):
+            if line.endswith(b"\n") and rank not in self._unfinished:
+                self._gathering.heard(rank, line, now)
+                continue
+            self._show(self._gathering.all_of(rank))
+            self._sink.emit(self._prefix({rank}), [line])
+            change = self._unfinished.discard if line.endswith((b"\n", b"\r")) else self._unfinished.add
+            change(rank)
+        self.tick(now)
+
+    def tick(self, now: float) -> None:
+        self._show(self._gathering.ripe(now))
+
+    def wait(self, now: float) -> float | None:
+        """Seconds until tick() has something to do."""
+        due = self._gathering.due()
+        return None if due is None else max(0.0, due - now)
+
+    def end(self, rank: int) -> None:
+        """Its stream has ended."""
+        self._gathering.left(rank)
+        self.tick(float("-inf"))
+
+    def _show(self, ripe: Iterable[Held]) -> None:
+        for held in ripe:
+            self._sink.emit(self._prefix(held.ranks), [held.line])
+
+    def _prefix(self, ranks: Iterable[int]) -> bytes:
+        return f"[{ranges(ranks)}]<{self._name}>:".encode()
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """0-3,7"""
+    # In a run of neighbours the difference of number and place is the same.
+    runs = itertools.groupby(enumerate(sorted(numbers)), lambda pair: pair[1] - pair[0])
+    ends = ([number for _, number in run] for _, run in runs)
+    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in ends)

@@ -1,0 +1,80 @@
+"""What this machine offers to ranks: processors and GPUs. Only here() looks; the rest decides and is pure."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+# Libraries that compute with OpenMP, MKL and OpenBLAS among them, take as many threads.
+THREADS = "OMP_NUM_THREADS"
+_GPUS = "CUDA_VISIBLE_DEVICES"
+_QUOTA = "/sys/fs/cgroup/cpu.max"
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What processes may use here."""
+
+    cores: int
+    gpus: int
+
+
+def here(environ: Mapping[str, str]) -> Machine:
+    try:
+        with open(_QUOTA) as file:
+            quota = file.read()
+    except OSError:
+        quota = ""
+    there = sum(1 for name in os.listdir("/dev") if re.fullmatch(r"nvidia\d+", name))
+    return Machine(cores(len(os.sched_getaffinity(0)), quota), gpus(there, environ.get(_GPUS)))
+
+
+def cores(allowed: int, quota: str) -> int:
+    """How many run at a time of the `allowed` ones; `quota`: a cgroup's cpu.max, as `200000 100000` for two."""
+    words = quota.split()
+    if len(words) == 2 and all(word.isdecimal() and int(word) for word in words):
+        return max(1, min(allowed, int(words[0]) // int(words[1])))
+    return max(1, allowed)
+
+
+def gpus(there: int, visible: str | None) -> int:
+    """How many a program sees; `visible`: CUDA_VISIBLE_DEVICES, numbers and names of which CUDA takes those before the first
+    that does not exist."""
+    if visible is None:
+        return there
+    count = 0
+    for word in (word.strip() for word in visible.split(",")):
+        if not (word.startswith(("GPU-", "MIG-")) or (word.isdecimal() and int(word) < there)):
+            break
+        count += 1
+    return count if there else 0
+
+
+def count(wish: str, machine: Machine) -> tuple[int, str]:
+    """How many ranks `auto`, `gpu` or `cpu` are here, and one for each of what. ValueError: there is none of that."""
+    if wish == "gpu" and not machine.gpus:
+        raise ValueError("there is no GPU on this host that a program could use (/dev/nvidia*, CUDA_VISIBLE_DEVICES).")
+    if wish != "cpu" and machine.gpus:
+        return machine.gpus, "one for each GPU of this host"
+    return machine.cores, "one for each core that may be used here" + ("" if wish == "cpu" else "; there is no GPU")
+
+
+def threads(environment: Mapping[str, str], cores: int, ranks: int) -> dict[str, str]:
+    """What ranks of one host get so that they do not take each other's cores: nothing where the user has chosen."""
+    if THREADS in environment or ranks < 2:
+        return {}
+    return {THREADS: str(max(1, cores // ranks))}
+
+
+def about_threads(given: Mapping[str, str], cores: int, far: bool) -> str:
+    """For people. `given`: what threads() gives here; `far`: there are ranks on other hosts."""
+    advice = f"-x {THREADS}=N gives them another number."
+    if far:
+        own = f" (here {given[THREADS]})" if given else ""
+        return f"{THREADS} is not set: each rank computes with its share of its host's cores as threads{own}; {advice}"
+    number = given[THREADS]
+    what = "1 thread" if number == "1" else f"{number} threads"
+    share = f"its share of {cores} cores" if cores > 1 else "for there is 1 core"
+    return f"{THREADS} is not set: each rank computes with {what}, {share}; {advice}"

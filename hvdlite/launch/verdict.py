@@ -1,0 +1,171 @@
+"""Whose failure has ended a job, and what the launcher says of it. Pure: times are handed in."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from hvdlite.launch.last_words import shown
+from hvdlite.launch.spawn.events import AllGone, Ended, StartFailed, signal_name
+
+# A rank that fails because a peer was lost may exit sooner than the peer, whose interpreter takes its time
+# to end. So long the launcher waits for the cause before it takes the consequence for it.
+SETTLE_SECONDS = 0.5
+_CONSEQUENCES = (b"PeerLostError", b"ShutDownError")
+# What ssh itself exits with when the connection fails.
+_CONNECTION_LOST = 255
+
+
+def is_consequence(last_words: bytes) -> bool:
+    """Whether a rank that says so has failed because another one was lost."""
+    return any(name in last_words for name in _CONSEQUENCES)
+
+
+@dataclass(frozen=True)
+class Failure:
+    ended: Ended
+    last_words: bytes
+
+    @property
+    def order(self) -> tuple[bool, bool]:
+        """Sorts causes before consequences and, of ranks that died at the same time, crashes before exits."""
+        return not self.ended.signal and is_consequence(self.last_words), not self.ended.signal
+
+
+@dataclass
+class Verdict:
+    """Whose failure ended the job? Pure; times are handed in."""
+
+    hosts: Mapping[int, str]
+    failures: list[Failure] = field(default_factory=list)
+    start_failure: StartFailed | None = None
+    lost: tuple[str, str] | None = None  # the first host of which nothing is heard any more, and why
+    silent: dict[str, bool] = field(
+        default_factory=dict
+    )  # hosts that were asked to end; whether it was done without them
+    interrupted: int = 0
+    gone: AllGone | None = None
+    decided: bool = False
+    met: bool = True  # any ranks, in hvd.init()
+    _first_failure: float = 0.0
+
+    def ended(self, ended: Ended, last_words: bytes, now: float) -> None:
+        # What ends after the decision was ended by us.
+        if ended.status and not self.decided:
+            if not self.failures:
+                self._first_failure = now
+            self.failures.append(Failure(ended, last_words))
+
+    def lost_host(self, host: str, reason: str) -> None:
+        if not self.decided and self.lost is None:
+            self.lost = host, reason
+
+    def unanswered(self, host: str, killed: bool) -> None:
+        """A host was asked to end its ranks and has not; they were `killed` without its help, or may still run."""
+        self.silent[host] = killed
+
+    def decide(self, now: float) -> bool:
+        """True once, when the other ranks have to be ended now. To be asked after each batch of events."""
+        if self.decided or not (self.failures or self.start_failure or self.lost or self.interrupted):
+            return False
+        only_consequences = bool(self.failures) and all(failure.order[0] for failure in self.failures)
+        if only_consequences and not (self.interrupted or self.lost) and now - self._first_failure < SETTLE_SECONDS:
+            return False
+        self.decided = True
+        return True
+
+    def pending(self) -> bool:
+        """Whether decide() has to be asked again soon although nothing happens."""
+        return bool(self.failures) and not self.decided
+
+    def status(self) -> int:
+        """The launcher's exit status."""
+        if self._may_run():
+            return _CONNECTION_LOST
+        if self.interrupted:
+            return 128 + self.interrupted
+        if self.start_failure is not None:
+            return 127 if self.start_failure.errno == errno.ENOENT else 126
+        if self._lost_is_the_cause():
+            return _CONNECTION_LOST
+        if self.failures:
+            return self._cause().ended.status
+        return 1 if self.gone is not None and (self.gone.guardian_died or self.gone.resisting) else 0
+
+    def sentence(self, command: Sequence[str]) -> str:
+        """The launcher's last line; empty when all went well."""
+        parts = [part for part in (self._what(command), self._silence(), self._left()) if part]
+        return f"hvdliterun: {' '.join(parts)}" if parts else ""
+
+    def culprit(self) -> int | None:
+        """The rank whose failure ended the job, if one's did."""
+        if self.interrupted or self.start_failure is not None or self._lost_is_the_cause() or not self.failures:
+            return None
+        return self._cause().ended.rank
+
+    def _lost_is_the_cause(self) -> bool:
+        return self.lost is not None and all(failure.order[0] for failure in self.failures)
+
+    def _cause(self) -> Failure:
+        return min(self.failures, key=lambda failure: failure.order)
+
+    def _what(self, command: Sequence[str]) -> str:
+        if self.interrupted:
+            everybody = "" if self._may_run() else "; all ranks were ended"
+            return f"ended by {signal_name(self.interrupted)}{everybody}."
+        if self.start_failure is not None:
+            reason = os.strerror(self.start_failure.errno)
+            hint = f" Did you mean `python {command[0]}`?" if command[0].endswith(".py") else ""
+            if self.start_failure.errno == errno.EAGAIN:
+                hint = " Most likely there are as many processes as this user may have (`ulimit -u`)."
+            return f"cannot start {command[0]!r}: {reason}.{hint}"
+        if self.gone is not None and self.gone.guardian_died:
+            return "the guardian of the ranks was killed, so all ranks were ended."
+        others = "" if len(self.hosts) == 1 or self._may_run() else " All other ranks have ended, too."
+        if self.lost is not None and self._lost_is_the_cause():
+            return f"host {self.lost[0]} was lost: {self.lost[1].removesuffix('.')}.{others}"
+        if not self.failures:
+            return self._who_never_met(command)
+        failure = self._cause()
+        ended, rank = failure.ended, failure.ended.rank
+        if ended.signal:
+            how = f"was killed by {signal_name(ended.signal)}"
+            if ended.signal == signal.SIGKILL:
+                how += " (by somebody, or by the kernel for want of memory)"
+        else:
+            how = f"exited with code {ended.code}"
+            if failure.last_words:
+                how += f": {shown(failure.last_words)}"
+        return f"rank {rank} on {self.hosts[rank]} {how.removesuffix('.')}.{others}"
+
+    def _who_never_met(self, command: Sequence[str]) -> str:
+        """A training program that knows nothing of the other ranks trains a model of its own; of `hostname` that is right."""
+        is_python = os.path.basename(command[0]).startswith("python") or command[0].endswith(".py")
+        if self.met or len(self.hosts) == 1 or not is_python:
+            return ""
+        return (
+            f"no rank has called hvd.init(): {len(self.hosts)} programs have run that knew nothing of each other. "
+            "--torch-env is for those that go by torchrun's variables."
+        )
+
+    def _may_run(self) -> list[str]:
+        return [host for host, killed in self.silent.items() if not killed]
+
+    def _silence(self) -> str:
+        far = self._may_run()
+        if far:
+            which, whose = ("host", "its") if len(far) == 1 else ("hosts", "their")
+            return f"{which.capitalize()} {', '.join(far)} did not answer; {whose} ranks may still run."
+        if self.silent:
+            return (
+                f"The guardian ({', '.join(self.silent)}) did not answer: hvdliterun itself has killed what was left."
+            )
+        return ""
+
+    def _left(self) -> str:
+        if self.gone is None or not self.gone.resisting:
+            return ""
+        return f"{self.gone.resisting} processes do not react to SIGKILL (waiting for a disk?)."
