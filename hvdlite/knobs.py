@@ -219,6 +219,12 @@ KNOBS: tuple[Knob, ...] = (
         "Communication", flag="--network-interfaces",
     ),
     Knob(
+        "link_checks", _names("LINK_CHECKS", None), "choice", "auto",
+        "Check words (CRC-32C) on what goes over hvdlite's own connections between ranks, so that a bit that changes on the way is an error "
+        "and never a wrong result. auto: between machines, not where ranks of one machine pretend to be on several hosts.",
+        "Communication", choices=("auto", "on", "off"),
+    ),
+    Knob(
         "host_id", _names("HOST_ID", None), "str", "",
         "Ranks with the same text share memory; empty uses the machine's identity. "
         "Different texts pretend to be on different hosts.",

@@ -32,7 +32,7 @@ std::string SharedSettings(const Config& config) {
          ";HVDLITE_DEBUG_NET_ALGORITHM=" + config.debug_net_algorithm +
          ";HVDLITE_GPU_CHUNK_BYTES=" + std::to_string(config.gpu_chunk_bytes) +
          ";HVDLITE_HIERARCHICAL_ALLREDUCE=" + config.hierarchical_allreduce +
-         ";HVDLITE_MPI_ALLREDUCE=" + config.mpi_allreduce +
+         ";HVDLITE_LINK_CHECKS=" + config.link_checks + ";HVDLITE_MPI_ALLREDUCE=" + config.mpi_allreduce +
          ";HVDLITE_MPI_CHUNK_BYTES=" + std::to_string(config.mpi_chunk_bytes) +
          ";HVDLITE_SHM_CHUNK_BYTES=" + std::to_string(config.shm_chunk_bytes) +
          ";HVDLITE_SHM_SMALL_BYTES=" + std::to_string(config.shm_small_bytes) +

@@ -102,6 +102,7 @@ class World {
                      std::vector<transport::Transport*>* edges);
   Status Mesh(uint32_t group, const std::vector<int>& ranks, const Until& until,
               std::vector<std::unique_ptr<transport::tcp::Link>>* links);
+  std::unique_ptr<transport::Transport> WithChecks(std::unique_ptr<transport::tcp::Link> link) const;
   Status BuildBetweenHosts(Group* group, uint32_t set, const std::vector<transport::Transport*>& links,
                            const Until& until);
   // In world_mpi.cc.
