@@ -61,6 +61,10 @@ struct WorldOptions {
   mpi::Access mpi;
 };
 
+// Of the ranks, those that have not set their `what` in the store: "rank 1, rank 3".
+std::string WhoIsMissing(const WorldOptions& options, rendezvous::Store* store, const std::string& what);
+std::string StartTimeout(const WorldOptions& options);
+
 class World {
  public:
   // `store` may be null when size is 1.

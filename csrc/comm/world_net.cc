@@ -39,7 +39,15 @@ Status World::OpenDoor(rendezvous::Store* store, Deadline deadline) {
   const std::string key = options_.store_prefix + "door";
   HVDLITE_RETURN_IF_ERROR(store->Set(key + "/" + std::to_string(options_.rank), listener_->endpoint().ToString()));
   std::vector<std::string> doors;
-  HVDLITE_RETURN_IF_ERROR(store->Collect(key, options_.size, deadline, &doors));
+  const Status met = store->Collect(key, options_.size, deadline, &doors);
+  if (met.code() == StatusCode::kTimeout) {
+    return Status::Timeout(
+        WhoIsMissing(options_, store, "door") + " called hvd.init(), but did not say within " + StartTimeout(options_) +
+        " s where other hosts can connect to it. Look at its output. If it waits there for the job's store: does the "
+        "network lose "
+        "packets of some size (an MTU that differs on the way)? If it only needs longer, raise HVDLITE_START_TIMEOUT.");
+  }
+  HVDLITE_RETURN_IF_ERROR(met);
   for (const std::string& door : doors) {
     doors_.emplace_back();
     HVDLITE_RETURN_IF_ERROR(transport::tcp::ParseEndpoint(door, &doors_.back()));

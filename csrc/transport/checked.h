@@ -26,7 +26,7 @@ namespace hvdlite::transport {
 class Checked final : public Transport {
  public:
   static constexpr size_t kHeaderBytes = 16;
-  static constexpr size_t kMostInFrame = 64 << 10;
+  static constexpr size_t kMostInFrame = 128 << 10;
 
   explicit Checked(std::unique_ptr<Transport> inner) : inner_(std::move(inner)) {}
 
@@ -65,7 +65,7 @@ class Checked final : public Transport {
   Status damaged_;
 
   // What has come behind the frame under way.
-  std::array<char, 4096> ahead_{};
+  std::array<char, 1024> ahead_{};
   size_t ahead_begin_ = 0;
   size_t ahead_end_ = 0;
   // A frame that the caller did not ask for as a whole; the first kept_right_ bytes from kept_begin_ on are right.
