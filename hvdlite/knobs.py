@@ -255,7 +255,8 @@ KNOBS: tuple[Knob, ...] = (
     # --- Stalls and dead peers
     Knob(
         "heartbeat_seconds", _names("HEARTBEAT_SECONDS", None), "float", 10.0,
-        "A rank that gives no sign of life for this long counts as lost; 0 never.",
+        "A rank that gives no sign of life for this long counts as lost; 0 never. A host that cannot be reached counts as lost after twice as long "
+        "and a second: no outage of the network that is shorter than this ends a job.",
         "Stalls and dead peers", unit="seconds", minimum=0,
     ),
     Knob(

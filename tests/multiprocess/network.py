@@ -78,6 +78,16 @@ class Network:
         """From here on nothing that the host sends arrives, and nothing tells it so."""
         _ip("-n", self._names[0], "link", "set", f"port{host}", "nomaster")
 
+    def plug_the_cable_in(self, host: int) -> None:
+        _ip("-n", self._names[0], "link", "set", f"port{host}", "master", "bridge")
+
+    def lose_large_packets(self, host: int) -> None:
+        """From here on what the host sends arrives if it is short, and nothing tells it so: the switch's MTU is smaller than its own."""
+        # Else the kernel hands whole segments to the switch, which does not look at their size.
+        _ip("-n", self._names[host + 1], "link", "set", "eth0", "gso_max_segs", "1")
+        for port in range(len(self._names) - 1):
+            _ip("-n", self._names[0], "link", "set", f"port{port}", "mtu", "600")
+
     def __enter__(self) -> Network:
         switch = self._names[0]
         self.__exit__()

@@ -21,7 +21,7 @@ Link::Link(Fd fd, int peer, int me) : fd_(std::move(fd)), peer_(peer) {
   const auto end = [&](int rank, const Endpoint& at) {
     return "rank " + std::to_string(rank) + (placed ? " (" + at.host + ")" : "");
   };
-  name_ = "the connection " + (me < 0 ? "" : "of " + end(me, here) + " ") + "with " + end(peer, there);
+  name_ = (me < 0 ? "the connection" : "the connection of " + end(me, here)) + " with " + end(peer, there);
 }
 
 Status Link::TrySend(const void* data, size_t bytes, size_t* moved) {
