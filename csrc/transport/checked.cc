@@ -52,8 +52,8 @@ Status Checked::Damaged(const std::string& what) {
   return damaged_ = Status::PeerLost(
              peer(),
              Name() + " changes what it carries: " + what +
-                 ". A network card, a cable or memory is at fault, or the program has written into a tensor while it "
-                 "was being communicated. HVDLITE_LINK_CHECKS=off turns this check off.");
+                 ". A network card, a cable, a switch or memory is at fault, or the program has written into a tensor "
+                 "while it was being communicated.");
 }
 
 void Checked::Take(char* to, const char* from, size_t bytes) {

@@ -50,14 +50,3 @@ def test_a_bit_that_changes_is_told_to_every_rank(
             r"the connection of rank (\d) \(\S+\) with rank (\d) \(\S+\) changes what it carries", texts.pop()
         )
         assert named and named[1] != named[2], ranks.outputs()
-
-
-def test_ranks_that_disagree_about_check_words_say_so_at_the_start(tmp_path: Path) -> None:
-    with Ranks(tmp_path, 2, ("a", "b")) as ranks:
-        program = "try: hvd.init()\nexcept ValueError as e: tell(text=str(e))\n"
-        ranks.start(program, ranks=[0], HVDLITE_LINK_CHECKS="on")
-        ranks.start(program, ranks=[1], HVDLITE_LINK_CHECKS="off")
-        ranks.end_well()
-        for rank in range(2):
-            text = ranks.last(rank)["text"]
-            assert "rank 0 has HVDLITE_LINK_CHECKS=on and rank 1 has HVDLITE_LINK_CHECKS=off" in text, text
