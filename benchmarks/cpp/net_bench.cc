@@ -3,12 +3,14 @@
 //   net_bench [ranks] [algorithm|auto] [piece KiB] [smallest bytes] [largest bytes] [MB/s]
 //
 // Prints the median, the tenth and the ninetieth percentile of rank 0 in microseconds: without check words, then with them, by
-// turns in one run, and the ratio of the medians. MB/s: no connection is faster (SO_MAX_PACING_RATE), as with a network card of
+// turns in one run, and the ratio of the medians and of the
+// processor's time. MB/s: no connection is faster (SO_MAX_PACING_RATE), as with a network card of
 // that speed; 0 is as fast as it goes. Ranks wait as the
 // engine does: with a core for each they spin for 50 us, otherwise they yield as long; then they sleep in
 // poll(2).
 #include <poll.h>
 #include <sched.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -83,6 +85,16 @@ Links Connect(int rank, const Doors& doors, bool checked, unsigned megabytes) {
   return links;
 }
 
+// Of this process so far: what a busy machine changes least.
+double CpuMicros() {
+  rusage used{};
+  getrusage(RUSAGE_SELF, &used);
+  const auto micros = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) * 1e6 + static_cast<double>(t.tv_usec);
+  };
+  return micros(used.ru_utime) + micros(used.ru_stime);
+}
+
 struct Spread {
   explicit Spread(std::vector<double> values) {
     std::sort(values.begin(), values.end());
@@ -107,8 +119,8 @@ void Run(int rank, int ranks, const Doors& doors, const comm::NetOptions& option
   const bool oversubscribed = ranks > static_cast<int>(std::thread::hardware_concurrency());
   std::vector<float> data(largest / sizeof(float), 0.0f);
   if (rank == 0) {
-    std::printf("%10s | %10s %10s %10s | %10s %10s %10s | %7s  %s\n", "bytes", "p50 us", "p10", "p90", "checked", "p10",
-                "p90", "ratio", "algorithm");
+    std::printf("%10s | %10s %10s %10s %10s | %10s %10s %10s %10s | %7s %7s  %s\n", "bytes", "p50 us", "p10", "p90",
+                "cpu", "checked", "p10", "p90", "cpu", "ratio", "of cpu", "algorithm");
   }
   for (size_t bytes = smallest; bytes <= largest; bytes *= 4) {
     comm::Batch batch;
@@ -118,18 +130,22 @@ void Run(int rank, int ranks, const Doors& doors, const comm::NetOptions& option
     comm::Batch barrier;
     const int rounds = static_cast<int>(std::clamp<size_t>((size_t{512} << 20) / (bytes + 100000), 7, 1001));
     std::vector<double> micros[2];
+    double cpu[2] = {0, 0};
     for (int i = 0; i < 2 * (rounds + 3); ++i) {
       comm::NetCommunicator* const communicator = communicators[static_cast<size_t>(i % 2)].get();
       if (i % 8 < 2) Wait(communicator, communicator->Start(barrier).get(), oversubscribed);
+      const double cpu_before = CpuMicros();
       const Nanos begin = MonotonicNow();
       Wait(communicator, communicator->Start(batch).get(), oversubscribed);
-      if (i >= 6) micros[i % 2].push_back(static_cast<double>(MonotonicNow() - begin) / kMicrosecond);
+      if (i < 6) continue;
+      cpu[i % 2] += (CpuMicros() - cpu_before) / rounds;
+      micros[i % 2].push_back(static_cast<double>(MonotonicNow() - begin) / kMicrosecond);
     }
     if (rank != 0) continue;
     const Spread plain(micros[0]), checked(micros[1]);
-    std::printf("%10zu | %10.1f %10.1f %10.1f | %10.1f %10.1f %10.1f | %7.3f  %s\n", bytes, plain.median, plain.tenth,
-                plain.ninetieth, checked.median, checked.tenth, checked.ninetieth, checked.median / plain.median,
-                communicators[0]->Explain(batch).c_str());
+    std::printf("%10zu | %10.1f %10.1f %10.1f %10.1f | %10.1f %10.1f %10.1f %10.1f | %7.3f %7.3f  %s\n", bytes,
+                plain.median, plain.tenth, plain.ninetieth, cpu[0], checked.median, checked.tenth, checked.ninetieth,
+                cpu[1], checked.median / plain.median, cpu[1] / cpu[0], communicators[0]->Explain(batch).c_str());
     std::fflush(stdout);
   }
 }

@@ -84,20 +84,25 @@ HVDLITE_CRC_TARGET inline uint32_t StepByte(uint32_t crc, unsigned char byte) {
 }
 
 // A result takes the instruction three cycles, but one can begin in each: three stretches at a time, put together afterwards.
-HVDLITE_CRC_TARGET uint32_t StateByInstruction(uint32_t crc, const unsigned char* at, size_t bytes) {
-  constexpr size_t kStretch = 1024;
+template <size_t kStretch>
+HVDLITE_CRC_TARGET inline uint64_t ThreeAtATime(uint64_t a, const unsigned char** at, size_t* bytes) {
   static constexpr BytesTable kShift = MakeShift(kStretch);
-  uint64_t a = crc;
-  for (; bytes >= 3 * kStretch; bytes -= 3 * kStretch, at += 3 * kStretch) {
+  for (; *bytes >= 3 * kStretch; *bytes -= 3 * kStretch, *at += 3 * kStretch) {
     uint64_t b = 0, c = 0;
     for (size_t i = 0; i < kStretch; i += 8) {
-      a = Step(a, at + i);
-      b = Step(b, at + kStretch + i);
-      c = Step(c, at + 2 * kStretch + i);
+      a = Step(a, *at + i);
+      b = Step(b, *at + kStretch + i);
+      c = Step(c, *at + 2 * kStretch + i);
     }
     const uint32_t two = Shift(kShift, static_cast<uint32_t>(a)) ^ static_cast<uint32_t>(b);
     a = Shift(kShift, two) ^ static_cast<uint32_t>(c);
   }
+  return a;
+}
+
+HVDLITE_CRC_TARGET uint32_t StateByInstruction(uint32_t crc, const unsigned char* at, size_t bytes) {
+  uint64_t a = ThreeAtATime<1024>(crc, &at, &bytes);
+  a = ThreeAtATime<128>(a, &at, &bytes);
   for (; bytes >= 8; bytes -= 8, at += 8) a = Step(a, at);
   auto state = static_cast<uint32_t>(a);
   for (; bytes > 0; --bytes, ++at) state = StepByte(state, *at);
@@ -122,9 +127,12 @@ constexpr uint64_t FoldBy(size_t bits) {
 // what lies there. What is left in the end has the same remainder as all that came before.
 HVDLITE_FOLD_TARGET uint32_t ByFolding(uint32_t crc, const void* data, size_t bytes) {
   constexpr size_t kStep = 256;
+  // A processor that has not used its wide registers for a while runs slowly for the first microseconds with them.
+  constexpr size_t kWorthIt = 32 << 10;
   const auto* at = static_cast<const unsigned char*>(data);
-  if (bytes < 2 * kStep) return ~StateByInstruction(~crc, at, bytes);
-  constexpr auto kLow = static_cast<long long>(FoldBy(8 * kStep + 64)), kHigh = static_cast<long long>(FoldBy(8 * kStep));
+  if (bytes < kWorthIt) return ~StateByInstruction(~crc, at, bytes);
+  constexpr auto kLow = static_cast<long long>(FoldBy(8 * kStep + 64)),
+                 kHigh = static_cast<long long>(FoldBy(8 * kStep));
   const __m512i by = _mm512_set_epi64(kHigh, kLow, kHigh, kLow, kHigh, kLow, kHigh, kLow);
   __m512i lanes[4];
   for (size_t i = 0; i < 4; ++i) lanes[i] = _mm512_loadu_si512(at + 64 * i);

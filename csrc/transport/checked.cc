@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/crc32c.h"
 
@@ -63,16 +64,27 @@ void Checked::Take(char* to, const char* from, size_t bytes) {
   in_left_ -= bytes;
 }
 
-Status Checked::ReadHeader() {
-  if (ahead_end_ - ahead_begin_ < kHeaderBytes) {
-    memmove(ahead_.data(), ahead_.data() + ahead_begin_, ahead_end_ - ahead_begin_);
-    ahead_end_ -= ahead_begin_;
-    ahead_begin_ = 0;
-    size_t n = 0;
-    HVDLITE_RETURN_IF_ERROR(inner_->TryReceive(ahead_.data() + ahead_end_, ahead_.size() - ahead_end_, &n));
-    ahead_end_ += n;
-    if (ahead_end_ < kHeaderBytes) return Status::Ok();
-  }
+Status Checked::ReadHeader(char* to, size_t bytes) {
+  const size_t known = ahead_end_ - ahead_begin_;
+  if (known >= kHeaderBytes) return Believe(bytes);
+  memmove(ahead_.data(), ahead_.data() + ahead_begin_, known);
+  ahead_begin_ = 0;
+  ahead_end_ = known;
+  size_t n = 0;
+  const Status status = inner_->TryReceiveBoth({{ahead_.data() + known, kHeaderBytes - known}, {to, bytes}}, &n);
+  const size_t of_header = std::min(n, kHeaderBytes - known);
+  ahead_end_ += of_header;
+  if (ahead_end_ < kHeaderBytes) return status;
+  HVDLITE_RETURN_IF_ERROR(Believe(bytes));
+  const size_t behind = n - of_header;
+  const size_t payload = std::min(behind, in_left_);
+  Take(in_place_ ? to : kept_.data(), in_place_ ? nullptr : to, payload);
+  PutBack(to + payload, behind - payload);
+  return Status::Ok();
+}
+
+// Begins the frame whose header has come. `bytes`: what the caller has room for.
+Status Checked::Believe(size_t bytes) {
   CheckedHeader header;
   memcpy(&header, ahead_.data() + ahead_begin_, sizeof(header));
   ahead_begin_ += sizeof(header);
@@ -86,7 +98,18 @@ Status Checked::ReadHeader() {
   in_come_ = 0;
   in_check_ = header.payload_check;
   in_so_far_ = 0;
+  in_place_ = in_left_ <= bytes;
+  if (!in_place_) kept_.resize(kMostInFrame);
+  kept_begin_ = 0;
   return Status::Ok();
+}
+
+void Checked::PutBack(const char* from, size_t bytes) {
+  if (bytes == 0) return;
+  if (ahead_.size() < bytes) ahead_.resize(bytes);
+  memcpy(ahead_.data(), from, bytes);
+  ahead_begin_ = 0;
+  ahead_end_ = bytes;
 }
 
 Status Checked::ReadPayload(char* to, bool* moved) {
@@ -99,7 +122,7 @@ Status Checked::ReadPayload(char* to, bool* moved) {
   }
   ahead_begin_ = ahead_end_ = 0;
   size_t n = 0;
-  const Status status = inner_->TryReceiveBoth({{to + in_come_, in_left_}, {ahead_.data(), ahead_.size()}}, &n);
+  const Status status = inner_->TryReceiveBoth({{to + in_come_, in_left_}, {ahead_.data(), kHeaderBytes}}, &n);
   const size_t payload = std::min(n, in_left_);
   Take(to + in_come_, nullptr, payload);
   ahead_end_ = n - payload;
@@ -114,28 +137,25 @@ Status Checked::TryReceive(void* data, size_t bytes, size_t* moved) {
   auto* const to = static_cast<char*>(data);
   while (kept_right_ == 0) {
     if (in_left_ == 0) {
-      HVDLITE_RETURN_IF_ERROR(ReadHeader());
-      if (in_left_ == 0) return Status::Ok();
-      in_place_ = in_left_ <= bytes;
-      if (!in_place_) kept_.resize(kMostInFrame);
-      kept_begin_ = 0;
+      HVDLITE_RETURN_IF_ERROR(ReadHeader(to, bytes));
+      if (in_left_ == 0 && in_come_ == 0) return Status::Ok();
     }
-    bool some = false;
-    const Status status = ReadPayload(in_place_ ? to : kept_.data(), &some);
-    if (in_left_ > 0) {
-      if (!status.ok() || !some) return status;
-      continue;
+    while (in_left_ > 0) {
+      bool some = false;
+      const Status status = ReadPayload(in_place_ ? to : kept_.data(), &some);
+      if (in_left_ > 0 && (!status.ok() || !some)) return status;
     }
     if (in_so_far_ != in_check_) {
       return Damaged("frame " + std::to_string(in_sequence_) + " of " + std::to_string(in_come_) +
                      " bytes does not fit its check word");
     }
     ++in_sequence_;
+    const size_t right = std::exchange(in_come_, 0);
     if (in_place_) {
-      *moved = in_come_;
+      *moved = right;
       return Status::Ok();
     }
-    kept_right_ = in_come_;
+    kept_right_ = right;
   }
   *moved = std::min(bytes, kept_right_);
   memcpy(to, kept_.data() + kept_begin_, *moved);

@@ -40,8 +40,11 @@ class Checked final : public Transport {
 
  private:
   void BeginFrame(const void* data, size_t bytes);
-  // The next header, if all of it has come: then in_left_ > 0.
-  Status ReadHeader();
+  // The next header, if all of it has come: then in_left_ > 0. What comes with it goes to the caller's memory at once, where it
+  // nearly always belongs.
+  Status ReadHeader(char* to, size_t bytes);
+  Status Believe(size_t bytes);
+  void PutBack(const char* from, size_t bytes);
   // As much of the frame under way as has come, to where it belongs.
   Status ReadPayload(char* to, bool* moved);
   void Take(char* to, const char* from, size_t bytes);
@@ -64,8 +67,8 @@ class Checked final : public Transport {
   uint32_t in_sequence_ = 0;
   Status damaged_;
 
-  // What has come behind the frame under way.
-  std::array<char, 1024> ahead_{};
+  // What has come behind the frame under way: mostly the next header.
+  std::vector<char> ahead_ = std::vector<char>(kHeaderBytes);
   size_t ahead_begin_ = 0;
   size_t ahead_end_ = 0;
   // A frame that the caller did not ask for as a whole; the first kept_right_ bytes from kept_begin_ on are right.
