@@ -220,6 +220,12 @@ KNOBS: tuple[Knob, ...] = (
         "Communication", flag="--network-interfaces",
     ),
     Knob(
+        "link_checks", _names("LINK_CHECKS", None), "choice", "auto",
+        "Check words (CRC-32C) on what goes over hvdlite's own connections between ranks, so that a bit that changes on the way is an error "
+        "and never a wrong result. auto: between machines, not where ranks of one machine pretend to be on several hosts.",
+        "Communication", choices=("auto", "on", "off"),
+    ),
+    Knob(
         "host_id", _names("HOST_ID", None), "str", "",
         "Ranks with the same text share memory; empty uses the machine's identity. "
         "Different texts pretend to be on different hosts.",
@@ -261,7 +267,8 @@ KNOBS: tuple[Knob, ...] = (
     # --- Stalls and dead peers
     Knob(
         "heartbeat_seconds", _names("HEARTBEAT_SECONDS", None), "float", 10.0,
-        "A rank that gives no sign of life for this long counts as lost; 0 never.",
+        "A rank that gives no sign of life for this long counts as lost; 0 never. A host that cannot be reached counts as lost after twice as long "
+        "and a second: no outage of the network that is shorter than this ends a job.",
         "Stalls and dead peers", unit="seconds", minimum=0,
     ),
     Knob(

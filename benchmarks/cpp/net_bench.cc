@@ -1,16 +1,22 @@
 // How fast the net communicator is: ranks as processes over loopback TCP, allreduce of float32, in place.
 //
-//   net_bench [ranks] [algorithm|auto] [piece KiB] [smallest bytes] [largest bytes]
+//   net_bench [ranks] [algorithm|auto] [piece KiB] [smallest bytes] [largest bytes] [MB/s]
 //
-// Prints the median, the tenth and the ninetieth percentile of rank 0 in microseconds. Ranks wait as the
+// Prints the median, the tenth and the ninetieth percentile of rank 0 in microseconds: without check words, then with them, by
+// turns in one run, and the ratio of the medians and of the
+// processor's time. MB/s: no connection is faster (SO_MAX_PACING_RATE), as with a network card of
+// that speed; 0 is as fast as it goes. Ranks wait as the
 // engine does: with a core for each they spin for 50 us, otherwise they yield as long; then they sleep in
 // poll(2).
 #include <poll.h>
 #include <sched.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -19,6 +25,7 @@
 #include <vector>
 
 #include "comm/net/net_communicator.h"
+#include "transport/checked.h"
 #include "transport/tcp/mesh.h"
 
 namespace hvdlite {
@@ -55,41 +62,90 @@ void Wait(comm::Communicator* communicator, comm::Work* work, bool oversubscribe
   }
 }
 
-void Run(int rank, int ranks, const std::vector<std::unique_ptr<transport::tcp::LinkListener>>& doors,
-         const comm::NetOptions& options, size_t smallest, size_t largest) {
+using Links = std::vector<std::unique_ptr<transport::Transport>>;
+using Doors = std::vector<std::unique_ptr<transport::tcp::LinkListener>>;
+
+Links Connect(int rank, const Doors& doors, bool checked, unsigned megabytes) {
   std::vector<transport::tcp::MeshPeer> peers;
-  for (int i = 0; i < ranks; ++i) peers.push_back({i, {doors[static_cast<size_t>(i)]->endpoint()}});
-  std::vector<std::unique_ptr<transport::tcp::Link>> links;
-  const Status status =
-      ConnectMesh(0, 0, rank, peers, doors[static_cast<size_t>(rank)].get(), {}, Deadline::After(30 * kSecond), &links);
+  for (size_t i = 0; i < doors.size(); ++i) peers.push_back({static_cast<int>(i), {doors[i]->endpoint()}});
+  std::vector<std::unique_ptr<transport::tcp::Link>> made;
+  const Status status = ConnectMesh(checked ? 1 : 0, 0, rank, peers, doors[static_cast<size_t>(rank)].get(), {},
+                                    Deadline::After(30 * kSecond), &made);
   if (!status.ok()) Die(status);
-  std::vector<transport::Transport*> borrowed;
-  for (const auto& link : links) borrowed.push_back(link.get());
-  comm::NetCommunicator communicator(rank, ranks, borrowed, options);
+  Links links;
+  for (auto& link : made) {
+    const uint64_t rate = uint64_t{megabytes} * 1000000;
+    if (link != nullptr && rate > 0 &&
+        setsockopt(link->fd(), SOL_SOCKET, SO_MAX_PACING_RATE, &rate, sizeof(rate)) != 0) {
+      Die(Status::FromErrno("cannot set a rate", errno));
+    }
+    const bool wrap = checked && link != nullptr;
+    links.push_back(wrap ? std::make_unique<transport::Checked>(std::move(link)) : Links::value_type(std::move(link)));
+  }
+  return links;
+}
+
+// Of this process so far: what a busy machine changes least.
+double CpuMicros() {
+  rusage used{};
+  getrusage(RUSAGE_SELF, &used);
+  const auto micros = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) * 1e6 + static_cast<double>(t.tv_usec);
+  };
+  return micros(used.ru_utime) + micros(used.ru_stime);
+}
+
+struct Spread {
+  explicit Spread(std::vector<double> values) {
+    std::sort(values.begin(), values.end());
+    median = values[values.size() / 2];
+    tenth = values[values.size() / 10];
+    ninetieth = values[values.size() * 9 / 10];
+  }
+  double median, tenth, ninetieth;
+};
+
+void Run(int rank, int ranks, const Doors& doors, const comm::NetOptions& options, size_t smallest, size_t largest,
+         unsigned megabytes) {
+  std::vector<Links> links;
+  std::vector<std::unique_ptr<comm::NetCommunicator>> communicators;
+  for (const bool checked : {false, true}) {
+    links.push_back(Connect(rank, doors, checked, megabytes));
+    std::vector<transport::Transport*> borrowed;
+    for (const auto& link : links.back()) borrowed.push_back(link.get());
+    communicators.push_back(std::make_unique<comm::NetCommunicator>(rank, ranks, borrowed, options));
+  }
 
   const bool oversubscribed = ranks > static_cast<int>(std::thread::hardware_concurrency());
   std::vector<float> data(largest / sizeof(float), 0.0f);
-  if (rank == 0) std::printf("%10s %10s %10s %10s %8s  %s\n", "bytes", "p50 us", "p10", "p90", "GB/s", "algorithm");
+  if (rank == 0) {
+    std::printf("%10s | %10s %10s %10s %10s | %10s %10s %10s %10s | %7s %7s  %s\n", "bytes", "p50 us", "p10", "p90",
+                "cpu", "checked", "p10", "p90", "cpu", "ratio", "of cpu", "algorithm");
+  }
   for (size_t bytes = smallest; bytes <= largest; bytes *= 4) {
     comm::Batch batch;
     batch.kind = OpKind::kAllreduce;
     batch.dtype = DType::kFloat32;
     batch.pieces = {{data.data(), data.data(), static_cast<int64_t>(bytes / sizeof(float)), {}}};
     comm::Batch barrier;
-    const int rounds = static_cast<int>(std::clamp<size_t>((size_t{256} << 20) / (bytes + 100000), 7, 1001));
-    std::vector<double> micros;
-    for (int i = 0; i < rounds + 3; ++i) {
-      if (i % 8 == 0) Wait(&communicator, communicator.Start(barrier).get(), oversubscribed);
+    const int rounds = static_cast<int>(std::clamp<size_t>((size_t{512} << 20) / (bytes + 100000), 7, 1001));
+    std::vector<double> micros[2];
+    double cpu[2] = {0, 0};
+    for (int i = 0; i < 2 * (rounds + 3); ++i) {
+      comm::NetCommunicator* const communicator = communicators[static_cast<size_t>(i % 2)].get();
+      if (i % 8 < 2) Wait(communicator, communicator->Start(barrier).get(), oversubscribed);
+      const double cpu_before = CpuMicros();
       const Nanos begin = MonotonicNow();
-      Wait(&communicator, communicator.Start(batch).get(), oversubscribed);
-      if (i >= 3) micros.push_back(static_cast<double>(MonotonicNow() - begin) / kMicrosecond);
+      Wait(communicator, communicator->Start(batch).get(), oversubscribed);
+      if (i < 6) continue;
+      cpu[i % 2] += (CpuMicros() - cpu_before) / rounds;
+      micros[i % 2].push_back(static_cast<double>(MonotonicNow() - begin) / kMicrosecond);
     }
     if (rank != 0) continue;
-    std::sort(micros.begin(), micros.end());
-    const double median = micros[micros.size() / 2];
-    std::printf("%10zu %10.1f %10.1f %10.1f %8.2f  %s\n", bytes, median, micros[micros.size() / 10],
-                micros[micros.size() * 9 / 10], static_cast<double>(bytes) / median / 1000,
-                communicator.Explain(batch).c_str());
+    const Spread plain(micros[0]), checked(micros[1]);
+    std::printf("%10zu | %10.1f %10.1f %10.1f %10.1f | %10.1f %10.1f %10.1f %10.1f | %7.3f %7.3f  %s\n", bytes,
+                plain.median, plain.tenth, plain.ninetieth, cpu[0], checked.median, checked.tenth, checked.ninetieth,
+                cpu[1], checked.median / plain.median, cpu[1] / cpu[0], communicators[0]->Explain(batch).c_str());
     std::fflush(stdout);
   }
 }
@@ -105,7 +161,9 @@ int Main(int argc, char** argv) {
   const size_t smallest = std::stoul(argument(4, "4"));
   const size_t largest = std::stoul(argument(5, std::to_string(64 << 20).c_str()));
 
-  std::vector<std::unique_ptr<transport::tcp::LinkListener>> doors(static_cast<size_t>(ranks));
+  const auto megabytes = static_cast<unsigned>(std::stoul(argument(6, "0")));
+
+  Doors doors(static_cast<size_t>(ranks));
   for (auto& door : doors) {
     const Status status = transport::tcp::LinkListener::Open({"127.0.0.1", 0}, 64, {}, nullptr, &door);
     if (!status.ok()) Die(status);
@@ -114,12 +172,12 @@ int Main(int argc, char** argv) {
   for (int rank = 1; rank < ranks; ++rank) {
     const pid_t child = fork();
     if (child == 0) {
-      Run(rank, ranks, doors, options, smallest, largest);
+      Run(rank, ranks, doors, options, smallest, largest, megabytes);
       _exit(0);
     }
     children.push_back(child);
   }
-  Run(0, ranks, doors, options, smallest, largest);
+  Run(0, ranks, doors, options, smallest, largest, megabytes);
   for (pid_t child : children) waitpid(child, nullptr, 0);
   return 0;
 }

@@ -32,7 +32,7 @@ std::string SharedSettings(const Config& config) {
          ";HVDLITE_DEBUG_NET_ALGORITHM=" + config.debug_net_algorithm +
          ";HVDLITE_GPU_CHUNK_BYTES=" + std::to_string(config.gpu_chunk_bytes) +
          ";HVDLITE_HIERARCHICAL_ALLREDUCE=" + config.hierarchical_allreduce +
-         ";HVDLITE_MPI_ALLREDUCE=" + config.mpi_allreduce +
+         ";HVDLITE_LINK_CHECKS=" + config.link_checks + ";HVDLITE_MPI_ALLREDUCE=" + config.mpi_allreduce +
          ";HVDLITE_MPI_CHUNK_BYTES=" + std::to_string(config.mpi_chunk_bytes) +
          ";HVDLITE_SHM_CHUNK_BYTES=" + std::to_string(config.shm_chunk_bytes) +
          ";HVDLITE_SHM_SMALL_BYTES=" + std::to_string(config.shm_small_bytes) +
@@ -56,22 +56,29 @@ int UsableProcessors() {
 
 // Says which ranks are missing once the start timeout has passed.
 Status WhoDidNotCome(const WorldOptions& options, rendezvous::Store* store) {
-  std::string who;
-  for (int rank = 0; rank < options.size; ++rank) {
-    std::string ignored;
-    const std::string key = options.store_prefix + "member/" + std::to_string(rank);
-    if (store->Get(key, Deadline::After(kMillisecond), &ignored).ok()) continue;
-    who += (who.empty() ? "rank " : ", rank ") + std::to_string(rank);
-  }
-  if (who.empty()) who = "the last rank";  // it has come just now
-  char seconds[32];
-  snprintf(seconds, sizeof(seconds), "%g", options.config->start_timeout_seconds);
   return Status::Timeout(
-      who + " did not call hvd.init() within " + seconds +
+      WhoIsMissing(options, store, "member") + " did not call hvd.init() within " + StartTimeout(options) +
       " s of the other ranks. Look at its output; if it only needs longer, raise HVDLITE_START_TIMEOUT.");
 }
 
 }  // namespace
+
+std::string WhoIsMissing(const WorldOptions& options, rendezvous::Store* store, const std::string& what) {
+  std::string who;
+  for (int rank = 0; rank < options.size; ++rank) {
+    std::string ignored;
+    const std::string key = options.store_prefix + what + "/" + std::to_string(rank);
+    if (store->Get(key, Deadline::After(kMillisecond), &ignored).ok()) continue;
+    who += (who.empty() ? "rank " : ", rank ") + std::to_string(rank);
+  }
+  return who.empty() ? "the last rank" : who;  // it has come just now
+}
+
+std::string StartTimeout(const WorldOptions& options) {
+  char seconds[32];
+  snprintf(seconds, sizeof(seconds), "%g", options.config->start_timeout_seconds);
+  return seconds;
+}
 
 Status World::Join(const WorldOptions& options, rendezvous::Store* store, Deadline deadline,
                    std::unique_ptr<World>* out) {

@@ -61,6 +61,10 @@ struct WorldOptions {
   mpi::Access mpi;
 };
 
+// Of the ranks, those that have not set their `what` in the store: "rank 1, rank 3".
+std::string WhoIsMissing(const WorldOptions& options, rendezvous::Store* store, const std::string& what);
+std::string StartTimeout(const WorldOptions& options);
+
 class World {
  public:
   // `store` may be null when size is 1.
@@ -104,6 +108,7 @@ class World {
                      std::vector<transport::Transport*>* edges);
   Status Mesh(uint32_t group, const std::vector<int>& ranks, const Until& until,
               std::vector<std::unique_ptr<transport::tcp::Link>>* links);
+  std::unique_ptr<transport::Transport> WithChecks(std::unique_ptr<transport::tcp::Link> link) const;
   Status BuildBetweenHosts(Group* group, uint32_t set, const std::vector<transport::Transport*>& links,
                            const Until& until);
   // In world_mpi.cc.

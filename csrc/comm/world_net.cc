@@ -2,9 +2,11 @@
 #include <algorithm>
 
 #include "comm/hierarchical/hierarchical_communicator.h"
+#include "comm/link_checks.h"
 #include "comm/net/net_communicator.h"
 #include "comm/world.h"
 #include "rendezvous/interfaces.h"
+#include "transport/checked.h"
 
 namespace hvdlite::comm {
 namespace {
@@ -37,7 +39,15 @@ Status World::OpenDoor(rendezvous::Store* store, Deadline deadline) {
   const std::string key = options_.store_prefix + "door";
   HVDLITE_RETURN_IF_ERROR(store->Set(key + "/" + std::to_string(options_.rank), listener_->endpoint().ToString()));
   std::vector<std::string> doors;
-  HVDLITE_RETURN_IF_ERROR(store->Collect(key, options_.size, deadline, &doors));
+  const Status met = store->Collect(key, options_.size, deadline, &doors);
+  if (met.code() == StatusCode::kTimeout) {
+    return Status::Timeout(
+        WhoIsMissing(options_, store, "door") + " called hvd.init(), but did not say within " + StartTimeout(options_) +
+        " s where other hosts can connect to it. Look at its output. If it waits there for the job's store: does the "
+        "network lose "
+        "packets of some size (an MTU that differs on the way)? If it only needs longer, raise HVDLITE_START_TIMEOUT.");
+  }
+  HVDLITE_RETURN_IF_ERROR(met);
   for (const std::string& door : doors) {
     doors_.emplace_back();
     HVDLITE_RETURN_IF_ERROR(transport::tcp::ParseEndpoint(door, &doors_.back()));
@@ -53,6 +63,13 @@ Status World::Mesh(uint32_t group, const std::vector<int>& ranks, const Until& u
                                      links);
 }
 
+std::unique_ptr<Transport> World::WithChecks(std::unique_ptr<Link> link) const {
+  const auto& mine = doors_[static_cast<size_t>(options_.rank)];
+  const auto& theirs = doors_[static_cast<size_t>(link->peer())];
+  if (!WantsChecks(options_.config->link_checks, mine.host, theirs.host)) return link;
+  return std::make_unique<transport::Checked>(std::move(link));
+}
+
 // Two sets of links: one between all members, for tensors, unless those go over MPI; one along the edges of the negotiation tree, so that a
 // message never waits behind a tensor.
 Status World::ConnectMesh(Group* group, uint32_t set, const Until& until, std::vector<Transport*>* data,
@@ -61,8 +78,9 @@ Status World::ConnectMesh(Group* group, uint32_t set, const Until& until, std::v
   std::vector<std::unique_ptr<Link>> links;
   if (!mpi_.use) HVDLITE_RETURN_IF_ERROR(Mesh(2 * set, topology.ranks, until, &links));
   for (size_t m = 0; m < links.size(); ++m) {
-    (*data)[m] = links[m].get();
-    if (links[m] != nullptr) group->transports.push_back(std::move(links[m]));
+    if (links[m] == nullptr) continue;
+    group->transports.push_back(WithChecks(std::move(links[m])));
+    (*data)[m] = group->transports.back().get();
   }
 
   std::vector<int> members{group->me};
@@ -77,8 +95,8 @@ Status World::ConnectMesh(Group* group, uint32_t set, const Until& until, std::v
   if (ranks.size() == 1) return Status::Ok();
   HVDLITE_RETURN_IF_ERROR(Mesh(2 * set + 1, ranks, until, &links));
   for (size_t i = 1; i < links.size(); ++i) {
-    (*edges)[static_cast<size_t>(members[i])] = links[i].get();
-    group->transports.push_back(std::move(links[i]));
+    group->transports.push_back(WithChecks(std::move(links[i])));
+    (*edges)[static_cast<size_t>(members[i])] = group->transports.back().get();
   }
   return Status::Ok();
 }

@@ -77,6 +77,8 @@ bool Engine::TurnSet(ProcessSet* set, Nanos now) {
       FailNow(decision.status);
     } else if (decision.kind == Down::kShutdown) {
       closing_ = decision.status;
+    } else if (decision.kind == Down::kWhere) {
+      question_.Ask();  // at once: what is under way may be what stands still
     } else {
       set->decided.push_back(std::move(decision));
     }
@@ -140,7 +142,6 @@ void Engine::Begin(ProcessSet* set, Decision decision, Nanos now) {
       set->agreement->AnnounceEvicted(decision.slot);
       return;
     }
-    case Down::kWhere: question_.Ask(); return;
     default: return;
   }
 

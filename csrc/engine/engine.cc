@@ -103,6 +103,7 @@ Status Engine::Connect(rendezvous::Store* store, Deadline deadline) {
   last_tick_ = last_submission_ = now;
   silences_.Look(now);
   remote_silences_.Look(now);
+  outages_.Look(now);
   std::vector<int> everyone(static_cast<size_t>(options_.size));
   for (int r = 0; r < options_.size; ++r) everyone[static_cast<size_t>(r)] = r;
   const Until until(deadline, [store] { return store == nullptr ? Status::Ok() : store->Look(); });

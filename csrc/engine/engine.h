@@ -29,6 +29,7 @@
 #include "engine/observe/question.h"
 #include "engine/observe/silence.h"
 #include "engine/observe/stall.h"
+#include "engine/outage.h"
 #include "engine/process_set.h"
 
 namespace hvdlite::engine {
@@ -177,6 +178,7 @@ class Engine {
   // tick.cc: what happens a few times a second, whether anything is going on or not
   void Tick(Nanos now) REQUIRES(turn_);
   void CheckSilence(Nanos now) REQUIRES(turn_);
+  void CheckOutages(Nanos now, Nanos limit) REQUIRES(turn_);
   void CheckStalls(Nanos now) REQUIRES(turn_);
   void SpeakVerdict(ProcessSet* set) REQUIRES(turn_);
 
@@ -241,6 +243,7 @@ class Engine {
   std::map<int, Nanos> next_stall_check_ GUARDED_BY(turn_);
   Silences silences_ GUARDED_BY(turn_){3 * kTickEvery};  // of the ranks of this host
   Silences remote_silences_ GUARDED_BY(turn_){3 * kTickEvery};  // of the tree's edges between hosts
+  Outages outages_ GUARDED_BY(turn_){3 * kTickEvery};  // of all links
   std::atomic<Nanos> last_tick_{0};
 };
 

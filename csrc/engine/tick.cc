@@ -65,10 +65,11 @@ void Engine::SpeakVerdict(ProcessSet* set) {
     const auto answer = answers.find(rank);
     if (!verdict.empty()) verdict += "; ";
     verdict += "rank " + std::to_string(rank);
-    verdict +=
-        answer == answers.end()
-            ? " does not say where it is (its Python is inside native code that holds the interpreter lock?)"
-            : " is in " + answer->second.place + " and has submitted nothing for " + seconds(answer->second.idle);
+    verdict += answer == answers.end() ? " does not say where it is (its Python is inside native code that holds the "
+                                         "interpreter lock, or its answer does "
+                                         "not get through)"
+                                       : " is in " + answer->second.place + " and has submitted nothing for " +
+                                             seconds(answer->second.idle);
   }
   verdict += "; " + RankList(report.waiting) + (report.waiting.size() == 1 ? " waits" : " wait") + " in " +
              report.oldest + " for " + seconds(report.oldest_age);
@@ -90,7 +91,10 @@ void Engine::CheckSilence(Nanos now) {
   remote_silences_.Look(now);
   const Nanos limit = static_cast<Nanos>(options_.config.heartbeat_seconds * static_cast<double>(kSecond));
   // Once all have agreed to end, whoever has finished beats no more.
-  if (limit <= 0 || !closing_.ok()) return;
+  if (!closing_.ok()) return;
+  // Between hosts the edges of the world's negotiation tree carry the beat, also of a rank that does not ask for the others'.
+  if (world_->multi_host()) active_[0]->agreement->SendAlive();
+  if (limit <= 0) return;
   const auto frozen = [&](int rank, Nanos silent) {
     FailNow(Status::PeerLost(
         rank,
@@ -107,12 +111,29 @@ void Engine::CheckSilence(Nanos now) {
     if (silent >= limit) return frozen(rank, silent);
   }
   if (!world_->multi_host()) return;
-  // Between hosts the edges of the world's negotiation tree carry the beat.
-  Agreement& agreement = *active_[0]->agreement;
-  agreement.SendAlive();
-  for (const auto& [rank, heard] : agreement.LastHeard()) {
-    const Nanos silent = remote_silences_.Of(rank, static_cast<uint64_t>(heard));
+  CheckOutages(now, LongestOutage(limit));
+  if (ended_) return;
+  for (const Agreement::Heard& heard : active_[0]->agreement->LastHeard()) {
+    const int rank = heard.from->peer();
+    const Nanos silent = remote_silences_.Of(rank, static_cast<uint64_t>(heard.at), outages_.Open(heard.from));
     if (silent >= limit) return frozen(rank, silent);
+  }
+}
+
+// Of all links: one that carries tensors may lose large packets where the negotiation's small ones get through.
+void Engine::CheckOutages(Nanos now, Nanos limit) {
+  outages_.Look(now);
+  for (const auto& set : active_) {
+    for (const auto& link : set->group->transports) {
+      const Nanos outage = outages_.Of(link.get(), link->acknowledged());
+      if (outage < limit) continue;
+      return FailNow(Status::PeerLost(
+          link->peer(), link->Name() + " is interrupted: bytes are sent, but nothing has been acknowledged for " +
+                            std::to_string(outage / kSecond) +
+                            " s. The network between the two hosts is down or loses packets of some size (an MTU that "
+                            "differs on the way?), or that host is gone. HVDLITE_HEARTBEAT_SECONDS sets the limit; 0 "
+                            "turns this check off."));
+    }
   }
 }
 

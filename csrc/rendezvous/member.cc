@@ -5,7 +5,7 @@
 namespace hvdlite::rendezvous {
 namespace {
 
-constexpr uint8_t kVersion = 3;
+constexpr uint8_t kVersion = 4;
 // Generous for names and numbers, small enough that a forged member costs nothing.
 constexpr size_t kMaxHostId = 1024;
 constexpr size_t kMaxAddresses = 64;
@@ -65,7 +65,8 @@ Status DecodeMember(std::string_view bytes, Member* member) {
   if (!reader.TakeInteger(&version)) return cut();
   if (version != kVersion) {
     return Status::Io("the description of a rank has version " + std::to_string(version) +
-                      ", this hvdlite knows version 3: all ranks have to run the same hvdlite");
+                      ", this hvdlite knows version " + std::to_string(kVersion) +
+                      ": all ranks have to run the same hvdlite");
   }
   if (!reader.TakeInteger(&rank) || !reader.TakeInteger(&read.pid) || !reader.TakeInteger(&read.port) ||
       !reader.TakeInteger(&host_bytes) || !reader.TakeBytes(host_bytes, &read.host_id) || !reader.TakeInteger(&count)) {

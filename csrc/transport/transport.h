@@ -1,6 +1,7 @@
 // Transport: an ordered, reliable, two-way byte pipe between this rank and one peer.
 //
-// One of the five interfaces. Implemented by tcp/link (between hosts) and shm/pipe (inside a host).
+// One of the five interfaces. Implemented by tcp/link (between hosts), shm/pipe (inside a host), and checked, which wraps
+// another one.
 // It moves bytes; it knows no message, no tensor and no collective.
 //
 // Never blocks: both calls move what fits now and return. How a thread sleeps until more fits is the
@@ -10,7 +11,11 @@
 // come before a failed send can still be received.
 #pragma once
 
+#include <sys/uio.h>
+
 #include <cstddef>
+#include <cstdint>
+#include <string>
 
 #include "base/status.h"
 
@@ -20,15 +25,43 @@ class Transport {
  public:
   virtual ~Transport() = default;
 
-  // *moved is always set: 0 when nothing fits at the moment.
+  // *moved is always set: 0 when nothing fits at the moment. Bytes that were offered for sending are offered again, unchanged,
+  // until they have moved. While a call to receive has moved nothing, the next one names the same memory, and as much of it or
+  // more: what has come may lie there already, and counts only once it is known to be right.
   virtual Status TrySend(const void* data, size_t bytes, size_t* moved) = 0;
   virtual Status TryReceive(void* data, size_t bytes, size_t* moved) = 0;
+  // The same with two stretches of memory, the second after the first. At best one system call.
+  virtual Status TrySendBoth(const iovec (&parts)[2], size_t* moved) {
+    HVDLITE_RETURN_IF_ERROR(TrySend(parts[0].iov_base, parts[0].iov_len, moved));
+    if (*moved < parts[0].iov_len) return Status::Ok();
+    size_t more = 0;
+    const Status status = TrySend(parts[1].iov_base, parts[1].iov_len, &more);
+    *moved += more;
+    return status;
+  }
+  virtual Status TryReceiveBoth(const iovec (&parts)[2], size_t* moved) {
+    HVDLITE_RETURN_IF_ERROR(TryReceive(parts[0].iov_base, parts[0].iov_len, moved));
+    if (*moved < parts[0].iov_len) return Status::Ok();
+    size_t more = 0;
+    const Status status = TryReceive(parts[1].iov_base, parts[1].iov_len, &more);
+    *moved += more;
+    return status;
+  }
 
   // Nothing more will be sent; the peer sees the end once it has read everything. A connection that is closed with bytes
   // in it that nobody read takes back what the peer has not read yet, so whoever leaves in good order calls this and then
   // receives until that fails.
   virtual void EndSending() {}
 
+  // For people: "the connection of rank 0 (10.0.0.2) with rank 3 (10.0.0.3)".
+  virtual std::string Name() const { return "the connection with rank " + std::to_string(peer()); }
+  // How far what was sent has got. A peer's kernel acknowledges, whatever its process does.
+  struct Acknowledged {
+    bool known = false;  // false: nothing can get lost here
+    uint64_t bytes = 0;  // so far
+    bool waiting = false;  // something is on its way
+  };
+  virtual Acknowledged acknowledged() const { return {}; }
   // The global rank at the other end.
   virtual int peer() const = 0;
   // A descriptor that poll(2) understands, or -1 when the peer rings a doorbell instead.

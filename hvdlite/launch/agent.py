@@ -28,6 +28,7 @@ from hvdlite.launch.address import join_address
 from hvdlite.launch.spawn import events, frames, guardian, local
 from hvdlite.launch.spawn.order import Order
 from hvdlite.launch.spawn.patience import Patience
+from hvdlite.launch.spawn.silence import socket_options
 from hvdlite.rendezvous import addresses
 
 # More than this waits for the launcher: the ranks wait as well.
@@ -87,12 +88,9 @@ def _run(order: Order) -> int:
 
 
 def _ask_for_signs_of_life(sock: socket.socket, silence: float) -> None:
-    """The connection ends when the other machine's kernel has said nothing for so long; 0: it never does."""
-    if silence > 0:
-        pause = max(1, round(silence / 3))
-        for option, value in ((socket.TCP_KEEPIDLE, pause), (socket.TCP_KEEPINTVL, pause), (socket.TCP_KEEPCNT, 2)):
-            sock.setsockopt(socket.IPPROTO_TCP, option, value)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    """The connection ends when the other machine's kernel has said nothing for longer; 0: it never does."""
+    for level, option, value in socket_options(silence):
+        sock.setsockopt(level, option, value)
 
 
 def _where_ssh_came_from(order: Order) -> list[str]:

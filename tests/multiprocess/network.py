@@ -75,8 +75,18 @@ class Network:
             os.close(away)
 
     def pull_the_cable(self, host: int) -> None:
-        """From here on nothing that the host sends arrives, and nothing tells it so."""
-        _ip("-n", self._names[0], "link", "set", f"port{host}", "nomaster")
+        """From here on nothing that the host sends arrives, and nothing tells it so: the switch, too, would answer at its own address."""
+        _ip("-n", self._names[0], "link", "set", f"port{host}", "nomaster", "arp", "off")
+
+    def plug_the_cable_in(self, host: int) -> None:
+        _ip("-n", self._names[0], "link", "set", f"port{host}", "master", "bridge", "arp", "on")
+
+    def lose_large_packets(self, host: int) -> None:
+        """From here on what the host sends arrives if it is short, and nothing tells it so: the switch's MTU is smaller than its own."""
+        # Else the kernel hands whole segments to the switch, which does not look at their size.
+        _ip("-n", self._names[host + 1], "link", "set", "eth0", "gso_max_segs", "1")
+        for port in range(len(self._names) - 1):
+            _ip("-n", self._names[0], "link", "set", f"port{port}", "mtu", "600")
 
     def __enter__(self) -> Network:
         switch = self._names[0]
@@ -85,7 +95,8 @@ class Network:
             for name in self._names:
                 _ip("netns", "add", name)
                 _ip("-n", name, "link", "set", "lo", "up")
-            _ip("-n", switch, "link", "add", "bridge", "type", "bridge")
+            # An address of its own, else it has that of a port, which would go on taking what is sent there when it is out of the bridge.
+            _ip("-n", switch, "link", "add", "bridge", "address", "02:77:00:00:00:01", "type", "bridge")
             self._give(switch, "bridge", -1)
             for host, name in enumerate(self._names[1:]):
                 port = f"port{host}"

@@ -94,6 +94,38 @@ def test_a_cable_that_is_pulled_ends_the_job_on_both_sides(tmp_path: Path, hosts
             assert HOSTS[told["peer"]] != HOSTS[rank], told
 
 
+def test_a_way_that_loses_large_packets_ends_the_job_with_their_link_and_says_where_everybody_is(
+    tmp_path: Path, hosts: network.Network
+) -> None:
+    """Short ones get through, and so do all signs of life."""
+    with Ranks(tmp_path, 2, ("a", "b"), hosts.store) as ranks:
+        program = (
+            "hvd.init(); hvd.barrier(); flag(f'up.{RANK}'); wait_flag('narrow')\n"
+            "large = hvd.allreduce_async(np.ones(300_000), name='large')\n"
+            "if RANK == 1: hvd.allreduce_async(np.ones(1), name='only on rank 1')\n"
+            "until_it_fails(lambda: hvd.synchronize(large))\n"
+        )
+        start(ranks, hosts, program, HVDLITE_HEARTBEAT_SECONDS="3", HVDLITE_STALL_CHECK_TIME_SECONDS="1")
+        ranks.wait_for_flags("up.0", "up.1")
+        hosts.lose_large_packets(1)
+        (tmp_path / "narrow").touch()
+        ranks.end_well()
+        for rank in range(2):
+            told = ranks.last(rank)
+            assert told["error"] == "PeerLostError", told
+            for text in (
+                f"the connection of rank {told['peer'] ^ 1} ({hosts.address(told['peer'] ^ 1)})",
+                f"with rank {told['peer']} ({hosts.address(told['peer'])}) is interrupted",
+                "bytes are sent, but nothing has been acknowledged for",
+                "MTU",
+            ):
+                assert text in told["text"], told
+        # Rank 0 is inside hvdlite's own transfer, and can say so.
+        output = ranks.outputs()
+        assert "only on rank 1" in output and "rank 0 is in " in output, output
+        assert "interpreter lock" not in output, output
+
+
 def test_an_interface_may_be_named_and_a_wrong_name_lists_what_there_is(tmp_path: Path, hosts: network.Network) -> None:
     with Ranks(tmp_path, 4, HOSTS, hosts.store) as ranks:
         start(ranks, hosts, "hvd.init()\nassert hvd.allreduce(1, op=hvd.Sum) == 4\n", HVDLITE_NETWORK_INTERFACES="eth0")

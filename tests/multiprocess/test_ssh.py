@@ -17,6 +17,7 @@ import sshd
 from launched import MARK, PATIENT, READY, WAIT, WAIT_FOR, Job, last_line, prefixed
 from network import Network, why_not
 from terminal import Watched
+from waiting import wait_until
 
 from hvdlite.launch import machine
 
@@ -487,10 +488,43 @@ def test_a_closed_terminal_ends_the_job(far: FarJob) -> None:
     assert far.job.wait_until_gone(3) == []
 
 
+_GOES_ON = """
+import os, numpy, hvdlite as hvd
+hvd.init()
+for step in range(10**9):
+    assert hvd.allreduce(numpy.ones(1000), op=hvd.Sum)[7] == hvd.size()
+    open(f"ready.{hvd.rank()}", "w").close()
+    if step % 100 == 0 and hvd.rank() == 0: os.rename(open("step.new", "w").name, f"step.{step // 100}")
+    if hvd.allreduce(numpy.array(os.path.exists("enough")), op=hvd.Max): break
+"""
+
+
+def test_an_outage_that_is_shorter_than_the_heartbeats_limit_ends_nothing(
+    job: Job, network: Network, tmp_path: Path
+) -> None:
+    """Neither the ranks' links, nor ssh, nor the agent's connection with the store."""
+    outage, limit = 4.5, 5
+    job.prefix = network.prefix(-1)
+    with sshd.SshHosts(network, "abc", tmp_path, f"{MARK}={job.mark}") as hosts:
+        process = FarJob(job, hosts).start(
+            "-H", "a:1,b:1", PYTHON, job.script(_GOES_ON), HVDLITE_HEARTBEAT_SECONDS=str(limit)
+        )
+        job.wait_ready(2)
+        network.pull_the_cable(1)
+        time.sleep(outage)  # span: the outage
+        network.plug_the_cable_in(1)
+        steps = len(list(job.directory.glob("step.*")))
+        time.sleep(limit - outage + 2)  # span: until an end that was decided during the outage would have come
+        wait_until(lambda: len(list(job.directory.glob("step.*"))) > steps or process.poll() is not None)
+        (job.directory / "enough").touch()
+        _, err = process.communicate()
+        assert process.returncode == 0, err
+
+
 def test_a_pulled_cable_ends_both_sides(job: Job, network: Network, tmp_path: Path) -> None:
     job.prefix = network.prefix(-1)
     with sshd.SshHosts(network, "abc", tmp_path, f"{MARK}={job.mark}") as hosts:
-        process = FarJob(job, hosts).start_four("a:2,c:2", HVDLITE_HEARTBEAT_SECONDS="6")  # a host is held up for less
+        process = FarJob(job, hosts).start_four("a:2,c:2", HVDLITE_HEARTBEAT_SECONDS="3")
         network.pull_the_cable(2)  # c is used by no other test
         _, err = process.communicate()
         assert process.returncode == 255

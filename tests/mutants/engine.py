@@ -127,7 +127,7 @@ MUTANTS = (
     Mutant(
         "E12",
         "csrc/engine/observe/silence.h",
-        "Silence{sign, silence.span + passed_}",
+        "Silence{sign, silence.span + (counts ? passed_ : 0)}",
         "Silence{sign, silence.span}",
         "a frozen rank is never noticed",
         ("C++ SilencesTest.lasts_from_the_last_sign_on",),

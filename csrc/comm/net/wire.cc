@@ -21,7 +21,8 @@ Wire::Wire(int me, int size, std::vector<transport::Transport*> links, size_t pi
       links_(std::move(links)),
       piece_bytes_(std::max<size_t>(piece_bytes / 64 * 64, 64)),
       scratch_bytes_(scratch_bytes),
-      waits_(static_cast<size_t>(size), 0) {
+      waits_(static_cast<size_t>(size), 0),
+      arriving_(static_cast<size_t>(size)) {
   waiting_.reserve(static_cast<size_t>(size));
 }
 
@@ -102,10 +103,11 @@ Status Wire::Receive(int from, const Flat& flat, Cursor* cursor, size_t limit) {
   if (bytes >= wanted || bytes >= kGatherBelow) {
     HVDLITE_RETURN_IF_ERROR(ReceiveInto(from, data, std::min(bytes, wanted), &moved));
   } else {
-    if (staging_ == nullptr) staging_ = Allocate(piece_bytes_);
-    HVDLITE_RETURN_IF_ERROR(ReceiveInto(from, staging_.get(), wanted, &moved));
+    Memory& staging = arriving_[static_cast<size_t>(from)];
+    if (staging == nullptr) staging = Allocate(piece_bytes_);
+    HVDLITE_RETURN_IF_ERROR(ReceiveInto(from, staging.get(), wanted, &moved));
     flat.Walk(cursor->at, cursor->at + moved, [&](char* run, size_t offset, size_t count) {
-      std::memcpy(run, staging_.get() + (offset - cursor->at), count);
+      std::memcpy(run, staging.get() + (offset - cursor->at), count);
     });
   }
   cursor->at += moved;

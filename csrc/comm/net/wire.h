@@ -2,7 +2,8 @@
 //
 // Moves stretches of a Flat over a link. Small tensors are gathered into (and scattered from) a staging
 // piece, so that a hundred biases cost one system call; large ones go straight from and to their own memory.
-// Staging holds nothing between two calls: what did not fit is gathered again, so one piece serves all links.
+// What did not fit is gathered again, so one piece serves all links for sending; for receiving, each link has its own, because a
+// frame that is not complete lies there.
 // Thread-safety: one thread at a time. Failure: the transport's status, which names the peer.
 #pragma once
 
@@ -66,7 +67,8 @@ class Wire {
   std::vector<short> waits_;  // poll(2) events per member, of the last turn
   std::vector<int> waiting_;  // the members whose entry in waits_ is not 0
   size_t spent_ = 0;
-  Memory staging_;
+  Memory staging_;  // on the way out
+  std::vector<Memory> arriving_;  // by member: on the way in
   Memory scratch_;
   size_t scratch_size_ = 0;
 };

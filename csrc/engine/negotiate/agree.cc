@@ -261,12 +261,12 @@ void Agreement::Broadcast(std::string_view frame) {
 }
 
 Status Agreement::Receive(Edge* edge, Nanos now, std::vector<Decision>* decisions, bool* moved) {
-  bool heard = false;
   std::string_view frame;
   Status status;
   while (status.ok()) {
-    status = edge->channel->Next(&frame, &heard);
+    status = edge->channel->Next(&frame, moved);
     if (!status.ok() || frame.data() == nullptr) break;
+    edge->heard = now;  // a part of a frame may be all that ever comes of it
     if (edge == parent_.get()) {
       Broadcast(frame);
       status = HandleDown(frame, decisions);
@@ -274,8 +274,6 @@ Status Agreement::Receive(Edge* edge, Nanos now, std::vector<Decision>* decision
       status = HandleUp(*edge, frame, now, decisions);
     }
   }
-  if (heard) edge->heard = now;
-  *moved |= heard;
   return status;
 }
 
@@ -331,10 +329,10 @@ bool Agreement::TakeLeave() {
   return done;
 }
 
-std::vector<std::pair<int, Nanos>> Agreement::LastHeard() const {
-  std::vector<std::pair<int, Nanos>> out;
+std::vector<Agreement::Heard> Agreement::LastHeard() const {
+  std::vector<Heard> out;
   const auto add = [&](const Edge& edge) {
-    if (edge.channel->transport().fd() >= 0) out.emplace_back(edge.channel->transport().peer(), edge.heard);
+    if (edge.channel->transport().fd() >= 0) out.push_back({&edge.channel->transport(), edge.heard});
   };
   if (parent_ != nullptr) add(*parent_);
   for (const Edge& child : children_) add(child);

@@ -89,8 +89,12 @@ class Agreement {
   // well. Who closes its sockets then takes back no word from a neighbour that has not read it yet.
   bool TakeLeave();
 
-  // When each neighbour in the tree was last heard, for the heartbeat: (global rank, time).
-  std::vector<std::pair<int, Nanos>> LastHeard() const;
+  // When the last whole frame of each neighbour in the tree on another host has come, for the heartbeat.
+  struct Heard {
+    const transport::Transport* from;
+    Nanos at;
+  };
+  std::vector<Heard> LastHeard() const;
   void AddPollFds(std::vector<pollfd>* fds) const;
   // Only the root's says anything.
   const Ledger& ledger() const { return ledger_; }

@@ -22,10 +22,10 @@ class Silences {
     last_look_ = now;
   }
 
-  // `sign` is another one each time that rank has given a sign of life, and not 0.
-  Nanos Of(int rank, uint64_t sign) {
+  // `sign` is another one each time that rank has given a sign of life, and not 0. `counts`: it could have been heard.
+  Nanos Of(int rank, uint64_t sign, bool counts = true) {
     Silence& silence = silences_[rank];
-    silence = sign != silence.sign ? Silence{sign, 0} : Silence{sign, silence.span + passed_};
+    silence = sign != silence.sign ? Silence{sign, 0} : Silence{sign, silence.span + (counts ? passed_ : 0)};
     return silence.span;
   }
 

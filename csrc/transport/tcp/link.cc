@@ -1,21 +1,59 @@
 #include "transport/tcp/link.h"
 
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <cerrno>
 #include <cstring>
 #include <string>
+#include <utility>
 
 namespace hvdlite::transport::tcp {
 
+// The name is made now: a connection that has failed does not know any more where it led.
+Link::Link(Fd fd, int peer, int me) : fd_(std::move(fd)), peer_(peer) {
+  int domain = AF_UNIX;
+  socklen_t length = sizeof(domain);
+  is_tcp_ = getsockopt(fd_.get(), SOL_SOCKET, SO_DOMAIN, &domain, &length) == 0 && domain != AF_UNIX;
+  Endpoint here, there;
+  const bool placed = is_tcp_ && LocalEndpoint(fd_.get(), &here).ok() && PeerEndpoint(fd_.get(), &there).ok();
+  const auto end = [&](int rank, const Endpoint& at) {
+    return "rank " + std::to_string(rank) + (placed ? " (" + at.host + ")" : "");
+  };
+  name_ = (me < 0 ? "the connection" : "the connection of " + end(me, here)) + " with " + end(peer, there);
+}
+
 Status Link::TrySend(const void* data, size_t bytes, size_t* moved) {
+  const iovec part{const_cast<void*>(data), bytes};
+  return SendParts(&part, 1, moved);
+}
+
+Status Link::TrySendBoth(const iovec (&parts)[2], size_t* moved) {
+  return SendParts(parts, 2, moved);
+}
+
+Status Link::TryReceive(void* data, size_t bytes, size_t* moved) {
+  const iovec part{data, bytes};
+  return ReceiveParts(&part, 1, moved);
+}
+
+Status Link::TryReceiveBoth(const iovec (&parts)[2], size_t* moved) {
+  return ReceiveParts(parts, 2, moved);
+}
+
+Status Link::SendParts(const iovec* parts, size_t count, size_t* moved) {
   *moved = 0;
   if (!sending_.ok()) return sending_;
-  if (bytes == 0) return Status::Ok();
+  if (parts[0].iov_len == 0) return Status::Ok();
+  msghdr message{};
+  message.msg_iov = const_cast<iovec*>(parts);
+  message.msg_iovlen = count;
   while (true) {
-    const ssize_t n = send(fd_.get(), data, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t n = sendmsg(fd_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n >= 0) {
       *moved = static_cast<size_t>(n);
+      sent_ += *moved;
       return Status::Ok();
     }
     if (errno == EAGAIN || errno == EWOULDBLOCK) return Status::Ok();
@@ -23,12 +61,15 @@ Status Link::TrySend(const void* data, size_t bytes, size_t* moved) {
   }
 }
 
-Status Link::TryReceive(void* data, size_t bytes, size_t* moved) {
+Status Link::ReceiveParts(const iovec* parts, size_t count, size_t* moved) {
   *moved = 0;
   if (!receiving_.ok()) return receiving_;
-  if (bytes == 0) return Status::Ok();  // recv() would return 0, which means "closed" otherwise
+  if (parts[0].iov_len == 0) return Status::Ok();  // recvmsg() would return 0, which means "closed" otherwise
+  msghdr message{};
+  message.msg_iov = const_cast<iovec*>(parts);
+  message.msg_iovlen = count;
   while (true) {
-    const ssize_t n = recv(fd_.get(), data, bytes, MSG_DONTWAIT);
+    const ssize_t n = recvmsg(fd_.get(), &message, MSG_DONTWAIT);
     if (n > 0) {
       *moved = static_cast<size_t>(n);
       return Status::Ok();
@@ -43,13 +84,20 @@ void Link::EndSending() {
   shutdown(fd_.get(), SHUT_WR);
 }
 
+// What has left this machine and is not acknowledged; what waits here because the peer reads nothing does not count.
+Transport::Acknowledged Link::acknowledged() const {
+  int queued = 0, unsent = 0;
+  if (!is_tcp_ || ioctl(fd_.get(), SIOCOUTQ, &queued) != 0 || ioctl(fd_.get(), SIOCOUTQNSD, &unsent) != 0) return {};
+  return {true, sent_ - static_cast<uint64_t>(queued), queued > unsent};
+}
+
 // 0: the peer closed its end in good order, as a process does that exits or is killed.
 Status Link::Lost(int error) const {
   const std::string rank = "rank " + std::to_string(peer_);
   if (error == 0 || error == ECONNRESET || error == EPIPE) {
     return Status::PeerLost(peer_, rank + " closed the connection: its process has ended or given up");
   }
-  return Status::PeerLost(peer_, "the connection with " + rank + " failed: " + std::strerror(error));
+  return Status::PeerLost(peer_, name_ + " failed: " + std::strerror(error));
 }
 
 }  // namespace hvdlite::transport::tcp

@@ -11,6 +11,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <string>
 
 #include "base/status.h"
 #include "transport/tcp/socket.h"
@@ -22,19 +24,29 @@ class Link final : public Transport {
  public:
   // `fd` is connected and non-blocking. The kernel keeps tuning its buffers to the path (setting SO_SNDBUF or
   // SO_RCVBUF would end that, and no one size suits both a rack and a wide-area network).
-  Link(Fd fd, int peer) : fd_(std::move(fd)), peer_(peer) {}
+  // `me`: this end's rank, for messages; -1: unknown.
+  Link(Fd fd, int peer, int me = -1);
 
   Status TrySend(const void* data, size_t bytes, size_t* moved) override;
   Status TryReceive(void* data, size_t bytes, size_t* moved) override;
+  Status TrySendBoth(const iovec (&parts)[2], size_t* moved) override;
+  Status TryReceiveBoth(const iovec (&parts)[2], size_t* moved) override;
   void EndSending() override;
+  std::string Name() const override { return name_; }
+  Acknowledged acknowledged() const override;
   int peer() const override { return peer_; }
   int fd() const override { return fd_.get(); }
 
  private:
+  Status SendParts(const iovec* parts, size_t count, size_t* moved);
+  Status ReceiveParts(const iovec* parts, size_t count, size_t* moved);
   Status Lost(int error) const;
 
   Fd fd_;
   const int peer_;
+  bool is_tcp_ = false;  // else a socket pair
+  std::string name_;
+  uint64_t sent_ = 0;  // bytes that the kernel has taken
   Status sending_;    // why nothing more can be sent
   Status receiving_;  // why nothing more will come
 };

@@ -18,7 +18,7 @@ namespace hvdlite::transport::tcp {
 
 constexpr size_t kLinkHelloBytes = 32;
 constexpr size_t kLinkWelcomeBytes = 8;
-constexpr uint32_t kLinkProtocol = 1;
+constexpr uint32_t kLinkProtocol = 2;
 
 struct LinkHello {
   uint32_t group = 0;       // the process set

@@ -77,7 +77,7 @@ Status ConnectMesh(uint32_t group, uint32_t generation, int me, const std::vecto
     std::erase_if(missing, [&](Missing& one) {
       Fd fd;
       if (!Turn(&one, listener, &fd)) return false;
-      made[one.index] = std::make_unique<Link>(std::move(fd), peers[one.index].rank);
+      made[one.index] = std::make_unique<Link>(std::move(fd), peers[one.index].rank, me);
       return true;
     });
     if (missing.empty()) break;

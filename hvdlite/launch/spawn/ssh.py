@@ -26,6 +26,7 @@ from typing import Any, cast
 from hvdlite.launch.spawn import events, frames, guardian
 from hvdlite.launch.spawn.events import AllGone, Event, Lost, Output, Pipes, Unanswered
 from hvdlite.launch.spawn.order import Order
+from hvdlite.launch.spawn.silence import ssh_options
 
 # As many handshakes at once: more only make each of them slower.
 _AT_ONCE = 64
@@ -61,8 +62,7 @@ def command_line(host: str, options: Options, environ: Mapping[str, str], interp
     for option in (
         "BatchMode=yes",
         f"ConnectTimeout={max(1, round(options.connect_timeout))}",
-        f"ServerAliveInterval={max(1, round(options.silence_seconds / 3)) if options.silence_seconds else 0}",
-        "ServerAliveCountMax=2",
+        *ssh_options(options.silence_seconds),
     ):
         words += ["-o", option]
     if options.port is not None:

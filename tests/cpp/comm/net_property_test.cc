@@ -29,18 +29,29 @@ Faults Weather(uint32_t seed) {
   return faults;
 }
 
-class NetProperty : public ::testing::TestWithParam<int> {};
+// Half of them with check words, as between machines.
+struct Neighbourhood {
+  int members;
+  bool checked;
+};
+
+class NetProperty : public ::testing::TestWithParam<Neighbourhood> {
+ protected:
+  NetWorld World(NetOptions options, Faults faults = {}) const {
+    return NetWorld(GetParam().members, options, faults, GetParam().checked);
+  }
+};
 
 TEST_P(NetProperty, EveryKindDtypeAndShapeMatchesTheReference) {
-  const int members = GetParam();
-  NetWorld net(members, SmallPieces(), Weather(77));
+  const int members = GetParam().members;
+  NetWorld net = World(SmallPieces(), Weather(77));
   RunCases(&net, EveryKindDtypeAndShape(members));
 }
 
 TEST_P(NetProperty, EveryAllreduceAlgorithmOpAndScaleMatchesTheReference) {
-  const int members = GetParam();
+  const int members = GetParam().members;
   for (Algorithm algorithm : {Algorithm::kOneShot, Algorithm::kDirect, Algorithm::kGather}) {
-    NetWorld net(members, SmallPieces(algorithm), Weather(78));
+    NetWorld net = World(SmallPieces(algorithm), Weather(78));
     std::vector<Case> cases;
     uint32_t seed = 1;
     for (DType dtype :
@@ -68,9 +79,9 @@ TEST_P(NetProperty, EveryAllreduceAlgorithmOpAndScaleMatchesTheReference) {
 }
 
 TEST_P(NetProperty, EveryAlgorithmOfGatherAndBroadcastMatchesTheReference) {
-  const int members = GetParam();
+  const int members = GetParam().members;
   for (Algorithm algorithm : {Algorithm::kRing, Algorithm::kPairwise, Algorithm::kTree, Algorithm::kChain}) {
-    NetWorld net(members, SmallPieces(algorithm), Weather(79));
+    NetWorld net = World(SmallPieces(algorithm), Weather(79));
     std::vector<Case> cases;
     uint32_t seed = 1;
     for (OpKind kind : {OpKind::kAllgather, OpKind::kBroadcast}) {
@@ -93,8 +104,8 @@ TEST_P(NetProperty, EveryAlgorithmOfGatherAndBroadcastMatchesTheReference) {
 }
 
 TEST_P(NetProperty, TwoHundredMixedOperationsFollowOneAnotherWithoutABarrier) {
-  const int members = GetParam();
-  NetWorld net(members, NetOptions{}, Weather(80));
+  const int members = GetParam().members;
+  NetWorld net = World(NetOptions{}, Weather(80));
   std::mt19937 random(5);
   std::vector<Case> cases;
   for (uint32_t i = 0; i < 200; ++i) {
@@ -114,7 +125,7 @@ TEST_P(NetProperty, TwoHundredMixedOperationsFollowOneAnotherWithoutABarrier) {
 }
 
 TEST_P(NetProperty, LargeTensorsWithDefaultOptionsMatchTheReference) {
-  const int members = GetParam();
+  const int members = GetParam().members;
   const auto run = [&](OpKind kind, DType dtype, std::optional<Algorithm> force) {
     Case c;
     c.kind = kind;
@@ -124,7 +135,7 @@ TEST_P(NetProperty, LargeTensorsWithDefaultOptionsMatchTheReference) {
     c.root = members - 1;
     NetOptions options;
     options.force = force;
-    NetWorld net(members, options);
+    NetWorld net = World(options);
     RunCases(&net, {c});
   };
   for (Algorithm algorithm : {Algorithm::kOneShot, Algorithm::kDirect, Algorithm::kGather}) {
@@ -136,8 +147,11 @@ TEST_P(NetProperty, LargeTensorsWithDefaultOptionsMatchTheReference) {
   run(OpKind::kBroadcast, DType::kInt64, Algorithm::kChain);
 }
 
-INSTANTIATE_TEST_SUITE_P(Members, NetProperty, ::testing::ValuesIn(testing::InTier<int>({2, 3, 5}, {1, 4, 8})),
-                         [](const auto& members) { return std::to_string(members.param); });
+INSTANTIATE_TEST_SUITE_P(
+    Members, NetProperty,
+    ::testing::ValuesIn(testing::InTier<Neighbourhood>({{2, true}, {3, false}, {5, true}},
+                                                       {{1, true}, {2, false}, {3, true}, {4, true}, {8, false}})),
+    [](const auto& among) { return std::to_string(among.param.members) + (among.param.checked ? "Checked" : ""); });
 
 }  // namespace
 }  // namespace hvdlite::comm::net_testing

@@ -19,6 +19,7 @@
 #include "comm/net/net_communicator.h"
 #include "testing/fault_transport.h"
 #include "testing/watchdog.h"
+#include "transport/checked.h"
 #include "transport/tcp/link.h"
 
 namespace hvdlite::comm::net_testing {
@@ -81,12 +82,22 @@ inline Status Drive(Communicator* communicator, Work* work) {
   }
 }
 
+inline void AddChecks(Links* links) {
+  for (auto& row : *links) {
+    for (auto& link : row) {
+      if (link != nullptr) link = std::make_unique<transport::Checked>(std::move(link));
+    }
+  }
+}
+
 class NetWorld {
  public:
-  explicit NetWorld(int size, NetOptions options = {}, Faults faults = {})
-      : NetWorld(SocketPairLinks(size), options, faults) {}
-  NetWorld(Links links, NetOptions options, Faults faults) : links_(std::move(links)) {
+  // `checked`: with check words, as between machines.
+  explicit NetWorld(int size, NetOptions options = {}, Faults faults = {}, bool checked = false)
+      : NetWorld(SocketPairLinks(size), options, faults, checked) {}
+  NetWorld(Links links, NetOptions options, Faults faults, bool checked = false) : links_(std::move(links)) {
     AddFaults(faults, &links_);
+    if (checked) AddChecks(&links_);
     const int size = static_cast<int>(links_.size());
     for (int i = 0; i < size; ++i) {
       std::vector<transport::Transport*> row;

@@ -120,7 +120,7 @@ TEST(Member, HasTheBytesOfTheWirePage) {
   std::string bytes;
   ASSERT_TRUE(EncodeMember(member, &bytes).ok());
   using namespace std::string_literals;
-  EXPECT_EQ(bytes, "\3\2\0\0\0\3\0\0\0\0\0\0\0\x34\x12\1\0h\1\3::1\1\0M\0\0\3\0a=1"s);
+  EXPECT_EQ(bytes, "\4\2\0\0\0\3\0\0\0\0\0\0\0\x34\x12\1\0h\1\3::1\1\0M\0\0\3\0a=1"s);
 }
 
 TEST(Member, CutShortOrChangedNeverCrashesAndNeverPassesUnnoticed) {

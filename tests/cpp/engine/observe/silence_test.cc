@@ -28,6 +28,19 @@ TEST_F(SilencesTest, lasts_from_the_last_sign_on) {
   }
 }
 
+// Where the way to a peer is down, its silence says nothing about it.
+TEST_F(SilencesTest, counts_only_while_a_sign_could_have_been_heard) {
+  silences.Of(kPeer, 1);
+  Pass(kTick);
+  EXPECT_EQ(silences.Of(kPeer, 1), kTick);
+  for (int tick = 0; tick < 100; ++tick) {
+    Pass(kTick);
+    EXPECT_EQ(silences.Of(kPeer, 1, /*counts=*/false), kTick);
+  }
+  Pass(kTick);
+  EXPECT_EQ(silences.Of(kPeer, 1), 2 * kTick);
+}
+
 TEST_F(SilencesTest, ends_with_every_sign) {
   silences.Of(kPeer, 1);
   for (uint64_t sign = 2; sign < 100; ++sign) {

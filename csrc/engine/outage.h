@@ -1,0 +1,59 @@
+// Outages: for how long nothing that this rank sends over a connection has been acknowledged. DECIDES; pure.
+//
+// A peer's kernel acknowledges whatever its process does, and whether or not it reads: nothing acknowledged means that the network
+// between two hosts, or one of them, is down, or loses packets of some size. A kernel whose packets are lost waits twice as long
+// before each further attempt: after an outage of L seconds the next one comes within 2 L at the latest. Hence two rules.
+//   - An outage counts as an end after LongestOutage(), so that one that is shorter than the heartbeat's limit is survived.
+//   - A peer's silence counts as long as the way to it is open, so that nobody is accused of what the network does.
+// As in Silences, only time counts during which this rank itself looked.
+#pragma once
+
+#include <algorithm>
+#include <map>
+
+#include "base/clock.h"
+#include "transport/transport.h"
+
+namespace hvdlite::engine {
+
+constexpr Nanos LongestOutage(Nanos heartbeat) {
+  return 2 * heartbeat + kSecond;
+}
+
+class Outages {
+ public:
+  explicit Outages(Nanos longest_step) : longest_step_(longest_step) {}
+
+  // Before asking about any connection; the first time, from when on outages count.
+  void Look(Nanos now) {
+    std::erase_if(outages_, [this](const auto& entry) { return entry.second.seen != last_look_; });  // gone meanwhile
+    passed_ = std::min(now - last_look_, longest_step_);
+    last_look_ = now;
+  }
+
+  // Once after each look. 0: the way is open.
+  Nanos Of(const void* connection, const transport::Transport::Acknowledged& seen) {
+    Outage& outage = outages_[connection];
+    const bool stands = seen.known && seen.waiting && outage.waiting && seen.bytes == outage.bytes;
+    outage = {seen.bytes, seen.waiting, stands ? outage.span + passed_ : 0, last_look_};
+    return outage.span;
+  }
+  bool Open(const void* connection) const {
+    const auto found = outages_.find(connection);
+    return found == outages_.end() || found->second.span == 0;
+  }
+
+ private:
+  struct Outage {
+    uint64_t bytes = 0;
+    bool waiting = false;
+    Nanos span = 0;
+    Nanos seen = 0;  // in which look
+  };
+  const Nanos longest_step_;
+  Nanos last_look_ = 0;
+  Nanos passed_ = 0;
+  std::map<const void*, Outage> outages_;
+};
+
+}  // namespace hvdlite::engine

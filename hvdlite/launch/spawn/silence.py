@@ -1,0 +1,41 @@
+"""When two kernels, or ssh and sshd, give each other up. Pure.
+
+Whatever HVDLITE_HEARTBEAT_SECONDS forgives the ranks, it forgives the connections between the launcher and its hosts: an outage that is
+shorter ends neither.
+"""
+
+from __future__ import annotations
+
+import math
+import socket
+from collections.abc import Sequence
+
+# How often the other side is asked for a sign of life while nothing else is sent.
+_PAUSE = 1
+# An answer is on its way, or the question after the outage.
+_MARGIN = 2
+
+
+def socket_options(silence: float) -> Sequence[tuple[int, int, int]]:
+    """Of a connection that carries nothing most of the time, as setsockopt() wants them; 0: it is kept for ever.
+
+    TCP_USER_TIMEOUT is the limit: with it, the kernel counts the seconds since it last heard anything, and not the questions that were
+    lost, of which none is repeated.
+    """
+    if silence <= 0:
+        return []
+    limit = math.ceil(1000 * (silence + _MARGIN))
+    return [
+        (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+        (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _PAUSE),
+        (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _PAUSE),
+        (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, limit),
+    ]
+
+
+def ssh_options(silence: float) -> Sequence[str]:
+    """Of ssh, whose questions and answers TCP carries. After an outage TCP may wait once more for as long before it tries again."""
+    if silence <= 0:
+        return ["ServerAliveInterval=0"]
+    most = math.ceil((2 * silence + _MARGIN) / _PAUSE)
+    return [f"ServerAliveInterval={_PAUSE}", f"ServerAliveCountMax={most}"]

@@ -1,0 +1,154 @@
+#include "transport/checked.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "comm/link_checks.h"
+#include "testing/fault_transport.h"
+#include "testing/loopback.h"
+
+namespace hvdlite::transport {
+namespace {
+
+using testing::Faults;
+using testing::FaultTransport;
+using testing::Loopback;
+
+std::string Letters(size_t bytes, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::string text(bytes, '\0');
+  for (char& c : text) c = static_cast<char>(random());
+  return text;
+}
+
+// What the wire carries when these are sent one after another.
+std::string OnTheWire(const std::vector<std::string>& payloads) {
+  auto [a, b] = Loopback::Pair(0, 3);
+  Checked sender(std::move(a));
+  for (const std::string& payload : payloads) {
+    size_t moved = 0;
+    EXPECT_TRUE(sender.TrySend(payload.data(), payload.size(), &moved).ok());
+    EXPECT_EQ(moved, payload.size());
+  }
+  std::string wire(1 << 20, '\0');
+  size_t n = 0;
+  EXPECT_TRUE(b->TryReceive(wire.data(), wire.size(), &n).ok());
+  wire.resize(n);
+  return wire;
+}
+
+// What is handed out of these bytes, and the status in the end.
+std::pair<std::string, Status> HandedOut(const std::string& wire, size_t at_once) {
+  auto [a, b] = Loopback::Pair(3, 0);
+  size_t moved = 0;
+  EXPECT_TRUE(a->TrySend(wire.data(), wire.size(), &moved).ok());
+  Checked receiver(std::move(b));
+  std::string all;
+  std::vector<char> memory(at_once);
+  while (true) {
+    const Status status = receiver.TryReceive(memory.data(), at_once, &moved);
+    all.append(memory.data(), moved);
+    if (!status.ok() || moved == 0) return {all, status};
+  }
+}
+
+TEST(Checked, carries_bytes_in_order_however_they_are_offered_asked_for_and_cut) {
+  for (uint32_t seed = 0; seed < 40; ++seed) {
+    std::mt19937 random(seed);
+    const size_t most = seed % 2 == 0 ? 300 : 200000;
+    auto [a, b] = Loopback::Pair(0, 1, 1 + random() % most);
+    Checked sender(std::make_unique<FaultTransport>(std::move(a), Faults{.seed = seed, .stall = 0.2, .most = most}));
+    Checked receiver(
+        std::make_unique<FaultTransport>(std::move(b), Faults{.seed = seed + 99, .stall = 0.2, .most = most}));
+    const std::string sent = Letters(1 + random() % (20 * most), seed);
+    std::string got(sent.size(), '\0');
+    size_t out = 0, in = 0, offered = 0, asked = 0;
+    for (int turn = 0; in < sent.size(); ++turn) {
+      ASSERT_LT(turn, 10000000);
+      if (out == offered) offered = std::min(sent.size(), out + 1 + random() % most);
+      if (in == asked) asked = std::min(sent.size(), in + 1 + random() % most);
+      size_t moved = 0;
+      ASSERT_TRUE(sender.TrySend(sent.data() + out, offered - out, &moved).ok());
+      out += moved;
+      ASSERT_TRUE(receiver.TryReceive(got.data() + in, asked - in, &moved).ok());
+      in += moved;
+    }
+    ASSERT_EQ(got, sent);
+  }
+}
+
+TEST(Checked, hands_out_nothing_of_a_frame_before_all_of_it_has_come) {
+  const std::string payload = Letters(1000, 1);
+  const std::string wire = OnTheWire({payload});
+  for (const size_t at_once : {10, 1000, 5000}) {
+    EXPECT_EQ(HandedOut(wire.substr(0, wire.size() - 1), at_once).first, "");
+    EXPECT_EQ(HandedOut(wire, at_once).first, payload);
+  }
+}
+
+TEST(Checked, makes_an_error_that_names_the_connection_of_every_bit_that_changes) {
+  const std::vector<std::string> payloads = {Letters(5, 1), Letters(100, 2), Letters(40, 3)};
+  const std::string whole = payloads[0] + payloads[1] + payloads[2];
+  const std::string wire = OnTheWire(payloads);
+  for (size_t bit = 0; bit < 8 * wire.size(); ++bit) {
+    std::string damaged = wire;
+    damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ 1 << bit % 8);
+    for (const size_t at_once : {7, 4096}) {
+      const auto [got, status] = HandedOut(damaged, at_once);
+      ASSERT_EQ(status.code(), StatusCode::kPeerLost) << "bit " << bit;
+      ASSERT_EQ(status.peer(), 3);
+      ASSERT_NE(status.message().find("the connection with rank 3 changes what it carries"), std::string::npos)
+          << status.message();
+      ASSERT_EQ(got, whole.substr(0, got.size())) << "bit " << bit;
+      ASSERT_LT(got.size(), whole.size());
+    }
+  }
+}
+
+TEST(Checked, makes_an_error_of_frames_that_are_missing_repeated_or_exchanged) {
+  const std::string wire = OnTheWire({Letters(20, 1), Letters(20, 2)});
+  const std::string first = wire.substr(0, wire.size() / 2), second = wire.substr(wire.size() / 2);
+  EXPECT_TRUE(HandedOut(first + second, 64).second.ok());
+  for (const std::string& other : {second, first + first, second + first}) {
+    EXPECT_EQ(HandedOut(other, 64).second.code(), StatusCode::kPeerLost);
+  }
+}
+
+TEST(Checked, stays_broken_once_it_is) {
+  std::string wire = OnTheWire({Letters(20, 1), Letters(20, 2)});
+  wire[20] = static_cast<char>(wire[20] ^ 1);
+  auto [a, b] = Loopback::Pair(3, 0);
+  size_t moved = 0;
+  ASSERT_TRUE(a->TrySend(wire.data(), wire.size(), &moved).ok());
+  Checked receiver(std::move(b));
+  char memory[64];
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(receiver.TryReceive(memory, sizeof(memory), &moved).code(), StatusCode::kPeerLost);
+    EXPECT_EQ(moved, 0u);
+  }
+}
+
+TEST(LinkChecks, are_made_between_machines_unless_the_knob_says_otherwise) {
+  struct {
+    const char* knob;
+    const char* mine;
+    const char* theirs;
+    bool wanted;
+  } const rows[] = {
+      {"auto", "10.0.0.5", "10.0.0.6", true}, {"auto", "10.0.0.5", "10.0.0.5", false},
+      {"auto", "fd00::1", "fd00::2", true},   {"auto", "127.0.0.1", "127.0.0.1", false},
+      {"on", "127.0.0.1", "127.0.0.1", true}, {"on", "10.0.0.5", "10.0.0.6", true},
+      {"off", "10.0.0.5", "10.0.0.6", false}, {"off", "127.0.0.1", "127.0.0.1", false},
+  };
+  for (const auto& row : rows) {
+    EXPECT_EQ(comm::WantsChecks(row.knob, row.mine, row.theirs), row.wanted) << row.knob << " " << row.theirs;
+    EXPECT_EQ(comm::WantsChecks(row.knob, row.theirs, row.mine), row.wanted) << row.knob << " " << row.theirs;
+  }
+}
+
+}  // namespace
+}  // namespace hvdlite::transport
