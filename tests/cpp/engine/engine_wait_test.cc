@@ -97,11 +97,14 @@ TEST_P(EngineWait, patient_operations_begin_at_once_where_a_processor_is_spare) 
   RanksOptions options = Options();
   options.config.overlap = "on";
   RunRanks(options, [](Rank& me) {
-    std::vector<float> x(1000, 1);
-    for (int round = 0; round < 50; ++round) {
+    std::vector<float> woken(1);
+    do {
+      usleep(2000);  // between two looks: the thread is at its gate before long
+      std::vector<float> x(1000, 1);
       ASSERT_TRUE(me.Poll(me.Submit(Patient(Allreduce("x", x, &x)))).ok());
-    }
-    EXPECT_GT(BackgroundWakes(me.engine.get()), 0);
+      woken[0] = BackgroundWakes(me.engine.get()) > 0 ? 1 : 0;
+      ASSERT_TRUE(me.Do(Allreduce("woken", woken, &woken)).ok());
+    } while (woken[0] < 3);
     SubmitAndWait(&me, 3);
   });
 }
