@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from hvdlite import _core, communicators, gpu_libraries, handles, knobs, where
-from hvdlite.arrival import arrive, warn_of_few_threads
+from hvdlite.arrival import all_are_here, arrive, warn_of_few_threads
 from hvdlite.launch import environment
 from hvdlite.launch.address import join_address
 from hvdlite.launch.one_line import in_one_line
@@ -89,6 +89,7 @@ def init(
                     mpi=arrived.mpi,
                 )
             )
+            all_are_here()
             _incarnation += 1
             communicators.begin(arrived.communicator, identity.part)
             _begin_with_mpi()
