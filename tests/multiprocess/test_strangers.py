@@ -13,6 +13,14 @@ import pytest
 from bare_ranks import Ranks, program
 from launched import Job
 from machine import within
+from mpis import finish, start
+from others import PYTHON, free_port, ranks, step
+from waiting import wait_until
+
+from hvdlite import bootstrap
+from hvdlite.bootstrap import by_socket
+from hvdlite.launch import environment
+from hvdlite.launch.environment.identity import OnThisHost
 
 Hosts = tuple[str, ...]
 
@@ -92,6 +100,52 @@ def test_garbage_on_every_open_port_leaves_the_job_unharmed(tmp_path: Path, garb
                         pass
         (tmp_path / "enough").touch()
         ranks.end_well()
+
+
+_VICTIM = """
+import hvdlite as hvd
+hvd.init()
+print(hvd.broadcast_object(None, root_rank=1) if hvd.rank() == 0 else hvd.broadcast_object("hello", root_rank=1))
+"""
+
+
+def _of_another_user(environ: dict[str, str]) -> str:
+    """How the meeting ends for a process that knows what everybody can look up, and runs as nobody."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.setuid(65534)
+        try:
+            me = environment.discover(environ)
+            said = f"let in: {bootstrap.meet(me, '', 1.0, bootstrap.Wish())}"
+        except BaseException as error:
+            said = f"{type(error).__name__}: {error}"
+        os.write(writer, said.encode())
+        os._exit(0)
+    os.close(writer)
+    with open(reader) as file:
+        said = file.read()
+    os.waitpid(child, 0)
+    return said
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
+@pytest.mark.parametrize("launcher", ["RANK and MASTER_ADDR", "srun"])
+def test_another_user_of_the_host_does_not_get_into_a_job_of_one_host(job: Job, launcher: str) -> None:
+    variables = {"RANK": "{rank}", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    if launcher == "srun":
+        variables = step(2)
+    script = job.script(_VICTIM)
+    first = ranks(job, 1, script, variables, HVDLITE_START_TIMEOUT=f"{within(60):g}")[0]
+    as_rank_1 = {name: value.format(rank=1) for name, value in variables.items()}
+    meeting = environment.discover(as_rank_1).meeting
+    if isinstance(meeting, OnThisHost):
+        wait_until(lambda: by_socket._owner(by_socket.names(meeting.job)[0]) is not None, 20)
+    told = _of_another_user(as_rank_1)
+    assert told.startswith("TimeoutError") and "runs as the user with the number 65534" not in told, told
+    # The real one gets in afterwards.
+    codes, output = finish(first, start(job, [PYTHON, script], **as_rank_1))
+    assert codes == [0, 0] and output.count("hello") == 2, output
 
 
 def test_a_member_with_the_wrong_secret_does_not_get_in(tmp_path: Path) -> None:
