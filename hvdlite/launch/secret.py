@@ -125,5 +125,7 @@ def of_the_user(environ: Mapping[str, str]) -> bytes | None:
     in_text = parse(text) if text else None
     in_file = read(path) if path else None
     if in_text and in_file and in_text != in_file:
-        raise ValueError(f"{TEXT_VARIABLE} and {FILE_VARIABLE} are both set, and to different secrets: unset one of them.")
+        raise ValueError(
+            f"{TEXT_VARIABLE} and {FILE_VARIABLE} are both set, and to different secrets: unset one of them."
+        )
     return in_text or in_file

@@ -135,7 +135,9 @@ def test_two_agents_of_torchrun(job: Job) -> None:
     expect_places(job, TWO_HOSTS)
 
 
-_THIEF = PROGRAM + """
+_THIEF = (
+    PROGRAM
+    + """
 from datetime import timedelta
 from torch.distributed import TCPStore
 hvd.init()
@@ -151,6 +153,7 @@ turn()
 hvd.shutdown()
 turn()
 """
+)
 
 
 @WITH_TORCH

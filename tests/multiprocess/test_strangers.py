@@ -100,6 +100,28 @@ def test_garbage_on_every_open_port_leaves_the_job_unharmed(tmp_path: Path, garb
         ranks.end_well()
 
 
+_OF_THE_FILE = (
+    "import os, hvdlite as hvd\n"
+    "from hvdlite.launch.environment import discover\n"
+    "hvd.init()\n"
+    "print(discover(os.environ).secret.hex(), 'HVDLITE_SECRET' in os.environ, hvd.size(), flush=True)\n"
+)
+
+
+def test_hvdliterun_takes_the_jobs_secret_from_a_private_file(job: Job) -> None:
+    path = job.directory / "secret"
+    path.write_text("ab" * 32 + "\n")
+    path.chmod(0o600)
+    script = job.script(_OF_THE_FILE)
+    for given in (["--secret-file", "secret"], []):
+        done = job.run("-np", "2", *given, PYTHON, script, **({} if given else {"HVDLITE_SECRET_FILE": str(path)}))
+        assert done.returncode == 0 and done.stdout.decode().count(f"{'ab' * 32} False 2") == 2, done
+    path.chmod(0o644)
+    done = job.run("-np", "2", "--secret-file", str(path), PYTHON, script)
+    assert done.returncode != 0 and not done.stdout, done
+    assert f"HVDLITE_SECRET_FILE={path} is open to others: its mode is 0644, and has to be 0600" in done.stderr.decode()
+
+
 _VICTIM = """
 import hvdlite as hvd
 hvd.init()

@@ -192,8 +192,16 @@ def test_a_secret_for_many_jobs_is_no_jobs_own() -> None:
 @pytest.mark.parametrize(
     ("rank_0s", "mine", "text"),
     [
-        (SECRET, None, r"rank 0 was given a secret and this rank 1 was not: Open MPI's mpirun has to pass HVDLITE_SECRET"),
-        (None, SECRET, r"this rank 1 was given a secret and rank 0 was not: Open MPI's mpirun has to pass HVDLITE_SECRET"),
+        (
+            SECRET,
+            None,
+            r"rank 0 was given a secret and this rank 1 was not: Open MPI's mpirun has to pass HVDLITE_SECRET",
+        ),
+        (
+            None,
+            SECRET,
+            r"this rank 1 was given a secret and rank 0 was not: Open MPI's mpirun has to pass HVDLITE_SECRET",
+        ),
         (SECRET, bytes(32), r"this rank 1 was given another secret than rank 0.*has to be the same for all"),
     ],
 )

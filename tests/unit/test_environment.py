@@ -179,7 +179,11 @@ def test_a_file_of_another_user_is_refused(secret_file: Path) -> None:
 
 def test_what_is_no_file_with_a_secret_is_told(secret_file: Path, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")  # which would hold up whoever opens it
-    for name, text in (("nowhere", "cannot be read: No such file"), ("", "is not a regular"), ("pipe", "is not a regular")):
+    for name, text in (
+        ("nowhere", "cannot be read: No such file"),
+        ("", "is not a regular"),
+        ("pipe", "is not a regular"),
+    ):
         with pytest.raises(ValueError, match=text):
             job_secret.read(str(tmp_path / name))
     secret_file.write_text("deadbeef" * 7)
@@ -191,7 +195,9 @@ def test_what_is_no_file_with_a_secret_is_told(secret_file: Path, tmp_path: Path
 def test_two_secrets_are_a_contradiction(secret_file: Path) -> None:
     both = {"HVDLITE_SECRET_FILE": str(secret_file), "HVDLITE_SECRET": SECRET.hex()}
     assert job_secret.from_environment(both) == SECRET
-    with pytest.raises(ValueError, match="HVDLITE_SECRET and HVDLITE_SECRET_FILE are both set, and to different secrets"):
+    with pytest.raises(
+        ValueError, match="HVDLITE_SECRET and HVDLITE_SECRET_FILE are both set, and to different secrets"
+    ):
         job_secret.from_environment(both | {"HVDLITE_SECRET": bytes(32).hex()})
     # What hvdliterun hands on is the job's, also where a rank cannot read the file.
     descriptor = job_secret.store(SECRET)
