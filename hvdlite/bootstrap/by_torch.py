@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import timedelta
+from typing import Any
 
 from hvdlite.bootstrap import arrivals
 from hvdlite.launch.address import Address
@@ -28,7 +29,7 @@ def say(address: Address, job: str, text: bytes | None, seconds: float) -> bytes
         if text is not None:
             store.set(key, text.decode())
             store.set_timeout(timedelta(seconds=_LAST_SECONDS))
-            arrivals.when_all_are_here(lambda: bool(store.delete_key(key)))
+            arrivals.when_all_are_here(lambda: _forget(store, key))
             return text
         # Not store.get(), which would hold up Ctrl-C until it is back.
         while not store.check([key]):
@@ -38,3 +39,7 @@ def say(address: Address, job: str, text: bytes | None, seconds: float) -> bytes
         return bytes(store.get(key))
     except RuntimeError as error:  # torch's own
         raise ConnectionError(f"lost {where}: {error}") from error
+
+
+def _forget(store: Any, key: str) -> None:
+    store.delete_key(key)

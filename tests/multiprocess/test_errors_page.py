@@ -70,6 +70,18 @@ NOT_PROVOKED = {
     "… has started this process as rank … of …, which another MPI cannot join.": "see test_launchers",
     **dict.fromkeys(
         [
+            "rank 0 was given a secret and this rank … was not: …",
+            "this rank … was given a secret and rank 0 was not: …",
+            "this rank … was given another secret than rank 0: …",
+            "somebody else listens in place of rank 0: …",
+            "rank 0 refuses this process: …",
+            "the place where the ranks of this job look for rank 0 on … is taken by …",
+            "no word from rank 0 within … s at the job's socket on …",
+        ],
+        "see tests/unit/test_bootstrap.py",
+    ),
+    **dict.fromkeys(
+        [
             "HVDLITE_CPU_OPERATIONS=mpi, but … has no MPI",
             "mpi4py cannot be imported (…): ",
             "MPI was initialised with MPI_THREAD_…, but hvdlite calls it from a thread of its own",
@@ -112,7 +124,7 @@ init_with(HVDLITE_RENDEZVOUS="127.0.0.1:1")
 init_with(PMIX_RANK="0")
 init_with(PMI_RANK="0", PMI_SIZE="1", SLURM_STEP_ID="0", SLURM_PROCID="0", SLURM_STEP_NUM_TASKS="4")
 init_with(OMPI_COMM_WORLD_RANK="0", OMPI_COMM_WORLD_SIZE="4", PMI_RANK="0", PMI_SIZE="2")
-init_with(RANK="1", WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT="9", HVDLITE_START_TIMEOUT="1")
+init_with(RANK="1", WORLD_SIZE="2", MASTER_ADDR=os.uname().nodename, MASTER_PORT="9", HVDLITE_START_TIMEOUT="1")
 trying(lambda: hvd.init(rank=0))
 trying(lambda: hvd.init(rank=0, size=2))
 trying(lambda: hvd.init(rank=0, size=2, rendezvous="127.0.0.1:1"))
@@ -122,6 +134,16 @@ place |= {"HVDLITE_START_TIMEOUT": "2", "HVDLITE_RENDEZVOUS": "127.0.0.1:1"}
 init_with(**place)
 init_with(**place, HVDLITE_SECRET="abc")
 init_with(**place, HVDLITE_SECRET_FD="9999")
+init_with(**place, HVDLITE_SECRET_FILE="/nowhere")
+open("secret", "w").write("cd" * 32); os.chmod("secret", 0o600)
+init_with(**place, HVDLITE_SECRET_FILE="secret", HVDLITE_SECRET="ab" * 32)
+os.chmod("secret", 0o644)
+init_with(**place, HVDLITE_SECRET_FILE="secret")
+init_with(**place, HVDLITE_SECRET_FILE=".")
+open("short", "w").write("cd"); os.chmod("short", 0o600)
+init_with(**place, HVDLITE_SECRET_FILE="short")
+os.geteuid() or os.chown("short", 65534, -1)
+init_with(**place, HVDLITE_SECRET_FILE="/etc/passwd" if os.geteuid() else "short")
 init_with(**place, HVDLITE_SECRET="ab" * 32)
 init_with(**place | {"HVDLITE_RENDEZVOUS": STORE, "HVDLITE_START_TIMEOUT": "60"}, HVDLITE_SECRET="ab" * 32)
 hvd.init()

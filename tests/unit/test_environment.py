@@ -430,7 +430,7 @@ def test_where_horovodruns_ranks_meet() -> None:
 def test_ranks_of_one_host_meet_where_it_shows_whose_processes_they_are(environ: dict[str, str]) -> None:
     me = discover(environ)
     assert isinstance(me.meeting, OnThisHost) and me.on_one_host and me.secret is None
-    assert SECRET == discover(environ | {"HVDLITE_SECRET": SECRET.hex()}).secret
+    assert discover(environ | {"HVDLITE_SECRET": SECRET.hex()}).secret == SECRET
     # What the ranks have in common leads there, and what tells jobs apart keeps them apart.
     other = {name: "0" for name in environ if name.endswith(("RANK", "PROCID", "LOCALID")) and name != "NODE_RANK"}
     assert discover(environ | other).rank == 0 and discover(environ | other).meeting == me.meeting
