@@ -48,8 +48,16 @@ class CMakeBuild(build_ext):
         subprocess.run(["cmake", "--build", str(build), "--parallel", jobs], check=True)
         subprocess.run(["cmake", "--install", str(build)], check=True)
         if getattr(self, "editable_mode", False):
-            for library in package.glob("libhvdlite*.so"):
-                shutil.copy2(library, ROOT / "hvdlite")
+            self._copy_libraries(package)
+
+    def copy_extensions_to_source(self) -> None:  # build_ext --inplace
+        super().copy_extensions_to_source()
+        self._copy_libraries(Path(self.build_lib) / "hvdlite")
+
+    @staticmethod
+    def _copy_libraries(package: Path) -> None:
+        for library in package.glob("libhvdlite*.so"):
+            shutil.copy2(library, ROOT / "hvdlite")
 
 
 setup(ext_modules=[Extension("hvdlite._core", sources=[])], cmdclass={"build_ext": CMakeBuild})

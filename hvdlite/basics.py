@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
+import hvdlite
 from hvdlite import _core, communicators, gpu_libraries, handles, knobs, where
 from hvdlite.arrival import all_are_here, arrive, warn_of_few_threads
 from hvdlite.launch import environment
@@ -86,6 +87,7 @@ def init(
                     secret=None if place is None else place[1].hex(),
                     knobs=texts,
                     process_sets=[],
+                    release=hvdlite.__version__,
                     mpi=arrived.mpi,
                 )
             )

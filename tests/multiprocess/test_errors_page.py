@@ -44,6 +44,7 @@ ROWS = _rows()
 # What no test can provoke here; that the words are in the code is checked for these as for all.
 NOT_PROVOKED = {
     "some settings have to be equal on all ranks, but rank … has … and rank … has …": "see test_settings_that_must_be_equal_are_compared",
+    "the ranks run different releases of hvdlite: …": "see test_ranks_of_different_releases_are_told_which_runs_what",
     "rank … of this host ended during start-up": "see test_a_rank_that_dies_during_init_is_named_without_a_launcher",
     "… has started this process as rank … of …, but MPI says that it is rank … of …": "see test_launchers",
     "MPI says that there are … processes, but no variable by which hvdlite recognises a launcher is set": "see test_launchers",
