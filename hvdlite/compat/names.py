@@ -12,6 +12,7 @@ _RENAMED = {
     "horovod.common.exceptions": "hvdlite.exceptions",
     "horovod.common.process_sets": "hvdlite.process_sets",
     "horovod.tensorflow.gradient_aggregation": "hvdlite.tensorflow.aggregation",
+    "horovod.tensorflow.gradient_aggregation_eager": "hvdlite.tensorflow.aggregation_eager",
 }
 
 _START = "start the processes with hvdliterun or your cluster's own launcher"

@@ -143,7 +143,7 @@ class Distributed:
         super().load_state_dict(state_dict)  # type: ignore[misc]
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        base = type(self).__mro__[2]
+        base = _distributed_by(type(self))
         pairs = None
         if self._hvd.named:
             pairs = [(name, parameter) for parameter, name in self._parameter_names.items()]
@@ -328,8 +328,22 @@ def _elastic() -> bool:
     return "1" in (os.environ.get("HVDLITE_ELASTIC"), os.environ.get("HOROVOD_ELASTIC"))
 
 
+def _distributed_by(kind: type) -> type:
+    """The class of the optimizer that was distributed."""
+    return next(k for k in kind.__mro__ if issubclass(k, torch.optim.Optimizer) and not issubclass(k, Distributed))
+
+
 def _rebuild(base: Any, state: dict[str, Any], pairs: Any, options: dict[str, Any]) -> Any:
     """From a pickle. In a process without a job: the plain optimizer."""
     optimizer = base.__new__(base)
     optimizer.__setstate__(state)
     return DistributedOptimizer(optimizer, pairs, **options) if is_initialized() else optimizer
+
+
+def __getattr__(name: str) -> Any:
+    # Horovod's own classes, for those who derive from them.
+    if name in ("_DistributedOptimizer", "_DistributedAdasumOptimizer"):
+        from hvdlite.torch import optimizer_classes
+
+        return getattr(optimizer_classes, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -42,6 +42,13 @@ def test_tensorflow_by_the_launchers_flag(job: Job) -> None:
 
 
 @pytest.mark.watchdog(180)
+@pytest.mark.parametrize("framework", ["torch", "tensorflow"])
+def test_what_libraries_borrow_of_horovod_is_there_and_works(job: Job, framework: str) -> None:
+    needs_installed(framework)
+    _check(job.run("-np", "2", "--horovod-compat", "python", str(PROGRAMS / f"borrowed_{framework}.py"), **QUIET))
+
+
+@pytest.mark.watchdog(180)
 def test_keras_by_the_environment_alone(job: Job) -> None:
     needs_installed("tensorflow", "keras")
     variables = compat.environment(job.environment()) | QUIET
