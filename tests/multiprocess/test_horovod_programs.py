@@ -42,9 +42,9 @@ def test_tensorflow_by_the_launchers_flag(job: Job) -> None:
 
 
 @pytest.mark.watchdog(180)
-@pytest.mark.parametrize("framework", ["torch", "tensorflow"])
+@pytest.mark.parametrize("framework", ["torch", "tensorflow", "keras"])
 def test_what_libraries_borrow_of_horovod_is_there_and_works(job: Job, framework: str) -> None:
-    needs_installed(framework)
+    needs_installed(framework, *(["tensorflow"] if framework == "keras" else []))
     _check(job.run("-np", "2", "--horovod-compat", "python", str(PROGRAMS / f"borrowed_{framework}.py"), **QUIET))
 
 
