@@ -74,7 +74,6 @@ HOROVOD = {
             parse_hosts_and_slots""",
         "horovod.runner.common.util.secret": "HOROVOD_SECRET_KEY DIGEST_LENGTH_BYTES make_secret_key compute_digest check_digest",
         "horovod.runner.common.util.timeout": "Timeout TimeoutException",
-        "horovod.runner.http.http_server": "RendezvousServer KVStoreServer",
     }.items()
 }
 

@@ -7,7 +7,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -19,6 +19,9 @@ from hvdlite.process_sets import ProcessSet, global_process_set
 from hvdlite.torch.compression import Compression
 from hvdlite.torch.grouping import groups_of
 from hvdlite.torch.reducer import GradientReducer, Settings
+
+if TYPE_CHECKING:  # see __getattr__
+    from hvdlite.torch.optimizer_classes import _DistributedAdasumOptimizer, _DistributedOptimizer  # noqa: F401
 
 _AGAIN = (
     "optimizer.step() called without optimizer.skip_synchronize() context after optimizer.synchronize(). "
