@@ -80,7 +80,7 @@ HOROVOD = {
 #: functions by their last name: the same call, another answer
 DIFFERS = {
     "mpi_built": "says whether mpi4py and an MPI are found here, not what was compiled in",
-    "mpi_enabled": "says whether tensors of this job travel over MPI; within a host they share memory, under mpirun, too",
+    "mpi_enabled": "says whether mpirun has started the job or its tensors travel over MPI; Adasum does not need that here",
     "mpi_threads_supported": "raises ValueError where tensors do not travel over MPI, as Horovod does where MPI is not enabled",
     "nccl_built": "is the version of the NCCL that is found here, not what was compiled in; 0: none",
     "rocm_built": "is False: tensors of AMD's GPUs are not taken",
