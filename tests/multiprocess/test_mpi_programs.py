@@ -204,12 +204,12 @@ for where, members in (
     ([3, 1, 2, 0], [3, 1, 2, 0]),
     ([2, 0] if me % 2 == 0 else [1, 3], [2, 0] if me % 2 == 0 else [1, 3]),
 ) * 2:
-    add(OVER, comm=where)
+    add(OVER, True, comm=where)
     assert (hvd.rank(), hvd.size()) == (members.index(me), len(members))
     assert hvd.allgather(np.array([me])).tolist() == members
     hvd.shutdown()
 if me in (1, 2):
-    add(OVER, comm=[1, 2])
+    add(OVER, True, comm=[1, 2])
     hvd.shutdown()
 else:
     try:
@@ -220,7 +220,7 @@ try:
     hvd.init(comm=MPI.COMM_NULL)
 except ValueError as error:
     assert "COMM_NULL" in str(error)
-add(OVER)
+add(OVER, True)
 done()
 """
 
