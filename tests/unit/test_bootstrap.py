@@ -139,6 +139,14 @@ def test_rank_0_has_to_be_where_the_others_look_for_it(monkeypatch: pytest.Monke
         bootstrap.meet(me, "", 1.0, NO_WISH)
 
 
+@pytest.mark.parametrize(("secret", "text"), [(SECRET, "was given a secret"), (None, "was given no secret")])
+def test_a_rank_that_nobody_answers_says_whether_it_was_given_a_secret(secret: bytes | None, text: str) -> None:
+    """Where ranks have nothing to tell one another by, one without the others' secret finds no store of theirs."""
+    me = Identity(1, 2, launcher="srun", meeting=AtPorts(("127.0.0.1",), "job"), secret=secret)
+    with pytest.raises(HorovodInternalError, match=rf"This rank {text}.*: it has to be the same with all of them"):
+        bootstrap.meet(me, "", 0.2, NO_WISH)
+
+
 def test_where_all_share_a_host_the_store_is_on_loopback_only() -> None:
     here = socket.gethostbyname(socket.gethostname())
     local = opening.open_store(SECRET, on_one_host=True)
