@@ -13,6 +13,7 @@ def init(
     secret: str | None,
     knobs: dict[str, str],
     process_sets: list[list[int]],
+    release: str,
     mpi: dict[str, Any] | None = None,
 ) -> None: ...
 def shutdown(timeout: float) -> str: ...

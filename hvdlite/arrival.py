@@ -42,6 +42,14 @@ def arrive(comm: Any, asked: environment.Asked, values: Mapping[str, knobs.Value
     return Arrival(me, communicator, place, _mpi(me, communicator, place, values))
 
 
+def all_are_here() -> None:
+    """The native core has met all ranks."""
+    if "hvdlite.bootstrap" in sys.modules:
+        from hvdlite import bootstrap
+
+        bootstrap.all_are_here()
+
+
 def warn_of_few_threads(arrived: Arrival, values: Mapping[str, knobs.Value]) -> None:
     """Once a job uses MPI that allows one thread at a time: hvdlite keeps to that among its own, but cannot stop the program."""
     if (

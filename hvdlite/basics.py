@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
+import hvdlite
 from hvdlite import _core, communicators, gpu_libraries, handles, knobs, where
-from hvdlite.arrival import arrive, warn_of_few_threads
+from hvdlite.arrival import all_are_here, arrive, warn_of_few_threads
 from hvdlite.launch import environment
 from hvdlite.launch.address import join_address
 from hvdlite.launch.one_line import in_one_line
@@ -35,6 +36,7 @@ __all__ = [
 _log = logging.getLogger("hvdlite")
 _lock = threading.Lock()
 _incarnation = 0  # how often this process has joined a job
+_met_over_mpi = False
 _hooks_installed = False
 
 # At exit the peers get this long to finish what needs this rank; a job that is stuck must still be able to end.
@@ -62,7 +64,7 @@ def init(
     `rendezvous`, "host:port", is an address of rank 0's host with a free port. `secret`, 64 hex digits or 32 bytes, is the same
     for all ranks of this job and for nobody else.
     """
-    global _incarnation
+    global _incarnation, _met_over_mpi
     sets: list[ProcessSet] = []
     if process_sets is not None and not isinstance(process_sets, str):
         sets = [s if isinstance(s, ProcessSet) else ProcessSet(s) for s in process_sets]
@@ -86,9 +88,12 @@ def init(
                     secret=None if place is None else place[1].hex(),
                     knobs=texts,
                     process_sets=[],
+                    release=hvdlite.__version__,
                     mpi=arrived.mpi,
                 )
             )
+            all_are_here()
+            _met_over_mpi = environment.meets_over_mpi(identity, str(values["cpu_operations"]))
             _incarnation += 1
             communicators.begin(arrived.communicator, identity.part)
             _begin_with_mpi()
@@ -117,6 +122,11 @@ def shutdown(timeout: float = _EXIT_TIMEOUT) -> None:
 def incarnation() -> int:
     """How often this process has joined a job."""
     return _incarnation
+
+
+def met_over_mpi() -> bool:
+    """Whether this job's ranks have met through the MPI that has started them."""
+    return _met_over_mpi and _core.is_initialized()
 
 
 def is_initialized() -> bool:

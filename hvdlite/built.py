@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from hvdlite import _core, gpu_libraries
+from hvdlite import _core, basics, gpu_libraries
 
 __all__ = [
     "ccl_built",
@@ -44,14 +44,15 @@ def mpi_built() -> bool:
 
 
 def mpi_enabled() -> bool:
-    """Whether tensors of this job travel over MPI."""
-    return _core.uses_mpi()
+    """Whether MPI is part of this job: its tensors travel over it, or an mpirun has started it and its ranks have met through MPI. Within
+    a host tensors are in shared memory all the same."""
+    return _core.uses_mpi() or basics.met_over_mpi()
 
 
 def mpi_threads_supported() -> bool:
     """Whether the program may call MPI while operations are under way. ValueError: MPI is not used."""
     _core.rank()  # says so where hvd.init() is missing
-    if not _core.uses_mpi():
+    if not mpi_enabled():
         raise ValueError(
             "Horovod MPI is not enabled; hvdlite communicates through shared memory and TCP by itself. "
             "HVDLITE_CPU_OPERATIONS=mpi makes it use MPI."

@@ -260,6 +260,11 @@ KNOBS: tuple[Knob, ...] = (
         "Starting and ending", unit="seconds", minimum=0.001, flag="--start-timeout",
     ),
     Knob(
+        "secret_file", _names("SECRET_FILE", None), "str", "",
+        "A file with the job's secret, 64 hex digits, that its owner alone can read; the same on all ranks.",
+        "Starting and ending", flag="--secret-file", core=False,
+    ),
+    Knob(
         "grace_seconds", _names("GRACE_SECONDS", None), "float", 5.0,
         "How long ranks may take after SIGTERM, to write a checkpoint say, before hvdliterun kills them.",
         "Starting and ending", unit="seconds", minimum=0, flag="--grace-seconds", core=False,

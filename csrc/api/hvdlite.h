@@ -72,6 +72,7 @@ typedef struct {
   const int32_t* set_ranks;
   int32_t set_count;
   const hvdlite_mpi* mpi; /* NULL: nobody has asked about MPI */
+  const char* release; /* of hvdlite: all ranks have to run the same; NULL: none is told */
 } hvdlite_init_options;
 
 /* Meets the other ranks. Blocks until all are there, or the start timeout has passed. */

@@ -93,6 +93,7 @@ Status ReadOptions(const hvdlite_init_options& in, EngineOptions* out) {
   out->rank = in.rank;
   out->size = in.size;
   out->store_prefix = in.store_prefix ? in.store_prefix : "";
+  out->release = in.release ? in.release : "";
   for (size_t i = 0; i < static_cast<size_t>(in.knob_count); ++i)
     HVDLITE_RETURN_IF_ERROR(out->config.Set(in.knobs[2 * i], in.knobs[2 * i + 1]));
   const int32_t* next = in.set_ranks;

@@ -16,7 +16,8 @@ namespace {
 
 void Init(int rank, int size, const std::optional<std::string>& store, const std::string& store_prefix,
           const std::optional<std::string>& secret, const std::map<std::string, std::string>& knobs,
-          const std::vector<std::vector<int32_t>>& process_sets, const std::optional<py::dict>& mpi) {
+          const std::vector<std::vector<int32_t>>& process_sets, const std::string& release,
+          const std::optional<py::dict>& mpi) {
   std::vector<const char*> pairs;
   for (const auto& [field, value] : knobs) {
     pairs.push_back(field.c_str());
@@ -35,6 +36,7 @@ void Init(int rank, int size, const std::optional<std::string>& store, const std
   options.size = size;
   options.store = store ? store->c_str() : nullptr;
   options.store_prefix = store_prefix.c_str();
+  options.release = release.c_str();
   options.secret = secret ? secret->c_str() : nullptr;
   options.knobs = pairs.data();
   options.knob_count = static_cast<int32_t>(knobs.size());
@@ -81,7 +83,8 @@ std::vector<std::string> MpiNames() {
 
 void BindLife(py::module_& module) {
   module.def("init", &Init, py::arg("rank"), py::arg("size"), py::arg("store"), py::arg("store_prefix"),
-             py::arg("secret"), py::arg("knobs"), py::arg("process_sets"), py::arg("mpi") = py::none());
+             py::arg("secret"), py::arg("knobs"), py::arg("process_sets"), py::arg("release"),
+             py::arg("mpi") = py::none());
   module.def("mpi_names", &MpiNames, "The handles of MPI that init(mpi=...) wants the values of.");
   module.def(
       "shutdown",

@@ -90,6 +90,7 @@ Status World::Join(const WorldOptions& options, rendezvous::Store* store, Deadli
   // Sockets everywhere, also inside the host: as if each rank had a host of its own.
   if (options.config->cpu_operations == "net") me.host_id += "#rank" + std::to_string(options.rank);
   me.pid = getpid();
+  me.release = options.release;
   me.settings = SharedSettings(*options.config);
   if (options.mpi.library != nullptr) me.mpi = options.mpi.name;
   me.mpi_absent = options.mpi.absent;

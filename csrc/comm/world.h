@@ -58,6 +58,7 @@ struct WorldOptions {
   transport::tcp::Secret secret{};
   const Config* config = nullptr;  // borrowed
   const Logger* log = nullptr;  // borrowed
+  std::string release;  // of hvdlite
   mpi::Access mpi;
 };
 

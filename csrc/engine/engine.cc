@@ -89,6 +89,7 @@ Status Engine::Connect(rendezvous::Store* store, Deadline deadline) {
   world.secret = options_.secret;
   world.config = &options_.config;
   world.log = &log_;
+  world.release = options_.release;
   world.mpi = options_.mpi;
   HVDLITE_RETURN_IF_ERROR(comm::World::Join(world, store, deadline, &world_));
   const int64_t spin = options_.config.spin_microseconds;

@@ -40,6 +40,7 @@ struct EngineOptions {
   std::string store_prefix;
   transport::tcp::Secret secret{};
   Config config;
+  std::string release;  // of hvdlite; equal on all ranks
   comm::mpi::Access mpi;  // what this rank has, if anybody asked
   // Process sets that exist from the start, with ids 1, 2, ... Equal on all ranks.
   std::vector<std::vector<int>> process_sets;

@@ -5,7 +5,11 @@
 namespace hvdlite::rendezvous {
 namespace {
 
+// Version, rank, pid, port, host id and, from version 4 on, the release are where they are in all versions, so that a rank of another
+// release can be named.
 constexpr uint8_t kVersion = 4;
+constexpr uint8_t kFirstWithRelease = 4;
+constexpr size_t kMaxRelease = 64;
 // Generous for names and numbers, small enough that a forged member costs nothing.
 constexpr size_t kMaxHostId = 1024;
 constexpr size_t kMaxAddresses = 64;
@@ -19,6 +23,7 @@ Status Check(const Member& member) {
   if (member.rank < 0) return bad("the rank is negative");
   if (member.host_id.empty() || member.host_id.size() > kMaxHostId)
     return bad("the host id has to have 1 to 1024 bytes");
+  if (member.release.size() > kMaxRelease) return bad("the release has more than 64 bytes");
   if (member.addresses.size() > kMaxAddresses) return bad("it has more than 64 addresses");
   for (const std::string* text : {&member.mpi, &member.mpi_absent, &member.settings}) {
     if (text->size() > kMaxText) return bad("a text has more than 1024 bytes");
@@ -27,6 +32,20 @@ Status Check(const Member& member) {
     if (address.empty() || address.size() > kMaxAddress) return bad("an address has to have 1 to 128 bytes");
   }
   return Status::Ok();
+}
+
+// What all versions have in common.
+bool TakeHead(ByteReader* reader, uint8_t version, Member* member) {
+  int32_t rank = -1;
+  uint16_t host_bytes = 0;
+  uint8_t release_bytes = 0;
+  if (!reader->TakeInteger(&rank) || !reader->TakeInteger(&member->pid) || !reader->TakeInteger(&member->port) ||
+      !reader->TakeInteger(&host_bytes) || !reader->TakeBytes(host_bytes, &member->host_id)) {
+    return false;
+  }
+  member->rank = rank;
+  if (version < kFirstWithRelease) return true;
+  return reader->TakeInteger(&release_bytes) && reader->TakeBytes(release_bytes, &member->release);
 }
 
 }  // namespace
@@ -40,6 +59,8 @@ Status EncodeMember(const Member& member, std::string* bytes) {
   AppendInteger(bytes, member.port);
   AppendInteger(bytes, static_cast<uint16_t>(member.host_id.size()));
   *bytes += member.host_id;
+  AppendInteger(bytes, static_cast<uint8_t>(member.release.size()));
+  *bytes += member.release;
   AppendInteger(bytes, static_cast<uint8_t>(member.addresses.size()));
   for (const std::string& address : member.addresses) {
     AppendInteger(bytes, static_cast<uint8_t>(address.size()));
@@ -56,23 +77,19 @@ Status DecodeMember(std::string_view bytes, Member* member) {
   ByteReader reader(bytes);
   Member read;
   uint8_t version = 0;
-  int32_t rank = -1;
-  uint16_t host_bytes = 0;
   uint8_t count = 0;
   const auto cut = [&] {
     return Status::Io("the description of a rank ends too early, after " + std::to_string(bytes.size()) + " bytes");
   };
   if (!reader.TakeInteger(&version)) return cut();
+  const bool has_head = TakeHead(&reader, version, &read);
   if (version != kVersion) {
-    return Status::Io("the description of a rank has version " + std::to_string(version) +
-                      ", this hvdlite knows version " + std::to_string(kVersion) +
-                      ": all ranks have to run the same hvdlite");
+    return Status::InvalidArgument(
+        "the ranks run different releases of hvdlite: " + (has_head ? WhoRuns(read) : std::string("a rank")) +
+        ", whose description has version " + std::to_string(version) + ", and this rank knows version " +
+        std::to_string(kVersion) + ". Install the same release on all hosts");
   }
-  if (!reader.TakeInteger(&rank) || !reader.TakeInteger(&read.pid) || !reader.TakeInteger(&read.port) ||
-      !reader.TakeInteger(&host_bytes) || !reader.TakeBytes(host_bytes, &read.host_id) || !reader.TakeInteger(&count)) {
-    return cut();
-  }
-  read.rank = rank;
+  if (!has_head || !reader.TakeInteger(&count)) return cut();
   for (int i = 0; i < count; ++i) {
     uint8_t address_bytes = 0;
     std::string address;

@@ -31,6 +31,7 @@ Status MakeRoster(std::vector<Member> members, Roster* roster) {
         (members[i].rank < static_cast<int>(i) ? std::to_string(members[i].rank) + " came twice"
                                                : std::to_string(i) + " is missing"));
   }
+  HVDLITE_RETURN_IF_ERROR(CompareReleases(members));
   for (const Member& member : members) {
     if (member.settings == members[0].settings) continue;
     return Status::InvalidArgument("some settings have to be equal on all ranks, but rank 0 has " +

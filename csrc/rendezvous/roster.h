@@ -20,6 +20,7 @@ struct Member {
   std::vector<std::string> addresses;  // "10.0.0.5/24", "fe80::1%eth0/64": where it listens, best first
   uint16_t port = 0;
   int64_t pid = 0;
+  std::string release;     // of hvdlite: "0.1.0"
   std::string mpi;         // "Open MPI v5.0.11": which one it has initialised among these ranks; empty: none
   std::string mpi_absent;  // a sentence why there is none; empty: nobody asked
   std::string settings;  // those that must be equal on all ranks: "HVDLITE_SHM_CHUNK_BYTES=262144;..."
@@ -30,6 +31,11 @@ struct Member {
 Status EncodeMember(const Member& member, std::string* bytes);
 // Safe for any bytes; takes memory in proportion to their number only.
 Status DecodeMember(std::string_view bytes, Member* member);
+
+// "rank 2 on node1 runs hvdlite 0.1.0".
+std::string WhoRuns(const Member& member);
+// All ranks run the same release; else which runs what.
+Status CompareReleases(const std::vector<Member>& members);
 
 struct Host {
   std::string id;
@@ -53,7 +59,7 @@ struct Roster {
   bool is_homogeneous = true;   // every host has the same number of ranks
 };
 
-// `members` in any order; they have to be the ranks 0 to n-1, each once, with equal settings.
+// `members` in any order; they have to be the ranks 0 to n-1, each once, of one release and with equal settings.
 Status MakeRoster(std::vector<Member> members, Roster* roster);
 
 // The address of `theirs` to which the rank `mine` connects, without its prefix length. Best first:

@@ -44,6 +44,18 @@ class Compressor:
         """For schedules; the program calls it."""
 
 
+class Nothing(Compressor):
+    """hvd.Compression.none as a class, whose functions need no object."""
+
+    @staticmethod
+    def compress(tensor: Tensor, name: str | None = None) -> tuple[Any, Any]:
+        return tensor, None
+
+    @staticmethod
+    def decompress(tensor: Any, ctx: Any = None) -> Tensor:
+        return tensor
+
+
 class Cast(Compressor):
     """Sends floating-point tensors in a narrower type, and all others as they are."""
 
@@ -92,7 +104,10 @@ def wait_for(handle: Any) -> Any:
 
 def _does_nothing(compression: Any) -> bool:
     kind = compression if isinstance(compression, type) else type(compression)
-    same = all(getattr(kind, m, None) is getattr(Compressor, m) for m in ("compress", "decompress"))
+    same = any(
+        all(getattr(kind, m, None) is getattr(nothing, m) for m in ("compress", "decompress"))
+        for nothing in (Compressor, Nothing)
+    )
     return same and not hasattr(compression, "communicate")
 
 

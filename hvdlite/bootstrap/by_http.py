@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import time
 
-from hvdlite.bootstrap.offer import MAX_BYTES
+from hvdlite.bootstrap import arrivals
+from hvdlite.bootstrap.offer import MAX_BYTES, Offer
 
 _REQUEST_SECONDS = 3.0
 _PAUSE = 0.1
 
 
 def say(address: tuple[str, int], apart: str, text: bytes | None, seconds: float) -> bytes:
-    """A channel. The server is asked again and again, because it answers at once, also when there is nothing yet."""
+    """A channel. The server is asked again and again, because it answers at once, also when there is nothing yet. It asks nobody who he
+    is: once all ranks have come it has something else to tell."""
     import http.client  # slow to import, and seldom needed
 
     deadline = time.monotonic() + seconds
     problem = "rank 0 has said nothing there yet"
     while True:
         try:
-            status, body = _request(address, f"/hvdlite{apart}/store", text)
+            status, body = _request(address, _key(apart), text)
         except (OSError, http.client.HTTPException) as error:
             problem = f"{type(error).__name__}: {error}"
         else:
             if status == 200:
-                return body if text is None else text
+                if text is None:
+                    return body
+                arrivals.when_all_are_here(lambda: _forget(address, apart))
+                return text
             if status != 404:
                 problem = f"it answered {status}"
         if time.monotonic() + _PAUSE > deadline:
@@ -32,6 +37,20 @@ def say(address: tuple[str, int], apart: str, text: bytes | None, seconds: float
                 f"{address[1]}: {problem}"
             )
         time.sleep(_PAUSE)
+
+
+def _forget(address: tuple[str, int], apart: str) -> None:
+    """The server can replace and not delete."""
+    import http.client
+
+    try:
+        _request(address, _key(apart), Offer(problem="all ranks of the job have come already").encode())
+    except http.client.HTTPException as error:
+        raise ConnectionError(f"horovodrun's rendezvous server: {type(error).__name__}: {error}") from error
+
+
+def _key(apart: str) -> str:
+    return f"/hvdlite{apart}/store"
 
 
 def _request(address: tuple[str, int], key: str, text: bytes | None) -> tuple[int, bytes]:

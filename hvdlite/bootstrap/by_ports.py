@@ -1,18 +1,20 @@
 """No way to pass anything on, as under `srun python train.py`: the port and, unless the user has set one, the key follow from what
 all processes of the job know.
 
-Such a key keeps jobs apart that choose the same port. It keeps nobody out who can look up the job's number: docs/decisions/0004.
+Such a key keeps jobs apart that choose the same port. It keeps nobody out who can look up the job's number (docs/decisions/0004), which
+rank 0 says. Jobs on one host meet at a socket (by_socket).
 """
 
 from __future__ import annotations
 
 import errno
 import hmac
+import logging
 import socket
 from collections.abc import Iterator, Sequence
 
 from hvdlite.bootstrap import opening
-from hvdlite.bootstrap.offer import Place
+from hvdlite.bootstrap.offer import Place, of_this_job
 from hvdlite.launch.environment import Identity
 from hvdlite.rendezvous import addresses
 
@@ -20,24 +22,40 @@ from hvdlite.rendezvous import addresses
 _FIRST_PORT, _PORTS = 20_000, 12_000
 _CANDIDATES = 4
 
+_log = logging.getLogger("hvdlite")
+
 
 def meet(me: Identity, hosts: Sequence[str], job: str, seconds: float) -> Place:
     """Rank 0 opens the store at the first port that is free; the others knock at all of them."""
-    secret = me.secret or derived_key(job)
+    secret = of_this_job(me.secret, job) if me.secret else derived_key(job)
     ports = candidates(job)
     if me.rank == 0:
         _refuse_wrong_host(hosts[0], me)
-        return Place(("127.0.0.1", _open(secret, me, ports)), secret)
-    tried = [(host, port) for host in (("127.0.0.1",) if me.on_one_host else hosts) for port in ports]
-    address, client = addresses.reach(tried, secret, seconds)
+        port = _open(secret, ports)
+        if me.secret is None:
+            _warn(port, me)
+        return Place(("127.0.0.1", port), secret)
+    try:
+        address, client = addresses.reach([(host, port) for host in hosts for port in ports], secret, seconds)
+    except ConnectionError as error:
+        given = "was given a secret" if me.secret else "was given no secret (HVDLITE_SECRET_FILE, HVDLITE_SECRET)"
+        raise ConnectionError(f"{error}. This rank {given}: it has to be the same with all of them") from error
     client.close()
     return Place(address, secret)
+
+
+def _warn(port: int, me: Identity) -> None:
+    _log.warning(
+        "%s has no way to give the ranks a secret, so the job's follows from what others can look up: whoever reaches port %d of %s can "
+        "join the job. HVDLITE_SECRET_FILE on all ranks closes that door (docs/launching.md).",
+        me.launcher, port, socket.gethostname(),
+    )  # fmt: skip
 
 
 def candidates(job: str) -> list[int]:
     """Ports to try, in order."""
     ports: dict[int, None] = {}
-    for digest in _digests(job, b"port"):
+    for digest in digests(job, b"port"):
         ports[_FIRST_PORT + int.from_bytes(digest[:8], "big") % _PORTS] = None
         if len(ports) == _CANDIDATES:
             return list(ports)
@@ -45,20 +63,21 @@ def candidates(job: str) -> list[int]:
 
 
 def derived_key(job: str) -> bytes:
-    return next(_digests(job, b"key"))
+    return next(digests(job, b"key"))
 
 
-def _digests(job: str, purpose: bytes) -> Iterator[bytes]:
+def digests(job: str, purpose: bytes) -> Iterator[bytes]:
+    """What follows from a job's facts, without end."""
     number = 0
     while True:
         yield hmac.digest(b"hvdlite meeting 1", b"%s %d %s" % (purpose, number, job.encode()), "sha256")
         number += 1
 
 
-def _open(secret: bytes, me: Identity, ports: list[int]) -> int:
+def _open(secret: bytes, ports: list[int]) -> int:
     for port in ports:
         try:
-            return opening.open_store(secret, me.on_one_host, port)
+            return opening.open_store(secret, False, port)
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise
@@ -71,7 +90,7 @@ def _open(secret: bytes, me: Identity, ports: list[int]) -> int:
 def _refuse_wrong_host(host: str, me: Identity) -> None:
     """The others look for rank 0 there."""
     here = socket.gethostname()
-    if me.on_one_host or here.split(".")[0] == host.split(".")[0] or addresses.is_of_this_machine(host):
+    if here.split(".")[0] == host.split(".")[0] or addresses.is_of_this_machine(host):
         return
     try:
         socket.getaddrinfo(host, None)

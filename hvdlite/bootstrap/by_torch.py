@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import time
 from datetime import timedelta
+from typing import Any
 
+from hvdlite.bootstrap import arrivals
 from hvdlite.launch.address import Address
 
 _PAUSE = 0.02
+_LAST_SECONDS = 5.0
 
 
 def say(address: Address, job: str, text: bytes | None, seconds: float) -> bytes:
-    """A channel. Keys of an attempt are its own: the agent's store lives longer."""
+    """A channel. Keys of an attempt are its own: the agent's store lives longer, and asks nobody who he is. So the key is there until all
+    ranks have come, and no longer."""
     try:
         from torch.distributed import TCPStore  # type: ignore[attr-defined]
     except ImportError as error:
@@ -24,6 +28,8 @@ def say(address: Address, job: str, text: bytes | None, seconds: float) -> bytes
         store = TCPStore(host, port, is_master=False, timeout=timedelta(seconds=seconds), wait_for_workers=False)
         if text is not None:
             store.set(key, text.decode())
+            store.set_timeout(timedelta(seconds=_LAST_SECONDS))
+            arrivals.when_all_are_here(lambda: _forget(store, key))
             return text
         # Not store.get(), which would hold up Ctrl-C until it is back.
         while not store.check([key]):
@@ -33,3 +39,7 @@ def say(address: Address, job: str, text: bytes | None, seconds: float) -> bytes
         return bytes(store.get(key))
     except RuntimeError as error:  # torch's own
         raise ConnectionError(f"lost {where}: {error}") from error
+
+
+def _forget(store: Any, key: str) -> None:
+    store.delete_key(key)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from functools import partial
 
-from hvdlite.bootstrap import by_http, by_mpi, by_ports, by_torch, opening
+from hvdlite.bootstrap import by_http, by_mpi, by_ports, by_socket, by_torch, opening
 from hvdlite.bootstrap.mpi_library import Wish
 from hvdlite.bootstrap.offer import Place, through
 from hvdlite.exceptions import HorovodInternalError
 from hvdlite.launch.environment import Identity
-from hvdlite.launch.environment.identity import AtPorts, AtStore, Meeting, OverHttp, OverTorchStore
+from hvdlite.launch.environment.identity import AtPorts, AtStore, Meeting, OnThisHost, OverHttp, OverTorchStore
 from hvdlite.rendezvous import HandshakeError, StoreClient, addresses
 
 # An answer from a store that is there; nobody waits for it where there is none.
@@ -55,6 +55,9 @@ def _meet(me: Identity, meeting: Meeting, interfaces: list[str], seconds: float,
         return _at_store(me, meeting, seconds)
     if isinstance(meeting, AtPorts):
         return by_ports.meet(me, meeting.hosts, meeting.job + me.apart, seconds)
+    if isinstance(meeting, OnThisHost):
+        by_this_host = partial(by_socket.say, meeting.job + me.apart, me.secret is not None)
+        return through(by_this_host, me, interfaces, deadline)
     if isinstance(meeting, OverHttp):
         return through(partial(by_http.say, meeting.address, me.apart), me, interfaces, deadline)
     if isinstance(meeting, OverTorchStore):

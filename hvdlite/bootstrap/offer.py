@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hmac
 import json
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -29,15 +31,17 @@ class Place:
 
 @dataclass(frozen=True)
 class Offer:
-    """`problem`: why there is no store."""
+    """`secret`: the job's, where no rank was given one. `salt`: where rank 0 was given one, which may be that of many jobs, this and the
+    secret make the job's own; `proof` shows which secret rank 0 has, and tells nobody. `problem`: why there is no store."""
 
     addresses: tuple[Address, ...] = ()
-    secret: bytes | None = field(default=None, repr=False)  # None: all ranks have it
+    secret: bytes | None = field(default=None, repr=False)
+    salt: str = ""
+    proof: str = ""
     problem: str = ""
 
     def encode(self) -> bytes:
-        secret = None if self.secret is None else self.secret.hex()
-        return json.dumps({"addresses": self.addresses, "secret": secret, "problem": self.problem}).encode()
+        return json.dumps({**vars(self), "secret": None if self.secret is None else self.secret.hex()}).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> Offer:
@@ -45,36 +49,72 @@ class Offer:
         try:
             said = json.loads(data)
             secret = None if said["secret"] is None else protocol.check_secret(bytes.fromhex(said["secret"]))
-            return cls(tuple((str(host), int(port)) for host, port in said["addresses"]), secret, str(said["problem"]))
+            texts = (str(said[name]) for name in ("salt", "proof", "problem"))
+            return cls(tuple((str(host), int(port)) for host, port in said["addresses"]), secret, *texts)
         except (ValueError, KeyError, TypeError):
             raise ConnectionError(
                 "what rank 0 said about the job's store makes no sense here: do all ranks run the same hvdlite?"
             ) from None
 
 
+def of_this_job(secret: bytes, job: str) -> bytes:
+    """The secret of one job, where the user has given one that may serve many: those that meet by mistake have different ones."""
+    return hmac.digest(secret, b"hvdlite job " + job.encode(), "sha256")
+
+
+def _proof(secret: bytes, salt: str) -> str:
+    return hmac.digest(secret, b"hvdlite offer " + salt.encode(), "sha256").hex()
+
+
+def _opened(me: Identity, interfaces: list[str]) -> tuple[Offer, Place]:
+    """Rank 0's."""
+    salt = os.urandom(16).hex() if me.secret else ""
+    secret = of_this_job(me.secret, salt) if me.secret else protocol.new_secret()
+    port = opening.open_store(secret, me.on_one_host)
+    where = opening.addresses_of(port, me.on_one_host, interfaces)
+    offer = Offer(where, None, salt, _proof(me.secret, salt)) if me.secret else Offer(where, secret)
+    return offer, Place(("127.0.0.1", port), secret)
+
+
+def _secret_of(offer: Offer, me: Identity) -> bytes:
+    """ConnectionError: rank 0 and this rank were not given the same."""
+    if me.secret is None:
+        if offer.secret is None:
+            raise ConnectionError(
+                f"rank 0 was given a secret and this rank {me.rank} was not: {me.launcher} has to pass HVDLITE_SECRET or "
+                "HVDLITE_SECRET_FILE on to all"
+            )
+        return offer.secret
+    if offer.secret is not None:
+        raise ConnectionError(
+            f"this rank {me.rank} was given a secret and rank 0 was not: {me.launcher} has to pass HVDLITE_SECRET or "
+            "HVDLITE_SECRET_FILE on to all"
+        )
+    if not hmac.compare_digest(offer.proof.encode(), _proof(me.secret, offer.salt).encode()):
+        raise ConnectionError(
+            f"this rank {me.rank} was given another secret than rank 0: HVDLITE_SECRET, or the file that HVDLITE_SECRET_FILE names, "
+            "has to be the same for all"
+        )
+    return of_this_job(me.secret, offer.salt)
+
+
 def through(channel: Channel, me: Identity, interfaces: list[str], deadline: float) -> Place:
     """Rank 0 opens the store and says so; the others look for it."""
     if me.rank == 0:
-        secret = me.secret or protocol.new_secret()
         try:
-            port = opening.open_store(secret, me.on_one_host)
-            offered = Offer(opening.addresses_of(port, me.on_one_host, interfaces), None if me.secret else secret)
+            offer, place = _opened(me, interfaces)
         except (OSError, ValueError) as error:
-            channel(Offer(problem=str(error)).encode(), _left(deadline))
+            channel(Offer(problem=f"rank 0 could not open the job's store: {error}").encode(), _left(deadline))
             raise
-        channel(offered.encode(), _left(deadline))
-        return Place(("127.0.0.1", port), secret)
+        channel(offer.encode(), _left(deadline))
+        return place
     offer = Offer.decode(channel(None, _left(deadline)))
     if offer.problem:
-        raise ConnectionError(f"rank 0 could not open the job's store: {offer.problem}")
-    found = me.secret or offer.secret
-    if found is None:
-        raise ConnectionError(
-            f"rank 0 was given HVDLITE_SECRET and this rank {me.rank} was not: {me.launcher} has to pass it on to all"
-        )
-    address, client = addresses.reach(offer.addresses, found, _left(deadline))
+        raise ConnectionError(offer.problem)
+    secret = _secret_of(offer, me)
+    address, client = addresses.reach(offer.addresses, secret, _left(deadline))
     client.close()
-    return Place(address, found)
+    return Place(address, secret)
 
 
 def _left(deadline: float) -> float:

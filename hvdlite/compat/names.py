@@ -12,6 +12,7 @@ _RENAMED = {
     "horovod.common.exceptions": "hvdlite.exceptions",
     "horovod.common.process_sets": "hvdlite.process_sets",
     "horovod.tensorflow.gradient_aggregation": "hvdlite.tensorflow.aggregation",
+    "horovod.tensorflow.gradient_aggregation_eager": "hvdlite.tensorflow.aggregation_eager",
 }
 
 _START = "start the processes with hvdliterun or your cluster's own launcher"
@@ -28,6 +29,9 @@ _INSTEAD = {
     "horovod.data": "use your framework's own loader, such as torch.utils.data.DataLoader(num_workers=...)",
     "horovod.tensorflow.data": "give each rank its part with tf.data.Dataset.shard(hvd.size(), hvd.rank())",
     "horovod.jax": "Horovod never had one, and hvdlite's is `import hvdlite.jax as hvd`",
+    "horovod.runner.http": "the ranks of hvdliterun meet by themselves; hvd.init(rank=, size=, rendezvous=, secret=) is for processes that you start",
+    "horovod.runner.elastic": _CHECKPOINTS,
+    "horovod.runner.driver": _START,
     "horovod._keras": "import horovod.keras or horovod.tensorflow.keras",
     "horovod.common.elastic": _CHECKPOINTS,
     "horovod.torch.elastic": _CHECKPOINTS,

@@ -30,6 +30,8 @@ HOROVOD = {
             grouped_reducescatter_async join barrier poll synchronize HorovodInternalError DistributedOptimizer
             SyncBatchNorm mpi_ops mpi_lib_v2 functions optimizer compression sync_batch_norm""",
         "horovod.torch.optimizer": "_DistributedOptimizer _DistributedAdasumOptimizer",
+        "horovod.torch.compression": "Compression Compressor NoneCompressor FP16Compressor",
+        "horovod.torch.mpi_lib_v2": "horovod_torch_poll horovod_torch_wait_and_clear",
         "horovod.torch.elastic": "TorchState ElasticSampler run state sampler",
         "horovod.tensorflow": f"""{_BASICS} {_SETS} {_REDUCTIONS} is_homogeneous rank_op local_rank_op size_op local_size_op
             process_set_included_op allreduce grouped_allreduce allgather grouped_allgather broadcast broadcast_ alltoall
@@ -38,8 +40,10 @@ HOROVOD = {
             DistributedOptimizer DistributedGradientTape PartialDistributedGradientTape LocalGradientAggregationHelper
             elastic handle_average_backwards_compatibility check_num_rank_power_of_2 gpu_available _executing_eagerly
             _make_subgraph _cache _LegacyOptimizer _make_allreduce_grads_fn gradient_aggregation_eager vars_to_refs refs_to_vars util mpi_ops functions compression sync_batch_norm data keras""",
-        "horovod.tensorflow.compression": "NoneCompressor FP16Compressor",
-        "horovod.tensorflow.mpi_ops": "_grouped_allreduce",
+        "horovod.tensorflow.compression": "Compression Compressor NoneCompressor FP16Compressor",
+        "horovod.tensorflow.mpi_ops": "_allreduce _grouped_allreduce",
+        "horovod.tensorflow.gradient_aggregation": "LocalGradientAggregationHelper",
+        "horovod.tensorflow.gradient_aggregation_eager": "LocalGradientAggregationHelperEager",
         "horovod.tensorflow.elastic": "TensorFlowKerasState TensorFlowState run",
         "horovod.tensorflow.keras": _KERAS,
         "horovod.tensorflow.keras.callbacks": _CALLBACKS,
@@ -56,14 +60,27 @@ HOROVOD = {
             _cache split_list num_rank_is_power_2 is_iterable is_version_greater_equal_than check_extension get_ext_suffix
             get_extension_full_path check_installed_version get_average_backwards_compatibility_fun""",
         "horovod.runner": "run launch common elastic http util",
-        "horovod.runner.launch": "run_commandline parse_args _run",
+        "horovod.runner.launch": "run_commandline parse_args run_controller _run",
+        "horovod.runner.util": "threads network streams",
+        "horovod.runner.util.threads": "in_thread on_event execute_function_multithreaded",
+        "horovod.runner.util.network": """filter_local_addresses get_driver_ip get_local_host_addresses get_local_host_intfs
+            resolve_host_address""",
+        "horovod.runner.util.streams": "Pipe",
+        "horovod.runner.common.util": "config_parser env host_hash hosts secret timeout",
+        "horovod.runner.common.util.config_parser": "set_env_from_args HOROVOD_FUSION_THRESHOLD HOROVOD_CYCLE_TIME",
+        "horovod.runner.common.util.env": "get_env_rank_and_size is_exportable",
+        "horovod.runner.common.util.host_hash": "host_hash",
+        "horovod.runner.common.util.hosts": """HostInfo SlotInfo INVALID_SLOT_INFO get_host_assignments parse_host_files parse_hosts
+            parse_hosts_and_slots""",
+        "horovod.runner.common.util.secret": "HOROVOD_SECRET_KEY DIGEST_LENGTH_BYTES make_secret_key compute_digest check_digest",
+        "horovod.runner.common.util.timeout": "Timeout TimeoutException",
     }.items()
 }
 
 #: functions by their last name: the same call, another answer
 DIFFERS = {
     "mpi_built": "says whether mpi4py and an MPI are found here, not what was compiled in",
-    "mpi_enabled": "says whether tensors of this job travel over MPI; within a host they share memory, under mpirun, too",
+    "mpi_enabled": "says whether mpirun has started the job or its tensors travel over MPI; Adasum does not need that here",
     "mpi_threads_supported": "raises ValueError where tensors do not travel over MPI, as Horovod does where MPI is not enabled",
     "nccl_built": "is the version of the NCCL that is found here, not what was compiled in; 0: none",
     "rocm_built": "is False: tensors of AMD's GPUs are not taken",

@@ -17,6 +17,7 @@ from hvdlite.keras.backends import chosen
 from hvdlite.keras.flavour import KERAS, backend_name
 from hvdlite.keras.reduction import Gradients, reduced
 from hvdlite.keras.settings import Settings
+from hvdlite.ops import Sum
 
 _INSIDE_LOSS_SCALING = (
     "this DistributedOptimizer is inside a LossScaleOptimizer, where each rank would decide by itself whether to take a "
@@ -33,6 +34,7 @@ class Distributed:
     _hvd: Settings
     _hvd_local_layers: Sequence[Any]
     _hvd_handing_on = False  # the gradients are reduced already
+    _hvd_computed: Gradients | None = None  # what compute_gradients() has given, until the next apply()
     _agg_helper: Accumulation | None = None  # Horovod's name for it
 
     # ---- what Keras calls
@@ -41,6 +43,8 @@ class Distributed:
         """One optimization step with the gradients of all ranks."""
         if self._hvd_handing_on or len(grads) == 0:
             return super().apply(grads, trainable_variables)  # type: ignore[misc]
+        if self._hvd_have_been_reduced(grads):
+            return self._hvd_apply(grads, self._hvd_prepared(trainable_variables))
         variables = self._hvd_prepared(trainable_variables)
         if self._agg_helper is None:
             return self._hvd_apply(self._hvd_reduced(grads, variables), variables)
@@ -117,12 +121,44 @@ class Distributed:
         """From now on the gradient of this variable stays on its rank."""
         self._hvd_local.variables.append(var)
 
+    def compute_gradients(self, loss: Any, var_list: Any, tape: Any = None) -> list[tuple[Any, Any]]:
+        """The gradients of all ranks, with their variables; apply_gradients() does not reduce them again. With op=Sum this goes for the
+        next apply_gradients(), whatever it is given; else for these gradients, and an average of what ranks have changed in the same way
+        is that. With backward_passes_per_step > 1 they are this rank's, and apply_gradients() adds and reduces them.
+
+        `loss`: a function, or with `tape` a tensor that the tape has recorded. On TensorFlow's backend.
+        """
+        from hvdlite.keras import taped
+
+        variables = list(var_list() if callable(var_list) else var_list)
+        gradients = taped.gradients(self, loss, variables, tape)
+        if self._hvd.passes > 1:
+            return list(zip(gradients, variables, strict=True))
+        gradients = self._hvd_reduced(gradients, variables)
+        object.__setattr__(self, "_hvd_computed", gradients)  # not tracked: it belongs to one step
+        return list(zip(gradients, variables, strict=True))
+
+    def _compute_gradients(
+        self, loss: Any, var_list: Any, grad_loss: Any = None, tape: Any = None
+    ) -> list[tuple[Any, Any]]:
+        del grad_loss
+        return self.compute_gradients(loss, var_list, tape)
+
     @property
     def _hvd_local(self) -> Local:
         local: Local = self.__dict__.setdefault("_hvd_local_variables", Local(self._hvd_local_layers))
         return local
 
     # ---- inside
+
+    def _hvd_have_been_reduced(self, grads: Sequence[Any]) -> bool:
+        computed = self._hvd_computed
+        if computed is None:
+            return False
+        object.__setattr__(self, "_hvd_computed", None)
+        if self._hvd.way.op == Sum:  # a second sum would be another one
+            return True
+        return len(grads) == len(computed) and all(a is b for a, b in zip(grads, computed, strict=True))
 
     def _hvd_apply(self, gradients: Sequence[Any], variables: Sequence[Any]) -> None:
         with self._hvd_handed_on():

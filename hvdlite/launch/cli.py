@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from hvdlite import __version__, knobs
-from hvdlite.launch import flags, machine
+from hvdlite.launch import flags, machine, secret
 from hvdlite.launch.hosts import Found, Host, Reader, from_environment, parse_hostfile, parse_hosts
 
 if TYPE_CHECKING:
@@ -156,6 +156,8 @@ def _main(argv: Sequence[str] | None) -> int:
         request = understand(arguments, os.environ, flags.read_text)
         # A bad knob in the environment is reported once, here, instead of by every rank.
         values = knobs.resolve({**os.environ, **request.environment})
+        if values["secret_file"]:
+            secret.read(str(values["secret_file"]))
         environment = dict(request.environment)
         if arguments.horovod_compat:
             from hvdlite import compat

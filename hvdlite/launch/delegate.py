@@ -2,8 +2,8 @@
 
     status = delegate.run("mpi", hosts, plan.assign(hosts), command, knobs, delegate.Options(job.Options(...)))
 
-Ranks get their numbers from that launcher, and meet at the store of this one: HVDLITE_RENDEZVOUS and HVDLITE_SECRET are in their
-environment, but no HVDLITE_RANK.
+Ranks get their numbers from that launcher, and meet at the store of this one: HVDLITE_RENDEZVOUS and HVDLITE_SECRET, or
+HVDLITE_SECRET_FILE if the user has one, are in their environment, but no HVDLITE_RANK.
 """
 
 from __future__ import annotations
@@ -113,7 +113,10 @@ def _supervise(this: job.Job, mode: str, hosts: Sequence[Host], options: Options
             environment |= direct.share_cores(this, environment, len(this.slots))
         environment |= _meeting(opened.store.address[1], here, options.job.interfaces)
         # A descriptor would not survive the other launcher, and reaches no other host.
-        environment[secret.TEXT_VARIABLE] = opened.key.hex()
+        if environment.get(secret.FILE_VARIABLE):
+            environment[secret.FILE_VARIABLE] = os.path.abspath(environment[secret.FILE_VARIABLE])
+        else:
+            environment[secret.TEXT_VARIABLE] = opened.key.hex()
         asked = _request(mode, hosts, len(this.slots), this.command, environment, options)
         scratch = tempfile.mkdtemp(prefix="hvdlite-")
         # The guardian removes it, too, should this process be killed.

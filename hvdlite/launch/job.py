@@ -84,8 +84,7 @@ class Job:
     def opened(self) -> Iterator[Opened]:
         """Files, the secret and the store; a bad path or a bad secret is a ValueError or an OSError before anything has started."""
         streams = self._open_streams()
-        text = os.environ.get(secret.TEXT_VARIABLE)
-        key = secret.parse(text) if text else secret.create()
+        key = secret.of_the_user({**os.environ, **self.knobs}) or secret.create()
         with contextlib.ExitStack() as stack:
             for stream in streams.values():
                 stack.callback(stream.end)

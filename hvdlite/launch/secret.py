@@ -3,7 +3,8 @@
 It travels in a sealed memfd that all ranks inherit: not in argv and not in the environment, where other
 programs and logs would show it. It is read by position and never consumed, so init() may be called again.
 A program between the launcher and the rank that closes inherited descriptors breaks this; for those cases
-HVDLITE_SECRET=<64 hex digits>, set by the user before `hvdliterun`, is used instead and stays visible.
+HVDLITE_SECRET=<64 hex digits>, set by the user before `hvdliterun`, is used instead and stays visible; or
+HVDLITE_SECRET_FILE names a file with these digits that only its owner can read.
 """
 
 from __future__ import annotations
@@ -12,13 +13,17 @@ import fcntl
 import os
 import resource
 import secrets
+import stat
 from collections.abc import Mapping
 
 SIZE = 32
 DESCRIPTOR_VARIABLE = "HVDLITE_SECRET_FD"
 TEXT_VARIABLE = "HVDLITE_SECRET"
+FILE_VARIABLE = "HVDLITE_SECRET_FILE"
 
 _NAME = "hvdlite-secret"
+_FILE_BYTES = 4096
+_MAKE_FILE = f"`(umask 077; openssl rand -hex {SIZE} > FILE)` makes one as it has to be."
 # Above what shell scripts open for themselves (`exec 3<file`; bash keeps 10 and 255).
 _LOWEST_DESCRIPTOR = 100
 _SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
@@ -62,15 +67,46 @@ def load(descriptor: int) -> bytes:
     return secret
 
 
-def parse(text: str) -> bytes:
-    """The secret in HVDLITE_SECRET. The error does not repeat the text."""
+def parse(text: str, source: str = TEXT_VARIABLE) -> bytes:
+    """The secret in this text, which `source` has given. The error does not repeat the text."""
     try:
         secret = bytes.fromhex(text)
     except ValueError:
         secret = b""
     if len(secret) != SIZE:
-        raise ValueError(f"{TEXT_VARIABLE} has to be {2 * SIZE} hex digits (as from `openssl rand -hex {SIZE}`).")
+        raise ValueError(f"{source} has to be {2 * SIZE} hex digits (as from `openssl rand -hex {SIZE}`).")
     return secret
+
+
+def read(path: str) -> bytes:
+    """The secret in a file that nobody but its owner, this user, can read. ValueError: a sentence."""
+    named = f"{FILE_VARIABLE}={path}"
+    try:
+        # A named pipe must not hold the rank up.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        raise ValueError(
+            f"{named} cannot be read: {error.strerror}. Every host needs the file, under this path and with the same digits."
+        ) from None
+    try:
+        problem = why_not_private(os.fstat(descriptor), os.geteuid())
+        if problem:
+            raise ValueError(f"{named} {problem}. {_MAKE_FILE}")
+        text = os.read(descriptor, _FILE_BYTES)
+    finally:
+        os.close(descriptor)
+    return parse(text.decode(errors="replace").strip(), f"what {named} names")
+
+
+def why_not_private(status: os.stat_result, user: int) -> str:
+    """What is wrong with a file for secrets of this user; empty: nothing."""
+    if not stat.S_ISREG(status.st_mode):
+        return "is not a regular file"
+    if status.st_uid != user:
+        return f"belongs to the user with the number {status.st_uid}, and this process runs as {user}"
+    if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        return f"is open to others: its mode is {stat.S_IMODE(status.st_mode):04o}, and has to be 0600"
+    return ""
 
 
 def from_environment(environ: Mapping[str, str]) -> bytes | None:
@@ -80,5 +116,16 @@ def from_environment(environ: Mapping[str, str]) -> bytes | None:
         if not descriptor.isdecimal():
             raise ValueError(f"{DESCRIPTOR_VARIABLE}={descriptor!r} is not allowed: expected a descriptor number.")
         return load(int(descriptor))
-    text = environ.get(TEXT_VARIABLE)
-    return parse(text) if text else None
+    return of_the_user(environ)
+
+
+def of_the_user(environ: Mapping[str, str]) -> bytes | None:
+    """The secret that the user has chosen, as a text or in a file; None: a new one has to be made. ValueError: a sentence."""
+    text, path = environ.get(TEXT_VARIABLE), environ.get(FILE_VARIABLE)
+    in_text = parse(text) if text else None
+    in_file = read(path) if path else None
+    if in_text and in_file and in_text != in_file:
+        raise ValueError(
+            f"{TEXT_VARIABLE} and {FILE_VARIABLE} are both set, and to different secrets: unset one of them."
+        )
+    return in_text or in_file

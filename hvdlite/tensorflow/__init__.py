@@ -66,6 +66,7 @@ from hvdlite.tensorflow.ops import (
     Product,
     Sum,
     _allreduce,
+    _grouped_allreduce,
     allgather,
     allreduce,
     alltoall,
@@ -75,7 +76,7 @@ from hvdlite.tensorflow.ops import (
     grouped_reducescatter,
     reducescatter,
 )
-from hvdlite.tensorflow.optimizer import DistributedOptimizer
+from hvdlite.tensorflow.optimizer import DistributedOptimizer, _LegacyOptimizer, _make_allreduce_grads_fn
 from hvdlite.tensorflow.place import (
     join,
     local_rank_op,
@@ -132,9 +133,12 @@ __all__ = [
     "Product",
     "Sum",
     "SyncBatchNormalization",
+    "_LegacyOptimizer",
     "_allreduce",
     "_cache",
     "_executing_eagerly",
+    "_grouped_allreduce",
+    "_make_allreduce_grads_fn",
     "_make_subgraph",
     "add_process_set",
     "allgather",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import tensorflow as tf
 
-from hvdlite.adapter.compression import Cast, Compressor
+from hvdlite.adapter.compression import Cast, Compressor, Nothing
 from hvdlite.tensorflow.framework import FRAMEWORK
 
-__all__ = ["Compression", "Compressor"]
+__all__ = ["Compression", "Compressor", "FP16Compressor", "NoneCompressor"]
 
 
 class Compression:
@@ -19,3 +21,19 @@ class Compression:
     fp16 = Cast(FRAMEWORK, tf.float16)
     #: floating-point tensors as bfloat16: float32's range, less precision
     bf16 = Cast(FRAMEWORK, tf.bfloat16)
+
+
+# Horovod's classes, which programs import: their functions are called without an object.
+NoneCompressor = Nothing
+
+
+class FP16Compressor(Compressor):
+    """hvd.Compression.fp16 as a class."""
+
+    @staticmethod
+    def compress(tensor: Any, name: str | None = None) -> tuple[Any, Any]:  # type: ignore[override]
+        return Compression.fp16.compress(tensor, name)
+
+    @staticmethod
+    def decompress(tensor: Any, ctx: Any) -> Any:  # type: ignore[override]
+        return Compression.fp16.decompress(tensor, ctx)

@@ -26,7 +26,7 @@ class GraphCollectives:
         self, tensor: Any, name: str | None, op: int, prescale: float, postscale: float, process_set: ProcessSet,
         *, in_place: bool = False, now: bool = True,
     ) -> Any:  # fmt: skip
-        _check([tensor])
+        _check([tensor], process_set)
         how = (op, prescale, postscale, process_set)
         return _means().allreduce([tensor], [_name(name, "allreduce")], *how)[0]
 
@@ -35,7 +35,7 @@ class GraphCollectives:
         process_set: ProcessSet,
     ) -> list[Any]:  # fmt: skip
         """allreduce() of each, not differentiable; they run in any order, and need not run if nobody wants them."""
-        _check(tensors)
+        _check(tensors, process_set)
         return list(_means().gradients(tensors, names, op, prescale, postscale, process_set))
 
     def join(self) -> Any:
@@ -45,7 +45,7 @@ class GraphCollectives:
         self, tensors: Sequence[Any], name: str | None, op: int, prescale: float, postscale: float,
         process_set: ProcessSet, *, in_place: bool = False, now: bool = True,
     ) -> Sequence[Any]:  # fmt: skip
-        _check(tensors)
+        _check(tensors, process_set)
         name = _name(name, "grouped_allreduce")
         return _means().grouped_allreduce(tensors, name, op, prescale, postscale, process_set)
 
@@ -53,23 +53,23 @@ class GraphCollectives:
         self, tensor: Any, root: int, name: str | None, process_set: ProcessSet,
         *, in_place: bool = False, now: bool = True,
     ) -> Any:  # fmt: skip
-        _check([tensor])
+        _check([tensor], process_set)
         return _means().broadcast(tensor, root, _name(name, "broadcast"), process_set)
 
     def allgather(self, tensor: Any, name: str | None, process_set: ProcessSet, *, now: bool = True) -> Any:
-        _check([tensor])
+        _check([tensor], process_set)
         return _means().grouped_allgather([tensor], _name(name, "allgather"), process_set)[0]
 
     def grouped_allgather(
         self, tensors: Sequence[Any], name: str | None, process_set: ProcessSet, *, now: bool = True
     ) -> Sequence[Any]:
-        _check(tensors)
+        _check(tensors, process_set)
         return _means().grouped_allgather(tensors, _name(name, "grouped_allgather"), process_set)
 
     def alltoall(
         self, tensor: Any, splits: Any, splits_like: Any, name: str | None, process_set: ProcessSet, *, now: bool = True
     ) -> tuple[Any, Any]:
-        _check([tensor])
+        _check([tensor], process_set)
         splits = tf.constant([], tf.int32) if splits is None else tf.convert_to_tensor(splits, tf.int32)
         return _means().alltoall(tensor, splits, _name(name, "alltoall"), process_set)
 
@@ -77,7 +77,7 @@ class GraphCollectives:
         self, tensor: Any, name: str | None, op: int, prescale: float, postscale: float, process_set: ProcessSet,
         *, now: bool = True,
     ) -> Any:  # fmt: skip
-        _check([tensor])
+        _check([tensor], process_set)
         how = (_name(name, "reducescatter"), op, prescale, postscale, process_set)
         return _means().grouped_reducescatter([tensor], *how)[0]
 
@@ -85,7 +85,7 @@ class GraphCollectives:
         self, tensors: Sequence[Any], name: str | None, op: int, prescale: float, postscale: float,
         process_set: ProcessSet, *, now: bool = True,
     ) -> Sequence[Any]:  # fmt: skip
-        _check(tensors)
+        _check(tensors, process_set)
         how = (_name(name, "grouped_reducescatter"), op, prescale, postscale, process_set)
         return _means().grouped_reducescatter(tensors, *how)
 
@@ -113,7 +113,10 @@ def _means() -> Any:
     return by_numpy if native.OPERATIONS is None else by_kernel
 
 
-def _check(tensors: Sequence[Any]) -> None:
+def _check(tensors: Sequence[Any], process_set: ProcessSet) -> None:
+    """What is wrong is told where the node is made, and not somewhere in a step."""
+    if process_set.process_set_id:  # the global one exists also before init()
+        process_set.size()  # or a ValueError
     for tensor in tensors:
         FRAMEWORK.check(tensor)
 

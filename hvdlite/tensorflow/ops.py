@@ -95,6 +95,32 @@ def _allreduce(
 
 
 @do_not_convert
+def _grouped_allreduce(
+    tensors: Sequence[Any],
+    name: str | None = None,
+    op: int = Sum,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> list[Any]:
+    """grouped_allreduce() without its conveniences; libraries of Horovod's users call it."""
+    return grouped_allreduce(
+        tensors,
+        None,
+        "",
+        "",
+        Compression.none,
+        op,
+        prescale_factor,
+        postscale_factor,
+        process_set,
+        ignore_name_scope,
+        name,
+    )
+
+
+@do_not_convert
 def grouped_allreduce(
     tensors: Sequence[Any],
     average: bool | None = None,

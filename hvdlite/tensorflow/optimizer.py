@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -13,7 +14,11 @@ from hvdlite.tensorflow.compression import Compression
 from hvdlite.tensorflow.distribution import settle
 from hvdlite.tensorflow.ops import do_not_convert
 
-__all__ = ["DistributedOptimizer"]
+__all__ = ["DistributedOptimizer", "_LegacyOptimizer", "_make_allreduce_grads_fn"]
+
+
+# Horovod's name for the base of TensorFlow 1's optimizers.
+_LegacyOptimizer: Any = tf.compat.v1.train.Optimizer
 
 
 class _DistributedOptimizer(tf.compat.v1.train.Optimizer):  # type: ignore[misc]
@@ -68,6 +73,35 @@ class _DistributedOptimizer(tf.compat.v1.train.Optimizer):  # type: ignore[misc]
 
     def variables(self, *args: Any, **kwargs: Any) -> Any:
         return self._optimizer.variables(*args, **kwargs)
+
+
+def _make_allreduce_grads_fn(
+    name: str,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: Any = Compression.none,
+    sparse_as_dense: bool = False,
+    op: int = Average,
+    gradient_predivide_factor: float = 1.0,
+    groups: Any = None,
+    process_set: ProcessSet = global_process_set,
+) -> Callable[..., list[Any]]:
+    """A function of gradients (and their variables, which `groups` needs) that gives those of all ranks, for programs with a training
+    loop or an optimizer of their own. `name`: their scope; all ranks use the same."""
+    how = settle(
+        op=op,
+        gradient_predivide_factor=gradient_predivide_factor,
+        compression=compression,
+        sparse_as_dense=sparse_as_dense,
+        groups=groups,
+        process_set=process_set,
+    )
+
+    def allreduce_grads(grads: Sequence[Any], vars: Sequence[Any] | None = None) -> list[Any]:
+        grads = list(grads)
+        return how.reduce(grads, [None] * len(grads) if vars is None else list(vars), name)
+
+    return allreduce_grads
 
 
 # fmt: off  (a signature is read as a whole)

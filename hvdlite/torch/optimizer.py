@@ -7,7 +7,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -20,6 +20,9 @@ from hvdlite.torch import memory, optimizer_state, traced
 from hvdlite.torch.compression import Compression
 from hvdlite.torch.grouping import groups_of
 from hvdlite.torch.reducer import GradientReducer, Settings
+
+if TYPE_CHECKING:  # see __getattr__
+    from hvdlite.torch.optimizer_classes import _DistributedAdasumOptimizer, _DistributedOptimizer  # noqa: F401
 
 _AGAIN = (
     "optimizer.step() called without optimizer.skip_synchronize() context after optimizer.synchronize(). "
@@ -152,7 +155,7 @@ class Distributed:
         shared.take_from(self)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        base = type(self).__mro__[2]
+        base = _distributed_by(type(self))
         pairs = None
         if self._hvd.named:
             pairs = [(name, parameter) for parameter, name in self._parameter_names.items()]
@@ -352,8 +355,22 @@ def _elastic() -> bool:
     return "1" in (os.environ.get("HVDLITE_ELASTIC"), os.environ.get("HOROVOD_ELASTIC"))
 
 
+def _distributed_by(kind: type) -> type:
+    """The class of the optimizer that was distributed."""
+    return next(k for k in kind.__mro__ if issubclass(k, torch.optim.Optimizer) and not issubclass(k, Distributed))
+
+
 def _rebuild(base: Any, state: dict[str, Any], pairs: Any, options: dict[str, Any]) -> Any:
     """From a pickle. In a process without a job: the plain optimizer."""
     optimizer = base.__new__(base)
     optimizer.__setstate__(state)
     return DistributedOptimizer(optimizer, pairs, **options) if is_initialized() else optimizer
+
+
+def __getattr__(name: str) -> Any:
+    # Horovod's own classes, for those who derive from them.
+    if name in ("_DistributedOptimizer", "_DistributedAdasumOptimizer"):
+        from hvdlite.torch import optimizer_classes
+
+        return getattr(optimizer_classes, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -77,16 +77,22 @@ def step(size: int, **changes: str) -> dict[str, str]:
     } | changes
 
 
+def step_of_two_hosts(**changes: str) -> dict[str, str]:
+    """Two tasks, each on a host; both are this one, so that the store listens on all interfaces and is looked for by name."""
+    here = {"SLURM_STEP_TASKS_PER_NODE": "1(x2)", "SLURM_LOCALID": "0", "SLURM_NODEID": "{rank}"}
+    return step(2, **here, HVDLITE_HOST_ID="{rank}", **changes)
+
+
 def ports_of(variables: dict[str, str]) -> list[int]:
     meeting = discover({k: v.format(rank=0) for k, v in variables.items()}).meeting
     assert isinstance(meeting, AtPorts)
     return by_ports.candidates(meeting.job)
 
 
-def step_with_free_ports(size: int) -> dict[str, str]:
-    """Of which nobody else has one of the ports."""
+def step_with_free_ports() -> dict[str, str]:
+    """A step of two hosts, of which nobody else has one of the ports."""
     while True:
-        variables = step(size)
+        variables = step_of_two_hosts()
         with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
             for port in ports_of(variables):
                 stack.enter_context(socket.create_server(("127.0.0.1", port)))

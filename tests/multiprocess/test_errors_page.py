@@ -44,6 +44,7 @@ ROWS = _rows()
 # What no test can provoke here; that the words are in the code is checked for these as for all.
 NOT_PROVOKED = {
     "some settings have to be equal on all ranks, but rank … has … and rank … has …": "see test_settings_that_must_be_equal_are_compared",
+    "the ranks run different releases of hvdlite: …": "see test_ranks_of_different_releases_are_told_which_runs_what",
     "rank … of this host ended during start-up": "see test_a_rank_that_dies_during_init_is_named_without_a_launcher",
     "… has started this process as rank … of …, but MPI says that it is rank … of …": "see test_launchers",
     "MPI says that there are … processes, but no variable by which hvdlite recognises a launcher is set": "see test_launchers",
@@ -71,6 +72,18 @@ NOT_PROVOKED = {
     "another process is rank … of this job already: were two started with that number?": "see test_rendezvous_meetings",
     "rank … takes the job for one of … ranks, the others for one of …": "see test_ranks_that_disagree_about_the_size_are_told",
     "… has started this process as rank … of …, which another MPI cannot join.": "see test_launchers",
+    **dict.fromkeys(
+        [
+            "rank 0 was given a secret and this rank … was not: …",
+            "this rank … was given a secret and rank 0 was not: …",
+            "this rank … was given another secret than rank 0: …",
+            "somebody else listens in place of rank 0: …",
+            "rank 0 refuses this process: …",
+            "the place where the ranks of this job look for rank 0 on … is taken by …",
+            "no word from rank 0 within … s at the job's socket on …",
+        ],
+        "see tests/unit/test_bootstrap.py",
+    ),
     **dict.fromkeys(
         [
             "HVDLITE_CPU_OPERATIONS=mpi, but … has no MPI",
@@ -115,7 +128,7 @@ init_with(HVDLITE_RENDEZVOUS="127.0.0.1:1")
 init_with(PMIX_RANK="0")
 init_with(PMI_RANK="0", PMI_SIZE="1", SLURM_STEP_ID="0", SLURM_PROCID="0", SLURM_STEP_NUM_TASKS="4")
 init_with(OMPI_COMM_WORLD_RANK="0", OMPI_COMM_WORLD_SIZE="4", PMI_RANK="0", PMI_SIZE="2")
-init_with(RANK="1", WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT="9", HVDLITE_START_TIMEOUT="1")
+init_with(RANK="1", WORLD_SIZE="2", MASTER_ADDR=os.uname().nodename, MASTER_PORT="9", HVDLITE_START_TIMEOUT="1")
 trying(lambda: hvd.init(rank=0))
 trying(lambda: hvd.init(rank=0, size=2))
 trying(lambda: hvd.init(rank=0, size=2, rendezvous="127.0.0.1:1"))
@@ -125,6 +138,16 @@ place |= {"HVDLITE_START_TIMEOUT": "2", "HVDLITE_RENDEZVOUS": "127.0.0.1:1"}
 init_with(**place)
 init_with(**place, HVDLITE_SECRET="abc")
 init_with(**place, HVDLITE_SECRET_FD="9999")
+init_with(**place, HVDLITE_SECRET_FILE="/nowhere")
+open("secret", "w").write("cd" * 32); os.chmod("secret", 0o600)
+init_with(**place, HVDLITE_SECRET_FILE="secret", HVDLITE_SECRET="ab" * 32)
+os.chmod("secret", 0o644)
+init_with(**place, HVDLITE_SECRET_FILE="secret")
+init_with(**place, HVDLITE_SECRET_FILE=".")
+open("short", "w").write("cd"); os.chmod("short", 0o600)
+init_with(**place, HVDLITE_SECRET_FILE="short")
+os.geteuid() or os.chown("short", 65534, -1)
+init_with(**place, HVDLITE_SECRET_FILE="/etc/passwd" if os.geteuid() else "short")
 init_with(**place, HVDLITE_SECRET="ab" * 32)
 init_with(**place | {"HVDLITE_RENDEZVOUS": STORE, "HVDLITE_START_TIMEOUT": "60"}, HVDLITE_SECRET="ab" * 32)
 hvd.init()

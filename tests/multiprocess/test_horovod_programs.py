@@ -16,6 +16,7 @@ from launched import ROOT, Job
 from hvdlite import compat
 
 PROGRAMS = ROOT / "tests" / "drop_in" / "programs"
+BORROWED = ROOT / "tests" / "drop_in" / "borrowed"
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2"}
 
 
@@ -39,6 +40,13 @@ def test_torch_by_python_m(job: Job) -> None:
 def test_tensorflow_by_the_launchers_flag(job: Job) -> None:
     needs_installed("tensorflow")
     _check(job.run("-np", "2", "--horovod-compat", "python", str(PROGRAMS / "tensorflow_tape.py"), **QUIET))
+
+
+@pytest.mark.watchdog(180)
+@pytest.mark.parametrize("framework", ["torch", "tensorflow", "keras"])
+def test_what_libraries_borrow_of_horovod_is_there_and_works(job: Job, framework: str) -> None:
+    needs_installed(framework, *(["tensorflow"] if framework == "keras" else []))
+    _check(job.run("-np", "2", "--horovod-compat", "python", str(BORROWED / f"from_{framework}.py"), **QUIET))
 
 
 @pytest.mark.watchdog(180)

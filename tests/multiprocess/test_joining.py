@@ -13,6 +13,8 @@ import pytest
 from bare_ranks import PROMPT, Ranks
 from machine import within
 
+import hvdlite
+
 Hosts = tuple[str, ...]
 
 ON = {"shm": ("a", "a", "a"), "net": ("a", "b", "c"), "hierarchical": ("a", "a", "b")}
@@ -313,3 +315,20 @@ def test_a_death_ends_the_wait_of_those_who_connect_a_process_set(tmp_path: Path
             # Why rank 1 gave up, in its own words; its death is what brought the others back from waiting for it.
             assert "Too many open files" in told["text"], told
             assert told["at"] - ranks.last(1)["at"] < within(PROMPT), told
+
+
+def test_ranks_of_different_releases_are_told_which_runs_what(tmp_path: Path) -> None:
+    """Even if they would understand each other: it is a mistake, and what it does shows later, if at all."""
+    with Ranks(tmp_path, 3) as ranks:
+        ranks.start(
+            "if RANK == 1: hvd.__version__ = '9.9.9'\n"
+            "try: hvd.init()\nexcept (ValueError, hvd.PeerLostError) as error: tell(text=str(error))\nelse: tell(text='let in')\n",
+            HVDLITE_HOST_ID="node1",
+        )
+        ranks.end_well()
+        for rank in range(3):
+            # Or, where another rank was quicker: it could not join the job, and this is why.
+            assert ranks.last(rank)["text"].endswith(
+                f"the ranks run different releases of hvdlite: ranks 0, 2 on node1 run {hvdlite.__version__}; "
+                "rank 1 on node1 runs 9.9.9. Install the same release on all hosts"
+            )

@@ -27,12 +27,14 @@ from others import (
     ranks,
     serve_keys,
     step,
+    step_of_two_hosts,
     step_with_free_ports,
     stop_server,
 )
 
 from hvdlite.rendezvous import StoreServer
 
+_DOOR = "whoever reaches port"
 WITH_TORCH = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
 
 
@@ -133,6 +135,46 @@ def test_two_agents_of_torchrun(job: Job) -> None:
     expect_places(job, TWO_HOSTS)
 
 
+_THIEF = (
+    PROGRAM
+    + """
+from datetime import timedelta
+from torch.distributed import TCPStore
+hvd.init()
+hvd.barrier()  # which rank 0 enters when its init() is over
+store = TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False, timeout=timedelta(seconds=20),
+                 wait_for_workers=False)
+attempt = " ".join(f"{name}={os.environ[name]}" for name in ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"))
+with open(f"there.{hvd.rank()}", "w") as file:
+    file.write(str(store.check([f"hvdlite/{attempt}/store"])))
+hvd.barrier()
+hvd.shutdown()
+turn()
+hvd.shutdown()
+turn()
+"""
+)
+
+
+@WITH_TORCH
+@pytest.mark.parametrize("hosts", [1, 2])
+@pytest.mark.watchdog(120)
+def test_once_all_have_come_torchruns_store_knows_no_secret(job: Job, hosts: int) -> None:
+    """It is open to whoever reaches its port."""
+    script = job.script(_THIEF)
+    if hosts == 1:
+        agents = [start(job, torchrun("--nproc-per-node=2", script))]
+    else:
+        here = socket.gethostname()
+        meeting = [f"--rdzv-endpoint={here}:{free_port()}", "--rdzv-backend=c10d", f"--local-addr={here}"]
+        command = [PYTHON, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1", *meeting, script]
+        agents = [start(job, command, HVDLITE_HOST_ID=host) for host in "ab"]
+    codes, output = finish(*agents, seconds=100)
+    assert set(codes) == {0}, output
+    assert [(job.directory / f"there.{rank}").read_text() for rank in range(2)] == ["False"] * 2
+    expect_places(job, on_one_host(2) if hosts == 1 else TWO_HOSTS)
+
+
 def test_torchs_variables_without_its_agent(job: Job) -> None:
     """As Ray Train and Kubeflow's operator set them."""
     variables = {"RANK": "{rank}", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
@@ -155,6 +197,37 @@ def test_a_launcher_that_sees_other_hosts_than_there_are_is_told(job: Job) -> No
     assert codes == [0, 0] and "shares its host" not in output, output
 
 
+def _secret_file(job: Job, name: str, digits: str) -> str:
+    path = job.directory / name
+    path.write_text(digits)
+    path.chmod(0o600)
+    return str(path)
+
+
+def test_a_secret_in_a_file_closes_the_door(job: Job) -> None:
+    """Between hosts, where what others can look up would do otherwise."""
+    variables = step_of_two_hosts() | {"HVDLITE_SECRET_FILE": _secret_file(job, "secret", "ab" * 32)}
+    codes, output = finish(*ranks(job, 2, job.script(TWICE), variables))
+    assert codes == [0, 0] and _DOOR not in output, output
+    expect_places(job, TWO_HOSTS)
+
+
+@pytest.mark.parametrize("other", ["another", "none"])
+def test_a_rank_with_another_secret_is_told_at_once(job: Job, other: str) -> None:
+    variables = {"RANK": "{rank}", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    script = job.script(TWICE)
+    given = variables | {"HVDLITE_SECRET_FILE": _secret_file(job, "secret", "ab" * 32)}
+    first = ranks(job, 1, script, given, HVDLITE_START_TIMEOUT="600")[0]
+    mine = {"HVDLITE_SECRET_FILE": _secret_file(job, "other", "cd" * 32)} if other == "another" else {}
+    second = start(job, [PYTHON, script], **variables | mine | {"RANK": "1"}, HVDLITE_START_TIMEOUT="600")
+    codes, output = finish(second)
+    told = "was given another secret than rank 0" if mine else "rank 0 was given a secret and this rank 1 was not"
+    assert codes == [1] and told in output, output
+    first.terminate()  # it would wait for its rank 1
+    output += finish(first)[1]
+    assert "abab" not in output and "cdcd" not in output
+
+
 # --- Slurm
 
 
@@ -166,27 +239,25 @@ def test_srun(job: Job, secret: str | None) -> None:
     expect_places(job, on_one_host(3))
 
 
-def test_srun_on_two_hosts(job: Job) -> None:
-    """Both of them this one, so that the store listens on all interfaces and is looked for by name."""
-    here = step(3, SLURM_STEP_TASKS_PER_NODE="2,1", SLURM_STEP_NODELIST=f"{socket.gethostname()},elsewhere")
-    there = here | {"SLURM_PROCID": "2", "SLURM_LOCALID": "0", "SLURM_NODEID": "1"}
-    script = job.script(TWICE)
-    processes = [start(job, [PYTHON, script], HVDLITE_HOST_ID="b", **there)]
-    processes += ranks(job, 2, script, here, HVDLITE_HOST_ID="a")
-    codes, output = finish(*processes)
-    assert codes == [0, 0, 0], output
-    expect_places(job, [[0, 3, 0, 2, 0, 2], [1, 3, 1, 2, 0, 1], [2, 3, 0, 1, 1, 2]])
+@pytest.mark.parametrize("secret", [None, "ab" * 32], ids=["derived key", "HVDLITE_SECRET"])
+def test_srun_on_two_hosts(job: Job, secret: str | None) -> None:
+    extra = {} if secret is None else {"HVDLITE_SECRET": secret}
+    codes, output = finish(*ranks(job, 2, job.script(TWICE), step_of_two_hosts(), **extra))
+    assert codes == [0, 0], output
+    expect_places(job, TWO_HOSTS)
+    # Said once, and only where it is so.
+    assert output.count(_DOOR) == (1 if secret is None else 0), output
 
 
 def test_strangers_at_the_ports_are_recognised(job: Job) -> None:
     """One that says nothing, and another job's store."""
-    variables = step_with_free_ports(2)
+    variables = step_with_free_ports()
     first, second, *_ = ports_of(variables)
-    silent = socket.create_server(("127.0.0.1", first))
-    with silent, StoreServer(os.urandom(32), port=second):
+    silent = socket.create_server(("", first))
+    with silent, StoreServer(os.urandom(32), "0.0.0.0", port=second):
         codes, output = finish(*ranks(job, 2, job.script(TWICE), variables))
     assert codes == [0, 0], output
-    expect_places(job, on_one_host(2))
+    expect_places(job, TWO_HOSTS)
 
 
 def test_two_steps_at_once_keep_apart(job: Job, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -200,8 +271,8 @@ def test_two_steps_at_once_keep_apart(job: Job, tmp_path_factory: pytest.TempPat
 
 
 def test_when_all_ports_are_taken_rank_0_says_so(job: Job) -> None:
-    variables = step_with_free_ports(2)
-    taken = [socket.create_server(("127.0.0.1", port)) for port in ports_of(variables)]
+    variables = step_with_free_ports()
+    taken = [socket.create_server(("", port)) for port in ports_of(variables)]
     try:
         process = ranks(job, 1, job.script(TWICE), variables)[0]
         codes, output = finish(process)
@@ -212,7 +283,7 @@ def test_when_all_ports_are_taken_rank_0_says_so(job: Job) -> None:
 
 
 def test_a_rank_0_that_never_comes_is_waited_for_only_so_long(job: Job) -> None:
-    variables = step_with_free_ports(2) | {"SLURM_PROCID": "1", "SLURM_LOCALID": "1"}
+    variables = {k: v.format(rank=1) for k, v in step_with_free_ports().items()}
     # Its time is over when it has knocked everywhere.
     clock = (
         "from types import SimpleNamespace\nfrom hvdlite.rendezvous import addresses\n"
@@ -225,11 +296,11 @@ def test_a_rank_0_that_never_comes_is_waited_for_only_so_long(job: Job) -> None:
     assert codes == [1]
     assert "rank 1 of 2, started by srun, could not meet the other ranks: no answer within 60 s" in output, output
     for port in ports_of(variables):
-        assert f"127.0.0.1 port {port}: [Errno 111] Connection refused" in output
+        assert f"{socket.gethostname()} port {port}: [Errno 111] Connection refused" in output
 
 
 def test_ctrl_c_ends_the_wait_for_rank_0(job: Job) -> None:
-    variables = step(2) | {"SLURM_PROCID": "1", "SLURM_LOCALID": "1"}
+    variables = {k: v.format(rank=1) for k, v in step_of_two_hosts().items()}
     script = job.script(
         PROGRAM + "from hvdlite.rendezvous import addresses\nreach = addresses.reach\n"
         "def waits(*given):\n    open('waits', 'w').close()\n    return reach(*given)\n"
@@ -258,14 +329,16 @@ def horovodrun(job: Job) -> Iterator[dict[str, str]]:
     stop_server(job)
 
 
-def test_horovodrun(job: Job, horovodrun: dict[str, str]) -> None:
-    codes, output = finish(*ranks(job, 2, job.script(TWICE), horovodrun))
+@pytest.mark.parametrize("hosts", ["one host", "hosts that it does not tell"])
+def test_horovodrun(job: Job, horovodrun: dict[str, str], hosts: str) -> None:
+    variables = horovodrun if hosts == "one host" else horovodrun | {"HOROVOD_LOCAL_SIZE": ""}
+    codes, output = finish(*ranks(job, 2, job.script(TWICE), variables))
     assert codes == [0, 0], output
     expect_places(job, on_one_host(2))
 
 
 def test_a_horovodrun_that_is_gone_is_told(job: Job) -> None:
-    variables = horovods_variables(free_port())
+    variables = horovods_variables(free_port()) | {"HOROVOD_LOCAL_SIZE": ""}
     codes, output = finish(*ranks(job, 2, job.script(TWICE), variables, HVDLITE_START_TIMEOUT="1"))
     assert codes == [1, 1]
     assert output.count("horovodrun's rendezvous server at 127.0.0.1 port") >= 2 and "Connection refused" in output

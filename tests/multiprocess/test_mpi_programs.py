@@ -26,9 +26,10 @@ import numpy as np
 import hvdlite as hvd
 from hvdlite import _core, built
 
-def add(over_mpi=True, **where):
+def add(over_mpi=True, enabled=None, **where):
     hvd.init(**where)
-    assert _core.uses_mpi() is built.mpi_enabled() is over_mpi, _core.explain(0)
+    assert _core.uses_mpi() is over_mpi, _core.explain(0)
+    assert built.mpi_enabled() is (over_mpi if enabled is None else enabled), _core.explain(0)
     for size in (1, 1000, 300_000):
         total = hvd.allreduce(np.arange(float(size)) + hvd.rank(), op=hvd.Sum)
         ranks = hvd.size() * (hvd.size() - 1) / 2
@@ -92,7 +93,12 @@ def test_a_choice_against_mpi(job: Job, mpirun: Mpirun, chosen: str) -> None:
 
 @MPI
 def test_ranks_of_one_host_share_memory(job: Job, mpirun: Mpirun) -> None:
-    program = TWICE.replace("add()", "add(over_mpi=False)") + "print(_core.explain(0))\n"
+    # Programs ask whether MPI is enabled before they use Adasum: under mpirun it is, as with Horovod.
+    program = TWICE.replace("add()", "add(over_mpi=False, enabled=True)") + "print(_core.explain(0))\n"
+    program += "assert built.mpi_threads_supported() is True\n"
+    program += (
+        "assert (hvd.allreduce(np.ones(2), op=hvd.Adasum) == 1).all()\nhvd.shutdown()\nassert not built.mpi_enabled()\n"
+    )
     code, output = run(job, mpirun, 2, program)
     assert code == 0 and output.count("shm: all members are on one host") == 2, output
 
@@ -164,7 +170,7 @@ def test_too_few_threads_are_refused_with_the_fix(job: Job, mpirun: Mpirun, leve
     assert code != 0 and f"MPI was initialised with MPI_THREAD_{level.upper()}" in output, output
     assert "mpi4py.rc.thread_level = 'multiple'" in output
     # Nobody has asked for MPI: TCP will do.
-    program = TWO_ON_A_HOST + LEVEL.format(level) + first + TWICE.replace("add()", "add(over_mpi=False)")
+    program = TWO_ON_A_HOST + LEVEL.format(level) + first + TWICE.replace("add()", "add(over_mpi=False, enabled=True)")
     code, output = run(job, mpirun, 4, program)
     assert (code, output) == (0, "")
 
@@ -198,12 +204,12 @@ for where, members in (
     ([3, 1, 2, 0], [3, 1, 2, 0]),
     ([2, 0] if me % 2 == 0 else [1, 3], [2, 0] if me % 2 == 0 else [1, 3]),
 ) * 2:
-    add(OVER, comm=where)
+    add(OVER, True, comm=where)
     assert (hvd.rank(), hvd.size()) == (members.index(me), len(members))
     assert hvd.allgather(np.array([me])).tolist() == members
     hvd.shutdown()
 if me in (1, 2):
-    add(OVER, comm=[1, 2])
+    add(OVER, True, comm=[1, 2])
     hvd.shutdown()
 else:
     try:
@@ -214,7 +220,7 @@ try:
     hvd.init(comm=MPI.COMM_NULL)
 except ValueError as error:
     assert "COMM_NULL" in str(error)
-add(OVER)
+add(OVER, True)
 done()
 """
 

@@ -77,6 +77,15 @@ def mpi(job: Job, mpirun: str, temporary: str) -> Mpi:
 # --- ranks and output
 
 
+def test_with_a_file_for_the_secret_the_environment_has_none(mpi: Mpi) -> None:
+    path = mpi.job.directory / "secret"
+    path.write_text("ab" * 32)
+    path.chmod(0o600)
+    script = mpi.job.script("import os\nassert 'HVDLITE_SECRET' not in os.environ\n" + TRAIN)
+    done = mpi.run("-np", "2", "--secret-file", "secret", PYTHON, script)
+    assert done.returncode == 0 and done.stdout.count(b"[1.0, 3.0, 5.0]") == 2, done
+
+
 def test_ranks_have_mpis_numbers_and_meet_at_the_launchers_store(mpi: Mpi) -> None:
     done = mpi.run("-np", "3", PYTHON, mpi.job.script(TRAIN))
     assert done.returncode == 0, done.stderr

@@ -13,6 +13,12 @@ import pytest
 from bare_ranks import Ranks, program
 from launched import Job
 from machine import within
+from mpis import finish, start
+from others import PYTHON, free_port, ranks, step
+from stillness import wait_until_still
+
+from hvdlite import bootstrap
+from hvdlite.launch import environment
 
 Hosts = tuple[str, ...]
 
@@ -92,6 +98,73 @@ def test_garbage_on_every_open_port_leaves_the_job_unharmed(tmp_path: Path, garb
                         pass
         (tmp_path / "enough").touch()
         ranks.end_well()
+
+
+_OF_THE_FILE = (
+    "import os, hvdlite as hvd\n"
+    "from hvdlite.launch.environment import discover\n"
+    "hvd.init()\n"
+    "print(discover(os.environ).secret.hex(), 'HVDLITE_SECRET' in os.environ, hvd.size(), flush=True)\n"
+)
+
+
+def test_hvdliterun_takes_the_jobs_secret_from_a_private_file(job: Job) -> None:
+    path = job.directory / "secret"
+    path.write_text("ab" * 32 + "\n")
+    path.chmod(0o600)
+    script = job.script(_OF_THE_FILE)
+    for given in (["--secret-file", "secret"], []):
+        done = job.run("-np", "2", *given, PYTHON, script, **({} if given else {"HVDLITE_SECRET_FILE": str(path)}))
+        assert done.returncode == 0 and done.stdout.decode().count(f"{'ab' * 32} False 2") == 2, done
+    path.chmod(0o644)
+    done = job.run("-np", "2", "--secret-file", str(path), PYTHON, script)
+    assert done.returncode != 0 and not done.stdout, done
+    assert f"HVDLITE_SECRET_FILE={path} is open to others: its mode is 0644, and has to be 0600" in done.stderr.decode()
+
+
+_VICTIM = """
+import hvdlite as hvd
+hvd.init()
+print(hvd.broadcast_object(None, root_rank=1) if hvd.rank() == 0 else hvd.broadcast_object("hello", root_rank=1))
+"""
+
+
+def _of_another_user(environ: dict[str, str]) -> str:
+    """How the meeting ends for a process that knows what everybody can look up, and runs as nobody."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        "127.0.0.1".encode("idna")  # nobody may not read Python's own files everywhere
+        os.setuid(65534)
+        try:
+            me = environment.discover(environ)
+            said = f"let in: {bootstrap.meet(me, '', 1.0, bootstrap.Wish())}"
+        except BaseException as error:
+            said = f"{type(error).__name__}: {error}"
+        os.write(writer, said.encode())
+        os._exit(0)
+    os.close(writer)
+    with open(reader) as file:
+        said = file.read()
+    os.waitpid(child, 0)
+    return said
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
+@pytest.mark.parametrize("launcher", ["RANK and MASTER_ADDR", "srun"])
+def test_another_user_of_the_host_does_not_get_into_a_job_of_one_host(job: Job, launcher: str) -> None:
+    variables = {"RANK": "{rank}", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    if launcher == "srun":
+        variables = step(2)
+    script = job.script(_VICTIM)
+    first = ranks(job, 1, script, variables, HVDLITE_START_TIMEOUT=f"{within(60):g}")[0]
+    as_rank_1 = {name: value.format(rank=1) for name, value in variables.items()}
+    wait_until_still(first.pid)
+    told = _of_another_user(as_rank_1)
+    assert told.startswith("TimeoutError") and "runs as the user with the number 65534" not in told, told
+    # The real one gets in afterwards.
+    codes, output = finish(first, start(job, [PYTHON, script], **as_rank_1))
+    assert codes == [0, 0] and output.count("hello") == 2, output
 
 
 def test_a_member_with_the_wrong_secret_does_not_get_in(tmp_path: Path) -> None:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from machine import within
 
 from hvdlite import bootstrap
-from hvdlite.bootstrap import by_ports, meeting, offer, opening
+from hvdlite.bootstrap import arrivals, by_ports, by_socket, meeting, offer, opening
 from hvdlite.bootstrap.offer import MAX_BYTES, Offer
 from hvdlite.exceptions import HorovodInternalError
 from hvdlite.launch.environment import Identity
@@ -22,6 +23,7 @@ from hvdlite.rendezvous import StoreClient, StoreServer, addresses
 
 SECRET = bytes(range(32))
 NO_WISH = bootstrap.Wish()
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +40,7 @@ def _nothing_known(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     "said",
     [
         Offer((("10.0.0.1", 4000), ("fd00::1", 4000), ("127.0.0.1", 4000)), SECRET),
-        Offer((("10.0.0.1", 4000),), None),
+        Offer((("10.0.0.1", 4000),), None, "salt", "proof"),
         Offer(problem="no such interface: ü"),
     ],
 )
@@ -58,7 +60,7 @@ def test_an_offer_does_not_show_its_secret() -> None:
 def test_what_is_no_offer_is_refused_and_nothing_else() -> None:
     dice = random.Random(1)
     good = Offer((("h", 1),), SECRET).encode()
-    texts = [b"", b"null", b"[]", b"{}", b"\xff", json.dumps({"addresses": 1, "secret": None, "problem": ""}).encode()]
+    texts = [b"", b"null", b"[]", b"{}", b"\xff", json.dumps(vars(Offer()) | {"addresses": 1}).encode()]
     texts += [good.replace(SECRET.hex().encode(), b"00"), good[:-1], b"<html>404</html>"]
     texts += [bytes(dice.choices(good + b"\0", k=len(good))) for _ in range(500)]
     for text in texts:
@@ -137,6 +139,14 @@ def test_rank_0_has_to_be_where_the_others_look_for_it(monkeypatch: pytest.Monke
         bootstrap.meet(me, "", 1.0, NO_WISH)
 
 
+@pytest.mark.parametrize(("secret", "text"), [(SECRET, "was given a secret"), (None, "was given no secret")])
+def test_a_rank_that_nobody_answers_says_whether_it_was_given_a_secret(secret: bytes | None, text: str) -> None:
+    """Where ranks have nothing to tell one another by, one without the others' secret finds no store of theirs."""
+    me = Identity(1, 2, launcher="srun", meeting=AtPorts(("127.0.0.1",), "job"), secret=secret)
+    with pytest.raises(HorovodInternalError, match=rf"This rank {text}.*: it has to be the same with all of them"):
+        bootstrap.meet(me, "", 0.2, NO_WISH)
+
+
 def test_where_all_share_a_host_the_store_is_on_loopback_only() -> None:
     here = socket.gethostbyname(socket.gethostname())
     local = opening.open_store(SECRET, on_one_host=True)
@@ -169,15 +179,191 @@ def test_a_channel_carries_the_secret_only_where_nobody_was_given_one() -> None:
         places = [offer.through(channel, me, [], time.monotonic() + 10) for me in ranks]
         assert places[0] == places[1]
         assert (Offer.decode(said[0]).secret is None) == (given is not None)
-        assert given is None or (places[0].secret == given and given.hex().encode() not in said[0])
+        for secret in (SECRET, places[0].secret) if given else ():
+            assert secret.hex().encode() not in said[0]
 
 
-def test_a_secret_that_only_rank_0_was_given_is_told() -> None:
+def test_a_secret_for_many_jobs_is_no_jobs_own() -> None:
+    """Or ranks that come to another job's store by mistake would get in."""
+    said: list[bytes] = []
+
     def channel(text: bytes | None, seconds: float) -> bytes:
-        return Offer((("127.0.0.1", 1),), None).encode()
+        said.append(text or b"")
+        return text or b""
 
-    me = Identity(1, 2, launcher="Open MPI's mpirun")
-    with pytest.raises(
-        ConnectionError, match="rank 0 was given HVDLITE_SECRET and this rank 1 was not: Open MPI's mpirun"
-    ):
-        offer.through(channel, me, [], time.monotonic() + 10)
+    me = Identity(0, 2, local_rank=0, local_size=2, secret=SECRET)
+    stores = [offer.through(channel, me, [], time.monotonic() + 10) for _ in range(2)]
+    assert len({stores[0].secret, stores[1].secret, SECRET}) == 3
+    assert len({offer.of_this_job(SECRET, job) for job in ("SLURM_JOB_ID=1", "SLURM_JOB_ID=2")}) == 2
+
+
+@pytest.mark.parametrize(
+    ("rank_0s", "mine", "text"),
+    [
+        (
+            SECRET,
+            None,
+            r"rank 0 was given a secret and this rank 1 was not: Open MPI's mpirun has to pass HVDLITE_SECRET",
+        ),
+        (
+            None,
+            SECRET,
+            r"this rank 1 was given a secret and rank 0 was not: Open MPI's mpirun has to pass HVDLITE_SECRET",
+        ),
+        (SECRET, bytes(32), r"this rank 1 was given another secret than rank 0.*has to be the same for all"),
+    ],
+)
+def test_ranks_that_were_not_given_the_same_secret_are_told_at_once(
+    rank_0s: bytes | None, mine: bytes | None, text: str
+) -> None:
+    said: list[bytes] = []
+
+    def channel(text: bytes | None, seconds: float) -> bytes:
+        said.extend([] if text is None else [text])
+        return said[0]
+
+    offer.through(channel, Identity(0, 2, local_rank=0, local_size=2, secret=rank_0s), [], time.monotonic() + 10)
+    me = Identity(1, 2, launcher="Open MPI's mpirun", local_rank=1, local_size=2, secret=mine)
+    with pytest.raises(ConnectionError, match=text) as error:
+        offer.through(channel, me, [], time.monotonic() + within(1000))
+    for secret in (SECRET, mine or SECRET):
+        assert secret.hex() not in str(error.value)
+
+
+def test_what_rank_0_has_told_is_taken_back_once_and_not_by_its_children() -> None:
+    done: list[str] = []
+    arrivals.when_all_are_here(lambda: done.append("first"))
+
+    def fails() -> None:
+        raise OSError("the server is gone")
+
+    arrivals.when_all_are_here(fails)
+    child = os.fork()
+    if child == 0:
+        arrivals.all_are_here()
+        os._exit(len(done))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    arrivals.all_are_here()
+    arrivals.all_are_here()
+    assert done == ["first"]
+
+
+# --- the socket of ranks on one host
+
+
+@pytest.fixture
+def somewhere() -> Iterator[str]:
+    """A job of its own."""
+    yield f"job {random.random()}"
+    arrivals.all_are_here()
+
+
+def test_ranks_of_one_user_hear_what_rank_0_says_until_all_have_come(somewhere: str) -> None:
+    assert by_socket.say(somewhere, False, b"first", 10.0) == b"first"
+    assert by_socket.say(somewhere, False, None, within(10)) == b"first"
+    # init() is called again, after a start that has failed.
+    by_socket.say(somewhere, False, b"second", 10.0)
+    assert [by_socket.say(somewhere, False, None, within(10)) for _ in range(3)] == [b"second"] * 3
+    arrivals.all_are_here()
+    with pytest.raises(TimeoutError, match="no word from rank 0 within 0 s .* one network namespace"):
+        by_socket.say(somewhere, False, None, 0.0)
+
+
+def test_a_place_that_this_users_other_job_has_is_told_with_its_process(somewhere: str) -> None:
+    by_socket.say(somewhere, False, b"here", 10.0)
+    by_socket._doors.pop(somewhere)  # so that it is somebody else's
+    with pytest.raises(ConnectionError, match=rf"is taken by process {os.getpid()} .* the same MASTER_ADDR"):
+        by_socket.say(somewhere, False, b"there", 0.0)
+
+
+def test_a_child_of_rank_0_does_not_keep_its_place(somewhere: str) -> None:
+    by_socket.say(somewhere, False, b"here", 10.0)
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(writer)
+        os.read(reader, 1)
+        os._exit(0)
+    os.close(reader)
+    try:
+        assert by_socket.say(somewhere, False, None, within(10)) == b"here"
+        arrivals.all_are_here()
+        assert by_socket._owner(by_socket.names(somewhere)[0]) is None
+    finally:
+        os.close(writer)
+        os.waitpid(child, 0)
+
+
+def test_only_the_same_user_is_trusted() -> None:
+    assert by_socket.why_not(by_socket.Peer(7, 1000), 1000) == ""
+    for other in (0, 65534):
+        assert "process 7 runs as the user with the number" in by_socket.why_not(by_socket.Peer(7, other), 1000)
+
+
+def _as_nobody(work: Callable[[], object]) -> str:
+    """What it returns, or its exception, in a process of another user."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setuid(65534)
+            said = repr(work())
+        except BaseException as error:
+            said = f"{type(error).__name__}: {error}"
+        os.write(writer, said.encode())
+        os._exit(0)
+    os.close(writer)
+    with open(reader) as file:
+        said = file.read()
+    os.waitpid(child, 0)
+    return said
+
+
+@AS_ROOT
+def test_another_user_who_knows_all_that_can_be_known_hears_nothing(
+    somewhere: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    by_socket.say(somewhere, False, b"the secret", 10.0)
+    # Neither by the rules nor otherwise.
+    said = _as_nobody(lambda: by_socket.say(somewhere, False, None, 0.0))
+    assert said.startswith("TimeoutError") and "somebody else listens in place of rank 0" in said
+    said = _as_nobody(lambda: by_socket._ask(by_socket.names(somewhere)[0], True, time.monotonic() + 10))
+    assert "rank 0 refuses this process" in said and "65534" in said and "the secret" not in said
+    for _ in range(2):
+        _as_nobody(lambda: by_socket._ask(by_socket.names(somewhere)[0], True, time.monotonic() + 10))
+    assert by_socket.say(somewhere, False, None, within(10)) == b"the secret"
+    refusals = [record for record in caplog.records if "a process of another user" in record.message]
+    assert len(refusals) == 1
+
+
+@AS_ROOT
+def test_another_user_who_listens_in_place_of_rank_0_is_not_believed(somewhere: str) -> None:
+    taken, go = os.pipe(), os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.setuid(65534)
+        with socket.socket(socket.AF_UNIX) as squatter:
+            squatter.bind(by_socket.names(somewhere)[0])
+            squatter.listen()
+            os.write(taken[1], b"x")
+            os.read(go[0], 1)
+        os._exit(0)
+    os.read(taken[0], 1)
+    try:
+        with pytest.raises(TimeoutError, match="somebody else listens in place of rank 0: .*65534"):
+            by_socket.say(somewhere, False, None, 0.0)
+        by_socket.say(somewhere, False, b"the secret", 10.0)
+        assert by_socket.say(somewhere, False, None, within(10)) == b"the secret"
+    finally:
+        os.write(go[1], b"x")
+        os.waitpid(child, 0)
+        for descriptor in (*taken, *go):
+            os.close(descriptor)
+
+
+@AS_ROOT
+def test_ranks_that_were_given_a_secret_may_run_as_several_users(somewhere: str) -> None:
+    """Containers of one host, say."""
+    by_socket.say(somewhere, True, b"no secret in this", 10.0)
+    said = _as_nobody(lambda: by_socket.say(somewhere, True, None, within(10)))
+    assert said == repr(b"no secret in this")

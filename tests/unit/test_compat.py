@@ -218,3 +218,9 @@ assert not util.extension_available("mxnet") and not util.gpu_available("mxnet")
 assert (util.gloo_built(verbose=True), type(util.mpi_built()), type(util.nccl_built())) == (True, bool, int)
 assert util.get_average_backwards_compatibility_fun(None)(None, None) == 0
 """
+
+
+def test_what_is_borrowed_of_the_launcher_is_there_and_works() -> None:
+    program = ROOT / "tests" / "drop_in" / "borrowed" / "from_runner.py"
+    done = _python("-m", "hvdlite.compat", str(program))
+    assert done.returncode == 0 and done.stdout == "the runner is done\n", done.stderr

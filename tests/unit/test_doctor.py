@@ -86,10 +86,11 @@ SNIPPETS = {
     ),
     "private names of Horovod's": (
         "from horovod.torch.optimizer import _DistributedOptimizer\nfrom horovod.tensorflow import _LegacyOptimizer\n"
-        "from horovod.tensorflow.compression import NoneCompressor",
-        ["change 1 horovod.torch.optimizer._DistributedOptimizer: only Horovod has it",
-         "change 2 horovod.tensorflow._LegacyOptimizer: only Horovod has it",
-         "change 3 horovod.tensorflow.compression.NoneCompressor: only Horovod has it"],
+        "from horovod.tensorflow.compression import NoneCompressor\nfrom horovod.torch import mpi_lib_v2\n"
+        "from horovod.tensorflow.mpi_ops import _grouped_allreduce\nfrom horovod.runner.common.util.hosts import parse_hosts\n"
+        "from horovod.tensorflow.gradient_aggregation_eager import LocalGradientAggregationHelperEager\n"
+        "from horovod.runner.http.http_server import RendezvousServer",
+        ["change 8 horovod.runner.http.http_server.RendezvousServer: only Horovod has it: the ranks of hvdliterun meet"],
     ),
     "what every module has": ("import horovod\nprint(horovod.__file__, horovod.__name__)", []),
     "a module's name in a string": (

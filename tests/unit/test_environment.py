@@ -6,13 +6,22 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 from machine import within
 
 from hvdlite.launch import secret as job_secret
 from hvdlite.launch.environment import Asked, Identity, discover, parse_address, parse_addresses
-from hvdlite.launch.environment.identity import AtPorts, AtStore, Meeting, OverHttp, OverMpi, OverTorchStore
+from hvdlite.launch.environment.identity import (
+    AtPorts,
+    AtStore,
+    Meeting,
+    OnThisHost,
+    OverHttp,
+    OverMpi,
+    OverTorchStore,
+)
 
 SECRET = bytes(range(32))
 OURS = {
@@ -132,6 +141,71 @@ def test_a_closed_or_foreign_descriptor_is_explained() -> None:
             with pytest.raises(ValueError, match="close_fds=False, or set HVDLITE_SECRET to 64"):
                 job_secret.load(descriptor)
     os.close(reader)
+
+
+# --- the secret's file
+
+
+@pytest.fixture
+def secret_file(tmp_path: Path) -> Path:
+    path = tmp_path / "secret"
+    path.write_text(f"{SECRET.hex()}\n")
+    path.chmod(0o600)
+    return path
+
+
+def test_a_file_that_its_owner_alone_can_read_gives_the_secret(secret_file: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(secret_file)
+    for path in (secret_file, link):
+        assert job_secret.from_environment({"HVDLITE_SECRET_FILE": str(path)}) == SECRET
+    secret_file.chmod(0o400)
+    me = discover(TORCHRUN | {"HVDLITE_SECRET_FILE": str(secret_file)})
+    assert me.secret == SECRET and SECRET.hex() not in repr(me)
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o601, 0o777])
+def test_a_file_that_others_can_open_is_refused(secret_file: Path, mode: int) -> None:
+    secret_file.chmod(mode)
+    with pytest.raises(ValueError, match=rf"HVDLITE_SECRET_FILE={secret_file} is open to others: .* {mode:04o}.*0600"):
+        job_secret.read(str(secret_file))
+
+
+def test_a_file_of_another_user_is_refused(secret_file: Path) -> None:
+    status = os.stat(secret_file)
+    assert job_secret.why_not_private(status, status.st_uid) == ""
+    assert "belongs to the user with the number" in job_secret.why_not_private(status, status.st_uid + 1)
+
+
+def test_what_is_no_file_with_a_secret_is_told(secret_file: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")  # which would hold up whoever opens it
+    for name, text in (
+        ("nowhere", "cannot be read: No such file"),
+        ("", "is not a regular"),
+        ("pipe", "is not a regular"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            job_secret.read(str(tmp_path / name))
+    secret_file.write_text("deadbeef" * 7)
+    with pytest.raises(ValueError, match=rf"what HVDLITE_SECRET_FILE={secret_file} names has to be 64 hex") as error:
+        job_secret.read(str(secret_file))
+    assert "deadbeef" not in str(error.value)
+
+
+def test_two_secrets_are_a_contradiction(secret_file: Path) -> None:
+    both = {"HVDLITE_SECRET_FILE": str(secret_file), "HVDLITE_SECRET": SECRET.hex()}
+    assert job_secret.from_environment(both) == SECRET
+    with pytest.raises(
+        ValueError, match="HVDLITE_SECRET and HVDLITE_SECRET_FILE are both set, and to different secrets"
+    ):
+        job_secret.from_environment(both | {"HVDLITE_SECRET": bytes(32).hex()})
+    # What hvdliterun hands on is the job's, also where a rank cannot read the file.
+    descriptor = job_secret.store(SECRET)
+    try:
+        given = {"HVDLITE_SECRET_FD": str(descriptor), "HVDLITE_SECRET_FILE": "/nowhere"}
+        assert job_secret.from_environment(given) == SECRET
+    finally:
+        os.close(descriptor)
 
 
 def test_secrets_differ() -> None:
@@ -336,6 +410,33 @@ def test_where_torchruns_ranks_meet() -> None:
 
 def test_where_horovodruns_ranks_meet() -> None:
     assert discover(HOROVODRUN).meeting == OverHttp(("10.0.0.1", 4000))
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        pytest.param(TORCHRUN | {"LOCAL_WORLD_SIZE": "4"}, id="torchrun"),
+        pytest.param(RAY_TRAIN | {"LOCAL_WORLD_SIZE": "4"}, id="Ray Train"),
+        pytest.param(TORCHRUN | {"MASTER_ADDR": "127.0.0.1"}, id="two agents here"),
+        pytest.param(
+            {"RANK": "1", "WORLD_SIZE": "4", "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}, id="by hand"
+        ),
+        pytest.param({"RANK": "1", "WORLD_SIZE": "4", "MASTER_ADDR": "::1", "MASTER_PORT": "29500"}, id="IPv6"),
+        pytest.param(SRUN | {"SLURM_STEP_TASKS_PER_NODE": "4", "SLURM_STEP_NODELIST": "n07"}, id="srun"),
+        pytest.param(SRUN_PMIX | {"SLURM_STEP_TASKS_PER_NODE": "4", "SLURM_STEP_NODELIST": "n07"}, id="PMIx"),
+        pytest.param(HOROVODRUN | {"HOROVOD_LOCAL_SIZE": "4", "HOROVOD_CROSS_SIZE": "1"}, id="horovodrun"),
+    ],
+)
+def test_ranks_of_one_host_meet_where_it_shows_whose_processes_they_are(environ: dict[str, str]) -> None:
+    me = discover(environ)
+    assert isinstance(me.meeting, OnThisHost) and me.on_one_host and me.secret is None
+    assert discover(environ | {"HVDLITE_SECRET": SECRET.hex()}).secret == SECRET
+    # What the ranks have in common leads there, and what tells jobs apart keeps them apart.
+    other = {name: "0" for name in environ if name.endswith(("RANK", "PROCID", "LOCALID")) and name != "NODE_RANK"}
+    assert discover(environ | other).rank == 0 and discover(environ | other).meeting == me.meeting
+    for name in ("TORCHELASTIC_RESTART_COUNT", "MASTER_PORT", "SLURM_STEP_ID", "HOROVOD_GLOO_RENDEZVOUS_PORT"):
+        if name in environ:
+            assert discover(environ | {name: "77"}).meeting != me.meeting
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ an error, and HVDLITE_ALLOW_SINGLETON=1 the only way round it.
 from hvdlite.launch.address import parse_address, parse_addresses
 from hvdlite.launch.environment.discovery import ALLOW_SINGLETON, allows_singleton, discover
 from hvdlite.launch.environment.identity import Asked, Identity, Numbers
-from hvdlite.launch.environment.transport import asks_about_mpi
+from hvdlite.launch.environment.transport import asks_about_mpi, meets_over_mpi
 
 __all__ = [
     "ALLOW_SINGLETON",
@@ -24,6 +24,7 @@ __all__ = [
     "allows_singleton",
     "asks_about_mpi",
     "discover",
+    "meets_over_mpi",
     "parse_address",
     "parse_addresses",
 ]

@@ -41,7 +41,7 @@ def discover(
     if numbers.size == 1 and not meetings.is_given(environ, asked):
         return Identity(**vars(numbers), launcher=launcher)
     by_mpi = source is not None and source.has_mpi(environ)
-    meeting = meetings.choose(environ, asked, source)
+    meeting = meetings.choose(environ, asked, source, numbers)
     secret = meetings.secret_of(environ, asked, meeting, read_secret)
     return Identity(**vars(numbers), launcher=launcher, by_mpi=by_mpi, meeting=meeting, secret=secret)
 

@@ -45,7 +45,15 @@ class AtPorts:
     job: str  # ditto
 
 
-Meeting = AtStore | OverMpi | OverHttp | OverTorchStore | AtPorts
+@dataclass(frozen=True)
+class OnThisHost:
+    """All ranks are on one host: rank 0 opens the store and tells the others at a socket that shows each side whose process the
+    other is."""
+
+    job: str  # ditto
+
+
+Meeting = AtStore | OverMpi | OverHttp | OverTorchStore | AtPorts | OnThisHost
 
 
 @dataclass(frozen=True)
@@ -75,7 +83,7 @@ class Identity(Numbers):
     @property
     def on_one_host(self) -> bool:
         """Whether the launcher says that all ranks are on one host."""
-        return self.local_size == self.size
+        return self.local_size == self.size or isinstance(self.meeting, OnThisHost)
 
     @property
     def apart(self) -> str:

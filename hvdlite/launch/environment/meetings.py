@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Callable, Mapping
 
 from hvdlite.launch import nodelist
@@ -12,6 +13,8 @@ from hvdlite.launch.environment.identity import (
     AtPorts,
     AtStore,
     Meeting,
+    Numbers,
+    OnThisHost,
     OverHttp,
     OverMpi,
     OverTorchStore,
@@ -37,7 +40,7 @@ def is_given(environ: Mapping[str, str], asked: Asked) -> bool:
     return bool(environ.get(_RENDEZVOUS)) or asked.rendezvous is not None
 
 
-def choose(environ: Mapping[str, str], asked: Asked, source: Source | None) -> Meeting:
+def choose(environ: Mapping[str, str], asked: Asked, source: Source | None, numbers: Numbers) -> Meeting:
     """The way to meet for several ranks that `source` has numbered; None: the arguments of init()."""
     if asked.rendezvous is not None:
         return AtStore(parse_addresses(asked.rendezvous, "rendezvous"), may_open=True)
@@ -51,12 +54,13 @@ def choose(environ: Mapping[str, str], asked: Asked, source: Source | None) -> M
     if source is HVDLITE:
         size = environ[source.global_[1]]
         raise ValueError(f"HVDLITE_SIZE={size}, but {_RENDEZVOUS}=host:port is not set: ranks could not meet.")
+    here = numbers.local_size == numbers.size
     if source is HOROVOD:
-        return _over_http(environ)
+        return _with_horovodrun(environ, here)
     if source is TORCHRUN:
-        return _with_torchrun(environ)
+        return _with_torchrun(environ, here)
     if source is SLURM or (source is PMIX and SLURM.is_here(environ)):
-        return _in_slurm(environ)
+        return _in_slurm(environ, here)
     return OverMpi()
 
 
@@ -89,28 +93,40 @@ def secret_of(
     return secret
 
 
-def _over_http(environ: Mapping[str, str]) -> Meeting:
+def _with_horovodrun(environ: Mapping[str, str], here: bool) -> Meeting:
     missing = [name for name in _HTTP if not environ.get(name)]
     if missing:
         raise ValueError(
             f"HOROVOD_SIZE={environ['HOROVOD_SIZE']}, but {' and '.join(missing)} not set: ranks could not meet. "
             "horovodrun sets them; or start the program with hvdliterun."
         )
+    if here:
+        return OnThisHost(_facts(environ, *_HTTP))
     host, port = (environ[name] for name in _HTTP)
     return OverHttp(parse_address(join_address(host, port), "HOROVOD_GLOO_RENDEZVOUS_ADDR:PORT"))
 
 
-def _with_torchrun(environ: Mapping[str, str]) -> Meeting:
+def _with_torchrun(environ: Mapping[str, str], here: bool) -> Meeting:
     host = environ["MASTER_ADDR"]
     address = parse_address(join_address(host, environ["MASTER_PORT"]), "MASTER_ADDR:MASTER_PORT")
     # A restarted attempt must not meet the one before it.
     attempt = _facts(environ, "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
+    job = f"{attempt} {_facts(environ, 'MASTER_ADDR', 'MASTER_PORT', 'WORLD_SIZE')}"
+    if here or _is_loopback(host):
+        return OnThisHost(job)
     if environ.get("TORCHELASTIC_USE_AGENT_STORE", "").lower() == "true":
         return OverTorchStore(address, attempt)
-    return AtPorts((host,), f"{attempt} {_facts(environ, 'MASTER_ADDR', 'MASTER_PORT', 'WORLD_SIZE')}")
+    return AtPorts((host,), job)
 
 
-def _in_slurm(environ: Mapping[str, str]) -> Meeting:
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _in_slurm(environ: Mapping[str, str], here: bool) -> Meeting:
     nodes = environ.get("SLURM_STEP_NODELIST")
     if not nodes:
         raise ValueError(
@@ -120,6 +136,8 @@ def _in_slurm(environ: Mapping[str, str]) -> Meeting:
         environ, "SLURM_CLUSTER_NAME", "SLURM_JOB_UID", "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT",
         "SLURM_STEP_NUM_TASKS", "SLURM_STEP_NODELIST",
     )  # fmt: skip
+    if here:
+        return OnThisHost(job)
     # A name need not resolve everywhere. srun often runs on the first node as well; where it does not, nobody answers there.
     hosts = (nodelist.expand(nodes)[0], environ.get("SLURM_LAUNCH_NODE_IPADDR", ""))
     return AtPorts(tuple(host for host in hosts if host), job)

@@ -1,8 +1,8 @@
-"""Is MPI to be asked about? Pure."""
+"""Is MPI to be asked about, and what do programs hear of it? Pure."""
 
 from __future__ import annotations
 
-from hvdlite.launch.environment.identity import Identity
+from hvdlite.launch.environment.identity import Identity, OverMpi
 
 
 def asks_about_mpi(me: Identity, cpu_operations: str, pretends: bool, world: tuple[int, int] | None) -> bool:
@@ -19,3 +19,9 @@ def asks_about_mpi(me: Identity, cpu_operations: str, pretends: bool, world: tup
     if me.on_one_host and not pretends:
         return False
     return me.by_mpi or world == (me.rank, me.size)
+
+
+def meets_over_mpi(me: Identity, cpu_operations: str) -> bool:
+    """Whether MPI is part of this job although its tensors may not need it: an mpirun has started it, the ranks have met through its
+    MPI, and nobody has chosen against that. All ranks of a job agree."""
+    return me.size > 1 and isinstance(me.meeting, OverMpi) and cpu_operations in ("auto", "mpi")

@@ -95,11 +95,54 @@ TEST(Roster, SettingsThatDifferAreNamedWithTheirRanks) {
   EXPECT_NE(MakeRoster(members, &roster).message().find("rank 2 has nothing of the kind"), std::string::npos);
 }
 
+TEST(Roster, ReleasesThatDifferAreNamedWithRanksAndHosts) {
+  std::vector<Member> members = {On(0, "a#1"), On(1, "a#1"), On(2, "b#2"), On(3, "b#2")};
+  for (Member& member : members) member.release = "1.0";
+  Roster roster;
+  EXPECT_TRUE(MakeRoster(members, &roster).ok());
+  members[2].release = "1.1";
+  members[2].settings = "what follows from that";
+  const Status status = MakeRoster(members, &roster);
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(
+      status.message(),
+      "the ranks run different releases of hvdlite: ranks 0, 1, 3 on a, b run 1.0; rank 2 on b runs 1.1. Install the "
+      "same release on all hosts");
+  std::vector<Member> many;
+  for (int rank = 0; rank < 100; ++rank) {
+    many.push_back(On(rank, "host" + std::to_string(rank)));
+    many.back().release = rank == 0 ? "" : "2.0";
+  }
+  EXPECT_EQ(
+      MakeRoster(many, &roster).message(),
+      "the ranks run different releases of hvdlite: rank 0 on host0 runs an unknown release; ranks 1, 2, 3, 4 and 95 "
+      "more on host1, host2 and 97 more run 2.0. Install the same release on all hosts");
+}
+
+TEST(Member, OfAnotherVersionIsNamed) {
+  using namespace std::string_literals;
+  Member back;
+  const std::string head = "\2\0\0\0\3\0\0\0\0\0\0\0\x34\x12\4\0h#9b"s;
+  // An older one, a later one, and one that is no use.
+  for (const auto& [bytes, who] : std::vector<std::pair<std::string, std::string>>{
+           {"\3"s + head + "whatever", "rank 2 on h runs hvdlite of an unknown release"},
+           {"\5"s + head + "\0059.9.9whatever", "rank 2 on h runs hvdlite 9.9.9"},
+           {"\5"s, "a rank"},
+       }) {
+    const Status status = DecodeMember(bytes, &back);
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    EXPECT_NE(status.message().find("different releases of hvdlite: " + who + ", whose description has version"),
+              std::string::npos)
+        << status.message();
+  }
+}
+
 TEST(Member, ComesBackAsItWas) {
   Member member = At("node1#5f#40", {"10.0.0.5/24", "fe80::1%eth0/64"});
   member.rank = 70000;
   member.port = 65535;
   member.pid = 4194304;
+  member.release = "0.1.0.dev1";
   member.settings = "HVDLITE_X=1;HVDLITE_Y=2";
   member.mpi = "Open MPI v5.0.11";
   member.mpi_absent = "it is not";
@@ -115,12 +158,13 @@ TEST(Member, HasTheBytesOfTheWirePage) {
   member.rank = 2;
   member.port = 0x1234;
   member.pid = 3;
+  member.release = "1.0";
   member.settings = "a=1";
   member.mpi = "M";
   std::string bytes;
   ASSERT_TRUE(EncodeMember(member, &bytes).ok());
   using namespace std::string_literals;
-  EXPECT_EQ(bytes, "\4\2\0\0\0\3\0\0\0\0\0\0\0\x34\x12\1\0h\1\3::1\1\0M\0\0\3\0a=1"s);
+  EXPECT_EQ(bytes, "\4\2\0\0\0\3\0\0\0\0\0\0\0\x34\x12\1\0h\0031.0\1\3::1\1\0M\0\0\3\0a=1"s);
 }
 
 TEST(Member, CutShortOrChangedNeverCrashesAndNeverPassesUnnoticed) {
@@ -153,6 +197,9 @@ TEST(Member, RefusesToEncodeWhatNobodyWouldDecode) {
   EXPECT_FALSE(EncodeMember(At("h", std::vector<std::string>(65, "10.0.0.1")), &bytes).ok());
   EXPECT_FALSE(EncodeMember(At("h", {std::string(129, '1')}), &bytes).ok());
   EXPECT_FALSE(EncodeMember(At("h", {""}), &bytes).ok());
+  Member long_release = On(0, "h");
+  long_release.release = std::string(65, '1');
+  EXPECT_FALSE(EncodeMember(long_release, &bytes).ok());
   Member talkative = On(0, "h");
   talkative.settings = std::string(1025, 's');
   EXPECT_FALSE(EncodeMember(talkative, &bytes).ok());

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, TypeVar
@@ -19,6 +20,9 @@ __all__ = [
 ]  # fmt: skip
 
 Item = TypeVar("Item")
+
+#: a decorator: the function is called once for the same arguments
+_cache = cache
 
 # With Horovod's argument, which made it say what it was trying.
 

@@ -1,0 +1,1 @@
+"""horovod.runner.common: what is in util."""

@@ -1,0 +1,1 @@
+"""horovod.runner.util: small helpers of the launcher that programs borrow."""
