@@ -78,8 +78,18 @@ class Tree:
         listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
         names = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\n")
         libraries = [str(path.relative_to(ROOT)) for path in ROOT.glob("hvdlite/*.so")]
-        for name in [*filter(None, names), *libraries]:
+        wanted = [*filter(None, names), *libraries]
+        for name in wanted:
             self._copy(ROOT / name, folder / name)
+        self._remove_all_but(frozenset(wanted))
+
+    def _remove_all_but(self, wanted: frozenset[str]) -> None:
+        """What an earlier run copied and the tree no longer has."""
+        for path in [each for each in self.folder.rglob("*") if each.is_file()]:
+            name = path.relative_to(self.folder)
+            made_here = name.parts[0] == "build" or "__pycache__" in name.parts
+            if not made_here and (str(name) not in wanted or not (ROOT / name).exists()):
+                path.unlink()
 
     def _copy(self, source: Path, target: Path) -> None:
         if not source.exists() or (target.exists() and target.read_bytes() == source.read_bytes()):
