@@ -49,10 +49,12 @@ store._ask(protocol.Request(protocol.Operation.JOIN, "init", RANK, protocol.enco
 keep = []
 if PHASE != "joined":
     host, address = os.environ["HVDLITE_HOST_ID"].encode(), b"127.0.0.1/8"
-    member = struct.pack("<BiqHH", 3, RANK, os.getpid(), 0, len(host)) + host + bytes([1, len(address)]) + address
+    release = hvd.__version__.encode()
+    member = struct.pack("<BiqHH", 4, RANK, os.getpid(), 0, len(host)) + host + bytes([len(release)]) + release
+    member += bytes([1, len(address)]) + address
     values = knobs.resolve(os.environ)
-    shared = ("cpu_operations", "gpu_operations", "debug_net_algorithm", "gpu_chunk_bytes", "hierarchical_allreduce", "mpi_allreduce")
-    shared += ("mpi_chunk_bytes", "shm_chunk_bytes", "shm_small_bytes")
+    shared = ("cpu_operations", "gpu_operations", "debug_net_algorithm", "gpu_chunk_bytes", "hierarchical_allreduce")
+    shared += ("link_checks", "mpi_allreduce", "mpi_chunk_bytes", "shm_chunk_bytes", "shm_small_bytes")
     settings = ";".join(f"HVDLITE_{field.upper()}={values[field]}" for field in shared)
     settings = f"{settings};HVDLITE_TORUS_ALLREDUCE={int(values['torus_allreduce'])}".encode()
     member += struct.pack("<HHH", 0, 0, len(settings)) + settings
