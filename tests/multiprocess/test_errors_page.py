@@ -87,18 +87,18 @@ NOT_PROVOKED = {
     **dict.fromkeys(
         [
             "Rank … trains … parameters, but rank … …. On rank … '…' is trained, on rank … it is missing or frozen",
-            "requires_grad of parameter '…' is False on … and True on …",
-            "The gradient of parameter '…' is dense on … and sparse on … in this step.",
+            "requires_grad of parameter … is False on … and True on …",
+            "The gradient of parameter … is dense on … and sparse on … in this step.",
             "Ranks have different numbers of parameters in this optimizer",
             "optimizer.zero_grad() was called after loss.backward() but before optimizer.step()",
             "Gradients were computed more than backward_passes_per_step times before call to step().",
             "The gradient of '…' was replaced between backward() and step().",
-            "… This optimizer shares '…' with another hvd.DistributedOptimizer, which was made before it",
-            "The gradient of '…' would be added up twice",
+            "… This optimizer shares … with another hvd.DistributedOptimizer, which was made before it",
+            "The gradient of … would be added up twice",
         ],
         "see the checks of tests/conformance/checks/torch_absent.py and torch_misuse.py",
     ),
-    "… Different operations never meet, not even under one name, and here are: …": "see test_observation",
+    "…Different operations never meet, not even under one name, and here are: …": "see test_observation",
     **dict.fromkeys(
         [
             "HVDLITE_CPU_OPERATIONS=mpi, but … has no MPI",
