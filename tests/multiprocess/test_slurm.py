@@ -130,6 +130,7 @@ def test_srun_python(cluster_: Slurm) -> None:
     done = cluster_.run("srun", "-N2", "-n3", PYTHON, cluster_.job.script(TRAIN))
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.decode().splitlines()) == PLACES
+    assert done.stderr.count(b"srun has no way to give the ranks a secret") == 1, done.stderr
 
 
 def test_srun_with_the_process_management_of_mpi(cluster_: Slurm) -> None:
@@ -156,9 +157,9 @@ def test_the_body_of_a_batch_script_is_no_rank(cluster_: Slurm) -> None:
     script = cluster_.job.script(TRAIN)
     body = f"#!/bin/bash\nenv > environment\n{PYTHON} {script}\nsrun {PYTHON} {script}\n"
     (cluster_.job.directory / "batch.sh").write_text(body)
-    done = cluster_.run("sbatch", "--wait", "-N2", "-n3", "--output=out", "batch.sh")
+    done = cluster_.run("sbatch", "--wait", "-N2", "-n3", "--output=out", "--error=err", "batch.sh")
     out = (cluster_.job.directory / "out").read_text()
-    assert done.returncode == 0, out
+    assert done.returncode == 0, (cluster_.job.directory / "err").read_text()
     environment = (cluster_.job.directory / "environment").read_text()
     assert "SLURM_PROCID=0\n" in environment and "SLURM_NTASKS=3\n" in environment
     first, *rest = out.splitlines()
