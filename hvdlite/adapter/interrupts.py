@@ -2,7 +2,7 @@
 
 Python only notes a signal; its handler runs when the main thread comes back to Python, which it does not while it waits. So
 Python is asked to write the signal's number into a pipe at once, and a thread of ours reads it. If the main thread does not
-come back, and a framework says that it is stuck, the job ends: the wait fails, and the handler has its turn. Nothing less
+come back but sleeps, and a framework says that it is stuck, the job ends: the wait fails, and the handler has its turn. Nothing less
 would do, because the tensors are the framework's memory, and the engine works on it until the job has ended. A program that
 waits in Python is not touched, nor is one that has a handler of its own.
 """
@@ -21,8 +21,12 @@ from collections.abc import Callable
 from hvdlite import basics
 from hvdlite.adapter import engine
 
-# Python's handler runs within microseconds unless the main thread is in native code; on a busy machine a bit later.
-_PATIENCE = 0.05
+# Python's handler runs within microseconds unless the main thread is in native code.
+_LOOK_EVERY = 0.05
+# A main thread that has not run at all between so many looks waits for ever. JAX's looks for signals every tenth of a second.
+_LOOKS = 4
+# One that runs may compute, or wait by polling.
+_LONGEST = 2.0
 
 _signs: list[Callable[[str], bool]] = []
 _ours = -1  # the descriptor that Python writes to
@@ -64,14 +68,33 @@ def _end_if_stuck() -> None:
     # What the main thread does next when it comes back to Python, at the same moments at which it looks for signals.
     came_back = _came_back
     ctypes.pythonapi.Py_AddPendingCall(_on_return, None)
-    time.sleep(_PATIENCE)
-    while _came_back == came_back and basics.is_initialized():
-        frame = sys._current_frames().get(threading.main_thread().ident or 0)
-        file = "" if frame is None else frame.f_code.co_filename
-        if any(is_stuck(file) for is_stuck in _signs):
+    since = time.monotonic()
+    seen: list[tuple[str, str] | None] = []
+    while True:
+        time.sleep(_LOOK_EVERY)
+        if _came_back != came_back or not basics.is_initialized():
+            return
+        seen = [*seen[-_LOOKS:], _how_the_main_thread_is()]
+        asleep = len(seen) > _LOOKS and len(set(seen)) == 1 and seen[0] is not None and seen[0][0] == "S"
+        if (asleep or time.monotonic() - since > _LONGEST) and _a_framework_waits():
             engine.abort("interrupted (Ctrl-C) inside a graph or a compiled program")
             return
-        time.sleep(_PATIENCE)
+
+
+def _a_framework_waits() -> bool:
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    file = "" if frame is None else frame.f_code.co_filename
+    return any(is_stuck(file) for is_stuck in _signs)
+
+
+def _how_the_main_thread_is() -> tuple[str, str] | None:
+    """Its state, and how long and how often it has run. None where the system does not tell."""
+    task = f"/proc/self/task/{threading.main_thread().native_id}"
+    try:
+        with open(f"{task}/stat") as stat, open(f"{task}/schedstat") as schedule:
+            return stat.read().rpartition(")")[2].split()[0], schedule.read()
+    except OSError:
+        return None
 
 
 _came_back = 0
