@@ -62,6 +62,7 @@ bool Engine::Turn(Nanos now) {
 
 bool Engine::TurnSet(ProcessSet* set, Nanos now) {
   bool moved = false;
+  set->agreement->WatchArrivals(arrivals_watched_.load(std::memory_order_relaxed));
   if (!set->inbox.empty()) {
     Announce(set, now);
     moved = true;
@@ -71,6 +72,7 @@ bool Engine::TurnSet(ProcessSet* set, Nanos now) {
     set->agreement->AnnounceShutdown(now);
   }
   const Status talk = set->agreement->Exchange(now, &set->heard, &moved);
+  for (const Ledger::Arrival& arrival : set->agreement->TakeArrivals()) observer_.Arrived(*set, arrival);
   for (Decision& decision : set->heard) {
     // Neither bad news nor the end queues up behind a batch: from here on, a link that breaks is somebody leaving.
     if (decision.kind == Down::kAbort) {
@@ -113,7 +115,7 @@ void Engine::Announce(ProcessSet* set, Nanos now) {
     const auto known = set->slot_of.find(entry->request.name);
     const bool by_slot = known != set->slot_of.end() && set->slots[known->second].asked &&
                          set->slots[known->second].mine.SameExceptName(entry->request);
-    observer_.Announced(*entry, by_slot, now);
+    observer_.Announced(*set, *entry, by_slot, now);
     const uint64_t slot = known == set->slot_of.end() ? kNoSlot : known->second;
     status = by_slot ? set->agreement->AnnounceSlot(slot, now) : set->agreement->Announce(entry->request, slot, now);
     if (!status.ok()) break;
@@ -128,7 +130,10 @@ void Engine::Begin(ProcessSet* set, Decision decision, Nanos now) {
     case Down::kError:
       for (const std::string& name : decision.names) {
         Entry* const entry = set->inbox.Find(name);
-        if (entry == nullptr) continue;
+        if (entry == nullptr) {
+          observer_.FailedElsewhere(*set, name, now);
+          continue;
+        }
         observer_.Failed(*set, *entry, now);
         Complete(set, entry, decision.status);
       }
@@ -169,7 +174,7 @@ void Engine::Begin(ProcessSet* set, Decision decision, Nanos now) {
   const Status prepared = Prepare(set, running.get(), &world_->card());
   if (!prepared.ok()) return FailNow(prepared);
   set->running = std::move(running);
-  observer_.Began(*set->running, now);
+  observer_.Began(*set, *set->running, now);
   if (kind == OpKind::kBarrier || kind == OpKind::kJoin) {
     // The agreement itself was the meeting: everybody has asked.
     CompleteRunning(set);
@@ -250,7 +255,7 @@ void Engine::FailRunning(ProcessSet* set) {
   const Status status = running->work->status();
   for (Entry* const entry : running->entries) {
     if (entry == nullptr) continue;
-    observer_.FailedUnderWay(*set, *entry, MonotonicNow());
+    observer_.Failed(*set, *entry, MonotonicNow());
     Complete(set, entry, status);
   }
 }

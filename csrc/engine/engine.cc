@@ -31,7 +31,7 @@ Engine::Engine(const EngineOptions& options)
     : options_(options),
       log_(ParseLevel(options.config.log_level), !options.config.log_hide_time, options.rank, options.size),
       jitter_(options.config.debug_delay_microseconds * kMicrosecond, static_cast<uint64_t>(options.rank)),
-      observer_(options.rank, static_cast<size_t>(std::max<int64_t>(options.config.recorder_entries, 0))) {
+      observer_(static_cast<size_t>(std::max<int64_t>(options.config.recorder_entries, 0))) {
   const Config& config = options_.config;
   window_ = static_cast<Nanos>(config.cycle_time * static_cast<double>(kMillisecond));
 }
@@ -54,6 +54,7 @@ Status Engine::Start(const EngineOptions& options, rendezvous::Store* store, std
 
 // "trace.json" is rank 0's; if all ranks write, rank 3's is "trace.rank3.json".
 Status Engine::StartTimeline(const std::string& path, bool mark_cycles) {
+  arrivals_watched_ = true;
   std::string mine = path;
   if (rank() != 0) {
     if (options_.config.timeline_ranks != "all") return Status::Ok();

@@ -89,9 +89,12 @@ class Engine {
   Status health() EXCLUDES(end_mutex_);
   // The same, but OK after an end in good order.
   Status failure() EXCLUDES(end_mutex_);
-  // The timeline of this rank, from now on.
+  // The timeline of this rank, from now on. On a rank that writes none: those that do learn when this one asks.
   Status StartTimeline(const std::string& path, bool mark_cycles);
-  void StopTimeline() { observer_.timeline().Stop(); }
+  void StopTimeline() {
+    arrivals_watched_ = false;
+    observer_.timeline().Stop();
+  }
   // Counters, and the last operations of this rank, as JSON.
   std::string Metrics();
   std::string Recent() { return observer_.Recent(); }
@@ -230,6 +233,7 @@ class Engine {
   Nanos window_ = 0;  // how long the background thread lets submissions gather
 
   Observer observer_;
+  std::atomic<bool> arrivals_watched_{false};  // this rank's program has started a timeline, here or elsewhere
   Question question_;
   std::atomic<Nanos> last_submission_{0};  // or since when there is a job
   std::atomic<bool> last_is_told_{false};  // whoever submitted it does not wait, but will be told of its end

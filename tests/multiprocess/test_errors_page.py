@@ -63,7 +63,7 @@ NOT_PROVOKED = {
     "the connection of … with … changes what it carries: …": "see test_damage",
     "… called hvd.init(), but did not say within … s where other hosts can connect to it.": "takes a network that loses large packets",
     "rank … has no memory left for what it and its peers agreed to do": "see tests/cpp/engine/engine_memory_test.cc",
-    "no memory for the result of …": "see tests/cpp/engine/engine_memory_test.cc",
+    "no memory on rank … for the result of …": "see tests/cpp/engine/engine_memory_test.cc",
     "lost the job's store while …": "see test_a_store_that_ends_is_noticed_at_once_by_those_who_join",
     "rank … died during hvd.init(): its process ended, or its connection with the job's store broke.": "see test_joining",
     "rank … could not join the job: …": "see test_an_error_inside_init_of_one_rank_reaches_the_others_with_its_text",

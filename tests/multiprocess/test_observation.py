@@ -37,26 +37,57 @@ hvd.shutdown()
     done = job.run("-np", "2", "python", script, HVDLITE_TIMELINE=str(path))
     assert done.returncode == 0, done.stderr.decode()
     events = _events(path)
-    names = {e["pid"]: e["args"]["name"] for e in events if e.get("name") == "process_name"}
-    assert {"allreduce.a", "allgather.b"} <= set(names.values())
-    phases = defaultdict(list)
-    depth: dict[int, int] = defaultdict(int)
+    phases: dict[str, list[str]] = defaultdict(list)  # by operation
+    stacks: dict[int, list[str]] = defaultdict(list)  # by lane: what is open
     clock: dict[int, float] = defaultdict(float)
     for event in events:
-        if event["ph"] not in "BE":
+        if event["ph"] not in "BE" or event["pid"] != 0:
             continue
-        pid = event["pid"]
-        assert event["ts"] >= clock[pid], "time runs backwards"
-        clock[pid] = event["ts"]
-        depth[pid] += 1 if event["ph"] == "B" else -1
-        assert depth[pid] >= 0, "a phase ends that never began"
-        if event["ph"] == "B":
-            phases[names[pid]].append(event["name"])
-    assert all(d == 0 for d in depth.values()), "a phase never ends"
+        lane = event["tid"]
+        assert event["ts"] >= clock[lane], "time runs backwards"
+        clock[lane] = event["ts"]
+        if event["ph"] == "E":
+            stacks[lane].pop()  # a phase ends that never began: IndexError
+            continue
+        if stacks[lane]:
+            phases[stacks[lane][0]].append(event["name"])
+        stacks[lane].append(event["name"])
+    assert not any(stacks.values()), "a phase never ends"
     assert phases["allreduce.a"] == ["NEGOTIATE_ALLREDUCE", "ALLREDUCE", "SHM_ALLREDUCE"] * 3
+    assert phases["allgather.b"] == ["NEGOTIATE_ALLGATHER", "ALLGATHER", "SHM_ALLGATHER"] * 3
     ways = [event["args"] for event in events if event["ph"] == "E" and "algorithm" in event.get("args", {})]
     assert len(ways) == 6 and {way["communicator"] for way in ways} == {"shm: all members are on one host"}
     assert ways[0]["algorithm"].startswith("shm exchange")
+
+
+def test_the_timeline_of_rank_0_shows_which_rank_was_waited_for(job: Job) -> None:
+    """On two hosts, the second of which has a relay."""
+    script = job.script(
+        "import os\nos.environ['HVDLITE_HOST_ID'] = str(int(os.environ['HVDLITE_RANK']) // 2)\n"
+        + SETUP
+        + """
+for step in range(3):
+    while r == 3 and open("trace.json").read().count('"name": "2"') <= step:
+        time.sleep(0.01)  # poll
+    hvd.allreduce(np.ones(4), name="a")
+hvd.shutdown()
+"""
+    )
+    path = job.directory / "trace.json"
+    done = job.run("-np", "4", "python", script, HVDLITE_TIMELINE=str(path))
+    assert done.returncode == 0, done.stderr.decode()
+    events = _events(path)
+    asked = [e["name"] for e in events if e["ph"] == "X" and e["pid"] == 0]
+    rounds = [asked[i : i + 4] for i in range(0, len(asked), 4)]
+    assert [sorted(each) for each in rounds] == [["0", "1", "2", "3"]] * 3
+    assert [each[-1] for each in rounds] == ["3"] * 3
+    assert {e["args"]["name"]: e["pid"] for e in events if e.get("name") == "process_name"} == {
+        f"rank {rank}": rank for rank in range(4)
+    }
+    waited = {rank: [e["dur"] for e in events if e["ph"] == "X" and e["pid"] == rank] for rank in (1, 2, 3)}
+    assert {e["name"] for e in events if e["ph"] == "X" and e["pid"] > 0} == {"allreduce.a"}
+    for one, two, three in zip(*waited.values(), strict=True):
+        assert three < min(one, two), waited
 
 
 def test_a_timeline_can_be_started_and_stopped_on_all_ranks(job: Job) -> None:

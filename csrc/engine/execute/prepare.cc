@@ -8,15 +8,16 @@ namespace {
 using comm::Batch;
 using comm::Piece;
 
-Status AllocateOutput(Entry* entry, Shape shape) {
+Status AllocateOutput(Entry* entry, Shape shape, int rank) {
   if (entry->output.data != nullptr || entry->request.kind > OpKind::kReducescatter) return Status::Ok();
   Handle& handle = *entry->handle;
   handle.output.dtype = entry->request.dtype;
   handle.output.shape = std::move(shape);
   handle.output.data = handle.Allocate();
   if (handle.output.data == nullptr) {
-    return Status::Io("no memory for the result of " + std::string(Name(entry->request.kind)) + " '" +
-                      entry->request.name + "' (" + std::to_string(handle.output.bytes()) + " bytes)");
+    return Status::Io("no memory on rank " + std::to_string(rank) + " for the result of " +
+                      std::string(Name(entry->request.kind)) + " '" + entry->request.name + "' (" +
+                      std::to_string(handle.output.bytes()) + " bytes)");
   }
   entry->output = handle.output;
   return Status::Ok();
@@ -137,7 +138,7 @@ Status Prepare(ProcessSet* set, Running* running, comm::gpu::Card* card) {
         HVDLITE_RETURN_IF_ERROR(AllocateOnGpu(entry, std::move(mine), card, &batch));
         batch.ready.insert(batch.ready.end(), entry->ready.begin(), entry->ready.end());
       } else {
-        HVDLITE_RETURN_IF_ERROR(AllocateOutput(entry, std::move(mine)));
+        HVDLITE_RETURN_IF_ERROR(AllocateOutput(entry, std::move(mine), set->ranks[static_cast<size_t>(me)]));
       }
       if (like.kind == OpKind::kAlltoall) {
         for (int from = 0; from < members; ++from) {

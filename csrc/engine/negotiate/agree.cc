@@ -108,6 +108,11 @@ void Agreement::AnswerWhere(const std::string& place, Nanos idle) {
   out.Signed(idle);
 }
 
+void Agreement::WatchArrivals(bool on) {
+  watching_ = on;
+  ledger_.WatchArrivals(on && is_root());
+}
+
 void Agreement::SendAlive() {
   if (parent_ != nullptr && parent_->channel->transport().fd() >= 0) {
     UpFor(me_).U8(static_cast<uint8_t>(Up::kAlive));

@@ -78,6 +78,10 @@ class Agreement {
   };
   // Root only: what has been answered since AskWhere, by global rank.
   const std::map<int, Answer>& answers() const { return answers_; }
+  // Somebody wants to see when each member asks: a relay then passes on at once what it would bundle, and the root keeps
+  // the arrivals for TakeArrivals. May change at any time.
+  void WatchArrivals(bool on);
+  std::vector<Ledger::Arrival> TakeArrivals() { return ledger_.TakeArrivals(); }
   // Lets the neighbours know that this rank lives.
   void SendAlive();
 
@@ -150,6 +154,7 @@ class Agreement {
   Writer up_;            // the frame to the parent that is being written
   int up_member_ = -1;   // whom it speaks for
   std::unordered_map<uint64_t, Partial> partials_;
+  bool watching_ = false;
   bool joined_below_ = false;  // some member below has joined and announces nothing: wait for no subtree to be complete
   std::map<int, Answer> answers_;
   std::optional<Request> joining_;  // held back until what the children said before it is heard: who is last matters

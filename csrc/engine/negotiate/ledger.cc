@@ -110,6 +110,12 @@ void Ledger::MarkPresent(Tally* tally, int member, Presence presence) {
   groups_.erase(said.group);
 }
 
+void Ledger::MarkAsked(Tally* tally, int member, Nanos now) {
+  if (watching_) arrivals_.push_back({tally->said().name, tally->said().kind, member, now});
+  MarkPresent(tally, member, Presence::kAsked);
+  if (tally->present == members_) waited_for_[static_cast<size_t>(member)].Add(tally->since, now);
+}
+
 bool Ledger::Add(int member, Request request, Nanos now) {
   if (request.kind == OpKind::kJoin) {
     if (joined_[static_cast<size_t>(member)]) return false;
@@ -126,8 +132,7 @@ bool Ledger::Add(int member, Request request, Nanos now) {
   if (tally->presence[static_cast<size_t>(member)] != Presence::kMissing || tally->pending_index == SIZE_MAX)
     return false;
   Record(tally, member, std::move(request));
-  MarkPresent(tally, member, Presence::kAsked);
-  if (tally->present == members_) waited_for_[static_cast<size_t>(member)].Add(tally->since, now);
+  MarkAsked(tally, member, now);
   return true;
 }
 
@@ -145,8 +150,7 @@ bool Ledger::AddCached(int member, uint64_t slot, Nanos now) {
   if (tally->presence[static_cast<size_t>(member)] != Presence::kMissing || tally->pending_index == SIZE_MAX)
     return false;
   if (tally->draft) Record(tally, member, RememberedRequest(*tally, member));
-  MarkPresent(tally, member, Presence::kAsked);
-  if (tally->present == members_) waited_for_[static_cast<size_t>(member)].Add(tally->since, now);
+  MarkAsked(tally, member, now);
   return true;
 }
 

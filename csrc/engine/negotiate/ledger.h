@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -49,6 +50,17 @@ class Ledger {
   // Slots to forget now because there are too many. Each member answers with Forgotten.
   std::vector<uint64_t> TakeEvictions();
 
+  // One member's request, where arrivals are watched.
+  struct Arrival {
+    std::string name;
+    OpKind kind;
+    int member;
+    Nanos at;
+  };
+  void WatchArrivals(bool on) { watching_ = on; }
+  // Those since the last call, in order.
+  std::vector<Arrival> TakeArrivals() { return std::exchange(arrivals_, {}); }
+
   // How long all others have waited for each member, summed over operations it was the last to ask for.
   const std::vector<Spans>& waited_for() const { return waited_for_; }
 
@@ -71,6 +83,7 @@ class Ledger {
   // Enters what a request says of its member's rows, if it does.
   void PutRows(const Request& request, int member, std::vector<int64_t>* rows) const;
   void MarkPresent(Tally* tally, int member, Presence presence);
+  void MarkAsked(Tally* tally, int member, Nanos now);
   Request RememberedRequest(const Tally& tally, int member) const;
   void Join(int member);
   // The tallies of one group, and how many tensors each member has put into it.
@@ -87,6 +100,8 @@ class Ledger {
   std::vector<Tally*> ready_;
   std::vector<bool> joined_;
   std::vector<Spans> waited_for_;
+  bool watching_ = false;
+  std::vector<Arrival> arrivals_;
   int joined_count_ = 0;
   int last_joined_ = -1;
   uint64_t next_slot_ = 1;

@@ -17,7 +17,10 @@ Status Agreement::CountSlot(int member, uint64_t slot, Nanos now) {
     return Status::Ok();
   }
   Partial& partial = partials_[slot];
-  if (partial.members.empty() && partial.declined == 0) partial.since = now;
+  if (partial.members.empty() && partial.declined == 0) {
+    partial.since = now;
+    partial.spelled_out |= watching_;
+  }
   partial.members.push_back(member);
   if (partial.spelled_out) {
     PassOnSlot(Up::kCached, member, slot);

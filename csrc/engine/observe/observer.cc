@@ -48,6 +48,16 @@ std::string Carriers(const comm::Carried& carried) {
   return out;
 }
 
+// Operations on data and barriers. The others are about the job itself.
+bool IsShown(OpKind kind) {
+  return kind <= OpKind::kBarrier;
+}
+
+// Process sets may use the same name at the same time.
+std::string Shown(const ProcessSet& set, const std::string& name) {
+  return set.id == 0 ? name : name + " (process set " + std::to_string(set.id) + ")";
+}
+
 // Why it went this way, for the timeline. A barrier, or a join, goes no way: the agreement was the meeting.
 std::string How(const ProcessSet& set, const Running& running) {
   const comm::Batch& batch = running.batch;
@@ -60,23 +70,31 @@ std::string How(const ProcessSet& set, const Running& running) {
 
 }  // namespace
 
-void Observer::Announced(const Entry& entry, bool by_slot, Nanos now) {
+void Observer::Announced(const ProcessSet& set, const Entry& entry, bool by_slot, Nanos now) {
   (by_slot ? slots_ : requests_).fetch_add(1, kRelaxed);
-  if (!timeline_.on()) return;
-  timeline_.Begin(entry.request.name, "NEGOTIATE_" + std::string(TimelineName(entry.request.kind)), now);
-  timeline_.Mark(entry.request.name, std::to_string(rank_), now);
+  if (set.agreement->is_root()) return;  // it hears of itself as of all others
+  Arrived(set, {entry.request.name, entry.request.kind, set.group->me, now});
 }
 
-void Observer::Began(const Running& running, Nanos now) {
+void Observer::Arrived(const ProcessSet& set, const Ledger::Arrival& arrival) {
+  if (!timeline_.on() || !IsShown(arrival.kind)) return;
+  timeline_.Arrive(Shown(set, arrival.name), "NEGOTIATE_" + std::string(TimelineName(arrival.kind)),
+                   set.ranks[static_cast<size_t>(arrival.member)], arrival.at);
+}
+
+void Observer::Began(const ProcessSet& set, const Running& running, Nanos now) {
   for (const Entry* entry : running.entries) {
     if (entry != nullptr) negotiating_.Add(entry->submitted, now);
   }
   if (!timeline_.on()) return;
-  for (const Entry* entry : running.entries) {
-    if (entry == nullptr) continue;
-    timeline_.End(entry->request.name, now);
-    timeline_.Begin(entry->request.name, std::string(TimelineName(entry->request.kind)), now);
-    timeline_.Begin(entry->request.name, Activity(running.communicator->name(), entry->request.kind), now);
+  // A rank that has joined takes part in what it has not asked for.
+  for (const Response& response : running.responses) {
+    const OpKind kind = response.agreed->request.kind;
+    if (!IsShown(kind)) continue;
+    const std::string name = Shown(set, response.agreed->request.name);
+    timeline_.Agree(name, now);
+    timeline_.Begin(name, std::string(TimelineName(kind)), now);
+    timeline_.Begin(name, Activity(running.communicator->name(), kind), now);
   }
 }
 
@@ -85,7 +103,6 @@ void Observer::Ended(const ProcessSet& set, const Running& running, Nanos now) {
   if (running.entries.size() > 1) fused_.fetch_add(1, kRelaxed);
   if (running.batch.device.kind != DeviceKind::kHost) batches_on_gpu_.fetch_add(1, kRelaxed);
   moving_.Add(running.started, now);
-  const std::string how = timeline_.on() ? How(set, running) : "";
   for (const Entry* entry : running.entries) {
     if (entry == nullptr) continue;
     const size_t bytes = entry->output.bytes();
@@ -100,17 +117,22 @@ void Observer::Ended(const ProcessSet& set, const Running& running, Nanos now) {
     record.agreed = running.started;
     record.done = now;
     recorder_.Add(record, entry->request.name);
-    if (!timeline_.on()) continue;
-    timeline_.End(entry->request.name, now, how);
-    timeline_.End(entry->request.name, now,
-                  "{\"dtype\": \"" + std::string(Name(entry->request.dtype)) + "\", \"shape\": \"" +
-                      ToString(entry->request.shape) + "\"}");
   }
+  if (timeline_.on()) ShowEnd(set, running, now);
 }
 
-void Observer::FailedUnderWay(const ProcessSet& set, const Entry& entry, Nanos now) {
-  if (timeline_.on()) timeline_.End(entry.request.name, now);
-  Failed(set, entry, now);
+void Observer::ShowEnd(const ProcessSet& set, const Running& running, Nanos now) {
+  const std::string how = How(set, running);
+  for (size_t i = 0; i < running.responses.size(); ++i) {
+    const Entry* entry = running.entries[i];
+    const Request& request = entry != nullptr ? entry->request : running.responses[i].agreed->request;
+    const std::string name = Shown(set, running.responses[i].agreed->request.name);
+    timeline_.End(name, now, how);
+    timeline_.End(
+        name, now,
+        "{\"dtype\": \"" + std::string(Name(request.dtype)) + "\", \"shape\": \"" + ToString(request.shape) + "\"}");
+    timeline_.Close(name, now);
+  }
 }
 
 void Observer::Failed(const ProcessSet& set, const Entry& entry, Nanos now) {
@@ -122,10 +144,11 @@ void Observer::Failed(const ProcessSet& set, const Entry& entry, Nanos now) {
   record.submitted = entry.submitted;
   record.agreed = record.done = now;
   recorder_.Add(record, entry.request.name);
-  if (!timeline_.on()) return;
-  timeline_.End(entry.request.name, now);
-  timeline_.Begin(entry.request.name, "ERROR", now);
-  timeline_.End(entry.request.name, now);
+  FailedElsewhere(set, entry.request.name, now);
+}
+
+void Observer::FailedElsewhere(const ProcessSet& set, const std::string& name, Nanos now) {
+  if (timeline_.on()) timeline_.Fail(Shown(set, name), now);
 }
 
 std::string Observer::Metrics(const Elsewhere& elsewhere, const comm::Carried& carried) const {

@@ -17,15 +17,17 @@ namespace hvdlite::engine {
 
 class Observer {
  public:
-  Observer(int rank, size_t recorder_entries) : rank_(rank), recorder_(recorder_entries) {}
+  explicit Observer(size_t recorder_entries) : recorder_(recorder_entries) {}
 
   // ---- The stations of an operation
-  void Announced(const Entry& entry, bool by_slot, Nanos now);
-  void Began(const Running& running, Nanos now);
+  void Announced(const ProcessSet& set, const Entry& entry, bool by_slot, Nanos now);
+  // On the root, after WatchArrivals.
+  void Arrived(const ProcessSet& set, const Ledger::Arrival& arrival);
+  void Began(const ProcessSet& set, const Running& running, Nanos now);
   void Ended(const ProcessSet& set, const Running& running, Nanos now);
   void Failed(const ProcessSet& set, const Entry& entry, Nanos now);
-  // After it began.
-  void FailedUnderWay(const ProcessSet& set, const Entry& entry, Nanos now);
+  // An operation that this rank has not asked for.
+  void FailedElsewhere(const ProcessSet& set, const std::string& name, Nanos now);
   void Turned(Nanos now) {
     if (timeline_.marks_cycles() && timeline_.on()) timeline_.MarkCycle(now);
   }
@@ -43,7 +45,8 @@ class Observer {
   std::string Recent();
 
  private:
-  const int rank_;
+  void ShowEnd(const ProcessSet& set, const Running& running, Nanos now);
+
   Timeline timeline_;
   Recorder recorder_;
   std::atomic<uint64_t> operations_{0};

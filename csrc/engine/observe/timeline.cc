@@ -43,15 +43,21 @@ Status Timeline::Start(const std::string& path, bool mark_cycles, int rank) {
   file_ = fopen(path.c_str(), "w");
   if (file_ == nullptr) return Status::FromErrno("cannot write the timeline to '" + path + "'", errno);
   started_ = MonotonicNow();
-  processes_.clear();
+  rank_ = rank;
+  open_.clear();
+  free_lanes_.clear();
+  lanes_ = 0;
+  named_.clear();
   pending_.clear();
   first_ = true;
   stopping_ = false;
   const auto epoch =
       std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::system_clock::now().time_since_epoch());
-  Append("{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": 0, \"args\": {\"name\": \"rank " + std::to_string(rank) +
-         "\", \"start_time_since_epoch_in_micros\": " + std::to_string(epoch.count()) + "}}");
-  Append("{\"name\": \"process_sort_index\", \"ph\": \"M\", \"pid\": 0, \"args\": {\"sort_index\": 0}}");
+  Describe("process_name", rank, 0,
+           "\"name\": \"rank " + std::to_string(rank) +
+               "\", \"start_time_since_epoch_in_micros\": " + std::to_string(epoch.count()));
+  Describe("process_sort_index", rank, 0, "\"sort_index\": " + std::to_string(rank));
+  named_.emplace(rank, 0);
   mark_cycles_ = mark_cycles;
   on_ = true;
   writer_ = std::thread([this] { Write(); });
@@ -99,48 +105,130 @@ void Timeline::Append(const std::string& event) {
   first_ = false;
 }
 
-int Timeline::Process(const std::string& tensor) {
-  const auto [found, fresh] = processes_.try_emplace(tensor, static_cast<int>(processes_.size()) + 1);
-  if (fresh) {
-    const std::string pid = std::to_string(found->second);
-    Append("{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": " + pid + ", \"args\": {\"name\": " + Quote(tensor) +
-           "}}");
-    Append("{\"name\": \"process_sort_index\", \"ph\": \"M\", \"pid\": " + pid + ", \"args\": {\"sort_index\": " + pid +
-           "}}");
-  }
-  return found->second;
+void Timeline::Describe(const char* what, int rank, int lane, const std::string& args) {
+  Append("{\"name\": \"" + std::string(what) + "\", \"ph\": \"M\", \"pid\": " + std::to_string(rank) +
+         ", \"tid\": " + std::to_string(lane) + ", \"args\": {" + args + "}}");
 }
 
-void Timeline::Event(const std::string& tensor, char kind, const std::string& name, Nanos now,
-                     const std::string& more) {
-  if (!on_) return;
+void Timeline::NameLane(int rank, int lane) {
+  if (!named_.emplace(rank, lane).second) return;
+  // Lane 0 is none: it stands for the rank itself.
+  if (named_.emplace(rank, 0).second) {
+    Describe("process_name", rank, 0, "\"name\": \"rank " + std::to_string(rank) + "\"");
+    Describe("process_sort_index", rank, 0, "\"sort_index\": " + std::to_string(rank));
+  }
+  Describe("thread_name", rank, lane, "\"name\": \"in flight, lane " + std::to_string(lane) + "\"");
+}
+
+void Timeline::Event(char kind, int rank, int lane, const std::string& name, Nanos at, const std::string& more) {
+  NameLane(rank, lane);
   std::string event = "{\"ph\": \"";
   event += kind;
-  event += "\", \"pid\": " + std::to_string(Process(tensor)) + ", \"tid\": 0, \"ts\": " + Microseconds(now - started_);
+  event += "\", \"pid\": " + std::to_string(rank) + ", \"tid\": " + std::to_string(lane) +
+           ", \"ts\": " + Microseconds(at - started_);
   if (!name.empty()) event += ", \"name\": " + Quote(name);
   Append(event + more + "}");
 }
 
-void Timeline::Begin(const std::string& tensor, const std::string& phase, Nanos now) {
-  MutexLock lock(mutex_);
-  Event(tensor, 'B', phase, now, "");
+Timeline::Operation* Timeline::Open(const std::string& name, Nanos now) {
+  const auto [found, fresh] = open_.try_emplace(name);
+  Operation* operation = &found->second;
+  if (!fresh) return operation;
+  if (free_lanes_.empty()) {
+    operation->lane = ++lanes_;
+  } else {
+    operation->lane = *free_lanes_.begin();
+    free_lanes_.erase(free_lanes_.begin());
+  }
+  Event('B', rank_, operation->lane, name, now);
+  operation->depth = 1;
+  return operation;
 }
 
-void Timeline::End(const std::string& tensor, Nanos now, const std::string& args) {
-  MutexLock lock(mutex_);
-  Event(tensor, 'E', "", now, args.empty() ? "" : ", \"args\": " + args);
+void Timeline::EndPhases(Operation* operation, int down_to, Nanos now) {
+  for (; operation->depth > down_to; --operation->depth) Event('E', rank_, operation->lane, "", now);
 }
 
-void Timeline::Mark(const std::string& tensor, const std::string& what, Nanos now) {
+void Timeline::ArriveOpen(const std::string& name, const std::string& phase, int rank, Nanos at, Nanos now) {
+  Operation* operation = Open(name, now);
+  operation->arrived.emplace_back(rank, at);
+  operation->phase = phase;
+  if (operation->agreed) return;
+  if (operation->depth == 1) {
+    Event('B', rank_, operation->lane, phase, now);
+    ++operation->depth;
+  }
+  Event('X', rank_, operation->lane, std::to_string(rank), now, ", \"dur\": 0");
+}
+
+void Timeline::Arrive(const std::string& name, const std::string& phase, int rank, Nanos now) {
   MutexLock lock(mutex_);
-  Event(tensor, 'X', what, now, ", \"dur\": 0");
+  if (on_) ArriveOpen(name, phase, rank, now, now);
+}
+
+void Timeline::Agree(const std::string& name, Nanos now) {
+  MutexLock lock(mutex_);
+  const auto found = open_.find(name);
+  if (!on_ || found == open_.end()) return;
+  Operation* operation = &found->second;
+  EndPhases(operation, 1, now);
+  for (const auto& [rank, at] : operation->arrived) {
+    if (rank == rank_) continue;
+    Event('X', rank, operation->lane, name, at, ", \"dur\": " + Microseconds(now - at));
+  }
+  operation->arrived.clear();
+  operation->agreed = true;
+}
+
+void Timeline::Begin(const std::string& name, const std::string& phase, Nanos now) {
+  MutexLock lock(mutex_);
+  if (!on_) return;
+  Operation* operation = Open(name, now);
+  operation->agreed = true;
+  Event('B', rank_, operation->lane, phase, now);
+  ++operation->depth;
+}
+
+void Timeline::End(const std::string& name, Nanos now, const std::string& args) {
+  MutexLock lock(mutex_);
+  const auto found = open_.find(name);
+  if (!on_ || found == open_.end() || found->second.depth == 1) return;
+  Event('E', rank_, found->second.lane, "", now, args.empty() ? "" : ", \"args\": " + args);
+  --found->second.depth;
+}
+
+void Timeline::CloseOpen(const std::string& name, bool failed, Nanos now) {
+  const auto found = open_.find(name);
+  if (!on_ || found == open_.end()) return;
+  Operation* operation = &found->second;
+  EndPhases(operation, 1, now);
+  if (failed) {
+    Event('B', rank_, operation->lane, "ERROR", now);
+    ++operation->depth;
+  }
+  EndPhases(operation, 0, now);
+  free_lanes_.insert(operation->lane);
+  const Operation over = std::move(*operation);
+  open_.erase(found);
+  if (!over.agreed) return;
+  for (const auto& [rank, at] : over.arrived) ArriveOpen(name, over.phase, rank, at, now);
+}
+
+void Timeline::Close(const std::string& name, Nanos now) {
+  MutexLock lock(mutex_);
+  CloseOpen(name, /*failed=*/false, now);
+}
+
+void Timeline::Fail(const std::string& name, Nanos now) {
+  MutexLock lock(mutex_);
+  CloseOpen(name, /*failed=*/true, now);
 }
 
 void Timeline::MarkCycle(Nanos now) {
   MutexLock lock(mutex_);
   if (on_)
-    Append("{\"ph\": \"i\", \"name\": \"CYCLE_START\", \"s\": \"g\", \"pid\": 0, \"ts\": " +
-           Microseconds(now - started_) + "}");
+    Append("{\"ph\": \"i\", \"name\": \"CYCLE_START\", \"s\": \"g\", \"pid\": " + std::to_string(rank_) +
+           ", \"ts\": " + Microseconds(now - started_) + "}");
 }
 
 }  // namespace hvdlite::engine

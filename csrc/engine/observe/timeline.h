@@ -1,8 +1,14 @@
-// Timeline: what happened to each tensor when, in the JSON that chrome://tracing and Perfetto open.
+// Timeline: what happened to each operation when, in the JSON that chrome://tracing and Perfetto open.
 //
-// Each tensor is a "process" of the trace; its phases are nested there: NEGOTIATE_ALLREDUCE until all ranks have asked, then
-// ALLREDUCE with the communicator's activity (SHM_ALLREDUCE, NET_ALLREDUCE, ...) inside. The file is a complete JSON array
-// after every flush, so a job that dies leaves a readable one.
+//   rank 0   | allreduce.a                                          |   the rank that writes the file
+//            |  NEGOTIATE_ALLREDUCE        | ALLREDUCE              |
+//            |  0          1          2    |  SHM_ALLREDUCE         |   when each rank asked
+//   rank 1   .             | allreduce.a   |                            from its request to the agreement
+//   rank 2   .                        | ... |                            the shortest one was waited for
+//
+// Each rank is a "process" of the trace. What is in flight at the same time lies on threads of it ("lanes"), and an
+// operation has the same lane on all ranks. Only the root of the negotiation knows of other ranks. The file is a complete
+// JSON array after every flush, so a job that dies leaves a readable one.
 //
 // Thread-safety: Start, Stop and the events from any thread. Events are formatted by the caller and written by a thread of
 // its own, so that a slow disk never holds up a collective.
@@ -10,9 +16,12 @@
 
 #include <atomic>
 #include <cstdio>
+#include <set>
 #include <string>
 #include <thread>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/mutex.h"
@@ -32,17 +41,39 @@ class Timeline {
   bool on() const { return on_.load(std::memory_order_relaxed); }
   bool marks_cycles() const { return mark_cycles_.load(std::memory_order_relaxed); }
 
-  // Nested phases of one tensor. End closes the innermost one; `args` is a JSON object or empty.
-  void Begin(const std::string& tensor, const std::string& phase, Nanos now) EXCLUDES(mutex_);
-  void End(const std::string& tensor, Nanos now, const std::string& args = "") EXCLUDES(mutex_);
-  // A moment within a phase: "rank 3 was ready".
-  void Mark(const std::string& tensor, const std::string& what, Nanos now) EXCLUDES(mutex_);
+  // `rank` asks for an operation. The first one that does begins `phase`, the negotiation. A rank may be so fast that it
+  // asks again while this one is still busy with the round before: the next negotiation begins when that is closed.
+  void Arrive(const std::string& operation, const std::string& phase, int rank, Nanos now) EXCLUDES(mutex_);
+  // All ranks have asked: ends the negotiation, if it was seen.
+  void Agree(const std::string& operation, Nanos now) EXCLUDES(mutex_);
+  // Nested phases. End closes the innermost one; `args` is a JSON object or empty.
+  void Begin(const std::string& operation, const std::string& phase, Nanos now) EXCLUDES(mutex_);
+  void End(const std::string& operation, Nanos now, const std::string& args = "") EXCLUDES(mutex_);
+  // The operation is over, and so is every phase that is open. Does nothing if it was not seen to begin.
+  void Close(const std::string& operation, Nanos now) EXCLUDES(mutex_);
+  // The same, with "ERROR" at the end.
+  void Fail(const std::string& operation, Nanos now) EXCLUDES(mutex_);
   void MarkCycle(Nanos now) EXCLUDES(mutex_);
 
  private:
-  void Event(const std::string& tensor, char kind, const std::string& name, Nanos now, const std::string& more)
+  struct Operation {
+    int lane = 0;
+    int depth = 0;  // phases that are open
+    bool agreed = false;
+    std::vector<std::pair<int, Nanos>> arrived;  // rank and when; after the agreement, those of the next round
+    std::string phase;  // which the arrivals begin
+  };
+
+  Operation* Open(const std::string& name, Nanos now) REQUIRES(mutex_);
+  // `at`: when the rank asked, at the latest now.
+  void ArriveOpen(const std::string& name, const std::string& phase, int rank, Nanos at, Nanos now) REQUIRES(mutex_);
+  void EndPhases(Operation* operation, int down_to, Nanos now) REQUIRES(mutex_);
+  void CloseOpen(const std::string& name, bool failed, Nanos now) REQUIRES(mutex_);
+  // An event on a lane of a rank. `more` follows, as members of the JSON object.
+  void Event(char kind, int rank, int lane, const std::string& name, Nanos at, const std::string& more = "")
       REQUIRES(mutex_);
-  int Process(const std::string& tensor) REQUIRES(mutex_);
+  void NameLane(int rank, int lane) REQUIRES(mutex_);
+  void Describe(const char* what, int rank, int lane, const std::string& args) REQUIRES(mutex_);
   void Append(const std::string& event) REQUIRES(mutex_);
   void Write();
 
@@ -52,7 +83,11 @@ class Timeline {
   Mutex mutex_;
   CondVar changed_;
   std::string pending_ GUARDED_BY(mutex_);
-  std::unordered_map<std::string, int> processes_ GUARDED_BY(mutex_);
+  std::unordered_map<std::string, Operation> open_ GUARDED_BY(mutex_);
+  std::set<int> free_lanes_ GUARDED_BY(mutex_);  // of the first `lanes_`
+  int lanes_ GUARDED_BY(mutex_) = 0;
+  std::set<std::pair<int, int>> named_ GUARDED_BY(mutex_);  // rank and lane
+  int rank_ GUARDED_BY(mutex_) = 0;
   bool stopping_ GUARDED_BY(mutex_) = false;
   bool first_ GUARDED_BY(mutex_) = true;
   Nanos started_ GUARDED_BY(mutex_) = 0;

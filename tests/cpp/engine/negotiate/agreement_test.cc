@@ -54,6 +54,35 @@ TEST_P(AgreementTest, members_that_ask_by_slot_do_not_wait_for_those_that_ask_in
   }
 }
 
+TEST_P(AgreementTest, the_root_knows_at_once_who_has_asked_where_arrivals_are_watched) {
+  Tree tree = MakeTheTree(100);
+  const auto watch = [&](bool on) {
+    for (int m = 0; m < tree.size(); ++m) tree[m].agreement->WatchArrivals(on);
+  };
+  for (int round = 0; round < 6; ++round) {
+    // On from the second round on, changed in the middle of the fourth and the fifth.
+    const bool watched = round >= 1;
+    watch(watched);
+    const bool changes = round == 3 || round == 4;
+    for (int m = tree.size() - 1; m >= 0; --m) {
+      ASSERT_TRUE(tree[m].Ask(Sum("x")).ok());
+      tree.Settle();
+      const std::vector<Ledger::Arrival> arrived = tree[0].agreement->TakeArrivals();
+      if (changes) {
+        watch(m % 2 == 0);
+      } else if (watched) {
+        ASSERT_EQ(arrived.size(), 1u) << "round " << round << ", member " << m;
+        EXPECT_EQ(arrived[0].member, m);
+        EXPECT_EQ(arrived[0].name, "x");
+      } else {
+        EXPECT_TRUE(arrived.empty());
+      }
+    }
+    ASSERT_EQ(tree[0].history.size(), static_cast<size_t>(round + 1)) << "somebody is kept waiting";
+    tree.ExpectEqualHistories();
+  }
+}
+
 TEST_P(AgreementTest, operations_go_on_after_a_member_has_joined) {
   Tree tree = MakeTheTree(100);
   for (int epoch = 0; epoch < 3; ++epoch) {
