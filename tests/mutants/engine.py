@@ -148,4 +148,20 @@ MUTANTS = (
         "ids of removed process sets are used again youngest first: a stale one means another set at once",
         ("C++ Shm/EngineOps.ids_of_removed_sets_are_used_again_oldest_first/*",),
     ),
+    Mutant(
+        "E15",
+        "csrc/engine/negotiate/relay.cc",
+        "partial.spelled_out |= watching_;",
+        "",
+        "the timeline shows members below a relay as if all had asked when the last did",
+        ("C++ Trees/AgreementTest.the_root_knows_at_once_who_has_asked_where_arrivals_are_watched/*",),
+    ),
+    Mutant(
+        "E16",
+        "csrc/engine/observe/timeline.cc",
+        "  for (const auto& [rank, at] : over.arrived) ArriveOpen(name, over.phase, rank, at, now);\n",
+        "",
+        "the timeline loses the rank that was so fast that it asked for the next round",
+        ("C++ TimelineFile.a_rank_that_asks_again_before_the_round_is_over_here_begins_the_next_one",),
+    ),
 )
