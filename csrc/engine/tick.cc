@@ -95,12 +95,12 @@ void Engine::CheckSilence(Nanos now) {
   // Between hosts the edges of the world's negotiation tree carry the beat, also of a rank that does not ask for the others'.
   if (world_->multi_host()) active_[0]->agreement->SendAlive();
   if (limit <= 0) return;
-  const auto frozen = [&](int rank, Nanos silent) {
-    FailNow(Status::PeerLost(
+  const auto frozen = [](int rank, Nanos silent) {
+    return Status::PeerLost(
         rank,
         "rank " + std::to_string(rank) + " has given no sign of life for " + std::to_string(silent / kSecond) +
             " s: its process is stopped (SIGSTOP, a debugger), starved of memory or hangs in the kernel, or its host "
-            "is gone. HVDLITE_HEARTBEAT_SECONDS sets the limit; 0 turns this check off."));
+            "is gone. HVDLITE_HEARTBEAT_SECONDS sets the limit; 0 turns this check off.");
   };
   transport::HostSegment& segment = world_->segment();
   const rendezvous::Host& host = world_->roster().hosts[static_cast<size_t>(world_->place().host)];
@@ -108,7 +108,7 @@ void Engine::CheckSilence(Nanos now) {
     if (local == world_->place().local_rank || segment.line(local).left.load() != 0) continue;
     const int rank = host.ranks[static_cast<size_t>(local)];
     const Nanos silent = silences_.Of(rank, segment.line(local).heartbeat.load(std::memory_order_relaxed));
-    if (silent >= limit) return frozen(rank, silent);
+    if (silent >= limit) return FailNow(frozen(rank, silent));
   }
   if (!world_->multi_host()) return;
   CheckOutages(now, LongestOutage(limit));
@@ -116,7 +116,7 @@ void Engine::CheckSilence(Nanos now) {
   for (const Agreement::Heard& heard : active_[0]->agreement->LastHeard()) {
     const int rank = heard.from->peer();
     const Nanos silent = remote_silences_.Of(rank, static_cast<uint64_t>(heard.at), outages_.Open(heard.from));
-    if (silent >= limit) return frozen(rank, silent);
+    if (silent >= limit) return FailNow(frozen(rank, silent));
   }
 }
 

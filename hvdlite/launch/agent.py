@@ -23,7 +23,7 @@ import time
 from collections import deque
 from functools import partial
 
-from hvdlite.launch import machine, output, plan, secret
+from hvdlite.launch import binding, machine, output, plan, secret
 from hvdlite.launch.address import join_address
 from hvdlite.launch.spawn import events, frames, guardian, local
 from hvdlite.launch.spawn.order import Order
@@ -58,6 +58,7 @@ def _leave_with_the_channel() -> None:
 
 
 def _run(order: Order) -> int:
+    shares = binding.decide(order.bind, *binding.here(), ranks=len(order.ranks))
     key = bytes.fromhex(order.secret)
     offered = [(host, order.port) for host in dict.fromkeys([*_where_ssh_came_from(order), *order.addresses])]
     try:
@@ -79,7 +80,8 @@ def _run(order: Order) -> int:
     shared |= machine.threads(shared, machine.here(shared).cores, len(order.ranks))
     if order.torch_port:
         shared |= plan.torch_meeting(order.torch_host or address[0], order.torch_port)
-    ranks = local.start(order.command, shared, order.ranks, descriptor, order.grace_seconds)
+    processors = dict(zip(order.ranks, shares, strict=False))
+    ranks = local.start(order.command, shared, order.ranks, descriptor, order.grace_seconds, processors=processors)
     try:
         _Relay(ranks, store.socket, join_address(*address)).run()
     finally:

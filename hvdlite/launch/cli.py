@@ -21,6 +21,13 @@ if TYPE_CHECKING:
 
 # What is needed only to start something is imported there: `--help` answers at once.
 
+# How other launchers are told to bind ranks.
+_BINDS = {
+    "mpi": '--binding-args="--bind-to core" is Open MPI\'s way',
+    "srun": '--mpi-args="--cpu-bind=cores" is srun\'s way',
+    "jsrun": '--binding-args="--bind=packed:1" is jsrun\'s way',
+}
+
 
 @dataclass(frozen=True)
 class Request:
@@ -75,6 +82,10 @@ def understand(
     mode = arguments.mode or _mode(found)
     if arguments.torch_env and mode != "gloo":
         raise ValueError(f"--torch-env is for ranks that hvdliterun itself starts (--gloo), and here {mode} does.")
+    if arguments.bind == "core" and mode != "gloo":
+        raise ValueError(
+            f"--bind core is for ranks that hvdliterun itself starts (--gloo), and here {mode} does: {_BINDS[mode]}."
+        )
     if found is not None:
         notes.append(f"hosts from {found.source}: " + ",".join(f"{host.name}:{host.slots}" for host in hosts))
     environment = _exports(arguments.exports, environ) | flags.chosen_knobs(arguments)
@@ -197,6 +208,7 @@ def options(arguments: argparse.Namespace, values: Mapping[str, knobs.Value]) ->
         monitor=arguments.monitor,
         collapse=arguments.collapse,
         torch_env=arguments.torch_env,
+        bind=arguments.bind,
         start_timeout=start_timeout,
         grace_seconds=float(values["grace_seconds"]),
         interfaces=[name.strip() for name in str(values["network_interfaces"]).split(",") if name.strip()],

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from hvdlite.launch import job, machine, plan, secret
+from hvdlite.launch import binding, job, machine, plan, secret
 from hvdlite.launch.address import join_address
 from hvdlite.launch.spawn import local, ssh
 from hvdlite.launch.spawn.events import Group
@@ -58,6 +58,7 @@ def supervise(this: job.Job) -> None:
                 command=list(this.command),
                 environment=plan.travelling(shared),
                 ranks={},
+                bind=options.bind,
                 grace_seconds=options.grace_seconds,
                 torch_host=torch[0],
                 torch_port=torch[1],
@@ -129,11 +130,14 @@ def _start_here(
     stack: contextlib.ExitStack,
 ) -> local.Ranks:
     """The ranks of this host, and on `stack` what ends them."""
+    processors = dict(zip(own, binding.decide(this.options.bind, *binding.here(), ranks=len(own)), strict=False))
+    for rank, numbers in processors.items():
+        this.log(f"rank {rank} gets the processors {', '.join(map(str, numbers))} (--bind)")
     descriptor = None
     if secret.TEXT_VARIABLE not in shared:
         descriptor = secret.store(key)
         stack.callback(os.close, descriptor)
         shared = {**shared, secret.DESCRIPTOR_VARIABLE: str(descriptor)}
-    ranks = local.start(this.command, shared, own, descriptor, this.options.grace_seconds)
+    ranks = local.start(this.command, shared, own, descriptor, this.options.grace_seconds, processors=processors)
     stack.callback(ranks.close)
     return ranks

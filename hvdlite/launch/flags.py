@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from hvdlite import knobs
+from hvdlite.launch import binding
 
 _EXAMPLES = """examples:
   hvdliterun -np 2 python train.py --epochs 3
@@ -139,6 +140,13 @@ def build_parser() -> argparse.ArgumentParser:
         "--horovod-compat",
         action="store_true",
         help="let `import horovod` find hvdlite in the ranks, so that programs written for Horovod run unchanged",
+    )
+    add(
+        "--bind",
+        choices=binding.WISHES,
+        default="auto",
+        help="give each rank its share of a host's cores; auto (the default): where the job was given some of them only, by "
+        "Slurm, a container or taskset",
     )
     add("--verbose", action="store_true", help="say what is started and what ends")
     _add_hosts(parser)

@@ -36,6 +36,7 @@ class Options:
     monitor: bool = False
     collapse: bool = False
     torch_env: bool = False
+    bind: str = "auto"  # of binding.WISHES
     exits: bool = False  # the process ends with the job
     start_timeout: float = 30.0
     grace_seconds: float = guardian.GRACE_SECONDS

@@ -13,6 +13,8 @@ import pytest
 from launched import PATIENT, READY, WAIT_FOR, Job, last_line, prefixed
 from machine import within
 
+from hvdlite.launch import binding
+
 PYTHON = sys.executable
 
 
@@ -68,6 +70,26 @@ def test_each_rank_knows_its_place_and_reads_the_secret_twice(job: Job) -> None:
     lines = [prefixed(done.stdout, rank)[0].split() for rank in range(3)]
     assert [line[:6] for line in lines] == [[str(r), "3", str(r), "3", "0", "1"] for r in range(3)]
     assert len({line[6] for line in lines}) == 1
+
+
+_PROCESSORS = (PYTHON, "-c", "import os; print(*sorted(os.sched_getaffinity(0)))")
+
+
+def test_bound_ranks_have_shares_of_their_own_of_the_processors(job: Job) -> None:
+    processors, _ = binding.here()
+    expected = binding.shares(processors, 2) or binding.shares(processors, 1)
+    done = job.run("-np", str(len(expected)), "--bind", "core", *_PROCESSORS)
+    assert done.returncode == 0, done.stderr
+    seen = [[*map(int, prefixed(done.stdout, rank)[0].split())] for rank in range(len(expected))]
+    assert seen == [sorted(share) for share in expected]
+    done = job.run("-np", "2", "--bind", "none", *_PROCESSORS)
+    assert prefixed(done.stdout, 0) == prefixed(done.stdout, 1) == [" ".join(map(str, sorted(os.sched_getaffinity(0))))]
+
+
+def test_more_bound_ranks_than_cores_are_refused(job: Job) -> None:
+    done = job.run("-np", "999", "--bind", "core", "true")
+    assert done.returncode == 1 and not done.stdout
+    assert b"--bind core: 999 ranks, but " in done.stderr and b"--bind none lets them share" in done.stderr
 
 
 def test_two_names_of_this_machine_count_as_two_hosts(job: Job) -> None:

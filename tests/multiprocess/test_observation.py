@@ -99,6 +99,7 @@ hvd.start_timeline("trace.json", mark_cycles=True)
 hvd.allreduce(np.ones(4), name="within")
 hvd.stop_timeline()
 hvd.stop_timeline()
+hvd.barrier()  # rank 0 hears of what others ask for
 hvd.allreduce(np.ones(4), name="after")
 """
     )

@@ -145,6 +145,12 @@ def test_ranks_share_the_cores_of_their_own_host(far: FarJob) -> None:
     assert re.fullmatch(rb"hvdliterun: OMP_NUM_THREADS is not set: .* host's cores .*\n", done.stderr)
 
 
+def test_too_many_bound_ranks_of_another_host_are_refused_with_its_name(far: FarJob) -> None:
+    done = far.run("-H", "a:999", "-np", "999", "--bind", "core", "true")
+    assert done.returncode == 1
+    assert re.search(rb"\ba\b.*--bind core: 999 ranks, but ", done.stderr), done.stderr
+
+
 def test_output_comes_as_it_was_written(far: FarJob) -> None:
     far.job.script("head -c 20000000 /dev/urandom | base64 -w 70", "noise.sh")
     command = "sh noise.sh | tee sent.$HVDLITE_RANK; printf 'a\\rb\\377' >&2; printf end"

@@ -82,13 +82,22 @@ def test_the_grace_period_reaches_whoever_starts_the_ranks(
 ) -> None:
     told: list[object] = []
 
-    def start(*given: object) -> None:
+    def start(*given: object, **_: object) -> None:
         told.extend(given)
         raise OSError("enough")
 
     monkeypatch.setattr(local, "start", start)
     assert cli.main(["-np", "1", *flags_, "true"]) == 1
     assert told[-1] == seconds
+
+
+@pytest.mark.parametrize(
+    ("mode", "way"), [("--mpi", "--bind-to core"), ("--srun", "--cpu-bind"), ("--jsrun", "--bind=")]
+)
+def test_binding_ranks_that_others_start_is_refused_with_their_way(mode: str, way: str) -> None:
+    with pytest.raises(ValueError, match=f"--bind core .*{way}"):
+        _understand("-np", "2", mode, "--bind", "core")
+    assert _understand("-np", "2", mode, "--bind", "none").command
 
 
 def test_variables_are_set_for_all_ranks() -> None:

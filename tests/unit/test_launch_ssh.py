@@ -70,7 +70,9 @@ def test_frames_come_out_as_they_went_in_however_the_stream_is_cut() -> None:
 
 
 def test_an_order_is_understood_by_its_own_version_only() -> None:
-    order = Order("ab" * 32, 7, ["::1"], False, 1.5, "/d", ["true"], {"A": "\udcff"}, {3: {"B": "b"}}, 5.0, "", 0, 0.0)
+    order = Order(
+        "ab" * 32, 7, ["::1"], False, 1.5, "/d", ["true"], {"A": "\udcff"}, {3: {"B": "b"}}, "auto", 5.0, "", 0, 0.0
+    )
     reader, writer = os.pipe()
     with open(writer, "wb") as file:
         file.write(order.encode() + b"S")

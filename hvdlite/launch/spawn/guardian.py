@@ -146,6 +146,7 @@ class Rank:
     environment: dict[bytes, bytes]
     stdout: int
     stderr: int
+    processors: list[int]  # that it is bound to; none: it is not
 
 
 @dataclass
@@ -212,6 +213,9 @@ def _start(rank: Rank, command: list[bytes], secret: int | None) -> tuple[int, i
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             os.dup2(rank.stdout, 1)
             os.dup2(rank.stderr, 2)
+            with contextlib.suppress(OSError):  # one of them has been taken away meanwhile
+                if rank.processors:
+                    os.sched_setaffinity(0, rank.processors)
             if secret is not None:
                 os.set_inheritable(secret, True)
             os.execvpe(command[0], command, rank.environment)
@@ -337,7 +341,9 @@ def main() -> None:
     shared = _bytes(job["environment"])
     secret: int | None = job["secret"]
     ranks = [
-        Rank(entry["rank"], shared | _bytes(entry["environment"]), entry["stdout"], entry["stderr"])
+        Rank(
+            entry["rank"], shared | _bytes(entry["environment"]), entry["stdout"], entry["stderr"], entry["processors"]
+        )
         for entry in job["ranks"]
     ]
     descriptors = [d for rank in ranks for d in (rank.stdout, rank.stderr)]

@@ -137,10 +137,12 @@ def start(
     grace_seconds: float = guardian.GRACE_SECONDS,
     scratch: str | None = None,
     mercy_seconds: float = 0.0,
+    processors: Mapping[int, Sequence[int]] | None = None,
 ) -> Ranks:
     """One process per rank in `own`, its environment on top of `shared`. `secret`: a descriptor that they inherit.
     `grace_seconds` lie between SIGTERM and SIGKILL. `scratch`: a directory that goes when the job does, however that ends.
-    `mercy_seconds`: how long before SIGKILL for all these processes get SIGTERM, without which srun would leave ranks behind."""
+    `mercy_seconds`: how long before SIGKILL for all these processes get SIGTERM, without which srun would leave ranks behind.
+    `processors`: those that a rank is bound to."""
     pipes: dict[int, Pipes] = {}
     entries: list[dict[str, object]] = []
     inherited = [] if secret is None else [secret]
@@ -151,7 +153,13 @@ def start(
             pipes[rank] = Pipes(stdout, stderr)
             inherited += [stdout_write, stderr_write]
             entries.append(
-                {"rank": rank, "environment": _texts(environment), "stdout": stdout_write, "stderr": stderr_write}
+                {
+                    "rank": rank,
+                    "environment": _texts(environment),
+                    "stdout": stdout_write,
+                    "stderr": stderr_write,
+                    "processors": list((processors or {}).get(rank, [])),
+                }
             )
         process = subprocess.Popen(
             [sys.executable or "python3", "-I", "-S", guardian.__file__],

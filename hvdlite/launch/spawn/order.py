@@ -20,6 +20,7 @@ class Order:
     command: Sequence[str]
     environment: Mapping[str, str]  # for all ranks
     ranks: Mapping[int, Mapping[str, str]]  # those of this host, and what only each of them gets
+    bind: str  # of binding.WISHES
     grace_seconds: float  # between SIGTERM and SIGKILL
     torch_host: str  # where torch's ranks meet; empty: on the launcher's machine
     torch_port: int  # 0: they do not (--torch-env)

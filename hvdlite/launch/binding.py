@@ -1,0 +1,75 @@
+"""Which processors each rank of a host gets (--bind). Only here() looks; the rest decides and is pure."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+WISHES = ("auto", "core", "none")
+
+
+@dataclass(frozen=True)
+class Processor:
+    """A number that the kernel schedules on. Threads of one core share its number in one package."""
+
+    number: int
+    package: int
+    core: int
+
+
+def here() -> tuple[list[Processor], int]:
+    """Those that this process may use, and how many this host has."""
+    allowed = [
+        Processor(number, _topology(number, "physical_package_id", 0), _topology(number, "core_id", number))
+        for number in sorted(os.sched_getaffinity(0))
+    ]
+    return allowed, max(os.cpu_count() or 0, len(allowed))
+
+
+def _topology(number: int, what: str, unknown: int) -> int:
+    try:
+        with open(f"/sys/devices/system/cpu/cpu{number}/topology/{what}") as file:
+            return int(file.read())
+    except (OSError, ValueError):
+        return unknown
+
+
+def shares(processors: Sequence[Processor], ranks: int) -> list[list[int]]:
+    """One for each rank: whole cores that are neighbours. Empty: there are more ranks than cores."""
+    cores = _cores(processors)
+    if ranks > len(cores):
+        return []
+    return [
+        [number for core in cores[rank * len(cores) // ranks : (rank + 1) * len(cores) // ranks] for number in core]
+        for rank in range(ranks)
+    ]
+
+
+def decide(wish: str, processors: Sequence[Processor], online: int, ranks: int) -> list[list[int]]:
+    """Each rank's processors, or nothing: the kernel chooses. ValueError: `core` cannot be.
+
+    `auto` binds where the processors were given to this job: by Slurm, a container's cpuset or taskset. Where it has all of the
+    host's, another job has them as well, and both would bind to the same ones.
+    """
+    if wish == "none" or not ranks:
+        return []
+    if wish == "auto" and (len(processors) >= online or ranks < 2):
+        return []
+    chosen = shares(processors, ranks)
+    if wish == "core" and not chosen:
+        cores = len(_cores(processors))
+        raise ValueError(
+            f"--bind core: {ranks} ranks, but {cores} core{'s' * (cores != 1)} that may be used on this host; "
+            "--bind none lets them share."
+        )
+    return chosen
+
+
+def _cores(processors: Sequence[Processor]) -> list[list[int]]:
+    """The numbers of each core's threads, neighbours side by side."""
+    ordered = sorted(processors, key=lambda each: (each.package, each.core, each.number))
+    return [
+        [each.number for each in threads] for _, threads in groupby(ordered, key=lambda each: (each.package, each.core))
+    ]
