@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import graphs_report
+import launch
 import machine
 import training_options
 from group import Group
@@ -20,7 +21,7 @@ from record import Record
 
 FRAMEWORKS = ("tensorflow", "torch", "jax")
 WAYS = ("none", "hvdlite")
-_HVDLITE = (sys.executable, "-m", "hvdlite.launch", "-np", "{ranks}")
+_HVDLITE = (launch.HVDLITERUN, "-np", "{ranks}")
 # Steps of a block: about half a second.
 STEPS = {"gradients": 100, "mlp": 8, "conv": 8}
 FIRST_STEPS = 3

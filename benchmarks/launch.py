@@ -6,11 +6,14 @@ import os
 import socket
 import subprocess
 import sys
+import sysconfig
 from dataclasses import dataclass, field
 from pathlib import Path
 
 _HERE = Path(__file__).parent
 _PREFIX = sys.prefix
+# Not `python -m hvdlite.launch`, which takes the sources where it runs in the repository, and they have no native core.
+HVDLITERUN = str(Path(sysconfig.get_path("scripts"), "hvdliterun"))
 
 # glibc hands blocks above 32 MiB back to the kernel at every free, and the MPIs allocate such a block in every large
 # allreduce: without this they spend most of their time in page faults.
@@ -29,7 +32,7 @@ class Backend:
 
 
 def _hvdlite(name: str, about: str, **environment: str) -> Backend:
-    launcher = (sys.executable, "-m", "hvdlite.launch", "-np", "{ranks}")
+    launcher = (HVDLITERUN, "-np", "{ranks}")
     return Backend(name, "hvdlite", about, launcher, environment)
 
 

@@ -94,8 +94,8 @@ def startup(processes: int) -> dict[str, Any]:
         program = Path(folder, "first.py")
         program.write_text(_FIRST)
         for _ in range(processes):
-            imports.append(json.loads(_run([sys.executable, "-c", _IMPORT])))
-            _run([sys.executable, "-m", "hvdlite.launch", "-np", "2", sys.executable, str(program), folder])
+            imports.append(json.loads(_run([sys.executable, "-c", _IMPORT], folder)))
+            _run([launch.HVDLITERUN, "-np", "2", sys.executable, str(program), folder], folder)
             ranks = [json.loads(Path(folder, str(rank)).read_text()) for rank in range(2)]
             # From when the later rank comes: before that, the other one only waits for it.
             begin = max(rank[0] for rank in ranks)
@@ -117,9 +117,12 @@ def startup(processes: int) -> dict[str, Any]:
     }
 
 
-def _run(command: list[str]) -> str:
+def _run(command: list[str], folder: str) -> str:
+    """`python -c` imports what lies in its folder first: not the repository's."""
+
     def prefer() -> None:
         if os.geteuid() == 0:
             os.setpriority(os.PRIO_PROCESS, 0, -18)
 
-    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, preexec_fn=prefer).stdout
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=folder, preexec_fn=prefer)
+    return done.stdout

@@ -20,9 +20,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
+import launch
 import machine
 
-_HVDLITERUN = (sys.executable, "-m", "hvdlite.launch")
+_HVDLITERUN = (launch.HVDLITERUN,)
 _INIT = "import hvdlite as hvd; hvd.init()"  # returns when all ranks have come
 
 

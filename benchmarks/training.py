@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import launch
 import machine
 import training_options
 import training_report
@@ -21,7 +22,7 @@ from group import Group
 from launch import Backend
 from record import Record
 
-_HVDLITE = (sys.executable, "-m", "hvdlite.launch", "-np", "{ranks}")
+_HVDLITE = (launch.HVDLITERUN, "-np", "{ranks}")
 WAYS = (
     Backend("none", "none", "each rank trains for itself"),
     Backend("ddp", "ddp", "DistributedDataParallel over gloo, gradient_as_bucket_view=True"),
