@@ -53,8 +53,9 @@ class Verdict:
     _first_failure: float = 0.0
 
     def ended(self, ended: Ended, last_words: bytes, now: float) -> None:
-        # What ends after the decision was ended by us.
-        if ended.status and not self.decided:
+        # What ends after the decision was ended by us; what ends on a lost host was killed by its agent.
+        lost = self.lost is not None and self.hosts[ended.rank] == self.lost[0]
+        if ended.status and not self.decided and not lost:
             if not self.failures:
                 self._first_failure = now
             self.failures.append(Failure(ended, last_words))

@@ -139,6 +139,16 @@ def test_a_lost_host_is_the_cause_of_what_its_loss_does_to_others() -> None:
     )
 
 
+def test_ranks_that_the_agent_of_a_lost_host_kills_are_not_the_cause() -> None:
+    verdict = _verdict()
+    rank = next(rank for rank, host in verdict.hosts.items() if host == "host2")
+    verdict.lost_host("host2", "its connection has ended")
+    verdict.ended(Ended(rank, signal=signal.SIGKILL), b"", 0)  # in the same batch of events
+    assert verdict.decide(0)
+    assert (verdict.status(), "host host2 was lost" in verdict.sentence(COMMAND)) == (255, True)
+    assert verdict.culprit() is None
+
+
 def test_a_failure_of_its_own_comes_before_a_lost_host() -> None:
     verdict = _verdict()
     verdict.ended(Ended(0, code=3), b"ValueError: bad", 0)
