@@ -69,10 +69,18 @@ MUTANTS = (
     Mutant(
         "W7",
         _VERDICT,
-        "if ended.status and not self.decided:",
-        "if ended.status:",
+        "if ended.status and not self.decided and not lost:",
+        "if ended.status and not lost:",
         "ranks that the launcher ended itself are taken for the cause",
         (_OF_WATCH + "test_the_first_failure_gives_the_status_and_the_last_line",),
+    ),
+    Mutant(
+        "W18",
+        _VERDICT,
+        "if ended.status and not self.decided and not lost:",
+        "if ended.status and not self.decided:",
+        "ranks that the agent of a lost host has killed are taken for the cause",
+        (_OF_WATCH + "test_ranks_that_the_agent_of_a_lost_host_kills_are_not_the_cause",),
     ),
     Mutant(
         "W8",
