@@ -1,6 +1,6 @@
 #include "api/arguments.h"
 
-#include <numeric>
+#include "engine/shapes.h"
 
 namespace hvdlite::api {
 namespace {
@@ -14,6 +14,9 @@ Status Wrong(const Request& request, const std::string& what) {
 Status CheckReduction(const Request& request) {
   if (request.dtype == DType::kBool && (request.prescale != 1.0 || request.postscale != 1.0)) {
     return Wrong(request, "a bool tensor cannot be scaled; cast it to a number first");
+  }
+  if (request.op == ReduceOp::kAdasum && !Has(request.kind, kAdasum)) {
+    return Wrong(request, "op Adasum is not possible; use Average, Sum, Min, Max or Product");
   }
   if (request.op == ReduceOp::kAdasum && !IsFloating(request.dtype)) {
     return Wrong(request, "Adasum needs a floating-point tensor, not " + std::string(Name(request.dtype)));
@@ -49,17 +52,16 @@ Status CheckAlltoall(Request* request, int members) {
 }  // namespace
 
 Status CheckOutput(const Request& request, const TensorView& output, int members, int me) {
-  if (output.data == nullptr || request.kind > OpKind::kReducescatter) return Status::Ok();
-  if (request.kind == OpKind::kAllgather || request.kind == OpKind::kAlltoall) {
+  if (output.data == nullptr || !HasTensor(request.kind)) return Status::Ok();
+  const std::optional<Shape> known = engine::KnownResult(request, me, members);
+  if (!known) {
     return Wrong(request, "the result is allocated by hvdlite: only the other ranks know its shape");
   }
-  Shape wanted = request.shape;
-  if (request.kind == OpKind::kReducescatter) wanted[0] = ShareOfRows(wanted[0], members, me);
   if (output.dtype == request.dtype && output.device.kind == request.device &&
-      NumElements(output.shape) == NumElements(wanted)) {
+      NumElements(output.shape) == NumElements(*known)) {
     return Status::Ok();
   }
-  return Wrong(request, "the result must be a tensor of shape " + ToString(wanted) + " and dtype " +
+  return Wrong(request, "the result must be a tensor of shape " + ToString(*known) + " and dtype " +
                             std::string(Name(request.dtype)) + " on the same device, not of shape " +
                             ToString(output.shape) + " and dtype " + std::string(Name(output.dtype)));
 }
@@ -68,25 +70,21 @@ Status CheckArguments(Request* request, int members) {
   if (!engine::FitsElements(request->shape)) {
     return Wrong(*request, "a tensor of shape " + ToString(request->shape) + " is beyond what any machine holds");
   }
-  switch (request->kind) {
-    case OpKind::kAllreduce: return CheckReduction(*request);
-    case OpKind::kReducescatter:
-      if (request->shape.empty()) return Wrong(*request, "a tensor without dimensions cannot be scattered");
-      if (request->op != ReduceOp::kAverage && request->op != ReduceOp::kSum && request->op != ReduceOp::kMin &&
-          request->op != ReduceOp::kMax && request->op != ReduceOp::kProduct) {
-        return Wrong(*request, "op " + std::string(Name(request->op)) +
-                                   " is not possible; use Average, Sum, Min, Max or Product");
-      }
-      return CheckReduction(*request);
-    case OpKind::kAllgather:
-      if (request->shape.empty())
-        return Wrong(*request, "a tensor without dimensions cannot be concatenated; reshape it to [1]");
-      return Status::Ok();
-    case OpKind::kAlltoall:
-      if (request->shape.empty()) return Wrong(*request, "a tensor without dimensions cannot be split");
-      return CheckAlltoall(request, members);
-    default: return Status::Ok();
+  if (Has(request->kind, kReduces)) HVDLITE_RETURN_IF_ERROR(CheckReduction(*request));
+  const bool has_rows = !request->shape.empty();
+  switch (ResultOf(request->kind)) {
+    case Result::kGathered:
+      if (has_rows) return Status::Ok();
+      return Wrong(*request, "a tensor without dimensions cannot be concatenated; reshape it to [1]");
+    case Result::kShared:
+      return has_rows ? Status::Ok() : Wrong(*request, "a tensor without dimensions cannot be scattered");
+    case Result::kExchanged:
+      return has_rows ? CheckAlltoall(request, members)
+                      : Wrong(*request, "a tensor without dimensions cannot be split");
+    case Result::kNone:
+    case Result::kSame: return Status::Ok();
   }
+  return Status::Ok();
 }
 
 }  // namespace hvdlite::api

@@ -3,7 +3,7 @@
  *
  * Conventions. Functions that can fail return an hvdlite_code; the sentence, and the rank to blame, are then in
  * hvdlite_last_error() and hvdlite_last_error_peer() of the calling thread. Tensors are borrowed until the operation's
- * handle is done. Numbers for kinds, reductions and dtypes are those of base/ops.h and base/dtype.h.
+ * handle is done. Numbers never change their meaning; new ones are appended.
  * Thread-safety: every function from any thread; init and shutdown exclude one another.
  * After fork(): the child has no job; every call but hvdlite_is_initialized fails there, and nothing is touched. */
 #ifndef HVDLITE_API_HVDLITE_H_
@@ -17,7 +17,6 @@ extern "C" {
 
 #define HVDLITE_API __attribute__((visibility("default")))
 
-/* The values of base/status.h. */
 typedef int32_t hvdlite_code;
 enum {
   HVDLITE_OK = 0,
@@ -30,7 +29,62 @@ enum {
   HVDLITE_IO = 7,
   HVDLITE_UNSUPPORTED = 8,
   HVDLITE_INTERNAL = 9,
+  HVDLITE_DUPLICATE_NAME = 10,
 };
+
+/* Kinds of operations. */
+enum {
+  HVDLITE_ALLREDUCE = 0,
+  HVDLITE_ALLGATHER = 1,
+  HVDLITE_BROADCAST = 2,
+  HVDLITE_ALLTOALL = 3,
+  HVDLITE_REDUCESCATTER = 4,
+  HVDLITE_BARRIER = 5,
+  HVDLITE_JOIN = 6,
+  HVDLITE_ADD_PROCESS_SET = 7,
+  HVDLITE_REMOVE_PROCESS_SET = 8,
+};
+/* "allreduce"; NULL: there is no such kind. */
+HVDLITE_API const char* hvdlite_operation_name(int32_t kind);
+
+/* What an operation of a kind gives each member of the process set. */
+enum {
+  HVDLITE_RESULT_NONE = 0,      /* no tensor */
+  HVDLITE_RESULT_SAME = 1,      /* a tensor of the input's shape */
+  HVDLITE_RESULT_GATHERED = 2,  /* the members' rows; the library allocates the result */
+  HVDLITE_RESULT_EXCHANGED = 3, /* rows from each member; the library allocates the result */
+  HVDLITE_RESULT_SHARED = 4,    /* this member's share of the rows */
+};
+HVDLITE_API int32_t hvdlite_operation_result(int32_t kind); /* NONE if there is no such kind */
+
+/* Reductions. */
+enum {
+  HVDLITE_AVERAGE = 0,
+  HVDLITE_SUM = 1,
+  HVDLITE_ADASUM = 2,
+  HVDLITE_MIN = 3,
+  HVDLITE_MAX = 4,
+  HVDLITE_PRODUCT = 5,
+};
+
+/* Element types. */
+enum {
+  HVDLITE_BOOL = 0,
+  HVDLITE_UINT8 = 1,
+  HVDLITE_INT8 = 2,
+  HVDLITE_UINT16 = 3,
+  HVDLITE_INT16 = 4,
+  HVDLITE_UINT32 = 5,
+  HVDLITE_INT32 = 6,
+  HVDLITE_UINT64 = 7,
+  HVDLITE_INT64 = 8,
+  HVDLITE_FLOAT16 = 9,
+  HVDLITE_BFLOAT16 = 10,
+  HVDLITE_FLOAT32 = 11,
+  HVDLITE_FLOAT64 = 12,
+};
+HVDLITE_API const char* hvdlite_dtype_name(int32_t dtype); /* as numpy's; NULL: there is no such type */
+HVDLITE_API int64_t hvdlite_dtype_size(int32_t dtype);     /* bytes; 0: there is no such type */
 
 HVDLITE_API const char* hvdlite_last_error(void);
 HVDLITE_API int32_t hvdlite_last_error_peer(void); /* global rank, or -1 */

@@ -257,7 +257,7 @@ Status Runtime::Describe(Engine* engine, const hvdlite_operation& operation, Sub
   }
   Request& request = submission->request;
   request.kind = static_cast<OpKind>(operation.kind);
-  request.cacheable = operation.name != nullptr && request.kind <= OpKind::kReducescatter;
+  request.cacheable = operation.name != nullptr && HasTensor(request.kind);
   request.prescale = operation.prescale;
   request.postscale = operation.postscale;
   request.splits.assign(operation.splits, operation.splits + operation.split_count);
@@ -268,19 +268,17 @@ Status Runtime::Describe(Engine* engine, const hvdlite_operation& operation, Sub
   request.dtype = submission->input.dtype;
   request.device = submission->input.device.kind;
   request.shape = submission->input.shape;
-  if (request.kind == OpKind::kAllreduce || request.kind == OpKind::kReducescatter) {
-    request.op = static_cast<ReduceOp>(operation.op);
-  }
+  if (Has(request.kind, kReduces)) request.op = static_cast<ReduceOp>(operation.op);
   const std::shared_ptr<const std::vector<int>> found = engine->Members(operation.process_set);
   if (found == nullptr) {
     return Status::InvalidArgument("Process set " + std::to_string(operation.process_set) +
                                    " does not exist or has not been registered.");
   }
   const std::vector<int>& members = *found;
-  if (request.kind == OpKind::kBroadcast) {
+  if (Has(request.kind, kRooted)) {
     const auto root = std::find(members.begin(), members.end(), operation.root);
     if (root == members.end()) {
-      return Status::InvalidArgument("broadcast: root_rank " + std::to_string(operation.root) +
+      return Status::InvalidArgument(std::string(Name(request.kind)) + ": root_rank " + std::to_string(operation.root) +
                                      " is not a member of the process set, which has " + engine::RankList(members));
     }
     request.root = root - members.begin();

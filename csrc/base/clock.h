@@ -15,14 +15,6 @@ constexpr Nanos kMillisecond = 1000 * kMicrosecond;
 constexpr Nanos kSecond = 1000 * kMillisecond;
 constexpr Nanos kForever = std::numeric_limits<Nanos>::max();
 
-// One of the five interfaces: the system's clock in production, a fake one in tests of policies.
-class Clock {
- public:
-  virtual ~Clock() = default;
-  virtual Nanos Now() const = 0;
-  static const Clock& System();
-};
-
 inline Nanos MonotonicNow() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
       .count();

@@ -1,4 +1,4 @@
-// The collectives and the reductions. Numbers travel on the wire and through the C ABI.
+// The operations, what holds for each of them, and the reductions. Numbers travel on the wire and through the C ABI.
 #pragma once
 
 #include <cstdint>
@@ -6,31 +6,73 @@
 
 namespace hvdlite {
 
+// What an operation gives each member of the process set.
+enum class Result : uint8_t {
+  kNone = 0,       // no tensor
+  kSame = 1,       // a tensor of the input's shape
+  kGathered = 2,   // the members' rows, one after another; members may send different numbers of rows
+  kExchanged = 3,  // rows from each member; the members choose how many go to whom
+  kShared = 4,     // this member's share of the rows
+};
+
+enum Trait : uint32_t {
+  kReduces = 1 << 0,      // has a reduction, a prescale and a postscale factor
+  kAdasum = 1 << 1,       // the reduction may be Adasum
+  kRooted = 1 << 2,       // Request::root is the member that has the tensor
+  kFuses = 1 << 3,        // several may be carried out as one batch
+  kGroups = 1 << 4,       // may be part of a group
+  kJoinable = 1 << 5,     // possible while some members have called join()
+  kAboutJob = 1 << 6,     // about the job and not about data: the timeline leaves it out
+  kChangesSets = 1 << 7,  // adds or removes a process set: all ranks take part
+};
+
 enum class OpKind : uint8_t {
-#define HVDLITE_OP(enumerator, number, name, timeline) k##enumerator = number,
+#define HVDLITE_OP(enumerator, number, ...) k##enumerator = number,
 #include "base/ops.def"
 #undef HVDLITE_OP
 };
-constexpr int kOpKindCount = 9;
 
-constexpr std::string_view Name(OpKind kind) {
-  switch (kind) {
-#define HVDLITE_OP(enumerator, number, name, timeline) \
-  case OpKind::k##enumerator: return name;
+// A row of ops.def.
+struct Operation {
+  std::string_view name;
+  std::string_view timeline_name;
+  Result result;
+  uint32_t traits;
+};
+
+namespace internal {
+constexpr Operation kOperations[] = {
+#define HVDLITE_OP(enumerator, number, name, timeline, result, traits) {name, timeline, Result::result, traits},
 #include "base/ops.def"
 #undef HVDLITE_OP
-  }
-  return "?";
+};
+}  // namespace internal
+
+constexpr int kOpKindCount = static_cast<int>(sizeof(internal::kOperations) / sizeof(Operation));
+
+#define HVDLITE_OP(enumerator, number, its_name, ...)           \
+  static_assert(internal::kOperations[number].name == its_name, \
+                "the rows of ops.def stand in the order of their numbers");
+#include "base/ops.def"
+#undef HVDLITE_OP
+
+constexpr const Operation& Of(OpKind kind) {
+  return internal::kOperations[static_cast<int>(kind)];
 }
-
+constexpr std::string_view Name(OpKind kind) {
+  return Of(kind).name;
+}
 constexpr std::string_view TimelineName(OpKind kind) {
-  switch (kind) {
-#define HVDLITE_OP(enumerator, number, name, timeline) \
-  case OpKind::k##enumerator: return timeline;
-#include "base/ops.def"
-#undef HVDLITE_OP
-  }
-  return "?";
+  return Of(kind).timeline_name;
+}
+constexpr bool Has(OpKind kind, Trait trait) {
+  return (Of(kind).traits & trait) != 0;
+}
+constexpr Result ResultOf(OpKind kind) {
+  return Of(kind).result;
+}
+constexpr bool HasTensor(OpKind kind) {
+  return ResultOf(kind) != Result::kNone;
 }
 
 // The values are those of Horovod's Python constants.

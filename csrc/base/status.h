@@ -23,7 +23,9 @@ enum class StatusCode : uint8_t {
   kIo = 7,               // the system said no (socket, mapping, file)     -> HorovodInternalError
   kUnsupported = 8,      // a legal request that nothing here implements   -> NotImplementedError
   kInternal = 9,         // our bug                                        -> HorovodInternalError
+  kDuplicateName = 10,   // the name belongs to an operation in flight     -> DuplicateNameError
 };
+constexpr uint8_t kStatusCodeCount = 11;
 
 const char* StatusCodeName(StatusCode code);
 
@@ -45,6 +47,7 @@ class [[nodiscard]] Status {
   static Status Io(std::string m) { return {StatusCode::kIo, std::move(m)}; }
   static Status Unsupported(std::string m) { return {StatusCode::kUnsupported, std::move(m)}; }
   static Status Internal(std::string m) { return {StatusCode::kInternal, std::move(m)}; }
+  static Status DuplicateName(std::string m) { return {StatusCode::kDuplicateName, std::move(m)}; }
   // `what: strerror(errno)`; pass errno explicitly so that a log line cannot change it in between.
   static Status FromErrno(const std::string& what, int error);
 

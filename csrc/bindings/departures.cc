@@ -21,7 +21,6 @@ namespace py = pybind11;
 
 namespace {
 
-constexpr int kAllreduce = 0;
 constexpr const char* kHook = "hvdlite.hook";
 
 PyObject* Interned(const char* text) {
@@ -63,7 +62,7 @@ class Departures {
 
       Call call;
       hvdlite_operation& operation = call.operation;
-      operation.kind = kAllreduce;
+      operation.kind = HVDLITE_ALLREDUCE;
       operation.op = op_;
       operation.prescale = prescale_;
       operation.postscale = postscale_;

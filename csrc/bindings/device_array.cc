@@ -7,7 +7,6 @@
 #include <string>
 #include <utility>
 
-#include "base/dtype.h"
 #include "bindings/bindings.h"
 #include "bindings/dlpack.h"
 
@@ -26,12 +25,12 @@ struct Memory {
   hvdlite_device_memory* const memory;
 };
 
-dlpack::DataType TypeOf(DType dtype) {
-  const auto bits = static_cast<uint8_t>(8 * SizeOf(dtype));
-  if (dtype == DType::kBool) return {dlpack::kBool, bits, 1};
-  if (dtype == DType::kBFloat16) return {dlpack::kBfloat, bits, 1};
-  if (IsFloating(dtype)) return {dlpack::kFloat, bits, 1};
-  const bool is_signed = (static_cast<int>(dtype) - static_cast<int>(DType::kUInt8)) % 2 == 1;
+dlpack::DataType TypeOf(int32_t dtype) {
+  const auto bits = static_cast<uint8_t>(8 * hvdlite_dtype_size(dtype));
+  if (dtype == HVDLITE_BOOL) return {dlpack::kBool, bits, 1};
+  if (dtype == HVDLITE_BFLOAT16) return {dlpack::kBfloat, bits, 1};
+  if (dtype >= HVDLITE_FLOAT16) return {dlpack::kFloat, bits, 1};
+  const bool is_signed = (dtype - HVDLITE_UINT8) % 2 == 1;
   return {static_cast<uint8_t>(is_signed ? dlpack::kInt : dlpack::kUInt), bits, 1};
 }
 
@@ -62,7 +61,7 @@ class DeviceArray {
       : memory_(std::make_shared<Memory>(memory)), tensor_(tensor), shape_(std::move(shape)) {}
 
   py::tuple shape() const { return py::tuple(py::cast(shape_)); }
-  std::string dtype() const { return std::string(Name(static_cast<DType>(tensor_.dtype))); }
+  std::string dtype() const { return hvdlite_dtype_name(tensor_.dtype); }
   py::tuple Device() const { return py::make_tuple(static_cast<int>(dlpack::kCuda), tensor_.device_index); }
 
   // As the array API standard says: without a stream the consumer's is the legacy default one; -1: it takes care itself.
@@ -99,7 +98,7 @@ class DeviceArray {
     held.tensor.data = tensor_.data;
     held.tensor.device = {dlpack::kCuda, tensor_.device_index};
     held.tensor.ndim = static_cast<int32_t>(shape_.size());
-    held.tensor.dtype = TypeOf(static_cast<DType>(tensor_.dtype));
+    held.tensor.dtype = TypeOf(tensor_.dtype);
     held.tensor.shape = lending->shape.data();
     held.tensor.strides = lending->strides.data();
     PyObject* const capsule = PyCapsule_New(&held, name, &DestroyCapsule<Held>);

@@ -12,6 +12,7 @@ const char* ExceptionName(hvdlite_code code) {
     case HVDLITE_MISMATCH: return "MismatchError";
     case HVDLITE_PEER_LOST: return "PeerLostError";
     case HVDLITE_SHUT_DOWN: return "ShutDownError";
+    case HVDLITE_DUPLICATE_NAME: return "DuplicateNameError";
     default: return "HorovodInternalError";
   }
 }
@@ -22,17 +23,12 @@ void ThrowIfError(hvdlite_code code) {
   if (code == HVDLITE_OK) return;
   const std::string message = hvdlite_last_error();
   const int peer = hvdlite_last_error_peer();
-  if (code == HVDLITE_INVALID_ARGUMENT) {
-    if (message.rfind("Duplicate tensor name", 0) != 0) {
-      PyErr_SetString(PyExc_ValueError, message.c_str());
-      throw py::error_already_set();
-    }
-    const py::object duplicate = py::module_::import("hvdlite.exceptions").attr("DuplicateNameError");
-    PyErr_SetString(duplicate.ptr(), message.c_str());
-    throw py::error_already_set();
-  }
-  if (code == HVDLITE_UNSUPPORTED || code == HVDLITE_TIMEOUT) {
-    PyErr_SetString(code == HVDLITE_UNSUPPORTED ? PyExc_NotImplementedError : PyExc_TimeoutError, message.c_str());
+  PyObject* const builtin = code == HVDLITE_INVALID_ARGUMENT ? PyExc_ValueError
+                            : code == HVDLITE_UNSUPPORTED    ? PyExc_NotImplementedError
+                            : code == HVDLITE_TIMEOUT        ? PyExc_TimeoutError
+                                                             : nullptr;
+  if (builtin != nullptr) {
+    PyErr_SetString(builtin, message.c_str());
     throw py::error_already_set();
   }
   const py::object type = py::module_::import("hvdlite.exceptions").attr(ExceptionName(code));

@@ -11,9 +11,6 @@ namespace py = pybind11;
 
 namespace {
 
-// Kinds up to this one (reducescatter) have a tensor, those beyond (barrier, join, ...) none.
-constexpr int kLastWithTensor = 4;
-
 // Read-only comes first: who is asked for a contiguous copy will want to write its result back.
 const hvdlite_tensor& Usable(Lent* lent, const py::handle& object, bool written) {
   lent->Borrow(object);
@@ -46,7 +43,7 @@ void Call::Borrow(const py::handle& in, const py::handle& out) {
   const bool in_place = !in.is_none() && out.is(in);
   if (!in.is_none()) {
     operation.input = Usable(&input, in, /*written=*/in_place);
-  } else if (operation.kind <= kLastWithTensor) {
+  } else if (hvdlite_operation_result(operation.kind) != HVDLITE_RESULT_NONE) {
     throw py::type_error("expected a tensor, got None");
   }
   operation.stream = input.producer;

@@ -4,7 +4,6 @@
 #include <string>
 #include <utility>
 
-#include "base/dtype.h"
 #include "bindings/dlpack.h"
 #include "bindings/exchange.h"
 
@@ -12,10 +11,6 @@ namespace hvdlite::bindings {
 namespace py = pybind11;
 
 namespace {
-
-constexpr int32_t Number(DType dtype) {
-  return static_cast<int32_t>(dtype);
-}
 
 // ml_dtypes' bfloat16 calls itself a void type. numpy gives it a number of its own, which saves asking for its name again.
 bool IsBFloat16(const py::dtype& dtype) {
@@ -33,22 +28,15 @@ int32_t FromNumpy(const py::dtype& dtype) {
   if (order == '>') return -1;
   const auto size = dtype.itemsize();
   switch (dtype.kind()) {
-    case 'b': return Number(DType::kBool);
+    case 'b': return HVDLITE_BOOL;
     case 'u':
-      return size == 1   ? Number(DType::kUInt8)
-             : size == 2 ? Number(DType::kUInt16)
-             : size == 4 ? Number(DType::kUInt32)
-                         : Number(DType::kUInt64);
-    case 'i':
-      return size == 1   ? Number(DType::kInt8)
-             : size == 2 ? Number(DType::kInt16)
-             : size == 4 ? Number(DType::kInt32)
-                         : Number(DType::kInt64);
+      return size == 1 ? HVDLITE_UINT8 : size == 2 ? HVDLITE_UINT16 : size == 4 ? HVDLITE_UINT32 : HVDLITE_UINT64;
+    case 'i': return size == 1 ? HVDLITE_INT8 : size == 2 ? HVDLITE_INT16 : size == 4 ? HVDLITE_INT32 : HVDLITE_INT64;
     case 'f':
-      if (size == 2) return Number(DType::kFloat16);
-      if (size == 4) return Number(DType::kFloat32);
-      return size == 8 ? Number(DType::kFloat64) : -1;
-    case 'V': return IsBFloat16(dtype) ? Number(DType::kBFloat16) : -1;
+      if (size == 2) return HVDLITE_FLOAT16;
+      if (size == 4) return HVDLITE_FLOAT32;
+      return size == 8 ? HVDLITE_FLOAT64 : -1;
+    case 'V': return IsBFloat16(dtype) ? HVDLITE_BFLOAT16 : -1;
     default: return -1;
   }
 }
@@ -56,18 +44,18 @@ int32_t FromNumpy(const py::dtype& dtype) {
 int32_t FromDlpack(const dlpack::DataType& type) {
   if (type.lanes != 1) return -1;
   switch (type.code) {
-    case dlpack::kBool: return Number(DType::kBool);
-    case dlpack::kBfloat: return Number(DType::kBFloat16);
+    case dlpack::kBool: return HVDLITE_BOOL;
+    case dlpack::kBfloat: return HVDLITE_BFLOAT16;
     case dlpack::kFloat:
-      return type.bits == 16   ? Number(DType::kFloat16)
-             : type.bits == 32 ? Number(DType::kFloat32)
-             : type.bits == 64 ? Number(DType::kFloat64)
+      return type.bits == 16   ? HVDLITE_FLOAT16
+             : type.bits == 32 ? HVDLITE_FLOAT32
+             : type.bits == 64 ? HVDLITE_FLOAT64
                                : -1;
     case dlpack::kInt:
     case dlpack::kUInt: {
       const int shift = type.code == dlpack::kUInt ? 0 : 1;
       for (int i = 0; i < 4; ++i) {
-        if (type.bits == 8 << i) return Number(DType::kUInt8) + 2 * i + shift;
+        if (type.bits == 8 << i) return HVDLITE_UINT8 + 2 * i + shift;
       }
       return -1;
     }
@@ -193,8 +181,7 @@ void Lent::Borrow(const py::handle& object) {
 }
 
 py::dtype NumpyDType(int32_t dtype) {
-  const DType known = static_cast<DType>(dtype);
-  return py::dtype(std::string(Name(known == DType::kBFloat16 ? DType::kInt16 : known)));
+  return py::dtype(hvdlite_dtype_name(dtype == HVDLITE_BFLOAT16 ? HVDLITE_INT16 : dtype));
 }
 
 }  // namespace hvdlite::bindings

@@ -45,7 +45,7 @@ Question QuestionOf(const Batch& batch, int members) {
   Question question;
   question.op = batch.kind;
   question.dtype = batch.dtype;
-  question.adasum = batch.adasum && batch.kind == OpKind::kAllreduce;
+  question.adasum = batch.adasum;
   question.bytes = elements * static_cast<int64_t>(SizeOf(batch.dtype));
   question.members = members;
   return question;
@@ -136,8 +136,8 @@ std::string Why(const Question& question, const Choice& choice) {
   } else {
     text += " (" + std::string(Name(choice.runner_up)) + ": " + Time(choice.runner_up_seconds) + ")";
   }
-  const bool sums = question.op == OpKind::kAllreduce || question.op == OpKind::kReducescatter;
-  if (sums && !question.adasum && (question.dtype == DType::kFloat16 || question.dtype == DType::kBFloat16)) {
+  if (Has(question.op, kReduces) && !question.adasum &&
+      (question.dtype == DType::kFloat16 || question.dtype == DType::kBFloat16)) {
     text += "; " + std::string(Name(question.dtype)) + " is summed in float32 and rounded once";
   }
   return text;

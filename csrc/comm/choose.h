@@ -45,9 +45,8 @@ constexpr std::optional<Algorithm> AlgorithmNamed(std::string_view name) {
   return std::nullopt;
 }
 
-// Seconds. The defaults are those of loopback TCP between spinning ranks (PERFORMANCE.md, section 1), which
-// are within a factor of three of a 25-100 Gbit/s data-centre network: the crossovers move little between the
-// two.
+// Seconds. The defaults were measured over loopback TCP between spinning ranks. A data-centre network of 25 to 100 Gbit/s
+// is within a factor of three of them, and the sizes at which one algorithm overtakes another differ little.
 struct CostModel {
   double alpha = 12e-6;    // one step: from TrySend() here to data in TryReceive() there
   double overhead = 3e-6;  // one message: the system calls of both ends; these do not overlap on one member

@@ -1,6 +1,6 @@
 // Communicator: performs collectives among the members of one process set.
 //
-// One of the five interfaces; a folder per implementation (self, shm, net, hierarchical, mpi, nccl, gpu).
+// A folder per implementation (self, shm, net, hierarchical, mpi, nccl, gpu).
 // All members start the same batches in the same order, one at a time. Nothing here ever blocks: Start() returns
 // a Work, and the engine turns it with Advance() until it is done. So a rank that belongs to several process
 // sets can never deadlock between them, and the only place that waits (and can notice a dead peer, a deadline,

@@ -161,7 +161,7 @@ void Engine::Begin(ProcessSet* set, Decision decision, Nanos now) {
     }
   }
   const OpKind kind = running->responses[0].agreed->request.kind;
-  if (kind == OpKind::kAddProcessSet || kind == OpKind::kRemoveProcessSet) {
+  if (Has(kind, kChangesSets)) {
     ChangeSets(set, running->responses[0]);
     return;
   }
@@ -175,7 +175,7 @@ void Engine::Begin(ProcessSet* set, Decision decision, Nanos now) {
   if (!prepared.ok()) return FailNow(prepared);
   set->running = std::move(running);
   observer_.Began(*set, *set->running, now);
-  if (kind == OpKind::kBarrier || kind == OpKind::kJoin) {
+  if (!HasTensor(kind)) {
     // The agreement itself was the meeting: everybody has asked.
     CompleteRunning(set);
     return;

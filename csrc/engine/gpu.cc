@@ -4,6 +4,7 @@
 
 #include "base/leak.h"
 #include "engine/engine.h"
+#include "engine/shapes.h"
 
 namespace hvdlite::engine {
 
@@ -29,16 +30,12 @@ Status Engine::Board(const ProcessSet& set, Submission* submission, Handle* hand
   device::EventPtr& produced = (*moments)[submission->producer];
   if (produced == nullptr) HVDLITE_RETURN_IF_ERROR(gpu->Record(submission->producer, &produced));
   ready->push_back(produced);
-  const bool shape_is_known = request.kind == OpKind::kAllreduce || request.kind == OpKind::kBroadcast ||
-                              request.kind == OpKind::kReducescatter;
-  if (!shape_is_known || submission->output.data != nullptr) return Status::Ok();
+  std::optional<Shape> known = KnownResult(request, set.group->me, static_cast<int>(set.ranks.size()));
+  if (!known || submission->output.data != nullptr) return Status::Ok();
   TensorView& output = handle->output;
   output.dtype = request.dtype;
   output.device = submission->input.device;
-  output.shape = request.shape;
-  if (request.kind == OpKind::kReducescatter) {
-    output.shape[0] = ShareOfRows(output.shape[0], static_cast<int>(set.ranks.size()), set.group->me);
-  }
+  output.shape = *std::move(known);
   HVDLITE_RETURN_IF_ERROR(handle->AllocateOn(std::move(gpu)));
   submission->output = output;
   ready->push_back(handle->memory()->there());

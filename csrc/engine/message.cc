@@ -132,7 +132,7 @@ bool Decode(Reader* in, Status* out) {
   const uint8_t code = in->U8();
   const int64_t peer = in->Signed();
   std::string message = in->Text();
-  if (!in->ok() || code == 0 || code > static_cast<uint8_t>(StatusCode::kInternal)) return false;
+  if (!in->ok() || code == 0 || code >= kStatusCodeCount) return false;
   *out = Status(static_cast<StatusCode>(code), std::move(message), static_cast<int>(peer));
   return true;
 }

@@ -100,10 +100,10 @@ Status Engine::CheckRanks(const std::vector<int>& sorted) const {
 // What only makes sense among all ranks, or alone, or not at all.
 Status Engine::CheckPlace(int id, const Request& request, bool in_group) const {
   const std::string name(Name(request.kind));
-  if (in_group && (request.kind > OpKind::kReducescatter || request.kind == OpKind::kAlltoall)) {
+  if (in_group && !Has(request.kind, kGroups)) {
     return Status::InvalidArgument(name + " cannot be part of a group");
   }
-  if (request.kind != OpKind::kAddProcessSet && request.kind != OpKind::kRemoveProcessSet) return Status::Ok();
+  if (!Has(request.kind, kChangesSets)) return Status::Ok();
   if (id != 0) return Status::InvalidArgument(name + " is an operation of all ranks: submit it to process set 0");
   if (request.kind == OpKind::kRemoveProcessSet) return Status::Ok();
   std::vector<int> ranks;

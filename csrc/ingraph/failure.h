@@ -17,6 +17,7 @@ inline const char* ExceptionName(hvdlite_code code) {
     case HVDLITE_SHUT_DOWN: return "ShutDownError";
     case HVDLITE_TIMEOUT: return "TimeoutError";
     case HVDLITE_UNSUPPORTED: return "NotImplementedError";
+    case HVDLITE_DUPLICATE_NAME: return "DuplicateNameError";
     default: return "HorovodInternalError";
   }
 }

@@ -4,7 +4,6 @@
 // executor's few. Stateful operations always run, and a tf.function runs them one after another, in the program's order.
 // The stateless allreduce is for gradients: all at once, in any order, and not at all if nobody wants its result.
 #include "api/hvdlite.h"
-#include "base/ops.h"
 #include "ingraph/tensorflow_abi.h"
 #include "ingraph/tensorflow_call.h"
 #include "ingraph/tensorflow_dtype.h"
@@ -13,7 +12,7 @@
 namespace hvdlite::ingraph {
 namespace {
 
-template <OpKind kind>
+template <int32_t kind>
 void* Create(TfConstruction* construction) {
   return CreateKernel(kind, construction);
 }
@@ -60,15 +59,15 @@ struct Operation {
 };
 
 constexpr Operation kOperations[] = {
-    {"HvdliteAllreduceGradient", &Create<OpKind::kAllreduce>, false, false, nullptr, "result: T", nullptr, &SameShapes},
-    {"HvdliteAllreduce", &Create<OpKind::kAllreduce>, true, true, nullptr, "results: T", nullptr, &SameShapes},
-    {"HvdliteBroadcast", &Create<OpKind::kBroadcast>, true, true, nullptr, "results: T", nullptr, &SameShapes},
-    {"HvdliteAllgather", &Create<OpKind::kAllgather>, true, true, nullptr, "results: T", nullptr, &UnknownShapes},
-    {"HvdliteReducescatter", &Create<OpKind::kReducescatter>, true, true, nullptr, "results: T", nullptr,
+    {"HvdliteAllreduceGradient", &Create<HVDLITE_ALLREDUCE>, false, false, nullptr, "result: T", nullptr, &SameShapes},
+    {"HvdliteAllreduce", &Create<HVDLITE_ALLREDUCE>, true, true, nullptr, "results: T", nullptr, &SameShapes},
+    {"HvdliteBroadcast", &Create<HVDLITE_BROADCAST>, true, true, nullptr, "results: T", nullptr, &SameShapes},
+    {"HvdliteAllgather", &Create<HVDLITE_ALLGATHER>, true, true, nullptr, "results: T", nullptr, &UnknownShapes},
+    {"HvdliteReducescatter", &Create<HVDLITE_REDUCESCATTER>, true, true, nullptr, "results: T", nullptr,
      &UnknownShapes},
-    {"HvdliteAlltoall", &Create<OpKind::kAlltoall>, true, false, "splits: int32", "result: T", "received_splits: int32",
+    {"HvdliteAlltoall", &Create<HVDLITE_ALLTOALL>, true, false, "splits: int32", "result: T", "received_splits: int32",
      &UnknownShapes},
-    {"HvdliteJoin", &Create<OpKind::kJoin>, true, false, nullptr, "last: int32", nullptr, &Scalar},
+    {"HvdliteJoin", &Create<HVDLITE_JOIN>, true, false, nullptr, "last: int32", nullptr, &Scalar},
 };
 
 std::string Register(const Operation& operation) {

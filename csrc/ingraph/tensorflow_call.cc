@@ -2,7 +2,6 @@
 
 #include <memory>
 
-#include "base/ops.h"
 #include "ingraph/tensorflow_dtype.h"
 
 namespace hvdlite::ingraph {
@@ -22,6 +21,7 @@ void* AddressOf(const Tensor& tensor) {
 
 int32_t TfCodeOf(hvdlite_code code) {
   switch (code) {
+    case HVDLITE_DUPLICATE_NAME:
     case HVDLITE_INVALID_ARGUMENT: return kTfInvalidArgument;
     case HVDLITE_NOT_INITIALIZED:
     case HVDLITE_MISMATCH: return kTfFailedPrecondition;
@@ -33,14 +33,14 @@ int32_t TfCodeOf(hvdlite_code code) {
 }  // namespace
 
 void Call::Start() {
-  const bool nothing_to_send = kernel_.kind == OpKind::kJoin;
+  const bool nothing_to_send = kernel_.kind == HVDLITE_JOIN;
   int32_t count = nothing_to_send ? 1 : TensorFlow().NumInputs(context_);
-  if (kernel_.kind == OpKind::kAlltoall && !ReadSplits(--count)) return End();
+  if (hvdlite_operation_result(kernel_.kind) == HVDLITE_RESULT_EXCHANGED && !ReadSplits(--count)) return End();
   std::vector<hvdlite_operation> operations(static_cast<size_t>(count));
   for (int32_t i = 0; i < count; ++i) parts_.push_back({this, i, {}});
   for (int32_t i = 0; i < count; ++i) {
     hvdlite_operation& operation = operations[static_cast<size_t>(i)];
-    operation.kind = static_cast<int32_t>(kernel_.kind);
+    operation.kind = kernel_.kind;
     operation.op = static_cast<int32_t>(kernel_.op);
     operation.process_set = static_cast<int32_t>(kernel_.process_set);
     operation.name = kernel_.name.c_str();
@@ -91,7 +91,7 @@ bool Call::ReadSplits(int32_t number) {
 
 // For results of the input's shape. The others' are allocated when the ranks have agreed on them.
 bool Call::MakeOutput(int32_t number, hvdlite_operation* operation) {
-  if (kernel_.kind != OpKind::kAllreduce && kernel_.kind != OpKind::kBroadcast) return true;
+  if (hvdlite_operation_result(kernel_.kind) != HVDLITE_RESULT_SAME) return true;
   const std::vector<int64_t>& shape = parts_[static_cast<size_t>(number)].shape;
   const ScopedStatus status;
   int32_t forwarded = -1;
@@ -125,9 +125,9 @@ void Call::PartDone(void* context, hvdlite_code code, const char* error, const h
   Call& call = *part.call;
   if (code != HVDLITE_OK) {
     call.Fail(TfCodeOf(code), error);
-  } else if (call.kernel_.kind == OpKind::kAlltoall) {
+  } else if (result->split_count > 0) {
     call.WriteIntegers(1, result->received_splits, result->split_count, /*scalar=*/false);
-  } else if (call.kernel_.kind == OpKind::kJoin) {
+  } else if (call.kernel_.kind == HVDLITE_JOIN) {
     call.WriteIntegers(0, &result->number, 1, /*scalar=*/true);
   }
   if (call.left_.fetch_sub(1) == 1) call.End();
@@ -135,7 +135,7 @@ void Call::PartDone(void* context, hvdlite_code code, const char* error, const h
 
 void* Call::AllocatePart(void* context, const hvdlite_tensor* output) {
   const Part& part = *static_cast<const Part*>(context);
-  size_t bytes = SizeOf(static_cast<DType>(output->dtype));
+  auto bytes = static_cast<size_t>(hvdlite_dtype_size(output->dtype));
   for (int32_t d = 0; d < output->ndim; ++d) bytes *= static_cast<size_t>(output->shape[d]);
   const ScopedStatus status;
   const Tensor tensor(TensorFlow().AllocateOutput(part.call->context_, part.number, Theirs(output->dtype),

@@ -3,18 +3,18 @@
 
 #include <cstdint>
 
-#include "base/dtype.h"
+#include "api/hvdlite.h"
 
 namespace hvdlite::ingraph {
 
 struct TfDType {
   int32_t theirs;
-  DType ours;
+  int32_t ours;
 };
 constexpr TfDType kTfDTypes[] = {
-    {1, DType::kFloat32},  {2, DType::kFloat64}, {3, DType::kInt32},   {4, DType::kUInt8},     {5, DType::kInt16},
-    {6, DType::kInt8},     {9, DType::kInt64},   {10, DType::kBool},   {14, DType::kBFloat16}, {17, DType::kUInt16},
-    {19, DType::kFloat16}, {22, DType::kUInt32}, {23, DType::kUInt64},
+    {1, HVDLITE_FLOAT32},  {2, HVDLITE_FLOAT64}, {3, HVDLITE_INT32},   {4, HVDLITE_UINT8},     {5, HVDLITE_INT16},
+    {6, HVDLITE_INT8},     {9, HVDLITE_INT64},   {10, HVDLITE_BOOL},   {14, HVDLITE_BFLOAT16}, {17, HVDLITE_UINT16},
+    {19, HVDLITE_FLOAT16}, {22, HVDLITE_UINT32}, {23, HVDLITE_UINT64},
 };
 // The same as an attribute of an operation says it.
 constexpr char kTfDTypeNames[] =
@@ -23,14 +23,14 @@ constexpr char kTfDTypeNames[] =
 // -1 for what kTfDTypeNames does not let in.
 constexpr int32_t Ours(int32_t theirs) {
   for (const TfDType& row : kTfDTypes) {
-    if (row.theirs == theirs) return static_cast<int32_t>(row.ours);
+    if (row.theirs == theirs) return row.ours;
   }
   return -1;
 }
 
 constexpr int32_t Theirs(int32_t ours) {
   for (const TfDType& row : kTfDTypes) {
-    if (static_cast<int32_t>(row.ours) == ours) return row.theirs;
+    if (row.ours == ours) return row.theirs;
   }
   return 0;
 }

@@ -45,7 +45,7 @@ class Reader {
 
 }  // namespace
 
-void* CreateKernel(OpKind kind, TfConstruction* construction) {
+void* CreateKernel(int32_t kind, TfConstruction* construction) {
   auto kernel = std::make_unique<Kernel>();
   Reader reader(construction);
   kernel->kind = kind;

@@ -5,13 +5,13 @@
 
 #include <string>
 
-#include "base/ops.h"
+#include "api/hvdlite.h"
 #include "ingraph/tensorflow_abi.h"
 
 namespace hvdlite::ingraph {
 
 struct Kernel {
-  OpKind kind{};
+  int32_t kind = HVDLITE_ALLREDUCE;
   int64_t op = 0;    // the reduction
   int64_t process_set = 0;
   int64_t root = 0;
@@ -33,7 +33,7 @@ constexpr const char* kAttributes[] = {
     "tensor_name: string",
 };
 
-void* CreateKernel(OpKind kind, TfConstruction* construction);
+void* CreateKernel(int32_t kind, TfConstruction* construction);
 void DeleteKernel(void* kernel);
 
 }  // namespace hvdlite::ingraph

@@ -19,8 +19,6 @@
 #include <vector>
 
 #include "api/hvdlite.h"
-#include "base/dtype.h"
-#include "base/ops.h"
 #include "ingraph/failure.h"
 #include "ingraph/xla_frame.h"
 
@@ -74,7 +72,8 @@ bool IsTheSameSet(const ffi::Attributes& given, int32_t process_set) {
 
 // The shape of these results is known when all ranks have come together, and the library allocates them.
 bool IsAllocatedByUs(int32_t kind) {
-  return kind == static_cast<int32_t>(OpKind::kAllgather) || kind == static_cast<int32_t>(OpKind::kAlltoall);
+  const int32_t result = hvdlite_operation_result(kind);
+  return result == HVDLITE_RESULT_GATHERED || result == HVDLITE_RESULT_EXCHANGED;
 }
 
 std::string ShapeText(const int64_t* dims, int64_t rank) {
@@ -86,7 +85,7 @@ std::string ShapeText(const int64_t* dims, int64_t rank) {
 Failure Deliver(int64_t handle, const hvdlite_operation& operation, const hvdlite_tensor& made, const Place& place,
                 const ffi::Buffer& wanted) {
   if (made.ndim != wanted.rank || !std::equal(made.shape, made.shape + made.ndim, wanted.dims)) {
-    return Wrong(std::string(Name(static_cast<OpKind>(operation.kind))) + " '" + operation.name +
+    return Wrong(std::string(hvdlite_operation_name(operation.kind)) + " '" + operation.name +
                  "' in a compiled function: a tensor of shape " + ShapeText(made.shape, made.ndim) +
                  " has come together, but the function was compiled for " + ShapeText(wanted.dims, wanted.rank) +
                  ". There all ranks must have equally many rows: pad them, or leave this call out of the function.");
@@ -95,7 +94,7 @@ Failure Deliver(int64_t handle, const hvdlite_operation& operation, const hvdlit
     const hvdlite_code code = hvdlite_copy_result(handle, wanted.data, place.stream);
     return code == HVDLITE_OK ? Failure() : LastFailure(code);
   }
-  size_t bytes = SizeOf(static_cast<DType>(made.dtype));
+  auto bytes = static_cast<size_t>(hvdlite_dtype_size(made.dtype));
   for (int32_t i = 0; i < made.ndim; ++i) bytes *= static_cast<size_t>(made.shape[i]);
   if (bytes > 0) memcpy(wanted.data, made.data, bytes);
   return {};

@@ -2,26 +2,24 @@
 
 #include <cstring>
 
-#include "base/dtype.h"
-
 namespace hvdlite::ingraph {
 namespace {
 
 int32_t DTypeOf(ffi::DataType dtype) {
   switch (dtype) {
-    case ffi::kPred: return static_cast<int32_t>(DType::kBool);
-    case ffi::kS8: return static_cast<int32_t>(DType::kInt8);
-    case ffi::kS16: return static_cast<int32_t>(DType::kInt16);
-    case ffi::kS32: return static_cast<int32_t>(DType::kInt32);
-    case ffi::kS64: return static_cast<int32_t>(DType::kInt64);
-    case ffi::kU8: return static_cast<int32_t>(DType::kUInt8);
-    case ffi::kU16: return static_cast<int32_t>(DType::kUInt16);
-    case ffi::kU32: return static_cast<int32_t>(DType::kUInt32);
-    case ffi::kU64: return static_cast<int32_t>(DType::kUInt64);
-    case ffi::kF16: return static_cast<int32_t>(DType::kFloat16);
-    case ffi::kBF16: return static_cast<int32_t>(DType::kBFloat16);
-    case ffi::kF32: return static_cast<int32_t>(DType::kFloat32);
-    case ffi::kF64: return static_cast<int32_t>(DType::kFloat64);
+    case ffi::kPred: return HVDLITE_BOOL;
+    case ffi::kS8: return HVDLITE_INT8;
+    case ffi::kS16: return HVDLITE_INT16;
+    case ffi::kS32: return HVDLITE_INT32;
+    case ffi::kS64: return HVDLITE_INT64;
+    case ffi::kU8: return HVDLITE_UINT8;
+    case ffi::kU16: return HVDLITE_UINT16;
+    case ffi::kU32: return HVDLITE_UINT32;
+    case ffi::kU64: return HVDLITE_UINT64;
+    case ffi::kF16: return HVDLITE_FLOAT16;
+    case ffi::kBF16: return HVDLITE_BFLOAT16;
+    case ffi::kF32: return HVDLITE_FLOAT32;
+    case ffi::kF64: return HVDLITE_FLOAT64;
     default: return -1;
   }
 }

@@ -1,6 +1,6 @@
 // Store: a few bytes by key, shared by all ranks of a job. How ranks find one another, and nothing else.
 //
-// One of the five interfaces. Implemented by TcpStore (the launcher's server) and MemoryStore (ranks as
+// Implemented by TcpStore (the launcher's server) and MemoryStore (ranks as
 // threads of one process, in tests). Keys are UTF-8 of 1 to 4096 bytes, "/" groups them; values are bytes.
 // Keys live until Delete: callers put the incarnation of the job into their keys. Thread-safety: every call
 // from any thread. Failure: kTimeout when the deadline passed (the store stays usable), kInvalidArgument for

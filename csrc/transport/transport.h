@@ -1,11 +1,10 @@
 // Transport: an ordered, reliable, two-way byte pipe between this rank and one peer.
 //
-// One of the five interfaces. Implemented by tcp/link (between hosts), shm/pipe (inside a host), and checked, which wraps
-// another one.
+// Implemented by tcp/link (between hosts), shm/pipe (inside a host), and checked, which wraps another transport.
 // It moves bytes; it knows no message, no tensor and no collective.
 //
 // Never blocks: both calls move what fits now and return. How a thread sleeps until more fits is the
-// engine's business (one place waits, see engine/idle.h); a transport only says which descriptor to poll.
+// engine's business (engine/wait.cc); a transport only says which descriptor to poll.
 // Thread-safety: one thread at a time (the holder of the engine's turn).
 // Failure: kPeerLost with the peer's global rank when the other side is gone; after that every call fails, but what had
 // come before a failed send can still be received.

@@ -25,8 +25,6 @@ def of_text(text: str) -> Exception | None:
     kind, message = found["kind"], found["message"]
     if kind == "PeerLostError":
         return exceptions.PeerLostError(message, int(found["rank"] or -1))
-    if kind == "ValueError" and message.startswith("Duplicate tensor name"):
-        return exceptions.DuplicateNameError(message)
     if kind in _BUILTIN:
         return _BUILTIN[kind](message)
     made: type[Exception] = getattr(exceptions, kind, exceptions.HorovodInternalError)

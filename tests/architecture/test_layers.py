@@ -102,6 +102,20 @@ def test_every_operation_of_ops_def_is_on_the_wire_and_in_python() -> None:
     assert named == {name.upper(): int(number) for _, number, name in rows}
 
 
+def test_what_holds_for_a_kind_is_a_column_of_ops_def_and_not_its_number() -> None:
+    for path in SOURCES:
+        assert not re.search(r"[<>]=? *OpKind::|OpKind::\w+ *[<>]", _code(path)), f"{path}: ask ops.def's columns"
+
+
+def test_the_c_interface_needs_no_other_header() -> None:
+    for path in SOURCES:
+        includes = re.findall(r'^#include "(\w+)/', path.read_text(), re.M)
+        if path.name == "hvdlite.h":
+            assert not includes
+        if _layer(path) in ("bindings", "ingraph"):
+            assert set(includes) <= {"api", _layer(path)}, f"{path} includes {includes}"
+
+
 def test_every_knob_is_read() -> None:
     """A knob that nothing reads is a promise nobody keeps: HVDLITE_X=1 would be accepted and change nothing."""
     code = [_code(p) for p in SOURCES]

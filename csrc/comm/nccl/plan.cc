@@ -14,10 +14,6 @@ namespace {
 // Gaps of so much cost less than more calls do.
 constexpr size_t kCheapGaps = 256 << 10;
 
-bool Reduces(OpKind kind) {
-  return kind == OpKind::kAllreduce || kind == OpKind::kReducescatter;
-}
-
 // NCCL has no bool: logic on bytes that are 0 or 1.
 DataType TypeOf(DType dtype) {
   switch (dtype) {
@@ -52,7 +48,7 @@ RedOp OpOf(const kernels::ReduceSpec& spec) {
 // the reciprocal, which 16 bits hold only of a power of two.
 bool NcclAverages(const Batch& batch, int size) {
   const bool sums = batch.reduce.op == ReduceOp::kSum || batch.reduce.op == ReduceOp::kAverage;
-  if (!Reduces(batch.kind) || !IsFloating(batch.dtype) || !sums) return false;
+  if (!Has(batch.kind, kReduces) || !IsFloating(batch.dtype) || !sums) return false;
   if (SizeOf(batch.dtype) == 2 && !std::has_single_bit(static_cast<unsigned>(size))) return false;
   return size > 1 && batch.reduce.divisor == size;
 }
@@ -65,7 +61,7 @@ bool HasElements(const Piece& piece) {
 
 Steps::Steps(const Batch& batch) {
   const kernels::ReduceSpec& spec = batch.reduce;
-  if (!Reduces(batch.kind)) {
+  if (!Has(batch.kind, kReduces)) {
     before.dtype = after.dtype = DType::kUInt8;
     return;
   }
@@ -140,7 +136,7 @@ Plan Planner::Make(char* buffer) && {
 
 // A reduction's moves are of its elements, the rest's of bytes.
 kernels::Move Planner::MoveOf(const void* from, void* to, size_t bytes) const {
-  return {from, to, static_cast<int64_t>(Reduces(batch_.kind) ? bytes / element_ : bytes)};
+  return {from, to, static_cast<int64_t>(Has(batch_.kind, kReduces) ? bytes / element_ : bytes)};
 }
 
 void Planner::Before(const void* from, void* to, size_t bytes) {
@@ -153,7 +149,7 @@ void Planner::After(const void* from, void* to, size_t bytes) {
 
 void Planner::Do(Step step, What what, const void* from, void* to, size_t bytes, int peer) {
   if (bytes == 0) return;
-  if (Reduces(batch_.kind)) {
+  if (Has(batch_.kind, kReduces)) {
     calls_[step].push_back({what, from, to, bytes / element_, TypeOf(batch_.dtype), op_, peer});
   } else {
     calls_[step].push_back({what, from, to, bytes, kUint8, kSum, peer});
@@ -166,7 +162,7 @@ bool Can(const Ground& ground, const Batch& batch, std::string* why) {
     return false;
   };
   if (batch.kind == OpKind::kBarrier) return no("a barrier has no tensors");
-  if (!Reduces(batch.kind)) return true;
+  if (!Has(batch.kind, kReduces)) return true;
   if (batch.adasum && !ground.kernels) return no("Adasum needs kernels, and some member's device runs none of ours");
   if (batch.dtype == DType::kInt16 || batch.dtype == DType::kUInt16) {
     return no("NCCL has no " + std::string(Name(batch.dtype)));

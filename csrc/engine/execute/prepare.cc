@@ -2,6 +2,8 @@
 
 #include <numeric>
 
+#include "engine/shapes.h"
+
 namespace hvdlite::engine {
 namespace {
 
@@ -9,7 +11,7 @@ using comm::Batch;
 using comm::Piece;
 
 Status AllocateOutput(Entry* entry, Shape shape, int rank) {
-  if (entry->output.data != nullptr || entry->request.kind > OpKind::kReducescatter) return Status::Ok();
+  if (entry->output.data != nullptr || !HasTensor(entry->request.kind)) return Status::Ok();
   Handle& handle = *entry->handle;
   handle.output.dtype = entry->request.dtype;
   handle.output.shape = std::move(shape);
@@ -40,34 +42,6 @@ Status AllocateOnGpu(Entry* entry, Shape shape, comm::gpu::Card* card, Batch* ba
   batch->ready.push_back(entry->handle->memory()->there());
   entry->output = output;
   return Status::Ok();
-}
-
-// Element counts of one response, by its kind; `mine` is the shape of this rank's result.
-void FillCounts(const Agreed& response, int members, int me, Piece* piece, Shape* mine) {
-  const Request& request = response.request;
-  const int64_t row = RowElements(request.shape);
-  *mine = request.shape;
-  switch (request.kind) {
-    case OpKind::kAllgather: {
-      for (int64_t rows : response.rows) piece->counts.push_back(rows * row);
-      (*mine)[0] = std::accumulate(response.rows.begin(), response.rows.end(), int64_t{0});
-      break;
-    }
-    case OpKind::kReducescatter:
-      for (int m = 0; m < members; ++m) piece->counts.push_back(ShareOfRows(request.shape[0], members, m) * row);
-      (*mine)[0] = ShareOfRows(request.shape[0], members, me);
-      break;
-    case OpKind::kAlltoall: {
-      for (int64_t rows : response.rows) piece->counts.push_back(rows * row);
-      int64_t received = 0;
-      for (int from = 0; from < members; ++from) {
-        received += response.rows[static_cast<size_t>(from) * static_cast<size_t>(members) + static_cast<size_t>(me)];
-      }
-      (*mine)[0] = received;
-      break;
-    }
-    default: piece->count = NumElements(request.shape);
-  }
 }
 
 // Bytes that a member which has joined must offer and swallow for this piece.
@@ -114,7 +88,7 @@ Status Prepare(ProcessSet* set, Running* running, comm::gpu::Card* card) {
   batch.kind = like.kind;
   batch.dtype = like.dtype;
   batch.root = static_cast<int>(like.root);
-  batch.adasum = like.kind == OpKind::kAllreduce && like.op == ReduceOp::kAdasum;
+  batch.adasum = Has(like.kind, kAdasum) && like.op == ReduceOp::kAdasum;
   batch.reduce.dtype = like.dtype;
   batch.reduce.op = like.op == ReduceOp::kAverage || batch.adasum ? ReduceOp::kSum : like.op;
   batch.reduce.prescale = like.prescale;
@@ -131,21 +105,17 @@ Status Prepare(ProcessSet* set, Running* running, comm::gpu::Card* card) {
     Entry* const entry = set->inbox.Find(response.agreed->request.name);
     running->entries.push_back(entry);
     Piece piece;
-    Shape mine;
-    FillCounts(*response.agreed, members, me, &piece, &mine);
+    piece.counts = Counts(*response.agreed, members);
+    if (piece.counts.empty()) piece.count = NumElements(response.agreed->request.shape);
     if (entry != nullptr) {
+      Shape mine = ResultShape(*response.agreed, me, members);
       if (gpu != nullptr) {
         HVDLITE_RETURN_IF_ERROR(AllocateOnGpu(entry, std::move(mine), card, &batch));
         batch.ready.insert(batch.ready.end(), entry->ready.begin(), entry->ready.end());
       } else {
         HVDLITE_RETURN_IF_ERROR(AllocateOutput(entry, std::move(mine), set->ranks[static_cast<size_t>(me)]));
       }
-      if (like.kind == OpKind::kAlltoall) {
-        for (int from = 0; from < members; ++from) {
-          const size_t at = static_cast<size_t>(from) * static_cast<size_t>(members) + static_cast<size_t>(me);
-          entry->handle->received_splits.push_back(response.agreed->rows[at]);
-        }
-      }
+      entry->handle->received_splits = RowsReceived(*response.agreed, me, members);
       piece.input = entry->input.data;
       piece.output = entry->output.data;
     } else {

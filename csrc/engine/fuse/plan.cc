@@ -1,27 +1,13 @@
 #include "engine/fuse/plan.h"
 
-#include <numeric>
+#include "engine/shapes.h"
 
 namespace hvdlite::engine {
 namespace {
 
-bool MayFuse(OpKind kind) {
-  return kind == OpKind::kAllreduce || kind == OpKind::kAllgather || kind == OpKind::kBroadcast ||
-         kind == OpKind::kReducescatter;
-}
-
 bool SameBatch(const Request& a, const Request& b, bool groups_alone) {
   return a.kind == b.kind && a.dtype == b.dtype && a.op == b.op && a.device == b.device && a.root == b.root &&
          a.prescale == b.prescale && a.postscale == b.postscale && (!groups_alone || a.group == b.group);
-}
-
-// Bytes that the operation's result has.
-int64_t Bytes(const Agreed& r) {
-  int64_t elements = NumElements(r.request.shape);
-  if (r.request.kind == OpKind::kAllgather) {
-    elements = RowElements(r.request.shape) * std::accumulate(r.rows.begin(), r.rows.end(), int64_t{0});
-  }
-  return elements * static_cast<int64_t>(SizeOf(r.request.dtype));
 }
 
 struct OpenBatch {
@@ -37,7 +23,7 @@ std::vector<std::vector<size_t>> Plan(const std::vector<AgreedPtr>& ready, const
   std::vector<OpenBatch> open;  // at most one per signature
   for (size_t i = 0; i < ready.size(); ++i) {
     const Request& request = ready[i]->request;
-    const int64_t bytes = Bytes(*ready[i]);
+    const int64_t bytes = ResultBytes(*ready[i]);
     const bool in_group = request.group != 0;
     OpenBatch* match = nullptr;
     for (OpenBatch& batch : open) {
@@ -45,7 +31,7 @@ std::vector<std::vector<size_t>> Plan(const std::vector<AgreedPtr>& ready, const
     }
     // A group's members stay with the ones before them even beyond the threshold.
     const bool continues_group = match != nullptr && in_group && match->like->group == request.group;
-    if (match != nullptr && MayFuse(request.kind) && options.threshold > 0 &&
+    if (match != nullptr && Has(request.kind, kFuses) && options.threshold > 0 &&
         (continues_group || match->bytes + bytes <= options.threshold)) {
       batches[match->index].push_back(i);
       match->bytes += bytes;

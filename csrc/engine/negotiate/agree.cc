@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/shapes.h"
+
 namespace hvdlite::engine {
 
 Status Agreement::Nonsense(int rank) {
@@ -213,13 +215,7 @@ Status Agreement::HandleUp(const Edge& edge, std::string_view frame, Nanos now, 
 // What the rest of the engine relies on when it looks up members in a response.
 bool Agreement::MakesSense(const Response& response) const {
   if (response.cached) return true;
-  const Request& request = response.agreed->request;
-  const size_t n = ranks_.size();
-  if (HasRows(request.kind) && request.shape.empty()) return false;
-  if (request.kind == OpKind::kReducescatter && request.shape.empty()) return false;
-  if (request.kind == OpKind::kBroadcast && (request.root < 0 || request.root >= static_cast<int64_t>(n))) return false;
-  const size_t rows = request.kind == OpKind::kAllgather ? n : request.kind == OpKind::kAlltoall ? n * n : 0;
-  return response.agreed->rows.size() == rows;
+  return IsPossible(*response.agreed, static_cast<int>(ranks_.size()));
 }
 
 Status Agreement::HandleDown(std::string_view frame, std::vector<Decision>* decisions) {

@@ -5,6 +5,7 @@
 
 #include "engine/negotiate/agree.h"
 #include "engine/negotiate/validate.h"
+#include "engine/shapes.h"
 
 namespace hvdlite::engine {
 namespace {
@@ -44,11 +45,11 @@ Response Agreement::Settle(Tally* tally) {
       std::find(tally->presence.begin(), tally->presence.end(), Presence::kJoined) != tally->presence.end();
   const Request& request = tally->agreed->request;
   // The zero rows of a joined member must not be what the slot remembers of it.
-  const bool remember = request.cacheable && !(anybody_joined && HasRows(request.kind));
+  const bool remember = request.cacheable && !(anybody_joined && RowsDiffer(request.kind));
   Response response;
   response.cached = remember && tally->agreed == tally->remembered;
   response.slot = remember ? ledger_.SlotFor(tally) : kNoSlot;
-  response.agreed = anybody_joined && request.kind == OpKind::kAllgather ? WithoutRowsOfJoined(*tally) : tally->agreed;
+  response.agreed = anybody_joined && RowsDiffer(request.kind) ? WithoutRowsOfJoined(*tally) : tally->agreed;
   ledger_.Settle(tally, remember);
   return response;
 }

@@ -3,16 +3,9 @@
 #include <algorithm>
 
 #include "engine/negotiate/validate.h"
+#include "engine/shapes.h"
 
 namespace hvdlite::engine {
-namespace {
-
-// Where a member's rows start, and how many numbers they are.
-size_t RowsPerMember(OpKind kind, int members) {
-  return kind == OpKind::kAlltoall ? static_cast<size_t>(members) : 1;
-}
-
-}  // namespace
 
 Tally* Ledger::Find(const std::string& name) {
   std::unique_ptr<Tally>& tally = by_name_[name];
@@ -46,19 +39,6 @@ void Ledger::RemovePending(Tally* tally) {
   tally->pending_index = SIZE_MAX;
 }
 
-Request Ledger::RememberedRequest(const Tally& tally, int member) const {
-  Request request = tally.remembered->request;
-  const std::vector<int64_t>& rows = tally.remembered->rows;
-  const size_t m = static_cast<size_t>(member);
-  if (request.kind == OpKind::kAllgather) {
-    request.shape[0] = rows[m];
-  } else if (request.kind == OpKind::kAlltoall) {
-    const auto row = rows.begin() + static_cast<long>(m) * members_;
-    request.splits.assign(row, row + members_);
-  }
-  return request;
-}
-
 // Counts a request in full. The round has begun.
 void Ledger::Record(Tally* tally, int member, Request request) {
   if (!tally->draft) {
@@ -69,28 +49,20 @@ void Ledger::Record(Tally* tally, int member, Request request) {
     const auto begin = [&](int first_member, const Request& first) {
       tally->first_member = first_member;
       draft.first = first;
-      draft.rows.assign(static_cast<size_t>(members_) * RowsPerMember(first.kind, members_), 0);
+      draft.rows.assign(RowCount(first.kind, members_), 0);
     };
     for (int m = 0; m < members_; ++m) {
       if (tally->presence[static_cast<size_t>(m)] != Presence::kAsked) continue;
-      const Request said = RememberedRequest(*tally, m);
+      const Request said = RequestOf(*tally->remembered, m, members_);
       if (tally->first_member < 0) begin(m, said);
-      PutRows(said, m, &draft.rows);
+      PutRows(said, m, members_, &draft.rows);
     }
     if (tally->first_member < 0) begin(member, request);
   }
   if (Agrees(tally->draft->first, request)) {
-    PutRows(request, member, &tally->draft->rows);
+    PutRows(request, member, members_, &tally->draft->rows);
   } else {
     tally->dissent.emplace_back(member, std::move(request));
-  }
-}
-
-void Ledger::PutRows(const Request& request, int member, std::vector<int64_t>* rows) const {
-  if (request.kind == OpKind::kAllgather) {
-    (*rows)[static_cast<size_t>(member)] = request.shape[0];
-  } else if (request.kind == OpKind::kAlltoall) {
-    std::copy(request.splits.begin(), request.splits.end(), rows->begin() + static_cast<long>(member) * members_);
   }
 }
 
@@ -122,9 +94,7 @@ bool Ledger::Add(int member, Request request, Nanos now) {
     Join(member);
     return true;
   }
-  if (request.kind == OpKind::kAlltoall && request.splits.size() != static_cast<size_t>(members_)) return false;
-  if ((HasRows(request.kind) || request.kind == OpKind::kReducescatter) && request.shape.empty()) return false;
-  if (request.kind == OpKind::kBroadcast && (request.root < 0 || request.root >= members_)) return false;
+  if (!IsPossible(request, members_)) return false;
   // One that has joined has nothing to say, one that has asked is waiting. Whoever is refused begins no round.
   if (joined_[static_cast<size_t>(member)]) return false;
   Tally* tally = Find(request.name);
@@ -142,14 +112,14 @@ bool Ledger::AddCached(int member, uint64_t slot, Nanos now) {
     // A number that crossed its own eviction on the way: the request it stands for is still known.
     const auto evicted = evicted_.find(slot);
     if (evicted == evicted_.end()) return false;
-    return Add(member, RememberedRequest(*evicted->second.tally, member), now);
+    return Add(member, RequestOf(*evicted->second.tally->remembered, member, members_), now);
   }
   if (joined_[static_cast<size_t>(member)]) return false;
   Tally* tally = found->second;
   if (tally->present == 0) BeginRound(tally, member, now);
   if (tally->presence[static_cast<size_t>(member)] != Presence::kMissing || tally->pending_index == SIZE_MAX)
     return false;
-  if (tally->draft) Record(tally, member, RememberedRequest(*tally, member));
+  if (tally->draft) Record(tally, member, RequestOf(*tally->remembered, member, members_));
   MarkAsked(tally, member, now);
   return true;
 }
@@ -179,7 +149,6 @@ std::vector<Tally*> Ledger::TakeReady() {
       tally->agreed = tally->remembered;
       continue;
     }
-    if (!HasRows(tally->draft->first.kind)) tally->draft->rows.clear();
     tally->agreed =
         std::make_shared<const Agreed>(Agreed{std::move(tally->draft->first), std::move(tally->draft->rows)});
     tally->draft.reset();

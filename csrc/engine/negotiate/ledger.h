@@ -80,11 +80,8 @@ class Ledger {
   Tally* Find(const std::string& name);
   void BeginRound(Tally* tally, int member, Nanos now);
   void Record(Tally* tally, int member, Request request);
-  // Enters what a request says of its member's rows, if it does.
-  void PutRows(const Request& request, int member, std::vector<int64_t>* rows) const;
   void MarkPresent(Tally* tally, int member, Presence presence);
   void MarkAsked(Tally* tally, int member, Nanos now);
-  Request RememberedRequest(const Tally& tally, int member) const;
   void Join(int member);
   // The tallies of one group, and how many tensors each member has put into it.
   void TearApart(const std::vector<Tally*>& tallies, const std::vector<uint32_t>& sizes);

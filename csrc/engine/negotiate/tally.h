@@ -43,9 +43,4 @@ struct Tally {
   const Request& said() const { return draft ? draft->first : remembered->request; }
 };
 
-// True for operations whose first dimension may differ from member to member.
-inline bool HasRows(OpKind kind) {
-  return kind == OpKind::kAllgather || kind == OpKind::kAlltoall;
-}
-
 }  // namespace hvdlite::engine

@@ -4,6 +4,8 @@
 #include <functional>
 #include <map>
 
+#include "engine/shapes.h"
+
 namespace hvdlite::engine {
 namespace {
 
@@ -38,7 +40,7 @@ const Aspect kAspects[] = {
     {[](const Request& r, const std::vector<int>&) { return "asked for op " + std::string(Name(r.op)); },
      "All ranks must pass the same reduction op."},
     {[](const Request& r, const std::vector<int>& ranks) {
-       if (r.kind != OpKind::kBroadcast) return std::string();
+       if (!Has(r.kind, kRooted)) return std::string();
        return "named root " + std::to_string(ranks[static_cast<size_t>(r.root)]);
      },
      "All ranks must name the same root_rank."},
@@ -50,7 +52,7 @@ const Aspect kAspects[] = {
      "All ranks must group the same tensors."},
     {[](const Request& r, const std::vector<int>&) {
        // Of an alltoall only the parts are known, not how many rows they were cut from.
-       if (r.kind == OpKind::kAlltoall)
+       if (ResultOf(r.kind) == Result::kExchanged)
          return "sent rows of shape " + ToString(Shape(r.shape.begin() + 1, r.shape.end()));
        return "sent shape " + ToString(r.shape);
      },
@@ -63,12 +65,11 @@ const Aspect kAspects[] = {
 };
 
 const char* ShapeAdvice(OpKind kind) {
-  switch (kind) {
-    case OpKind::kAllgather:
-    case OpKind::kAlltoall: return "All dimensions but the first must be equal on all ranks.";
-    case OpKind::kAllreduce: return "All ranks must pass the same shape; use allgather for differing first dimensions.";
-    default: return "All ranks must pass the same shape.";
+  if (RowsDiffer(kind)) return "All dimensions but the first must be equal on all ranks.";
+  if (kind == OpKind::kAllreduce) {
+    return "All ranks must pass the same shape; use allgather for differing first dimensions.";
   }
+  return "All ranks must pass the same shape.";
 }
 
 }  // namespace
@@ -79,7 +80,7 @@ bool Agrees(const Request& a, const Request& b) {
     return false;
   }
   if (a.kind == OpKind::kAddProcessSet) return a.splits == b.splits;
-  if (!HasRows(a.kind)) return a.shape == b.shape;
+  if (!RowsDiffer(a.kind)) return a.shape == b.shape;
   return a.shape.size() == b.shape.size() && !a.shape.empty() &&
          std::equal(a.shape.begin() + 1, a.shape.end(), b.shape.begin() + 1);
 }
@@ -108,6 +109,7 @@ std::string RankList(std::vector<int> ranks) {
 Status Validate(const Tally& tally, const std::vector<int>& ranks) {
   const Request& first = tally.agreed->request;
   const auto what = [&first] { return Shown(first) + ": "; };
+  const int members = static_cast<int>(ranks.size());
   if (!tally.dissent.empty()) {
     for (const Aspect& aspect : kAspects) {
       // Who said what, in the order of the lowest rank that said it.
@@ -117,8 +119,8 @@ Status Validate(const Tally& tally, const std::vector<int>& ranks) {
       for (size_t m = 0; m < tally.presence.size(); ++m) {
         if (tally.presence[m] != Presence::kAsked) continue;
         const auto other = others.find(static_cast<int>(m));
-        Request request = other == others.end() ? first : *other->second;
-        if (other == others.end() && request.kind == OpKind::kAllgather) request.shape[0] = tally.agreed->rows[m];
+        const Request request =
+            other == others.end() ? RequestOf(*tally.agreed, static_cast<int>(m), members) : *other->second;
         said[aspect.said(request, ranks)].push_back(ranks[m]);
       }
       if (said.size() < 2) continue;
@@ -141,19 +143,17 @@ Status Validate(const Tally& tally, const std::vector<int>& ranks) {
   }
   if (joined.empty()) return Status::Ok();
   const OpKind kind = first.kind;
-  if (kind == OpKind::kBroadcast && tally.presence[static_cast<size_t>(first.root)] == Presence::kJoined) {
+  if (Has(kind, kRooted) && tally.presence[static_cast<size_t>(first.root)] == Presence::kJoined) {
     return Status::Mismatch(what() + RankList({ranks[static_cast<size_t>(first.root)]}) +
                             " is the root but has called join() and has nothing to send.");
   }
-  if (kind == OpKind::kAlltoall || kind == OpKind::kReducescatter) {
+  if (Has(kind, kJoinable)) return Status::Ok();
+  if (HasTensor(kind)) {
     return Status::Mismatch(what() + "not possible after " + RankList(joined) +
                             " called join(): a joined rank takes no part of the result, so data would be lost. "
                             "allreduce, allgather, broadcast and barrier work with joined ranks.");
   }
-  if (kind == OpKind::kAddProcessSet || kind == OpKind::kRemoveProcessSet) {
-    return Status::Mismatch(what() + "not possible after " + RankList(joined) + " called join().");
-  }
-  return Status::Ok();
+  return Status::Mismatch(what() + "not possible after " + RankList(joined) + " called join().");
 }
 
 }  // namespace hvdlite::engine

@@ -48,11 +48,6 @@ std::string Carriers(const comm::Carried& carried) {
   return out;
 }
 
-// Operations on data and barriers. The others are about the job itself.
-bool IsShown(OpKind kind) {
-  return kind <= OpKind::kBarrier;
-}
-
 // Process sets may use the same name at the same time.
 std::string Shown(const ProcessSet& set, const std::string& name) {
   return set.id == 0 ? name : name + " (process set " + std::to_string(set.id) + ")";
@@ -61,7 +56,7 @@ std::string Shown(const ProcessSet& set, const std::string& name) {
 // Why it went this way, for the timeline. A barrier, or a join, goes no way: the agreement was the meeting.
 std::string How(const ProcessSet& set, const Running& running) {
   const comm::Batch& batch = running.batch;
-  if (batch.kind > OpKind::kReducescatter) return "";
+  if (!HasTensor(batch.kind)) return "";
   const bool on_gpu = running.communicator == set.on_gpu.get();
   const std::string& why = on_gpu ? set.on_gpu->why() : set.group->why;
   return "{\"communicator\": \"" + Escaped(why.c_str()) + "\", \"algorithm\": \"" +
@@ -77,7 +72,7 @@ void Observer::Announced(const ProcessSet& set, const Entry& entry, bool by_slot
 }
 
 void Observer::Arrived(const ProcessSet& set, const Ledger::Arrival& arrival) {
-  if (!timeline_.on() || !IsShown(arrival.kind)) return;
+  if (!timeline_.on() || Has(arrival.kind, kAboutJob)) return;
   timeline_.Arrive(Shown(set, arrival.name), "NEGOTIATE_" + std::string(TimelineName(arrival.kind)),
                    set.ranks[static_cast<size_t>(arrival.member)], arrival.at);
 }
@@ -90,7 +85,7 @@ void Observer::Began(const ProcessSet& set, const Running& running, Nanos now) {
   // A rank that has joined takes part in what it has not asked for.
   for (const Response& response : running.responses) {
     const OpKind kind = response.agreed->request.kind;
-    if (!IsShown(kind)) continue;
+    if (Has(kind, kAboutJob)) continue;
     const std::string name = Shown(set, response.agreed->request.name);
     timeline_.Agree(name, now);
     timeline_.Begin(name, std::string(TimelineName(kind)), now);

@@ -7,9 +7,9 @@ namespace hvdlite::engine {
 namespace {
 
 Status Duplicate(const Request& request) {
-  return Status::InvalidArgument("Duplicate tensor name: " + Shown(request) +
-                                 " is still outstanding on this rank. Wait for it with synchronize(), or give this "
-                                 "one another name. (The first operation is not affected.)");
+  return Status::DuplicateName("Duplicate tensor name: " + Shown(request) +
+                               " is still outstanding on this rank. Wait for it with synchronize(), or give this "
+                               "one another name. (The first operation is not affected.)");
 }
 
 }  // namespace

@@ -201,12 +201,26 @@ TEST_P(EngineVerdict, a_group_with_a_name_twice_or_one_that_is_outstanding_is_re
     std::vector<Submission> group = Group("g", 7, &x);
     group[2].request.name = "g0";
     std::vector<HandlePtr> handles;
-    EXPECT_EQ(me.engine->SubmitGroup(0, std::move(group), &handles).code(), StatusCode::kInvalidArgument);
+    EXPECT_EQ(me.engine->SubmitGroup(0, std::move(group), &handles).code(), StatusCode::kDuplicateName);
     EXPECT_TRUE(handles.empty());
     // Nothing of it was left behind: the same names are free.
     ASSERT_TRUE(me.engine->SubmitGroup(0, Group("g", 7, &x), &handles).ok());
     for (const HandlePtr& handle : handles) ASSERT_TRUE(me.Wait(handle).ok());
     ASSERT_EQ(x[0], std::vector<float>(10, 3.0f));
+  });
+}
+
+TEST_P(EngineVerdict, a_group_of_what_cannot_be_grouped_is_refused) {
+  RunRanks(Options(), [](Rank& me) {
+    std::vector<std::vector<float>> x(2, std::vector<float>(10, 1));
+    std::vector<HandlePtr> handles;
+    for (const OpKind kind : {OpKind::kAlltoall, OpKind::kBarrier, OpKind::kJoin}) {
+      std::vector<Submission> group = Group("g", 7, &x);
+      group[1].request.kind = kind;
+      const Status status = me.engine->SubmitGroup(0, std::move(group), &handles);
+      EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+      EXPECT_EQ(status.message(), std::string(Name(kind)) + " cannot be part of a group");
+    }
   });
 }
 
@@ -219,7 +233,7 @@ TEST_P(EngineVerdict, a_second_operation_of_the_same_name_fails_alone) {
     HandlePtr second;
     if (me.rank != 2) {
       const Status status = me.engine->Submit(0, Allreduce("x", y, &y), true, &second);
-      EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+      EXPECT_EQ(status.code(), StatusCode::kDuplicateName);
       EXPECT_EQ(
           status.message(),
           "Duplicate tensor name: allreduce 'x' is still outstanding on this rank. Wait for it with synchronize(), or "
