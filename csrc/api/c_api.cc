@@ -226,7 +226,7 @@ hvdlite_code hvdlite_end(int64_t handle, double slice_seconds, int32_t* done) {
   if (found == nullptr) return Report(UnknownHandle(handle));
   const hvdlite_code waited = WaitFor(*found, slice_seconds, done);
   if (*done == 0) return waited;
-  if (found->flight != nullptr) {
+  if (found->pending != nullptr) {
     *done = 2;
     return HVDLITE_OK;
   }
@@ -238,10 +238,10 @@ hvdlite_code hvdlite_poll(int64_t handle, int32_t* done) {
   const auto found = Runtime::Get().Find(handle);
   if (found == nullptr) return Report(UnknownHandle(handle));
   *done = found->done() ? 1 : 0;
-  if (*done == 0 || found->flight == nullptr) return HVDLITE_OK;
-  bool landed = false;
-  const Status status = found->flight->Landed(&landed);
-  *done = landed || !status.ok() ? 1 : 0;  // who then waits hears of it
+  if (*done == 0 || found->pending == nullptr) return HVDLITE_OK;
+  bool finished = false;
+  const Status status = found->pending->Finished(&finished);
+  *done = finished || !status.ok() ? 1 : 0;  // who then waits hears of it
   return HVDLITE_OK;
 }
 
@@ -249,7 +249,7 @@ hvdlite_code hvdlite_follow(int64_t handle, void* stream) {
   const auto found = Runtime::Get().Find(handle);
   if (found == nullptr) return Report(UnknownHandle(handle));
   if (!found->done()) return Report(Status::InvalidArgument("the operation is not done; wait for it first"));
-  return Report(found->flight == nullptr ? Status::Ok() : found->flight->HoldBack(stream));
+  return Report(found->pending == nullptr ? Status::Ok() : found->pending->MakeWait(stream));
 }
 
 hvdlite_code hvdlite_copy_result(int64_t handle, void* to, void* stream) {
@@ -261,15 +261,15 @@ hvdlite_code hvdlite_copy_result(int64_t handle, void* to, void* stream) {
   return Report(found->memory()->CopyTo(to, found->output.bytes(), stream));
 }
 
-hvdlite_code hvdlite_land(int64_t handle, double slice_seconds, int32_t* landed) {
-  *landed = 0;
+hvdlite_code hvdlite_wait_for_device(int64_t handle, double slice_seconds, int32_t* finished) {
+  *finished = 0;
   const auto found = Runtime::Get().Find(handle);
   if (found == nullptr) return Report(UnknownHandle(handle));
   if (!found->done()) return Report(Status::InvalidArgument("the operation is not done; wait for it first"));
-  bool there = found->flight == nullptr;
+  bool there = found->pending == nullptr;
   const Status status =
-      there ? Status::Ok() : found->flight->Wait(hvdlite::Deadline::AfterSeconds(slice_seconds), &there);
-  *landed = there ? 1 : 0;
+      there ? Status::Ok() : found->pending->Wait(hvdlite::Deadline::AfterSeconds(slice_seconds), &there);
+  *finished = there ? 1 : 0;
   return Report(status);
 }
 

@@ -235,7 +235,7 @@ hvdlite_result Runtime::ResultOf(const engine::Handle& handle) {
   result.output = View(handle.output);
   result.received_splits = handle.received_splits.data();
   result.split_count = static_cast<int32_t>(handle.received_splits.size());
-  result.on_gpu = handle.flight != nullptr ? 1 : 0;
+  result.on_gpu = handle.pending != nullptr ? 1 : 0;
   result.number = handle.number;
   return result;
 }
@@ -348,7 +348,7 @@ Status Runtime::Run(const hvdlite_operation& operation, Nanos slice, int64_t* ha
   HVDLITE_RETURN_IF_ERROR(Start(engine.get(), operation, nullptr, /*will_wait=*/true, &made));
   if (engine->Wait(*made, slice)) {
     const bool nothing_to_fetch = made->output.data == nullptr && made->received_splits.empty() && made->number < 0 &&
-                                  made->flight == nullptr && made->memory() == nullptr;
+                                  made->pending == nullptr && made->memory() == nullptr;
     if (!made->status().ok() || nothing_to_fetch) return made->status();
   }
   *handle = Add(std::move(made));

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "bindings/bindings.h"
+#include "bindings/borrowed.h"
 #include "bindings/device_array.h"
 #include "bindings/fastcall.h"
-#include "bindings/loans.h"
 #include "bindings/unlocked.h"
 
 namespace hvdlite::bindings {
@@ -53,7 +53,7 @@ PyObject* Submit(PyObject*, PyObject* const* given, Py_ssize_t count) {
     Describe(arguments, &call, &splits);
     int64_t handle = -1;
     ThrowIfError(hvdlite_submit(&call.operation, &handle));
-    Borrow(handle, arguments.Object(4), arguments.Object(5), &call);
+    KeepAlive(handle, arguments.Object(4), arguments.Object(5), &call);
     return py::int_(handle);
   });
 }
@@ -77,7 +77,7 @@ std::vector<int64_t> SubmitGroup(int kind, int op, int set, const std::optional<
   ThrowIfError(hvdlite_submit_group(operations.data(), static_cast<int32_t>(operations.size()),
                                     name ? name->c_str() : nullptr, handles.data()));
   for (size_t i = 0; i < inputs.size(); ++i) {
-    Borrow(handles[i], inputs[i], outputs.empty() ? py::none() : outputs[i], &calls[i]);
+    KeepAlive(handles[i], inputs[i], outputs.empty() ? py::none() : outputs[i], &calls[i]);
   }
   return handles;
 }
@@ -103,14 +103,14 @@ py::object Finish(int64_t handle) {
   const hvdlite_code code = hvdlite_get_result(handle, &result);
   if (code != HVDLITE_OK) {
     hvdlite_release(handle, nullptr);
-    GiveBack(handle);
+    ReleaseBorrowed(handle);
     ThrowIfError(code);
   }
   if (result.on_gpu) {
     const hvdlite_code followed = Follow(handle);
     if (followed != HVDLITE_OK) {
       hvdlite_release(handle, nullptr);
-      GiveBack(handle);
+      ReleaseBorrowed(handle);
       ThrowIfError(followed);
     }
   }
@@ -120,7 +120,7 @@ py::object Finish(int64_t handle) {
   const std::vector<int64_t> received(result.received_splits, result.received_splits + result.split_count);
   void* storage = nullptr;
   hvdlite_release(handle, &storage);
-  GiveBack(handle);
+  ReleaseBorrowed(handle);
   py::object output = py::none();
   if (storage != nullptr && tensor.device_kind != 0) {
     output = MakeDeviceArray(static_cast<hvdlite_device_memory*>(storage), tensor, shape);
@@ -182,7 +182,7 @@ PyObject* WaitAll(PyObject*, PyObject* given) {
         code = Follow(handle);
         hvdlite_release(handle, nullptr);
       }
-      GiveBack(handle);
+      ReleaseBorrowed(handle);
       try {
         ThrowIfError(code);
       } catch (py::error_already_set& error) {
@@ -209,7 +209,7 @@ PyObject* Run(PyObject*, PyObject* const* given, Py_ssize_t count) {
     }
     ThrowIfError(code);
     if (handle < 0) return py::none();
-    Borrow(handle, arguments.Object(4), arguments.Object(5), &call);
+    KeepAlive(handle, arguments.Object(4), arguments.Object(5), &call);
     if (PyErr_CheckSignals() != 0) throw py::error_already_set();
     return Finish(handle);
   });
@@ -244,7 +244,7 @@ void BindOperations(py::module_& module) {
   module.attr("NotContiguous") = py::handle(NotContiguous());
   module.def("submit_group", &SubmitGroup, py::arg("kind"), py::arg("op"), py::arg("process_set"), py::arg("name"),
              py::arg("inputs"), py::arg("outputs"), py::arg("prescale"), py::arg("postscale"));
-  module.def("give_back", &GiveAllBack, "All tensors: after shutdown, when nothing is under way.");
+  module.def("give_back", &ReleaseAllBorrowed, "All tensors: after shutdown, when nothing is under way.");
   module.def("release_all", &hvdlite_release_all, "All handles, with their results: before the next init.");
 }
 

@@ -69,7 +69,7 @@ int32_t FromDlpack(const dlpack::DataType& type) {
 
 }  // namespace
 
-void Lent::SetShape(const int64_t* dimensions, int count) {
+void BorrowedTensor::SetShape(const int64_t* dimensions, int count) {
   int64_t* mine = few_.data();
   if (static_cast<size_t>(count) > few_.size()) {
     many_.resize(static_cast<size_t>(count));
@@ -80,7 +80,7 @@ void Lent::SetShape(const int64_t* dimensions, int count) {
   tensor.ndim = count;
 }
 
-void Lent::BorrowArray(PyObject* object) {
+void BorrowedTensor::BorrowArray(PyObject* object) {
   const auto array = py::reinterpret_borrow<py::array>(object);
   const py::dtype dtype = array.dtype();
   tensor.dtype = FromNumpy(dtype);
@@ -94,7 +94,7 @@ void Lent::BorrowArray(PyObject* object) {
   writable = array.writeable();
 }
 
-void Lent::BorrowDlpack(const dlpack::Tensor& lent) {
+void BorrowedTensor::BorrowDlpack(const dlpack::Tensor& lent) {
   tensor.dtype = FromDlpack(lent.dtype);
   if (tensor.dtype < 0) Refuse("a tensor of this dtype cannot be communicated (complex, packed or quantised?)");
   const bool host = lent.device.type == dlpack::kCpu || lent.device.type == dlpack::kCudaHost;
@@ -145,7 +145,7 @@ const dlpack::Tensor& Content(const py::object& capsule, bool* writable) {
 
 }  // namespace
 
-void Lent::BorrowCapsule(const py::handle& object) {
+void BorrowedTensor::BorrowCapsule(const py::handle& object) {
   owner = Capsule(object, py::kwargs());
   const dlpack::Tensor* lent = &Content(owner, &writable);
   if (lent->device.type == dlpack::kCuda || lent->device.type == dlpack::kCudaManaged) {
@@ -160,7 +160,7 @@ void Lent::BorrowCapsule(const py::handle& object) {
   BorrowDlpack(*lent);
 }
 
-bool Lent::BorrowQuickly(const py::handle& object) {
+bool BorrowedTensor::TryExchange(const py::handle& object) {
   dlpack::Tensor lent;
   if (!BorrowByExchange(object, &lent)) return false;
   if (lent.device.type != dlpack::kCpu) {
@@ -172,9 +172,9 @@ bool Lent::BorrowQuickly(const py::handle& object) {
   return true;
 }
 
-void Lent::Borrow(const py::handle& object) {
+void BorrowedTensor::Borrow(const py::handle& object) {
   if (py::isinstance<py::array>(object)) return BorrowArray(object.ptr());
-  if (BorrowQuickly(object)) return;
+  if (TryExchange(object)) return;
   if (py::hasattr(object, "__dlpack__")) return BorrowCapsule(object);
   Refuse("expected a numpy array or an object with __dlpack__, got " +
          py::str(py::type::handle_of(object).attr("__name__")).cast<std::string>());

@@ -15,11 +15,11 @@ namespace hvdlite::bindings {
 
 // A tensor lent by Python. `owner` keeps the memory alive where the object itself does not: hold both until the operation
 // is done. Stays where it is: the tensor points to its own dimensions.
-class Lent {
+class BorrowedTensor {
  public:
-  Lent() = default;
-  Lent(const Lent&) = delete;
-  Lent& operator=(const Lent&) = delete;
+  BorrowedTensor() = default;
+  BorrowedTensor(const BorrowedTensor&) = delete;
+  BorrowedTensor& operator=(const BorrowedTensor&) = delete;
 
   // Once. TypeError if the object is no tensor or has a dtype that hvdlite does not know.
   void Borrow(const pybind11::handle& object);
@@ -36,7 +36,7 @@ class Lent {
 
  private:
   void BorrowArray(PyObject* array);
-  bool BorrowQuickly(const pybind11::handle& object);
+  bool TryExchange(const pybind11::handle& object);
   void BorrowCapsule(const pybind11::handle& object);
   void BorrowDlpack(const dlpack::Tensor& lent);
   void SetShape(const int64_t* dimensions, int count);

@@ -19,7 +19,7 @@
 #include "comm/communicator.h"
 #include "comm/gpu/gpu_communicator.h"
 #include "comm/mpi/channel.h"
-#include "comm/mpi/verdict.h"
+#include "comm/mpi/mpi_choice.h"
 #include "comm/shm/region.h"
 #include "comm/topology.h"
 #include "rendezvous/store.h"
@@ -76,7 +76,7 @@ class World {
   // `set` numbers the process sets of this incarnation; never reused.
   Status Connect(std::vector<int> ranks, uint32_t set, const Until& until, std::unique_ptr<Group>* group);
   // Whether tensors of this job go over MPI; `why` for people.
-  const mpi::Verdict& mpi() const { return mpi_; }
+  const mpi::MpiChoice& mpi() const { return mpi_; }
   // A few times a second: sends strangers away from the door, and lets MPI do what it has left undone.
   Status Tend();
   // In a forked child: closes the sockets whose end announces this rank's death.
@@ -125,7 +125,7 @@ class World {
   std::vector<transport::tcp::Endpoint> doors_;  // by rank: where its listener is
   std::unique_ptr<transport::Neighbours> neighbours_;
   std::unique_ptr<transport::Doorbells> bells_;
-  mpi::Verdict mpi_;
+  mpi::MpiChoice mpi_;
   gpu::Card card_;
   Carried carried_;
   size_t next_region_ = 0;

@@ -55,7 +55,7 @@ Status Event::Query(bool* fired) const {
   return code == kNotReady ? Status::Ok() : gpu_->driver().Check(code, "waiting for what the GPU does");
 }
 
-Status Event::HoldBack(Stream stream) const {
+Status Event::MakeWait(Stream stream) const {
   const Gpu::Current current(*gpu_);
   HVDLITE_RETURN_IF_ERROR(current.status());
   HVDLITE_RETURN_IF_ERROR(gpu_->RefuseCapture(stream));

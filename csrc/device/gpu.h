@@ -40,7 +40,7 @@ class Event {
   // Whether everything before it has been done. The first failure of the device comes out here.
   Status Query(bool* fired) const;
   // What `stream` is given from now on waits for it; the caller does not. kUnsupported as for Gpu::Record.
-  Status HoldBack(Stream stream) const;
+  Status MakeWait(Stream stream) const;
   // Whether the other one has fired when this one has: both are of one stream, and the other came before.
   bool Implies(const Event& other) const;
   const std::shared_ptr<Gpu>& gpu() const { return gpu_; }

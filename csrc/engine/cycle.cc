@@ -50,7 +50,7 @@ bool Engine::Turn(Nanos now) {
     if (closing_until_ == 0) closing_until_ = now + kClosingGrace;
     bool idle = true;
     for (const auto& set : active_) {
-      LookAfterFlights(set.get());
+      CheckInFlight(set.get());
       idle &= set->idle() && set->in_flight.empty() && set->agreement->Flush();  // all have heard the end
     }
     if (ended_) return moved;
@@ -233,8 +233,8 @@ void Engine::CompleteRunning(ProcessSet* set) {
   jitter_();
   std::unique_ptr<Running> running = std::move(set->running);
   const device::EventPtr finished = running->work == nullptr ? nullptr : running->work->finished();
-  const FlightPtr flight = finished == nullptr ? nullptr : std::make_shared<Flight>(finished);
-  if (flight == nullptr) running->work.reset();
+  const PendingBatchPtr pending = finished == nullptr ? nullptr : std::make_shared<PendingBatch>(finished);
+  if (pending == nullptr) running->work.reset();
   observer_.Ended(*set, *running, MonotonicNow());
   for (size_t i = 0; i < running->entries.size(); ++i) {
     Entry* const entry = running->entries[i];
@@ -243,10 +243,10 @@ void Engine::CompleteRunning(ProcessSet* set) {
       entry->handle->number = running->responses[i].agreed->request.root;
       set->inbox.RestartDefaultNames();
     }
-    if (flight != nullptr) entry->handle->TakeOff(flight);
+    if (pending != nullptr) entry->handle->Enqueued(pending);
     Complete(set, entry, Status::Ok());
   }
-  if (flight != nullptr) TakeOff(set, std::move(running), flight);
+  if (pending != nullptr) MarkEnqueued(set, std::move(running), pending);
 }
 
 // The members have agreed that these operations fail, and nothing else does.

@@ -123,7 +123,7 @@ Engine::~Engine() {
     world_->bells().RingSelf();
     background_.join();
   }
-  for (const auto& [id, set] : sets_) Ground(set.get());
+  for (const auto& [id, set] : sets_) FreeInFlight(set.get());
 }
 
 namespace {
@@ -163,8 +163,8 @@ Status Engine::Submit(int id, Submission submission, bool will_wait, HandlePtr* 
   *handle = std::make_shared<Handle>(std::move(submission.completion), patient);
   std::vector<device::EventPtr> ready;
   if (submission.request.device != DeviceKind::kHost) {
-    Moments moments;
-    HVDLITE_RETURN_IF_ERROR(Board(*set, &submission, handle->get(), &moments, &ready));
+    ProducerEvents produced_by;
+    HVDLITE_RETURN_IF_ERROR(PrepareGpu(*set, &submission, handle->get(), &produced_by, &ready));
   }
   Count(**handle, 1);
   const Status status = set->inbox.Submit(MakeEntry(std::move(submission), *handle, std::move(ready)));
@@ -184,12 +184,12 @@ Status Engine::SubmitGroup(int id, std::vector<Submission> submissions, std::vec
   }
   std::vector<std::unique_ptr<Entry>> entries;
   std::vector<HandlePtr> made;
-  Moments moments;
+  ProducerEvents produced_by;
   for (Submission& submission : submissions) {
     made.push_back(std::make_shared<Handle>(std::move(submission.completion)));
     std::vector<device::EventPtr> ready;
     if (submission.request.device != DeviceKind::kHost) {
-      HVDLITE_RETURN_IF_ERROR(Board(*set, &submission, made.back().get(), &moments, &ready));
+      HVDLITE_RETURN_IF_ERROR(PrepareGpu(*set, &submission, made.back().get(), &produced_by, &ready));
     }
     entries.push_back(MakeEntry(std::move(submission), made.back(), std::move(ready)));
   }
@@ -270,12 +270,12 @@ void Engine::Finish(const Status& reason) {
     for (const auto& [id, set] : sets_) sets.push_back(set);
   }
   for (const auto& set : sets) {
-    LoseFlights(set.get(), reason);
+    BeginAbortGpu(set.get(), reason);
     // Unless all have agreed to end, nobody may wait for the others to take leave.
     if (closing_.ok() && set->on_gpu != nullptr) set->on_gpu->BeginAbort();
   }
   const Deadline ended = Deadline::After(comm::nccl::kAbortPatience);
-  for (const auto& set : sets) AwaitLoss(set.get(), ended);
+  for (const auto& set : sets) EndAbortGpu(set.get(), ended);
   for (const auto& set : sets) {
     set->running.reset();
     set->decided.clear();
@@ -341,7 +341,7 @@ Status Engine::Shutdown(Deadline deadline) {
   world_->bells().RingEveryone();
   // Now, when all members do: they take leave of NCCL together.
   for (const auto& set : active_) {
-    Ground(set.get());
+    FreeInFlight(set.get());
     set->on_gpu.reset();
   }
   UnlockAndTell();

@@ -123,18 +123,18 @@ class Engine {
   Status LookForTheDead() REQUIRES(turn_);
 
   // gpu.cc: tensors on GPUs
-  // By a producer's stream: what it has been given until the user's call is done.
-  using Moments = std::map<device::Stream, device::EventPtr>;
-  Status Board(const ProcessSet& set, Submission* submission, Handle* handle, Moments* moments,
-               std::vector<device::EventPtr>* ready);
+  // For each producing stream: the event behind its work so far, recorded once per call of the user's.
+  using ProducerEvents = std::map<device::Stream, device::EventPtr>;
+  Status PrepareGpu(const ProcessSet& set, Submission* submission, Handle* handle, ProducerEvents* produced_by,
+                    std::vector<device::EventPtr>* ready);
   Status FindGpu(ProcessSet* set) REQUIRES(turn_);
-  void TakeOff(ProcessSet* set, std::unique_ptr<Running> running, FlightPtr flight) REQUIRES(turn_);
-  void LookAfterFlights(ProcessSet* set) REQUIRES(turn_);
-  // Begins to end what is under way. Nothing of it is touched any more once AwaitLoss returns, unless the device hangs.
-  void LoseFlights(ProcessSet* set, const Status& reason) REQUIRES(turn_);
-  void AwaitLoss(ProcessSet* set, const Deadline& deadline) REQUIRES(turn_);
-  void Retire(ProcessSet* set, const Status& reason) REQUIRES(turn_);
-  void Ground(ProcessSet* set, const Lookout& meanwhile = nullptr);
+  void MarkEnqueued(ProcessSet* set, std::unique_ptr<Running> running, PendingBatchPtr pending) REQUIRES(turn_);
+  void CheckInFlight(ProcessSet* set) REQUIRES(turn_);
+  // Aborts what is in flight. Once EndAbortGpu has returned, the device uses none of it unless it hangs.
+  void BeginAbortGpu(ProcessSet* set, const Status& reason) REQUIRES(turn_);
+  void EndAbortGpu(ProcessSet* set, const Deadline& deadline) REQUIRES(turn_);
+  void ShutDownGpu(ProcessSet* set, const Status& reason) REQUIRES(turn_);
+  void FreeInFlight(ProcessSet* set, const Lookout& meanwhile = nullptr);
 
   // cycle.cc: one turn of the loop
   bool Cycle() REQUIRES(turn_);

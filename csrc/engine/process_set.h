@@ -43,7 +43,7 @@ struct Running {
 
 // A batch on a GPU whose handles are done: what the device still uses.
 struct InFlight {
-  FlightPtr flight;
+  PendingBatchPtr pending;
   std::unique_ptr<Running> running;
 };
 

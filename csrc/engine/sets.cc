@@ -73,7 +73,7 @@ void Engine::ChangeSets(ProcessSet* world, const Response& response) {
     const std::shared_ptr<ProcessSet> set = FindSet(id);
     if (set != nullptr && id != 0) {
       const Status removed = Status::InvalidArgument("process set " + std::to_string(id) + " has been removed");
-      Retire(set.get(), removed);
+      ShutDownGpu(set.get(), removed);
       set->running.reset();  // before its handles are done: then nobody touches their memory any more
       CloseInbox(set.get(), removed);
       NotifyWaiters();

@@ -21,7 +21,7 @@ void Engine::Tick(Nanos now) {
   }
   const Status door = world_->Tend();
   if (!door.ok()) log_.Warning(door.message());
-  for (const auto& set : active_) LookAfterFlights(set.get());
+  for (const auto& set : active_) CheckInFlight(set.get());
   if (ended_) return;
   CheckSilence(now);
   if (!ended_ && !options_.config.stall_check_disable) CheckStalls(now);

@@ -31,9 +31,9 @@ Status Stage::Reserve(device::Gpu* gpu, size_t wanted) {
   return Status::Ok();
 }
 
-class StagingCommunicator::Passage final : public Work {
+class StagingCommunicator::StagedWork final : public Work {
  public:
-  Passage(StagingCommunicator* owner, const Batch& batch)
+  StagedWork(StagingCommunicator* owner, const Batch& batch)
       : host_(owner->host_),
         gpu_(owner->gpu_.get()),
         stages_(owner->stages_),
@@ -153,7 +153,7 @@ std::string StagingCommunicator::Explain(const Batch& batch) const {
 
 std::unique_ptr<Work> StagingCommunicator::Start(const Batch& batch) {
   Count(Carrier::kStage, batch.kind);
-  return std::make_unique<Passage>(this, batch);
+  return std::make_unique<StagedWork>(this, batch);
 }
 
 size_t StagingCommunicator::Needed(const Batch& batch) const {

@@ -59,7 +59,7 @@ class StagingCommunicator final : public Communicator {
   void Agreed(const Batch& batch);
 
  private:
-  class Passage;
+  class StagedWork;
   size_t Needed(const Batch& batch) const;
 
   Communicator* const host_;

@@ -12,7 +12,7 @@
 
 namespace hvdlite::comm::mpi {
 
-struct Ground {
+struct Context {
   Channel* channel;
   Slots* slots;
   size_t chunk;  // a multiple of 64
@@ -20,14 +20,14 @@ struct Ground {
 
 // exchange.cc: messages between each two members, summed by our own kernels: every dtype and reduction, in the order of the
 // members, 16-bit floats rounded once, the same bits as over shared memory.
-std::unique_ptr<Work> OneShotAllreduce(const Ground& ground, const Batch& batch);
-std::unique_ptr<Work> DirectAllreduce(const Ground& ground, const Batch& batch);
-std::unique_ptr<Work> DirectReducescatter(const Ground& ground, const Batch& batch);
-std::unique_ptr<Work> PairwiseAllgather(const Ground& ground, const Batch& batch);
-std::unique_ptr<Work> PairwiseAlltoall(const Ground& ground, const Batch& batch);
+std::unique_ptr<Work> OneShotAllreduce(const Context& context, const Batch& batch);
+std::unique_ptr<Work> DirectAllreduce(const Context& context, const Batch& batch);
+std::unique_ptr<Work> DirectReducescatter(const Context& context, const Batch& batch);
+std::unique_ptr<Work> PairwiseAllgather(const Context& context, const Batch& batch);
+std::unique_ptr<Work> PairwiseAlltoall(const Context& context, const Batch& batch);
 // collective.cc: MPI's own. The allreduce for what IsNative() says.
-std::unique_ptr<Work> LibraryAllreduce(const Ground& ground, const Batch& batch);
-std::unique_ptr<Work> LibraryBroadcast(const Ground& ground, const Batch& batch);
-std::unique_ptr<Work> LibraryBarrier(const Ground& ground);
+std::unique_ptr<Work> LibraryAllreduce(const Context& context, const Batch& batch);
+std::unique_ptr<Work> LibraryBroadcast(const Context& context, const Batch& batch);
+std::unique_ptr<Work> LibraryBarrier(const Context& context);
 
 }  // namespace hvdlite::comm::mpi

@@ -45,9 +45,9 @@ std::vector<Cursor> Stretches(const Batch& batch, size_t chunk) {
 
 class Allreduce final : public Rounds {
  public:
-  Allreduce(const Ground& ground, const Batch& batch, std::vector<Cursor> stretches)
-      : Rounds(ground.slots, stretches.size(), 1),
-        channel_(*ground.channel),
+  Allreduce(const Context& context, const Batch& batch, std::vector<Cursor> stretches)
+      : Rounds(context.slots, stretches.size(), 1),
+        channel_(*context.channel),
         reduction_(batch),
         spec_(batch.reduce),
         dtype_(batch.dtype),
@@ -83,9 +83,9 @@ class Allreduce final : public Rounds {
 
 class Broadcast final : public Rounds {
  public:
-  Broadcast(const Ground& ground, const Batch& batch, std::vector<Cursor> stretches)
-      : Rounds(ground.slots, stretches.size(), 1),
-        channel_(*ground.channel),
+  Broadcast(const Context& context, const Batch& batch, std::vector<Cursor> stretches)
+      : Rounds(context.slots, stretches.size(), 1),
+        channel_(*context.channel),
         root_(batch.root),
         stretches_(std::move(stretches)),
         source_(Inputs(batch)),
@@ -119,7 +119,7 @@ class Broadcast final : public Rounds {
 
 class Barrier final : public Rounds {
  public:
-  explicit Barrier(const Ground& ground) : Rounds(ground.slots, 1, 1), channel_(*ground.channel) {}
+  explicit Barrier(const Context& context) : Rounds(context.slots, 1, 1), channel_(*context.channel) {}
 
  protected:
   Status Post(size_t, int, Slot* slot) override {
@@ -134,16 +134,16 @@ class Barrier final : public Rounds {
 
 }  // namespace
 
-std::unique_ptr<Work> LibraryAllreduce(const Ground& ground, const Batch& batch) {
-  return std::make_unique<Allreduce>(ground, batch, Stretches(batch, ground.chunk));
+std::unique_ptr<Work> LibraryAllreduce(const Context& context, const Batch& batch) {
+  return std::make_unique<Allreduce>(context, batch, Stretches(batch, context.chunk));
 }
 
-std::unique_ptr<Work> LibraryBroadcast(const Ground& ground, const Batch& batch) {
-  return std::make_unique<Broadcast>(ground, batch, Stretches(batch, ground.chunk));
+std::unique_ptr<Work> LibraryBroadcast(const Context& context, const Batch& batch) {
+  return std::make_unique<Broadcast>(context, batch, Stretches(batch, context.chunk));
 }
 
-std::unique_ptr<Work> LibraryBarrier(const Ground& ground) {
-  return std::make_unique<Barrier>(ground);
+std::unique_ptr<Work> LibraryBarrier(const Context& context) {
+  return std::make_unique<Barrier>(context);
 }
 
 }  // namespace hvdlite::comm::mpi

@@ -42,11 +42,11 @@ size_t Widest(const std::vector<Cursor>& blocks) {
 class Direct final : public Rounds {
  public:
   // `blocks`: of which each member forms the sum.
-  Direct(const Ground& ground, Reduction reduction, std::vector<Cursor> blocks, bool tell_all)
-      : Rounds(ground.slots, RoundsFor(Widest(blocks), ChunkOf(blocks, ground.chunk)), tell_all ? 2 : 1),
-        channel_(*ground.channel),
+  Direct(const Context& context, Reduction reduction, std::vector<Cursor> blocks, bool tell_all)
+      : Rounds(context.slots, RoundsFor(Widest(blocks), ChunkOf(blocks, context.chunk)), tell_all ? 2 : 1),
+        channel_(*context.channel),
         reduction_(std::move(reduction)),
-        chunk_(ChunkOf(blocks, ground.chunk)),
+        chunk_(ChunkOf(blocks, context.chunk)),
         blocks_(std::move(blocks)) {
     const size_t at_once = std::min(kDepth, RoundsFor(Widest(blocks_), chunk_));
     for (size_t slot = 0; slot < at_once; ++slot) contributions_[slot].resize(blocks_.size());
@@ -109,10 +109,10 @@ class Direct final : public Rounds {
 class Pairwise final : public Rounds {
  public:
   // By member: what goes to it, in `source`, and where what comes from it goes, in `target`; the own entries are copied.
-  Pairwise(const Ground& ground, Flat source, std::vector<Cursor> give, Flat target, std::vector<Cursor> take)
-      : Rounds(ground.slots, RoundsFor(std::max(Widest(give), Widest(take)), ground.chunk), 1),
-        ground_(ground),
-        channel_(*ground.channel),
+  Pairwise(const Context& context, Flat source, std::vector<Cursor> give, Flat target, std::vector<Cursor> take)
+      : Rounds(context.slots, RoundsFor(std::max(Widest(give), Widest(take)), context.chunk), 1),
+        context_(context),
+        channel_(*context.channel),
         source_(std::move(source)),
         target_(std::move(target)),
         give_(std::move(give)),
@@ -146,10 +146,10 @@ class Pairwise final : public Rounds {
 
  private:
   Cursor Part(const std::vector<Cursor>& blocks, int member, size_t round) const {
-    return Chunk(blocks[static_cast<size_t>(member)], round, ground_.chunk);
+    return Chunk(blocks[static_cast<size_t>(member)], round, context_.chunk);
   }
 
-  const Ground ground_;
+  const Context context_;
   const Channel& channel_;
   const Flat source_;
   const Flat target_;
@@ -159,42 +159,43 @@ class Pairwise final : public Rounds {
 
 }  // namespace
 
-std::unique_ptr<Work> OneShotAllreduce(const Ground& ground, const Batch& batch) {
+std::unique_ptr<Work> OneShotAllreduce(const Context& context, const Batch& batch) {
   Reduction reduction(batch);
-  const std::vector<Cursor> all(static_cast<size_t>(ground.channel->size()), Cursor{0, reduction.in().size()});
-  return std::make_unique<Direct>(ground, std::move(reduction), all, /*tell_all=*/false);
+  const std::vector<Cursor> all(static_cast<size_t>(context.channel->size()), Cursor{0, reduction.in().size()});
+  return std::make_unique<Direct>(context, std::move(reduction), all, /*tell_all=*/false);
 }
 
-std::unique_ptr<Work> DirectAllreduce(const Ground& ground, const Batch& batch) {
-  return std::make_unique<Direct>(ground, Reduction(batch), BlocksOf(EvenBlocks(batch, ground.channel->size())),
+std::unique_ptr<Work> DirectAllreduce(const Context& context, const Batch& batch) {
+  return std::make_unique<Direct>(context, Reduction(batch), BlocksOf(EvenBlocks(batch, context.channel->size())),
                                   /*tell_all=*/true);
 }
 
-std::unique_ptr<Work> DirectReducescatter(const Ground& ground, const Batch& batch) {
-  const int me = ground.channel->me();
-  const int size = ground.channel->size();
+std::unique_ptr<Work> DirectReducescatter(const Context& context, const Batch& batch) {
+  const int me = context.channel->me();
+  const int size = context.channel->size();
   Layout in = AllBlocks(batch, size, /*outputs=*/false);
   Layout out = OwnBlock(batch, size, me, /*outputs=*/true);
-  return std::make_unique<Direct>(ground, Reduction(batch, std::move(in.flat), std::move(out.flat)), BlocksOf(in.begin),
+  return std::make_unique<Direct>(context, Reduction(batch, std::move(in.flat), std::move(out.flat)),
+                                  BlocksOf(in.begin),
                                   /*tell_all=*/false);
 }
 
-std::unique_ptr<Work> PairwiseAllgather(const Ground& ground, const Batch& batch) {
-  const int me = ground.channel->me();
-  const int size = ground.channel->size();
+std::unique_ptr<Work> PairwiseAllgather(const Context& context, const Batch& batch) {
+  const int me = context.channel->me();
+  const int size = context.channel->size();
   Layout in = OwnBlock(batch, size, me, /*outputs=*/false);
   Layout out = AllBlocks(batch, size, /*outputs=*/true);
   std::vector<Cursor> give(static_cast<size_t>(size), in.Block(me));
-  return std::make_unique<Pairwise>(ground, std::move(in.flat), std::move(give), std::move(out.flat),
+  return std::make_unique<Pairwise>(context, std::move(in.flat), std::move(give), std::move(out.flat),
                                     BlocksOf(out.begin));
 }
 
-std::unique_ptr<Work> PairwiseAlltoall(const Ground& ground, const Batch& batch) {
-  const int me = ground.channel->me();
-  const int size = ground.channel->size();
+std::unique_ptr<Work> PairwiseAlltoall(const Context& context, const Batch& batch) {
+  const int me = context.channel->me();
+  const int size = context.channel->size();
   Layout sent = SentBlocks(batch, size, me);
   Layout received = ReceivedBlocks(batch, size, me);
-  return std::make_unique<Pairwise>(ground, std::move(sent.flat), BlocksOf(sent.begin), std::move(received.flat),
+  return std::make_unique<Pairwise>(context, std::move(sent.flat), BlocksOf(sent.begin), std::move(received.flat),
                                     BlocksOf(received.begin));
 }
 

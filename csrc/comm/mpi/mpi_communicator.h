@@ -1,6 +1,6 @@
 // MpiCommunicator: collectives over the MPI that the site has.
 //
-// Allreduce by messages and our own kernels, or by MPI's own collective: ChooseWay says which. Broadcast is MPI's; the rest
+// Allreduce by messages and our own kernels, or by MPI's own collective: ChooseImpl says which. Broadcast is MPI's; the rest
 // are messages. No MPI call that may block is made while an operation is under
 // way. What arrives rings no bell and wakes no poll(2): whoever waits has to come back and ask.
 //
@@ -12,7 +12,7 @@
 
 #include "comm/communicator.h"
 #include "comm/mpi/algorithms.h"
-#include "comm/mpi/way.h"
+#include "comm/mpi/allreduce_impl.h"
 
 namespace hvdlite::comm::mpi {
 

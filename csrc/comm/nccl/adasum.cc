@@ -61,7 +61,7 @@ class AdasumWork final : public NcclWork {
       : NcclWork(communicator, batch),
         tensors_(Line(batch)),
         all_{0, tensors_.empty() ? 0 : tensors_.back().place.end},
-        cube_(ground().me, ground().size, all_.end, kUnit) {}
+        cube_(context().me, context().size, all_.end, kUnit) {}
 
  private:
   Status Begin(std::vector<Step>* rest) override {
@@ -100,7 +100,9 @@ class AdasumWork final : public NcclWork {
   int Levels() const { return std::bit_width(static_cast<unsigned>(cube_.core)) - 1; }
   // Of so many members each, who have one row in the level's table.
   int Groups(int level) const { return cube_.core >> (level + 1); }
-  AdasumDots* Row(int level) const { return dots_ + static_cast<size_t>(ground().me >> (level + 1)) * tensors_.size(); }
+  AdasumDots* Row(int level) const {
+    return dots_ + static_cast<size_t>(context().me >> (level + 1)) * tensors_.size();
+  }
 
   // One tensor is worked on where its result goes.
   Status Reserve() {

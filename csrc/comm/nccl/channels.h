@@ -17,7 +17,7 @@ namespace hvdlite::comm::nccl {
 enum class Among : uint8_t { kAll, kHost, kPlace };
 
 // A communicator to be, as this member comes to it.
-struct Party {
+struct CommSpec {
   UniqueId id;
   int me = 0;
   int size = 1;
@@ -25,9 +25,9 @@ struct Party {
 
 class Channels {
  public:
-  // One party, or three in the order of Among. Returns at once.
+  // One spec, or three in the order of Among. Returns at once.
   static Status Begin(std::shared_ptr<const Library> library, std::shared_ptr<device::Gpu> gpu,
-                      std::vector<Party> parties, std::unique_ptr<Channels>* channels);
+                      std::vector<CommSpec> specs, std::unique_ptr<Channels>* channels);
   // Takes leave, if nobody has, but does not wait longer than some seconds for the others: then it aborts.
   ~Channels();
   Channels(const Channels&) = delete;
@@ -42,19 +42,19 @@ class Channels {
   Status Run(Among among, const std::vector<Call>& calls);
   // Takes leave in the proper order and frees what NCCL holds. That takes as long as the others take to do the same. False: not
   // possible, or not in time.
-  bool TakeLeave(const Until& until);
+  bool ShutDown(const Until& until);
   // What has been put on the stream ends, with whatever result, so that the stream goes on.
   void BeginAbort();
   void EndAbort(const Deadline& deadline);
 
  private:
-  Channels(std::shared_ptr<const Library> library, std::shared_ptr<device::Gpu> gpu, std::vector<Party> parties)
-      : library_(std::move(library)), gpu_(std::move(gpu)), parties_(std::move(parties)) {}
+  Channels(std::shared_ptr<const Library> library, std::shared_ptr<device::Gpu> gpu, std::vector<CommSpec> specs)
+      : library_(std::move(library)), gpu_(std::move(gpu)), specs_(std::move(specs)) {}
   Status BeginNext();
 
   const std::shared_ptr<const Library> library_;
   const std::shared_ptr<device::Gpu> gpu_;
-  const std::vector<Party> parties_;
+  const std::vector<CommSpec> specs_;
   std::vector<std::unique_ptr<Channel>> begun_;
 };
 

@@ -23,8 +23,8 @@ namespace hvdlite::comm::nccl {
 
 class NcclCommunicator final : public Communicator {
  public:
-  // The channels are ready: Poll() has said so. There are three if the ground has a grid, else one.
-  NcclCommunicator(std::unique_ptr<Channels> channels, Ground ground);
+  // The channels are ready: Poll() has said so. There are three if the context has a grid, else one.
+  NcclCommunicator(std::unique_ptr<Channels> channels, Context context);
   // Waits, not for long, for what is under way; what the device may still use after that is not given back.
   ~NcclCommunicator() override;
 
@@ -35,11 +35,11 @@ class NcclCommunicator final : public Communicator {
   void AddPollFds(std::vector<pollfd>*) const override {}
   bool must_be_asked() const override { return true; }
 
-  bool Can(const Batch& batch, std::string* why) const { return nccl::Can(ground_, batch, why); }
+  bool Can(const Batch& batch, std::string* why) const { return nccl::Can(context_, batch, why); }
   // For the engine's tick: whether NCCL or the device has failed since a work was done.
   Status Look();
   // As Channels has them.
-  bool TakeLeave(const Until& until) { return channels_->TakeLeave(until); }
+  bool ShutDown(const Until& until) { return channels_->ShutDown(until); }
   // A peer is lost, or the job ends: what is under way on the device is ended, with whatever result.
   void BeginAbort() { channels_->BeginAbort(); }
   void EndAbort(const Deadline& deadline) { channels_->EndAbort(deadline); }
@@ -55,7 +55,7 @@ class NcclCommunicator final : public Communicator {
   Status Memory(size_t bytes, char** memory);
   Status Reap();
 
-  const Ground ground_;
+  const Context context_;
   std::unique_ptr<Channels> channels_;
   const std::shared_ptr<device::Gpu> gpu_;
   std::unique_ptr<device::Gpu::Buffer> buffer_;

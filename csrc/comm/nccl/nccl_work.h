@@ -24,7 +24,7 @@ class NcclWork : public Work {
   // The first step, and which ones follow.
   virtual Status Begin(std::vector<Step>* rest) = 0;
 
-  const Ground& ground() const { return all_.ground_; }
+  const Context& context() const { return all_.context_; }
   device::Gpu* gpu() const { return all_.gpu_.get(); }
   // As NcclCommunicator has it: until the last step.
   Status Memory(size_t bytes, char** memory) { return all_.Memory(bytes, memory); }

@@ -68,7 +68,7 @@ class Agreement {
   void AnnounceShutdown(Nanos now);
   // Tells the neighbours in the tree that the job has failed. They pass it on. Best effort.
   void SpreadAbort(const Status& status);
-  // Root only: asks all members where their programs are. Their answers come in over the next moments.
+  // Root only: asks all members where their programs are. Their answers come in over the next produced_by.
   void AskWhere(std::vector<Decision>* decisions);
   // Where this member's program is; `idle` is how long ago it last submitted anything.
   void AnswerWhere(const std::string& place, Nanos idle);

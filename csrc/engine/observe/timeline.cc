@@ -117,7 +117,7 @@ void Timeline::NameLane(int rank, int lane) {
     Describe("process_name", rank, 0, "\"name\": \"rank " + std::to_string(rank) + "\"");
     Describe("process_sort_index", rank, 0, "\"sort_index\": " + std::to_string(rank));
   }
-  Describe("thread_name", rank, lane, "\"name\": \"in flight, lane " + std::to_string(lane) + "\"");
+  Describe("thread_name", rank, lane, "\"name\": \"in pending, lane " + std::to_string(lane) + "\"");
 }
 
 void Timeline::Event(char kind, int rank, int lane, const std::string& name, Nanos at, const std::string& more) {

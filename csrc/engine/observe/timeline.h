@@ -6,7 +6,7 @@
 //   rank 1   .             | allreduce.a   |                            from its request to the agreement
 //   rank 2   .                        | ... |                            the shortest one was waited for
 //
-// Each rank is a "process" of the trace. What is in flight at the same time lies on threads of it ("lanes"), and an
+// Each rank is a "process" of the trace. What is in pending at the same time lies on threads of it ("lanes"), and an
 // operation has the same lane on all ranks. Only the root of the negotiation knows of other ranks. The file is a complete
 // JSON array after every flush, so a job that dies leaves a readable one.
 //

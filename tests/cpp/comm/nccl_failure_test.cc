@@ -283,7 +283,7 @@ TEST(Nccl, GivesItsCommunicatorsBackInOrder) {
   NcclWorld world(3);
   EXPECT_EQ(fake_nccl_live(), 3);
   EXPECT_EQ(RunGpuCases(&world, {Sum(3, {100}), Sum(3, {5, 6})}), 2u);
-  world.TakeLeave();
+  world.ShutDown();
   FakeNccl::ExpectLeft(0);
   world.Destroy();
   EXPECT_EQ(fake_nccl_calls("ncclCommFinalize"), 3);

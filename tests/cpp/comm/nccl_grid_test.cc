@@ -65,11 +65,11 @@ struct Planned {
     batch.kind = OpKind::kAllreduce;
     batch.dtype = batch.reduce.dtype = dtype;
     for (int64_t count : counts) batch.pieces.push_back({memory, memory, count, {}});
-    const nccl::Ground ground{3, 6, kernels, nccl::MakeGrid(HostsOf({{0, 1, 2}, {3, 4, 5}}), 4, true)};
-    nccl::Planner planner(ground, batch);
+    const nccl::Context context{3, 6, kernels, nccl::MakeGrid(HostsOf({{0, 1, 2}, {3, 4, 5}}), 4, true)};
+    nccl::Planner planner(context, batch);
     bytes = planner.BufferBytes();
     rounds = std::move(planner).Make(buffer).rounds;
-    why = nccl::WhyWay(ground, batch);
+    why = nccl::ExplainLayout(context, batch);
   }
   char memory[64];
   char buffer[256];
@@ -129,11 +129,11 @@ TEST(NcclGrid, NothingButAllreduceGoesByIt) {
   batch.kind = OpKind::kBroadcast;
   char memory[8];
   batch.pieces.push_back({memory, memory, 8, {}});
-  const nccl::Ground ground{0, 4, true, nccl::MakeGrid(HostsOf({{0, 1}, {2, 3}}), 0, true)};
-  const nccl::Plan plan = nccl::Planner(ground, batch).Make(nullptr);
+  const nccl::Context context{0, 4, true, nccl::MakeGrid(HostsOf({{0, 1}, {2, 3}}), 0, true)};
+  const nccl::Plan plan = nccl::Planner(context, batch).Make(nullptr);
   ASSERT_EQ(plan.rounds.size(), 1u);
   EXPECT_EQ(plan.rounds[0].among, Among::kAll);
-  EXPECT_EQ(nccl::WhyWay(ground, batch).find("by hosts"), std::string::npos);
+  EXPECT_EQ(nccl::ExplainLayout(context, batch).find("by hosts"), std::string::npos);
 }
 
 // "aabb": two hosts with two members each; "abab": the same, placed in turns.
@@ -164,7 +164,7 @@ TEST_P(NcclGrids, EveryOpDtypeAndScaleMatchesTheReference) {
   const std::vector<Case> cases = EveryOpAndScale(world.size());
   EXPECT_EQ(RunGpuCases(&world, cases), cases.size() * 11 / 13);  // two types are not for NCCL
   EXPECT_GT(fake_nccl_calls("ncclReduceScatter"), 0);
-  world.TakeLeave();
+  world.ShutDown();
   FakeNccl::ExpectLeft(0);
   world.Destroy();
   EXPECT_EQ(fake_nccl_calls("ncclCommAbort"), 0);

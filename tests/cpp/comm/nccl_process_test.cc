@@ -115,8 +115,8 @@ TEST(NcclProcess, DISABLED_OneRank) {
   NcclMember member{cuda.Open(), cuda.Open(), nullptr, nullptr};
   ASSERT_TRUE(nccl::Channels::Begin(FakeNccl::library(), member.gpu, {{id, me, kRanks}}, &member.channels).ok());
   for (bool ready = false; !ready; usleep(100)) ASSERT_TRUE(member.channels->Poll(&ready).ok());
-  const nccl::Ground ground{me, kRanks, HasKernels()};
-  member.communicator = std::make_unique<nccl::NcclCommunicator>(std::move(member.channels), ground);
+  const nccl::Context context{me, kRanks, HasKernels()};
+  member.communicator = std::make_unique<nccl::NcclCommunicator>(std::move(member.channels), context);
   const Status status = DoCases(&member, me);
   ASSERT_TRUE(status.ok()) << status.ToString();
   if (std::string(how) == "leaves") return;

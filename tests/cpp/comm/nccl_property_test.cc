@@ -79,8 +79,8 @@ TEST(NcclParts, ThatDifferByMuchAreNotPadded) {
       c.members = 3;
       c.sizes = {200000, 5, 0, 7};
       c.seed = seed;
-      const nccl::Ground ground{0, 3, true};
-      if (nccl::Planner(ground, Trial(c).batch(0)).way() == nccl::Way::kPacked) cases.push_back(c);
+      const nccl::Context context{0, 3, true};
+      if (nccl::Planner(context, Trial(c).batch(0)).way() == nccl::LayoutKind::kPacked) cases.push_back(c);
     }
   }
   ASSERT_GT(cases.size(), 10u);

@@ -76,8 +76,8 @@ class NcclWorld {
     });
     for (const Status& status : met) EXPECT_EQ(status.ToString(), Status::Ok().ToString());
     for (int r = 0; r < size(); ++r) {
-      const nccl::Ground ground{r, size(), shape.kernels, GridOf(r)};
-      member(r).communicator = std::make_unique<nccl::NcclCommunicator>(std::move(member(r).channels), ground);
+      const nccl::Context context{r, size(), shape.kernels, GridOf(r)};
+      member(r).communicator = std::make_unique<nccl::NcclCommunicator>(std::move(member(r).channels), context);
     }
   }
   // Without communicators: for tests of how they come about.
@@ -90,10 +90,10 @@ class NcclWorld {
   // All at once: to take leave of NCCL takes all members.
   ~NcclWorld() { Destroy(); }
   // As long as that takes: by itself none waits longer than some seconds for the others, before it aborts.
-  void TakeLeave() {
+  void ShutDown() {
     const Deadline deadline = Deadline::AfterSeconds(60 * testing::Patience());
     for (const Status& left : Run([&](int, NcclMember& member) {
-           return member.communicator->TakeLeave(deadline) ? Status::Ok() : Status::Timeout("no leave could be taken");
+           return member.communicator->ShutDown(deadline) ? Status::Ok() : Status::Timeout("no leave could be taken");
          })) {
       EXPECT_TRUE(left.ok()) << left.ToString();
     }
@@ -131,12 +131,12 @@ class NcclWorld {
   }
   Status Begin(int i) {
     const nccl::Grid grid = GridOf(i);
-    std::vector<nccl::Party> parties = {{ids_[0][0], i, size()}};
+    std::vector<nccl::CommSpec> specs = {{ids_[0][0], i, size()}};
     if (grid.used) {
-      parties.push_back({ids_[1][static_cast<size_t>(grid.first_of_host)], grid.place, grid.places});
-      parties.push_back({ids_[2][static_cast<size_t>(grid.first_of_place)], grid.host, grid.hosts});
+      specs.push_back({ids_[1][static_cast<size_t>(grid.first_of_host)], grid.place, grid.places});
+      specs.push_back({ids_[2][static_cast<size_t>(grid.first_of_place)], grid.host, grid.hosts});
     }
-    return nccl::Channels::Begin(library_, member(i).gpu, parties, &member(i).channels);
+    return nccl::Channels::Begin(library_, member(i).gpu, specs, &member(i).channels);
   }
   Status AwaitReady(int i) {
     for (bool ready = false;;) {
@@ -245,7 +245,7 @@ class GpuTrial {
   const Batch& batch() const { return batch_; }
   // Puts the consumption on the user's stream.
   void Consume(const EventPtr& finished) {
-    EXPECT_TRUE(finished->HoldBack(member_.user->stream()).ok());
+    EXPECT_TRUE(finished->MakeWait(member_.user->stream()).ok());
     for (const Copy& copy : copies_) EXPECT_TRUE(member_.user->CopyOut(copy.pinned, copy.device, copy.bytes).ok());
     EXPECT_TRUE(member_.user->Record(member_.user->stream(), &consumed_).ok());
   }

@@ -48,7 +48,7 @@ class GpuFailures : public ::testing::Test {
            bool fired = false;
            return event_->Query(&fired);
          }},
-        {"cuStreamWaitEvent", "making a stream wait for an event", [this] { return event_->HoldBack(gpu_->stream()); }},
+        {"cuStreamWaitEvent", "making a stream wait for an event", [this] { return event_->MakeWait(gpu_->stream()); }},
         {"cuStreamQuery", "waiting for what the GPU does",
          [this] {
            bool idle = false;

@@ -244,7 +244,7 @@ TEST_F(GpuTest, AResultIsGivenBackBehindItsLastUser) {
   ASSERT_TRUE(gpu->Zero(result, 4096).ok());
   EventPtr finished;
   ASSERT_TRUE(gpu->Record(gpu->stream(), &finished).ok());
-  ASSERT_TRUE(finished->HoldBack(user.get()).ok());
+  ASSERT_TRUE(finished->MakeWait(user.get()).ok());
   user.Fill(result, 4096, 3);
   fake_cuda_hold(user.get(), 1);
   gpu->Free(result, user.get());
@@ -312,7 +312,7 @@ TEST_F(GpuTest, RefusesAStreamUnderCaptureAndLeavesTheCaptureWhole) {
       status.message(),
       "this stream is being captured into a CUDA graph, which cannot hold what other ranks do: call hvdlite before or "
       "after the capture");
-  EXPECT_EQ(event->HoldBack(user.get()).code(), StatusCode::kUnsupported);
+  EXPECT_EQ(event->MakeWait(user.get()).code(), StatusCode::kUnsupported);
   EXPECT_EQ(gpu->Record(nullptr, &none).code(), StatusCode::kUnsupported)
       << "the default stream would join the capture";
   void* graph = nullptr;
@@ -345,7 +345,7 @@ TEST_F(GpuTest, GivesAResultBackWhenTheCaptureIsOver) {
   for (void*& result : results) ASSERT_TRUE(gpu->Allocate(4096, &result).ok());
   EventPtr event;
   ASSERT_TRUE(gpu->Record(gpu->stream(), &event).ok());
-  ASSERT_TRUE(event->HoldBack(user.get()).ok());
+  ASSERT_TRUE(event->MakeWait(user.get()).ok());
   {
     const Gpu::Current current(*gpu);
     ASSERT_EQ(cuStreamBeginCapture_v2(user.get(), 0), 0);

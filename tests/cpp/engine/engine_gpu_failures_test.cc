@@ -80,7 +80,7 @@ void SurviveOrSayWhy(FakeCuda* cuda, const std::string& way, const std::function
       if (work.status.ok() && work.handle != nullptr) {
         if (!mine.Follow(work.handle).ok()) continue;  // lost on its way through the device
         const std::vector<float> got = mine.Get<float>(work.handle->output);
-        if (work.handle->flight != nullptr && !work.handle->flight->HoldBack(mine.stream()).ok()) continue;
+        if (work.handle->pending != nullptr && !work.handle->pending->MakeWait(mine.stream()).ok()) continue;
         EXPECT_EQ(got, work.expected) << work.name;
       } else {
         EXPECT_GT(work.status.message().size() + (work.handle == nullptr ? 1 : 0), 0u) << work.name;
@@ -145,7 +145,7 @@ TEST_P(EngineGpuFailures, tensors_of_a_lost_batch_are_not_freed_under_the_device
     ASSERT_TRUE(mine.gpu()->Allocate(x.bytes(), &memory).ok());
     device::EventPtr there;
     ASSERT_TRUE(mine.gpu()->Record(mine.gpu()->stream(), &there).ok());
-    ASSERT_TRUE(there->HoldBack(mine.stream()).ok());
+    ASSERT_TRUE(there->MakeWait(mine.stream()).ok());
     x.data = memory;
     const HandlePtr handle = me.Submit(mine.Ask(OpKind::kAllreduce, "x", x, x));
     const Status status = me.Wait(handle);
@@ -165,7 +165,7 @@ TEST(DeviceMemory, of_a_stream_that_is_captured_is_freed_in_its_order_and_later)
   const UserStream user(gpu);
   std::unique_ptr<engine::DeviceMemory> memory;
   ASSERT_TRUE(engine::DeviceMemory::Allocate(gpu, 4096, &memory).ok());
-  ASSERT_TRUE(memory->there()->HoldBack(user.get()).ok());
+  ASSERT_TRUE(memory->there()->MakeWait(user.get()).ok());
   memory->UsedBy(user.get());
   {
     const device::Gpu::Current current(*gpu);
@@ -240,10 +240,10 @@ TEST(EngineGpuFailure, what_the_device_does_not_finish_for_a_removed_set_is_said
     EXPECT_NE(said.find("the GPU does not finish what it was given; what that uses is not freed"), std::string::npos)
         << said;
     EXPECT_EQ(fake_cuda_calls("cuMemFreeAsync"), frees);
-    bool landed = true;
-    const Status lost = handles[0]->flight->Landed(&landed);
+    bool finished = true;
+    const Status lost = handles[0]->pending->Finished(&finished);
     EXPECT_EQ(lost.message(), "process set " + std::to_string(set) + " has been removed");
-    EXPECT_FALSE(landed);
+    EXPECT_FALSE(finished);
     fake_cuda_hold(mine.stream(), 0);
     // Its tensors go only when the device, after all, has done with them.
     EXPECT_EQ(mine.Follow(handles[0]).ToString(), lost.ToString());

@@ -188,9 +188,9 @@ TEST_P(EngineGpuWays, a_handle_has_landed_when_the_device_has_done_it) {
     const TensorView x = mine.Put(Count(100, 1));
     const HandlePtr handle = me.Submit(mine.Ask(OpKind::kAllreduce, "x", x, x));
     ASSERT_TRUE(me.Wait(handle).ok());
-    bool landed = false;
-    ASSERT_TRUE(handle->flight->Wait(Deadline::AfterSeconds(30 * Patience()), &landed).ok());
-    EXPECT_TRUE(landed);
+    bool finished = false;
+    ASSERT_TRUE(handle->pending->Wait(Deadline::AfterSeconds(30 * Patience()), &finished).ok());
+    EXPECT_TRUE(finished);
   });
 }
 
@@ -374,9 +374,9 @@ TEST_P(EngineGpuWays, handles_that_nobody_waits_for_end_with_the_job) {
     ASSERT_TRUE(me.engine->Shutdown(Deadline::AfterSeconds(30 * Patience())).ok());
     for (const HandlePtr& handle : handles) {
       EXPECT_TRUE(handle->done());
-      bool landed = false;
+      bool finished = false;
       if (handle->status().ok()) {
-        EXPECT_TRUE(handle->flight->Landed(&landed).ok() || departure.GraceIsOver());
+        EXPECT_TRUE(handle->pending->Finished(&finished).ok() || departure.GraceIsOver());
       }
     }
     me.engine.reset();  // before the memory goes

@@ -45,7 +45,7 @@ class GpuRank {
     device::EventPtr there;
     EXPECT_EQ(gpu_->Allocate(view.bytes(), &view.data).ToString(), Status::Ok().ToString());
     EXPECT_TRUE(gpu_->Record(gpu_->stream(), &there).ok());
-    EXPECT_TRUE(there->HoldBack(stream_.get()).ok());
+    EXPECT_TRUE(there->MakeWait(stream_.get()).ok());
     memory_.push_back(view.data);
     // Kept until the stream is gone: the copy happens some time later.
     std::unique_ptr<device::Gpu::Buffer> pinned;
@@ -83,7 +83,7 @@ class GpuRank {
     return Follow(made);
   }
   Status Follow(const HandlePtr& handle) {
-    return handle->flight == nullptr ? Status::Ok() : handle->flight->HoldBack(stream_.get());
+    return handle->pending == nullptr ? Status::Ok() : handle->pending->MakeWait(stream_.get());
   }
 
  private:

@@ -13,7 +13,7 @@ namespace hvdlite::testing {
 
 class Loopback final : public transport::Transport {
  public:
-  // `capacity`: bytes in flight per direction.
+  // `capacity`: bytes in pending per direction.
   static std::pair<std::unique_ptr<Loopback>, std::unique_ptr<Loopback>> Pair(int rank_a, int rank_b,
                                                                               size_t capacity = SIZE_MAX) {
     auto ab = std::make_shared<std::string>(), ba = std::make_shared<std::string>();

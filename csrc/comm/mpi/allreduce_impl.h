@@ -1,4 +1,4 @@
-// Way: how an allreduce goes over MPI. DECIDES: pure arithmetic, equal on all members.
+// AllreduceImpl: how an allreduce goes over MPI. DECIDES: pure arithmetic, equal on all members.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace hvdlite::comm::mpi {
 
-enum class Way : uint8_t {
+enum class AllreduceImpl : uint8_t {
   kOneShot,  // everyone sends all to all
   kDirect,   // to the owner, who sums, and back
   kGather,   // everyone gets all in doubling stretches, everyone sums
@@ -16,8 +16,8 @@ enum class Way : uint8_t {
 };
 
 // `wish`: HVDLITE_MPI_ALLREDUCE. Unless it is "library", no way changes a bit.
-Way ChooseWay(const Question& question, ReduceOp op, const std::string& wish);
+AllreduceImpl ChooseImpl(const Question& question, ReduceOp op, const std::string& wish);
 // The sentence for people.
-std::string WhyWay(const Question& question, ReduceOp op, const std::string& wish);
+std::string ExplainImpl(const Question& question, ReduceOp op, const std::string& wish);
 
 }  // namespace hvdlite::comm::mpi

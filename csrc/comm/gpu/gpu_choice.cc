@@ -1,4 +1,4 @@
-#include "comm/gpu/verdict.h"
+#include "comm/gpu/gpu_choice.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -81,38 +81,39 @@ std::string Obstacle(const std::vector<Record>& records, const std::vector<int>&
 
 }  // namespace
 
-Status Decide(const std::vector<Record>& records, const std::vector<int>& ranks, const Wish& wish, Verdict* verdict) {
-  *verdict = Verdict();
+Status Decide(const std::vector<Record>& records, const std::vector<int>& ranks, const GpuWish& wish,
+              GpuChoice* choice) {
+  *choice = GpuChoice();
   for (size_t m = 0; m < records.size(); ++m) {
     if (records[m].opened) continue;
-    verdict->why = "stage, for now: " + RankOf(ranks, m) + " has called join() before it has used a GPU";
+    choice->why = "stage, for now: " + RankOf(ranks, m) + " has called join() before it has used a GPU";
     return Status::Ok();
   }
-  verdict->way = Way::kStage;
+  choice->route = Route::kStage;
   if (wish.operations == "stage") {
-    verdict->why = "stage, through host memory: HVDLITE_GPU_OPERATIONS=stage";
+    choice->why = "stage, through host memory: HVDLITE_GPU_OPERATIONS=stage";
     return Status::Ok();
   }
   if (wish.operations == "mpi") {
-    verdict->why = "stage, through host memory, and from there " + wish.host +
-                   ": HVDLITE_GPU_OPERATIONS=mpi (device memory is not handed to MPI itself)";
+    choice->why = "stage, through host memory, and from there " + wish.host +
+                  ": HVDLITE_GPU_OPERATIONS=mpi (device memory is not handed to MPI itself)";
     return Status::Ok();
   }
   const std::string obstacle = Obstacle(records, ranks);
   if (obstacle.empty()) {
-    verdict->way = Way::kNccl;
-    verdict->why = "nccl " + nccl::VersionText(records[0].nccl);
+    choice->route = Route::kNccl;
+    choice->why = "nccl " + nccl::VersionText(records[0].nccl);
     const std::string doubt = Doubt(records, ranks);
-    verdict->warn = !doubt.empty();
-    if (verdict->warn) verdict->why += ", but " + doubt;
+    choice->warn = !doubt.empty();
+    if (choice->warn) choice->why += ", but " + doubt;
     return Status::Ok();
   }
   if (wish.operations == "nccl") {
     return Status::InvalidArgument("HVDLITE_GPU_OPERATIONS=nccl, but " + obstacle +
                                    ". Without NCCL: HVDLITE_GPU_OPERATIONS=stage");
   }
-  verdict->why = "stage, through host memory, because " + obstacle;
-  verdict->warn = true;
+  choice->why = "stage, through host memory, because " + obstacle;
+  choice->warn = true;
   return Status::Ok();
 }
 

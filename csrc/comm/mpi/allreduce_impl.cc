@@ -1,4 +1,4 @@
-#include "comm/mpi/way.h"
+#include "comm/mpi/allreduce_impl.h"
 
 #include <cmath>
 
@@ -21,28 +21,28 @@ double LibrarySeconds(const Question& question) {
 
 }  // namespace
 
-Way ChooseWay(const Question& question, ReduceOp op, const std::string& wish) {
-  if (wish == "library" && IsNative(question.dtype, op)) return Way::kLibrary;
+AllreduceImpl ChooseImpl(const Question& question, ReduceOp op, const std::string& wish) {
+  if (wish == "library" && IsNative(question.dtype, op)) return AllreduceImpl::kLibrary;
   const bool gathers = IsLegal(question, Algorithm::kGather);
-  if (wish == "gather" && gathers) return Way::kGather;
-  Way way = Way::kOneShot;
+  if (wish == "gather" && gathers) return AllreduceImpl::kGather;
+  AllreduceImpl way = AllreduceImpl::kOneShot;
   double best = PredictSeconds(question, Algorithm::kOneShot, kModel);
-  const auto consider = [&](Way other, double seconds) {
+  const auto consider = [&](AllreduceImpl other, double seconds) {
     if (seconds >= best) return;
     way = other;
     best = seconds;
   };
-  consider(Way::kDirect, PredictSeconds(question, Algorithm::kDirect, kModel));
-  if (gathers) consider(Way::kGather, PredictSeconds(question, Algorithm::kGather, kModel));
+  consider(AllreduceImpl::kDirect, PredictSeconds(question, Algorithm::kDirect, kModel));
+  if (gathers) consider(AllreduceImpl::kGather, PredictSeconds(question, Algorithm::kGather, kModel));
   // The order in which integers are added does not show.
   const bool as_good = IsNative(question.dtype, op) && !IsFloating(question.dtype);
-  if (as_good && wish == "auto") consider(Way::kLibrary, LibrarySeconds(question));
+  if (as_good && wish == "auto") consider(AllreduceImpl::kLibrary, LibrarySeconds(question));
   return way;
 }
 
-std::string WhyWay(const Question& question, ReduceOp op, const std::string& wish) {
+std::string ExplainImpl(const Question& question, ReduceOp op, const std::string& wish) {
   constexpr std::string_view names[] = {"one-shot", "direct", "gather", "MPI_Iallreduce"};
-  std::string why(names[static_cast<int>(ChooseWay(question, op, wish))]);
+  std::string why(names[static_cast<int>(ChooseImpl(question, op, wish))]);
   why += ", " + std::to_string(question.bytes) + " bytes among " + std::to_string(question.members) + " members";
   if (wish == "library" && !IsNative(question.dtype, op)) {
     why += " (" + std::string(Name(op)) + " of " + std::string(Name(question.dtype)) +

@@ -1,7 +1,7 @@
 // Who decides what about tensors on GPUs: a table.
 #include <gtest/gtest.h>
 
-#include "comm/gpu/verdict.h"
+#include "comm/gpu/gpu_choice.h"
 
 namespace hvdlite::comm::gpu {
 namespace {
@@ -21,7 +21,7 @@ struct Row {
   const char* what;
   std::vector<Record> records;
   const char* operations;
-  Way way;
+  Route route;
   const char* why;  // a part of it
   bool warn = false;
 };
@@ -50,63 +50,63 @@ Record WithRoom(char device, int host, int64_t mebibytes) {
 TEST(GpuVerdict, follows_from_what_the_members_say) {
   const Record nowhere;
   const Row rows[] = {
-      {"all have it", {Member(1), Member(2)}, "auto", Way::kNccl, "nccl 2.27.3"},
-      {"alone", {Member(1)}, "auto", Way::kNccl, "nccl 2.27.3"},
-      {"wanted", {Member(1), Member(2)}, "nccl", Way::kNccl, "nccl 2.27.3"},
-      {"not wanted", {Member(1), Member(2)}, "stage", Way::kStage, "HVDLITE_GPU_OPERATIONS=stage"},
-      {"mpi", {Member(1), Member(2)}, "mpi", Way::kStage, "from there mpi (Open MPI v5)"},
+      {"all have it", {Member(1), Member(2)}, "auto", Route::kNccl, "nccl 2.27.3"},
+      {"alone", {Member(1)}, "auto", Route::kNccl, "nccl 2.27.3"},
+      {"wanted", {Member(1), Member(2)}, "nccl", Route::kNccl, "nccl 2.27.3"},
+      {"not wanted", {Member(1), Member(2)}, "stage", Route::kStage, "HVDLITE_GPU_OPERATIONS=stage"},
+      {"mpi", {Member(1), Member(2)}, "mpi", Route::kStage, "from there mpi (Open MPI v5)"},
       {"one lacks it",
        {Member(1), Member(2, 0)},
        "auto",
-       Way::kStage,
+       Route::kStage,
        "rank 7 has no NCCL: libnccl.so.2 is not installed",
        true},
       {"two versions",
        {Member(1), Member(2, 22803)},
        "auto",
-       Way::kStage,
+       Route::kStage,
        "rank 3 has NCCL 2.27.3 and rank 7 has NCCL 2.28.3",
        true},
-      {"one device twice", {Member(1), Member(1)}, "auto", Way::kStage, "rank 3 and rank 7 use the same GPU", true},
-      {"it may be shared", {Sharing(1, "", true), Sharing(1, "", true)}, "auto", Way::kNccl, "nccl"},
+      {"one device twice", {Member(1), Member(1)}, "auto", Route::kStage, "rank 3 and rank 7 use the same GPU", true},
+      {"it may be shared", {Sharing(1, "", true), Sharing(1, "", true)}, "auto", Route::kNccl, "nccl"},
       {"NCCL is too old to share it",
        {Sharing(1, "", true, 22703), Sharing(1, "", true, 22703)},
        "auto",
-       Way::kStage,
+       Route::kStage,
        "NCCL 2.28 or later; this is 2.27.3",
        true},
-      {"only one says so", {Sharing(1, "", true), Sharing(1, "", false)}, "auto", Way::kStage, "same GPU", true},
-      {"for two hosts", {Sharing(1, "a", false), Sharing(1, "b", false)}, "auto", Way::kNccl, "nccl"},
-      {"for one host", {Sharing(1, "a", false), Sharing(1, "a", false)}, "auto", Way::kStage, "same GPU", true},
+      {"only one says so", {Sharing(1, "", true), Sharing(1, "", false)}, "auto", Route::kStage, "same GPU", true},
+      {"for two hosts", {Sharing(1, "a", false), Sharing(1, "b", false)}, "auto", Route::kNccl, "nccl"},
+      {"for one host", {Sharing(1, "a", false), Sharing(1, "a", false)}, "auto", Route::kStage, "same GPU", true},
       {"a driver that is older than NCCL",
        {ForCuda(13, 13000), ForCuda(13, 12040)},
        "auto",
-       Way::kStage,
+       Route::kStage,
        "rank 7 has an NCCL for CUDA 13 and an NVIDIA driver of CUDA 12.4: update the driver, or install the package "
        "nvidia-nccl-cu12",
        true},
-      {"drivers that are newer", {ForCuda(12, 13010), ForCuda(12, 12020)}, "auto", Way::kNccl, "nccl"},
-      {"for no CUDA that is known", {ForCuda(0, 11040), ForCuda(0, 12020)}, "auto", Way::kNccl, "nccl"},
+      {"drivers that are newer", {ForCuda(12, 13010), ForCuda(12, 12020)}, "auto", Route::kNccl, "nccl"},
+      {"for no CUDA that is known", {ForCuda(0, 11040), ForCuda(0, 12020)}, "auto", Route::kNccl, "nccl"},
       {"little room in /dev/shm",
        {WithRoom(1, 0, 63), WithRoom(2, 0, 63)},
        "auto",
-       Way::kNccl,
+       Route::kNccl,
        "nccl 2.27.3, but there are 63 MiB left in /dev/shm on the host of rank 3, where NCCL may need 64 MiB for 2 "
        "ranks",
        true},
-      {"enough room", {WithRoom(1, 0, 64), WithRoom(2, 0, 64)}, "auto", Way::kNccl, "nccl"},
-      {"alone on each host", {WithRoom(1, 0, 1), WithRoom(2, 1, 1)}, "auto", Way::kNccl, "nccl"},
-      {"room of unknown size", {Member(1), Member(2)}, "auto", Way::kNccl, "nccl"},
-      {"not yet", {Member(1), nowhere}, "nccl", Way::kLater, "rank 7 has called join() before it has used a GPU"},
-      {"not yet, and no NCCL", {Member(1, 0), nowhere}, "auto", Way::kLater, "rank 7 has called join()"},
+      {"enough room", {WithRoom(1, 0, 64), WithRoom(2, 0, 64)}, "auto", Route::kNccl, "nccl"},
+      {"alone on each host", {WithRoom(1, 0, 1), WithRoom(2, 1, 1)}, "auto", Route::kNccl, "nccl"},
+      {"room of unknown size", {Member(1), Member(2)}, "auto", Route::kNccl, "nccl"},
+      {"not yet", {Member(1), nowhere}, "nccl", Route::kLater, "rank 7 has called join() before it has used a GPU"},
+      {"not yet, and no NCCL", {Member(1, 0), nowhere}, "auto", Route::kLater, "rank 7 has called join()"},
   };
   for (const Row& row : rows) {
-    Verdict verdict;
-    const Status status = Decide(row.records, {3, 7}, {row.operations, "mpi (Open MPI v5)"}, &verdict);
+    GpuChoice choice;
+    const Status status = Decide(row.records, {3, 7}, {row.operations, "mpi (Open MPI v5)"}, &choice);
     EXPECT_TRUE(status.ok()) << row.what << ": " << status.ToString();
-    EXPECT_EQ(verdict.way, row.way) << row.what;
-    EXPECT_NE(verdict.why.find(row.why), std::string::npos) << row.what << ": " << verdict.why;
-    EXPECT_EQ(verdict.warn, row.warn) << row.what;
+    EXPECT_EQ(choice.route, row.route) << row.what;
+    EXPECT_NE(choice.why.find(row.why), std::string::npos) << row.what << ": " << choice.why;
+    EXPECT_EQ(choice.warn, row.warn) << row.what;
   }
 }
 
@@ -119,8 +119,8 @@ TEST(GpuVerdict, names_who_keeps_nccl_from_being_used_where_it_is_demanded) {
        "but rank 3 has an NCCL for CUDA 13 and an NVIDIA driver of CUDA 12.2"},
   };
   for (const auto& [records, why] : rows) {
-    Verdict verdict;
-    const Status status = Decide(records, {3, 7}, {"nccl", ""}, &verdict);
+    GpuChoice choice;
+    const Status status = Decide(records, {3, 7}, {"nccl", ""}, &choice);
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
     EXPECT_NE(status.message().find(why), std::string::npos) << status.message();
   }

@@ -1,4 +1,4 @@
-#include "bindings/loans.h"
+#include "bindings/borrowed.h"
 
 #include <unordered_map>
 #include <utility>
@@ -11,30 +11,30 @@ namespace py = pybind11;
 
 namespace {
 
-// Read-only comes first: who is asked for a contiguous copy will want to write its result back.
-const hvdlite_tensor& Usable(Lent* lent, const py::handle& object, bool written) {
-  lent->Borrow(object);
-  if (written && !lent->writable) {
+// Read-only is checked first: a caller that is asked for a contiguous copy wants to write the result back.
+const hvdlite_tensor& Usable(BorrowedTensor* tensor, const py::handle& object, bool written) {
+  tensor->Borrow(object);
+  if (written && !tensor->writable) {
     throw py::value_error(
         "the tensor is read-only, so the result cannot be written into it; pass a copy, or use the form without _");
   }
-  if (!lent->contiguous) {
+  if (!tensor->contiguous) {
     PyErr_SetString(NotContiguous(), "the tensor must be contiguous");
     throw py::error_already_set();
   }
-  return lent->tensor;
+  return tensor->tensor;
 }
 
-struct Loan {
+struct KeptAlive {
   py::object input, output, input_owner, output_owner;
-  const dlpack::Exchange* exchange;  // on a GPU: who tells the stream
+  const dlpack::Exchange* exchange;  // on a GPU: tells the framework's current stream
   int device;
 };
 
 // By handle. Guarded by the interpreter lock. Never destroyed: the interpreter may be gone before the process ends.
-std::unordered_map<int64_t, Loan>& Loans() {
-  static auto* const loans = new std::unordered_map<int64_t, Loan>;
-  return *loans;
+std::unordered_map<int64_t, KeptAlive>& Kept() {
+  static auto* const kept = new std::unordered_map<int64_t, KeptAlive>;
+  return *kept;
 }
 
 }  // namespace
@@ -53,39 +53,39 @@ void Call::Borrow(const py::handle& in, const py::handle& out) {
   if (operation.output.data == nullptr) operation.output.data = &nothing;
 }
 
-void Borrow(int64_t handle, const py::handle& input, const py::handle& output, Call* call) {
-  Loans().insert_or_assign(handle,
-                           Loan{py::reinterpret_borrow<py::object>(input), py::reinterpret_borrow<py::object>(output),
-                                std::move(call->input.owner), std::move(call->output.owner), call->input.exchange,
-                                call->input.tensor.device_index});
+void KeepAlive(int64_t handle, const py::handle& input, const py::handle& output, Call* call) {
+  Kept().insert_or_assign(
+      handle, KeptAlive{py::reinterpret_borrow<py::object>(input), py::reinterpret_borrow<py::object>(output),
+                        std::move(call->input.owner), std::move(call->output.owner), call->input.exchange,
+                        call->input.tensor.device_index});
 }
 
 hvdlite_code Follow(int64_t handle) {
   void* stream = nullptr;
-  const auto loan = Loans().find(handle);
-  if (loan != Loans().end() && loan->second.exchange != nullptr &&
-      CurrentStream(*loan->second.exchange, loan->second.device, &stream)) {
+  const auto kept = Kept().find(handle);
+  if (kept != Kept().end() && kept->second.exchange != nullptr &&
+      CurrentStream(*kept->second.exchange, kept->second.device, &stream)) {
     return hvdlite_follow(handle, stream);
   }
   for (;;) {
-    int32_t landed = 0;
+    int32_t finished = 0;
     hvdlite_code code;
     {
       const Unlocked unlocked;
-      code = hvdlite_land(handle, kSlice, &landed);
+      code = hvdlite_wait_for_device(handle, kSlice, &finished);
     }
-    if (code != HVDLITE_OK || landed) return code;
+    if (code != HVDLITE_OK || finished) return code;
     if (PyErr_CheckSignals() != 0) throw py::error_already_set();
   }
 }
 
-// The loan outlives the lock of the table: what it lets go may run any code.
-void GiveBack(int64_t handle) {
-  const auto loan = Loans().extract(handle);
+// Taken out of the table first: releasing a Python object may run any code.
+void ReleaseBorrowed(int64_t handle) {
+  const auto kept = Kept().extract(handle);
 }
 
-void GiveAllBack() {
-  const auto loans = std::exchange(Loans(), {});
+void ReleaseAllBorrowed() {
+  const auto kept = std::exchange(Kept(), {});
 }
 
 // Never freed: the interpreter may be gone before the process ends.

@@ -1,10 +1,10 @@
-#include "comm/mpi/verdict.h"
+#include "comm/mpi/mpi_choice.h"
 
 namespace hvdlite::comm::mpi {
 
-Status Decide(const rendezvous::Roster& roster, const std::string& wish, Verdict* verdict) {
+Status Decide(const rendezvous::Roster& roster, const std::string& wish, MpiChoice* choice) {
   const bool demanded = wish == "mpi";
-  *verdict = Verdict();
+  *choice = MpiChoice();
   if (!demanded && (wish != "auto" || roster.hosts.size() < 2)) return Status::Ok();
   const rendezvous::Member& first = roster.members[0];
   for (const rendezvous::Member& member : roster.members) {
@@ -16,7 +16,7 @@ Status Decide(const rendezvous::Roster& roster, const std::string& wish, Verdict
                                      ". Without MPI: HVDLITE_CPU_OPERATIONS=net");
     }
     // Nobody has asked about it where no MPI has started the job.
-    verdict->why = member.mpi_absent.empty() ? "" : why;
+    choice->why = member.mpi_absent.empty() ? "" : why;
     return Status::Ok();
   }
   for (const rendezvous::Member& member : roster.members) {
@@ -26,8 +26,8 @@ Status Decide(const rendezvous::Roster& roster, const std::string& wish, Verdict
                                    ": all ranks need the same MPI. mpi4py takes the one that MPI4PY_MPIABI and "
                                    "LD_LIBRARY_PATH lead to; or without MPI: HVDLITE_CPU_OPERATIONS=net");
   }
-  verdict->use = true;
-  verdict->why = first.mpi;
+  choice->use = true;
+  choice->why = first.mpi;
   return Status::Ok();
 }
 
