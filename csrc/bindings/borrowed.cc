@@ -11,12 +11,14 @@ namespace py = pybind11;
 
 namespace {
 
-// Read-only is checked first: a caller that is asked for a contiguous copy wants to write the result back.
+// Read-only is checked first: a caller that is asked for a contiguous copy wants to write the
+// result back.
 const hvdlite_tensor& Usable(BorrowedTensor* tensor, const py::handle& object, bool written) {
   tensor->Borrow(object);
   if (written && !tensor->writable) {
     throw py::value_error(
-        "the tensor is read-only, so the result cannot be written into it; pass a copy, or use the form without _");
+        "the tensor is read-only, so the result cannot be written into it; pass a copy, or use the "
+        "form without _");
   }
   if (!tensor->contiguous) {
     PyErr_SetString(NotContiguous(), "the tensor must be contiguous");
@@ -31,7 +33,8 @@ struct KeptAlive {
   int device;
 };
 
-// By handle. Guarded by the interpreter lock. Never destroyed: the interpreter may be gone before the process ends.
+// By handle. Guarded by the interpreter lock. Never destroyed: the interpreter may be gone before
+// the process ends.
 std::unordered_map<int64_t, KeptAlive>& Kept() {
   static auto* const kept = new std::unordered_map<int64_t, KeptAlive>;
   return *kept;
@@ -55,8 +58,9 @@ void Call::Borrow(const py::handle& in, const py::handle& out) {
 
 void KeepAlive(int64_t handle, const py::handle& input, const py::handle& output, Call* call) {
   Kept().insert_or_assign(
-      handle, KeptAlive{py::reinterpret_borrow<py::object>(input), py::reinterpret_borrow<py::object>(output),
-                        std::move(call->input.owner), std::move(call->output.owner), call->input.exchange,
+      handle, KeptAlive{py::reinterpret_borrow<py::object>(input),
+                        py::reinterpret_borrow<py::object>(output), std::move(call->input.owner),
+                        std::move(call->output.owner), call->input.exchange,
                         call->input.tensor.device_index});
 }
 
@@ -91,7 +95,8 @@ void ReleaseAllBorrowed() {
 // Never freed: the interpreter may be gone before the process ends.
 PyObject* NotContiguous() {
   static PyObject* const type = PyErr_NewExceptionWithDoc(
-      "hvdlite._core.NotContiguous", "Make a contiguous copy of the tensor, and ask again.", PyExc_ValueError, nullptr);
+      "hvdlite._core.NotContiguous", "Make a contiguous copy of the tensor, and ask again.",
+      PyExc_ValueError, nullptr);
   return type;
 }
 

@@ -1,8 +1,9 @@
-// GradientHooks: submits each gradient for an in-place allreduce from its autograd hook, without entering Python.
+// GradientHooks: submits each gradient for an in-place allreduce from its autograd hook, without
+// entering Python.
 //
-// A framework calls a hook for each parameter whose gradient is complete. That happens once per gradient and step, so the
-// hook is native and costs a few hundred instructions; everything rarer is in hvdlite/torch/reducer.py. All members are
-// guarded by the interpreter lock.
+// A framework calls a hook for each parameter whose gradient is complete. That happens once per
+// gradient and step, so the hook is native and costs a few hundred instructions; everything rarer
+// is in hvdlite/torch/reducer.py. All members are guarded by the interpreter lock.
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
@@ -50,9 +51,12 @@ class GradientHooks {
     return static_cast<int>(slots_.size()) - 1;
   }
 
-  void Permit(int number, bool permitted) { slots_.at(static_cast<size_t>(number)).permitted = permitted; }
+  void Permit(int number, bool permitted) {
+    slots_.at(static_cast<size_t>(number)).permitted = permitted;
+  }
 
-  // Submits the parameter's gradient. False: it cannot be submitted like this, and the caller tries its slower path.
+  // Submits the parameter's gradient. False: it cannot be submitted like this, and the caller tries
+  // its slower path.
   bool Submit(int number, const py::handle& parameter) noexcept {
     try {
       py::object gradient = GradientOf(parameter);
@@ -74,14 +78,16 @@ class GradientHooks {
       if (hvdlite_submit(&operation, &handle) != HVDLITE_OK) return false;
       KeepAlive(handle, gradient, gradient, &call);
       handles_.append(handle);
-      in_flight_.push_back({number, py::reinterpret_borrow<py::object>(parameter), std::move(gradient)});
+      in_flight_.push_back(
+          {number, py::reinterpret_borrow<py::object>(parameter), std::move(gradient)});
       return true;
     } catch (const std::exception&) {  // Python's errors, too
       return false;
     }
   }
 
-  // What the hook does, once per step: a second backward pass needs the count of passes that Python keeps.
+  // What the hook does, once per step: a second backward pass needs the count of passes that Python
+  // keeps.
   bool SubmitByHook(int number, const py::handle& parameter) noexcept {
     Slot& slot = slots_[static_cast<size_t>(number)];
     if (!slot.permitted || slot.submitted || !Submit(number, parameter)) return false;
@@ -143,7 +149,8 @@ struct Hook {
 
 PyObject* RunHook(PyObject* capsule, PyObject* parameter) {
   const auto* const hook = static_cast<const Hook*>(PyCapsule_GetPointer(capsule, kHook));
-  if (const auto hooks = hook->hooks.lock(); hooks && hooks->SubmitByHook(hook->number, parameter)) {
+  if (const auto hooks = hook->hooks.lock();
+      hooks && hooks->SubmitByHook(hook->number, parameter)) {
     Py_RETURN_NONE;
   }
   return PyObject_CallOneArg(hook->otherwise.ptr(), parameter);
@@ -152,8 +159,9 @@ PyObject* RunHook(PyObject* capsule, PyObject* parameter) {
 PyMethodDef run_hook = {"hvdlite_hook", &RunHook, METH_O, "Has a parameter's gradient reduced."};
 
 py::object MakeHook(const std::shared_ptr<GradientHooks>& hooks, int number, py::object otherwise) {
-  const py::capsule hook(new Hook{hooks, number, std::move(otherwise)}, kHook,
-                         [](PyObject* capsule) { delete static_cast<Hook*>(PyCapsule_GetPointer(capsule, kHook)); });
+  const py::capsule hook(
+      new Hook{hooks, number, std::move(otherwise)}, kHook,
+      [](PyObject* capsule) { delete static_cast<Hook*>(PyCapsule_GetPointer(capsule, kHook)); });
   PyObject* const function = PyCFunction_New(&run_hook, hook.ptr());
   if (function == nullptr) throw py::error_already_set();
   return py::reinterpret_steal<py::object>(function);
@@ -163,11 +171,13 @@ py::object MakeHook(const std::shared_ptr<GradientHooks>& hooks, int number, py:
 
 void BindGradientHooks(py::module_& module) {
   py::class_<GradientHooks, std::shared_ptr<GradientHooks>>(module, "GradientHooks")
-      .def(py::init<int, double, double, py::object>(), py::arg("op"), py::arg("prescale"), py::arg("postscale"),
-           py::arg("process_set"))
-      .def("add", &GradientHooks::Add, py::arg("name"), "A parameter. Returns its number; they count from 0.")
+      .def(py::init<int, double, double, py::object>(), py::arg("op"), py::arg("prescale"),
+           py::arg("postscale"), py::arg("process_set"))
+      .def("add", &GradientHooks::Add, py::arg("name"),
+           "A parameter. Returns its number; they count from 0.")
       .def("hook", &MakeHook, py::arg("number"), py::arg("otherwise"),
-           "To be called with the parameter once its gradient is complete; calls otherwise(parameter) if the gradient "
+           "To be called with the parameter once its gradient is complete; calls "
+           "otherwise(parameter) if the gradient "
            "cannot be submitted here.")
       .def("permit", &GradientHooks::Permit, py::arg("number"), py::arg("permitted"),
            "Whether the hook may submit the gradient, once per step. At first it may not.")
@@ -175,10 +185,13 @@ void BindGradientHooks(py::module_& module) {
            "Without a hook. False: the gradient cannot be submitted here.")
       .def("take_submitted", &GradientHooks::TakeSubmitted,
            "The numbers that hooks have submitted since the last call or the step's begin.")
-      .def("begin_step", &GradientHooks::BeginStep, "Begins a step: each hook may submit once more.")
-      .def_property_readonly("handles", &GradientHooks::handles, "The handles in flight, for wait_all().")
+      .def("begin_step", &GradientHooks::BeginStep,
+           "Begins a step: each hook may submit once more.")
+      .def_property_readonly("handles", &GradientHooks::handles,
+                             "The handles in flight, for wait_all().")
       .def("finish", &GradientHooks::Finish,
-           "After wait_all(): the numbers whose parameter has another gradient by now than the submitted one.")
+           "After wait_all(): the numbers whose parameter has another gradient by now than the "
+           "submitted one.")
       .def("forget", &GradientHooks::Forget, "Forgets what is in flight and begins a step.");
 }
 

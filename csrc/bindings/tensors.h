@@ -1,5 +1,5 @@
-// From a Python object to the memory it stands for, without a copy and without knowing any framework: numpy arrays
-// through numpy's own interface, everything else through DLPack.
+// From a Python object to the memory it stands for, without a copy and without knowing any
+// framework: numpy arrays through numpy's own interface, everything else through DLPack.
 #pragma once
 
 #include <pybind11/numpy.h>
@@ -13,8 +13,8 @@
 
 namespace hvdlite::bindings {
 
-// A tensor lent by Python. `owner` keeps the memory alive where the object itself does not: hold both until the operation
-// is done. Stays where it is: the tensor points to its own dimensions.
+// A tensor lent by Python. `owner` keeps the memory alive where the object itself does not: hold
+// both until the operation is done. Stays where it is: the tensor points to its own dimensions.
 class BorrowedTensor {
  public:
   BorrowedTensor() = default;
@@ -26,7 +26,8 @@ class BorrowedTensor {
 
   hvdlite_tensor tensor{};
   bool on_gpu() const { return tensor.device_kind != 0; }
-  // On a GPU: the stream whose work so far the values come from, and who tells the current one; null if nobody does.
+  // On a GPU: the stream whose work so far the values come from, and who tells the current one;
+  // null if nobody does.
   void* producer = nullptr;
   const dlpack::Exchange* exchange = nullptr;
 
@@ -45,8 +46,8 @@ class BorrowedTensor {
   std::vector<int64_t> many_;
 };
 
-// The numpy dtype of a dtype number. numpy has no bfloat16: its bits come as int16, and the caller, who sent bfloat16,
-// looks at them as what they are.
+// The numpy dtype of a dtype number. numpy has no bfloat16: its bits come as int16, and the caller,
+// who sent bfloat16, looks at them as what they are.
 pybind11::dtype NumpyDType(int32_t dtype);
 
 }  // namespace hvdlite::bindings

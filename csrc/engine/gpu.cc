@@ -1,5 +1,6 @@
-// GPU tensors: what an operation waits for, and what becomes of a batch between the moment it is enqueued on the device's
-// stream, when its handles are done, and the moment the device has finished it.
+// GPU tensors: what an operation waits for, and what becomes of a batch between the moment it is
+// enqueued on the device's stream, when its handles are done, and the moment the device has
+// finished it.
 #include <algorithm>
 
 #include "base/leak.h"
@@ -16,22 +17,24 @@ constexpr Nanos kSettle = 2 * kSecond;
 constexpr Nanos kLeaving = 5 * kSecond;
 // How often this rank shows that it is alive meanwhile.
 constexpr Nanos kBetweenBeats = 20 * kMillisecond;
-// How long a batch that was being enqueued when the job failed may need. Usually the abort has ended it; its producer may
-// be late.
+// How long a batch that was being enqueued when the job failed may need. Usually the abort has
+// ended it; its producer may be late.
 constexpr Nanos kAfterAbort = 500 * kMillisecond;
 
 }  // namespace
 
-// Called by the user's thread. Allocates the result if its shape is known, so that a lack of memory fails this call alone.
-Status Engine::PrepareGpu(const ProcessSet& set, Submission* submission, Handle* handle, ProducerEvents* produced_by,
-                          std::vector<device::EventPtr>* ready) {
+// Called by the user's thread. Allocates the result if its shape is known, so that a lack of memory
+// fails this call alone.
+Status Engine::PrepareGpu(const ProcessSet& set, Submission* submission, Handle* handle,
+                          ProducerEvents* produced_by, std::vector<device::EventPtr>* ready) {
   const Request& request = submission->request;
   std::shared_ptr<device::Gpu> gpu;
   HVDLITE_RETURN_IF_ERROR(world_->card().Open(submission->input.device.index, &gpu));
   device::EventPtr& produced = (*produced_by)[submission->producer];
   if (produced == nullptr) HVDLITE_RETURN_IF_ERROR(gpu->Record(submission->producer, &produced));
   ready->push_back(produced);
-  std::optional<Shape> known = KnownResult(request, set.group->me, static_cast<int>(set.ranks.size()));
+  std::optional<Shape> known =
+      KnownResult(request, set.group->me, static_cast<int>(set.ranks.size()));
   if (!known || submission->output.data != nullptr) return Status::Ok();
   TensorView& output = handle->output;
   output.dtype = request.dtype;
@@ -49,7 +52,8 @@ Status Engine::FindGpu(ProcessSet* set) {
 }
 
 // The batch is enqueued. Its handles are about to be done.
-void Engine::MarkEnqueued(ProcessSet* set, std::unique_ptr<Running> running, PendingBatchPtr pending) {
+void Engine::MarkEnqueued(ProcessSet* set, std::unique_ptr<Running> running,
+                          PendingBatchPtr pending) {
   running->entries.clear();
   set->in_flight.push_back({std::move(pending), std::move(running)});
   CheckInFlight(set);
@@ -68,7 +72,8 @@ void Engine::CheckInFlight(ProcessSet* set) {
   if (!status.ok()) LinkFailed(set, status);
 }
 
-// The job or the set ends. The handles come first, so that no caller takes the memory of an aborted batch for a result.
+// The job or the set ends. The handles come first, so that no caller takes the memory of an aborted
+// batch for a result.
 void Engine::BeginAbortGpu(ProcessSet* set, const Status& reason) {
   if (set->on_gpu == nullptr) return;
   for (const InFlight& each : set->in_flight) {
@@ -83,12 +88,14 @@ void Engine::EndAbortGpu(ProcessSet* set, const Deadline& deadline) {
   if (set->on_gpu == nullptr) return;
   set->on_gpu->EndAbort(deadline);
   if (set->in_flight.empty() || set->in_flight.back().pending != nullptr) return;
-  // The batch was being enqueued and has no event yet; the caller frees its tensors when it hears of the failure.
+  // The batch was being enqueued and has no event yet; the caller frees its tensors when it hears
+  // of the failure.
   (void)set->on_gpu->Settle(Deadline::After(kAfterAbort));
 }
 
-// Removes a set's GPU state: drains the stream, then shuts NCCL down together with the other members. Aborts instead if a
-// member has died. Holds the turn meanwhile but keeps the heartbeat going.
+// Removes a set's GPU state: drains the stream, then shuts NCCL down together with the other
+// members. Aborts instead if a member has died. Holds the turn meanwhile but keeps the heartbeat
+// going.
 void Engine::ShutDownGpu(ProcessSet* set, const Status& reason) {
   if (set->on_gpu == nullptr) return;
   Nanos next = 0;

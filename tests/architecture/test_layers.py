@@ -203,6 +203,13 @@ def test_files_stay_small() -> None:
     assert len((ROOT / "setup.py").read_text().splitlines()) <= 120
 
 
+@pytest.mark.parametrize("folder", ["csrc", "tests/cpp", "tests/fuzz", "tests/fake_gpu"])
+def test_lines_of_cpp_end_by_column_100(folder: str) -> None:
+    sources = [p for p in (ROOT / folder).rglob("*") if p.suffix in (".h", ".cc")]
+    long = [f"{p}:{i}" for p in sources for i, line in enumerate(p.read_text().splitlines(), 1) if len(line) > 100]
+    assert not long, long
+
+
 def test_no_two_test_files_have_one_name() -> None:
     """Or pytest refuses to run any of them together."""
     names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]

@@ -22,7 +22,8 @@ bool SameGpu(const Record& a, const Record& b) {
 // Older ones do not know NCCL_MULTI_RANK_GPU_ENABLE.
 constexpr int kSharesGpus = 22800;
 
-// NCCL refuses two ranks on one device of one host, unless it is told not to, or believes that there are two hosts.
+// NCCL refuses two ranks on one device of one host, unless it is told not to, or believes that
+// there are two hosts.
 bool MayShare(const Record& a, const Record& b) {
   const bool told = a.nccl_shares_gpus && b.nccl_shares_gpus && a.nccl >= kSharesGpus;
   return told || a.nccl_host_id != b.nccl_host_id;
@@ -32,19 +33,22 @@ std::string CudaText(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
-// Where GPUs of a host do not reach each other directly NCCL makes segments of 10 MB there, about three for each rank.
+// Where GPUs of a host do not reach each other directly NCCL makes segments of 10 MB there, about
+// three for each rank.
 constexpr int64_t kSharedMemoryEach = 32 << 20;
 
-// What may go wrong although NCCL can be used; empty if nothing comes to mind. The rooms of a host's members are one.
+// What may go wrong although NCCL can be used; empty if nothing comes to mind. The rooms of a
+// host's members are one.
 std::string Doubt(const std::vector<Record>& records, const std::vector<int>& ranks) {
   for (size_t m = 0; m < records.size(); ++m) {
-    const auto mates =
-        std::count_if(records.begin(), records.end(), [&](const Record& r) { return r.host == records[m].host; });
+    const auto mates = std::count_if(records.begin(), records.end(),
+                                     [&](const Record& r) { return r.host == records[m].host; });
     const int64_t needed = mates * kSharedMemoryEach;
     if (mates == 1 || records[m].shared_memory < 0 || records[m].shared_memory >= needed) continue;
-    return "there are " + std::to_string(records[m].shared_memory >> 20) + " MiB left in /dev/shm on the host of " +
-           RankOf(ranks, m) + ", where NCCL may need " + std::to_string(needed >> 20) + " MiB for " +
-           std::to_string(mates) + " ranks. If it fails, give it more (docker run --shm-size=1g)";
+    return "there are " + std::to_string(records[m].shared_memory >> 20) +
+           " MiB left in /dev/shm on the host of " + RankOf(ranks, m) + ", where NCCL may need " +
+           std::to_string(needed >> 20) + " MiB for " + std::to_string(mates) +
+           " ranks. If it fails, give it more (docker run --shm-size=1g)";
   }
   return "";
 }
@@ -56,22 +60,25 @@ std::string Obstacle(const std::vector<Record>& records, const std::vector<int>&
   }
   for (size_t m = 1; m < records.size(); ++m) {
     if (records[m].nccl == records[0].nccl) continue;
-    return RankOf(ranks, 0) + " has NCCL " + nccl::VersionText(records[0].nccl) + " and " + RankOf(ranks, m) +
-           " has NCCL " + nccl::VersionText(records[m].nccl) +
+    return RankOf(ranks, 0) + " has NCCL " + nccl::VersionText(records[0].nccl) + " and " +
+           RankOf(ranks, m) + " has NCCL " + nccl::VersionText(records[m].nccl) +
            ": all ranks need the same version (HVDLITE_NCCL_LIBRARY says which one)";
   }
   for (size_t m = 0; m < records.size(); ++m) {
     if (records[m].nccl_cuda <= records[m].driver / 1000) continue;
     const std::string cuda = std::to_string(records[m].nccl_cuda);
     return RankOf(ranks, m) + " has an NCCL for CUDA " + cuda + " and an NVIDIA driver of CUDA " +
-           CudaText(records[m].driver) + ": update the driver, or install the package nvidia-nccl-cu" +
+           CudaText(records[m].driver) +
+           ": update the driver, or install the package nvidia-nccl-cu" +
            std::to_string(records[m].driver / 1000) + " instead of nvidia-nccl-cu" + cuda;
   }
   for (size_t m = 0; m < records.size(); ++m) {
     for (size_t other = 0; other < m; ++other) {
       if (!SameGpu(records[m], records[other]) || MayShare(records[m], records[other])) continue;
-      return RankOf(ranks, other) + " and " + RankOf(ranks, m) + " use the same GPU (" + records[m].name +
-             "), which NCCL refuses: give each rank its own by torch.cuda.set_device(hvd.local_rank()), or, if they "
+      return RankOf(ranks, other) + " and " + RankOf(ranks, m) + " use the same GPU (" +
+             records[m].name +
+             "), which NCCL refuses: give each rank its own by "
+             "torch.cuda.set_device(hvd.local_rank()), or, if they "
              "are to share it, set NCCL_MULTI_RANK_GPU_ENABLE=1 (NCCL 2.28 or later; this is " +
              nccl::VersionText(records[m].nccl) + ") or a different NCCL_HOSTID for each";
     }
@@ -81,12 +88,13 @@ std::string Obstacle(const std::vector<Record>& records, const std::vector<int>&
 
 }  // namespace
 
-Status Decide(const std::vector<Record>& records, const std::vector<int>& ranks, const GpuWish& wish,
-              GpuChoice* choice) {
+Status Decide(const std::vector<Record>& records, const std::vector<int>& ranks,
+              const GpuWish& wish, GpuChoice* choice) {
   *choice = GpuChoice();
   for (size_t m = 0; m < records.size(); ++m) {
     if (records[m].opened) continue;
-    choice->why = "stage, for now: " + RankOf(ranks, m) + " has called join() before it has used a GPU";
+    choice->why =
+        "stage, for now: " + RankOf(ranks, m) + " has called join() before it has used a GPU";
     return Status::Ok();
   }
   choice->route = Route::kStage;

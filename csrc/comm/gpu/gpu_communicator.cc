@@ -35,7 +35,9 @@ class GpuCommunicator::GpuWork final : public Work {
     return Progress::kNone;
   }
 
-  device::EventPtr finished() const override { return move_ == nullptr ? nullptr : move_->finished(); }
+  device::EventPtr finished() const override {
+    return move_ == nullptr ? nullptr : move_->finished();
+  }
   bool failed_alone() const override { return failed_alone_; }
 
  private:
@@ -88,7 +90,8 @@ class GpuCommunicator::GpuWork final : public Work {
     if (!all_.refused_.ok()) return FailAlone(all_.refused_);
     if (!all_.AsksFirst(batch_)) return StartMoving();
     Status can = batch_.obstacle;
-    if (can.ok() && !all_.ByNccl(batch_) && all_.staging_->Grows(batch_)) can = all_.staging_->Reserve(batch_);
+    if (can.ok() && !all_.ByNccl(batch_) && all_.staging_->Grows(batch_))
+      can = all_.staging_->Reserve(batch_);
     std::string reason = can.message().substr(0, kReasonBytes - 1);
     reason.resize(kReasonBytes, '\0');
     exchange_ = std::make_unique<Exchange>(all_.host_, members(), std::move(reason));
@@ -104,7 +107,8 @@ class GpuCommunicator::GpuWork final : public Work {
       const std::string_view padded = exchange_->From(m);
       const std::string reason(padded.substr(0, padded.find('\0')));
       if (reason.empty()) continue;
-      return FailAlone(Status::Io("rank " + std::to_string(all_.options_.ranks[static_cast<size_t>(m)]) +
+      return FailAlone(Status::Io("rank " +
+                                  std::to_string(all_.options_.ranks[static_cast<size_t>(m)]) +
                                   " cannot take part: " + reason +
                                   ". The operation has failed on all ranks; nothing else has"));
     }
@@ -201,7 +205,8 @@ Status GpuCommunicator::Describe(Record* record) {
 
 Status GpuCommunicator::MakeIds(const nccl::Library& library) {
   const nccl::Grid& grid = options_.grid;
-  const std::array makes = {options_.me == 0, grid.used && grid.place == 0, grid.used && grid.host == 0};
+  const std::array makes = {options_.me == 0, grid.used && grid.place == 0,
+                            grid.used && grid.host == 0};
   for (size_t among = 0; among < makes.size(); ++among) {
     nccl::UniqueId id;
     if (!makes[among] || !unique_ids_[among].empty()) continue;
@@ -215,7 +220,8 @@ Status GpuCommunicator::MakeIds(const nccl::Library& library) {
 Status GpuCommunicator::Judge(const std::vector<Record>& records) {
   refused_ = Decide(records, options_.ranks, options_.wish, &choice_);
   if (!refused_.ok()) return Status::Ok();
-  if (choice_.route == Route::kNccl && !options_.grid.why.empty()) choice_.why += "; " + options_.grid.why;
+  if (choice_.route == Route::kNccl && !options_.grid.why.empty())
+    choice_.why += "; " + options_.grid.why;
   if (options_.me == 0 && options_.log != nullptr) {
     if (choice_.warn)
       options_.log->Warning("tensors on GPUs: " + choice_.why);
@@ -223,8 +229,8 @@ Status GpuCommunicator::Judge(const std::vector<Record>& records) {
       options_.log->Info("tensors on GPUs: " + choice_.why);
   }
   // Anew with each choice, so that all members have agreed on nothing yet.
-  staging_ = std::make_unique<StagingCommunicator>(host_, gpu_, options_.me, static_cast<int>(options_.ranks.size()),
-                                                   options_.room);
+  staging_ = std::make_unique<StagingCommunicator>(
+      host_, gpu_, options_.me, static_cast<int>(options_.ranks.size()), options_.room);
   staging_->CountIn(carried());
   if (choice_.route != Route::kNccl) return Status::Ok();
   kernels_ = true;
@@ -244,7 +250,8 @@ Status GpuCommunicator::Meet(const std::vector<Record>& records) {
   for (size_t among = 0; among < specs.size(); ++among) {
     const std::string& id = records[static_cast<size_t>(first[among])].unique_ids[among];
     nccl::UniqueId& there = specs[among].id;
-    if (id.size() != sizeof(there.bytes)) return Status::Internal("the first of the ranks gave no id for NCCL");
+    if (id.size() != sizeof(there.bytes))
+      return Status::Internal("the first of the ranks gave no id for NCCL");
     std::memcpy(there.bytes, id.data(), sizeof(there.bytes));
   }
   std::shared_ptr<const nccl::Library> library;

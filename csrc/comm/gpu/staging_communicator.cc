@@ -104,9 +104,10 @@ class StagingCommunicator::StagedWork final : public Work {
       std::fill_n(stage.input, slot.round.give_bytes, '\0');
       return Status::Ok();
     }
-    HVDLITE_RETURN_IF_ERROR(Each(cut_.source(), slot.round.give, [&](char* device, size_t at, size_t bytes) {
-      return gpu_->CopyOut(stage.input + at, device, bytes);
-    }));
+    HVDLITE_RETURN_IF_ERROR(
+        Each(cut_.source(), slot.round.give, [&](char* device, size_t at, size_t bytes) {
+          return gpu_->CopyOut(stage.input + at, device, bytes);
+        }));
     return gpu_->Record(gpu_->stream(), &slot.out);
   }
 
@@ -114,9 +115,10 @@ class StagingCommunicator::StagedWork final : public Work {
     if (!on_gpu_) return Status::Ok();
     Slot& slot = SlotOf(number);
     const char* const result = cut_.in_place() ? StageOf(number).input : StageOf(number).output;
-    HVDLITE_RETURN_IF_ERROR(Each(cut_.target(), slot.round.take, [&](char* device, size_t at, size_t bytes) {
-      return gpu_->CopyIn(device, result + at, bytes);
-    }));
+    HVDLITE_RETURN_IF_ERROR(
+        Each(cut_.target(), slot.round.take, [&](char* device, size_t at, size_t bytes) {
+          return gpu_->CopyIn(device, result + at, bytes);
+        }));
     return number + 1 < cut_.rounds() ? Status::Ok() : gpu_->Record(gpu_->stream(), &finished_);
   }
 
@@ -127,7 +129,8 @@ class StagingCommunicator::StagedWork final : public Work {
     size_t staged = 0;
     for (const Cursor& stretch : stretches) {
       flat.Walk(stretch.at, stretch.end, [&](char* memory, size_t at, size_t bytes) {
-        if (status.ok() && memory != nullptr) status = copy(memory, staged + (at - stretch.at), bytes);
+        if (status.ok() && memory != nullptr)
+          status = copy(memory, staged + (at - stretch.at), bytes);
       });
       staged += stretch.end - stretch.at;
     }

@@ -8,10 +8,12 @@ namespace hvdlite::comm::mpi {
 
 namespace {
 
-// A message of MPI between processors of one host, or of hosts with a fast network; a factor of three hardly matters.
+// A message of MPI between processors of one host, or of hosts with a fast network; a factor of
+// three hardly matters.
 constexpr CostModel kModel{.alpha = 2e-6, .overhead = 0.4e-6, .beta = 0.1e-9, .gamma = 0.05e-9};
 
-// What is in the library nobody knows; it will not be worse than halving and doubling along a hypercube.
+// What is in the library nobody knows; it will not be worse than halving and doubling along a
+// hypercube.
 double LibrarySeconds(const Question& question) {
   const double n = question.members;
   const double steps = 2 * std::ceil(std::log2(n));
@@ -33,7 +35,8 @@ AllreduceImpl ChooseImpl(const Question& question, ReduceOp op, const std::strin
     best = seconds;
   };
   consider(AllreduceImpl::kDirect, PredictSeconds(question, Algorithm::kDirect, kModel));
-  if (gathers) consider(AllreduceImpl::kGather, PredictSeconds(question, Algorithm::kGather, kModel));
+  if (gathers)
+    consider(AllreduceImpl::kGather, PredictSeconds(question, Algorithm::kGather, kModel));
   // The order in which integers are added does not show.
   const bool as_good = IsNative(question.dtype, op) && !IsFloating(question.dtype);
   if (as_good && wish == "auto") consider(AllreduceImpl::kLibrary, LibrarySeconds(question));
@@ -43,7 +46,8 @@ AllreduceImpl ChooseImpl(const Question& question, ReduceOp op, const std::strin
 std::string ExplainImpl(const Question& question, ReduceOp op, const std::string& wish) {
   constexpr std::string_view names[] = {"one-shot", "direct", "gather", "MPI_Iallreduce"};
   std::string why(names[static_cast<int>(ChooseImpl(question, op, wish))]);
-  why += ", " + std::to_string(question.bytes) + " bytes among " + std::to_string(question.members) + " members";
+  why += ", " + std::to_string(question.bytes) + " bytes among " +
+         std::to_string(question.members) + " members";
   if (wish == "library" && !IsNative(question.dtype, op)) {
     why += " (" + std::string(Name(op)) + " of " + std::string(Name(question.dtype)) +
            " is not for MPI to do: it would not round, or not compare, as everywhere else)";

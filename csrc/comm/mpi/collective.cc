@@ -1,5 +1,5 @@
-// Collectives that MPI does itself, of tensors as they lie or copied together: a library tuned for its network, or its switches,
-// does them best among many members.
+// Collectives that MPI does itself, of tensors as they lie or copied together: a library tuned for
+// its network, or its switches, does them best among many members.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -13,7 +13,8 @@ namespace hvdlite::comm::mpi {
 
 namespace {
 
-// Small tensors are copied together up to so many chunks; a larger one goes as it lies, in parts of at most so many.
+// Small tensors are copied together up to so many chunks; a larger one goes as it lies, in parts of
+// at most so many.
 constexpr size_t kFused = 4;
 constexpr size_t kLargest = 256;
 
@@ -66,12 +67,14 @@ class Allreduce final : public Rounds {
       in = out;
     }
     if (in == out) in = mpi.in_place;
-    return mpi.Check(mpi.Iallreduce(in, out, count, TypeOf(mpi, dtype_), OperationOf(mpi, spec_.op), channel_.comm(),
-                                    slot->AddRequest()),
+    return mpi.Check(mpi.Iallreduce(in, out, count, TypeOf(mpi, dtype_), OperationOf(mpi, spec_.op),
+                                    channel_.comm(), slot->AddRequest()),
                      "MPI_Iallreduce");
   }
 
-  void Finish(size_t round, int, Slot*) override { reduction_.Finish(stretches_[round].at, stretches_[round].end); }
+  void Finish(size_t round, int, Slot*) override {
+    reduction_.Finish(stretches_[round].at, stretches_[round].end);
+  }
 
  private:
   const Channel& channel_;
@@ -96,8 +99,8 @@ class Broadcast final : public Rounds {
     const Library& mpi = channel_.library();
     const Cursor stretch = stretches_[round];
     char* const data = is_root() ? slot->Gather(source_, stretch) : slot->Await(target_, stretch);
-    return mpi.Check(mpi.Ibcast(data, static_cast<int>(stretch.end - stretch.at), mpi.BYTE, root_, channel_.comm(),
-                                slot->AddRequest()),
+    return mpi.Check(mpi.Ibcast(data, static_cast<int>(stretch.end - stretch.at), mpi.BYTE, root_,
+                                channel_.comm(), slot->AddRequest()),
                      "MPI_Ibcast");
   }
 
@@ -119,7 +122,8 @@ class Broadcast final : public Rounds {
 
 class Barrier final : public Rounds {
  public:
-  explicit Barrier(const Context& context) : Rounds(context.slots, 1, 1), channel_(*context.channel) {}
+  explicit Barrier(const Context& context)
+      : Rounds(context.slots, 1, 1), channel_(*context.channel) {}
 
  protected:
   Status Post(size_t, int, Slot* slot) override {

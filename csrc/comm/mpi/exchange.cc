@@ -1,12 +1,12 @@
 // Collectives of messages between each two members.
 //
-//   direct     phase 0: each member's part of a block goes to the block's owner, who sums all of them
+//   direct     phase 0: each member sends its part of a block to the block's owner, which sums them
 //              phase 1: the owner sends the sum to everybody (not in a reducescatter)
 //   one-shot   the same with everybody the owner of everything, and no phase 1: for small tensors
 //   pairwise   nothing is summed: each member's own to whom it is meant for
 //
-// In place (output = input) the first two are safe: what a result overwrites has left before, because phase 1 begins when
-// phase 0 has ended, its sends included.
+// In place (output = input) the first two are safe: what a result overwrites has left before,
+// because phase 1 begins when phase 0 has ended, its sends included.
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -43,7 +43,8 @@ class Direct final : public Rounds {
  public:
   // `blocks`: of which each member forms the sum.
   Direct(const Context& context, Reduction reduction, std::vector<Cursor> blocks, bool tell_all)
-      : Rounds(context.slots, RoundsFor(Widest(blocks), ChunkOf(blocks, context.chunk)), tell_all ? 2 : 1),
+      : Rounds(context.slots, RoundsFor(Widest(blocks), ChunkOf(blocks, context.chunk)),
+               tell_all ? 2 : 1),
         channel_(*context.channel),
         reduction_(std::move(reduction)),
         chunk_(ChunkOf(blocks, context.chunk)),
@@ -59,13 +60,17 @@ class Direct final : public Rounds {
 
   void Finish(size_t round, int phase, Slot*) override {
     const Cursor mine = Part(channel_.me(), round);
-    if (phase == 0) reduction_.Reduce(channel_.me(), contributions_[round % kDepth], mine.at, mine.end);
+    if (phase == 0)
+      reduction_.Reduce(channel_.me(), contributions_[round % kDepth], mine.at, mine.end);
   }
 
  private:
-  Cursor Part(int member, size_t round) const { return Chunk(blocks_[static_cast<size_t>(member)], round, chunk_); }
+  Cursor Part(int member, size_t round) const {
+    return Chunk(blocks_[static_cast<size_t>(member)], round, chunk_);
+  }
 
-  // Two rounds would gain less by overlapping than a second message costs: 4 MiB on two ranks took a fifth longer.
+  // Two rounds would gain less by overlapping than a second message costs: 4 MiB on two ranks took
+  // a fifth longer.
   static size_t ChunkOf(const std::vector<Cursor>& blocks, size_t chunk) {
     const size_t widest = Widest(blocks);
     return widest <= 2 * chunk ? std::max<size_t>(widest, 1) : chunk;
@@ -94,7 +99,8 @@ class Direct final : public Rounds {
       HVDLITE_RETURN_IF_ERROR(slot->Receive(reduction_.out(), Part(from, round), from, kResult));
     }
     for (int i = 0; i + 1 < channel_.size(); ++i) {
-      HVDLITE_RETURN_IF_ERROR(slot->SendFrom(result, mine.end - mine.at, Other(channel_, i), kResult));
+      HVDLITE_RETURN_IF_ERROR(
+          slot->SendFrom(result, mine.end - mine.at, Other(channel_, i), kResult));
     }
     return Status::Ok();
   }
@@ -108,8 +114,10 @@ class Direct final : public Rounds {
 
 class Pairwise final : public Rounds {
  public:
-  // By member: what goes to it, in `source`, and where what comes from it goes, in `target`; the own entries are copied.
-  Pairwise(const Context& context, Flat source, std::vector<Cursor> give, Flat target, std::vector<Cursor> take)
+  // By member: what goes to it, in `source`, and where what comes from it goes, in `target`; the
+  // own entries are copied.
+  Pairwise(const Context& context, Flat source, std::vector<Cursor> give, Flat target,
+           std::vector<Cursor> take)
       : Rounds(context.slots, RoundsFor(std::max(Widest(give), Widest(take)), context.chunk), 1),
         context_(context),
         channel_(*context.channel),
@@ -131,7 +139,8 @@ class Pairwise final : public Rounds {
       const Cursor part = Part(give_, to, round);
       if (part.done()) continue;
       // An allgather sends the same to all: copied together once.
-      if (data == nullptr || part.at != last.at || part.end != last.end) data = slot->Gather(source_, part);
+      if (data == nullptr || part.at != last.at || part.end != last.end)
+        data = slot->Gather(source_, part);
       last = part;
       HVDLITE_RETURN_IF_ERROR(slot->SendFrom(data, part.end - part.at, to, kBlock));
     }
@@ -161,12 +170,14 @@ class Pairwise final : public Rounds {
 
 std::unique_ptr<Work> OneShotAllreduce(const Context& context, const Batch& batch) {
   Reduction reduction(batch);
-  const std::vector<Cursor> all(static_cast<size_t>(context.channel->size()), Cursor{0, reduction.in().size()});
+  const std::vector<Cursor> all(static_cast<size_t>(context.channel->size()),
+                                Cursor{0, reduction.in().size()});
   return std::make_unique<Direct>(context, std::move(reduction), all, /*tell_all=*/false);
 }
 
 std::unique_ptr<Work> DirectAllreduce(const Context& context, const Batch& batch) {
-  return std::make_unique<Direct>(context, Reduction(batch), BlocksOf(EvenBlocks(batch, context.channel->size())),
+  return std::make_unique<Direct>(context, Reduction(batch),
+                                  BlocksOf(EvenBlocks(batch, context.channel->size())),
                                   /*tell_all=*/true);
 }
 
@@ -175,9 +186,9 @@ std::unique_ptr<Work> DirectReducescatter(const Context& context, const Batch& b
   const int size = context.channel->size();
   Layout in = AllBlocks(batch, size, /*outputs=*/false);
   Layout out = OwnBlock(batch, size, me, /*outputs=*/true);
-  return std::make_unique<Direct>(context, Reduction(batch, std::move(in.flat), std::move(out.flat)),
-                                  BlocksOf(in.begin),
-                                  /*tell_all=*/false);
+  return std::make_unique<Direct>(
+      context, Reduction(batch, std::move(in.flat), std::move(out.flat)), BlocksOf(in.begin),
+      /*tell_all=*/false);
 }
 
 std::unique_ptr<Work> PairwiseAllgather(const Context& context, const Batch& batch) {
@@ -186,8 +197,8 @@ std::unique_ptr<Work> PairwiseAllgather(const Context& context, const Batch& bat
   Layout in = OwnBlock(batch, size, me, /*outputs=*/false);
   Layout out = AllBlocks(batch, size, /*outputs=*/true);
   std::vector<Cursor> give(static_cast<size_t>(size), in.Block(me));
-  return std::make_unique<Pairwise>(context, std::move(in.flat), std::move(give), std::move(out.flat),
-                                    BlocksOf(out.begin));
+  return std::make_unique<Pairwise>(context, std::move(in.flat), std::move(give),
+                                    std::move(out.flat), BlocksOf(out.begin));
 }
 
 std::unique_ptr<Work> PairwiseAlltoall(const Context& context, const Batch& batch) {
@@ -195,8 +206,8 @@ std::unique_ptr<Work> PairwiseAlltoall(const Context& context, const Batch& batc
   const int size = context.channel->size();
   Layout sent = SentBlocks(batch, size, me);
   Layout received = ReceivedBlocks(batch, size, me);
-  return std::make_unique<Pairwise>(context, std::move(sent.flat), BlocksOf(sent.begin), std::move(received.flat),
-                                    BlocksOf(received.begin));
+  return std::make_unique<Pairwise>(context, std::move(sent.flat), BlocksOf(sent.begin),
+                                    std::move(received.flat), BlocksOf(received.begin));
 }
 
 }  // namespace hvdlite::comm::mpi

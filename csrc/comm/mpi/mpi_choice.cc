@@ -21,10 +21,11 @@ Status Decide(const rendezvous::Roster& roster, const std::string& wish, MpiChoi
   }
   for (const rendezvous::Member& member : roster.members) {
     if (member.mpi == first.mpi) continue;
-    return Status::InvalidArgument("rank 0 has " + first.mpi + " and rank " + std::to_string(member.rank) + " has " +
-                                   member.mpi +
-                                   ": all ranks need the same MPI. mpi4py takes the one that MPI4PY_MPIABI and "
-                                   "LD_LIBRARY_PATH lead to; or without MPI: HVDLITE_CPU_OPERATIONS=net");
+    return Status::InvalidArgument(
+        "rank 0 has " + first.mpi + " and rank " + std::to_string(member.rank) + " has " +
+        member.mpi +
+        ": all ranks need the same MPI. mpi4py takes the one that MPI4PY_MPIABI and "
+        "LD_LIBRARY_PATH lead to; or without MPI: HVDLITE_CPU_OPERATIONS=net");
   }
   choice->use = true;
   choice->why = first.mpi;

@@ -1,4 +1,5 @@
-// MpiChoice: whether the job uses MPI. DECIDES, from what all ranks have said of themselves, so all decide alike.
+// MpiChoice: whether the job uses MPI. DECIDES, from what all ranks have said of themselves, so all
+// decide alike.
 #pragma once
 
 #include <string>
@@ -13,8 +14,8 @@ struct MpiChoice {
   std::string why;  // "Open MPI v5.0.11", or why not
 };
 
-// `wish`: HVDLITE_CPU_OPERATIONS. kInvalidArgument: MPI was demanded, and a rank, which is named, cannot; or two ranks have
-// different ones.
+// `wish`: HVDLITE_CPU_OPERATIONS. kInvalidArgument: MPI was demanded, and a rank, which is named,
+// cannot; or two ranks have different ones.
 Status Decide(const rendezvous::Roster& roster, const std::string& wish, MpiChoice* choice);
 
 }  // namespace hvdlite::comm::mpi

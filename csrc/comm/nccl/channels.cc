@@ -13,7 +13,8 @@ constexpr Nanos kLeavePatience = 5 * kSecond;
 
 Status Channels::Begin(std::shared_ptr<const Library> library, std::shared_ptr<device::Gpu> gpu,
                        std::vector<CommSpec> specs, std::unique_ptr<Channels>* out) {
-  std::unique_ptr<Channels> channels(new Channels(std::move(library), std::move(gpu), std::move(specs)));
+  std::unique_ptr<Channels> channels(
+      new Channels(std::move(library), std::move(gpu), std::move(specs)));
   HVDLITE_RETURN_IF_ERROR(channels->BeginNext());
   *out = std::move(channels);
   return Status::Ok();

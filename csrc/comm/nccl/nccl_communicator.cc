@@ -26,7 +26,8 @@ class PlannedWork final : public NcclWork {
   Status Begin(std::vector<Step>* rest) override {
     Planner planner(context(), batch_);
     char* memory = nullptr;
-    if (const size_t bytes = planner.BufferBytes(); bytes > 0) HVDLITE_RETURN_IF_ERROR(Memory(bytes, &memory));
+    if (const size_t bytes = planner.BufferBytes(); bytes > 0)
+      HVDLITE_RETURN_IF_ERROR(Memory(bytes, &memory));
     plan_ = std::move(planner).Make(memory);
     for (const Round& round : plan_.rounds) {
       rest->emplace_back([this, &round] { return Run(round.calls, round.among); });

@@ -1,15 +1,17 @@
 // NcclCommunicator: collectives of one process set by NCCL, in the order of the device's stream.
 //
-// A work is done (kDone) when everything that it takes has been put on the stream; finished() is the event after that. Between the
-// two the next one may start: it follows on the same stream. Several tensors go through one buffer, which all batches use in
-// turn, in the order of the stream. Where the device has no memory for it pinned memory of the host serves: slower, but a
-// member alone cannot do anything else than the others.
+// A work is done (kDone) when everything that it takes has been put on the stream; finished() is
+// the event after that. Between the two the next one may start: it follows on the same stream.
+// Several tensors go through one buffer, which all batches use in turn, in the order of the stream.
+// Where the device has no memory for it pinned memory of the host serves: slower, but a member
+// alone cannot do anything else than the others.
 //
-// Results are those of the host's communicators but for the order in which floats are summed, also in Adasum's dot products, their
-// rounding on the way, and Min and Max of NaN, which are NCCL's to say.
+// Results are those of the host's communicators but for the order in which floats are summed, also
+// in Adasum's dot products, their rounding on the way, and Min and Max of NaN, which are NCCL's to
+// say.
 //
-// Thread-safety: one thread at a time. Failure: a Work, or Look(), fails with NCCL's words; then an abort makes the stream go on,
-// and the device is as good as before.
+// Thread-safety: one thread at a time. Failure: a Work, or Look(), fails with NCCL's words; then an
+// abort makes the stream go on, and the device is as good as before.
 #pragma once
 
 #include <memory>
@@ -23,9 +25,11 @@ namespace hvdlite::comm::nccl {
 
 class NcclCommunicator final : public Communicator {
  public:
-  // The channels are ready: Poll() has said so. There are three if the context has a grid, else one.
+  // The channels are ready: Poll() has said so. There are three if the context has a grid, else
+  // one.
   NcclCommunicator(std::unique_ptr<Channels> channels, Context context);
-  // Waits, not for long, for what is under way; what the device may still use after that is not given back.
+  // Waits, not for long, for what is under way; what the device may still use after that is not
+  // given back.
   ~NcclCommunicator() override;
 
   const char* name() const override { return "nccl"; }
@@ -40,7 +44,8 @@ class NcclCommunicator final : public Communicator {
   Status Look();
   // As Channels has them.
   bool ShutDown(const Until& until) { return channels_->ShutDown(until); }
-  // A peer is lost, or the job ends: what is under way on the device is ended, with whatever result.
+  // A peer is lost, or the job ends: what is under way on the device is ended, with whatever
+  // result.
   void BeginAbort() { channels_->BeginAbort(); }
   void EndAbort(const Deadline& deadline) { channels_->EndAbort(deadline); }
 

@@ -44,8 +44,8 @@ RedOp OpOf(const kernels::ReduceSpec& spec) {
   }
 }
 
-// NCCL divides itself, and saves a kernel. Of integers it would round otherwise than we do; and each contribution it multiplies by
-// the reciprocal, which 16 bits hold only of a power of two.
+// NCCL divides itself, and saves a kernel. Of integers it would round otherwise than we do; and
+// each contribution it multiplies by the reciprocal, which 16 bits hold only of a power of two.
 bool NcclAverages(const Batch& batch, int size) {
   const bool sums = batch.reduce.op == ReduceOp::kSum || batch.reduce.op == ReduceOp::kAverage;
   if (!Has(batch.kind, kReduces) || !IsFloating(batch.dtype) || !sums) return false;
@@ -54,7 +54,8 @@ bool NcclAverages(const Batch& batch, int size) {
 }
 
 bool HasElements(const Piece& piece) {
-  return piece.count != 0 || std::any_of(piece.counts.begin(), piece.counts.end(), [](int64_t n) { return n != 0; });
+  return piece.count != 0 ||
+         std::any_of(piece.counts.begin(), piece.counts.end(), [](int64_t n) { return n != 0; });
 }
 
 }  // namespace
@@ -101,7 +102,8 @@ LayoutKind Planner::Choose() const {
   if (!scattered && batch_.kind != OpKind::kAllgather) return LayoutKind::kPacked;
   const size_t tight = PartBegin(context_.size, false);
   const size_t padded = PartBegin(context_.size, true);
-  return padded - tight <= std::max(tight / 4, kCheapGaps) ? LayoutKind::kPadded : LayoutKind::kPacked;
+  return padded - tight <= std::max(tight / 4, kCheapGaps) ? LayoutKind::kPadded
+                                                           : LayoutKind::kPacked;
 }
 
 size_t Planner::BufferBytes() const {
@@ -125,7 +127,9 @@ Plan Planner::Make(char* buffer) && {
     case OpKind::kAllreduce: packed ? PackedAllreduce() : DirectAllreduce(); break;
     case OpKind::kBroadcast: packed ? PackedBroadcast() : DirectBroadcast(); break;
     case OpKind::kAllgather: packed ? PackedAllgather(padded) : DirectAllgather(); break;
-    case OpKind::kReducescatter: packed ? PackedReducescatter(padded) : DirectReducescatter(); break;
+    case OpKind::kReducescatter:
+      packed ? PackedReducescatter(padded) : DirectReducescatter();
+      break;
     case OpKind::kAlltoall: DirectAlltoall(); break;
     default: break;
   }
@@ -164,7 +168,8 @@ bool Can(const Context& context, const Batch& batch, std::string* why) {
   };
   if (batch.kind == OpKind::kBarrier) return no("a barrier has no tensors");
   if (!Has(batch.kind, kReduces)) return true;
-  if (batch.adasum && !context.kernels) return no("Adasum needs kernels, and some member's device runs none of ours");
+  if (batch.adasum && !context.kernels)
+    return no("Adasum needs kernels, and some member's device runs none of ours");
   if (batch.dtype == DType::kInt16 || batch.dtype == DType::kUInt16) {
     return no("NCCL has no " + std::string(Name(batch.dtype)));
   }
@@ -172,15 +177,18 @@ bool Can(const Context& context, const Batch& batch, std::string* why) {
   const Steps steps(batch);
   const bool nccl_divides = NcclAverages(batch, context.size) && batch.reduce.postscale == 1.0;
   if (steps.changes_before || (steps.changes_after && !nccl_divides)) {
-    return no("scaling, and logic on bool, need kernels, and some member's device runs none of ours");
+    return no(
+        "scaling, and logic on bool, need kernels, and some member's device runs none of ours");
   }
   return true;
 }
 
 std::string ExplainLayout(const Context& context, const Batch& batch) {
-  constexpr std::string_view names[] = {"nothing to do", "directly", "through one buffer", "through one padded buffer"};
+  constexpr std::string_view names[] = {"nothing to do", "directly", "through one buffer",
+                                        "through one padded buffer"};
   std::string why(names[static_cast<int>(Planner(context, batch).way())]);
-  why += ", " + std::to_string(batch.pieces.size()) + (batch.pieces.size() == 1 ? " tensor" : " tensors") + " among " +
+  why += ", " + std::to_string(batch.pieces.size()) +
+         (batch.pieces.size() == 1 ? " tensor" : " tensors") + " among " +
          std::to_string(context.size) + " members";
   if (context.grid.used && batch.kind == OpKind::kAllreduce) why += ", " + context.grid.why;
   if (!context.kernels) why += ", without kernels of our own";

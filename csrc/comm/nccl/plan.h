@@ -1,5 +1,5 @@
-// Plan: what becomes of a batch on a GPU: kernels before, rounds of NCCL's calls, kernels after. DECIDES: pure arithmetic on counts
-// and addresses, and equal on all members but for the addresses.
+// Plan: what becomes of a batch on a GPU: kernels before, rounds of NCCL's calls, kernels after.
+// DECIDES: pure arithmetic on counts and addresses, and equal on all members but for the addresses.
 #pragma once
 
 #include <cstddef>
@@ -26,9 +26,9 @@ bool Can(const Context& context, const Batch& batch, std::string* why);
 
 enum class LayoutKind : uint8_t {
   kNothing,  // there are no elements
-  kDirect,  // each tensor from where it lies to where it belongs, all in one group
-  kPacked,  // through one buffer. Gathered and scattered: parts without gaps, a call for each
-  kPadded,  // through one buffer with parts of one size, in one call, which costs the gaps
+  kDirect,   // each tensor from where it lies to where it belongs, all in one group
+  kPacked,   // through one buffer. Gathered and scattered: parts without gaps, a call for each
+  kPadded,   // through one buffer with parts of one size, in one call, which costs the gaps
 };
 // The sentence for people.
 std::string ExplainLayout(const Context& context, const Batch& batch);

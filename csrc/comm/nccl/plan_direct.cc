@@ -8,7 +8,8 @@ namespace hvdlite::comm::nccl {
 namespace {
 
 bool AllEqual(const std::vector<int64_t>& counts) {
-  return std::all_of(counts.begin(), counts.end(), [&](int64_t count) { return count == counts[0]; });
+  return std::all_of(counts.begin(), counts.end(),
+                     [&](int64_t count) { return count == counts[0]; });
 }
 
 }  // namespace
@@ -40,7 +41,8 @@ void Planner::DirectReducescatter() {
       size_t offset = 0;
       for (int m = 0; m < context_.size; ++m) {
         const size_t bytes = Bytes(piece->counts[static_cast<size_t>(m)]);
-        Do(What::kReduce, At(piece->input, offset), m == context_.me ? piece->output : nullptr, bytes, m);
+        Do(What::kReduce, At(piece->input, offset), m == context_.me ? piece->output : nullptr,
+           bytes, m);
         offset += bytes;
       }
     }
@@ -51,7 +53,8 @@ void Planner::DirectReducescatter() {
 void Planner::DirectBroadcast() {
   for (const Piece* piece : pieces_) {
     void* const output = piece->output != nullptr ? piece->output : const_cast<void*>(piece->input);
-    Do(What::kBroadcast, context_.me == batch_.root ? piece->input : output, output, Bytes(piece->count), batch_.root);
+    Do(What::kBroadcast, context_.me == batch_.root ? piece->input : output, output,
+       Bytes(piece->count), batch_.root);
   }
 }
 

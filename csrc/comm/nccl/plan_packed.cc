@@ -8,7 +8,8 @@ void Planner::PackedAllgather(bool padded) {
     if (m == context_.me) Before(piece.input, place, bytes);
     After(m == context_.me ? piece.input : place, At(piece.output, offset), bytes);
   });
-  if (padded) return Do(What::kAllGather, buffer_ + PartBegin(context_.me, true), buffer_, largest_);
+  if (padded)
+    return Do(What::kAllGather, buffer_ + PartBegin(context_.me, true), buffer_, largest_);
   for (int m = 0; m < context_.size; ++m) {
     char* part = buffer_ + PartBegin(m, false);
     Do(What::kBroadcast, part, part, parts_[static_cast<size_t>(m)], m);
@@ -20,7 +21,8 @@ void Planner::PackedReducescatter(bool padded) {
     Before(At(piece.input, offset), place, bytes);
     if (m == context_.me) After(place, piece.output, bytes);
   });
-  if (padded) return Do(What::kReduceScatter, buffer_, buffer_ + PartBegin(context_.me, true), largest_);
+  if (padded)
+    return Do(What::kReduceScatter, buffer_, buffer_ + PartBegin(context_.me, true), largest_);
   for (int m = 0; m < context_.size; ++m) {
     char* part = buffer_ + PartBegin(m, false);
     Do(What::kReduce, part, part, parts_[static_cast<size_t>(m)], m);
@@ -44,7 +46,8 @@ void Planner::PackedBroadcast() {
     const size_t bytes = Bytes(piece->count);
     if (context_.me == batch_.root) {
       Before(piece->input, place, bytes);
-      if (piece->output != nullptr && piece->output != piece->input) After(piece->input, piece->output, bytes);
+      if (piece->output != nullptr && piece->output != piece->input)
+        After(piece->input, piece->output, bytes);
     } else {
       After(place, piece->output, bytes);
     }

@@ -1,4 +1,5 @@
-// Planner: makes the Plan of one batch, once it knows where its buffer is. Borrows context and batch.
+// Planner: makes the Plan of one batch, once it knows where its buffer is. Borrows context and
+// batch.
 #pragma once
 
 #include <array>
@@ -53,10 +54,13 @@ class Planner {
   size_t me() const { return static_cast<size_t>(context_.me); }
   size_t Bytes(int64_t count) const { return static_cast<size_t>(count) * element_; }
 
-  // What is done, in bytes; nothing where there are none. Of AllGather and ReduceScatter each member's.
+  // What is done, in bytes; nothing where there are none. Of AllGather and ReduceScatter each
+  // member's.
   void Before(const void* from, void* to, size_t bytes);
   void After(const void* from, void* to, size_t bytes);
-  void Do(What what, const void* from, void* to, size_t bytes, int peer = 0) { Do(kOnce, what, from, to, bytes, peer); }
+  void Do(What what, const void* from, void* to, size_t bytes, int peer = 0) {
+    Do(kOnce, what, from, to, bytes, peer);
+  }
   void Do(Step step, What what, const void* from, void* to, size_t bytes, int peer = 0);
   kernels::Move MoveOf(const void* from, void* to, size_t bytes) const;
 
@@ -67,7 +71,8 @@ class Planner {
   // So many bytes, or a few more, that a Grid's places share evenly.
   size_t Shared(size_t bytes) const;
 
-  // plan_packed.cc. A buffer of gathered or scattered tensors has a part for each member, in which the pieces follow one another.
+  // plan_packed.cc. A buffer of gathered or scattered tensors has a part for each member, in which
+  // the pieces follow one another.
   void PackedAllreduce();
   void PackedBroadcast();
   void PackedAllgather(bool padded);
@@ -76,7 +81,8 @@ class Planner {
     if (padded) return static_cast<size_t>(member) * largest_;
     return std::accumulate(parts_.begin(), parts_.begin() + member, size_t{0});
   }
-  // visit(member, piece, where its share is in the buffer, the share's bytes, where it is in the tensor of all shares)
+  // visit(member, piece, where its share is in the buffer, the share's bytes, where it is in the
+  // tensor of all shares)
   template <typename Visit>
   void ForEachShare(bool padded, Visit visit) const {
     for (int m = 0; m < context_.size; ++m) {
@@ -84,7 +90,8 @@ class Planner {
       for (const Piece* piece : pieces_) {
         const auto& counts = piece->counts;
         const size_t bytes = Bytes(counts[static_cast<size_t>(m)]);
-        const size_t offset = Bytes(std::accumulate(counts.begin(), counts.begin() + m, int64_t{0}));
+        const size_t offset =
+            Bytes(std::accumulate(counts.begin(), counts.begin() + m, int64_t{0}));
         visit(m, *piece, place, bytes, offset);
         place += Aligned(bytes);
       }

@@ -1,7 +1,9 @@
-// DeviceMemory: a result on a GPU that the engine has allocated, from the operation to its last user.
+// DeviceMemory: a result on a GPU that the engine has allocated, from the operation to its last
+// user.
 //
-// Freed in the order of the streams that use it: the operation's and, if there is one, the last user's.
-// Thread-safety: one thread at a time. A forked child must leak it instead of destroying it.
+// Freed in the order of the streams that use it: the operation's and, if there is one, the last
+// user's. Thread-safety: one thread at a time. A forked child must leak it instead of destroying
+// it.
 #pragma once
 
 #include <memory>
@@ -14,7 +16,8 @@ namespace hvdlite::engine {
 class DeviceMemory {
  public:
   // Allocates on `gpu`'s own stream, which never waits for another rank.
-  static Status Allocate(std::shared_ptr<device::Gpu> gpu, size_t bytes, std::unique_ptr<DeviceMemory>* memory) {
+  static Status Allocate(std::shared_ptr<device::Gpu> gpu, size_t bytes,
+                         std::unique_ptr<DeviceMemory>* memory) {
     void* data = nullptr;
     HVDLITE_RETURN_IF_ERROR(gpu->Allocate(bytes, &data));
     std::unique_ptr<DeviceMemory> made(new DeviceMemory(std::move(gpu), data));
@@ -27,12 +30,14 @@ class DeviceMemory {
   ~DeviceMemory() {
     device::EventPtr used;
     const Status recorded = has_user_ ? gpu_->Record(last_user_, &used) : Status::Ok();
-    // The stream is being captured: Free orders itself behind the stream's earlier work once the capture is over.
+    // The stream is being captured: Free orders itself behind the stream's earlier work once the
+    // capture is over.
     if (recorded.code() == StatusCode::kUnsupported) {
       gpu_->Free(data_, last_user_);
       return;
     }
-    // Any other failure means that the device or the stream is gone, so nothing uses the memory any more.
+    // Any other failure means that the device or the stream is gone, so nothing uses the memory any
+    // more.
     if (used != nullptr) (void)used->MakeWait(gpu_->stream());
     if (pending != nullptr) (void)pending->MakeWait(gpu_->stream());
     gpu_->Free(data_, gpu_->stream());

@@ -1,7 +1,8 @@
-// Handle: the caller's side of one submitted operation: is it done, how did it end, what did it yield.
+// Handle: the caller's side of one submitted operation: is it done, how did it end, what did it
+// yield.
 //
-// Written by the engine until Complete(), by nobody afterwards; done() makes everything else visible.
-// Shared between the caller and the engine, so that neither needs the other to live.
+// Written by the engine until Complete(), by nobody afterwards; done() makes everything else
+// visible. Shared between the caller and the engine, so that neither needs the other to live.
 #pragma once
 
 #include <atomic>
@@ -26,15 +27,17 @@ class Handle {
 
   // All below: only after done().
   const Status& status() const { return status_; }
-  // The result of operations whose shape the caller could not know (allgather, alltoall, reducescatter). Points into
-  // storage that this handle owns until TakeStorage.
+  // The result of operations whose shape the caller could not know (allgather, alltoall,
+  // reducescatter). Points into storage that this handle owns until TakeStorage.
   TensorView output;
   std::vector<int64_t> received_splits;  // Alltoall: rows from each member
   int64_t number = -1;                   // Join: who was last. AddProcessSet: the id.
-  PendingBatchPtr pending;  // GPU: the batch, of which done() says that it is enqueued; null: no work on the device
+  // GPU: the batch, of which done() says that it is enqueued; null: no work on the device
+  PendingBatchPtr pending;
 
   using Storage = std::unique_ptr<void, decltype(&free)>;
-  // Memory for `output`, whose dtype and shape are set; null if there is none. An empty tensor has an address, too.
+  // Memory for `output`, whose dtype and shape are set; null if there is none. An empty tensor has
+  // an address, too.
   void* Allocate() {
     if (completion_.allocate) {
       static char nothing;

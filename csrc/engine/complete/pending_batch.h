@@ -1,10 +1,11 @@
-// PendingBatch: a batch that is enqueued on a GPU's stream and may not have finished there. Its handles share it.
+// PendingBatch: a batch that is enqueued on a GPU's stream and may not have finished there. Its
+// handles share it.
 //
-// The first look after the event has fired marks the batch finished; nothing can fail it afterwards. A failure of the
-// job marks it aborted before the device's work is aborted, so that an event that fires because of the abort is never
-// taken for a result. An aborted batch reports its failure once the device has stopped using the tensors, or after
-// kAbortWait: the caller frees them then.
-// Thread-safety: all members.
+// The first look after the event has fired marks the batch finished; nothing can fail it
+// afterwards. A failure of the job marks it aborted before the device's work is aborted, so that an
+// event that fires because of the abort is never taken for a result. An aborted batch reports its
+// failure once the device has stopped using the tensors, or after kAbortWait: the caller frees them
+// then. Thread-safety: all members.
 #pragma once
 
 #include <unistd.h>
@@ -25,14 +26,16 @@ class PendingBatch {
  public:
   explicit PendingBatch(device::EventPtr finished) : finished_(std::move(finished)) {}
 
-  // Whether the results are complete. Fails if the device has failed, or the job before the batch had finished.
+  // Whether the results are complete. Fails if the device has failed, or the job before the batch
+  // had finished.
   Status Finished(bool* finished) EXCLUDES(mutex_) {
     *finished = state_.load(std::memory_order_acquire) == State::kFinished;
     if (*finished) return Status::Ok();
     bool fired = false;
     Status queried = finished_->Query(&fired);
     MutexLock lock(mutex_);
-    if (state_ == State::kAborted) return fired || !queried.ok() || given_up_.Passed() ? why_ : Status::Ok();
+    if (state_ == State::kAborted)
+      return fired || !queried.ok() || given_up_.Passed() ? why_ : Status::Ok();
     if (!queried.ok()) return queried;
     if (fired) state_.store(State::kFinished, std::memory_order_release);
     *finished = fired;
@@ -45,12 +48,14 @@ class PendingBatch {
     constexpr Nanos kLongest = kMillisecond;
     for (Nanos nap = kShortest;; nap = std::min(2 * nap, kLongest)) {
       HVDLITE_RETURN_IF_ERROR(Finished(finished));
-      if (*finished || deadline.Passed() || usleep(static_cast<useconds_t>(nap / kMicrosecond)) != 0)
+      if (*finished || deadline.Passed() ||
+          usleep(static_cast<useconds_t>(nap / kMicrosecond)) != 0)
         return Status::Ok();
     }
   }
 
-  // Makes `stream` wait for the batch, also if the batch is aborted: until the device has ended it, it may still write.
+  // Makes `stream` wait for the batch, also if the batch is aborted: until the device has ended it,
+  // it may still write.
   Status MakeWait(device::Stream stream) EXCLUDES(mutex_) {
     const Status held = finished_->MakeWait(stream);
     MutexLock lock(mutex_);

@@ -95,11 +95,13 @@ bool Ledger::Add(int member, Request request, Nanos now) {
     return true;
   }
   if (!IsPossible(request, members_)) return false;
-  // One that has joined has nothing to say, one that has asked is waiting. Whoever is refused begins no round.
+  // One that has joined has nothing to say, one that has asked is waiting. Whoever is refused
+  // begins no round.
   if (joined_[static_cast<size_t>(member)]) return false;
   Tally* tally = Find(request.name);
   if (tally->present == 0) BeginRound(tally, member, now);
-  if (tally->presence[static_cast<size_t>(member)] != Presence::kMissing || tally->pending_index == SIZE_MAX)
+  if (tally->presence[static_cast<size_t>(member)] != Presence::kMissing ||
+      tally->pending_index == SIZE_MAX)
     return false;
   Record(tally, member, std::move(request));
   MarkAsked(tally, member, now);
@@ -117,7 +119,8 @@ bool Ledger::AddCached(int member, uint64_t slot, Nanos now) {
   if (joined_[static_cast<size_t>(member)]) return false;
   Tally* tally = found->second;
   if (tally->present == 0) BeginRound(tally, member, now);
-  if (tally->presence[static_cast<size_t>(member)] != Presence::kMissing || tally->pending_index == SIZE_MAX)
+  if (tally->presence[static_cast<size_t>(member)] != Presence::kMissing ||
+      tally->pending_index == SIZE_MAX)
     return false;
   if (tally->draft) Record(tally, member, RequestOf(*tally->remembered, member, members_));
   MarkAsked(tally, member, now);
@@ -149,8 +152,8 @@ std::vector<Tally*> Ledger::TakeReady() {
       tally->agreed = tally->remembered;
       continue;
     }
-    tally->agreed =
-        std::make_shared<const Agreed>(Agreed{std::move(tally->draft->first), std::move(tally->draft->rows)});
+    tally->agreed = std::make_shared<const Agreed>(
+        Agreed{std::move(tally->draft->first), std::move(tally->draft->rows)});
     tally->draft.reset();
   }
   return std::exchange(ready_, {});

@@ -53,7 +53,11 @@ TEST(GpuVerdict, follows_from_what_the_members_say) {
       {"all have it", {Member(1), Member(2)}, "auto", Route::kNccl, "nccl 2.27.3"},
       {"alone", {Member(1)}, "auto", Route::kNccl, "nccl 2.27.3"},
       {"wanted", {Member(1), Member(2)}, "nccl", Route::kNccl, "nccl 2.27.3"},
-      {"not wanted", {Member(1), Member(2)}, "stage", Route::kStage, "HVDLITE_GPU_OPERATIONS=stage"},
+      {"not wanted",
+       {Member(1), Member(2)},
+       "stage",
+       Route::kStage,
+       "HVDLITE_GPU_OPERATIONS=stage"},
       {"mpi", {Member(1), Member(2)}, "mpi", Route::kStage, "from there mpi (Open MPI v5)"},
       {"one lacks it",
        {Member(1), Member(2, 0)},
@@ -67,42 +71,84 @@ TEST(GpuVerdict, follows_from_what_the_members_say) {
        Route::kStage,
        "rank 3 has NCCL 2.27.3 and rank 7 has NCCL 2.28.3",
        true},
-      {"one device twice", {Member(1), Member(1)}, "auto", Route::kStage, "rank 3 and rank 7 use the same GPU", true},
-      {"it may be shared", {Sharing(1, "", true), Sharing(1, "", true)}, "auto", Route::kNccl, "nccl"},
+      {"one device twice",
+       {Member(1), Member(1)},
+       "auto",
+       Route::kStage,
+       "rank 3 and rank 7 use the same GPU",
+       true},
+      {"it may be shared",
+       {Sharing(1, "", true), Sharing(1, "", true)},
+       "auto",
+       Route::kNccl,
+       "nccl"},
       {"NCCL is too old to share it",
        {Sharing(1, "", true, 22703), Sharing(1, "", true, 22703)},
        "auto",
        Route::kStage,
        "NCCL 2.28 or later; this is 2.27.3",
        true},
-      {"only one says so", {Sharing(1, "", true), Sharing(1, "", false)}, "auto", Route::kStage, "same GPU", true},
-      {"for two hosts", {Sharing(1, "a", false), Sharing(1, "b", false)}, "auto", Route::kNccl, "nccl"},
-      {"for one host", {Sharing(1, "a", false), Sharing(1, "a", false)}, "auto", Route::kStage, "same GPU", true},
+      {"only one says so",
+       {Sharing(1, "", true), Sharing(1, "", false)},
+       "auto",
+       Route::kStage,
+       "same GPU",
+       true},
+      {"for two hosts",
+       {Sharing(1, "a", false), Sharing(1, "b", false)},
+       "auto",
+       Route::kNccl,
+       "nccl"},
+      {"for one host",
+       {Sharing(1, "a", false), Sharing(1, "a", false)},
+       "auto",
+       Route::kStage,
+       "same GPU",
+       true},
       {"a driver that is older than NCCL",
        {ForCuda(13, 13000), ForCuda(13, 12040)},
        "auto",
        Route::kStage,
-       "rank 7 has an NCCL for CUDA 13 and an NVIDIA driver of CUDA 12.4: update the driver, or install the package "
+       "rank 7 has an NCCL for CUDA 13 and an NVIDIA driver of CUDA 12.4: update the driver, or "
+       "install the package "
        "nvidia-nccl-cu12",
        true},
-      {"drivers that are newer", {ForCuda(12, 13010), ForCuda(12, 12020)}, "auto", Route::kNccl, "nccl"},
-      {"for no CUDA that is known", {ForCuda(0, 11040), ForCuda(0, 12020)}, "auto", Route::kNccl, "nccl"},
+      {"drivers that are newer",
+       {ForCuda(12, 13010), ForCuda(12, 12020)},
+       "auto",
+       Route::kNccl,
+       "nccl"},
+      {"for no CUDA that is known",
+       {ForCuda(0, 11040), ForCuda(0, 12020)},
+       "auto",
+       Route::kNccl,
+       "nccl"},
       {"little room in /dev/shm",
        {WithRoom(1, 0, 63), WithRoom(2, 0, 63)},
        "auto",
        Route::kNccl,
-       "nccl 2.27.3, but there are 63 MiB left in /dev/shm on the host of rank 3, where NCCL may need 64 MiB for 2 "
+       "nccl 2.27.3, but there are 63 MiB left in /dev/shm on the host of rank 3, where NCCL may "
+       "need 64 MiB for 2 "
        "ranks",
        true},
       {"enough room", {WithRoom(1, 0, 64), WithRoom(2, 0, 64)}, "auto", Route::kNccl, "nccl"},
       {"alone on each host", {WithRoom(1, 0, 1), WithRoom(2, 1, 1)}, "auto", Route::kNccl, "nccl"},
       {"room of unknown size", {Member(1), Member(2)}, "auto", Route::kNccl, "nccl"},
-      {"not yet", {Member(1), nowhere}, "nccl", Route::kLater, "rank 7 has called join() before it has used a GPU"},
-      {"not yet, and no NCCL", {Member(1, 0), nowhere}, "auto", Route::kLater, "rank 7 has called join()"},
+      {"not yet",
+       {Member(1), nowhere},
+       "nccl",
+       Route::kLater,
+       "rank 7 has called join() before it has used a GPU"},
+      {"not yet, and no NCCL",
+       {Member(1, 0), nowhere},
+       "auto",
+       Route::kLater,
+       "rank 7 has called join()"},
   };
   for (const Row& row : rows) {
     GpuChoice choice;
-    const Status status = Decide(row.records, {3, 7}, {row.operations, "mpi (Open MPI v5)"}, &choice);
+    const Status status =
+        Decide(row.records, {3, 7}, {row.operations, "mpi (Open MPI v5)"}, &choice);
     EXPECT_TRUE(status.ok()) << row.what << ": " << status.ToString();
     EXPECT_EQ(choice.route, row.route) << row.what;
     EXPECT_NE(choice.why.find(row.why), std::string::npos) << row.what << ": " << choice.why;
@@ -149,8 +195,8 @@ TEST(GpuRecord, is_read_as_it_was_written) {
 
 TEST(GpuRecord, keeps_its_size_whatever_is_in_it) {
   Record record = Member(1);
-  for (std::string* text : {&record.name, &record.no_nccl, &record.nccl_host_id, &record.unique_ids[0],
-                            &record.unique_ids[1], &record.unique_ids[2]}) {
+  for (std::string* text : {&record.name, &record.no_nccl, &record.nccl_host_id,
+                            &record.unique_ids[0], &record.unique_ids[1], &record.unique_ids[2]}) {
     *text = std::string(5000, 'x');
   }
   record.ordinal = record.driver = record.nccl = record.nccl_cuda = record.host = -2000000000;
@@ -159,7 +205,8 @@ TEST(GpuRecord, keeps_its_size_whatever_is_in_it) {
   ASSERT_EQ(bytes.size(), kRecordBytes);
   Record read;
   EXPECT_TRUE(Decode(bytes, &read).ok());
-  for (size_t cut : {0, 1, 16, 40, 100}) EXPECT_EQ(Decode(bytes.substr(0, cut), &read).code(), StatusCode::kInternal);
+  for (size_t cut : {0, 1, 16, 40, 100})
+    EXPECT_EQ(Decode(bytes.substr(0, cut), &read).code(), StatusCode::kInternal);
 }
 
 }  // namespace

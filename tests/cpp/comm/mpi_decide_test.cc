@@ -10,7 +10,8 @@
 namespace hvdlite::comm::mpi {
 namespace {
 
-rendezvous::Roster Job(const std::vector<std::string>& hosts, const std::vector<std::string>& libraries,
+rendezvous::Roster Job(const std::vector<std::string>& hosts,
+                       const std::vector<std::string>& libraries,
                        const std::vector<std::string>& absent = {}) {
   std::vector<rendezvous::Member> members(hosts.size());
   for (size_t i = 0; i < hosts.size(); ++i) {
@@ -51,7 +52,8 @@ TEST(MpiVerdict, ARankWithoutItIsNamed) {
   EXPECT_EQ(choice.why, "rank 1 has no MPI: mpi4py is not installed");
   const Status demanded = Decide(job, "mpi", &choice);
   EXPECT_EQ(demanded.code(), StatusCode::kInvalidArgument);
-  EXPECT_NE(demanded.message().find("rank 1 has no MPI: mpi4py is not installed"), std::string::npos);
+  EXPECT_NE(demanded.message().find("rank 1 has no MPI: mpi4py is not installed"),
+            std::string::npos);
 }
 
 TEST(MpiVerdict, WhereNobodyAskedThereIsNothingToSay) {
@@ -66,7 +68,8 @@ TEST(MpiVerdict, TwoDifferentOnesAreAnError) {
   for (const std::string wish : {"auto", "mpi"}) {
     const Status mixed = Decide(Job({"a", "b", "b"}, {"X 1", "X 1", "Y 2"}), wish, &choice);
     EXPECT_EQ(mixed.code(), StatusCode::kInvalidArgument);
-    EXPECT_NE(mixed.message().find("rank 0 has X 1 and rank 2 has Y 2"), std::string::npos) << mixed.message();
+    EXPECT_NE(mixed.message().find("rank 0 has X 1 and rank 2 has Y 2"), std::string::npos)
+        << mixed.message();
     EXPECT_FALSE(choice.use);
   }
 }
@@ -90,7 +93,8 @@ TEST(MpiWay, Table) {
       {4, mib, DType::kFloat32, sum, "auto", AllreduceImpl::kDirect},
       {256, 64 * kib, DType::kInt64, sum, "auto", AllreduceImpl::kLibrary},
       {256, 64 * kib, DType::kInt64, sum, "direct", AllreduceImpl::kDirect},
-      // The library adds in an order of its own, which depends on what is fused: floats go to it on demand only.
+      // The library adds in an order of its own, which depends on what is fused: floats go to it on
+      // demand only.
       {256, 4, DType::kFloat32, sum, "auto", AllreduceImpl::kGather},
       {256, 64 * kib, DType::kFloat32, sum, "auto", AllreduceImpl::kDirect},
       {256, 64 * kib, DType::kFloat64, sum, "library", AllreduceImpl::kLibrary},
@@ -113,7 +117,8 @@ TEST(MpiWay, Table) {
     question.bytes = row.bytes;
     question.members = row.members;
     EXPECT_EQ(ChooseImpl(question, row.op, row.wish), row.way)
-        << row.members << " members, " << row.bytes << " bytes: " << ExplainImpl(question, row.op, row.wish);
+        << row.members << " members, " << row.bytes
+        << " bytes: " << ExplainImpl(question, row.op, row.wish);
   }
 }
 
@@ -125,7 +130,8 @@ TEST(MpiWay, SaysWhy) {
             "MPI_Iallreduce, 4096 bytes among 2 members (HVDLITE_MPI_ALLREDUCE=library)");
   question.dtype = DType::kBFloat16;
   EXPECT_EQ(ExplainImpl(question, ReduceOp::kSum, "library"),
-            "one-shot, 4096 bytes among 2 members (Sum of bfloat16 is not for MPI to do: it would not round, or not "
+            "one-shot, 4096 bytes among 2 members (Sum of bfloat16 is not for MPI to do: it would "
+            "not round, or not "
             "compare, as everywhere else)");
 }
 

@@ -26,7 +26,8 @@ Batch AllreduceOf(std::vector<int64_t> counts, DType dtype = DType::kFloat32) {
   return batch;
 }
 
-Batch PartsOf(OpKind kind, std::vector<std::vector<int64_t>> pieces, DType dtype = DType::kFloat32) {
+Batch PartsOf(OpKind kind, std::vector<std::vector<int64_t>> pieces,
+              DType dtype = DType::kFloat32) {
   Batch batch = AllreduceOf(std::vector<int64_t>(pieces.size(), 0), dtype);
   batch.kind = kind;
   for (size_t p = 0; p < pieces.size(); ++p) batch.pieces[p].counts = pieces[p];
@@ -99,10 +100,12 @@ TEST(NcclPlan, OneTensorGoesDirectlyAndSeveralThroughABuffer) {
   EXPECT_EQ(WayOf(context, AllreduceOf({0, 7})), LayoutKind::kDirect);
   EXPECT_EQ(WayOf(context, AllreduceOf({7, 7})), LayoutKind::kPacked);
   EXPECT_EQ(WayOf({0, 2, false}, AllreduceOf({7, 7})), LayoutKind::kDirect);
-  EXPECT_EQ(WayOf(context, PartsOf(OpKind::kAlltoall, {{1, 2, 3, 4}, {1, 2, 3, 4}})), LayoutKind::kDirect);
+  EXPECT_EQ(WayOf(context, PartsOf(OpKind::kAlltoall, {{1, 2, 3, 4}, {1, 2, 3, 4}})),
+            LayoutKind::kDirect);
   EXPECT_EQ(BytesOf(context, AllreduceOf({0, 7})), 0u);
   EXPECT_EQ(BytesOf(context, AllreduceOf({7, 3, 0, 4})), 32u + 16 + 16);  // 28, 12 and 16 bytes
-  EXPECT_NE(ExplainLayout(context, AllreduceOf({7, 7})).find("through one buffer, 2 tensors among 2 members"),
+  EXPECT_NE(ExplainLayout(context, AllreduceOf({7, 7}))
+                .find("through one buffer, 2 tensors among 2 members"),
             std::string::npos);
 }
 
@@ -158,8 +161,10 @@ TEST(NcclPlan, NcclAveragesSixteenBitsOnlyWhereTheReciprocalIsExact) {
 TEST(NcclPlan, CountsMayBeOfAnySize) {
   const int64_t many = (int64_t{1} << 33) + 5;
   const Context context{1, 2, true};
-  EXPECT_EQ(CallsOf(context, AllreduceOf({many}, DType::kInt8))[0].count, static_cast<size_t>(many));
-  EXPECT_EQ(BytesOf(context, AllreduceOf({many, 1}, DType::kFloat64)), static_cast<size_t>(many) * 8 + 8 + 16);
+  EXPECT_EQ(CallsOf(context, AllreduceOf({many}, DType::kInt8))[0].count,
+            static_cast<size_t>(many));
+  EXPECT_EQ(BytesOf(context, AllreduceOf({many, 1}, DType::kFloat64)),
+            static_cast<size_t>(many) * 8 + 8 + 16);
   Batch batch = PartsOf(OpKind::kAlltoall, {{1, many, many, 3}}, DType::kFloat64);
   const std::vector<Call> calls = CallsOf(context, batch);
   ASSERT_EQ(calls.size(), 4u);

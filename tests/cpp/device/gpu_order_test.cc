@@ -1,4 +1,5 @@
-// What happens on a GPU happens in the order that events make, and in no other that could be relied on.
+// What happens on a GPU happens in the order that events make, and in no other that could be relied
+// on.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -37,7 +38,8 @@ TEST_P(OrderTest, WhatTheProducerWroteIsThereForWhoWaitsForItsEvent) {
     EventPtr finished;
     ASSERT_TRUE(gpu->Record(gpu->stream(), &finished).ok());
     ASSERT_TRUE(finished->MakeWait(consumer.get()).ok());
-    EXPECT_EQ(consumer.Read(result->data(), kTensorBytes), std::vector<unsigned char>(kTensorBytes, value));
+    EXPECT_EQ(consumer.Read(result->data(), kTensorBytes),
+              std::vector<unsigned char>(kTensorBytes, value));
     ASSERT_TRUE(Await(finished).ok());
   }
 }
