@@ -1,4 +1,4 @@
-"""docs/benchmarks-graphs.md, written from the results of graphs.py. Pure."""
+"""docs/benchmarks/graphs.md, written from the results of graphs.py. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Mapping
 from typing import Any
 
-from report import table, time_text
+from report import for_users, table, targets_page, time_text
 from training_report import calm, ratio
 
 ABOUT = {
@@ -86,6 +86,11 @@ def _verdicts(results: Mapping[str, Any]) -> list[list[str]]:
     return rows
 
 
+def targets_of(results: Mapping[str, Any], notes: str) -> str:
+    head = ["", "wanted", "found", ""]
+    return targets_page("training inside graphs", head, _verdicts(results), notes)
+
+
 def write(results: Mapping[str, Any], notes: str) -> str:
     firsts = [
         [name, *(time_text(statistics.median(seconds[way])) for way in ("none", "hvdlite")), f"{_more(seconds):+.2f} s"]
@@ -96,7 +101,7 @@ def write(results: Mapping[str, Any], notes: str) -> str:
     foreign = [b["foreign"] for blocks in results["blocks"].values() for way in blocks.values() for b in way]
     parts = [
         "# Benchmarks: training inside graphs and compiled programs",
-        "<!-- Written by benchmarks/train-graphs from benchmarks/graphs.json and benchmarks/graphs_notes.md: change those. -->",
+        "<!-- Written by benchmarks/train-graphs from docs/benchmarks/data/graphs.json and benchmarks/graphs_notes.md: change those. -->",
         f"{results['ranks']} ranks with one thread each on {results['cores']} cores, {results['scheduling']}, {results['rounds']} rounds; in "
         "each, *none* (each rank trains for itself, the bound) and *hvdlite* take turns, so compare within a row. Blocks during which others "
         "had more than a quarter of the machine are left out where enough remain (others had "
@@ -111,9 +116,7 @@ def write(results: Mapping[str, Any], notes: str) -> str:
         table(["", "none", "hvdlite", ""], firsts),
         "## Memory kept by a step\n\nHow much larger the process is after some thousand steps of *gradients*, in bytes for each step.",
         table(["", "none", "hvdlite"], [[name, f"{g['none']:.0f}", f"{g['hvdlite']:.0f}"] for name, g in results["growth"].items()]),
-        "## What was to be reached",
-        table(["", "wanted", "found", ""], _verdicts(results)),
-        notes.strip(),
+        for_users(notes),
         "## The machine\n\n" + "\n".join(features),
     ]  # fmt: skip
     return "\n\n".join(part for part in parts if part) + "\n"

@@ -1,11 +1,11 @@
-"""docs/benchmarks-mpi.md, written from the results of over_mpi.py. Pure."""
+"""docs/benchmarks/mpi.md, written from the results of over_mpi.py. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from report import Results, row_name, table, time_text
+from report import Results, for_users, row_name, table, targets_page, time_text
 
 _WAYS = {
     "memory": "through the MPI's shared memory",
@@ -101,18 +101,22 @@ def _verdicts(run: Mapping[str, Any]) -> list[list[str]]:
     return rows
 
 
+def targets_of(results: Results, notes: str) -> str:
+    """Of the runs on one host with 2 ranks."""
+    runs = [run for run in results["runs"].values() if run["way"] == "memory" and run["ranks"] == 2]
+    judged = [row for run in runs for row in _verdicts(run)]
+    return targets_page("over MPI", ["", "wanted", "found", ""], judged, notes)
+
+
 def write(results: Results, notes: str) -> str:
     runs = list(results["runs"].values())
-    judged = [row for run in runs if run["way"] == "memory" and run["ranks"] == 2 for row in _verdicts(run)]
     features = [f"- {name}: {value}" for name, value in results["machine"].items()]
     features.append("- versions: " + ", ".join(f"{name} {text}" for name, text in results["versions"].items()))
     parts = [
         "# Benchmarks: over MPI",
-        "<!-- Written by benchmarks/over-mpi from benchmarks/over-mpi.json and benchmarks/over_mpi_notes.md: change those. -->",
+        "<!-- Written by benchmarks/over-mpi from docs/benchmarks/data/over-mpi.json and benchmarks/over_mpi_notes.md: change those. -->",
         ABOUT.format(cores=runs[0]["cores"], block=1e3 * runs[0]["block_seconds"]),
-        "## What was to be reached\n\nOn one host, 2 ranks.",
-        table(["", "wanted", "found", ""], judged),
-        notes.strip(),
+        for_users(notes),
         *(part for run in runs for part in _tables(run)),
         "## The machine\n\n" + "\n".join(features),
     ]

@@ -1,4 +1,4 @@
-"""docs/benchmarks.md, written from the results. Pure: numbers in, Markdown out."""
+"""docs/benchmarks/index.md, written from the results. Pure: numbers in, Markdown out."""
 
 from __future__ import annotations
 
@@ -27,6 +27,22 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
     lines += ["| " + " | ".join(row) + " |" for row in rows]
     return "\n".join(lines)
+
+
+# In a file of notes: what comes before this line is for users, the rest for us.
+MISSED = "## What was missed, and why"
+
+
+def for_users(notes: str) -> str:
+    return notes.partition(MISSED)[0].strip()
+
+
+def targets_page(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], notes: str) -> str:
+    """A page of docs/benchmarks/notes: our targets, and why some were missed. The site does not show it."""
+    about = f"<!-- Written by the benchmark; the text is from its file of notes in benchmarks/, below '{MISSED}'. -->"
+    missed = "".join(notes.partition(MISSED)[1:]).strip()
+    parts = [f"# Targets: {title}", about, "## What was to be reached", table(head, rows), missed]
+    return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def row_name(row: Mapping[str, Any]) -> str:
@@ -91,8 +107,8 @@ def _collectives(results: Results) -> list[str]:
         if large:
             parts.append(f"## {_title(run)}: CPU seconds per GiB\n\n{_sentence(cpu_table)}")
             parts.append(cpu_table(large, [n for n in names if n != "floor"], run["ranks"]))
-        parts.append(f"![time of an allreduce by size](benchmarks/time-{name}.png)")
-        parts.append(f"![time over hvdlite's by size](benchmarks/ratio-{name}.png)")
+        parts.append(f"![time of an allreduce by size](time-{name}.png)")
+        parts.append(f"![time over hvdlite's by size](ratio-{name}.png)")
     return parts
 
 
@@ -123,7 +139,7 @@ def _probes(probes: Sequence[Mapping[str, float]]) -> str:
     return ", ".join(texts) or "no probe (no compiler)"
 
 
-def _targets(results: Results) -> list[str]:
+def targets_of(results: Results, notes: str) -> str:
     nice, fifo = ({v.what: v for v in targets.judge(results, suffix)} for suffix in ("", "-fifo"))
 
     def shown(verdict: targets.Verdict | None) -> list[str]:
@@ -134,7 +150,7 @@ def _targets(results: Results) -> list[str]:
         wanted = (nice.get(what) or fifo[what]).wanted
         rows.append([what, wanted, *shown(nice.get(what)), *shown(fifo.get(what))])
     head = ["", "wanted", "at nice -18", "", "as SCHED_FIFO", ""]
-    return ["## What was to be reached", table(head, rows)] if rows else []
+    return targets_page("collectives", head, rows, notes)
 
 
 def _lifecycle(results: Results) -> list[str]:
@@ -166,13 +182,12 @@ def _lifecycle(results: Results) -> list[str]:
 def write(results: Results, notes: str) -> str:
     head = [
         "# Benchmarks",
-        "<!-- Written by benchmarks/run from benchmarks/results.json and benchmarks/notes.md: change those. -->",
+        "<!-- Written by benchmarks/run from docs/benchmarks/data/results.json and benchmarks/notes.md: change those. -->",
     ]
     parts = [
         *head,
-        notes.strip(),
+        for_users(notes),
         *_features(results),
-        *_targets(results),
         *_collectives(results),
         *_lifecycle(results),
     ]

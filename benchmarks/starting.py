@@ -1,7 +1,7 @@
 """What launching costs: hvdliterun, torchrun and MPICH's mpiexec start programs that do nothing.
 
     benchmarks/starting                          a minute or two; prints Markdown
-    benchmarks/starting --output docs/benchmarks-starting.md --json FILE
+    benchmarks/starting --output docs/benchmarks/starting.md --json FILE
 
 All launchers take turns within a round, because the speed of a shared machine changes from minute to minute. What is
 compared is a launcher's own time: `true` takes a millisecond.

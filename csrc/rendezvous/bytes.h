@@ -1,4 +1,4 @@
-// Little-endian integers in strings, and a reader that cannot run over the end. What wire.md is made of.
+// Little-endian integers in strings, and a reader that cannot run over the end. What docs/how-it-works/wire.md is made of.
 #pragma once
 
 #include <cstddef>

@@ -6,7 +6,7 @@
 // why it left, so a send that fails keeps nobody from receiving what had come before.
 //
 // One stream per peer. Between two processes of one machine more streams bring nothing (the kernel's copying
-// is the limit); where a single stream cannot fill a network card, the hello of docs/wire.md already has a
+// is the limit); where a single stream cannot fill a network card, the hello of docs/how-it-works/wire.md already has a
 // stream number.
 #pragma once
 
