@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -43,6 +44,11 @@ def targets_page(title: str, head: Sequence[str], rows: Sequence[Sequence[str]],
     missed = "".join(notes.partition(MISSED)[1:]).strip()
     parts = [f"# Targets: {title}", about, "## What was to be reached", table(head, rows), missed]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def item(text: str) -> str:
+    """An item of a list, within 100 columns."""
+    return textwrap.fill(f"- {text}", 100, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def row_name(row: Mapping[str, Any]) -> str:
@@ -98,7 +104,7 @@ def _collectives(results: Results) -> list[str]:
             parts.append(f"## {_title(run)}, {dtype}\n\nTime of one operation: median [fastest..slowest block].")
             parts.append(times_table(rows, shown))
             parts.append(
-                "Time over hvdlite's: of the medians [quartiles of the rounds' own ratios]. Above 1, hvdlite is faster."
+                "Time over hvdlite's: of the medians [quartiles of the rounds' own ratios].\nAbove 1, hvdlite is faster."
             )
             parts.append(ratios_table(rows, [n for n in shown if n != "hvdlite"]))
             if missing:
@@ -117,10 +123,10 @@ def _sentence(function: Callable[..., str]) -> str:
 
 
 def _features(results: Results) -> list[str]:
-    lines = [f"- {name}: {value}" for name, value in results["machine"].items()]
-    lines.append("- versions: " + ", ".join(f"{name} {text}" for name, text in results["versions"].items()))
+    lines = [item(f"{name}: {value}") for name, value in results["machine"].items()]
+    lines.append(item("versions: " + ", ".join(f"{name} {text}" for name, text in results["versions"].items())))
     for _, run in sorted(results.get("collectives", {}).items()):
-        lines.append(f"- {_title(run)}: {run['rounds']} rounds; {_probes(run['probes'])}")
+        lines.append(item(f"{_title(run)}: {run['rounds']} rounds; {_probes(run['probes'])}"))
     return ["## The machine", "\n".join(lines)]
 
 
@@ -167,9 +173,11 @@ def _lifecycle(results: Results) -> list[str]:
                   table(["", "time"], [[s["what"], _spread(s, time_text)] for s in startup["rows"]])]  # fmt: skip
     if negotiation := results.get("negotiation"):
         parts.append(
-            "## Growth: what a step costs when next to nothing but the negotiation is left\n\nN engines as threads of one "
-            "process, a step of one known tensor of 4 bytes and one of 161. With more ranks than cores the ranks take turns: "
-            "a step's time then grows at least with N; the CPU time is that of one rank in one step."
+            "## Growth: what a step costs when little but the negotiation is left\n\n"
+            "N engines run as threads of one process.\n"
+            "A step has one known tensor of 4 bytes, or 161 of them.\n"
+            "With more ranks than cores the ranks take turns, so a step's time grows at least with N.\n"
+            "The CPU time is that of one rank in one step."
         )
         head = ["ranks", "1 tensor", "CPU time", "161 tensors", "CPU time"]
         for where, runs in negotiation.items():

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from report import for_users, table, targets_page, time_text
+from report import for_users, item, table, targets_page, time_text
 
 ABOUT = {
     "resnet50": "ResNet-50's 161 gradients (25.6 million numbers) and no arithmetic: backward pass and reduction",
@@ -97,22 +97,26 @@ def write(results: Mapping[str, Any], notes: str) -> str:
     parts = [
         "# Benchmarks: training with torch",
         "<!-- Written by benchmarks/train from docs/benchmarks/data/torch.json and benchmarks/training_notes.md: change those. -->",
-        f"{results['ranks']} ranks with one thread each on {results['cores']} cores, {results['scheduling']}, {results['rounds']} rounds; in each, the ways take turns, "
-        "so compare within a row. *none*: each rank trains for itself, the bound. *ddp*: DistributedDataParallel over gloo with "
-        "`gradient_as_bucket_view=True`. Blocks during which others had more than a quarter of the machine are left out where "
-        f"enough remain (others had {_foreign(results)} in the middle of them). `benchmarks/train` repeats it.",
-        "\n".join(f"- *{name}*: {text}" for name, text in ABOUT.items() if name in results["blocks"]),
+        f"{results['ranks']} ranks with one thread each on {results['cores']} cores, "
+        f"{results['scheduling']}, {results['rounds']} rounds.\n"
+        "In each round the columns take turns, so compare within a row.\n"
+        "*none*: each rank trains for itself, which is the bound.\n"
+        "*ddp*: DistributedDataParallel over gloo with `gradient_as_bucket_view=True`.\n"
+        "Blocks during which other programs had more than a quarter of the machine are left out\n"
+        f"where enough blocks remain (the median share of other programs is {_foreign(results)}).\n"
+        "`benchmarks/train` repeats the measurement.",
+        "\n".join(item(f"*{name}*: {text}") for name, text in ABOUT.items() if name in results["blocks"]),
         "## Time of a step\n\nMedian of the slowest rank [fastest..slowest block].",
         table(["", *ways], [[name, *_times(blocks)] for name, blocks in results["blocks"].items()]),
-        "## Ratios\n\nOf each round: median [quartiles]. *in step*: the bound if each step waited for the slower rank, and waiting and "
-        "talking cost nothing; what is missing there is communication, the rest is this machine's unsteadiness.",
+        "## Ratios\n\nOf each round: median [quartiles].\n*in step* is the bound if each step waited for the slower rank "
+        "and communication cost nothing.\nWhat is missing there is communication; the rest is this machine's unsteadiness.",
         table(["", "DDP: share of the bound", "in step", "hvdlite: share of the bound", "in step", "DDP's time over hvdlite's", "beyond the bound: DDP / hvdlite"], faster),
         "## Peak memory of a rank\n\n"
         + table(list(peak), [[f"{kib / 1024:.0f} MiB" for kib in peak.values()]]),
-        "## Overhead per gradient\n\nOf a rank alone: hook, submission and completion of a tensor of 64 bytes, without communication, "
-        "beside two hooks of torch's own that do nothing with it.",
+        "## Overhead per gradient\n\nOf one rank alone: hook, submission and completion of a tensor of 64 bytes.\n"
+        "Nothing is communicated. The other columns are two hooks of torch's own that do nothing.",
         table(list(results["overhead"]), [[f"{cost:.1f} µs" for cost in results["overhead"].values()]]),
         for_users(notes),
-        "## The machine\n\n" + "\n".join(f"- {name}: {value}" for name, value in results["machine"].items()),
+        "## The machine\n\n" + "\n".join(item(f"{name}: {value}") for name, value in results["machine"].items()),
     ]  # fmt: skip
     return "\n\n".join(parts) + "\n"

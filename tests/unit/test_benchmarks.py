@@ -156,8 +156,8 @@ Notes.
 
 - cores: 2
 - versions: hvdlite 1.2
-- 2 ranks, nice -18: 3 rounds; from core to core 50.0 [50.0..50.0] ns, waking a sleeper 20.0 [20.0..20.0] µs, \
-memcpy of 256 KiB 60.0 [60.0..60.0] GB/s, of 64 MiB 17.0 [17.0..17.0] GB/s
+- 2 ranks, nice -18: 3 rounds; from core to core 50.0 [50.0..50.0] ns, waking a sleeper 20.0
+  [20.0..20.0] µs, memcpy of 256 KiB 60.0 [60.0..60.0] GB/s, of 64 MiB 17.0 [17.0..17.0] GB/s
 
 ## 2 ranks, nice -18, float32
 
@@ -167,7 +167,8 @@ Time of one operation: median [fastest..slowest block].
 |---|---|---|---|
 | 1 MiB | 100 µs [90.0 µs..110 µs] | 1.50 ms [1.35 ms..1.65 ms] | 1.50 ms [1.35 ms..1.65 ms] |
 
-Time over hvdlite's: of the medians [quartiles of the rounds' own ratios]. Above 1, hvdlite is faster.
+Time over hvdlite's: of the medians [quartiles of the rounds' own ratios].
+Above 1, hvdlite is faster.
 
 |  | hvdlite-tcp | gloo |
 |---|---|---|
