@@ -1,4 +1,4 @@
-// Members to bytes and back (declared in roster.h; layout in docs/wire.md).
+// Members to bytes and back (declared in roster.h; layout in docs/how-it-works/wire.md).
 #include "rendezvous/bytes.h"
 #include "rendezvous/roster.h"
 

@@ -1,5 +1,5 @@
 // TcpStore: a connection to the store server of the job (hvdlite/rendezvous/server.py,
-// docs/wire.md).
+// docs/how-it-works/wire.md).
 //
 // Thread-safety: any thread, one request at a time: while a Get or Collect waits, calls of other
 // threads wait as well (each to its own deadline). A thread that has to wait long takes a

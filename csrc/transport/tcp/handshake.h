@@ -1,4 +1,4 @@
-// The handshake of docs/wire.md: both sides prove that they know the job's secret before anything
+// The handshake of docs/how-it-works/wire.md: both sides prove that they know the job's secret before anything
 // is parsed.
 //
 // Both sides are state machines that never block, so that one thread can hold many doors open and a

@@ -7,7 +7,7 @@
 //
 // One stream per peer. Between two processes of one machine more streams bring nothing (the
 // kernel's copying is the limit); where a single stream cannot fill a network card, the hello of
-// docs/wire.md already has a stream number.
+// docs/how-it-works/wire.md already has a stream number.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// What the two ends of a new link say to each other after the handshake (docs/wire.md, "Links").
+// What the two ends of a new link say to each other after the handshake (docs/how-it-works/wire.md, "Links").
 // All fields are u32, little-endian.
 //
 //   client  LinkHello, 32 bytes: which link this is
