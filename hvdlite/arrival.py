@@ -12,11 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hvdlite import _core, communicators, knobs
+from hvdlite import _core, knobs
 from hvdlite.launch import environment
 from hvdlite.launch.address import Address
 from hvdlite.launch.environment import Identity
 from hvdlite.launch.environment.identity import OverMpi
+from hvdlite.process_sets import is_communicator
 
 _log = logging.getLogger("hvdlite")
 _SERIALIZED = 2
@@ -37,7 +38,7 @@ def arrive(comm: Any, asked: environment.Asked, values: Mapping[str, knobs.Value
     """Ends when rank 0's address is known here. ValueError, RuntimeError: what was asked, or what launchers have set, is wrong;
     HorovodInternalError, TimeoutError: it did not come to that."""
     me = _identity(comm, asked)
-    communicator = comm if communicators.is_communicator(comm) else None
+    communicator = comm if is_communicator(comm) else None
     place = _meet(me, communicator, values)
     return Arrival(me, communicator, place, _mpi(me, communicator, place, values))
 
@@ -76,9 +77,7 @@ def _identity(comm: Any, asked: environment.Asked) -> Identity:
         )
     from hvdlite.bootstrap import chosen
 
-    return (
-        chosen.of_communicator(comm, started) if communicators.is_communicator(comm) else chosen.of_ranks(comm, started)
-    )
+    return chosen.of_communicator(comm, started) if is_communicator(comm) else chosen.of_ranks(comm, started)
 
 
 def _meet(me: Identity, communicator: Any, values: Mapping[str, knobs.Value]) -> tuple[Address, bytes] | None:

@@ -18,7 +18,8 @@ from hvdlite.arrival import all_are_here, arrive, warn_of_few_threads
 from hvdlite.launch import environment
 from hvdlite.launch.address import join_address
 from hvdlite.launch.one_line import in_one_line
-from hvdlite.process_sets import ProcessSet, global_process_set, register_all
+from hvdlite.process_sets import ProcessSet, global_process_set
+from hvdlite.registration import register_all
 
 __all__ = [
     "cross_rank",
@@ -172,9 +173,9 @@ def is_homogeneous() -> bool:
 def _begin_with_mpi() -> None:
     """A program that ends MPI leaves the job first, if that uses MPI."""
     if "hvdlite.bootstrap.mpi_library" in sys.modules:
-        from hvdlite.bootstrap import mpi_end
+        from hvdlite.bootstrap import mpi_end, mpi_library
 
-        mpi_end.begin(_before_finalize)
+        mpi_end.begin(mpi_library.loaded, _before_finalize)
 
 
 def _before_finalize() -> None:
@@ -186,9 +187,9 @@ def _before_finalize() -> None:
 def _tell_mpi(failure: str) -> None:
     """Where MPI was used: after a failure the process must not wait in MPI_Finalize for ranks that are lost."""
     if failure and "hvdlite.bootstrap.mpi_library" in sys.modules:
-        from hvdlite.bootstrap import mpi_end
+        from hvdlite.bootstrap import mpi_end, mpi_library
 
-        mpi_end.note(failure)
+        mpi_end.note(mpi_library.loaded, failure)
 
 
 def _start_pulse(rank: int, place: tuple[tuple[str, int], bytes] | None, seconds: float) -> None:

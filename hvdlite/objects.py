@@ -8,7 +8,7 @@ from typing import Any
 import cloudpickle
 import numpy as np
 
-from hvdlite import collectives
+from hvdlite import _core, collectives
 from hvdlite.arrays import Array
 from hvdlite.process_sets import ProcessSet, global_process_set
 
@@ -32,10 +32,8 @@ def broadcast_object(
     process_set: ProcessSet = global_process_set,
 ) -> Any:
     """Returns `root_rank`'s object on every rank. The root gets its own object back; elsewhere `obj` is ignored."""
-    from hvdlite.basics import rank
-
     prefix = None if name is None else f"{name}."
-    is_root = rank() == root_rank
+    is_root = _core.rank() == root_rank
     data = _to_bytes(obj) if is_root else np.empty(0, np.uint8)
     size = collectives.broadcast(np.array([data.size], np.int64), root_rank, prefix and prefix + "sz", process_set)
     if not is_root:

@@ -12,8 +12,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from hvdlite.bootstrap import mpi_library
-
 # MPI_Abort ends the other ranks as well: they get this long to say what they know.
 _LAST_WORDS_SECONDS = 1.0
 _EXIT_CODE = 1
@@ -22,13 +20,14 @@ _keyval: int | None = None
 _failure = ""
 
 
-def begin(leave: Callable[[], None]) -> None:
-    """A job has begun. From now on MPI_Finalize starts with `leave`, which must know that there may be nothing left to leave."""
+def begin(mpi: Any, leave: Callable[[], None]) -> None:
+    """A job has begun; `mpi` is mpi4py.MPI, or None where the process has not loaded it.
+
+    From now on MPI_Finalize starts with `leave`, which must know that there may be nothing left to leave."""
     global _keyval
-    mpi = mpi_library.loaded
     if mpi is None:
         return
-    note("")
+    note(mpi, "")
     if _keyval is not None:
         return
 
@@ -58,10 +57,9 @@ def _abort(mpi: Any) -> None:
     mpi.COMM_WORLD.Abort(_EXIT_CODE)
 
 
-def note(failure: str) -> None:
+def note(mpi: Any, failure: str) -> None:
     """Why this rank or the job has failed; empty: a new job has begun."""
     global _failure
-    mpi = mpi_library.loaded
     if mpi is None or mpi.Is_finalized():
         return
     _failure = failure

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from importlib import util
 from typing import Any
 
+from hvdlite.bootstrap import mpi_end
 from hvdlite.launch.environment import Identity
 from hvdlite.launch.environment.identity import OverMpi
 from hvdlite.launch.environment.sources import OPEN_MPI
@@ -162,8 +163,6 @@ def _allowed(level: str, serialized: bool) -> str:
 
 
 def _finalise(mpi: Any) -> None:
-    from hvdlite.bootstrap import mpi_end
-
     if not mpi.Is_finalized():
         mpi_end.finalise(mpi)
 

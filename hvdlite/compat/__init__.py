@@ -16,11 +16,9 @@ import os
 import sys
 from collections.abc import Mapping
 
-#: programs compare horovod.__version__ with what they need: this is the release whose API hvdlite has
-HOROVOD_VERSION = "0.28.1"
+from hvdlite.compat.names import DIRECTORY, HOROVOD_VERSION
 
-#: what has to be on the module search path; a package `horovod` and its metadata are in there
-DIRECTORY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "path")
+__all__ = ["DIRECTORY", "HOROVOD_VERSION", "activate", "environment"]
 
 
 def environment(environ: Mapping[str, str]) -> dict[str, str]:

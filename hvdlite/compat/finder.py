@@ -14,7 +14,7 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
-from hvdlite.compat import DIRECTORY, names, original
+from hvdlite.compat import names, original
 
 
 class _Alias(Loader):
@@ -50,7 +50,7 @@ class Finder(MetaPathFinder):
         alias = names.target(fullname)
         if alias is not None:
             return ModuleSpec(fullname, _Alias(alias), is_package=True)
-        spec = PathFinder.find_spec(fullname, [DIRECTORY] if path is None else path)
+        spec = PathFinder.find_spec(fullname, [names.DIRECTORY] if path is None else path)
         if spec is None:
             raise names.missing(fullname)
         return spec

@@ -19,7 +19,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from hvdlite.compat import DIRECTORY, HOROVOD_VERSION, original
+from hvdlite.compat import original
+from hvdlite.compat.names import DIRECTORY, HOROVOD_VERSION
 
 _METADATA = f"horovod-{HOROVOD_VERSION}.dist-info"
 _SIGNATURE = "hvdlite compat install"  # in the command, which would otherwise look like anybody's

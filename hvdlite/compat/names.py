@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from types import ModuleType
+
+#: programs compare horovod.__version__ with what they need: this is the release whose API hvdlite has
+HOROVOD_VERSION = "0.28.1"
+
+#: what has to be on the module search path; a package `horovod` and its metadata are in there
+DIRECTORY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "path")
 
 # Whole packages: what is inside has the same name on both sides, but for _RENAMED.
 _ADAPTERS = ("torch", "tensorflow", "keras")

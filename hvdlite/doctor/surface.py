@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from hvdlite.compat import DIRECTORY, names
+from hvdlite.compat import names
+from hvdlite.compat.names import DIRECTORY
 
 _PACKAGE = Path(DIRECTORY).parents[1]
 

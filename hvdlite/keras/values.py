@@ -85,9 +85,9 @@ def _check_alike(arrays: Sequence[Any], variables: Sequence[Any], process_set: P
 def broadcast_global_variables(root_rank: int) -> None:
     """For programs of TensorFlow 1; Keras has no list of all variables."""
     if LEGACY:
-        from hvdlite import tensorflow
+        from hvdlite.keras.backends import tensorflow
 
-        return tensorflow.broadcast_global_variables(root_rank)  # type: ignore[attr-defined, no-any-return]
+        return tensorflow.broadcast_global_variables(root_rank)  # type: ignore[no-any-return]
     raise RuntimeError(
         "hvd.broadcast_global_variables() does not support eager execution. Please use "
         "hvd.callbacks.BroadcastGlobalVariablesCallback in fit(), or "

@@ -11,8 +11,8 @@ import torch
 from hvdlite.adapter import engine
 from hvdlite.ops import Adasum, Max
 from hvdlite.process_sets import global_process_set
+from hvdlite.torch.distributed import Distributed
 from hvdlite.torch.ops import OPS
-from hvdlite.torch.optimizer import Distributed
 
 
 class DistributedAdasum(Distributed):

@@ -7,11 +7,10 @@ from typing import Any
 
 import torch
 
-from hvdlite.adapter.engine import new_handle, synchronize
 from hvdlite.objects import allgather_object as _allgather_object
 from hvdlite.objects import broadcast_object as _broadcast_object
 from hvdlite.process_sets import ProcessSet, global_process_set
-from hvdlite.torch.ops import OPS
+from hvdlite.torch.broadcasting import broadcast_all
 from hvdlite.torch.optimizer_state import broadcast_optimizer_state
 
 __all__ = ["allgather_object", "broadcast_object", "broadcast_optimizer_state", "broadcast_parameters"]
@@ -31,19 +30,6 @@ def broadcast_parameters(params: Any, root_rank: int) -> None:
             f"invalid params of type: {type(params)}. Pass model.state_dict(), or list(model.named_parameters())"
         )
     broadcast_all([(name, p) for name, p in named if isinstance(p, torch.Tensor)], root_rank, global_process_set)
-
-
-def broadcast_all(named: list[tuple[str | None, torch.Tensor]], root_rank: int, process_set: ProcessSet) -> None:
-    """Broadcasts in place, all under way at once. The first error is raised once all have ended."""
-    handles = [new_handle(OPS.broadcast(tensor, root_rank, name, process_set, in_place=True)) for name, tensor in named]
-    error: Exception | None = None
-    for handle in handles:
-        try:
-            synchronize(handle)
-        except Exception as failed:
-            error = error or failed
-    if error is not None:
-        raise error
 
 
 def broadcast_object(obj: Any, root_rank: int = 0, name: str | None = None,

@@ -1,13 +1,17 @@
-"""DistributedOptimizer: the user's optimizer, whose gradients are those of all ranks."""
+"""DistributedOptimizer: the user's optimizer, whose gradients are those of all ranks.
+
+Horovod makes the class of an optimizer by copying what stands in `_DistributedOptimizer` into a class of the user's optimizer;
+libraries import that name for annotations, derive from it, make objects of it with a list of parameters, and copy it in the same way
+into classes of their own. Whatever way an object is made, here it gets the class that DistributedOptimizer would give it, with
+what the library's class adds.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import os
-import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 import torch
 
@@ -16,259 +20,14 @@ from hvdlite.adapter.compression import Settled
 from hvdlite.basics import is_initialized, size
 from hvdlite.ops import Adasum, Average, Sum
 from hvdlite.process_sets import ProcessSet, global_process_set
-from hvdlite.torch import memory, optimizer_state, traced
+from hvdlite.torch import memory, optimizer_state
+from hvdlite.torch.adasum import DistributedAdasum
 from hvdlite.torch.compression import Compression
+from hvdlite.torch.distributed import CLOSURE, Distributed, Shared, check_passes
 from hvdlite.torch.grouping import groups_of
-from hvdlite.torch.reducer import GradientReducer, Settings
 
-if TYPE_CHECKING:  # see __getattr__
-    from hvdlite.torch.optimizer_classes import _DistributedAdasumOptimizer, _DistributedOptimizer  # noqa: F401
-
-_AGAIN = (
-    "optimizer.step() called without optimizer.skip_synchronize() context after optimizer.synchronize(). "
-    "The gradients are reduced a second time. Write: with optimizer.skip_synchronize(): optimizer.step()"
-)
-_RACE = (
-    "optimizer.zero_grad() was called after loss.backward() but before optimizer.step() or optimizer.synchronize(). "
-    "This is prohibited as it can cause a race condition. Call it before backward(), or after step()."
-)
-_CLOSURE = (
-    "this optimizer evaluates its closure more than once per step. Each evaluation would have to agree between ranks; "
-    "hvdlite supports optimizers that evaluate it once (all of torch.optim but LBFGS)."
-)
-
-
-# Where torch's scalers read gradients.
-_UNSCALING = frozenset({"_unscale_grads_", "unscale_"})
-
-
-class Distributed:
-    """What DistributedOptimizer adds to an optimizer's class. Its own data are in `_hvd`."""
-
-    _hvd: Shared
-    _parameter_names: dict[torch.Tensor, str]
-
-    # ---- the step
-
-    def step(self, closure: Callable[[], Any] | None = None, *args: Any, **kwargs: Any) -> Any:
-        """One optimization step with the gradients of all ranks."""
-        shared = self._hvd
-        if closure is not None:
-            if shared.synchronizes:
-                closure = self._reducing(closure)
-            return super().step(closure, *args, **kwargs)  # type: ignore[misc]
-        if shared.synchronizes:
-            if shared.synchronized == "by the program":
-                warnings.warn(_AGAIN, stacklevel=2)
-            if shared.synchronized != "by a scaler":
-                shared.synchronize()
-        shared.synchronized = ""
-        return super().step(*args, **kwargs)  # type: ignore[misc]
-
-    step.hooked = True  # type: ignore[attr-defined]  # torch would run the hooks of a step twice, here and in super()
-
-    def _reducing(self, closure: Callable[[], Any]) -> Callable[[], Any]:
-        calls = 0
-
-        def reduced() -> Any:
-            nonlocal calls
-            calls += 1
-            if calls > 1:
-                raise RuntimeError(_CLOSURE)
-            loss = closure()
-            self._hvd.synchronize()
-            self._hvd.synchronized = ""
-            return loss
-
-        return reduced
-
-    def synchronize(self) -> None:
-        """Waits until all gradients are reduced: to clip or change them before the step."""
-        self._hvd.synchronize()
-        self._hvd.synchronized = "by the program"
-
-    @contextlib.contextmanager
-    def skip_synchronize(self) -> Iterator[None]:
-        """In this context step() does not reduce: for after synchronize()."""
-        self._hvd.synchronizes = False
-        try:
-            yield
-        finally:
-            self._hvd.synchronizes = True
-
-    def zero_grad(self, *args: Any, **kwargs: Any) -> None:
-        """As the optimizer's own."""
-        if self._hvd.under_way:
-            raise AssertionError(_RACE + self._hvd.why_too_early())
-        self._hvd.synchronized = ""
-        super().zero_grad(*args, **kwargs)  # type: ignore[misc]
-
-    def set_backward_passes_per_step(self, passes: int) -> None:
-        """From now on so many backward passes belong to a step."""
-        self._hvd.set_passes(passes)
-
-    # ---- parameters and state
-
-    @property
-    def param_groups(self) -> list[dict[str, Any]]:
-        # torch's GradScaler reads gradients by this way, between backward() and step(). Nobody else is held up: a rank
-        # that looks up the learning rate would wait for ranks that do not.
-        if not traced.is_compiling():
-            caller = sys._getframe(1)
-            if self._hvd.under_way or caller.f_code.co_name in _UNSCALING:
-                scaler = caller.f_locals.get("self")
-                if _is_scaler(scaler):
-                    return self._groups_for(scaler)
-        groups: list[dict[str, Any]] = self.__dict__["param_groups"]
-        return groups
-
-    @param_groups.setter
-    def param_groups(self, groups: list[dict[str, Any]]) -> None:
-        self.__dict__["param_groups"] = groups
-
-    def _groups_for(self, scaler: Any) -> list[dict[str, Any]]:
-        """A scaler must find reduced gradients, also where this rank had none, or ranks would differ about the step."""
-        self._hvd.meet(scaler)
-        groups: list[dict[str, Any]] = self.__dict__["param_groups"]
-        return groups
-
-    def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """As the optimizer's own; the new parameters are reduced from now on."""
-        super().add_param_group(param_group)  # type: ignore[misc]
-        self._hvd.adopt(self)
-
-    def state_dict(self) -> dict[str, Any]:
-        """As the optimizer's own, with the memory of the compression if it has one."""
-        state: dict[str, Any] = super().state_dict()  # type: ignore[misc]
-        memory = self._hvd.compression.state_dict()
-        return {**state, "compression": memory} if memory else state
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """As the optimizer's own. Reductions under way are forgotten."""
-        self._hvd.forget()
-        memory = state_dict.get("compression")
-        if memory is not None:
-            self._hvd.compression.load_state_dict(memory)
-            state_dict = {key: value for key, value in state_dict.items() if key != "compression"}
-        shared = optimizer_state.Containers(self)
-        super().load_state_dict(state_dict)  # type: ignore[misc]
-        shared.take_from(self)
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        base = _distributed_by(type(self))
-        pairs = None
-        if self._hvd.named:
-            pairs = [(name, parameter) for parameter, name in self._parameter_names.items()]
-        return _rebuild, (base, torch.optim.Optimizer.__getstate__(self), pairs, self._hvd.options)  # type: ignore[arg-type]
-
-
-class Shared:
-    """Between an optimizer and its reducer: who has synchronized, and what was asked for."""
-
-    def __init__(self, options: dict[str, Any], pairs: list[tuple[str, Any]]) -> None:
-        self.options = options
-        self.named = pairs
-        self.synchronizes = True
-        self.compression = Settled(options["compression"])
-        self.reducer: GradientReducer | None = None
-        self._scaled: Any = None  # the scaler's step in which gradients were reduced for it
-        self._frozen: list[tuple[int, torch.Tensor]] = []  # parameters that have not required a gradient so far
-
-    @property
-    def synchronized(self) -> str:
-        return "" if self.reducer is None else self.reducer.synchronized
-
-    @synchronized.setter
-    def synchronized(self, how: str) -> None:
-        if self.reducer is not None:
-            self.reducer.synchronized = how
-
-    @property
-    def under_way(self) -> bool:
-        return self.reducer is not None and self.reducer.under_way
-
-    def why_too_early(self) -> str:
-        return "" if self.reducer is None else self.reducer.why_too_early()
-
-    def synchronize(self) -> None:
-        if self.reducer is not None:
-            if self._frozen:
-                self._thaw()
-            self.reducer.synchronize()
-
-    def meet(self, scaler: Any) -> None:
-        """Reduces what has not been reduced in this step of a scaler."""
-        step = getattr(scaler, "_per_optimizer_states", None)  # torch makes a new one in each update()
-        # A step that the scaler has skipped leaves its mark.
-        if not self.synchronized or (self.synchronized == "by a scaler" and step is not self._scaled):
-            self.synchronize()
-            self.synchronized, self._scaled = "by a scaler", step
-
-    def _thaw(self) -> None:
-        """Has the gradients reduced of parameters that require one by now."""
-        assert self.reducer is not None
-        frozen, self._frozen = self._frozen, []
-        for place, parameter in frozen:
-            if parameter.requires_grad:
-                self.reducer.add(parameter, place)
-            else:
-                self._frozen.append((place, parameter))
-
-    def forget(self) -> None:
-        self.synchronized = ""
-        if self.reducer is not None:
-            self.reducer.abandon()
-
-    def set_passes(self, passes: int) -> None:
-        self.options["backward_passes_per_step"] = _check_passes(passes)
-        if self.reducer is not None:
-            self.reducer.set_passes(passes)
-
-    def start(self, scope: str) -> None:
-        o = self.options
-        # The core divides by the number of ranks for Average; the factor is split around it.
-        factor = float(o["gradient_predivide_factor"]) if o["op"] == Average else 1.0
-        settings = Settings(
-            o["op"], 1.0 / factor, factor, self.compression, o["sparse_as_dense"], o["process_set"], scope
-        )
-        self.reducer = GradientReducer(settings, o["backward_passes_per_step"])
-
-    def adopt(self, optimizer: Any) -> None:
-        """Names the parameters that are new, and has their gradients reduced."""
-        groups = [group["params"] for group in optimizer.param_groups]
-        pairs = self.named or _own_names(optimizer.param_groups)
-        known = optimizer._parameter_names
-        named = {id(p) for _, p in pairs}
-        if known and any(id(p) not in named for group in groups for p in group if p not in known):
-            pairs = []  # added later, without a name
-        settled = names.settle(groups, pairs)
-        for group in groups:
-            for parameter in group:
-                if parameter in known:
-                    continue
-                known[parameter] = settled[id(parameter)]
-                if self.reducer is not None:
-                    self._frozen.append((self.reducer.expect(known[parameter]), parameter))
-        if self.reducer is not None:
-            self._thaw()
-
-
-def _is_scaler(caller: Any) -> bool:
-    # By name, because torch has several (torch.amp, torch.cuda.amp, fsdp), and programs derive their own.
-    return any(kind.__name__ == "GradScaler" for kind in type(caller).__mro__)
-
-
-def _own_names(param_groups: Sequence[dict[str, Any]]) -> list[tuple[str, Any]]:
-    """Names that the optimizer was given itself (torch >= 2.6)."""
-    if not all("param_names" in group for group in param_groups):
-        return []
-    return [pair for group in param_groups for pair in zip(group["param_names"], group["params"], strict=True)]
-
-
-def _check_passes(passes: int) -> int:
-    if passes <= 0:
-        raise ValueError("backward_passes_per_step must be > 0")
-    return passes
+# What type() makes itself, and what makes the object.
+_NOT_TAKEN_OVER = {"__init__", "__dict__", "__weakref__", "__module__", "__qualname__", "__firstlineno__"}
 
 
 def _check(optimizer: Any, op: int, factor: float, process_set: ProcessSet) -> None:
@@ -277,7 +36,7 @@ def _check(optimizer: Any, op: int, factor: float, process_set: ProcessSet) -> N
     if isinstance(optimizer, Distributed):
         raise ValueError("the optimizer is a DistributedOptimizer already")
     if isinstance(optimizer, torch.optim.LBFGS):
-        raise ValueError("torch.optim.LBFGS cannot be distributed: " + _CLOSURE)
+        raise ValueError("torch.optim.LBFGS cannot be distributed: " + CLOSURE)
     if op not in (Average, Sum, Adasum):
         raise ValueError(f"op={op!r} is not possible here; use hvd.Average, hvd.Sum or hvd.Adasum")
     if factor != 1.0 and op != Average:
@@ -316,16 +75,14 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer,
         groups = num_groups if groups is None else groups
     options = {
         "compression": compression,
-        "backward_passes_per_step": _check_passes(backward_passes_per_step),
+        "backward_passes_per_step": check_passes(backward_passes_per_step),
         "op": op,
         "gradient_predivide_factor": gradient_predivide_factor,
         "groups": groups,
         "sparse_as_dense": sparse_as_dense,
         "process_set": process_set,
     }
-    from hvdlite.torch.adasum import DistributedAdasum
-
-    shared = Shared(options, names.check(named_parameters))
+    shared = Shared(options, names.check(named_parameters), _rebuild)
     _check_compression(shared.compression, options)
     members = groups_of(groups, [p for g in optimizer.param_groups for p in g["params"] if p.requires_grad])
     adasum = op == Adasum and size() > 1
@@ -355,11 +112,6 @@ def _elastic() -> bool:
     return "1" in (os.environ.get("HVDLITE_ELASTIC"), os.environ.get("HOROVOD_ELASTIC"))
 
 
-def _distributed_by(kind: type) -> type:
-    """The class of the optimizer that was distributed."""
-    return next(k for k in kind.__mro__ if issubclass(k, torch.optim.Optimizer) and not issubclass(k, Distributed))
-
-
 def _rebuild(base: Any, state: dict[str, Any], pairs: Any, options: dict[str, Any]) -> Any:
     """From a pickle. In a process without a job: the plain optimizer."""
     optimizer = base.__new__(base)
@@ -367,10 +119,79 @@ def _rebuild(base: Any, state: dict[str, Any], pairs: Any, options: dict[str, An
     return DistributedOptimizer(optimizer, pairs, **options) if is_initialized() else optimizer
 
 
-def __getattr__(name: str) -> Any:
-    # Horovod's own classes, for those who derive from them.
-    if name in ("_DistributedOptimizer", "_DistributedAdasumOptimizer"):
-        from hvdlite.torch import optimizer_classes
+class _DistributedOptimizer(Distributed):
+    """See the module. `params` are parameters, or groups of them with the options of each."""
 
-        return getattr(optimizer_classes, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __init__(
+        self,
+        params: Any,
+        named_parameters: Iterable[tuple[str, torch.Tensor]] | None = None,
+        compression: Any = Compression.none,
+        backward_passes_per_step: int = 1,
+        op: int = Average,
+        gradient_predivide_factor: float = 1.0,
+        groups: Any = None,
+        sparse_as_dense: bool = False,
+        process_set: ProcessSet = global_process_set,
+    ) -> None:
+        _become_distributed(
+            self,
+            params,
+            named_parameters=named_parameters,
+            compression=compression,
+            backward_passes_per_step=backward_passes_per_step,
+            op=op,
+            gradient_predivide_factor=gradient_predivide_factor,
+            groups=groups,
+            sparse_as_dense=sparse_as_dense,
+            process_set=process_set,
+        )
+
+
+class _DistributedAdasumOptimizer(Distributed):
+    """The same with op=Adasum."""
+
+    def __init__(
+        self,
+        params: Any,
+        named_parameters: Iterable[tuple[str, torch.Tensor]] | None = None,
+        compression: Any = Compression.none,
+        backward_passes_per_step: int = 1,
+    ) -> None:
+        _become_distributed(
+            self,
+            params,
+            named_parameters=named_parameters,
+            compression=compression,
+            backward_passes_per_step=backward_passes_per_step,
+            op=Adasum,
+        )
+
+
+def _become_distributed(empty: Any, params: Any, **options: Any) -> None:
+    """Fills an object that has neither parameters nor state yet."""
+    given = type(empty)
+    base = _users_class(given)
+    wrapped = DistributedOptimizer(base(params), **options)
+    added = {name: value for kind in _above(given, base) for name, value in vars(kind).items()}
+    body = {name: value for name, value in added.items() if name not in _NOT_TAKEN_OVER}
+    made = type(wrapped)
+    if body:  # above what hvdlite adds, so that super() leads to that
+        made = type(given.__name__, (made,), {**body, "__module__": given.__module__})
+    empty.__class__ = made
+    empty.__dict__.update(wrapped.__dict__)
+
+
+def _users_class(given: type) -> Any:
+    """The optimizer that is distributed: what comes behind the library's classes and ours."""
+    for kind in given.__mro__[1:]:
+        ours = issubclass(kind, Distributed) or not issubclass(kind, torch.optim.Optimizer)
+        if not ours and kind is not torch.optim.Optimizer:
+            return kind
+    raise TypeError(f"{given.__name__} has no optimizer of torch among its bases: put one beside _DistributedOptimizer")
+
+
+def _above(given: type, base: type) -> list[type]:
+    """The library's own classes, the lowest first, so that what stands above replaces it."""
+    kinds = [kind for kind in given.__mro__[: given.__mro__.index(base)] if not kind.__module__.startswith("hvdlite.")]
+    return kinds[::-1]

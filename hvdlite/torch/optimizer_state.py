@@ -14,6 +14,7 @@ import torch
 from hvdlite.basics import rank
 from hvdlite.objects import broadcast_object
 from hvdlite.process_sets import global_process_set
+from hvdlite.torch.broadcasting import broadcast_all
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,6 @@ def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int, 
     described = broadcast_object(described, root_rank, "broadcast_optimizer_state", global_process_set)
     if rank() != root_rank:
         tensors = _rebuild(optimizer, described)
-    from hvdlite.torch.functions import broadcast_all
-
     names = [f"broadcast_optimizer_state.{i}" for i in range(len(tensors))]
     broadcast_all(list(zip(names, tensors, strict=True)), root_rank, global_process_set)
 

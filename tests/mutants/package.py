@@ -41,7 +41,7 @@ MUTANTS = (
     ),
     Mutant(
         "P5",
-        "hvdlite/process_sets.py",
+        "hvdlite/registration.py",
         '    if len(set(ranks)) != len(ranks):\n        raise ValueError(f"a process set must not name a rank twice: {ranks}")\n',
         "",
         "a process set may name a rank twice",

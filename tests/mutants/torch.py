@@ -6,7 +6,7 @@ from mutants.mutant import Mutant
 
 _REDUCER = "hvdlite/torch/reducer.py"
 _HOOKS = "hvdlite/torch/hooks.py"
-_OPTIMIZER = "hvdlite/torch/optimizer.py"
+_OPTIMIZER = "hvdlite/torch/distributed.py"
 _STATE = "hvdlite/torch/optimizer_state.py"
 _ADAPTER = "tests/unit/test_adapter.py::"
 _T = "tests/conformance/test_torch.py::shm-2::torch_"
@@ -165,7 +165,7 @@ MUTANTS = (
     Mutant(
         "O7",
         _OPTIMIZER,
-        "            if calls > 1:\n                raise RuntimeError(_CLOSURE)\n",
+        "            if calls > 1:\n                raise RuntimeError(CLOSURE)\n",
         "",
         "an optimizer that evaluates its closure twice reduces twice",
         (_T + "misuse.an_optimizer_that_evaluates_its_closure_twice_is_refused",),

@@ -1,0 +1,91 @@
+"""Process sets become known to all ranks, or are removed. All ranks of the job take part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hvdlite import _core, communicators
+from hvdlite.ops import Kind, Sum
+from hvdlite.process_sets import ProcessSet
+
+__all__ = ["add_process_set", "register_all", "remove_process_set"]
+
+
+def _registered_id(ranks: list[int]) -> int | None:
+    for known in _core.process_set_ids():
+        if _core.process_set_ranks(known) == ranks:
+            return known
+    return None
+
+
+def _check(process_set: ProcessSet) -> list[int]:
+    ranks = process_set.ranks or []
+    if not ranks:
+        raise ValueError("a process set needs at least one rank")
+    if len(set(ranks)) != len(ranks):
+        raise ValueError(f"a process set must not name a rank twice: {ranks}")
+    outside = [r for r in ranks if not 0 <= r < _core.size()]
+    if outside:
+        raise ValueError(f"ranks {outside} do not exist in a job of size {_core.size()}")
+    return ranks
+
+
+def add_process_set(process_set: ProcessSet | Iterable[int]) -> ProcessSet:
+    """Registers a process set. All ranks of the job must call this, with the same ranks, in the same order."""
+    if not isinstance(process_set, ProcessSet):
+        process_set = ProcessSet(process_set)
+    for ranks in _meant([process_set])[0]:
+        known = _registered_id(ranks)
+        if known is not None:
+            raise ValueError(
+                f"Attempted to add a duplicate process set: ranks {ranks} are process set {known} already."
+            )
+        _register(process_set, ranks)
+    return process_set
+
+
+def _meant(process_sets: list[ProcessSet]) -> list[list[list[int]]]:
+    """For each of them the sets of ranks that it stands for: its own, or, of a communicator, that of each rank."""
+    if all(process_set.mpi_comm is None for process_set in process_sets):
+        return [[_check(process_set)] for process_set in process_sets]
+    for process_set in process_sets:
+        if process_set.mpi_comm is not None:
+            process_set.ranks = communicators.ranks_of(process_set.mpi_comm)
+        else:
+            _check(process_set)
+    return communicators.agree([(s.mpi_comm is not None, s.ranks) for s in process_sets])
+
+
+def _register(process_set: ProcessSet, ranks: list[int]) -> None:
+    """On all ranks; the object of this one has its own ranks only."""
+    number = _registered_id(ranks)
+    if number is None:
+        number = _core.run(Kind.ADD_PROCESS_SET, Sum, 0, None, None, None, 0, 1.0, 1.0, ranks)[2]
+    if process_set.ranks == ranks:
+        process_set.process_set_id = number
+
+
+def remove_process_set(process_set: ProcessSet) -> bool:
+    """Removes a process set on all ranks, all of which must call this. False if there is nothing to remove."""
+    if process_set.process_set_id is None or process_set.process_set_id == 0:
+        return False
+    number = process_set.process_set_id
+    existed = bool(_core.run(Kind.REMOVE_PROCESS_SET, Sum, 0, None, None, None, number, 1.0, 1.0, [])[2] == 1)
+    process_set.process_set_id = None
+    return existed
+
+
+def register_all(process_sets: list[ProcessSet]) -> None:
+    """What init(process_sets=[...]) does: registers those that are new, finds the ids of those that are not."""
+    seen: list[list[int]] = [_core.process_set_ranks(0)]
+    meant = _meant(process_sets)
+    for number, (process_set, sets) in enumerate(zip(process_sets, meant, strict=True)):
+        if any(ranks in seen for ranks in sets):
+            raise ValueError(
+                "Horovod could not be initialized because process_sets entry number "
+                f"{number} is a duplicate: {process_set}"
+            )
+        seen += sets
+    for process_set, sets in zip(process_sets, meant, strict=True):
+        for ranks in sets:
+            _register(process_set, ranks)
