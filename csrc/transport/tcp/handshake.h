@@ -1,5 +1,5 @@
-// The handshake of docs/how-it-works/wire.md: both sides prove that they know the job's secret before anything
-// is parsed.
+// The handshake of docs/how-it-works/wire.md: both sides prove that they know the job's secret
+// before anything is parsed.
 //
 // Both sides are state machines that never block, so that one thread can hold many doors open and a
 // peer that dawdles or sends garbage delays nobody else. Call Advance() when poll(2) reports

@@ -1,5 +1,5 @@
-// What the two ends of a new link say to each other after the handshake (docs/how-it-works/wire.md, "Links").
-// All fields are u32, little-endian.
+// What the two ends of a new link say to each other after the handshake (docs/how-it-works/wire.md,
+// "Links"). All fields are u32, little-endian.
 //
 //   client  LinkHello, 32 bytes: which link this is
 //   server  LinkWelcome, 8 bytes: sent when the connection is claimed; all later bytes belong to
