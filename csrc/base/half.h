@@ -40,8 +40,8 @@ constexpr uint16_t FloatToHalf(float value) {
     half = 0x7c00u;
   } else if (magnitude >= 0x38800000u) {  // 2^-14, the smallest normal half
     half = (magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
-  } else if (magnitude >=
-             0x33000000u) {  // 2^-25, half of the smallest subnormal: ties to even, i.e. to zero
+  } else if (magnitude >= 0x33000000u) {
+    // 2^-25, half of the smallest subnormal: ties to even, i.e. to zero.
     const uint32_t shift = 126u - (magnitude >> 23);
     const uint32_t mantissa = (magnitude & 0x7fffffu) | 0x800000u;
     half = mantissa >> shift;

@@ -1,4 +1,4 @@
-// Memory that is given up on purpose, because somebody outside may still use it. The leak sanitizer
+// Memory that is given up on purpose, because another owner may still use it. The leak sanitizer
 // is told.
 #pragma once
 

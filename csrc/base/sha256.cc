@@ -99,8 +99,8 @@ Digest HmacSha256(std::string_view key, std::string_view message) {
 }
 
 bool EqualInConstantTime(const void* a, const void* b, size_t bytes) {
-  const auto* p =
-      static_cast<const volatile uint8_t*>(a);  // volatile: no early exit by an optimiser
+  // Volatile: no early exit by an optimiser.
+  const auto* p = static_cast<const volatile uint8_t*>(a);
   const auto* q = static_cast<const volatile uint8_t*>(b);
   uint8_t difference = 0;
   for (size_t i = 0; i < bytes; ++i) difference = static_cast<uint8_t>(difference | (p[i] ^ q[i]));

@@ -49,7 +49,7 @@ void LetGo(Held* held) {
   delete static_cast<Lending<Held>*>(held->context);
 }
 
-// Of a capsule that nobody has consumed.
+// Of a capsule that was not consumed.
 template <typename Held>
 void DestroyCapsule(PyObject* capsule) {
   const char* const name = PyCapsule_GetName(capsule);

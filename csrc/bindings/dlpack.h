@@ -59,8 +59,8 @@ struct Exchange {
   void* allocate;
   int (*managed_from_object)(void* object, Versioned** out);
   int (*object_from_managed)(Versioned* managed, void** out);
-  int (*tensor_from_object)(
-      void* object, Tensor* out);  // may be null; borrows: valid while the object is unchanged
+  // May be null; borrows: valid while the object is unchanged.
+  int (*tensor_from_object)(void* object, Tensor* out);
   int (*current_stream)(int32_t device_type, int32_t device_id, void** out);
 };
 

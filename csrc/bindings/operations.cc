@@ -149,7 +149,7 @@ class Remaining {
   Remaining(const Remaining&) = delete;
   Remaining& operator=(const Remaining&) = delete;
 
-  // Whoever has the list may have changed it while the interpreter was unlocked.
+  // Another thread may have changed the list while the interpreter was unlocked.
   bool any() {
     count_ = std::min(count_, PyList_GET_SIZE(list_));
     return count_ > 0;

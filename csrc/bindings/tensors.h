@@ -27,7 +27,7 @@ class BorrowedTensor {
   hvdlite_tensor tensor{};
   bool on_gpu() const { return tensor.device_kind != 0; }
   // On a GPU: the stream whose work so far the values come from, and who tells the current one;
-  // null if nobody does.
+  // null if none does.
   void* producer = nullptr;
   const dlpack::Exchange* exchange = nullptr;
 

@@ -2,9 +2,9 @@
 //
 // Every candidate's time is predicted with the α-β-γ model; the cheapest legal one wins (ties: the
 // earlier in the enumeration). All members must ask with the same question *and the same
-// constants*, or they would run different algorithms against each other: whoever measures constants
-// agrees on one set first. No choice changes a bit: every legal algorithm sums in the order of
-// members and rounds once.
+// constants*, or they would run different algorithms against each other: a rank that measures
+// constants agrees on one set first. No choice changes a bit: every legal algorithm sums in the
+// order of members and rounds once.
 #pragma once
 
 #include <cstdint>
@@ -62,8 +62,8 @@ struct Question {
   OpKind op = OpKind::kAllreduce;
   DType dtype = DType::kFloat32;
   bool adasum = false;
-  int64_t bytes =
-      0;  // Allreduce, Broadcast: of the batch. Allgather, Reducescatter, Alltoall: of all blocks
+  // Allreduce, Broadcast: of the batch. Allgather, Reducescatter, Alltoall: of all blocks.
+  int64_t bytes = 0;
   int members = 1;
   // Members per host whose traffic to other hosts shares one network card. 1: each has a path of
   // its own (or all are on one host). Only algorithms in which everyone talks to everyone suffer: a

@@ -65,7 +65,7 @@ class Communicator {
   // Adds the descriptors to sleep on while a Work says kNone, with what it waits for (POLLIN and/or
   // POLLOUT).
   virtual void AddPollFds(std::vector<pollfd>* fds) const = 0;
-  // Whether news comes without waking anybody: neither by those descriptors nor by the doorbell.
+  // Whether news comes without waking a thread: neither by those descriptors nor by the doorbell.
   virtual bool must_be_asked() const { return false; }
   // Where batches are counted from now on. Borrowed.
   virtual void CountIn(Carried* carried) { carried_ = carried; }

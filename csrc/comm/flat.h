@@ -6,7 +6,7 @@
 //
 // Algorithms cut this array wherever they like and never ask where a tensor ends; Walk() finds the
 // memory. Borrowed memory; a run's pointer may be null where no algorithm looks (blocks that belong
-// to somebody else).
+// to another member).
 #pragma once
 
 #include <algorithm>
@@ -71,7 +71,7 @@ class Flat {
   size_t size_ = 0;
 };
 
-// A stretch of a Flat, and how far somebody has come in it.
+// A stretch of a Flat, and a position in it.
 struct Cursor {
   size_t at = 0;
   size_t end = 0;

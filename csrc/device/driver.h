@@ -3,9 +3,9 @@
 //
 // So one wheel serves machines with and without a GPU. All frameworks of a process share the driver
 // and each device's primary context: hvdlite makes no context of its own and never touches a device
-// that nobody has handed it a tensor of.
+// of which it was given no tensor.
 //
-// Thread-safety: a value that nobody changes; the driver's functions may be called from any thread.
+// Thread-safety: an immutable value; the driver's functions may be called from any thread.
 // Failure: Check() makes a Status of what a function returns.
 #pragma once
 

@@ -154,7 +154,7 @@ Status Gpu::Idle(bool* idle) const {
   return code == kNotReady ? Status::Ok() : driver_->Check(code, "waiting for what the GPU does");
 }
 
-// When the process ends the driver may have gone before: then all of this fails, and nobody minds.
+// When the process ends the driver may have gone before: then all of this fails, which is harmless.
 Gpu::~Gpu() {
   if (forked() || context_ == nullptr) return;
   {

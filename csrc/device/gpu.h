@@ -177,8 +177,8 @@ class Gpu : public std::enable_shared_from_this<Gpu> {
   std::vector<RawEvent> idle_events_ GUARDED_BY(mutex_);
   uint64_t recorded_ GUARDED_BY(mutex_) = 0;  // events
   IdleMemory idle_pinned_ GUARDED_BY(mutex_);
-  IdleMemory idle_device_
-      GUARDED_BY(mutex_);  // where the device has no memory in the order of a stream
+  // Where the device has no memory in the order of a stream.
+  IdleMemory idle_device_ GUARDED_BY(mutex_);
   std::vector<Freed> freed_later_ GUARDED_BY(mutex_);
   std::map<const void*, Module> modules_ GUARDED_BY(mutex_);
   std::map<std::pair<const void*, std::string>, Function> kernels_ GUARDED_BY(mutex_);

@@ -1,4 +1,4 @@
-// IdleMemory: blocks of memory that nobody uses at the moment, by size class, up to so many bytes.
+// IdleMemory: blocks of memory that are unused at the moment, by size class, up to so many bytes.
 //
 // Sizes are rounded up to one of four steps between two powers of two, so that batches of about the
 // same size share blocks and at most a fifth of a block is wasted (small ones aside). Beyond the

@@ -1,4 +1,4 @@
-// TensorView: where a tensor's bytes are and what they mean. Borrowed, never owning: whoever
+// TensorView: where a tensor's bytes are and what they mean. Borrowed, never owning: the code that
 // submits an operation keeps the memory alive until its handle is done.
 #pragma once
 

@@ -21,7 +21,7 @@
 namespace hvdlite::engine {
 
 // DECIDES. Whether local rank `me` has to move, and then to which processors: those that it may use
-// and nobody was seen on. seen[i]: the processor of local rank i, or -1. Never where there are
+// and no rank was seen on. seen[i]: the processor of local rank i, or -1. Never where there are
 // fewer processors than ranks.
 bool MustMove(const cpu_set_t& allowed, const std::vector<int>& seen, int me, cpu_set_t* to);
 
@@ -45,8 +45,8 @@ class Apart {
 
  private:
   static constexpr Nanos kLookEvery = 20 * kMicrosecond;
-  static constexpr Nanos kMoveEvery =
-      kMillisecond;  // a move costs two system calls and a cold cache
+  // A move costs two system calls and a cold cache.
+  static constexpr Nanos kMoveEvery = kMillisecond;
 
   transport::HostSegment& segment_;
   const int local_rank_;

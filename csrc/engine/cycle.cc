@@ -30,7 +30,7 @@ bool Engine::Cycle() {
   try {
     return Turn(MonotonicNow());
   } catch (const std::bad_alloc&) {
-    // Whoever turns holds the lock of the turn, and half a batch: the only way on is to end the
+    // The thread holds the lock of the turn and half a batch: the only way on is to end the
     // job, with a sentence.
     FailNow(Status::Io("rank " + std::to_string(rank()) +
                        " has no memory left for what it and its peers agreed to do"));
@@ -54,12 +54,12 @@ bool Engine::Turn(Nanos now) {
     bool idle = true;
     for (const auto& set : active_) {
       CheckInFlight(set.get());
-      idle &= set->idle() && set->in_flight.empty() &&
-              set->agreement->Flush();  // all have heard the end
+      // All have heard the end.
+      idle &= set->idle() && set->in_flight.empty() && set->agreement->Flush();
     }
     if (ended_) return moved;
     if (idle || now > closing_until_) Finish(closing_);
-    if (idle) active_[0]->agreement->TakeLeave();  // whoever has called shutdown() waits for this
+    if (idle) active_[0]->agreement->TakeLeave();  // the thread in Shutdown() waits for this
   }
   return moved;
 }
@@ -81,7 +81,7 @@ bool Engine::TurnSet(ProcessSet* set, Nanos now) {
     observer_.Arrived(*set, arrival);
   for (Decision& decision : set->heard) {
     // Neither bad news nor the end queues up behind a batch: from here on, a link that breaks is
-    // somebody leaving.
+    // a rank leaving.
     if (decision.kind == Down::kAbort) {
       FailNow(decision.status);
     } else if (decision.kind == Down::kShutdown) {
@@ -185,7 +185,7 @@ void Engine::Begin(ProcessSet* set, Decision decision, Nanos now) {
   set->running = std::move(running);
   observer_.Began(*set, *set->running, now);
   if (!HasTensor(kind)) {
-    // The agreement itself was the meeting: everybody has asked.
+    // The agreement itself was the meeting: all members have asked.
     CompleteRunning(set);
     return;
   }
@@ -193,7 +193,7 @@ void Engine::Begin(ProcessSet* set, Decision decision, Nanos now) {
 }
 
 // Fills in what a slot stands for, or notes what it stands for from now on.
-// False if nobody has ever said what the slot stands for.
+// False if no response has ever said what the slot stands for.
 bool Engine::Remember(ProcessSet* set, Response* response) {
   if (response->cached) {
     const auto known = set->slots.find(response->slot);

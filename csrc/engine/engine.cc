@@ -117,7 +117,7 @@ Status Engine::Connect(rendezvous::Store* store, Deadline deadline) {
   HVDLITE_RETURN_IF_ERROR(AddSet(everyone, next_id_++, until));
   for (const std::vector<int>& ranks : options_.process_sets)
     HVDLITE_RETURN_IF_ERROR(AddSet(ranks, next_id_++, until));
-  // Before that a death may be known to some only, by its links; after it, everybody's links tell.
+  // Before that a death may be known to some only, by its links; after it, all ranks' links tell.
   return store == nullptr ? Status::Ok() : store->Arrive(deadline);
 }
 
@@ -237,7 +237,7 @@ void Engine::CloseInbox(ProcessSet* set, const Status& reason) {
 }
 
 void Engine::LinkFailed(ProcessSet* set, Status status) {
-  // All have agreed to end: somebody has left, and needs nothing from us any more.
+  // All have agreed to end: a rank has left and needs nothing from us any more.
   if (ended_ || !closing_.ok()) return;
   const bool may_know_more = world_->multi_host() || world_->mpi().use || set->on_gpu != nullptr;
   if (status.code() != StatusCode::kPeerLost || !may_know_more) return FailNow(std::move(status));
@@ -263,8 +263,8 @@ void Engine::CheckSuspicions(Nanos now) {
 void Engine::FailNow(Status status) {
   if (ended_) return;
   world_->segment().SetAbort(status);
-  if (world_->segment().aborted())
-    status = world_->segment().abort_status();  // the host's first failure is the cause
+  // The host's first failure is the cause.
+  if (world_->segment().aborted()) status = world_->segment().abort_status();
   log_.Error("the job has failed: " + status.message());
   for (const auto& set : active_) set->agreement->SpreadAbort(status);
   Finish(status);
@@ -285,7 +285,7 @@ void Engine::Finish(const Status& reason) {
   }
   for (const auto& set : sets) {
     BeginAbortGpu(set.get(), reason);
-    // Unless all have agreed to end, nobody may wait for the others to take leave.
+    // Unless all have agreed to end, no rank may wait for the others to shut NCCL down.
     if (closing_.ok() && set->on_gpu != nullptr) set->on_gpu->BeginAbort();
   }
   const Deadline ended = Deadline::After(comm::nccl::kAbortPatience);

@@ -2,14 +2,14 @@
 // together with the other ranks. Knows no framework.
 //
 // Who works: the *turn* belongs to one thread at a time. A thread that waits for a result takes the
-// turn and carries the operations out itself; only while nobody waits does the background thread,
-// woken by a submission or by a peer. The turn never blocks (see comm/communicator.h); whoever
-// holds it sleeps only in Idle().
+// turn and carries the operations out itself; the background thread, woken by a submission or by a
+// peer, does it only while no thread waits. The turn never blocks (see comm/communicator.h); the
+// holder sleeps only in Idle().
 //
-// Thread-safety: public members from any thread. Failure: one rank's failure is everybody's: after
-// the first kPeerLost, kIo or kInternal the engine is aborted, and everything outstanding and later
-// ends with that status. A kMismatch concerns one operation only. Lifetime: Stop (or Shutdown)
-// before destruction; handles outlive the engine.
+// Thread-safety: public members from any thread. Failure: one rank's failure ends the job on all
+// ranks: after the first kPeerLost, kIo or kInternal the engine is aborted, and everything
+// outstanding and later ends with that status. A kMismatch concerns one operation only. Lifetime:
+// Stop (or Shutdown) before destruction; handles outlive the engine.
 #pragma once
 
 #include <atomic>
@@ -42,7 +42,7 @@ struct EngineOptions {
   transport::tcp::Secret secret{};
   Config config;
   std::string release;    // of hvdlite; equal on all ranks
-  comm::mpi::Access mpi;  // what this rank has, if anybody asked
+  comm::mpi::Access mpi;  // what this rank has, if the user asked
   // Process sets that exist from the start, with ids 1, 2, ... Equal on all ranks.
   std::vector<std::vector<int>> process_sets;
 };
@@ -62,7 +62,7 @@ class Engine {
   // A name for an operation whose caller gave none (see Inbox).
   std::string DefaultName(int set, const std::string& kind) EXCLUDES(sets_mutex_);
   // Submits one operation to a process set. `will_wait` says that the caller calls Wait at once, so
-  // nobody else need wake.
+  // no other thread needs to wake.
   Status Submit(int set, Submission submission, bool will_wait, HandlePtr* handle);
   // Submits operations that become ready, and fail, together: their requests name the same group.
   Status SubmitGroup(int set, std::vector<Submission> submissions, std::vector<HandlePtr>* handles);
@@ -127,7 +127,7 @@ class Engine {
   Status CheckPlace(int id, const Request& request, bool in_group) const;
   std::shared_ptr<ProcessSet> FindSet(int id) EXCLUDES(sets_mutex_);
   void ChangeSets(ProcessSet* world, const Response& response) REQUIRES(turn_);
-  // OK, or who has died of those whose links would have told if somebody turned.
+  // OK, or the death of a rank whose link would have told in a turn.
   Status LookForTheDead() REQUIRES(turn_);
 
   // gpu.cc: tensors on GPUs For each producing stream: the event behind its work so far, recorded
@@ -158,7 +158,7 @@ class Engine {
   void FailRunning(ProcessSet* set) REQUIRES(turn_);
   void Complete(ProcessSet* set, Entry* entry, Status status) REQUIRES(turn_);
   void CloseInbox(ProcessSet* set, const Status& reason) REQUIRES(turn_);
-  // A link of the set is broken, which is somebody's leaving, the end of the set, or a failure:
+  // A link of the set is broken, because a rank leaves, the set ends or a rank has failed:
   // waits a moment for news of which, and of who is to blame.
   void LinkFailed(ProcessSet* set, Status status) REQUIRES(turn_);
   void CheckSuspicions(Nanos now) REQUIRES(turn_);
@@ -176,14 +176,14 @@ class Engine {
   void CollectPollFds(std::vector<pollfd>* fds) REQUIRES(turn_);
   void NotifyWaiters();
   void Submitted(bool will_wait, bool will_be_told);
-  // Whether the background thread has something to do that nobody waits for.
+  // Whether the background thread has something to do that no thread waits for.
   bool HasUrgent(Nanos now) const;
   // When what has been submitted should leave at the latest, if nothing more comes.
   Nanos GatheredBy(Nanos now) const;
   void LetGather();
   void WakeBackground();
-  // Takes the turn even while another thread waits for something that may never come: whoever
-  // drives gives way.
+  // Takes the turn even while another thread waits for something that may never come: the driver
+  // gives way.
   void TakeTurn() ACQUIRE(turn_);
   void ReturnTurn() RELEASE(turn_);
   // Gives the turn back, then tells those who left a Completion how their operations have ended.
@@ -206,7 +206,7 @@ class Engine {
   std::unique_ptr<comm::World> world_;
 
   Mutex turn_;
-  // guards the map; the sets themselves belong to the turn, their inboxes to everybody
+  // guards the map; the sets themselves belong to the turn, their inboxes to any thread
   Mutex sets_mutex_;
   std::map<int, std::shared_ptr<ProcessSet>> sets_ GUARDED_BY(sets_mutex_);
   std::vector<std::shared_ptr<ProcessSet>> active_
@@ -233,7 +233,7 @@ class Engine {
   bool leaves_it_to_waiters_ =
       false;  // patient operations: every processor of the host has a rank to run
   std::atomic<int> waiters_{0};           // user threads inside Wait
-  std::atomic<int> turn_wanted_{0};       // threads inside TakeTurn: nobody else may begin to drive
+  std::atomic<int> turn_wanted_{0};       // threads inside TakeTurn: no other may begin to drive
   std::atomic<int> sleeping_waiters_{0};  // of those, the ones that sleep on waiters_cv_
   Mutex waiters_mutex_;
   CondVar waiters_cv_;
@@ -251,8 +251,7 @@ class Engine {
       false};  // this rank's program has started a timeline, here or elsewhere
   Question question_;
   std::atomic<Nanos> last_submission_{0};  // or since when there is a job
-  std::atomic<bool> last_is_told_{
-      false};  // whoever submitted it does not wait, but will be told of its end
+  std::atomic<bool> last_is_told_{false};  // its submitter does not wait but has a callback
 
   // tick.cc
   // A stall of one process set, while the root waits for answers to "where are you?".

@@ -74,7 +74,7 @@ enum class Down : uint8_t {
   kShutdown = 3,  // status: the job ends
   kAbort = 4,
   kAlive = 5,
-  kWhere = 6,  // operations are stalled: where is everybody?
+  kWhere = 6,  // operations are stalled: where is each rank?
 };
 
 constexpr uint64_t kNoSlot = 0;
@@ -90,7 +90,7 @@ using AgreedPtr = std::shared_ptr<const Agreed>;
 
 // One operation to be carried out.
 struct Response {
-  // null in a cached one that was just decoded: whoever knows the slot fills it in
+  // null in a cached one that was just decoded: the engine, which knows the slot, fills it in
   AgreedPtr agreed;
   uint64_t slot = kNoSlot;  // where to remember it
   bool cached = false;      // only the slot was sent: everything else is what the slot says

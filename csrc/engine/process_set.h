@@ -39,7 +39,7 @@ struct Running {
   std::unique_ptr<comm::Work> work;
   bool failed = false;  // work has said kFailed: it must not be touched again
   Nanos started = 0;
-  Nanos waits_since = 0;  // for a peer; kept where news wakes nobody
+  Nanos waits_since = 0;  // for a peer; kept where news wakes no thread
 };
 
 // A batch on a GPU whose handles are done: what the device still uses.

@@ -35,8 +35,9 @@ Status Engine::AddSet(std::vector<int> ranks, int id, const Until& until) {
   return Status::Ok();
 }
 
-// While links are being made nobody turns, so nothing is heard. But the heart beats, what was
-// decided before still reaches everybody, and the world's links end with the processes behind them.
+// While links are being made no thread turns, so nothing is heard. But the heart beats, what was
+// decided before still reaches all members, and the world's links end with the processes behind
+// them.
 Status Engine::LookForTheDead() {
   world_->segment()
       .line(world_->place().local_rank)
@@ -79,8 +80,8 @@ void Engine::ChangeSets(ProcessSet* world, const Response& response) {
       const Status removed =
           Status::InvalidArgument("process set " + std::to_string(id) + " has been removed");
       ShutDownGpu(set.get(), removed);
-      set->running
-          .reset();  // before its handles are done: then nobody touches their memory any more
+      // Before its handles are done: from then on the memory is the callers'.
+      set->running.reset();
       CloseInbox(set.get(), removed);
       NotifyWaiters();
       stalls_.erase(id);

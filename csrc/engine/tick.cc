@@ -1,5 +1,5 @@
 // What happens a few times a second, whether anything is going on or not: the heart beats, and the
-// dead and the frozen are looked for. Called by whoever has the turn.
+// dead and the frozen are looked for. Called by the holder of the turn.
 #include <algorithm>
 
 #include "engine/engine.h"
@@ -28,7 +28,7 @@ void Engine::Tick(Nanos now) {
 }
 
 // The root of a set looks for operations that some ranks have asked for long ago and others have
-// not. It first asks everybody where they are, and speaks a second later, with the answers.
+// not. It first asks all ranks where they are, and speaks a second later, with the answers.
 void Engine::CheckStalls(Nanos now) {
   const auto nanos = [](double seconds) {
     return static_cast<Nanos>(seconds * static_cast<double>(kSecond));
@@ -97,7 +97,7 @@ void Engine::CheckSilence(Nanos now) {
   remote_silences_.Look(now);
   const Nanos limit =
       static_cast<Nanos>(options_.config.heartbeat_seconds * static_cast<double>(kSecond));
-  // Once all have agreed to end, whoever has finished beats no more.
+  // Once all have agreed to end, a rank that has finished beats no more.
   if (!closing_.ok()) return;
   // Between hosts the edges of the world's negotiation tree carry the beat, also of a rank that
   // does not ask for the others'.

@@ -23,12 +23,12 @@
 //
 // What can end each wait: its result; its deadline or slice; a signal (sleeps return early); the
 // failure or the end of the job (Finish completes every handle); a dead or frozen peer (Tick). Two
-// waits are not bounded by their caller: TakeTurn waits for one Cycle of whoever drives (chunks of
+// waits are not bounded by their caller: TakeTurn waits for one Cycle of the driver (chunks of
 // work; longer only while a process set is being connected), and a thread that waits for a peer
 // that is merely late waits as long as it is late: that is what the caller asked for.
 //
 // No thread holds the turn and takes it again: Cycle and what it calls never call TakeTurn, and no
-// user code runs under it: whoever drives gives way as soon as somebody has to be told of an end
+// user code runs under it: a driver gives way as soon as a callback is due
 // (UnlockAndTell). All other locks (inbox, sets, end, waiters, observers) are leaves, held for a
 // few instructions.
 #include <algorithm>
@@ -56,8 +56,8 @@ bool Engine::Wait(const Handle& handle, Nanos slice) {
       done = handle.done();
       break;
     }
-    // Somebody else turns: the background thread gives way within one step, another waiter when its
-    // result is there.
+    // Another thread turns: the background thread gives way within one step, another waiter when
+    // its result is there.
     if (backoff.Pause()) continue;
     if (MonotonicNow() >= until) break;
     MutexLock lock(waiters_mutex_);
@@ -74,8 +74,8 @@ bool Engine::Wait(const Handle& handle, Nanos slice) {
   return done;
 }
 
-// Turns until the handle is done, `until` has passed, or a signal has come (kOver), or somebody
-// needs the turn more.
+// Turns until the handle is done, `until` has passed, or a signal has come (kOver), or another
+// thread needs the turn more.
 Engine::Driven Engine::Drive(const Handle& handle, Nanos until) {
   Backoff backoff(patience_.get());
   for (uint32_t turns = 0;; ++turns) {
@@ -100,8 +100,8 @@ void Engine::ReturnTurn() {
     WakeBackground();
 }
 
-// Those who are told may do as they like with the engine, except wait for it, so nobody may hold
-// the turn meanwhile.
+// A callback may call any function of the engine that does not wait, so no thread may hold the turn
+// meanwhile.
 void Engine::UnlockAndTell() {
   const std::vector<HandlePtr> ended = std::exchange(to_tell_, {});
   turn_.Unlock();
@@ -125,8 +125,8 @@ void Engine::CollectPollFds(std::vector<pollfd>* fds) {
   }
 }
 
-// Where a peer's news rings no bell, whoever waits looks again after an eighth of the time that it
-// has waited: it sleeps most of a long wait, and adds little to it.
+// Where a peer's news rings no bell, a waiting thread looks again after an eighth of the time that
+// it has waited: it sleeps most of a long wait, and adds little to it.
 Nanos Engine::LongestNap(Nanos now) {
   constexpr Nanos kShortest = 20 * kMicrosecond;
   constexpr Nanos kLongest = 2 * kMillisecond;
@@ -180,8 +180,8 @@ void Engine::Submitted(bool will_wait, bool will_be_told) {
   }
 }
 
-// Patient operations are for whoever waits for them. A program that neither waits nor submits for a
-// while does something else, and its peers must not pay for that.
+// Patient operations are left to the thread that waits for them. A program that neither waits nor
+// submits for a while does something else, and its peers must not pay for that.
 bool Engine::HasUrgent(Nanos now) const {
   if (urgent_.load(std::memory_order_seq_cst) > 0) return true;
   return outstanding_.load(std::memory_order_seq_cst) > 0 &&
@@ -236,7 +236,7 @@ void Engine::BackgroundTurn(Backoff* backoff) {
   UnlockAndTell();
   jitter_();
   if (!news && waiters_.load(std::memory_order_seq_cst) == 0 && !stopping_) {
-    // Submissions do not ring while nobody waits: a little later they leave together.
+    // Submissions do not ring while no thread waits: a little later they leave together.
     const Nanos now = MonotonicNow();
     bells.Sleep(
         ticket, &fds,
@@ -270,7 +270,7 @@ void Engine::Background() {
       NotifyWaiters();
       continue;
     }
-    // Nothing to do, or a user thread does it. Whoever submits, or leaves with operations
+    // Nothing to do, or a user thread does it. A thread that submits, or leaves with operations
     // outstanding, opens the gate.
     jitter_();
     gate_closed_.store(true, std::memory_order_seq_cst);

@@ -3,7 +3,7 @@
 // Every kernel is asynchronous: it submits, returns, and is ended from the library's thread, so it
 // never blocks one of the executor's few. Stateful operations always run, and a tf.function runs
 // them one after another, in the program's order. The stateless allreduce is for gradients: all at
-// once, in any order, and not at all if nobody wants its result.
+// once, in any order, and not at all if its result is unused.
 #include "api/hvdlite.h"
 #include "ingraph/tensorflow_abi.h"
 #include "ingraph/tensorflow_call.h"

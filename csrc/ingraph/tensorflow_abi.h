@@ -105,7 +105,7 @@ inline Done Steal(TfDone* done) {
   return std::move(*reinterpret_cast<Done*>(done));
 }
 
-// A status that somebody else fills in, freed at the end of the scope.
+// A status for TensorFlow to fill in, freed at the end of the scope.
 class ScopedStatus {
  public:
   ScopedStatus() : status_(TensorFlow().NewStatus()) {}

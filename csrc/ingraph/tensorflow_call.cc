@@ -61,8 +61,8 @@ bool Call::Read(int32_t number, hvdlite_operation* operation) {
   const ScopedStatus status;
   TfTensor* raw = nullptr;
   tf.GetInput(context_, number, &raw, status.get());
-  const Tensor tensor(
-      raw);  // TensorFlow reuses the memory of an input only when nobody else refers to it
+  // TensorFlow reuses the memory of an input only when nothing else refers to it.
+  const Tensor tensor(raw);
   if (!status.ok()) {
     Fail(kTfInternal, status.message());
     return false;

@@ -5,7 +5,7 @@
 // It blocks one of XLA's threads, of which there may be two, while XLA runs independent calls in
 // any order: so calls of one program must depend on one another. For that the last operand and the
 // last result are a token, a scalar float32, which each call hands on to the next
-// (hvdlite/adapter/xla.py): the same memory, which nobody looks at.
+// (hvdlite/adapter/xla.py): the same memory, which is never read.
 //
 // On a GPU it is XLA's launching thread that blocks, until the ranks have agreed and hvdlite has
 // put everything on a stream of its own. For results only XLA's stream waits: what the call is
@@ -29,8 +29,8 @@
 namespace hvdlite::ingraph {
 namespace {
 
-constexpr double kSlice =
-    3600.0;  // a wait ends with its operation; nobody here has anything to do before
+// A wait ends with its operation; this thread has nothing else to do.
+constexpr double kSlice = 3600.0;
 
 std::atomic<int32_t>& Waiting() {
   static std::atomic<int32_t> waiting{0};

@@ -36,8 +36,8 @@ namespace hvdlite::kernels {
 // at all. Bool is never scaled.
 struct ReduceSpec {
   DType dtype = DType::kFloat32;
-  ReduceOp op =
-      ReduceOp::kSum;  // kAverage means kSum with divisor = number of members. Never kAdasum here.
+  // kAverage means kSum with divisor = number of members. Never kAdasum here.
+  ReduceOp op = ReduceOp::kSum;
   double prescale = 1.0;
   double postscale = 1.0;
   double divisor = 1.0;

@@ -25,7 +25,7 @@ struct Member {
   std::string release;  // of hvdlite: "0.1.0"
   // "Open MPI v5.0.11": which one it has initialised among these ranks; empty: none
   std::string mpi;
-  std::string mpi_absent;  // a sentence why there is none; empty: nobody asked
+  std::string mpi_absent;  // a sentence why there is none; empty: the job does not use MPI
   // those that must be equal on all ranks: "HVDLITE_SHM_CHUNK_BYTES=262144;..."
   std::string settings;
   bool operator==(const Member&) const = default;

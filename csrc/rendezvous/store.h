@@ -20,8 +20,8 @@
 namespace hvdlite::rendezvous {
 
 constexpr size_t kMaxKeyBytes = 4096;
-constexpr size_t kMaxCollect =
-    1 << 20;  // more keys than ranks will ever be; bounds what one request may cost
+// More keys than ranks will ever be; bounds what one request may cost.
+constexpr size_t kMaxCollect = 1 << 20;
 
 class Store {
  public:

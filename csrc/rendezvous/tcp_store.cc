@@ -18,8 +18,7 @@ constexpr uint32_t kWaitForever = 0xffffffff;
 // hangs.
 constexpr Nanos kFarewell = kSecond;
 constexpr size_t kMaxVerdict = 4000;  // of its sentence; the server takes 4096 bytes in all
-// Between attempts to connect: short enough that nobody notices, long enough for thousands of
-// ranks.
+// Between attempts to connect: too short to be noticed, long enough for thousands of ranks.
 constexpr Nanos kFirstPause = 20 * kMillisecond;
 constexpr Nanos kLongestPause = kSecond;
 
@@ -135,7 +134,7 @@ Status TcpStore::Look() {
   if (meeting_.empty()) return Status::Ok();
   {
     MutexLock lock(mutex_);
-    if (busy_) return Status::Ok();  // whoever asks hears it
+    if (busy_) return Status::Ok();  // the asking thread hears it
     busy_ = true;
   }
   bool news = false;

@@ -23,7 +23,7 @@ namespace hvdlite::rendezvous {
 
 class TcpStore final : public Store {
  public:
-  // Connects and shakes hands. Repeats an attempt to which nobody answered until the deadline,
+  // Connects and shakes hands. Repeats an unanswered attempt until the deadline,
   // because the server may start later than this rank; a wrong secret fails at once.
   static Status Connect(const transport::tcp::Endpoint& server,
                         const transport::tcp::Secret& secret, Deadline deadline,

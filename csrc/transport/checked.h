@@ -7,10 +7,10 @@
 //            u32 CRC-32C of the payload, u32 CRC-32C of the 12 bytes before
 //   payload  as the caller gave it
 //
-// No byte is handed out before its frame is complete and right, so nobody adds it up or passes it
-// on; and no number of a header is believed before the header is right, so nobody waits for bytes
-// that never come. Payload is not copied on its way from and to the caller's memory, unless the
-// caller asks for less than a frame.
+// No byte is handed out before its frame is complete and right, so it is never added up or passed
+// on; and no number of a header is believed before the header is right, so the receiver never waits
+// for bytes that never come. Payload is not copied on its way from and to the caller's memory,
+// unless the caller asks for less than a frame.
 //
 // Thread-safety, blocking: as for any Transport. Failure: that of the other transport, and
 // kPeerLost for damage, for good.

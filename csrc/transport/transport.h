@@ -49,8 +49,8 @@ class Transport {
   }
 
   // Nothing more will be sent; the peer sees the end once it has read everything. A connection that
-  // is closed with bytes in it that nobody read takes back what the peer has not read yet, so
-  // whoever leaves in good order calls this and then receives until that fails.
+  // is closed with bytes in it that were not read takes back what the peer has not read yet, so
+  // an orderly leaver calls this and then receives until that fails.
   virtual void EndSending() {}
 
   // For people: "the connection of rank 0 (10.0.0.2) with rank 3 (10.0.0.3)".

@@ -25,7 +25,7 @@ class Card {
   // Whether CUDA can be used here at all. Touches no device.
   Status Usable() EXCLUDES(mutex_);
   // The GPU that this rank uses from now on. Its stream is for memory that changes hands; nothing
-  // there waits for anybody.
+  // there waits for a peer.
   Status Open(int ordinal, std::shared_ptr<device::Gpu>* gpu) EXCLUDES(mutex_);
   // Which GPU this memory lies on, by the number that Open takes: for who has an address and no
   // more.

@@ -18,7 +18,7 @@ enum class Route : uint8_t {
 struct GpuChoice {
   Route route = Route::kLater;
   std::string why;    // a sentence for people
-  bool warn = false;  // nobody has asked for this, and it costs speed, or may fail
+  bool warn = false;  // not asked for by the user, and it costs speed or may fail
 };
 
 struct GpuWish {

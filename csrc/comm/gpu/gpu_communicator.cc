@@ -55,7 +55,7 @@ class GpuCommunicator::GpuWork final : public Work {
     return AskFirst();
   }
 
-  // Everybody tells what it has.
+  // All members tell what they have.
   Progress Meet() {
     const Progress progress = exchange_->Advance();
     if (progress == Progress::kFailed) return Fail(exchange_->status());
@@ -85,7 +85,7 @@ class GpuCommunicator::GpuWork final : public Work {
     return AskFirst();
   }
 
-  // Everybody says whether it can take part, where that is in question.
+  // All members say whether they can take part, where that is in question.
   Progress AskFirst() {
     if (!all_.refused_.ok()) return FailAlone(all_.refused_);
     if (!all_.AsksFirst(batch_)) return StartMoving();

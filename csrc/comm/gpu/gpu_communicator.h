@@ -5,7 +5,7 @@
 // Staging also takes what NCCL cannot do.
 //
 // What may need memory that a member turns out not to have is agreed on first: an allgather or an
-// alltoall, whose result nobody could allocate before, and a batch larger than any staged before.
+// alltoall, whose result could not be allocated before, and a batch larger than any staged before.
 // If a member lacks the memory, the operation fails on all members alike, and nothing else does.
 //
 // Each process set has a stream of its own: sets begin their batches in different orders on
@@ -64,7 +64,7 @@ class GpuCommunicator final : public Communicator {
   // to be aborted.
   bool ShutDown(const Until& until);
   // A peer is lost, or the job ends: what is under way on the device ends, with whatever result,
-  // and the stream goes on. Where there are several process sets all begin before anybody waits: to
+  // and the stream goes on. Where there are several process sets all begin before any waits: to
   // end one may take that another's kernel has ended.
   void BeginAbort();
   void EndAbort(const Deadline& deadline);

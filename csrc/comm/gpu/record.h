@@ -16,8 +16,8 @@
 namespace hvdlite::comm::gpu {
 
 struct Record {
-  bool opened =
-      false;  // somebody has handed over a tensor on a GPU here; if not, the rest says nothing
+  // This rank has opened a GPU; otherwise the other fields are unset.
+  bool opened = false;
   device::Uuid uuid{};
   int ordinal = 0;
   std::string name;               // "NVIDIA H200"

@@ -12,7 +12,7 @@ namespace {
 // three hardly matters.
 constexpr CostModel kModel{.alpha = 2e-6, .overhead = 0.4e-6, .beta = 0.1e-9, .gamma = 0.05e-9};
 
-// What is in the library nobody knows; it will not be worse than halving and doubling along a
+// What the library does is unknown; it will not be worse than halving and doubling along a
 // hypercube.
 double LibrarySeconds(const Question& question) {
   const double n = question.members;

@@ -50,7 +50,7 @@ Status Channel::Open(std::shared_ptr<const Library> library, Handle base,
   if (library->finalized())
     return Status::Unsupported("MPI was finalised, and hvdlite is to use it");
   // MPI offers no way to make a communicator that ends before all have come. So a thread of its own
-  // waits in MPI; if somebody never comes it waits for ever, and the job ends all the same.
+  // waits in MPI; if a rank never comes it waits for ever, and the job ends all the same.
   auto opening = std::make_shared<Opening>();
   std::thread([library, base, ranks, tag, opening] {
     opening->status = Create(*library, base, ranks, tag, opening.get());

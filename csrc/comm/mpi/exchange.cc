@@ -1,8 +1,8 @@
 // Collectives of messages between each two members.
 //
 //   direct     phase 0: each member sends its part of a block to the block's owner, which sums them
-//              phase 1: the owner sends the sum to everybody (not in a reducescatter)
-//   one-shot   the same with everybody the owner of everything, and no phase 1: for small tensors
+//              phase 1: the owner sends the sum to all (not in a reducescatter)
+//   one-shot   the same, where each member owns everything, and no phase 1: for small tensors
 //   pairwise   nothing is summed: each member's own to whom it is meant for
 //
 // In place (output = input) the first two are safe: what a result overwrites has left before,

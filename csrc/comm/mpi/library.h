@@ -6,7 +6,7 @@
 // MPI writes a handle through a pointer the rest of ours is zero already. A status is scratch of
 // more bytes than any MPI's has.
 //
-// Thread-safety: a value that nobody changes. Whether several threads may call its functions at
+// Thread-safety: an immutable value. Whether several threads may call its functions at
 // once is MPI's to say; here only the holder of the engine's turn does. Failure: Check() makes a
 // Status of what a function returns.
 #pragma once
@@ -60,7 +60,7 @@ Status Load(const std::string& module, const NamedHandles& handles, void* in_pla
 
 // What this rank can say about its MPI.
 struct Access {
-  std::shared_ptr<const Library> library;  // null: there is none here, or nobody asked
+  std::shared_ptr<const Library> library;  // null: there is none here, or MPI is not used
   Handle communicator = 0;                 // its ranks are the job's
   std::string name;                        // "Open MPI v5.0.11": of all ranks the same
   std::string absent;                      // a sentence why there is none

@@ -2,8 +2,8 @@
 //
 // Allreduce by messages and our own kernels, or by MPI's own collective: ChooseImpl says which.
 // Broadcast is MPI's; the rest are messages. No MPI call that may block is made while an operation
-// is under way. What arrives rings no bell and wakes no poll(2): whoever waits has to come back and
-// ask.
+// is under way. What arrives rings no bell and wakes no poll(2): a waiting thread has to come back
+// and ask.
 //
 // Thread-safety: one thread at a time. Failure: a Work fails with MPI's words; then the
 // communicator is of no more use.

@@ -5,7 +5,7 @@
 namespace hvdlite::comm::mpi {
 
 Rounds::~Rounds() {
-  // Given up half-way: whoever may still be written to ends with the channel.
+  // Given up half-way: buffers that MPI may still write to end with the channel.
   if (ended_) return;
   for (size_t i = 0; i < count_; ++i) slots_[active_[i].round % kDepth].reset();
 }

@@ -179,8 +179,8 @@ class AdasumWork final : public NcclWork {
     size_t first = 0;
     std::vector<kernels::Pair> pairs = Pairs(part, &first);
     for (kernels::Pair& pair : pairs) {
-      if (!lower)
-        pair = {const_cast<void*>(pair.b), pair.a, pair.elements};  // nothing is written to them
+      // Nothing is written to them.
+      if (!lower) pair = {const_cast<void*>(pair.b), pair.a, pair.elements};
     }
     return kernels::AdasumDotAll(gpu(), batch_.dtype, pairs, dots + first, sums_);
   }

@@ -28,8 +28,7 @@ class Channels {
   // One spec, or three in the order of Among. Returns at once.
   static Status Begin(std::shared_ptr<const Library> library, std::shared_ptr<device::Gpu> gpu,
                       std::vector<CommSpec> specs, std::unique_ptr<Channels>* channels);
-  // Takes leave, if nobody has, but does not wait longer than some seconds for the others: then it
-  // aborts.
+  // Shuts down unless that has happened. Waits some seconds for the others, then aborts.
   ~Channels();
   Channels(const Channels&) = delete;
   Channels& operator=(const Channels&) = delete;

@@ -11,7 +11,7 @@ namespace hvdlite::comm::nccl {
 
 struct Grid {
   bool used = false;
-  std::string why;  // a sentence for people; empty if nobody has asked for a grid
+  std::string why;  // a sentence for people; empty if no grid was asked for
   int hosts = 1;
   int places = 1;  // on each host
   int host = 0;    // where this member sits

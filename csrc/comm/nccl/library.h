@@ -5,8 +5,7 @@
 // Frameworks bring NCCL as a wheel and load it themselves; what is loaded already is taken first,
 // so that a process has one NCCL.
 //
-// Thread-safety: a value that nobody changes. Failure: Check() makes a Status of what a function
-// returns.
+// Thread-safety: an immutable value. Failure: Check() makes a Status of what a function returns.
 #pragma once
 
 #include <climits>

@@ -1,5 +1,5 @@
-// Gather: allreduce of small tensors among many members: everyone gets everybody's tensor, everyone
-// sums.
+// Gather: allreduce of small tensors among many members: each member gets all tensors and sums
+// them.
 //
 //   4 of 7 members        0          1          2          3         blocks by distance from owner
 //   step 0, distance 1    0 1        1 2        2 3        3 4

@@ -8,7 +8,7 @@
 //
 // The window bounds how many senders meet at one receiver. It cannot lock: let k be the smallest
 // distance at which any pair is unfinished; all distances before it are done everywhere, so k is in
-// everybody's window.
+// every member's window.
 #include <algorithm>
 #include <utility>
 #include <vector>

@@ -1,10 +1,10 @@
-// Ring: each member sends to the next and receives from the one before, until everybody's block has
+// Ring: each member sends to the next and receives from the one before, until every block has
 // been everywhere.
 //
 //   member 0 --> 1 --> 2 --> 3 --> 0    member r sends block r, r-1, r-2, ...;
 //                                       the k-th block sent is the (k-1)-th received
 //
-// Cost: n-1 steps and everybody else's bytes. Latency grows with n, but every card carries each
+// Cost: n-1 steps and the bytes of all others. Latency grows with n, but every card carries each
 // byte only once each way.
 //
 // There are no steps to keep: sending may go as far as receiving has come, byte by byte, and the

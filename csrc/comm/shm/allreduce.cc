@@ -86,7 +86,7 @@ class Shares final : public Pipeline {
   void CopyIn(uint64_t step, char* slot) override {
     const Range chunk = Chunk(step);
     const Range mine = Share(step, region().me());
-    // My own share is reduced straight from my tensors, so nobody needs it in the slot.
+    // My own share is reduced straight from my tensors, so no member needs it in the slot.
     const auto copy = [&](uint64_t begin, uint64_t end) {
       stream_.ForEach(begin, end, [&](size_t i, uint64_t offset, uint64_t at, uint64_t bytes) {
         memcpy(slot + (begin - chunk.begin) + at,

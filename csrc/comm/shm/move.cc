@@ -53,7 +53,7 @@ class Broadcast final : public Pipeline {
   const PieceStream stream_;
 };
 
-// Each member streams its part of every tensor; everyone copies everybody's part to its place.
+// Each member streams its part of every tensor; each copies all parts to their places.
 class Allgather final : public Pipeline {
  public:
   Allgather(ShmRegion* region, const Batch& batch, std::vector<PieceStream> streams)

@@ -5,9 +5,9 @@
 //   reduce              [ 0 ]  [ 1 ]  [ 2 ]  [ 3 ]       share of all slots -> my slot, posts `mid`
 //   copy out                   [ 0 ]  [ 1 ]  [ 2 ] ...   all slots -> my result, posts `out`
 //
-// A step is one chunk. Copy-in of step s waits until nobody reads slot s - kSlots any more (`out`),
-// the reduction until all have copied in, copy-out until all have reduced. An algorithm without a
-// reduction leaves that phase out.
+// A step is one chunk. Copy-in of step s waits until no member reads slot s - kSlots any more
+// (`out`), the reduction until all have copied in, copy-out until all have reduced. An algorithm
+// without a reduction leaves that phase out.
 //
 // A subclass fills in the phases. The batches of a set follow one another without a barrier: each
 // operation takes the next `steps` steps, the same number on all members. Flags are absolute, so an

@@ -45,7 +45,7 @@ class ShmRegion {
     return slots_ + (static_cast<size_t>(member) * kSlots + step % kSlots) * chunk_bytes_;
   }
 
-  // Announces that this member has done all steps below `count`, and wakes whoever sleeps.
+  // Announces that this member has done all steps below `count`, and wakes sleeping members.
   void Post(Flag flag, uint64_t count);
   // True once every member but this one has posted at least `count`.
   bool AllReached(Flag flag, uint64_t count) const;

@@ -4,7 +4,7 @@
 // after the turn has been given back, by whichever thread had it: the engine's, or a user thread
 // inside Wait, Shutdown or Abort. It may submit; it must not wait, nor end the engine. `allocate`
 // is called under the turn, at most once and before `done`: it must call nothing of the engine. An
-// engine that is destroyed without Shutdown or Abort tells nobody.
+// engine that is destroyed without Shutdown or Abort calls none of them.
 #pragma once
 
 #include <functional>

@@ -1,7 +1,7 @@
 // Handle: the caller's side of one submitted operation: is it done, how did it end, what did it
 // yield.
 //
-// Written by the engine until Complete(), by nobody afterwards; done() makes everything else
+// Written by the engine until Complete(), constant afterwards; done() makes everything else
 // visible. Shared between the caller and the engine, so that neither needs the other to live.
 #pragma once
 

@@ -309,7 +309,7 @@ Status Agreement::Exchange(Nanos now, std::vector<Decision>* decisions, bool* mo
 bool Agreement::Flush() {
   bool moved = false;
   SendUp();
-  // An edge that fails now has nobody at its other end to tell.
+  // An edge that fails now has no rank at its other end to tell.
   const auto drained = [&](Edge& edge) {
     return !edge.channel->PumpOut(&moved).ok() || !edge.channel->wants_to_send();
   };

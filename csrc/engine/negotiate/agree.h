@@ -84,7 +84,7 @@ class Agreement {
   };
   // Root only: what has been answered since AskWhere, by global rank.
   const std::map<int, Answer>& answers() const { return answers_; }
-  // Somebody wants to see when each member asks: a relay then passes on at once what it would
+  // The timeline shows when each member asks: a relay then passes on at once what it would
   // bundle, and the root keeps the arrivals for TakeArrivals. May change at any time.
   void WatchArrivals(bool on);
   std::vector<Ledger::Arrival> TakeArrivals() { return ledger_.TakeArrivals(); }

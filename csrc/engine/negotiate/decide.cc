@@ -88,8 +88,8 @@ void Agreement::DecideReady(const std::vector<Tally*>& ready, Writer* out) {
   }
 }
 
-// The root turns what is ready into decisions, tells everybody, and takes its own copy the way all
-// others get theirs.
+// The root turns what is ready into decisions, tells all members, and takes its own copy the way
+// all others get theirs.
 void Agreement::Decide(Nanos now, std::vector<Decision>* decisions) {
   Writer out;
   if (now >= next_look_) {
@@ -100,12 +100,12 @@ void Agreement::Decide(Nanos now, std::vector<Decision>* decisions) {
   if (!ready.empty()) DecideReady(ready, &out);
   const int last_joined = ledger_.TakeLastJoined();
   if (last_joined >= 0) {
-    Agreed everybody;
-    everybody.request.kind = OpKind::kJoin;
-    everybody.request.name = "join";
-    everybody.request.root = ranks_[last_joined];
+    Agreed all;
+    all.request.kind = OpKind::kJoin;
+    all.request.name = "join";
+    all.request.root = ranks_[last_joined];
     Response response;
-    response.agreed = std::make_shared<const Agreed>(std::move(everybody));
+    response.agreed = std::make_shared<const Agreed>(std::move(all));
     out.U8(static_cast<uint8_t>(Down::kExecute));
     out.Varint(1);
     Encode(response, &out);

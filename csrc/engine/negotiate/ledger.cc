@@ -95,7 +95,7 @@ bool Ledger::Add(int member, Request request, Nanos now) {
     return true;
   }
   if (!IsPossible(request, members_)) return false;
-  // One that has joined has nothing to say, one that has asked is waiting. Whoever is refused
+  // One that has joined has nothing to say, one that has asked is waiting. A refused member
   // begins no round.
   if (joined_[static_cast<size_t>(member)]) return false;
   Tally* tally = Find(request.name);
@@ -183,14 +183,14 @@ void Ledger::FindTornGroups() {
   for (const auto& [group, asked] : groups) {
     uint32_t some = 0;
     bool differ = false;
-    bool everybody = true;
+    bool complete = true;
     for (size_t m = 0; m < members; ++m) {
       if (joined_[m]) continue;
-      everybody &= asked.sizes[m] > 0 && asked.counts[m] == asked.sizes[m];
+      complete &= asked.sizes[m] > 0 && asked.counts[m] == asked.sizes[m];
       differ |= some > 0 && asked.sizes[m] != some;
       some = asked.sizes[m];
     }
-    if (!everybody || !differ) continue;
+    if (!complete || !differ) continue;
     TearApart(asked.tallies, asked.sizes);
     groups_.erase(group);
   }

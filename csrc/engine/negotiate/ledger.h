@@ -47,7 +47,7 @@ class Ledger {
   // off.
   uint64_t SlotFor(Tally* tally);
 
-  // Once everybody has joined: who was last. Resets the join. -1 otherwise.
+  // Once all members have joined: which was last. Resets the join. -1 otherwise.
   int TakeLastJoined();
   bool joined(int member) const { return joined_[static_cast<size_t>(member)]; }
 

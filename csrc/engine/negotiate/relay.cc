@@ -75,7 +75,7 @@ void Agreement::PassOnUncached(int member, uint64_t slot, Nanos now) {
 }
 
 // The root knows what an evicted slot stood for only until the last member has forgotten it. So
-// whoever announced it must be heard before, and from now on at once.
+// the announcing members must be heard before, and from now on at once.
 void Agreement::PassOnEvicted(int member, uint64_t slot) {
   if (below_ > 1) {
     Partial& partial = partials_[slot];

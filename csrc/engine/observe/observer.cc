@@ -69,8 +69,8 @@ std::string How(const ProcessSet& set, const Running& running) {
 
 void Observer::Announced(const ProcessSet& set, const Entry& entry, bool by_slot, Nanos now) {
   (by_slot ? slots_ : requests_).fetch_add(1, kRelaxed);
-  if (!timeline_.on() || set.agreement->is_root())
-    return;  // the root hears of itself as of all others
+  // The root hears of itself as of all others.
+  if (!timeline_.on() || set.agreement->is_root()) return;
   Arrived(set, {entry.request.name, entry.request.kind, set.group->me, now});
 }
 

@@ -18,7 +18,7 @@ class Silences {
   // others.
   explicit Silences(Nanos longest_step) : longest_step_(longest_step) {}
 
-  // Before asking about anybody; the first time, from when on silence counts.
+  // Before asking about any rank; the first time, from when on silence counts.
   void Look(Nanos now) {
     passed_ = std::min(now - last_look_, longest_step_);
     last_look_ = now;

@@ -31,8 +31,8 @@ KernelTable::ReduceKernel KernelOf(const Kernels& kernels, DType dtype, Combine 
 }
 
 // The reciprocal of a power of two is exact, and multiplying by it rounds as dividing does. The
-// range is that of float32's normal numbers, whose reciprocals are normal as well; beyond it nobody
-// divides in earnest.
+// range is that of float32's normal numbers, whose reciprocals are normal as well; beyond it no
+// caller divides in earnest.
 bool IsModeratePowerOfTwo(double value) {
   const uint64_t bits = std::bit_cast<uint64_t>(value);
   const bool power = (bits & 0xfffffffffffffull) == 0;

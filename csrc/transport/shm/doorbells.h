@@ -7,11 +7,11 @@
 // argument: each side stores, then loads what the other stores, all sequentially consistent; both
 // loads cannot come before both stores). A poster that sees the sleeper changes the bell, whose
 // value the sleeper took before it looked: a futex refuses to sleep on a changed bell, and so does
-// Sleep before it polls; an eventfd written after that check ends the poll. While nobody sleeps,
+// Sleep before it polls; an eventfd written after that check ends the poll. While no thread sleeps,
 // ringing costs one load.
 //
 // Several threads of a rank may sleep at once (the driver and the background thread). A ring wakes
-// all: the futex does so by itself; an eventfd stays readable, whoever looks at it, until the last
+// all: the futex does so by itself; an eventfd stays readable until the last
 // of them has ended its sleep and empties it.
 //
 // Thread-safety: all of it.

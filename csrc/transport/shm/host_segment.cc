@@ -92,7 +92,7 @@ void HostSegment::Unmap(void* address, bool last) {
   if (region == regions_.end()) return;
   munmap(region->address, region->bytes);
   if (last) {
-    // What is not given back stays until the job's end, which harms nobody at once.
+    // What is not given back stays until the job's end, which does no harm at once.
     [[maybe_unused]] const int rc =
         fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                   static_cast<off_t>(region->offset), static_cast<off_t>(region->bytes));

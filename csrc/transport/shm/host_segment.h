@@ -29,7 +29,7 @@ constexpr size_t kPrivateLines = 128;
 // otherwise.
 struct alignas(kPrivateLines) RankLine {
   std::atomic<uint32_t> sleepers{0};  // threads of the owner that sleep (or are about to) on `bell`
-  std::atomic<uint32_t> bell{0};      // futex word; incremented by whoever rings
+  std::atomic<uint32_t> bell{0};      // futex word; incremented by each ring
   std::atomic<uint32_t> uses_eventfd{0};  // the owner sleeps in poll(2): ring through its eventfd
   std::atomic<uint32_t> left{0};          // the owner has left in good order
   std::atomic<int32_t> processor{-1};     // on which the owner was when it last waited
@@ -73,7 +73,7 @@ class HostSegment {
   // Unmaps a region. `last`: no rank uses it any more, so its memory goes back to the system.
   void Unmap(void* address, bool last);
 
-  // Records the host's first failure; later ones are ignored. Does not ring anybody.
+  // Records the host's first failure; later ones are ignored. Rings no bell.
   void SetAbort(const Status& status);
   bool aborted() const { return header_->abort_state.load(std::memory_order_acquire) == 2; }
   // Only when aborted().

@@ -166,7 +166,7 @@ Status Neighbours::Host(int listener, const std::string& secret, std::vector<int
   getsockname(meeting.get(), reinterpret_cast<sockaddr*>(&address), &length);
   const std::string name(address.sun_path + 1, length - offsetof(sockaddr_un, sun_path) - 1);
 
-  // Who says nothing holds up nobody, and is not sent away for it: a rank of a busy host may be
+  // A silent connection delays no other and is not closed for it: a rank of a busy host may be
   // held just there.
   std::vector<Fd> guests;
   for (int missing = local_size - 1; missing > 0;) {

@@ -2,10 +2,10 @@
 // before anything is parsed.
 //
 // Both sides are state machines that never block, so that one thread can hold many doors open and a
-// peer that dawdles or sends garbage delays nobody else. Call Advance() when poll(2) reports
+// peer that dawdles or sends garbage delays no other. Call Advance() when poll(2) reports
 // wants(), and again at the deadline. A side reads exactly its part of the handshake: what the peer
 // sends afterwards stays in the socket. Memory per connection is the size of the object, whatever
-// the peer sends. Thread-safety: one thread at a time. Does not own the descriptor; whoever owns it
+// the peer sends. Thread-safety: one thread at a time. Does not own the descriptor; its owner
 // closes it on kFailed.
 #pragma once
 

@@ -67,8 +67,8 @@ Status Link::SendParts(const iovec* parts, size_t count, size_t* moved) {
 Status Link::ReceiveParts(const iovec* parts, size_t count, size_t* moved) {
   *moved = 0;
   if (!receiving_.ok()) return receiving_;
-  if (parts[0].iov_len == 0)
-    return Status::Ok();  // recvmsg() would return 0, which means "closed" otherwise
+  // Recvmsg() would return 0, which means "closed" otherwise.
+  if (parts[0].iov_len == 0) return Status::Ok();
   msghdr message{};
   message.msg_iov = const_cast<iovec*>(parts);
   message.msg_iovlen = count;

@@ -3,7 +3,7 @@
 // Thread-safety and lifetime as for any Transport; owns its descriptor. Failure: everything that
 // ends the connection is kPeerLost and names the peer: "rank 3 closed the connection". It is final:
 // each later call of that direction returns the same status. A peer's last words are often why it
-// left, so a send that fails keeps nobody from receiving what had come before.
+// left, so a send that fails does not prevent receiving what had come before.
 //
 // One stream per peer. Between two processes of one machine more streams bring nothing (the
 // kernel's copying is the limit); where a single stream cannot fill a network card, the hello of

@@ -102,7 +102,7 @@ Status LinkDial::Connected(Attempt* attempt, bool* ready) const {
   socklen_t length = sizeof(error);
   if (getsockopt(attempt->fd.get(), SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
   if (error != 0) return CannotConnect(where, error);
-  // A connect to a free port of this machine can meet itself (simultaneous open): nobody is
+  // A connect to a free port of this machine can meet itself (simultaneous open): no peer is
   // listening there.
   Endpoint local;
   Endpoint peer;

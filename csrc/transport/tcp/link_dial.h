@@ -6,8 +6,8 @@
 //                    └──────── any failure: again after a pause ──┘
 //
 // Addresses start one after another, kStagger apart, and then run side by side: one that swallows
-// packets or leads to somebody else costs no more than that. The first welcome wins; the others are
-// closed. Thread-safety: one thread at a time.
+// packets or leads to another process costs no more than that. The first welcome wins; the others
+// are closed. Thread-safety: one thread at a time.
 #pragma once
 
 #include <poll.h>

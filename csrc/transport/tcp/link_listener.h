@@ -3,7 +3,7 @@
 //
 //   accept ─► handshake (the job's secret) ─► hello (32 bytes) ─► parked ─► claimed by ConnectMesh
 //
-// Nothing here blocks, and whoever is in the door stands in nobody's way: garbage, a wrong secret,
+// Nothing here blocks, and no connection delays another: garbage, a wrong secret,
 // a replay or silence gets its connection closed, after kHandshakeSpan at the latest, with one log
 // line. Between two Turn() calls newcomers wait in the kernel's queue; their time starts when they
 // are accepted. Thread-safety: one thread at a time. Failure: of Turn() only what the listening

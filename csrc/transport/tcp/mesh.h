@@ -1,6 +1,6 @@
 // Mesh: a Link between each two of a set of ranks.
 //
-//   rank 0 ◄── rank 1          the higher rank connects to the lower; everybody dials and answers
+//   rank 0 ◄── rank 1          the higher rank connects to the lower; all dial and answer
 //     ▲  ▲       ▲             the door at the same time, so the order of arrival does not matter
 //     │  └────── │ ── rank 3
 //     └── rank 2 ┘

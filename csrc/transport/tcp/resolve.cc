@@ -77,8 +77,8 @@ Status Resolve(const Endpoint& endpoint, Deadline deadline, std::vector<SocketAd
         answer->done = true;
         answer->arrived.NotifyAll();
       }).detach();
-    } catch (const std::system_error&
-                 error) {  // the thread limit; Status is the only way out of this layer
+      // The thread limit; Status is the only way out of this layer.
+    } catch (const std::system_error& error) {
       return Status::FromErrno("cannot look up '" + endpoint.host + "' in a thread",
                                error.code().value());
     }

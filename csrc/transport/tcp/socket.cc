@@ -62,7 +62,7 @@ Status ConnectOne(const SocketAddress& address, Deadline deadline, Fd* fd) {
     if (getsockopt(made.get(), SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
     if (error != 0) return CannotConnect(where, error);
   }
-  // A connect to a free port of this machine can meet itself (simultaneous open): nobody is
+  // A connect to a free port of this machine can meet itself (simultaneous open): no peer is
   // listening there.
   Endpoint local;
   Endpoint peer;
@@ -131,8 +131,8 @@ Status Listen(const Endpoint& endpoint, int backlog, Fd* listener, Endpoint* bou
   const std::string what = "cannot listen on " + endpoint.ToString();
   Fd made(socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!made.valid()) return Status::FromErrno(what, errno);
-  const int on =
-      1;  // a fixed port must not be refused because of the last job's connections in TIME_WAIT
+  // A fixed port must not be refused because of the last job's connections in TIME_WAIT.
+  const int on = 1;
   if (setsockopt(made.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0)
     return Status::FromErrno(what, errno);
   if (bind(made.get(), reinterpret_cast<const sockaddr*>(&address.storage), address.length) != 0 ||

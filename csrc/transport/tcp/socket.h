@@ -30,7 +30,7 @@ struct Endpoint {
   std::string ToString() const;
   bool operator==(const Endpoint&) const = default;
 };
-// Wants a host and a port. "::1:80" is refused: nobody can tell where the address ends.
+// Wants a host and a port. "::1:80" is refused: it is ambiguous where the address ends.
 Status ParseEndpoint(std::string_view text, Endpoint* endpoint);
 
 // A numeric address with its port, as the system wants it.
@@ -51,10 +51,10 @@ Status Connect(const Endpoint& endpoint, Deadline deadline, Fd* fd);
 Status CannotConnect(const std::string& where, int error);
 
 // Listens on one address of this machine and on no other. `bound` gets the real port when port 0
-// was asked. An empty host is refused: whoever wants every interface has to write 0.0.0.0 or ::.
+// was asked. An empty host is refused: for every interface write 0.0.0.0 or ::.
 Status Listen(const Endpoint& endpoint, int backlog, Fd* listener, Endpoint* bound);
 
-// OK and an invalid *fd when nobody waits at the door.
+// OK and an invalid *fd when no connection is waiting.
 Status TryAccept(int listener, Fd* fd, Endpoint* peer);
 Status WaitAccept(int listener, Deadline deadline, Fd* fd, Endpoint* peer);
 

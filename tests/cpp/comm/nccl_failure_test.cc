@@ -42,8 +42,8 @@ TEST(Nccl, ABatchWaitsForAProducerThatIsLateAndItsHostDoesNot) {
   const std::vector<Status> statuses = world.Run([&](int me, NcclMember& member) {
     GpuTrial mine(trial.batch(me), &member, me, 2);
     EventPtr finished;
-    HVDLITE_RETURN_IF_ERROR(
-        StartAndDrive(&member, mine.batch(), &finished));  // done while the producer has not begun
+    // Done while the producer has not begun.
+    HVDLITE_RETURN_IF_ERROR(StartAndDrive(&member, mine.batch(), &finished));
     mine.Consume(finished);
     if (me == 1) {
       usleep(50000);

@@ -336,8 +336,8 @@ TEST(EngineSilence, a_frozen_rank_is_named_after_the_heartbeat_limit) {
   for (int r = 0; r < 2; ++r) {
     threads.emplace_back([&, r] {
       std::unique_ptr<Engine> engine;
-      const Nanos start =
-          MonotonicNow();  // of the silence, too: the engine listens from its start on
+      // Of the silence, too: the engine listens from its start on.
+      const Nanos start = MonotonicNow();
       ASSERT_TRUE(StartEngine(options, r, "job/", &store, &engine).ok());
       std::vector<float> x(10, 1);
       HandlePtr handle;

@@ -453,8 +453,8 @@ TEST(EngineGpu, a_device_that_breaks_ends_the_job_with_its_words) {
     GpuRank mine(&me, &cuda, me.rank);
     const TensorView x = mine.Put(Count(5000, 1));
     ASSERT_TRUE(mine.Do(mine.Ask(OpKind::kAllreduce, "x", x, x)).ok());
-    together
-        .arrive_and_wait();  // not by the engine: whoever is still on its way out would see it fail
+    // Not by the engine: whoever is still on its way out would see it fail.
+    together.arrive_and_wait();
     if (me.rank == 1) fake_cuda_break(1, 700);
     HandlePtr handle;
     Status status = me.engine->Submit(0, mine.Ask(OpKind::kAllreduce, "y", x, x), false, &handle);

@@ -292,8 +292,8 @@ TEST(ReduceFactsTest, NanWinsInMinAndMaxFromEitherSide) {
 }
 
 TEST(ReduceFactsTest, AFactorThatIsNanMakesEveryElementNan) {
-  const double nan =
-      std::bit_cast<double>(0x7fffffffffffffffu);  // all payload: rounding it up would overflow
+  // All payload: rounding it up would overflow.
+  const double nan = std::bit_cast<double>(0x7fffffffffffffffu);
   for (const DType dtype : {DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64}) {
     for (const cpu::KernelTable* table : cpu::SupportedTables()) {
       for (const ReduceSpec& spec :

@@ -333,8 +333,8 @@ TEST(LinkMesh, ARecordedHandshakeIsWorthless) {
   while (!(stood && door.standing() == 0) && !deadline.Passed()) {
     ASSERT_TRUE(door.Turn().ok());
     char answer[128];
-    stood = stood ||
-            recv(replay.get(), answer, sizeof(answer), MSG_DONTWAIT) >= 0;  // it has been let in
+    // It has been let in.
+    stood = stood || recv(replay.get(), answer, sizeof(answer), MSG_DONTWAIT) >= 0;
   }
   EXPECT_EQ(door.standing(), 0u);
   EXPECT_EQ(door.parked(), 1u);  // only the first

@@ -39,8 +39,8 @@ class Lock {
 class Commands {
  public:
   static Commands& Get() {
-    static Commands* const commands =
-        new Commands();  // outlives the threads of streams at the end of the process
+    // Outlives the threads of streams at the end of the process.
+    static Commands* const commands = new Commands();
     return *commands;
   }
 

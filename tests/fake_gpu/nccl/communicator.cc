@@ -144,8 +144,8 @@ Result Communicator::Enqueue(void* stream, std::vector<Operation> group) {
 
 bool Communicator::GivenUp() {
   if (meeting_->failed()) Fail(ncclRemoteError, "another rank has failed");
-  const Result now =
-      state();  // once: between two looks a call that was in progress may have ended well
+  // Once: between two looks a call that was in progress may have ended well.
+  const Result now = state();
   return over() || (now != ncclSuccess && now != ncclInProgress);
 }
 

@@ -60,8 +60,8 @@ class AgreementEnd : public ::testing::Test {
 TEST_F(AgreementEnd, IsHeardByAMemberThatSpeaksToARootThatHasGone) {
   RootDecidesTheEnd();
   Close(0);
-  members_[1]
-      ->SendAlive();  // before it has read anything, as a starved rank does whose tick is due
+  // Before it has read anything, as a starved rank does whose tick is due.
+  members_[1]->SendAlive();
   EXPECT_EQ(Hears(1), std::vector<Down>{Down::kShutdown});
   EXPECT_EQ(status_.code(), StatusCode::kPeerLost);
 }
