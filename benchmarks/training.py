@@ -24,9 +24,9 @@ from record import Record
 
 _HVDLITE = (launch.HVDLITERUN, "-np", "{ranks}")
 WAYS = (
-    Backend("none", "none", "each rank trains for itself"),
-    Backend("ddp", "ddp", "DistributedDataParallel over gloo, gradient_as_bucket_view=True"),
-    Backend("hvdlite", "hvdlite", "hvd.DistributedOptimizer", _HVDLITE),
+    Backend("none", "none", "each rank trains for itself", (), launch.KEEP_MEMORY),
+    Backend("ddp", "ddp", "DistributedDataParallel over gloo, gradient_as_bucket_view=True", (), launch.KEEP_MEMORY),
+    Backend("hvdlite", "hvdlite", "hvd.DistributedOptimizer", _HVDLITE, launch.KEEP_MEMORY),
 )
 # Steps of a block: about half a second without communication.
 STEPS = {"resnet50": 20, "mlp": 6, "conv": 15, "transformer": 4}

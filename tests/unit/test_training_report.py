@@ -52,7 +52,7 @@ def test_the_page_tells_what_was_met_and_what_was_missed(report: Any) -> None:
     page = report.targets_of(results, "")
     assert "| resnet50: over DDP | ≥ 6× | 7.00× | met |" in page
     assert "| mlp: share of the bound | ≥ 93 % | 90 % | **missed** |" in page
-    assert "| conv: share of the bound | ≥ 95 % | 99 % | met |" in page
+    assert "| conv: share of the bound | ≥ 93 % | 99 % | met |" in page
     assert "| conv: over DDP | ≥ 1× | 0.90× | **missed** |" in page
     assert "| overhead per gradient | ≤ 3 µs | 2.5 µs | met |" in page
     assert "| peak memory | ≤ DDP's | 0.50 of it | met |" in page
