@@ -34,7 +34,7 @@ _HOMES = {
         "is_homogeneous",
     ),
     "hvdlite.ops": ("Average", "Sum", "Adasum", "Min", "Max", "Product"),
-    "hvdlite.collectives": (
+    "hvdlite.arrays.ops": (
         "allgather",
         "allgather_async",
         "allreduce",
@@ -48,11 +48,6 @@ _HOMES = {
         "broadcast_",
         "broadcast_async",
         "broadcast_async_",
-        "join",
-        "reducescatter",
-        "reducescatter_async",
-    ),
-    "hvdlite.grouped": (
         "grouped_allgather",
         "grouped_allgather_async",
         "grouped_allreduce",
@@ -61,10 +56,13 @@ _HOMES = {
         "grouped_allreduce_async_",
         "grouped_reducescatter",
         "grouped_reducescatter_async",
+        "join",
+        "reducescatter",
+        "reducescatter_async",
     ),
     "hvdlite.handles": ("poll", "synchronize"),
     "hvdlite.observe": ("start_timeline", "stop_timeline", "metrics", "recent_operations"),
-    "hvdlite.objects": ("broadcast_object", "allgather_object"),
+    "hvdlite.arrays.objects": ("broadcast_object", "allgather_object"),
     "hvdlite.process_sets": ("ProcessSet", "add_process_set", "remove_process_set", "global_process_set"),
     "hvdlite.launch.function": ("run",),
     "hvdlite.exceptions": (
@@ -109,13 +107,12 @@ def __dir__() -> list[str]:
 
 
 if TYPE_CHECKING:
+    from hvdlite.arrays.objects import *  # noqa: F403
+    from hvdlite.arrays.ops import *  # noqa: F403
     from hvdlite.basics import *  # noqa: F403
-    from hvdlite.collectives import *  # noqa: F403
     from hvdlite.exceptions import *  # noqa: F403
-    from hvdlite.grouped import *  # noqa: F403
     from hvdlite.handles import *  # noqa: F403
     from hvdlite.launch.function import *  # noqa: F403
-    from hvdlite.objects import *  # noqa: F403
     from hvdlite.observe import *  # noqa: F403
     from hvdlite.ops import *  # noqa: F403
     from hvdlite.process_sets import *  # noqa: F403

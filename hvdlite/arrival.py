@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from hvdlite import _core, knobs
+from hvdlite.core.process_sets import is_communicator
 from hvdlite.launch import environment
 from hvdlite.launch.address import Address
 from hvdlite.launch.environment import Identity
 from hvdlite.launch.environment.identity import OverMpi
-from hvdlite.process_sets import is_communicator
 
 _log = logging.getLogger("hvdlite")
 _SERIALIZED = 2

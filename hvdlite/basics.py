@@ -13,8 +13,9 @@ from types import TracebackType
 from typing import Any
 
 import hvdlite
-from hvdlite import _core, communicators, gpu_libraries, handles, knobs, where
+from hvdlite import _core, communicators, gpu_libraries, knobs, where
 from hvdlite.arrival import all_are_here, arrive, warn_of_few_threads
+from hvdlite.core import handles
 from hvdlite.launch import environment
 from hvdlite.launch.address import join_address
 from hvdlite.launch.one_line import in_one_line

@@ -40,7 +40,7 @@ def ranks_of(communicator: Any) -> list[int] | None:
 def agree(mine: list[tuple[bool, list[int] | None]]) -> list[list[list[int]]]:
     """Of a list of process sets, the same length on all ranks, what each entry means to all of them together. An entry is whether
     it was a communicator, which may be another one on each rank, and its ranks here."""
-    from hvdlite.objects import allgather_object  # brings cloudpickle, which init() does not need
+    from hvdlite.arrays.objects import allgather_object  # brings cloudpickle, which init() does not need
 
     said = allgather_object(mine)
     if len({len(entries) for entries in said}) > 1:

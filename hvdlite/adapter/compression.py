@@ -18,8 +18,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from hvdlite.adapter.engine import synchronize
-from hvdlite.adapter.framework import Framework, Tensor
+from hvdlite.core.engine import synchronize
+from hvdlite.core.framework import DifferentiableFramework, Tensor
 
 
 class Compressor:
@@ -59,7 +59,7 @@ class Nothing(Compressor):
 class Cast(Compressor):
     """Sends floating-point tensors in a narrower type, and all others as they are."""
 
-    def __init__(self, framework: Framework, dtype: Any) -> None:
+    def __init__(self, framework: DifferentiableFramework, dtype: Any) -> None:
         self._framework = framework
         self._dtype = dtype
 

@@ -7,8 +7,8 @@ import warnings
 from collections.abc import Sequence
 
 from hvdlite import knobs
+from hvdlite.arrays.objects import allgather_object
 from hvdlite.exceptions import MismatchError
-from hvdlite.objects import allgather_object
 from hvdlite.process_sets import ProcessSet
 
 _ADVICE = (

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable
 
 from hvdlite import basics
-from hvdlite.adapter import engine
+from hvdlite.core import engine
 
 # Python's handler runs within microseconds unless the main thread is in native code.
 _LOOK_EVERY = 0.05

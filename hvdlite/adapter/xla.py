@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from hvdlite.adapter import engine
-from hvdlite.process_sets import ProcessSet, set_id_of
+from hvdlite.core import engine
+from hvdlite.core.operations import Call
+from hvdlite.core.process_sets import set_id_of
 
 #: The name under which the handler is registered.
 TARGET = "hvdlite"
@@ -35,19 +36,17 @@ def waiting() -> int:
     return int(library().hvdlite_xla_waiting())
 
 
-def attributes(
-    kind: int, name: str, process_set: ProcessSet, op: int, root: int, prescale: float, postscale: float
-) -> dict[str, Any]:
+def attributes(call: Call, name: str) -> dict[str, Any]:
     """What a call's handler must know beside the tensors."""
-    set_id = set_id_of(process_set)
+    set_id = set_id_of(call.process_set)
     members = engine.ranks_of(set_id) if set_id else []
     return {
-        "kind": np.int32(kind),
+        "kind": np.int32(call.operation.kind),
         "name": name,
         "process_set": np.int32(set_id),
         "members": np.array(members, np.int32),
-        "op": np.int32(op),
-        "root": np.int64(root),
-        "prescale": np.float64(prescale),
-        "postscale": np.float64(postscale),
+        "op": np.int32(call.op),
+        "root": np.int64(call.root),
+        "prescale": np.float64(call.prescale),
+        "postscale": np.float64(call.postscale),
     }

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hvdlite.adapter.framework import Rule
+from hvdlite.core.framework import Rule
 from hvdlite.jax import trace, traced
 
 Array = Any
@@ -20,9 +20,9 @@ float0 = jax.dtypes.float0
 
 
 class JaxFramework:
-    """See hvdlite.adapter.framework.Framework."""
+    """See hvdlite.core.framework.Framework."""
 
-    def check(self, tensor: Any) -> None:
+    def check(self, tensor: Any, in_place: bool = False) -> None:
         dtype = getattr(tensor, "dtype", None)
         if dtype is None:
             raise TypeError(f"expected a JAX array, got {type(tensor).__name__}")
@@ -42,9 +42,6 @@ class JaxFramework:
 
     def empty_like(self, host: Any) -> Any:
         return np.empty(host.shape, host.dtype)
-
-    def empty_rows(self, host: Any, rows: int) -> Any:
-        return np.empty((rows, *host.shape[1:]), host.dtype)
 
     def deliver(self, host: Any, like: Array) -> Array:
         return jax.device_put(host, getattr(like, "sharding", None))

@@ -6,12 +6,13 @@ from typing import Any
 
 import jax
 
-from hvdlite.adapter.engine import run_now
+from hvdlite.arrays.objects import allgather_object, broadcast_object
+from hvdlite.core.engine import run_now
+from hvdlite.core.operations import BROADCAST, Call
 from hvdlite.jax import trace
 from hvdlite.jax.collectives import OPS
 from hvdlite.jax.leaves import map_leaves
 from hvdlite.jax.ops import broadcast
-from hvdlite.objects import allgather_object, broadcast_object
 from hvdlite.process_sets import ProcessSet, global_process_set
 
 __all__ = ["allgather_object", "broadcast_object", "broadcast_parameters"]
@@ -30,7 +31,8 @@ def broadcast_parameters(params: Tree, root_rank: int = 0, *, process_set: Proce
             return [
                 broadcast(a, root_rank, name, process_set=process_set) for a, name in zip(arrays, names, strict=True)
             ]
-        pending = [OPS.broadcast(a, root_rank, name, process_set) for a, name in zip(arrays, names, strict=True)]
+        calls = [Call(BROADCAST, name, process_set, root=root_rank) for name in names]
+        pending = [OPS.start(call, [array]) for call, array in zip(calls, arrays, strict=True)]
         return [run_now(p) for p in pending]
 
     equal = map_leaves(plain, send)

@@ -1,20 +1,22 @@
 """Collectives on pytrees of JAX arrays: at once, and inside jax.jit, jax.grad, jax.lax.scan.
 
-All leaves of a tree travel together. Names, factors, reductions and process sets are documented in hvdlite.collectives; what an
-operation does to a gradient, in hvdlite.adapter.gradients. Numbers are taken for arrays; gradients of integers (float0) are
+All leaves of a tree travel together. Names, factors, reductions and process sets are documented in hvdlite.arrays.ops; what an
+operation does to a gradient, in hvdlite.core.gradients. Numbers are taken for arrays; gradients of integers (float0) are
 left alone. In a compiled function a call without a name is named after the line of the program that makes it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from hvdlite import collectives as on_arrays
-from hvdlite.adapter.gradients import Allgather, Allreduce, Alltoall, Broadcast, Reducescatter
+from hvdlite.arrays import ops as on_arrays
+from hvdlite.core.gradients import Rule
+from hvdlite.core.operations import ALLGATHER, ALLREDUCE, ALLTOALL, BROADCAST, REDUCESCATTER, Call
 from hvdlite.jax import trace, traced
 from hvdlite.jax.collectives import OPS
 from hvdlite.jax.compression import Compression, compressed
+from hvdlite.jax.framework import FRAMEWORK
 from hvdlite.jax.leaves import map_leaves
 from hvdlite.ops import Adasum, Average, Max, Min, Product, Sum, reduction_of
 from hvdlite.process_sets import ProcessSet, global_process_set
@@ -27,7 +29,9 @@ __all__ = [
 
 Tree = Any
 Array = Any
-_differentiable = OPS.framework.differentiable
+
+
+# fmt: off  (a signature is read as a whole)
 
 
 def allreduce(
@@ -42,34 +46,20 @@ def allreduce(
 ) -> Tree:
     """Combines the arrays of all ranks element by element; the same bits on every rank."""
     op = reduction_of(None, op)
-    name = _named(name)
-
-    def send(arrays: list[Array]) -> list[Array]:
-        rule = Allreduce(OPS, name, process_set, len(arrays) > 1, op, prescale_factor, postscale_factor)
-        return compressed(compression, arrays, name, lambda payloads: _differentiable(rule, payloads))
-
-    return map_leaves(tree, send)
+    return _together(Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor), tree, compression)
 
 
 def allgather(tree: Tree, name: str | None = None, *, process_set: ProcessSet = global_process_set) -> Tree:
     """Concatenates the arrays of all ranks along their first dimension, which may differ from rank to rank; in a compiled
     function it may not."""
-    name = _named(name)
-
-    def send(arrays: list[Array]) -> Sequence[Array]:
-        lengths = tuple(array.shape[0] if array.shape else 0 for array in arrays)
-        return _differentiable(Allgather(OPS, name, process_set, len(arrays) > 1, lengths), arrays)
-
-    return map_leaves(tree, send)
+    return _together(Call(ALLGATHER, name, process_set), tree)
 
 
 def broadcast(
     tree: Tree, root_rank: int, name: str | None = None, *, process_set: ProcessSet = global_process_set
 ) -> Tree:
     """The arrays of `root_rank`, which is a global rank in process sets, too. Shapes must be equal on all ranks."""
-    return _each(
-        tree, name, lambda array, one: _differentiable(Broadcast(OPS, one, process_set, root=root_rank), [array])[0]
-    )
+    return _each(Call(BROADCAST, name, process_set, root=root_rank), tree)
 
 
 def alltoall(
@@ -85,14 +75,13 @@ def alltoall(
     call cannot be in a compiled function.
     """
     if splits is None:
-        return _each(tree, name, lambda array, one: _differentiable(Alltoall(OPS, one, process_set), [array])[0])
+        return _each(Call(ALLTOALL, name, process_set), tree)
     received: list[Array] = []
 
     def send(arrays: list[Array]) -> list[Array]:
         if len(arrays) != 1:
             raise ValueError(f"alltoall with splits takes one array, not a tree of {len(arrays)}")
-        rule = Alltoall(OPS, _named(name), process_set, splits=[int(n) for n in splits])
-        output, parts = _differentiable(rule, arrays)
+        output, parts = run(Call(ALLTOALL, name, process_set, splits=[int(n) for n in splits]), arrays)
         received.append(parts)
         return [output]
 
@@ -109,16 +98,15 @@ def reducescatter(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> Tree:
-    """Reduces the arrays of all ranks and returns this rank's part of the rows; earlier ranks get the odd ones. In a compiled
-    function there may be no odd ones."""
+    """Reduces the arrays of all ranks and returns this rank's part of the rows.
+
+    If the rows do not divide evenly, lower ranks get one more; in a compiled function they must divide evenly.
+    """
     op = reduction_of(None, op)
-    name = _named(name)
+    return _together(Call(REDUCESCATTER, name, process_set, op, prescale_factor, postscale_factor), tree, compression)
 
-    def send(arrays: list[Array]) -> list[Array]:
-        rule = Reducescatter(OPS, name, process_set, len(arrays) > 1, op, prescale_factor, postscale_factor)
-        return compressed(compression, arrays, name, lambda payloads: _differentiable(rule, payloads))
 
-    return map_leaves(tree, send)
+# fmt: on
 
 
 # With pytrees a group is nothing special. Under these names the other frameworks have it.
@@ -140,18 +128,30 @@ def join() -> int:
     return on_arrays.join()
 
 
-def _each(tree: Tree, name: str | None, one: Callable[[Array, str | None], Array]) -> Tree:
-    name = _named(name)
+def run(call: Call, arrays: list[Array], compression: Any = Compression.none) -> list[Array]:
+    """A collective that can be differentiated, on arrays."""
+    if call.name is None and trace.is_tracing():
+        call = call._replace(name=traced.place())
+    return compressed(
+        compression, arrays, call.name, lambda payloads: FRAMEWORK.differentiable(Rule(OPS, call), payloads)
+    )
+
+
+def _together(call: Call, tree: Tree, compression: Any = Compression.none) -> Tree:
+    """All leaves as one group."""
+    return map_leaves(tree, lambda arrays: run(call._replace(grouped=len(arrays) > 1), arrays, compression))
+
+
+def _each(call: Call, tree: Tree) -> Tree:
+    """The leaves one by one, each with a name of its own."""
+    name = traced.place() if call.name is None and trace.is_tracing() else call.name
 
     def send(arrays: list[Array]) -> list[Array]:
         several = len(arrays) > 1 and name is not None
-        return [one(array, f"{name}.{i}" if several else name) for i, array in enumerate(arrays)]
+        names = [f"{name}.{i}" if several else name for i in range(len(arrays))]
+        return [run(call._replace(name=one), [array])[0] for one, array in zip(names, arrays, strict=True)]
 
     return map_leaves(tree, send)
-
-
-def _named(name: str | None) -> str | None:
-    return traced.place() if name is None and trace.is_tracing() else name
 
 
 def _not_traced(what: str) -> None:

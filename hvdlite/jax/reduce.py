@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hvdlite.adapter.gradients import Allreduce
-from hvdlite.jax.collectives import OPS
-from hvdlite.jax.compression import Compression, compressed
+from hvdlite.core.operations import ALLREDUCE, Call
+from hvdlite.core.process_sets import ProcessSet, global_process_set, set_id_of
+from hvdlite.jax.compression import Compression
 from hvdlite.jax.leaves import map_leaves
+from hvdlite.jax.ops import run
 from hvdlite.ops import Average
-from hvdlite.process_sets import ProcessSet, global_process_set, set_id_of
 
 Array = Any
 
@@ -35,7 +35,7 @@ def allreduce_gradients(
     name = f"{scope}gradients"
 
     def send(arrays: list[Array]) -> list[Array]:
-        rule = Allreduce(OPS, name, process_set, len(arrays) > 1, op, prescale, postscale)
-        return compressed(compression, arrays, name, lambda payloads: OPS.framework.differentiable(rule, payloads))
+        call = Call(ALLREDUCE, name, process_set, op, prescale, postscale, grouped=len(arrays) > 1)
+        return run(call, arrays, compression)
 
     return list(map_leaves(list(gradients), send))

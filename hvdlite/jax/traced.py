@@ -17,9 +17,8 @@ import jax
 import jax.numpy as jnp
 
 from hvdlite.adapter import interrupts, xla
+from hvdlite.core.operations import Call
 from hvdlite.jax import primitive, trace
-from hvdlite.ops import Sum
-from hvdlite.process_sets import ProcessSet
 from hvdlite.where import place_of
 
 Array = Any
@@ -61,20 +60,10 @@ def place() -> str:
     return place_of(sys._getframe(1))
 
 
-def call(
-    kind: int,
-    tensors: Sequence[Array],
-    shapes: Sequence[tuple[int, ...]],
-    name: str | None,
-    process_set: ProcessSet,
-    op: int = Sum,
-    root: int = 0,
-    prescale: float = 1.0,
-    postscale: float = 1.0,
-) -> list[Array]:
-    """The collective over all tensors, which travel together. `shapes` are those of the results."""
+def emit(call: Call, tensors: Sequence[Array], shapes: Sequence[tuple[int, ...]]) -> list[Array]:
+    """The call as an operation of the program. `shapes` are those of the results."""
     interrupts.watch(_is_waiting)
-    attributes = xla.attributes(kind, name or place(), process_set, op, root, prescale, postscale)
+    attributes = xla.attributes(call, call.name or place())
     results = [jax.ShapeDtypeStruct(shape, t.dtype) for shape, t in zip(shapes, tensors, strict=True)]
     results.append(jax.ShapeDtypeStruct((), jnp.float32))
     *made, token_after = primitive.collective([*tensors, token()], results, attributes)

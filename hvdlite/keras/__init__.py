@@ -11,6 +11,7 @@ docs/guides/keras.md tells the whole story.
 
 from __future__ import annotations
 
+from hvdlite.arrays.objects import allgather_object, broadcast_object
 from hvdlite.basics import (
     cross_rank,
     cross_size,
@@ -47,7 +48,6 @@ from hvdlite.keras.values import (
     broadcast_variables,
     reducescatter,
 )
-from hvdlite.objects import allgather_object, broadcast_object
 from hvdlite.observe import start_timeline, stop_timeline
 from hvdlite.ops import Adasum, Average, Max, Min, Product, Sum
 from hvdlite.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set

@@ -11,7 +11,7 @@ __all__ = ["Compression", "Compressor"]
 
 
 class _Primitives:
-    """As much of hvdlite.adapter.framework.Framework as a cast needs: eager, and while a step is traced."""
+    """As much of hvdlite.core.framework.Framework as a cast needs: eager, and while a step is traced."""
 
     def dtype(self, tensor: Any) -> str:
         return tensor.dtype.name if LEGACY else str(KERAS.backend.standardize_dtype(tensor.dtype))

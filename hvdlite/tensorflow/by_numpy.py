@@ -12,79 +12,41 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from hvdlite import collectives as on_arrays
-from hvdlite import grouped as on_groups
-from hvdlite.handles import synchronize
-from hvdlite.process_sets import ProcessSet
-from hvdlite.tensorflow.framework import rows_like
+from hvdlite.arrays import ops as on_arrays
+from hvdlite.core.engine import run_now
+from hvdlite.core.operations import EXCHANGED, Call
+from hvdlite.tensorflow.framework import with_shapes
 
 
-def _call(body: Callable[..., Any], tensors: Sequence[Any], dtypes: Sequence[Any]) -> list[Any]:
-    results = tf.numpy_function(body, list(tensors), list(dtypes), stateful=True)
-    return list(results) if isinstance(results, (list, tuple)) else [results]
-
-
-def _like(results: Sequence[Any], tensors: Sequence[Any]) -> list[Any]:
-    for result, tensor in zip(results, tensors, strict=True):
-        result.set_shape(tensor.shape)
-    return list(results)
-
-
-def allreduce(
-    tensors: Sequence[Any], names: Sequence[str | None], op: int, prescale: float, postscale: float, s: ProcessSet
-) -> list[Any]:
-    """Each under its own name, all under way at once."""
+def emit(call: Call, tensors: Sequence[Any]) -> list[Any]:
+    if call.operation.result is EXCHANGED:
+        return _exchange(call, tensors[0])
 
     def body(*arrays: Any) -> Any:
-        start = on_arrays.allreduce_async
-        handles = [start(a, None, n, op, prescale, postscale, s) for a, n in zip(arrays, names, strict=True)]
-        return [synchronize(handle) for handle in handles]
+        return list(on_arrays.OPS.run(call, list(arrays)))
 
-    return _like(_call(body, tensors, [t.dtype for t in tensors]), tensors)
+    return with_shapes(call, _call(body, tensors, [t.dtype for t in tensors]), tensors)
 
 
-def grouped_allreduce(
-    tensors: Sequence[Any], name: str | None, op: int, prescale: float, postscale: float, s: ProcessSet
-) -> list[Any]:
+def gradients(call: Call, tensors: Sequence[Any], names: Sequence[str]) -> list[Any]:
+    """Each under its own name, all in flight at once. They always run, in the program's order."""
+
     def body(*arrays: Any) -> Any:
-        return list(on_groups.grouped_allreduce(list(arrays), None, name, op, prescale, postscale, s))
+        start = on_arrays.OPS.start
+        pending = [start(call._replace(name=name), [array]) for name, array in zip(names, arrays, strict=True)]
+        return [run_now(each) for each in pending]
 
-    return _like(_call(body, tensors, [t.dtype for t in tensors]), tensors)
-
-
-def broadcast(tensor: Any, root: int, name: str | None, s: ProcessSet) -> Any:
-    return _like(_call(lambda a: on_arrays.broadcast(a, root, name, s), [tensor], [tensor.dtype]), [tensor])[0]
+    return with_shapes(call, _call(body, tensors, [t.dtype for t in tensors]), tensors)
 
 
-def grouped_allgather(tensors: Sequence[Any], name: str | None, s: ProcessSet) -> list[Any]:
-    def body(*arrays: Any) -> Any:
-        if len(arrays) == 1:
-            return [on_arrays.allgather(arrays[0], name, s)]
-        return list(on_groups.grouped_allgather(list(arrays), name, s))
+def _exchange(call: Call, tensor: Any) -> list[Any]:
+    splits = tf.constant([], tf.int32) if call.splits is None else call.splits
 
-    return rows_like(_call(body, tensors, [t.dtype for t in tensors]), tensors)
-
-
-def grouped_reducescatter(
-    tensors: Sequence[Any], name: str | None, op: int, prescale: float, postscale: float, s: ProcessSet
-) -> list[Any]:
-    def body(*arrays: Any) -> Any:
-        if len(arrays) == 1:
-            return [on_arrays.reducescatter(arrays[0], name, op, s, prescale, postscale)]
-        return list(on_groups.grouped_reducescatter(list(arrays), name, op, s, prescale, postscale))
-
-    return rows_like(_call(body, tensors, [t.dtype for t in tensors]), tensors)
-
-
-def alltoall(tensor: Any, splits: Any, name: str | None, s: ProcessSet) -> tuple[Any, Any]:
     def body(array: Any, parts: Any) -> Any:
-        handle = on_arrays.alltoall_async(array, parts if parts.size else None, name, s)
-        output, received = synchronize(handle)
-        return [output, np.asarray(received, np.int32)]
+        given = parts.tolist() if parts.size else None
+        return list(on_arrays.OPS.run(call._replace(splits=given), [array]))
 
-    output, received = _call(body, [tensor, splits], [tensor.dtype, tf.int32])
-    received.set_shape([None])
-    return rows_like([output], [tensor])[0], received
+    return with_shapes(call, _call(body, [tensor, splits], [tensor.dtype, tf.int32]), [tensor])
 
 
 def join(name: str) -> Any:
@@ -98,5 +60,6 @@ def number(body: Callable[[], int]) -> Any:
     return result
 
 
-#: as allreduce(): a call of Python's always runs, and in the program's order
-gradients = allreduce
+def _call(body: Callable[..., Any], tensors: Sequence[Any], dtypes: Sequence[Any]) -> list[Any]:
+    results = tf.numpy_function(body, list(tensors), list(dtypes), stateful=True)
+    return list(results) if isinstance(results, (list, tuple)) else [results]

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from hvdlite.adapter.framework import Rule
+from hvdlite.core.framework import Rule
+from hvdlite.core.operations import SAME, Call
 from hvdlite.tensorflow.errors import in_tensorflows_words
 
 SUPPORTED = frozenset(
@@ -21,9 +22,9 @@ _ALIGNMENT = 64
 
 
 class TensorFlowFramework:
-    """See hvdlite.adapter.framework.Framework. A tensor in host memory is a numpy array here."""
+    """See hvdlite.core.framework.Framework. A tensor in host memory is a numpy array here."""
 
-    def check(self, tensor: Any) -> None:
+    def check(self, tensor: Any, in_place: bool = False) -> None:
         if isinstance(tensor, tf.IndexedSlices):
             raise ValueError(
                 "tf.IndexedSlices cannot be communicated like this: use hvd.allreduce, or tf.convert_to_tensor(slices)"
@@ -42,9 +43,6 @@ class TensorFlowFramework:
 
     def empty_like(self, host: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         return _empty(host.shape, host.dtype)
-
-    def empty_rows(self, host: np.ndarray[Any, Any], rows: int) -> np.ndarray[Any, Any]:
-        return _empty((rows, *host.shape[1:]), host.dtype)
 
     def deliver(self, host: np.ndarray[Any, Any], like: Any) -> Any:
         return self.adopt(host, like)
@@ -104,11 +102,15 @@ def _empty(shape: Sequence[int], dtype: Any) -> np.ndarray[Any, Any]:
     return memory[start : start + size].view(dtype).reshape(shape)
 
 
-def rows_like(results: Sequence[Any], tensors: Sequence[Any]) -> list[Any]:
-    """Nodes of a graph, whose shapes are not known, take those of the tensors but for the number of rows."""
-    for result, tensor in zip(results, tensors, strict=True):
-        if tensor.shape.rank is not None:
+def with_shapes(call: Call, results: Sequence[Any], tensors: Sequence[Any]) -> list[Any]:
+    """Nodes of a graph with what is known of their shapes: the tensors', maybe but for the number of rows."""
+    for result, tensor in zip(results, tensors, strict=False):
+        if call.operation.result is SAME:
+            result.set_shape(tensor.shape)
+        elif tensor.shape.rank is not None:
             result.set_shape([None, *tensor.shape[1:]])
+    for received in results[len(tensors) :]:  # of an alltoall
+        received.set_shape([None])
     return list(results)
 
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from hvdlite.adapter import engine
-from hvdlite.objects import allgather_object as _allgather_object
-from hvdlite.objects import broadcast_object as _broadcast_object
+from hvdlite.arrays.objects import allgather_object as _allgather_object
+from hvdlite.arrays.objects import broadcast_object as _broadcast_object
+from hvdlite.core import engine
+from hvdlite.core.operations import BROADCAST, Call
 from hvdlite.process_sets import ProcessSet, global_process_set
 from hvdlite.tensorflow.errors import in_tensorflows_words
 from hvdlite.tensorflow.graph import GRAPH, unique_name
@@ -30,12 +31,14 @@ def broadcast_(
     values = [tf.convert_to_tensor(variable) for variable in variables]
     if not tf.executing_eagerly():
         scope = unique_name(name or "broadcast_variables")
-        new = [GRAPH.broadcast(v, root_rank, f"{scope}/{i}", process_set) for i, v in enumerate(values)]
+        calls = [Call(BROADCAST, f"{scope}/{i}", process_set, root=root_rank) for i in range(len(values))]
+        new = [GRAPH.run(call, [value])[0] for call, value in zip(calls, values, strict=True)]
         return [variable.assign(value) for variable, value in zip(variables, new, strict=True)]
     names = [name and f"{name}.{i}" for i in range(len(values))]
     with in_tensorflows_words():
         # All under way at once.
-        started = [EAGER.broadcast(v, root_rank, n, process_set) for v, n in zip(values, names, strict=True)]
+        calls = [Call(BROADCAST, name, process_set, root=root_rank) for name in names]
+        started = [EAGER.start(call, [value]) for call, value in zip(calls, values, strict=True)]
         for variable, pending in zip(variables, started, strict=True):
             variable.assign(engine.run_now(pending))
     return variables

@@ -1,7 +1,7 @@
-"""Collectives as nodes of a graph: the same operations as hvdlite.adapter.collectives, for code inside a tf.function.
+"""Collectives as nodes of a graph: as hvdlite.core.collectives, for code inside a tf.function.
 
 A node's name is its operation's name, so every rank must build the same graph; how often it has been traced does not
-matter. Whoever gives no name gets one that the graph has counted.
+matter. The graph counts calls without a name.
 """
 
 from __future__ import annotations
@@ -11,83 +11,34 @@ from typing import Any
 
 import tensorflow as tf
 
-from hvdlite.adapter import engine
-from hvdlite.process_sets import ProcessSet
+from hvdlite.core import engine
+from hvdlite.core.operations import ALLGATHER, Call
+from hvdlite.core.process_sets import ProcessSet
 from hvdlite.tensorflow import by_kernel, by_numpy, by_xla, native, xla
 from hvdlite.tensorflow.framework import FRAMEWORK
 
 
 class GraphCollectives:
-    """See hvdlite.adapter.collectives.Collectives. Nothing here is under way: `now` is taken for granted."""
+    """See hvdlite.core.collectives.Collectives."""
 
     framework = FRAMEWORK
 
-    def allreduce(
-        self, tensor: Any, name: str | None, op: int, prescale: float, postscale: float, process_set: ProcessSet,
-        *, in_place: bool = False, now: bool = True,
-    ) -> Any:  # fmt: skip
-        _check([tensor], process_set)
-        how = (op, prescale, postscale, process_set)
-        return _means().allreduce([tensor], [_name(name, "allreduce")], *how)[0]
+    def run(self, call: Call, tensors: Sequence[Any]) -> tuple[Any, ...]:
+        _check(tensors, call.process_set)
+        default = f"grouped_{call.operation.name}" if call.grouped else call.operation.name
+        call = call._replace(name=_name(call.name, default))
+        return tuple(_means().emit(call, list(tensors)))
 
-    def gradients(
-        self, tensors: Sequence[Any], names: Sequence[str], op: int, prescale: float, postscale: float,
-        process_set: ProcessSet,
-    ) -> list[Any]:  # fmt: skip
-        """allreduce() of each, not differentiable; they run in any order, and need not run if nobody wants them."""
-        _check(tensors, process_set)
-        return list(_means().gradients(tensors, names, op, prescale, postscale, process_set))
+    def gradients(self, call: Call, tensors: Sequence[Any], names: Sequence[str]) -> list[Any]:
+        """An allreduce of each under its own name, not differentiable.
+
+        They run in any order, and those whose results are not used need not run.
+        """
+        _check(tensors, call.process_set)
+        return list(_means().gradients(call, tensors, names))
 
     def join(self) -> Any:
         return _means().join(_name(None, "join"))
-
-    def grouped_allreduce(
-        self, tensors: Sequence[Any], name: str | None, op: int, prescale: float, postscale: float,
-        process_set: ProcessSet, *, in_place: bool = False, now: bool = True,
-    ) -> Sequence[Any]:  # fmt: skip
-        _check(tensors, process_set)
-        name = _name(name, "grouped_allreduce")
-        return _means().grouped_allreduce(tensors, name, op, prescale, postscale, process_set)
-
-    def broadcast(
-        self, tensor: Any, root: int, name: str | None, process_set: ProcessSet,
-        *, in_place: bool = False, now: bool = True,
-    ) -> Any:  # fmt: skip
-        _check([tensor], process_set)
-        return _means().broadcast(tensor, root, _name(name, "broadcast"), process_set)
-
-    def allgather(self, tensor: Any, name: str | None, process_set: ProcessSet, *, now: bool = True) -> Any:
-        _check([tensor], process_set)
-        return _means().grouped_allgather([tensor], _name(name, "allgather"), process_set)[0]
-
-    def grouped_allgather(
-        self, tensors: Sequence[Any], name: str | None, process_set: ProcessSet, *, now: bool = True
-    ) -> Sequence[Any]:
-        _check(tensors, process_set)
-        return _means().grouped_allgather(tensors, _name(name, "grouped_allgather"), process_set)
-
-    def alltoall(
-        self, tensor: Any, splits: Any, splits_like: Any, name: str | None, process_set: ProcessSet, *, now: bool = True
-    ) -> tuple[Any, Any]:
-        _check([tensor], process_set)
-        splits = tf.constant([], tf.int32) if splits is None else tf.convert_to_tensor(splits, tf.int32)
-        return _means().alltoall(tensor, splits, _name(name, "alltoall"), process_set)
-
-    def reducescatter(
-        self, tensor: Any, name: str | None, op: int, prescale: float, postscale: float, process_set: ProcessSet,
-        *, now: bool = True,
-    ) -> Any:  # fmt: skip
-        _check([tensor], process_set)
-        how = (_name(name, "reducescatter"), op, prescale, postscale, process_set)
-        return _means().grouped_reducescatter([tensor], *how)[0]
-
-    def grouped_reducescatter(
-        self, tensors: Sequence[Any], name: str | None, op: int, prescale: float, postscale: float,
-        process_set: ProcessSet, *, now: bool = True,
-    ) -> Sequence[Any]:  # fmt: skip
-        _check(tensors, process_set)
-        how = (_name(name, "grouped_reducescatter"), op, prescale, postscale, process_set)
-        return _means().grouped_reducescatter(tensors, *how)
 
     # ---- what gradient rules ask
 
@@ -102,7 +53,8 @@ class GraphCollectives:
         position = engine.members_of(process_set).index(engine.rank())
         if xla.is_compiling():  # all have equally many
             return [position * length for length in lengths]
-        everyones = self.allgather(tf.stack([tf.stack(list(lengths))]), name, process_set)
+        call = Call(ALLGATHER, name, process_set)
+        (everyones,) = self.run(call, [tf.stack([tf.stack(list(lengths))])])
         before = everyones[:position]
         return tf.unstack(tf.reduce_sum(before, axis=0), len(lengths))
 

@@ -1,7 +1,7 @@
 """Collectives on TensorFlow's tensors, with Horovod's signatures; all differentiable, eagerly and inside a tf.function.
 
-Names, factors, reductions and process sets are documented in hvdlite.collectives; what an operation does to a gradient,
-in hvdlite.adapter.gradients. `device_dense` and `device_sparse` are accepted for Horovod's sake.
+Names, factors, reductions and process sets are documented in hvdlite.arrays.ops; what an operation does to a gradient,
+in hvdlite.core.gradients. `device_dense` and `device_sparse` are accepted for Horovod's sake.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from typing import Any, TypeVar
 
 import tensorflow as tf
 
-from hvdlite.adapter.collectives import Collectives
 from hvdlite.adapter.compression import Settled
-from hvdlite.adapter.gradients import Allgather, Allreduce, Alltoall, Broadcast, Reducescatter
+from hvdlite.core.collectives import Collectives
+from hvdlite.core.gradients import Rule
+from hvdlite.core.operations import ALLGATHER, ALLREDUCE, ALLTOALL, BROADCAST, REDUCESCATTER, Call
 from hvdlite.ops import Adasum, Average, Max, Min, Product, Sum, reduction_of
 from hvdlite.process_sets import ProcessSet, global_process_set
 from hvdlite.tensorflow import sparse
@@ -34,10 +35,6 @@ EAGER = Collectives(FRAMEWORK)
 
 # tf.function rewrites the Python that it calls, which is not meant here.
 do_not_convert: Callable[[_Function], _Function] = tf.autograph.experimental.do_not_convert
-
-
-def _ops() -> Any:
-    return EAGER if tf.executing_eagerly() else GRAPH
 
 
 # fmt: off  (a signature is read as a whole)
@@ -63,9 +60,8 @@ def allreduce(
         sparse.check(op, prescale_factor, postscale_factor)
         gather = lambda rows, label: allgather(rows, label, ignore_name_scope, process_set)  # noqa: E731
         return sparse.allreduce(tensor, gather, name, op, process_set)
-    with _scope(ignore_name_scope):
-        rule = Allreduce(_ops(), name, process_set, False, op, prescale_factor, postscale_factor)
-        return _compressed(compression, [tensor], name, rule)[0]
+    call = Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor)
+    return _run(call, [tensor], ignore_name_scope, compression)[0]
 
 
 @do_not_convert
@@ -136,30 +132,27 @@ def grouped_allreduce(
 ) -> list[Any]:
     """allreduce() of several tensors that become ready, travel and fail together."""
     op = reduction_of(average, op)
-    if not tensors:
-        return []
-    dense = [i for i, t in enumerate(tensors) if not isinstance(t, tf.IndexedSlices)]
     results = list(tensors)
-    for i, slices in enumerate(tensors):
-        if isinstance(slices, tf.IndexedSlices):
-            results[i] = allreduce(
-                slices,
-                None,
-                "",
-                "",
-                compression,
-                op,
-                prescale_factor,
-                postscale_factor,
-                name and f"{name}.{i}",
-                process_set,
-                ignore_name_scope,
-            )
+    dense = [i for i, t in enumerate(tensors) if not isinstance(t, tf.IndexedSlices)]
+    for i in sorted(set(range(len(results))) - set(dense)):
+        results[i] = allreduce(
+            results[i],
+            None,
+            "",
+            "",
+            compression,
+            op,
+            prescale_factor,
+            postscale_factor,
+            name and f"{name}.{i}",
+            process_set,
+            ignore_name_scope,
+        )
     if dense:
-        with _scope(ignore_name_scope):
-            rule = Allreduce(_ops(), name, process_set, True, op, prescale_factor, postscale_factor)
-            for i, result in zip(dense, _compressed(compression, [tensors[i] for i in dense], name, rule), strict=True):
-                results[i] = result
+        call = Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor, grouped=True)
+        reduced = _run(call, [tensors[i] for i in dense], ignore_name_scope, compression)
+        for i, result in zip(dense, reduced, strict=True):
+            results[i] = result
     return results
 
 
@@ -171,7 +164,7 @@ def allgather(
     process_set: ProcessSet = global_process_set,
 ) -> Any:
     """Concatenates the tensors of all ranks along their first dimension, which may differ from rank to rank."""
-    return _allgather([tensor], name, ignore_name_scope, process_set, False)[0]
+    return _run(Call(ALLGATHER, name, process_set), [tensor], ignore_name_scope)[0]
 
 
 @do_not_convert
@@ -182,7 +175,7 @@ def grouped_allgather(
     process_set: ProcessSet = global_process_set,
 ) -> list[Any]:
     """allgather() of several tensors that travel together."""
-    return _allgather(tensors, name, ignore_name_scope, process_set, True)
+    return _run(Call(ALLGATHER, name, process_set, grouped=True), tensors, ignore_name_scope)
 
 
 @do_not_convert
@@ -193,9 +186,8 @@ def broadcast(
     ignore_name_scope: bool = False,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """The tensor of `root_rank`, which is a global rank in process sets, too. Shapes must be equal on all ranks."""
-    with _scope(ignore_name_scope):
-        return _run(Broadcast(_ops(), name, process_set, root=root_rank), [tensor])[0]
+    """Returns the tensor of `root_rank` (a global rank, also in a process set). Shapes must be equal on all ranks."""
+    return _run(Call(BROADCAST, name, process_set, root=root_rank), [tensor], ignore_name_scope)[0]
 
 
 @do_not_convert
@@ -210,9 +202,7 @@ def alltoall(
 
     `splits` (int32, or a list) says how many rows each rank gets; the result is then (output, received_splits).
     """
-    with _scope(ignore_name_scope):
-        rule = Alltoall(_ops(), name, process_set, splits=_splits(splits))
-        output, received = _run(rule, [tensor])
+    output, received = _run(Call(ALLTOALL, name, process_set, splits=_splits(splits)), [tensor], ignore_name_scope)
     return output if splits is None else (output, received)
 
 
@@ -228,10 +218,12 @@ def reducescatter(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> Any:
-    """Reduces the tensors of all ranks and returns this rank's part of the rows; earlier ranks get the odd ones."""
-    with _scope(ignore_name_scope):
-        rule = Reducescatter(_ops(), name, process_set, False, op, prescale_factor, postscale_factor)
-        return _compressed(compression, [tensor], name, rule)[0]
+    """Reduces the tensors of all ranks and returns this rank's part of the rows.
+
+    If the rows do not divide evenly, lower ranks get one more.
+    """
+    call = Call(REDUCESCATTER, name, process_set, op, prescale_factor, postscale_factor)
+    return _run(call, [tensor], ignore_name_scope, compression)[0]
 
 
 @do_not_convert
@@ -245,8 +237,8 @@ def grouped_reducescatter(
     postscale_factor: float = 1.0,
 ) -> list[Any]:
     """reducescatter() of several tensors that travel together."""
-    rule = Reducescatter(_ops(), None, process_set, True, op, prescale_factor, postscale_factor)
-    return _compressed(compression, tensors, None, rule)
+    call = Call(REDUCESCATTER, None, process_set, op, prescale_factor, postscale_factor, grouped=True)
+    return _run(call, tensors, False, compression)
 
 
 # fmt: on
@@ -255,26 +247,16 @@ def grouped_reducescatter(
 # ---- How they run
 
 
-def _run(rule: Any, tensors: Sequence[Any]) -> list[Any]:
-    return list(FRAMEWORK.differentiable(rule, [tf.convert_to_tensor(tensor) for tensor in tensors]))
-
-
-def _allgather(
-    tensors: Sequence[Any], name: str | None, ignore_name_scope: bool, process_set: ProcessSet, grouped: bool
-) -> list[Any]:
+def _run(call: Call, tensors: Sequence[Any], ignore_name_scope: bool, compression: Any = Compression.none) -> list[Any]:
+    rule = Rule(EAGER if tf.executing_eagerly() else GRAPH, call)
     with _scope(ignore_name_scope):
-        tensors = [tf.convert_to_tensor(tensor) for tensor in tensors]
-        lengths = tuple(0 if t.shape.rank == 0 else _ops().length(t) for t in tensors)
-        return _run(Allgather(_ops(), name, process_set, grouped, lengths), tensors)
-
-
-def _compressed(compression: Any, tensors: Sequence[Any], name: str | None, rule: Any) -> list[Any]:
-    if compression is Compression.none:
-        return _run(rule, tensors)
-    settled = Settled(compression)
-    packed = [settled.compress(tf.convert_to_tensor(tensor), name) for tensor in tensors]
-    received = _run(rule, [payload for payload, _ in packed])
-    return [settled.decompress(tensor, context) for tensor, (_, context) in zip(received, packed, strict=True)]
+        given = [tf.convert_to_tensor(tensor) for tensor in tensors]
+        if compression is Compression.none:
+            return list(FRAMEWORK.differentiable(rule, given))
+        settled = Settled(compression)
+        packed = [settled.compress(tensor, call.name) for tensor in given]
+        received = FRAMEWORK.differentiable(rule, [payload for payload, _ in packed])
+        return [settled.decompress(tensor, context) for tensor, (_, context) in zip(received, packed, strict=True)]
 
 
 def _scope(ignored: bool) -> Any:

@@ -9,8 +9,8 @@ from typing import Any
 import tensorflow as tf
 
 from hvdlite import basics
-from hvdlite import collectives as on_arrays
-from hvdlite.adapter import engine
+from hvdlite.arrays import ops as on_arrays
+from hvdlite.core import engine
 from hvdlite.process_sets import ProcessSet
 from hvdlite.tensorflow import by_numpy, xla
 from hvdlite.tensorflow.errors import in_tensorflows_words

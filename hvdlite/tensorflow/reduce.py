@@ -7,16 +7,16 @@ from typing import Any
 
 import tensorflow as tf
 
-from hvdlite.adapter import engine
 from hvdlite.adapter.compression import Settled
-from hvdlite.ops import Average, Kind
-from hvdlite.process_sets import ProcessSet, global_process_set, set_id_of
+from hvdlite.core import engine
+from hvdlite.core.operations import ALLREDUCE, Call
+from hvdlite.core.process_sets import ProcessSet, global_process_set, set_id_of
+from hvdlite.ops import Average
 from hvdlite.tensorflow import sparse
 from hvdlite.tensorflow.compression import Compression
 from hvdlite.tensorflow.errors import in_tensorflows_words
-from hvdlite.tensorflow.framework import FRAMEWORK
 from hvdlite.tensorflow.graph import GRAPH, unique_name
-from hvdlite.tensorflow.ops import allgather, do_not_convert
+from hvdlite.tensorflow.ops import EAGER, allgather, do_not_convert
 from hvdlite.tensorflow.place import is_elastic
 
 
@@ -95,21 +95,11 @@ def _send(
     process_set: ProcessSet,
 ) -> list[Any]:
     """`group`: the name under which they travel together; None: each under its own."""
+    call = Call(ALLREDUCE, group, process_set, op, prescale, postscale, grouped=group is not None)
     if not tf.executing_eagerly():
-        if group is not None:
-            return list(GRAPH.grouped_allreduce(tensors, group, op, prescale, postscale, process_set))
-        return GRAPH.gradients(tensors, names, op, prescale, postscale, process_set)
-    for tensor in tensors:
-        FRAMEWORK.check(tensor)
-    hosts = [FRAMEWORK.lend(tensor) for tensor in tensors]
-    outs = [FRAMEWORK.empty_like(host) for host in hosts]
-    how: Any = {"op": op, "prescale": prescale, "postscale": postscale}
-    if group is not None:
-        natives = engine.submit_group(Kind.ALLREDUCE, hosts, outs, group, process_set, **how)
-    else:
-        natives = [
-            engine.submit(Kind.ALLREDUCE, host, out, name, process_set, **how)
-            for host, out, name in zip(hosts, outs, names, strict=True)
-        ]
-    engine.wait_all(natives)
-    return [FRAMEWORK.deliver(out, tensor) for out, tensor in zip(outs, tensors, strict=True)]
+        return list(GRAPH.run(call, tensors)) if call.grouped else GRAPH.gradients(call, tensors, names)
+    if call.grouped:
+        return list(engine.run_now(EAGER.start(call, tensors)))
+    pending = [EAGER.start(call._replace(name=name), [tensor]) for name, tensor in zip(names, tensors, strict=True)]
+    engine.wait_all([native for each in pending for native in each.natives])
+    return [each.finish([None]) for each in pending]

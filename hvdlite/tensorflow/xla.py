@@ -17,8 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from hvdlite.adapter import xla
-from hvdlite.ops import Sum
-from hvdlite.process_sets import ProcessSet
+from hvdlite.core.operations import Call
 
 try:  # TensorFlow has no public ways to either; JAX uses the first one as well
     from tensorflow.compiler.tf2xla.python.xla import call_module as _call_module
@@ -42,20 +41,11 @@ def is_compiling() -> bool:
     return not tf.executing_eagerly() and _is_xlas is not None and bool(_is_xlas(tf.compat.v1.get_default_graph()))
 
 
-def call(
-    kind: int,
-    tensors: Sequence[Any],
-    shapes: Sequence[Shape],
-    name: str,
-    process_set: ProcessSet,
-    op: int = Sum,
-    root: int = 0,
-    prescale: float = 1.0,
-    postscale: float = 1.0,
-) -> list[Any]:
-    """The collective over all tensors, which travel together. `shapes` are those of the results."""
+def emit(call: Call, tensors: Sequence[Any], shapes: Sequence[Shape]) -> list[Any]:
+    """The call as a node of the program. `shapes` are those of the results."""
     check_served()
-    how = xla.attributes(kind, name, process_set, op, root, prescale, postscale)
+    name = str(call.name)
+    how = xla.attributes(call, name)
     token = _token()
     operands = [*tensors, token.read_value()]
     results = [*shapes, ()]

@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from hvdlite.adapter import engine
+from hvdlite.core import engine
+from hvdlite.core.operations import ALLREDUCE, Call
 from hvdlite.ops import Adasum, Max
 from hvdlite.process_sets import global_process_set
 from hvdlite.torch.distributed import Distributed
@@ -30,7 +31,7 @@ class DistributedAdasum(Distributed):
             for parameter, start in zip(self._moving(), before, strict=True):
                 name = self._scope + self._parameter_names[parameter]
                 payload, context = compression.compress(parameter - start, name)
-                pending = OPS.allreduce(payload, name, Adasum, 1.0, 1.0, global_process_set, in_place=True)
+                pending = OPS.start(Call(ALLREDUCE, name, op=Adasum, in_place=True), [payload])
                 ways.append((parameter, start, pending, context))
             for parameter, start, pending, context in ways:
                 parameter.copy_(start + compression.decompress(engine.run_now(pending), context))
@@ -44,7 +45,7 @@ class DistributedAdasum(Distributed):
         gradients = [p.grad for group in groups for p in group["params"] if p.grad is not None]
         finite = all(torch.isfinite(g).all() for g in gradients)
         mine = torch.tensor([not finite, bool(gradients)], dtype=torch.uint8)
-        overflow, some = OPS.allreduce(mine, f"{self._scope}overflow", Max, 1.0, 1.0, global_process_set, now=True)
+        overflow, some = OPS.run_one(mine, ALLREDUCE, f"{self._scope}overflow", global_process_set, Max)
         if gradients and overflow and finite:
             gradients[0].fill_(float("inf"))
         if gradients or not some:

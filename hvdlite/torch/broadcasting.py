@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import torch
 
-from hvdlite.adapter.engine import new_handle, synchronize
+from hvdlite.core.engine import new_handle, synchronize
+from hvdlite.core.operations import BROADCAST, Call
 from hvdlite.process_sets import ProcessSet
 from hvdlite.torch.ops import OPS
 
 
 def broadcast_all(named: list[tuple[str | None, torch.Tensor]], root_rank: int, process_set: ProcessSet) -> None:
     """Broadcasts in place, all under way at once. The first error is raised once all have ended."""
-    handles = [new_handle(OPS.broadcast(tensor, root_rank, name, process_set, in_place=True)) for name, tensor in named]
+    handles = [
+        new_handle(OPS.start(Call(BROADCAST, name, process_set, root=root_rank, in_place=True), [tensor]))
+        for name, tensor in named
+    ]
     error: Exception | None = None
     for handle in handles:
         try:

@@ -7,8 +7,10 @@ from typing import Any
 
 import torch
 
-from hvdlite.adapter import engine, names
+from hvdlite.adapter import names
 from hvdlite.adapter.compression import Settled, wait_for
+from hvdlite.core import engine
+from hvdlite.core.operations import ALLREDUCE, Call
 from hvdlite.ops import Average
 from hvdlite.process_sets import ProcessSet, global_process_set
 from hvdlite.torch.compression import Compression
@@ -38,7 +40,7 @@ def ddp_comm_hook(
         if settled.communicate is not None:
             handle = settled.communicate(payload, name, op, process_set)
             return lambda: settled.decompress(wait_for(handle), context)
-        pending = OPS.allreduce(payload, name, op, 1.0, 1.0, process_set, in_place=True)
+        pending = OPS.start(Call(ALLREDUCE, name, process_set, op, in_place=True), [payload])
         return lambda: settled.decompress(engine.run_now(pending), context)
 
     def hook(state: Any, bucket: Any) -> torch.futures.Future[torch.Tensor]:

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from hvdlite.adapter import engine
-from hvdlite.adapter.framework import Rule
+from hvdlite.core import engine
+from hvdlite.core.framework import Rule
 from hvdlite.torch import older
 
 # float8, complex and quantised tensors have no sum here.
@@ -17,9 +17,9 @@ SUPPORTED = frozenset(getattr(torch, name) for name in _NAMES if hasattr(torch, 
 
 
 class TorchFramework:
-    """See hvdlite.adapter.framework.Framework."""
+    """See hvdlite.core.framework.Framework."""
 
-    def check(self, tensor: Any) -> None:
+    def check(self, tensor: Any, in_place: bool = False) -> None:
         if not isinstance(tensor, torch.Tensor):
             raise TypeError(f"expected a torch.Tensor, got {type(tensor).__name__}")
         if tensor.layout != torch.strided:
@@ -43,9 +43,6 @@ class TorchFramework:
 
     def empty_like(self, host: torch.Tensor) -> torch.Tensor:
         return torch.empty_like(host, memory_format=torch.contiguous_format)
-
-    def empty_rows(self, host: torch.Tensor, rows: int) -> torch.Tensor:
-        return torch.empty((rows, *host.shape[1:]), dtype=host.dtype, device=host.device)
 
     def deliver(self, host: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
         return host if like.is_cpu else host.to(like.device)
@@ -131,9 +128,6 @@ class _BoolByNumpyFramework(TorchFramework):
 
     def lend(self, tensor: torch.Tensor) -> torch.Tensor:
         return _lendable(super().lend(tensor))
-
-    def empty_rows(self, host: torch.Tensor, rows: int) -> torch.Tensor:
-        return _lendable(super().empty_rows(host, rows))
 
     def deliver(self, host: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
         return super().deliver(host.as_subclass(torch.Tensor) if host.dtype == torch.bool else host, like)

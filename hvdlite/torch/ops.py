@@ -1,7 +1,7 @@
 """Collectives on torch tensors, with Horovod's signatures.
 
-The plain forms are differentiable. Names, factors, reductions and process sets are documented in hvdlite.collectives;
-what an operation does to a gradient, in hvdlite.adapter.gradients.
+The plain forms are differentiable. Names, factors, reductions and process sets are documented in hvdlite.arrays.ops;
+what an operation does to a gradient, in hvdlite.core.gradients.
 """
 
 from __future__ import annotations
@@ -11,16 +11,17 @@ from typing import Any
 
 import torch
 
-from hvdlite.adapter import engine
-from hvdlite.adapter.collectives import Collectives
 from hvdlite.adapter.compression import Settled
-from hvdlite.adapter.gradients import Allgather, Allreduce, Alltoall, Broadcast, Reducescatter
+from hvdlite.arrays.ops import barrier, join
 from hvdlite.basics import is_homogeneous
-from hvdlite.collectives import barrier, join
+from hvdlite.core import engine
+from hvdlite.core.collectives import Collectives
+from hvdlite.core.gradients import Rule
+from hvdlite.core.operations import ALLGATHER, ALLREDUCE, ALLTOALL, BROADCAST, REDUCESCATTER, Call
+from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.exceptions import HorovodInternalError
 from hvdlite.handles import poll, synchronize
 from hvdlite.ops import Adasum, Average, Max, Min, Product, Sum, reduction_of
-from hvdlite.process_sets import ProcessSet, global_process_set, set_id_of
 from hvdlite.torch import sparse, traced
 from hvdlite.torch.compression import Compression
 from hvdlite.torch.framework import FRAMEWORK
@@ -35,7 +36,6 @@ __all__ = [
 ]  # fmt: skip
 
 OPS = Collectives(FRAMEWORK)
-_differentiable = FRAMEWORK.differentiable
 
 
 # fmt: off  (a signature is read as a whole)
@@ -53,7 +53,7 @@ def allreduce_async(
 ) -> int:
     """Starts allreduce() and returns a handle."""
     op = reduction_of(average, op)
-    return engine.new_handle(OPS.allreduce(tensor, name, op, prescale_factor, postscale_factor, process_set))
+    return _start(Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor), [tensor])
 
 
 def allreduce(
@@ -68,13 +68,10 @@ def allreduce(
 ) -> torch.Tensor:
     """Combines the tensors of all ranks element by element; a new tensor, the same bits on every rank."""
     op = reduction_of(average, op)
-    if traced.is_compiling():
-        how = (op, float(prescale_factor), float(postscale_factor), set_id_of(process_set), name)
-        return _compressed(compression, [tensor], name, lambda p: [torch.ops.hvdlite.allreduce(p[0], *how)])[0]
-    if compression is Compression.none and not _needs_gradient(tensor):
-        return OPS.allreduce(tensor, name, op, prescale_factor, postscale_factor, process_set, now=True)
-    rule = Allreduce(OPS, name, process_set, False, op, prescale_factor, postscale_factor)
-    return _compressed(compression, [tensor], name, lambda payloads: _differentiable(rule, payloads))[0]
+    if compression is Compression.none and _is_plain(tensor):
+        return OPS.run_one(tensor, ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor)
+    call = Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor)
+    return _run(call, [tensor], compression)[0]
 
 
 def allreduce_async_(
@@ -88,8 +85,8 @@ def allreduce_async_(
 ) -> int:
     """Starts allreduce_() and returns a handle."""
     op = reduction_of(average, op)
-    pending = OPS.allreduce(tensor, name, op, prescale_factor, postscale_factor, process_set, in_place=True)
-    return engine.new_handle(pending)
+    call = Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor, in_place=True)
+    return _start(call, [tensor])
 
 
 def allreduce_(
@@ -103,13 +100,11 @@ def allreduce_(
 ) -> torch.Tensor:
     """allreduce() in place. Returns the tensor."""
     op = reduction_of(average, op)
-    if traced.is_compiling():
-        how = (op, float(prescale_factor), float(postscale_factor), set_id_of(process_set), name)
-        return tensor.copy_(torch.ops.hvdlite.allreduce(tensor, *how))
-    if not _needs_gradient(tensor):
-        return OPS.allreduce(tensor, name, op, prescale_factor, postscale_factor, process_set, in_place=True, now=True)
-    rule = Allreduce(OPS, name, process_set, False, op, prescale_factor, postscale_factor, in_place=True)
-    return _differentiable(rule, [tensor])[0]
+    if _is_plain(tensor):
+        how = (name, process_set, op, prescale_factor, postscale_factor)
+        return OPS.run_one(tensor, ALLREDUCE, *how, in_place=True)
+    call = Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor, in_place=True)
+    return _run(call, [tensor])[0]
 
 
 def grouped_allreduce_async(
@@ -123,7 +118,7 @@ def grouped_allreduce_async(
 ) -> int:
     """Starts grouped_allreduce() and returns one handle for all; its result is a tuple."""
     op = reduction_of(average, op)
-    return engine.new_handle(OPS.grouped_allreduce(tensors, name, op, prescale_factor, postscale_factor, process_set))
+    return _start(Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor, grouped=True), tensors)
 
 
 def grouped_allreduce(
@@ -138,11 +133,8 @@ def grouped_allreduce(
 ) -> list[torch.Tensor]:
     """allreduce() of several tensors that become ready, travel and fail together."""
     op = reduction_of(average, op)
-    if traced.is_compiling():
-        how = (op, float(prescale_factor), float(postscale_factor), set_id_of(process_set), name)
-        return _compressed(compression, _list(tensors), name, lambda p: torch.ops.hvdlite.grouped_allreduce(p, *how))
-    rule = Allreduce(OPS, name, process_set, True, op, prescale_factor, postscale_factor)
-    return _compressed(compression, _list(tensors), name, lambda payloads: _differentiable(rule, payloads))
+    call = Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor, grouped=True)
+    return _run(call, tensors, compression)
 
 
 def grouped_allreduce_async_(
@@ -155,9 +147,8 @@ def grouped_allreduce_async_(
     process_set: ProcessSet = global_process_set,
 ) -> int:
     """Starts grouped_allreduce_() and returns one handle for all."""
-    op = reduction_of(average, op)
-    pending = OPS.grouped_allreduce(tensors, name, op, prescale_factor, postscale_factor, process_set, in_place=True)
-    return engine.new_handle(pending)
+    how = (ALLREDUCE, name, process_set, reduction_of(average, op), prescale_factor, postscale_factor)
+    return _start(Call(*how, in_place=True, grouped=True), tensors)
 
 
 def grouped_allreduce_(
@@ -170,13 +161,8 @@ def grouped_allreduce_(
     process_set: ProcessSet = global_process_set,
 ) -> list[torch.Tensor]:
     """grouped_allreduce() in place. Returns the tensors."""
-    op = reduction_of(average, op)
-    if traced.is_compiling():
-        how = (op, float(prescale_factor), float(postscale_factor), set_id_of(process_set), name)
-        results = torch.ops.hvdlite.grouped_allreduce(_list(tensors), *how)
-        return [tensor.copy_(result) for tensor, result in zip(tensors, results, strict=True)]
-    rule = Allreduce(OPS, name, process_set, True, op, prescale_factor, postscale_factor, in_place=True)
-    return list(_differentiable(rule, _list(tensors)))
+    how = (ALLREDUCE, name, process_set, reduction_of(average, op), prescale_factor, postscale_factor)
+    return _run(Call(*how, in_place=True, grouped=True), tensors)
 
 
 def sparse_allreduce_async(
@@ -191,76 +177,63 @@ def sparse_allreduce_async(
 
 def allgather_async(tensor: torch.Tensor, name: str | None = None, process_set: ProcessSet = global_process_set) -> int:
     """Starts allgather() and returns a handle."""
-    return engine.new_handle(OPS.allgather(tensor, name, process_set))
+    return _start(Call(ALLGATHER, name, process_set), [tensor])
 
 
 def allgather(
     tensor: torch.Tensor, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> torch.Tensor:
     """Concatenates the tensors of all ranks along their first dimension, which may differ from rank to rank."""
-    if traced.is_compiling():
-        rows = tensor.shape[0] * traced.members(set_id_of(process_set))
-        return torch.ops.hvdlite.allgather(tensor, rows, set_id_of(process_set), name)
-    rule = Allgather(OPS, name, process_set, False, _lengths([tensor]))
-    return _differentiable(rule, [tensor])[0]
+    return _run(Call(ALLGATHER, name, process_set), [tensor])[0]
 
 
 def grouped_allgather_async(
     tensors: Sequence[torch.Tensor], name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> int:
     """Starts grouped_allgather() and returns one handle for all; its result is a tuple."""
-    return engine.new_handle(OPS.grouped_allgather(tensors, name, process_set))
+    return _start(Call(ALLGATHER, name, process_set, grouped=True), tensors)
 
 
 def grouped_allgather(
     tensors: Sequence[torch.Tensor], name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> list[torch.Tensor]:
     """allgather() of several tensors that travel together."""
-    if traced.is_compiling():
-        rows = [tensor.shape[0] * traced.members(set_id_of(process_set)) for tensor in tensors]
-        return list(torch.ops.hvdlite.grouped_allgather(_list(tensors), rows, set_id_of(process_set), name))
-    rule = Allgather(OPS, name, process_set, True, _lengths(_list(tensors)))
-    return list(_differentiable(rule, _list(tensors)))
+    return _run(Call(ALLGATHER, name, process_set, grouped=True), tensors)
 
 
 def broadcast_async(
     tensor: torch.Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> int:
     """Starts broadcast() and returns a handle."""
-    return engine.new_handle(OPS.broadcast(tensor, root_rank, name, process_set))
+    return _start(Call(BROADCAST, name, process_set, root=root_rank), [tensor])
 
 
 def broadcast(
     tensor: torch.Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> torch.Tensor:
-    """The tensor of `root_rank`, which is a global rank in process sets, too. Shapes must be equal on all ranks."""
-    if traced.is_compiling():
-        return torch.ops.hvdlite.broadcast(tensor, root_rank, set_id_of(process_set), name)
-    return _differentiable(Broadcast(OPS, name, process_set, root=root_rank), [tensor])[0]
+    """Returns the tensor of `root_rank` (a global rank, also in a process set). Shapes must be equal on all ranks."""
+    return _run(Call(BROADCAST, name, process_set, root=root_rank), [tensor])[0]
 
 
 def broadcast_async_(
     tensor: torch.Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> int:
     """Starts broadcast_() and returns a handle."""
-    return engine.new_handle(OPS.broadcast(tensor, root_rank, name, process_set, in_place=True))
+    return _start(Call(BROADCAST, name, process_set, root=root_rank, in_place=True), [tensor])
 
 
 def broadcast_(
     tensor: torch.Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> torch.Tensor:
     """broadcast() in place. Returns the tensor."""
-    if traced.is_compiling():
-        return tensor.copy_(torch.ops.hvdlite.broadcast(tensor, root_rank, set_id_of(process_set), name))
-    return _differentiable(Broadcast(OPS, name, process_set, root=root_rank, in_place=True), [tensor])[0]
+    return _run(Call(BROADCAST, name, process_set, root=root_rank, in_place=True), [tensor])[0]
 
 
 def alltoall_async(
     tensor: torch.Tensor, splits: Any = None, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> int:
     """Starts alltoall() and returns a handle; synchronize() then returns (output, received_splits) in any case."""
-    like = splits if isinstance(splits, torch.Tensor) else None
-    return engine.new_handle(OPS.alltoall(tensor, _splits(splits), like, name, process_set))
+    return _start(_alltoall(name, process_set, splits), [tensor])
 
 
 def alltoall(
@@ -270,12 +243,8 @@ def alltoall(
 
     `splits` (int32, or a list) says how many rows each rank gets; the result is then (output, received_splits).
     """
-    if splits is None and traced.is_compiling():
-        return torch.ops.hvdlite.alltoall(tensor, set_id_of(process_set), name)
-    like = splits if isinstance(splits, torch.Tensor) else None
-    rule = Alltoall(OPS, name, process_set, splits=_splits(splits), splits_like=like)
-    output, received = _differentiable(rule, [tensor])
-    return output if splits is None else (output, received)
+    results = _run(_alltoall(name, process_set, splits), [tensor])
+    return results[0] if splits is None else tuple(results)
 
 
 def reducescatter_async(
@@ -287,7 +256,7 @@ def reducescatter_async(
     postscale_factor: float = 1.0,
 ) -> int:
     """Starts reducescatter() and returns a handle."""
-    return engine.new_handle(OPS.reducescatter(tensor, name, op, prescale_factor, postscale_factor, process_set))
+    return _start(Call(REDUCESCATTER, name, process_set, op, prescale_factor, postscale_factor), [tensor])
 
 
 def reducescatter(
@@ -299,12 +268,12 @@ def reducescatter(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> torch.Tensor:
-    """Reduces the tensors of all ranks and returns this rank's part of the rows; earlier ranks get the odd ones."""
-    if traced.is_compiling():
-        how = (op, float(prescale_factor), float(postscale_factor), set_id_of(process_set), name)
-        return _compressed(compression, [tensor], name, lambda p: [torch.ops.hvdlite.reducescatter(p[0], *how)])[0]
-    rule = Reducescatter(OPS, name, process_set, False, op, prescale_factor, postscale_factor)
-    return _compressed(compression, [tensor], name, lambda payloads: _differentiable(rule, payloads))[0]
+    """Reduces the tensors of all ranks and returns this rank's part of the rows.
+
+    If the rows do not divide evenly, lower ranks get one more.
+    """
+    call = Call(REDUCESCATTER, name, process_set, op, prescale_factor, postscale_factor)
+    return _run(call, [tensor], compression)[0]
 
 
 def grouped_reducescatter_async(
@@ -316,8 +285,7 @@ def grouped_reducescatter_async(
     postscale_factor: float = 1.0,
 ) -> int:
     """Starts grouped_reducescatter() and returns one handle for all; its result is a tuple."""
-    pending = OPS.grouped_reducescatter(tensors, name, op, prescale_factor, postscale_factor, process_set)
-    return engine.new_handle(pending)
+    return _start(Call(REDUCESCATTER, name, process_set, op, prescale_factor, postscale_factor, grouped=True), tensors)
 
 
 def grouped_reducescatter(
@@ -330,15 +298,40 @@ def grouped_reducescatter(
     postscale_factor: float = 1.0,
 ) -> list[torch.Tensor]:
     """reducescatter() of several tensors that travel together."""
+    call = Call(REDUCESCATTER, name, process_set, op, prescale_factor, postscale_factor, grouped=True)
+    return _run(call, tensors, compression)
+
+
+# fmt: on
+# ---- How they run ---------------------------------------------------------------------------------------------------
+
+
+def _start(call: Call, tensors: Sequence[torch.Tensor]) -> int:
+    return engine.new_handle(OPS.start(call, tensors))
+
+
+def _run(call: Call, tensors: Sequence[torch.Tensor], compression: Any = Compression.none) -> list[torch.Tensor]:
+    if not isinstance(tensors, (list, tuple)):
+        raise TypeError(f"expected a list of tensors, got {type(tensors).__name__}")
+    if not traced.is_compiling() or call.splits is not None:
+        rule = Rule(OPS, call)
+        return _compressed(compression, list(tensors), call.name, lambda t: FRAMEWORK.differentiable(rule, t))
+    results = _compressed(compression, list(tensors), call.name, lambda t: traced.emit(call, t))
+    if not call.in_place:
+        return results
+    return [tensor.copy_(result) for tensor, result in zip(tensors, results, strict=True)]
+
+
+def _is_plain(tensor: Any) -> bool:
+    """Whether nothing has to be recorded, as in most calls."""
     if traced.is_compiling():
-        how = (op, float(prescale_factor), float(postscale_factor), set_id_of(process_set), name)
-        send = torch.ops.hvdlite.grouped_reducescatter
-        return _compressed(compression, _list(tensors), name, lambda payloads: send(payloads, *how))
-    rule = Reducescatter(OPS, name, process_set, True, op, prescale_factor, postscale_factor)
-    return _compressed(compression, _list(tensors), name, lambda payloads: _differentiable(rule, payloads))
+        return False
+    return not (torch.is_grad_enabled() and isinstance(tensor, torch.Tensor) and tensor.requires_grad)
 
 
-# ---- Arguments ------------------------------------------------------------------------------------------------------
+def _alltoall(name: str | None, process_set: ProcessSet, splits: Any) -> Call:
+    like = splits if isinstance(splits, torch.Tensor) else None
+    return Call(ALLTOALL, name, process_set, splits=_splits(splits), splits_like=like)
 
 
 def _compressed(
@@ -358,21 +351,6 @@ def _compressed(
     packed = [settled.compress(tensor, name) for tensor in tensors]
     received = send([payload for payload, _ in packed])
     return [settled.decompress(tensor, context) for tensor, (_, context) in zip(received, packed, strict=True)]
-
-
-def _needs_gradient(tensor: Any) -> bool:
-    # Most calls do not, and then nothing has to be recorded.
-    return torch.is_grad_enabled() and isinstance(tensor, torch.Tensor) and tensor.requires_grad
-
-
-def _list(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    if not isinstance(tensors, (list, tuple)):
-        raise TypeError(f"expected a list of tensors, got {type(tensors).__name__}")
-    return list(tensors)
-
-
-def _lengths(tensors: Sequence[torch.Tensor]) -> tuple[int, ...]:
-    return tuple(t.shape[0] if isinstance(t, torch.Tensor) and t.dim() else 0 for t in tensors)
 
 
 def _splits(splits: Any) -> list[int] | None:

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
+from hvdlite.arrays.objects import broadcast_object
 from hvdlite.basics import rank
-from hvdlite.objects import broadcast_object
 from hvdlite.process_sets import global_process_set
 from hvdlite.torch.broadcasting import broadcast_all
 

@@ -15,11 +15,13 @@ from typing import Any
 
 import torch
 
-from hvdlite.adapter import divergence, engine, presence
+from hvdlite.adapter import divergence, presence
 from hvdlite.adapter.aggregation import Aggregation, Unit
 from hvdlite.adapter.compression import Settled, wait_for
+from hvdlite.arrays.objects import allgather_object
+from hvdlite.core import engine
+from hvdlite.core.operations import ALLREDUCE, Call
 from hvdlite.exceptions import MismatchError
-from hvdlite.objects import allgather_object
 from hvdlite.ops import Max, Sum
 from hvdlite.process_sets import ProcessSet
 from hvdlite.torch import hooks, sparse
@@ -196,7 +198,8 @@ class GradientReducer:
 
     def _allreduce(self, tensor: torch.Tensor, name: str) -> engine.Pending:
         s = self.settings
-        return OPS.allreduce(tensor, name, s.op, s.prescale, s.postscale, s.process_set, in_place=True)
+        call = Call(ALLREDUCE, name, s.process_set, s.op, s.prescale, s.postscale, in_place=True)
+        return OPS.start(call, [tensor])
 
     def _launch_group(self, unit: Unit) -> None:
         group = self._groups[unit]
@@ -222,7 +225,8 @@ class GradientReducer:
         s = self.settings
         packed = [s.compression.compress(p.grad.detach(), label) for label, p in members]
         payloads = [payload for payload, _ in packed]
-        pending = OPS.grouped_allreduce(payloads, name, s.op, s.prescale, s.postscale, s.process_set, in_place=True)
+        how = (ALLREDUCE, name, s.process_set, s.op, s.prescale, s.postscale)
+        pending = OPS.start(Call(*how, in_place=True, grouped=True), payloads)
 
         def finish() -> None:
             for (_, parameter), result, (_, context) in zip(members, engine.run_now(pending), packed, strict=True):
@@ -310,7 +314,7 @@ class GradientReducer:
         settings = self.settings
         name = f"{settings.scope}gradients present"
         try:
-            heard = engine.run_now(OPS.allreduce(mine, name, Max, 1.0, 1.0, settings.process_set))
+            heard = OPS.run_one(mine, ALLREDUCE, name, settings.process_set, Max)
         except MismatchError as error:
             raise MismatchError(
                 "Ranks have different numbers of parameters in this optimizer: add_param_group() has to be called on all "

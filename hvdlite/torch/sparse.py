@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import torch
 
-from hvdlite.adapter.collectives import Collectives
-from hvdlite.adapter.engine import Pending, run_now
+from hvdlite.core.collectives import Collectives
+from hvdlite.core.engine import Pending, run_now
+from hvdlite.core.operations import ALLGATHER, Call
 from hvdlite.ops import Average, Sum
 from hvdlite.process_sets import ProcessSet
 
@@ -25,8 +26,8 @@ def start(
     members = process_set.size() or 1
     # Gathering is along the first dimension, and every entry is one row of both.
     gathers: list[Pending] = [
-        ops.allgather(tensor.indices().t().contiguous(), name and f"{name}.indices", process_set),
-        ops.allgather(tensor.values(), name and f"{name}.values", process_set),
+        ops.start(Call(ALLGATHER, name and f"{name}.indices", process_set), [tensor.indices().t().contiguous()]),
+        ops.start(Call(ALLGATHER, name and f"{name}.values", process_set), [tensor.values()]),
     ]
 
     def finish() -> torch.Tensor:

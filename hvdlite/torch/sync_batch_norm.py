@@ -8,6 +8,7 @@ import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from hvdlite.basics import size
+from hvdlite.core.operations import ALLGATHER, ALLREDUCE
 from hvdlite.ops import Sum
 from hvdlite.process_sets import global_process_set
 from hvdlite.torch.ops import OPS
@@ -62,7 +63,7 @@ class _Normalize(torch.autograd.Function):
             variance = mean = wide.new_zeros(channels)
         mine = torch.cat([wide.new_tensor([own]), mean, variance])[None]
         # Everybody's, rather than sums: variances of small spreads around large means stay exact.
-        everyones = OPS.allgather(mine, f"sync_batch_norm.{channels}", global_process_set, now=True).double()
+        everyones = OPS.run_one(mine, ALLGATHER, f"sync_batch_norm.{channels}", global_process_set).double()
         counts, means, variances = everyones[:, :1], everyones[:, 1 : channels + 1], everyones[:, channels + 1 :]
         total = counts.sum()
         mean = (counts * means).sum(0) / total
@@ -89,7 +90,7 @@ class _Normalize(torch.autograd.Function):
         if ctx.needs_input_grad[0]:
             # This rank's inputs moved the statistics of all.
             name = f"sync_batch_norm.{channels}.backward"
-            means = OPS.allreduce(sums, name, Sum, 1.0, 1.0, global_process_set, now=True) / ctx.count
+            means = OPS.run_one(sums, ALLREDUCE, name, global_process_set, Sum) / ctx.count
             by_mean, by_spread = (m.view(shape) for m in (means[:channels], means[channels:]))
             factor = scale if weight is None else scale * weight.to(scale.dtype)
             of_input = ((wide - by_mean - centred * by_spread) * factor.view(shape)).to(input.dtype)

@@ -1,25 +1,48 @@
 """Collectives as operators of torch: torch.ops.hvdlite.*, for torch.compile(fullgraph=True).
 
-The functions of hvdlite.torch.ops turn to them while they are compiled. They are functional and blocking. Shapes must be
-known while compiling: allgather takes it that all ranks have equally many rows, and says so if they have not.
+The functions of hvdlite.torch.ops use them while they are compiled. They are functional and blocking. Shapes must be
+known while compiling: allgather assumes that all ranks have equally many rows, and raises if they have not.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
 
-from hvdlite.adapter import engine
-from hvdlite.adapter.collectives import Collectives
-from hvdlite.ops import Average, Sum
-from hvdlite.process_sets import ProcessSet, global_process_set
+from hvdlite.core import engine
+from hvdlite.core.collectives import Collectives
+from hvdlite.core.gradients import Rule
+from hvdlite.core.operations import GATHERED, OPERATIONS, SHARED, Call, Operation
+from hvdlite.core.process_sets import ProcessSet, global_process_set, set_id_of
 from hvdlite.torch.framework import FRAMEWORK
 
-_OPS = Collectives(FRAMEWORK)
 # The low-level kind: torch.library.custom_op costs 9 us a call.
 _library: Any = torch.library.Library("hvdlite", "DEF")  # type: ignore[no-untyped-call]
 AVAILABLE = hasattr(torch.library, "register_fake") and hasattr(torch.library, "register_autograd")
+
+# A Call's fields, as far as an operator takes them. `rows`: those of the results, where the input's do not tell.
+_SIGNATURE = (
+    "(Tensor[] x, SymInt[]? rows, str? name, int process_set, int op, float prescale, float postscale, int root, "
+    "bool grouped) -> Tensor[]"
+)
+
+
+def emit(call: Call, tensors: Sequence[torch.Tensor], rows: Any = None) -> list[torch.Tensor]:
+    """The call as an operator of the program that is being compiled; an alltoall without its received splits."""
+    operator = getattr(torch.ops.hvdlite, call.operation.name)
+    how = (call.op, float(call.prescale), float(call.postscale), call.root, call.grouped)
+    results: list[torch.Tensor] = operator(list(tensors), rows, call.name, set_id_of(call.process_set), *how)
+    return results
+
+
+def _call(
+    operation: Operation, name: str | None, process_set: int, op: int, prescale: float, postscale: float, root: int,
+    grouped: bool,
+) -> Call:  # fmt: skip
+    return Call(operation, name, _set(process_set), op, prescale, postscale, root, grouped=grouped)
 
 
 def _set(number: int) -> ProcessSet:
@@ -36,196 +59,98 @@ def _position(number: int) -> tuple[int, int]:
     return members.index(engine.rank()), len(members)
 
 
-def members(number: int) -> int:
-    """How many a process set has, for code that is being compiled. By number: torch 2.5 takes no objects here."""
-    return len(engine.ranks_of(number))
+# ---- What an operator does
 
 
-# What torch.compiler.assume_constant_result does, after a second in which it imports the compiler.
-members._dynamo_marked_constant = True  # type: ignore[attr-defined]
+_OPS = Collectives(FRAMEWORK)
 
 
-def _own_rows(rows: Any, number: int) -> Any:
-    mine, members = _position(number)
-    return rows // members + (1 if mine < rows % members else 0)
+def _run(operation: Operation, x: list[torch.Tensor], rows: list[int] | None, *how: Any) -> list[torch.Tensor]:
+    call = _call(operation, *how)
+    results = list(_OPS.run(call, x))[: len(x)]
+    if operation.result is GATHERED:
+        for result, expected in zip(results, rows or _rows(call, x), strict=True):
+            _check_rows(result.shape[0], expected)
+    return results
 
 
-# ---- what they do
-
-
-def _allreduce(x: torch.Tensor, op: int, prescale: float, postscale: float, process_set: int, name: str | None) -> Any:
-    return _OPS.allreduce(x, name, op, prescale, postscale, _set(process_set), now=True)
-
-
-def _grouped_allreduce(
-    x: list[torch.Tensor], op: int, prescale: float, postscale: float, process_set: int, name: str | None
-) -> list[torch.Tensor]:
-    return list(_OPS.grouped_allreduce(x, name, op, prescale, postscale, _set(process_set), now=True))
-
-
-def _allgather(x: torch.Tensor, rows: int, process_set: int, name: str | None) -> Any:
-    result = _OPS.allgather(x, name, _set(process_set), now=True)
-    _check_rows(result, rows)
-    return result
-
-
-def _check_rows(result: torch.Tensor, rows: int) -> None:
-    if result.shape[0] != rows:
+def _check_rows(came: int, expected: int) -> None:
+    if came != expected:
         raise ValueError(
-            f"allgather inside torch.compile: {result.shape[0]} rows came together, but {rows} were expected: there all "
+            f"allgather inside torch.compile: {came} rows came together, but {expected} were expected: there all "
             "ranks must have equally many. Leave it out of the compiled region."
         )
 
 
-def _grouped_allgather(x: list[torch.Tensor], rows: list[int], process_set: int, name: str | None) -> Any:
-    results = list(_OPS.grouped_allgather(x, name, _set(process_set), now=True))
-    for result, expected in zip(results, rows, strict=True):
-        _check_rows(result, expected)
-    return results
+# ---- The shapes of its results
 
 
-def _broadcast(x: torch.Tensor, root: int, process_set: int, name: str | None) -> Any:
-    return _OPS.broadcast(x, root, name, _set(process_set), now=True)
+def _fake(operation: Operation, x: list[torch.Tensor], rows: list[Any] | None, *how: Any) -> list[torch.Tensor]:
+    if operation.result not in (GATHERED, SHARED):
+        return [tensor.new_empty(tensor.shape) for tensor in x]
+    counts = rows or _rows(_call(operation, *how), x)
+    return [tensor.new_empty((count, *tensor.shape[1:])) for tensor, count in zip(x, counts, strict=True)]
 
 
-def _alltoall(x: torch.Tensor, process_set: int, name: str | None) -> Any:
-    return _OPS.alltoall(x, None, None, name, _set(process_set), now=True)[0]
+def _rows(call: Call, x: list[torch.Tensor]) -> list[Any]:
+    """The rows of each result, if all ranks have as many as this one."""
+    position, members = _position(set_id_of(call.process_set))
+    own = [tensor.shape[0] for tensor in x]
+    if call.operation.result is GATHERED:
+        return [rows * members for rows in own]
+    return [rows // members + (1 if position < rows % members else 0) for rows in own]
 
 
-def _reducescatter(
-    x: torch.Tensor, op: int, prescale: float, postscale: float, process_set: int, name: str | None
-) -> Any:
-    return _OPS.reducescatter(x, name, op, prescale, postscale, _set(process_set), now=True)
+# ---- Its gradient: the rules of hvdlite/core/gradients.py, with shapes that are known
 
 
-def _grouped_reducescatter(
-    x: list[torch.Tensor], op: int, prescale: float, postscale: float, process_set: int, name: str | None
-) -> list[torch.Tensor]:
-    return list(_OPS.grouped_reducescatter(x, name, op, prescale, postscale, _set(process_set), now=True))
+class _TracedFramework:
+    """The primitives that those rules need."""
+
+    def rows(self, tensor: torch.Tensor, start: int, count: int) -> torch.Tensor:
+        return tensor.narrow(0, start, count).clone()
+
+    def lengthened(self, tensor: torch.Tensor, rows: Any) -> torch.Tensor:
+        return tensor  # all ranks have equally many
+
+    def scaled(self, tensor: torch.Tensor, factor: float) -> torch.Tensor:
+        return tensor * factor
+
+    def differentiable(self, rule: Rule, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        return emit(rule.call, tensors, rule.result_rows)
 
 
-# ---- their gradients: the rules of hvdlite/adapter/gradients.py, with shapes that are known
+class _TracedCollectives:
+    framework = _TracedFramework()
+
+    def starts(self, lengths: Sequence[Any], name: str | None, process_set: ProcessSet) -> list[Any]:
+        position, _ = _position(set_id_of(process_set))
+        return [position * length for length in lengths]
 
 
-def _gradient_name(name: str | None) -> str | None:
-    return None if name is None else f"{name}.gradient"
+def _keep(operation: Operation, ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    x, _, *how = inputs
+    ctx.rule = Rule(_TracedCollectives(), _call(operation, *how))
+    ctx.rule.rows = [tensor.shape[0] if tensor.dim() else 0 for tensor in x]
+    ctx.constants = len(inputs) - 1
 
 
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    x, *ctx.how = inputs
-    tensors = [x] if isinstance(x, torch.Tensor) else x
-    ctx.rows = [tensor.shape[0] if tensor.dim() else 0 for tensor in tensors]
+def _backward(ctx: Any, gradients: list[torch.Tensor]) -> Any:
+    return list(ctx.rule.backward(gradients)), *[None] * ctx.constants
 
 
-def _of_allreduce(ctx: Any, gradient: torch.Tensor) -> Any:
-    *how, name = ctx.how
-    return (torch.ops.hvdlite.allreduce(gradient, *how, _gradient_name(name)), *[None] * 5)
-
-
-def _of_grouped_allreduce(ctx: Any, gradients: list[torch.Tensor]) -> Any:
-    *how, name = ctx.how
-    return (torch.ops.hvdlite.grouped_allreduce(gradients, *how, _gradient_name(name)), *[None] * 5)
-
-
-def _average(gradient: torch.Tensor, process_set: int, name: str | None) -> torch.Tensor:
-    result: torch.Tensor = torch.ops.hvdlite.allreduce(gradient, Average, 1.0, 1.0, process_set, _gradient_name(name))
-    return result
-
-
-def _of_allgather(ctx: Any, gradient: torch.Tensor) -> Any:
-    _, process_set, name = ctx.how
-    return _own(_average(gradient, process_set, name), ctx.rows[0], process_set), None, None, None
-
-
-def _of_grouped_allgather(ctx: Any, gradients: list[torch.Tensor]) -> Any:
-    _, process_set, name = ctx.how
-    averages = torch.ops.hvdlite.grouped_allreduce(gradients, Average, 1.0, 1.0, process_set, _gradient_name(name))
-    mine = [_own(average, rows, process_set) for average, rows in zip(averages, ctx.rows, strict=True)]
-    return mine, None, None, None
-
-
-def _own(whole: torch.Tensor, rows: int, process_set: int) -> torch.Tensor:
-    return whole.narrow(0, _position(process_set)[0] * rows, rows).clone()
-
-
-def _of_broadcast(ctx: Any, gradient: torch.Tensor) -> Any:
-    root, process_set, name = ctx.how
-    average = _average(gradient, process_set, name)
-    return average if engine.rank() == root else average * 0.0, None, None, None
-
-
-def _of_alltoall(ctx: Any, gradient: torch.Tensor) -> Any:
-    process_set, name = ctx.how
-    return torch.ops.hvdlite.alltoall(gradient, process_set, _gradient_name(name)), None, None
-
-
-def _of_reducescatter(ctx: Any, gradient: torch.Tensor) -> Any:
-    *_, process_set, name = ctx.how
-    whole = torch.ops.hvdlite.allgather(gradient, ctx.rows[0], process_set, _gradient_name(name))
-    return (_scattered(ctx, whole), *[None] * 5)
-
-
-def _of_grouped_reducescatter(ctx: Any, gradients: list[torch.Tensor]) -> Any:
-    *_, process_set, name = ctx.how
-    wholes = torch.ops.hvdlite.grouped_allgather(gradients, ctx.rows, process_set, _gradient_name(name))
-    return ([_scattered(ctx, whole) for whole in wholes], *[None] * 5)
-
-
-def _scattered(ctx: Any, whole: torch.Tensor) -> torch.Tensor:
-    op, prescale, postscale, process_set, _ = ctx.how
-    factor = prescale * postscale * (_position(process_set)[1] if op == Sum else 1)
-    return whole if factor == 1.0 else whole * factor
-
-
-_REDUCTION = "int op, float prescale, float postscale, int process_set, str? name"
-
-
-def _define(signature: str, run: Any, fake: Any, gradient: Any) -> None:
-    name = signature.partition("(")[0]
-    _library.define(signature)
-    _library.impl(name, run, "CompositeExplicitAutograd")
-    torch.library.register_fake(f"hvdlite::{name}", fake, lib=_library)
-    torch.library.register_autograd(f"hvdlite::{name}", gradient, setup_context=_keep, lib=_library)
-
-
-def _same(x: torch.Tensor, *_: Any) -> torch.Tensor:
-    return x.new_empty(x.shape)
-
-
-def _gathered(x: torch.Tensor, rows: Any, *_: Any) -> torch.Tensor:
-    return x.new_empty((rows, *x.shape[1:]))
-
-
-def _part(x: torch.Tensor, op: int, prescale: float, postscale: float, process_set: int, name: Any) -> torch.Tensor:
-    return x.new_empty((_own_rows(x.shape[0], process_set), *x.shape[1:]))
+def _define(operation: Operation) -> None:
+    name = operation.name
+    _library.define(name + _SIGNATURE)
+    _library.impl(name, partial(_run, operation), "CompositeExplicitAutograd")
+    torch.library.register_fake(f"hvdlite::{name}", partial(_fake, operation), lib=_library)
+    setup = partial(_keep, operation)
+    torch.library.register_autograd(f"hvdlite::{name}", _backward, setup_context=setup, lib=_library)
 
 
 if AVAILABLE:
-    _define(f"allreduce(Tensor x, {_REDUCTION}) -> Tensor", _allreduce, _same, _of_allreduce)
-    _define(
-        f"grouped_allreduce(Tensor[] x, {_REDUCTION}) -> Tensor[]",
-        _grouped_allreduce,
-        lambda x, *_: [_same(each) for each in x],
-        _of_grouped_allreduce,
-    )
-    _define("broadcast(Tensor x, int root, int process_set, str? name) -> Tensor", _broadcast, _same, _of_broadcast)
-    _define("alltoall(Tensor x, int process_set, str? name) -> Tensor", _alltoall, _same, _of_alltoall)
-    _define(
-        "allgather(Tensor x, SymInt rows, int process_set, str? name) -> Tensor", _allgather, _gathered, _of_allgather
-    )
-    _define(
-        "grouped_allgather(Tensor[] x, SymInt[] rows, int process_set, str? name) -> Tensor[]",
-        _grouped_allgather,
-        lambda x, rows, *_: [_gathered(each, r) for each, r in zip(x, rows, strict=True)],
-        _of_grouped_allgather,
-    )
-    _define(f"reducescatter(Tensor x, {_REDUCTION}) -> Tensor", _reducescatter, _part, _of_reducescatter)
-    _define(
-        f"grouped_reducescatter(Tensor[] x, {_REDUCTION}) -> Tensor[]",
-        _grouped_reducescatter,
-        lambda x, *how: [_part(each, *how) for each in x],
-        _of_grouped_reducescatter,
-    )
+    for _operation in OPERATIONS:
+        _define(_operation)
 
 
 def _never() -> bool:

@@ -24,6 +24,7 @@ _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2", "TF_NUM_INTRAOP_THREADS": "1"}
 # of them would be enough for a deadlock.
 _A_THOUSAND = """
 import tensorflow as tf, hvdlite.tensorflow as hvd
+from hvdlite.core.operations import ALLREDUCE, Call
 from hvdlite.tensorflow.graph import GRAPH
 tf.config.threading.set_inter_op_parallelism_threads(2)
 tf.config.threading.set_intra_op_parallelism_threads(1)
@@ -39,7 +40,7 @@ def step(x):
         with tf.control_dependencies(before):
             y = x + float(i)
         before = [y]
-        results[i] = GRAPH.gradients([y], [f"x{i}"], hvd.Sum, 1.0, 1.0, hvd.global_process_set)[0]
+        results[i] = GRAPH.gradients(Call(ALLREDUCE, op=hvd.Sum), [y], [f"x{i}"])[0]
     return tf.stack([results[i] for i in range(count)])
 
 for _ in range(3):

@@ -9,7 +9,7 @@ _NUMPY = "tests/conformance/test_conformance.py::shm-2::"
 MUTANTS = (
     Mutant(
         "P1",
-        "hvdlite/handles.py",
+        "hvdlite/core/handles.py",
         "            if _is_under_way(native):  # a signal handler's exception; as Ctrl-C, it leaves the handle as it is\n                raise\n",
         "",
         "an exception of a signal handler is taken for the operation's",
@@ -17,7 +17,7 @@ MUTANTS = (
     ),
     Mutant(
         "P2",
-        "hvdlite/handles.py",
+        "hvdlite/core/handles.py",
         "            outcome = error\n",
         "            raise\n",
         "the first error leaves the rest of a group under way",
@@ -25,7 +25,7 @@ MUTANTS = (
     ),
     Mutant(
         "P3",
-        "hvdlite/objects.py",
+        "hvdlite/arrays/objects.py",
         "return [_from_bytes(everything[end - size : end])",
         "return [_from_bytes(everything[end - sizes[0] : end])",
         "objects of other sizes are cut as the first",
@@ -33,10 +33,10 @@ MUTANTS = (
     ),
     Mutant(
         "P4",
-        "hvdlite/grouped.py",
-        "                if work is not tensor:\n                    tensor[...] = work\n",
-        "                pass\n",
-        "the result of a group in place is not written back into memory that is not contiguous",
+        "hvdlite/arrays/framework.py",
+        "        if host is not tensor:\n            tensor[...] = host\n",
+        "",
+        "the result of an operation in place is not written back into memory that is not contiguous",
         (_NUMPY + "allreduce.a_view_is_reduced_in_place",),
     ),
     Mutant(

@@ -253,9 +253,9 @@ MUTANTS = (
     ),
     Mutant(
         "A4",
-        "hvdlite/adapter/gradients.py",
-        "            factor *= self.process_set.size() or 1\n",
-        "            pass\n",
+        "hvdlite/core/gradients.py",
+        "        factor *= call.process_set.size() or 1\n",
+        "        pass\n",
         "the gradient of a reducescatter of sums is too small",
         (_T + "gradients.of_reducescatter_is_the_allgather",),
     ),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hvdlite import handles
+from hvdlite.core import handles
 
 
 class Core:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hvdlite.adapter.engine import run_now
+from hvdlite.core.engine import run_now
+from hvdlite.core.operations import ALLREDUCE, Call
 from hvdlite.keras.backends import Way
 from hvdlite.torch.ops import OPS
 from hvdlite.torch.traced import never_compiled
@@ -17,8 +18,8 @@ class TorchBackend:
     dynamic = True
 
     def allreduce(self, scope: str, groups: Sequence[Sequence[Any]], way: Way) -> list[list[Any]]:
-        how = (way.op, way.prescale, way.postscale, way.process_set)
-        under_way = [OPS.grouped_allreduce(group, f"{scope}gradients.{i}", *how) for i, group in enumerate(groups)]
+        call = Call(ALLREDUCE, None, way.process_set, way.op, way.prescale, way.postscale, grouped=True)
+        under_way = [OPS.start(call._replace(name=f"{scope}gradients.{i}"), group) for i, group in enumerate(groups)]
         return [list(run_now(pending)) for pending in under_way]
 
     @never_compiled  # compile(jit_compile=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from hvdlite.arrays.objects import allgather_object
 from hvdlite.keras.flavour import KERAS
 from hvdlite.keras.host import build, is_variable, model_variables, variables_of
 from hvdlite.keras.values import broadcast_variables
-from hvdlite.objects import allgather_object
 
 
 class BroadcastGlobalVariablesCallback(KERAS.callbacks.Callback):  # type: ignore[misc, name-defined]

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from hvdlite.arrays.objects import allgather_object
 from hvdlite.basics import size
 from hvdlite.exceptions import MismatchError
 from hvdlite.keras.flavour import KERAS
-from hvdlite.objects import allgather_object
 
 
 class MetricAverageCallback(KERAS.callbacks.Callback):  # type: ignore[misc, name-defined]

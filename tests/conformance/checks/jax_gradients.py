@@ -1,4 +1,4 @@
-"""hvdlite.jax: the gradient of each collective is the rule of hvdlite/adapter/gradients.py, at once and compiled."""
+"""hvdlite.jax: the gradient of each collective is the rule of hvdlite/core/gradients.py, at once and compiled."""
 
 from __future__ import annotations
 

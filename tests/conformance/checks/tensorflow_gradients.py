@@ -1,4 +1,4 @@
-"""hvdlite.tensorflow: the gradient of each collective is the rule of hvdlite/adapter/gradients.py, in every mode."""
+"""hvdlite.tensorflow: the gradient of each collective is the rule of hvdlite/core/gradients.py, in every mode."""
 
 from __future__ import annotations
 

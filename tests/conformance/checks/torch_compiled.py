@@ -21,20 +21,18 @@ def _needs_operators() -> None:
 
 
 def _operators(here: Here) -> dict[str, tuple[Any, tuple[Any, ...]]]:
+    """Each operator alone and with a group: tensors, the results' rows, name, process set, op, factors, root, whether they are a group."""
     ops = torch.ops.hvdlite
     x = torch.arange(2.0 * here.size * 3).reshape(2 * here.size, 3) + here.rank
     return {
-        "allreduce": (ops.allreduce.default, (x, SUM, 0.5, 2.0, 0, None)),
-        "grouped_allreduce": (ops.grouped_allreduce.default, ([x, x[:1]], hvd.Average, 1.0, 1.0, 0, "group")),
-        "allgather": (ops.allgather.default, (x, x.shape[0] * here.size, 0, "rows")),
-        "grouped_allgather": (
-            ops.grouped_allgather.default,
-            ([x, x[:1]], [x.shape[0] * here.size, here.size], 0, "rows"),
-        ),
-        "broadcast": (ops.broadcast.default, (x, here.size - 1, 0, None)),
-        "alltoall": (ops.alltoall.default, (x, 0, None)),
-        "reducescatter": (ops.reducescatter.default, (x[:-1], SUM, 1.0, 1.0, 0, None)),
-        "grouped_reducescatter": (ops.grouped_reducescatter.default, ([x, x[:-1]], SUM, 1.0, 0.5, 0, None)),
+        "allreduce": (ops.allreduce.default, ([x], None, None, 0, SUM, 0.5, 2.0, 0, False)),
+        "grouped_allreduce": (ops.allreduce.default, ([x, x[:1]], None, "group", 0, hvd.Average, 1.0, 1.0, 0, True)),
+        "allgather": (ops.allgather.default, ([x], None, "rows", 0, SUM, 1.0, 1.0, 0, False)),
+        "grouped_allgather": (ops.allgather.default, ([x, x[:1]], None, "rows", 0, SUM, 1.0, 1.0, 0, True)),
+        "broadcast": (ops.broadcast.default, ([x], None, None, 0, SUM, 1.0, 1.0, here.size - 1, False)),
+        "alltoall": (ops.alltoall.default, ([x], None, None, 0, SUM, 1.0, 1.0, 0, False)),
+        "reducescatter": (ops.reducescatter.default, ([x[:-1]], None, None, 0, SUM, 1.0, 1.0, 0, False)),
+        "grouped_reducescatter": (ops.reducescatter.default, ([x, x[:-1]], None, None, 0, SUM, 1.0, 0.5, 0, True)),
     }
 
 

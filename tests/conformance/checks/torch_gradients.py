@@ -1,4 +1,4 @@
-"""hvdlite.torch: the gradient of each collective is the rule of hvdlite/adapter/gradients.py."""
+"""hvdlite.torch: the gradient of each collective is the rule of hvdlite/core/gradients.py."""
 
 from __future__ import annotations
 

@@ -8,9 +8,10 @@ from typing import Any
 import cloudpickle
 import numpy as np
 
-from hvdlite import _core, collectives
-from hvdlite.arrays import Array
-from hvdlite.process_sets import ProcessSet, global_process_set
+from hvdlite.arrays import ops
+from hvdlite.arrays.framework import Array
+from hvdlite.core import engine
+from hvdlite.core.process_sets import ProcessSet, global_process_set
 
 __all__ = ["allgather_object", "broadcast_object"]
 
@@ -33,12 +34,12 @@ def broadcast_object(
 ) -> Any:
     """Returns `root_rank`'s object on every rank. The root gets its own object back; elsewhere `obj` is ignored."""
     prefix = None if name is None else f"{name}."
-    is_root = _core.rank() == root_rank
+    is_root = engine.rank() == root_rank
     data = _to_bytes(obj) if is_root else np.empty(0, np.uint8)
-    size = collectives.broadcast(np.array([data.size], np.int64), root_rank, prefix and prefix + "sz", process_set)
+    size = ops.broadcast(np.array([data.size], np.int64), root_rank, prefix and prefix + "sz", process_set)
     if not is_root:
         data = np.empty(int(size[0]), np.uint8)
-    received = collectives.broadcast(data, root_rank, prefix and prefix + "t", process_set)
+    received = ops.broadcast(data, root_rank, prefix and prefix + "t", process_set)
     return obj if is_root else _from_bytes(received)
 
 
@@ -46,7 +47,7 @@ def allgather_object(obj: Any, name: str | None = None, process_set: ProcessSet 
     """Returns the objects of all ranks of the set, in their order."""
     prefix = None if name is None else f"{name}."
     data = _to_bytes(obj)
-    sizes = collectives.allgather(np.array([data.size], np.int64), prefix and prefix + "sz", process_set)
-    everything = collectives.allgather(data, prefix and prefix + "t", process_set)
+    sizes = ops.allgather(np.array([data.size], np.int64), prefix and prefix + "sz", process_set)
+    everything = ops.allgather(data, prefix and prefix + "t", process_set)
     ends = np.cumsum(sizes)
     return [_from_bytes(everything[end - size : end]) for end, size in zip(ends, sizes, strict=True)]

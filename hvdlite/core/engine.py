@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 from hvdlite import _core
+from hvdlite.core.handles import Pending, new_handle, poll, run_now, synchronize
+from hvdlite.core.process_sets import ProcessSet
 from hvdlite.exceptions import NotInitializedError
-from hvdlite.handles import Pending, new_handle, poll, run_now, synchronize
-from hvdlite.ops import Kind, Sum
-from hvdlite.process_sets import ProcessSet, set_id_of
 
 __all__ = [
     "GradientHooks",
     "DeviceArray",
-    "Kind",
     "Pending",
     "abort",
     "members_of",
@@ -31,9 +26,13 @@ __all__ = [
     "wait_all",
 ]
 
-_NO_SPLITS: list[int] = []
-
 rank = _core.rank
+
+#: run, submit and submit_group take the numbers of an operation, a reduction and a process set, a name, the tensors and the
+#: memory for the results (None: the core allocates it): see _core.pyi. The core holds the memory until the operation is done.
+run = _core.run
+submit = _core.submit
+submit_group = _core.submit_group
 
 #: A result on a GPU, for from_dlpack().
 DeviceArray = _core.DeviceArray
@@ -72,51 +71,3 @@ def members_of(process_set: ProcessSet) -> list[int]:
     if process_set.process_set_id is None or not _core.is_initialized():
         return []
     return _core.process_set_ranks(process_set.process_set_id)
-
-
-def submit(
-    kind: int,
-    tensor: Any,
-    output: Any,
-    name: str | None,
-    process_set: ProcessSet,
-    op: int = Sum,
-    root: int = 0,
-    prescale: float = 1.0,
-    postscale: float = 1.0,
-    splits: list[int] = _NO_SPLITS,
-) -> int:
-    """Starts one operation; returns its native handle. The core holds the memory until it is done."""
-    set_id = set_id_of(process_set)
-    return _core.submit(kind, op, set_id, name, tensor, output, root, prescale, postscale, splits)
-
-
-def run(
-    kind: int,
-    tensor: Any,
-    output: Any,
-    name: str | None,
-    process_set: ProcessSet,
-    op: int = Sum,
-    root: int = 0,
-    prescale: float = 1.0,
-    postscale: float = 1.0,
-    splits: list[int] = _NO_SPLITS,
-) -> Any:
-    """submit() and wait() in one. None if the result is in `output`."""
-    return _core.run(kind, op, set_id_of(process_set), name, tensor, output, root, prescale, postscale, splits)
-
-
-def submit_group(
-    kind: int,
-    tensors: Sequence[Any],
-    outputs: Sequence[Any],
-    name: str | None,
-    process_set: ProcessSet,
-    *,
-    op: int = Sum,
-    prescale: float = 1.0,
-    postscale: float = 1.0,
-) -> list[int]:
-    """Starts several operations that become ready, travel and fail together. `outputs`: none, or one for each."""
-    return _core.submit_group(kind, op, set_id_of(process_set), name, list(tensors), list(outputs), prescale, postscale)

@@ -1,4 +1,4 @@
-"""What an adapter must know about its framework: a handful of primitives, and nothing else.
+"""What hvdlite must know about a framework: a handful of primitives, and nothing else.
 
 Ask of each line in an adapter: is this about the operation or about the framework? What is about the operation belongs
 in this folder; what only the framework knows is a method here.
@@ -29,18 +29,18 @@ class Rule(Protocol):
 
 
 class Framework(Protocol):
-    def check(self, tensor: Tensor) -> None:
-        """TypeError or ValueError with a sentence, if this cannot be communicated."""
+    """What operations need."""
+
+    def check(self, tensor: Tensor, in_place: bool = False) -> None:
+        """TypeError or ValueError with a sentence, if this cannot be communicated, or not in place."""
 
     def shape(self, tensor: Tensor) -> Sequence[int]: ...
 
     def lend(self, tensor: Tensor) -> Host:
         """The tensor itself where the core can read it; else a contiguous copy, in host memory if need be."""
 
-    def empty_like(self, host: Host) -> Host: ...
-
-    def empty_rows(self, host: Host, rows: int) -> Host:
-        """As the tensor, but with so many rows."""
+    def empty_like(self, host: Host) -> Host | None:
+        """Memory for a result of the same shape; None: the core allocates it."""
 
     def deliver(self, host: Host, like: Tensor) -> Tensor:
         """A result as a tensor on the device of `like`."""
@@ -57,6 +57,10 @@ class Framework(Protocol):
 
     def integers(self, values: Sequence[int], like: Tensor | None) -> Tensor:
         """int32, on the device of `like`."""
+
+
+class DifferentiableFramework(Framework, Protocol):
+    """What gradients and their compression need besides."""
 
     def rows(self, tensor: Tensor, start: int, count: int) -> Tensor: ...
 

@@ -1,0 +1,1 @@
+"""hvdlite's functions on numpy arrays and on everything that speaks DLPack."""

@@ -1,0 +1,138 @@
+"""The collectives over a framework's tensors.
+
+Tensors that the core cannot be lent (strided, on a device other than a CUDA GPU) travel as copies
+in host memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from hvdlite.core import engine
+from hvdlite.core.engine import Pending
+from hvdlite.core.framework import Framework, Tensor
+from hvdlite.core.operations import ALLGATHER, EXCHANGED, SAME, SHARED, Call, Operation
+from hvdlite.core.process_sets import ProcessSet, set_id_of
+from hvdlite.exceptions import HorovodInternalError
+from hvdlite.ops import Average, Sum
+
+_NO_SPLITS: list[int] = []
+
+
+class Collectives:
+    """Runs and starts operations; stateless.
+
+    `scatters_any`: whether reducescatter takes other reductions than Average and Sum, whose
+    gradients are known.
+    """
+
+    def __init__(self, framework: Framework, scatters_any: bool = False) -> None:
+        self.framework = framework
+        self._scatters_any = scatters_any
+
+    def run_one(
+        self, tensor: Tensor, operation: Operation, name: str | None, process_set: ProcessSet,
+        op: int = Sum, prescale: float = 1.0, postscale: float = 1.0, root: int = 0,
+        splits: Any = None, splits_like: Any = None, in_place: bool = False,
+    ) -> Any:  # fmt: skip
+        """Runs an operation on one tensor: the short way, with a Call's fields as arguments."""
+        framework = self.framework
+        framework.check(tensor, in_place)
+        host = framework.lend(tensor)
+        out = host if in_place else framework.empty_like(host) if operation.result is SAME else None
+        if operation.result is not SAME:
+            splits = self._checked(operation, op, splits)
+        answer = engine.run(
+            operation.kind, op, set_id_of(process_set), name, host, out, root, prescale, postscale,
+            splits or _NO_SPLITS,
+        )  # fmt: skip
+        if out is None:
+            return self._received(operation, answer, tensor, splits_like)
+        return framework.write_back(out, tensor) if in_place else framework.deliver(out, tensor)
+
+    def run(self, call: Call, tensors: Sequence[Tensor]) -> tuple[Any, ...]:
+        """The results; of an alltoall the output and the received splits."""
+        if call.grouped:
+            results: tuple[Any, ...] = engine.run_now(self.start(call, tensors))
+            return results
+        result = self.run_one(tensors[0], *call[:-1])
+        return result if call.operation.result is EXCHANGED else (result,)
+
+    def start(self, call: Call, tensors: Sequence[Tensor]) -> Pending:
+        """Starts an operation. The Pending's result is that of the one tensor, or a group's tuple."""
+        if not isinstance(tensors, (list, tuple)):
+            raise TypeError(f"expected a list of tensors, got {type(tensors).__name__}")
+        framework, operation = self.framework, call.operation
+        for tensor in tensors:
+            framework.check(tensor, call.in_place)
+        hosts = [framework.lend(tensor) for tensor in tensors]
+        outs: list[Any] = [None] * len(hosts)
+        if operation.result is SAME:
+            outs = hosts if call.in_place else [framework.empty_like(host) for host in hosts]
+        splits = self._checked(operation, call.op, call.splits)
+        how = (operation.kind, call.op, set_id_of(call.process_set), call.name)
+        factors = (call.prescale, call.postscale)
+        if call.grouped:
+            natives = engine.submit_group(*how, hosts, outs, *factors)
+        else:
+            native = engine.submit(*how, hosts[0], outs[0], call.root, *factors, splits or _NO_SPLITS)
+            natives = [native]
+        return Pending(natives, partial(self._finish, call, tensors, outs))
+
+    def _finish(self, call: Call, tensors: Sequence[Tensor], outs: list[Any], answers: list[Any]) -> Any:
+        home = self.framework.write_back if call.in_place else self.framework.deliver
+        results = tuple(
+            self._received(call.operation, answer, tensor, call.splits_like) if out is None else home(out, tensor)
+            for tensor, out, answer in zip(tensors, outs, answers, strict=True)
+        )
+        return results if call.grouped else results[0]
+
+    def _received(self, operation: Operation, answer: Any, tensor: Tensor, splits_like: Any) -> Any:
+        """A result whose memory is the core's."""
+        array, received, _ = answer
+        result = self.framework.adopt(array, tensor)
+        if operation.result is not EXCHANGED:
+            return result
+        return result, self.framework.integers(received, splits_like)
+
+    def _checked(self, operation: Operation, op: int, splits: Any) -> Any:
+        """The splits, or an error for what the core would refuse with other words or another class."""
+        if operation.result is SHARED and not self._scatters_any:
+            check_scatter(op)
+        if splits is not None and not splits:
+            raise ValueError("splits must have one entry for each member of the process set")
+        return splits
+
+    # ---- what gradient rules ask: a framework that builds graphs answers with nodes of them
+
+    def length(self, tensor: Tensor) -> Any:
+        """The rows that this rank has of a tensor."""
+        shape = self.framework.shape(tensor)
+        return shape[0] if len(shape) else 0
+
+    def as_splits(self, received: Tensor) -> Any:
+        """The received splits of one alltoall as the splits of another."""
+        return [int(n) for n in received]
+
+    def starts(self, lengths: Sequence[Any], name: str | None, process_set: ProcessSet) -> Sequence[Any]:
+        """At which row of each gathered tensor this rank's rows begin.
+
+        `lengths`: how many rows this rank has of each.
+        """
+        how = (ALLGATHER.kind, Sum, set_id_of(process_set), name)
+        mine = np.array([lengths], np.int64)
+        everyones = engine.run(*how, mine, None, 0, 1.0, 1.0, _NO_SPLITS)[0]
+        position = engine.members_of(process_set).index(engine.rank())
+        return [int(start) for start in everyones[:position].sum(axis=0)]
+
+
+def check_scatter(op: int) -> None:
+    # Horovod's class for it, though the program is at fault.
+    if op not in (Average, Sum):
+        error = HorovodInternalError(f"reducescatter: op={op!r} is not possible; use hvd.Average or hvd.Sum")
+        error.retryable = False
+        raise error

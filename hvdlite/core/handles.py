@@ -1,0 +1,95 @@
+"""Handles: operations under way.
+
+A handle is a number. The memory that its operation reads and writes is not held here but by the native core, until the
+operation is done: whoever loses interest in a handle may simply forget it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from hvdlite import _core
+
+__all__ = ["poll", "synchronize"]
+
+
+class Pending:
+    """What a handle needs to become a result: the native handles, and what to make of their results."""
+
+    __slots__ = ("finish", "natives", "outcomes")
+
+    def __init__(self, natives: list[int], finish: Callable[[list[Any]], Any]) -> None:
+        self.natives = natives
+        self.finish = finish
+        self.outcomes: list[Any] = []  # of those that are over, in their order: results, or exceptions
+
+
+_pending: dict[int, Pending] = {}
+_pending_lock = threading.Lock()
+_next_handle = 0
+
+
+def new_handle(pending: Pending) -> int:
+    global _next_handle
+    with _pending_lock:
+        handle = _next_handle
+        _next_handle += 1
+        _pending[handle] = pending
+    return handle
+
+
+def poll(handle: int) -> bool:
+    """True once synchronize(handle) would not block. ValueError for a handle that was synchronized already."""
+    pending = _pending.get(handle)
+    if pending is None:
+        raise ValueError(f"Handle {handle} was not created or has been cleared.")
+    return all(_core.poll(native) for native in pending.natives[len(pending.outcomes) :])
+
+
+def synchronize(handle: int) -> Any:
+    """Waits for an asynchronous operation and returns its result. None for a handle that was synchronized already."""
+    pending = _pending.get(handle)
+    if pending is None:
+        return None
+    return _complete(pending, lambda: _pending.pop(handle, None))
+
+
+def run_now(pending: Pending) -> Any:
+    """Waits for an operation that has no handle."""
+    return _complete(pending, lambda: None)
+
+
+def _complete(pending: Pending, forget: Callable[[], Any]) -> Any:
+    natives, outcomes = pending.natives, pending.outcomes
+    outcome: Any
+    while len(outcomes) < len(natives):
+        native = natives[len(outcomes)]
+        try:
+            outcome = _core.wait(native)
+        except Exception as error:
+            if _is_under_way(native):  # a signal handler's exception; as Ctrl-C, it leaves the handle as it is
+                raise
+            outcome = error
+        outcomes.append(outcome)
+    forget()
+    for outcome in outcomes:
+        if isinstance(outcome, Exception):
+            raise outcome
+    return pending.finish(outcomes)
+
+
+def _is_under_way(native: int) -> bool:
+    try:
+        _core.poll(native)
+    except Exception:  # its end was seen, and it is no handle any more
+        return False
+    return True
+
+
+def forget_all() -> None:
+    """After shutdown: nothing is under way any more, and handles from before mean nothing."""
+    with _pending_lock:
+        _pending.clear()
+    _core.give_back()

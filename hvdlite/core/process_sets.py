@@ -1,0 +1,88 @@
+"""Process sets: subsets of the ranks that communicate among themselves."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+from hvdlite import _core
+from hvdlite.exceptions import NotInitializedError
+
+
+def is_communicator(comm: Any) -> bool:
+    """Whether it is mpi4py's, which nobody has without having imported that."""
+    mpi = sys.modules.get("mpi4py.MPI")
+    return mpi is not None and isinstance(comm, mpi.Comm)
+
+
+class ProcessSet:
+    """A set of global ranks. Register it with init(process_sets=[...]) or add_process_set() before use.
+
+    Of a communicator of mpi4py it is the set of its ranks, which are known when it is registered. Each rank passes the one that it
+    is in, as Split() makes them, and all of these become process sets."""
+
+    process_set_id: int | None = None
+    ranks: list[int] | None = None
+    mpi_comm: Any = None
+
+    def __init__(self, ranks_or_comm: Iterable[int] | Any) -> None:
+        if is_communicator(ranks_or_comm):
+            self.mpi_comm = ranks_or_comm
+            return
+        ranks = list(ranks_or_comm)
+        if not all(isinstance(r, int) and not isinstance(r, bool) for r in ranks):
+            raise ValueError(f"ProcessSet takes a sequence of ranks (int), got {ranks!r}")
+        self.ranks = sorted(ranks)
+
+    def size(self) -> int | None:
+        """How many ranks are in the set; None before it is registered."""
+        if self.process_set_id is None:
+            return None
+        return len(_members(self.process_set_id))
+
+    def rank(self) -> int | None:
+        """This process' number within the set; None before it is registered."""
+        if self.process_set_id is None:
+            return None
+        members = _members(self.process_set_id)
+        if _core.rank() not in members:
+            raise ValueError("Process is not part of provided process set.")
+        return members.index(_core.rank())
+
+    def included(self) -> bool | None:
+        """Whether this process is in the set; None if that is not known yet."""
+        if self.ranks is None:
+            return None
+        return _core.rank() in self.ranks
+
+    def __str__(self) -> str:
+        return f"ProcessSet(process_set_id={self.process_set_id}, ranks={self.ranks}, mpi_comm={self.mpi_comm})"
+
+    __repr__ = __str__
+
+
+def _members(process_set_id: int) -> list[int]:
+    members = _core.process_set_ranks(process_set_id)
+    if not members:
+        raise ValueError("Process set does not exist or has not been registered.")
+    return members
+
+
+global_process_set = ProcessSet([])
+global_process_set.process_set_id = 0
+global_process_set.ranks = None
+
+
+def set_id_of(process_set: ProcessSet) -> int:
+    """The number by which the native core knows the set."""
+    if not isinstance(process_set, ProcessSet):
+        raise TypeError(f"process_set must be a ProcessSet, not {type(process_set).__name__}")
+    set_id = process_set.process_set_id
+    if set_id is None:
+        if not _core.is_initialized():
+            raise NotInitializedError()
+        raise ValueError(
+            f"{process_set} is not registered: pass it to hvd.init(process_sets=[...]) or hvd.add_process_set() first"
+        )
+    return set_id
