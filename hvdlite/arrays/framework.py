@@ -17,18 +17,12 @@ _NUMBERS = (int, float, np.generic, list, tuple)
 
 
 class ArrayFramework:
-    def check(self, tensor: Tensor, in_place: bool = False) -> None:
-        if not in_place:
-            return
-        if isinstance(tensor, _NUMBERS):
-            raise TypeError(f"an in-place operation needs a tensor to write into, not {type(tensor).__name__}")
-        if isinstance(tensor, np.ndarray) and not tensor.flags.writeable:
-            raise ValueError("the array is read-only, so the result cannot be written into it: pass a copy")
-
     def shape(self, tensor: Tensor) -> Sequence[int]:
         return np.shape(tensor)
 
-    def lend(self, tensor: Tensor) -> Tensor:
+    def lend(self, tensor: Tensor, in_place: bool = False) -> Tensor:
+        if in_place:
+            _check_writable(tensor)
         if isinstance(tensor, np.ndarray):
             return tensor if tensor.flags.c_contiguous else tensor.copy(order="C")
         if isinstance(tensor, _NUMBERS):
@@ -62,6 +56,15 @@ class ArrayFramework:
 
     def integers(self, values: Sequence[int], like: Tensor | None) -> Array:
         return np.array(values, np.int32)
+
+
+def _check_writable(tensor: Tensor) -> None:
+    if isinstance(tensor, _NUMBERS):
+        raise TypeError(f"an in-place operation needs a tensor to write into, not {type(tensor).__name__}")
+    if isinstance(tensor, np.ndarray) and not tensor.flags.writeable:
+        raise ValueError(
+            "the tensor is read-only, so the result cannot be written into it; pass a copy, or use the form without _"
+        )
 
 
 def _from_dlpack_of(tensor: Tensor) -> Callable[[Any], Any] | None:

@@ -16,7 +16,7 @@ from hvdlite.core import engine
 from hvdlite.core.engine import Pending
 from hvdlite.core.framework import Framework, Tensor
 from hvdlite.core.operations import ALLGATHER, EXCHANGED, SAME, SHARED, Call, Operation
-from hvdlite.core.process_sets import ProcessSet, set_id_of
+from hvdlite.core.process_sets import ProcessSet, global_process_set, set_id_of
 from hvdlite.exceptions import HorovodInternalError
 from hvdlite.ops import Average, Sum
 
@@ -41,15 +41,17 @@ class Collectives:
     ) -> Any:  # fmt: skip
         """Runs an operation on one tensor: the short way, with a Call's fields as arguments."""
         framework = self.framework
-        framework.check(tensor, in_place)
-        host = framework.lend(tensor)
-        out = host if in_place else framework.empty_like(host) if operation.result is SAME else None
+        host = framework.lend(tensor, in_place)
+        out = host
         if operation.result is not SAME:
             splits = self._checked(operation, op, splits)
+            out = None
+        elif not in_place:
+            out = framework.empty_like(host)
+        set_id = 0 if process_set is global_process_set else set_id_of(process_set)
         answer = engine.run(
-            operation.kind, op, set_id_of(process_set), name, host, out, root, prescale, postscale,
-            splits or _NO_SPLITS,
-        )  # fmt: skip
+            operation.kind, op, set_id, name, host, out, root, prescale, postscale, splits or _NO_SPLITS
+        )
         if out is None:
             return self._received(operation, answer, tensor, splits_like)
         return framework.write_back(out, tensor) if in_place else framework.deliver(out, tensor)
@@ -67,9 +69,7 @@ class Collectives:
         if not isinstance(tensors, (list, tuple)):
             raise TypeError(f"expected a list of tensors, got {type(tensors).__name__}")
         framework, operation = self.framework, call.operation
-        for tensor in tensors:
-            framework.check(tensor, call.in_place)
-        hosts = [framework.lend(tensor) for tensor in tensors]
+        hosts = [framework.lend(tensor, call.in_place) for tensor in tensors]
         outs: list[Any] = [None] * len(hosts)
         if operation.result is SAME:
             outs = hosts if call.in_place else [framework.empty_like(host) for host in hosts]

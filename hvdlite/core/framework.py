@@ -31,13 +31,13 @@ class Rule(Protocol):
 class Framework(Protocol):
     """What operations need."""
 
-    def check(self, tensor: Tensor, in_place: bool = False) -> None:
-        """TypeError or ValueError with a sentence, if this cannot be communicated, or not in place."""
-
     def shape(self, tensor: Tensor) -> Sequence[int]: ...
 
-    def lend(self, tensor: Tensor) -> Host:
-        """The tensor itself where the core can read it; else a contiguous copy, in host memory if need be."""
+    def lend(self, tensor: Tensor, in_place: bool = False) -> Host:
+        """The tensor itself where the core can read it; else a contiguous copy, in host memory if need be.
+
+        Raises TypeError or ValueError for what cannot be communicated, or not in place.
+        """
 
     def empty_like(self, host: Host) -> Host | None:
         """Memory for a result of the same shape; None: the core allocates it."""

@@ -6,6 +6,7 @@ A row here has what Python must know of an operation; csrc/base/ops.def has the 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from hvdlite.core.process_sets import ProcessSet, global_process_set
@@ -18,7 +19,8 @@ EXCHANGED = "exchanged"  # the rows that all members have sent here; how many ea
 SHARED = "shared"  # this member's part of the rows
 
 
-class Operation(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Operation:
     kind: int
     name: str
     result: str

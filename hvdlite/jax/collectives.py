@@ -33,7 +33,7 @@ class JaxCollectives(Collectives):
 
     def _emit(self, call: Call, tensors: Sequence[Array]) -> tuple[Any, ...]:
         for tensor in tensors:
-            self.framework.check(tensor)
+            FRAMEWORK.check(tensor)
         if call.operation.result is SHARED:
             check_scatter(call.op)
         if call.splits is not None:

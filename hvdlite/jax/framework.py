@@ -22,7 +22,8 @@ float0 = jax.dtypes.float0
 class JaxFramework:
     """See hvdlite.core.framework.Framework."""
 
-    def check(self, tensor: Any, in_place: bool = False) -> None:
+    def check(self, tensor: Any) -> None:
+        """TypeError or ValueError with a sentence, if this cannot be communicated."""
         dtype = getattr(tensor, "dtype", None)
         if dtype is None:
             raise TypeError(f"expected a JAX array, got {type(tensor).__name__}")
@@ -37,7 +38,8 @@ class JaxFramework:
     def shape(self, tensor: Array) -> Sequence[int]:
         return tuple(tensor.shape)
 
-    def lend(self, tensor: Array) -> Any:
+    def lend(self, tensor: Array, in_place: bool = False) -> Any:
+        self.check(tensor)
         return np.asarray(tensor, order="C")
 
     def empty_like(self, host: Any) -> Any:

@@ -24,7 +24,8 @@ _ALIGNMENT = 64
 class TensorFlowFramework:
     """See hvdlite.core.framework.Framework. A tensor in host memory is a numpy array here."""
 
-    def check(self, tensor: Any, in_place: bool = False) -> None:
+    def check(self, tensor: Any) -> None:
+        """TypeError or ValueError with a sentence, if this cannot be communicated."""
         if isinstance(tensor, tf.IndexedSlices):
             raise ValueError(
                 "tf.IndexedSlices cannot be communicated like this: use hvd.allreduce, or tf.convert_to_tensor(slices)"
@@ -37,7 +38,8 @@ class TensorFlowFramework:
     def shape(self, tensor: Any) -> Sequence[int]:
         return tuple(tensor.shape)
 
-    def lend(self, tensor: Any) -> np.ndarray[Any, Any]:
+    def lend(self, tensor: Any, in_place: bool = False) -> np.ndarray[Any, Any]:
+        self.check(tensor)
         # The tensor's own memory where that is the host's.
         return np.asarray(tensor)
 

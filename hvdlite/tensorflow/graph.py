@@ -43,7 +43,9 @@ class GraphCollectives:
     # ---- what gradient rules ask
 
     def length(self, tensor: Any) -> Any:
-        rows = tf.compat.dimension_value(tensor.shape[0]) if tensor.shape.rank else None
+        if tensor.shape.rank == 0:
+            return 0
+        rows = None if tensor.shape.rank is None else tf.compat.dimension_value(tensor.shape[0])
         return tf.shape(tensor)[0] if rows is None else rows
 
     def as_splits(self, received: Any) -> Any:

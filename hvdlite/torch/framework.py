@@ -19,7 +19,8 @@ SUPPORTED = frozenset(getattr(torch, name) for name in _NAMES if hasattr(torch, 
 class TorchFramework:
     """See hvdlite.core.framework.Framework."""
 
-    def check(self, tensor: Any, in_place: bool = False) -> None:
+    def check(self, tensor: Any) -> None:
+        """TypeError or ValueError with a sentence, if this cannot be communicated."""
         if not isinstance(tensor, torch.Tensor):
             raise TypeError(f"expected a torch.Tensor, got {type(tensor).__name__}")
         if tensor.layout != torch.strided:
@@ -32,7 +33,8 @@ class TorchFramework:
     def shape(self, tensor: torch.Tensor) -> Sequence[int]:
         return tensor.shape
 
-    def lend(self, tensor: torch.Tensor) -> torch.Tensor:
+    def lend(self, tensor: torch.Tensor, in_place: bool = False) -> torch.Tensor:
+        self.check(tensor)
         if tensor.requires_grad:
             tensor = tensor.detach()
         if tensor.is_cpu or _stays_on_gpu(tensor):
@@ -126,8 +128,8 @@ class _Recorded(torch.autograd.Function):
 class _BoolByNumpyFramework(TorchFramework):
     """For torch before 2.2."""
 
-    def lend(self, tensor: torch.Tensor) -> torch.Tensor:
-        return _lendable(super().lend(tensor))
+    def lend(self, tensor: torch.Tensor, in_place: bool = False) -> torch.Tensor:
+        return _lendable(super().lend(tensor, in_place))
 
     def deliver(self, host: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
         return super().deliver(host.as_subclass(torch.Tensor) if host.dtype == torch.bool else host, like)
