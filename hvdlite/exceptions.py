@@ -20,6 +20,12 @@ All of them can be pickled, because a launcher hands a rank's exception to whoev
 
 from __future__ import annotations
 
+#: What every adapter has under its own name, too.
+__all__ = [
+    "DuplicateNameError", "HorovodInternalError", "MismatchError", "NotInitializedError", "PeerLostError",
+    "ShutDownError",
+]  # fmt: skip
+
 
 class HorovodInternalError(RuntimeError):
     """A collective failed. Elastic training restores its last state and tries again if `retryable`."""

@@ -37,6 +37,7 @@ class _Module:
 
     definitions: dict[str, ast.stmt] = field(default_factory=dict)
     imports: dict[str, tuple[str, str]] = field(default_factory=dict)
+    listed: set[str] | None = None  # in __all__
 
 
 def look_up(path: str) -> Found | Missing:
@@ -118,8 +119,14 @@ def _read(file: Path) -> _Module:
         elif isinstance(statement, ast.Assign):
             targets = [node for target in statement.targets for node in ast.walk(target)]
             module.definitions |= {node.id: statement for node in targets if isinstance(node, ast.Name)}
+            if any(isinstance(node, ast.Name) and node.id == "__all__" for node in targets):
+                module.listed = _listed_by(module, statement.value)
+        elif isinstance(statement, ast.AugAssign) and module.listed is not None:
+            module.listed |= _listed_by(module, statement.value)
         elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
             module.definitions[statement.target.id] = statement
+            if statement.target.id == "__all__" and statement.value is not None:
+                module.listed = _listed_by(module, statement.value)
         elif isinstance(statement, ast.Import):
             for alias in statement.names:
                 module.definitions[alias.asname or alias.name.partition(".")[0]] = statement
@@ -147,18 +154,23 @@ def _top_level(body: list[ast.stmt]) -> list[ast.stmt]:
 def _bound(file: Path, public: bool) -> set[str]:
     module = _read(file)
     every = {*module.definitions, *module.imports}
-    listed = module.definitions.get("__all__")
-    if public and isinstance(listed, (ast.Assign, ast.AnnAssign)) and isinstance(listed.value, (ast.List, ast.Tuple)):
-        return set(ast.literal_eval(listed.value))
+    if public and module.listed is not None:
+        return module.listed
     return {name for name in every if not name.startswith("_")}
 
 
 def _is_empty(file: Path) -> bool:
     """names.is_empty() for a source."""
-    listed = _read(file).definitions.get("__all__")
-    return (
-        isinstance(listed, (ast.Assign, ast.AnnAssign)) and isinstance(listed.value, ast.List) and not listed.value.elts
-    )
+    return _read(file).listed == set()
+
+
+def _listed_by(module: _Module, added: ast.expr) -> set[str]:
+    """What stands in `__all__ = [...]` or `__all__ += other.__all__`."""
+    if isinstance(added, ast.Attribute) and isinstance(added.value, ast.Name):
+        package, name = module.imports[added.value.id]
+        source = _source(_PACKAGE.parent, f"{package}.{name}")
+        return set() if source is None else _bound(source, public=True)
+    return set(ast.literal_eval(added))
 
 
 def _parameters(definition: ast.stmt) -> tuple[str, ...] | None:

@@ -11,94 +11,20 @@ docs/guides/jax.md tells the whole story.
 
 from __future__ import annotations
 
-from hvdlite.basics import (
-    cross_rank,
-    cross_size,
-    init,
-    is_homogeneous,
-    is_initialized,
-    local_rank,
-    local_size,
-    rank,
-    shutdown,
-    size,
-)
-from hvdlite.exceptions import (
-    DuplicateNameError,
-    HorovodInternalError,
-    MismatchError,
-    NotInitializedError,
-    PeerLostError,
-    ShutDownError,
-)
-from hvdlite.jax.compression import Compression
-from hvdlite.jax.errors import translated_errors
-from hvdlite.jax.functions import allgather_object, broadcast_object, broadcast_parameters
-from hvdlite.jax.ops import (
-    Adasum,
-    Average,
-    Max,
-    Min,
-    Product,
-    Sum,
-    allgather,
-    allreduce,
-    alltoall,
-    barrier,
-    broadcast,
-    grouped_allgather,
-    grouped_allreduce,
-    grouped_reducescatter,
-    join,
-    reducescatter,
-)
-from hvdlite.jax.optimizer import distributed
-from hvdlite.observe import start_timeline, stop_timeline
-from hvdlite.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
+from hvdlite import exceptions as _exceptions
+from hvdlite import public as _public
+from hvdlite.exceptions import *  # noqa: F403
+from hvdlite.jax import functions as _functions
+from hvdlite.jax import ops as _ops
+from hvdlite.jax.compression import Compression as Compression
+from hvdlite.jax.errors import translated_errors as translated_errors
+from hvdlite.jax.functions import *  # noqa: F403
+from hvdlite.jax.ops import *  # noqa: F403
+from hvdlite.jax.optimizer import distributed as distributed
+from hvdlite.public import *  # noqa: F403
 
-__all__ = [
-    "Adasum",
-    "Average",
-    "Compression",
-    "DuplicateNameError",
-    "HorovodInternalError",
-    "Max",
-    "Min",
-    "MismatchError",
-    "NotInitializedError",
-    "PeerLostError",
-    "ProcessSet",
-    "Product",
-    "ShutDownError",
-    "Sum",
-    "add_process_set",
-    "allgather",
-    "allgather_object",
-    "allreduce",
-    "alltoall",
-    "barrier",
-    "broadcast",
-    "broadcast_object",
-    "broadcast_parameters",
-    "cross_rank",
-    "cross_size",
-    "distributed",
-    "global_process_set",
-    "grouped_allgather",
-    "grouped_allreduce",
-    "grouped_reducescatter",
-    "init",
-    "is_homogeneous",
-    "is_initialized",
-    "join",
-    "local_rank",
-    "local_size",
-    "rank",
-    "reducescatter",
-    "remove_process_set",
-    "shutdown",
-    "size",
-    "start_timeline",
-    "stop_timeline",
-    "translated_errors",
-]
+__all__ = ["Compression", "distributed", "translated_errors"]
+__all__ += _public.__all__
+__all__ += _exceptions.__all__
+__all__ += _functions.__all__
+__all__ += _ops.__all__

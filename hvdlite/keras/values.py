@@ -15,6 +15,10 @@ from hvdlite.keras.host import to_numpy, to_tensor
 from hvdlite.ops import Average, Sum
 from hvdlite.process_sets import ProcessSet, global_process_set
 
+__all__ = [
+    "allgather", "allreduce", "broadcast", "broadcast_global_variables", "broadcast_variables", "reducescatter",
+]  # fmt: skip
+
 
 def allreduce(value: Any, name: str | None = None, average: bool = True, prescale_factor: float = 1.0,
               postscale_factor: float = 1.0, op: int | None = None, compression: Any = Compression.none) -> Any:  # fmt: skip

@@ -16,86 +16,33 @@ docs/guides/tensorflow.md tells the whole story.
 from __future__ import annotations
 
 import sys as _sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+from typing import Any as _Any
 
-from hvdlite.adapter import interrupts
-from hvdlite.basics import (
-    cross_rank,
-    cross_size,
-    init,
-    is_homogeneous,
-    is_initialized,
-    local_rank,
-    local_size,
-    rank,
-    shutdown,
-    size,
-)
-from hvdlite.built import (
-    ccl_built,
-    cuda_built,
-    ddl_built,
-    gloo_built,
-    gloo_enabled,
-    mpi_built,
-    mpi_enabled,
-    mpi_threads_supported,
-    nccl_built,
-    rocm_built,
-)
+from hvdlite import public as _public
+from hvdlite.adapter import interrupts as _interrupts
 from hvdlite.horovod_basics import HorovodBasics as _HorovodBasics
-from hvdlite.observe import start_timeline, stop_timeline
-from hvdlite.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
-from hvdlite.tensorflow import elastic, util
-from hvdlite.tensorflow.aggregation import LocalGradientAggregationHelper
-from hvdlite.tensorflow.compression import Compression
-from hvdlite.tensorflow.functions import (
-    BroadcastGlobalVariablesHook,
-    allgather_object,
-    broadcast_,
-    broadcast_global_variables,
-    broadcast_object,
-    broadcast_object_fn,
-    broadcast_variables,
-)
-from hvdlite.tensorflow.ops import (
-    Adasum,
-    Average,
-    Max,
-    Min,
-    Product,
-    Sum,
-    _allreduce,
-    _grouped_allreduce,
-    allgather,
-    allreduce,
-    alltoall,
-    broadcast,
-    grouped_allgather,
-    grouped_allreduce,
-    grouped_reducescatter,
-    reducescatter,
-)
-from hvdlite.tensorflow.optimizer import DistributedOptimizer, _LegacyOptimizer, _make_allreduce_grads_fn
-from hvdlite.tensorflow.place import (
-    join,
-    local_rank_op,
-    local_size_op,
-    process_set_included_op,
-    rank_op,
-    size_op,
-)
-from hvdlite.tensorflow.tape import DistributedGradientTape, PartialDistributedGradientTape
-from hvdlite.tensorflow.util import (
-    _cache,
-    _executing_eagerly,
-    _make_subgraph,
-    check_num_rank_power_of_2,
-    gpu_available,
-    handle_average_backwards_compatibility,
-    refs_to_vars,
-    vars_to_refs,
-)
+from hvdlite.public import *  # noqa: F403
+from hvdlite.tensorflow import elastic as elastic
+from hvdlite.tensorflow import functions as _functions
+from hvdlite.tensorflow import ops as _ops
+from hvdlite.tensorflow import optimizer as _optimizer
+from hvdlite.tensorflow import place as _place
+from hvdlite.tensorflow import util as util
+from hvdlite.tensorflow.aggregation import LocalGradientAggregationHelper as LocalGradientAggregationHelper
+from hvdlite.tensorflow.compression import Compression as Compression
+from hvdlite.tensorflow.functions import *  # noqa: F403
+from hvdlite.tensorflow.ops import *  # noqa: F403
+from hvdlite.tensorflow.ops import _allreduce as _allreduce
+from hvdlite.tensorflow.ops import _grouped_allreduce as _grouped_allreduce
+from hvdlite.tensorflow.optimizer import *  # noqa: F403
+from hvdlite.tensorflow.place import *  # noqa: F403
+from hvdlite.tensorflow.tape import DistributedGradientTape as DistributedGradientTape
+from hvdlite.tensorflow.tape import PartialDistributedGradientTape as PartialDistributedGradientTape
+from hvdlite.tensorflow.util import *  # noqa: F403
+from hvdlite.tensorflow.util import _cache as _cache
+from hvdlite.tensorflow.util import _executing_eagerly as _executing_eagerly
+from hvdlite.tensorflow.util import _make_subgraph as _make_subgraph
 
 if TYPE_CHECKING:
     from hvdlite.tensorflow.sync_batch_norm import SyncBatchNormalization
@@ -106,10 +53,10 @@ _basics = _HorovodBasics()
 _sys.modules[f"{__name__}.mpi_ops"] = mpi_ops
 
 # The main thread is then inside TensorFlow, whatever that waits for.
-interrupts.watch(lambda file: "tensorflow" in file)
+_interrupts.watch(lambda file: "tensorflow" in file)
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _Any:
     # A layer of Keras: only who asks for it waits until Keras is loaded.
     if name == "SyncBatchNormalization":
         from hvdlite.tensorflow.sync_batch_norm import SyncBatchNormalization
@@ -119,78 +66,12 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
-    "Adasum",
-    "Average",
-    "BroadcastGlobalVariablesHook",
-    "Compression",
-    "DistributedGradientTape",
-    "DistributedOptimizer",
-    "LocalGradientAggregationHelper",
-    "Max",
-    "Min",
-    "PartialDistributedGradientTape",
-    "ProcessSet",
-    "Product",
-    "Sum",
-    "SyncBatchNormalization",
-    "_LegacyOptimizer",
-    "_allreduce",
-    "_cache",
-    "_executing_eagerly",
-    "_grouped_allreduce",
-    "_make_allreduce_grads_fn",
-    "_make_subgraph",
-    "add_process_set",
-    "allgather",
-    "allgather_object",
-    "allreduce",
-    "alltoall",
-    "broadcast",
-    "broadcast_",
-    "broadcast_global_variables",
-    "broadcast_object",
-    "broadcast_object_fn",
-    "broadcast_variables",
-    "ccl_built",
-    "check_num_rank_power_of_2",
-    "cross_rank",
-    "cross_size",
-    "cuda_built",
-    "ddl_built",
-    "elastic",
-    "global_process_set",
-    "gloo_built",
-    "gloo_enabled",
-    "gpu_available",
-    "grouped_allgather",
-    "grouped_allreduce",
-    "grouped_reducescatter",
-    "handle_average_backwards_compatibility",
-    "init",
-    "is_homogeneous",
-    "is_initialized",
-    "join",
-    "local_rank",
-    "local_rank_op",
-    "local_size",
-    "local_size_op",
-    "mpi_built",
-    "mpi_enabled",
-    "mpi_ops",
-    "mpi_threads_supported",
-    "nccl_built",
-    "process_set_included_op",
-    "rank",
-    "rank_op",
-    "reducescatter",
-    "refs_to_vars",
-    "remove_process_set",
-    "rocm_built",
-    "shutdown",
-    "size",
-    "size_op",
-    "start_timeline",
-    "stop_timeline",
-    "util",
-    "vars_to_refs",
-]
+    "Compression", "DistributedGradientTape", "LocalGradientAggregationHelper", "PartialDistributedGradientTape",
+    "SyncBatchNormalization", "_allreduce", "_cache", "_executing_eagerly", "_grouped_allreduce", "_make_subgraph", "elastic", "mpi_ops", "util",
+]  # fmt: skip
+__all__ += _public.__all__
+__all__ += _functions.__all__
+__all__ += _ops.__all__
+__all__ += _optimizer.__all__
+__all__ += _place.__all__
+__all__ += util.__all__

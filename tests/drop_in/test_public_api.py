@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import importlib.util
 import inspect
 import subprocess
 import sys
@@ -100,6 +102,26 @@ def _parameters(function: Any) -> list[tuple[str, Any, Any]]:
 def test_every_name_is_there() -> None:
     assert {name for name in NAMES if not hasattr(hvd, name)} == MISSING
     assert set(NAMES) - MISSING <= set(hvd.__all__)
+
+
+_VISIBLE = """
+import importlib, inspect, sys
+package = importlib.import_module(sys.argv[1])
+visible = {name for name, value in vars(package).items() if not inspect.ismodule(value) and name[0] != "_"}
+listed = {name for name in package.__all__ if name[0] != "_" and not inspect.ismodule(getattr(package, name))}
+# Python binds annotations and TYPE_CHECKING; a layer of Keras is imported only when it is asked for.
+print(sorted(listed ^ visible - {"annotations", "TYPE_CHECKING"} - {"SyncBatchNormalization"}))
+"""
+
+
+@pytest.mark.parametrize("framework", ["torch", "tensorflow", "keras", "jax"])
+def test_all_is_what_is_visible(framework: str) -> None:
+    if importlib.util.find_spec(framework) is None:
+        pytest.skip(f"{framework} is not installed")
+    command = [sys.executable, "-c", _VISIBLE, f"hvdlite.{framework}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    assert set(ast.literal_eval(done.stdout.splitlines()[-1])) <= {"SyncBatchNormalization"}
 
 
 @pytest.mark.parametrize("line", SIGNATURES, ids=lambda line: line.partition("(")[0])
