@@ -57,6 +57,8 @@ _HOMES = {
         "grouped_reducescatter",
         "grouped_reducescatter_async",
         "join",
+        "reduce",
+        "reduce_async",
         "reducescatter",
         "reducescatter_async",
     ),

@@ -24,6 +24,7 @@ class Kind:
     JOIN: Final = 6
     ADD_PROCESS_SET: Final = 7
     REMOVE_PROCESS_SET: Final = 8
+    REDUCE: Final = 9
 
 
 def reduction_of(average: bool | None, op: int | None) -> int:

@@ -91,7 +91,8 @@ Status CheckArguments(Request* request, int members) {
       return has_rows ? CheckAlltoall(request, members)
                       : Wrong(*request, "a tensor without dimensions cannot be split");
     case Result::kNone:
-    case Result::kSame: return Status::Ok();
+    case Result::kSame:
+    case Result::kAtRoot: return Status::Ok();
   }
   return Status::Ok();
 }

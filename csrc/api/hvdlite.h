@@ -44,6 +44,7 @@ enum {
   HVDLITE_JOIN = 6,
   HVDLITE_ADD_PROCESS_SET = 7,
   HVDLITE_REMOVE_PROCESS_SET = 8,
+  HVDLITE_REDUCE = 9,
 };
 /* "allreduce"; NULL: there is no such kind. */
 HVDLITE_API const char* hvdlite_operation_name(int32_t kind);
@@ -55,6 +56,7 @@ enum {
   HVDLITE_RESULT_GATHERED = 2,  /* the members' rows; the library allocates the result */
   HVDLITE_RESULT_EXCHANGED = 3, /* rows from each member; the library allocates the result */
   HVDLITE_RESULT_SHARED = 4,    /* this member's share of the rows */
+  HVDLITE_RESULT_AT_ROOT = 5,   /* a tensor of the input's shape at the root; else an empty one */
 };
 HVDLITE_API int32_t hvdlite_operation_result(int32_t kind); /* NONE if there is no such kind */
 

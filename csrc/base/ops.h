@@ -15,12 +15,13 @@ enum class Result : uint8_t {
       2,  // the members' rows, one after another; members may send different numbers of rows
   kExchanged = 3,  // rows from each member; the members choose how many go to whom
   kShared = 4,     // this member's share of the rows
+  kAtRoot = 5,     // the root a tensor of the input's shape, the others an empty one
 };
 
 enum Trait : uint32_t {
   kReduces = 1 << 0,      // has a reduction, a prescale and a postscale factor
   kAdasum = 1 << 1,       // the reduction may be Adasum
-  kRooted = 1 << 2,       // Request::root is the member that has the tensor
+  kRooted = 1 << 2,       // Request::root is the member that has, or gets, the tensor
   kFuses = 1 << 3,        // several may be carried out as one batch
   kGroups = 1 << 4,       // may be part of a group
   kJoinable = 1 << 5,     // possible while some members have called join()

@@ -15,8 +15,12 @@ bool HasRoot(const Request& request, int members) {
 }
 
 bool HasItsRows(const Request& request) {
-  const bool by_rows = HasTensor(request.kind) && ResultOf(request.kind) != Result::kSame;
-  return !by_rows || !request.shape.empty();
+  switch (ResultOf(request.kind)) {
+    case Result::kGathered:
+    case Result::kExchanged:
+    case Result::kShared: return !request.shape.empty();
+    default: return true;
+  }
 }
 
 }  // namespace
@@ -66,6 +70,7 @@ std::optional<Shape> KnownResult(const Request& request, int member, int members
   if (RowsDiffer(request.kind) || !HasTensor(request.kind)) return std::nullopt;
   Shape shape = request.shape;
   if (ResultOf(request.kind) == Result::kShared) shape[0] = ShareOfRows(shape[0], members, member);
+  if (ResultOf(request.kind) == Result::kAtRoot && member != request.root) return Shape{0};
   return shape;
 }
 
@@ -94,6 +99,9 @@ std::vector<int64_t> Counts(const Agreed& agreed, int members) {
   if (ResultOf(request.kind) == Result::kShared) {
     for (int m = 0; m < members; ++m)
       counts.push_back(ShareOfRows(request.shape[0], members, m) * row);
+  } else if (ResultOf(request.kind) == Result::kAtRoot) {
+    counts.resize(static_cast<size_t>(members));
+    counts[static_cast<size_t>(request.root)] = NumElements(request.shape);
   } else {
     for (const int64_t rows : agreed.rows) counts.push_back(rows * row);
   }

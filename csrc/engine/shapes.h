@@ -25,6 +25,12 @@ bool IsPossible(const Request& request, int members);
 // The same for what the members have agreed on, whose request has the splits of one of them.
 bool IsPossible(const Agreed& agreed, int members);
 
+// Which of the communicators' operations performs an operation: a reduce is a reducescatter that
+// gives the root everything.
+constexpr OpKind PerformedAs(OpKind kind) {
+  return ResultOf(kind) == Result::kAtRoot ? OpKind::kReducescatter : kind;
+}
+
 // How many numbers all members' rows are: 0 unless RowsDiffer(kind).
 size_t RowCount(OpKind kind, int members);
 // Writes what `member` says into everyone's rows.

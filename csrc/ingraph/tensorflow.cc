@@ -70,6 +70,8 @@ constexpr Operation kOperations[] = {
      &UnknownShapes},
     {"HvdliteReducescatter", &Create<HVDLITE_REDUCESCATTER>, true, true, nullptr, "results: T",
      nullptr, &UnknownShapes},
+    {"HvdliteReduce", &Create<HVDLITE_REDUCE>, true, true, nullptr, "results: T", nullptr,
+     &UnknownShapes},
     {"HvdliteAlltoall", &Create<HVDLITE_ALLTOALL>, true, false, "splits: int32", "result: T",
      "received_splits: int32", &UnknownShapes},
     {"HvdliteJoin", &Create<HVDLITE_JOIN>, true, false, nullptr, "last: int32", nullptr, &Scalar},

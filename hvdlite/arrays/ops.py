@@ -18,7 +18,7 @@ from hvdlite.arrays.framework import ArrayFramework, Tensor
 from hvdlite.core import engine
 from hvdlite.core.collectives import Collectives
 from hvdlite.core.engine import Pending, new_handle
-from hvdlite.core.operations import ALLGATHER, ALLREDUCE, ALLTOALL, BROADCAST, REDUCESCATTER, Call
+from hvdlite.core.operations import ALLGATHER, ALLREDUCE, ALLTOALL, BROADCAST, REDUCE, REDUCESCATTER, Call
 from hvdlite.core.process_sets import ProcessSet, global_process_set, set_id_of
 from hvdlite.ops import Average, Kind, Sum, reduction_of
 
@@ -28,7 +28,7 @@ __all__ = [
     "broadcast_async", "broadcast_async_", "grouped_allgather", "grouped_allgather_async",
     "grouped_allreduce", "grouped_allreduce_", "grouped_allreduce_async",
     "grouped_allreduce_async_", "grouped_reducescatter", "grouped_reducescatter_async", "join",
-    "reducescatter", "reducescatter_async",
+    "reduce", "reduce_async", "reducescatter", "reducescatter_async",
 ]  # fmt: skip
 
 OPS = Collectives(ArrayFramework(), scatters_any=True)
@@ -273,6 +273,35 @@ def reducescatter(
     If the rows do not divide evenly, lower ranks get one more.
     """
     return _run(tensor, REDUCESCATTER, name, process_set, op, prescale_factor, postscale_factor)
+
+
+def reduce_async(
+    tensor: Tensor,
+    root_rank: int,
+    name: str | None = None,
+    op: int = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> int:
+    """Starts reduce() and returns a handle."""
+    return _start(Call(REDUCE, name, process_set, op, prescale_factor, postscale_factor, root_rank), [tensor])
+
+
+def reduce(
+    tensor: Tensor,
+    root_rank: int,
+    name: str | None = None,
+    op: int = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> Any:
+    """Combines the tensors of all ranks on `root_rank`, a global rank; the other ranks get their own tensor back.
+
+    Moves half of the bytes that allreduce() moves between ranks.
+    """
+    return _run(tensor, REDUCE, name, process_set, op, prescale_factor, postscale_factor, root_rank)
 
 
 def grouped_reducescatter_async(

@@ -15,7 +15,7 @@ import numpy as np
 from hvdlite.core import engine
 from hvdlite.core.engine import Pending
 from hvdlite.core.framework import Framework, Tensor
-from hvdlite.core.operations import ALLGATHER, EXCHANGED, SAME, SHARED, Call, Operation
+from hvdlite.core.operations import ALLGATHER, AT_ROOT, EXCHANGED, SAME, SHARED, Call, Operation, keeps_input
 from hvdlite.core.process_sets import ProcessSet, global_process_set, set_id_of
 from hvdlite.exceptions import HorovodInternalError
 from hvdlite.ops import Average, Sum
@@ -45,7 +45,7 @@ class Collectives:
         out = host
         if operation.result is not SAME:
             splits = self._checked(operation, op, splits)
-            out = None
+            out = self._output(operation, host, root)
         elif not in_place:
             out = framework.empty_like(host)
         set_id = 0 if process_set is global_process_set else set_id_of(process_set)
@@ -53,7 +53,7 @@ class Collectives:
             operation.kind, op, set_id, name, host, out, root, prescale, postscale, splits or _NO_SPLITS
         )
         if out is None:
-            return self._received(operation, answer, tensor, splits_like)
+            return self._received(operation, answer, tensor, splits_like, root)
         return framework.write_back(out, tensor) if in_place else framework.deliver(out, tensor)
 
     def run(self, call: Call, tensors: Sequence[Tensor]) -> tuple[Any, ...]:
@@ -70,9 +70,7 @@ class Collectives:
             raise TypeError(f"expected a list of tensors, got {type(tensors).__name__}")
         framework, operation = self.framework, call.operation
         hosts = [framework.lend(tensor, call.in_place) for tensor in tensors]
-        outs: list[Any] = [None] * len(hosts)
-        if operation.result is SAME:
-            outs = hosts if call.in_place else [framework.empty_like(host) for host in hosts]
+        outs = hosts if call.in_place else [self._output(operation, host, call.root) for host in hosts]
         splits = self._checked(operation, call.op, call.splits)
         how = (operation.kind, call.op, set_id_of(call.process_set), call.name)
         factors = (call.prescale, call.postscale)
@@ -86,13 +84,23 @@ class Collectives:
     def _finish(self, call: Call, tensors: Sequence[Tensor], outs: list[Any], answers: list[Any]) -> Any:
         home = self.framework.write_back if call.in_place else self.framework.deliver
         results = tuple(
-            self._received(call.operation, answer, tensor, call.splits_like) if out is None else home(out, tensor)
+            self._received(call.operation, answer, tensor, call.splits_like, call.root)
+            if out is None
+            else home(out, tensor)
             for tensor, out, answer in zip(tensors, outs, answers, strict=True)
         )
         return results if call.grouped else results[0]
 
-    def _received(self, operation: Operation, answer: Any, tensor: Tensor, splits_like: Any) -> Any:
+    def _output(self, operation: Operation, host: Any, root: int) -> Any:
+        """Memory for the result; None: the core allocates it."""
+        if operation.result is SAME or operation.result is AT_ROOT and not keeps_input(operation, root):
+            return self.framework.empty_like(host)
+        return None
+
+    def _received(self, operation: Operation, answer: Any, tensor: Tensor, splits_like: Any, root: int) -> Any:
         """A result whose memory is the core's."""
+        if keeps_input(operation, root):
+            return tensor
         array, received, _ = answer
         result = self.framework.adopt(array, tensor)
         if operation.result is not EXCHANGED:

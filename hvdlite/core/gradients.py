@@ -5,6 +5,7 @@
     broadcast       the average of the gradients on the root, zeros elsewhere
     alltoall        the alltoall back: the received splits become the splits; zeros for rows that went nowhere
     reducescatter   the allgather of the gradient; times the number of members if the op was Sum
+    reduce          the broadcast of the root's gradient, in the same way; other ranks, which keep their tensor, add their own
 
 They are Horovod's: averages keep a gradient's size independent of the number of ranks. A gradient is computed by a
 differentiable collective again, so that there are gradients of gradients.
@@ -23,6 +24,7 @@ from hvdlite.core.operations import (
     ALLTOALL,
     BROADCAST,
     EXCHANGED,
+    REDUCE,
     REDUCESCATTER,
     SAME,
     Call,
@@ -103,12 +105,23 @@ def _of_alltoall(rule: Rule, gradients: Sequence[Tensor]) -> Sequence[Tensor]:
 
 
 def _of_reducescatter(rule: Rule, gradients: Sequence[Tensor]) -> Sequence[Tensor]:
+    return _scaled(rule, rule.run_gradient(ALLGATHER, gradients, rule.rows))
+
+
+def _of_reduce(rule: Rule, gradients: Sequence[Tensor]) -> Sequence[Tensor]:
+    roots = _scaled(rule, rule.run_gradient(BROADCAST, gradients, root=rule.call.root))
+    if engine.rank() == rule.call.root:
+        return roots
+    return [root + own for root, own in zip(roots, gradients, strict=True)]
+
+
+def _scaled(rule: Rule, results: Sequence[Tensor]) -> Sequence[Tensor]:
+    """By the factors that the operation has applied, once for each member that it has added."""
     call = rule.call
-    wholes = rule.run_gradient(ALLGATHER, gradients, rule.rows)
     factor = call.prescale * call.postscale
     if call.op == Sum:
         factor *= call.process_set.size() or 1
-    return wholes if factor == 1.0 else [rule.ops.framework.scaled(whole, factor) for whole in wholes]
+    return results if factor == 1.0 else [rule.ops.framework.scaled(result, factor) for result in results]
 
 
 _BACKWARD: dict[Operation, Callable[[Rule, Sequence[Tensor]], Sequence[Tensor]]] = {
@@ -117,4 +130,5 @@ _BACKWARD: dict[Operation, Callable[[Rule, Sequence[Tensor]], Sequence[Tensor]]]
     BROADCAST: _of_broadcast,
     ALLTOALL: _of_alltoall,
     REDUCESCATTER: _of_reducescatter,
+    REDUCE: _of_reduce,
 }

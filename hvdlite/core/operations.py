@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from hvdlite.core import engine
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.ops import Kind, Sum
 
@@ -17,6 +18,7 @@ SAME = "same"  # the input's
 GATHERED = "gathered"  # the rows of all members, one member after the other
 EXCHANGED = "exchanged"  # the rows that all members have sent here; how many each has, beside it
 SHARED = "shared"  # this member's part of the rows
+AT_ROOT = "at root"  # the input's at the root; elsewhere the result is the input, and the core's is empty
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +36,9 @@ ALLGATHER = Operation(Kind.ALLGATHER, "allgather", GATHERED, groups=True)
 BROADCAST = Operation(Kind.BROADCAST, "broadcast", SAME, rooted=True)
 ALLTOALL = Operation(Kind.ALLTOALL, "alltoall", EXCHANGED)
 REDUCESCATTER = Operation(Kind.REDUCESCATTER, "reducescatter", SHARED, reduces=True, groups=True)
+REDUCE = Operation(Kind.REDUCE, "reduce", AT_ROOT, reduces=True, rooted=True)
 
-OPERATIONS = (ALLREDUCE, ALLGATHER, BROADCAST, ALLTOALL, REDUCESCATTER)
+OPERATIONS = (ALLREDUCE, ALLGATHER, BROADCAST, ALLTOALL, REDUCESCATTER, REDUCE)
 
 
 class Call(NamedTuple):
@@ -52,6 +55,11 @@ class Call(NamedTuple):
     splits_like: Any = None  # a tensor on whose device the received splits shall be
     in_place: bool = False
     grouped: bool = False
+
+
+def keeps_input(operation: Operation, root: int) -> bool:
+    """Whether this rank's result is its own tensor."""
+    return operation.result is AT_ROOT and engine.rank() != root
 
 
 def equal_rows(rows: int, members: int, call: Call, where: str) -> int:
@@ -72,6 +80,8 @@ def compiled_shape(call: Call, shape: Sequence[int], members: int, where: str) -
     result = call.operation.result
     if result is SAME:
         return tuple(shape)
+    if result is AT_ROOT:
+        return (0,) if keeps_input(call.operation, call.root) else tuple(shape)
     if not shape:
         raise ValueError(f"{call.operation.name}: a tensor without dimensions has no rows; reshape it to (1,)")
     rows, *rest = shape

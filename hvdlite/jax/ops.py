@@ -12,7 +12,7 @@ from typing import Any
 
 from hvdlite.arrays import ops as on_arrays
 from hvdlite.core.gradients import Rule
-from hvdlite.core.operations import ALLGATHER, ALLREDUCE, ALLTOALL, BROADCAST, REDUCESCATTER, Call
+from hvdlite.core.operations import ALLGATHER, ALLREDUCE, ALLTOALL, BROADCAST, REDUCE, REDUCESCATTER, Call
 from hvdlite.jax import trace, traced
 from hvdlite.jax.collectives import OPS
 from hvdlite.jax.compression import Compression, compressed
@@ -24,7 +24,7 @@ from hvdlite.process_sets import ProcessSet, global_process_set
 __all__ = [
     "Adasum", "Average", "Max", "Min", "Product", "Sum",
     "allgather", "allreduce", "alltoall", "barrier", "broadcast", "grouped_allgather", "grouped_allreduce",
-    "grouped_reducescatter", "join", "reducescatter",
+    "grouped_reducescatter", "join", "reduce", "reducescatter",
 ]  # fmt: skip
 
 Tree = Any
@@ -106,6 +106,26 @@ def reducescatter(
     return _together(Call(REDUCESCATTER, name, process_set, op, prescale_factor, postscale_factor), tree, compression)
 
 
+def reduce(
+    tree: Tree,
+    root_rank: int,
+    name: str | None = None,
+    *,
+    op: int = Average,
+    compression: Any = Compression.none,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> Tree:
+    """Combines the arrays of all ranks on `root_rank`, a global rank; the other ranks get their own arrays back.
+
+    Moves half of the bytes that allreduce() moves between ranks.
+    """
+    op = reduction_of(None, op)
+    call = Call(REDUCE, name, process_set, op, prescale_factor, postscale_factor, root_rank)
+    return _each(call, tree, compression)
+
+
 # fmt: on
 
 
@@ -142,14 +162,14 @@ def _together(call: Call, tree: Tree, compression: Any = Compression.none) -> Tr
     return map_leaves(tree, lambda arrays: run(call._replace(grouped=len(arrays) > 1), arrays, compression))
 
 
-def _each(call: Call, tree: Tree) -> Tree:
+def _each(call: Call, tree: Tree, compression: Any = Compression.none) -> Tree:
     """The leaves one by one, each with a name of its own."""
     name = traced.place() if call.name is None and trace.is_tracing() else call.name
 
     def send(arrays: list[Array]) -> list[Array]:
         several = len(arrays) > 1 and name is not None
         names = [f"{name}.{i}" if several else name for i in range(len(arrays))]
-        return [run(call._replace(name=one), [array])[0] for one, array in zip(names, arrays, strict=True)]
+        return [run(call._replace(name=one), [array], compression)[0] for one, array in zip(names, arrays, strict=True)]
 
     return map_leaves(tree, send)
 

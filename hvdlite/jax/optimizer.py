@@ -8,7 +8,7 @@ import jax
 
 from hvdlite.adapter import names
 from hvdlite.jax.compression import Compression
-from hvdlite.jax.reduce import allreduce_gradients
+from hvdlite.jax.gradients import allreduce_gradients
 from hvdlite.ops import Average, reduction_of
 from hvdlite.process_sets import ProcessSet, global_process_set
 

@@ -12,8 +12,8 @@ import tensorflow as tf
 from hvdlite.adapter.grouping import positions
 from hvdlite.ops import Adasum, Average
 from hvdlite.process_sets import ProcessSet, global_process_set
+from hvdlite.tensorflow.gradients import allreduce_gradients, needs_reduction
 from hvdlite.tensorflow.place import members
-from hvdlite.tensorflow.reduce import allreduce_gradients, needs_reduction
 
 
 @dataclass(frozen=True)

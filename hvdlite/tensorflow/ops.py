@@ -15,7 +15,7 @@ import tensorflow as tf
 from hvdlite.adapter.compression import Settled
 from hvdlite.core.collectives import Collectives
 from hvdlite.core.gradients import Rule
-from hvdlite.core.operations import ALLGATHER, ALLREDUCE, ALLTOALL, BROADCAST, REDUCESCATTER, Call
+from hvdlite.core.operations import ALLGATHER, ALLREDUCE, ALLTOALL, BROADCAST, REDUCE, REDUCESCATTER, Call
 from hvdlite.ops import Adasum, Average, Max, Min, Product, Sum, reduction_of
 from hvdlite.process_sets import ProcessSet, global_process_set
 from hvdlite.tensorflow import sparse
@@ -26,7 +26,7 @@ from hvdlite.tensorflow.graph import GRAPH
 __all__ = [
     "Adasum", "Average", "Max", "Min", "Product", "Sum",
     "allgather", "allreduce", "alltoall", "broadcast", "grouped_allgather", "grouped_allreduce",
-    "grouped_reducescatter", "reducescatter",
+    "grouped_reducescatter", "reduce", "reducescatter",
 ]  # fmt: skip
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -223,6 +223,26 @@ def reducescatter(
     If the rows do not divide evenly, lower ranks get one more.
     """
     call = Call(REDUCESCATTER, name, process_set, op, prescale_factor, postscale_factor)
+    return _run(call, [tensor], ignore_name_scope, compression)[0]
+
+
+@do_not_convert
+def reduce(
+    tensor: Any,
+    root_rank: int,
+    compression: Any = Compression.none,
+    op: int = Average,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+    ignore_name_scope: bool = False,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> Any:
+    """Combines the tensors of all ranks on `root_rank`, a global rank; the other ranks get their own tensor back.
+
+    Moves half of the bytes that allreduce() moves between ranks.
+    """
+    call = Call(REDUCE, name, process_set, op, prescale_factor, postscale_factor, root_rank)
     return _run(call, [tensor], ignore_name_scope, compression)[0]
 
 

@@ -17,7 +17,7 @@ from hvdlite.basics import is_homogeneous
 from hvdlite.core import engine
 from hvdlite.core.collectives import Collectives
 from hvdlite.core.gradients import Rule
-from hvdlite.core.operations import ALLGATHER, ALLREDUCE, ALLTOALL, BROADCAST, REDUCESCATTER, Call
+from hvdlite.core.operations import ALLGATHER, ALLREDUCE, ALLTOALL, BROADCAST, REDUCE, REDUCESCATTER, Call
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.exceptions import HorovodInternalError
 from hvdlite.handles import poll, synchronize
@@ -32,7 +32,7 @@ __all__ = [
     "alltoall", "alltoall_async", "barrier", "broadcast", "broadcast_", "broadcast_async", "broadcast_async_",
     "grouped_allgather", "grouped_allgather_async", "grouped_allreduce", "grouped_allreduce_",
     "grouped_allreduce_async", "grouped_allreduce_async_", "grouped_reducescatter", "grouped_reducescatter_async",
-    "is_homogeneous", "join", "poll", "reducescatter", "reducescatter_async", "sparse_allreduce_async", "synchronize",
+    "is_homogeneous", "join", "poll", "reduce", "reduce_async", "reducescatter", "reducescatter_async", "sparse_allreduce_async", "synchronize",
 ]  # fmt: skip
 
 OPS = Collectives(FRAMEWORK)
@@ -273,6 +273,37 @@ def reducescatter(
     If the rows do not divide evenly, lower ranks get one more.
     """
     call = Call(REDUCESCATTER, name, process_set, op, prescale_factor, postscale_factor)
+    return _run(call, [tensor], compression)[0]
+
+
+def reduce_async(
+    tensor: torch.Tensor,
+    root_rank: int,
+    name: str | None = None,
+    op: int = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> int:
+    """Starts reduce() and returns a handle."""
+    return _start(Call(REDUCE, name, process_set, op, prescale_factor, postscale_factor, root_rank), [tensor])
+
+
+def reduce(
+    tensor: torch.Tensor,
+    root_rank: int,
+    name: str | None = None,
+    compression: Any = Compression.none,
+    op: int = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> torch.Tensor:
+    """Combines the tensors of all ranks on `root_rank`, a global rank; the other ranks get their own tensor back.
+
+    Moves half of the bytes that allreduce() moves between ranks.
+    """
+    call = Call(REDUCE, name, process_set, op, prescale_factor, postscale_factor, root_rank)
     return _run(call, [tensor], compression)[0]
 
 

@@ -16,6 +16,7 @@ _COLLECTIVES = (
     "allgather",
     "broadcast",
     "alltoall",
+    "reduce",
     "reducescatter",
     "determinism",
     "process_sets",

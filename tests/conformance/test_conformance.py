@@ -10,7 +10,17 @@ from checks.listing import listed
 from runner import Configuration
 from tier import by_tier, one_of
 
-_HEAVY = ("allreduce", "allgather", "broadcast", "alltoall", "reducescatter", "groups", "mismatch", "determinism")
+_HEAVY = (
+    "allreduce",
+    "allgather",
+    "broadcast",
+    "alltoall",
+    "reduce",
+    "reducescatter",
+    "groups",
+    "mismatch",
+    "determinism",
+)
 
 _ENGINE = frozenset({"engine"})
 

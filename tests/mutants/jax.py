@@ -41,7 +41,7 @@ MUTANTS = (
     ),
     Mutant(
         "J5",
-        "hvdlite/jax/reduce.py",
+        "hvdlite/jax/gradients.py",
         "    if not process_set.included():\n        return list(gradients)\n",
         "",
         "ranks outside the process set cannot train",

@@ -87,7 +87,7 @@ Status Prepare(ProcessSet* set, Running* running, comm::gpu::Card* card) {
   const int me = set->group->me;
   const Request& like = running->responses[0].agreed->request;
   Batch& batch = running->batch;
-  batch.kind = like.kind;
+  batch.kind = PerformedAs(like.kind);
   batch.dtype = like.dtype;
   batch.root = static_cast<int>(like.root);
   batch.adasum = Has(like.kind, kAdasum) && like.op == ReduceOp::kAdasum;

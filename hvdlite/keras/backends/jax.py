@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hvdlite.jax.reduce import allreduce_gradients
+from hvdlite.jax.gradients import allreduce_gradients
 from hvdlite.keras.backends import Way
 
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from hvdlite.keras.backends import Way
 from hvdlite.tensorflow.functions import broadcast_global_variables
-from hvdlite.tensorflow.reduce import allreduce_gradients
+from hvdlite.tensorflow.gradients import allreduce_gradients
 
 __all__ = ["BACKEND", "broadcast_global_variables"]
 

@@ -18,6 +18,7 @@ MODULES = (
     "allgather",
     "broadcast",
     "alltoall",
+    "reduce",
     "reducescatter",
     "barrier",
     "groups",

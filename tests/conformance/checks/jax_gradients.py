@@ -146,6 +146,24 @@ def of_reducescatter_is_the_allgather(here: Here, op: str) -> None:
             here.close(got, np.concatenate(gradients) * 1.5 * (n if op == "Sum" else 1), exact=False)
 
 
+@check(op=("Average", "Sum"))
+def of_reduce_is_the_broadcast_of_the_roots_and_ones_own_elsewhere(here: Here, op: str) -> None:
+    with x64(True), process_sets(here) as sets:
+        for among, way in itertools.product(sets, WAYS):
+            root = among.members[-1]
+            x = here.data("float64", (3, 2), here.rank)
+            gradients = [here.data("float64", (3, 2), r, "dy") for r in among.members]
+            how = {"op": getattr(hvd, op), "prescale_factor": 0.5, "postscale_factor": 3.0}
+            got = _pull(
+                way,
+                lambda x: hvd.reduce(x, root, "to the root", process_set=among.process_set, **how),  # noqa: B023
+                x,
+                gradients[among.mine],
+            )
+            want = gradients[-1] * 1.5 * (len(among.members) if op == "Sum" else 1)
+            here.close(got, want + gradients[among.mine] * (here.rank != root), exact=False)
+
+
 @check(way=WAYS)
 def integers_beside_floats_have_none(here: Here, way: str) -> None:
     tree = {"w": jnp.full(3, 2.0), "count": jnp.arange(2)}

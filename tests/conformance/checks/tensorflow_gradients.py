@@ -90,6 +90,11 @@ def of_the_others_are_their_ways_back(here: Here, mode: str) -> None:
                 got = run(mode, _gradient(function), tensor(whole[mine]), tensor(parts[mine]))
                 want = np.concatenate(parts) * 0.5 * (n if op == SUM else 1)
                 here.close(array(got), want, "reducescatter", exact=False)
+                # reduce: the broadcast of the root's, in the same way; other ranks keep their tensor, and add their own
+                function = lambda t, op=op, root=root, s=s: hvd.reduce(t, root, hvd.Compression.none, op, None, s)  # noqa: E731
+                got = run(mode, _gradient(function), tensor(same[mine]), tensor(same[mine]))
+                want = same[-1] * (n if op == SUM else 1) + same[mine] * (here.rank != root)
+                here.close(array(got), want, "reduce", exact=False)
 
 
 @check(mode=MODES)

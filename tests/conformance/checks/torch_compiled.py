@@ -31,13 +31,14 @@ def _operators(here: Here) -> dict[str, tuple[Any, tuple[Any, ...]]]:
         "grouped_allgather": (ops.allgather.default, ([x, x[:1]], None, "rows", 0, SUM, 1.0, 1.0, 0, True)),
         "broadcast": (ops.broadcast.default, ([x], None, None, 0, SUM, 1.0, 1.0, here.size - 1, False)),
         "alltoall": (ops.alltoall.default, ([x], None, None, 0, SUM, 1.0, 1.0, 0, False)),
+        "reduce": (ops.reduce.default, ([x], None, None, 0, SUM, 1.0, 1.0, here.size - 1, False)),
         "reducescatter": (ops.reducescatter.default, ([x[:-1]], None, None, 0, SUM, 1.0, 1.0, 0, False)),
         "grouped_reducescatter": (ops.reducescatter.default, ([x, x[:-1]], None, None, 0, SUM, 1.0, 0.5, 0, True)),
     }
 
 
 OPERATORS = (
-    "allreduce", "grouped_allreduce", "allgather", "grouped_allgather", "broadcast", "alltoall", "reducescatter",
+    "allreduce", "grouped_allreduce", "allgather", "grouped_allgather", "broadcast", "alltoall", "reduce", "reducescatter",
     "grouped_reducescatter",
 )  # fmt: skip
 
@@ -72,6 +73,7 @@ IN_A_GRAPH: dict[str, Callable[[torch.Tensor, hvd.ProcessSet], torch.Tensor]] = 
     "broadcast": lambda x, s: hvd.broadcast(x, 0, process_set=s),
     "broadcast_": lambda x, s: hvd.broadcast_(x * 1, 0, process_set=s),
     "alltoall": lambda x, s: hvd.alltoall(x, process_set=s),
+    "reduce": lambda x, s: hvd.reduce(x, s.ranks[-1] if s.ranks else 0, op=hvd.Sum, process_set=s),
     "reducescatter": lambda x, s: hvd.reducescatter(x, op=hvd.Sum, prescale_factor=0.5, process_set=s),
     "grouped_reducescatter": lambda x, s: torch.cat(hvd.grouped_reducescatter([x, x[1:]], process_set=s)),
 }  # fmt: skip

@@ -137,6 +137,22 @@ def of_reducescatter_is_the_allgather(here: Here, op: str) -> None:
                 here.close(array(x.grad), np.concatenate(gradients) * factor, dtype, exact=False)
 
 
+@check(op=("Average", "Sum"))
+def of_reduce_is_the_broadcast_of_the_roots_and_ones_own_elsewhere(here: Here, op: str) -> None:
+    with process_sets(here) as sets:
+        for among, dtype in _cases(here, sets):
+            root = among.members[-1]
+            gradients = _inputs(here, among, dtype, "dy")
+            x = _leaf(_inputs(here, among, dtype, "x")[among.mine])
+            how = {"op": getattr(hvd, op), "prescale_factor": 0.5, "postscale_factor": 4.0}
+            hvd.reduce(x, root, name="reduced", process_set=among.process_set, **how).backward(
+                tensor(gradients[among.mine])
+            )
+            factor = dtype_of(dtype).type(2.0 * (len(among.members) if op == "Sum" else 1))
+            own = gradients[among.mine] * dtype_of(dtype).type(here.rank != root)
+            here.close(array(x.grad), gradients[-1] * factor + own, dtype, exact=False)
+
+
 @check()
 def passes_through_compression(here: Here) -> None:
     x = torch.ones(4, requires_grad=True)

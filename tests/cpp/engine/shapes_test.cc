@@ -34,6 +34,9 @@ TEST(Shapes, a_result_has_the_shape_that_its_kind_says) {
             (Shape{15, 2}));
   EXPECT_EQ(ResultShape(AgreedOn(OpKind::kReducescatter, {5, 2}), 1, 3), (Shape{2, 2}));
   EXPECT_EQ(ResultShape(AgreedOn(OpKind::kReducescatter, {5, 2}), 2, 3), (Shape{1, 2}));
+  EXPECT_EQ(ResultShape(AgreedOn(OpKind::kReduce, {5, 2}), 0, 3), (Shape{5, 2}));  // the root
+  EXPECT_EQ(ResultShape(AgreedOn(OpKind::kReduce, {}), 0, 3), Shape());
+  EXPECT_EQ(ResultShape(AgreedOn(OpKind::kReduce, {5, 2}), 1, 3), (Shape{0}));
 }
 
 TEST(Shapes, a_result_is_known_before_the_others_have_come_unless_it_has_their_rows) {
@@ -50,6 +53,8 @@ TEST(Shapes, counts_are_elements_and_stand_only_where_members_differ) {
   EXPECT_EQ(Counts(AgreedOn(OpKind::kAllreduce, {5, 2}), 3), Rows());
   EXPECT_EQ(Counts(AgreedOn(OpKind::kBroadcast, {5, 2}), 3), Rows());
   EXPECT_EQ(Counts(AgreedOn(OpKind::kReducescatter, {5, 2}), 3), (Rows{4, 4, 2}));
+  EXPECT_EQ(Counts(AgreedOn(OpKind::kReduce, {5, 2}), 3), (Rows{10, 0, 0}));
+  EXPECT_EQ(Counts(AgreedOn(OpKind::kReduce, {}), 3), (Rows{1, 0, 0}));
   EXPECT_EQ(Counts(AgreedOn(OpKind::kAllgather, {1, 2}, {1, 0, 4}), 3), (Rows{2, 0, 8}));
   EXPECT_EQ(Counts(AgreedOn(OpKind::kAlltoall, {3, 2}, {1, 2, 3, 4}), 2), (Rows{2, 4, 6, 8}));
 }
