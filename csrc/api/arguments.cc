@@ -90,11 +90,8 @@ Status CheckArguments(Request* request, int members) {
     case Result::kExchanged:
       return has_rows ? CheckAlltoall(request, members)
                       : Wrong(*request, "a tensor without dimensions cannot be split");
-    case Result::kNone:
-    case Result::kSame:
-    case Result::kAtRoot: return Status::Ok();
+    default: return Status::Ok();
   }
-  return Status::Ok();
 }
 
 }  // namespace hvdlite::api

@@ -30,7 +30,7 @@ enum Trait : uint32_t {
 };
 
 enum class OpKind : uint8_t {
-#define HVDLITE_OP(enumerator, number, ...) k##enumerator = number,
+#define HVDLITE_OP(enumerator, upper, number, ...) k##enumerator = number,
 #include "base/ops.def"
 #undef HVDLITE_OP
 };
@@ -45,8 +45,8 @@ struct Operation {
 
 namespace internal {
 constexpr Operation kOperations[] = {
-#define HVDLITE_OP(enumerator, number, name, timeline, result, traits) \
-  {name, timeline, Result::result, traits},
+#define HVDLITE_OP(enumerator, upper, number, name, result, traits) \
+  {name, #upper, Result::result, traits},
 #include "base/ops.def"
 #undef HVDLITE_OP
 };
@@ -54,7 +54,7 @@ constexpr Operation kOperations[] = {
 
 constexpr int kOpKindCount = static_cast<int>(sizeof(internal::kOperations) / sizeof(Operation));
 
-#define HVDLITE_OP(enumerator, number, its_name, ...)           \
+#define HVDLITE_OP(enumerator, upper, number, its_name, ...)    \
   static_assert(internal::kOperations[number].name == its_name, \
                 "the rows of ops.def stand in the order of their numbers");
 #include "base/ops.def"

@@ -29,6 +29,7 @@ from hvdlite.core.operations import (
     SAME,
     Call,
     Operation,
+    keeps_input,
 )
 from hvdlite.ops import Average, Sum
 
@@ -61,7 +62,7 @@ class Rule:
             self.rows = [self.ops.length(tensor) for tensor in tensors]
         if self.constants:
             self.splits = self.ops.as_splits(results[1])
-        return results
+        return tuple(tensors) if keeps_input(self.call.operation, self.call.root) else results
 
     def backward(self, gradients: Sequence[Tensor]) -> Sequence[Tensor]:
         return _BACKWARD[self.call.operation](self, gradients)

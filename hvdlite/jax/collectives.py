@@ -10,7 +10,7 @@ from typing import Any
 
 from hvdlite.core.collectives import Collectives, check_scatter
 from hvdlite.core.engine import rank, ranks_of
-from hvdlite.core.operations import EXCHANGED, SHARED, Call, compiled_shape, keeps_input
+from hvdlite.core.operations import EXCHANGED, SHARED, Call, compiled_shape
 from hvdlite.core.process_sets import ProcessSet, set_id_of
 from hvdlite.jax import trace, traced
 from hvdlite.jax.framework import FRAMEWORK
@@ -44,8 +44,6 @@ class JaxCollectives(Collectives):
         members = len(ranks_of(set_id_of(call.process_set)))
         shapes = [compiled_shape(call, t.shape, members, "in a compiled function") for t in tensors]
         results = tuple(traced.emit(call, tensors, shapes)) if tensors else ()
-        if keeps_input(call.operation, call.root):
-            return tuple(tensors)
         if call.operation.result is not EXCHANGED:
             return results
         return *results, self.framework.integers([shapes[0][0] // members] * members, call.splits_like)

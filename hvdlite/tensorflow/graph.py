@@ -12,7 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from hvdlite.core import engine
-from hvdlite.core.operations import ALLGATHER, Call, keeps_input
+from hvdlite.core.operations import ALLGATHER, Call
 from hvdlite.core.process_sets import ProcessSet
 from hvdlite.tensorflow import by_kernel, by_numpy, by_xla, native, xla
 from hvdlite.tensorflow.framework import FRAMEWORK
@@ -27,8 +27,7 @@ class GraphCollectives:
         _check(tensors, call.process_set)
         default = f"grouped_{call.operation.name}" if call.grouped else call.operation.name
         call = call._replace(name=_name(call.name, default))
-        results = tuple(_means().emit(call, list(tensors)))
-        return tuple(tensors) if keeps_input(call.operation, call.root) else results
+        return tuple(_means().emit(call, list(tensors)))
 
     def gradients(self, call: Call, tensors: Sequence[Any], names: Sequence[str]) -> list[Any]:
         """An allreduce of each under its own name, not differentiable.
