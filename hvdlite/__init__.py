@@ -21,7 +21,7 @@ __version__ = "0.1.0"
 
 # Where each public name lives.
 _HOMES = {
-    "hvdlite.basics": (
+    "hvdlite.job.basics": (
         "init",
         "shutdown",
         "is_initialized",
@@ -33,7 +33,7 @@ _HOMES = {
         "cross_size",
         "is_homogeneous",
     ),
-    "hvdlite.ops": ("Average", "Sum", "Adasum", "Min", "Max", "Product"),
+    "hvdlite.base.ops": ("Average", "Sum", "Adasum", "Min", "Max", "Product"),
     "hvdlite.arrays.ops": (
         "allgather",
         "allgather_async",
@@ -62,8 +62,8 @@ _HOMES = {
         "reducescatter",
         "reducescatter_async",
     ),
-    "hvdlite.handles": ("poll", "synchronize"),
-    "hvdlite.observe": ("start_timeline", "stop_timeline", "metrics", "recent_operations"),
+    "hvdlite.core.handles": ("poll", "synchronize"),
+    "hvdlite.job.observe": ("start_timeline", "stop_timeline", "metrics", "recent_operations"),
     "hvdlite.arrays.objects": ("broadcast_object", "allgather_object"),
     "hvdlite.process_sets": ("ProcessSet", "add_process_set", "remove_process_set", "global_process_set"),
     "hvdlite.launch.function": ("run",),
@@ -111,10 +111,10 @@ def __dir__() -> list[str]:
 if TYPE_CHECKING:
     from hvdlite.arrays.objects import *  # noqa: F403
     from hvdlite.arrays.ops import *  # noqa: F403
-    from hvdlite.basics import *  # noqa: F403
+    from hvdlite.base.ops import *  # noqa: F403
+    from hvdlite.core.handles import *  # noqa: F403
     from hvdlite.exceptions import *  # noqa: F403
-    from hvdlite.handles import *  # noqa: F403
+    from hvdlite.job.basics import *  # noqa: F403
+    from hvdlite.job.observe import *  # noqa: F403
     from hvdlite.launch.function import *  # noqa: F403
-    from hvdlite.observe import *  # noqa: F403
-    from hvdlite.ops import *  # noqa: F403
     from hvdlite.process_sets import *  # noqa: F403

@@ -1,4 +1,4 @@
-// Config: every knob, typed, with its default. The table is hvdlite/knobs.py, from which
+// Config: every knob, typed, with its default. The table is hvdlite/base/knobs.py, from which
 // base/knobs.inc is generated; reading the environment and checking ranges is done there, once, in
 // Python. Nothing below calls getenv.
 #pragma once

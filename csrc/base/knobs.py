@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-TABLE = Path(__file__).resolve().parents[2] / "hvdlite" / "knobs.py"
+TABLE = Path(__file__).resolve().parents[2] / "hvdlite" / "base" / "knobs.py"
 TYPES = {"bool": "bool", "int": "int64_t", "float": "double", "str": "std::string", "choice": "std::string"}
 
 
@@ -30,7 +30,7 @@ def _literal(value: object) -> str:
 
 
 def main() -> None:
-    lines = ["// Generated from hvdlite/knobs.py."]
+    lines = ["// Generated from hvdlite/base/knobs.py."]
     lines += [f"HVDLITE_KNOB({TYPES[k.type]}, {k.field}, {_literal(k.default)})" for k in _table().KNOBS if k.core]
     Path(sys.argv[1]).write_text("\n".join(lines) + "\n", encoding="utf-8")
 

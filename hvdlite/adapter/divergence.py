@@ -6,10 +6,10 @@ import os
 import warnings
 from collections.abc import Sequence
 
-from hvdlite import knobs
 from hvdlite.arrays.objects import allgather_object
+from hvdlite.base import knobs
+from hvdlite.core.process_sets import ProcessSet
 from hvdlite.exceptions import MismatchError
-from hvdlite.process_sets import ProcessSet
 
 _ADVICE = (
     "Call hvd.broadcast_parameters(model.state_dict(), root_rank=0) after hvd.init() and before the first step. "

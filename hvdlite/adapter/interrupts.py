@@ -18,8 +18,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from hvdlite import basics
 from hvdlite.core import engine
+from hvdlite.job import basics
 
 # Python's handler runs within microseconds unless the main thread is in native code.
 _LOOK_EVERY = 0.05

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from hvdlite import basics
+from hvdlite.job import basics
 
 _counted_in = -1
 _count = 0

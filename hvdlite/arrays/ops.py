@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from hvdlite.arrays.framework import ArrayFramework, Tensor
+from hvdlite.base.ops import Average, Kind, Sum, reduction_of
 from hvdlite.core import engine
 from hvdlite.core.collectives import Collectives
 from hvdlite.core.engine import Pending, new_handle
 from hvdlite.core.operations import ALLGATHER, ALLREDUCE, ALLTOALL, BROADCAST, REDUCE, REDUCESCATTER, Call
 from hvdlite.core.process_sets import ProcessSet, global_process_set, set_id_of
-from hvdlite.ops import Average, Kind, Sum, reduction_of
 
 __all__ = [
     "allgather", "allgather_async", "allreduce", "allreduce_", "allreduce_async",

@@ -15,7 +15,7 @@ DIRECTORY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "path")
 _ADAPTERS = ("torch", "tensorflow", "keras")
 
 _RENAMED = {
-    "horovod.common.basics": "hvdlite.horovod_basics",
+    "horovod.common.basics": "hvdlite.job.horovod_basics",
     "horovod.common.exceptions": "hvdlite.exceptions",
     "horovod.common.process_sets": "hvdlite.process_sets",
     "horovod.tensorflow.gradient_aggregation": "hvdlite.tensorflow.aggregation",

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable
 from importlib.machinery import PathFinder
 
-from hvdlite import knobs
+from hvdlite.base import knobs
 
 
 def is_alias(file: str) -> bool:

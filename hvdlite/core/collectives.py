@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from hvdlite.base.ops import Average, Sum
 from hvdlite.core import engine
 from hvdlite.core.engine import Pending
 from hvdlite.core.framework import Framework, Tensor
 from hvdlite.core.operations import ALLGATHER, AT_ROOT, EXCHANGED, SAME, SHARED, Call, Operation, keeps_input
 from hvdlite.core.process_sets import ProcessSet, global_process_set, set_id_of
 from hvdlite.exceptions import HorovodInternalError
-from hvdlite.ops import Average, Sum
 
 _NO_SPLITS: list[int] = []
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from hvdlite.base.ops import Average, Sum
 from hvdlite.core import engine
 from hvdlite.core.framework import Tensor
 from hvdlite.core.operations import (
@@ -31,7 +32,6 @@ from hvdlite.core.operations import (
     Operation,
     keeps_input,
 )
-from hvdlite.ops import Average, Sum
 
 
 class Rule:

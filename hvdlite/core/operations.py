@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from hvdlite.base.ops import Kind, Sum
 from hvdlite.core import engine
 from hvdlite.core.process_sets import ProcessSet, global_process_set
-from hvdlite.ops import Kind, Sum
 
 # What a result's shape is.
 SAME = "same"  # the input's

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hvdlite import knobs
+from hvdlite.base import knobs
 from hvdlite.doctor import advice
 from hvdlite.doctor.findings import Finding, Kind
 

@@ -12,7 +12,6 @@ docs/guides/jax.md tells the whole story.
 from __future__ import annotations
 
 from hvdlite import exceptions as _exceptions
-from hvdlite import public as _public
 from hvdlite.exceptions import *  # noqa: F403
 from hvdlite.jax import functions as _functions
 from hvdlite.jax import ops as _ops
@@ -21,7 +20,8 @@ from hvdlite.jax.errors import translated_errors as translated_errors
 from hvdlite.jax.functions import *  # noqa: F403
 from hvdlite.jax.ops import *  # noqa: F403
 from hvdlite.jax.optimizer import distributed as distributed
-from hvdlite.public import *  # noqa: F403
+from hvdlite.job import public as _public
+from hvdlite.job.public import *  # noqa: F403
 
 __all__ = ["Compression", "distributed", "translated_errors"]
 __all__ += _public.__all__

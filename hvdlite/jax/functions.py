@@ -9,11 +9,11 @@ import jax
 from hvdlite.arrays.objects import allgather_object, broadcast_object
 from hvdlite.core.engine import run_now
 from hvdlite.core.operations import BROADCAST, Call
+from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.jax import trace
 from hvdlite.jax.collectives import OPS
 from hvdlite.jax.leaves import map_leaves
 from hvdlite.jax.ops import broadcast
-from hvdlite.process_sets import ProcessSet, global_process_set
 
 __all__ = ["allgather_object", "broadcast_object", "broadcast_parameters"]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from hvdlite.base.ops import Average
 from hvdlite.core.operations import ALLREDUCE, Call
 from hvdlite.core.process_sets import ProcessSet, global_process_set, set_id_of
 from hvdlite.jax.compression import Compression
 from hvdlite.jax.leaves import map_leaves
 from hvdlite.jax.ops import run
-from hvdlite.ops import Average
 
 Array = Any
 

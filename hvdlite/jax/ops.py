@@ -11,15 +11,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from hvdlite.arrays import ops as on_arrays
+from hvdlite.base.ops import Adasum, Average, Max, Min, Product, Sum, reduction_of
 from hvdlite.core.gradients import Rule
 from hvdlite.core.operations import ALLGATHER, ALLREDUCE, ALLTOALL, BROADCAST, REDUCE, REDUCESCATTER, Call
+from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.jax import trace, traced
 from hvdlite.jax.collectives import OPS
 from hvdlite.jax.compression import Compression, compressed
 from hvdlite.jax.framework import FRAMEWORK
 from hvdlite.jax.leaves import map_leaves
-from hvdlite.ops import Adasum, Average, Max, Min, Product, Sum, reduction_of
-from hvdlite.process_sets import ProcessSet, global_process_set
 
 __all__ = [
     "Adasum", "Average", "Max", "Min", "Product", "Sum",

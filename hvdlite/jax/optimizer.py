@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import jax
 
 from hvdlite.adapter import names
+from hvdlite.base.ops import Average, reduction_of
+from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.jax.compression import Compression
 from hvdlite.jax.gradients import allreduce_gradients
-from hvdlite.ops import Average, reduction_of
-from hvdlite.process_sets import ProcessSet, global_process_set
 
 Tree = Any
 

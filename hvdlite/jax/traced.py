@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from hvdlite.adapter import interrupts, xla
 from hvdlite.core.operations import Call
 from hvdlite.jax import primitive, trace
-from hvdlite.where import place_of
+from hvdlite.job.where import place_of
 
 Array = Any
 

@@ -12,11 +12,13 @@ docs/guides/keras.md tells the whole story.
 from __future__ import annotations
 
 from hvdlite import exceptions as _exceptions
-from hvdlite import ops as _ops
-from hvdlite import public as _public
 from hvdlite.arrays import objects as _objects
 from hvdlite.arrays.objects import *  # noqa: F403
+from hvdlite.base import ops as _ops
+from hvdlite.base.ops import *  # noqa: F403
 from hvdlite.exceptions import *  # noqa: F403
+from hvdlite.job import public as _public
+from hvdlite.job.public import *  # noqa: F403
 from hvdlite.keras import callbacks as callbacks
 from hvdlite.keras import elastic as elastic
 from hvdlite.keras import values as _values
@@ -25,8 +27,6 @@ from hvdlite.keras.optimizer import DistributedOptimizer as DistributedOptimizer
 from hvdlite.keras.optimizer import PartialDistributedOptimizer as PartialDistributedOptimizer
 from hvdlite.keras.optimizer import load_model as load_model
 from hvdlite.keras.values import *  # noqa: F403
-from hvdlite.ops import *  # noqa: F403
-from hvdlite.public import *  # noqa: F403
 
 __all__ = [
     "Compression", "DistributedOptimizer", "PartialDistributedOptimizer", "callbacks", "elastic", "load_model",

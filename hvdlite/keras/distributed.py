@@ -12,12 +12,12 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from hvdlite.base.ops import Sum
 from hvdlite.keras.accumulation import Accumulation
 from hvdlite.keras.backends import chosen
 from hvdlite.keras.flavour import KERAS, backend_name
 from hvdlite.keras.reduction import Gradients, reduced
 from hvdlite.keras.settings import Settings
-from hvdlite.ops import Sum
 
 _INSIDE_LOSS_SCALING = (
     "this DistributedOptimizer is inside a LossScaleOptimizer, where each rank would decide by itself whether to take a "

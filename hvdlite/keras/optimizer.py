@@ -6,12 +6,12 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from hvdlite.base.ops import Average
+from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.keras.backends import chosen
 from hvdlite.keras.compression import Compression
 from hvdlite.keras.flavour import KERAS, LEGACY
 from hvdlite.keras.settings import Settings, settle
-from hvdlite.ops import Average
-from hvdlite.process_sets import ProcessSet, global_process_set
 
 
 def DistributedOptimizer(optimizer: Any, name: str | None = None, device_dense: str = "", device_sparse: str = "",

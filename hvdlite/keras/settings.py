@@ -10,10 +10,10 @@ from typing import Any
 
 from hvdlite.adapter import names
 from hvdlite.adapter.compression import Settled
-from hvdlite.basics import is_initialized, size
+from hvdlite.base.ops import Average, Sum
+from hvdlite.core.process_sets import ProcessSet
+from hvdlite.job.basics import is_initialized, size
 from hvdlite.keras.backends import Way
-from hvdlite.ops import Average, Sum
-from hvdlite.process_sets import ProcessSet
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,13 @@ from typing import Any
 
 import hvdlite
 from hvdlite.adapter.compression import Settled
-from hvdlite.basics import rank
+from hvdlite.base.ops import Average, Sum
+from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.exceptions import MismatchError
+from hvdlite.job.basics import rank
 from hvdlite.keras.compression import Compression
 from hvdlite.keras.flavour import LEGACY
 from hvdlite.keras.host import to_numpy, to_tensor
-from hvdlite.ops import Average, Sum
-from hvdlite.process_sets import ProcessSet, global_process_set
 
 __all__ = [
     "allgather", "allreduce", "broadcast", "broadcast_global_variables", "broadcast_variables", "reducescatter",

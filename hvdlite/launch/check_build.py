@@ -93,7 +93,7 @@ def run(verbose: bool) -> int:
 
 def _facts() -> list[tuple[str, list[tuple[bool, str]]]]:
     """What the native core says of itself, asked in another process: it may not even load."""
-    asked = attempt(["-c", "from hvdlite import built; print(built.mpi_built())"])
+    asked = attempt(["-c", "from hvdlite.job import built; print(built.mpi_built())"])
     if asked.problem:
         return [("Native core", [(False, asked.problem)])]
     mpi = asked.lines[0] == "True"

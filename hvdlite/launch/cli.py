@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from hvdlite import __version__, knobs
+from hvdlite import __version__
+from hvdlite.base import knobs
 from hvdlite.launch import flags, machine, secret
 from hvdlite.launch.hosts import Found, Host, Reader, from_environment, parse_hostfile, parse_hosts
 

@@ -12,7 +12,7 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
-from hvdlite import knobs
+from hvdlite.base import knobs
 from hvdlite.launch import flags
 
 # Where each key goes: to a knob (by the flag's own name), or to a flag that does nothing here.

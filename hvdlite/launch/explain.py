@@ -44,7 +44,7 @@ def mpi() -> Iterator[tuple[bool, str]]:
 
 def gpu() -> Iterator[tuple[bool, str]]:
     """Kernels, driver and NCCL: which, or why there is none."""
-    tried = attempt(["-m", "hvdlite.gpu_report"])
+    tried = attempt(["-m", "hvdlite.job.gpu_report"])
     if tried.problem:
         yield False, tried.problem
     else:

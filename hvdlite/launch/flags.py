@@ -1,6 +1,6 @@
 """The command line of `hvdliterun`: every flag of horovodrun, with the same meaning, and a few more.
 
-What is a knob comes from hvdlite/knobs.py. What horovodrun has and hvdlite has no use for is in `WITHOUT_EFFECT` and
+What is a knob comes from hvdlite/base/knobs.py. What horovodrun has and hvdlite has no use for is in `WITHOUT_EFFECT` and
 `REFUSED`: the first is accepted with a line that says why nothing happens, the second ends the launcher with one.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from hvdlite import knobs
+from hvdlite.base import knobs
 from hvdlite.launch import binding
 
 _EXAMPLES = """examples:

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from hvdlite import knobs
+from hvdlite.base import knobs
 from hvdlite.launch import cli, direct, job, machine, output, parcels, plan, task
 from hvdlite.launch.companion import Companion
 from hvdlite.launch.console import Console

@@ -1,6 +1,6 @@
 """`hvdliterun --monitor`: a table of the ranks at the bottom of a terminal, or now and then a line in a log.
 
-Ranks put their reports into the job's store (`hvdlite/pulse.py`); here they are read and shown, on the launcher's one
+Ranks put their reports into the job's store (`hvdlite/job/pulse.py`); here they are read and shown, on the launcher's one
 thread, which calls tick(). It draws so rarely that it takes at most 0.2 % of a core, whatever the number of ranks. (A table
 by rich took 7 ms for 4 ranks and 127 ms for 64, this one takes 0.07 and 0.7.)
 """

@@ -19,10 +19,10 @@ import sys as _sys
 from typing import TYPE_CHECKING
 from typing import Any as _Any
 
-from hvdlite import public as _public
 from hvdlite.adapter import interrupts as _interrupts
-from hvdlite.horovod_basics import HorovodBasics as _HorovodBasics
-from hvdlite.public import *  # noqa: F403
+from hvdlite.job import public as _public
+from hvdlite.job.horovod_basics import HorovodBasics as _HorovodBasics
+from hvdlite.job.public import *  # noqa: F403
 from hvdlite.tensorflow import elastic as elastic
 from hvdlite.tensorflow import functions as _functions
 from hvdlite.tensorflow import ops as _ops

@@ -10,8 +10,8 @@ from typing import Any
 import tensorflow as tf
 
 from hvdlite.adapter.grouping import positions
-from hvdlite.ops import Adasum, Average
-from hvdlite.process_sets import ProcessSet, global_process_set
+from hvdlite.base.ops import Adasum, Average
+from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.tensorflow.gradients import allreduce_gradients, needs_reduction
 from hvdlite.tensorflow.place import members
 

@@ -8,10 +8,10 @@ from typing import Any
 import tensorflow as tf
 
 from hvdlite.adapter.compression import Settled
+from hvdlite.base.ops import Average
 from hvdlite.core import engine
 from hvdlite.core.operations import ALLREDUCE, Call
 from hvdlite.core.process_sets import ProcessSet, global_process_set, set_id_of
-from hvdlite.ops import Average
 from hvdlite.tensorflow import sparse
 from hvdlite.tensorflow.compression import Compression
 from hvdlite.tensorflow.errors import in_tensorflows_words

@@ -11,7 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from hvdlite import knobs
+from hvdlite.base import knobs
 
 _PATH = Path(__file__).resolve().parents[1] / "libhvdlite_tensorflow.so"
 

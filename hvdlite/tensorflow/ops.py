@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 import tensorflow as tf
 
 from hvdlite.adapter.compression import Settled
+from hvdlite.base.ops import Adasum, Average, Max, Min, Product, Sum, reduction_of
 from hvdlite.core.collectives import Collectives
 from hvdlite.core.gradients import Rule
 from hvdlite.core.operations import ALLGATHER, ALLREDUCE, ALLTOALL, BROADCAST, REDUCE, REDUCESCATTER, Call
-from hvdlite.ops import Adasum, Average, Max, Min, Product, Sum, reduction_of
-from hvdlite.process_sets import ProcessSet, global_process_set
+from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.tensorflow import sparse
 from hvdlite.tensorflow.compression import Compression
 from hvdlite.tensorflow.framework import FRAMEWORK

@@ -7,8 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from hvdlite.ops import Adasum, Average
-from hvdlite.process_sets import ProcessSet, global_process_set
+from hvdlite.base.ops import Adasum, Average
+from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.tensorflow.aggregation import LocalGradientAggregationHelper
 from hvdlite.tensorflow.compression import Compression
 from hvdlite.tensorflow.distribution import settle

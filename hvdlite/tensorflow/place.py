@@ -8,10 +8,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from hvdlite import basics
 from hvdlite.arrays import ops as on_arrays
 from hvdlite.core import engine
-from hvdlite.process_sets import ProcessSet
+from hvdlite.core.process_sets import ProcessSet
+from hvdlite.job import basics
 from hvdlite.tensorflow import by_numpy, xla
 from hvdlite.tensorflow.errors import in_tensorflows_words
 from hvdlite.tensorflow.graph import GRAPH

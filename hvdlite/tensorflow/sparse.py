@@ -7,8 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from hvdlite.ops import Average, Sum
-from hvdlite.process_sets import ProcessSet
+from hvdlite.base.ops import Average, Sum
+from hvdlite.core.process_sets import ProcessSet
 from hvdlite.tensorflow.place import members
 
 Gather = Callable[[Any, "str | None"], Any]  # (tensor, name) -> all ranks' rows

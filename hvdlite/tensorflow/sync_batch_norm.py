@@ -7,8 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from hvdlite.basics import size
-from hvdlite.ops import Sum
+from hvdlite.base.ops import Sum
+from hvdlite.job.basics import size
 from hvdlite.tensorflow.ops import allreduce, do_not_convert
 
 __all__ = ["SyncBatchNormalization"]

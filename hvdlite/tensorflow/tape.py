@@ -6,8 +6,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from hvdlite.ops import Average
-from hvdlite.process_sets import ProcessSet, global_process_set
+from hvdlite.base.ops import Average
+from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.tensorflow.compression import Compression
 from hvdlite.tensorflow.distribution import Distribution, settle
 from hvdlite.tensorflow.ops import do_not_convert

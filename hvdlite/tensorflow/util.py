@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from hvdlite.ops import reduction_of
+from hvdlite.base.ops import reduction_of
 
 __all__ = [
     "check_num_rank_power_of_2", "gpu_available", "handle_average_backwards_compatibility", "refs_to_vars",

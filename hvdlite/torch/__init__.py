@@ -14,10 +14,10 @@ from __future__ import annotations
 import sys as _sys
 
 from hvdlite import exceptions as _exceptions
-from hvdlite import public as _public
 from hvdlite.exceptions import *  # noqa: F403
-from hvdlite.horovod_basics import HorovodBasics as _HorovodBasics
-from hvdlite.public import *  # noqa: F403
+from hvdlite.job import public as _public
+from hvdlite.job.horovod_basics import HorovodBasics as _HorovodBasics
+from hvdlite.job.public import *  # noqa: F403
 from hvdlite.torch import elastic as elastic
 from hvdlite.torch import functions as _functions
 from hvdlite.torch import ops as _ops

@@ -6,7 +6,7 @@ import torch
 
 from hvdlite.core.engine import new_handle, synchronize
 from hvdlite.core.operations import BROADCAST, Call
-from hvdlite.process_sets import ProcessSet
+from hvdlite.core.process_sets import ProcessSet
 from hvdlite.torch.ops import OPS
 
 

@@ -12,7 +12,7 @@ import torch
 
 from hvdlite.adapter import names
 from hvdlite.adapter.compression import Settled
-from hvdlite.ops import Average
+from hvdlite.base.ops import Average
 from hvdlite.torch import optimizer_state, traced
 from hvdlite.torch.reducer import GradientReducer, Settings
 

@@ -9,7 +9,7 @@ import torch
 
 from hvdlite.arrays.objects import allgather_object as _allgather_object
 from hvdlite.arrays.objects import broadcast_object as _broadcast_object
-from hvdlite.process_sets import ProcessSet, global_process_set
+from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.torch.broadcasting import broadcast_all
 from hvdlite.torch.optimizer_state import broadcast_optimizer_state
 

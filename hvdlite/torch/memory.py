@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 import torch
 
-from hvdlite import knobs
+from hvdlite.base import knobs
 
 # mallopt(3)
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4

@@ -13,15 +13,15 @@ import torch
 
 from hvdlite.adapter.compression import Settled
 from hvdlite.arrays.ops import barrier, join
-from hvdlite.basics import is_homogeneous
+from hvdlite.base.ops import Adasum, Average, Max, Min, Product, Sum, reduction_of
 from hvdlite.core import engine
 from hvdlite.core.collectives import Collectives
 from hvdlite.core.gradients import Rule
+from hvdlite.core.handles import poll, synchronize
 from hvdlite.core.operations import ALLGATHER, ALLREDUCE, ALLTOALL, BROADCAST, REDUCE, REDUCESCATTER, Call
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.exceptions import HorovodInternalError
-from hvdlite.handles import poll, synchronize
-from hvdlite.ops import Adasum, Average, Max, Min, Product, Sum, reduction_of
+from hvdlite.job.basics import is_homogeneous
 from hvdlite.torch import sparse, traced
 from hvdlite.torch.compression import Compression
 from hvdlite.torch.framework import FRAMEWORK

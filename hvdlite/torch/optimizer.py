@@ -17,9 +17,9 @@ import torch
 
 from hvdlite.adapter import names
 from hvdlite.adapter.compression import Settled
-from hvdlite.basics import is_initialized, size
-from hvdlite.ops import Adasum, Average, Sum
-from hvdlite.process_sets import ProcessSet, global_process_set
+from hvdlite.base.ops import Adasum, Average, Sum
+from hvdlite.core.process_sets import ProcessSet, global_process_set
+from hvdlite.job.basics import is_initialized, size
 from hvdlite.torch import memory, optimizer_state
 from hvdlite.torch.adasum import DistributedAdasum
 from hvdlite.torch.compression import Compression

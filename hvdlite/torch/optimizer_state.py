@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from hvdlite.arrays.objects import broadcast_object
-from hvdlite.basics import rank
-from hvdlite.process_sets import global_process_set
+from hvdlite.core.process_sets import global_process_set
+from hvdlite.job.basics import rank
 from hvdlite.torch.broadcasting import broadcast_all
 
 

@@ -19,11 +19,11 @@ from hvdlite.adapter import divergence, presence
 from hvdlite.adapter.aggregation import Aggregation, Unit
 from hvdlite.adapter.compression import Settled, wait_for
 from hvdlite.arrays.objects import allgather_object
+from hvdlite.base.ops import Max, Sum
 from hvdlite.core import engine
 from hvdlite.core.operations import ALLREDUCE, Call
+from hvdlite.core.process_sets import ProcessSet
 from hvdlite.exceptions import MismatchError
-from hvdlite.ops import Max, Sum
-from hvdlite.process_sets import ProcessSet
 from hvdlite.torch import hooks, sparse
 from hvdlite.torch.ops import OPS
 

@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("tensorflow", reason="tensorflow is not installed")
 
 import hvdlite.tensorflow as hvd  # noqa: E402
-from hvdlite.ops import Average, Sum  # noqa: E402
+from hvdlite.base.ops import Average, Sum  # noqa: E402
 
 NAMES = """
     init shutdown is_initialized start_timeline stop_timeline size local_size cross_size rank local_rank cross_rank

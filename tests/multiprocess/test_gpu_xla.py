@@ -13,7 +13,7 @@ pytestmark = pytest.mark.watchdog(120)  # the first builds the fake
 XLA = """
 import xla_frames
 from hvdlite.adapter import xla
-from hvdlite.ops import Kind
+from hvdlite.base.ops import Kind
 Array = gpu_arrays.Array
 
 def run(kind, arrays, shapes=None, name="x", op=hvd.Sum, root=0, factors=(1.0, 1.0), process_set=hvd.global_process_set):

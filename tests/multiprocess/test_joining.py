@@ -40,7 +40,7 @@ def attempt():
 # in and never say a word.
 _ACTOR = """
 import socket, struct
-from hvdlite import knobs
+from hvdlite.base import knobs
 from hvdlite.launch import environment
 from hvdlite.rendezvous import StoreClient, protocol
 me = environment.discover(os.environ)

@@ -24,7 +24,8 @@ BEGIN = """
 import os, signal, sys, time
 import numpy as np
 import hvdlite as hvd
-from hvdlite import _core, built
+from hvdlite import _core
+from hvdlite.job import built
 
 def add(over_mpi=True, enabled=None, **where):
     hvd.init(**where)

@@ -41,7 +41,7 @@ MUTANTS = (
     ),
     Mutant(
         "P5",
-        "hvdlite/registration.py",
+        "hvdlite/job/registration.py",
         '    if len(set(ranks)) != len(ranks):\n        raise ValueError(f"a process set must not name a rank twice: {ranks}")\n',
         "",
         "a process set may name a rank twice",
@@ -49,7 +49,7 @@ MUTANTS = (
     ),
     Mutant(
         "P6",
-        "hvdlite/knobs.py",
+        "hvdlite/base/knobs.py",
         'if text is not None and (text.strip() or knob.type == "str"):',
         "if text is not None:",
         "`HVDLITE_X= command` is an error instead of not set",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hvdlite import knobs
+from hvdlite.base import knobs
 from hvdlite.commands.cli import main
 from hvdlite.doctor import advice, surface
 from hvdlite.doctor.examination import examine

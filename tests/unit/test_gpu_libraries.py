@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hvdlite import _core, gpu_libraries
+from hvdlite import _core
+from hvdlite.job import gpu_libraries
 
 
 @pytest.fixture

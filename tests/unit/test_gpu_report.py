@@ -11,7 +11,7 @@ from machine import within
 
 _core = pytest.importorskip("hvdlite._core", reason="the native core is not built here")
 
-from hvdlite import built, gpu_report  # noqa: E402
+from hvdlite.job import built, gpu_report  # noqa: E402
 from hvdlite.launch import explain  # noqa: E402
 
 FAKES = sorted(Path(__file__).resolve().parents[2].glob("build/cpp-plain/tests/fake_gpu/libfake_cuda.so"))
@@ -58,5 +58,7 @@ def test_what_programs_ask(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_asking_for_kernels_loads_no_driver() -> None:
-    program = "from hvdlite import built\nbuilt.cuda_built()\nassert 'libcuda' not in open('/proc/self/maps').read()\n"
+    program = (
+        "from hvdlite.job import built\nbuilt.cuda_built()\nassert 'libcuda' not in open('/proc/self/maps').read()\n"
+    )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=within(60))

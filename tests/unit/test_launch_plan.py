@@ -10,7 +10,7 @@ import pytest
 from machine import within
 
 import hvdlite
-from hvdlite import knobs
+from hvdlite.base import knobs
 from hvdlite.launch import cli, flags, plan
 from hvdlite.launch.environment import discover
 from hvdlite.launch.hosts import Host, parse_hosts

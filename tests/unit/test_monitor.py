@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from hvdlite.job.pulse import operations_per_step, share_waiting
 from hvdlite.launch import monitor, progress
 from hvdlite.launch.board import SILENT_SECONDS, WINDOW_SECONDS, Board, Row, milliseconds, rate, report_key, size
-from hvdlite.pulse import operations_per_step, share_waiting
 
 # --- the rank's side
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Protocol
 
+from hvdlite.core.process_sets import ProcessSet
 from hvdlite.keras.flavour import backend_name
-from hvdlite.process_sets import ProcessSet
 
 Tensor = Any  # the backend's own
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hvdlite.basics import rank
+from hvdlite.job.basics import rank
 from hvdlite.keras.flavour import KERAS
 
 _NO_PATH = "hvdlite-best-model-has-no-path.weights.h5"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from hvdlite.basics import rank, size
+from hvdlite.job.basics import rank, size
 from hvdlite.keras.flavour import KERAS
 from hvdlite.keras.host import to_numpy, velocities_of
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from hvdlite.arrays.objects import allgather_object
-from hvdlite.basics import size
 from hvdlite.exceptions import MismatchError
+from hvdlite.job.basics import size
 from hvdlite.keras.flavour import KERAS
 
 

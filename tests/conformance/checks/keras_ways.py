@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hvdlite.ops
+import hvdlite.base.ops
 from checks import ALWAYS, check
 from checks.here import Here
 from checks.keras_here import backend, hvd, keras
@@ -14,4 +14,4 @@ def keras_and_its_backend_are_those_of_the_configuration(here: Here) -> None:
     assert keras.backend.backend() == backend() == here.environment.get("KERAS_BACKEND", "tensorflow")
     made = hvd.DistributedOptimizer(keras.optimizers.SGD(0.1))
     assert isinstance(made, keras.optimizers.SGD), type(made)
-    assert hvd.allreduce(1.0, op=hvdlite.ops.Sum) == here.size
+    assert hvd.allreduce(1.0, op=hvdlite.base.ops.Sum) == here.size

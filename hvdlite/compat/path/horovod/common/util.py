@@ -11,7 +11,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, TypeVar
 
-from hvdlite import built
+from hvdlite.job import built
 
 __all__ = [
     "ccl_built", "ddl_built", "env", "extension_available", "get_average_backwards_compatibility_fun", "gloo_built",
@@ -106,6 +106,6 @@ def is_version_greater_equal_than(ver: str, target: str) -> bool:
 
 def get_average_backwards_compatibility_fun(reduce_ops: Any) -> Callable[[int | None, bool | None], int]:
     """A function of (op, average) that tells which reduction a call with the deprecated `average` means."""
-    from hvdlite.ops import reduction_of
+    from hvdlite.base.ops import reduction_of
 
     return lambda op, average: reduction_of(average, op)

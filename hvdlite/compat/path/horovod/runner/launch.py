@@ -8,7 +8,9 @@ import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from hvdlite import built, compat, knobs
+from hvdlite import compat
+from hvdlite.base import knobs
+from hvdlite.job import built
 from hvdlite.launch import cli, flags
 
 __all__ = ["parse_args", "run_commandline", "run_controller"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-from hvdlite import _core, knobs
+from hvdlite import _core
+from hvdlite.base import knobs
 
 __all__ = ["find_nccl", "nccl_wheel"]
 

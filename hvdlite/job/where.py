@@ -12,7 +12,7 @@ from types import FrameType
 
 from hvdlite import _core
 
-_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _thread: threading.Thread | None = None
 
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from hvdlite import observe
+from hvdlite.job import observe
 from hvdlite.launch.board import report_key
 from hvdlite.rendezvous import StoreClient
 

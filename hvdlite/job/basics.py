@@ -13,14 +13,16 @@ from types import TracebackType
 from typing import Any
 
 import hvdlite
-from hvdlite import _core, communicators, gpu_libraries, knobs, where
-from hvdlite.arrival import all_are_here, arrive, warn_of_few_threads
+from hvdlite import _core
+from hvdlite.base import knobs
 from hvdlite.core import handles
+from hvdlite.core.process_sets import ProcessSet, global_process_set
+from hvdlite.job import communicators, gpu_libraries, where
+from hvdlite.job.arrival import all_are_here, arrive, warn_of_few_threads
+from hvdlite.job.registration import register_all
 from hvdlite.launch import environment
 from hvdlite.launch.address import join_address
 from hvdlite.launch.one_line import in_one_line
-from hvdlite.process_sets import ProcessSet, global_process_set
-from hvdlite.registration import register_all
 
 __all__ = [
     "cross_rank",
@@ -195,14 +197,14 @@ def _tell_mpi(failure: str) -> None:
 
 def _start_pulse(rank: int, place: tuple[tuple[str, int], bytes] | None, seconds: float) -> None:
     if seconds > 0 and place is not None:
-        from hvdlite import pulse
+        from hvdlite.job import pulse
 
         pulse.start(rank, *place, seconds)
 
 
 def _stop_pulse() -> None:
-    if "hvdlite.pulse" in sys.modules:
-        from hvdlite import pulse
+    if "hvdlite.job.pulse" in sys.modules:
+        from hvdlite.job import pulse
 
         pulse.stop()
 

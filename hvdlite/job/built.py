@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from hvdlite import _core, basics, gpu_libraries
+from hvdlite import _core
+from hvdlite.job import basics, gpu_libraries
 
 __all__ = [
     "ccl_built",

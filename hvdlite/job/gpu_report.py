@@ -1,4 +1,4 @@
-"""`python -m hvdlite.gpu_report`: what there is here for tensors on a GPU, in lines for `hvdliterun --check-build`. A process of its
+"""`python -m hvdlite.job.gpu_report`: what there is here for tensors on a GPU, in lines for `hvdliterun --check-build`. A process of its
 own, because it initialises CUDA and loads NCCL."""
 
 from __future__ import annotations
@@ -6,7 +6,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from hvdlite import _core, gpu_libraries, knobs
+from hvdlite import _core
+from hvdlite.base import knobs
+from hvdlite.job import gpu_libraries
 
 
 def rows() -> Iterator[tuple[bool, str]]:

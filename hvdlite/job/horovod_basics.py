@@ -1,11 +1,12 @@
-"""horovod.common.basics: the functions of hvdlite.basics and hvdlite.built as methods of one object.
+"""horovod.common.basics: the functions of hvdlite.job.basics and hvdlite.job.built as methods of one object.
 
 Programs reach it as hvd.mpi_ops._basics, mostly for the process sets that exist.
 """
 
 from __future__ import annotations
 
-from hvdlite import _core, basics, built, observe
+from hvdlite import _core
+from hvdlite.job import basics, built, observe
 
 __all__ = ["HorovodBasics"]
 

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hvdlite import _core, knobs
+from hvdlite import _core
+from hvdlite.base import knobs
 from hvdlite.core.process_sets import is_communicator
 from hvdlite.launch import environment
 from hvdlite.launch.address import Address

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hvdlite import _core, communicators
-from hvdlite.ops import Kind, Sum
-from hvdlite.process_sets import ProcessSet
+from hvdlite import _core
+from hvdlite.base.ops import Kind, Sum
+from hvdlite.core.process_sets import ProcessSet
+from hvdlite.job import communicators
 
 __all__ = ["add_process_set", "register_all", "remove_process_set"]
 

@@ -1,0 +1,1 @@
+"""The life of a job: init and shutdown, who takes part, what can be seen of it."""
