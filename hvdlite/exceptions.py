@@ -15,7 +15,7 @@
 
 Arguments that are wrong by themselves are plain ValueError or TypeError, raised at the call.
 `HorovodInternalError.retryable` tells elastic training whether restoring the last state may help.
-All of them can be pickled, because a launcher hands a rank's exception to whoever called run().
+All of them can be pickled, because a launcher hands a rank's exception to the caller of run().
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class PeerLostError(HorovodInternalError):
 
     def __init__(self, message: str = "a peer was lost", rank: int = -1) -> None:
         super().__init__(message)
-        #: the lost rank; -1 where nobody could tell
+        #: the lost rank; -1 where it is not known
         self.rank = rank
 
 

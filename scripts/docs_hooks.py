@@ -22,7 +22,7 @@ SECTIONS = {
     "The job": "init|shutdown|is_initialized|is_homogeneous|run|(local_|cross_)?(rank|size)",
     "Optimizers and training": ".*Distributed.*|distributed|Compression|SyncBatchNorm.*|ddp_comm_hook|load_model"
     "|translated_errors|.*Callback|BestModelCheckpoint|BroadcastGlobalVariablesHook|.*Aggregation.*",
-    "Collectives": "(all(reduce|gather|toall)|broadcast|reducescatter|barrier|join|sparse_allreduce)(_async)?_?",
+    "Collectives": "(all(reduce|gather|toall)|broadcast|reduce(scatter)?|barrier|join|sparse_allreduce)(_async)?_?",
     "Several tensors at once": "grouped_.*",
     "Handles": "poll|synchronize",
     "Parameters and objects": "(broadcast|allgather)_(object|parameters|optimizer_state|variables|global_variables).*",

@@ -45,7 +45,7 @@ class Aggregation:
         return self.passes == 1 and len(self._unit_of[number]) == 1
 
     def arrived(self, number: int) -> Unit:
-        """A backward pass has reached this gradient. Who may travel now; often nobody."""
+        """A backward pass has reached this gradient. Returns those that may be submitted now, often none."""
         left = self._left[number] - 1
         if left:
             if left < 0:

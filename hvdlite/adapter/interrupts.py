@@ -37,7 +37,7 @@ def watch(is_stuck: Callable[[str], bool]) -> None:
     """From now on Ctrl-C ends the job when the main thread does not come back to Python and `is_stuck` is true, which is given
     the file that the main thread's innermost frame is in.
 
-    Works when called in the main thread; may be called again, should somebody else have taken the signals over.
+    Works when called in the main thread; may be called again if other code has installed its own handlers.
     """
     global _ours, _theirs
     if is_stuck not in _signs:

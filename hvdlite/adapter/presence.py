@@ -1,7 +1,7 @@
 """Which gradients the ranks have in a step, and of which kind: DECIDES, knows numbers, no tensors.
 
 Each rank says two numbers of every parameter of its optimizer, frozen ones included; of each, all ranks get the largest
-that anybody has said. So they come to the same verdict, and a rank that lacks a gradient knows what to put in its place.
+that a rank has said. So they come to the same verdict, and a rank that lacks a gradient knows what to put in its place.
 """
 
 from __future__ import annotations

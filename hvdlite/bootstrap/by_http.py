@@ -12,7 +12,7 @@ _PAUSE = 0.1
 
 
 def say(address: tuple[str, int], apart: str, text: bytes | None, seconds: float) -> bytes:
-    """A channel. The server is asked again and again, because it answers at once, also when there is nothing yet. It asks nobody who he
+    """A channel. The server is asked again and again, because it answers at once, also when there is nothing yet. It asks no client who he
     is: once all ranks have come it has something else to tell."""
     import http.client  # slow to import, and seldom needed
 

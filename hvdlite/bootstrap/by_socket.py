@@ -1,5 +1,5 @@
 """A socket of this host, for jobs whose ranks are all on it. It shows each side as which user the other runs (SO_PEERCRED): what rank 0
-says is for processes of its own user, and the others believe nobody else.
+says is for processes of its own user, and the others believe no other user.
 
 The name follows from what all ranks know, so others can know it as well, and take it before rank 0 does: then rank 0 takes the next
 one, and the ranks do not believe who answers at the first. An abstract name ends with the process; like the loopback it belongs to
@@ -24,7 +24,7 @@ _log = logging.getLogger("hvdlite")
 _CANDIDATES = 4
 _BACKLOG = 1024
 _PAUSE = 0.02
-# Whoever has connected has its answer at once, or a frozen process holds the name.
+# A client that has connected gets its answer at once, or a frozen process holds the name.
 _ANSWER_SECONDS = 5.0
 _CREDENTIALS = struct.Struct("iII")
 
@@ -172,7 +172,7 @@ def _listen(job: str, deadline: float) -> socket.socket:
 
 
 def _owner(name: str) -> Peer | None:
-    """None: nobody is there any more."""
+    """None: the other end has gone."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
         sock.settimeout(_ANSWER_SECONDS)
         try:
@@ -190,7 +190,7 @@ def _hear(job: str, has_secret: bool, seconds: float) -> bytes:
             try:
                 return _ask(name, has_secret, deadline)
             except ConnectionRefusedError:
-                continue  # nobody is there
+                continue  # no process listens there
             except OSError as error:
                 problem = str(error)
         if time.monotonic() + _PAUSE > deadline:

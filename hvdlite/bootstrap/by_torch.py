@@ -14,7 +14,7 @@ _LAST_SECONDS = 5.0
 
 
 def say(address: Address, job: str, text: bytes | None, seconds: float) -> bytes:
-    """A channel. Keys of an attempt are its own: the agent's store lives longer, and asks nobody who he is. So the key is there until all
+    """A channel. Keys of an attempt are its own: the agent's store lives longer, and asks no client who he is. So the key is there until all
     ranks have come, and no longer."""
     try:
         from torch.distributed import TCPStore  # type: ignore[attr-defined]

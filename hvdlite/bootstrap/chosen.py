@@ -20,8 +20,8 @@ def of_communicator(comm: Any, started: Identity) -> Identity:
         )
     if comm.Is_inter():
         raise ValueError("init(comm=...) takes an intracommunicator: Merge() makes one of the two groups")
-    everybody = MPI.Group.Translate_ranks(comm.Get_group(), None, MPI.COMM_WORLD.Get_group())
-    here = started.on_one_host and MPI.UNDEFINED not in everybody
+    numbers = MPI.Group.Translate_ranks(comm.Get_group(), None, MPI.COMM_WORLD.Get_group())
+    here = started.on_one_host and MPI.UNDEFINED not in numbers
     return _place(started, comm.Get_rank(), comm.Get_size(), here, meeting=OverMpi())
 
 

@@ -13,7 +13,7 @@ from hvdlite.launch.environment import Identity
 from hvdlite.launch.environment.identity import AtPorts, AtStore, Meeting, OnThisHost, OverHttp, OverTorchStore
 from hvdlite.rendezvous import HandshakeError, StoreClient, addresses
 
-# An answer from a store that is there; nobody waits for it where there is none.
+# An answer from a store that is there; no rank waits for it where there is none.
 _LOOK_SECONDS = 5.0
 
 # Beyond this, clocks of the system's calls overflow.

@@ -37,7 +37,7 @@ class Wish:
     serialized: bool = False
 
 
-#: mpi4py.MPI, once load() has given it to somebody
+#: mpi4py.MPI, once load() has returned it
 loaded: Any = None
 
 
@@ -168,7 +168,7 @@ def _finalise(mpi: Any) -> None:
 
 
 def _refuse_strangers(me: Identity, library: str) -> None:
-    """MPICH's library ends a process that Open MPI's mpirun has started, with words that help nobody."""
+    """MPICH's library ends a process that Open MPI's mpirun has started, with a message that does not help."""
     whole = me.whole or me
     if whole.launcher == OPEN_MPI.launcher and library.startswith(("MPICH", "Intel", "MVAPICH")):
         raise RuntimeError(

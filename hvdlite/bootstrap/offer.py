@@ -32,7 +32,7 @@ class Place:
 @dataclass(frozen=True)
 class Offer:
     """`secret`: the job's, where no rank was given one. `salt`: where rank 0 was given one, which may be that of many jobs, this and the
-    secret make the job's own; `proof` shows which secret rank 0 has, and tells nobody. `problem`: why there is no store."""
+    secret make the job's own; `proof` shows which secret rank 0 has, and does not tell it. `problem`: why there is no store."""
 
     addresses: tuple[Address, ...] = ()
     secret: bytes | None = field(default=None, repr=False)

@@ -21,5 +21,5 @@ def open_store(secret: bytes, on_one_host: bool, port: int = 0) -> int:
 def addresses_of(port: int, on_one_host: bool, interfaces: list[str]) -> tuple[tuple[str, int], ...]:
     """Where the others may try to reach it, best first. ValueError: an interface that was asked for is not here."""
     hosts = [] if on_one_host else addresses.of_this_machine(interfaces)
-    # Loopback serves the ranks beside this one on a machine without a network; elsewhere nobody answers there.
+    # Loopback serves the ranks beside this one on a machine without a network; elsewhere no process answers there.
     return tuple((host, port) for host in (*hosts, "127.0.0.1"))

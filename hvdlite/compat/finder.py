@@ -24,7 +24,7 @@ class _Alias(Loader):
         self._target = target
 
     def create_module(self, spec: ModuleSpec) -> None:
-        """Python's own, an empty one, which nobody sees."""
+        """Python's own, an empty one, which no program sees."""
 
     def exec_module(self, module: ModuleType) -> None:
         asked = module.__name__

@@ -23,7 +23,7 @@ from hvdlite.compat import original
 from hvdlite.compat.names import DIRECTORY, HOROVOD_VERSION
 
 _METADATA = f"horovod-{HOROVOD_VERSION}.dist-info"
-_SIGNATURE = "hvdlite compat install"  # in the command, which would otherwise look like anybody's
+_SIGNATURE = "hvdlite compat install"  # in the command, which would otherwise look like any program's
 
 _COMMAND = f"""\
 # Written by `{_SIGNATURE}`.

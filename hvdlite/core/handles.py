@@ -1,7 +1,7 @@
 """Handles: operations under way.
 
 A handle is a number. The memory that its operation reads and writes is not held here but by the native core, until the
-operation is done: whoever loses interest in a handle may simply forget it.
+operation is done: a program may simply forget a handle.
 """
 
 from __future__ import annotations

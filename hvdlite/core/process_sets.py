@@ -11,7 +11,7 @@ from hvdlite.exceptions import NotInitializedError
 
 
 def is_communicator(comm: Any) -> bool:
-    """Whether it is mpi4py's, which nobody has without having imported that."""
+    """Whether it is mpi4py's, which no program has without having imported that."""
     mpi = sys.modules.get("mpi4py.MPI")
     return mpi is not None and isinstance(comm, mpi.Comm)
 

@@ -30,7 +30,7 @@ class _Examination:
         self._places: dict[str, list[notebooks.Place]] = {}  # of a notebook's lines
 
     def read(self, file: str, was_named: bool) -> None:
-        """A file that nobody has named, and that says nothing of Horovod, need not be readable."""
+        """A file that the user has not named, and that says nothing of Horovod, need not be readable."""
         try:
             raw = Path(file).read_bytes()
         except OSError as error:
@@ -92,7 +92,7 @@ def fix(paths: Sequence[str]) -> Iterator[tuple[str, rewriting.Changed]]:
 
 
 def _files(paths: Sequence[str]) -> Iterator[tuple[str, bool]]:
-    """With whether somebody has named it, rather than the folder that it is in."""
+    """With whether the user has named it, rather than the folder that it is in."""
     for path in paths:
         if Path(path).is_dir():
             yield from ((file, False) for file in _inside(path))

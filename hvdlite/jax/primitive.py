@@ -1,6 +1,6 @@
 """A collective as a primitive of JAX, whose effect JAX has forgotten by the time it dispatches a program.
 
-The effect is why a call whose result nobody uses on this rank still happens: JAX drops what has none. But it dispatches a
+The effect is why a call whose result is not used on this rank still happens: JAX drops what has none. But it dispatches a
 program that has one from Python instead of C++, which costs some 0.02 ms for each array that goes in. What may be dropped it
 decides when it lowers a program, by asking each primitive (dce_rules): that is when ours gives its effect up. Before XLA,
 which neither drops nor merges it, the call stands as one with side effects all the same.

@@ -27,7 +27,7 @@ _SERIALIZED = 2
 @dataclass(frozen=True)
 class Arrival:
     """`communicator`: the one that init() was given. `place`: the address of the job's store, and the secret; None for a process that
-    is alone. `mpi`: what the core is told about MPI; None where nobody asks."""
+    is alone. `mpi`: what the core is told about MPI; None where the program does not ask for it."""
 
     me: Identity
     communicator: Any

@@ -62,11 +62,11 @@ def init(
     process is a job of its own, with rank 0 and size 1. A second call does nothing but register the given process sets.
     `process_sets` lists sets that exist from the start, in the same order on all ranks. `comm` makes a job of some of the
     processes: a communicator of mpi4py, whose ranks are the job's, or a list of ranks as the launcher numbers them, in which
-    the position is the rank. All of them call this, with the same one, and nobody else.
+    the position is the rank. All of them call this, with the same one, and no other rank does.
 
     Who starts processes in a way of their own says here which `rank` this is of how many (`size`) and where they meet:
     `rendezvous`, "host:port", is an address of rank 0's host with a free port. `secret`, 64 hex digits or 32 bytes, is the same
-    for all ranks of this job and for nobody else.
+    for the ranks of this job alone.
     """
     global _incarnation, _met_over_mpi
     sets: list[ProcessSet] = []
@@ -82,7 +82,7 @@ def init(
             texts["nccl_wheel"] = texts["nccl_wheel"] or gpu_libraries.nccl_wheel()
             arrived = arrive(comm, environment.Asked(rank, size, rendezvous, secret), values)
             identity, place = arrived.me, arrived.place
-            _core.release_all()  # of the job before: nobody will ask for them any more
+            _core.release_all()  # of the job before: they will not be asked for any more
             _interruptibly(
                 lambda: _core.init(
                     rank=identity.rank,

@@ -21,7 +21,7 @@ def begin(communicator: Any, part: tuple[int, ...]) -> None:
 def ranks_of(communicator: Any) -> list[int] | None:
     """The job's ranks that are in it, ascending; None for COMM_NULL, which processes get that are in no group. ValueError: it has
     others, or MPI does not know this job."""
-    mpi = sys.modules["mpi4py.MPI"]  # nobody has a communicator without it
+    mpi = sys.modules["mpi4py.MPI"]  # no program has a communicator without it
     if communicator == mpi.COMM_NULL:
         return None
     whole = mpi.COMM_WORLD if _job is None else _job

@@ -69,7 +69,7 @@ class _Pulse:
                     client.set(self._key, json.dumps(self._report()).encode())
                 client.set(self._key, json.dumps({"left": True}).encode())
         except (ConnectionError, ValueError):
-            return  # without a launcher there is nobody to show it to
+            return  # without a launcher it has no reader
 
     def _report(self) -> dict[str, Any]:
         counters = observe.metrics()

@@ -45,9 +45,9 @@ def _with_missing_ones(
     for i in shared:
         if results[i] is None:
             results[i] = KERAS.ops.zeros_like(variables[i])
-    everybody = _travel(settings, backend, results, variables, shared, present)
-    if everybody is not None:
-        for i, seen in zip(shared, KERAS.ops.convert_to_numpy(everybody), strict=True):
+    others = _travel(settings, backend, results, variables, shared, present)
+    if others is not None:
+        for i, seen in zip(shared, KERAS.ops.convert_to_numpy(others), strict=True):
             if not seen:
                 results[i] = None
 
@@ -73,11 +73,11 @@ def _travel(
     if present is not None:
         payloads[0].append(present)
     received = backend.allreduce(settings.scope, payloads, settings.way)
-    everybody = received[0].pop() if present is not None else None
+    others = received[0].pop() if present is not None else None
     for group, restores, tensors in zip(groups, restorers, received, strict=True):
         for i, restore, tensor in zip(group, restores, tensors, strict=True):
             results[i] = tensor if restore is None else restore(tensor)
-    return everybody
+    return others
 
 
 def _packed(settings: Settings, backend: Backend, gradient: Any, name: str) -> tuple[Any, Callable[[Any], Any] | None]:

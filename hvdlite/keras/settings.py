@@ -29,7 +29,7 @@ class Settings:
 
     @property
     def reduces(self) -> bool:
-        """Whether this rank has anybody to reduce with."""
+        """Whether this rank has others to reduce with."""
         process_set = self.way.process_set
         if not process_set.included():
             return False

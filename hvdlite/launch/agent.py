@@ -113,7 +113,7 @@ class _Relay:
         self.out: deque[bytes] = deque()
         self.waiting = 0  # bytes in `out`
         self.gone = False
-        self.leaving = False  # nobody tells the agent anything any more
+        self.leaving = False  # the launcher tells the agent nothing any more
         self.deaf = False  # the launcher does not listen any more
         self.selector = selectors.DefaultSelector()
         self.reading = False

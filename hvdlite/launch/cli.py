@@ -127,7 +127,7 @@ def _with_slots(
 
 
 def _mode(found: Found | None) -> str:
-    """Slurm starts processes itself: its nodes need not let anybody in by ssh, and it must know what it has to end."""
+    """Slurm starts processes itself: its nodes need not allow ssh, and it must know what it has to end."""
     in_slurm = found is not None and found.source.startswith("Slurm")
     return "srun" if in_slurm and shutil.which("srun") else "gloo"
 

@@ -238,7 +238,7 @@ def _jsrun(asked: request.Request) -> str:
 
 
 def _meeting(port: int, here: bool, interfaces: Sequence[str]) -> dict[str, str]:
-    """Where the store is: on other hosts nobody knows which of this machine's addresses leads here, so ranks try them all."""
+    """Where the store is: on other hosts it is not known which of this machine's addresses leads here, so ranks try them all."""
     names = ["127.0.0.1"] if here else addresses.of_this_machine(interfaces) or ["127.0.0.1"]
     return {
         **plan.meeting_environment((names[0], port)),

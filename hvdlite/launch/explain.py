@@ -52,5 +52,5 @@ def gpu() -> Iterator[tuple[bool, str]]:
 
 
 def _surroundings() -> dict[str, str]:
-    """Nobody's wish for a way."""
+    """No wish for a way."""
     return {name: value for name, value in os.environ.items() if not name.endswith("_CPU_OPERATIONS")}

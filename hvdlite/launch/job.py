@@ -1,4 +1,4 @@
-"""What every job has, whoever starts its ranks: options, a console, the store where the ranks meet, and a last line.
+"""What every job has, however its ranks are started: options, a console, the store where the ranks meet, and a last line.
 
     this = job.of_the_command_line(hosts, slots, command, knobs, options, Verdict(...))
     status = this.conclude(supervise)
@@ -179,7 +179,7 @@ def of_the_command_line(
 
 def elsewhere(hosts: Iterable[str]) -> list[str]:
     """Those that are not this machine, each once. Asks for their addresses, which may take a while."""
-    # Whoever names a user wants ssh.
+    # A host with a user name means ssh.
     return [host for host in dict.fromkeys(hosts) if "@" in host or not addresses.is_of_this_machine(host.strip("[]"))]
 
 

@@ -18,7 +18,7 @@ _TRACEBACK = b"Traceback (most recent call last)"
 
 
 class LastWords:
-    """Lines in, and what they come to is found when somebody asks: ranks may print much."""
+    """Lines in, and what they come to is found when it is asked for: ranks may print much."""
 
     def __init__(self) -> None:
         self._lines: deque[bytes] = deque(maxlen=_LINES)

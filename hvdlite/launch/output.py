@@ -76,7 +76,7 @@ class Lines:
 
 
 class Writer:
-    """Writes to a descriptor from a thread of its own, so that whoever puts never waits. Thread-safe."""
+    """Writes to a descriptor from a thread of its own, so that put() never waits. Thread-safe."""
 
     def __init__(self, descriptor: int) -> None:
         self.failure: Exception | None = None  # why nothing can be written any more
@@ -121,11 +121,11 @@ class Writer:
             self._changed.notify_all()
 
     def _write(self, data: memoryview) -> int:
-        """As os.write; an exception when nobody reads any more."""
+        """As os.write; an exception when the reader has gone."""
         while True:
             try:
                 return os.write(self._descriptor, data)
-            except BlockingIOError:  # somebody made our terminal or pipe non-blocking
+            except BlockingIOError:  # another process made our terminal or pipe non-blocking
                 select.select([], [self._descriptor], [])
 
     def _run(self) -> None:
@@ -292,7 +292,7 @@ class Stream:
 
     def _emit(self, lines: list[bytes], returns: bool = True) -> None:
         """`returns`: there may be a carriage return in them."""
-        if self.name == "stderr":  # of stdout nobody asks for them
+        if self.name == "stderr":  # those of stdout are not asked for
             self.last_words.heard(lines)
         if not self.sink.obeys_returns and (returns or self._bars.drawing):
             lines = self._bars.thin(lines, self._fed)

@@ -1,6 +1,6 @@
 """Bytes of any size in the job's store, whose values have a limit: what `hvdlite.run` and its ranks hand one another.
 
-A parcel is `key/0`, `key/1`, ... and, set last, `key` with their number: whoever finds that finds all of it.
+A parcel is `key/0`, `key/1`, ... and, set last, `key` with their number: a reader that finds that finds all of it.
 """
 
 from __future__ import annotations

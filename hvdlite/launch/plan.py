@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from hvdlite.launch.address import Address, join_address
 from hvdlite.launch.hosts import Host
 
-# Far above what anybody runs: a slip of the finger is refused before it fills the memory.
+# Far above any job: a slip of the finger is refused before it fills the memory.
 MOST_RANKS = 1 << 16
 
 

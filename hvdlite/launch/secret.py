@@ -79,7 +79,7 @@ def parse(text: str, source: str = TEXT_VARIABLE) -> bytes:
 
 
 def read(path: str) -> bytes:
-    """The secret in a file that nobody but its owner, this user, can read. ValueError: a sentence."""
+    """The secret in a file that only its owner, this user, can read. ValueError: a sentence."""
     named = f"{FILE_VARIABLE}={path}"
     try:
         # A named pipe must not hold the rank up.

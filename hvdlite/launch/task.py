@@ -63,7 +63,7 @@ def _pickled(result: Any) -> bytes:
 
 
 def _tell(me: environment.Identity, error: BaseException) -> None:
-    """Leave the failure in the store, then do as the interpreter does with what nobody has caught."""
+    """Leave the failure in the store, then do as the interpreter does with an uncaught exception."""
     if error.__traceback__ is not None:
         error = error.with_traceback(error.__traceback__.tb_next)  # without this file's own frame
     try:

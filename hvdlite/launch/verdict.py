@@ -115,8 +115,8 @@ class Verdict:
 
     def _what(self, command: Sequence[str]) -> str:
         if self.interrupted:
-            everybody = "" if self._may_run() else "; all ranks were ended"
-            return f"ended by {signal_name(self.interrupted)}{everybody}."
+            others = "" if self._may_run() else "; all ranks were ended"
+            return f"ended by {signal_name(self.interrupted)}{others}."
         if self.start_failure is not None:
             reason = os.strerror(self.start_failure.errno)
             hint = f" Did you mean `python {command[0]}`?" if command[0].endswith(".py") else ""

@@ -145,7 +145,7 @@ class _Watch:
             self._tick()
         self.verdict.gone = AllGone(self.resisting, self.guardian_died)
         for descriptor in list(self.pipes):
-            # Nobody of the job is left: what the pipes hold now is all there will be, or that of somebody who has escaped.
+            # No process of the job is left: the pipes hold all there will be, or the output of a process that has escaped.
             drain(partial(self._read, descriptor))
 
     def close(self) -> None:

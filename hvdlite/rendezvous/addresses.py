@@ -1,8 +1,8 @@
 """Under which addresses this machine may be reached, and which of another's addresses leads there.
 
-Nobody knows beforehand: a name may resolve to 127.0.1.1 on its own machine, docker0 has the same address everywhere,
-and a host may have a network for storage, one for the batch system and one for the job. So whoever listens offers all it
-has, and whoever connects tries them at the same time and takes the first behind which the job's secret is known.
+It is not known beforehand: a name may resolve to 127.0.1.1 on its own machine, docker0 has the same address everywhere,
+and a host may have a network for storage, one for the batch system and one for the job. So a listener offers all it
+has, and a client tries them at the same time and takes the first behind which the job's secret is known.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def is_of_this_machine(name: str) -> bool:
 
 
 def quiet_port() -> int:
-    """One at which nobody listens here, and which no kernel takes for a connection by itself: for another host as well, most likely."""
+    """One at which no process listens here, and which no kernel takes for a connection by itself: for another host as well, most likely."""
     for _ in range(_ATTEMPTS):
         port = _QUIET_PORTS[int.from_bytes(os.urandom(4), "big") % len(_QUIET_PORTS)]
         with contextlib.suppress(OSError), socket.socket() as sock:
@@ -140,7 +140,7 @@ def _try(
         try:
             client = StoreClient(address, secret, max(0.1, min(left, _ATTEMPT_SECONDS)))
         except (OSError, ValueError) as error:
-            # At once: at the deadline whoever waits may be quicker than this thread.
+            # At once: at the deadline the waiting thread may be quicker than this thread.
             said[address] = str(error.__cause__ or error)
         else:
             if done.is_set():

@@ -1,9 +1,9 @@
 """Who is joining which job, and what the others are told when one of them is lost. Pure: no socket, no thread, no clock.
 
 A rank that joins leaves its last will: if its connection ends before all ranks have arrived, the attempt to meet has
-failed, and everybody in it is told who was lost. An attempt fails once; its first verdict is everybody's verdict.
+failed, and all its ranks are told which one was lost. An attempt fails once; its first verdict is that of all.
 
-What comes after a failed attempt: whoever knows of it and joins again opens the next one. Whoever comes late and does
+What comes after a failed attempt: a rank that knows of it and joins again opens the next one. A rank that comes late and does
 not know yet is told first, instead of waiting for ranks that have given up.
 """
 

@@ -330,8 +330,8 @@ class _Loop:
             attempt, rank = self._meetings.arrive(connection)
             mark = Request(Operation.SET, f"{attempt.key}arrived/{rank}")
             self._table.submit(mark, time.monotonic(), lambda payload: None)
-            everybody = protocol.encode_count(attempt.size)
-            self._submit(connection, Request(Operation.COLLECT, f"{attempt.key}arrived", request.argument, everybody))
+            members = protocol.encode_count(attempt.size)
+            self._submit(connection, Request(Operation.COLLECT, f"{attempt.key}arrived", request.argument, members))
         else:
             verdict = protocol.check_verdict(request.value)
             others = self._meetings.fail(connection, verdict)

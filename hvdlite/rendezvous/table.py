@@ -95,7 +95,7 @@ class Table:
         return not self._values
 
     def cancel(self, waiter: Waiter) -> None:
-        """Nobody wants the answer any more."""
+        """The answer is no longer wanted."""
         waiter.reply = None
         queue = self._waiters.get(waiter.missing)
         if queue is not None:

@@ -62,7 +62,7 @@ class LocalGradientAggregationHelper:
             share = self.backward_passes_per_step if self.average_aggregated_gradients else 1
             scaled = [None if s is None else s / tf.cast(share, s.dtype) for s in sums]
             reduced = [self._dense(g) for g in self._allreduce(scaled, variables) if g is not None]
-            # What was read may be the variables' own memory: they are cleared when nobody needs it any more.
+            # What was read may be the variables' own memory: they are cleared when it is not needed any more.
             with tf.control_dependencies(reduced):
                 cleared = [s.assign(tf.zeros(s.shape, s.dtype)) for s in self._sums if s is not None]
             with tf.control_dependencies([*cleared, self.counter.assign(0)]):

@@ -34,7 +34,7 @@ def allreduce_gradients(
     scope: str = "gradients",
     groups: Sequence[Sequence[int]] = (),
 ) -> list[Any]:
-    """The reduced gradients, in the order of `grads`; None stays None, and so does everything where there is nobody to
+    """The reduced gradients, in the order of `grads`; None stays None, and so does everything where there are no others to
     reduce with: in a job of one rank, and on ranks that are not in `process_set`.
 
     `names` (default: their numbers), behind `scope`, are the gradients' names: all ranks must use the same, and no two
@@ -72,7 +72,7 @@ def allreduce_gradients(
 
 
 def needs_reduction(process_set: ProcessSet) -> bool:
-    """Whether there is anybody to reduce with. In elastic jobs a graph may live to see others come."""
+    """Whether there are others to reduce with. In elastic jobs a graph may live to see them come."""
     set_id_of(process_set)  # or an error that says what is missing
     if not process_set.included():
         return False

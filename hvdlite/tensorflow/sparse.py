@@ -1,4 +1,4 @@
-"""tf.IndexedSlices: values and indices are gathered; what falls together is added up by whoever applies them."""
+"""tf.IndexedSlices: values and indices are gathered; what falls together is added up when they are applied."""
 
 from __future__ import annotations
 

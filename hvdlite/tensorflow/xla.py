@@ -128,7 +128,7 @@ def _module(
     token = len(given) - 1  # goes through the call as it is
     returned = ", ".join(f"%r#{i}" for i in range(len(made)))
     given_types, made_types = ", ".join(given), ", ".join(made)
-    # With side effects, so that a call whose result nobody uses on this rank still happens; with layouts, because XLA would
+    # With side effects, so that a call whose result is not used on this rank still happens; with layouts, because XLA would
     # otherwise choose those of its neighbours.
     return f"""module @hvdlite {{
   func.func public @main({arguments}) -> ({made_types}) {{

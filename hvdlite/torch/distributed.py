@@ -103,7 +103,7 @@ class Distributed:
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
-        # torch's GradScaler reads gradients by this way, between backward() and step(). Nobody else is held up: a rank
+        # torch's GradScaler reads gradients by this way, between backward() and step(). No other rank is held up: a rank
         # that looks up the learning rate would wait for ranks that do not.
         if not traced.is_compiling():
             caller = sys._getframe(1)

@@ -98,7 +98,7 @@ class TorchFramework:
 
 
 def _stays_on_gpu(tensor: torch.Tensor) -> bool:
-    # ROCm's tensors call themselves CUDA's, too. Older versions of torch lend a bool tensor to nobody.
+    # ROCm's tensors call themselves CUDA's, too. Older versions of torch do not lend bool tensors.
     lends = tensor.is_cuda and torch.version.hip is None and (tensor.dtype != torch.bool or older.lends_bool())
     return lends and engine.takes_gpus()
 

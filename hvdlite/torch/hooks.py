@@ -76,7 +76,7 @@ class _ByNode:
 
     def __init__(self, parameter: torch.Tensor, hook: Hook) -> None:
         node: Any = parameter.expand_as(parameter).grad_fn.next_functions[0][0]  # type: ignore[union-attr]
-        self._node = node  # lives as long as somebody holds it
+        self._node = node  # lives as long as it is held
         self._handle = node.register_hook(lambda *ignored: hook(parameter))
 
     def remove(self) -> None:

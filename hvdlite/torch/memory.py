@@ -21,7 +21,7 @@ _OWN_SETTINGS = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_MAX_", "MALLOC_MMAP_THRE
 
 
 def keep(parameters: Iterable[torch.Tensor]) -> bool:
-    """Has glibc keep what is freed, if there are gradients in host memory and nobody has said otherwise."""
+    """Has glibc keep what is freed, if there are gradients in host memory and the user has not said otherwise."""
     if not knobs.resolve(os.environ)["keep_memory"] or all(each.device.type != "cpu" for each in parameters):
         return False
     if any(name in os.environ for name in _OWN_SETTINGS) or "glibc.malloc" in os.environ.get("GLIBC_TUNABLES", ""):

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-#: Tells autograd that somebody has overwritten a tensor, so that it refuses to use what it has saved. Public from 2.2 on.
+#: Tells autograd that a tensor has been overwritten, so that it refuses to use what it has saved. Public from 2.2 on.
 has_changed = getattr(torch.autograd.graph, "increment_version", None) or torch._C._increment_version
 
 

@@ -52,7 +52,7 @@ class Containers:
     """The groups and the state of an optimizer, which stay where others look for them when it loads a checkpoint.
 
     torch puts others in their place. Then a schedule that was made before the optimizer was wrapped would go on with what
-    nobody trains with any more.
+    no longer trains anything.
     """
 
     def __init__(self, optimizer: Any) -> None:

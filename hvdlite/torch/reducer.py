@@ -258,7 +258,7 @@ class GradientReducer:
     def _rest(self) -> list[Unit]:
         """Who has not travelled in this step. The step is over."""
         left = self._direct.take_submitted()
-        if len(left) == len(self.flights):  # nobody has been counted
+        if len(left) == len(self.flights):  # none has been counted
             rest = []
         else:
             self._count(left)
@@ -345,7 +345,7 @@ class GradientReducer:
         raise MismatchError(presence.sentence(label, len(places) - 1, dict(zip(ranks, kinds, strict=True))))
 
     def _completed(self, unit: Unit, heard: Sequence[int] | None) -> Unit:
-        """With zeros for what this rank lacks, of the kind that others have. What nobody has stays None, as without hvdlite."""
+        """With zeros for what this rank lacks, of the kind that others have. What no rank has stays None, as without hvdlite."""
         if heard is None:
             return unit
         flights = [self.flights[number] for number in unit]
@@ -388,7 +388,7 @@ def _assign(parameter: torch.Tensor, gradient: torch.Tensor) -> None:
 
 
 def _fingerprint(parameter: torch.Tensor) -> int:
-    # Of some thousand elements: whoever has drawn other random numbers differs everywhere.
+    # Of some thousand elements: a rank that has drawn other random numbers differs everywhere.
     flat = parameter.detach().reshape(-1)
     sample = flat[:: max(1, flat.numel() // 8192)].cpu().contiguous()
     return zlib.crc32(sample.view(torch.uint8).numpy().tobytes(), flat.numel() & 0xFFFFFFFF)

@@ -62,7 +62,7 @@ class _Normalize(torch.autograd.Function):
         else:
             variance = mean = wide.new_zeros(channels)
         mine = torch.cat([wide.new_tensor([own]), mean, variance])[None]
-        # Everybody's, rather than sums: variances of small spreads around large means stay exact.
+        # All ranks' values, rather than sums: variances of small spreads around large means stay exact.
         everyones = OPS.run_one(mine, ALLGATHER, f"sync_batch_norm.{channels}", global_process_set).double()
         counts, means, variances = everyones[:, :1], everyones[:, 1 : channels + 1], everyones[:, channels + 1 :]
         total = counts.sum()

@@ -29,5 +29,5 @@ add_custom_command(
   DEPENDS ${KERNEL_SOURCES} ${KERNEL_COMPILER_NAME}
   COMMENT "GPU kernels: ${KERNEL_COMPILER}")
 add_custom_target(hvdlite_kernel_images DEPENDS ${KERNEL_IMAGES_INC})
-# The images are taken in by the assembler, of whose inputs nobody keeps a list.
+# The images are taken in by the assembler, whose inputs the build does not track.
 set_property(SOURCE ${CMAKE_CURRENT_SOURCE_DIR}/csrc/kernels/cuda/image.cc APPEND PROPERTY OBJECT_DEPENDS ${KERNEL_IMAGES_INC})

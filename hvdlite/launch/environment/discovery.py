@@ -25,7 +25,7 @@ def discover(
     """
     asked = asked or Asked()
     may_be_alone = allows_singleton(environ)
-    # Who wants to be alone says that all but our own variables are somebody else's.
+    # A rank that wants to be alone takes all variables but our own for another launcher's.
     believed = [source for source in SOURCES if source.is_here(environ) and (source is HVDLITE or not may_be_alone)]
     numbers = _asked_for(asked)
     launcher = _ARGUMENTS

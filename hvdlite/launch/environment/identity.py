@@ -38,7 +38,7 @@ class OverTorchStore:
 
 @dataclass(frozen=True)
 class AtPorts:
-    """Nobody can pass anything on: rank 0, on the first of these hosts, opens the store at a port that follows from what all
+    """The launcher can pass nothing on: rank 0, on the first of these hosts, opens the store at a port that follows from what all
     processes know."""
 
     hosts: tuple[str, ...]  # the others are further ways to the first

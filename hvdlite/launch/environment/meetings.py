@@ -26,7 +26,7 @@ _HTTP = ("HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT")
 
 
 def refuse_without_numbers(environ: Mapping[str, str], asked: Asked) -> None:
-    """A place to meet and nobody who says which rank this is: a launcher started by ours has lost the numbers."""
+    """A place to meet, and no number for this rank: a launcher started by ours has lost the numbers."""
     if is_given(environ, asked):
         given = _RENDEZVOUS if environ.get(_RENDEZVOUS) else "init(rendezvous=...)"
         raise ValueError(
@@ -36,7 +36,7 @@ def refuse_without_numbers(environ: Mapping[str, str], asked: Asked) -> None:
 
 
 def is_given(environ: Mapping[str, str], asked: Asked) -> bool:
-    """Whether somebody has named a place to meet."""
+    """Whether a place to meet has been named."""
     return bool(environ.get(_RENDEZVOUS)) or asked.rendezvous is not None
 
 
@@ -138,7 +138,7 @@ def _in_slurm(environ: Mapping[str, str], here: bool) -> Meeting:
     )  # fmt: skip
     if here:
         return OnThisHost(job)
-    # A name need not resolve everywhere. srun often runs on the first node as well; where it does not, nobody answers there.
+    # A name need not resolve everywhere. srun often runs on the first node as well; where it does not, no process answers there.
     hosts = (nodelist.expand(nodes)[0], environ.get("SLURM_LAUNCH_NODE_IPADDR", ""))
     return AtPorts(tuple(host for host in hosts if host), job)
 

@@ -6,10 +6,10 @@ from hvdlite.launch.environment.identity import Identity, OverMpi
 
 
 def asks_about_mpi(me: Identity, cpu_operations: str, pretends: bool, world: tuple[int, int] | None) -> bool:
-    """Whether this rank loads MPI, and initialises it if nobody has.
+    """Whether this rank loads MPI, and initialises it if the program has not.
 
     `pretends`: ranks of one host say that they are on several. `world`: rank and size by the program's own MPI, if it has
-    initialised that. Where nobody has asked for MPI it is initialised only under an MPI's launcher: elsewhere Open MPI may end
+    initialised that. Where MPI was not asked for it is initialised only under an MPI's launcher: elsewhere Open MPI may end
     the process, or believe that it is alone. And only where it might be used: ranks of one host share memory, and start sooner.
     """
     if me.size == 1 or cpu_operations not in ("auto", "mpi"):
@@ -23,5 +23,5 @@ def asks_about_mpi(me: Identity, cpu_operations: str, pretends: bool, world: tup
 
 def meets_over_mpi(me: Identity, cpu_operations: str) -> bool:
     """Whether MPI is part of this job although its tensors may not need it: an mpirun has started it, the ranks have met through its
-    MPI, and nobody has chosen against that. All ranks of a job agree."""
+    MPI, and the user has not chosen against that. All ranks of a job agree."""
     return me.size > 1 and isinstance(me.meeting, OverMpi) and cpu_operations in ("auto", "mpi")

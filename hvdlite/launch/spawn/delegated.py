@@ -239,7 +239,7 @@ class Delegated:
         for rank, text in pieces:
             if rank == LAUNCHER:
                 self._words = (self._words + text)[-_WORDS_BYTES:]
-                # Hydra says on its stdout what concerns nobody who reads the ranks' output.
+                # Hydra writes to its stdout what does not belong to the ranks' output.
                 happened += [Output(LAUNCHER, "stderr", line) for line in self._sentences.feed(text) if _tells(line)]
             else:
                 happened.append(Output(rank, stream, text))

@@ -1,4 +1,4 @@
-"""What happens to the ranks of a host, and what can be asked of whoever started them."""
+"""What happens to the ranks of a host, and what can be asked of the process that started them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Lost:
 
 @dataclass(frozen=True)
 class Unanswered:
-    """Whoever started the ranks of this host has not ended them when it was asked to. AllGone follows."""
+    """The process that started the ranks of this host has not ended them when it was asked to. AllGone follows."""
 
     killed: bool  # they were killed without it; else they may still run
 
@@ -139,10 +139,10 @@ class Group(Protocol):
         """SIGUSR1 or SIGUSR2 to the ranks themselves, not to what they have started."""
 
     def wake(self) -> None:
-        """A rank's output has ended, and its end has perhaps not been told: whoever has to tell it may be stopped."""
+        """A rank's output has ended, and its end has perhaps not been told: the process that has to tell it may be stopped."""
 
     def ending_seconds(self, politely: bool) -> float:
-        """Within this time of terminate(), or of kill(), AllGone comes from whoever is able to answer."""
+        """Within this time of terminate(), or of kill(), AllGone comes from every host that is able to answer."""
 
     def abandon(self) -> list[Event]:
         """It has not come: kills what can be reached without help. Returns the last events, AllGone among them."""

@@ -16,7 +16,7 @@ Runs as a script in a fresh interpreter (`python -I -S guardian.py`): the launch
 notebook, which must not be forked without exec. Standard library only.
 
 Where the guardian is killed, what ranks have started and what left their sessions becomes init's. The launcher finds that by
-a mark in its environment. Nobody does so where the launcher is killed in the same instant.
+a mark in its environment. No process does so where the launcher is killed in the same instant.
 
 Protocol. On standard input first `<length>\\n<JSON>`, then single letters: `T` end politely (SIGTERM, a grace
 period, SIGKILL), `K` kill, `1` and `2` SIGUSR1 and SIGUSR2 to the ranks; end of file means K. On standard output lines: `started RANK PID`,
@@ -114,7 +114,7 @@ def send(pids: Iterable[int], signal_number: int) -> None:
 
 
 def marked(table: Iterable[Process], mark: bytes) -> list[int]:
-    """Those that have these bytes in their environment; nobody who sees another user's."""
+    """Those that have these bytes in their environment; none of another user's."""
     found: list[int] = []
     for process in table:
         with contextlib.suppress(OSError), open(f"/proc/{process.pid}/environ", "rb") as file:

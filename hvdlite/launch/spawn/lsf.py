@@ -1,6 +1,6 @@
 """jsrun's command line, for a job in IBM's LSF. Pure.
 
-Only shown, never run: nobody here has LSF, and what was never run is not offered as if it worked.
+Only shown, never run: LSF is not at hand here, and what was never run is not offered as if it worked.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# Whoever still speaks is not given up: where the reader of the job's output was slow, much may wait on its way here.
+# A host that still speaks is not given up: where the reader of the job's output was slow, much may wait on its way here.
 SILENCE_SECONDS = 2.0
 
 
@@ -19,7 +19,7 @@ class Patience:
         self._deadline = until if self._deadline is None else min(self._deadline, until)
 
     def heard(self, now: float) -> None:
-        """It has said something, or nobody has listened to it until now."""
+        """It has said something, or was not listened to until now."""
         self._heard = now
 
     def left(self, now: float) -> float | None:

@@ -17,7 +17,7 @@ _THEIRS = re.compile(r"(OMPI|PMIX|PRTE|OPAL|HYDRA|I_MPI|PMI|SLURM|SLURMD)_.*|MPI
 @dataclass(frozen=True)
 class Request:
     """One job. `hosts` may be empty where a batch system has chosen them; `forward` names variables, whose values travel in
-    the environment and never in a command line, where everybody could read them."""
+    the environment and never in a command line, where every user could read them."""
 
     hosts: Sequence[Host]
     processes: int

@@ -1,4 +1,4 @@
-"""horovod.runner.common.util.secret: keys, and what proves that somebody has one."""
+"""horovod.runner.common.util.secret: keys, and what proves that a message comes from a holder of one."""
 
 from __future__ import annotations
 
