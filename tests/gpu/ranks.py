@@ -112,6 +112,9 @@ def reducescatter(device: torch.device) -> None:
     total = torch.stack(inputs).sum(0)
     rows = [4 + (r < 1) for r in range(size)]  # the first rank has what does not come out even
     same(hvd.reducescatter(inputs[rank].to(device, copy=True), op=hvd.Sum), total.split(rows)[rank])
+    for root in range(size):
+        got = hvd.reduce(inputs[rank].to(device, copy=True), root, op=hvd.Sum)
+        same(got, total if rank == root else inputs[rank])
 
 
 def streams(device: torch.device) -> None:

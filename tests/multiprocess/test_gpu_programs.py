@@ -73,6 +73,9 @@ for step in range(3):
     same(part, np.concatenate([own * (r + 1) for r in range(size)]))
     assert list(received) == [3] * size
     same(hvd.reducescatter(kind(whole), op=hvd.Sum), own * sum(r + 1 for r in range(size)))
+    root = step % size
+    total = np.arange(3 * size, dtype=np.int32) * sum(r + 1 for r in range(size))
+    same(hvd.reduce(kind(whole), root, op=hvd.Sum), total if rank == root else whole)
     same(hvd.allreduce(kind(np.array([rank == 0])), op=hvd.Sum), np.array([True]))
     same(hvd.allreduce(kind(np.zeros((0, 4), np.float16)), op=hvd.Sum), np.zeros((0, 4), np.float16))
     same(hvd.allreduce(kind(x), op=hvd.Adasum), hvd_on_host(x))

@@ -14,10 +14,12 @@ XLA = """
 import xla_frames
 from hvdlite.adapter import xla
 from hvdlite.base.ops import Kind
+from hvdlite.core.operations import ALLREDUCE, Call, Operation
 Array = gpu_arrays.Array
 
 def run(kind, arrays, shapes=None, name="x", op=hvd.Sum, root=0, factors=(1.0, 1.0), process_set=hvd.global_process_set):
-    return xla_frames.call(arrays, shapes, xla.attributes(kind, name, process_set, op, root, *factors))
+    call = Call(Operation(kind, "", ""), name, process_set, op, *factors, root)
+    return xla_frames.call(arrays, shapes, xla.attributes(call, name))
 
 def made(*arguments, **more):
     results, error = run(*arguments, **more)
@@ -102,7 +104,7 @@ assert "of shape [6, 2] has come together, but the function was compiled for [3,
 pair = hvd.add_process_set([0, 1])
 if rank < 2:
     same(made(Kind.ALLREDUCE, [Array(np.ones(3, np.float32))], process_set=pair)[0], np.full(3, 2, np.float32))
-attributes = xla.attributes(Kind.ALLREDUCE, "x", pair, hvd.Sum, 0, 1.0, 1.0)
+attributes = xla.attributes(Call(ALLREDUCE, "x", pair, hvd.Sum), "x")
 hvd.remove_process_set(pair)
 error = xla_frames.call([Array(np.ones(3, np.float32))], None, attributes)[1]
 assert "has been removed" in error, error
