@@ -6,36 +6,26 @@ from collections.abc import Sequence
 from typing import Any
 
 from hvdlite.adapter.gradients import Allreduce
+from hvdlite.adapter.step import Options
 from hvdlite.jax.collectives import OPS
-from hvdlite.jax.compression import Compression, compressed
+from hvdlite.jax.compression import compressed
 from hvdlite.jax.leaves import map_leaves
-from hvdlite.ops import Average
-from hvdlite.process_sets import ProcessSet, global_process_set, set_id_of
+from hvdlite.process_sets import set_id_of
 
 Array = Any
 
 
-def allreduce_gradients(
-    gradients: Sequence[Array | None],
-    *,
-    op: int = Average,
-    prescale: float = 1.0,
-    postscale: float = 1.0,
-    compression: Any = Compression.none,
-    process_set: ProcessSet = global_process_set,
-    scope: str = "",
-) -> list[Array | None]:
-    """The reduced gradients. Absent ones (None) stay absent, and on ranks outside `process_set` all stay as they are.
-
-    `scope` distinguishes the gradients of several optimizers: see hvdlite.adapter.names.scope().
-    """
+def allreduce_gradients(gradients: Sequence[Array | None], options: Options) -> list[Array | None]:
+    """The reduced gradients. Absent ones (None) stay absent, and on ranks outside the process set all stay as they are."""
+    process_set = options.process_set
     set_id_of(process_set)  # or an error that says what is missing
     if not process_set.included():
         return list(gradients)
-    name = f"{scope}gradients"
+    name = f"{options.scope}gradients"
 
     def send(arrays: list[Array]) -> list[Array]:
-        rule = Allreduce(OPS, name, process_set, len(arrays) > 1, op, prescale, postscale)
-        return compressed(compression, arrays, name, lambda payloads: OPS.framework.differentiable(rule, payloads))
+        rule = Allreduce(OPS, name, process_set, len(arrays) > 1, options.op, options.prescale, options.postscale)
+        given = options.compression.given
+        return compressed(given, arrays, name, lambda payloads: OPS.framework.differentiable(rule, payloads))
 
     return list(map_leaves(list(gradients), send))

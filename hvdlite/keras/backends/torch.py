@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hvdlite.adapter.engine import run_now
-from hvdlite.keras.backends import Way
+from hvdlite.adapter.step import Options
 from hvdlite.torch.ops import OPS
 from hvdlite.torch.traced import never_compiled
 
@@ -16,9 +16,11 @@ class TorchBackend:
 
     dynamic = True
 
-    def allreduce(self, scope: str, groups: Sequence[Sequence[Any]], way: Way) -> list[list[Any]]:
-        how = (way.op, way.prescale, way.postscale, way.process_set)
-        under_way = [OPS.grouped_allreduce(group, f"{scope}gradients.{i}", *how) for i, group in enumerate(groups)]
+    def allreduce(self, groups: Sequence[Sequence[Any]], options: Options) -> list[list[Any]]:
+        how = (options.op, options.prescale, options.postscale, options.process_set)
+        under_way = [
+            OPS.grouped_allreduce(group, f"{options.scope}gradients.{i}", *how) for i, group in enumerate(groups)
+        ]
         return [list(run_now(pending)) for pending in under_way]
 
     @never_compiled  # compile(jit_compile=True)
