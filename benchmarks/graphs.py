@@ -1,6 +1,6 @@
 """Training inside graphs and compiled programs: hvdlite beside no communication at all, in one run, taking turns.
 
-benchmarks/train-graphs             docs/benchmarks-graphs.md and docs/benchmarks/graphs.json
+benchmarks/train-graphs             docs/benchmarks/graphs.md and docs/benchmarks/data/graphs.json
 benchmarks/train-graphs --rounds 2 --output /tmp/here
 """
 
@@ -111,7 +111,8 @@ def main() -> None:
     finally:
         measurement.close()
     notes = Path(__file__).with_name("graphs_notes.md").read_text()
-    record.publish("benchmarks-graphs.md", graphs_report.write(record.results, notes))
+    record.publish("graphs.md", graphs_report.write(record.results, notes))
+    record.publish("notes/graphs.md", graphs_report.targets_of(record.results, notes))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""docs/benchmarks-graphs.md, written from the results of graphs.py. Pure."""
+"""docs/benchmarks/graphs.md, written from the results of graphs.py. Pure."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import statistics
 from collections.abc import Mapping
 from typing import Any
 
-from report import table, time_text
+from report import for_users, item, table, targets_page, time_text
 from training_report import calm, ratio
 
 ABOUT = {
-    "gradients": "161 gradients of 64 numbers: each is its variable by a factor, is reduced, and subtracted. TensorFlow: one `tf.function`, "
-    "hvdlite's `DistributedGradientTape` beside `tf.identity`; JAX: one `jax.jit`, `hvd.allreduce` of all beside nothing",
+    "gradients": "161 gradients of 64 numbers are computed, reduced and subtracted.\n"
+    "  TensorFlow: one `tf.function`, hvdlite's `DistributedGradientTape` beside `tf.identity`.\n"
+    "  JAX: one `jax.jit`, `hvd.allreduce` of all beside nothing",
     "mlp": "Keras `fit`: 3 × 1024, batch 256, 3.2 million parameters",
     "conv": "Keras `fit`: 5 convolutions with batch normalization, batch 32 of 32 × 32 × 3, 1.0 million parameters",
 }
@@ -86,34 +87,43 @@ def _verdicts(results: Mapping[str, Any]) -> list[list[str]]:
     return rows
 
 
+def targets_of(results: Mapping[str, Any], notes: str) -> str:
+    head = ["", "wanted", "found", ""]
+    return targets_page("training inside graphs", head, _verdicts(results), notes)
+
+
 def write(results: Mapping[str, Any], notes: str) -> str:
     firsts = [
         [name, *(time_text(statistics.median(seconds[way])) for way in ("none", "hvdlite")), f"{_more(seconds):+.2f} s"]
         for name, seconds in results["first"].items()
     ]
-    features = [f"- {name}: {value}" for name, value in results["machine"].items()]
-    features.append("- versions: " + ", ".join(f"{name} {text}" for name, text in results["versions"].items()))
+    features = [item(f"{name}: {value}") for name, value in results["machine"].items()]
+    features.append(item("versions: " + ", ".join(f"{name} {text}" for name, text in results["versions"].items())))
     foreign = [b["foreign"] for blocks in results["blocks"].values() for way in blocks.values() for b in way]
     parts = [
         "# Benchmarks: training inside graphs and compiled programs",
-        "<!-- Written by benchmarks/train-graphs from benchmarks/graphs.json and benchmarks/graphs_notes.md: change those. -->",
-        f"{results['ranks']} ranks with one thread each on {results['cores']} cores, {results['scheduling']}, {results['rounds']} rounds; in "
-        "each, *none* (each rank trains for itself, the bound) and *hvdlite* take turns, so compare within a row. Blocks during which others "
-        "had more than a quarter of the machine are left out where enough remain (others had "
-        f"{100 * statistics.median(foreign):.0f} % in the middle of them). `benchmarks/train-graphs` repeats it.",
-        "\n".join(f"- *{name}*: {text}" for name, text in ABOUT.items()),
-        "## Time of a step\n\nMedian of the slower rank [fastest..slowest block]; ratios are of each round: median [quartiles].",
+        "<!-- Written by benchmarks/train-graphs from docs/benchmarks/data/graphs.json and benchmarks/graphs_notes.md: change those. -->",
+        f"{results['ranks']} ranks with one thread each on {results['cores']} cores, "
+        f"{results['scheduling']}, {results['rounds']} rounds.\n"
+        "In each round *none* and *hvdlite* take turns, so compare within a row.\n"
+        "*none*: each rank trains for itself, which is the bound.\n"
+        "Blocks during which other programs had more than a quarter of the machine are left out\n"
+        "where enough blocks remain (the median share of other programs is "
+        f"{100 * statistics.median(foreign):.0f} %).\n`benchmarks/train-graphs` repeats the measurement.",
+        "\n".join(item(f"*{name}*: {text}") for name, text in ABOUT.items()),
+        "## Time of a step\n\nMedian of the slower rank [fastest..slowest block].\n"
+        "Ratios are of each round: median [quartiles].",
         table(
             ["", "none", "hvdlite", "hvdlite's time over none's", "share of the bound"],
             [[name, _time(b, "none"), _time(b, "hvdlite"), _over(b), _share(b)] for name, b in results["blocks"].items()],
         ),
-        "## The first step\n\nOf a fresh model or function: tracing, compiling, and the first agreement of the ranks; median of several.",
+        "## The first step\n\nOf a fresh model or function: tracing, compiling and the first negotiation.\n"
+        "Median of several.",
         table(["", "none", "hvdlite", ""], firsts),
-        "## Memory kept by a step\n\nHow much larger the process is after some thousand steps of *gradients*, in bytes for each step.",
+        "## Memory kept by a step\n\nGrowth of the process over some thousand steps of *gradients*, "
+        "in bytes for each step.",
         table(["", "none", "hvdlite"], [[name, f"{g['none']:.0f}", f"{g['hvdlite']:.0f}"] for name, g in results["growth"].items()]),
-        "## What was to be reached",
-        table(["", "wanted", "found", ""], _verdicts(results)),
-        notes.strip(),
+        for_users(notes),
         "## The machine\n\n" + "\n".join(features),
     ]  # fmt: skip
     return "\n\n".join(part for part in parts if part) + "\n"

@@ -17,8 +17,8 @@ HVDLITERUN = str(Path(sysconfig.get_path("scripts"), "hvdliterun"))
 
 # glibc hands blocks above 32 MiB back to the kernel at every free, and the MPIs allocate such a block in every large
 # allreduce: without this they spend most of their time in page faults.
-_KEEP_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(16 << 30)}
-_MPI = _KEEP_MEMORY | {"LD_LIBRARY_PATH": f"{_PREFIX}/lib"}
+KEEP_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(16 << 30)}
+_MPI = KEEP_MEMORY | {"LD_LIBRARY_PATH": f"{_PREFIX}/lib"}
 _OPENMPI = {"OPAL_PREFIX": _PREFIX, "PRTE_PREFIX": _PREFIX, "PMIX_PREFIX": _PREFIX}
 
 

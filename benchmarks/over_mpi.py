@@ -1,6 +1,6 @@
 """hvdlite over an MPI beside the same MPI through mpi4py, in one run, taking turns.
 
-benchmarks/over-mpi                 docs/benchmarks-mpi.md and docs/benchmarks/over-mpi.json
+benchmarks/over-mpi                 docs/benchmarks/mpi.md and docs/benchmarks/data/over-mpi.json
 benchmarks/over-mpi --mpis mpich --rounds 2 --output /tmp/here
 """
 
@@ -63,7 +63,7 @@ def arguments() -> argparse.Namespace:
         default="fifo",
         help="where each rank has a core to itself; else nice",
     )
-    parser.add_argument("--output", type=Path, default=Path(__file__).parent.parent / "docs")
+    parser.add_argument("--output", type=Path, default=Path(__file__).parent.parent / "docs" / "benchmarks")
     return parser.parse_args()
 
 
@@ -91,7 +91,8 @@ def main() -> None:
                 runs[f"{mpi} {way} {ranks}"] = collectives.measure(plan) | {"mpi": mpi, "way": way}
                 record.save()
     notes = Path(__file__).with_name("over_mpi_notes.md").read_text()
-    record.publish("benchmarks-mpi.md", over_mpi_report.write(record.results, notes))
+    record.publish("mpi.md", over_mpi_report.write(record.results, notes))
+    record.publish("notes/mpi.md", over_mpi_report.targets_of(record.results, notes))
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""docs/benchmarks-mpi.md, written from the results of over_mpi.py. Pure."""
+"""docs/benchmarks/mpi.md, written from the results of over_mpi.py. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from report import Results, row_name, table, time_text
+from report import Results, for_users, item, row_name, table, targets_page, time_text
 
 _WAYS = {
     "memory": "through the MPI's shared memory",
@@ -19,14 +19,21 @@ LEAST_SHARE = 0.95  # of what the MPI itself does, from LARGE up
 LARGE = 1 << 20
 LEAST_STEP = 2.0  # times as fast as the calls one by one
 
-ABOUT = """{cores} cores; in each round all columns take turns at each size, one block of about {block:.0f} ms each, so compare within a row. Blocks during
-which others had more than a quarter of the machine are left out where enough remain. `benchmarks/over-mpi` repeats it.
+ABOUT = """{cores} cores.
+In each round all columns take turns at each size, one block of about {block:.0f} ms each.
+So compare within a row.
+Blocks during which other programs had more than a quarter of the machine are left out
+where enough blocks remain.
+`benchmarks/over-mpi` repeats the measurement.
 
-- *MPI*: `Allreduce` of mpi4py, in place; of a step, one call after another.
-- *hvdlite*: the caller waits in `allreduce_`, and so does the work itself; of a step, all tensors are submitted and then waited for.
-- *background*: `allreduce_async_`, and the caller gives its core away (`sched_yield`) until `poll` says that the background thread has
-  done the work. With `HVDLITE_CYCLE_TIME=0`: else it would wait 1 ms for more to come.
-- *grouped*: a step's tensors are submitted by one call of `grouped_allreduce_`."""
+- *MPI*: `Allreduce` of mpi4py, in place. A step is one call after another.
+- *hvdlite*: the caller waits in `allreduce_`, and so does the work itself.
+  The tensors of a step are all submitted and then waited for.
+- *background*: `allreduce_async_`.
+  The caller gives its core away (`sched_yield`) until `poll` says that the background thread
+  has done the work.
+  `HVDLITE_CYCLE_TIME=0`: otherwise the thread would wait 1 ms for more submissions.
+- *grouped*: one call of `grouped_allreduce_` submits the tensors of a step."""
 
 
 def _shown(cell: Mapping[str, Any]) -> str:
@@ -64,7 +71,7 @@ def _tables(run: Mapping[str, Any]) -> list[str]:
     parts = [
         f"## {_title(run)}\n\nTime: median [fastest..slowest block], {run['rounds']} rounds.",
         table(["", *names], [[row_name(r), *(_shown(r["backends"][n]) for n in names)] for r in run["rows"]]),
-        "The MPI's time over this one's: above 1, hvdlite is faster. Of the medians [quartiles of the rounds].",
+        "The MPI's time over this one's: above 1, hvdlite is faster.\nOf the medians [quartiles of the rounds].",
         table(["", *others], [[row_name(r), *(_times_as_fast(r, n) for n in others)] for r in run["rows"]]),
     ]
     return [*parts, *(f"Left out: {reason}." for reason in sorted(missing))]
@@ -101,18 +108,22 @@ def _verdicts(run: Mapping[str, Any]) -> list[list[str]]:
     return rows
 
 
+def targets_of(results: Results, notes: str) -> str:
+    """Of the runs on one host with 2 ranks."""
+    runs = [run for run in results["runs"].values() if run["way"] == "memory" and run["ranks"] == 2]
+    judged = [row for run in runs for row in _verdicts(run)]
+    return targets_page("over MPI", ["", "wanted", "found", ""], judged, notes)
+
+
 def write(results: Results, notes: str) -> str:
     runs = list(results["runs"].values())
-    judged = [row for run in runs if run["way"] == "memory" and run["ranks"] == 2 for row in _verdicts(run)]
-    features = [f"- {name}: {value}" for name, value in results["machine"].items()]
-    features.append("- versions: " + ", ".join(f"{name} {text}" for name, text in results["versions"].items()))
+    features = [item(f"{name}: {value}") for name, value in results["machine"].items()]
+    features.append(item("versions: " + ", ".join(f"{name} {text}" for name, text in results["versions"].items())))
     parts = [
         "# Benchmarks: over MPI",
-        "<!-- Written by benchmarks/over-mpi from benchmarks/over-mpi.json and benchmarks/over_mpi_notes.md: change those. -->",
+        "<!-- Written by benchmarks/over-mpi from docs/benchmarks/data/over-mpi.json and benchmarks/over_mpi_notes.md: change those. -->",
         ABOUT.format(cores=runs[0]["cores"], block=1e3 * runs[0]["block_seconds"]),
-        "## What was to be reached\n\nOn one host, 2 ranks.",
-        table(["", "wanted", "found", ""], judged),
-        notes.strip(),
+        for_users(notes),
         *(part for run in runs for part in _tables(run)),
         "## The machine\n\n" + "\n".join(features),
     ]

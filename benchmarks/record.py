@@ -22,10 +22,10 @@ class Record:
     """`results` is what is known so far, and on which machine."""
 
     def __init__(self, output: Path, figures: str, packages: Sequence[str] = machine.PACKAGES) -> None:
-        self.folder = output / "benchmarks"
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self._output = output
-        self._file = self.folder / figures
+        self.folder = output
+        self._file = output / "data" / figures
+        for folder in ("data", "notes"):
+            (output / folder).mkdir(parents=True, exist_ok=True)
         self.results: dict[str, Any] = json.loads(self._file.read_text()) if self._file.exists() else {}
         self.results |= {"machine": machine.features(), "versions": machine.versions(packages)}
 
@@ -34,5 +34,5 @@ class Record:
 
     def publish(self, page: str, text: str) -> None:
         self.save()
-        (self._output / page).write_text(text)
-        print(f"written: {self._output / page}")
+        (self.folder / page).write_text(text)
+        print(f"written: {self.folder / page}")

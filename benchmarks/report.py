@@ -1,7 +1,8 @@
-"""docs/benchmarks.md, written from the results. Pure: numbers in, Markdown out."""
+"""docs/benchmarks/index.md, written from the results. Pure: numbers in, Markdown out."""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -27,6 +28,27 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
     lines += ["| " + " | ".join(row) + " |" for row in rows]
     return "\n".join(lines)
+
+
+# In a file of notes: what comes before this line is for users, the rest for us.
+MISSED = "## What was missed, and why"
+
+
+def for_users(notes: str) -> str:
+    return notes.partition(MISSED)[0].strip()
+
+
+def targets_page(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], notes: str) -> str:
+    """A page of docs/benchmarks/notes: our targets, and why some were missed. The site does not show it."""
+    about = f"<!-- Written by the benchmark; the text is from its file of notes in benchmarks/, below '{MISSED}'. -->"
+    missed = "".join(notes.partition(MISSED)[1:]).strip()
+    parts = [f"# Targets: {title}", about, "## What was to be reached", table(head, rows), missed]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def item(text: str) -> str:
+    """An item of a list, within 100 columns."""
+    return textwrap.fill(f"- {text}", 100, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def row_name(row: Mapping[str, Any]) -> str:
@@ -82,7 +104,7 @@ def _collectives(results: Results) -> list[str]:
             parts.append(f"## {_title(run)}, {dtype}\n\nTime of one operation: median [fastest..slowest block].")
             parts.append(times_table(rows, shown))
             parts.append(
-                "Time over hvdlite's: of the medians [quartiles of the rounds' own ratios]. Above 1, hvdlite is faster."
+                "Time over hvdlite's: of the medians [quartiles of the rounds' own ratios].\nAbove 1, hvdlite is faster."
             )
             parts.append(ratios_table(rows, [n for n in shown if n != "hvdlite"]))
             if missing:
@@ -91,8 +113,8 @@ def _collectives(results: Results) -> list[str]:
         if large:
             parts.append(f"## {_title(run)}: CPU seconds per GiB\n\n{_sentence(cpu_table)}")
             parts.append(cpu_table(large, [n for n in names if n != "floor"], run["ranks"]))
-        parts.append(f"![time of an allreduce by size](benchmarks/time-{name}.png)")
-        parts.append(f"![time over hvdlite's by size](benchmarks/ratio-{name}.png)")
+        parts.append(f"![time of an allreduce by size](time-{name}.png)")
+        parts.append(f"![time over hvdlite's by size](ratio-{name}.png)")
     return parts
 
 
@@ -101,10 +123,10 @@ def _sentence(function: Callable[..., str]) -> str:
 
 
 def _features(results: Results) -> list[str]:
-    lines = [f"- {name}: {value}" for name, value in results["machine"].items()]
-    lines.append("- versions: " + ", ".join(f"{name} {text}" for name, text in results["versions"].items()))
+    lines = [item(f"{name}: {value}") for name, value in results["machine"].items()]
+    lines.append(item("versions: " + ", ".join(f"{name} {text}" for name, text in results["versions"].items())))
     for _, run in sorted(results.get("collectives", {}).items()):
-        lines.append(f"- {_title(run)}: {run['rounds']} rounds; {_probes(run['probes'])}")
+        lines.append(item(f"{_title(run)}: {run['rounds']} rounds; {_probes(run['probes'])}"))
     return ["## The machine", "\n".join(lines)]
 
 
@@ -123,7 +145,7 @@ def _probes(probes: Sequence[Mapping[str, float]]) -> str:
     return ", ".join(texts) or "no probe (no compiler)"
 
 
-def _targets(results: Results) -> list[str]:
+def targets_of(results: Results, notes: str) -> str:
     nice, fifo = ({v.what: v for v in targets.judge(results, suffix)} for suffix in ("", "-fifo"))
 
     def shown(verdict: targets.Verdict | None) -> list[str]:
@@ -134,7 +156,7 @@ def _targets(results: Results) -> list[str]:
         wanted = (nice.get(what) or fifo[what]).wanted
         rows.append([what, wanted, *shown(nice.get(what)), *shown(fifo.get(what))])
     head = ["", "wanted", "at nice -18", "", "as SCHED_FIFO", ""]
-    return ["## What was to be reached", table(head, rows)] if rows else []
+    return targets_page("collectives", head, rows, notes)
 
 
 def _lifecycle(results: Results) -> list[str]:
@@ -151,9 +173,11 @@ def _lifecycle(results: Results) -> list[str]:
                   table(["", "time"], [[s["what"], _spread(s, time_text)] for s in startup["rows"]])]  # fmt: skip
     if negotiation := results.get("negotiation"):
         parts.append(
-            "## Growth: what a step costs when next to nothing but the negotiation is left\n\nN engines as threads of one "
-            "process, a step of one known tensor of 4 bytes and one of 161. With more ranks than cores the ranks take turns: "
-            "a step's time then grows at least with N; the CPU time is that of one rank in one step."
+            "## Growth: what a step costs when little but the negotiation is left\n\n"
+            "N engines run as threads of one process.\n"
+            "A step has one known tensor of 4 bytes, or 161 of them.\n"
+            "With more ranks than cores the ranks take turns, so a step's time grows at least with N.\n"
+            "The CPU time is that of one rank in one step."
         )
         head = ["ranks", "1 tensor", "CPU time", "161 tensors", "CPU time"]
         for where, runs in negotiation.items():
@@ -166,13 +190,12 @@ def _lifecycle(results: Results) -> list[str]:
 def write(results: Results, notes: str) -> str:
     head = [
         "# Benchmarks",
-        "<!-- Written by benchmarks/run from benchmarks/results.json and benchmarks/notes.md: change those. -->",
+        "<!-- Written by benchmarks/run from docs/benchmarks/data/results.json and benchmarks/notes.md: change those. -->",
     ]
     parts = [
         *head,
-        notes.strip(),
+        for_users(notes),
         *_features(results),
-        *_targets(results),
         *_collectives(results),
         *_lifecycle(results),
     ]

@@ -1,6 +1,6 @@
 """How fast is hvdlite beside its peers? One command; everything is measured in one run, the peers taking turns.
 
-    benchmarks/run                    everything: docs/benchmarks/results.json, docs/benchmarks.md and the plots
+    benchmarks/run                    everything: docs/benchmarks/data/results.json, docs/benchmarks/index.md and the plots
     benchmarks/run --quick            a minute's worth, to see that it works
     benchmarks/run collectives --ranks 2 --output /tmp/here
 
@@ -55,10 +55,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--negotiation-bench", type=Path, help="the program of cpp/negotiation_bench.cc; without it that is left out"
     )
-    parser.add_argument("--output", type=Path, help="a folder; default docs/, with --quick a new one in /tmp")
+    parser.add_argument(
+        "--output", type=Path, help="a folder; default docs/benchmarks/, with --quick a new one in /tmp"
+    )
     given = parser.parse_args()
     if given.output is None:
-        docs = Path(__file__).parent.parent / "docs"
+        docs = Path(__file__).parent.parent / "docs" / "benchmarks"
         given.output = Path(tempfile.mkdtemp(prefix="hvdlite-benchmarks-")) if given.quick else docs
     if given.quick:
         given.sizes, given.rounds, given.ranks, given.quiet = list(workloads.QUICK_SIZES), 2, [2], 0.0
@@ -76,7 +78,8 @@ def main() -> None:
     for run in record.results.get("collectives", {}).values():
         plot.draw(run, record.folder)
     notes = Path(__file__).with_name("notes.md").read_text()
-    record.publish("benchmarks.md", report.write(record.results, notes))
+    record.publish("index.md", report.write(record.results, notes))
+    record.publish("notes/collectives.md", report.targets_of(record.results, notes))
 
 
 def _collectives(given: argparse.Namespace, record: Record) -> None:

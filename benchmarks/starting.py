@@ -1,7 +1,7 @@
 """What launching costs: hvdliterun, torchrun and MPICH's mpiexec start programs that do nothing.
 
     benchmarks/starting                          a minute or two; prints Markdown
-    benchmarks/starting --output docs/benchmarks-starting.md --json FILE
+    benchmarks/starting --output docs/benchmarks/starting.md --json FILE
 
 All launchers take turns within a round, because the speed of a shared machine changes from minute to minute. What is
 compared is a launcher's own time: `true` takes a millisecond.
@@ -90,9 +90,10 @@ def markdown(times: dict[str, list[float]], date: str) -> str:
     lines = [
         "# Starting",
         "",
-        f"Written by `benchmarks/starting` on {date}. {os.cpu_count()} shared cores; "
+        f"Written by `benchmarks/starting` on {date}.\n{os.cpu_count()} shared cores; "
         + ", ".join(f"{name} {version}" for name, version in versions.items()) + ".",
-        "Each line is a whole command, from its start to its end; the programs that are started do nothing. Median (fastest to slowest).",
+        "Each line is a whole command, from its start to its end.",
+        "The programs that are started do nothing. The time is the median (fastest to slowest).",
         "",
         "| command | time | runs |",
         "|---|---|---|",

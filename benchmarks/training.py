@@ -1,6 +1,6 @@
 """Training with torch: hvdlite beside DDP over gloo and beside no communication at all, in one run, taking turns.
 
-benchmarks/train                    docs/benchmarks-torch.md and docs/benchmarks/torch.json
+benchmarks/train                    docs/benchmarks/torch.md and docs/benchmarks/data/torch.json
 benchmarks/train --rounds 2 --output /tmp/here
 """
 
@@ -24,9 +24,9 @@ from record import Record
 
 _HVDLITE = (launch.HVDLITERUN, "-np", "{ranks}")
 WAYS = (
-    Backend("none", "none", "each rank trains for itself"),
-    Backend("ddp", "ddp", "DistributedDataParallel over gloo, gradient_as_bucket_view=True"),
-    Backend("hvdlite", "hvdlite", "hvd.DistributedOptimizer", _HVDLITE),
+    Backend("none", "none", "each rank trains for itself", (), launch.KEEP_MEMORY),
+    Backend("ddp", "ddp", "DistributedDataParallel over gloo, gradient_as_bucket_view=True", (), launch.KEEP_MEMORY),
+    Backend("hvdlite", "hvdlite", "hvd.DistributedOptimizer", _HVDLITE, launch.KEEP_MEMORY),
 )
 # Steps of a block: about half a second without communication.
 STEPS = {"resnet50": 20, "mlp": 6, "conv": 15, "transformer": 4}
@@ -83,7 +83,9 @@ def main() -> None:
     record = Record(given.output, "torch.json")
     record.results |= measure(given.ranks, given.rounds, given.quiet, given.workloads, given.scheduling)
     record.results |= {"memory": memory(given.ranks), "overhead": overhead()}
-    record.publish("benchmarks-torch.md", training_report.write(record.results))
+    notes = Path(__file__).with_name("training_notes.md").read_text()
+    record.publish("torch.md", training_report.write(record.results, notes))
+    record.publish("notes/torch.md", training_report.targets_of(record.results, notes))
 
 
 if __name__ == "__main__":

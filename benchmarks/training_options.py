@@ -16,5 +16,5 @@ def parser(about: str | None) -> argparse.ArgumentParser:
     made.add_argument("--rounds", type=int, default=12)
     made.add_argument("--quiet", type=float, default=0.3, help="wait up to this long for others, before each block")
     made.add_argument("--scheduling", choices=["nice", "fifo"], default="nice", help="of all ranks, where permitted")
-    made.add_argument("--output", type=Path, default=Path(__file__).parent.parent / "docs")
+    made.add_argument("--output", type=Path, default=Path(__file__).parent.parent / "docs" / "benchmarks")
     return made

@@ -55,7 +55,7 @@ def init(
 ) -> None:
     """Joins the job that the launcher has started, and waits for its other ranks.
 
-    The launcher may be hvdliterun, horovodrun, torchrun, an MPI's mpirun, srun or jsrun (docs/launching.md). Without one the
+    The launcher may be hvdliterun, horovodrun, torchrun, an MPI's mpirun, srun or jsrun (docs/guides/launching.md). Without one the
     process is a job of its own, with rank 0 and size 1. A second call does nothing but register the given process sets.
     `process_sets` lists sets that exist from the start, in the same order on all ranks. `comm` makes a job of some of the
     processes: a communicator of mpi4py, whose ranks are the job's, or a list of ranks as the launcher numbers them, in which

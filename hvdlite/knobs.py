@@ -1,7 +1,7 @@
 """The knob table: everything a user may tune, one row each.
 
 From a row come the environment variables, the launcher's flag, the field of the C++ config (csrc/base/knobs.py) and its
-line in docs/knobs.md (knobs_page.py). To add a knob, add a row.
+line in docs/reference/knobs.md (knobs_page.py). To add a knob, add a row.
 The build reads this file before anything is installed: it imports nothing of hvdlite.
 """
 
@@ -351,7 +351,7 @@ KNOBS: tuple[Knob, ...] = (
     ),
     Knob(
         "debug_net_algorithm", _names("DEBUG_NET_ALGORITHM", None), "choice", "auto",
-        "Over TCP: the algorithm of every collective that it can carry out (see algorithms.md). auto: the quickest, for each.",
+        "Over TCP: the algorithm of every collective that it can carry out (see docs/how-it-works/algorithms.md). auto: the quickest, for each.",
         "Testing", choices=("auto", "one-shot", "direct", "gather", "ring", "pairwise", "tree", "chain"),
     ),
 )  # fmt: skip

@@ -140,12 +140,14 @@ void Rank(size_t me, size_t bytes, int iterations, bool fifo, std::vector<double
   for (int lap = 0; lap < kLaps; ++lap) {
     const auto start = Clock::now();
     for (int i = 0; i < iterations; ++i) run(me, bytes);
-    if (me == 0) laps->push_back(std::chrono::duration<double>(Clock::now() - start).count() / iterations);
+    if (me == 0)
+      laps->push_back(std::chrono::duration<double>(Clock::now() - start).count() / iterations);
   }
 }
 
 void* Memory(size_t bytes, int kind) {
-  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, kind | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+  void* memory =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, kind | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
   if (memory == MAP_FAILED) std::abort();
   return memory;
 }
@@ -165,11 +167,13 @@ int main(int argc, char** argv) {
   int iterations;
   double before = 0;
   for (char line[100]; std::fgets(line, sizeof line, stdin) != nullptr;) {
-    if (std::sscanf(line, "%zu %d", &bytes, &iterations) != 2 || bytes > kLargest || iterations < 1) return 2;
+    if (std::sscanf(line, "%zu %d", &bytes, &iterations) != 2 || bytes > kLargest || iterations < 1)
+      return 2;
     const bool fifo = std::strstr(line, "fifo") != nullptr;
     std::vector<double> laps;
     std::vector<std::thread> threads;
-    for (size_t me = 0; me < ranks; ++me) threads.emplace_back(Rank, me, bytes, iterations, fifo, &laps);
+    for (size_t me = 0; me < ranks; ++me)
+      threads.emplace_back(Rank, me, bytes, iterations, fifo, &laps);
     for (std::thread& thread : threads) thread.join();
     std::sort(laps.begin(), laps.end());
     rusage usage;

@@ -27,13 +27,15 @@ using bench::List;
 // NCCL by itself, on the stream of `gpu`.
 class Nccl {
  public:
-  Nccl(std::shared_ptr<const comm::nccl::Library> library, device::Gpu* gpu) : nccl_(std::move(library)), gpu_(gpu) {
+  Nccl(std::shared_ptr<const comm::nccl::Library> library, device::Gpu* gpu)
+      : nccl_(std::move(library)), gpu_(gpu) {
     const device::Gpu::Current current(*gpu_);
     comm::nccl::UniqueId id;
     comm::nccl::Config config;
     config.blocking = 1;
     Check(nccl_->Check(nccl_->GetUniqueId(&id), "making an id", nullptr));
-    Check(nccl_->Check(nccl_->CommInitRankConfig(&comm_, 1, id, 0, &config), "making a communicator", nullptr));
+    Check(nccl_->Check(nccl_->CommInitRankConfig(&comm_, 1, id, 0, &config),
+                       "making a communicator", nullptr));
   }
   ~Nccl() {
     const device::Gpu::Current current(*gpu_);
@@ -44,7 +46,8 @@ class Nccl {
 
   void Sum(const void* from, void* to, size_t bytes) const {
     const device::Gpu::Current current(*gpu_);
-    const auto result = nccl_->AllReduce(from, to, bytes, comm::nccl::kUint8, comm::nccl::kSum, comm_, gpu_->stream());
+    const auto result = nccl_->AllReduce(from, to, bytes, comm::nccl::kUint8, comm::nccl::kSum,
+                                         comm_, gpu_->stream());
     Check(nccl_->Check(result, "an allreduce", comm_));
   }
   void GroupStart() const { Check(nccl_->Check(nccl_->GroupStart(), "beginning a group", comm_)); }
@@ -122,9 +125,10 @@ void Measure(engine::Engine* engine, const Nccl& nccl, device::Gpu* gpu, const L
     }
     nccl.GroupEnd();
   });
-  std::printf(R"({"name": "%s", "tensors": %zu, "bytes": %zu, "hvdlite": %.2f, "nccl": %.2f, "nccl_group": %.2f})"
-              "\n",
-              list.name.c_str(), list.elements.size(), list.bytes(), ours, one, group);
+  std::printf(
+      R"({"name": "%s", "tensors": %zu, "bytes": %zu, "hvdlite": %.2f, "nccl": %.2f, "nccl_group": %.2f})"
+      "\n",
+      list.name.c_str(), list.elements.size(), list.bytes(), ours, one, group);
   std::fflush(stdout);
 }
 

@@ -43,14 +43,21 @@ class Bench {
 
   // In GB/s of bytes read and written.
   double Speed(const std::function<void(size_t)>& put) {
-    const double seconds = bench::SecondsOf(put, sets_.size(), [this] { bench::Synchronize(gpu_); });
+    const double seconds =
+        bench::SecondsOf(put, sets_.size(), [this] { bench::Synchronize(gpu_); });
     return 2e-9 * static_cast<double>(list_.bytes()) / seconds;
   }
 
-  void Copy(size_t i) { Check(gpu_->Copy(sets_[i].packed->data(), sets_[i].tensors->data(), list_.bytes())); }
+  void Copy(size_t i) {
+    Check(gpu_->Copy(sets_[i].packed->data(), sets_[i].tensors->data(), list_.bytes()));
+  }
   void Pack(size_t i, const Scaling& scaling) { Check(MoveScaled(gpu_, scaling, sets_[i].pack)); }
-  void Unpack(size_t i, const Scaling& scaling) { Check(MoveScaled(gpu_, scaling, sets_[i].unpack)); }
-  void PackPastBoundaries(size_t i) { Check(MoveScaled(gpu_, {.dtype = list_.dtype}, sets_[i].past)); }
+  void Unpack(size_t i, const Scaling& scaling) {
+    Check(MoveScaled(gpu_, scaling, sets_[i].unpack));
+  }
+  void PackPastBoundaries(size_t i) {
+    Check(MoveScaled(gpu_, {.dtype = list_.dtype}, sets_[i].past));
+  }
 
   bool IsRight() {
     Pack(0, {.dtype = list_.dtype});
@@ -113,14 +120,18 @@ void Measure(device::Gpu* gpu, const List& list) {
   const Scaling average{.dtype = list.dtype, .first = 3.0, .divide = true};
   const bool right = bench.IsRight();
   const double copy = bench.Speed([&](size_t i) { bench.Copy(i); });
-  const auto share = [&](const std::function<void(size_t)>& put) { return bench.Speed(put) / copy; };
+  const auto share = [&](const std::function<void(size_t)>& put) {
+    return bench.Speed(put) / copy;
+  };
   std::printf(
       R"({"name": "%s", "dtype": "%s", "tensors": %zu, "bytes": %zu, "copy_gbps": %.1f, "pack": %.3f, "unpack": %.3f, )"
       R"("pack_scaled": %.3f, "unpack_averaged": %.3f, "pack_past_boundaries": %.3f, "right": %s})"
       "\n",
-      list.name.c_str(), std::string(Name(list.dtype)).c_str(), list.elements.size(), list.bytes(), copy,
-      share([&](size_t i) { bench.Pack(i, none); }), share([&](size_t i) { bench.Unpack(i, none); }),
-      share([&](size_t i) { bench.Pack(i, half); }), share([&](size_t i) { bench.Unpack(i, average); }),
+      list.name.c_str(), std::string(Name(list.dtype)).c_str(), list.elements.size(), list.bytes(),
+      copy, share([&](size_t i) { bench.Pack(i, none); }),
+      share([&](size_t i) { bench.Unpack(i, none); }),
+      share([&](size_t i) { bench.Pack(i, half); }),
+      share([&](size_t i) { bench.Unpack(i, average); }),
       share([&](size_t i) { bench.PackPastBoundaries(i); }), right ? "true" : "false");
   std::fflush(stdout);
 }

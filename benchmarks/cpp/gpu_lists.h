@@ -16,7 +16,7 @@
 
 namespace hvdlite::bench {
 
-constexpr int kNoGpu = 3;  // the exit code where there is nothing to measure on
+constexpr int kNoGpu = 3;          // the exit code where there is nothing to measure on
 constexpr size_t kBoundary = 512;  // where frameworks' tensors begin
 
 [[noreturn]] inline void Die(const Status& status, int code = 1) {

@@ -87,16 +87,17 @@ int main(int argc, char** argv) {
   if (!all_tables) tables = {tables.back()};
   for (const cpu::KernelTable* table : tables) {
     const auto reduce = [&](DType dtype, ReduceOp op, int n, bool twice, double divisor) {
-      std::string name = std::string(table->name) + ' ' + std::string(Name(dtype)) + ' ' + std::string(Name(op)) +
-                         " n=" + std::to_string(n) + (twice ? " twice" : "");
+      std::string name = std::string(table->name) + ' ' + std::string(Name(dtype)) + ' ' +
+                         std::string(Name(op)) + " n=" + std::to_string(n) +
+                         (twice ? " twice" : "");
       if (divisor != 1.0) name += " /" + std::to_string(static_cast<int>(divisor));
       Row(name, n + (twice ? 2 : 1), [&](size_t bytes) {
-        cpu::Reduce(*table, {dtype, op, 1.0, 1.0, divisor}, destination, twice ? second : nullptr, sources.data(), n,
-                    static_cast<int64_t>(bytes / SizeOf(dtype)));
+        cpu::Reduce(*table, {dtype, op, 1.0, 1.0, divisor}, destination, twice ? second : nullptr,
+                    sources.data(), n, static_cast<int64_t>(bytes / SizeOf(dtype)));
       });
     };
-    for (const DType dtype :
-         {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64, DType::kInt64, DType::kUInt8}) {
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64,
+                              DType::kInt64, DType::kUInt8}) {
       reduce(dtype, ReduceOp::kSum, 2, false, 1);
       reduce(dtype, ReduceOp::kSum, 2, true, 1);
       reduce(dtype, ReduceOp::kSum, 4, false, 1);
@@ -108,15 +109,19 @@ int main(int argc, char** argv) {
       reduce(dtype, ReduceOp::kMax, 2, false, 1);
     }
     reduce(DType::kInt32, ReduceOp::kAverage, 2, false, 2);
-    for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64}) {
+    for (const DType dtype :
+         {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64}) {
       double out[3];
-      Row(std::string(table->name) + ' ' + std::string(Name(dtype)) + " adasum dot", 2, [&](size_t bytes) {
-        table->dot[static_cast<int>(dtype)](sources[0], sources[1], static_cast<int64_t>(bytes / SizeOf(dtype)), out);
-      });
-      Row(std::string(table->name) + ' ' + std::string(Name(dtype)) + " adasum blend", 3, [&](size_t bytes) {
-        table->blend[static_cast<int>(dtype)](destination, sources[1], static_cast<int64_t>(bytes / SizeOf(dtype)), 0.5,
-                                              0.5);
-      });
+      Row(std::string(table->name) + ' ' + std::string(Name(dtype)) + " adasum dot", 2,
+          [&](size_t bytes) {
+            table->dot[static_cast<int>(dtype)](sources[0], sources[1],
+                                                static_cast<int64_t>(bytes / SizeOf(dtype)), out);
+          });
+      Row(std::string(table->name) + ' ' + std::string(Name(dtype)) + " adasum blend", 3,
+          [&](size_t bytes) {
+            table->blend[static_cast<int>(dtype)](
+                destination, sources[1], static_cast<int64_t>(bytes / SizeOf(dtype)), 0.5, 0.5);
+          });
     }
   }
   return 0;

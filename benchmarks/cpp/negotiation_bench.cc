@@ -43,7 +43,9 @@ void Check(const Status& status) {
 double CpuSeconds() {
   rusage usage;
   getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](timeval t) { return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec); };
+  const auto seconds = [](timeval t) {
+    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+  };
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
@@ -69,8 +71,9 @@ void Step(Engine* engine, int tensors, std::vector<float>* values) {
   for (int i = 0; i < tensors; ++i) {
     (*values)[static_cast<size_t>(i)] = 0;
     const bool waits = tensors == 1;
-    Check(engine->Submit(0, Allreduce("gradient." + std::to_string(i), &(*values)[static_cast<size_t>(i)]), waits,
-                         &handles[static_cast<size_t>(i)]));
+    Check(engine->Submit(
+        0, Allreduce("gradient." + std::to_string(i), &(*values)[static_cast<size_t>(i)]), waits,
+        &handles[static_cast<size_t>(i)]));
   }
   for (const HandlePtr& handle : handles) {
     while (!engine->Wait(*handle, 100 * kMillisecond)) {
@@ -81,7 +84,7 @@ void Step(Engine* engine, int tensors, std::vector<float>* values) {
 
 struct Cost {
   double seconds = 0;  // one step
-  double cpu = 0;  // of one rank, in one step
+  double cpu = 0;      // of one rank, in one step
 };
 
 // Every rank calls it; the answer is rank 0's.
@@ -122,8 +125,9 @@ void Run(const std::string& communicator, int ranks) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  std::printf("{\"ranks\": %d, \"one\": %.3g, \"one_cpu\": %.3g, \"list\": %.3g, \"list_cpu\": %.3g}\n", ranks,
-              one.seconds, one.cpu, list.seconds, list.cpu);
+  std::printf(
+      "{\"ranks\": %d, \"one\": %.3g, \"one_cpu\": %.3g, \"list\": %.3g, \"list_cpu\": %.3g}\n",
+      ranks, one.seconds, one.cpu, list.seconds, list.cpu);
   std::fflush(stdout);
 }
 

@@ -67,10 +67,12 @@ using Doors = std::vector<std::unique_ptr<transport::tcp::LinkListener>>;
 
 Links Connect(int rank, const Doors& doors, bool checked, unsigned megabytes) {
   std::vector<transport::tcp::MeshPeer> peers;
-  for (size_t i = 0; i < doors.size(); ++i) peers.push_back({static_cast<int>(i), {doors[i]->endpoint()}});
+  for (size_t i = 0; i < doors.size(); ++i)
+    peers.push_back({static_cast<int>(i), {doors[i]->endpoint()}});
   std::vector<std::unique_ptr<transport::tcp::Link>> made;
-  const Status status = ConnectMesh(checked ? 1 : 0, 0, rank, peers, doors[static_cast<size_t>(rank)].get(), {},
-                                    Deadline::After(30 * kSecond), &made);
+  const Status status =
+      ConnectMesh(checked ? 1 : 0, 0, rank, peers, doors[static_cast<size_t>(rank)].get(), {},
+                  Deadline::After(30 * kSecond), &made);
   if (!status.ok()) Die(status);
   Links links;
   for (auto& link : made) {
@@ -80,7 +82,8 @@ Links Connect(int rank, const Doors& doors, bool checked, unsigned megabytes) {
       Die(Status::FromErrno("cannot set a rate", errno));
     }
     const bool wrap = checked && link != nullptr;
-    links.push_back(wrap ? std::make_unique<transport::Checked>(std::move(link)) : Links::value_type(std::move(link)));
+    links.push_back(wrap ? std::make_unique<transport::Checked>(std::move(link))
+                         : Links::value_type(std::move(link)));
   }
   return links;
 }
@@ -105,22 +108,24 @@ struct Spread {
   double median, tenth, ninetieth;
 };
 
-void Run(int rank, int ranks, const Doors& doors, const comm::NetOptions& options, size_t smallest, size_t largest,
-         unsigned megabytes) {
+void Run(int rank, int ranks, const Doors& doors, const comm::NetOptions& options, size_t smallest,
+         size_t largest, unsigned megabytes) {
   std::vector<Links> links;
   std::vector<std::unique_ptr<comm::NetCommunicator>> communicators;
   for (const bool checked : {false, true}) {
     links.push_back(Connect(rank, doors, checked, megabytes));
     std::vector<transport::Transport*> borrowed;
     for (const auto& link : links.back()) borrowed.push_back(link.get());
-    communicators.push_back(std::make_unique<comm::NetCommunicator>(rank, ranks, borrowed, options));
+    communicators.push_back(
+        std::make_unique<comm::NetCommunicator>(rank, ranks, borrowed, options));
   }
 
   const bool oversubscribed = ranks > static_cast<int>(std::thread::hardware_concurrency());
   std::vector<float> data(largest / sizeof(float), 0.0f);
   if (rank == 0) {
-    std::printf("%10s | %10s %10s %10s %10s | %10s %10s %10s %10s | %7s %7s  %s\n", "bytes", "p50 us", "p10", "p90",
-                "cpu", "checked", "p10", "p90", "cpu", "ratio", "of cpu", "algorithm");
+    std::printf("%10s | %10s %10s %10s %10s | %10s %10s %10s %10s | %7s %7s  %s\n", "bytes",
+                "p50 us", "p10", "p90", "cpu", "checked", "p10", "p90", "cpu", "ratio", "of cpu",
+                "algorithm");
   }
   for (size_t bytes = smallest; bytes <= largest; bytes *= 4) {
     comm::Batch batch;
@@ -128,7 +133,8 @@ void Run(int rank, int ranks, const Doors& doors, const comm::NetOptions& option
     batch.dtype = DType::kFloat32;
     batch.pieces = {{data.data(), data.data(), static_cast<int64_t>(bytes / sizeof(float)), {}}};
     comm::Batch barrier;
-    const int rounds = static_cast<int>(std::clamp<size_t>((size_t{512} << 20) / (bytes + 100000), 7, 1001));
+    const int rounds =
+        static_cast<int>(std::clamp<size_t>((size_t{512} << 20) / (bytes + 100000), 7, 1001));
     std::vector<double> micros[2];
     double cpu[2] = {0, 0};
     for (int i = 0; i < 2 * (rounds + 3); ++i) {
@@ -143,19 +149,24 @@ void Run(int rank, int ranks, const Doors& doors, const comm::NetOptions& option
     }
     if (rank != 0) continue;
     const Spread plain(micros[0]), checked(micros[1]);
-    std::printf("%10zu | %10.1f %10.1f %10.1f %10.1f | %10.1f %10.1f %10.1f %10.1f | %7.3f %7.3f  %s\n", bytes,
-                plain.median, plain.tenth, plain.ninetieth, cpu[0], checked.median, checked.tenth, checked.ninetieth,
-                cpu[1], checked.median / plain.median, cpu[1] / cpu[0], communicators[0]->Explain(batch).c_str());
+    std::printf(
+        "%10zu | %10.1f %10.1f %10.1f %10.1f | %10.1f %10.1f %10.1f %10.1f | %7.3f %7.3f  %s\n",
+        bytes, plain.median, plain.tenth, plain.ninetieth, cpu[0], checked.median, checked.tenth,
+        checked.ninetieth, cpu[1], checked.median / plain.median, cpu[1] / cpu[0],
+        communicators[0]->Explain(batch).c_str());
     std::fflush(stdout);
   }
 }
 
 int Main(int argc, char** argv) {
-  const auto argument = [&](int i, const char* otherwise) { return std::string(argc > i ? argv[i] : otherwise); };
+  const auto argument = [&](int i, const char* otherwise) {
+    return std::string(argc > i ? argv[i] : otherwise);
+  };
   const int ranks = std::stoi(argument(1, "2"));
   comm::NetOptions options;
   for (int i = 0; i < comm::kAlgorithmCount; ++i) {
-    if (Name(static_cast<Algorithm>(i)) == argument(2, "auto")) options.force = static_cast<Algorithm>(i);
+    if (Name(static_cast<Algorithm>(i)) == argument(2, "auto"))
+      options.force = static_cast<Algorithm>(i);
   }
   options.piece_bytes = std::stoul(argument(3, "128")) << 10;
   const size_t smallest = std::stoul(argument(4, "4"));
@@ -165,7 +176,8 @@ int Main(int argc, char** argv) {
 
   Doors doors(static_cast<size_t>(ranks));
   for (auto& door : doors) {
-    const Status status = transport::tcp::LinkListener::Open({"127.0.0.1", 0}, 64, {}, nullptr, &door);
+    const Status status =
+        transport::tcp::LinkListener::Open({"127.0.0.1", 0}, 64, {}, nullptr, &door);
     if (!status.ok()) Die(status);
   }
   std::vector<pid_t> children;

@@ -37,7 +37,8 @@ void StayOn(int core) {
   cpu_set_t cores;
   CPU_ZERO(&cores);
   CPU_SET(core, &cores);
-  pthread_setaffinity_np(pthread_self(), sizeof cores, &cores);  // where there is no such core, anywhere
+  pthread_setaffinity_np(pthread_self(), sizeof cores,
+                         &cores);  // where there is no such core, anywhere
 }
 
 double CoreToCore() {
@@ -118,8 +119,11 @@ int main() {
   std::vector<char> from(large, 1), to(large, 2);
   for (int c; (c = std::getchar()) != EOF;) {
     if (c != '\n') continue;
-    std::printf("{\"core_to_core_ns\": %.1f, \"wake_us\": %.2f, \"memcpy_cached\": %.1f, \"memcpy_large\": %.1f}\n",
-                CoreToCore() * 1e9, Wake() * 1e6, Copy(&to, from, 256 << 10, 200), Copy(&to, from, large, 3));
+    std::printf(
+        "{\"core_to_core_ns\": %.1f, \"wake_us\": %.2f, \"memcpy_cached\": %.1f, \"memcpy_large\": "
+        "%.1f}\n",
+        CoreToCore() * 1e9, Wake() * 1e6, Copy(&to, from, 256 << 10, 200),
+        Copy(&to, from, large, 3));
     std::fflush(stdout);
   }
 }

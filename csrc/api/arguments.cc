@@ -19,7 +19,8 @@ Status CheckReduction(const Request& request) {
     return Wrong(request, "op Adasum is not possible; use Average, Sum, Min, Max or Product");
   }
   if (request.op == ReduceOp::kAdasum && !IsFloating(request.dtype)) {
-    return Wrong(request, "Adasum needs a floating-point tensor, not " + std::string(Name(request.dtype)));
+    return Wrong(request,
+                 "Adasum needs a floating-point tensor, not " + std::string(Name(request.dtype)));
   }
   return Status::Ok();
 }
@@ -28,7 +29,8 @@ Status CheckAlltoall(Request* request, int members) {
   const int64_t rows = request->shape[0];
   if (request->splits.empty()) {
     if (rows % members != 0) {
-      return Wrong(*request, "without splits the first dimension must be divisible by the " + std::to_string(members) +
+      return Wrong(*request, "without splits the first dimension must be divisible by the " +
+                                 std::to_string(members) +
                                  " members of the process set, but it is " + std::to_string(rows));
     }
     request->splits.assign(static_cast<size_t>(members), rows / members);
@@ -36,15 +38,17 @@ Status CheckAlltoall(Request* request, int members) {
   }
   if (request->splits.size() != static_cast<size_t>(members)) {
     return Wrong(*request, "splits must have one entry for each of the " + std::to_string(members) +
-                               " members of the process set, not " + std::to_string(request->splits.size()));
+                               " members of the process set, not " +
+                               std::to_string(request->splits.size()));
   }
   int64_t left = rows;
   for (int64_t split : request->splits) {
-    if (split < 0) return Wrong(*request, "splits must not be negative, but are " + ToString(request->splits));
+    if (split < 0)
+      return Wrong(*request, "splits must not be negative, but are " + ToString(request->splits));
     left = split > left ? -1 : left - split;
     if (left >= 0) continue;
-    return Wrong(*request, "splits " + ToString(request->splits) + " add up to more than the " + std::to_string(rows) +
-                               " rows that the tensor has");
+    return Wrong(*request, "splits " + ToString(request->splits) + " add up to more than the " +
+                               std::to_string(rows) + " rows that the tensor has");
   }
   return Status::Ok();
 }
@@ -55,29 +59,34 @@ Status CheckOutput(const Request& request, const TensorView& output, int members
   if (output.data == nullptr || !HasTensor(request.kind)) return Status::Ok();
   const std::optional<Shape> known = engine::KnownResult(request, me, members);
   if (!known) {
-    return Wrong(request, "the result is allocated by hvdlite: only the other ranks know its shape");
+    return Wrong(request,
+                 "the result is allocated by hvdlite: only the other ranks know its shape");
   }
   if (output.dtype == request.dtype && output.device.kind == request.device &&
       NumElements(output.shape) == NumElements(*known)) {
     return Status::Ok();
   }
   return Wrong(request, "the result must be a tensor of shape " + ToString(*known) + " and dtype " +
-                            std::string(Name(request.dtype)) + " on the same device, not of shape " +
-                            ToString(output.shape) + " and dtype " + std::string(Name(output.dtype)));
+                            std::string(Name(request.dtype)) +
+                            " on the same device, not of shape " + ToString(output.shape) +
+                            " and dtype " + std::string(Name(output.dtype)));
 }
 
 Status CheckArguments(Request* request, int members) {
   if (!engine::FitsElements(request->shape)) {
-    return Wrong(*request, "a tensor of shape " + ToString(request->shape) + " is beyond what any machine holds");
+    return Wrong(*request, "a tensor of shape " + ToString(request->shape) +
+                               " is beyond what any machine holds");
   }
   if (Has(request->kind, kReduces)) HVDLITE_RETURN_IF_ERROR(CheckReduction(*request));
   const bool has_rows = !request->shape.empty();
   switch (ResultOf(request->kind)) {
     case Result::kGathered:
       if (has_rows) return Status::Ok();
-      return Wrong(*request, "a tensor without dimensions cannot be concatenated; reshape it to [1]");
+      return Wrong(*request,
+                   "a tensor without dimensions cannot be concatenated; reshape it to [1]");
     case Result::kShared:
-      return has_rows ? Status::Ok() : Wrong(*request, "a tensor without dimensions cannot be scattered");
+      return has_rows ? Status::Ok()
+                      : Wrong(*request, "a tensor without dimensions cannot be scattered");
     case Result::kExchanged:
       return has_rows ? CheckAlltoall(request, members)
                       : Wrong(*request, "a tensor without dimensions cannot be split");

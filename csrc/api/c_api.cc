@@ -5,6 +5,7 @@
 
 #include "api/hvdlite.h"
 #include "api/runtime.h"
+#include "api/translate.h"
 #include "comm/nccl/library.h"
 #include "device/driver.h"
 #include "kernels/cuda/image.h"
@@ -12,12 +13,7 @@
 
 namespace {
 
-using hvdlite::DType;
-using hvdlite::OpKind;
-using hvdlite::ReduceOp;
-using hvdlite::Result;
 using hvdlite::Status;
-using hvdlite::StatusCode;
 using hvdlite::api::Runtime;
 
 Status& LastError() {
@@ -32,7 +28,8 @@ hvdlite_code Report(Status status) {
 }
 
 Status UnknownHandle(int64_t handle) {
-  return Status::InvalidArgument("Handle " + std::to_string(handle) + " was not created or has been cleared.");
+  return Status::InvalidArgument("Handle " + std::to_string(handle) +
+                                 " was not created or has been cleared.");
 }
 
 // As much of the text as fits, closed by 0; returns the length of all of it.
@@ -55,78 +52,7 @@ hvdlite_code WaitFor(const hvdlite::engine::Handle& handle, double slice_seconds
   return HVDLITE_OK;
 }
 
-// The header stands alone, so its numbers are written out there.
-#define HVDLITE_SAME(ours, theirs) static_assert(static_cast<int>(ours) == (theirs))
-HVDLITE_SAME(StatusCode::kDuplicateName, HVDLITE_DUPLICATE_NAME);
-HVDLITE_SAME(StatusCode::kInternal, HVDLITE_INTERNAL);
-HVDLITE_SAME(StatusCode::kUnsupported, HVDLITE_UNSUPPORTED);
-HVDLITE_SAME(StatusCode::kIo, HVDLITE_IO);
-HVDLITE_SAME(StatusCode::kTimeout, HVDLITE_TIMEOUT);
-HVDLITE_SAME(StatusCode::kShutDown, HVDLITE_SHUT_DOWN);
-HVDLITE_SAME(StatusCode::kPeerLost, HVDLITE_PEER_LOST);
-HVDLITE_SAME(StatusCode::kMismatch, HVDLITE_MISMATCH);
-HVDLITE_SAME(StatusCode::kNotInitialized, HVDLITE_NOT_INITIALIZED);
-HVDLITE_SAME(StatusCode::kInvalidArgument, HVDLITE_INVALID_ARGUMENT);
-HVDLITE_SAME(OpKind::kAllreduce, HVDLITE_ALLREDUCE);
-HVDLITE_SAME(OpKind::kAllgather, HVDLITE_ALLGATHER);
-HVDLITE_SAME(OpKind::kBroadcast, HVDLITE_BROADCAST);
-HVDLITE_SAME(OpKind::kAlltoall, HVDLITE_ALLTOALL);
-HVDLITE_SAME(OpKind::kReducescatter, HVDLITE_REDUCESCATTER);
-HVDLITE_SAME(OpKind::kBarrier, HVDLITE_BARRIER);
-HVDLITE_SAME(OpKind::kJoin, HVDLITE_JOIN);
-HVDLITE_SAME(OpKind::kAddProcessSet, HVDLITE_ADD_PROCESS_SET);
-HVDLITE_SAME(OpKind::kRemoveProcessSet, HVDLITE_REMOVE_PROCESS_SET);
-HVDLITE_SAME(hvdlite::kOpKindCount - 1, HVDLITE_REMOVE_PROCESS_SET);
-HVDLITE_SAME(Result::kNone, HVDLITE_RESULT_NONE);
-HVDLITE_SAME(Result::kSame, HVDLITE_RESULT_SAME);
-HVDLITE_SAME(Result::kGathered, HVDLITE_RESULT_GATHERED);
-HVDLITE_SAME(Result::kExchanged, HVDLITE_RESULT_EXCHANGED);
-HVDLITE_SAME(Result::kShared, HVDLITE_RESULT_SHARED);
-HVDLITE_SAME(ReduceOp::kAverage, HVDLITE_AVERAGE);
-HVDLITE_SAME(ReduceOp::kSum, HVDLITE_SUM);
-HVDLITE_SAME(ReduceOp::kAdasum, HVDLITE_ADASUM);
-HVDLITE_SAME(ReduceOp::kMin, HVDLITE_MIN);
-HVDLITE_SAME(ReduceOp::kMax, HVDLITE_MAX);
-HVDLITE_SAME(ReduceOp::kProduct, HVDLITE_PRODUCT);
-HVDLITE_SAME(hvdlite::kReduceOpCount - 1, HVDLITE_PRODUCT);
-HVDLITE_SAME(DType::kBool, HVDLITE_BOOL);
-HVDLITE_SAME(DType::kUInt8, HVDLITE_UINT8);
-HVDLITE_SAME(DType::kInt8, HVDLITE_INT8);
-HVDLITE_SAME(DType::kUInt16, HVDLITE_UINT16);
-HVDLITE_SAME(DType::kInt16, HVDLITE_INT16);
-HVDLITE_SAME(DType::kUInt32, HVDLITE_UINT32);
-HVDLITE_SAME(DType::kInt32, HVDLITE_INT32);
-HVDLITE_SAME(DType::kUInt64, HVDLITE_UINT64);
-HVDLITE_SAME(DType::kInt64, HVDLITE_INT64);
-HVDLITE_SAME(DType::kFloat16, HVDLITE_FLOAT16);
-HVDLITE_SAME(DType::kBFloat16, HVDLITE_BFLOAT16);
-HVDLITE_SAME(DType::kFloat32, HVDLITE_FLOAT32);
-HVDLITE_SAME(DType::kFloat64, HVDLITE_FLOAT64);
-HVDLITE_SAME(hvdlite::kDTypeCount - 1, HVDLITE_FLOAT64);
-#undef HVDLITE_SAME
-
-bool IsKind(int32_t kind) {
-  return kind >= 0 && kind < hvdlite::kOpKindCount;
-}
-bool IsDType(int32_t dtype) {
-  return dtype >= 0 && dtype < hvdlite::kDTypeCount;
-}
-
 }  // namespace
-
-// Names are string literals, so a view of them ends with a NUL.
-const char* hvdlite_operation_name(int32_t kind) {
-  return IsKind(kind) ? Name(static_cast<OpKind>(kind)).data() : nullptr;
-}
-int32_t hvdlite_operation_result(int32_t kind) {
-  return static_cast<int32_t>(IsKind(kind) ? ResultOf(static_cast<OpKind>(kind)) : Result::kNone);
-}
-const char* hvdlite_dtype_name(int32_t dtype) {
-  return IsDType(dtype) ? Name(static_cast<DType>(dtype)).data() : nullptr;
-}
-int64_t hvdlite_dtype_size(int32_t dtype) {
-  return IsDType(dtype) ? static_cast<int64_t>(SizeOf(static_cast<DType>(dtype))) : 0;
-}
 
 const char* hvdlite_last_error(void) {
   return LastError().message().c_str();
@@ -173,7 +99,8 @@ void hvdlite_abort(const char* why) {
   Status ignored;
   const auto engine = Runtime::Get().engine(&ignored);
   if (engine != nullptr) {
-    engine->Abort(Status::PeerLost(engine->rank(), "rank " + std::to_string(engine->rank()) + " failed: " + why));
+    engine->Abort(Status::PeerLost(engine->rank(),
+                                   "rank " + std::to_string(engine->rank()) + " failed: " + why));
   }
 }
 
@@ -197,21 +124,24 @@ hvdlite_code hvdlite_submit(const hvdlite_operation* operation, int64_t* handle)
   return Report(Runtime::Get().Submit(*operation, handle));
 }
 
-hvdlite_code hvdlite_run(const hvdlite_operation* operation, double slice_seconds, int64_t* handle) {
-  return Report(Runtime::Get().Run(*operation, static_cast<hvdlite::Nanos>(slice_seconds * 1e9), handle));
+hvdlite_code hvdlite_run(const hvdlite_operation* operation, double slice_seconds,
+                         int64_t* handle) {
+  return Report(
+      Runtime::Get().Run(*operation, static_cast<hvdlite::Nanos>(slice_seconds * 1e9), handle));
 }
 
-hvdlite_code hvdlite_submit_group(const hvdlite_operation* operations, int32_t count, const char* group,
-                                  int64_t* handles) {
+hvdlite_code hvdlite_submit_group(const hvdlite_operation* operations, int32_t count,
+                                  const char* group, int64_t* handles) {
   return Report(Runtime::Get().SubmitGroup(operations, count, group, handles));
 }
 
-hvdlite_code hvdlite_submit_then(const hvdlite_operation* operation, const hvdlite_completion* completion) {
+hvdlite_code hvdlite_submit_then(const hvdlite_operation* operation,
+                                 const hvdlite_completion* completion) {
   return Report(Runtime::Get().SubmitThen(*operation, *completion));
 }
 
-hvdlite_code hvdlite_submit_group_then(const hvdlite_operation* operations, int32_t count, const char* group,
-                                       const hvdlite_completion* completions) {
+hvdlite_code hvdlite_submit_group_then(const hvdlite_operation* operations, int32_t count,
+                                       const char* group, const hvdlite_completion* completions) {
   return Report(Runtime::Get().SubmitGroupThen(operations, count, group, completions));
 }
 
@@ -226,7 +156,7 @@ hvdlite_code hvdlite_end(int64_t handle, double slice_seconds, int32_t* done) {
   if (found == nullptr) return Report(UnknownHandle(handle));
   const hvdlite_code waited = WaitFor(*found, slice_seconds, done);
   if (*done == 0) return waited;
-  if (found->flight != nullptr) {
+  if (found->pending != nullptr) {
     *done = 2;
     return HVDLITE_OK;
   }
@@ -238,43 +168,48 @@ hvdlite_code hvdlite_poll(int64_t handle, int32_t* done) {
   const auto found = Runtime::Get().Find(handle);
   if (found == nullptr) return Report(UnknownHandle(handle));
   *done = found->done() ? 1 : 0;
-  if (*done == 0 || found->flight == nullptr) return HVDLITE_OK;
-  bool landed = false;
-  const Status status = found->flight->Landed(&landed);
-  *done = landed || !status.ok() ? 1 : 0;  // who then waits hears of it
+  if (*done == 0 || found->pending == nullptr) return HVDLITE_OK;
+  bool finished = false;
+  const Status status = found->pending->Finished(&finished);
+  *done = finished || !status.ok() ? 1 : 0;  // who then waits hears of it
   return HVDLITE_OK;
 }
 
 hvdlite_code hvdlite_follow(int64_t handle, void* stream) {
   const auto found = Runtime::Get().Find(handle);
   if (found == nullptr) return Report(UnknownHandle(handle));
-  if (!found->done()) return Report(Status::InvalidArgument("the operation is not done; wait for it first"));
-  return Report(found->flight == nullptr ? Status::Ok() : found->flight->HoldBack(stream));
+  if (!found->done())
+    return Report(Status::InvalidArgument("the operation is not done; wait for it first"));
+  return Report(found->pending == nullptr ? Status::Ok() : found->pending->MakeWait(stream));
 }
 
 hvdlite_code hvdlite_copy_result(int64_t handle, void* to, void* stream) {
   const auto found = Runtime::Get().Find(handle);
   if (found == nullptr) return Report(UnknownHandle(handle));
   if (!found->done() || found->memory() == nullptr) {
-    return Report(Status::InvalidArgument("there is no result on a GPU; wait for the operation first"));
+    return Report(
+        Status::InvalidArgument("there is no result on a GPU; wait for the operation first"));
   }
   return Report(found->memory()->CopyTo(to, found->output.bytes(), stream));
 }
 
-hvdlite_code hvdlite_land(int64_t handle, double slice_seconds, int32_t* landed) {
-  *landed = 0;
+hvdlite_code hvdlite_wait_for_device(int64_t handle, double slice_seconds, int32_t* finished) {
+  *finished = 0;
   const auto found = Runtime::Get().Find(handle);
   if (found == nullptr) return Report(UnknownHandle(handle));
-  if (!found->done()) return Report(Status::InvalidArgument("the operation is not done; wait for it first"));
-  bool there = found->flight == nullptr;
+  if (!found->done())
+    return Report(Status::InvalidArgument("the operation is not done; wait for it first"));
+  bool there = found->pending == nullptr;
   const Status status =
-      there ? Status::Ok() : found->flight->Wait(hvdlite::Deadline::AfterSeconds(slice_seconds), &there);
-  *landed = there ? 1 : 0;
+      there ? Status::Ok()
+            : found->pending->Wait(hvdlite::Deadline::AfterSeconds(slice_seconds), &there);
+  *finished = there ? 1 : 0;
   return Report(status);
 }
 
 hvdlite_code hvdlite_follow_memory(hvdlite_device_memory* memory, void* stream) {
-  if (Runtime::Get().forked()) return Report(Status::NotInitialized("a GPU cannot be used in a forked child"));
+  if (Runtime::Get().forked())
+    return Report(Status::NotInitialized("a GPU cannot be used in a forked child"));
   return Report(reinterpret_cast<hvdlite::engine::DeviceMemory*>(memory)->Follow(stream));
 }
 
@@ -299,9 +234,10 @@ hvdlite_code hvdlite_get_result(int64_t handle, hvdlite_result* result) {
   result->number = -1;
   const auto found = Runtime::Get().Find(handle);
   if (found == nullptr) return Report(UnknownHandle(handle));
-  if (!found->done()) return Report(Status::InvalidArgument("the operation is not done; wait for it first"));
+  if (!found->done())
+    return Report(Status::InvalidArgument("the operation is not done; wait for it first"));
   if (!found->status().ok()) return Report(found->status());
-  *result = Runtime::ResultOf(*found);
+  *result = hvdlite::api::ToResult(*found);
   return HVDLITE_OK;
 }
 
@@ -341,7 +277,8 @@ int64_t hvdlite_describe(const char* what, char* text, int64_t capacity) {
 
 const char* hvdlite_mpi_handle_name(int32_t i) {
   using hvdlite::comm::mpi::kHandleNames;
-  return i >= 0 && static_cast<size_t>(i) < std::size(kHandleNames) ? kHandleNames[i].data() : nullptr;
+  return i >= 0 && static_cast<size_t>(i) < std::size(kHandleNames) ? kHandleNames[i].data()
+                                                                    : nullptr;
 }
 
 int64_t hvdlite_explain(int32_t process_set, char* text, int64_t capacity) {
@@ -376,7 +313,8 @@ int32_t hvdlite_process_set_ranks(int32_t process_set, int32_t* ranks, int32_t c
   const auto engine = Runtime::Get().engine(&ignored);
   if (engine == nullptr) return 0;
   const std::vector<int> members = engine->SetRanks(process_set);
-  for (size_t i = 0; i < members.size() && i < static_cast<size_t>(capacity); ++i) ranks[i] = members[i];
+  for (size_t i = 0; i < members.size() && i < static_cast<size_t>(capacity); ++i)
+    ranks[i] = members[i];
   return static_cast<int32_t>(members.size());
 }
 

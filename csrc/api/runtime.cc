@@ -6,8 +6,7 @@
 #include <algorithm>
 #include <functional>
 
-#include "api/arguments.h"
-#include "engine/negotiate/validate.h"
+#include "api/translate.h"
 
 namespace hvdlite::api {
 namespace {
@@ -18,97 +17,11 @@ using engine::HandlePtr;
 using engine::Request;
 using engine::Submission;
 
-TensorView View(const hvdlite_tensor& tensor) {
-  TensorView view;
-  view.data = tensor.data;
-  view.dtype = static_cast<DType>(tensor.dtype);
-  view.shape.assign(tensor.shape, tensor.shape + tensor.ndim);
-  view.device = {static_cast<DeviceKind>(tensor.device_kind), tensor.device_index};
-  return view;
-}
-
-hvdlite_tensor View(const TensorView& view) {
-  hvdlite_tensor tensor{};
-  tensor.data = view.data;
-  tensor.dtype = static_cast<int32_t>(view.dtype);
-  tensor.ndim = static_cast<int32_t>(view.shape.size());
-  tensor.shape = view.shape.data();
-  tensor.device_kind = static_cast<int32_t>(view.device.kind);
-  tensor.device_index = view.device.index;
-  return tensor;
-}
-
-// A caller's C functions as the engine calls them.
-engine::Completion Told(const hvdlite_completion& asked) {
-  engine::Completion completion;
-  completion.done = [done = asked.done, context = asked.context](const engine::Handle& handle) {
-    const Status& status = handle.status();
-    const hvdlite_result result = Runtime::ResultOf(handle);
-    done(context, static_cast<hvdlite_code>(status.code()), status.message().c_str(), status.ok() ? &result : nullptr);
-  };
-  if (asked.allocate != nullptr) {
-    completion.allocate = [allocate = asked.allocate, context = asked.context](const TensorView& result) {
-      const hvdlite_tensor tensor = View(result);
-      return allocate(context, &tensor);
-    };
-  }
-  return completion;
-}
-
-// Who is told of the end has no stream that could wait for the device.
-Status CheckTold(const Submission& submission) {
-  if (submission.request.device == DeviceKind::kHost) return Status::Ok();
-  return Status::Unsupported(std::string(Name(submission.request.kind)) +
-                             ": inside a graph or a compiled program hvdlite takes tensors in host memory only");
-}
-
 // FNV-1a: the same on all ranks, which std::hash does not promise. Never 0.
 uint64_t HashName(const std::string& name) {
   uint64_t hash = 1469598103934665603ull;
   for (unsigned char c : name) hash = (hash ^ c) * 1099511628211ull;
   return hash | 1;
-}
-
-// What keeps this rank from using MPI is for all ranks to hear.
-void ReadMpi(const hvdlite_mpi& in, comm::mpi::Access* out) {
-  if (in.absent != nullptr) {
-    out->absent = in.absent;
-    return;
-  }
-  comm::mpi::NamedHandles handles;
-  for (int i = 0; i < in.handle_count; ++i) handles.emplace_back(in.names[i], static_cast<intptr_t>(in.handles[i]));
-  // NOLINTNEXTLINE(performance-no-int-to-ptr): Python tells pointers as numbers
-  void* const in_place = reinterpret_cast<void*>(static_cast<intptr_t>(in.in_place));
-  const Status loaded = comm::mpi::Load(in.module, handles, in_place, &out->library);
-  out->absent = loaded.message();
-  out->communicator = static_cast<intptr_t>(in.communicator);
-  out->name = in.library;
-}
-
-Status ReadOptions(const hvdlite_init_options& in, EngineOptions* out) {
-  if (in.size < 1 || in.rank < 0 || in.rank >= in.size) {
-    return Status::InvalidArgument("rank " + std::to_string(in.rank) + " of " + std::to_string(in.size) +
-                                   " makes no job");
-  }
-  out->rank = in.rank;
-  out->size = in.size;
-  out->store_prefix = in.store_prefix ? in.store_prefix : "";
-  out->release = in.release ? in.release : "";
-  for (size_t i = 0; i < static_cast<size_t>(in.knob_count); ++i)
-    HVDLITE_RETURN_IF_ERROR(out->config.Set(in.knobs[2 * i], in.knobs[2 * i + 1]));
-  const int32_t* next = in.set_ranks;
-  for (int i = 0; i < in.set_count; ++i) {
-    out->process_sets.emplace_back(next, next + in.set_sizes[i]);
-    next += in.set_sizes[i];
-  }
-  if (in.mpi != nullptr) ReadMpi(*in.mpi, &out->mpi);
-  if (in.size > 1) {
-    if (in.secret == nullptr || in.store == nullptr) {
-      return Status::InvalidArgument("a job of several ranks needs the address of its store and its secret");
-    }
-    HVDLITE_RETURN_IF_ERROR(transport::tcp::ParseSecret(in.secret, &out->secret));
-  }
-  return Status::Ok();
 }
 
 }  // namespace
@@ -126,8 +39,9 @@ void Runtime::BeforeFork() {
   Get().forks_.fetch_add(1);
 }
 
-// The child inherits the sockets whose end tells the others that this rank has died: close them, or a data loader that
-// outlives its trainer would keep the news back. Everything else is left as it is, on purpose.
+// The child inherits the sockets whose end tells the others that this rank has died: close them, or
+// a data loader that outlives its trainer would keep the news back. Everything else is left as it
+// is, on purpose.
 void Runtime::AfterForkInChild() {
   Runtime& self = Get();
   self.forked_ = true;
@@ -143,7 +57,8 @@ void Runtime::AbandonLocked() {
 Status Runtime::Init(const hvdlite_init_options& options) {
   if (forked_)
     return Status::NotInitialized(
-        "this is a forked child of a process that uses hvdlite; it cannot start a job. Use spawn instead of fork");
+        "this is a forked child of a process that uses hvdlite; it cannot start a job. Use spawn "
+        "instead of fork");
   MutexLock life(life_mutex_);
   if (initialized()) return Status::Ok();
   EngineOptions engine_options;
@@ -156,8 +71,8 @@ Status Runtime::Init(const hvdlite_init_options& options) {
   std::unique_ptr<Engine> engine;
   Status started;
   if (store != nullptr) {
-    started =
-        store->Join(engine_options.store_prefix + "init", options.rank, options.size, &engine_options.store_prefix);
+    started = store->Join(engine_options.store_prefix + "init", options.rank, options.size,
+                          &engine_options.store_prefix);
   }
   if (started.ok()) started = Engine::Start(engine_options, store.get(), &engine);
   joining_ = -1;  // before the descriptor's number may belong to another file
@@ -167,12 +82,13 @@ Status Runtime::Init(const hvdlite_init_options& options) {
   return Status::Ok();
 }
 
-Status Runtime::ConnectStore(const char* address, const transport::tcp::Secret& secret, Deadline deadline,
-                             std::unique_ptr<rendezvous::TcpStore>* store) {
+Status Runtime::ConnectStore(const char* address, const transport::tcp::Secret& secret,
+                             Deadline deadline, std::unique_ptr<rendezvous::TcpStore>* store) {
   transport::tcp::Endpoint endpoint;
   HVDLITE_RETURN_IF_ERROR(transport::tcp::ParseEndpoint(address, &endpoint));
   while (true) {
-    // A child forked before joining_ is set keeps the socket. Then the fork has been counted before it was made.
+    // A child forked before joining_ is set keeps the socket. Then the fork has been counted before
+    // it was made.
     const uint32_t forks = forks_;
     HVDLITE_RETURN_IF_ERROR(rendezvous::TcpStore::Connect(endpoint, secret, deadline, store));
     joining_ = (*store)->fd();
@@ -188,7 +104,8 @@ Status Runtime::Shutdown(double timeout_seconds) {
   const std::shared_ptr<Engine> ending = engine(&none);
   if (ending == nullptr) return Status::Ok();
   const Status ended = ending->Shutdown(Deadline::AfterSeconds(timeout_seconds));
-  // Handles stay until they are released; threads still inside a call keep the engine alive until they leave.
+  // Handles stay until they are released; threads still inside a call keep the engine alive until
+  // they leave.
   MutexLock lock(mutex_);
   engine_ = nullptr;
   return ended;
@@ -203,12 +120,14 @@ Status Runtime::Health() {
 std::shared_ptr<Engine> Runtime::engine(Status* why) {
   if (forked_) {
     *why = Status::NotInitialized(
-        "this is a forked child of a process that uses hvdlite (a data loader worker?); collectives work in the parent "
+        "this is a forked child of a process that uses hvdlite (a data loader worker?); "
+        "collectives work in the parent "
         "only");
     return nullptr;
   }
   MutexLock lock(mutex_);
-  if (engine_ == nullptr) *why = Status::NotInitialized("hvdlite (Horovod) has not been initialized; use hvd.init().");
+  if (engine_ == nullptr)
+    *why = Status::NotInitialized("hvdlite (Horovod) has not been initialized; use hvd.init().");
   return engine_;
 }
 
@@ -230,16 +149,6 @@ HandlePtr Runtime::Find(int64_t handle) {
   return found == handles_.end() ? nullptr : found->second;
 }
 
-hvdlite_result Runtime::ResultOf(const engine::Handle& handle) {
-  hvdlite_result result{};
-  result.output = View(handle.output);
-  result.received_splits = handle.received_splits.data();
-  result.split_count = static_cast<int32_t>(handle.received_splits.size());
-  result.on_gpu = handle.flight != nullptr ? 1 : 0;
-  result.number = handle.number;
-  return result;
-}
-
 HandlePtr Runtime::Release(int64_t handle) {
   if (forked_) return nullptr;
   MutexLock lock(mutex_);
@@ -250,47 +159,6 @@ HandlePtr Runtime::Release(int64_t handle) {
   return released;
 }
 
-Status Runtime::Describe(Engine* engine, const hvdlite_operation& operation, Submission* submission) {
-  if (operation.kind < 0 || operation.kind >= kOpKindCount || operation.op < 0 || operation.op >= kReduceOpCount ||
-      !IsValidDType(static_cast<uint8_t>(operation.input.dtype))) {
-    return Status::InvalidArgument("unknown operation, reduction or dtype");
-  }
-  Request& request = submission->request;
-  request.kind = static_cast<OpKind>(operation.kind);
-  request.cacheable = operation.name != nullptr && HasTensor(request.kind);
-  request.prescale = operation.prescale;
-  request.postscale = operation.postscale;
-  request.splits.assign(operation.splits, operation.splits + operation.split_count);
-  submission->input = View(operation.input);
-  submission->output = View(operation.output);
-  submission->producer = operation.stream;
-  submission->patient = operation.patient != 0;
-  request.dtype = submission->input.dtype;
-  request.device = submission->input.device.kind;
-  request.shape = submission->input.shape;
-  if (Has(request.kind, kReduces)) request.op = static_cast<ReduceOp>(operation.op);
-  const std::shared_ptr<const std::vector<int>> found = engine->Members(operation.process_set);
-  if (found == nullptr) {
-    return Status::InvalidArgument("Process set " + std::to_string(operation.process_set) +
-                                   " does not exist or has not been registered.");
-  }
-  const std::vector<int>& members = *found;
-  if (Has(request.kind, kRooted)) {
-    const auto root = std::find(members.begin(), members.end(), operation.root);
-    if (root == members.end()) {
-      return Status::InvalidArgument(std::string(Name(request.kind)) + ": root_rank " + std::to_string(operation.root) +
-                                     " is not a member of the process set, which has " + engine::RankList(members));
-    }
-    request.root = root - members.begin();
-  } else if (request.kind == OpKind::kRemoveProcessSet) {
-    request.root = operation.root;
-  }
-  const int count = static_cast<int>(members.size());
-  HVDLITE_RETURN_IF_ERROR(CheckArguments(&request, count));
-  const auto me = std::find(members.begin(), members.end(), engine->rank());
-  return CheckOutput(request, submission->output, count, static_cast<int>(me - members.begin()));
-}
-
 void Runtime::ReleaseAll() {
   if (forked_) return;
   std::unordered_map<int64_t, HandlePtr> released;
@@ -298,23 +166,26 @@ void Runtime::ReleaseAll() {
   released.swap(handles_);
 }
 
-Status Runtime::Start(Engine* engine, const hvdlite_operation& operation, const hvdlite_completion* completion,
-                      bool will_wait, HandlePtr* handle) {
+Status Runtime::Start(Engine* engine, const hvdlite_operation& operation,
+                      const hvdlite_completion* completion, bool will_wait, HandlePtr* handle) {
   Submission submission;
   HVDLITE_RETURN_IF_ERROR(Describe(engine, operation, &submission));
   if (completion != nullptr) {
     HVDLITE_RETURN_IF_ERROR(CheckTold(submission));
-    submission.completion = Told(*completion);
+    submission.completion = ToCompletion(*completion);
   }
-  // Only what is right by itself takes a number: an error on one rank must not put it out of step with the others.
+  // Only what is right by itself takes a number: an error on one rank must not put it out of step
+  // with the others.
   const std::string_view kind = Name(submission.request.kind);
   std::string& name = submission.request.name;
   if (submission.request.kind == OpKind::kJoin) {
     name = kind;  // one at a time, and the root that answers it knows no names
   } else {
-    const std::string given =
-        operation.name ? std::string() : engine->DefaultName(operation.process_set, std::string(kind));
-    const std::string_view own = operation.name ? std::string_view(operation.name) : std::string_view(given);
+    const std::string given = operation.name
+                                  ? std::string()
+                                  : engine->DefaultName(operation.process_set, std::string(kind));
+    const std::string_view own =
+        operation.name ? std::string_view(operation.name) : std::string_view(given);
     name.reserve(kind.size() + 1 + own.size());
     name.append(kind).append(".").append(own);
   }
@@ -331,7 +202,8 @@ Status Runtime::Submit(const hvdlite_operation& operation, int64_t* handle) {
   return Status::Ok();
 }
 
-Status Runtime::SubmitThen(const hvdlite_operation& operation, const hvdlite_completion& completion) {
+Status Runtime::SubmitThen(const hvdlite_operation& operation,
+                           const hvdlite_completion& completion) {
   Status status;
   const std::shared_ptr<Engine> engine = this->engine(&status);
   if (engine == nullptr) return status;
@@ -347,15 +219,17 @@ Status Runtime::Run(const hvdlite_operation& operation, Nanos slice, int64_t* ha
   HandlePtr made;
   HVDLITE_RETURN_IF_ERROR(Start(engine.get(), operation, nullptr, /*will_wait=*/true, &made));
   if (engine->Wait(*made, slice)) {
-    const bool nothing_to_fetch = made->output.data == nullptr && made->received_splits.empty() && made->number < 0 &&
-                                  made->flight == nullptr && made->memory() == nullptr;
+    const bool nothing_to_fetch = made->output.data == nullptr && made->received_splits.empty() &&
+                                  made->number < 0 && made->pending == nullptr &&
+                                  made->memory() == nullptr;
     if (!made->status().ok() || nothing_to_fetch) return made->status();
   }
   *handle = Add(std::move(made));
   return Status::Ok();
 }
 
-Status Runtime::SubmitGroup(const hvdlite_operation* operations, int count, const char* group, int64_t* handles) {
+Status Runtime::SubmitGroup(const hvdlite_operation* operations, int count, const char* group,
+                            int64_t* handles) {
   std::vector<HandlePtr> made;
   HVDLITE_RETURN_IF_ERROR(StartGroup(operations, count, group, nullptr, &made));
   for (HandlePtr& handle : made) *handles++ = Add(std::move(handle));
@@ -376,10 +250,12 @@ Status Runtime::StartGroup(const hvdlite_operation* operations, int count, const
   if (engine == nullptr) return status;
   std::vector<Submission> submissions(static_cast<size_t>(count));
   for (int i = 0; i < count; ++i) {
-    HVDLITE_RETURN_IF_ERROR(Describe(engine.get(), operations[i], &submissions[static_cast<size_t>(i)]));
+    HVDLITE_RETURN_IF_ERROR(
+        Describe(engine.get(), operations[i], &submissions[static_cast<size_t>(i)]));
   }
   const std::string kind = "grouped_" + std::string(Name(submissions[0].request.kind));
-  const std::string base = kind + "." + (group ? group : engine->DefaultName(operations[0].process_set, kind));
+  const std::string base =
+      kind + "." + (group ? group : engine->DefaultName(operations[0].process_set, kind));
   for (int i = 0; i < count; ++i) {
     Request& request = submissions[static_cast<size_t>(i)].request;
     request.cacheable = group != nullptr;
@@ -388,7 +264,7 @@ Status Runtime::StartGroup(const hvdlite_operation* operations, int count, const
     request.group_size = static_cast<uint32_t>(count);
     if (completions != nullptr) {
       HVDLITE_RETURN_IF_ERROR(CheckTold(submissions[static_cast<size_t>(i)]));
-      submissions[static_cast<size_t>(i)].completion = Told(completions[i]);
+      submissions[static_cast<size_t>(i)].completion = ToCompletion(completions[i]);
     }
   }
   return engine->SubmitGroup(operations[0].process_set, std::move(submissions), handles);

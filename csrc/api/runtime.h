@@ -1,7 +1,8 @@
-// Runtime: the process's one engine, and the numbers by which its handles are known outside. The only global.
+// Runtime: the process's one engine, and the numbers by which its handles are known outside. The
+// only global.
 //
-// Never destroyed: at exit no static destructor may join a thread or free what another thread still reads.
-// Thread-safety: everything.
+// Never destroyed: at exit no static destructor may join a thread or free what another thread still
+// reads. Thread-safety: everything.
 #pragma once
 
 #include <atomic>
@@ -31,14 +32,13 @@ class Runtime {
   Status Submit(const hvdlite_operation& operation, int64_t* handle);
   // See hvdlite_run.
   Status Run(const hvdlite_operation& operation, Nanos slice, int64_t* handle);
-  Status SubmitGroup(const hvdlite_operation* operations, int count, const char* group, int64_t* handles);
+  Status SubmitGroup(const hvdlite_operation* operations, int count, const char* group,
+                     int64_t* handles);
   // See hvdlite_submit_then.
   Status SubmitThen(const hvdlite_operation& operation, const hvdlite_completion& completion);
   Status SubmitGroupThen(const hvdlite_operation* operations, int count, const char* group,
                          const hvdlite_completion* completions);
   engine::HandlePtr Find(int64_t handle);
-  // What a handle that ended well yields. Points into the handle.
-  static hvdlite_result ResultOf(const engine::Handle& handle);
   engine::HandlePtr Release(int64_t handle);
   bool forked() const { return forked_; }
   void ReleaseAll();
@@ -52,12 +52,10 @@ class Runtime {
                       std::unique_ptr<rendezvous::TcpStore>* store);
   void AbandonLocked() NO_THREAD_SAFETY_ANALYSIS;
   // `completion`, and in a group those of all, may be null.
-  Status Start(engine::Engine* engine, const hvdlite_operation& operation, const hvdlite_completion* completion,
-               bool will_wait, engine::HandlePtr* handle);
+  Status Start(engine::Engine* engine, const hvdlite_operation& operation,
+               const hvdlite_completion* completion, bool will_wait, engine::HandlePtr* handle);
   Status StartGroup(const hvdlite_operation* operations, int count, const char* group,
                     const hvdlite_completion* completions, std::vector<engine::HandlePtr>* handles);
-  // Everything but the name.
-  Status Describe(engine::Engine* engine, const hvdlite_operation& operation, engine::Submission* submission);
   int64_t Add(engine::HandlePtr handle);
 
   Mutex life_mutex_;  // init and shutdown, one at a time
@@ -65,7 +63,8 @@ class Runtime {
   std::shared_ptr<engine::Engine> engine_ GUARDED_BY(mutex_);
   std::unordered_map<int64_t, engine::HandlePtr> handles_ GUARDED_BY(mutex_);
   int64_t next_handle_ GUARDED_BY(mutex_) = 0;
-  // Set in a forked child: the threads and locks of the parent are not here, so nothing above may be touched.
+  // Set in a forked child: the threads and locks of the parent are not here, so nothing above may
+  // be touched.
   std::atomic<bool> forked_{false};
   std::atomic<uint32_t> forks_{0};  // begun in this process
   std::atomic<int> joining_{-1};    // the socket that speaks for this rank while it joins

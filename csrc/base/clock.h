@@ -16,7 +16,8 @@ constexpr Nanos kSecond = 1000 * kMillisecond;
 constexpr Nanos kForever = std::numeric_limits<Nanos>::max();
 
 inline Nanos MonotonicNow() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
       .count();
 }
 
@@ -24,7 +25,9 @@ inline Nanos MonotonicNow() {
 class Deadline {
  public:
   static Deadline Never() { return Deadline(kForever); }
-  static Deadline After(Nanos span) { return Deadline(span == kForever ? kForever : MonotonicNow() + span); }
+  static Deadline After(Nanos span) {
+    return Deadline(span == kForever ? kForever : MonotonicNow() + span);
+  }
   static Deadline AfterSeconds(double seconds) {
     return After(static_cast<Nanos>(seconds * static_cast<double>(kSecond)));
   }

@@ -1,5 +1,6 @@
-// Writer and Reader: the byte format of control messages. Variable-length integers (7 bits a byte), length-prefixed
-// strings. A Reader never reads past its end and never allocates more than its input could hold, whatever the bytes.
+// Writer and Reader: the byte format of control messages. Variable-length integers (7 bits a byte),
+// length-prefixed strings. A Reader never reads past its end and never allocates more than its
+// input could hold, whatever the bytes.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,9 @@ class Writer {
     out_.push_back(static_cast<char>(v));
   }
   // Small negative numbers stay small.
-  void Signed(int64_t v) { Varint((static_cast<uint64_t>(v) << 1) ^ static_cast<uint64_t>(v >> 63)); }
+  void Signed(int64_t v) {
+    Varint((static_cast<uint64_t>(v) << 1) ^ static_cast<uint64_t>(v >> 63));
+  }
   void Double(double v) {
     char bytes[sizeof(v)];
     memcpy(bytes, &v, sizeof(v));

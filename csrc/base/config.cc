@@ -43,7 +43,8 @@ Status Config::Set(const std::string& field, const std::string& text) {
 #include "base/knobs.inc"
 #undef HVDLITE_KNOB
   if (!known) return Status::InvalidArgument("there is no knob named '" + field + "'");
-  if (!readable) return Status::InvalidArgument("knob " + field + ": cannot read the value '" + text + "'");
+  if (!readable)
+    return Status::InvalidArgument("knob " + field + ": cannot read the value '" + text + "'");
   return Status::Ok();
 }
 

@@ -1,5 +1,6 @@
-// Config: every knob, typed, with its default. The table is hvdlite/knobs.py, from which base/knobs.inc is generated;
-// reading the environment and checking ranges is done there, once, in Python. Nothing below calls getenv.
+// Config: every knob, typed, with its default. The table is hvdlite/knobs.py, from which
+// base/knobs.inc is generated; reading the environment and checking ranges is done there, once, in
+// Python. Nothing below calls getenv.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,8 @@ struct Config {
 #include "base/knobs.inc"
 #undef HVDLITE_KNOB
 
-  // Sets one field from text ("1", "0.5", "auto"). kInvalidArgument names an unknown field or an unreadable value.
+  // Sets one field from text ("1", "0.5", "auto"). kInvalidArgument names an unknown field or an
+  // unreadable value.
   Status Set(const std::string& field, const std::string& text);
 };
 

@@ -34,7 +34,8 @@ constexpr uint32_t TimesXPower(uint32_t a, size_t power) {
 
 using BytesTable = std::array<std::array<uint32_t, 256>, 4>;
 
-// What word a, followed by `bytes` bytes of 0, becomes: the sum of four entries, one for each byte of a.
+// What word a, followed by `bytes` bytes of 0, becomes: the sum of four entries, one for each byte
+// of a.
 constexpr BytesTable MakeShift(size_t bytes) {
   BytesTable table{};
   uint32_t power = TimesXPower(uint32_t{1} << 31, 8 * bytes);
@@ -83,9 +84,11 @@ HVDLITE_CRC_TARGET inline uint32_t StepByte(uint32_t crc, unsigned char byte) {
 #endif
 }
 
-// A result takes the instruction three cycles, but one can begin in each: three stretches at a time, put together afterwards.
+// A result takes the instruction three cycles, but one can begin in each: three stretches at a
+// time, put together afterwards.
 template <size_t kStretch>
-HVDLITE_CRC_TARGET inline uint64_t ThreeAtATime(uint64_t a, const unsigned char** at, size_t* bytes) {
+HVDLITE_CRC_TARGET inline uint64_t ThreeAtATime(uint64_t a, const unsigned char** at,
+                                                size_t* bytes) {
   static constexpr BytesTable kShift = MakeShift(kStretch);
   for (; *bytes >= 3 * kStretch; *bytes -= 3 * kStretch, *at += 3 * kStretch) {
     uint64_t b = 0, c = 0;
@@ -100,7 +103,8 @@ HVDLITE_CRC_TARGET inline uint64_t ThreeAtATime(uint64_t a, const unsigned char*
   return a;
 }
 
-HVDLITE_CRC_TARGET uint32_t StateByInstruction(uint32_t crc, const unsigned char* at, size_t bytes) {
+HVDLITE_CRC_TARGET uint32_t StateByInstruction(uint32_t crc, const unsigned char* at,
+                                               size_t bytes) {
   uint64_t a = ThreeAtATime<1024>(crc, &at, &bytes);
   a = ThreeAtATime<128>(a, &at, &bytes);
   for (; bytes >= 8; bytes -= 8, at += 8) a = Step(a, at);
@@ -117,17 +121,19 @@ uint32_t ByInstruction(uint32_t crc, const void* data, size_t bytes) {
 
 #if defined(__x86_64__)
 
-// The product of two reflected words of 64 bits, read as one of 128, has a factor x too many: hence the - 1. The constant's 32
-// bits stand for the lowest powers of its word.
+// The product of two reflected words of 64 bits, read as one of 128, has a factor x too many: hence
+// the - 1. The constant's 32 bits stand for the lowest powers of its word.
 constexpr uint64_t FoldBy(size_t bits) {
   return static_cast<uint64_t>(TimesXPower(uint32_t{1} << 31, bits - 1)) << 32;
 }
 
-// Each 16 bytes, carried 256 bytes forward: (low x^64 + high) x^2048 = low (x^2112 mod P) + high (x^2048 mod P), and added to
-// what lies there. What is left in the end has the same remainder as all that came before.
+// Each 16 bytes, carried 256 bytes forward: (low x^64 + high) x^2048 = low (x^2112 mod P) + high
+// (x^2048 mod P), and added to what lies there. What is left in the end has the same remainder as
+// all that came before.
 HVDLITE_FOLD_TARGET uint32_t ByFolding(uint32_t crc, const void* data, size_t bytes) {
   constexpr size_t kStep = 256;
-  // A processor that has not used its wide registers for a while runs slowly for the first microseconds with them.
+  // A processor that has not used its wide registers for a while runs slowly for the first
+  // microseconds with them.
   constexpr size_t kWorthIt = 32 << 10;
   const auto* at = static_cast<const unsigned char*>(data);
   if (bytes < kWorthIt) return ~StateByInstruction(~crc, at, bytes);
@@ -142,7 +148,8 @@ HVDLITE_FOLD_TARGET uint32_t ByFolding(uint32_t crc, const void* data, size_t by
     for (size_t i = 0; i < 4; ++i) {
       const __m512i low = _mm512_clmulepi64_epi128(lanes[i], by, 0x00);
       const __m512i high = _mm512_clmulepi64_epi128(lanes[i], by, 0x11);
-      lanes[i] = _mm512_ternarylogic_epi64(low, high, _mm512_loadu_si512(at + 64 * i), 0x96);  // the sum of the three
+      lanes[i] = _mm512_ternarylogic_epi64(low, high, _mm512_loadu_si512(at + 64 * i),
+                                           0x96);  // the sum of the three
     }
   }
   alignas(64) unsigned char left[kStep];
@@ -170,7 +177,8 @@ std::vector<Crc32cWay> Crc32cWays() {
   if (HasInstruction()) ways.push_back({"instruction", ByInstruction});
 #endif
 #if defined(__x86_64__)
-  if (HasInstruction() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq")) {
+  if (HasInstruction() && __builtin_cpu_supports("avx512f") &&
+      __builtin_cpu_supports("vpclmulqdq")) {
     ways.push_back({"folding", ByFolding});
   }
 #endif

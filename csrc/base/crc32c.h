@@ -1,5 +1,5 @@
-// CRC-32C (Castagnoli's polynomial): the check word of frames. Every error of one to three bits in a frame, and every burst of up
-// to 32 bits, changes it.
+// CRC-32C (Castagnoli's polynomial): the check word of frames. Every error of one to three bits in
+// a frame, and every burst of up to 32 bits, changes it.
 //
 // Thread-safety: all of it.
 #pragma once

@@ -30,9 +30,9 @@ constexpr size_t SizeOf(DType dtype) {
 }
 
 constexpr std::string_view Name(DType dtype) {
-  constexpr std::string_view names[kDTypeCount] = {"bool",     "uint8",   "int8",   "uint16", "int16",
-                                                   "uint32",   "int32",   "uint64", "int64",  "float16",
-                                                   "bfloat16", "float32", "float64"};
+  constexpr std::string_view names[kDTypeCount] = {
+      "bool",   "uint8", "int8",    "uint16",   "int16",   "uint32", "int32",
+      "uint64", "int64", "float16", "bfloat16", "float32", "float64"};
   return names[static_cast<int>(dtype)];
 }
 

@@ -1,9 +1,9 @@
-// float16 (IEEE binary16) and bfloat16, one value at a time: for code that is not worth vectorising, and the
-// yardstick of the SIMD conversions in kernels/cpu.
+// float16 (IEEE binary16) and bfloat16, one value at a time: for code that is not worth
+// vectorising, and the yardstick of the SIMD conversions in kernels/cpu.
 //
 // Widening is exact. Narrowing rounds to nearest, ties to even; what is too large becomes infinity,
-// subnormals are kept, a NaN stays a quiet NaN with the upper bits of its payload. Integer arithmetic only:
-// neither the compiler's flags nor a thread's flush-to-zero mode changes a bit.
+// subnormals are kept, a NaN stays a quiet NaN with the upper bits of its payload. Integer
+// arithmetic only: neither the compiler's flags nor a thread's flush-to-zero mode changes a bit.
 #pragma once
 
 #include <bit>
@@ -19,12 +19,14 @@ constexpr float HalfToFloat(uint16_t half) {
     const uint32_t quiet = mantissa != 0 ? 0x400000u : 0u;
     return std::bit_cast<float>(sign | 0x7f800000u | quiet | (mantissa << 13));
   }
-  if (exponent != 0) return std::bit_cast<float>(sign | ((exponent + 112u) << 23) | (mantissa << 13));
+  if (exponent != 0)
+    return std::bit_cast<float>(sign | ((exponent + 112u) << 23) | (mantissa << 13));
   if (mantissa == 0) return std::bit_cast<float>(sign);
   // A subnormal half is a normal float: shift the leading one into the place of the hidden bit.
   const int shift = std::countl_zero(mantissa) - 21;
   mantissa = (mantissa << shift) & 0x3ffu;
-  return std::bit_cast<float>(sign | ((113u - static_cast<uint32_t>(shift)) << 23) | (mantissa << 13));
+  return std::bit_cast<float>(sign | ((113u - static_cast<uint32_t>(shift)) << 23) |
+                              (mantissa << 13));
 }
 
 constexpr uint16_t FloatToHalf(float value) {
@@ -38,7 +40,8 @@ constexpr uint16_t FloatToHalf(float value) {
     half = 0x7c00u;
   } else if (magnitude >= 0x38800000u) {  // 2^-14, the smallest normal half
     half = (magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
-  } else if (magnitude >= 0x33000000u) {  // 2^-25, half of the smallest subnormal: ties to even, i.e. to zero
+  } else if (magnitude >= 0x33000000u) {
+    // 2^-25, half of the smallest subnormal: ties to even, i.e. to zero.
     const uint32_t shift = 126u - (magnitude >> 23);
     const uint32_t mantissa = (magnitude & 0x7fffffu) | 0x800000u;
     half = mantissa >> shift;

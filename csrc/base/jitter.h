@@ -1,5 +1,6 @@
-// Jitter: sleeps a random while at points where threads or ranks race, so that a stress test meets interleavings that an
-// idle machine never shows. Off (a single test of a constant) unless HVDLITE_DEBUG_DELAY_MICROSECONDS says otherwise.
+// Jitter: sleeps a random while at points where threads or ranks race, so that a stress test meets
+// interleavings that an idle machine never shows. Off (a single test of a constant) unless
+// HVDLITE_DEBUG_DELAY_MICROSECONDS says otherwise.
 //
 // Thread-safety: all of it.
 #pragma once
@@ -20,7 +21,8 @@ class Jitter {
   void operator()() const {
     if (most_ > 0) Sleep();
   }
-  // The n-th sleep: any span up to `most`, but half of the time none, so that one side of a race often is quick.
+  // The n-th sleep: any span up to `most`, but half of the time none, so that one side of a race
+  // often is quick.
   static Nanos Span(uint64_t n, Nanos most) {
     // splitmix64: one addition per draw, so threads need no generators of their own.
     uint64_t z = (n + 1) * 0x9e3779b97f4a7c15;

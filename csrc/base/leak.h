@@ -1,4 +1,5 @@
-// Memory that is given up on purpose, because somebody outside may still use it. The leak sanitizer is told.
+// Memory that is given up on purpose, because another owner may still use it. The leak sanitizer
+// is told.
 #pragma once
 
 #if defined(__SANITIZE_ADDRESS__)

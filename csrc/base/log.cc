@@ -29,8 +29,8 @@ void Logger::Write(LogLevel level, const std::string& text) const {
     snprintf(stamp + n, sizeof(stamp) - n, ".%03d ", static_cast<int>(now.tv_usec / 1000));
     line += stamp;
   }
-  line +=
-      "hvdlite " + std::to_string(rank_) + "/" + std::to_string(size_) + "] " + LevelName(level) + ": " + text + "\n";
+  line += "hvdlite " + std::to_string(rank_) + "/" + std::to_string(size_) + "] " +
+          LevelName(level) + ": " + text + "\n";
   // A log line that cannot be written has nowhere to be reported.
   [[maybe_unused]] const ssize_t written = ::write(fd_, line.data(), line.size());
 }

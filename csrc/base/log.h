@@ -9,7 +9,14 @@
 
 namespace hvdlite {
 
-enum class LogLevel : uint8_t { kTrace = 0, kDebug = 1, kInfo = 2, kWarning = 3, kError = 4, kFatal = 5 };
+enum class LogLevel : uint8_t {
+  kTrace = 0,
+  kDebug = 1,
+  kInfo = 2,
+  kWarning = 3,
+  kError = 4,
+  kFatal = 5
+};
 
 class Logger {
  public:

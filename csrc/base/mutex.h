@@ -53,12 +53,14 @@ class SCOPED_CAPABILITY MutexLock {
 
 class CondVar {
  public:
-  // False when `span` passed without a notification. Spurious wake-ups happen: loop on the condition.
+  // False when `span` passed without a notification. Spurious wake-ups happen: loop on the
+  // condition.
   bool WaitFor(Mutex& mutex, Nanos span) REQUIRES(mutex) NO_THREAD_SAFETY_ANALYSIS {
     std::unique_lock<std::mutex> lock(mutex.mutex_, std::adopt_lock);
     // system_clock::wait_until is what old TSAN runtimes understand; spans here are short.
-    const bool notified = cv_.wait_until(lock, std::chrono::system_clock::now() + std::chrono::nanoseconds(span)) ==
-                          std::cv_status::no_timeout;
+    const bool notified =
+        cv_.wait_until(lock, std::chrono::system_clock::now() + std::chrono::nanoseconds(span)) ==
+        std::cv_status::no_timeout;
     lock.release();
     return notified;
   }

@@ -1,4 +1,5 @@
-// The operations, what holds for each of them, and the reductions. Numbers travel on the wire and through the C ABI.
+// The operations, what holds for each of them, and the reductions. Numbers travel on the wire and
+// through the C ABI.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +9,10 @@ namespace hvdlite {
 
 // What an operation gives each member of the process set.
 enum class Result : uint8_t {
-  kNone = 0,       // no tensor
-  kSame = 1,       // a tensor of the input's shape
-  kGathered = 2,   // the members' rows, one after another; members may send different numbers of rows
+  kNone = 0,  // no tensor
+  kSame = 1,  // a tensor of the input's shape
+  kGathered =
+      2,  // the members' rows, one after another; members may send different numbers of rows
   kExchanged = 3,  // rows from each member; the members choose how many go to whom
   kShared = 4,     // this member's share of the rows
 };
@@ -42,7 +44,8 @@ struct Operation {
 
 namespace internal {
 constexpr Operation kOperations[] = {
-#define HVDLITE_OP(enumerator, number, name, timeline, result, traits) {name, timeline, Result::result, traits},
+#define HVDLITE_OP(enumerator, number, name, timeline, result, traits) \
+  {name, timeline, Result::result, traits},
 #include "base/ops.def"
 #undef HVDLITE_OP
 };
@@ -76,11 +79,19 @@ constexpr bool HasTensor(OpKind kind) {
 }
 
 // The values are those of Horovod's Python constants.
-enum class ReduceOp : uint8_t { kAverage = 0, kSum = 1, kAdasum = 2, kMin = 3, kMax = 4, kProduct = 5 };
+enum class ReduceOp : uint8_t {
+  kAverage = 0,
+  kSum = 1,
+  kAdasum = 2,
+  kMin = 3,
+  kMax = 4,
+  kProduct = 5
+};
 constexpr int kReduceOpCount = 6;
 
 constexpr std::string_view Name(ReduceOp op) {
-  constexpr std::string_view names[kReduceOpCount] = {"Average", "Sum", "Adasum", "Min", "Max", "Product"};
+  constexpr std::string_view names[kReduceOpCount] = {"Average", "Sum", "Adasum",
+                                                      "Min",     "Max", "Product"};
   return names[static_cast<int>(op)];
 }
 

@@ -71,7 +71,8 @@ Digest Sha256::Finish() {
   for (size_t i = 0; i < 8; ++i) length[i] = static_cast<uint8_t>(bits >> (56 - 8 * i));
   Update(length.data(), length.size());
   Digest digest;
-  for (size_t i = 0; i < 32; ++i) digest[i] = static_cast<uint8_t>(state_[i / 4] >> (24 - 8 * (i % 4)));
+  for (size_t i = 0; i < 32; ++i)
+    digest[i] = static_cast<uint8_t>(state_[i / 4] >> (24 - 8 * (i % 4)));
   return digest;
 }
 
@@ -98,7 +99,8 @@ Digest HmacSha256(std::string_view key, std::string_view message) {
 }
 
 bool EqualInConstantTime(const void* a, const void* b, size_t bytes) {
-  const auto* p = static_cast<const volatile uint8_t*>(a);  // volatile: no early exit by an optimiser
+  // Volatile: no early exit by an optimiser.
+  const auto* p = static_cast<const volatile uint8_t*>(a);
   const auto* q = static_cast<const volatile uint8_t*>(b);
   uint8_t difference = 0;
   for (size_t i = 0; i < bytes; ++i) difference = static_cast<uint8_t>(difference | (p[i] ^ q[i]));
@@ -110,7 +112,8 @@ Status RandomBytes(void* data, size_t bytes) {
   while (bytes > 0) {
     const ssize_t n = getrandom(p, bytes, 0);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return Status::FromErrno("cannot get random bytes from the kernel (getrandom)", errno);
+    if (n < 0)
+      return Status::FromErrno("cannot get random bytes from the kernel (getrandom)", errno);
     p += n;
     bytes -= static_cast<size_t>(n);
   }

@@ -1,8 +1,9 @@
-// SHA-256, HMAC-SHA-256, a comparison in constant time and random bytes: what the handshake needs, no more.
+// SHA-256, HMAC-SHA-256, a comparison in constant time and random bytes: what the handshake needs,
+// no more.
 //
-// Written out here so that no job depends on finding the right libcrypto at run time. Speed is that of plain
-// C (a few hundred MB/s): meant for nonces and proofs, not for tensors. Thread-safety: pure functions; a
-// Sha256 object belongs to one thread.
+// Written out here so that no job depends on finding the right libcrypto at run time. Speed is that
+// of plain C (a few hundred MB/s): meant for nonces and proofs, not for tensors. Thread-safety:
+// pure functions; a Sha256 object belongs to one thread.
 #pragma once
 
 #include <array>
@@ -34,8 +35,8 @@ class Sha256 {
 
 Digest HmacSha256(std::string_view key, std::string_view message);
 
-// Takes as long for a difference in the first byte as for one in the last: a guesser learns nothing from
-// time.
+// Takes as long for a difference in the first byte as for one in the last: a guesser learns nothing
+// from time.
 bool EqualInConstantTime(const void* a, const void* b, size_t bytes);
 
 // From the kernel's generator. Fails only where getrandom(2) does (seccomp, very old kernels).

@@ -1,7 +1,7 @@
 // Spans: how much time a number of spans cover together, each moment counted once.
 //
-// Spans come in the order of their ends. Exact as long as a span reaches over at most kKept earlier gaps; beyond that the
-// oldest are forgotten, and what was there may count twice.
+// Spans come in the order of their ends. Exact as long as a span reaches over at most kKept earlier
+// gaps; beyond that the oldest are forgotten, and what was there may count twice.
 #pragma once
 
 #include <algorithm>

@@ -38,10 +38,16 @@ class [[nodiscard]] Status {
       : rep_(std::make_shared<const Rep>(Rep{code, peer, std::move(message)})) {}
 
   static Status Ok() { return Status(); }
-  static Status InvalidArgument(std::string m) { return {StatusCode::kInvalidArgument, std::move(m)}; }
-  static Status NotInitialized(std::string m) { return {StatusCode::kNotInitialized, std::move(m)}; }
+  static Status InvalidArgument(std::string m) {
+    return {StatusCode::kInvalidArgument, std::move(m)};
+  }
+  static Status NotInitialized(std::string m) {
+    return {StatusCode::kNotInitialized, std::move(m)};
+  }
   static Status Mismatch(std::string m) { return {StatusCode::kMismatch, std::move(m)}; }
-  static Status PeerLost(int peer, std::string m) { return {StatusCode::kPeerLost, std::move(m), peer}; }
+  static Status PeerLost(int peer, std::string m) {
+    return {StatusCode::kPeerLost, std::move(m), peer};
+  }
   static Status ShutDown(std::string m) { return {StatusCode::kShutDown, std::move(m)}; }
   static Status Timeout(std::string m) { return {StatusCode::kTimeout, std::move(m)}; }
   static Status Io(std::string m) { return {StatusCode::kIo, std::move(m)}; }

@@ -21,7 +21,8 @@ inline void NameThisThread(const std::string& name) {
   NameThread(pthread_self(), name);
 }
 
-// The entry of a local rank in a list such as "0,2,4,6". DECIDES. `core` is -1 when the list is empty.
+// The entry of a local rank in a list such as "0,2,4,6". DECIDES. `core` is -1 when the list is
+// empty.
 inline Status CoreOf(std::string_view list, int local_rank, int local_size, int* core) {
   *core = -1;
   if (list.empty()) return Status::Ok();
@@ -36,8 +37,8 @@ inline Status CoreOf(std::string_view list, int local_rank, int local_size, int*
     int number = -1;
     const auto [end, error] = std::from_chars(entry.data(), entry.data() + entry.size(), number);
     if (error != std::errc() || end != entry.data() + entry.size() || number < 0) {
-      return Status::InvalidArgument("HVDLITE_THREAD_AFFINITY='" + std::string(list) + "': '" + std::string(entry) +
-                                     "' is not the number of a core");
+      return Status::InvalidArgument("HVDLITE_THREAD_AFFINITY='" + std::string(list) + "': '" +
+                                     std::string(entry) + "' is not the number of a core");
     }
     if (entries == local_rank) mine = number;
   }
@@ -45,9 +46,9 @@ inline Status CoreOf(std::string_view list, int local_rank, int local_size, int*
     *core = mine;
     return Status::Ok();
   }
-  return Status::InvalidArgument("HVDLITE_THREAD_AFFINITY='" + std::string(list) + "' has " + std::to_string(entries) +
-                                 " cores, but this host has " + std::to_string(local_size) +
-                                 " ranks: give one for each");
+  return Status::InvalidArgument("HVDLITE_THREAD_AFFINITY='" + std::string(list) + "' has " +
+                                 std::to_string(entries) + " cores, but this host has " +
+                                 std::to_string(local_size) + " ranks: give one for each");
 }
 
 // From now on the thread runs on this core only.
@@ -57,7 +58,8 @@ inline Status PinThread(pthread_t thread, int core) {
   if (core < CPU_SETSIZE) CPU_SET(core, &cores);
   const int error = pthread_setaffinity_np(thread, sizeof(cores), &cores);
   if (error == 0) return Status::Ok();
-  return Status::FromErrno("cannot run on core " + std::to_string(core) + " (HVDLITE_THREAD_AFFINITY)", error);
+  return Status::FromErrno(
+      "cannot run on core " + std::to_string(core) + " (HVDLITE_THREAD_AFFINITY)", error);
 }
 
 }  // namespace hvdlite

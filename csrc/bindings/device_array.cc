@@ -15,7 +15,8 @@ namespace py = pybind11;
 
 namespace {
 
-// Shared by the array and by everything that was made of it. Frameworks let go of it in any thread, without Python's lock.
+// Shared by the array and by everything that was made of it. Frameworks let go of it in any thread,
+// without Python's lock.
 struct Memory {
   explicit Memory(hvdlite_device_memory* m) : memory(m) {}
   ~Memory() { hvdlite_free_memory(memory); }
@@ -48,29 +49,36 @@ void LetGo(Held* held) {
   delete static_cast<Lending<Held>*>(held->context);
 }
 
-// Of a capsule that nobody has consumed.
+// Of a capsule that was not consumed.
 template <typename Held>
 void DestroyCapsule(PyObject* capsule) {
   const char* const name = PyCapsule_GetName(capsule);
-  if (std::string(name).rfind("dltensor", 0) == 0) LetGo(static_cast<Held*>(PyCapsule_GetPointer(capsule, name)));
+  if (std::string(name).rfind("dltensor", 0) == 0)
+    LetGo(static_cast<Held*>(PyCapsule_GetPointer(capsule, name)));
 }
 
 class DeviceArray {
  public:
-  DeviceArray(hvdlite_device_memory* memory, const hvdlite_tensor& tensor, std::vector<int64_t> shape)
+  DeviceArray(hvdlite_device_memory* memory, const hvdlite_tensor& tensor,
+              std::vector<int64_t> shape)
       : memory_(std::make_shared<Memory>(memory)), tensor_(tensor), shape_(std::move(shape)) {}
 
   py::tuple shape() const { return py::tuple(py::cast(shape_)); }
   std::string dtype() const { return hvdlite_dtype_name(tensor_.dtype); }
-  py::tuple Device() const { return py::make_tuple(static_cast<int>(dlpack::kCuda), tensor_.device_index); }
+  py::tuple Device() const {
+    return py::make_tuple(static_cast<int>(dlpack::kCuda), tensor_.device_index);
+  }
 
-  // As the array API standard says: without a stream the consumer's is the legacy default one; -1: it takes care itself.
-  py::object Lend(const std::optional<int64_t>& stream, const std::optional<std::pair<int, int>>& version,
-                  const py::object& device, const py::object& copy) const {
+  // As the array API standard says: without a stream the consumer's is the legacy default one; -1:
+  // it takes care itself.
+  py::object Lend(const std::optional<int64_t>& stream,
+                  const std::optional<std::pair<int, int>>& version, const py::object& device,
+                  const py::object& copy) const {
     if (stream == 0) throw py::value_error("stream 0 can mean two streams in CUDA; say 1 or 2");
     const bool moves = !device.is_none() && !device.equal(Device());
     if (moves || (!copy.is_none() && copy.cast<bool>())) {
-      PyErr_SetString(PyExc_BufferError, "an array of hvdlite's is lent as it is; copy it in the framework");
+      PyErr_SetString(PyExc_BufferError,
+                      "an array of hvdlite's is lent as it is; copy it in the framework");
       throw py::error_already_set();
     }
     if (stream != -1) {
@@ -79,7 +87,8 @@ class DeviceArray {
       ThrowIfError(hvdlite_follow_memory(memory_->memory, consumer));
     }
     const bool versioned = version && version->first >= 1;
-    return versioned ? Capsule<dlpack::Versioned>("dltensor_versioned") : Capsule<dlpack::Managed>("dltensor");
+    return versioned ? Capsule<dlpack::Versioned>("dltensor_versioned")
+                     : Capsule<dlpack::Managed>("dltensor");
   }
 
  private:
@@ -120,15 +129,18 @@ py::object MakeDeviceArray(hvdlite_device_memory* memory, const hvdlite_tensor& 
 }
 
 void BindDeviceArrays(py::module_& module) {
-  py::class_<DeviceArray>(module, "DeviceArray", "A result on a GPU, for a framework's from_dlpack().")
+  py::class_<DeviceArray>(module, "DeviceArray",
+                          "A result on a GPU, for a framework's from_dlpack().")
       .def_property_readonly("shape", &DeviceArray::shape)
       .def_property_readonly("dtype", &DeviceArray::dtype, "Its name: \"bfloat16\".")
       .def("__dlpack_device__", &DeviceArray::Device)
       .def("__dlpack__", &DeviceArray::Lend, py::kw_only(), py::arg("stream") = py::none(),
-           py::arg("max_version") = py::none(), py::arg("dl_device") = py::none(), py::arg("copy") = py::none());
+           py::arg("max_version") = py::none(), py::arg("dl_device") = py::none(),
+           py::arg("copy") = py::none());
   module.def(
       "check_gpus", [] { ThrowIfError(hvdlite_can_use_gpus()); },
-      "NotImplementedError with a sentence, unless tensors on GPUs can be handed over as they are.");
+      "NotImplementedError with a sentence, unless tensors on GPUs can be handed over as they "
+      "are.");
 }
 
 }  // namespace hvdlite::bindings

@@ -1,4 +1,5 @@
-// A result on a GPU that the library has allocated, as Python sees it: something that every framework's from_dlpack() takes.
+// A result on a GPU that the library has allocated, as Python sees it: something that every
+// framework's from_dlpack() takes.
 #pragma once
 
 #include <pybind11/pybind11.h>

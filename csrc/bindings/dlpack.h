@@ -1,5 +1,5 @@
-// The part of the DLPack ABI (https://dmlc.github.io/dlpack) that is needed to borrow a tensor. Declarations of our own:
-// the layout is fixed by the standard, so no header of any framework is needed.
+// The part of the DLPack ABI (https://dmlc.github.io/dlpack) that is needed to borrow a tensor.
+// The declarations are our own: the standard fixes the layout, so no framework's header is needed.
 #pragma once
 
 #include <cstdint>
@@ -49,8 +49,8 @@ struct Versioned {
 };
 constexpr uint64_t kReadOnly = 1;
 
-// What a capsule named "dlpack_exchange_api" holds, an attribute of the tensor's type (DLPack 1.3): C functions that need
-// the interpreter lock and return 0, or -1 with Python's error set.
+// What a capsule named "dlpack_exchange_api" holds, an attribute of the tensor's type (DLPack 1.3):
+// C functions that need the interpreter lock and return 0, or -1 with Python's error set.
 struct Exchange {
   struct {
     uint32_t major, minor;
@@ -59,7 +59,8 @@ struct Exchange {
   void* allocate;
   int (*managed_from_object)(void* object, Versioned** out);
   int (*object_from_managed)(Versioned* managed, void** out);
-  int (*tensor_from_object)(void* object, Tensor* out);  // may be null; borrows: valid while the object is unchanged
+  // May be null; borrows: valid while the object is unchanged.
+  int (*tensor_from_object)(void* object, Tensor* out);
   int (*current_stream)(int32_t device_type, int32_t device_id, void** out);
 };
 

@@ -14,15 +14,17 @@ const dlpack::Exchange* TableOf(PyTypeObject* type) {
     PyErr_Clear();
     return nullptr;
   }
-  const auto* table = static_cast<const dlpack::Exchange*>(PyCapsule_GetPointer(capsule.ptr(), "dlpack_exchange_api"));
+  const auto* table = static_cast<const dlpack::Exchange*>(
+      PyCapsule_GetPointer(capsule.ptr(), "dlpack_exchange_api"));
   return table->version.major == 1 && table->tensor_from_object != nullptr ? table : nullptr;
 }
 
 }  // namespace
 
 const dlpack::Exchange* ExchangeOf(const py::handle& object) {
-  // By type, which is kept alive so that its address stays its own. Guarded by the interpreter lock, and left to the
-  // process's end. Programs have few tensor types; one that makes them by the thousand is not remembered.
+  // By type, which is kept alive so that its address stays its own. Guarded by the interpreter
+  // lock, and left to the process's end. Programs have few tensor types; one that makes them by the
+  // thousand is not remembered.
   static auto* const tables = new std::unordered_map<PyTypeObject*, const dlpack::Exchange*>;
   constexpr size_t kMostTypes = 256;
   PyTypeObject* const type = Py_TYPE(object.ptr());

@@ -1,5 +1,5 @@
-// Functions in Python's own fast calling convention, for those that run once per tensor: pybind11's dispatch of a dozen
-// arguments costs as much as a small collective.
+// Functions in Python's own fast calling convention, for those that run once per tensor: pybind11's
+// dispatch of a dozen arguments costs as much as a small collective.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -32,7 +32,8 @@ class Arguments {
   const char* TextOrNull(int i, const char* what) const {
     if (given_[i] == Py_None) return nullptr;
     if (!PyUnicode_Check(given_[i])) {
-      PyErr_Format(PyExc_TypeError, "%s must be a str or None, not %s", what, Py_TYPE(given_[i])->tp_name);
+      PyErr_Format(PyExc_TypeError, "%s must be a str or None, not %s", what,
+                   Py_TYPE(given_[i])->tp_name);
       throw pybind11::error_already_set();
     }
     const char* const text = PyUnicode_AsUTF8(given_[i]);

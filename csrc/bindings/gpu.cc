@@ -1,4 +1,5 @@
-// What there is for tensors on a GPU, asked without a job: by built.py and `hvdliterun --check-build`.
+// What there is for tensors on a GPU, asked without a job: by built.py and `hvdliterun
+// --check-build`.
 #include <string>
 
 #include "bindings/bindings.h"
@@ -35,11 +36,12 @@ int32_t FindNccl(const std::string& wanted, const std::string& wheel) {
 
 void BindGpu(py::module_& module) {
   module.def("find_cuda", &FindCuda, py::arg("library"),
-             "The driver's CUDA version, 13000 for 13.0; initialises it. NotImplementedError: why it cannot be used.");
-  module.def(
-      "find_nccl", &FindNccl, py::arg("wanted"), py::arg("wheel"),
-      "The version of the NCCL that this process would take, 22803 for 2.28.3; loads it. NotImplementedError: why "
-      "there is none.");
+             "The driver's CUDA version, 13000 for 13.0; initialises it. NotImplementedError: why "
+             "it cannot be used.");
+  module.def("find_nccl", &FindNccl, py::arg("wanted"), py::arg("wheel"),
+             "The version of the NCCL that this process would take, 22803 for 2.28.3; loads it. "
+             "NotImplementedError: why "
+             "there is none.");
 }
 
 }  // namespace hvdlite::bindings

@@ -14,8 +14,9 @@ namespace py = pybind11;
 
 namespace {
 
-void Init(int rank, int size, const std::optional<std::string>& store, const std::string& store_prefix,
-          const std::optional<std::string>& secret, const std::map<std::string, std::string>& knobs,
+void Init(int rank, int size, const std::optional<std::string>& store,
+          const std::string& store_prefix, const std::optional<std::string>& secret,
+          const std::map<std::string, std::string>& knobs,
           const std::vector<std::vector<int32_t>>& process_sets, const std::string& release,
           const std::optional<py::dict>& mpi) {
   std::vector<const char*> pairs;
@@ -60,7 +61,8 @@ hvdlite_place Where() {
 std::vector<int32_t> SetRanks(int32_t set) {
   std::vector<int32_t> ranks(64);
   for (;;) {
-    const int32_t n = hvdlite_process_set_ranks(set, ranks.data(), static_cast<int32_t>(ranks.size()));
+    const int32_t n =
+        hvdlite_process_set_ranks(set, ranks.data(), static_cast<int32_t>(ranks.size()));
     const bool fits = static_cast<size_t>(n) <= ranks.size();
     ranks.resize(static_cast<size_t>(n));
     if (fits) return ranks;
@@ -75,16 +77,17 @@ std::vector<int32_t> SetIds() {
 
 std::vector<std::string> MpiNames() {
   std::vector<std::string> names;
-  while (const char* name = hvdlite_mpi_handle_name(static_cast<int32_t>(names.size()))) names.emplace_back(name);
+  while (const char* name = hvdlite_mpi_handle_name(static_cast<int32_t>(names.size())))
+    names.emplace_back(name);
   return names;
 }
 
 }  // namespace
 
 void BindLife(py::module_& module) {
-  module.def("init", &Init, py::arg("rank"), py::arg("size"), py::arg("store"), py::arg("store_prefix"),
-             py::arg("secret"), py::arg("knobs"), py::arg("process_sets"), py::arg("release"),
-             py::arg("mpi") = py::none());
+  module.def("init", &Init, py::arg("rank"), py::arg("size"), py::arg("store"),
+             py::arg("store_prefix"), py::arg("secret"), py::arg("knobs"), py::arg("process_sets"),
+             py::arg("release"), py::arg("mpi") = py::none());
   module.def("mpi_names", &MpiNames, "The handles of MPI that init(mpi=...) wants the values of.");
   module.def(
       "shutdown",
@@ -94,13 +97,15 @@ void BindLife(py::module_& module) {
       },
       "Leaves the job. Returns why that had failed, or failed meanwhile; empty: it had not.");
   module.def(
-      "failure", []() -> std::string { return hvdlite_health() == HVDLITE_OK ? "" : hvdlite_last_error(); },
+      "failure",
+      []() -> std::string { return hvdlite_health() == HVDLITE_OK ? "" : hvdlite_last_error(); },
       "Why the job has failed; empty: it has not, or there is none.");
   module.def("abort", [](const std::string& why) {
     const Unlocked unlocked;
     hvdlite_abort(why.c_str());
   });
-  module.def("threads_inside", &Unlocked::ThreadsInside, "How many threads are in a call without the lock.");
+  module.def("threads_inside", &Unlocked::ThreadsInside,
+             "How many threads are in a call without the lock.");
   module.def("is_initialized", [] { return hvdlite_is_initialized() != 0; });
   module.def("rank", [] { return Where().rank; });
   module.def("size", [] { return Where().size; });

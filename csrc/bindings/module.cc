@@ -1,12 +1,14 @@
 #include "bindings/bindings.h"
 
 PYBIND11_MODULE(_core, module) {
-  module.doc() = "hvdlite's native core. Use the functions of the package hvdlite; this module may change at any time.";
+  module.doc() =
+      "hvdlite's native core. Use the functions of the package hvdlite; this module may change at "
+      "any time.";
   hvdlite::bindings::BindErrors(module);
   hvdlite::bindings::BindGpu(module);
   hvdlite::bindings::BindLife(module);
   hvdlite::bindings::BindOperations(module);
-  hvdlite::bindings::BindDepartures(module);
+  hvdlite::bindings::BindGradientHooks(module);
   hvdlite::bindings::BindDeviceArrays(module);
   hvdlite::bindings::BindObservation(module);
 }

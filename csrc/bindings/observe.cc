@@ -19,7 +19,8 @@ std::string Text(const std::function<int64_t(char*, int64_t)>& ask) {
       const Unlocked unlocked;
       length = ask(text.data(), static_cast<int64_t>(text.size()));
     }
-    if (length < static_cast<int64_t>(text.size())) return std::string(text.data(), static_cast<size_t>(length));
+    if (length < static_cast<int64_t>(text.size()))
+      return std::string(text.data(), static_cast<size_t>(length));
     text.resize(static_cast<size_t>(length) * 2);  // it may have grown in between
   }
 }
@@ -41,13 +42,17 @@ void BindObservation(py::module_& module) {
   module.def(
       "describe",
       [](const std::string& what) {
-        return Text([&](char* text, int64_t capacity) { return hvdlite_describe(what.c_str(), text, capacity); });
+        return Text([&](char* text, int64_t capacity) {
+          return hvdlite_describe(what.c_str(), text, capacity);
+        });
       },
       "JSON: 'metrics' or 'recent'. Empty without a job.");
   module.def(
       "explain",
       [](int32_t process_set) {
-        return Text([&](char* text, int64_t capacity) { return hvdlite_explain(process_set, text, capacity); });
+        return Text([&](char* text, int64_t capacity) {
+          return hvdlite_explain(process_set, text, capacity);
+        });
       },
       "Why the process set communicates as it does.");
   module.def("uses_mpi", [] { return hvdlite_uses_mpi() != 0; });

@@ -1,5 +1,5 @@
-// Submitting operations and waiting for them. submit, run, wait and poll run once per tensor, so they are functions of
-// Python's fast calling convention.
+// Submitting operations and waiting for them. submit, run, wait and poll run once per tensor, so
+// they are functions of Python's fast calling convention.
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "bindings/bindings.h"
+#include "bindings/borrowed.h"
 #include "bindings/device_array.h"
 #include "bindings/fastcall.h"
-#include "bindings/loans.h"
 #include "bindings/unlocked.h"
 
 namespace hvdlite::bindings {
@@ -53,14 +53,15 @@ PyObject* Submit(PyObject*, PyObject* const* given, Py_ssize_t count) {
     Describe(arguments, &call, &splits);
     int64_t handle = -1;
     ThrowIfError(hvdlite_submit(&call.operation, &handle));
-    Borrow(handle, arguments.Object(4), arguments.Object(5), &call);
+    KeepAlive(handle, arguments.Object(4), arguments.Object(5), &call);
     return py::int_(handle);
   });
 }
 
 std::vector<int64_t> SubmitGroup(int kind, int op, int set, const std::optional<std::string>& name,
-                                 const std::vector<py::object>& inputs, const std::vector<py::object>& outputs,
-                                 double prescale, double postscale) {
+                                 const std::vector<py::object>& inputs,
+                                 const std::vector<py::object>& outputs, double prescale,
+                                 double postscale) {
   std::vector<Call> calls(inputs.size());
   std::vector<hvdlite_operation> operations;
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -77,7 +78,7 @@ std::vector<int64_t> SubmitGroup(int kind, int op, int set, const std::optional<
   ThrowIfError(hvdlite_submit_group(operations.data(), static_cast<int32_t>(operations.size()),
                                     name ? name->c_str() : nullptr, handles.data()));
   for (size_t i = 0; i < inputs.size(); ++i) {
-    Borrow(handles[i], inputs[i], outputs.empty() ? py::none() : outputs[i], &calls[i]);
+    KeepAlive(handles[i], inputs[i], outputs.empty() ? py::none() : outputs[i], &calls[i]);
   }
   return handles;
 }
@@ -103,24 +104,25 @@ py::object Finish(int64_t handle) {
   const hvdlite_code code = hvdlite_get_result(handle, &result);
   if (code != HVDLITE_OK) {
     hvdlite_release(handle, nullptr);
-    GiveBack(handle);
+    ReleaseBorrowed(handle);
     ThrowIfError(code);
   }
   if (result.on_gpu) {
     const hvdlite_code followed = Follow(handle);
     if (followed != HVDLITE_OK) {
       hvdlite_release(handle, nullptr);
-      GiveBack(handle);
+      ReleaseBorrowed(handle);
       ThrowIfError(followed);
     }
   }
   // Copied before anything of Python's is made, which may let other threads run.
   const hvdlite_tensor tensor = result.output;
   const std::vector<py::ssize_t> shape(tensor.shape, tensor.shape + tensor.ndim);
-  const std::vector<int64_t> received(result.received_splits, result.received_splits + result.split_count);
+  const std::vector<int64_t> received(result.received_splits,
+                                      result.received_splits + result.split_count);
   void* storage = nullptr;
   hvdlite_release(handle, &storage);
-  GiveBack(handle);
+  ReleaseBorrowed(handle);
   py::object output = py::none();
   if (storage != nullptr && tensor.device_kind != 0) {
     output = MakeDeviceArray(static_cast<hvdlite_device_memory*>(storage), tensor, shape);
@@ -135,17 +137,19 @@ PyObject* Wait(PyObject*, PyObject* handle) {
   return Guarded([&] { return Finish(Arguments(&handle, 1, 1).Long(0)); });
 }
 
-// The handles of a list that are not over yet, from its end. What is over leaves the list when this leaves its scope.
+// The handles of a list that are not over yet, from its end. What is over leaves the list when this
+// leaves its scope.
 class Remaining {
  public:
   explicit Remaining(PyObject* list) : list_(list), count_(PyList_GET_SIZE(list)) {}
   ~Remaining() {
-    if (count_ < PyList_GET_SIZE(list_)) PyList_SetSlice(list_, count_, PyList_GET_SIZE(list_), nullptr);
+    if (count_ < PyList_GET_SIZE(list_))
+      PyList_SetSlice(list_, count_, PyList_GET_SIZE(list_), nullptr);
   }
   Remaining(const Remaining&) = delete;
   Remaining& operator=(const Remaining&) = delete;
 
-  // Whoever has the list may have changed it while the interpreter was unlocked.
+  // Another thread may have changed the list while the interpreter was unlocked.
   bool any() {
     count_ = std::min(count_, PyList_GET_SIZE(list_));
     return count_ > 0;
@@ -158,8 +162,9 @@ class Remaining {
   Py_ssize_t count_;
 };
 
-// Waits for all of a list of handles, whatever becomes of some, then raises the error of the first that failed. For
-// operations whose results are in their outputs. A signal ends the wait: what is still under way stays in the list.
+// Waits for all of a list of handles, whatever becomes of some, then raises the error of the first
+// that failed. For operations whose results are in their outputs. A signal ends the wait: what is
+// still under way stays in the list.
 PyObject* WaitAll(PyObject*, PyObject* given) {
   return Guarded([&]() -> py::object {
     if (!PyList_CheckExact(given)) throw py::type_error("expected a list of handles");
@@ -182,7 +187,7 @@ PyObject* WaitAll(PyObject*, PyObject* given) {
         code = Follow(handle);
         hvdlite_release(handle, nullptr);
       }
-      GiveBack(handle);
+      ReleaseBorrowed(handle);
       try {
         ThrowIfError(code);
       } catch (py::error_already_set& error) {
@@ -209,7 +214,7 @@ PyObject* Run(PyObject*, PyObject* const* given, Py_ssize_t count) {
     }
     ThrowIfError(code);
     if (handle < 0) return py::none();
-    Borrow(handle, arguments.Object(4), arguments.Object(5), &call);
+    KeepAlive(handle, arguments.Object(4), arguments.Object(5), &call);
     if (PyErr_CheckSignals() != 0) throw py::error_already_set();
     return Finish(handle);
   });
@@ -242,10 +247,13 @@ PyMethodDef hot_functions[] = {
 void BindOperations(py::module_& module) {
   if (PyModule_AddFunctions(module.ptr(), hot_functions) != 0) throw py::error_already_set();
   module.attr("NotContiguous") = py::handle(NotContiguous());
-  module.def("submit_group", &SubmitGroup, py::arg("kind"), py::arg("op"), py::arg("process_set"), py::arg("name"),
-             py::arg("inputs"), py::arg("outputs"), py::arg("prescale"), py::arg("postscale"));
-  module.def("give_back", &GiveAllBack, "All tensors: after shutdown, when nothing is under way.");
-  module.def("release_all", &hvdlite_release_all, "All handles, with their results: before the next init.");
+  module.def("submit_group", &SubmitGroup, py::arg("kind"), py::arg("op"), py::arg("process_set"),
+             py::arg("name"), py::arg("inputs"), py::arg("outputs"), py::arg("prescale"),
+             py::arg("postscale"));
+  module.def("give_back", &ReleaseAllBorrowed,
+             "All tensors: after shutdown, when nothing is under way.");
+  module.def("release_all", &hvdlite_release_all,
+             "All handles, with their results: before the next init.");
 }
 
 }  // namespace hvdlite::bindings

@@ -12,7 +12,8 @@ namespace py = pybind11;
 
 namespace {
 
-// ml_dtypes' bfloat16 calls itself a void type. numpy gives it a number of its own, which saves asking for its name again.
+// ml_dtypes' bfloat16 calls itself a void type. numpy gives it a number of its own, which saves
+// asking for its name again.
 bool IsBFloat16(const py::dtype& dtype) {
   static int known = -1;  // guarded by the interpreter lock
   if (dtype.itemsize() != 2) return false;
@@ -22,7 +23,8 @@ bool IsBFloat16(const py::dtype& dtype) {
   return true;
 }
 
-// By kind and item size; -1 for what hvdlite does not reduce (complex, datetime, objects, foreign byte order).
+// By kind and item size; -1 for what hvdlite does not reduce (complex, datetime, objects, foreign
+// byte order).
 int32_t FromNumpy(const py::dtype& dtype) {
   const char order = dtype.byteorder();
   if (order == '>') return -1;
@@ -30,8 +32,15 @@ int32_t FromNumpy(const py::dtype& dtype) {
   switch (dtype.kind()) {
     case 'b': return HVDLITE_BOOL;
     case 'u':
-      return size == 1 ? HVDLITE_UINT8 : size == 2 ? HVDLITE_UINT16 : size == 4 ? HVDLITE_UINT32 : HVDLITE_UINT64;
-    case 'i': return size == 1 ? HVDLITE_INT8 : size == 2 ? HVDLITE_INT16 : size == 4 ? HVDLITE_INT32 : HVDLITE_INT64;
+      return size == 1   ? HVDLITE_UINT8
+             : size == 2 ? HVDLITE_UINT16
+             : size == 4 ? HVDLITE_UINT32
+                         : HVDLITE_UINT64;
+    case 'i':
+      return size == 1   ? HVDLITE_INT8
+             : size == 2 ? HVDLITE_INT16
+             : size == 4 ? HVDLITE_INT32
+                         : HVDLITE_INT64;
     case 'f':
       if (size == 2) return HVDLITE_FLOAT16;
       if (size == 4) return HVDLITE_FLOAT32;
@@ -69,7 +78,7 @@ int32_t FromDlpack(const dlpack::DataType& type) {
 
 }  // namespace
 
-void Lent::SetShape(const int64_t* dimensions, int count) {
+void BorrowedTensor::SetShape(const int64_t* dimensions, int count) {
   int64_t* mine = few_.data();
   if (static_cast<size_t>(count) > few_.size()) {
     many_.resize(static_cast<size_t>(count));
@@ -80,13 +89,14 @@ void Lent::SetShape(const int64_t* dimensions, int count) {
   tensor.ndim = count;
 }
 
-void Lent::BorrowArray(PyObject* object) {
+void BorrowedTensor::BorrowArray(PyObject* object) {
   const auto array = py::reinterpret_borrow<py::array>(object);
   const py::dtype dtype = array.dtype();
   tensor.dtype = FromNumpy(dtype);
   if (tensor.dtype < 0) {
     Refuse("arrays of dtype " + py::str(dtype).cast<std::string>() +
-           " cannot be communicated; cast to bool, an integer type, float16, bfloat16, float32 or float64");
+           " cannot be communicated; cast to bool, an integer type, float16, bfloat16, float32 or "
+           "float64");
   }
   tensor.data = const_cast<void*>(array.data());
   SetShape(array.shape(), static_cast<int>(array.ndim()));
@@ -94,13 +104,15 @@ void Lent::BorrowArray(PyObject* object) {
   writable = array.writeable();
 }
 
-void Lent::BorrowDlpack(const dlpack::Tensor& lent) {
+void BorrowedTensor::BorrowDlpack(const dlpack::Tensor& lent) {
   tensor.dtype = FromDlpack(lent.dtype);
-  if (tensor.dtype < 0) Refuse("a tensor of this dtype cannot be communicated (complex, packed or quantised?)");
+  if (tensor.dtype < 0)
+    Refuse("a tensor of this dtype cannot be communicated (complex, packed or quantised?)");
   const bool host = lent.device.type == dlpack::kCpu || lent.device.type == dlpack::kCudaHost;
   if (!host && lent.device.type != dlpack::kCuda && lent.device.type != dlpack::kCudaManaged) {
     PyErr_SetString(PyExc_NotImplementedError,
-                    "hvdlite communicates tensors in host memory and on CUDA GPUs; copy the tensor to the CPU first");
+                    "hvdlite communicates tensors in host memory and on CUDA GPUs; copy the tensor "
+                    "to the CPU first");
     throw py::error_already_set();
   }
   tensor.data = static_cast<char*>(lent.data) + lent.byte_offset;
@@ -118,7 +130,8 @@ void Lent::BorrowDlpack(const dlpack::Tensor& lent) {
 
 namespace {
 
-// What the object's __dlpack__ gives, which stays unconsumed: its own destructor gives the tensor back when we let go of it.
+// What the object's __dlpack__ gives, which stays unconsumed: its own destructor gives the tensor
+// back when we let go of it.
 py::object Capsule(const py::handle& object, py::kwargs arguments) {
   const py::object lend = object.attr("__dlpack__");
   arguments["max_version"] = py::make_tuple(1, 0);  // the first version that can say "read-only"
@@ -126,7 +139,8 @@ py::object Capsule(const py::handle& object, py::kwargs arguments) {
     return lend(**arguments);
   } catch (py::error_already_set& error) {
     if (!error.matches(PyExc_TypeError)) throw;
-    PyDict_DelItemString(arguments.ptr(), "max_version");  // from before that version, and before its keyword
+    PyDict_DelItemString(arguments.ptr(),
+                         "max_version");  // from before that version, and before its keyword
     return lend(**arguments);
   }
 }
@@ -138,14 +152,15 @@ const dlpack::Tensor& Content(const py::object& capsule, bool* writable) {
   if (!PyCapsule_IsValid(capsule.ptr(), "dltensor_versioned")) {
     Refuse("__dlpack__() returned something that is not a DLPack capsule");
   }
-  auto* versioned = static_cast<dlpack::Versioned*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor_versioned"));
+  auto* versioned =
+      static_cast<dlpack::Versioned*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor_versioned"));
   *writable = (versioned->flags & dlpack::kReadOnly) == 0;
   return versioned->tensor;
 }
 
 }  // namespace
 
-void Lent::BorrowCapsule(const py::handle& object) {
+void BorrowedTensor::BorrowCapsule(const py::handle& object) {
   owner = Capsule(object, py::kwargs());
   const dlpack::Tensor* lent = &Content(owner, &writable);
   if (lent->device.type == dlpack::kCuda || lent->device.type == dlpack::kCudaManaged) {
@@ -160,21 +175,22 @@ void Lent::BorrowCapsule(const py::handle& object) {
   BorrowDlpack(*lent);
 }
 
-bool Lent::BorrowQuickly(const py::handle& object) {
+bool BorrowedTensor::TryExchange(const py::handle& object) {
   dlpack::Tensor lent;
   if (!BorrowByExchange(object, &lent)) return false;
   if (lent.device.type != dlpack::kCpu) {
     exchange = ExchangeOf(object);
-    const bool on_gpu_now = lent.device.type == dlpack::kCuda || lent.device.type == dlpack::kCudaManaged;
+    const bool on_gpu_now =
+        lent.device.type == dlpack::kCuda || lent.device.type == dlpack::kCudaManaged;
     if (on_gpu_now && !CurrentStream(*exchange, lent.device.id, &producer)) return false;
   }
   BorrowDlpack(lent);
   return true;
 }
 
-void Lent::Borrow(const py::handle& object) {
+void BorrowedTensor::Borrow(const py::handle& object) {
   if (py::isinstance<py::array>(object)) return BorrowArray(object.ptr());
-  if (BorrowQuickly(object)) return;
+  if (TryExchange(object)) return;
   if (py::hasattr(object, "__dlpack__")) return BorrowCapsule(object);
   Refuse("expected a numpy array or an object with __dlpack__, got " +
          py::str(py::type::handle_of(object).attr("__name__")).cast<std::string>());

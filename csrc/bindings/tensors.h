@@ -1,5 +1,5 @@
-// From a Python object to the memory it stands for, without a copy and without knowing any framework: numpy arrays
-// through numpy's own interface, everything else through DLPack.
+// From a Python object to the memory it stands for, without a copy and without knowing any
+// framework: numpy arrays through numpy's own interface, everything else through DLPack.
 #pragma once
 
 #include <pybind11/numpy.h>
@@ -13,20 +13,21 @@
 
 namespace hvdlite::bindings {
 
-// A tensor lent by Python. `owner` keeps the memory alive where the object itself does not: hold both until the operation
-// is done. Stays where it is: the tensor points to its own dimensions.
-class Lent {
+// A tensor lent by Python. `owner` keeps the memory alive where the object itself does not: hold
+// both until the operation is done. Stays where it is: the tensor points to its own dimensions.
+class BorrowedTensor {
  public:
-  Lent() = default;
-  Lent(const Lent&) = delete;
-  Lent& operator=(const Lent&) = delete;
+  BorrowedTensor() = default;
+  BorrowedTensor(const BorrowedTensor&) = delete;
+  BorrowedTensor& operator=(const BorrowedTensor&) = delete;
 
   // Once. TypeError if the object is no tensor or has a dtype that hvdlite does not know.
   void Borrow(const pybind11::handle& object);
 
   hvdlite_tensor tensor{};
   bool on_gpu() const { return tensor.device_kind != 0; }
-  // On a GPU: the stream whose work so far the values come from, and who tells the current one; null if nobody does.
+  // On a GPU: the stream whose work so far the values come from, and who tells the current one;
+  // null if none does.
   void* producer = nullptr;
   const dlpack::Exchange* exchange = nullptr;
 
@@ -36,7 +37,7 @@ class Lent {
 
  private:
   void BorrowArray(PyObject* array);
-  bool BorrowQuickly(const pybind11::handle& object);
+  bool TryExchange(const pybind11::handle& object);
   void BorrowCapsule(const pybind11::handle& object);
   void BorrowDlpack(const dlpack::Tensor& lent);
   void SetShape(const int64_t* dimensions, int count);
@@ -45,8 +46,8 @@ class Lent {
   std::vector<int64_t> many_;
 };
 
-// The numpy dtype of a dtype number. numpy has no bfloat16: its bits come as int16, and the caller, who sent bfloat16,
-// looks at them as what they are.
+// The numpy dtype of a dtype number. numpy has no bfloat16: its bits come as int16, and the caller,
+// who sent bfloat16, looks at them as what they are.
 pybind11::dtype NumpyDType(int32_t dtype);
 
 }  // namespace hvdlite::bindings

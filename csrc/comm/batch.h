@@ -1,7 +1,8 @@
 // Batch: one collective over one or more tensors, as the engine hands it to a communicator.
 //
-// All members of the process set hold the same batch (same kind, dtype, counts, in the same order); only the
-// pointers differ. Members are numbered 0..size-1 within the set. All counts are in elements.
+// All members of the process set hold the same batch (same kind, dtype, counts, in the same order);
+// only the pointers differ. Members are numbered 0..size-1 within the set. All counts are in
+// elements.
 #pragma once
 
 #include <cstdint>
@@ -18,33 +19,37 @@ namespace hvdlite::comm {
 
 // One tensor of a batch, as this rank sees it. Borrowed memory.
 //
-// kind           input                          output
-// Allreduce      count elements                 count elements; may be the same memory as input
-// Broadcast      count elements, root only      count elements; on the root may be the same memory or null
-// Allgather      counts[me]                     sum of counts, member 0's part first
-// Reducescatter  sum of counts                  counts[me]
-// Alltoall       row `me` of counts, summed     column `me` of counts, summed
-// Barrier        -                              -
+// kind           input                       output
+// Allreduce      count elements              count elements; may be the input
+// Broadcast      count elements, root only   count elements; on the root may be the input or null
+// Allgather      counts[me]                  sum of counts, member 0's part first
+// Reducescatter  sum of counts               counts[me]
+// Alltoall       row `me` of counts, summed  column `me` of counts, summed
+// Barrier        -                           -
 // A pointer may be null where its element count is 0.
 struct Piece {
   const void* input = nullptr;
   void* output = nullptr;
-  int64_t count = 0;                    // Allreduce, Broadcast
-  std::vector<int64_t> counts;          // Allgather, Reducescatter: per member. Alltoall: [from * size + to].
+  int64_t count = 0;  // Allreduce, Broadcast
+  // Allgather, Reducescatter: per member. Alltoall: [from * size + to].
+  std::vector<int64_t> counts;
 };
 
 struct Batch {
   OpKind kind = OpKind::kBarrier;
   DType dtype = DType::kUInt8;
-  int root = 0;                         // Broadcast: the member that sends
-  bool adasum = false;  // Allreduce by Adasum, per piece; `reduce` then carries the scale factors only
+  int root = 0;  // Broadcast: the member that sends
+  bool adasum =
+      false;  // Allreduce by Adasum, per piece; `reduce` then carries the scale factors only
   kernels::ReduceSpec reduce;  // Allreduce, Reducescatter
   std::vector<Piece> pieces;
-  Device device;  // where the pieces are: of one kind on all members, but for a member that has joined and has no GPU
+  // where the pieces are: of one kind on all members, but for a member that has joined and has no
+  // GPU
+  Device device;
   // On a GPU: what has to have fired before inputs are read and outputs are written.
   std::vector<device::EventPtr> ready;
-  // On a GPU: what keeps this member from taking part (no memory for its result). The members tell one another, and the
-  // operation fails on all of them.
+  // On a GPU: what keeps this member from taking part (no memory for its result). The members tell
+  // one another, and the operation fails on all of them.
   Status obstacle;
 };
 

@@ -1,7 +1,7 @@
 // Carried: how many batches each way has carried since init(), by operation; for hvd.metrics().
 //
-// A way through others (hierarchical, stage, MPI's Adasum) is counted, and so are those that it takes.
-// Thread-safety: any thread.
+// A way through others (hierarchical, stage, MPI's Adasum) is counted, and so are those that it
+// takes. Thread-safety: any thread.
 #pragma once
 
 #include <array>
@@ -41,19 +41,40 @@ enum class Carrier : uint8_t {
 constexpr int kCarrierCount = 23;
 
 constexpr std::string_view Name(Carrier carrier) {
-  constexpr std::string_view names[kCarrierCount] = {
-      "self",         "shm exchange", "shm shares",   "shm stream",   "shm adasum", "net one-shot",      "net direct",
-      "net gather",   "net ring",     "net pairwise", "net tree",     "net chain",  "net dissemination", "net adasum",
-      "hierarchical", "mpi one-shot", "mpi direct",   "mpi pairwise", "mpi gather", "mpi library",       "mpi adasum",
-      "stage",        "nccl"};
+  constexpr std::string_view names[kCarrierCount] = {"self",
+                                                     "shm exchange",
+                                                     "shm shares",
+                                                     "shm stream",
+                                                     "shm adasum",
+                                                     "net one-shot",
+                                                     "net direct",
+                                                     "net gather",
+                                                     "net ring",
+                                                     "net pairwise",
+                                                     "net tree",
+                                                     "net chain",
+                                                     "net dissemination",
+                                                     "net adasum",
+                                                     "hierarchical",
+                                                     "mpi one-shot",
+                                                     "mpi direct",
+                                                     "mpi pairwise",
+                                                     "mpi gather",
+                                                     "mpi library",
+                                                     "mpi adasum",
+                                                     "stage",
+                                                     "nccl"};
   return names[static_cast<int>(carrier)];
 }
 
 class Carried {
  public:
-  void Count(Carrier carrier, OpKind kind) { Of(carrier, kind).fetch_add(1, std::memory_order_relaxed); }
+  void Count(Carrier carrier, OpKind kind) {
+    Of(carrier, kind).fetch_add(1, std::memory_order_relaxed);
+  }
   uint64_t By(Carrier carrier, OpKind kind) const {
-    return counts_[static_cast<size_t>(carrier)][static_cast<size_t>(kind)].load(std::memory_order_relaxed);
+    return counts_[static_cast<size_t>(carrier)][static_cast<size_t>(kind)].load(
+        std::memory_order_relaxed);
   }
 
  private:

@@ -58,10 +58,12 @@ bool IsLegal(const Question& question, Algorithm algorithm) {
       switch (algorithm) {
         case Algorithm::kOneShot:
         case Algorithm::kDirect: return true;
-        case Algorithm::kGather: return question.members > 1 && question.bytes <= kGatherMaxBytes / question.members;
+        case Algorithm::kGather:
+          return question.members > 1 && question.bytes <= kGatherMaxBytes / question.members;
         default: return false;
       }
-    case OpKind::kAllgather: return algorithm == Algorithm::kPairwise || algorithm == Algorithm::kRing;
+    case OpKind::kAllgather:
+      return algorithm == Algorithm::kPairwise || algorithm == Algorithm::kRing;
     case OpKind::kBroadcast: return algorithm == Algorithm::kTree || algorithm == Algorithm::kChain;
     case OpKind::kAlltoall: return algorithm == Algorithm::kPairwise;
     case OpKind::kReducescatter: return algorithm == Algorithm::kDirect;
@@ -81,13 +83,16 @@ double PredictSeconds(const Question& question, Algorithm algorithm, const CostM
   const double message = model.overhead;
   const bool reduces = question.op == OpKind::kAllreduce;
   switch (algorithm) {
-    case Algorithm::kOneShot: return model.alpha + (n - 1) * (message + bytes * (model.beta * crowd + model.gamma));
+    case Algorithm::kOneShot:
+      return model.alpha + (n - 1) * (message + bytes * (model.beta * crowd + model.gamma));
     case Algorithm::kDirect: {
       const double phases = reduces ? 2 : 1;
-      return phases * (model.alpha + (n - 1) * message + share * model.beta * crowd) + share * model.gamma;
+      return phases * (model.alpha + (n - 1) * message + share * model.beta * crowd) +
+             share * model.gamma;
     }
     // Stretches cross to other hosts from all k members of a card at once.
-    case Algorithm::kGather: return log_n * (model.alpha + message) + (n - 1) * bytes * (model.beta * k + model.gamma);
+    case Algorithm::kGather:
+      return log_n * (model.alpha + message) + (n - 1) * bytes * (model.beta * k + model.gamma);
     case Algorithm::kRing: return (n - 1) * (model.alpha + message) + share * model.beta;
     case Algorithm::kPairwise: return model.alpha + (n - 1) * message + share * model.beta * crowd;
     case Algorithm::kTree: return log_n * (model.alpha + message) + log_n * bytes * model.beta;
@@ -132,9 +137,11 @@ std::string Why(const Question& question, const Choice& choice) {
   if (choice.forced) {
     text += " (forced)";
   } else if (choice.only_one) {
-    text += " (the only algorithm for " + std::string(question.adasum ? "adasum" : Name(question.op)) + ")";
+    text += " (the only algorithm for " +
+            std::string(question.adasum ? "adasum" : Name(question.op)) + ")";
   } else {
-    text += " (" + std::string(Name(choice.runner_up)) + ": " + Time(choice.runner_up_seconds) + ")";
+    text +=
+        " (" + std::string(Name(choice.runner_up)) + ": " + Time(choice.runner_up_seconds) + ")";
   }
   if (Has(question.op, kReduces) && !question.adasum &&
       (question.dtype == DType::kFloat16 || question.dtype == DType::kBFloat16)) {

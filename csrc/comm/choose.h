@@ -1,9 +1,10 @@
 // Choose: which algorithm a collective gets. DECIDES: pure arithmetic, no I/O, no clock.
 //
-// Every candidate's time is predicted with the α-β-γ model; the cheapest legal one wins (ties: the earlier in
-// the enumeration). All members must ask with the same question *and the same constants*, or they would run
-// different algorithms against each other: whoever measures constants agrees on one set first.
-// No choice changes a bit: every legal algorithm sums in the order of members and rounds once.
+// Every candidate's time is predicted with the α-β-γ model; the cheapest legal one wins (ties: the
+// earlier in the enumeration). All members must ask with the same question *and the same
+// constants*, or they would run different algorithms against each other: a rank that measures
+// constants agrees on one set first. No choice changes a bit: every legal algorithm sums in the
+// order of members and rounds once.
 #pragma once
 
 #include <cstdint>
@@ -19,21 +20,22 @@ namespace hvdlite::comm {
 
 // M: bytes of the tensor on one rank; n: members. Steps and bytes are those of the busiest member.
 enum class Algorithm : uint8_t {
-  kOneShot,          // allreduce: everyone sends all to all, everyone sums       1 step,   (n-1) M
-  kDirect,           // allreduce, reducescatter: to the owner, who sums once     2 steps,  2 (n-1)/n M
-  kGather,           // allreduce: everyone gets all in doubling stretches, sums  log n,    (n-1) M
-  kRing,             // allgather: round the ring                                 n-1,      sum of blocks
-  kPairwise,         // alltoall, allgather: own block straight to each member    1 step,   sum of blocks
-  kTree,             // broadcast: binomial                                       log n,    M log n
-  kChain,            // broadcast: one after another, cut-through                 n-1,      M
-  kDissemination,    // barrier                                                   log n,    -
-  kAdasum,           // allreduce by Adasum: vector halving, distance doubling    log² n,   2 (n-1)/n M
+  kOneShot,   // allreduce: everyone sends all to all, everyone sums       1 step,   (n-1) M
+  kDirect,    // allreduce, reducescatter: to the owner, who sums once     2 steps,  2 (n-1)/n M
+  kGather,    // allreduce: everyone gets all in doubling stretches, sums  log n,    (n-1) M
+  kRing,      // allgather: round the ring                                 n-1,      sum of blocks
+  kPairwise,  // alltoall, allgather: own block straight to each member    1 step,   sum of blocks
+  kTree,      // broadcast: binomial                                       log n,    M log n
+  kChain,     // broadcast: one after another, cut-through                 n-1,      M
+  kDissemination,  // barrier                                                   log n,    -
+  kAdasum,  // allreduce by Adasum: vector halving, distance doubling    log² n,   2 (n-1)/n M
 };
 constexpr int kAlgorithmCount = 9;
 
 constexpr std::string_view Name(Algorithm algorithm) {
-  constexpr std::string_view names[kAlgorithmCount] = {"one-shot", "direct", "gather",        "ring",  "pairwise",
-                                                       "tree",     "chain",  "dissemination", "adasum"};
+  constexpr std::string_view names[kAlgorithmCount] = {"one-shot", "direct",        "gather",
+                                                       "ring",     "pairwise",      "tree",
+                                                       "chain",    "dissemination", "adasum"};
   return names[static_cast<int>(algorithm)];
 }
 
@@ -45,11 +47,13 @@ constexpr std::optional<Algorithm> AlgorithmNamed(std::string_view name) {
   return std::nullopt;
 }
 
-// Seconds. The defaults were measured over loopback TCP between spinning ranks. A data-centre network of 25 to 100 Gbit/s
-// is within a factor of three of them, and the sizes at which one algorithm overtakes another differ little.
+// Seconds. The defaults were measured over loopback TCP between spinning ranks. A data-centre
+// network of 25 to 100 Gbit/s is within a factor of three of them, and the sizes at which one
+// algorithm overtakes another differ little.
 struct CostModel {
-  double alpha = 12e-6;    // one step: from TrySend() here to data in TryReceive() there
-  double overhead = 3e-6;  // one message: the system calls of both ends; these do not overlap on one member
+  double alpha = 12e-6;  // one step: from TrySend() here to data in TryReceive() there
+  double overhead =
+      3e-6;  // one message: the system calls of both ends; these do not overlap on one member
   double beta = 0.30e-9;   // one byte through a link, both directions busy
   double gamma = 0.03e-9;  // one byte summed
 };
@@ -58,11 +62,12 @@ struct Question {
   OpKind op = OpKind::kAllreduce;
   DType dtype = DType::kFloat32;
   bool adasum = false;
-  int64_t bytes = 0;  // Allreduce, Broadcast: of the batch. Allgather, Reducescatter, Alltoall: of all blocks
+  // Allreduce, Broadcast: of the batch. Allgather, Reducescatter, Alltoall: of all blocks.
+  int64_t bytes = 0;
   int members = 1;
-  // Members per host whose traffic to other hosts shares one network card. 1: each has a path of its own (or
-  // all are on one host). Only algorithms in which everyone talks to everyone suffer: a ring crosses each
-  // card once.
+  // Members per host whose traffic to other hosts shares one network card. 1: each has a path of
+  // its own (or all are on one host). Only algorithms in which everyone talks to everyone suffer: a
+  // ring crosses each card once.
   int members_per_card = 1;
 };
 

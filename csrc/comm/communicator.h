@@ -1,11 +1,11 @@
 // Communicator: performs collectives among the members of one process set.
 //
-// A folder per implementation (self, shm, net, hierarchical, mpi, nccl, gpu).
-// All members start the same batches in the same order, one at a time. Nothing here ever blocks: Start() returns
-// a Work, and the engine turns it with Advance() until it is done. So a rank that belongs to several process
-// sets can never deadlock between them, and the only place that waits (and can notice a dead peer, a deadline,
-// Ctrl-C) is the engine's.
-// Thread-safety: one thread at a time (the holder of the engine's turn).
+// A folder per implementation (self, shm, net, hierarchical, mpi, nccl, gpu). All members start the
+// same batches in the same order, one at a time. Nothing here ever blocks: Start() returns a Work,
+// and the engine turns it with Advance() until it is done. So a rank that belongs to several
+// process sets can never deadlock between them, and the only place that waits (and can notice a
+// dead peer, a deadline, Ctrl-C) is the engine's. Thread-safety: one thread at a time (the holder
+// of the engine's turn).
 #pragma once
 
 #include <poll.h>
@@ -35,11 +35,11 @@ class Work {
   virtual Progress Advance() = 0;
   // OK unless Advance() returned kFailed.
   const Status& status() const { return status_; }
-  // After kFailed: only the operations of this batch have failed, on all members alike, and the communicator is as good as
-  // before.
+  // After kFailed: only the operations of this batch have failed, on all members alike, and the
+  // communicator is as good as before.
   virtual bool failed_alone() const { return false; }
-  // After kDone of a batch on a GPU: the event that fires when what has been put on its stream is done. Only then are
-  // outputs complete and inputs free. Null: they are so already.
+  // After kDone of a batch on a GPU: the event that fires when what has been put on its stream is
+  // done. Only then are outputs complete and inputs free. Null: they are so already.
   virtual device::EventPtr finished() const { return nullptr; }
 
  protected:
@@ -62,9 +62,10 @@ class Communicator {
   virtual std::string Explain(const Batch& batch) const = 0;
   // `batch` must outlive the returned work. Never null.
   virtual std::unique_ptr<Work> Start(const Batch& batch) = 0;
-  // Adds the descriptors to sleep on while a Work says kNone, with what it waits for (POLLIN and/or POLLOUT).
+  // Adds the descriptors to sleep on while a Work says kNone, with what it waits for (POLLIN and/or
+  // POLLOUT).
   virtual void AddPollFds(std::vector<pollfd>* fds) const = 0;
-  // Whether news comes without waking anybody: neither by those descriptors nor by the doorbell.
+  // Whether news comes without waking a thread: neither by those descriptors nor by the doorbell.
   virtual bool must_be_asked() const { return false; }
   // Where batches are counted from now on. Borrowed.
   virtual void CountIn(Carried* carried) { carried_ = carried; }

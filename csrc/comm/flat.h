@@ -4,9 +4,9 @@
 //   |-- 10 B --||------------ 4 KiB ------------|
 //   0          10                             4106     offsets in the Flat
 //
-// Algorithms cut this array wherever they like and never ask where a tensor ends; Walk() finds the memory.
-// Borrowed memory; a run's pointer may be null where no algorithm looks (blocks that belong to somebody
-// else).
+// Algorithms cut this array wherever they like and never ask where a tensor ends; Walk() finds the
+// memory. Borrowed memory; a run's pointer may be null where no algorithm looks (blocks that belong
+// to another member).
 #pragma once
 
 #include <algorithm>
@@ -29,19 +29,21 @@ class Flat {
   void Reserve(size_t runs) { runs_.reserve(runs); }
   size_t size() const { return size_; }
 
-  // The memory at offset `at` and, in *bytes, how far it reaches without a break. Requires at < size().
+  // The memory at offset `at` and, in *bytes, how far it reaches without a break. Requires at <
+  // size().
   char* At(size_t at, size_t* bytes) const {
     const size_t run = RunAt(at);
     *bytes = RunEnd(run) - at;
     return runs_[run].data == nullptr ? nullptr : runs_[run].data + (at - runs_[run].begin);
   }
 
-  // The run that holds offset `at`. Of runs that begin at the same offset the last is the one with bytes in
-  // it.
+  // The run that holds offset `at`. Of runs that begin at the same offset the last is the one with
+  // bytes in it.
   size_t RunAt(size_t at) const {
     if (runs_.size() == 1) return 0;
-    const auto after = std::upper_bound(runs_.begin(), runs_.end(), at,
-                                        [](size_t offset, const Run& run) { return offset < run.begin; });
+    const auto after =
+        std::upper_bound(runs_.begin(), runs_.end(), at,
+                         [](size_t offset, const Run& run) { return offset < run.begin; });
     return static_cast<size_t>(after - runs_.begin()) - 1;
   }
 
@@ -69,14 +71,15 @@ class Flat {
   size_t size_ = 0;
 };
 
-// A stretch of a Flat, and how far somebody has come in it.
+// A stretch of a Flat, and a position in it.
 struct Cursor {
   size_t at = 0;
   size_t end = 0;
   bool done() const { return at >= end; }
 };
 
-// Copies `bytes` from one Flat to another, where they may be cut otherwise. What is the same memory, or has none there, stays.
+// Copies `bytes` from one Flat to another, where they may be cut otherwise. What is the same
+// memory, or has none there, stays.
 inline void Copy(const Flat& source, size_t from, const Flat& target, size_t to, size_t bytes) {
   target.Walk(to, to + bytes, [&](char* place, size_t at, size_t count) {
     if (place == nullptr) return;
@@ -96,8 +99,8 @@ inline void CopyOut(const Flat& flat, Cursor stretch, char* memory) {
   });
 }
 
-// Where part `i` of `parts` begins when `units` are dealt out evenly, the first units % parts getting one
-// more.
+// Where part `i` of `parts` begins when `units` are dealt out evenly, the first units % parts
+// getting one more.
 inline size_t PartBegin(size_t units, int parts, int i) {
   const auto n = static_cast<size_t>(parts);
   const auto k = static_cast<size_t>(i);

@@ -4,8 +4,9 @@
 //   step 1: partner me ^ 2, keep one quarter     0: [0,4) then [0,2)   1: [4,8) then [4,6)
 //   ...                                          2: [0,4) then [2,4)   3: [4,8) then [6,8)
 //
-// The lower partner keeps the lower half. Members beyond the largest power of two take no part themselves:
-// member `core + i` hands its vector to member i before, and gets the result from it afterwards.
+// The lower partner keeps the lower half. Members beyond the largest power of two take no part
+// themselves: member `core + i` hands its vector to member i before, and gets the result from it
+// afterwards.
 #pragma once
 
 #include <bit>

@@ -4,8 +4,8 @@ namespace hvdlite::comm {
 
 namespace {
 
-// Block by block, piece by piece: `elements(piece, member)` long, at where the members before it in that
-// piece end.
+// Block by block, piece by piece: `elements(piece, member)` long, at where the members before it in
+// that piece end.
 template <typename Elements, typename Memory>
 Layout Blocks(const Batch& batch, int members, Elements elements, Memory memory) {
   const size_t size = SizeOf(batch.dtype);
@@ -68,18 +68,21 @@ std::vector<size_t> EvenBlocks(const Batch& batch, int members) {
   for (const Piece& piece : batch.pieces) elements += static_cast<size_t>(piece.count);
   std::vector<size_t> begin;
   begin.reserve(static_cast<size_t>(members) + 1);
-  for (int i = 0; i <= members; ++i) begin.push_back(PartBegin(elements, members, i) * SizeOf(batch.dtype));
+  for (int i = 0; i <= members; ++i)
+    begin.push_back(PartBegin(elements, members, i) * SizeOf(batch.dtype));
   return begin;
 }
 
 Layout AllBlocks(const Batch& batch, int members, bool outputs) {
-  return Blocks(batch, members, Count,
-                [&](const Piece& piece, int, size_t offset) { return Base(piece, outputs) + offset; });
+  return Blocks(batch, members, Count, [&](const Piece& piece, int, size_t offset) {
+    return Base(piece, outputs) + offset;
+  });
 }
 
 Layout OwnBlock(const Batch& batch, int members, int me, bool outputs) {
-  return Blocks(batch, members, Count,
-                [&](const Piece& piece, int member, size_t) { return member == me ? Base(piece, outputs) : nullptr; });
+  return Blocks(batch, members, Count, [&](const Piece& piece, int member, size_t) {
+    return member == me ? Base(piece, outputs) : nullptr;
+  });
 }
 
 Layout SentBlocks(const Batch& batch, int members, int me) {
@@ -90,7 +93,8 @@ Layout SentBlocks(const Batch& batch, int members, int me) {
 
 Layout ReceivedBlocks(const Batch& batch, int members, int me) {
   return Blocks(
-      batch, members, [&](const Piece& piece, int from) { return Count(piece, from * members + me); },
+      batch, members,
+      [&](const Piece& piece, int from) { return Count(piece, from * members + me); },
       [](const Piece& piece, int, size_t offset) { return Base(piece, true) + offset; });
 }
 

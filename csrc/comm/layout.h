@@ -1,5 +1,6 @@
-// Layout: how the tensors of gathering and scattering batches lie in a Flat: one block per member, each block
-// made of that member's part of every piece. What travels to or from one peer is then one stretch.
+// Layout: how the tensors of gathering and scattering batches lie in a Flat: one block per member,
+// each block made of that member's part of every piece. What travels to or from one peer is then
+// one stretch.
 //
 //   pieces:  A = a0 a1 a2   B = b0 b1 b2          (x_i: member i's part)
 //   Flat:    a0 b0 | a1 b1 | a2 b2
@@ -33,7 +34,8 @@ std::vector<Cursor> BlocksOf(const std::vector<size_t>& begin);
 Cursor Chunk(Cursor block, size_t round, size_t chunk);
 // An allreduce's pieces, dealt out evenly among `members` owners.
 std::vector<size_t> EvenBlocks(const Batch& batch, int members);
-// Every member's block of tensors that hold all of them (Allgather's output, Reducescatter's input).
+// Every member's block of tensors that hold all of them (Allgather's output, Reducescatter's
+// input).
 Layout AllBlocks(const Batch& batch, int members, bool outputs);
 // The same offsets, but only `me`'s block has memory (Allgather's input, Reducescatter's output).
 Layout OwnBlock(const Batch& batch, int members, int me, bool outputs);

@@ -1,4 +1,5 @@
-// NetOverPipes: what was written over transports, Adasum and gathers, over transports made of MPI's messages.
+// NetOverPipes: what was written over transports, Adasum and gathers, over transports made of MPI's
+// messages.
 #pragma once
 
 #include <memory>
@@ -14,7 +15,8 @@ class NetOverPipes final : public NetCommunicator {
   // pipes[i] leads to member i; pipes[me] is null.
   using Pipes = std::vector<std::unique_ptr<transport::Transport>>;
   NetOverPipes(int me, Pipes pipes)
-      : NetCommunicator(me, static_cast<int>(pipes.size()), Links(pipes), Gathering()), pipes_(std::move(pipes)) {}
+      : NetCommunicator(me, static_cast<int>(pipes.size()), Links(pipes), Gathering()),
+        pipes_(std::move(pipes)) {}
 
  private:
   static NetOptions Gathering() {

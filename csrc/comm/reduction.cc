@@ -25,10 +25,12 @@ void Reduction::Load(size_t begin, size_t end) const {
 
 void Reduction::Finish(size_t begin, size_t end) const {
   if (spec_.divisor == 1.0 && spec_.postscale == 1.0) return;
-  out_.Walk(begin, end, [&](char* out, size_t, size_t bytes) { kernels::Finish(spec_, out, Count(bytes)); });
+  out_.Walk(begin, end,
+            [&](char* out, size_t, size_t bytes) { kernels::Finish(spec_, out, Count(bytes)); });
 }
 
-void Reduction::Reduce(int me, const std::vector<const char*>& contributions, size_t begin, size_t end) const {
+void Reduction::Reduce(int me, const std::vector<const char*>& contributions, size_t begin,
+                       size_t end) const {
   sources_.resize(contributions.size());
   out_.Walk(begin, end, [&](char* out, size_t at, size_t bytes) {
     size_t reach = 0;
@@ -36,7 +38,8 @@ void Reduction::Reduce(int me, const std::vector<const char*>& contributions, si
       const bool mine = static_cast<int>(i) == me;
       sources_[i] = mine ? in_.At(at, &reach) : contributions[i] + (at - begin);
     }
-    kernels::Reduce(spec_, out, nullptr, sources_.data(), static_cast<int>(sources_.size()), Count(bytes));
+    kernels::Reduce(spec_, out, nullptr, sources_.data(), static_cast<int>(sources_.size()),
+                    Count(bytes));
   });
 }
 

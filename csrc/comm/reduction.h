@@ -1,7 +1,8 @@
-// Reduction: a batch's arithmetic over stretches of Flats: what the kernels do, cut at the tensors' borders.
+// Reduction: a batch's arithmetic over stretches of Flats: what the kernels do, cut at the tensors'
+// borders.
 //
-// Offsets are bytes and multiples of the element size. `in` and `out` have the same layout and may be the
-// same memory.
+// Offsets are bytes and multiples of the element size. `in` and `out` have the same layout and may
+// be the same memory.
 #pragma once
 
 #include <cstddef>
@@ -27,9 +28,10 @@ class Reduction {
   void Load(size_t begin, size_t end) const;
   // out = finish(out)
   void Finish(size_t begin, size_t end) const;
-  // out = finish(combine of all contributions in member order). contributions[i] is member i's stretch from
-  // `begin` on; the entry of `me` is ignored: its contribution is `in`.
-  void Reduce(int me, const std::vector<const char*>& contributions, size_t begin, size_t end) const;
+  // out = finish(combine of all contributions in member order). contributions[i] is member i's
+  // stretch from `begin` on; the entry of `me` is ignored: its contribution is `in`.
+  void Reduce(int me, const std::vector<const char*>& contributions, size_t begin,
+              size_t end) const;
 
  private:
   int64_t Count(size_t bytes) const { return static_cast<int64_t>(bytes / element_); }

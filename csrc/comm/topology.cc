@@ -7,7 +7,8 @@ namespace {
 
 void AddHostAndBelow(const Topology& topology, size_t host, std::vector<int>* members) {
   members->insert(members->end(), topology.hosts[host].begin(), topology.hosts[host].end());
-  for (size_t child = host * kLeaderFanout + 1; child <= host * kLeaderFanout + kLeaderFanout; ++child) {
+  for (size_t child = host * kLeaderFanout + 1; child <= host * kLeaderFanout + kLeaderFanout;
+       ++child) {
     if (child < topology.hosts.size()) AddHostAndBelow(topology, child, members);
   }
 }
@@ -43,7 +44,8 @@ TreeLinks MakeTree(const Topology& topology, int me) {
   }
   if (host > 0) tree.parent = topology.hosts[(host - 1) / kLeaderFanout][0];
   for (size_t i = 1; i < mates.size(); ++i) tree.children.push_back({mates[i], {mates[i]}});
-  for (size_t child = host * kLeaderFanout + 1; child <= host * kLeaderFanout + kLeaderFanout; ++child) {
+  for (size_t child = host * kLeaderFanout + 1; child <= host * kLeaderFanout + kLeaderFanout;
+       ++child) {
     if (child >= topology.hosts.size()) break;
     tree.children.push_back({topology.hosts[child][0], {}});
     AddHostAndBelow(topology, child, &tree.children.back().speaks_for);

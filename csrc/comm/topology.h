@@ -1,4 +1,5 @@
-// Topology: how the members of a process set sit on hosts, and the tree over which they negotiate. Pure.
+// Topology: how the members of a process set sit on hosts, and the tree over which they negotiate.
+// Pure.
 #pragma once
 
 #include <algorithm>
@@ -10,10 +11,10 @@
 namespace hvdlite::comm {
 
 struct Topology {
-  std::vector<int> ranks;                 // global ranks, ascending; the position is the member number
-  std::vector<std::vector<int>> hosts;    // members by host, in the order of their first members
-  std::vector<int> host_of;               // per member: index into hosts
-  std::vector<int> local_of;              // per member: position within its host's list
+  std::vector<int> ranks;  // global ranks, ascending; the position is the member number
+  std::vector<std::vector<int>> hosts;  // members by host, in the order of their first members
+  std::vector<int> host_of;             // per member: index into hosts
+  std::vector<int> local_of;            // per member: position within its host's list
   bool single_host() const { return hosts.size() == 1; }
   // All member numbers.
   std::vector<int> everyone() const {
@@ -43,13 +44,13 @@ struct Topology {
 
 Topology MakeTopology(const rendezvous::Roster& roster, std::vector<int> ranks);
 
-// The negotiation tree: a host's first member leads it; the leaders form a tree of fan-out kLeaderFanout in the order
-// of hosts. Depth grows with the logarithm of the number of hosts.
+// The negotiation tree: a host's first member leads it; the leaders form a tree of fan-out
+// kLeaderFanout in the order of hosts. Depth grows with the logarithm of the number of hosts.
 struct TreeLinks {
-  int parent = -1;                        // member, -1 at the root (member 0)
+  int parent = -1;  // member, -1 at the root (member 0)
   struct Child {
     int member;
-    std::vector<int> speaks_for;          // all members below it, itself included
+    std::vector<int> speaks_for;  // all members below it, itself included
   };
   std::vector<Child> children;
 };

@@ -26,13 +26,16 @@ size_t ChunkBytes(const Config& config, size_t members) {
   return (chunk + 4095) / 4096 * 4096;
 }
 
-// What decides who sends how much when, and cannot be told by one rank to the others, because it must be known before.
+// What decides who sends how much when, and cannot be told by one rank to the others, because it
+// must be known before.
 std::string SharedSettings(const Config& config) {
-  return "HVDLITE_CPU_OPERATIONS=" + config.cpu_operations + ";HVDLITE_GPU_OPERATIONS=" + config.gpu_operations +
+  return "HVDLITE_CPU_OPERATIONS=" + config.cpu_operations +
+         ";HVDLITE_GPU_OPERATIONS=" + config.gpu_operations +
          ";HVDLITE_DEBUG_NET_ALGORITHM=" + config.debug_net_algorithm +
          ";HVDLITE_GPU_CHUNK_BYTES=" + std::to_string(config.gpu_chunk_bytes) +
          ";HVDLITE_HIERARCHICAL_ALLREDUCE=" + config.hierarchical_allreduce +
-         ";HVDLITE_LINK_CHECKS=" + config.link_checks + ";HVDLITE_MPI_ALLREDUCE=" + config.mpi_allreduce +
+         ";HVDLITE_LINK_CHECKS=" + config.link_checks +
+         ";HVDLITE_MPI_ALLREDUCE=" + config.mpi_allreduce +
          ";HVDLITE_MPI_CHUNK_BYTES=" + std::to_string(config.mpi_chunk_bytes) +
          ";HVDLITE_SHM_CHUNK_BYTES=" + std::to_string(config.shm_chunk_bytes) +
          ";HVDLITE_SHM_SMALL_BYTES=" + std::to_string(config.shm_small_bytes) +
@@ -56,14 +59,16 @@ int UsableProcessors() {
 
 // Says which ranks are missing once the start timeout has passed.
 Status WhoDidNotCome(const WorldOptions& options, rendezvous::Store* store) {
-  return Status::Timeout(
-      WhoIsMissing(options, store, "member") + " did not call hvd.init() within " + StartTimeout(options) +
-      " s of the other ranks. Look at its output; if it only needs longer, raise HVDLITE_START_TIMEOUT.");
+  return Status::Timeout(WhoIsMissing(options, store, "member") +
+                         " did not call hvd.init() within " + StartTimeout(options) +
+                         " s of the other ranks. Look at its output; if it only needs longer, "
+                         "raise HVDLITE_START_TIMEOUT.");
 }
 
 }  // namespace
 
-std::string WhoIsMissing(const WorldOptions& options, rendezvous::Store* store, const std::string& what) {
+std::string WhoIsMissing(const WorldOptions& options, rendezvous::Store* store,
+                         const std::string& what) {
   std::string who;
   for (int rank = 0; rank < options.size; ++rank) {
     std::string ignored;
@@ -127,15 +132,16 @@ Status World::Join(const WorldOptions& options, rendezvous::Store* store, Deadli
     std::string name;
     HVDLITE_RETURN_IF_ERROR(Neighbours::Open(&listener, &name));
     if (mates.size() > 1) HVDLITE_RETURN_IF_ERROR(store->Set(meeting, name));
-    HVDLITE_RETURN_IF_ERROR(Neighbours::Host(listener, secret, mates, multi_host, until, &world->neighbours_));
+    HVDLITE_RETURN_IF_ERROR(
+        Neighbours::Host(listener, secret, mates, multi_host, until, &world->neighbours_));
   } else {
     std::string name;
     HVDLITE_RETURN_IF_ERROR(store->Get(meeting, deadline, &name));
-    HVDLITE_RETURN_IF_ERROR(
-        Neighbours::Join(name, secret, place.local_rank, mates, multi_host, until, &world->neighbours_));
+    HVDLITE_RETURN_IF_ERROR(Neighbours::Join(name, secret, place.local_rank, mates, multi_host,
+                                             until, &world->neighbours_));
   }
-  world->bells_ =
-      std::make_unique<transport::Doorbells>(&world->segment(), place.local_rank, world->neighbours_->eventfds());
+  world->bells_ = std::make_unique<transport::Doorbells>(&world->segment(), place.local_rank,
+                                                         world->neighbours_->eventfds());
   world->next_region_ = world->segment().regions_begin();
   if (multi_host) {
     // Before the host's sockets close: its other ranks would take this one for the culprit.
@@ -160,11 +166,15 @@ Status World::ConnectHost(Group* group, std::vector<std::unique_ptr<Transport>>*
 
   std::vector<int> local_ranks;
   for (int member : mates) {
-    local_ranks.push_back(roster_.places[static_cast<size_t>(topology.ranks[static_cast<size_t>(member)])].local_rank);
+    local_ranks.push_back(
+        roster_.places[static_cast<size_t>(topology.ranks[static_cast<size_t>(member)])]
+            .local_rank);
   }
   const int local_me = topology.local_of[static_cast<size_t>(group->me)];
-  group->region = std::make_unique<ShmRegion>(group->region_memory, local_me, local_ranks, chunk, bells_.get());
-  // First touch costs a microsecond a page: pay it here for what this rank writes, not in the first training step.
+  group->region =
+      std::make_unique<ShmRegion>(group->region_memory, local_me, local_ranks, chunk, bells_.get());
+  // First touch costs a microsecond a page: pay it here for what this rank writes, not in the first
+  // training step.
   for (int slot = 0; slot < ShmRegion::kSlots; ++slot) {
     memset(group->region->Slot(local_me, static_cast<uint64_t>(slot)), 0, chunk);
   }
@@ -172,14 +182,15 @@ Status World::ConnectHost(Group* group, std::vector<std::unique_ptr<Transport>>*
   for (size_t i = 1; i < mates.size(); ++i) {
     if (local_me != 0 && local_me != static_cast<int>(i)) continue;
     const size_t other = local_me == 0 ? i : 0;
-    (*pipes)[other] =
-        std::make_unique<ShmPipe>(group->region->PipeMemory(static_cast<int>(i)), ShmRegion::kPipeBytes, local_me == 0,
-                                  topology.ranks[static_cast<size_t>(mates[other])], local_ranks[other], bells_.get());
+    (*pipes)[other] = std::make_unique<ShmPipe>(
+        group->region->PipeMemory(static_cast<int>(i)), ShmRegion::kPipeBytes, local_me == 0,
+        topology.ranks[static_cast<size_t>(mates[other])], local_ranks[other], bells_.get());
   }
   return Status::Ok();
 }
 
-Status World::Connect(std::vector<int> ranks, uint32_t set, const Until& until, std::unique_ptr<Group>* out) {
+Status World::Connect(std::vector<int> ranks, uint32_t set, const Until& until,
+                      std::unique_ptr<Group>* out) {
   auto group = std::make_unique<Group>();
   group->topology = MakeTopology(roster_, std::move(ranks));
   const Topology& topology = group->topology;
@@ -189,7 +200,8 @@ Status World::Connect(std::vector<int> ranks, uint32_t set, const Until& until, 
     for (const auto& mates : topology.hosts) {
       const int rank = topology.ranks[static_cast<size_t>(mates[0])];
       if (roster_.places[static_cast<size_t>(rank)].host != place().host) continue;
-      next_region_ += ShmRegion::Footprint(static_cast<int>(mates.size()), ChunkBytes(*options_.config, mates.size()));
+      next_region_ += ShmRegion::Footprint(static_cast<int>(mates.size()),
+                                           ChunkBytes(*options_.config, mates.size()));
     }
     *out = std::move(group);
     return Status::Ok();
@@ -201,28 +213,31 @@ Status World::Connect(std::vector<int> ranks, uint32_t set, const Until& until, 
   HVDLITE_RETURN_IF_ERROR(ConnectHost(group.get(), &pipes));
   std::vector<Transport*> links(topology.ranks.size(), nullptr);  // for tensors
   std::vector<Transport*> edges(topology.ranks.size(), nullptr);  // for negotiation
-  if (!topology.single_host()) HVDLITE_RETURN_IF_ERROR(ConnectMesh(group.get(), set, until, &links, &edges));
+  if (!topology.single_host())
+    HVDLITE_RETURN_IF_ERROR(ConnectMesh(group.get(), set, until, &links, &edges));
 
   // Tree edges: pipes inside the host, links between hosts.
   const auto edge = [&](int member) -> Transport* {
-    if (topology.host_of[static_cast<size_t>(member)] != topology.host_of[static_cast<size_t>(group->me)]) {
+    if (topology.host_of[static_cast<size_t>(member)] !=
+        topology.host_of[static_cast<size_t>(group->me)]) {
       return edges[static_cast<size_t>(member)];
     }
     return pipes[static_cast<size_t>(topology.local_of[static_cast<size_t>(member)])].get();
   };
   if (group->tree.parent >= 0) group->parent = edge(group->tree.parent);
-  for (const TreeLinks::Child& child : group->tree.children) group->children.push_back(edge(child.member));
+  for (const TreeLinks::Child& child : group->tree.children)
+    group->children.push_back(edge(child.member));
 
   if (topology.ranks.size() == 1) {
     group->communicator = std::make_unique<SelfCommunicator>();
     group->why = "self: this process set has one member";
   } else if (topology.single_host() && mpi_.use && options_.config->cpu_operations == "mpi") {
-    HVDLITE_RETURN_IF_ERROR(OverMpi(*group, topology.everyone(), topology.most_on_a_host(), static_cast<int>(2 * set),
-                                    until, &group->communicator));
+    HVDLITE_RETURN_IF_ERROR(OverMpi(*group, topology.everyone(), topology.most_on_a_host(),
+                                    static_cast<int>(2 * set), until, &group->communicator));
     group->why = "mpi (" + mpi_.why + "): HVDLITE_CPU_OPERATIONS=mpi";
   } else if (topology.single_host()) {
-    group->communicator =
-        std::make_unique<ShmCommunicator>(group->region.get(), static_cast<size_t>(options_.config->shm_small_bytes));
+    group->communicator = std::make_unique<ShmCommunicator>(
+        group->region.get(), static_cast<size_t>(options_.config->shm_small_bytes));
     group->why = "shm: all members are on one host";
   } else {
     HVDLITE_RETURN_IF_ERROR(BuildBetweenHosts(group.get(), set, links, until));
@@ -247,11 +262,13 @@ std::unique_ptr<gpu::GpuCommunicator> World::OnGpu(const Group& group) {
   options.ranks = group.topology.ranks;
   options.wish = {options_.config->gpu_operations, group.why};
   options.host = group.topology.host_of[static_cast<size_t>(group.me)];
-  const bool by_hosts = options_.config->hierarchical_allreduce == "on" || options_.config->torus_allreduce;
+  const bool by_hosts =
+      options_.config->hierarchical_allreduce == "on" || options_.config->torus_allreduce;
   options.grid = nccl::MakeGrid(group.topology, group.me, by_hosts);
   options.room = static_cast<size_t>(options_.config->gpu_chunk_bytes);
   options.log = options_.log;
-  auto made = std::make_unique<gpu::GpuCommunicator>(group.communicator.get(), &card_, std::move(options));
+  auto made =
+      std::make_unique<gpu::GpuCommunicator>(group.communicator.get(), &card_, std::move(options));
   made->CountIn(&carried_);
   return made;
 }
@@ -261,7 +278,8 @@ void World::Disconnect(Group* group) {
   group->communicator.reset();
   group->inner.reset();
   group->outer.reset();
-  if (group->region_memory != nullptr) segment().Unmap(group->region_memory, group->region->Leave());
+  if (group->region_memory != nullptr)
+    segment().Unmap(group->region_memory, group->region->Leave());
   group->region_memory = nullptr;
 }
 

@@ -1,12 +1,14 @@
-// World: this rank's place among all ranks of the job, and the machinery to connect any subset of them.
+// World: this rank's place among all ranks of the job, and the machinery to connect any subset of
+// them.
 //
-// Join() meets the other ranks through the store, maps the host's shared segment and opens the door for links from
-// other hosts. Connect() then builds what one process set needs: its region of the segment, its links, a communicator
-// over them, and the edges of its negotiation tree. All ranks of the job must call Connect in the same order (that is how
-// those of one host agree on where a region lies); those outside the set take part by calling it, too.
+// Join() meets the other ranks through the store, maps the host's shared segment and opens the door
+// for links from other hosts. Connect() then builds what one process set needs: its region of the
+// segment, its links, a communicator over them, and the edges of its negotiation tree. All ranks of
+// the job must call Connect in the same order (that is how those of one host agree on where a
+// region lies); those outside the set take part by calling it, too.
 //
-// Both block, up to a deadline: they run at init() and when a process set is added, never during an operation.
-// Thread-safety: one thread at a time.
+// Both block, up to a deadline: they run at init() and when a process set is added, never during an
+// operation. Thread-safety: one thread at a time.
 #pragma once
 
 #include <memory>
@@ -19,7 +21,7 @@
 #include "comm/communicator.h"
 #include "comm/gpu/gpu_communicator.h"
 #include "comm/mpi/channel.h"
-#include "comm/mpi/verdict.h"
+#include "comm/mpi/mpi_choice.h"
 #include "comm/shm/region.h"
 #include "comm/topology.h"
 #include "rendezvous/store.h"
@@ -31,7 +33,8 @@
 
 namespace hvdlite::comm {
 
-// Everything one process set needs to talk. Transports of the tree are by TreeLinks of the same set.
+// Everything one process set needs to talk. Transports of the tree are by TreeLinks of the same
+// set.
 struct Group {
   Topology topology;
   int me = -1;  // member number; -1: this rank is not in the set
@@ -57,13 +60,14 @@ struct WorldOptions {
   std::string store_prefix;  // keys of this incarnation begin with it
   transport::tcp::Secret secret{};
   const Config* config = nullptr;  // borrowed
-  const Logger* log = nullptr;  // borrowed
-  std::string release;  // of hvdlite
+  const Logger* log = nullptr;     // borrowed
+  std::string release;             // of hvdlite
   mpi::Access mpi;
 };
 
 // Of the ranks, those that have not set their `what` in the store: "rank 1, rank 3".
-std::string WhoIsMissing(const WorldOptions& options, rendezvous::Store* store, const std::string& what);
+std::string WhoIsMissing(const WorldOptions& options, rendezvous::Store* store,
+                         const std::string& what);
 std::string StartTimeout(const WorldOptions& options);
 
 class World {
@@ -74,10 +78,12 @@ class World {
   ~World();
 
   // `set` numbers the process sets of this incarnation; never reused.
-  Status Connect(std::vector<int> ranks, uint32_t set, const Until& until, std::unique_ptr<Group>* group);
+  Status Connect(std::vector<int> ranks, uint32_t set, const Until& until,
+                 std::unique_ptr<Group>* group);
   // Whether tensors of this job go over MPI; `why` for people.
-  const mpi::Verdict& mpi() const { return mpi_; }
-  // A few times a second: sends strangers away from the door, and lets MPI do what it has left undone.
+  const mpi::MpiChoice& mpi() const { return mpi_; }
+  // A few times a second: sends strangers away from the door, and lets MPI do what it has left
+  // undone.
   Status Tend();
   // In a forked child: closes the sockets whose end announces this rank's death.
   void AbandonInChild();
@@ -89,7 +95,9 @@ class World {
   void Disconnect(Group* group);
 
   const rendezvous::Roster& roster() const { return roster_; }
-  const rendezvous::Place& place() const { return roster_.places[static_cast<size_t>(options_.rank)]; }
+  const rendezvous::Place& place() const {
+    return roster_.places[static_cast<size_t>(options_.rank)];
+  }
   bool multi_host() const { return roster_.hosts.size() > 1; }
   transport::Doorbells& bells() { return *bells_; }
   transport::Neighbours& neighbours() { return *neighbours_; }
@@ -105,27 +113,30 @@ class World {
   // In world_net.cc: only jobs with several hosts come there.
   Status TellAddresses(rendezvous::Member* me);
   Status OpenDoor(rendezvous::Store* store, Deadline deadline);
-  Status ConnectMesh(Group* group, uint32_t set, const Until& until, std::vector<transport::Transport*>* data,
+  Status ConnectMesh(Group* group, uint32_t set, const Until& until,
+                     std::vector<transport::Transport*>* data,
                      std::vector<transport::Transport*>* edges);
   Status Mesh(uint32_t group, const std::vector<int>& ranks, const Until& until,
               std::vector<std::unique_ptr<transport::tcp::Link>>* links);
-  std::unique_ptr<transport::Transport> WithChecks(std::unique_ptr<transport::tcp::Link> link) const;
-  Status BuildBetweenHosts(Group* group, uint32_t set, const std::vector<transport::Transport*>& links,
-                           const Until& until);
+  std::unique_ptr<transport::Transport> WithChecks(
+      std::unique_ptr<transport::tcp::Link> link) const;
+  Status BuildBetweenHosts(Group* group, uint32_t set,
+                           const std::vector<transport::Transport*>& links, const Until& until);
   // In world_mpi.cc.
   Status JudgeMpi();
   Status TendMpi();
-  // A communicator over MPI among `members`, which this rank is one of. `tag` tells it from others that are made meanwhile.
-  Status OverMpi(const Group& group, const std::vector<int>& members, size_t per_host, int tag, const Until& until,
-                 std::unique_ptr<Communicator>* communicator);
+  // A communicator over MPI among `members`, which this rank is one of. `tag` tells it from others
+  // that are made meanwhile.
+  Status OverMpi(const Group& group, const std::vector<int>& members, size_t per_host, int tag,
+                 const Until& until, std::unique_ptr<Communicator>* communicator);
 
   const WorldOptions options_;
   rendezvous::Roster roster_;
   std::unique_ptr<transport::tcp::LinkListener> listener_;  // several hosts only
-  std::vector<transport::tcp::Endpoint> doors_;  // by rank: where its listener is
+  std::vector<transport::tcp::Endpoint> doors_;             // by rank: where its listener is
   std::unique_ptr<transport::Neighbours> neighbours_;
   std::unique_ptr<transport::Doorbells> bells_;
-  mpi::Verdict mpi_;
+  mpi::MpiChoice mpi_;
   gpu::Card card_;
   Carried carried_;
   size_t next_region_ = 0;

@@ -15,30 +15,34 @@ Status World::JudgeMpi() {
   const mpi::Library& library = *options_.mpi.library;
   int rank = -1;
   int size = -1;
-  HVDLITE_RETURN_IF_ERROR(library.Check(library.Comm_rank(options_.mpi.communicator, &rank), "MPI_Comm_rank"));
-  HVDLITE_RETURN_IF_ERROR(library.Check(library.Comm_size(options_.mpi.communicator, &size), "MPI_Comm_size"));
+  HVDLITE_RETURN_IF_ERROR(
+      library.Check(library.Comm_rank(options_.mpi.communicator, &rank), "MPI_Comm_rank"));
+  HVDLITE_RETURN_IF_ERROR(
+      library.Check(library.Comm_size(options_.mpi.communicator, &size), "MPI_Comm_size"));
   if (rank == options_.rank && size == options_.size) return Status::Ok();
   return Status::InvalidArgument("this process is rank " + std::to_string(options_.rank) + " of " +
-                                 std::to_string(options_.size) + ", but MPI says rank " + std::to_string(rank) +
-                                 " of " + std::to_string(size));
+                                 std::to_string(options_.size) + ", but MPI says rank " +
+                                 std::to_string(rank) + " of " + std::to_string(size));
 }
 
-// What a member has sent before it turned to other things may wait in its MPI until it calls MPI again.
+// What a member has sent before it turned to other things may wait in its MPI until it calls MPI
+// again.
 Status World::TendMpi() {
   const mpi::Library& library = *options_.mpi.library;
   if (library.finalized()) return Status::Ok();
   mpi::StatusScratch ignored;
   int there = 0;
-  return library.Check(library.Iprobe(options_.rank, 0, options_.mpi.communicator, &there, &ignored), "MPI_Iprobe");
+  return library.Check(
+      library.Iprobe(options_.rank, 0, options_.mpi.communicator, &there, &ignored), "MPI_Iprobe");
 }
 
-Status World::OverMpi(const Group& group, const std::vector<int>& members, size_t per_host, int tag, const Until& until,
-                      std::unique_ptr<Communicator>* communicator) {
+Status World::OverMpi(const Group& group, const std::vector<int>& members, size_t per_host, int tag,
+                      const Until& until, std::unique_ptr<Communicator>* communicator) {
   std::vector<int> ranks;
   for (int member : members) ranks.push_back(group.topology.ranks[static_cast<size_t>(member)]);
   std::unique_ptr<mpi::Channel> channel;
-  HVDLITE_RETURN_IF_ERROR(
-      mpi::Channel::Open(options_.mpi.library, options_.mpi.communicator, ranks, tag, until, &channel));
+  HVDLITE_RETURN_IF_ERROR(mpi::Channel::Open(options_.mpi.library, options_.mpi.communicator, ranks,
+                                             tag, until, &channel));
   mpi::MpiOptions options;
   options.members_per_card = static_cast<int>(per_host);
   options.chunk_bytes = static_cast<size_t>(options_.config->mpi_chunk_bytes);
@@ -46,10 +50,12 @@ Status World::OverMpi(const Group& group, const std::vector<int>& members, size_
   NetOverPipes::Pipes pipes(ranks.size());
   for (int member = 0; member < channel->size(); ++member) {
     const auto i = static_cast<size_t>(member);
-    if (member != channel->me()) pipes[i] = std::make_unique<mpi::MpiPipe>(channel.get(), member, ranks[i]);
+    if (member != channel->me())
+      pipes[i] = std::make_unique<mpi::MpiPipe>(channel.get(), member, ranks[i]);
   }
   auto over_pipes = std::make_unique<NetOverPipes>(channel->me(), std::move(pipes));
-  *communicator = std::make_unique<mpi::MpiCommunicator>(std::move(channel), std::move(over_pipes), std::move(options));
+  *communicator = std::make_unique<mpi::MpiCommunicator>(std::move(channel), std::move(over_pipes),
+                                                         std::move(options));
   return Status::Ok();
 }
 

@@ -1,4 +1,5 @@
-// The part of World that only jobs with several hosts need: addresses, the door for links, communicators over links.
+// The part of World that only jobs with several hosts need: addresses, the door for links,
+// communicators over links.
 #include <algorithm>
 
 #include "comm/hierarchical/hierarchical_communicator.h"
@@ -22,30 +23,35 @@ constexpr uint32_t kGeneration = 1;
 }  // namespace
 
 Status World::TellAddresses(rendezvous::Member* me) {
-  return rendezvous::AddressesToTell(rendezvous::ParseInterfaceNames(options_.config->network_interfaces),
-                                     &me->addresses);
+  return rendezvous::AddressesToTell(
+      rendezvous::ParseInterfaceNames(options_.config->network_interfaces), &me->addresses);
 }
 
-// Listens where ranks of other hosts reach this one, and on no other address; learns where the others listen.
+// Listens where ranks of other hosts reach this one, and on no other address; learns where the
+// others listen.
 Status World::OpenDoor(rendezvous::Store* store, Deadline deadline) {
   const rendezvous::Member& me = roster_.members[static_cast<size_t>(options_.rank)];
   const size_t other_host = place().host == 0 ? 1 : 0;
-  const rendezvous::Member& stranger = roster_.members[static_cast<size_t>(roster_.hosts[other_host].ranks[0])];
+  const rendezvous::Member& stranger =
+      roster_.members[static_cast<size_t>(roster_.hosts[other_host].ranks[0])];
   std::string address;
   HVDLITE_RETURN_IF_ERROR(rendezvous::ChooseAddress(stranger, me, &address));
-  HVDLITE_RETURN_IF_ERROR(
-      LinkListener::Open({address, 0}, std::max(options_.size, 64), options_.secret, options_.log, &listener_));
+  HVDLITE_RETURN_IF_ERROR(LinkListener::Open({address, 0}, std::max(options_.size, 64),
+                                             options_.secret, options_.log, &listener_));
   listener_->Be(kGeneration, static_cast<uint32_t>(options_.rank));
   const std::string key = options_.store_prefix + "door";
-  HVDLITE_RETURN_IF_ERROR(store->Set(key + "/" + std::to_string(options_.rank), listener_->endpoint().ToString()));
+  HVDLITE_RETURN_IF_ERROR(
+      store->Set(key + "/" + std::to_string(options_.rank), listener_->endpoint().ToString()));
   std::vector<std::string> doors;
   const Status met = store->Collect(key, options_.size, deadline, &doors);
   if (met.code() == StatusCode::kTimeout) {
-    return Status::Timeout(
-        WhoIsMissing(options_, store, "door") + " called hvd.init(), but did not say within " + StartTimeout(options_) +
-        " s where other hosts can connect to it. Look at its output. If it waits there for the job's store: does the "
-        "network lose "
-        "packets of some size (an MTU that differs on the way)? If it only needs longer, raise HVDLITE_START_TIMEOUT.");
+    return Status::Timeout(WhoIsMissing(options_, store, "door") +
+                           " called hvd.init(), but did not say within " + StartTimeout(options_) +
+                           " s where other hosts can connect to it. Look at its output. If it "
+                           "waits there for the job's store: does the "
+                           "network lose "
+                           "packets of some size (an MTU that differs on the way)? If it only "
+                           "needs longer, raise HVDLITE_START_TIMEOUT.");
   }
   HVDLITE_RETURN_IF_ERROR(met);
   for (const std::string& door : doors) {
@@ -59,8 +65,8 @@ Status World::Mesh(uint32_t group, const std::vector<int>& ranks, const Until& u
                    std::vector<std::unique_ptr<Link>>* links) {
   std::vector<MeshPeer> peers;
   for (int rank : ranks) peers.push_back({rank, {doors_[static_cast<size_t>(rank)]}});
-  return transport::tcp::ConnectMesh(group, kGeneration, options_.rank, peers, listener_.get(), options_.secret, until,
-                                     links);
+  return transport::tcp::ConnectMesh(group, kGeneration, options_.rank, peers, listener_.get(),
+                                     options_.secret, until, links);
 }
 
 std::unique_ptr<Transport> World::WithChecks(std::unique_ptr<Link> link) const {
@@ -70,10 +76,10 @@ std::unique_ptr<Transport> World::WithChecks(std::unique_ptr<Link> link) const {
   return std::make_unique<transport::Checked>(std::move(link));
 }
 
-// Two sets of links: one between all members, for tensors, unless those go over MPI; one along the edges of the negotiation tree, so that a
-// message never waits behind a tensor.
-Status World::ConnectMesh(Group* group, uint32_t set, const Until& until, std::vector<Transport*>* data,
-                          std::vector<Transport*>* edges) {
+// Two sets of links: one between all members, for tensors, unless those go over MPI; one along the
+// edges of the negotiation tree, so that a message never waits behind a tensor.
+Status World::ConnectMesh(Group* group, uint32_t set, const Until& until,
+                          std::vector<Transport*>* data, std::vector<Transport*>* edges) {
   const Topology& topology = group->topology;
   std::vector<std::unique_ptr<Link>> links;
   if (!mpi_.use) HVDLITE_RETURN_IF_ERROR(Mesh(2 * set, topology.ranks, until, &links));
@@ -87,9 +93,10 @@ Status World::ConnectMesh(Group* group, uint32_t set, const Until& until, std::v
   if (group->tree.parent >= 0) members.push_back(group->tree.parent);
   for (const TreeLinks::Child& child : group->tree.children) members.push_back(child.member);
   const int my_host = topology.host_of[static_cast<size_t>(group->me)];
-  members.erase(std::remove_if(members.begin() + 1, members.end(),
-                               [&](int m) { return topology.host_of[static_cast<size_t>(m)] == my_host; }),
-                members.end());
+  members.erase(
+      std::remove_if(members.begin() + 1, members.end(),
+                     [&](int m) { return topology.host_of[static_cast<size_t>(m)] == my_host; }),
+      members.end());
   std::vector<int> ranks;
   for (int m : members) ranks.push_back(topology.ranks[static_cast<size_t>(m)]);
   if (ranks.size() == 1) return Status::Ok();
@@ -101,16 +108,19 @@ Status World::ConnectMesh(Group* group, uint32_t set, const Until& until, std::v
   return Status::Ok();
 }
 
-Status World::BuildBetweenHosts(Group* group, uint32_t set, const std::vector<Transport*>& links, const Until& until) {
+Status World::BuildBetweenHosts(Group* group, uint32_t set, const std::vector<Transport*>& links,
+                                const Until& until) {
   const Config& config = *options_.config;
   const Topology& topology = group->topology;
   if (config.cpu_operations == "shm") {
-    return Status::InvalidArgument("HVDLITE_CPU_OPERATIONS=shm, but the " + std::to_string(topology.ranks.size()) +
-                                   " ranks of the process set are on " + std::to_string(topology.hosts.size()) +
-                                   " hosts. Use auto, net or mpi.");
+    return Status::InvalidArgument(
+        "HVDLITE_CPU_OPERATIONS=shm, but the " + std::to_string(topology.ranks.size()) +
+        " ranks of the process set are on " + std::to_string(topology.hosts.size()) +
+        " hosts. Use auto, net or mpi.");
   }
   const size_t most = topology.most_on_a_host();
-  // Among some of the members, this one included, by what connects hosts. `per_host`: how many of them a host has.
+  // Among some of the members, this one included, by what connects hosts. `per_host`: how many of
+  // them a host has.
   const auto among = [&](const std::vector<int>& members, size_t per_host, int tag,
                          std::unique_ptr<Communicator>* made) {
     if (mpi_.use) return OverMpi(*group, members, per_host, tag, until, made);
@@ -120,8 +130,8 @@ Status World::BuildBetweenHosts(Group* group, uint32_t set, const std::vector<Tr
     options.members_per_card = static_cast<int>(per_host);
     options.force = AlgorithmNamed(config.debug_net_algorithm);
     const auto me = std::find(members.begin(), members.end(), group->me) - members.begin();
-    *made = std::make_unique<NetCommunicator>(static_cast<int>(me), static_cast<int>(members.size()), std::move(theirs),
-                                              options);
+    *made = std::make_unique<NetCommunicator>(
+        static_cast<int>(me), static_cast<int>(members.size()), std::move(theirs), options);
     return Status::Ok();
   };
   std::unique_ptr<Communicator> flat;
@@ -131,7 +141,9 @@ Status World::BuildBetweenHosts(Group* group, uint32_t set, const std::vector<Tr
   const bool wanted = config.cpu_operations != "net" && config.hierarchical_allreduce != "off";
   if (most == 1 || !wanted) {
     group->why =
-        carrier + (most == 1 ? ": one member on each host" : ": hierarchical allreduce is turned off") + without;
+        carrier +
+        (most == 1 ? ": one member on each host" : ": hierarchical allreduce is turned off") +
+        without;
     group->communicator = std::move(flat);
     return Status::Ok();
   }
@@ -142,10 +154,11 @@ Status World::BuildBetweenHosts(Group* group, uint32_t set, const std::vector<Tr
     HVDLITE_RETURN_IF_ERROR(among(rail, 1, static_cast<int>(2 * set + 1), &group->outer));
   }
   group->inner = std::move(flat);
-  group->communicator = std::make_unique<HierarchicalCommunicator>(group->topology, group->me, group->region.get(),
-                                                                   group->outer.get(), group->inner.get());
-  group->why = std::string("hierarchical: ") + (topology.homogeneous() ? "" : "up to ") + std::to_string(most) +
-               " members on each of " + std::to_string(topology.hosts.size()) + " hosts, " + carrier + " between them" +
+  group->communicator = std::make_unique<HierarchicalCommunicator>(
+      group->topology, group->me, group->region.get(), group->outer.get(), group->inner.get());
+  group->why = std::string("hierarchical: ") + (topology.homogeneous() ? "" : "up to ") +
+               std::to_string(most) + " members on each of " +
+               std::to_string(topology.hosts.size()) + " hosts, " + carrier + " between them" +
                without;
   return Status::Ok();
 }

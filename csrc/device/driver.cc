@@ -19,7 +19,8 @@ std::string VersionText(int version) {
 std::string Words(const Driver& driver, int code) {
   const char* name = nullptr;
   const char* text = nullptr;
-  if (driver.GetErrorName(code, &name) != kSuccess || driver.GetErrorString(code, &text) != kSuccess) {
+  if (driver.GetErrorName(code, &name) != kSuccess ||
+      driver.GetErrorString(code, &text) != kSuccess) {
     return "error " + std::to_string(code);
   }
   return std::string(text) + " (" + name + ")";
@@ -41,7 +42,8 @@ Status LoadDriver(const std::string& library, std::shared_ptr<const Driver>* out
   void* const opened = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (opened == nullptr) {
     const char* const why = dlerror();
-    return Unusable("no NVIDIA driver is installed here (" + std::string(why != nullptr ? why : library) + ")");
+    return Unusable("no NVIDIA driver is installed here (" +
+                    std::string(why != nullptr ? why : library) + ")");
   }
   auto driver = std::make_shared<Driver>();
   std::string missing;
@@ -60,11 +62,12 @@ Status LoadDriver(const std::string& library, std::shared_ptr<const Driver>* out
   int code = driver->Init(0);
   if (code == kSuccess) code = driver->DeviceGetCount(&devices);
   if (code == kNoDevice || (code == kSuccess && devices == 0)) {
-    return Unusable("this process sees no GPU; CUDA_VISIBLE_DEVICES, a container or a scheduler may hide it");
+    return Unusable(
+        "this process sees no GPU; CUDA_VISIBLE_DEVICES, a container or a scheduler may hide it");
   }
   if (code != kSuccess) {
-    return Unusable("the NVIDIA driver (CUDA " + VersionText(driver->version) + ") says: " + Words(*driver, code) +
-                    "; nvidia-smi on this host should say more");
+    return Unusable("the NVIDIA driver (CUDA " + VersionText(driver->version) + ") says: " +
+                    Words(*driver, code) + "; nvidia-smi on this host should say more");
   }
   *out = std::move(driver);
   return Status::Ok();

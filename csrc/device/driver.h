@@ -1,10 +1,12 @@
-// Driver: the CUDA driver of this machine, as hvdlite calls it: functions found by name in libcuda.so.1, nothing linked.
+// Driver: the CUDA driver of this machine, as hvdlite calls it: functions found by name in
+// libcuda.so.1, nothing linked.
 //
-// So one wheel serves machines with and without a GPU. All frameworks of a process share the driver and each device's
-// primary context: hvdlite makes no context of its own and never touches a device that nobody has handed it a tensor of.
+// So one wheel serves machines with and without a GPU. All frameworks of a process share the driver
+// and each device's primary context: hvdlite makes no context of its own and never touches a device
+// of which it was given no tensor.
 //
-// Thread-safety: a value that nobody changes; the driver's functions may be called from any thread. Failure: Check() makes
-// a Status of what a function returns.
+// Thread-safety: an immutable value; the driver's functions may be called from any thread.
+// Failure: Check() makes a Status of what a function returns.
 #pragma once
 
 #include <cstddef>
@@ -19,10 +21,14 @@ namespace hvdlite::device {
 
 // Handles are pointers in the driver's ABI, and numbers where it says so.
 using Address = uint64_t;  // CUdeviceptr
+inline Address AsAddress(const void* pointer) {
+  return reinterpret_cast<Address>(pointer);
+}
 using Context = void*;
 using Module = void*;
 using Function = void*;
-// CUstream. As in CUDA, 0 is the legacy default stream, and 1 and 2 name the legacy and the per-thread one explicitly.
+// CUstream. As in CUDA, 0 is the legacy default stream, and 1 and 2 name the legacy and the
+// per-thread one explicitly.
 using Stream = void*;
 using RawEvent = void*;
 using DeviceNumber = int;
@@ -34,9 +40,9 @@ struct Uuid {
 
 // CUmemPoolProps, with the values that mean plain memory of one device.
 struct PoolProps {
-  int kind = 1;  // CU_MEM_ALLOCATION_TYPE_PINNED: it has no other
+  int kind = 1;       // CU_MEM_ALLOCATION_TYPE_PINNED: it has no other
   int shared_by = 0;  // no other process
-  int place = 1;  // CU_MEM_LOCATION_TYPE_DEVICE
+  int place = 1;      // CU_MEM_LOCATION_TYPE_DEVICE
   DeviceNumber device = 0;
   void* of_windows = nullptr;
   char reserved[64] = {};
@@ -58,8 +64,8 @@ constexpr int kSuccess = 0;
 constexpr int kOutOfMemory = 2;
 constexpr int kNotReady = 600;
 
-// Loads the driver and initialises it. `library` as dlopen takes it; the knob's default is libcuda.so.1.
-// kUnsupported: a sentence why there is none: not installed, no device, too old.
+// Loads the driver and initialises it. `library` as dlopen takes it; the knob's default is
+// libcuda.so.1. kUnsupported: a sentence why there is none: not installed, no device, too old.
 Status LoadDriver(const std::string& library, std::shared_ptr<const Driver>* driver);
 
 }  // namespace hvdlite::device

@@ -13,10 +13,12 @@ namespace {
 constexpr unsigned kNonBlockingStream = 1;
 constexpr unsigned kNoTiming = 2;
 constexpr int kRelaxedCapture = 2;
-constexpr int kImplicitCapture = 906;  // the default stream, while a stream that would wait for it is captured
+// The default stream, while a stream that would wait for it is captured.
+constexpr int kImplicitCapture = 906;
 
 // CU_STREAM_PER_THREAD: another stream in each thread.
-const Stream kPerThread = reinterpret_cast<Stream>(2);  // NOLINT(performance-no-int-to-ptr): so CUDA names it
+// NOLINTNEXTLINE(performance-no-int-to-ptr): so CUDA names it
+const Stream kPerThread = reinterpret_cast<Stream>(2);
 
 // cuStreamCreateWithPriority takes the highest there is for what is beyond it.
 constexpr int kHighestPriority = -1000;
@@ -33,18 +35,6 @@ constexpr std::array kNotForThisDevice = {
     223,  // JIT compilation is switched off
 };
 
-Address AsAddress(const void* pointer) {
-  return reinterpret_cast<Address>(pointer);
-}
-
-void* AsPointer(Address address) {
-  return reinterpret_cast<void*>(address);  // NOLINT(performance-no-int-to-ptr): so CUDA tells addresses
-}
-
-std::string Mebibytes(size_t bytes) {
-  return bytes < (size_t{1} << 20) ? std::to_string(bytes) + " bytes" : std::to_string(bytes >> 20) + " MiB";
-}
-
 }  // namespace
 
 Status Event::Query(bool* fired) const {
@@ -52,20 +42,23 @@ Status Event::Query(bool* fired) const {
   HVDLITE_RETURN_IF_ERROR(current.status());
   const int code = gpu_->driver().EventQuery(raw_);
   *fired = code == kSuccess;
-  return code == kNotReady ? Status::Ok() : gpu_->driver().Check(code, "waiting for what the GPU does");
+  return code == kNotReady ? Status::Ok()
+                           : gpu_->driver().Check(code, "waiting for what the GPU does");
 }
 
-Status Event::HoldBack(Stream stream) const {
+Status Event::MakeWait(Stream stream) const {
   const Gpu::Current current(*gpu_);
   HVDLITE_RETURN_IF_ERROR(current.status());
   HVDLITE_RETURN_IF_ERROR(gpu_->RefuseCapture(stream));
-  return gpu_->driver().Check(gpu_->driver().StreamWaitEvent(stream, raw_, 0), "making a stream wait for an event");
+  return gpu_->driver().Check(gpu_->driver().StreamWaitEvent(stream, raw_, 0),
+                              "making a stream wait for an event");
 }
 
 // A handle of a stream is given to another one only when everything on the first is done.
 bool Event::Implies(const Event& other) const {
   if (this == &other) return true;
-  return gpu_ == other.gpu_ && stream_ == other.stream_ && stream_ != kPerThread && number_ > other.number_;
+  return gpu_ == other.gpu_ && stream_ == other.stream_ && stream_ != kPerThread &&
+         number_ > other.number_;
 }
 
 void KeepLatest(std::vector<EventPtr>* events) {
@@ -83,7 +76,8 @@ void KeepLatest(std::vector<EventPtr>* events) {
   *events = std::move(latest);
 }
 
-// It may be recorded anew at once: who waits for it waits for the moment that it stood for when told to.
+// It may be recorded anew at once: who waits for it waits for the moment that it stood for when
+// told to.
 Event::~Event() {
   if (gpu_->forked()) return;
   const MutexLock lock(gpu_->mutex_);
@@ -93,7 +87,8 @@ Event::~Event() {
 Gpu::Current::Current(const Gpu& gpu) : driver_(*gpu.driver_), capture_mode_(kRelaxedCapture) {
   if (gpu.forked()) {
     status_ = Status::Unsupported(
-        "this is a forked child of a process that uses a GPU, and CUDA does not work in one. Use spawn instead of "
+        "this is a forked child of a process that uses a GPU, and CUDA does not work in one. Use "
+        "spawn instead of "
         "fork");
     return;
   }
@@ -134,11 +129,12 @@ Status Gpu::Start() {
   const std::string opening = "opening GPU " + std::to_string(ordinal_);
   HVDLITE_RETURN_IF_ERROR(driver_->Check(driver_->DeviceGet(&device_, ordinal_), opening));
   std::array<char, 256> name{};
-  HVDLITE_RETURN_IF_ERROR(
-      driver_->Check(driver_->DeviceGetName(name.data(), static_cast<int>(name.size()) - 1, device_), opening));
+  HVDLITE_RETURN_IF_ERROR(driver_->Check(
+      driver_->DeviceGetName(name.data(), static_cast<int>(name.size()) - 1, device_), opening));
   name_ = name.data();
   HVDLITE_RETURN_IF_ERROR(driver_->Check(driver_->DeviceGetUuid(&uuid_, device_), opening));
-  HVDLITE_RETURN_IF_ERROR(driver_->Check(driver_->DevicePrimaryCtxRetain(&context_, device_), opening));
+  HVDLITE_RETURN_IF_ERROR(
+      driver_->Check(driver_->DevicePrimaryCtxRetain(&context_, device_), opening));
   const Current current(*this);
   HVDLITE_RETURN_IF_ERROR(current.status());
   if (first_ != nullptr) {
@@ -146,7 +142,8 @@ Status Gpu::Start() {
   } else {
     HVDLITE_RETURN_IF_ERROR(MemoryPool::Make(driver_, device_, &pool_));
   }
-  return driver_->Check(driver_->StreamCreate(&stream_, kNonBlockingStream, kHighestPriority), opening);
+  return driver_->Check(driver_->StreamCreate(&stream_, kNonBlockingStream, kHighestPriority),
+                        opening);
 }
 
 Status Gpu::Idle(bool* idle) const {
@@ -157,7 +154,7 @@ Status Gpu::Idle(bool* idle) const {
   return code == kNotReady ? Status::Ok() : driver_->Check(code, "waiting for what the GPU does");
 }
 
-// When the process ends the driver may have gone before: then all of this fails, and nobody minds.
+// When the process ends the driver may have gone before: then all of this fails, which is harmless.
 Gpu::~Gpu() {
   if (forked() || context_ == nullptr) return;
   {
@@ -174,7 +171,8 @@ Gpu::~Gpu() {
   driver_->DevicePrimaryCtxRelease(device_);
 }
 
-// A number of the process, not a flag set by a fork handler: handlers cannot be taken back, and a Gpu can.
+// A number of the process, not a flag set by a fork handler: handlers cannot be taken back, and a
+// Gpu can.
 bool Gpu::forked() const {
   return getpid() != process_;
 }
@@ -187,7 +185,8 @@ Status Gpu::RefuseCapture(Stream stream) const {
     if (capturing == 0) return Status::Ok();
   }
   return Status::Unsupported(
-      "this stream is being captured into a CUDA graph, which cannot hold what other ranks do: call hvdlite before or "
+      "this stream is being captured into a CUDA graph, which cannot hold what other ranks do: "
+      "call hvdlite before or "
       "after the capture");
 }
 
@@ -203,12 +202,15 @@ Status Gpu::Record(Stream stream, EventPtr* event) {
       idle_events_.pop_back();
     }
   }
-  if (raw == nullptr) HVDLITE_RETURN_IF_ERROR(driver_->Check(driver_->EventCreate(&raw, kNoTiming), "making an event"));
+  if (raw == nullptr)
+    HVDLITE_RETURN_IF_ERROR(
+        driver_->Check(driver_->EventCreate(&raw, kNoTiming), "making an event"));
   const std::shared_ptr<Event> made(new Event(shared_from_this(), raw, stream));
   {
     const MutexLock lock(mutex_);  // so that numbers come in the order of the stream
     made->number_ = ++recorded_;
-    HVDLITE_RETURN_IF_ERROR(driver_->Check(driver_->EventRecord(raw, stream), "recording an event"));
+    HVDLITE_RETURN_IF_ERROR(
+        driver_->Check(driver_->EventRecord(raw, stream), "recording an event"));
   }
   *event = made;
   return Status::Ok();
@@ -217,150 +219,32 @@ Status Gpu::Record(Stream stream, EventPtr* event) {
 Gpu::Buffer::Buffer(std::shared_ptr<Gpu> gpu, Kind kind, void* data, size_t bytes)
     : gpu_(std::move(gpu)), kind_(kind), data_(data), bytes_(bytes) {}
 
-Gpu::Buffer::~Buffer() {
-  const Current current(*gpu_);
-  if (!current.status().ok()) return;
-  if (kind_ == Kind::kInOrder) {
-    gpu_->Free(data_, gpu_->stream());
-  } else {
-    gpu_->Put(kind_ == Kind::kPinned, data_, bytes_);
-  }
-}
-
-Status Gpu::Pinned(size_t bytes, std::unique_ptr<Buffer>* buffer) {
-  return first().Take(true, bytes, buffer);
-}
-
-// In order: what is freed otherwise waits for everything on the device, other streams' NCCL included, which may wait for this rank.
-Status Gpu::OnDevice(size_t bytes, std::unique_ptr<Buffer>* buffer) {
-  if (pool_ == nullptr) return first().Take(false, bytes, buffer);
-  void* data = nullptr;
-  HVDLITE_RETURN_IF_ERROR(Allocate(bytes, &data));
-  buffer->reset(new Buffer(shared_from_this(), Buffer::Kind::kInOrder, data, bytes));
-  return Status::Ok();
-}
-
-Status Gpu::Take(bool pinned, size_t bytes, std::unique_ptr<Buffer>* buffer) {
-  const Current current(*this);
-  HVDLITE_RETURN_IF_ERROR(current.status());
-  void* data = nullptr;
-  {
-    const MutexLock lock(mutex_);
-    data = (pinned ? idle_pinned_ : idle_device_).Take(bytes);
-  }
-  if (data == nullptr) {
-    const size_t rounded = IdleMemory::ClassOf(bytes);
-    int code = AllocateNow(pinned, rounded, &data);
-    if (code == kOutOfMemory) {
-      FreeIdle(pinned);
-      code = AllocateNow(pinned, rounded, &data);
-    }
-    HVDLITE_RETURN_IF_ERROR(driver_->Check(
-        code, "allocating " + Mebibytes(rounded) + (pinned ? " of pinned host memory" : " on " + name_)));
-  }
-  const Buffer::Kind kind = pinned ? Buffer::Kind::kPinned : Buffer::Kind::kKept;
-  buffer->reset(new Buffer(shared_from_this(), kind, data, bytes));
-  return Status::Ok();
-}
-
-void Gpu::Put(bool pinned, void* data, size_t bytes) {
-  std::vector<void*> gone;
-  {
-    const MutexLock lock(mutex_);
-    gone = (pinned ? idle_pinned_ : idle_device_).Put(data, bytes);
-  }
-  FreeNow(pinned, gone);
-}
-
-int Gpu::AllocateNow(bool pinned, size_t bytes, void** data) const {
-  if (pinned) return driver_->MemHostAlloc(data, bytes, 0);
-  Address address = 0;
-  const int code = driver_->MemAlloc(&address, bytes);
-  *data = AsPointer(address);
-  return code;
-}
-
-void Gpu::FreeNow(bool pinned, const std::vector<void*>& blocks) const {
-  for (void* data : blocks) pinned ? driver_->MemFreeHost(data) : driver_->MemFree(AsAddress(data));
-}
-
-void Gpu::FreeIdle(bool pinned) {
-  std::vector<void*> blocks;
-  {
-    const MutexLock lock(mutex_);
-    blocks = (pinned ? idle_pinned_ : idle_device_).Clear();
-  }
-  FreeNow(pinned, blocks);
-}
-
-Status Gpu::Allocate(size_t bytes, void** data) {
-  *data = nullptr;
-  if (bytes == 0) return Status::Ok();
-  const Current current(*this);
-  HVDLITE_RETURN_IF_ERROR(current.status());
-  Address address = 0;
-  const auto allocate = [&] {
-    return pool_ != nullptr ? pool_->Allocate(&address, bytes, stream_) : driver_->MemAlloc(&address, bytes);
-  };
-  int code = allocate();
-  if (code == kOutOfMemory) {
-    first().FreeIdle(/*pinned=*/false);
-    code = allocate();
-  }
-  HVDLITE_RETURN_IF_ERROR(driver_->Check(code, "allocating " + Mebibytes(bytes) + " on " + name_));
-  *data = AsPointer(address);
-  return Status::Ok();
-}
-
-void Gpu::Free(void* data, Stream last_user) {
-  if (data == nullptr) return;
-  const Current current(*this);
-  if (!current.status().ok()) return;
-  std::vector<Freed> due = {{data, last_user}};
-  {
-    const MutexLock lock(mutex_);
-    due.insert(due.end(), freed_later_.begin(), freed_later_.end());
-    freed_later_.clear();
-  }
-  // Without the mutex: this may wait for the device.
-  std::erase_if(due, [this](const Freed& freed) { return FreeInOrder(freed); });
-  const MutexLock lock(mutex_);
-  freed_later_.insert(freed_later_.end(), due.begin(), due.end());
-}
-
-// False: not possible now.
-bool Gpu::FreeInOrder(const Freed& freed) const {
-  if (pool_ == nullptr) {
-    driver_->MemFree(AsAddress(freed.data));  // waits for the device, as cudaFree does
-    return true;
-  }
-  if (!RefuseCapture(freed.last_user).ok()) return false;
-  driver_->MemFreeAsync(AsAddress(freed.data), freed.last_user);
-  return true;
-}
-
 Status Gpu::CopyIn(void* device, const void* host, size_t bytes) {
   const Current current(*this);
   HVDLITE_RETURN_IF_ERROR(current.status());
-  return driver_->Check(driver_->MemcpyHtoDAsync(AsAddress(device), host, bytes, stream_), "copying to the GPU");
+  return driver_->Check(driver_->MemcpyHtoDAsync(AsAddress(device), host, bytes, stream_),
+                        "copying to the GPU");
 }
 
 Status Gpu::CopyOut(void* host, const void* device, size_t bytes) {
   const Current current(*this);
   HVDLITE_RETURN_IF_ERROR(current.status());
-  return driver_->Check(driver_->MemcpyDtoHAsync(host, AsAddress(device), bytes, stream_), "copying from the GPU");
+  return driver_->Check(driver_->MemcpyDtoHAsync(host, AsAddress(device), bytes, stream_),
+                        "copying from the GPU");
 }
 
 Status Gpu::Copy(void* to, const void* from, size_t bytes, Stream stream) {
   const Current current(*this);
   HVDLITE_RETURN_IF_ERROR(current.status());
-  return driver_->Check(driver_->MemcpyDtoDAsync(AsAddress(to), AsAddress(from), bytes, stream), "copying on the GPU");
+  return driver_->Check(driver_->MemcpyDtoDAsync(AsAddress(to), AsAddress(from), bytes, stream),
+                        "copying on the GPU");
 }
 
 Status Gpu::Zero(void* device, size_t bytes) {
   const Current current(*this);
   HVDLITE_RETURN_IF_ERROR(current.status());
-  return driver_->Check(driver_->MemsetD8Async(AsAddress(device), 0, bytes, stream_), "clearing memory of the GPU");
+  return driver_->Check(driver_->MemsetD8Async(AsAddress(device), 0, bytes, stream_),
+                        "clearing memory of the GPU");
 }
 
 Status Gpu::Kernel(const void* image, std::string_view name, Function* function) {
@@ -372,8 +256,9 @@ Status Gpu::Kernel(const void* image, std::string_view name, Function* function)
   if (kernel == nullptr) {
     Module module = nullptr;
     HVDLITE_RETURN_IF_ERROR(Load(image, &module));
-    HVDLITE_RETURN_IF_ERROR(driver_->Check(driver_->ModuleGetFunction(&kernel, module, std::string(name).c_str()),
-                                           "looking for the kernel " + std::string(name)));
+    HVDLITE_RETURN_IF_ERROR(
+        driver_->Check(driver_->ModuleGetFunction(&kernel, module, std::string(name).c_str()),
+                       "looking for the kernel " + std::string(name)));
   }
   *function = kernel;
   return Status::Ok();
@@ -386,7 +271,8 @@ Status Gpu::Load(const void* image, Module* module) {
     return Status::Ok();
   }
   const int code = driver_->ModuleLoadData(module, image);
-  if (std::find(kNotForThisDevice.begin(), kNotForThisDevice.end(), code) != kNotForThisDevice.end()) {
+  if (std::find(kNotForThisDevice.begin(), kNotForThisDevice.end(), code) !=
+      kNotForThisDevice.end()) {
     return Status::Unsupported("this build's kernels do not run on " + name_ + ": " +
                                driver_->Check(code, "loading them").message());
   }

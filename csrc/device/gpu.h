@@ -1,13 +1,14 @@
-// Gpu: one CUDA device, as one rank uses it: the primary context that its frameworks share, one stream of hvdlite's own,
-// events, and memory that is kept for the next operation.
+// Gpu: one CUDA device, as one rank uses it: the primary context that its frameworks share, one
+// stream of hvdlite's own, events, and memory that is kept for the next operation.
 //
-// Everything that hvdlite does on the device happens on stream(), in order. It begins when the events that say a tensor is
-// ready have fired, and what comes of it is announced by an event that a consumer's stream waits for: the host waits for
-// neither. See docs/decisions/0006-gpu.md.
+// Everything that hvdlite does on the device happens on stream(), in order. It begins when the
+// events that say a tensor is ready have fired, and what comes of it is announced by an event that
+// a consumer's stream waits for: the host waits for neither. See docs/decisions/0006-gpu.md.
 //
-// Thread-safety: any thread, whichever context is current there; each call makes the device's current and puts back what
-// was. Lifetime: events and buffers keep their Gpu alive. In a forked child every call fails and nothing is given back: CUDA
-// does not survive fork(). Failure: a Status with the driver's words; out of memory concerns the operation alone.
+// Thread-safety: any thread, whichever context is current there; each call makes the device's
+// current and puts back what was. Lifetime: events and buffers keep their Gpu alive. In a forked
+// child every call fails and nothing is given back: CUDA does not survive fork(). Failure: a Status
+// with the driver's words; out of memory concerns the operation alone.
 #pragma once
 
 #include <sys/types.h>
@@ -39,15 +40,18 @@ class Event {
 
   // Whether everything before it has been done. The first failure of the device comes out here.
   Status Query(bool* fired) const;
-  // What `stream` is given from now on waits for it; the caller does not. kUnsupported as for Gpu::Record.
-  Status HoldBack(Stream stream) const;
-  // Whether the other one has fired when this one has: both are of one stream, and the other came before.
+  // What `stream` is given from now on waits for it; the caller does not. kUnsupported as for
+  // Gpu::Record.
+  Status MakeWait(Stream stream) const;
+  // Whether the other one has fired when this one has: both are of one stream, and the other came
+  // before.
   bool Implies(const Event& other) const;
   const std::shared_ptr<Gpu>& gpu() const { return gpu_; }
 
  private:
   friend class Gpu;
-  Event(std::shared_ptr<Gpu> gpu, RawEvent raw, Stream stream) : gpu_(std::move(gpu)), raw_(raw), stream_(stream) {}
+  Event(std::shared_ptr<Gpu> gpu, RawEvent raw, Stream stream)
+      : gpu_(std::move(gpu)), raw_(raw), stream_(stream) {}
   const std::shared_ptr<Gpu> gpu_;
   const RawEvent raw_;
   const Stream stream_;
@@ -73,8 +77,9 @@ class Gpu : public std::enable_shared_from_this<Gpu> {
   // Whether everything that stream() has been given is done. Needs no memory.
   Status Idle(bool* idle) const;
 
-  // Makes the device's context this thread's for as long as it lives. A CUDA graph that the program captures meanwhile, here
-  // or in another thread, is not disturbed by what is called under it: put it around what calls the driver or NCCL.
+  // Makes the device's context this thread's for as long as it lives. A CUDA graph that the program
+  // captures meanwhile, here or in another thread, is not disturbed by what is called under it: put
+  // it around what calls the driver or NCCL.
   class Current {
    public:
     explicit Current(const Gpu& gpu);
@@ -89,12 +94,13 @@ class Gpu : public std::enable_shared_from_this<Gpu> {
     int capture_mode_;
   };
 
-  // The moment in which everything that `stream` has been given so far is done. kUnsupported: the stream is being
-  // captured into a CUDA graph, which would not contain what other ranks do.
+  // The moment in which everything that `stream` has been given so far is done. kUnsupported: the
+  // stream is being captured into a CUDA graph, which would not contain what other ranks do.
   Status Record(Stream stream, EventPtr* event);
 
-  // Memory for what happens on stream(): pinned host memory, and the device's. Both give themselves back when destroyed: not
-  // before what uses them is done. Pinned memory stays allocated for the next who asks for as much.
+  // Memory for what happens on stream(): pinned host memory, and the device's. Both give themselves
+  // back when destroyed: not before what uses them is done. Pinned memory stays allocated for the
+  // next who asks for as much.
   class Buffer {
    public:
     ~Buffer();
@@ -103,7 +109,11 @@ class Gpu : public std::enable_shared_from_this<Gpu> {
 
    private:
     friend class Gpu;
-    enum class Kind : uint8_t { kPinned, kKept, kInOrder };  // kInOrder: of the device, in the order of stream()
+    enum class Kind : uint8_t {
+      kPinned,
+      kKept,
+      kInOrder
+    };  // kInOrder: of the device, in the order of stream()
     Buffer(std::shared_ptr<Gpu> gpu, Kind kind, void* data, size_t bytes);
     const std::shared_ptr<Gpu> gpu_;
     const Kind kind_;
@@ -113,8 +123,9 @@ class Gpu : public std::enable_shared_from_this<Gpu> {
   Status Pinned(size_t bytes, std::unique_ptr<Buffer>* buffer);
   Status OnDevice(size_t bytes, std::unique_ptr<Buffer>* buffer);
 
-  // A result of its own life: ready for use on stream(), given back in the order of the stream that used it last. A stream
-  // under capture gives nothing back: then it happens at a later Free. Null for no bytes.
+  // A result of its own life: ready for use on stream(), given back in the order of the stream that
+  // used it last. A stream under capture gives nothing back: then it happens at a later Free. Null
+  // for no bytes.
   Status Allocate(size_t bytes, void** data);
   void Free(void* data, Stream last_user);
 
@@ -125,8 +136,8 @@ class Gpu : public std::enable_shared_from_this<Gpu> {
   // On the device, in the order of any stream of it.
   Status Copy(void* to, const void* from, size_t bytes, Stream stream);
 
-  // A kernel of `image`, machine code or PTX in memory that stays there. Loaded at the first call, kept. kUnsupported: nothing in it
-  // runs on this device with this driver.
+  // A kernel of `image`, machine code or PTX in memory that stays there. Loaded at the first call,
+  // kept. kUnsupported: nothing in it runs on this device with this driver.
   Status Kernel(const void* image, std::string_view name, Function* function);
 
  private:
@@ -158,14 +169,16 @@ class Gpu : public std::enable_shared_from_this<Gpu> {
   Uuid uuid_{};
   std::string name_;
   Context context_ = nullptr;
-  std::shared_ptr<const MemoryPool> pool_;  // all streams'; null where the device has no memory in the order of one
+  // all streams'; null where the device has no memory in the order of one
+  std::shared_ptr<const MemoryPool> pool_;
   Stream stream_ = nullptr;
 
   Mutex mutex_;
   std::vector<RawEvent> idle_events_ GUARDED_BY(mutex_);
   uint64_t recorded_ GUARDED_BY(mutex_) = 0;  // events
   IdleMemory idle_pinned_ GUARDED_BY(mutex_);
-  IdleMemory idle_device_ GUARDED_BY(mutex_);  // where the device has no memory in the order of a stream
+  // Where the device has no memory in the order of a stream.
+  IdleMemory idle_device_ GUARDED_BY(mutex_);
   std::vector<Freed> freed_later_ GUARDED_BY(mutex_);
   std::map<const void*, Module> modules_ GUARDED_BY(mutex_);
   std::map<std::pair<const void*, std::string>, Function> kernels_ GUARDED_BY(mutex_);

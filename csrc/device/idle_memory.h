@@ -1,8 +1,9 @@
-// IdleMemory: blocks of memory that nobody uses at the moment, by size class, up to so many bytes.
+// IdleMemory: blocks of memory that are unused at the moment, by size class, up to so many bytes.
 //
-// Sizes are rounded up to one of four steps between two powers of two, so that batches of about the same size share
-// blocks and at most a fifth of a block is wasted (small ones aside). Beyond the bound those that lay idle the longest go.
-// Thread-safety: none; the owner's mutex. Knows nothing of where the memory is and frees none: it says what to free.
+// Sizes are rounded up to one of four steps between two powers of two, so that batches of about the
+// same size share blocks and at most a fifth of a block is wasted (small ones aside). Beyond the
+// bound those that lay idle the longest go. Thread-safety: none; the owner's mutex. Knows nothing
+// of where the memory is and frees none: it says what to free.
 #pragma once
 
 #include <bit>

@@ -12,7 +12,8 @@ constexpr int kMemoryPoolsSupported = 115;  // CU_DEVICE_ATTRIBUTE_...
 constexpr int kReuseAllowInternalDependencies = 3;
 constexpr int kReleaseThreshold = 4;
 
-// Stays for the next result: otherwise each would be mapped anew. The framework has less by as much.
+// Stays for the next result: otherwise each would be mapped anew. The framework has less by as
+// much.
 constexpr uint64_t kKeptBytes = uint64_t{64} << 20;
 
 }  // namespace
@@ -23,14 +24,17 @@ Status MemoryPool::Make(std::shared_ptr<const Driver> driver, DeviceNumber devic
   const Driver& cuda = *pool->driver_;
   int supported = 0;
   HVDLITE_RETURN_IF_ERROR(
-      cuda.Check(cuda.DeviceGetAttribute(&supported, kMemoryPoolsSupported, device), "asking for what a GPU can do"));
+      cuda.Check(cuda.DeviceGetAttribute(&supported, kMemoryPoolsSupported, device),
+                 "asking for what a GPU can do"));
   *out = nullptr;
   if (supported == 0) return Status::Ok();
   PoolProps props;
   props.device = device;
-  HVDLITE_RETURN_IF_ERROR(cuda.Check(cuda.MemPoolCreate(&pool->raw_, &props), "making a memory pool"));
+  HVDLITE_RETURN_IF_ERROR(
+      cuda.Check(cuda.MemPoolCreate(&pool->raw_, &props), "making a memory pool"));
   const auto set = [&](int attribute, void* value) {
-    return cuda.Check(cuda.MemPoolSetAttribute(pool->raw_, attribute, value), "setting up a memory pool");
+    return cuda.Check(cuda.MemPoolSetAttribute(pool->raw_, attribute, value),
+                      "setting up a memory pool");
   };
   int by_waiting = 0;
   HVDLITE_RETURN_IF_ERROR(set(kReuseAllowInternalDependencies, &by_waiting));

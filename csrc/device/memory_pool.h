@@ -1,10 +1,11 @@
 // MemoryPool: where hvdlite's device memory in the order of a stream comes from.
 //
-// Not the device's own pool: where memory is scarce that one makes a stream wait for another, which has freed some. Behind the one may be
-// a process set's NCCL, and behind the other another set's: on a rank that orders them the other way round each waits for ever.
+// Not the device's own pool: where memory is scarce that one makes a stream wait for another, which
+// has freed some. Behind the one may be a process set's NCCL, and behind the other another set's:
+// on a rank that orders them the other way round each waits for ever.
 //
-// Thread-safety: any thread. Lifetime: not longer than the device's context is retained; blocks may outlive it. A forked child leaves it
-// alone: CUDA does not survive fork().
+// Thread-safety: any thread. Lifetime: not longer than the device's context is retained; blocks may
+// outlive it. A forked child leaves it alone: CUDA does not survive fork().
 #pragma once
 
 #include <sys/types.h>
@@ -34,7 +35,8 @@ class MemoryPool {
   }
 
  private:
-  explicit MemoryPool(std::shared_ptr<const Driver> driver) : driver_(std::move(driver)), process_(getpid()) {}
+  explicit MemoryPool(std::shared_ptr<const Driver> driver)
+      : driver_(std::move(driver)), process_(getpid()) {}
 
   const std::shared_ptr<const Driver> driver_;
   const pid_t process_;

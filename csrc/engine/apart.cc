@@ -26,7 +26,8 @@ bool Apart::Move(Nanos now) {
   next_look_.store(now + kMoveEvery, std::memory_order_relaxed);
   std::vector<int> seen;
   for (int i = 0; i < segment_.local_size(); ++i) {
-    seen.push_back(i == local_rank_ ? mine : segment_.line(i).processor.load(std::memory_order_relaxed));
+    seen.push_back(i == local_rank_ ? mine
+                                    : segment_.line(i).processor.load(std::memory_order_relaxed));
   }
   cpu_set_t allowed, free;
   if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return false;

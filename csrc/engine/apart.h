@@ -1,10 +1,11 @@
 // Apart: keeps the ranks of a host off one another's processor while another one is free.
 //
-// Ranks that wait for each other on one processor hand it over by sched_yield(). Both have run a moment ago, so the
-// kernel takes them for warm and moves neither, although another processor idles: every hand-over then costs a switch.
-// Each rank therefore publishes the processor on which it waits. A rank that is about to yield and finds a mate of a
-// lower number on its processor moves its thread: it forbids the thread its mates' processors, which the kernel obeys at
-// once, and restores its mask.
+// Ranks that wait for each other on one processor hand it over by sched_yield(). Both have run a
+// moment ago, so the kernel takes them for warm and moves neither, although another processor
+// idles: every hand-over then costs a switch. Each rank therefore publishes the processor on which
+// it waits. A rank that is about to yield and finds a mate of a lower number on its processor moves
+// its thread: it forbids the thread its mates' processors, which the kernel obeys at once, and
+// restores its mask.
 //
 // Thread-safety: any thread; calls move the calling thread only.
 #pragma once
@@ -19,15 +20,18 @@
 
 namespace hvdlite::engine {
 
-// DECIDES. Whether local rank `me` has to move, and then to which processors: those that it may use and nobody was seen
-// on. seen[i]: the processor of local rank i, or -1. Never where there are fewer processors than ranks.
+// DECIDES. Whether local rank `me` has to move, and then to which processors: those that it may use
+// and no rank was seen on. seen[i]: the processor of local rank i, or -1. Never where there are
+// fewer processors than ranks.
 bool MustMove(const cpu_set_t& allowed, const std::vector<int>& seen, int me, cpu_set_t* to);
 
 class Apart {
  public:
   // Borrows the segment. Not enabled: publishes and stays.
   Apart(transport::HostSegment* segment, int local_rank, bool enabled)
-      : segment_(*segment), local_rank_(local_rank), enabled_(enabled && segment->local_size() > 1) {}
+      : segment_(*segment),
+        local_rank_(local_rank),
+        enabled_(enabled && segment->local_size() > 1) {}
 
   void Publish() {
     std::atomic<int32_t>& mine = segment_.line(local_rank_).processor;
@@ -41,7 +45,8 @@ class Apart {
 
  private:
   static constexpr Nanos kLookEvery = 20 * kMicrosecond;
-  static constexpr Nanos kMoveEvery = kMillisecond;  // a move costs two system calls and a cold cache
+  // A move costs two system calls and a cold cache.
+  static constexpr Nanos kMoveEvery = kMillisecond;
 
   transport::HostSegment& segment_;
   const int local_rank_;

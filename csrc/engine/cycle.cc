@@ -1,9 +1,10 @@
 // One turn of the loop. Read this first.
 //
-//   Cycle: for each process set   Announce   what user threads have submitted, to the set's root
-//                                 Exchange   messages; the root decides; everybody hears the decisions in one order
-//                                 Begin      the next decision: usually a batch for the communicator
-//                                 Progress   the batch under way; when it is done, complete its handles
+//   Cycle: for each process set
+//     Announce   tell the set's root what user threads have submitted
+//     Exchange   messages; the root decides; all members hear the decisions in one order
+//     Begin      the next decision: usually a batch for the communicator
+//     Progress   the running batch; when it is done, complete its handles
 //
 // Nothing here blocks, so a rank that waits for peers in one set still moves the others.
 #include <new>
@@ -15,10 +16,11 @@ namespace hvdlite::engine {
 
 namespace {
 
-// After all have agreed to end, what is decided still happens; if a peer dies just then, it moves no more, and this
-// bounds the wait.
+// After all have agreed to end, what is decided still happens; if a peer dies just then, it moves
+// no more, and this bounds the wait.
 constexpr Nanos kClosingGrace = 2 * kSecond;
-// How long a rank that leaves waits for its own operations in process sets (those in the world are the root's business).
+// How long a rank that leaves waits for its own operations in process sets (those in the world are
+// the root's business).
 constexpr Nanos kLeaveGrace = 2 * kSecond;
 
 }  // namespace
@@ -28,9 +30,10 @@ bool Engine::Cycle() {
   try {
     return Turn(MonotonicNow());
   } catch (const std::bad_alloc&) {
-    // Whoever turns holds the lock of the turn, and half a batch: the only way on is to end the job, with a sentence.
-    FailNow(
-        Status::Io("rank " + std::to_string(rank()) + " has no memory left for what it and its peers agreed to do"));
+    // The thread holds the lock of the turn and half a batch: the only way on is to end the
+    // job, with a sentence.
+    FailNow(Status::Io("rank " + std::to_string(rank()) +
+                       " has no memory left for what it and its peers agreed to do"));
     return true;
   }
 }
@@ -50,12 +53,13 @@ bool Engine::Turn(Nanos now) {
     if (closing_until_ == 0) closing_until_ = now + kClosingGrace;
     bool idle = true;
     for (const auto& set : active_) {
-      LookAfterFlights(set.get());
-      idle &= set->idle() && set->in_flight.empty() && set->agreement->Flush();  // all have heard the end
+      CheckInFlight(set.get());
+      // All have heard the end.
+      idle &= set->idle() && set->in_flight.empty() && set->agreement->Flush();
     }
     if (ended_) return moved;
     if (idle || now > closing_until_) Finish(closing_);
-    if (idle) active_[0]->agreement->TakeLeave();  // whoever has called shutdown() waits for this
+    if (idle) active_[0]->agreement->TakeLeave();  // the thread in Shutdown() waits for this
   }
   return moved;
 }
@@ -67,14 +71,17 @@ bool Engine::TurnSet(ProcessSet* set, Nanos now) {
     Announce(set, now);
     moved = true;
   }
-  if (set->id == 0 && leaving_.load(std::memory_order_acquire) && !leave_announced_ && MayLeave(now)) {
+  if (set->id == 0 && leaving_.load(std::memory_order_acquire) && !leave_announced_ &&
+      MayLeave(now)) {
     leave_announced_ = true;
     set->agreement->AnnounceShutdown(now);
   }
   const Status talk = set->agreement->Exchange(now, &set->heard, &moved);
-  for (const Ledger::Arrival& arrival : set->agreement->TakeArrivals()) observer_.Arrived(*set, arrival);
+  for (const Ledger::Arrival& arrival : set->agreement->TakeArrivals())
+    observer_.Arrived(*set, arrival);
   for (Decision& decision : set->heard) {
-    // Neither bad news nor the end queues up behind a batch: from here on, a link that breaks is somebody leaving.
+    // Neither bad news nor the end queues up behind a batch: from here on, a link that breaks is
+    // a rank leaving.
     if (decision.kind == Down::kAbort) {
       FailNow(decision.status);
     } else if (decision.kind == Down::kShutdown) {
@@ -97,8 +104,8 @@ bool Engine::TurnSet(ProcessSet* set, Nanos now) {
   return moved;
 }
 
-// Everything this rank has announced still happens. The root knows what it announced in the world; in other sets only
-// this rank does, so it says that it leaves only when those are done.
+// Everything this rank has announced still happens. The root knows what it announced in the world;
+// in other sets only this rank does, so it says that it leaves only when those are done.
 bool Engine::MayLeave(Nanos now) {
   if (leave_by_ == 0) leave_by_ = now + kLeaveGrace;
   if (now > leave_by_) return true;
@@ -117,7 +124,8 @@ void Engine::Announce(ProcessSet* set, Nanos now) {
                          set->slots[known->second].mine.SameExceptName(entry->request);
     observer_.Announced(*set, *entry, by_slot, now);
     const uint64_t slot = known == set->slot_of.end() ? kNoSlot : known->second;
-    status = by_slot ? set->agreement->AnnounceSlot(slot, now) : set->agreement->Announce(entry->request, slot, now);
+    status = by_slot ? set->agreement->AnnounceSlot(slot, now)
+                     : set->agreement->Announce(entry->request, slot, now);
     if (!status.ok()) break;
   }
   set->fetched.clear();
@@ -156,8 +164,9 @@ void Engine::Begin(ProcessSet* set, Decision decision, Nanos now) {
   running->started = now;
   for (Response& response : running->responses) {
     if (!Remember(set, &response)) {
-      return FailNow(Status::Internal("the ranks of process set " + std::to_string(set->id) +
-                                      " do not remember the same operations; do all run the same version of hvdlite?"));
+      return FailNow(Status::Internal(
+          "the ranks of process set " + std::to_string(set->id) +
+          " do not remember the same operations; do all run the same version of hvdlite?"));
     }
   }
   const OpKind kind = running->responses[0].agreed->request.kind;
@@ -176,7 +185,7 @@ void Engine::Begin(ProcessSet* set, Decision decision, Nanos now) {
   set->running = std::move(running);
   observer_.Began(*set, *set->running, now);
   if (!HasTensor(kind)) {
-    // The agreement itself was the meeting: everybody has asked.
+    // The agreement itself was the meeting: all members have asked.
     CompleteRunning(set);
     return;
   }
@@ -184,7 +193,7 @@ void Engine::Begin(ProcessSet* set, Decision decision, Nanos now) {
 }
 
 // Fills in what a slot stands for, or notes what it stands for from now on.
-// False if nobody has ever said what the slot stands for.
+// False if no response has ever said what the slot stands for.
 bool Engine::Remember(ProcessSet* set, Response* response) {
   if (response->cached) {
     const auto known = set->slots.find(response->slot);
@@ -233,8 +242,9 @@ void Engine::CompleteRunning(ProcessSet* set) {
   jitter_();
   std::unique_ptr<Running> running = std::move(set->running);
   const device::EventPtr finished = running->work == nullptr ? nullptr : running->work->finished();
-  const FlightPtr flight = finished == nullptr ? nullptr : std::make_shared<Flight>(finished);
-  if (flight == nullptr) running->work.reset();
+  const PendingBatchPtr pending =
+      finished == nullptr ? nullptr : std::make_shared<PendingBatch>(finished);
+  if (pending == nullptr) running->work.reset();
   observer_.Ended(*set, *running, MonotonicNow());
   for (size_t i = 0; i < running->entries.size(); ++i) {
     Entry* const entry = running->entries[i];
@@ -243,10 +253,10 @@ void Engine::CompleteRunning(ProcessSet* set) {
       entry->handle->number = running->responses[i].agreed->request.root;
       set->inbox.RestartDefaultNames();
     }
-    if (flight != nullptr) entry->handle->TakeOff(flight);
+    if (pending != nullptr) entry->handle->Enqueued(pending);
     Complete(set, entry, Status::Ok());
   }
-  if (flight != nullptr) TakeOff(set, std::move(running), flight);
+  if (pending != nullptr) MarkEnqueued(set, std::move(running), pending);
 }
 
 // The members have agreed that these operations fail, and nothing else does.

@@ -19,8 +19,8 @@ LogLevel ParseLevel(const std::string& name) {
 constexpr Nanos kDefaultSpin = 50 * kMicrosecond;
 // How long a broken link may stay unexplained; the news of who died travels in milliseconds.
 constexpr Nanos kSuspicion = 300 * kMillisecond;
-// The same for links of a process set other than the world: a peer may have heard before us that the set is removed. If
-// the peer is dead, the world's links say so long before.
+// The same for links of a process set other than the world: a peer may have heard before us that
+// the set is removed. If the peer is dead, the world's links say so long before.
 constexpr Nanos kSuspicionInSet = 5 * kSecond;
 // However busy the world is.
 constexpr Nanos kLongestSuspicion = 60 * kSecond;
@@ -29,18 +29,22 @@ constexpr Nanos kLongestSuspicion = 60 * kSecond;
 
 Engine::Engine(const EngineOptions& options)
     : options_(options),
-      log_(ParseLevel(options.config.log_level), !options.config.log_hide_time, options.rank, options.size),
-      jitter_(options.config.debug_delay_microseconds * kMicrosecond, static_cast<uint64_t>(options.rank)),
+      log_(ParseLevel(options.config.log_level), !options.config.log_hide_time, options.rank,
+           options.size),
+      jitter_(options.config.debug_delay_microseconds * kMicrosecond,
+              static_cast<uint64_t>(options.rank)),
       observer_(static_cast<size_t>(std::max<int64_t>(options.config.recorder_entries, 0))) {
   const Config& config = options_.config;
   window_ = static_cast<Nanos>(config.cycle_time * static_cast<double>(kMillisecond));
 }
 
-Status Engine::Start(const EngineOptions& options, rendezvous::Store* store, std::unique_ptr<Engine>* out) {
+Status Engine::Start(const EngineOptions& options, rendezvous::Store* store,
+                     std::unique_ptr<Engine>* out) {
   std::unique_ptr<Engine> engine(new Engine(options));
   const Deadline deadline = Deadline::AfterSeconds(options.config.start_timeout_seconds);
   const Status connected = engine->Connect(store, deadline);
-  // Before the engine's sockets close: the others see that as well, and would take this rank for the culprit.
+  // Before the engine's sockets close: the others see that as well, and would take this rank for
+  // the culprit.
   if (!connected.ok()) return store == nullptr ? connected : store->Fail(connected);
   engine->StartBackground();
   const Config& config = engine->options_.config;
@@ -75,7 +79,8 @@ std::string Engine::Metrics() {
   for (const auto& set : active_) {
     if (set->id != 0 || !set->agreement->is_root()) continue;
     const std::vector<Spans>& waited = set->agreement->ledger().waited_for();
-    for (size_t m = 0; m < waited.size(); ++m) elsewhere.waited_for.emplace_back(set->ranks[m], waited[m].covered());
+    for (size_t m = 0; m < waited.size(); ++m)
+      elsewhere.waited_for.emplace_back(set->ranks[m], waited[m].covered());
   }
   const std::string metrics = observer_.Metrics(elsewhere, world_->carried());
   ReturnTurn();
@@ -96,10 +101,10 @@ Status Engine::Connect(rendezvous::Store* store, Deadline deadline) {
   const int64_t spin = options_.config.spin_microseconds;
   const std::string& overlap = options_.config.overlap;
   leaves_it_to_waiters_ = overlap == "off" || (overlap == "auto" && !world_->has_spare_processor());
-  apart_ =
-      std::make_unique<Apart>(&world_->bells().segment(), world_->bells().local_rank(), options_.config.spread_ranks);
-  patience_ =
-      std::make_unique<Patience>(world_->oversubscribed(), spin < 0 ? kDefaultSpin : spin * kMicrosecond, apart_.get());
+  apart_ = std::make_unique<Apart>(&world_->bells().segment(), world_->bells().local_rank(),
+                                   options_.config.spread_ranks);
+  patience_ = std::make_unique<Patience>(
+      world_->oversubscribed(), spin < 0 ? kDefaultSpin : spin * kMicrosecond, apart_.get());
   MutexLock turn(turn_);
   const Nanos now = MonotonicNow();
   last_tick_ = last_submission_ = now;
@@ -110,8 +115,9 @@ Status Engine::Connect(rendezvous::Store* store, Deadline deadline) {
   for (int r = 0; r < options_.size; ++r) everyone[static_cast<size_t>(r)] = r;
   const Until until(deadline, [store] { return store == nullptr ? Status::Ok() : store->Look(); });
   HVDLITE_RETURN_IF_ERROR(AddSet(everyone, next_id_++, until));
-  for (const std::vector<int>& ranks : options_.process_sets) HVDLITE_RETURN_IF_ERROR(AddSet(ranks, next_id_++, until));
-  // Before that a death may be known to some only, by its links; after it, everybody's links tell.
+  for (const std::vector<int>& ranks : options_.process_sets)
+    HVDLITE_RETURN_IF_ERROR(AddSet(ranks, next_id_++, until));
+  // Before that a death may be known to some only, by its links; after it, all ranks' links tell.
   return store == nullptr ? Status::Ok() : store->Arrive(deadline);
 }
 
@@ -123,12 +129,13 @@ Engine::~Engine() {
     world_->bells().RingSelf();
     background_.join();
   }
-  for (const auto& [id, set] : sets_) Ground(set.get());
+  for (const auto& [id, set] : sets_) FreeInFlight(set.get());
 }
 
 namespace {
 
-std::unique_ptr<Entry> MakeEntry(Submission submission, const HandlePtr& handle, std::vector<device::EventPtr> ready) {
+std::unique_ptr<Entry> MakeEntry(Submission submission, const HandlePtr& handle,
+                                 std::vector<device::EventPtr> ready) {
   auto entry = std::make_unique<Entry>();
   entry->request = std::move(submission.request);
   entry->input = std::move(submission.input);
@@ -143,11 +150,12 @@ std::unique_ptr<Entry> MakeEntry(Submission submission, const HandlePtr& handle,
 
 Status Engine::MemberSet(int id, std::shared_ptr<ProcessSet>* set) {
   *set = FindSet(id);
-  if (*set == nullptr) return Status::InvalidArgument("process set " + std::to_string(id) + " does not exist");
+  if (*set == nullptr)
+    return Status::InvalidArgument("process set " + std::to_string(id) + " does not exist");
   if ((*set)->member()) return Status::Ok();
-  return Status::InvalidArgument("rank " + std::to_string(rank()) + " is not a member of process set " +
-                                 std::to_string(id) +
-                                 ". Call the operation on its members only: if process_set.included(): ...");
+  return Status::InvalidArgument(
+      "rank " + std::to_string(rank()) + " is not a member of process set " + std::to_string(id) +
+      ". Call the operation on its members only: if process_set.included(): ...");
 }
 
 std::string Engine::DefaultName(int id, const std::string& kind) {
@@ -159,15 +167,17 @@ Status Engine::Submit(int id, Submission submission, bool will_wait, HandlePtr* 
   std::shared_ptr<ProcessSet> set;
   HVDLITE_RETURN_IF_ERROR(MemberSet(id, &set));
   HVDLITE_RETURN_IF_ERROR(CheckPlace(id, submission.request, /*in_group=*/false));
-  const bool patient = submission.patient && leaves_it_to_waiters_ && submission.request.device == DeviceKind::kHost;
+  const bool patient =
+      submission.patient && leaves_it_to_waiters_ && submission.request.device == DeviceKind::kHost;
   *handle = std::make_shared<Handle>(std::move(submission.completion), patient);
   std::vector<device::EventPtr> ready;
   if (submission.request.device != DeviceKind::kHost) {
-    Moments moments;
-    HVDLITE_RETURN_IF_ERROR(Board(*set, &submission, handle->get(), &moments, &ready));
+    ProducerEvents produced_by;
+    HVDLITE_RETURN_IF_ERROR(PrepareGpu(*set, &submission, handle->get(), &produced_by, &ready));
   }
   Count(**handle, 1);
-  const Status status = set->inbox.Submit(MakeEntry(std::move(submission), *handle, std::move(ready)));
+  const Status status =
+      set->inbox.Submit(MakeEntry(std::move(submission), *handle, std::move(ready)));
   if (!status.ok()) {
     Count(**handle, -1);
     return status;
@@ -176,7 +186,8 @@ Status Engine::Submit(int id, Submission submission, bool will_wait, HandlePtr* 
   return Status::Ok();
 }
 
-Status Engine::SubmitGroup(int id, std::vector<Submission> submissions, std::vector<HandlePtr>* handles) {
+Status Engine::SubmitGroup(int id, std::vector<Submission> submissions,
+                           std::vector<HandlePtr>* handles) {
   std::shared_ptr<ProcessSet> set;
   HVDLITE_RETURN_IF_ERROR(MemberSet(id, &set));
   for (const Submission& submission : submissions) {
@@ -184,12 +195,13 @@ Status Engine::SubmitGroup(int id, std::vector<Submission> submissions, std::vec
   }
   std::vector<std::unique_ptr<Entry>> entries;
   std::vector<HandlePtr> made;
-  Moments moments;
+  ProducerEvents produced_by;
   for (Submission& submission : submissions) {
     made.push_back(std::make_shared<Handle>(std::move(submission.completion)));
     std::vector<device::EventPtr> ready;
     if (submission.request.device != DeviceKind::kHost) {
-      HVDLITE_RETURN_IF_ERROR(Board(*set, &submission, made.back().get(), &moments, &ready));
+      HVDLITE_RETURN_IF_ERROR(
+          PrepareGpu(*set, &submission, made.back().get(), &produced_by, &ready));
     }
     entries.push_back(MakeEntry(std::move(submission), made.back(), std::move(ready)));
   }
@@ -225,7 +237,7 @@ void Engine::CloseInbox(ProcessSet* set, const Status& reason) {
 }
 
 void Engine::LinkFailed(ProcessSet* set, Status status) {
-  // All have agreed to end: somebody has left, and needs nothing from us any more.
+  // All have agreed to end: a rank has left and needs nothing from us any more.
   if (ended_ || !closing_.ok()) return;
   const bool may_know_more = world_->multi_host() || world_->mpi().use || set->on_gpu != nullptr;
   if (status.code() != StatusCode::kPeerLost || !may_know_more) return FailNow(std::move(status));
@@ -241,7 +253,8 @@ void Engine::CheckSuspicions(Nanos now) {
     if (set->suspicion.ok()) continue;
     // The removal of the set may wait in the world's queue.
     if (set->id != 0 && !active_[0]->idle()) {
-      set->suspicion_until = std::min(now + kSuspicionInSet, set->suspicion_since + kLongestSuspicion);
+      set->suspicion_until =
+          std::min(now + kSuspicionInSet, set->suspicion_since + kLongestSuspicion);
     }
     if (now > set->suspicion_until) return FailNow(set->suspicion);
   }
@@ -250,7 +263,8 @@ void Engine::CheckSuspicions(Nanos now) {
 void Engine::FailNow(Status status) {
   if (ended_) return;
   world_->segment().SetAbort(status);
-  if (world_->segment().aborted()) status = world_->segment().abort_status();  // the host's first failure is the cause
+  // The host's first failure is the cause.
+  if (world_->segment().aborted()) status = world_->segment().abort_status();
   log_.Error("the job has failed: " + status.message());
   for (const auto& set : active_) set->agreement->SpreadAbort(status);
   Finish(status);
@@ -270,12 +284,12 @@ void Engine::Finish(const Status& reason) {
     for (const auto& [id, set] : sets_) sets.push_back(set);
   }
   for (const auto& set : sets) {
-    LoseFlights(set.get(), reason);
-    // Unless all have agreed to end, nobody may wait for the others to take leave.
+    BeginAbortGpu(set.get(), reason);
+    // Unless all have agreed to end, no rank may wait for the others to shut NCCL down.
     if (closing_.ok() && set->on_gpu != nullptr) set->on_gpu->BeginAbort();
   }
   const Deadline ended = Deadline::After(comm::nccl::kAbortPatience);
-  for (const auto& set : sets) AwaitLoss(set.get(), ended);
+  for (const auto& set : sets) EndAbortGpu(set.get(), ended);
   for (const auto& set : sets) {
     set->running.reset();
     set->decided.clear();
@@ -328,9 +342,12 @@ Status Engine::Shutdown(Deadline deadline) {
     UnlockAndTell();
   }
   TakeTurn();
-  // Without the others' consent this is a departure that they must notice, so the socket's end speaks for us.
-  if (!closing_.ok()) world_->segment().line(world_->place().local_rank).left.store(1, std::memory_order_seq_cst);
-  Finish(Status::ShutDown("Horovod has been shut down (hvdlite): hvd.shutdown() was called on this rank"));
+  // Without the others' consent this is a departure that they must notice, so the socket's end
+  // speaks for us.
+  if (!closing_.ok())
+    world_->segment().line(world_->place().local_rank).left.store(1, std::memory_order_seq_cst);
+  Finish(Status::ShutDown(
+      "Horovod has been shut down (hvdlite): hvd.shutdown() was called on this rank"));
   const Deadline flush = Deadline::After(kSecond);
   for (bool done = false; !done && !flush.Passed();) {
     done = true;
@@ -341,7 +358,7 @@ Status Engine::Shutdown(Deadline deadline) {
   world_->bells().RingEveryone();
   // Now, when all members do: they take leave of NCCL together.
   for (const auto& set : active_) {
-    Ground(set.get());
+    FreeInFlight(set.get());
     set->on_gpu.reset();
   }
   UnlockAndTell();

@@ -1,14 +1,15 @@
-// Engine: one rank's side of the job: takes operations from user threads and carries them out together with the other
-// ranks. Knows no framework.
+// Engine: one rank's side of the job: takes operations from user threads and carries them out
+// together with the other ranks. Knows no framework.
 //
-// Who works: the *turn* belongs to one thread at a time. A thread that waits for a result takes the turn and carries the
-// operations out itself; only while nobody waits does the background thread, woken by a submission or by a peer.
-// The turn never blocks (see comm/communicator.h); whoever holds it sleeps only in Idle().
+// Who works: the *turn* belongs to one thread at a time. A thread that waits for a result takes the
+// turn and carries the operations out itself; the background thread, woken by a submission or by a
+// peer, does it only while no thread waits. The turn never blocks (see comm/communicator.h); the
+// holder sleeps only in Idle().
 //
-// Thread-safety: public members from any thread.
-// Failure: one rank's failure is everybody's: after the first kPeerLost, kIo or kInternal the engine is aborted, and
-// everything outstanding and later ends with that status. A kMismatch concerns one operation only.
-// Lifetime: Stop (or Shutdown) before destruction; handles outlive the engine.
+// Thread-safety: public members from any thread. Failure: one rank's failure ends the job on all
+// ranks: after the first kPeerLost, kIo or kInternal the engine is aborted, and everything
+// outstanding and later ends with that status. A kMismatch concerns one operation only. Lifetime:
+// Stop (or Shutdown) before destruction; handles outlive the engine.
 #pragma once
 
 #include <atomic>
@@ -40,8 +41,8 @@ struct EngineOptions {
   std::string store_prefix;
   transport::tcp::Secret secret{};
   Config config;
-  std::string release;  // of hvdlite; equal on all ranks
-  comm::mpi::Access mpi;  // what this rank has, if anybody asked
+  std::string release;    // of hvdlite; equal on all ranks
+  comm::mpi::Access mpi;  // what this rank has, if the user asked
   // Process sets that exist from the start, with ids 1, 2, ... Equal on all ranks.
   std::vector<std::vector<int>> process_sets;
 };
@@ -49,7 +50,8 @@ struct EngineOptions {
 class Engine {
  public:
   // Meets the other ranks. `store` may be null when size is 1; it is used during this call only.
-  static Status Start(const EngineOptions& options, rendezvous::Store* store, std::unique_ptr<Engine>* engine);
+  static Status Start(const EngineOptions& options, rendezvous::Store* store,
+                      std::unique_ptr<Engine>* engine);
   ~Engine() NO_THREAD_SAFETY_ANALYSIS;
 
   int rank() const { return options_.rank; }
@@ -59,11 +61,13 @@ class Engine {
 
   // A name for an operation whose caller gave none (see Inbox).
   std::string DefaultName(int set, const std::string& kind) EXCLUDES(sets_mutex_);
-  // Submits one operation to a process set. `will_wait` says that the caller calls Wait at once, so nobody else need wake.
+  // Submits one operation to a process set. `will_wait` says that the caller calls Wait at once, so
+  // no other thread needs to wake.
   Status Submit(int set, Submission submission, bool will_wait, HandlePtr* handle);
   // Submits operations that become ready, and fail, together: their requests name the same group.
   Status SubmitGroup(int set, std::vector<Submission> submissions, std::vector<HandlePtr>* handles);
-  // Works, or waits, until the handle is done or about `slice` has passed; true when done. A signal ends it early.
+  // Works, or waits, until the handle is done or about `slice` has passed; true when done. A signal
+  // ends it early.
   bool Wait(const Handle& handle, Nanos slice);
 
   // The members of a set, ascending; empty if there is no such set.
@@ -71,7 +75,8 @@ class Engine {
   // The same without a copy; null if there is no such set.
   std::shared_ptr<const std::vector<int>> Members(int set) EXCLUDES(sets_mutex_);
   std::vector<int> SetIds() EXCLUDES(sets_mutex_);
-  // Why the set communicates as it does, in one sentence; empty if there is no such set, or this rank is not in it.
+  // Why the set communicates as it does, in one sentence; empty if there is no such set, or this
+  // rank is not in it.
   std::string Explain(int set) EXCLUDES(sets_mutex_);
   // Whether tensors on GPUs can be taken as they are; else a sentence why not.
   Status CanUseGpus() { return world_->card().Usable(); }
@@ -80,8 +85,9 @@ class Engine {
   // Whether tensors go over MPI.
   bool uses_mpi() const { return world_->mpi().use; }
 
-  // Leaves in good order: everything announced by this rank still happens; all ranks' engines end. Waits at most until the
-  // deadline. OK, or why the job has failed instead: before this call, or meanwhile.
+  // Leaves in good order: everything announced by this rank still happens; all ranks' engines end.
+  // Waits at most until the deadline. OK, or why the job has failed instead: before this call, or
+  // meanwhile.
   Status Shutdown(Deadline deadline);
   // Ends at once and tells the others why (an exception on this rank).
   void Abort(const Status& reason);
@@ -89,7 +95,8 @@ class Engine {
   Status health() EXCLUDES(end_mutex_);
   // The same, but OK after an end in good order.
   Status failure() EXCLUDES(end_mutex_);
-  // The timeline of this rank, from now on. On a rank that writes none: those that do learn when this one asks.
+  // The timeline of this rank, from now on. On a rank that writes none: those that do learn when
+  // this one asks.
   Status StartTimeline(const std::string& path, bool mark_cycles);
   void StopTimeline() {
     arrivals_watched_ = false;
@@ -100,7 +107,8 @@ class Engine {
   std::string Recent() { return observer_.Recent(); }
   // For the thread that can tell where the user's program is.
   Question& question() { return question_; }
-  // In a forked child: closes what would keep the parent's death hidden. The engine must not be used afterwards.
+  // In a forked child: closes what would keep the parent's death hidden. The engine must not be
+  // used afterwards.
   void AbandonInChild() NO_THREAD_SAFETY_ANALYSIS;
 
  private:
@@ -119,22 +127,24 @@ class Engine {
   Status CheckPlace(int id, const Request& request, bool in_group) const;
   std::shared_ptr<ProcessSet> FindSet(int id) EXCLUDES(sets_mutex_);
   void ChangeSets(ProcessSet* world, const Response& response) REQUIRES(turn_);
-  // OK, or who has died of those whose links would have told if somebody turned.
+  // OK, or the death of a rank whose link would have told in a turn.
   Status LookForTheDead() REQUIRES(turn_);
 
-  // gpu.cc: tensors on GPUs
-  // By a producer's stream: what it has been given until the user's call is done.
-  using Moments = std::map<device::Stream, device::EventPtr>;
-  Status Board(const ProcessSet& set, Submission* submission, Handle* handle, Moments* moments,
-               std::vector<device::EventPtr>* ready);
+  // gpu.cc: tensors on GPUs For each producing stream: the event behind its work so far, recorded
+  // once per call of the user's.
+  using ProducerEvents = std::map<device::Stream, device::EventPtr>;
+  Status PrepareGpu(const ProcessSet& set, Submission* submission, Handle* handle,
+                    ProducerEvents* produced_by, std::vector<device::EventPtr>* ready);
   Status FindGpu(ProcessSet* set) REQUIRES(turn_);
-  void TakeOff(ProcessSet* set, std::unique_ptr<Running> running, FlightPtr flight) REQUIRES(turn_);
-  void LookAfterFlights(ProcessSet* set) REQUIRES(turn_);
-  // Begins to end what is under way. Nothing of it is touched any more once AwaitLoss returns, unless the device hangs.
-  void LoseFlights(ProcessSet* set, const Status& reason) REQUIRES(turn_);
-  void AwaitLoss(ProcessSet* set, const Deadline& deadline) REQUIRES(turn_);
-  void Retire(ProcessSet* set, const Status& reason) REQUIRES(turn_);
-  void Ground(ProcessSet* set, const Lookout& meanwhile = nullptr);
+  void MarkEnqueued(ProcessSet* set, std::unique_ptr<Running> running, PendingBatchPtr pending)
+      REQUIRES(turn_);
+  void CheckInFlight(ProcessSet* set) REQUIRES(turn_);
+  // Aborts what is in flight. Once EndAbortGpu has returned, the device uses none of it unless it
+  // hangs.
+  void BeginAbortGpu(ProcessSet* set, const Status& reason) REQUIRES(turn_);
+  void EndAbortGpu(ProcessSet* set, const Deadline& deadline) REQUIRES(turn_);
+  void ShutDownGpu(ProcessSet* set, const Status& reason) REQUIRES(turn_);
+  void FreeInFlight(ProcessSet* set, const Lookout& meanwhile = nullptr);
 
   // cycle.cc: one turn of the loop
   bool Cycle() REQUIRES(turn_);
@@ -148,8 +158,8 @@ class Engine {
   void FailRunning(ProcessSet* set) REQUIRES(turn_);
   void Complete(ProcessSet* set, Entry* entry, Status status) REQUIRES(turn_);
   void CloseInbox(ProcessSet* set, const Status& reason) REQUIRES(turn_);
-  // A link of the set is broken, which is somebody's leaving, the end of the set, or a failure: waits a moment for news
-  // of which, and of who is to blame.
+  // A link of the set is broken, because a rank leaves, the set ends or a rank has failed:
+  // waits a moment for news of which, and of who is to blame.
   void LinkFailed(ProcessSet* set, Status status) REQUIRES(turn_);
   void CheckSuspicions(Nanos now) REQUIRES(turn_);
   // The job has failed; tells the others.
@@ -166,13 +176,14 @@ class Engine {
   void CollectPollFds(std::vector<pollfd>* fds) REQUIRES(turn_);
   void NotifyWaiters();
   void Submitted(bool will_wait, bool will_be_told);
-  // Whether the background thread has something to do that nobody waits for.
+  // Whether the background thread has something to do that no thread waits for.
   bool HasUrgent(Nanos now) const;
   // When what has been submitted should leave at the latest, if nothing more comes.
   Nanos GatheredBy(Nanos now) const;
   void LetGather();
   void WakeBackground();
-  // Takes the turn even while another thread waits for something that may never come: whoever drives gives way.
+  // Takes the turn even while another thread waits for something that may never come: the driver
+  // gives way.
   void TakeTurn() ACQUIRE(turn_);
   void ReturnTurn() RELEASE(turn_);
   // Gives the turn back, then tells those who left a Completion how their operations have ended.
@@ -195,11 +206,13 @@ class Engine {
   std::unique_ptr<comm::World> world_;
 
   Mutex turn_;
-  Mutex sets_mutex_;  // guards the map; the sets themselves belong to the turn, their inboxes to everybody
+  // guards the map; the sets themselves belong to the turn, their inboxes to any thread
+  Mutex sets_mutex_;
   std::map<int, std::shared_ptr<ProcessSet>> sets_ GUARDED_BY(sets_mutex_);
-  std::vector<std::shared_ptr<ProcessSet>> active_ GUARDED_BY(turn_);  // the sets this rank is a member of
+  std::vector<std::shared_ptr<ProcessSet>> active_
+      GUARDED_BY(turn_);                            // the sets this rank is a member of
   uint32_t next_set_number_ GUARDED_BY(turn_) = 0;  // for World::Connect; never reused
-  std::vector<int> free_ids_ GUARDED_BY(turn_);  // of removed sets, oldest first
+  std::vector<int> free_ids_ GUARDED_BY(turn_);     // of removed sets, oldest first
   int next_id_ GUARDED_BY(turn_) = 0;
 
   // Life.
@@ -209,17 +222,18 @@ class Engine {
   std::atomic<bool> leaving_{false};  // Shutdown was called here
   bool leave_announced_ GUARDED_BY(turn_) = false;
   Nanos leave_by_ GUARDED_BY(turn_) = 0;  // until when this rank's own operations are waited for
-  Status closing_ GUARDED_BY(turn_);  // all have agreed to end; finishing what is decided
+  Status closing_ GUARDED_BY(turn_);      // all have agreed to end; finishing what is decided
   Nanos closing_until_ GUARDED_BY(turn_) = 0;
 
   std::vector<HandlePtr> to_tell_ GUARDED_BY(turn_);  // who has ended and wants to hear of it
 
   // Waiting.
   std::atomic<int> outstanding_{0};  // submitted and not done
-  std::atomic<int> urgent_{0};  // of those, the ones that are not patient
-  bool leaves_it_to_waiters_ = false;  // patient operations: every processor of the host has a rank to run
-  std::atomic<int> waiters_{0};  // user threads inside Wait
-  std::atomic<int> turn_wanted_{0};  // threads inside TakeTurn: nobody else may begin to drive
+  std::atomic<int> urgent_{0};       // of those, the ones that are not patient
+  bool leaves_it_to_waiters_ =
+      false;  // patient operations: every processor of the host has a rank to run
+  std::atomic<int> waiters_{0};           // user threads inside Wait
+  std::atomic<int> turn_wanted_{0};       // threads inside TakeTurn: no other may begin to drive
   std::atomic<int> sleeping_waiters_{0};  // of those, the ones that sleep on waiters_cv_
   Mutex waiters_mutex_;
   CondVar waiters_cv_;
@@ -233,10 +247,11 @@ class Engine {
   Nanos window_ = 0;  // how long the background thread lets submissions gather
 
   Observer observer_;
-  std::atomic<bool> arrivals_watched_{false};  // this rank's program has started a timeline, here or elsewhere
+  std::atomic<bool> arrivals_watched_{
+      false};  // this rank's program has started a timeline, here or elsewhere
   Question question_;
   std::atomic<Nanos> last_submission_{0};  // or since when there is a job
-  std::atomic<bool> last_is_told_{false};  // whoever submitted it does not wait, but will be told of its end
+  std::atomic<bool> last_is_told_{false};  // its submitter does not wait but has a callback
 
   // tick.cc
   // A stall of one process set, while the root waits for answers to "where are you?".
@@ -246,9 +261,9 @@ class Engine {
   };
   std::map<int, Stall> stalls_ GUARDED_BY(turn_);  // by set id
   std::map<int, Nanos> next_stall_check_ GUARDED_BY(turn_);
-  Silences silences_ GUARDED_BY(turn_){3 * kTickEvery};  // of the ranks of this host
+  Silences silences_ GUARDED_BY(turn_){3 * kTickEvery};         // of the ranks of this host
   Silences remote_silences_ GUARDED_BY(turn_){3 * kTickEvery};  // of the tree's edges between hosts
-  Outages outages_ GUARDED_BY(turn_){3 * kTickEvery};  // of all links
+  Outages outages_ GUARDED_BY(turn_){3 * kTickEvery};           // of all links
   std::atomic<Nanos> last_tick_{0};
 };
 

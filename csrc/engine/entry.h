@@ -15,12 +15,13 @@ namespace hvdlite::engine {
 
 // What a caller asks for. Memory is borrowed until the handle is done.
 struct Submission {
-  Request request;       // root, splits and name as in Request; the name without the operation's prefix
+  Request request;  // root, splits and name as in Request; the name without the operation's prefix
   TensorView input;
-  TensorView output;     // data == nullptr: the engine allocates (see Handle::output)
-  Completion completion;  // for who cannot wait
-  bool patient = false;  // the caller will wait: until then nobody needs to work on it who has no processor to itself
-  device::Stream producer = nullptr;  // on a GPU: the stream whose work so far the tensors come from
+  TensorView output;      // data == nullptr: the engine allocates (see Handle::output)
+  Completion completion;  // a callback instead of waiting
+  // The caller will wait for it: until then only a thread with a free processor works on it.
+  bool patient = false;
+  device::Stream producer = nullptr;  // on a GPU: the stream that produces the tensors
 };
 
 struct Entry {

@@ -1,5 +1,6 @@
-// What is different for tensors on a GPU: what an operation has to wait for, and what happens between the moment in which a
-// batch has been put on the device's stream, when its handles are done, and the moment in which the device has done it.
+// GPU tensors: what an operation waits for, and what becomes of a batch between the moment it is
+// enqueued on the device's stream, when its handles are done, and the moment the device has
+// finished it.
 #include <algorithm>
 
 #include "base/leak.h"
@@ -10,27 +11,30 @@ namespace hvdlite::engine {
 
 namespace {
 
-// How long the device may take for what is left on a stream that nobody waits for any more.
+// How long the device may take for the rest of a stream whose process set ends.
 constexpr Nanos kSettle = 2 * kSecond;
-// For the others, when a set is removed, to come to the same point.
+// How long the other members may take to come to the same point when a set is removed.
 constexpr Nanos kLeaving = 5 * kSecond;
-// How often, meanwhile, the heart beats.
+// How often this rank shows that it is alive meanwhile.
 constexpr Nanos kBetweenBeats = 20 * kMillisecond;
-// For what was being put there when the job failed. Usually nothing is left after the abort; a producer may be late.
-constexpr Nanos kLettingGo = 500 * kMillisecond;
+// How long a batch that was being enqueued when the job failed may need. Usually the abort has
+// ended it; its producer may be late.
+constexpr Nanos kAfterAbort = 500 * kMillisecond;
 
 }  // namespace
 
-// By the user's thread. What has to be allocated and can be is, so that a lack of memory concerns this call alone.
-Status Engine::Board(const ProcessSet& set, Submission* submission, Handle* handle, Moments* moments,
-                     std::vector<device::EventPtr>* ready) {
+// Called by the user's thread. Allocates the result if its shape is known, so that a lack of memory
+// fails this call alone.
+Status Engine::PrepareGpu(const ProcessSet& set, Submission* submission, Handle* handle,
+                          ProducerEvents* produced_by, std::vector<device::EventPtr>* ready) {
   const Request& request = submission->request;
   std::shared_ptr<device::Gpu> gpu;
   HVDLITE_RETURN_IF_ERROR(world_->card().Open(submission->input.device.index, &gpu));
-  device::EventPtr& produced = (*moments)[submission->producer];
+  device::EventPtr& produced = (*produced_by)[submission->producer];
   if (produced == nullptr) HVDLITE_RETURN_IF_ERROR(gpu->Record(submission->producer, &produced));
   ready->push_back(produced);
-  std::optional<Shape> known = KnownResult(request, set.group->me, static_cast<int>(set.ranks.size()));
+  std::optional<Shape> known =
+      KnownResult(request, set.group->me, static_cast<int>(set.ranks.size()));
   if (!known || submission->output.data != nullptr) return Status::Ok();
   TensorView& output = handle->output;
   output.dtype = request.dtype;
@@ -47,48 +51,52 @@ Status Engine::FindGpu(ProcessSet* set) {
   return set->on_gpu->FindGpu();
 }
 
-// The batch is on the stream. Its handles are about to be done.
-void Engine::TakeOff(ProcessSet* set, std::unique_ptr<Running> running, FlightPtr flight) {
+// The batch is enqueued. Its handles are about to be done.
+void Engine::MarkEnqueued(ProcessSet* set, std::unique_ptr<Running> running,
+                          PendingBatchPtr pending) {
   running->entries.clear();
-  set->in_flight.push_back({std::move(flight), std::move(running)});
-  LookAfterFlights(set);
+  set->in_flight.push_back({std::move(pending), std::move(running)});
+  CheckInFlight(set);
 }
 
-void Engine::LookAfterFlights(ProcessSet* set) {
+void Engine::CheckInFlight(ProcessSet* set) {
   if (set->on_gpu == nullptr || ended_) return;
   while (!set->in_flight.empty()) {
-    bool landed = false;
-    const Status status = set->in_flight.front().flight->Landed(&landed);
+    bool finished = false;
+    const Status status = set->in_flight.front().pending->Finished(&finished);
     if (!status.ok()) return FailNow(status);
-    if (!landed) break;
+    if (!finished) break;
     set->in_flight.pop_front();
   }
   const Status status = set->on_gpu->Look();
   if (!status.ok()) LinkFailed(set, status);
 }
 
-// The job ends, or the set does. First the handles, so that nobody takes what the device then leaves behind for a result.
-void Engine::LoseFlights(ProcessSet* set, const Status& reason) {
+// The job or the set ends. The handles come first, so that no caller takes the memory of an aborted
+// batch for a result.
+void Engine::BeginAbortGpu(ProcessSet* set, const Status& reason) {
   if (set->on_gpu == nullptr) return;
   for (const InFlight& each : set->in_flight) {
-    if (each.flight != nullptr) each.flight->Lose(reason);
+    if (each.pending != nullptr) each.pending->Abort(reason);
   }
   const bool under_way = set->running != nullptr && set->running->communicator == set->on_gpu.get();
   if (under_way) set->in_flight.push_back({nullptr, std::move(set->running)});
   if (!set->in_flight.empty()) set->on_gpu->BeginAbort();
 }
 
-void Engine::AwaitLoss(ProcessSet* set, const Deadline& deadline) {
+void Engine::EndAbortGpu(ProcessSet* set, const Deadline& deadline) {
   if (set->on_gpu == nullptr) return;
   set->on_gpu->EndAbort(deadline);
-  if (set->in_flight.empty() || set->in_flight.back().flight != nullptr) return;
-  // It was under way, and has no event to tell: whoever hears that it has failed frees its tensors.
-  (void)set->on_gpu->Settle(Deadline::After(kLettingGo));
+  if (set->in_flight.empty() || set->in_flight.back().pending != nullptr) return;
+  // The batch was being enqueued and has no event yet; the caller frees its tensors when it hears
+  // of the failure.
+  (void)set->on_gpu->Settle(Deadline::After(kAfterAbort));
 }
 
-// The set is removed: what its members have begun together is done soon, and all take leave of NCCL, unless one has died. The turn is
-// held so long, and the heart beats.
-void Engine::Retire(ProcessSet* set, const Status& reason) {
+// Removes a set's GPU state: drains the stream, then shuts NCCL down together with the other
+// members. Aborts instead if a member has died. Holds the turn meanwhile but keeps the heartbeat
+// going.
+void Engine::ShutDownGpu(ProcessSet* set, const Status& reason) {
   if (set->on_gpu == nullptr) return;
   Nanos next = 0;
   const Lookout look = [this, &next]() REQUIRES(turn_) {
@@ -102,18 +110,18 @@ void Engine::Retire(ProcessSet* set, const Status& reason) {
     return Status::Ok();
   };
   (void)set->on_gpu->Settle(Until(Deadline::After(kSettle), look));
-  LookAfterFlights(set);
-  LoseFlights(set, reason);
-  if (!set->in_flight.empty() || !set->on_gpu->TakeLeave(Until(Deadline::After(kLeaving), look))) {
+  CheckInFlight(set);
+  BeginAbortGpu(set, reason);
+  if (!set->in_flight.empty() || !set->on_gpu->ShutDown(Until(Deadline::After(kLeaving), look))) {
     set->on_gpu->BeginAbort();
   }
-  AwaitLoss(set, Deadline::After(comm::nccl::kAbortPatience));
-  Ground(set, beat);
+  EndAbortGpu(set, Deadline::After(comm::nccl::kAbortPatience));
+  FreeInFlight(set, beat);
   set->on_gpu.reset();
 }
 
-// Memory that the device still uses stays what it is, even if that means for ever.
-void Engine::Ground(ProcessSet* set, const Lookout& meanwhile) {
+// Frees what in-flight batches use. Memory that the device does not let go of is leaked.
+void Engine::FreeInFlight(ProcessSet* set, const Lookout& meanwhile) {
   if (set->on_gpu == nullptr || set->in_flight.empty()) return;
   if (!set->on_gpu->Settle(Until(Deadline::After(kSettle), meanwhile))) {
     log_.Warning("the GPU does not finish what it was given; what that uses is not freed");

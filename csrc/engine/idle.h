@@ -1,12 +1,14 @@
 // How long to look busy before going to sleep. DECIDES; reads nothing but the clock.
 //
-// Waking a sleeper on another core costs 20-40 us, a hand-over to a spinning one 0.1 us, a yield on the same core 1-2 us.
-// So: with a processor per rank spin first; with more ranks than processors give way at once, because the peer that is
-// waited for may need this very processor; and sleep soon in either case, because yield hands a stranger a whole slice.
+// Waking a sleeper on another core costs 20-40 us, a hand-over to a spinning one 0.1 us, a yield on
+// the same core 1-2 us. So: with a processor per rank spin first; with more ranks than processors
+// give way at once, because the peer that is waited for may need this very processor; and sleep
+// soon in either case, because yield hands a stranger a whole slice.
 //
-// Enough processors is not the same as a processor for us: two ranks may sit on one. Then every wait outlasts its spin and
-// ends with the first yield. A rank moves to another one where it can (apart.h); else, on a busy machine, Patience notices,
-// and yields at once until a spin helps again.
+// Enough processors is not the same as a processor for us: two ranks may sit on one. Then every
+// wait outlasts its spin and ends with the first yield. A rank moves to another one where it can
+// (apart.h); else, on a busy machine, Patience notices, and yields at once until a spin helps
+// again.
 #pragma once
 
 #include <sched.h>
@@ -36,7 +38,8 @@ class Patience {
     if (crowded_.load(std::memory_order_relaxed) != 0) crowded_.store(0, std::memory_order_relaxed);
   }
   void Began() { apart_.Publish(); }
-  // Instead of a yield: true if this thread has a processor of its own now, so that a spin may help.
+  // Instead of a yield: true if this thread has a processor of its own now, so that a spin may
+  // help.
   bool Moved(Nanos now) {
     if (oversubscribed_ || !apart_.Move(now)) return false;
     crowded_.store(0, std::memory_order_relaxed);

@@ -6,8 +6,16 @@
 namespace hvdlite::engine {
 namespace {
 
-// Most requests are unscaled, ungrouped and on the host; one byte says which of the rare fields follow.
-enum : uint8_t { kScaled = 1, kGrouped = 2, kHasSplits = 4, kCacheable = 8, kOnDevice = 16, kHasRoot = 32 };
+// Most requests are unscaled, ungrouped and on the host; one byte says which of the rare fields
+// follow.
+enum : uint8_t {
+  kScaled = 1,
+  kGrouped = 2,
+  kHasSplits = 4,
+  kCacheable = 8,
+  kOnDevice = 16,
+  kHasRoot = 32
+};
 
 constexpr size_t kMaxDimensions = 64;
 
@@ -23,22 +31,26 @@ bool AllBetween(const std::vector<int64_t>& values, int64_t most) {
 bool FitsElements(const Shape& shape) {
   int64_t product = 1;
   for (int64_t d : shape) {
-    if (d < 0 || __builtin_mul_overflow(product, d > 1 ? d : 1, &product) || product > kMaxElements) return false;
+    if (d < 0 || __builtin_mul_overflow(product, d > 1 ? d : 1, &product) || product > kMaxElements)
+      return false;
   }
   return true;
 }
 
 bool Request::SameExceptName(const Request& o) const {
-  return kind == o.kind && dtype == o.dtype && op == o.op && device == o.device && cacheable == o.cacheable &&
-         root == o.root && prescale == o.prescale && postscale == o.postscale && group == o.group &&
-         group_size == o.group_size && shape == o.shape && splits == o.splits;
+  return kind == o.kind && dtype == o.dtype && op == o.op && device == o.device &&
+         cacheable == o.cacheable && root == o.root && prescale == o.prescale &&
+         postscale == o.postscale && group == o.group && group_size == o.group_size &&
+         shape == o.shape && splits == o.splits;
 }
 
 std::string Shown(const Request& request) {
   const std::string kind(Name(request.kind));
   const size_t prefix = request.name.find(kind + ".");
-  const bool has_prefix = prefix == 0 || (prefix != std::string::npos && request.name.rfind("grouped_", 0) == 0);
-  return kind + " '" + (has_prefix ? request.name.substr(prefix + kind.size() + 1) : request.name) + "'";
+  const bool has_prefix =
+      prefix == 0 || (prefix != std::string::npos && request.name.rfind("grouped_", 0) == 0);
+  return kind + " '" + (has_prefix ? request.name.substr(prefix + kind.size() + 1) : request.name) +
+         "'";
 }
 
 void Request::Encode(Writer* out) const {
@@ -117,7 +129,8 @@ bool Decode(Reader* in, Response* out) {
   agreed.rows = in->List();
   Shape row = agreed.request.shape;
   if (!row.empty()) row[0] = 1;
-  if (!in->ok() || !AllBetween(agreed.rows, kMaxElements / std::max<int64_t>(NumElements(row), 1))) return false;
+  if (!in->ok() || !AllBetween(agreed.rows, kMaxElements / std::max<int64_t>(NumElements(row), 1)))
+    return false;
   out->agreed = std::make_shared<const Agreed>(std::move(agreed));
   return true;
 }

@@ -1,7 +1,9 @@
-// What ranks tell one another before a collective: Requests go up to the first member of the process set, Responses
-// come down. This file is the vocabulary and its byte format; who says what when is in negotiate/.
+// What ranks tell one another before a collective: Requests go up to the first member of the
+// process set, Responses come down. This file is the vocabulary and its byte format; who says what
+// when is in negotiate/.
 //
-// Decoders accept any bytes without harm and return false for what no rank of ours would send (fuzzed).
+// Decoders accept any bytes without harm and return false for what no rank of ours would send
+// (fuzzed).
 #pragma once
 
 #include <cstdint>
@@ -18,26 +20,27 @@
 
 namespace hvdlite::engine {
 
-// The most elements that one rank's part of a tensor may have: far beyond any memory, and small enough that the bytes of
-// all ranks together never overflow 63 bits (up to 32,768 ranks).
+// The most elements that one rank's part of a tensor may have: far beyond any memory, and small
+// enough that the bytes of all ranks together never overflow 63 bits (up to 32,768 ranks).
 constexpr int64_t kMaxElements = int64_t{1} << 40;
-// Also counts the dimensions beside one that is zero, so that no product on the way overflows either.
+// Also counts the dimensions beside one that is zero, so that no product on the way overflows
+// either.
 bool FitsElements(const Shape& shape);
 
 // One rank wants one operation on one tensor.
 struct Request {
   OpKind kind = OpKind::kAllreduce;
   DType dtype = DType::kFloat32;
-  ReduceOp op = ReduceOp::kSum;     // Allreduce, Reducescatter
+  ReduceOp op = ReduceOp::kSum;  // Allreduce, Reducescatter
   DeviceKind device = DeviceKind::kHost;
-  bool cacheable = true;            // false for names that never come again
-  int64_t root = 0;                 // Broadcast: member. RemoveProcessSet: the id.
+  bool cacheable = true;  // false for names that never come again
+  int64_t root = 0;       // Broadcast: member. RemoveProcessSet: the id.
   double prescale = 1.0;
   double postscale = 1.0;
-  uint64_t group = 0;               // hash of the group's name; 0: not grouped
+  uint64_t group = 0;  // hash of the group's name; 0: not grouped
   uint32_t group_size = 0;
   Shape shape;
-  std::vector<int64_t> splits;      // Alltoall: rows for each member. AddProcessSet: the ranks.
+  std::vector<int64_t> splits;  // Alltoall: rows for each member. AddProcessSet: the ranks.
   std::string name;
 
   bool SameExceptName(const Request& other) const;
@@ -45,21 +48,22 @@ struct Request {
   static bool Decode(Reader* in, Request* out);
 };
 
-// For people: "allreduce 'conv1/weight'". The name on the wire has its operation in front ("allreduce.conv1/weight"), so
-// that different operations on one name do not meet.
+// For people: "allreduce 'conv1/weight'". The name on the wire has its operation in front
+// ("allreduce.conv1/weight"), so that different operations on one name do not meet.
 std::string Shown(const Request& request);
 
-// What a record in an upward frame is. A frame starts with the member it speaks for; records follow until its end.
+// What a record in an upward frame is. A frame starts with the member it speaks for; records follow
+// until its end.
 enum class Up : uint8_t {
-  kRequest = 0,   // a Request in full
-  kCached = 1,    // slot number: the same request as last time
-  kEvicted = 2,   // slot number: this rank has forgotten the slot
-  kShutdown = 3,  // this rank wants to leave
-  kAbort = 4,     // status: the job has failed
-  kAlive = 5,     // nothing to say; the sender lives
+  kRequest = 0,          // a Request in full
+  kCached = 1,           // slot number: the same request as last time
+  kEvicted = 2,          // slot number: this rank has forgotten the slot
+  kShutdown = 3,         // this rank wants to leave
+  kAbort = 4,            // status: the job has failed
+  kAlive = 5,            // nothing to say; the sender lives
   kCachedBySubtree = 6,  // slot number: every member below the sender has announced it
-  kHere = 7,      // where this rank's program is, and for how long it has submitted nothing
-  kUncached = 8,  // slot number: this rank asks for it anew, in full; nobody need wait for its slot this time
+  kHere = 7,             // where this rank's program is, and for how long it has submitted nothing
+  kUncached = 8,  // slot number: this rank asks anew, in full; its slot does not count this time
 };
 
 // What a record in a downward frame is.
@@ -70,24 +74,26 @@ enum class Down : uint8_t {
   kShutdown = 3,  // status: the job ends
   kAbort = 4,
   kAlive = 5,
-  kWhere = 6,     // operations are stalled: where is everybody?
+  kWhere = 6,  // operations are stalled: where is each rank?
 };
 
 constexpr uint64_t kNoSlot = 0;
 
 // What the members have agreed on for one operation. Never changed, so it is shared and not copied.
 struct Agreed {
-  Request request;            // as its first sender said it; per-member differences are in rows
-  // Per member. Allgather: first dimension. Alltoall: splits, row by row. Joined members have 0. Else empty.
+  Request request;  // as its first sender said it; per-member differences are in rows
+  // Per member. Allgather: first dimension. Alltoall: splits, row by row. Joined members have 0.
+  // Else empty.
   std::vector<int64_t> rows;
 };
 using AgreedPtr = std::shared_ptr<const Agreed>;
 
 // One operation to be carried out.
 struct Response {
-  AgreedPtr agreed;           // null in a cached one that was just decoded: whoever knows the slot fills it in
-  uint64_t slot = kNoSlot;    // where to remember it
-  bool cached = false;        // only the slot was sent: everything else is what the slot says
+  // null in a cached one that was just decoded: the engine, which knows the slot, fills it in
+  AgreedPtr agreed;
+  uint64_t slot = kNoSlot;  // where to remember it
+  bool cached = false;      // only the slot was sent: everything else is what the slot says
 };
 
 void Encode(const Response& response, Writer* out);

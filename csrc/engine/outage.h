@@ -1,10 +1,12 @@
-// Outages: for how long nothing that this rank sends over a connection has been acknowledged. DECIDES; pure.
+// Outages: for how long nothing that this rank sends over a connection has been acknowledged.
+// DECIDES; pure.
 //
-// A peer's kernel acknowledges whatever its process does, and whether or not it reads: nothing acknowledged means that the network
-// between two hosts, or one of them, is down, or loses packets of some size. A kernel whose packets are lost waits twice as long
-// before each further attempt: after an outage of L seconds the next one comes within 2 L at the latest. Hence two rules.
-//   - An outage counts as an end after LongestOutage(), so that one that is shorter than the heartbeat's limit is survived.
-//   - A peer's silence counts as long as the way to it is open, so that nobody is accused of what the network does.
+// A peer's kernel acknowledges whatever its process does, and whether or not it reads: nothing
+// acknowledged means that the network between two hosts, or one of them, is down, or loses packets
+// of some size. A kernel whose packets are lost waits twice as long before each further attempt:
+// after an outage of L seconds the next one comes within 2 L at the latest. Hence two rules.
+//   - An outage ends the job after LongestOutage(), never within the heartbeat's limit.
+//   - A peer's silence counts only while the way to it is open: no rank is blamed for the network.
 // As in Silences, only time counts during which this rank itself looked.
 #pragma once
 
@@ -26,7 +28,9 @@ class Outages {
 
   // Before asking about any connection; the first time, from when on outages count.
   void Look(Nanos now) {
-    std::erase_if(outages_, [this](const auto& entry) { return entry.second.seen != last_look_; });  // gone meanwhile
+    std::erase_if(outages_, [this](const auto& entry) {
+      return entry.second.seen != last_look_;
+    });  // gone meanwhile
     passed_ = std::min(now - last_look_, longest_step_);
     last_look_ = now;
   }

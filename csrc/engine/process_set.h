@@ -1,5 +1,5 @@
-// ProcessSet: a subset of the ranks (or all of them) with everything that belongs to it alone: its group, its agreement,
-// its inbox, what it remembers and what it is doing.
+// ProcessSet: a subset of the ranks (or all of them) with everything that belongs to it alone: its
+// group, its agreement, its inbox, what it remembers and what it is doing.
 //
 // Thread-safety: the inbox from any thread; the rest for the holder of the engine's turn.
 #pragma once
@@ -22,7 +22,7 @@ namespace hvdlite::engine {
 struct Remembered {
   AgreedPtr agreed;
   bool asked = false;  // this rank took part, rather than had joined
-  Request mine;  // what it asked for: ask for the same again and the slot says it
+  Request mine;        // what it asked for: ask for the same again and the slot says it
 };
 
 // A batch under way.
@@ -30,20 +30,21 @@ struct Running {
   comm::Batch batch;
   std::vector<Response> responses;
   std::vector<Entry*> entries;  // null where this rank has joined
-  std::vector<char> zeros;  // what a joined rank contributes ...
-  std::vector<char> ignored;  // ... and where its results go
-  std::unique_ptr<device::Gpu::Buffer> zeros_on_gpu;  // the same, if it has a GPU and the batch is on one
+  std::vector<char> zeros;      // what a joined rank contributes ...
+  std::vector<char> ignored;    // ... and where its results go
+  // the same, if it has a GPU and the batch is on one
+  std::unique_ptr<device::Gpu::Buffer> zeros_on_gpu;
   std::unique_ptr<device::Gpu::Buffer> ignored_on_gpu;
   comm::Communicator* communicator = nullptr;  // who carries it
   std::unique_ptr<comm::Work> work;
   bool failed = false;  // work has said kFailed: it must not be touched again
   Nanos started = 0;
-  Nanos waits_since = 0;  // for a peer; kept where news wakes nobody
+  Nanos waits_since = 0;  // for a peer; kept where news wakes no thread
 };
 
 // A batch on a GPU whose handles are done: what the device still uses.
 struct InFlight {
-  FlightPtr flight;
+  PendingBatchPtr pending;
   std::unique_ptr<Running> running;
 };
 
@@ -59,9 +60,9 @@ struct ProcessSet {
   std::deque<Decision> decided;  // not yet begun
   std::unique_ptr<Running> running;
   std::unique_ptr<comm::gpu::GpuCommunicator> on_gpu;  // null before the first batch on a GPU
-  std::deque<InFlight> in_flight;  // in the order of the stream
-  std::vector<Entry*> fetched;  // scratch of the turn
-  std::vector<Decision> heard;  // scratch of the turn
+  std::deque<InFlight> in_flight;                      // in the order of the stream
+  std::vector<Entry*> fetched;                         // scratch of the turn
+  std::vector<Decision> heard;                         // scratch of the turn
   Status suspicion;  // a link of this set is broken: whose fault is it really?
   Nanos suspicion_since = 0;
   Nanos suspicion_until = 0;

@@ -22,7 +22,8 @@ Status Engine::AddSet(std::vector<int> ranks, int id, const Until& until) {
       place.children.push_back({set->group->children[i], set->group->tree.children[i].speaks_for});
     }
     AgreementOptions agreement;
-    agreement.cache_capacity = static_cast<size_t>(std::max<int64_t>(options_.config.cache_capacity, 0));
+    agreement.cache_capacity =
+        static_cast<size_t>(std::max<int64_t>(options_.config.cache_capacity, 0));
     agreement.fuse.threshold = options_.config.fusion_threshold;
     agreement.fuse.groups_alone = options_.config.disable_group_fusion;
     set->agreement = std::make_unique<Agreement>(place, set->ranks, agreement);
@@ -34,17 +35,21 @@ Status Engine::AddSet(std::vector<int> ranks, int id, const Until& until) {
   return Status::Ok();
 }
 
-// While links are being made nobody turns, so nothing is heard. But the heart beats, what was decided before still reaches
-// everybody, and the world's links end with the processes behind them.
+// While links are being made no thread turns, so nothing is heard. But the heart beats, what was
+// decided before still reaches all members, and the world's links end with the processes behind
+// them.
 Status Engine::LookForTheDead() {
-  world_->segment().line(world_->place().local_rank).heartbeat.fetch_add(1, std::memory_order_seq_cst);
+  world_->segment()
+      .line(world_->place().local_rank)
+      .heartbeat.fetch_add(1, std::memory_order_seq_cst);
   for (const auto& set : active_) set->agreement->Flush();
   if (world_->segment().aborted()) return world_->segment().abort_status();
   for (const auto& transport : active_[0]->group->transports) {
     pollfd link{transport->fd(), POLLRDHUP, 0};
     if (link.fd < 0 || poll(&link, 1, 0) <= 0) continue;
-    return Status::PeerLost(transport->peer(), "rank " + std::to_string(transport->peer()) +
-                                                   " closed the connection: its process has ended or given up");
+    return Status::PeerLost(transport->peer(),
+                            "rank " + std::to_string(transport->peer()) +
+                                " closed the connection: its process has ended or given up");
   }
   return Status::Ok();
 }
@@ -72,9 +77,11 @@ void Engine::ChangeSets(ProcessSet* world, const Response& response) {
     const int id = static_cast<int>(request.root);
     const std::shared_ptr<ProcessSet> set = FindSet(id);
     if (set != nullptr && id != 0) {
-      const Status removed = Status::InvalidArgument("process set " + std::to_string(id) + " has been removed");
-      Retire(set.get(), removed);
-      set->running.reset();  // before its handles are done: then nobody touches their memory any more
+      const Status removed =
+          Status::InvalidArgument("process set " + std::to_string(id) + " has been removed");
+      ShutDownGpu(set.get(), removed);
+      // Before its handles are done: from then on the memory is the callers'.
+      set->running.reset();
       CloseInbox(set.get(), removed);
       NotifyWaiters();
       stalls_.erase(id);
@@ -92,9 +99,11 @@ void Engine::ChangeSets(ProcessSet* world, const Response& response) {
 
 Status Engine::CheckRanks(const std::vector<int>& sorted) const {
   const bool twice = std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end();
-  if (!sorted.empty() && !twice && sorted.front() >= 0 && sorted.back() < size()) return Status::Ok();
+  if (!sorted.empty() && !twice && sorted.front() >= 0 && sorted.back() < size())
+    return Status::Ok();
   return Status::InvalidArgument("a process set has ranks of 0 to " + std::to_string(size() - 1) +
-                                 ", each at most once, not " + ToString(Shape(sorted.begin(), sorted.end())));
+                                 ", each at most once, not " +
+                                 ToString(Shape(sorted.begin(), sorted.end())));
 }
 
 // What only makes sense among all ranks, or alone, or not at all.
@@ -104,10 +113,13 @@ Status Engine::CheckPlace(int id, const Request& request, bool in_group) const {
     return Status::InvalidArgument(name + " cannot be part of a group");
   }
   if (!Has(request.kind, kChangesSets)) return Status::Ok();
-  if (id != 0) return Status::InvalidArgument(name + " is an operation of all ranks: submit it to process set 0");
+  if (id != 0)
+    return Status::InvalidArgument(name +
+                                   " is an operation of all ranks: submit it to process set 0");
   if (request.kind == OpKind::kRemoveProcessSet) return Status::Ok();
   std::vector<int> ranks;
-  for (int64_t rank : request.splits) ranks.push_back(static_cast<int>(std::clamp<int64_t>(rank, -1, size())));
+  for (int64_t rank : request.splits)
+    ranks.push_back(static_cast<int>(std::clamp<int64_t>(rank, -1, size())));
   std::sort(ranks.begin(), ranks.end());
   return CheckRanks(ranks);
 }

@@ -29,7 +29,8 @@ bool IsPossible(const Request& request, int members) {
 
 bool IsPossible(const Agreed& agreed, int members) {
   const Request& request = agreed.request;
-  return HasRoot(request, members) && HasItsRows(request) && agreed.rows.size() == RowCount(request.kind, members);
+  return HasRoot(request, members) && HasItsRows(request) &&
+         agreed.rows.size() == RowCount(request.kind, members);
 }
 
 size_t RowCount(OpKind kind, int members) {
@@ -45,7 +46,8 @@ void PutRows(const Request& request, int member, int members, std::vector<int64_
   if (ResultOf(request.kind) == Result::kGathered) {
     (*rows)[static_cast<size_t>(member)] = request.shape[0];
   } else if (ResultOf(request.kind) == Result::kExchanged) {
-    std::copy(request.splits.begin(), request.splits.end(), rows->begin() + static_cast<long>(member) * members);
+    std::copy(request.splits.begin(), request.splits.end(),
+              rows->begin() + static_cast<long>(member) * members);
   }
 }
 
@@ -68,17 +70,20 @@ std::optional<Shape> KnownResult(const Request& request, int member, int members
 }
 
 Shape ResultShape(const Agreed& agreed, int member, int members) {
-  if (std::optional<Shape> known = KnownResult(agreed.request, member, members)) return *std::move(known);
+  if (std::optional<Shape> known = KnownResult(agreed.request, member, members))
+    return *std::move(known);
   Shape shape = agreed.request.shape;
   if (ResultOf(agreed.request.kind) == Result::kGathered) shape[0] = Sum(agreed.rows);
-  if (ResultOf(agreed.request.kind) == Result::kExchanged) shape[0] = Sum(RowsReceived(agreed, member, members));
+  if (ResultOf(agreed.request.kind) == Result::kExchanged)
+    shape[0] = Sum(RowsReceived(agreed, member, members));
   return shape;
 }
 
 int64_t ResultBytes(const Agreed& agreed) {
   const Request& request = agreed.request;
-  const int64_t elements = ResultOf(request.kind) == Result::kGathered ? RowElements(request.shape) * Sum(agreed.rows)
-                                                                       : NumElements(request.shape);
+  const int64_t elements = ResultOf(request.kind) == Result::kGathered
+                               ? RowElements(request.shape) * Sum(agreed.rows)
+                               : NumElements(request.shape);
   return elements * static_cast<int64_t>(SizeOf(request.dtype));
 }
 
@@ -87,7 +92,8 @@ std::vector<int64_t> Counts(const Agreed& agreed, int members) {
   const int64_t row = RowElements(request.shape);
   std::vector<int64_t> counts;
   if (ResultOf(request.kind) == Result::kShared) {
-    for (int m = 0; m < members; ++m) counts.push_back(ShareOfRows(request.shape[0], members, m) * row);
+    for (int m = 0; m < members; ++m)
+      counts.push_back(ShareOfRows(request.shape[0], members, m) * row);
   } else {
     for (const int64_t rows : agreed.rows) counts.push_back(rows * row);
   }
@@ -98,7 +104,8 @@ std::vector<int64_t> RowsReceived(const Agreed& agreed, int member, int members)
   std::vector<int64_t> received;
   if (ResultOf(agreed.request.kind) != Result::kExchanged) return received;
   const auto n = static_cast<size_t>(members);
-  for (size_t from = 0; from < n; ++from) received.push_back(agreed.rows[from * n + static_cast<size_t>(member)]);
+  for (size_t from = 0; from < n; ++from)
+    received.push_back(agreed.rows[from * n + static_cast<size_t>(member)]);
   return received;
 }
 

@@ -1,32 +1,36 @@
 // Who turns and who sleeps. Every wait of the engine is in this file.
 //
-//   a user thread in Wait        takes the turn and drives; if another user thread has it, sleeps on a condition variable
-//   the background thread        drives while operations are outstanding and no user thread waits; else sleeps at its gate.
-//                                Patient operations it leaves to whoever will wait for them, until the program has been
-//                                silent for kTickEvery
-//   whoever drives and finds     spins or yields for a moment (Backoff), then sleeps on this rank's doorbell, which peers
-//   nothing to do                ring, or on the links between hosts
+//   a user thread in Wait    takes the turn and drives; if another user thread has it, sleeps on a
+//                            condition variable
+//   the background thread    drives while operations are outstanding and no user thread waits; else
+//                            sleeps at its gate. Leaves patient operations to the thread that will
+//                            wait for them, until the program has been silent for kTickEvery
+//   a driver that finds      spins or yields for a moment (Backoff), then sleeps on this rank's
+//   nothing to do            doorbell, which peers ring, or on the links between hosts
 //
 // Every sleep ends after kTickEvery at the latest, to beat the heart and to look for the dead.
 //
-// Why no wake-up is lost. Each pair below is Dekker's: both sides store, then load, all sequentially consistent, so at least
-// one sees the other.
-//   submission / driver asleep     inbox, then sleepers   |  sleepers, then inbox (the Cycle inside IdleInTurn)
-//   submission / last waiter going urgent, waiters        |  waiters - 1, urgent: one of them wakes the background
-//   submission / background        gate + 1, gate_closed  |  gate_closed, gate (the futex itself compares)
+// Why no wake-up is lost. Each pair below is Dekker's: both sides store, then load, all
+// sequentially consistent, so at least one sees the other.
+//   submission / driver asleep     inbox, then sleepers   |  sleepers, inbox (IdleInTurn's Cycle)
+//   submission / last waiter going urgent, waiters        |  waiters - 1, urgent: one wakes it
+//   submission / background        gate + 1, gate_closed  |  gate_closed, gate (the futex compares)
 //   TakeTurn / driver asleep       turn_wanted, sleepers  |  sleepers, turn_wanted
 //   end / background asleep        stopping, sleepers     |  sleepers, stopping
 //   peer's news                    see transport/shm/doorbells.h
-// A thread that finds the turn taken sleeps a millisecond at most, so a missed notification there costs no more than that.
+// A thread that finds the turn taken sleeps a millisecond at most, so a missed notification there
+// costs no more than that.
 //
-// What can end each wait: its result; its deadline or slice; a signal (sleeps return early); the failure or the end of the
-// job (Finish completes every handle); a dead or frozen peer (Tick). Two waits are not bounded by their caller: TakeTurn waits
-// for one Cycle of whoever drives (chunks of work; longer only while a process set is being connected), and a thread that waits
-// for a peer that is merely late waits as long as it is late: that is what the caller asked for.
+// What can end each wait: its result; its deadline or slice; a signal (sleeps return early); the
+// failure or the end of the job (Finish completes every handle); a dead or frozen peer (Tick). Two
+// waits are not bounded by their caller: TakeTurn waits for one Cycle of the driver (chunks of
+// work; longer only while a process set is being connected), and a thread that waits for a peer
+// that is merely late waits as long as it is late: that is what the caller asked for.
 //
-// No thread holds the turn and takes it again: Cycle and what it calls never call TakeTurn, and no user code runs under it:
-// whoever drives gives way as soon as somebody has to be told of an end (UnlockAndTell).
-// All other locks (inbox, sets, end, waiters, observers) are leaves, held for a few instructions.
+// No thread holds the turn and takes it again: Cycle and what it calls never call TakeTurn, and no
+// user code runs under it: a driver gives way as soon as a callback is due
+// (UnlockAndTell). All other locks (inbox, sets, end, waiters, observers) are leaves, held for a
+// few instructions.
 #include <algorithm>
 #include <utility>
 
@@ -52,7 +56,8 @@ bool Engine::Wait(const Handle& handle, Nanos slice) {
       done = handle.done();
       break;
     }
-    // Somebody else turns: the background thread gives way within one step, another waiter when its result is there.
+    // Another thread turns: the background thread gives way within one step, another waiter when
+    // its result is there.
     if (backoff.Pause()) continue;
     if (MonotonicNow() >= until) break;
     MutexLock lock(waiters_mutex_);
@@ -62,19 +67,22 @@ bool Engine::Wait(const Handle& handle, Nanos slice) {
   }
   jitter_();
   // The last to leave hands what is still outstanding to the background thread.
-  if (waiters_.fetch_sub(1, std::memory_order_seq_cst) == 1 && urgent_.load(std::memory_order_seq_cst) > 0) {
+  if (waiters_.fetch_sub(1, std::memory_order_seq_cst) == 1 &&
+      urgent_.load(std::memory_order_seq_cst) > 0) {
     WakeBackground();
   }
   return done;
 }
 
-// Turns until the handle is done, `until` has passed, or a signal has come (kOver), or somebody needs the turn more.
+// Turns until the handle is done, `until` has passed, or a signal has come (kOver), or another
+// thread needs the turn more.
 Engine::Driven Engine::Drive(const Handle& handle, Nanos until) {
   Backoff backoff(patience_.get());
   for (uint32_t turns = 0;; ++turns) {
     if (Cycle()) backoff.Reset();
     if (handle.done()) return Driven::kOver;
-    if (turn_wanted_.load(std::memory_order_seq_cst) > 0 || !to_tell_.empty()) return Driven::kGaveWay;
+    if (turn_wanted_.load(std::memory_order_seq_cst) > 0 || !to_tell_.empty())
+      return Driven::kGaveWay;
     if (backoff.Pause()) {
       if ((turns & 1023) == 1023 && MonotonicNow() >= until) return Driven::kOver;
       continue;
@@ -88,10 +96,12 @@ Engine::Driven Engine::Drive(const Handle& handle, Nanos until) {
 // The background thread has gone to sleep at its gate if it found the turn taken.
 void Engine::ReturnTurn() {
   UnlockAndTell();
-  if (waiters_.load(std::memory_order_seq_cst) == 0 && urgent_.load(std::memory_order_seq_cst) > 0) WakeBackground();
+  if (waiters_.load(std::memory_order_seq_cst) == 0 && urgent_.load(std::memory_order_seq_cst) > 0)
+    WakeBackground();
 }
 
-// Those who are told may do as they like with the engine, except wait for it, so nobody may hold the turn meanwhile.
+// A callback may call any function of the engine that does not wait, so no thread may hold the turn
+// meanwhile.
 void Engine::UnlockAndTell() {
   const std::vector<HandlePtr> ended = std::exchange(to_tell_, {});
   turn_.Unlock();
@@ -110,27 +120,29 @@ void Engine::CollectPollFds(std::vector<pollfd>* fds) {
   if (!world_->multi_host()) return;
   for (const auto& set : active_) {
     set->agreement->AddPollFds(fds);
-    if (set->running != nullptr && set->running->work != nullptr) set->running->communicator->AddPollFds(fds);
+    if (set->running != nullptr && set->running->work != nullptr)
+      set->running->communicator->AddPollFds(fds);
   }
 }
 
-// Where a peer's news rings no bell, whoever waits looks again after an eighth of the time that it has waited: it sleeps most of
-// a long wait, and adds little to it.
+// Where a peer's news rings no bell, a waiting thread looks again after an eighth of the time that
+// it has waited: it sleeps most of a long wait, and adds little to it.
 Nanos Engine::LongestNap(Nanos now) {
   constexpr Nanos kShortest = 20 * kMicrosecond;
   constexpr Nanos kLongest = 2 * kMillisecond;
   Nanos nap = kTickEvery;
   for (const auto& set : active_) {
     Running* const running = set->running.get();
-    if (running == nullptr || running->work == nullptr || !running->communicator->must_be_asked()) continue;
+    if (running == nullptr || running->work == nullptr || !running->communicator->must_be_asked())
+      continue;
     if (running->waits_since == 0) running->waits_since = now;
     nap = std::min(nap, std::clamp((now - running->waits_since) / 8, kShortest, kLongest));
   }
   return nap;
 }
 
-// Sleeps on the doorbell unless there is news. False if a signal ended it. Other user threads that come now find the
-// turn taken; their submissions ring the bell.
+// Sleeps on the doorbell unless there is news. False if a signal ended it. Other user threads that
+// come now find the turn taken; their submissions ring the bell.
 bool Engine::IdleInTurn(Nanos span) {
   transport::Doorbells& bells = world_->bells();
   const uint32_t ticket = bells.BeginSleep();
@@ -154,12 +166,13 @@ void Engine::NotifyWaiters() {
   waiters_cv_.NotifyAll();
 }
 
-// Whose business is the new submission? If a user thread drives (it may be asleep), ring; else the background thread's,
-// unless the caller is about to drive itself.
+// Whose business is the new submission? If a user thread drives (it may be asleep), ring; else the
+// background thread's, unless the caller is about to drive itself.
 void Engine::Submitted(bool will_wait, bool will_be_told) {
   jitter_();
   last_submission_.store(MonotonicNow(), std::memory_order_relaxed);
-  if (last_is_told_.load(std::memory_order_relaxed) != will_be_told) last_is_told_.store(will_be_told);
+  if (last_is_told_.load(std::memory_order_relaxed) != will_be_told)
+    last_is_told_.store(will_be_told);
   if (waiters_.load(std::memory_order_seq_cst) > 0) {
     world_->bells().RingSelf();
   } else if (!will_wait) {
@@ -167,8 +180,8 @@ void Engine::Submitted(bool will_wait, bool will_be_told) {
   }
 }
 
-// Patient operations are for whoever waits for them. A program that neither waits nor submits for a while does something
-// else, and its peers must not pay for that.
+// Patient operations are left to the thread that waits for them. A program that neither waits nor
+// submits for a while does something else, and its peers must not pay for that.
 bool Engine::HasUrgent(Nanos now) const {
   if (urgent_.load(std::memory_order_seq_cst) > 0) return true;
   return outstanding_.load(std::memory_order_seq_cst) > 0 &&
@@ -182,7 +195,8 @@ void Engine::WakeBackground() {
   FutexWake(&gate_);
 }
 
-// A program that waits says by it that it has submitted everything. A graph never does: there a pause says so.
+// A program that waits says by it that it has submitted everything. A graph never does: there a
+// pause says so.
 Nanos Engine::GatheredBy(Nanos now) const {
   constexpr Nanos kPause = 100 * kMicrosecond;
   const Nanos last = last_submission_.load(std::memory_order_relaxed);
@@ -201,13 +215,14 @@ void Engine::LetGather() {
   }
 }
 
-// One turn of the background thread, which sleeps without the turn so that a user thread can have it at once.
+// One turn of the background thread, which sleeps without the turn so that a user thread can have
+// it at once.
 void Engine::BackgroundTurn(Backoff* backoff) {
   bool transferring = false;
   if (Cycle()) backoff->Reset();
   for (const auto& set : active_) transferring |= set->running != nullptr;
-  // Between peers that are moving data a sleep per chunk would cost more than the chunk. Otherwise the time belongs to
-  // the framework: sleep.
+  // Between peers that are moving data a sleep per chunk would cost more than the chunk. Otherwise
+  // the time belongs to the framework: sleep.
   if (ended_ || (transferring && backoff->Pause())) {
     UnlockAndTell();
     return;
@@ -221,9 +236,11 @@ void Engine::BackgroundTurn(Backoff* backoff) {
   UnlockAndTell();
   jitter_();
   if (!news && waiters_.load(std::memory_order_seq_cst) == 0 && !stopping_) {
-    // Submissions do not ring while nobody waits: a little later they leave together.
+    // Submissions do not ring while no thread waits: a little later they leave together.
     const Nanos now = MonotonicNow();
-    bells.Sleep(ticket, &fds, std::min(longest_nap, std::clamp(GatheredBy(now) - now, kMillisecond / 10, kTickEvery)));
+    bells.Sleep(
+        ticket, &fds,
+        std::min(longest_nap, std::clamp(GatheredBy(now) - now, kMillisecond / 10, kTickEvery)));
   }
   bells.EndSleep();
   backoff->Reset();
@@ -235,7 +252,8 @@ void Engine::StartBackground() {
   NameThread(background_.native_handle(), "hvdlite");
   const rendezvous::Place& place = world_->place();
   int core = -1;
-  Status pinned = CoreOf(options_.config.thread_affinity, place.local_rank, place.local_size, &core);
+  Status pinned =
+      CoreOf(options_.config.thread_affinity, place.local_rank, place.local_size, &core);
   if (core >= 0) pinned = PinThread(background_.native_handle(), core);
   if (!pinned.ok()) log_.Warning(pinned.message());
 }
@@ -245,14 +263,15 @@ void Engine::Background() {
   while (!stopping_.load(std::memory_order_seq_cst)) {
     const uint32_t ticket = gate_.load(std::memory_order_seq_cst);
     const bool wanted = HasUrgent(MonotonicNow()) && !ended_;
-    const bool mine =
-        waiters_.load(std::memory_order_seq_cst) == 0 && turn_wanted_.load(std::memory_order_seq_cst) == 0;
+    const bool mine = waiters_.load(std::memory_order_seq_cst) == 0 &&
+                      turn_wanted_.load(std::memory_order_seq_cst) == 0;
     if (wanted && mine && turn_.TryLock()) {
       BackgroundTurn(&backoff);
       NotifyWaiters();
       continue;
     }
-    // Nothing to do, or a user thread does it. Whoever submits, or leaves with operations outstanding, opens the gate.
+    // Nothing to do, or a user thread does it. A thread that submits, or leaves with operations
+    // outstanding, opens the gate.
     jitter_();
     gate_closed_.store(true, std::memory_order_seq_cst);
     const FutexResult result = FutexWait(&gate_, ticket, kTickEvery);
@@ -260,8 +279,10 @@ void Engine::Background() {
     if (result == FutexResult::kWoken && window_ > 0 && !stopping_) {
       LetGather();  // the first of a burst of submissions, perhaps: let the others come
     }
-    if (MonotonicNow() - last_tick_.load(std::memory_order_relaxed) > kTickEvery && turn_.TryLock()) {
-      // Keeps the heart beating, and lets a root, a relay or a rank with nothing outstanding hear what the others say.
+    if (MonotonicNow() - last_tick_.load(std::memory_order_relaxed) > kTickEvery &&
+        turn_.TryLock()) {
+      // Keeps the heart beating, and lets a root, a relay or a rank with nothing outstanding hear
+      // what the others say.
       Cycle();
       UnlockAndTell();
       NotifyWaiters();

@@ -1,5 +1,6 @@
-// How an error travels through a framework's runtime, which knows nothing of ours: as a text that begins with the name of the
-// Python exception and the rank to blame. hvdlite/adapter/failures.py makes the exception from it again.
+// How an error travels through a framework's runtime, which knows nothing of ours: as a text that
+// begins with the name of the Python exception and the rank to blame. hvdlite/adapter/failures.py
+// makes the exception from it again.
 #pragma once
 
 #include <string>

@@ -1,8 +1,9 @@
 // hvdlite's operations in TensorFlow's graphs: what is registered when the library is loaded.
 //
-// Every kernel is asynchronous: it submits, returns, and is ended from the library's thread, so it never blocks one of the
-// executor's few. Stateful operations always run, and a tf.function runs them one after another, in the program's order.
-// The stateless allreduce is for gradients: all at once, in any order, and not at all if nobody wants its result.
+// Every kernel is asynchronous: it submits, returns, and is ended from the library's thread, so it
+// never blocks one of the executor's few. Stateful operations always run, and a tf.function runs
+// them one after another, in the program's order. The stateless allreduce is for gradients: all at
+// once, in any order, and not at all if its result is unused.
 #include "api/hvdlite.h"
 #include "ingraph/tensorflow_abi.h"
 #include "ingraph/tensorflow_call.h"
@@ -59,14 +60,18 @@ struct Operation {
 };
 
 constexpr Operation kOperations[] = {
-    {"HvdliteAllreduceGradient", &Create<HVDLITE_ALLREDUCE>, false, false, nullptr, "result: T", nullptr, &SameShapes},
-    {"HvdliteAllreduce", &Create<HVDLITE_ALLREDUCE>, true, true, nullptr, "results: T", nullptr, &SameShapes},
-    {"HvdliteBroadcast", &Create<HVDLITE_BROADCAST>, true, true, nullptr, "results: T", nullptr, &SameShapes},
-    {"HvdliteAllgather", &Create<HVDLITE_ALLGATHER>, true, true, nullptr, "results: T", nullptr, &UnknownShapes},
-    {"HvdliteReducescatter", &Create<HVDLITE_REDUCESCATTER>, true, true, nullptr, "results: T", nullptr,
+    {"HvdliteAllreduceGradient", &Create<HVDLITE_ALLREDUCE>, false, false, nullptr, "result: T",
+     nullptr, &SameShapes},
+    {"HvdliteAllreduce", &Create<HVDLITE_ALLREDUCE>, true, true, nullptr, "results: T", nullptr,
+     &SameShapes},
+    {"HvdliteBroadcast", &Create<HVDLITE_BROADCAST>, true, true, nullptr, "results: T", nullptr,
+     &SameShapes},
+    {"HvdliteAllgather", &Create<HVDLITE_ALLGATHER>, true, true, nullptr, "results: T", nullptr,
      &UnknownShapes},
-    {"HvdliteAlltoall", &Create<HVDLITE_ALLTOALL>, true, false, "splits: int32", "result: T", "received_splits: int32",
-     &UnknownShapes},
+    {"HvdliteReducescatter", &Create<HVDLITE_REDUCESCATTER>, true, true, nullptr, "results: T",
+     nullptr, &UnknownShapes},
+    {"HvdliteAlltoall", &Create<HVDLITE_ALLTOALL>, true, false, "splits: int32", "result: T",
+     "received_splits: int32", &UnknownShapes},
     {"HvdliteJoin", &Create<HVDLITE_JOIN>, true, false, nullptr, "last: int32", nullptr, &Scalar},
 };
 
@@ -77,20 +82,24 @@ std::string Register(const Operation& operation) {
   for (const char* attribute : kAttributes) tf.OpDefinitionBuilderAddAttr(builder, attribute);
   if (operation.shapes != &Scalar) {
     const std::string types = kTfDTypeNames;
-    tf.OpDefinitionBuilderAddAttr(builder, ("T: " + (operation.list ? "list(" + types + ") >= 1" : types)).c_str());
+    tf.OpDefinitionBuilderAddAttr(
+        builder, ("T: " + (operation.list ? "list(" + types + ") >= 1" : types)).c_str());
     tf.OpDefinitionBuilderAddInput(builder, operation.list ? "tensors: T" : "tensor: T");
   }
-  if (operation.more_input != nullptr) tf.OpDefinitionBuilderAddInput(builder, operation.more_input);
+  if (operation.more_input != nullptr)
+    tf.OpDefinitionBuilderAddInput(builder, operation.more_input);
   tf.OpDefinitionBuilderAddOutput(builder, operation.output);
-  if (operation.more_output != nullptr) tf.OpDefinitionBuilderAddOutput(builder, operation.more_output);
+  if (operation.more_output != nullptr)
+    tf.OpDefinitionBuilderAddOutput(builder, operation.more_output);
   tf.OpDefinitionBuilderSetShapeInferenceFunction(builder, operation.shapes);
   // Not called with false, which means true to TensorFlow as well.
   if (operation.stateful) tf.OpDefinitionBuilderSetIsStateful(builder, true);
   tf.RegisterOpDefinition(builder, status.get());
   if (!status.ok()) return status.message();
-  tf.RegisterKernelBuilder(operation.name,
-                           tf.NewAsyncKernelBuilder(operation.name, "CPU", operation.create, &Compute, &DeleteKernel),
-                           status.get());
+  tf.RegisterKernelBuilder(
+      operation.name,
+      tf.NewAsyncKernelBuilder(operation.name, "CPU", operation.create, &Compute, &DeleteKernel),
+      status.get());
   return status.ok() ? "" : status.message();
 }
 
@@ -98,7 +107,8 @@ std::string RegisterAll() {
   if (!TensorFlow().problem.empty()) return TensorFlow().problem;
   for (const Operation& operation : kOperations) {
     const std::string refused = Register(operation);
-    if (!refused.empty()) return std::string("TensorFlow refuses the operation ") + operation.name + ": " + refused;
+    if (!refused.empty())
+      return std::string("TensorFlow refuses the operation ") + operation.name + ": " + refused;
   }
   return "";
 }

@@ -7,8 +7,8 @@
 namespace hvdlite::ingraph {
 namespace {
 
-// The framework's library first: some versions have copies of its functions in the other one, which know nothing of its
-// registries.
+// The framework's library first: some versions have copies of its functions in the other one, which
+// know nothing of its registries.
 std::vector<void*> Loaded() {
   std::vector<void*> libraries;
   for (const char* name : {"libtensorflow_framework.so.2", "libtensorflow_cc.so.2"}) {
@@ -19,7 +19,8 @@ std::vector<void*> Loaded() {
 }
 
 template <typename Function>
-void Find(const std::vector<void*>& libraries, const char* name, Function* function, std::string* missing) {
+void Find(const std::vector<void*>& libraries, const char* name, Function* function,
+          std::string* missing) {
   for (void* library : libraries) {
     if (void* found = dlsym(library, name)) {
       *function = reinterpret_cast<Function>(found);
@@ -49,7 +50,8 @@ Tf Look() {
   } else if (!missing.empty()) {
     tf.problem = "this version of TensorFlow does not export " + missing;
   } else if (!DoneIsAsExpected(tf)) {
-    tf.problem = "this version of TensorFlow ends asynchronous kernels in a way that hvdlite does not know";
+    tf.problem =
+        "this version of TensorFlow ends asynchronous kernels in a way that hvdlite does not know";
   }
   return tf;
 }

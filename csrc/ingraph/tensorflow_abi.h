@@ -1,6 +1,7 @@
-// TensorFlow's C interface for operations and kernels, as far as we use it: our own declarations of functions that every
-// version since 2.15 exports, found at run time in what the process has loaded. So one binary serves all versions, and
-// a version that lacks a function is a sentence, not a loader's error.
+// TensorFlow's C interface for operations and kernels, as far as we use it: our own declarations of
+// functions that every version since 2.15 exports, found at run time in what the process has
+// loaded. So one binary serves all versions, and a version that lacks a function is a sentence, not
+// a loader's error.
 //
 // Thread-safety: everything, once loaded. Lifetime: the process.
 #pragma once
@@ -39,46 +40,50 @@ using TfComputeAsync = void (*)(void* kernel, TfContext*, TfDone*);
 using TfDelete = void (*)(void* kernel);
 
 // F(result, name without "TF_", parameters)
-#define HVDLITE_TF_FUNCTIONS(F)                                                                                        \
-  F(TfStatus*, NewStatus, (void))                                                                                      \
-  F(void, DeleteStatus, (TfStatus*))                                                                                   \
-  F(void, SetStatus, (TfStatus*, int32_t code, const char* message))                                                   \
-  F(int32_t, GetCode, (const TfStatus*))                                                                               \
-  F(const char*, Message, (const TfStatus*))                                                                           \
-  F(void, DeleteTensor, (TfTensor*))                                                                                   \
-  F(int32_t, TensorType, (const TfTensor*))                                                                            \
-  F(int32_t, NumDims, (const TfTensor*))                                                                               \
-  F(int64_t, Dim, (const TfTensor*, int32_t axis))                                                                     \
-  F(void*, TensorData, (const TfTensor*))                                                                              \
-  F(TfOpBuilder*, NewOpDefinitionBuilder, (const char* name))                                                          \
-  F(void, RegisterOpDefinition, (TfOpBuilder*, TfStatus*))                                                             \
-  F(void, OpDefinitionBuilderAddAttr, (TfOpBuilder*, const char* spec))                                                \
-  F(void, OpDefinitionBuilderAddInput, (TfOpBuilder*, const char* spec))                                               \
-  F(void, OpDefinitionBuilderAddOutput, (TfOpBuilder*, const char* spec))                                              \
-  F(void, OpDefinitionBuilderSetIsStateful, (TfOpBuilder*, bool))                                                      \
-  F(void, OpDefinitionBuilderSetShapeInferenceFunction, (TfOpBuilder*, TfShapeFunction))                               \
-  F(int64_t, ShapeInferenceContextNumInputs, (TfShapeContext*))                                                        \
-  F(TfShape*, NewShapeHandle, (void))                                                                                  \
-  F(void, DeleteShapeHandle, (TfShape*))                                                                               \
-  F(void, ShapeInferenceContextGetInput, (TfShapeContext*, int32_t i, TfShape*, TfStatus*))                            \
-  F(void, ShapeInferenceContextSetOutput, (TfShapeContext*, int32_t i, TfShape*, TfStatus*))                           \
-  F(void, ShapeInferenceContextSetUnknownShape, (TfShapeContext*, TfStatus*))                                          \
-  F(TfShape*, ShapeInferenceContextScalar, (TfShapeContext*))                                                          \
-  F(TfKernelBuilder*, NewAsyncKernelBuilder, (const char* op, const char* device, TfCreate, TfComputeAsync, TfDelete)) \
-  F(void, RegisterKernelBuilder, (const char* name, TfKernelBuilder*, TfStatus*))                                      \
-  F(void, RunAsyncOpKernelDoneCallback, (TfDone*))                                                                     \
-  F(void, OpKernelConstruction_Failure, (TfConstruction*, TfStatus*))                                                  \
-  F(void, OpKernelConstruction_GetAttrInt64, (TfConstruction*, const char* name, int64_t*, TfStatus*))                 \
-  F(void, OpKernelConstruction_GetAttrSize,                                                                            \
-    (TfConstruction*, const char* name, int32_t* list, int32_t* total, TfStatus*))                                     \
-  F(void, OpKernelConstruction_GetAttrString, (TfConstruction*, const char* name, char*, size_t most, TfStatus*))      \
-  F(int32_t, NumInputs, (TfContext*))                                                                                  \
-  F(void, GetInput, (TfContext*, int32_t i, TfTensor**, TfStatus*))                                                    \
-  F(TfTensor*, AllocateOutput,                                                                                         \
-    (TfContext*, int32_t i, int32_t type, const int64_t* shape, int32_t dims, size_t bytes, TfStatus*))                \
-  F(TfTensor*, ForwardInputOrAllocateOutput,                                                                           \
-    (TfContext*, const int32_t* candidates, int32_t count, int32_t i, const int64_t* shape, int32_t dims,              \
-     int32_t* forwarded, TfStatus*))                                                                                   \
+#define HVDLITE_TF_FUNCTIONS(F)                                                              \
+  F(TfStatus*, NewStatus, (void))                                                            \
+  F(void, DeleteStatus, (TfStatus*))                                                         \
+  F(void, SetStatus, (TfStatus*, int32_t code, const char* message))                         \
+  F(int32_t, GetCode, (const TfStatus*))                                                     \
+  F(const char*, Message, (const TfStatus*))                                                 \
+  F(void, DeleteTensor, (TfTensor*))                                                         \
+  F(int32_t, TensorType, (const TfTensor*))                                                  \
+  F(int32_t, NumDims, (const TfTensor*))                                                     \
+  F(int64_t, Dim, (const TfTensor*, int32_t axis))                                           \
+  F(void*, TensorData, (const TfTensor*))                                                    \
+  F(TfOpBuilder*, NewOpDefinitionBuilder, (const char* name))                                \
+  F(void, RegisterOpDefinition, (TfOpBuilder*, TfStatus*))                                   \
+  F(void, OpDefinitionBuilderAddAttr, (TfOpBuilder*, const char* spec))                      \
+  F(void, OpDefinitionBuilderAddInput, (TfOpBuilder*, const char* spec))                     \
+  F(void, OpDefinitionBuilderAddOutput, (TfOpBuilder*, const char* spec))                    \
+  F(void, OpDefinitionBuilderSetIsStateful, (TfOpBuilder*, bool))                            \
+  F(void, OpDefinitionBuilderSetShapeInferenceFunction, (TfOpBuilder*, TfShapeFunction))     \
+  F(int64_t, ShapeInferenceContextNumInputs, (TfShapeContext*))                              \
+  F(TfShape*, NewShapeHandle, (void))                                                        \
+  F(void, DeleteShapeHandle, (TfShape*))                                                     \
+  F(void, ShapeInferenceContextGetInput, (TfShapeContext*, int32_t i, TfShape*, TfStatus*))  \
+  F(void, ShapeInferenceContextSetOutput, (TfShapeContext*, int32_t i, TfShape*, TfStatus*)) \
+  F(void, ShapeInferenceContextSetUnknownShape, (TfShapeContext*, TfStatus*))                \
+  F(TfShape*, ShapeInferenceContextScalar, (TfShapeContext*))                                \
+  F(TfKernelBuilder*, NewAsyncKernelBuilder,                                                 \
+    (const char* op, const char* device, TfCreate, TfComputeAsync, TfDelete))                \
+  F(void, RegisterKernelBuilder, (const char* name, TfKernelBuilder*, TfStatus*))            \
+  F(void, RunAsyncOpKernelDoneCallback, (TfDone*))                                           \
+  F(void, OpKernelConstruction_Failure, (TfConstruction*, TfStatus*))                        \
+  F(void, OpKernelConstruction_GetAttrInt64,                                                 \
+    (TfConstruction*, const char* name, int64_t*, TfStatus*))                                \
+  F(void, OpKernelConstruction_GetAttrSize,                                                  \
+    (TfConstruction*, const char* name, int32_t* list, int32_t* total, TfStatus*))           \
+  F(void, OpKernelConstruction_GetAttrString,                                                \
+    (TfConstruction*, const char* name, char*, size_t most, TfStatus*))                      \
+  F(int32_t, NumInputs, (TfContext*))                                                        \
+  F(void, GetInput, (TfContext*, int32_t i, TfTensor**, TfStatus*))                          \
+  F(TfTensor*, AllocateOutput,                                                               \
+    (TfContext*, int32_t i, int32_t type, const int64_t* shape, int32_t dims, size_t bytes,  \
+     TfStatus*))                                                                             \
+  F(TfTensor*, ForwardInputOrAllocateOutput,                                                 \
+    (TfContext*, const int32_t* candidates, int32_t count, int32_t i, const int64_t* shape,  \
+     int32_t dims, int32_t* forwarded, TfStatus*))                                           \
   F(void, OpKernelContext_Failure, (TfContext*, TfStatus*))
 
 struct Tf {
@@ -93,17 +98,20 @@ struct Tf {
 // Looks once.
 const Tf& TensorFlow();
 
-// TensorFlow passes the address of a std::function that dies when the compute function returns; take it out before.
+// TensorFlow passes the address of a std::function that dies when the compute function returns;
+// take it out before.
 using Done = std::function<void()>;
 inline Done Steal(TfDone* done) {
   return std::move(*reinterpret_cast<Done*>(done));
 }
 
-// A status that somebody else fills in, freed at the end of the scope.
+// A status for TensorFlow to fill in, freed at the end of the scope.
 class ScopedStatus {
  public:
   ScopedStatus() : status_(TensorFlow().NewStatus()) {}
-  ScopedStatus(int32_t code, const char* message) : ScopedStatus() { TensorFlow().SetStatus(status_, code, message); }
+  ScopedStatus(int32_t code, const char* message) : ScopedStatus() {
+    TensorFlow().SetStatus(status_, code, message);
+  }
   ~ScopedStatus() { TensorFlow().DeleteStatus(status_); }
   ScopedStatus(const ScopedStatus&) = delete;
   ScopedStatus& operator=(const ScopedStatus&) = delete;

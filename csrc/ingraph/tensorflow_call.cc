@@ -35,7 +35,8 @@ int32_t TfCodeOf(hvdlite_code code) {
 void Call::Start() {
   const bool nothing_to_send = kernel_.kind == HVDLITE_JOIN;
   int32_t count = nothing_to_send ? 1 : TensorFlow().NumInputs(context_);
-  if (hvdlite_operation_result(kernel_.kind) == HVDLITE_RESULT_EXCHANGED && !ReadSplits(--count)) return End();
+  if (hvdlite_operation_result(kernel_.kind) == HVDLITE_RESULT_EXCHANGED && !ReadSplits(--count))
+    return End();
   std::vector<hvdlite_operation> operations(static_cast<size_t>(count));
   for (int32_t i = 0; i < count; ++i) parts_.push_back({this, i, {}});
   for (int32_t i = 0; i < count; ++i) {
@@ -60,7 +61,8 @@ bool Call::Read(int32_t number, hvdlite_operation* operation) {
   const ScopedStatus status;
   TfTensor* raw = nullptr;
   tf.GetInput(context_, number, &raw, status.get());
-  const Tensor tensor(raw);  // TensorFlow reuses the memory of an input only when nobody else refers to it
+  // TensorFlow reuses the memory of an input only when nothing else refers to it.
+  const Tensor tensor(raw);
   if (!status.ok()) {
     Fail(kTfInternal, status.message());
     return false;
@@ -81,7 +83,8 @@ bool Call::ReadSplits(int32_t number) {
   tf.GetInput(context_, number, &raw, status.get());
   const Tensor tensor(raw);
   if (!status.ok() || tf.NumDims(raw) != 1) {
-    Fail(kTfInvalidArgument, status.ok() ? "alltoall: splits must be one-dimensional" : status.message());
+    Fail(kTfInvalidArgument,
+         status.ok() ? "alltoall: splits must be one-dimensional" : status.message());
     return false;
   }
   const auto* values = static_cast<const int32_t*>(AddressOf(tensor));
@@ -96,7 +99,8 @@ bool Call::MakeOutput(int32_t number, hvdlite_operation* operation) {
   const ScopedStatus status;
   int32_t forwarded = -1;
   const Tensor output(TensorFlow().ForwardInputOrAllocateOutput(
-      context_, &number, 1, number, shape.data(), static_cast<int32_t>(shape.size()), &forwarded, status.get()));
+      context_, &number, 1, number, shape.data(), static_cast<int32_t>(shape.size()), &forwarded,
+      status.get()));
   if (!status.ok()) {
     Fail(kTfInternal, status.message());
     return false;
@@ -112,15 +116,17 @@ void Call::Submit(const std::vector<hvdlite_operation>& operations) {
   for (Part& part : parts_) completions.push_back({&PartDone, &AllocatePart, &part});
   const int32_t count = static_cast<int32_t>(operations.size());
   left_ = count;
-  const hvdlite_code code = kernel_.grouped != 0 ? hvdlite_submit_group_then(operations.data(), count,
-                                                                             kernel_.name.c_str(), completions.data())
-                                                 : hvdlite_submit_then(operations.data(), completions.data());
+  const hvdlite_code code =
+      kernel_.grouped != 0 ? hvdlite_submit_group_then(operations.data(), count,
+                                                       kernel_.name.c_str(), completions.data())
+                           : hvdlite_submit_then(operations.data(), completions.data());
   if (code == HVDLITE_OK) return;
   Fail(TfCodeOf(code), hvdlite_last_error());
   End();
 }
 
-void Call::PartDone(void* context, hvdlite_code code, const char* error, const hvdlite_result* result) {
+void Call::PartDone(void* context, hvdlite_code code, const char* error,
+                    const hvdlite_result* result) {
   const Part& part = *static_cast<const Part*>(context);
   Call& call = *part.call;
   if (code != HVDLITE_OK) {
@@ -138,15 +144,17 @@ void* Call::AllocatePart(void* context, const hvdlite_tensor* output) {
   auto bytes = static_cast<size_t>(hvdlite_dtype_size(output->dtype));
   for (int32_t d = 0; d < output->ndim; ++d) bytes *= static_cast<size_t>(output->shape[d]);
   const ScopedStatus status;
-  const Tensor tensor(TensorFlow().AllocateOutput(part.call->context_, part.number, Theirs(output->dtype),
-                                                  output->shape, output->ndim, bytes, status.get()));
+  const Tensor tensor(TensorFlow().AllocateOutput(part.call->context_, part.number,
+                                                  Theirs(output->dtype), output->shape,
+                                                  output->ndim, bytes, status.get()));
   return status.ok() ? AddressOf(tensor) : nullptr;
 }
 
 void Call::WriteIntegers(int32_t output, const int64_t* values, int64_t count, bool scalar) {
   const ScopedStatus status;
-  const Tensor tensor(TensorFlow().AllocateOutput(context_, output, kTfInt32, &count, scalar ? 0 : 1,
-                                                  static_cast<size_t>(count) * sizeof(int32_t), status.get()));
+  const Tensor tensor(
+      TensorFlow().AllocateOutput(context_, output, kTfInt32, &count, scalar ? 0 : 1,
+                                  static_cast<size_t>(count) * sizeof(int32_t), status.get()));
   if (!status.ok()) return Fail(kTfInternal, status.message());
   auto* written = static_cast<int32_t*>(AddressOf(tensor));
   for (int64_t i = 0; i < count; ++i) written[i] = static_cast<int32_t>(values[i]);

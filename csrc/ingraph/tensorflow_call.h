@@ -1,7 +1,8 @@
-// Call: one computation of a kernel, from TensorFlow's thread that asks for it to the library's thread that ends it.
+// Call: one computation of a kernel, from TensorFlow's thread that asks for it to the library's
+// thread that ends it.
 //
-// Deletes itself when it is over. Between Submit() and the end nothing but the library's completions touches it; those of
-// a group may come from several threads.
+// Deletes itself when it is over. Between Submit() and the end nothing but the library's
+// completions touches it; those of a group may come from several threads.
 #pragma once
 
 #include <array>
@@ -40,7 +41,8 @@ class Call {
   void End();
 
   // From the library's completions.
-  static void PartDone(void* part, hvdlite_code code, const char* error, const hvdlite_result* result);
+  static void PartDone(void* part, hvdlite_code code, const char* error,
+                       const hvdlite_result* result);
   static void* AllocatePart(void* part, const hvdlite_tensor* output);
   void WriteIntegers(int32_t output, const int64_t* values, int64_t count, bool scalar);
 

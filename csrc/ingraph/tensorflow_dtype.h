@@ -12,13 +12,15 @@ struct TfDType {
   int32_t ours;
 };
 constexpr TfDType kTfDTypes[] = {
-    {1, HVDLITE_FLOAT32},  {2, HVDLITE_FLOAT64}, {3, HVDLITE_INT32},   {4, HVDLITE_UINT8},     {5, HVDLITE_INT16},
-    {6, HVDLITE_INT8},     {9, HVDLITE_INT64},   {10, HVDLITE_BOOL},   {14, HVDLITE_BFLOAT16}, {17, HVDLITE_UINT16},
-    {19, HVDLITE_FLOAT16}, {22, HVDLITE_UINT32}, {23, HVDLITE_UINT64},
+    {1, HVDLITE_FLOAT32},   {2, HVDLITE_FLOAT64}, {3, HVDLITE_INT32},    {4, HVDLITE_UINT8},
+    {5, HVDLITE_INT16},     {6, HVDLITE_INT8},    {9, HVDLITE_INT64},    {10, HVDLITE_BOOL},
+    {14, HVDLITE_BFLOAT16}, {17, HVDLITE_UINT16}, {19, HVDLITE_FLOAT16}, {22, HVDLITE_UINT32},
+    {23, HVDLITE_UINT64},
 };
 // The same as an attribute of an operation says it.
 constexpr char kTfDTypeNames[] =
-    "{bool, uint8, int8, uint16, int16, uint32, int32, uint64, int64, half, bfloat16, float, double}";
+    "{bool, uint8, int8, uint16, int16, uint32, int32, uint64, int64, half, bfloat16, float, "
+    "double}";
 
 // -1 for what kTfDTypeNames does not let in.
 constexpr int32_t Ours(int32_t theirs) {

@@ -13,7 +13,8 @@ class Reader {
 
   int64_t Int(const char* name) {
     int64_t value = 0;
-    if (status_.ok()) TensorFlow().OpKernelConstruction_GetAttrInt64(construction_, name, &value, status_.get());
+    if (status_.ok())
+      TensorFlow().OpKernelConstruction_GetAttrInt64(construction_, name, &value, status_.get());
     return value;
   }
   double Double(const char* name) {
@@ -25,11 +26,13 @@ class Reader {
   std::string Text(const char* name) {
     int32_t list = 0, length = 0;
     if (status_.ok()) {
-      TensorFlow().OpKernelConstruction_GetAttrSize(construction_, name, &list, &length, status_.get());
+      TensorFlow().OpKernelConstruction_GetAttrSize(construction_, name, &list, &length,
+                                                    status_.get());
     }
     std::string value(static_cast<size_t>(length), '\0');
     if (status_.ok()) {
-      TensorFlow().OpKernelConstruction_GetAttrString(construction_, name, value.data(), value.size(), status_.get());
+      TensorFlow().OpKernelConstruction_GetAttrString(construction_, name, value.data(),
+                                                      value.size(), status_.get());
     }
     return value;
   }

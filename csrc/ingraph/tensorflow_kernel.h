@@ -1,4 +1,5 @@
-// A kernel of TensorFlow for one node of a graph: what the node's attributes say, for every operation alike.
+// A kernel of TensorFlow for one node of a graph: what the node's attributes say, for every
+// operation alike.
 //
 // Thread-safety: a kernel is immutable; TensorFlow may compute it on several threads at once.
 #pragma once
@@ -12,7 +13,7 @@ namespace hvdlite::ingraph {
 
 struct Kernel {
   int32_t kind = HVDLITE_ALLREDUCE;
-  int64_t op = 0;    // the reduction
+  int64_t op = 0;  // the reduction
   int64_t process_set = 0;
   int64_t root = 0;
   double prescale = 1.0;
@@ -21,8 +22,8 @@ struct Kernel {
   std::string name;
 };
 
-// The attributes, as an operation's definition lists them. Factors are the bits of a double, because TensorFlow's floats
-// have 32 bits.
+// The attributes, as an operation's definition lists them. Factors are the bits of a double,
+// because TensorFlow's floats have 32 bits.
 constexpr const char* kAttributes[] = {
     "op: int = 1",
     "process_set: int = 0",

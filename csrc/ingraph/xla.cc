@@ -1,16 +1,20 @@
-// Collectives inside a program that XLA has compiled: one custom call for all of them, registered in JAX's XLA and in
-// TensorFlow's. A call has any number of tensors, submits all of them at once and then waits for all.
+// Collectives inside a program that XLA has compiled: one custom call for all of them, registered
+// in JAX's XLA and in TensorFlow's. A call has any number of tensors, submits all of them at once
+// and then waits for all.
 //
-// It blocks one of XLA's threads, of which there may be two, while XLA runs independent calls in any order: so calls of one
-// program must depend on one another. For that the last operand and the last result are a token, a scalar float32, which each
-// call hands on to the next (hvdlite/adapter/xla.py): the same memory, which nobody looks at.
+// It blocks one of XLA's threads, of which there may be two, while XLA runs independent calls in
+// any order: so calls of one program must depend on one another. For that the last operand and the
+// last result are a token, a scalar float32, which each call hands on to the next
+// (hvdlite/adapter/xla.py): the same memory, which is never read.
 //
-// On a GPU it is XLA's launching thread that blocks, until the ranks have agreed and hvdlite has put everything on a stream of its
-// own. For results only XLA's stream waits: what the call is given comes after what that stream has been given so far, and
-// what that stream is given from then on comes after the call.
+// On a GPU it is XLA's launching thread that blocks, until the ranks have agreed and hvdlite has
+// put everything on a stream of its own. For results only XLA's stream waits: what the call is
+// given comes after what that stream has been given so far, and what that stream is given from then
+// on comes after the call.
 //
-// Attributes: kind, op, process_set (i32), root (i64), prescale, postscale (f64), name (string), and members (array of i32; empty
-// for the global set): who was in the process set when the program was compiled.
+// Attributes: kind, op, process_set (i32), root (i64), prescale, postscale (f64), name (string),
+// and members (array of i32; empty for the global set): who was in the process set when the program
+// was compiled.
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
@@ -25,7 +29,8 @@
 namespace hvdlite::ingraph {
 namespace {
 
-constexpr double kSlice = 3600.0;  // a wait ends with its operation; nobody here has anything to do before
+// A wait ends with its operation; this thread has nothing else to do.
+constexpr double kSlice = 3600.0;
 
 std::atomic<int32_t>& Waiting() {
   static std::atomic<int32_t> waiting{0};
@@ -58,19 +63,24 @@ struct Place {
   }
 };
 
-// A number that belonged to one process set when the program was compiled may belong to another one now.
+// A number that belonged to one process set when the program was compiled may belong to another one
+// now.
 bool IsTheSameSet(const ffi::Attributes& given, int32_t process_set) {
-  const auto* members = static_cast<const ffi::Array*>(FindAttribute(given, "members", ffi::kArray));
+  const auto* members =
+      static_cast<const ffi::Array*>(FindAttribute(given, "members", ffi::kArray));
   if (members == nullptr || members->size == 0) return true;
   std::vector<int32_t> now(members->size + 1);
-  const int32_t count = hvdlite_process_set_ranks(process_set, now.data(), static_cast<int32_t>(now.size()));
+  const int32_t count =
+      hvdlite_process_set_ranks(process_set, now.data(), static_cast<int32_t>(now.size()));
   const auto* then = static_cast<const int32_t*>(members->data);
-  return static_cast<size_t>(count) == members->size && std::equal(then, then + members->size, now.begin());
+  return static_cast<size_t>(count) == members->size &&
+         std::equal(then, then + members->size, now.begin());
 }
 
 // ---- The call
 
-// The shape of these results is known when all ranks have come together, and the library allocates them.
+// The shape of these results is known when all ranks have come together, and the library allocates
+// them.
 bool IsAllocatedByUs(int32_t kind) {
   const int32_t result = hvdlite_operation_result(kind);
   return result == HVDLITE_RESULT_GATHERED || result == HVDLITE_RESULT_EXCHANGED;
@@ -82,13 +92,15 @@ std::string ShapeText(const int64_t* dims, int64_t rank) {
   return text + "]";
 }
 
-Failure Deliver(int64_t handle, const hvdlite_operation& operation, const hvdlite_tensor& made, const Place& place,
-                const ffi::Buffer& wanted) {
+Failure Deliver(int64_t handle, const hvdlite_operation& operation, const hvdlite_tensor& made,
+                const Place& place, const ffi::Buffer& wanted) {
   if (made.ndim != wanted.rank || !std::equal(made.shape, made.shape + made.ndim, wanted.dims)) {
     return Wrong(std::string(hvdlite_operation_name(operation.kind)) + " '" + operation.name +
                  "' in a compiled function: a tensor of shape " + ShapeText(made.shape, made.ndim) +
-                 " has come together, but the function was compiled for " + ShapeText(wanted.dims, wanted.rank) +
-                 ". There all ranks must have equally many rows: pad them, or leave this call out of the function.");
+                 " has come together, but the function was compiled for " +
+                 ShapeText(wanted.dims, wanted.rank) +
+                 ". There all ranks must have equally many rows: pad them, or leave this call out "
+                 "of the function.");
   }
   if (place.on_gpu()) {
     const hvdlite_code code = hvdlite_copy_result(handle, wanted.data, place.stream);
@@ -101,7 +113,8 @@ Failure Deliver(int64_t handle, const hvdlite_operation& operation, const hvdlit
 }
 
 // Waits, whatever becomes of it: until then the memory is the engine's.
-Failure Finish(int64_t handle, const hvdlite_operation& operation, const Place& place, const ffi::Buffer& wanted) {
+Failure Finish(int64_t handle, const hvdlite_operation& operation, const Place& place,
+               const ffi::Buffer& wanted) {
   int32_t done = 0;
   hvdlite_code code = HVDLITE_OK;
   while (code == HVDLITE_OK && !done) code = hvdlite_wait(handle, kSlice, &done);
@@ -127,19 +140,21 @@ Failure Finish(int64_t handle, const hvdlite_operation& operation, const Place& 
 Failure Collective(const ffi::CallFrame& frame, Place place) {
   hvdlite_operation common{};
   std::string name;
-  if (!ReadAttributes(frame.attributes, &common, &name) || frame.arguments.count != frame.results.count ||
-      frame.arguments.count < 2) {
+  if (!ReadAttributes(frame.attributes, &common, &name) ||
+      frame.arguments.count != frame.results.count || frame.arguments.count < 2) {
     return Wrong("this call was compiled for another version of hvdlite");
   }
   common.name = name.c_str();
   if (!IsTheSameSet(frame.attributes, common.process_set)) {
     return Wrong("process set " + std::to_string(common.process_set) +
-                 " has been removed or has other members than when this function was compiled. Compile it anew: "
+                 " has been removed or has other members than when this function was compiled. "
+                 "Compile it anew: "
                  "jax.clear_caches(), or a new tf.function");
   }
   const int64_t token = frame.arguments.count - 1;
   if (place.on_gpu()) {
-    const hvdlite_code found = hvdlite_gpu_of(BufferAt(frame.results, token).data, &place.device_index);
+    const hvdlite_code found =
+        hvdlite_gpu_of(BufferAt(frame.results, token).data, &place.device_index);
     if (found != HVDLITE_OK) return LastFailure(found);
     common.stream = place.stream;
   }
@@ -155,12 +170,14 @@ Failure Collective(const ffi::CallFrame& frame, Place place) {
   std::vector<int64_t> handles(count);
   const hvdlite_code code =
       count == 1 ? hvdlite_run(operations.data(), kSlice, handles.data())
-                 : hvdlite_submit_group(operations.data(), static_cast<int32_t>(count), common.name, handles.data());
+                 : hvdlite_submit_group(operations.data(), static_cast<int32_t>(count), common.name,
+                                        handles.data());
   if (code != HVDLITE_OK) return LastFailure(code);
   if (count == 1 && handles[0] < 0) return {};
   Failure first;
   for (size_t i = 0; i < count; ++i) {
-    Failure failure = Finish(handles[i], operations[i], place, BufferAt(frame.results, static_cast<int64_t>(i)));
+    Failure failure =
+        Finish(handles[i], operations[i], place, BufferAt(frame.results, static_cast<int64_t>(i)));
     if (first.code == HVDLITE_OK) first = std::move(failure);
   }
   return first;
@@ -180,8 +197,10 @@ ffi::ErrorCode ErrorCodeOf(hvdlite_code code) {
 
 // No traits: above all, XLA must not put the call into a CUDA graph.
 bool AnswerMetadata(const ffi::CallFrame& frame) {
-  if (frame.extensions == nullptr || frame.extensions->type != ffi::kMetadataExtension) return false;
-  ffi::Metadata* const metadata = reinterpret_cast<ffi::MetadataExtension*>(frame.extensions)->metadata;
+  if (frame.extensions == nullptr || frame.extensions->type != ffi::kMetadataExtension)
+    return false;
+  ffi::Metadata* const metadata =
+      reinterpret_cast<ffi::MetadataExtension*>(frame.extensions)->metadata;
   metadata->version.major = ffi::kMajorVersion;
   metadata->version.minor = ffi::kMinorVersion;
   metadata->traits = 0;
@@ -193,7 +212,8 @@ ffi::Error* Handle(const ffi::CallFrame& frame, const Place& place) {
   const Failure failure = Collective(frame, place);
   Waiting().fetch_sub(1);
   if (failure.code == HVDLITE_OK) return nullptr;
-  ffi::CreateErrorArguments arguments{sizeof(arguments), nullptr, failure.text.c_str(), ErrorCodeOf(failure.code)};
+  ffi::CreateErrorArguments arguments{sizeof(arguments), nullptr, failure.text.c_str(),
+                                      ErrorCodeOf(failure.code)};
   return frame.api->create_error(&arguments);
 }
 
@@ -201,7 +221,8 @@ ffi::Error* Handle(const ffi::CallFrame& frame, const Place& place) {
 }  // namespace hvdlite::ingraph
 
 // The handler for platform Host.
-extern "C" HVDLITE_API hvdlite::ingraph::ffi::Error* hvdlite_xla_collective(hvdlite::ingraph::ffi::CallFrame* frame) {
+extern "C" HVDLITE_API hvdlite::ingraph::ffi::Error* hvdlite_xla_collective(
+    hvdlite::ingraph::ffi::CallFrame* frame) {
   return hvdlite::ingraph::AnswerMetadata(*frame) ? nullptr : hvdlite::ingraph::Handle(*frame, {});
 }
 

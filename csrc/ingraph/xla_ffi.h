@@ -1,9 +1,10 @@
-// The part of XLA's typed FFI (xla/ffi/api/c_api.h) that a handler needs. Declarations of our own: XLA promises the layout
-// of what it has published and appends only, so no header of any framework is needed, and one binary serves all versions.
+// The part of XLA's typed FFI (xla/ffi/api/c_api.h) that a handler needs. Declarations of our own:
+// XLA promises the layout of what it has published and appends only, so no header of any framework
+// is needed, and one binary serves all versions.
 //
-// A runtime takes handlers that report its own minor version or a lower one, so kMinorVersion is the lowest that has all of
-// this. Only members that every version since then has at the same place are declared; a struct that ends early here is
-// longer there.
+// A runtime takes handlers that report its own minor version or a lower one, so kMinorVersion is
+// the lowest that has all of this. Only members that every version since then has at the same place
+// are declared; a struct that ends early here is longer there.
 #pragma once
 
 #include <cstddef>
@@ -176,7 +177,8 @@ struct CallFrame {
   Attributes attributes;
 };
 
-// When a frame bears this extension, the runtime asks which version the handler was written for, and nothing else.
+// When a frame bears this extension, the runtime asks which version the handler was written for,
+// and nothing else.
 constexpr int32_t kMetadataExtension = 1;
 
 struct Metadata {

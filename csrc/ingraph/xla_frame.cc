@@ -44,7 +44,8 @@ hvdlite_tensor TensorOf(const ffi::Buffer& buffer) {
   return tensor;
 }
 
-const void* FindAttribute(const ffi::Attributes& given, std::string_view name, ffi::AttributeType type) {
+const void* FindAttribute(const ffi::Attributes& given, std::string_view name,
+                          ffi::AttributeType type) {
   for (int64_t i = 0; i < given.count; ++i) {
     const std::string_view found(given.names[i]->data, given.names[i]->size);
     if (found == name) return given.types[i] == type ? given.values[i] : nullptr;
@@ -56,7 +57,8 @@ bool ReadAttributes(const ffi::Attributes& given, hvdlite_operation* operation, 
   const auto* text = static_cast<const ffi::ByteSpan*>(FindAttribute(given, "name", ffi::kString));
   if (text == nullptr) return false;
   name->assign(text->data, text->size);
-  return ReadScalar(given, "kind", ffi::kS32, &operation->kind) && ReadScalar(given, "op", ffi::kS32, &operation->op) &&
+  return ReadScalar(given, "kind", ffi::kS32, &operation->kind) &&
+         ReadScalar(given, "op", ffi::kS32, &operation->op) &&
          ReadScalar(given, "process_set", ffi::kS32, &operation->process_set) &&
          ReadScalar(given, "root", ffi::kS64, &operation->root) &&
          ReadScalar(given, "prescale", ffi::kF64, &operation->prescale) &&

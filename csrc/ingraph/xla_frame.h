@@ -17,10 +17,12 @@ inline const ffi::Buffer& BufferAt(const ffi::Buffers& buffers, int64_t i) {
 // A tensor, as if it were in host memory. Its dtype is -1 if it is none that can be communicated.
 hvdlite_tensor TensorOf(const ffi::Buffer& buffer);
 
-// kind, op, process_set, root, prescale and postscale go into *operation. False if one is missing or of another type.
+// kind, op, process_set, root, prescale and postscale go into *operation. False if one is missing
+// or of another type.
 bool ReadAttributes(const ffi::Attributes& given, hvdlite_operation* operation, std::string* name);
 
 // The attribute's value as it lies in the frame, or null if there is none of this name and type.
-const void* FindAttribute(const ffi::Attributes& given, std::string_view name, ffi::AttributeType type);
+const void* FindAttribute(const ffi::Attributes& given, std::string_view name,
+                          ffi::AttributeType type);
 
 }  // namespace hvdlite::ingraph

@@ -1,4 +1,5 @@
-// The handlers' registration in the XLA that TensorFlow has inside (TensorFlow >= 2.18). JAX has a Python function for that.
+// The handlers' registration in the XLA that TensorFlow has inside (TensorFlow >= 2.18). JAX has a
+// Python function for that.
 #include <dlfcn.h>
 
 #include <string>
@@ -6,13 +7,16 @@
 #include "api/hvdlite.h"
 #include "ingraph/xla_ffi.h"
 
-extern "C" hvdlite::ingraph::ffi::Error* hvdlite_xla_collective(hvdlite::ingraph::ffi::CallFrame* frame);
-extern "C" hvdlite::ingraph::ffi::Error* hvdlite_xla_collective_on_cuda(hvdlite::ingraph::ffi::CallFrame* frame);
+extern "C" hvdlite::ingraph::ffi::Error* hvdlite_xla_collective(
+    hvdlite::ingraph::ffi::CallFrame* frame);
+extern "C" hvdlite::ingraph::ffi::Error* hvdlite_xla_collective_on_cuda(
+    hvdlite::ingraph::ffi::CallFrame* frame);
 
 namespace hvdlite::ingraph {
 namespace {
 
-// xla::ffi::GetXlaFfiApi(), the one function of TensorFlow's XLA that is known by its C++ name: what it returns is a table in C.
+// xla::ffi::GetXlaFfiApi(), the one function of TensorFlow's XLA that is known by its C++ name:
+// what it returns is a table in C.
 constexpr char kGetApi[] = "_ZN3xla3ffi12GetXlaFfiApiEv";
 
 // Asked of TensorFlow's own libraries, because other ones in the process may bring an XLA as well.
@@ -20,7 +24,8 @@ const ffi::Api* FindApi() {
   for (const char* name : {"libtensorflow_cc.so.2", "libtensorflow_framework.so.2"}) {
     void* const library = dlopen(name, RTLD_NOW | RTLD_NOLOAD);
     if (library == nullptr) continue;
-    if (void* found = dlsym(library, kGetApi)) return reinterpret_cast<const ffi::Api* (*)()>(found)();
+    if (void* found = dlsym(library, kGetApi))
+      return reinterpret_cast<const ffi::Api* (*)()>(found)();
   }
   return nullptr;
 }
@@ -29,9 +34,11 @@ ffi::ByteSpan Span(const std::string& text) {
   return {text.data(), text.size()};
 }
 
-std::string Register(const std::string& target, const std::string& platform, ffi::Handler* handler) {
+std::string Register(const std::string& target, const std::string& platform,
+                     ffi::Handler* handler) {
   const ffi::Api* const api = FindApi();
-  if (api == nullptr) return "the XLA of this version of TensorFlow does not offer custom calls (2.18 and later do)";
+  if (api == nullptr)
+    return "the XLA of this version of TensorFlow does not offer custom calls (2.18 and later do)";
   ffi::RegisterArguments arguments{};
   arguments.struct_size = sizeof(arguments);
   arguments.name = Span(target);
@@ -41,7 +48,8 @@ std::string Register(const std::string& target, const std::string& platform, ffi
   if (error == nullptr) return "";
   ffi::ErrorMessageArguments message{sizeof(message), nullptr, error, nullptr};
   api->error_message(&message);
-  const std::string refused = std::string("TensorFlow's XLA refuses hvdlite's custom call: ") + message.message;
+  const std::string refused =
+      std::string("TensorFlow's XLA refuses hvdlite's custom call: ") + message.message;
   ffi::DestroyErrorArguments destroy{sizeof(destroy), nullptr, error};
   api->destroy_error(&destroy);
   return refused;
@@ -50,7 +58,8 @@ std::string Register(const std::string& target, const std::string& platform, ffi
 }  // namespace
 }  // namespace hvdlite::ingraph
 
-// Registers the handlers under this name, the first time. Why they cannot be used, as a sentence's part; empty if they can.
+// Registers the handlers under this name, the first time. Why they cannot be used, as a sentence's
+// part; empty if they can.
 extern "C" HVDLITE_API const char* hvdlite_xla_register_in_tensorflow(const char* target) {
   static const auto* const problem =
       new std::string(hvdlite::ingraph::Register(target, "Host", &hvdlite_xla_collective));

@@ -21,11 +21,13 @@ std::string MoveKernel(const Scaling& scaling) {
 
 }  // namespace
 
-// The driver loads a kernel when it is first asked for, and may wait for the whole device to do so: for NCCL, and so for a rank that
-// waits in the same way for this one. So all of them at once, before NCCL is there.
+// The driver loads a kernel when it is first asked for, and may wait for the whole device to do so:
+// for NCCL, and so for a rank that waits in the same way for this one. So all of them at once,
+// before NCCL is there.
 Status Usable(device::Gpu* gpu) {
   device::Function function = nullptr;
-#define HVDLITE_KERNEL(name, Parameters, ...) HVDLITE_RETURN_IF_ERROR(cuda::Load(gpu, #name, &function));
+#define HVDLITE_KERNEL(name, Parameters, ...) \
+  HVDLITE_RETURN_IF_ERROR(cuda::Load(gpu, #name, &function));
 #include "kernels/cuda/kernels.def"
 #undef HVDLITE_KERNEL
   return Status::Ok();

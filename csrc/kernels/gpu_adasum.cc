@@ -37,7 +37,8 @@ size_t AdasumRoom(size_t pairs, size_t bytes) {
 }
 
 // One list after another uses the same room.
-Status AdasumDotAll(device::Gpu* gpu, DType dtype, const std::vector<Pair>& pairs, AdasumDots* dots, void* room) {
+Status AdasumDotAll(device::Gpu* gpu, DType dtype, const std::vector<Pair>& pairs, AdasumDots* dots,
+                    void* room) {
   return EachList(dtype, pairs, dots, [&](cuda::PairList* list, unsigned pieces) {
     list->pieces = static_cast<double*>(room);
     if (pieces > 0) HVDLITE_RETURN_IF_ERROR(cuda::Launch(gpu, Kernel("dot", dtype), pieces, list));
@@ -45,13 +46,14 @@ Status AdasumDotAll(device::Gpu* gpu, DType dtype, const std::vector<Pair>& pair
   });
 }
 
-Status AdasumCombineAll(device::Gpu* gpu, DType dtype, const std::vector<Pair>& pairs, const AdasumDots* dots,
-                        bool swapped) {
+Status AdasumCombineAll(device::Gpu* gpu, DType dtype, const std::vector<Pair>& pairs,
+                        const AdasumDots* dots, bool swapped) {
   // The kernel only reads them; the list serves both ways.
-  return EachList(dtype, pairs, const_cast<AdasumDots*>(dots), [&](cuda::PairList* list, unsigned pieces) {
-    list->swapped = swapped ? 1 : 0;
-    return pieces > 0 ? cuda::Launch(gpu, Kernel("blend", dtype), pieces, list) : Status::Ok();
-  });
+  return EachList(
+      dtype, pairs, const_cast<AdasumDots*>(dots), [&](cuda::PairList* list, unsigned pieces) {
+        list->swapped = swapped ? 1 : 0;
+        return pieces > 0 ? cuda::Launch(gpu, Kernel("blend", dtype), pieces, list) : Status::Ok();
+      });
 }
 
 }  // namespace hvdlite::kernels

@@ -5,11 +5,13 @@
 
 namespace hvdlite::kernels {
 
-void Reduce(const ReduceSpec& spec, void* destination, void* second, const void* const* sources, int n, int64_t count) {
+void Reduce(const ReduceSpec& spec, void* destination, void* second, const void* const* sources,
+            int n, int64_t count) {
   cpu::Reduce(cpu::ActiveTable(), spec, destination, second, sources, n, count);
 }
 
-void ReduceToFloat(const ReduceSpec& spec, float* destination, const void* const* sources, int n, int64_t count) {
+void ReduceToFloat(const ReduceSpec& spec, float* destination, const void* const* sources, int n,
+                   int64_t count) {
   cpu::ReduceToFloat(cpu::ActiveTable(), spec, destination, sources, n, count);
 }
 

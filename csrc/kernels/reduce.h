@@ -1,8 +1,9 @@
 // Reduction kernels: element-wise combination of N equally long arrays, in one fixed order.
 //
-// The order is always sources[0], sources[1], ... so the result does not depend on how a tensor was cut into
-// chunks, which rank does the work or which instruction set its processor has: same world size, same bits.
-// (Of a NaN only that it is one; and if the calling thread flushes subnormals to zero, so do the kernels.)
+// The order is always sources[0], sources[1], ... so the result does not depend on how a tensor was
+// cut into chunks, which rank does the work or which instruction set its processor has: same world
+// size, same bits. (Of a NaN only that it is one; and if the calling thread flushes subnormals to
+// zero, so do the kernels.)
 //
 //   float16, bfloat16   accumulate in float32 and are rounded once, to nearest even
 //   integers            wrap around in sums and products
@@ -11,9 +12,9 @@
 //   Min, Max            of floats: a NaN on either side wins, as in numpy;
 //                       of -0 and +0 the one from the later source
 //
-// Cost: every source is read once and every destination written once, at the speed of memory (scaled
-// integers: of the processor, less than one element per ns). Thread-safety: pure functions. SIMD is chosen
-// once per process, at the first call (cpu/dispatch.cc).
+// Cost: every source is read once and every destination written once, at the speed of memory
+// (scaled integers: of the processor, less than one element per ns). Thread-safety: pure functions.
+// SIMD is chosen once per process, at the first call (cpu/dispatch.cc).
 #pragma once
 
 #include <cstddef>
@@ -28,26 +29,32 @@ namespace hvdlite::kernels {
 //
 //   y = trunc?( trunc?( combine_k( trunc?(x_k * prescale) ) / divisor ) * postscale )
 //
-// Floating types: float16/bfloat16/float32 are scaled in float32, float64 in double, before the single
-// rounding; the division is a division, never a multiplication by a rounded reciprocal. Integers: each
-// scaling step is computed in double and truncated towards zero, as Horovod does; what then does not fit the
-// type saturates and a NaN becomes 0. A factor of exactly 1 is no step at all. Bool is never scaled.
+// Floating types: float16/bfloat16/float32 are scaled in float32, float64 in double, before the
+// single rounding; the division is a division, never a multiplication by a rounded reciprocal.
+// Integers: each scaling step is computed in double and truncated towards zero, as Horovod does;
+// what then does not fit the type saturates and a NaN becomes 0. A factor of exactly 1 is no step
+// at all. Bool is never scaled.
 struct ReduceSpec {
   DType dtype = DType::kFloat32;
-  ReduceOp op = ReduceOp::kSum;  // kAverage means kSum with divisor = number of members. Never kAdasum here.
+  // kAverage means kSum with divisor = number of members. Never kAdasum here.
+  ReduceOp op = ReduceOp::kSum;
   double prescale = 1.0;
   double postscale = 1.0;
   double divisor = 1.0;
 };
 
-// destination[i] = finish(combine(prescale * sources[0][i], ..., prescale * sources[n-1][i])), i < count.
-// If `second` is not null the same result is stored there as well (a shared slot and the private tensor).
-// `destination` and `second` may each be identical to one of the sources; otherwise nothing may overlap.
-// n >= 1; nothing happens if count is 0. No alignment is needed; 64 bytes is fastest (by some 10 %).
-void Reduce(const ReduceSpec& spec, void* destination, void* second, const void* const* sources, int n, int64_t count);
+// destination[i] = finish(combine(prescale * sources[0][i], ..., prescale * sources[n-1][i])), i <
+// count. If `second` is not null the same result is stored there as well (a shared slot and the
+// private tensor). `destination` and `second` may each be identical to one of the sources;
+// otherwise nothing may overlap. n >= 1; nothing happens if count is 0. No alignment is needed; 64
+// bytes is fastest (by some 10 %).
+void Reduce(const ReduceSpec& spec, void* destination, void* second, const void* const* sources,
+            int n, int64_t count);
 
-// For sums that go on elsewhere: Reduce() of float16 or bfloat16 without its rounding, which RoundFromFloat() then does.
-void ReduceToFloat(const ReduceSpec& spec, float* destination, const void* const* sources, int n, int64_t count);
+// For sums that go on elsewhere: Reduce() of float16 or bfloat16 without its rounding, which
+// RoundFromFloat() then does.
+void ReduceToFloat(const ReduceSpec& spec, float* destination, const void* const* sources, int n,
+                   int64_t count);
 // Nothing may overlap.
 void RoundFromFloat(DType dtype, void* destination, const float* source, int64_t count);
 
@@ -57,7 +64,8 @@ void Scale(DType dtype, void* data, int64_t count, double factor);
 // finish() alone, in place: divisor, then postscale.
 void Finish(const ReduceSpec& spec, void* data, int64_t count);
 
-// Fills with the value that leaves `op` unchanged is deliberately absent: a joined rank contributes zeros.
+// Fills with the value that leaves `op` unchanged is deliberately absent: a joined rank contributes
+// zeros.
 
 // Name of the instruction set in use: "avx512", "avx2", "sse2", "neon" or "scalar".
 const char* SimdName();

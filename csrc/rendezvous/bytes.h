@@ -1,4 +1,5 @@
-// Little-endian integers in strings, and a reader that cannot run over the end. What wire.md is made of.
+// Little-endian integers in strings, and a reader that cannot run over the end. What wire.md is
+// made of.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +14,8 @@ template <typename T>
 void AppendInteger(std::string* out, T value) {
   using U = std::make_unsigned_t<T>;
   for (size_t i = 0; i < sizeof(T); ++i) {
-    out->push_back(static_cast<char>(static_cast<uint64_t>(static_cast<U>(value)) >> (8 * i) & 0xff));
+    out->push_back(
+        static_cast<char>(static_cast<uint64_t>(static_cast<U>(value)) >> (8 * i) & 0xff));
   }
 }
 
@@ -21,11 +23,13 @@ void AppendInteger(std::string* out, T value) {
 template <typename T>
 T LoadInteger(const char* data) {
   uint64_t value = 0;
-  for (size_t i = 0; i < sizeof(T); ++i) value |= uint64_t{static_cast<uint8_t>(data[i])} << (8 * i);
+  for (size_t i = 0; i < sizeof(T); ++i)
+    value |= uint64_t{static_cast<uint8_t>(data[i])} << (8 * i);
   return static_cast<T>(value);
 }
 
-// Takes pieces off the front of borrowed bytes. False, and nothing taken, when there are not enough.
+// Takes pieces off the front of borrowed bytes. False, and nothing taken, when there are not
+// enough.
 class ByteReader {
  public:
   explicit ByteReader(std::string_view bytes) : rest_(bytes) {}
@@ -33,7 +37,8 @@ class ByteReader {
   template <typename T>
   bool TakeInteger(T* value) {
     if (rest_.size() < sizeof(T)) return false;
-    *value = LoadInteger<T>(rest_.data());  // NOLINT(bugprone-suspicious-stringview-data-usage): long enough, see above
+    *value = LoadInteger<T>(
+        rest_.data());  // NOLINT(bugprone-suspicious-stringview-data-usage): long enough, see above
     rest_.remove_prefix(sizeof(T));
     return true;
   }

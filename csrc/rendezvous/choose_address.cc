@@ -18,10 +18,13 @@ struct Address {
   std::string number;               // without scope and prefix
 
   bool loopback() const {
-    return family == AF_INET ? bytes[0] == 127 : IN6_IS_ADDR_LOOPBACK(reinterpret_cast<const in6_addr*>(bytes.data()));
+    return family == AF_INET
+               ? bytes[0] == 127
+               : IN6_IS_ADDR_LOOPBACK(reinterpret_cast<const in6_addr*>(bytes.data()));
   }
   bool link_local() const {
-    return family == AF_INET ? bytes[0] == 169 && bytes[1] == 254 : bytes[0] == 0xfe && (bytes[1] & 0xc0) == 0x80;
+    return family == AF_INET ? bytes[0] == 169 && bytes[1] == 254
+                             : bytes[0] == 0xfe && (bytes[1] & 0xc0) == 0x80;
   }
 };
 
@@ -33,13 +36,15 @@ std::optional<Address> Parse(const std::string& text) {
   address.number = scoped.substr(0, percent);
   if (percent != std::string::npos) address.scope = scoped.substr(percent + 1);
   address.family = address.number.find(':') == std::string::npos ? AF_INET : AF_INET6;
-  if (inet_pton(address.family, address.number.c_str(), address.bytes.data()) != 1) return std::nullopt;
+  if (inet_pton(address.family, address.number.c_str(), address.bytes.data()) != 1)
+    return std::nullopt;
   const int bits = address.family == AF_INET ? 32 : 128;
   address.prefix = bits;
   if (slash != std::string::npos) {
     const char* end = text.data() + text.size();
     const auto [stop, error] = std::from_chars(text.data() + slash + 1, end, address.prefix);
-    if (error != std::errc() || stop != end || address.prefix < 0 || address.prefix > bits) return std::nullopt;
+    if (error != std::errc() || stop != end || address.prefix < 0 || address.prefix > bits)
+      return std::nullopt;
   }
   return address;
 }
@@ -54,7 +59,16 @@ bool InSubnetOf(const Address& mine, const Address& theirs) {
 }
 
 // The lower, the better. The order is the contract in roster.h.
-enum Class { kSameHost, kCommonSubnet, kMyFamily, kOtherFamily, kLinkLocal, kAlsoMine, kLoopback, kUnusable };
+enum Class {
+  kSameHost,
+  kCommonSubnet,
+  kMyFamily,
+  kOtherFamily,
+  kLinkLocal,
+  kAlsoMine,
+  kLoopback,
+  kUnusable
+};
 
 Class Classify(const std::vector<Address>& mine, const Address& theirs, bool same_host) {
   if (theirs.loopback()) return same_host ? kSameHost : kLoopback;
@@ -79,8 +93,8 @@ Class Classify(const std::vector<Address>& mine, const Address& theirs, bool sam
   return common ? kCommonSubnet : family ? kMyFamily : kOtherFamily;
 }
 
-// A scope names an interface of the machine that connects. The interface of the same name is the best guess
-// on machines that are built alike; otherwise the first that has a link-local address.
+// A scope names an interface of the machine that connects. The interface of the same name is the
+// best guess on machines that are built alike; otherwise the first that has a link-local address.
 std::string MyScope(const std::vector<Address>& mine, const std::string& theirs) {
   std::string first;
   for (const Address& address : mine) {

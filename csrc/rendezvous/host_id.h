@@ -6,8 +6,8 @@
 namespace hvdlite::rendezvous {
 
 // `configured` unless it is empty. Otherwise host name, boot id and network namespace, "node1#<boot
-// id>#<inode>": two containers of one machine that cannot reach each other over loopback or an abstract Unix
-// socket count as two hosts, two machines that are both called "localhost" as well.
+// id>#<inode>": two containers of one machine that cannot reach each other over loopback or an
+// abstract Unix socket count as two hosts, two machines that are both called "localhost" as well.
 std::string HostId(const std::string& configured);
 
 // For people: the part before the first '#'.

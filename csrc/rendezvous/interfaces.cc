@@ -16,13 +16,16 @@ namespace {
 
 constexpr size_t kMostAddresses = 64;  // what a Member may carry
 
-// Bridges and pairs of docker, podman, libvirt, LXC, VirtualBox, VMware and of Kubernetes' network plug-ins.
-constexpr std::string_view kVirtual[] = {"docker", "br-",     "virbr", "veth", "vnet", "podman",  "lxc",
-                                         "lxdbr",  "vboxnet", "vmnet", "cni",  "cali", "flannel", "kube-"};
+// Bridges and pairs of docker, podman, libvirt, LXC, VirtualBox, VMware and of Kubernetes' network
+// plug-ins.
+constexpr std::string_view kVirtual[] = {"docker", "br-",  "virbr",   "veth",    "vnet",
+                                         "podman", "lxc",  "lxdbr",   "vboxnet", "vmnet",
+                                         "cni",    "cali", "flannel", "kube-"};
 
 bool IsVirtual(const std::string& interface) {
-  return std::any_of(std::begin(kVirtual), std::end(kVirtual),
-                     [&](std::string_view prefix) { return interface.compare(0, prefix.size(), prefix) == 0; });
+  return std::any_of(std::begin(kVirtual), std::end(kVirtual), [&](std::string_view prefix) {
+    return interface.compare(0, prefix.size(), prefix) == 0;
+  });
 }
 
 bool IsLinkLocal(const std::string& address) {
@@ -31,16 +34,23 @@ bool IsLinkLocal(const std::string& address) {
 
 // The lower, the better.
 int Order(const InterfaceAddress& address) {
-  const int kind = address.loopback ? 3 : !address.running ? 2 : IsVirtual(address.interface) ? 1 : 0;
-  const int family = IsLinkLocal(address.address) ? 2 : address.address.find(':') != std::string::npos ? 1 : 0;
+  const int kind = address.loopback               ? 3
+                   : !address.running             ? 2
+                   : IsVirtual(address.interface) ? 1
+                                                  : 0;
+  const int family = IsLinkLocal(address.address)                     ? 2
+                     : address.address.find(':') != std::string::npos ? 1
+                                                                      : 0;
   return 10 * kind + family;
 }
 
 int PrefixOf(const sockaddr* mask, int family) {
   const bool v4 = family == AF_INET;
   if (mask == nullptr) return v4 ? 32 : 128;  // nothing is known to be near
-  const auto* bytes = v4 ? reinterpret_cast<const uint8_t*>(&reinterpret_cast<const sockaddr_in*>(mask)->sin_addr)
-                         : reinterpret_cast<const uint8_t*>(&reinterpret_cast<const sockaddr_in6*>(mask)->sin6_addr);
+  const auto* bytes =
+      v4 ? reinterpret_cast<const uint8_t*>(&reinterpret_cast<const sockaddr_in*>(mask)->sin_addr)
+         : reinterpret_cast<const uint8_t*>(
+               &reinterpret_cast<const sockaddr_in6*>(mask)->sin6_addr);
   int bits = 0;
   for (int i = 0; i < (v4 ? 4 : 16); ++i) bits += std::popcount(bytes[i]);
   return bits;
@@ -60,11 +70,13 @@ std::vector<std::string> ParseInterfaceNames(std::string_view text) {
   return names;
 }
 
-Status SelectAddresses(const std::vector<InterfaceAddress>& all, const std::vector<std::string>& names,
+Status SelectAddresses(const std::vector<InterfaceAddress>& all,
+                       const std::vector<std::string>& names,
                        std::vector<InterfaceAddress>* selected) {
   std::vector<InterfaceAddress> ordered = all;
-  std::stable_sort(ordered.begin(), ordered.end(),
-                   [](const InterfaceAddress& a, const InterfaceAddress& b) { return Order(a) < Order(b); });
+  std::stable_sort(
+      ordered.begin(), ordered.end(),
+      [](const InterfaceAddress& a, const InterfaceAddress& b) { return Order(a) < Order(b); });
   selected->clear();
   if (names.empty()) {
     *selected = std::move(ordered);
@@ -89,7 +101,8 @@ Status SelectAddresses(const std::vector<InterfaceAddress>& all, const std::vect
 Status ListAddresses(std::vector<InterfaceAddress>* addresses) {
   addresses->clear();
   ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0) return Status::FromErrno("cannot list this machine's network interfaces", errno);
+  if (getifaddrs(&list) != 0)
+    return Status::FromErrno("cannot list this machine's network interfaces", errno);
   const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, freeifaddrs);
   for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
     if (entry->ifa_addr == nullptr || (entry->ifa_flags & IFF_UP) == 0) continue;
@@ -97,9 +110,11 @@ Status ListAddresses(std::vector<InterfaceAddress>* addresses) {
     if (family != AF_INET && family != AF_INET6) continue;
     char host[NI_MAXHOST];
     const socklen_t length = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
-    if (getnameinfo(entry->ifa_addr, length, host, sizeof(host), nullptr, 0, NI_NUMERICHOST) != 0) continue;
+    if (getnameinfo(entry->ifa_addr, length, host, sizeof(host), nullptr, 0, NI_NUMERICHOST) != 0)
+      continue;
     addresses->push_back({entry->ifa_name, host, PrefixOf(entry->ifa_netmask, family),
-                          (entry->ifa_flags & IFF_LOOPBACK) != 0, (entry->ifa_flags & IFF_RUNNING) != 0});
+                          (entry->ifa_flags & IFF_LOOPBACK) != 0,
+                          (entry->ifa_flags & IFF_RUNNING) != 0});
   }
   return Status::Ok();
 }

@@ -25,11 +25,12 @@ struct InterfaceAddress {
 // "eth0, ib0" -> eth0 ib0. Empty text gives no names, which means: any interface.
 std::vector<std::string> ParseInterfaceNames(std::string_view text);
 
-// Keeps the interfaces named, in the order of the names; a name that has no address here is an error that
-// lists what there is. Without names: real interfaces, then those of containers and virtual machines
-// (docker0, virbr0: the same address on every host) and those without a carrier, then loopback; IPv4 before
-// IPv6, link-local last.
-Status SelectAddresses(const std::vector<InterfaceAddress>& all, const std::vector<std::string>& names,
+// Keeps the interfaces named, in the order of the names; a name that has no address here is an
+// error that lists what there is. Without names: real interfaces, then those of containers and
+// virtual machines (docker0, virbr0: the same address on every host) and those without a carrier,
+// then loopback; IPv4 before IPv6, link-local last.
+Status SelectAddresses(const std::vector<InterfaceAddress>& all,
+                       const std::vector<std::string>& names,
                        std::vector<InterfaceAddress>* selected);
 
 // All IPv4 and IPv6 addresses of interfaces that are up, in the system's order.

@@ -1,12 +1,12 @@
-// Members to bytes and back (declared in roster.h; layout in docs/wire.md).
+// Members to bytes and back (declared in roster.h; layout in docs/how-it-works/wire.md).
 #include "rendezvous/bytes.h"
 #include "rendezvous/roster.h"
 
 namespace hvdlite::rendezvous {
 namespace {
 
-// Version, rank, pid, port, host id and, from version 4 on, the release are where they are in all versions, so that a rank of another
-// release can be named.
+// Version, rank, pid, port, host id and, from version 4 on, the release are where they are in all
+// versions, so that a rank of another release can be named.
 constexpr uint8_t kVersion = 4;
 constexpr uint8_t kFirstWithRelease = 4;
 constexpr size_t kMaxRelease = 64;
@@ -18,7 +18,8 @@ constexpr size_t kMaxText = 1024;  // of settings, and of what is said about MPI
 
 Status Check(const Member& member) {
   const auto bad = [&](const std::string& why) {
-    return Status::InvalidArgument("what rank " + std::to_string(member.rank) + " tells about itself is wrong: " + why);
+    return Status::InvalidArgument("what rank " + std::to_string(member.rank) +
+                                   " tells about itself is wrong: " + why);
   };
   if (member.rank < 0) return bad("the rank is negative");
   if (member.host_id.empty() || member.host_id.size() > kMaxHostId)
@@ -29,7 +30,8 @@ Status Check(const Member& member) {
     if (text->size() > kMaxText) return bad("a text has more than 1024 bytes");
   }
   for (const std::string& address : member.addresses) {
-    if (address.empty() || address.size() > kMaxAddress) return bad("an address has to have 1 to 128 bytes");
+    if (address.empty() || address.size() > kMaxAddress)
+      return bad("an address has to have 1 to 128 bytes");
   }
   return Status::Ok();
 }
@@ -39,8 +41,9 @@ bool TakeHead(ByteReader* reader, uint8_t version, Member* member) {
   int32_t rank = -1;
   uint16_t host_bytes = 0;
   uint8_t release_bytes = 0;
-  if (!reader->TakeInteger(&rank) || !reader->TakeInteger(&member->pid) || !reader->TakeInteger(&member->port) ||
-      !reader->TakeInteger(&host_bytes) || !reader->TakeBytes(host_bytes, &member->host_id)) {
+  if (!reader->TakeInteger(&rank) || !reader->TakeInteger(&member->pid) ||
+      !reader->TakeInteger(&member->port) || !reader->TakeInteger(&host_bytes) ||
+      !reader->TakeBytes(host_bytes, &member->host_id)) {
     return false;
   }
   member->rank = rank;
@@ -79,28 +82,32 @@ Status DecodeMember(std::string_view bytes, Member* member) {
   uint8_t version = 0;
   uint8_t count = 0;
   const auto cut = [&] {
-    return Status::Io("the description of a rank ends too early, after " + std::to_string(bytes.size()) + " bytes");
+    return Status::Io("the description of a rank ends too early, after " +
+                      std::to_string(bytes.size()) + " bytes");
   };
   if (!reader.TakeInteger(&version)) return cut();
   const bool has_head = TakeHead(&reader, version, &read);
   if (version != kVersion) {
-    return Status::InvalidArgument(
-        "the ranks run different releases of hvdlite: " + (has_head ? WhoRuns(read) : std::string("a rank")) +
-        ", whose description has version " + std::to_string(version) + ", and this rank knows version " +
-        std::to_string(kVersion) + ". Install the same release on all hosts");
+    return Status::InvalidArgument("the ranks run different releases of hvdlite: " +
+                                   (has_head ? WhoRuns(read) : std::string("a rank")) +
+                                   ", whose description has version " + std::to_string(version) +
+                                   ", and this rank knows version " + std::to_string(kVersion) +
+                                   ". Install the same release on all hosts");
   }
   if (!has_head || !reader.TakeInteger(&count)) return cut();
   for (int i = 0; i < count; ++i) {
     uint8_t address_bytes = 0;
     std::string address;
-    if (!reader.TakeInteger(&address_bytes) || !reader.TakeBytes(address_bytes, &address)) return cut();
+    if (!reader.TakeInteger(&address_bytes) || !reader.TakeBytes(address_bytes, &address))
+      return cut();
     read.addresses.push_back(std::move(address));
   }
   for (std::string* text : {&read.mpi, &read.mpi_absent, &read.settings}) {
     uint16_t text_bytes = 0;
     if (!reader.TakeInteger(&text_bytes) || !reader.TakeBytes(text_bytes, text)) return cut();
   }
-  if (!reader.rest().empty()) return Status::Io("the description of a rank has bytes after its end");
+  if (!reader.rest().empty())
+    return Status::Io("the description of a rank has bytes after its end");
   const Status checked = Check(read);
   if (!checked.ok()) return Status::Io(checked.message());
   *member = std::move(read);

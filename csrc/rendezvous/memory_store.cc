@@ -5,12 +5,14 @@
 namespace hvdlite::rendezvous {
 namespace {
 
-// Of the keys missing at a timeout: enough to see the pattern, few enough for one line. As in the server.
+// Of the keys missing at a timeout: enough to see the pattern, few enough for one line. As in the
+// server.
 constexpr int kMostNamed = 64;
 
 Status CheckKey(const std::string& key) {
   if (!key.empty() && key.size() <= kMaxKeyBytes) return Status::Ok();
-  return Status::InvalidArgument("a key of the store has 1 to 4096 bytes, not " + std::to_string(key.size()));
+  return Status::InvalidArgument("a key of the store has 1 to 4096 bytes, not " +
+                                 std::to_string(key.size()));
 }
 
 }  // namespace
@@ -32,12 +34,14 @@ Status MemoryStore::Get(const std::string& key, Deadline deadline, std::string* 
       *value = found->second;
       return Status::Ok();
     }
-    if (deadline.Passed()) return Status::Timeout("nobody set '" + key + "' in the store in this process in time");
+    if (deadline.Passed())
+      return Status::Timeout("nobody set '" + key + "' in the store in this process in time");
     changed_.WaitFor(mutex_, deadline.Left(kSecond));
   }
 }
 
-Status MemoryStore::Collect(const std::string& key, int n, Deadline deadline, std::vector<std::string>* values) {
+Status MemoryStore::Collect(const std::string& key, int n, Deadline deadline,
+                            std::vector<std::string>* values) {
   HVDLITE_RETURN_IF_ERROR(CheckKey(key));
   if (n < 0 || static_cast<size_t>(n) > kMaxCollect) {
     return Status::InvalidArgument("cannot collect " + std::to_string(n) + " keys");
@@ -61,7 +65,8 @@ Status MemoryStore::Collect(const std::string& key, int n, Deadline deadline, st
     if (deadline.Passed()) {
       if (left_out > 0) missing += " and " + std::to_string(left_out) + " more";
       values->clear();
-      return Status::Timeout("of '" + key + "/0' to '" + key + "/" + std::to_string(n - 1) + "' in the store in " +
+      return Status::Timeout("of '" + key + "/0' to '" + key + "/" + std::to_string(n - 1) +
+                             "' in the store in " +
                              "this process, these did not come in time: " + missing);
     }
     changed_.WaitFor(mutex_, deadline.Left(kSecond));
@@ -96,7 +101,8 @@ Status MemoryStore::Delete(const std::string& key) {
   values_.erase(key);
   const std::string below = key + "/";
   auto entry = values_.lower_bound(below);
-  while (entry != values_.end() && entry->first.compare(0, below.size(), below) == 0) entry = values_.erase(entry);
+  while (entry != values_.end() && entry->first.compare(0, below.size(), below) == 0)
+    entry = values_.erase(entry);
   return Status::Ok();
 }
 

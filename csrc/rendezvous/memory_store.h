@@ -14,7 +14,8 @@ class MemoryStore final : public Store {
  public:
   Status Set(const std::string& key, const std::string& value) override;
   Status Get(const std::string& key, Deadline deadline, std::string* value) override;
-  Status Collect(const std::string& key, int n, Deadline deadline, std::vector<std::string>* values) override;
+  Status Collect(const std::string& key, int n, Deadline deadline,
+                 std::vector<std::string>* values) override;
   Status Add(const std::string& key, int64_t amount, int64_t* sum) override;
   Status Delete(const std::string& key) override;
 

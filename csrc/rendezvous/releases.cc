@@ -15,14 +15,15 @@ constexpr size_t kHostsNamed = 2;
 std::string Listed(const std::vector<std::string>& words, size_t named) {
   std::string text;
   for (size_t i = 0; i < std::min(words.size(), named); ++i) text += (i > 0 ? ", " : "") + words[i];
-  return words.size() > named ? text + " and " + std::to_string(words.size() - named) + " more" : text;
+  return words.size() > named ? text + " and " + std::to_string(words.size() - named) + " more"
+                              : text;
 }
 
 }  // namespace
 
 std::string WhoRuns(const Member& member) {
-  return "rank " + std::to_string(member.rank) + " on " + HostName(member.host_id) + " runs hvdlite " +
-         (member.release.empty() ? "of an unknown release" : member.release);
+  return "rank " + std::to_string(member.rank) + " on " + HostName(member.host_id) +
+         " runs hvdlite " + (member.release.empty() ? "of an unknown release" : member.release);
 }
 
 Status CompareReleases(const std::vector<Member>& members) {
@@ -34,7 +35,8 @@ Status CompareReleases(const std::vector<Member>& members) {
     Users& users = by_release[member.release];
     users.ranks.push_back(std::to_string(member.rank));
     const std::string host = HostName(member.host_id);
-    if (std::find(users.hosts.begin(), users.hosts.end(), host) == users.hosts.end()) users.hosts.push_back(host);
+    if (std::find(users.hosts.begin(), users.hosts.end(), host) == users.hosts.end())
+      users.hosts.push_back(host);
   }
   if (by_release.size() < 2) return Status::Ok();
   std::string text;

@@ -22,7 +22,8 @@ std::string Differing(const std::string& mine, const std::string& others) {
 }  // namespace
 
 Status MakeRoster(std::vector<Member> members, Roster* roster) {
-  std::sort(members.begin(), members.end(), [](const Member& a, const Member& b) { return a.rank < b.rank; });
+  std::sort(members.begin(), members.end(),
+            [](const Member& a, const Member& b) { return a.rank < b.rank; });
   for (size_t i = 0; i < members.size(); ++i) {
     if (members[i].rank == static_cast<int>(i)) continue;
     return Status::InvalidArgument(
@@ -52,7 +53,8 @@ Status MakeRoster(std::vector<Member> members, Roster* roster) {
     place.local_rank = static_cast<int>(host.ranks.size());
     host.ranks.push_back(member.rank);
   }
-  // Hosts outside, so that cross ranks follow the order of hosts even when ranks are dealt out in turns.
+  // Hosts outside, so that cross ranks follow the order of hosts even when ranks are dealt out in
+  // turns.
   std::vector<int> cross_size;  // by local rank: on how many hosts it exists
   for (const Host& host : made.hosts) {
     cross_size.resize(std::max(cross_size.size(), host.ranks.size()), 0);
@@ -61,9 +63,11 @@ Status MakeRoster(std::vector<Member> members, Roster* roster) {
       place.local_size = static_cast<int>(host.ranks.size());
       place.cross_rank = cross_size[local]++;
     }
-    made.is_homogeneous = made.is_homogeneous && host.ranks.size() == made.hosts.front().ranks.size();
+    made.is_homogeneous =
+        made.is_homogeneous && host.ranks.size() == made.hosts.front().ranks.size();
   }
-  for (Place& place : made.places) place.cross_size = cross_size[static_cast<size_t>(place.local_rank)];
+  for (Place& place : made.places)
+    place.cross_size = cross_size[static_cast<size_t>(place.local_rank)];
   made.members = std::move(members);
   *roster = std::move(made);
   return Status::Ok();

@@ -1,7 +1,8 @@
-// Roster: who is in the job and where. Pure: from what each rank says of itself to hosts and local ranks.
+// Roster: who is in the job and where. Pure: from what each rank says of itself to hosts and local
+// ranks.
 //
-// Thread-safety: values. Failure: kInvalidArgument for members that make no job, kIo for bytes that are no
-// member.
+// Thread-safety: values. Failure: kInvalidArgument for members that make no job, kIo for bytes that
+// are no member.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +17,17 @@ namespace hvdlite::rendezvous {
 // What a rank tells the others.
 struct Member {
   int rank = -1;
-  std::string host_id;                 // equal for ranks that may share memory (host_id.h)
-  std::vector<std::string> addresses;  // "10.0.0.5/24", "fe80::1%eth0/64": where it listens, best first
+  std::string host_id;  // equal for ranks that may share memory (host_id.h)
+  // "10.0.0.5/24", "fe80::1%eth0/64": where it listens, best first
+  std::vector<std::string> addresses;
   uint16_t port = 0;
   int64_t pid = 0;
-  std::string release;     // of hvdlite: "0.1.0"
-  std::string mpi;         // "Open MPI v5.0.11": which one it has initialised among these ranks; empty: none
-  std::string mpi_absent;  // a sentence why there is none; empty: nobody asked
-  std::string settings;  // those that must be equal on all ranks: "HVDLITE_SHM_CHUNK_BYTES=262144;..."
+  std::string release;  // of hvdlite: "0.1.0"
+  // "Open MPI v5.0.11": which one it has initialised among these ranks; empty: none
+  std::string mpi;
+  std::string mpi_absent;  // a sentence why there is none; empty: the job does not use MPI
+  // those that must be equal on all ranks: "HVDLITE_SHM_CHUNK_BYTES=262144;..."
+  std::string settings;
   bool operator==(const Member&) const = default;
 };
 
@@ -42,7 +46,8 @@ struct Host {
   std::vector<int> ranks;  // ascending; position = local rank
 };
 
-// Where one rank sits. Cross = the ranks with the same local rank on the other hosts, in the order of hosts.
+// Where one rank sits. Cross = the ranks with the same local rank on the other hosts, in the order
+// of hosts.
 struct Place {
   int host = 0;  // index into Roster::hosts
   int local_rank = 0;
@@ -59,15 +64,16 @@ struct Roster {
   bool is_homogeneous = true;   // every host has the same number of ranks
 };
 
-// `members` in any order; they have to be the ranks 0 to n-1, each once, of one release and with equal settings.
+// `members` in any order; they have to be the ranks 0 to n-1, each once, of one release and with
+// equal settings.
 Status MakeRoster(std::vector<Member> members, Roster* roster);
 
 // The address of `theirs` to which the rank `mine` connects, without its prefix length. Best first:
 //   a common subnet > any other address > an IPv6 link-local one (with the scope of my interface) >
 //   one that is also mine (a bridge such as docker0 has the same address on every host) > loopback;
-// among equals the order of `theirs` decides. On one host (same host_id) loopback comes first instead.
-// So 127.0.1.1, which Debian's /etc/hosts gives for a machine's own name, is never used between hosts, unless
-// loopback is all there is (several "hosts" on one machine, in a test).
+// among equals the order of `theirs` decides. On one host (same host_id) loopback comes first
+// instead. So 127.0.1.1, which Debian's /etc/hosts gives for a machine's own name, is never used
+// between hosts, unless loopback is all there is (several "hosts" on one machine, in a test).
 Status ChooseAddress(const Member& mine, const Member& theirs, std::string* address);
 
 }  // namespace hvdlite::rendezvous

@@ -1,11 +1,13 @@
-// Store: a few bytes by key, shared by all ranks of a job. How ranks find one another, and nothing else.
+// Store: a few bytes by key, shared by all ranks of a job. How ranks find one another, and nothing
+// else.
 //
-// Implemented by TcpStore (the launcher's server) and MemoryStore (ranks as
-// threads of one process, in tests). Keys are UTF-8 of 1 to 4096 bytes, "/" groups them; values are bytes.
-// Keys live until Delete: callers put the incarnation of the job into their keys. Thread-safety: every call
-// from any thread. Failure: kTimeout when the deadline passed (the store stays usable), kInvalidArgument for
-// a request that no store can serve, kIo when the store is out of reach. A store that knows its ranks ends every call,
-// waiting or later, with kPeerLost once one of them is lost before all have arrived.
+// Implemented by TcpStore (the launcher's server) and MemoryStore (ranks as threads of one process,
+// in tests). Keys are UTF-8 of 1 to 4096 bytes, "/" groups them; values are bytes. Keys live until
+// Delete: callers put the incarnation of the job into their keys. Thread-safety: every call from
+// any thread. Failure: kTimeout when the deadline passed (the store stays usable), kInvalidArgument
+// for a request that no store can serve, kIo when the store is out of reach. A store that knows its
+// ranks ends every call, waiting or later, with kPeerLost once one of them is lost before all have
+// arrived.
 #pragma once
 
 #include <cstdint>
@@ -18,18 +20,22 @@
 namespace hvdlite::rendezvous {
 
 constexpr size_t kMaxKeyBytes = 4096;
-constexpr size_t kMaxCollect = 1 << 20;  // more keys than ranks will ever be; bounds what one request may cost
+// More keys than ranks will ever be; bounds what one request may cost.
+constexpr size_t kMaxCollect = 1 << 20;
 
 class Store {
  public:
   virtual ~Store() = default;
 
   virtual Status Set(const std::string& key, const std::string& value) = 0;
-  // Waits until the key exists. To stay interruptible, call it again and again with short deadlines.
+  // Waits until the key exists. To stay interruptible, call it again and again with short
+  // deadlines.
   virtual Status Get(const std::string& key, Deadline deadline, std::string* value) = 0;
   // Waits until key/0 ... key/(n-1) exist. A timeout says which are missing.
-  virtual Status Collect(const std::string& key, int n, Deadline deadline, std::vector<std::string>* values) = 0;
-  // Adds to a counter and returns the sum. A missing key counts as 0; the counter is 8 bytes, little-endian.
+  virtual Status Collect(const std::string& key, int n, Deadline deadline,
+                         std::vector<std::string>* values) = 0;
+  // Adds to a counter and returns the sum. A missing key counts as 0; the counter is 8 bytes,
+  // little-endian.
   virtual Status Add(const std::string& key, int64_t amount, int64_t* sum) = 0;
   // Removes the key and every key below "key/". Removing what does not exist is fine.
   virtual Status Delete(const std::string& key) = 0;
@@ -38,10 +44,11 @@ class Store {
   //
   // Looks, without waiting, whether the meeting has failed.
   virtual Status Look() { return Status::Ok(); }
-  // This rank has made all its connections; waits until all ranks have. From then on their connections tell who dies.
+  // This rank has made all its connections; waits until all ranks have. From then on their
+  // connections tell who dies.
   virtual Status Arrive(Deadline) { return Status::Ok(); }
-  // This rank cannot join, because of `why`: tells the others. Returns what this rank's caller should hear: `why`, or the
-  // failure that came first.
+  // This rank cannot join, because of `why`: tells the others. Returns what this rank's caller
+  // should hear: `why`, or the failure that came first.
   virtual Status Fail(const Status& why) { return why; }
 };
 

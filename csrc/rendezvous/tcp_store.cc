@@ -14,10 +14,11 @@ namespace tcp = transport::tcp;
 constexpr uint64_t kMaxPayload = 64ull << 20;
 constexpr size_t kHeaderBytes = 4 + 8;
 constexpr uint32_t kWaitForever = 0xffffffff;
-// A rank whose init() has failed tells why; it does not make its caller wait for a server that hangs.
+// A rank whose init() has failed tells why; it does not make its caller wait for a server that
+// hangs.
 constexpr Nanos kFarewell = kSecond;
 constexpr size_t kMaxVerdict = 4000;  // of its sentence; the server takes 4096 bytes in all
-// Between attempts to connect: short enough that nobody notices, long enough for thousands of ranks.
+// Between attempts to connect: too short to be noticed, long enough for thousands of ranks.
 constexpr Nanos kFirstPause = 20 * kMillisecond;
 constexpr Nanos kLongestPause = kSecond;
 
@@ -39,7 +40,8 @@ Status TcpStore::Connect(const tcp::Endpoint& server, const tcp::Secret& secret,
                          std::unique_ptr<TcpStore>* store) {
   const std::string who = "the job's store at " + server.ToString();
   const char* check =
-      " (is the launcher, or rank 0, still running; is this address reachable from here; does a firewall "
+      " (is the launcher, or rank 0, still running; is this address reachable from here; does a "
+      "firewall "
       "block "
       "the port?)";
   Nanos pause = kFirstPause;
@@ -67,7 +69,8 @@ Status TcpStore::Get(const std::string& key, Deadline deadline, std::string* val
   return Ask({Operation::kGet, key, "", deadline}, value);
 }
 
-Status TcpStore::Collect(const std::string& key, int n, Deadline deadline, std::vector<std::string>* values) {
+Status TcpStore::Collect(const std::string& key, int n, Deadline deadline,
+                         std::vector<std::string>* values) {
   values->clear();
   if (n < 0 || static_cast<size_t>(n) > kMaxCollect) {
     return Status::InvalidArgument("cannot collect " + std::to_string(n) + " keys");
@@ -98,7 +101,8 @@ Status TcpStore::Add(const std::string& key, int64_t amount, int64_t* sum) {
   AppendInteger(&bytes, amount);
   std::string reply;
   HVDLITE_RETURN_IF_ERROR(Ask({Operation::kAdd, key, bytes}, &reply));
-  if (!ByteReader(reply).TakeInteger(sum)) return Status::Io("the reply of " + who_ + " to 'add' is too short");
+  if (!ByteReader(reply).TakeInteger(sum))
+    return Status::Io("the reply of " + who_ + " to 'add' is too short");
   return Status::Ok();
 }
 
@@ -130,7 +134,7 @@ Status TcpStore::Look() {
   if (meeting_.empty()) return Status::Ok();
   {
     MutexLock lock(mutex_);
-    if (busy_) return Status::Ok();  // whoever asks hears it
+    if (busy_) return Status::Ok();  // the asking thread hears it
     busy_ = true;
   }
   bool news = false;
@@ -157,17 +161,19 @@ Status TcpStore::Arrive(Deadline deadline) {
   if (meeting_.empty()) return Status::Ok();
   const Status arrived = Ask({Operation::kArrive, meeting_, "", deadline}, nullptr);
   if (arrived.code() != StatusCode::kTimeout) return arrived;
-  return Status::Timeout("some ranks did not finish hvd.init() in time; HVDLITE_START_TIMEOUT sets the limit: " +
-                         arrived.message());
+  return Status::Timeout(
+      "some ranks did not finish hvd.init() in time; HVDLITE_START_TIMEOUT sets the limit: " +
+      arrived.message());
 }
 
 Status TcpStore::Fail(const Status& why) {
   if (meeting_.empty()) return why;
-  const bool names_itself = why.code() == StatusCode::kPeerLost || why.code() == StatusCode::kTimeout;
+  const bool names_itself =
+      why.code() == StatusCode::kPeerLost || why.code() == StatusCode::kTimeout;
   const Status verdict =
-      names_itself
-          ? why
-          : Status::PeerLost(rank_, "rank " + std::to_string(rank_) + " could not join the job: " + why.message());
+      names_itself ? why
+                   : Status::PeerLost(rank_, "rank " + std::to_string(rank_) +
+                                                 " could not join the job: " + why.message());
   std::string bytes;
   AppendInteger(&bytes, static_cast<int32_t>(verdict.peer()));
   AppendInteger(&bytes, static_cast<uint8_t>(verdict.code()));
@@ -188,15 +194,16 @@ Status TcpStore::Verdict(const std::string& bytes) const {
     return Status::Io(who_ + " ended the meeting without a word");
   }
   const bool timeout = code == static_cast<uint8_t>(StatusCode::kTimeout);
-  return Status(timeout ? StatusCode::kTimeout : StatusCode::kPeerLost, std::string(reader.rest()), rank);
+  return Status(timeout ? StatusCode::kTimeout : StatusCode::kPeerLost, std::string(reader.rest()),
+                rank);
 }
 
 Status TcpStore::Broken(const Status& why, const std::string& doing) const {
   if (why.code() == StatusCode::kIo && served_by_ >= 0) {
     const std::string rank = "rank " + std::to_string(served_by_);
     return Status::PeerLost(served_by_, rank + " died during hvd.init(): " + who_ +
-                                            ", which it served, is gone. Look at the output of " + rank +
-                                            " for the cause.");
+                                            ", which it served, is gone. Look at the output of " +
+                                            rank + " for the cause.");
   }
   return Status(why.code(), "lost the job's store while " + doing + ": " + why.message() +
                                 " (has the launcher, or rank 0, which serves it, ended?)");
@@ -205,21 +212,24 @@ Status TcpStore::Broken(const Status& why, const std::string& doing) const {
 Status TcpStore::Ask(const Question& question, std::string* reply) {
   const auto& [operation, key, value, wait, argument, patience] = question;
   if (key.empty() || key.size() > kMaxKeyBytes) {
-    return Status::InvalidArgument("a key of the store has 1 to 4096 bytes, not " + std::to_string(key.size()));
+    return Status::InvalidArgument("a key of the store has 1 to 4096 bytes, not " +
+                                   std::to_string(key.size()));
   }
   const size_t bytes = 1 + 4 + key.size() + 4 + value.size();
   if (bytes > kMaxPayload) {
-    return Status::InvalidArgument("the value of '" + key + "' has " + std::to_string(value.size()) +
+    return Status::InvalidArgument("the value of '" + key + "' has " +
+                                   std::to_string(value.size()) +
                                    " bytes; the store takes at most 64 MiB with the key");
   }
-  const bool waits =
-      operation == Operation::kGet || operation == Operation::kCollect || operation == Operation::kArrive;
+  const bool waits = operation == Operation::kGet || operation == Operation::kCollect ||
+                     operation == Operation::kArrive;
   const Deadline turn = waits ? wait : Deadline::After(patience);
   {
     MutexLock lock(mutex_);
     while (busy_) {
       if (turn.Passed()) {
-        return Status::Timeout("another thread was still waiting for " + who_ + "; '" + key + "' was not asked for");
+        return Status::Timeout("another thread was still waiting for " + who_ + "; '" + key +
+                               "' was not asked for");
       }
       idle_.WaitFor(mutex_, turn.Left(kSecond));
     }
@@ -236,7 +246,8 @@ Status TcpStore::Ask(const Question& question, std::string* reply) {
   AppendInteger(&request, waits ? WaitMillis(wait) : argument);
   request += value;
 
-  const Deadline answer = waits && wait.never() ? wait : Deadline::After((waits ? wait.Left() : 0) + patience);
+  const Deadline answer =
+      waits && wait.never() ? wait : Deadline::After((waits ? wait.Left() : 0) + patience);
   std::string payload;
   if (broken_.ok()) {
     const Status exchanged = Exchange(request, answer, &payload);
@@ -258,13 +269,15 @@ Status TcpStore::Ask(const Question& question, std::string* reply) {
   const auto code = static_cast<ReplyStatus>(payload[0]);
   payload.erase(0, 1);
   if (code == ReplyStatus::kTimeout) return Status::Timeout(payload + " (asked of " + who_ + ")");
-  if (code == ReplyStatus::kBadRequest) return Status::InvalidArgument(who_ + " refused: " + payload);
+  if (code == ReplyStatus::kBadRequest)
+    return Status::InvalidArgument(who_ + " refused: " + payload);
   if (reply != nullptr) *reply = std::move(payload);
   return Status::Ok();
 }
 
 Status TcpStore::Exchange(const std::string& request, Deadline deadline, std::string* reply) {
-  HVDLITE_RETURN_IF_ERROR(tcp::WriteFull(fd_.get(), request.data(), request.size(), deadline, who_));
+  HVDLITE_RETURN_IF_ERROR(
+      tcp::WriteFull(fd_.get(), request.data(), request.size(), deadline, who_));
   return ReadReply(deadline, reply);
 }
 
@@ -274,11 +287,13 @@ Status TcpStore::ReadReply(Deadline deadline, std::string* reply) {
   const auto sequence = LoadInteger<uint32_t>(header);
   const auto bytes = LoadInteger<uint64_t>(header + 4);
   if (sequence != sequence_) {
-    return Status::Io(who_ + " answered out of turn (frame " + std::to_string(sequence) + " instead of " +
-                      std::to_string(sequence_) + "): somebody may tamper with the connection");
+    return Status::Io(who_ + " answered out of turn (frame " + std::to_string(sequence) +
+                      " instead of " + std::to_string(sequence_) +
+                      "): somebody may tamper with the connection");
   }
   if (bytes < 1 || bytes > kMaxPayload) {
-    return Status::Io(who_ + " announced a reply of " + std::to_string(bytes) + " bytes; 1 to 64 MiB are possible");
+    return Status::Io(who_ + " announced a reply of " + std::to_string(bytes) +
+                      " bytes; 1 to 64 MiB are possible");
   }
   reply->resize(bytes);
   HVDLITE_RETURN_IF_ERROR(tcp::ReadFull(fd_.get(), reply->data(), reply->size(), deadline, who_));

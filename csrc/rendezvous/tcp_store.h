@@ -1,13 +1,15 @@
-// TcpStore: a connection to the store server of the job (hvdlite/rendezvous/server.py, docs/wire.md).
+// TcpStore: a connection to the store server of the job (hvdlite/rendezvous/server.py,
+// docs/how-it-works/wire.md).
 //
-// Thread-safety: any thread, one request at a time: while a Get or Collect waits, calls of other threads wait
-// as well (each to its own deadline). A thread that has to wait long takes a connection of its own. Failure:
-// sentences name the server's address and what to check. A connection on which a reply did not come or made
-// no sense is not used again: later calls repeat the first error, because a late reply would be taken for the
-// answer to another question.
+// Thread-safety: any thread, one request at a time: while a Get or Collect waits, calls of other
+// threads wait as well (each to its own deadline). A thread that has to wait long takes a
+// connection of its own. Failure: sentences name the server's address and what to check. A
+// connection on which a reply did not come or made no sense is not used again: later calls repeat
+// the first error, because a late reply would be taken for the answer to another question.
 //
-// After Join the connection carries this rank's last will: if it ends before all ranks have arrived, the server tells the
-// others that this rank is lost. So it must not outlive the process (AbandonInChild in api/runtime).
+// After Join the connection carries this rank's last will: if it ends before all ranks have
+// arrived, the server tells the others that this rank is lost. So it must not outlive the process
+// (AbandonInChild in api/runtime).
 #pragma once
 
 #include <memory>
@@ -21,9 +23,10 @@ namespace hvdlite::rendezvous {
 
 class TcpStore final : public Store {
  public:
-  // Connects and shakes hands. Repeats an attempt to which nobody answered until the deadline, because the
-  // server may start later than this rank; a wrong secret fails at once.
-  static Status Connect(const transport::tcp::Endpoint& server, const transport::tcp::Secret& secret, Deadline deadline,
+  // Connects and shakes hands. Repeats an unanswered attempt until the deadline,
+  // because the server may start later than this rank; a wrong secret fails at once.
+  static Status Connect(const transport::tcp::Endpoint& server,
+                        const transport::tcp::Secret& secret, Deadline deadline,
                         std::unique_ptr<TcpStore>* store);
 
   // A connection whose handshake is over: for tests that play the server.
@@ -33,12 +36,13 @@ class TcpStore final : public Store {
 
   Status Set(const std::string& key, const std::string& value) override;
   Status Get(const std::string& key, Deadline deadline, std::string* value) override;
-  Status Collect(const std::string& key, int n, Deadline deadline, std::vector<std::string>* values) override;
+  Status Collect(const std::string& key, int n, Deadline deadline,
+                 std::vector<std::string>* values) override;
   Status Add(const std::string& key, int64_t amount, int64_t* sum) override;
   Status Delete(const std::string& key) override;
 
-  // Speaks for `rank` from now on. `meeting` names what all ranks of the job join; *prefix is for the keys of this
-  // attempt, which are fresh after each attempt that failed.
+  // Speaks for `rank` from now on. `meeting` names what all ranks of the job join; *prefix is for
+  // the keys of this attempt, which are fresh after each attempt that failed.
   Status Join(const std::string& meeting, int rank, int size, std::string* prefix);
   Status Look() override;
   Status Arrive(Deadline deadline) override;
@@ -65,12 +69,13 @@ class TcpStore final : public Store {
     Operation operation;
     std::string key;
     std::string value = {};
-    Deadline wait = Deadline::After(0);  // how long the server itself may take; get, collect and arrive
-    uint32_t argument = 0;  // of the others
+    Deadline wait =
+        Deadline::After(0);      // how long the server itself may take; get, collect and arrive
+    uint32_t argument = 0;       // of the others
     Nanos patience = kPatience;  // with the server, on top of the wait
   };
-  // How long the server may take for what needs no waiting, and for the reply on top of a wait that it was asked for.
-  // Generous: a launcher on a loaded login node, 64 MiB over a slow network.
+  // How long the server may take for what needs no waiting, and for the reply on top of a wait that
+  // it was asked for. Generous: a launcher on a loaded login node, 64 MiB over a slow network.
   static constexpr Nanos kPatience = 60 * kSecond;
 
   // One question, one reply.
@@ -90,7 +95,7 @@ class TcpStore final : public Store {
   Fd fd_;
   uint32_t sequence_ = 0;
   Status broken_;
-  Status verdict_;  // broken_, if it is what the server says about the meeting
+  Status verdict_;       // broken_, if it is what the server says about the meeting
   std::string meeting_;  // empty: has not joined
   int rank_ = -1;
   int served_by_ = -1;  // the rank whose process is the server

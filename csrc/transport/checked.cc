@@ -23,7 +23,8 @@ static_assert(sizeof(CheckedHeader) == Checked::kHeaderBytes);
 
 void Checked::BeginFrame(const void* data, size_t bytes) {
   out_left_ = std::min(bytes, kMostInFrame);
-  CheckedHeader header{static_cast<uint32_t>(out_left_), out_sequence_++, Crc32c(0, data, out_left_), 0};
+  CheckedHeader header{static_cast<uint32_t>(out_left_), out_sequence_++,
+                       Crc32c(0, data, out_left_), 0};
   header.header_check = header.Check();
   memcpy(out_header_.data(), &header, sizeof(header));
   out_header_sent_ = 0;
@@ -38,8 +39,10 @@ Status Checked::TrySend(const void* data, size_t bytes, size_t* moved) {
     const size_t payload = std::min(bytes - *moved, out_left_);
     size_t sent = 0;
     const Status status =
-        header == 0 ? inner_->TrySend(from, payload, &sent)
-                    : inner_->TrySendBoth({{out_header_.data() + out_header_sent_, header}, {from, payload}}, &sent);
+        header == 0
+            ? inner_->TrySend(from, payload, &sent)
+            : inner_->TrySendBoth(
+                  {{out_header_.data() + out_header_sent_, header}, {from, payload}}, &sent);
     const size_t of_header = std::min(sent, header);
     out_header_sent_ += of_header;
     out_left_ -= sent - of_header;
@@ -50,11 +53,11 @@ Status Checked::TrySend(const void* data, size_t bytes, size_t* moved) {
 }
 
 Status Checked::Damaged(const std::string& what) {
-  return damaged_ = Status::PeerLost(
-             peer(),
-             Name() + " changes what it carries: " + what +
-                 ". A network card, a cable, a switch or memory is at fault, or the program has written into a tensor "
-                 "while it was being communicated.");
+  return damaged_ =
+             Status::PeerLost(peer(), Name() + " changes what it carries: " + what +
+                                          ". A network card, a cable, a switch or memory is at "
+                                          "fault, or the program has written into a tensor "
+                                          "while it was being communicated.");
 }
 
 void Checked::Take(char* to, const char* from, size_t bytes) {
@@ -71,7 +74,8 @@ Status Checked::ReadHeader(char* to, size_t bytes) {
   ahead_begin_ = 0;
   ahead_end_ = known;
   size_t n = 0;
-  const Status status = inner_->TryReceiveBoth({{ahead_.data() + known, kHeaderBytes - known}, {to, bytes}}, &n);
+  const Status status =
+      inner_->TryReceiveBoth({{ahead_.data() + known, kHeaderBytes - known}, {to, bytes}}, &n);
   const size_t of_header = std::min(n, kHeaderBytes - known);
   ahead_end_ += of_header;
   if (ahead_end_ < kHeaderBytes) return status;
@@ -89,7 +93,8 @@ Status Checked::Believe(size_t bytes) {
   memcpy(&header, ahead_.data() + ahead_begin_, sizeof(header));
   ahead_begin_ += sizeof(header);
   const std::string which = "of frame " + std::to_string(in_sequence_);
-  if (header.header_check != header.Check()) return Damaged("the header " + which + " does not fit its check word");
+  if (header.header_check != header.Check())
+    return Damaged("the header " + which + " does not fit its check word");
   if (header.sequence != in_sequence_ || header.length == 0 || header.length > kMostInFrame) {
     return Damaged("instead " + which + " came frame " + std::to_string(header.sequence) + " of " +
                    std::to_string(header.length) + " bytes");
@@ -122,7 +127,8 @@ Status Checked::ReadPayload(char* to, bool* moved) {
   }
   ahead_begin_ = ahead_end_ = 0;
   size_t n = 0;
-  const Status status = inner_->TryReceiveBoth({{to + in_come_, in_left_}, {ahead_.data(), kHeaderBytes}}, &n);
+  const Status status =
+      inner_->TryReceiveBoth({{to + in_come_, in_left_}, {ahead_.data(), kHeaderBytes}}, &n);
   const size_t payload = std::min(n, in_left_);
   Take(to + in_come_, nullptr, payload);
   ahead_end_ = n - payload;

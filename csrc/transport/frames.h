@@ -1,5 +1,6 @@
-// FrameChannel: whole messages over a Transport. A frame is u32 length, u32 sequence number, payload; a frame out of
-// sequence or longer than kMaxFrame means that the stream is broken, and the channel fails.
+// FrameChannel: whole messages over a Transport. A frame is u32 length, u32 sequence number,
+// payload; a frame out of sequence or longer than kMaxFrame means that the stream is broken, and
+// the channel fails.
 //
 // Never blocks: Send queues, PumpOut and Next move what fits. Thread-safety: one thread at a time.
 #pragma once
@@ -20,9 +21,11 @@ class FrameChannel {
   explicit FrameChannel(Transport* transport) : transport_(transport) {}
 
   void Send(std::string_view payload);
-  // Moves queued bytes as far as they go. *moved is set to true if any did, and left alone otherwise.
+  // Moves queued bytes as far as they go. *moved is set to true if any did, and left alone
+  // otherwise.
   Status PumpOut(bool* moved);
-  // The next complete frame, or a view with data() == nullptr when there is none now. Valid until the next call.
+  // The next complete frame, or a view with data() == nullptr when there is none now. Valid until
+  // the next call.
   Status Next(std::string_view* frame, bool* moved);
 
   Transport& transport() const { return *transport_; }

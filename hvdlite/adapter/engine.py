@@ -12,7 +12,7 @@ from hvdlite.ops import Kind, Sum
 from hvdlite.process_sets import ProcessSet, set_id_of
 
 __all__ = [
-    "Departures",
+    "GradientHooks",
     "DeviceArray",
     "Kind",
     "Pending",
@@ -46,8 +46,8 @@ abort = _core.abort
 wait_all = _core.wait_all
 
 
-#: The short way for gradients, by hooks: see csrc/bindings/departures.cc.
-Departures = _core.Departures
+#: The short way for gradients, by hooks: see csrc/bindings/gradient_hooks.cc.
+GradientHooks = _core.GradientHooks
 
 
 def takes_gpus() -> bool:

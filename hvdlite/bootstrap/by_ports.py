@@ -47,7 +47,7 @@ def meet(me: Identity, hosts: Sequence[str], job: str, seconds: float) -> Place:
 def _warn(port: int, me: Identity) -> None:
     _log.warning(
         "%s has no way to give the ranks a secret, so the job's follows from what others can look up: whoever reaches port %d of %s can "
-        "join the job. HVDLITE_SECRET_FILE on all ranks closes that door (docs/launching.md).",
+        "join the job. HVDLITE_SECRET_FILE on all ranks closes that door (docs/guides/launching.md).",
         me.launcher, port, socket.gethostname(),
     )  # fmt: skip
 

@@ -7,7 +7,7 @@
 
 Nothing is called horovod unless one of these asks for it. They all do the same: a directory with a package `horovod` comes
 first where Python looks for modules. That package puts `finder` in charge of every horovod.* import.
-docs/migrating.md tells the whole story.
+docs/guides/migrating.md tells the whole story.
 """
 
 from __future__ import annotations

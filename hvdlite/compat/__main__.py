@@ -11,7 +11,7 @@ _USAGE = """usage: python -m hvdlite.compat [options of python] (script.py | -m 
 
 Runs a Python program, and what it starts, with hvdlite under the name horovod. With several processes:
   hvdliterun -np 2 python -m hvdlite.compat train.py --epochs 3
-Other ways and the differences to Horovod: docs/migrating.md. `hvdlite doctor train.py` looks for them in a program."""
+Other ways and the differences to Horovod: docs/guides/migrating.md. `hvdlite doctor train.py` looks for them in a program."""
 
 
 def interpreter_options(whole: list[str], arguments: int) -> list[str]:

@@ -26,7 +26,7 @@ _START = "start the processes with hvdliterun or your cluster's own launcher"
 
 _CHECKPOINTS = "take the elastic parts out and save checkpoints, from which the job can be started again"
 
-UNKNOWN = "docs/migrating.md lists what there is"
+UNKNOWN = "docs/guides/migrating.md lists what there is"
 
 # What to do instead; the rest of the sentence is missing()'s.
 _INSTEAD = {

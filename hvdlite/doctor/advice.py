@@ -97,7 +97,7 @@ ARGUMENTS = {
 _LAUNCHERS = "hvd.init() believes it, and needs all that a launcher sets; hvdliterun does that for you"
 _OURS = "hvdlite has its own communication, to which this does not apply"
 BUILD = "Horovod's build read it; hvdlite has nothing to choose when it is built"
-_PLANNED = "hvdlite does not tune itself yet; set the knobs in docs/knobs.md where the defaults do not suit"
+_PLANNED = "hvdlite does not tune itself yet; set the knobs in docs/reference/knobs.md where the defaults do not suit"
 
 #: variables of others that hvdlite goes by
 ALSO_WORK = {"TF_USE_LEGACY_KERAS": "tf.keras is tf_keras then (pip install tf_keras), for hvdlite as well"}
@@ -124,7 +124,7 @@ NO_EFFECT = (
         )
     }
     | {
-        "HOROVOD_GLOO_TIMEOUT_SECONDS": "a rank that is lost is noticed by itself; see HVDLITE_HEARTBEAT_SECONDS in docs/knobs.md",
+        "HOROVOD_GLOO_TIMEOUT_SECONDS": "a rank that is lost is noticed by itself; see HVDLITE_HEARTBEAT_SECONDS in docs/reference/knobs.md",
         "HOROVOD_ENABLE_XLA_OPS": "collectives in compiled functions need no setting",
         "HOROVOD_ELASTIC": "elastic training is not there yet",
         "HOROVOD_ELASTIC_TIMEOUT": "elastic training is not there yet",

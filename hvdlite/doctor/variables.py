@@ -14,7 +14,7 @@ _KNOWN = {name for knob in knobs.KNOBS for name in knob.environment}
 def about(file: str, line: int, name: str) -> Iterator[Finding]:
     """Nothing about variables that have nothing to do with Horovod."""
     if name in _KNOWN:
-        yield Finding(Kind.WORKS, file, line, name, "is read by hvd.init(); docs/knobs.md")
+        yield Finding(Kind.WORKS, file, line, name, "is read by hvd.init(); docs/reference/knobs.md")
     elif name in advice.ALSO_WORK:
         yield Finding(Kind.WORKS, file, line, name, advice.ALSO_WORK[name])
     elif name in advice.LAUNCHERS:

@@ -6,7 +6,7 @@
     params = hvd.broadcast_parameters(params, root_rank=0)
     optimizer = hvd.distributed(optax.adam(1e-3))
 
-docs/jax.md tells the whole story.
+docs/guides/jax.md tells the whole story.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
     model.compile(optimizer=hvd.DistributedOptimizer(optimizer), loss=...)
     model.fit(..., callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0), hvd.callbacks.MetricAverageCallback()])
 
-docs/keras.md tells the whole story.
+docs/guides/keras.md tells the whole story.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ def DistributedOptimizer(optimizer: Any, name: str | None = None, device_dense: 
                          scale_local_gradients: bool = True) -> Any:  # fmt: skip
     """The optimizer, with gradients averaged (or summed) over all ranks before each step.
 
-    It is the same object: its class is a subclass of the one it had, under the same name. See docs/keras.md. `name`,
+    It is the same object: its class is a subclass of the one it had, under the same name. See docs/guides/keras.md. `name`,
     `device_dense` and `device_sparse` are accepted for Horovod's sake.
     """
     del name, device_dense, device_sparse

@@ -24,7 +24,7 @@ _EXAMPLES = """examples:
 
 Other hosts are reached by ssh, which has to work without a password. In a Slurm allocation srun starts the ranks.
 The exit code is that of the first rank that failed (128 + signal if it was killed). When a rank fails, or on Ctrl-C,
-all ranks get SIGTERM and after --grace-seconds SIGKILL. Every knob is also an environment variable (docs/knobs.md).
+all ranks get SIGTERM and after --grace-seconds SIGKILL. Every knob is also an environment variable (docs/reference/knobs.md).
 """
 
 

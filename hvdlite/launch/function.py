@@ -64,7 +64,7 @@ def run(
     process'. `executable`: their Python interpreter, of the same version as this one. `num_proc="auto"`: as many ranks
     as `hosts` have slots, or this host has GPUs, else cores. `torch_env`, `collapse`: as the flags of these names.
 
-    The other parameters are those of `hvdliterun` (docs/running-functions.md); `disable_cache` is accepted for Horovod's sake.
+    The other parameters are those of `hvdliterun` (docs/guides/running-functions.md); `disable_cache` is accepted for Horovod's sake.
     """
     num_proc = _renamed("np", np, "num_proc", num_proc)
     min_num_proc = _renamed("min_np", min_np, "min_num_proc", min_num_proc)

@@ -6,7 +6,7 @@
     client.get("greeting", timeout=5)           # b"hello"
 
 Shared by ``launch`` and ``elastic``, by nothing else. Standard library only; imports neither the native core
-nor a framework. The ranks' own client is ``csrc/rendezvous/tcp_store``; both speak ``docs/wire.md``.
+nor a framework. The ranks' own client is ``csrc/rendezvous/tcp_store``; both speak ``docs/how-it-works/wire.md``.
 """
 
 from hvdlite.rendezvous.client import StoreClient

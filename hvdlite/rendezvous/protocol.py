@@ -1,4 +1,4 @@
-"""The bytes of docs/wire.md, without a socket: what is said, not how it travels."""
+"""The bytes of docs/how-it-works/wire.md, without a socket: what is said, not how it travels."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@
     if first_batch:
         hvd.broadcast_variables(variables, root_rank=0)
 
-docs/tensorflow.md tells the whole story.
+docs/guides/tensorflow.md tells the whole story.
 """
 
 from __future__ import annotations

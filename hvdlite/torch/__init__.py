@@ -6,7 +6,7 @@
     optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
 
-docs/torch.md tells the whole story.
+docs/guides/pytorch.md tells the whole story.
 """
 
 from __future__ import annotations

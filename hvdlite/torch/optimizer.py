@@ -67,7 +67,7 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer,
                          sparse_as_dense: bool = False, process_set: ProcessSet = global_process_set) -> Any:  # fmt: skip
     """The optimizer, of the same class, with gradients averaged (or summed, ...) over all ranks before each step.
 
-    Gradients are submitted while the backward pass goes on, and waited for in step(). See docs/torch.md.
+    Gradients are submitted while the backward pass goes on, and waited for in step(). See docs/guides/pytorch.md.
     """
     _check(optimizer, op, gradient_predivide_factor, process_set)
     if num_groups != 0:

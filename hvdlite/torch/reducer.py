@@ -57,7 +57,7 @@ class GradientReducer:
         self.settings = settings
         self.flights: list[_Flight] = []
         self._aggregation = Aggregation(passes)
-        self._direct = engine.Departures(settings.op, settings.prescale, settings.postscale, settings.process_set)
+        self._direct = engine.GradientHooks(settings.op, settings.prescale, settings.postscale, settings.process_set)
         self._others: deque[_Flight] = deque()
         self._groups: dict[Unit, _Flight] = {}
         self._synchronized = ""
@@ -106,7 +106,7 @@ class GradientReducer:
         self._begin()
 
     def _choose_way(self, number: int) -> None:
-        self._direct.let_hook(number, self.flights[number].directly and self._aggregation.travels_at_once(number))
+        self._direct.permit(number, self.flights[number].directly and self._aggregation.travels_at_once(number))
 
     def _permit(self, number: int, directly: bool) -> None:
         self.flights[number].directly = directly
@@ -116,7 +116,7 @@ class GradientReducer:
 
     @property
     def under_way(self) -> bool:
-        return bool(self._direct.natives or self._others)
+        return bool(self._direct.handles or self._others)
 
     @property
     def synchronized(self) -> str:
@@ -138,7 +138,7 @@ class GradientReducer:
         """A backward pass has reached this gradient, which cannot leave by its hook or has already."""
         self._synchronized = ""
         try:
-            self._count(self._direct.left())
+            self._count(self._direct.take_submitted())
             unit = self._aggregation.arrived(number)
         except AssertionError as error:
             raise AssertionError(f"{error}{self.why_too_early()}") from None
@@ -157,7 +157,7 @@ class GradientReducer:
     def _launch(self, number: int) -> None:
         flight = self.flights[number]
         if flight.directly:
-            if self._direct.leave(number, flight.parameter):
+            if self._direct.submit(number, flight.parameter):
                 return
             self._permit(number, False)
         try:
@@ -253,29 +253,29 @@ class GradientReducer:
 
     def _rest(self) -> list[Unit]:
         """Who has not travelled in this step. The step is over."""
-        left = self._direct.left()
+        left = self._direct.take_submitted()
         if len(left) == len(self.flights):  # nobody has been counted
             rest = []
         else:
             self._count(left)
             rest = self._aggregation.rest()
-        self._direct.begin()
+        self._direct.begin_step()
         return rest
 
     def _begin(self) -> None:
         """As if no gradient had arrived."""
         self._sparse.clear()
         self._aggregation.reset()
-        self._direct.begin()
+        self._direct.begin_step()
 
     def _land(self) -> None:
         """Waits for everything. Ctrl-C ends the wait, and what is under way stays noted."""
         error: Exception | None = None
         try:
-            engine.wait_all(self._direct.natives)
+            engine.wait_all(self._direct.handles)
         except Exception as failed:
             error = failed
-        for number in self._direct.land():
+        for number in self._direct.finish():
             error = error or AssertionError(
                 f"The gradient of '{self.flights[number].label}' was replaced between backward() and step(). Call "
                 f"model.zero_grad() after step(), or optimizer.synchronize() before changing gradients.{self.why_too_early()}"

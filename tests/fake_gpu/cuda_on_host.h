@@ -1,4 +1,5 @@
-// What csrc/kernels/cuda needs of CUDA's language, in that of this processor. A block has one thread, which is a warp of its own.
+// What csrc/kernels/cuda needs of CUDA's language, in that of this processor. A block has one
+// thread, which is a warp of its own.
 #pragma once
 
 #include <cstring>

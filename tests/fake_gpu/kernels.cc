@@ -23,7 +23,8 @@ Blocks BindTo(void** parameters) {
 
 Bind FindKernel(std::string_view name) {
   static const std::map<std::string, Bind, std::less<>> kernels = {
-#define HVDLITE_KERNEL(kernel, Parameters, ...) {#kernel, BindTo<kernels::cuda::Parameters, kernel>},
+#define HVDLITE_KERNEL(kernel, Parameters, ...) \
+  {#kernel, BindTo<kernels::cuda::Parameters, kernel>},
 #include "kernels/cuda/kernels.def"
 #undef HVDLITE_KERNEL
   };

@@ -1,5 +1,5 @@
-// A root, a relay and a leaf hear anything from their neighbours: they refuse it, or go on; they never crash, and what a
-// root decides from it, it can decode itself.
+// A root, a relay and a leaf hear anything from their neighbours: they refuse it, or go on; they
+// never crash, and what a root decides from it, it can decode itself.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -7,12 +7,13 @@
 #include "engine/negotiate/agree.h"
 #include "scripted_transport.h"
 
-using namespace hvdlite;  // NOLINT: a fuzz target is one function
+using namespace hvdlite;          // NOLINT: a fuzz target is one function
 using namespace hvdlite::engine;  // NOLINT
 
 namespace {
 
-// The fuzzer's bytes cut into frames that are in sequence: the first byte of each says how long it is.
+// The fuzzer's bytes cut into frames that are in sequence: the first byte of each says how long it
+// is.
 std::string Framed(const uint8_t* data, size_t size) {
   std::string out;
   uint32_t sequence = 0;
@@ -50,7 +51,8 @@ void Run(TreePlace place, const fuzz::ScriptedTransport& script) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 2) return 0;
   const uint8_t role = data[0];
-  // Half of the time the stream itself is the fuzzer's, half of the time only what is in the frames.
+  // Half of the time the stream itself is the fuzzer's, half of the time only what is in the
+  // frames.
   const std::string framed = Framed(data + 2, size - 2);
   const bool raw = data[1] % 4 == 0;
   fuzz::ScriptedTransport script(raw ? data + 2 : reinterpret_cast<const uint8_t*>(framed.data()),

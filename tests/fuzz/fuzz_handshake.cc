@@ -1,7 +1,9 @@
-// Whoever does not know the secret never gets through a handshake, whatever is sent and however it is cut.
+// Whoever does not know the secret never gets through a handshake, whatever is sent and however it
+// is cut.
 //
-// The first byte chooses what plays against the fuzzer: a server or a client, and with 4 added one after a
-// good first step, so that the fuzzer reaches the proof as well. The second byte is the size of the pieces.
+// The first byte chooses what plays against the fuzzer: a server or a client, and with 4 added one
+// after a good first step, so that the fuzzer reaches the proof as well. The second byte is the
+// size of the pieces.
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -37,8 +39,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     handshake = std::make_unique<ClientHandshake>(secret, purpose, Deadline::Never(), "fuzzer");
   }
   if (good_start) {
-    const std::string start = as_server ? "hvdlite1" + std::string(1, static_cast<char>(purpose)) + std::string(32, 'n')
-                                        : "hvdlite1" + std::string(32, 'n');
+    const std::string start =
+        as_server ? "hvdlite1" + std::string(1, static_cast<char>(purpose)) + std::string(32, 'n')
+                  : "hvdlite1" + std::string(32, 'n');
     if (send(theirs.get(), start.data(), start.size(), MSG_NOSIGNAL) < 0) std::abort();
   }
   auto progress = handshake->Advance(ours.get());

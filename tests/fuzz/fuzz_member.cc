@@ -1,5 +1,5 @@
-// Any bytes decode to an error, or to a member that encodes to the same bytes; and no member's addresses,
-// however odd, upset the choice among them.
+// Any bytes decode to an error, or to a member that encodes to the same bytes; and no member's
+// addresses, however odd, upset the choice among them.
 #include <cstdint>
 #include <cstdlib>
 #include <string>

@@ -20,7 +20,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       request.Encode(&out);
       Reader second(out.bytes());
       // NaN scale factors differ from themselves; all else must come back.
-      const bool numbers = request.prescale == request.prescale && request.postscale == request.postscale;
+      const bool numbers =
+          request.prescale == request.prescale && request.postscale == request.postscale;
       if (!Request::Decode(&second, &again)) std::abort();
       if (numbers && (!request.SameExceptName(again) || request.name != again.name)) std::abort();
       if (Shown(request).empty()) std::abort();
@@ -32,7 +33,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       Encode(response, &out);
       Reader second(out.bytes());
       if (!Decode(&second, &again) || again.slot != response.slot) std::abort();
-      if (again.cached != response.cached || (!again.cached && again.agreed->rows != response.agreed->rows))
+      if (again.cached != response.cached ||
+          (!again.cached && again.agreed->rows != response.agreed->rows))
         std::abort();
       return 0;
     }

@@ -1,7 +1,8 @@
-// Whatever the store's server replies, the client returns a status: never a crash, never memory for what has not come.
+// Whatever the store's server replies, the client returns a status: never a crash, never memory for
+// what has not come.
 //
-// The first byte chooses the question, the second whether the whole stream is the fuzzer's or only the payload of frames
-// that are in sequence.
+// The first byte chooses the question, the second whether the whole stream is the fuzzer's or only
+// the payload of frames that are in sequence.
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -15,12 +16,13 @@
 #include "rendezvous/tcp_store.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace hvdlite;  // NOLINT: a fuzz target is one function
+  using namespace hvdlite;              // NOLINT: a fuzz target is one function
   using namespace hvdlite::rendezvous;  // NOLINT
   if (size < 2) return 0;
   const uint8_t question = data[0];
   const bool raw = data[1] % 4 == 0;
-  const std::string bytes(reinterpret_cast<const char*>(data) + 2, std::min<size_t>(size - 2, 60000));
+  const std::string bytes(reinterpret_cast<const char*>(data) + 2,
+                          std::min<size_t>(size - 2, 60000));
   std::string stream;
   if (raw) {
     stream = bytes;

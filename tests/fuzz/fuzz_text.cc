@@ -1,5 +1,5 @@
-// What is read from variables, from the store and from the first bytes of a link: any bytes give a refusal, or something
-// that says the same when it is written out and read again.
+// What is read from variables, from the store and from the first bytes of a link: any bytes give a
+// refusal, or something that says the same when it is written out and read again.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -13,7 +13,7 @@
 #include "transport/tcp/socket.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace hvdlite;  // NOLINT: a fuzz target is one function
+  using namespace hvdlite;                  // NOLINT: a fuzz target is one function
   using namespace hvdlite::transport::tcp;  // NOLINT
   if (size == 0) return 0;
   const std::string text(reinterpret_cast<const char*>(data) + 1, size - 1);
@@ -26,7 +26,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
     case 1: {
       for (const std::string& name : rendezvous::ParseInterfaceNames(text)) {
-        if (name.empty() || name.size() > text.size() || name.find(',') != std::string::npos) std::abort();
+        if (name.empty() || name.size() > text.size() || name.find(',') != std::string::npos)
+          std::abort();
       }
       return 0;
     }
@@ -38,7 +39,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
     case 3: {
       Config config;
-      for (const char* field : {"fusion_threshold", "cycle_time", "log_hide_time", "host_id", "no such field"}) {
+      for (const char* field :
+           {"fusion_threshold", "cycle_time", "log_hide_time", "host_id", "no such field"}) {
         (void)config.Set(field, text);
       }
       (void)config.Set(text, "1");

@@ -11,7 +11,8 @@ namespace hvdlite::fuzz {
 
 class ScriptedTransport final : public transport::Transport {
  public:
-  ScriptedTransport(const uint8_t* data, size_t size, int peer) : data_(data), left_(size), peer_(peer) {}
+  ScriptedTransport(const uint8_t* data, size_t size, int peer)
+      : data_(data), left_(size), peer_(peer) {}
 
   Status TrySend(const void*, size_t bytes, size_t* moved) override {
     *moved = bytes;

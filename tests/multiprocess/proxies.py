@@ -12,7 +12,7 @@ import pytest
 
 from hvdlite.rendezvous.table import Table
 
-_PREFACE = {"dialer": 41 + 32 + 32, "listener": 72 + 8}  # bytes before the first frame (docs/wire.md)
+_PREFACE = {"dialer": 41 + 32 + 32, "listener": 72 + 8}  # bytes before the first frame (docs/how-it-works/wire.md)
 _GROUP_AT = 41 + 32 + 4
 _HEADER = struct.Struct("<IIII")
 

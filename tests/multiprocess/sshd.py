@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from machine import within
@@ -27,7 +28,7 @@ def why_not() -> str | None:
 class SshHosts:
     """Hosts a, b, ... of a Network; use as a context manager. `config` is what the client needs: `ssh -F config a`."""
 
-    def __init__(self, network: Network, names: str, directory: Path, mark: str, forced: str = "") -> None:
+    def __init__(self, network: Network, names: Sequence[str], directory: Path, mark: str, forced: str = "") -> None:
         self._network = network
         self._names = names
         self._directory = directory

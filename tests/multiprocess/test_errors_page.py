@@ -1,4 +1,4 @@
-"""docs/errors.md against the code: each line of its tables is provoked, and compared with what a user is told."""
+"""docs/reference/errors.md against the code: each line of its tables is provoked, and compared with what a user is told."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Row:
 
 
 def _rows() -> list[Row]:
-    page = (ROOT / "docs" / "errors.md").read_text()
+    page = (ROOT / "docs" / "reference" / "errors.md").read_text()
     return [Row(message, kind) for message, kind in re.findall(r"^\| `(.+?)` \| ([^|]+?) \|", page, re.M)]
 
 

@@ -78,7 +78,7 @@ MUTANTS = (
     ),
     Mutant(
         "C30",
-        "csrc/comm/mpi/way.cc",
+        "csrc/comm/mpi/allreduce_impl.cc",
         "IsNative(question.dtype, op) && !IsFloating(question.dtype);",
         "IsNative(question.dtype, op);",
         "an MPI library adds floats in an order of its own",
@@ -160,7 +160,7 @@ MUTANTS = (
     ),
     Mutant(
         "C21",
-        "csrc/comm/mpi/verdict.cc",
+        "csrc/comm/mpi/mpi_choice.cc",
         "if (member.mpi == first.mpi) continue;",
         "if (member.mpi.empty() == first.mpi.empty()) continue;",
         "ranks with different MPIs are let into one job",

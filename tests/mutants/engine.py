@@ -12,8 +12,8 @@ MUTANTS = (
     Mutant(
         "C1",
         "csrc/engine/negotiate/validate.cc",
-        "a.prescale != b.prescale || a.postscale != b.postscale || a.group != b.group",
-        "a.prescale != b.prescale || a.group != b.group",
+        "a.prescale != b.prescale || a.postscale != b.postscale ||",
+        "a.prescale != b.prescale ||",
         "ranks need not agree about postscale_factor",
         ("C++ Validate.every_field_that_must_agree_is_told_apart",),
     ),

@@ -23,8 +23,8 @@ MUTANTS = (
     Mutant(
         "R2",
         _REDUCER,
-        "self._direct.let_hook(number, self.flights[number].directly and self._aggregation.travels_at_once(number))",
-        "self._direct.let_hook(number, False)",
+        "self._direct.permit(number, self.flights[number].directly and self._aggregation.travels_at_once(number))",
+        "self._direct.permit(number, False)",
         "no gradient leaves by its native hook: all of them take the long way",
         (_T + "ways.dense_gradients_leave_by_their_native_hooks",),
     ),

@@ -78,8 +78,8 @@ MUTANTS = (
     Mutant(
         "T8",
         "csrc/transport/shm/neighbours.cc",
-        "!EqualInConstantTime(hello.proof.data(), Proof(secret, name, hello.local_rank).data(), sizeof(Digest)) ||",
-        "",
+        "!EqualInConstantTime(hello.proof.data(), Proof(secret, name, hello.local_rank).data(),",
+        "hello.proof.data() == nullptr && !EqualInConstantTime(nullptr, nullptr,",
         "a process of this user without the secret gets the shared memory",
         ("C++ Neighbours.strangers_are_sent_away_and_do_no_harm",),
     ),
@@ -111,8 +111,8 @@ MUTANTS = (
     Mutant(
         "T12",
         "csrc/rendezvous/member.cc",
-        'if (!reader.rest().empty()) return Status::Io("the description of a rank has bytes after its end");',
-        "",
+        "if (!reader.rest().empty())",
+        "if (false)",
         "a description with bytes behind its end is taken",
         ("C++ Member.*",),
     ),

@@ -88,7 +88,7 @@ assert HorovodBasics().gloo_built()
         ("horovod.ray.elastic", "hvdlite has no horovod.ray: "),
         ("horovod.mxnet", "no longer maintained"),
         ("horovod.data", "DataLoader"),
-        ("horovod.nothing", "docs/migrating.md"),
+        ("horovod.nothing", "docs/guides/migrating.md"),
         ("horovod.common.nothing", "hvdlite has no horovod.common.nothing: "),
     ],
 )

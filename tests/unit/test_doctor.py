@@ -68,12 +68,12 @@ SNIPPETS = {
     ),
     "import_module": (
         "import importlib\nhvd = importlib.import_module('horovod.torch')\nhvd.init()\nhvd.nothing()",
-        ["change 4 horovod.torch.nothing: hvdlite does not have it: docs/migrating.md"],
+        ["change 4 horovod.torch.nothing: hvdlite does not have it: docs/guides/migrating.md"],
     ),
-    "a second name": (TORCH + "other = hvd\nother.nothing", ["change 4 horovod.torch.nothing: hvdlite does not have it: docs/migrating.md"]),
+    "a second name": (TORCH + "other = hvd\nother.nothing", ["change 4 horovod.torch.nothing: hvdlite does not have it: docs/guides/migrating.md"]),
     "getattr": (
         TORCH + "getattr(hvd, 'nothing')\ngetattr(hvd, 'nothing', None)\ngetattr(hvd, 'rank')()",
-        ["change 3 horovod.torch.nothing: hvdlite does not have it: docs/migrating.md"],
+        ["change 3 horovod.torch.nothing: hvdlite does not have it: docs/guides/migrating.md"],
     ),
     "a star": ("from horovod.torch import *\ninit()\nallreduce(x, nam=1)", ["change 3 horovod.torch.allreduce(nam=): "]),
     "without a name of its own": (
@@ -82,7 +82,7 @@ SNIPPETS = {
     ),
     "a program that has moved already": (
         "import hvdlite.keras as hvd\nfrom hvdlite import torch\nhvd.init()\ntorch.nothing",
-        ["change 4 horovod.torch.nothing: hvdlite does not have it: docs/migrating.md"],
+        ["change 4 horovod.torch.nothing: hvdlite does not have it: docs/guides/migrating.md"],
     ),
     "private names of Horovod's": (
         "from horovod.torch.optimizer import _DistributedOptimizer\nfrom horovod.tensorflow import _LegacyOptimizer\n"
@@ -220,7 +220,7 @@ def test_scripts_and_yaml_are_read_line_by_line(tmp_path: Path) -> None:
         "change 1 horovod: install hvdlite, and `hvdlite compat install` where programs import horovod",
         "differs 1 HOROVOD_WITH_MPI: has no effect: Horovod's build read it; hvdlite has nothing to choose when it is built",
         "change 2 horovod: install hvdlite, and `hvdlite compat install` where programs import horovod",
-        "differs 3 HOROVOD_AUTOTUNE: has no effect: hvdlite does not tune itself yet; set the knobs in docs/knobs.md where "
+        "differs 3 HOROVOD_AUTOTUNE: has no effect: hvdlite does not tune itself yet; set the knobs in docs/reference/knobs.md where "
         "the defaults do not suit",
         "differs 4 horovodrun: is hvdliterun, with the same flags; `hvdlite compat install` gives it this name",
         "differs 1 horovodrun: is hvdliterun, with the same flags; `hvdlite compat install` gives it this name",
@@ -259,7 +259,7 @@ def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "file": str(tmp_path / "p.py"),
         "line": 3,
         "name": "horovod.torch.nothing",
-        "sentence": "hvdlite does not have it: docs/migrating.md lists what there is",
+        "sentence": "hvdlite does not have it: docs/guides/migrating.md lists what there is",
     }
 
 

@@ -136,5 +136,5 @@ def test_the_cpp_list_has_a_line_for_each_knob_of_the_core_and_needs_nothing_ins
 
 
 def test_docs_knobs_md_is_up_to_date() -> None:
-    committed = (ROOT / "docs" / "knobs.md").read_text(encoding="utf-8")
-    assert committed == knobs_page.markdown(), "run: python -m hvdlite.knobs_page docs/knobs.md"
+    committed = (ROOT / "docs" / "reference" / "knobs.md").read_text(encoding="utf-8")
+    assert committed == knobs_page.markdown(), "run: python -m hvdlite.knobs_page docs/reference/knobs.md"

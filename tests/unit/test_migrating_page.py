@@ -1,4 +1,4 @@
-"""docs/migrating.md: its example is what the doctor says, and its lists are those of the code."""
+"""docs/guides/migrating.md: its example is what the doctor says, and its lists are those of the code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hvdlite.commands.cli import main
 from hvdlite.doctor import advice
 from hvdlite.launch import flags
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "migrating.md").read_text()
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "guides" / "migrating.md").read_text()
 
 
 def test_the_doctor_says_what_the_page_says(

@@ -1,8 +1,9 @@
-// Card: the one GPU of this rank, opened by the first tensor that lies on one, and what can be said of it.
+// Card: the one GPU of this rank, opened by the first tensor that lies on one, and what can be said
+// of it.
 //
 // In a process that never sees such a tensor nothing is loaded, and nothing allocated.
-// Thread-safety: any thread. Failure: kUnsupported with a sentence why there is no CUDA here; kInvalidArgument for a
-// tensor on a second device.
+// Thread-safety: any thread. Failure: kUnsupported with a sentence why there is no CUDA here;
+// kInvalidArgument for a tensor on a second device.
 #pragma once
 
 #include <atomic>
@@ -23,9 +24,11 @@ class Card {
 
   // Whether CUDA can be used here at all. Touches no device.
   Status Usable() EXCLUDES(mutex_);
-  // The GPU that this rank uses from now on. Its stream is for memory that changes hands; nothing there waits for anybody.
+  // The GPU that this rank uses from now on. Its stream is for memory that changes hands; nothing
+  // there waits for a peer.
   Status Open(int ordinal, std::shared_ptr<device::Gpu>* gpu) EXCLUDES(mutex_);
-  // Which GPU this memory lies on, by the number that Open takes: for who has an address and no more.
+  // Which GPU this memory lies on, by the number that Open takes: for who has an address and no
+  // more.
   Status Find(const void* memory, int* ordinal) EXCLUDES(mutex_);
   // Another stream of the same device; null: there is none yet.
   Status OpenStream(std::shared_ptr<device::Gpu>* gpu) EXCLUDES(mutex_);

@@ -17,7 +17,8 @@ size_t Length(const std::vector<Cursor>& stretches) {
 
 }  // namespace
 
-Cut::Cut(const Batch& batch, int me, int members, size_t room) : kind_(batch.kind), element_(SizeOf(batch.dtype)) {
+Cut::Cut(const Batch& batch, int me, int members, size_t room)
+    : kind_(batch.kind), element_(SizeOf(batch.dtype)) {
   if (batch.kind == OpKind::kAllreduce && batch.adasum) {
     CutWhole(batch, room);
   } else if (batch.kind == OpKind::kAllreduce || batch.kind == OpKind::kBroadcast) {
@@ -63,7 +64,8 @@ void Cut::CutStraight(const Batch& batch, int me, size_t room) {
   if (sends) give_ = {all};
   // The root of a broadcast may have no output, or the input itself.
   bool takes = !sends || batch.kind == OpKind::kAllreduce;
-  for (const Piece& piece : batch.pieces) takes |= piece.output != nullptr && piece.output != piece.input;
+  for (const Piece& piece : batch.pieces)
+    takes |= piece.output != nullptr && piece.output != piece.input;
   if (takes) take_ = {all};
 }
 
@@ -83,9 +85,11 @@ void Cut::CutBlocks(const Batch& batch, int me, int members, size_t room) {
     all_.assign(static_cast<size_t>(members), 0);
   }
   give_ = batch.kind == OpKind::kAllgather ? std::vector<Cursor>{in.Block(me)} : BlocksOf(in.begin);
-  take_ = batch.kind == OpKind::kReducescatter ? std::vector<Cursor>{out.Block(me)} : BlocksOf(out.begin);
+  take_ = batch.kind == OpKind::kReducescatter ? std::vector<Cursor>{out.Block(me)}
+                                               : BlocksOf(out.begin);
   for (const Piece& piece : batch.pieces) {
-    for (size_t i = 0; i < all_.size(); ++i) all_[i] += static_cast<size_t>(piece.counts[i]) * element_;
+    for (size_t i = 0; i < all_.size(); ++i)
+      all_[i] += static_cast<size_t>(piece.counts[i]) * element_;
   }
   const size_t longest = *std::max_element(all_.begin(), all_.end());
   part_ = std::max(room / static_cast<size_t>(members) / element_ * element_, element_);

@@ -1,9 +1,9 @@
-// Cut: how a batch is taken apart into rounds, each of which fits into staging memory. Pure: all members cut alike, whether
-// their tensors lie on a GPU or nowhere.
+// Cut: how a batch is taken apart into rounds, each of which fits into staging memory. Pure: all
+// members cut alike, whether their tensors lie on a GPU or nowhere.
 //
-// What is summed element by element, told or gathered is one long array for this (comm/layout.h), so that a round takes as
-// much as fits, of many small tensors or of a part of a large one. Adasum looks at each tensor as a whole: its rounds hold
-// whole tensors, and at least one.
+// What is summed element by element, told or gathered is one long array for this (comm/layout.h),
+// so that a round takes as much as fits, of many small tensors or of a part of a large one. Adasum
+// looks at each tensor as a whole: its rounds hold whole tensors, and at least one.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,8 @@ struct Round {
   std::vector<Cursor> take;  // of Cut::target(): where the staged output goes
   size_t give_bytes = 0;
   size_t take_bytes = 0;
-  std::vector<Piece> pieces;  // for the host; they follow one another in staging memory, but have no memory yet
+  // for the host; they follow one another in staging memory, but have no memory yet
+  std::vector<Piece> pieces;
 };
 
 class Cut {
@@ -47,12 +48,12 @@ class Cut {
   Flat target_;
   size_t rounds_ = 0;
   size_t largest_ = 0;
-  // By block: where it lies in source and target; what this member has none of is empty there. `all` are the lengths of all
-  // blocks that the members speak of, in the order of Piece::counts.
+  // By block: where it lies in source and target; what this member has none of is empty there.
+  // `all` are the lengths of all blocks that the members speak of, in the order of Piece::counts.
   std::vector<Cursor> give_;
   std::vector<Cursor> take_;
   std::vector<size_t> all_;
-  size_t part_ = 0;  // so much of each block is in a round
+  size_t part_ = 0;            // so much of each block is in a round
   std::vector<size_t> whole_;  // Adasum: pieces begin here, and end where the next one begins
   std::vector<size_t> first_;  // Adasum: the first piece of each round, and the number of pieces
 };

@@ -1,4 +1,5 @@
-// Exchange: each member of a process set tells all others a text of one length, through the host communicator.
+// Exchange: each member of a process set tells all others a text of one length, through the host
+// communicator.
 #pragma once
 
 #include <memory>

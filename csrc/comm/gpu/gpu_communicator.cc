@@ -20,9 +20,9 @@ constexpr size_t kReasonBytes = 256;
 }  // namespace
 
 // One batch, from the first question to what is put on the stream.
-class GpuCommunicator::Passage final : public Work {
+class GpuCommunicator::GpuWork final : public Work {
  public:
-  Passage(GpuCommunicator* owner, const Batch& batch) : all_(*owner), batch_(batch) {}
+  GpuWork(GpuCommunicator* owner, const Batch& batch) : all_(*owner), batch_(batch) {}
 
   Progress Advance() override {
     switch (stage_) {
@@ -35,14 +35,16 @@ class GpuCommunicator::Passage final : public Work {
     return Progress::kNone;
   }
 
-  device::EventPtr finished() const override { return move_ == nullptr ? nullptr : move_->finished(); }
+  device::EventPtr finished() const override {
+    return move_ == nullptr ? nullptr : move_->finished();
+  }
   bool failed_alone() const override { return failed_alone_; }
 
  private:
   enum class Stage : uint8_t { kBegin, kMeet, kConnect, kAsk, kMove };
 
   Progress Begin() {
-    if (all_.verdict_.way == Way::kLater && all_.refused_.ok()) {
+    if (all_.choice_.route == Route::kLater && all_.refused_.ok()) {
       Record mine;
       const Status described = all_.Describe(&mine);
       if (!described.ok()) return Fail(described);
@@ -53,7 +55,7 @@ class GpuCommunicator::Passage final : public Work {
     return AskFirst();
   }
 
-  // Everybody tells what it has.
+  // All members tell what they have.
   Progress Meet() {
     const Progress progress = exchange_->Advance();
     if (progress == Progress::kFailed) return Fail(exchange_->status());
@@ -76,19 +78,20 @@ class GpuCommunicator::Passage final : public Work {
       const Status status = all_.channels_->Poll(&ready);
       if (!status.ok()) return Fail(status);
       if (!ready) return Progress::kNone;
-      const nccl::Ground ground{all_.options_.me, members(), all_.kernels_, all_.options_.grid};
-      all_.nccl_ = std::make_unique<nccl::NcclCommunicator>(std::move(all_.channels_), ground);
+      const nccl::Context context{all_.options_.me, members(), all_.kernels_, all_.options_.grid};
+      all_.nccl_ = std::make_unique<nccl::NcclCommunicator>(std::move(all_.channels_), context);
       all_.nccl_->CountIn(all_.carried());
     }
     return AskFirst();
   }
 
-  // Everybody says whether it can take part, where that is in question.
+  // All members say whether they can take part, where that is in question.
   Progress AskFirst() {
     if (!all_.refused_.ok()) return FailAlone(all_.refused_);
     if (!all_.AsksFirst(batch_)) return StartMoving();
     Status can = batch_.obstacle;
-    if (can.ok() && !all_.ByNccl(batch_) && all_.staging_->Grows(batch_)) can = all_.staging_->Reserve(batch_);
+    if (can.ok() && !all_.ByNccl(batch_) && all_.staging_->Grows(batch_))
+      can = all_.staging_->Reserve(batch_);
     std::string reason = can.message().substr(0, kReasonBytes - 1);
     reason.resize(kReasonBytes, '\0');
     exchange_ = std::make_unique<Exchange>(all_.host_, members(), std::move(reason));
@@ -104,7 +107,8 @@ class GpuCommunicator::Passage final : public Work {
       const std::string_view padded = exchange_->From(m);
       const std::string reason(padded.substr(0, padded.find('\0')));
       if (reason.empty()) continue;
-      return FailAlone(Status::Io("rank " + std::to_string(all_.options_.ranks[static_cast<size_t>(m)]) +
+      return FailAlone(Status::Io("rank " +
+                                  std::to_string(all_.options_.ranks[static_cast<size_t>(m)]) +
                                   " cannot take part: " + reason +
                                   ". The operation has failed on all ranks; nothing else has"));
     }
@@ -118,7 +122,7 @@ class GpuCommunicator::Passage final : public Work {
       move_ = all_.nccl_->Start(batch_);
     } else {
       for (const device::EventPtr& event : batch_.ready) {
-        const Status held = event->HoldBack(all_.gpu_->stream());
+        const Status held = event->MakeWait(all_.gpu_->stream());
         if (!held.ok()) return Fail(held);
       }
       move_ = all_.staging_->Start(batch_);
@@ -164,7 +168,7 @@ std::string GpuCommunicator::Explain(const Batch& batch) const {
 }
 
 std::unique_ptr<Work> GpuCommunicator::Start(const Batch& batch) {
-  return std::make_unique<Passage>(this, batch);
+  return std::make_unique<GpuWork>(this, batch);
 }
 
 Status GpuCommunicator::FindGpu() {
@@ -201,7 +205,8 @@ Status GpuCommunicator::Describe(Record* record) {
 
 Status GpuCommunicator::MakeIds(const nccl::Library& library) {
   const nccl::Grid& grid = options_.grid;
-  const std::array makes = {options_.me == 0, grid.used && grid.place == 0, grid.used && grid.host == 0};
+  const std::array makes = {options_.me == 0, grid.used && grid.place == 0,
+                            grid.used && grid.host == 0};
   for (size_t among = 0; among < makes.size(); ++among) {
     nccl::UniqueId id;
     if (!makes[among] || !unique_ids_[among].empty()) continue;
@@ -213,20 +218,21 @@ Status GpuCommunicator::MakeIds(const nccl::Library& library) {
 
 // What is not OK here ends the job; what the members refuse alike is in refused_.
 Status GpuCommunicator::Judge(const std::vector<Record>& records) {
-  refused_ = Decide(records, options_.ranks, options_.wish, &verdict_);
+  refused_ = Decide(records, options_.ranks, options_.wish, &choice_);
   if (!refused_.ok()) return Status::Ok();
-  if (verdict_.way == Way::kNccl && !options_.grid.why.empty()) verdict_.why += "; " + options_.grid.why;
+  if (choice_.route == Route::kNccl && !options_.grid.why.empty())
+    choice_.why += "; " + options_.grid.why;
   if (options_.me == 0 && options_.log != nullptr) {
-    if (verdict_.warn)
-      options_.log->Warning("tensors on GPUs: " + verdict_.why);
+    if (choice_.warn)
+      options_.log->Warning("tensors on GPUs: " + choice_.why);
     else
-      options_.log->Info("tensors on GPUs: " + verdict_.why);
+      options_.log->Info("tensors on GPUs: " + choice_.why);
   }
-  // Anew with each verdict, so that all members have agreed on nothing yet.
-  staging_ = std::make_unique<StagingCommunicator>(host_, gpu_, options_.me, static_cast<int>(options_.ranks.size()),
-                                                   options_.room);
+  // Anew with each choice, so that all members have agreed on nothing yet.
+  staging_ = std::make_unique<StagingCommunicator>(
+      host_, gpu_, options_.me, static_cast<int>(options_.ranks.size()), options_.room);
   staging_->CountIn(carried());
-  if (verdict_.way != Way::kNccl) return Status::Ok();
+  if (choice_.route != Route::kNccl) return Status::Ok();
   kernels_ = true;
   for (const Record& record : records) kernels_ &= record.kernels;
   return Meet(records);
@@ -236,20 +242,21 @@ Status GpuCommunicator::Judge(const std::vector<Record>& records) {
 Status GpuCommunicator::Meet(const std::vector<Record>& records) {
   const nccl::Grid& grid = options_.grid;
   const std::array<int, 3> first = {0, grid.first_of_host, grid.first_of_place};
-  std::vector<nccl::Party> parties = {{{}, options_.me, static_cast<int>(options_.ranks.size())}};
+  std::vector<nccl::CommSpec> specs = {{{}, options_.me, static_cast<int>(options_.ranks.size())}};
   if (grid.used) {
-    parties.push_back({{}, grid.place, grid.places});
-    parties.push_back({{}, grid.host, grid.hosts});
+    specs.push_back({{}, grid.place, grid.places});
+    specs.push_back({{}, grid.host, grid.hosts});
   }
-  for (size_t among = 0; among < parties.size(); ++among) {
+  for (size_t among = 0; among < specs.size(); ++among) {
     const std::string& id = records[static_cast<size_t>(first[among])].unique_ids[among];
-    nccl::UniqueId& there = parties[among].id;
-    if (id.size() != sizeof(there.bytes)) return Status::Internal("the first of the ranks gave no id for NCCL");
+    nccl::UniqueId& there = specs[among].id;
+    if (id.size() != sizeof(there.bytes))
+      return Status::Internal("the first of the ranks gave no id for NCCL");
     std::memcpy(there.bytes, id.data(), sizeof(there.bytes));
   }
   std::shared_ptr<const nccl::Library> library;
   HVDLITE_RETURN_IF_ERROR(card_->Nccl(&library));
-  return nccl::Channels::Begin(std::move(library), gpu_, std::move(parties), &channels_);
+  return nccl::Channels::Begin(std::move(library), gpu_, std::move(specs), &channels_);
 }
 
 bool GpuCommunicator::ByNccl(const Batch& batch) const {
@@ -266,9 +273,9 @@ Status GpuCommunicator::Look() {
   return nccl_ == nullptr ? Status::Ok() : nccl_->Look();
 }
 
-bool GpuCommunicator::TakeLeave(const Until& until) {
+bool GpuCommunicator::ShutDown(const Until& until) {
   if (channels_ != nullptr) return false;  // not all have come
-  return nccl_ == nullptr || nccl_->TakeLeave(until);
+  return nccl_ == nullptr || nccl_->ShutDown(until);
 }
 
 void GpuCommunicator::BeginAbort() {

@@ -1,15 +1,16 @@
 // GpuCommunicator: collectives of one process set on tensors on GPUs.
 //
-// At its first batch the members tell one another, through the host communicator, what each has (record.h) and decide alike
-// (verdict.h) who carries the tensors from then on: NCCL, or staging. Staging also takes what NCCL cannot do.
+// At its first batch the members tell one another, through the host communicator, what each has
+// (record.h) and decide alike (choice.h) who carries the tensors from then on: NCCL, or staging.
+// Staging also takes what NCCL cannot do.
 //
-// What may need memory that a member turns out not to have is agreed on first: an allgather or an alltoall, whose result
-// nobody could allocate before, and a batch larger than any staged before. If a member lacks the memory, the operation fails on
-// all members alike, and nothing else does.
+// What may need memory that a member turns out not to have is agreed on first: an allgather or an
+// alltoall, whose result could not be allocated before, and a batch larger than any staged before.
+// If a member lacks the memory, the operation fails on all members alike, and nothing else does.
 //
-// Each process set has a stream of its own: sets begin their batches in different orders on different ranks, and on one stream
-// two of them could wait for each other for ever.
-// Thread-safety: as every communicator. Borrows the host communicator and the card.
+// Each process set has a stream of its own: sets begin their batches in different orders on
+// different ranks, and on one stream two of them could wait for each other for ever. Thread-safety:
+// as every communicator. Borrows the host communicator and the card.
 #pragma once
 
 #include <array>
@@ -22,8 +23,8 @@
 #include "base/until.h"
 #include "comm/communicator.h"
 #include "comm/gpu/card.h"
+#include "comm/gpu/gpu_choice.h"
 #include "comm/gpu/staging_communicator.h"
-#include "comm/gpu/verdict.h"
 #include "comm/nccl/nccl_communicator.h"
 
 namespace hvdlite::comm::gpu {
@@ -31,10 +32,10 @@ namespace hvdlite::comm::gpu {
 struct GpuOptions {
   int me = 0;
   std::vector<int> ranks;  // of the members
-  Wish wish;
+  GpuWish wish;
   int host = 0;  // the number of this member's host within the set
   nccl::Grid grid;
-  size_t room = 4 << 20;  // bytes that are staged at once
+  size_t room = 4 << 20;        // bytes that are staged at once
   const Logger* log = nullptr;  // borrowed
 };
 
@@ -54,23 +55,26 @@ class GpuCommunicator final : public Communicator {
   // Opens it, if this rank has one by now.
   Status FindGpu();
   // Why tensors travel as they do; empty before the members have decided.
-  const std::string& why() const { return verdict_.why; }
+  const std::string& why() const { return choice_.why; }
   // Whether something has failed since a batch was done.
   Status Look();
   // Waits until everything on the stream is done. False: it was not, in time.
   bool Settle(const Until& until);
-  // Of NCCL's communicators, if there are any. False: not possible, or not in time; then they have to be aborted.
-  bool TakeLeave(const Until& until);
-  // A peer is lost, or the job ends: what is under way on the device ends, with whatever result, and the stream goes on. Where
-  // there are several process sets all begin before anybody waits: to end one may take that another's kernel has ended.
+  // Of NCCL's communicators, if there are any. False: not possible, or not in time; then they have
+  // to be aborted.
+  bool ShutDown(const Until& until);
+  // A peer is lost, or the job ends: what is under way on the device ends, with whatever result,
+  // and the stream goes on. Where there are several process sets all begin before any waits: to
+  // end one may take that another's kernel has ended.
   void BeginAbort();
   void EndAbort(const Deadline& deadline);
 
  private:
-  class Passage;
+  class GpuWork;
 
   Status Describe(Record* record);
-  // Of NCCL's communicators, the ids that this member makes. Once: NCCL listens for each, in a thread that only the ranks' coming ends.
+  // Of NCCL's communicators, the ids that this member makes. Once: NCCL listens for each, in a
+  // thread that only the ranks' coming ends.
   Status MakeIds(const nccl::Library& library);
   Status Judge(const std::vector<Record>& records);
   Status Meet(const std::vector<Record>& records);
@@ -83,11 +87,11 @@ class GpuCommunicator final : public Communicator {
   Card* const card_;
   const GpuOptions options_;
   std::shared_ptr<device::Gpu> gpu_;
-  Verdict verdict_;
-  Status refused_;  // the members have decided that nothing goes
+  GpuChoice choice_;
+  Status refused_;                         // the members have decided that nothing goes
   std::array<std::string, 3> unique_ids_;  // by nccl::Among: those that this member has made
   std::unique_ptr<StagingCommunicator> staging_;
-  bool kernels_ = false;  // all members have them
+  bool kernels_ = false;                      // all members have them
   std::unique_ptr<nccl::Channels> channels_;  // until all members have come
   std::unique_ptr<nccl::NcclCommunicator> nccl_;
 };

@@ -55,7 +55,8 @@ Status Decode(std::string_view bytes, Record* record) {
   record->nccl_shares_gpus = in.U8() != 0;
   for (std::string& id : record->unique_ids) id = in.Text();
   if (!in.ok() || uuid.size() != sizeof(record->uuid.bytes)) {
-    return Status::Internal("what a rank says of its GPU cannot be read; do all run the same version of hvdlite?");
+    return Status::Internal(
+        "what a rank says of its GPU cannot be read; do all run the same version of hvdlite?");
   }
   std::memcpy(record->uuid.bytes, uuid.data(), uuid.size());
   return Status::Ok();

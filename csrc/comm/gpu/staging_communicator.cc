@@ -31,9 +31,9 @@ Status Stage::Reserve(device::Gpu* gpu, size_t wanted) {
   return Status::Ok();
 }
 
-class StagingCommunicator::Passage final : public Work {
+class StagingCommunicator::StagedWork final : public Work {
  public:
-  Passage(StagingCommunicator* owner, const Batch& batch)
+  StagedWork(StagingCommunicator* owner, const Batch& batch)
       : host_(owner->host_),
         gpu_(owner->gpu_.get()),
         stages_(owner->stages_),
@@ -104,9 +104,10 @@ class StagingCommunicator::Passage final : public Work {
       std::fill_n(stage.input, slot.round.give_bytes, '\0');
       return Status::Ok();
     }
-    HVDLITE_RETURN_IF_ERROR(Each(cut_.source(), slot.round.give, [&](char* device, size_t at, size_t bytes) {
-      return gpu_->CopyOut(stage.input + at, device, bytes);
-    }));
+    HVDLITE_RETURN_IF_ERROR(
+        Each(cut_.source(), slot.round.give, [&](char* device, size_t at, size_t bytes) {
+          return gpu_->CopyOut(stage.input + at, device, bytes);
+        }));
     return gpu_->Record(gpu_->stream(), &slot.out);
   }
 
@@ -114,9 +115,10 @@ class StagingCommunicator::Passage final : public Work {
     if (!on_gpu_) return Status::Ok();
     Slot& slot = SlotOf(number);
     const char* const result = cut_.in_place() ? StageOf(number).input : StageOf(number).output;
-    HVDLITE_RETURN_IF_ERROR(Each(cut_.target(), slot.round.take, [&](char* device, size_t at, size_t bytes) {
-      return gpu_->CopyIn(device, result + at, bytes);
-    }));
+    HVDLITE_RETURN_IF_ERROR(
+        Each(cut_.target(), slot.round.take, [&](char* device, size_t at, size_t bytes) {
+          return gpu_->CopyIn(device, result + at, bytes);
+        }));
     return number + 1 < cut_.rounds() ? Status::Ok() : gpu_->Record(gpu_->stream(), &finished_);
   }
 
@@ -127,7 +129,8 @@ class StagingCommunicator::Passage final : public Work {
     size_t staged = 0;
     for (const Cursor& stretch : stretches) {
       flat.Walk(stretch.at, stretch.end, [&](char* memory, size_t at, size_t bytes) {
-        if (status.ok() && memory != nullptr) status = copy(memory, staged + (at - stretch.at), bytes);
+        if (status.ok() && memory != nullptr)
+          status = copy(memory, staged + (at - stretch.at), bytes);
       });
       staged += stretch.end - stretch.at;
     }
@@ -153,7 +156,7 @@ std::string StagingCommunicator::Explain(const Batch& batch) const {
 
 std::unique_ptr<Work> StagingCommunicator::Start(const Batch& batch) {
   Count(Carrier::kStage, batch.kind);
-  return std::make_unique<Passage>(this, batch);
+  return std::make_unique<StagedWork>(this, batch);
 }
 
 size_t StagingCommunicator::Needed(const Batch& batch) const {

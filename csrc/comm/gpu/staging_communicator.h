@@ -1,16 +1,18 @@
-// StagingCommunicator: tensors on GPUs through host memory: the device copies them out on its stream, the host communicator
-// does the collective, the device copies the result back.
+// StagingCommunicator: tensors on GPUs through host memory: the device copies them out on its
+// stream, the host communicator does the collective, the device copies the result back.
 //
 //   stream   out 0   out 1            in 0   out 2           in 1   ...
 //   host                     round 0                round 1
 //
-// In rounds (cut.h), with memory for two, so that copies and collective overlap and memory stays bounded. Works without any
-// kernel, for every operation that the host communicator knows; results are its results, bit by bit.
+// In rounds (cut.h), with memory for two, so that copies and collective overlap and memory stays
+// bounded. Works without any kernel, for every operation that the host communicator knows; results
+// are its results, bit by bit.
 //
 // A member that has no GPU (it has called join() before it used one) takes part with host memory.
-// Done is, as everywhere on a GPU, what has been put on the stream. Staging memory is used in the stream's order, so the next
-// batch may begin at once; work that is done keeps its memory until it is destroyed, which must wait for finished().
-// Thread-safety: as every communicator. Borrows the host communicator.
+// Done is, as everywhere on a GPU, what has been put on the stream. Staging memory is used in the
+// stream's order, so the next batch may begin at once; work that is done keeps its memory until it
+// is destroyed, which must wait for finished(). Thread-safety: as every communicator. Borrows the
+// host communicator.
 #pragma once
 
 #include <array>
@@ -40,7 +42,8 @@ struct Stage {
 class StagingCommunicator final : public Communicator {
  public:
   // `gpu` is null for a member without one. `room`: bytes of a round.
-  StagingCommunicator(Communicator* host, std::shared_ptr<device::Gpu> gpu, int me, int members, size_t room)
+  StagingCommunicator(Communicator* host, std::shared_ptr<device::Gpu> gpu, int me, int members,
+                      size_t room)
       : host_(host), gpu_(std::move(gpu)), me_(me), members_(members), room_(room) {}
 
   const char* name() const override { return "stage"; }
@@ -51,15 +54,15 @@ class StagingCommunicator final : public Communicator {
   // The device's copies ring no bell.
   bool must_be_asked() const override { return true; }
 
-  // Whether this batch needs more staging memory than any before it: the members ask that alike, and must then agree that all
-  // of them have it.
+  // Whether this batch needs more staging memory than any before it: the members ask that alike,
+  // and must then agree that all of them have it.
   bool Grows(const Batch& batch) const;
   Status Reserve(const Batch& batch);
   // All members have it.
   void Agreed(const Batch& batch);
 
  private:
-  class Passage;
+  class StagedWork;
   size_t Needed(const Batch& batch) const;
 
   Communicator* const host_;

@@ -32,12 +32,14 @@ Batch Like(const Batch& batch, OpKind kind) {
 
 class HierarchicalCommunicator::Allreduce final : public Sequence {
  public:
-  Allreduce(HierarchicalCommunicator* owner, const Batch& batch) : owner_(*owner), half_(IsHalf(batch.dtype)) {
+  Allreduce(HierarchicalCommunicator* owner, const Batch& batch)
+      : owner_(*owner), half_(IsHalf(batch.dtype)) {
     const int mates = owner_.region_->members();
     const auto local = static_cast<size_t>(owner_.region_->me());
     const size_t size = SizeOf(batch.dtype);
 
-    // Inside the host nothing is finished yet: the divisor and the last factor belong to the whole sum.
+    // Inside the host nothing is finished yet: the divisor and the last factor belong to the whole
+    // sum.
     scatter_ = Like(batch, OpKind::kReducescatter);
     scatter_.reduce.divisor = 1.0;
     scatter_.reduce.postscale = 1.0;
@@ -64,7 +66,8 @@ class HierarchicalCommunicator::Allreduce final : public Sequence {
     }
 
     Then([this] {
-      return half_ ? StartReducescatterToFloat(owner_.region_, scatter_) : StartReducescatter(owner_.region_, scatter_);
+      return half_ ? StartReducescatterToFloat(owner_.region_, scatter_)
+                   : StartReducescatter(owner_.region_, scatter_);
     });
     if (owner_.rail_ != nullptr) BetweenHosts(batch, finishes);
     Then([this] { return StartAllgather(owner_.region_, gather_); });
@@ -101,8 +104,8 @@ class HierarchicalCommunicator::Allreduce final : public Sequence {
     spread_.pieces.push_back(part);
     between_.pieces.push_back(std::move(part));
     float* const finished = sums + mine_;
-    char* const own =
-        share + PartBegin(static_cast<size_t>(mine_), owner_.hosts(), owner_.host()) * SizeOf(batch.dtype);
+    char* const own = share + PartBegin(static_cast<size_t>(mine_), owner_.hosts(), owner_.host()) *
+                                  SizeOf(batch.dtype);
     between_.pieces[0].input = sums;
     between_.pieces[0].output = finished;
     spread_.pieces[0].input = own;
@@ -131,7 +134,8 @@ class HierarchicalCommunicator::Broadcast final : public Sequence {
     between_.root = owner->topology_.host_of[root];
     inside_.root = root_local;
     if (owner->region_->me() == root_local) {
-      // What came from the other host is what this host is told. The root itself tells from its input.
+      // What came from the other host is what this host is told. The root itself tells from its
+      // input.
       if (owner->me_ != batch.root) {
         for (Piece& piece : inside_.pieces) piece.input = piece.output;
       }
@@ -147,7 +151,8 @@ class HierarchicalCommunicator::Broadcast final : public Sequence {
 // A root without a rail would have to tell another member of its host first.
 bool HierarchicalCommunicator::Carries(const Batch& batch) const {
   if (batch.kind == OpKind::kAllreduce) return !batch.adasum;
-  return batch.kind == OpKind::kBroadcast && topology_.local_of[static_cast<size_t>(batch.root)] < rails_;
+  return batch.kind == OpKind::kBroadcast &&
+         topology_.local_of[static_cast<size_t>(batch.root)] < rails_;
 }
 
 std::string HierarchicalCommunicator::Explain(const Batch& batch) const {
@@ -156,8 +161,8 @@ std::string HierarchicalCommunicator::Explain(const Batch& batch) const {
     return "hierarchical: between hosts along the root's local rank, then in memory";
   }
   return "hierarchical: reduce-scatter in each host's memory, " + std::to_string(rails_) +
-         (rails_ == 1 ? " allreduce between " : " parallel allreduces between ") + std::to_string(hosts()) +
-         " hosts, allgather in memory";
+         (rails_ == 1 ? " allreduce between " : " parallel allreduces between ") +
+         std::to_string(hosts()) + " hosts, allgather in memory";
 }
 
 std::unique_ptr<Work> HierarchicalCommunicator::Start(const Batch& batch) {

@@ -16,7 +16,8 @@ namespace {
 constexpr size_t kBlockBytes = 1 << 20;
 constexpr Nanos kOpeningPause = 100 * kMicrosecond;
 
-// What the thread that opens a channel leaves behind. Owned by both sides: the one that waits may have given up.
+// What the thread that opens a channel leaves behind. Owned by both sides: the one that waits may
+// have given up.
 struct Opening {
   std::atomic<bool> done{false};
   Status status;
@@ -24,27 +25,32 @@ struct Opening {
   int me = 0;
 };
 
-Status Create(const Library& mpi, Handle base, const std::vector<int>& ranks, int tag, Opening* out) {
+Status Create(const Library& mpi, Handle base, const std::vector<int>& ranks, int tag,
+              Opening* out) {
   Handle all = 0;
   Handle ours = 0;
   HVDLITE_RETURN_IF_ERROR(mpi.Check(mpi.Comm_group(base, &all), "MPI_Comm_group"));
+  HVDLITE_RETURN_IF_ERROR(mpi.Check(
+      mpi.Group_incl(all, static_cast<int>(ranks.size()), ranks.data(), &ours), "MPI_Group_incl"));
   HVDLITE_RETURN_IF_ERROR(
-      mpi.Check(mpi.Group_incl(all, static_cast<int>(ranks.size()), ranks.data(), &ours), "MPI_Group_incl"));
-  HVDLITE_RETURN_IF_ERROR(mpi.Check(mpi.Comm_create_group(base, ours, tag, &out->comm), "MPI_Comm_create_group"));
+      mpi.Check(mpi.Comm_create_group(base, ours, tag, &out->comm), "MPI_Comm_create_group"));
   mpi.Group_free(&ours);
   mpi.Group_free(&all);
   // From here on errors come back as numbers; MPI's default is to end the process.
-  HVDLITE_RETURN_IF_ERROR(mpi.Check(mpi.Comm_set_errhandler(out->comm, mpi.ERRORS_RETURN), "MPI_Comm_set_errhandler"));
+  HVDLITE_RETURN_IF_ERROR(
+      mpi.Check(mpi.Comm_set_errhandler(out->comm, mpi.ERRORS_RETURN), "MPI_Comm_set_errhandler"));
   return mpi.Check(mpi.Comm_rank(out->comm, &out->me), "MPI_Comm_rank");
 }
 
 }  // namespace
 
-Status Channel::Open(std::shared_ptr<const Library> library, Handle base, const std::vector<int>& ranks, int tag,
-                     const Until& until, std::unique_ptr<Channel>* out) {
-  if (library->finalized()) return Status::Unsupported("MPI was finalised, and hvdlite is to use it");
-  // MPI offers no way to make a communicator that ends before all have come. So a thread of its own waits in MPI; if somebody
-  // never comes it waits for ever, and the job ends all the same.
+Status Channel::Open(std::shared_ptr<const Library> library, Handle base,
+                     const std::vector<int>& ranks, int tag, const Until& until,
+                     std::unique_ptr<Channel>* out) {
+  if (library->finalized())
+    return Status::Unsupported("MPI was finalised, and hvdlite is to use it");
+  // MPI offers no way to make a communicator that ends before all have come. So a thread of its own
+  // waits in MPI; if a rank never comes it waits for ever, and the job ends all the same.
   auto opening = std::make_shared<Opening>();
   std::thread([library, base, ranks, tag, opening] {
     opening->status = Create(*library, base, ranks, tag, opening.get());
@@ -53,9 +59,10 @@ Status Channel::Open(std::shared_ptr<const Library> library, Handle base, const 
   while (!opening->done.load(std::memory_order_acquire)) {
     HVDLITE_RETURN_IF_ERROR(until.Look());
     if (until.deadline.Passed()) {
-      return Status::Timeout("the " + std::to_string(ranks.size()) +
-                             " ranks of a process set did not all make its MPI communicator in time "
-                             "(HVDLITE_START_TIMEOUT says how long to wait)");
+      return Status::Timeout(
+          "the " + std::to_string(ranks.size()) +
+          " ranks of a process set did not all make its MPI communicator in time "
+          "(HVDLITE_START_TIMEOUT says how long to wait)");
     }
     std::this_thread::sleep_for(std::chrono::nanoseconds(kOpeningPause));
   }
@@ -80,11 +87,13 @@ char* Unbroken(const Flat& flat, Cursor stretch) {
 Slot::~Slot() {
   if (done_ == count_) return;
   channel_.Break();
-  // What has been sent cannot be taken back; what has not come yet must not come any more: its place may be freed.
+  // What has been sent cannot be taken back; what has not come yet must not come any more: its
+  // place may be freed.
   const Library& mpi = channel_.library();
   if (mpi.finalized()) return;
   for (size_t i = done_; i < count_; ++i) {
-    if (requests_[i]->receives && mpi.Cancel(&requests_[i]->handle) == 0) mpi.Request_free(&requests_[i]->handle);
+    if (requests_[i]->receives && mpi.Cancel(&requests_[i]->handle) == 0)
+      mpi.Request_free(&requests_[i]->handle);
   }
   // MPI may still read from it.
   for (Block& block : blocks_) LeakOnPurpose(block.memory.release());
@@ -141,8 +150,9 @@ Status Slot::Send(const Flat& flat, Cursor stretch, int to, int tag) {
 Status Slot::SendFrom(const void* memory, size_t bytes, int to, int tag) {
   if (bytes == 0) return Status::Ok();
   const Library& mpi = channel_.library();
-  return mpi.Check(mpi.Isend(memory, static_cast<int>(bytes), mpi.BYTE, to, tag, channel_.comm(), AddRequest()),
-                   "MPI_Isend");
+  return mpi.Check(
+      mpi.Isend(memory, static_cast<int>(bytes), mpi.BYTE, to, tag, channel_.comm(), AddRequest()),
+      "MPI_Isend");
 }
 
 Status Slot::Receive(const Flat& flat, Cursor stretch, int from, int tag) {
@@ -155,11 +165,13 @@ Status Slot::ReceiveInto(void* memory, size_t bytes, int from, int tag) {
   const Library& mpi = channel_.library();
   Handle* const request = AddRequest();
   requests_[count_ - 1]->receives = true;
-  return mpi.Check(mpi.Irecv(memory, static_cast<int>(bytes), mpi.BYTE, from, tag, channel_.comm(), request),
-                   "MPI_Irecv");
+  return mpi.Check(
+      mpi.Irecv(memory, static_cast<int>(bytes), mpi.BYTE, from, tag, channel_.comm(), request),
+      "MPI_Irecv");
 }
 
-// All have to be done, so it suffices to ask for the first that is not: each question moves MPI as a whole.
+// All have to be done, so it suffices to ask for the first that is not: each question moves MPI as
+// a whole.
 Status Slot::Test(bool* done) {
   const Library& mpi = channel_.library();
   *done = false;
@@ -185,9 +197,10 @@ bool Slot::Moved() {
 
 void Slot::Scatter() {
   for (const Landing& landing : landings_) {
-    landing.flat->Walk(landing.stretch.at, landing.stretch.end, [&](char* data, size_t at, size_t bytes) {
-      std::memcpy(data, landing.memory + (at - landing.stretch.at), bytes);
-    });
+    landing.flat->Walk(landing.stretch.at, landing.stretch.end,
+                       [&](char* data, size_t at, size_t bytes) {
+                         std::memcpy(data, landing.memory + (at - landing.stretch.at), bytes);
+                       });
   }
 }
 

@@ -1,11 +1,13 @@
-// Channel: an MPI communicator of our own among some ranks of the job, and one rank's messages through it.
+// Channel: an MPI communicator of our own among some ranks of the job, and one rank's messages
+// through it.
 //
-// What is under way is a Slot: requests, and memory for what does not lie in one piece. A Slot posts and then only asks;
-// nothing here waits but Open().
+// What is under way is a Slot: requests, and memory for what does not lie in one piece. A Slot
+// posts and then only asks; nothing here waits but Open().
 //
-// Thread-safety: one thread at a time (the holder of the engine's turn). Lifetime: slots end before it.
-// Failure: MPI's, with MPI's words. A channel on which something was given up half-way is broken: neither its MPI
-// communicator nor its memory is given back, because MPI may still write into it.
+// Thread-safety: one thread at a time (the holder of the engine's turn). Lifetime: slots end before
+// it. Failure: MPI's, with MPI's words. A channel on which something was given up half-way is
+// broken: neither its MPI communicator nor its memory is given back, because MPI may still write
+// into it.
 #pragma once
 
 #include <cstddef>
@@ -21,10 +23,11 @@ namespace hvdlite::comm::mpi {
 
 class Channel {
  public:
-  // Blocks until all of `ranks` (of the communicator `base`, in their order) have come. `tag`: equal on all of them, and of no
-  // other channel that is being opened.
-  static Status Open(std::shared_ptr<const Library> library, Handle base, const std::vector<int>& ranks, int tag,
-                     const Until& until, std::unique_ptr<Channel>* channel);
+  // Blocks until all of `ranks` (of the communicator `base`, in their order) have come. `tag`:
+  // equal on all of them, and of no other channel that is being opened.
+  static Status Open(std::shared_ptr<const Library> library, Handle base,
+                     const std::vector<int>& ranks, int tag, const Until& until,
+                     std::unique_ptr<Channel>* channel);
   ~Channel();
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
@@ -37,7 +40,8 @@ class Channel {
   void Break() { broken_ = true; }
 
  private:
-  Channel(std::shared_ptr<const Library> library, Handle comm) : library_(std::move(library)), comm_(comm) {}
+  Channel(std::shared_ptr<const Library> library, Handle comm)
+      : library_(std::move(library)), comm_(comm) {}
 
   const std::shared_ptr<const Library> library_;
   Handle comm_;
@@ -60,7 +64,8 @@ class Slot {
   // Memory until the next Reset.
   char* Memory(size_t bytes);
 
-  // A stretch of a Flat to or from a member, in one message of at most 2 GiB. Nothing is sent where it is empty; both sides know.
+  // A stretch of a Flat to or from a member, in one message of at most 2 GiB. Nothing is sent where
+  // it is empty; both sides know.
   Status Send(const Flat& flat, Cursor stretch, int to, int tag);
   Status Receive(const Flat& flat, Cursor stretch, int from, int tag);
   Status SendFrom(const void* memory, size_t bytes, int to, int tag);
@@ -95,7 +100,8 @@ class Slot {
   };
 
   Channel& channel_;
-  std::vector<std::unique_ptr<Request>> requests_;  // of stable address; the first `count_` are in use
+  // of stable address; the first `count_` are in use
+  std::vector<std::unique_ptr<Request>> requests_;
   size_t count_ = 0;
   size_t done_ = 0;  // of them, the first so many
   size_t seen_ = 0;

@@ -1,5 +1,5 @@
-// Collectives that MPI does itself, of tensors as they lie or copied together: a library tuned for its network, or its switches,
-// does them best among many members.
+// Collectives that MPI does itself, of tensors as they lie or copied together: a library tuned for
+// its network, or its switches, does them best among many members.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -13,7 +13,8 @@ namespace hvdlite::comm::mpi {
 
 namespace {
 
-// Small tensors are copied together up to so many chunks; a larger one goes as it lies, in parts of at most so many.
+// Small tensors are copied together up to so many chunks; a larger one goes as it lies, in parts of
+// at most so many.
 constexpr size_t kFused = 4;
 constexpr size_t kLargest = 256;
 
@@ -45,9 +46,9 @@ std::vector<Cursor> Stretches(const Batch& batch, size_t chunk) {
 
 class Allreduce final : public Rounds {
  public:
-  Allreduce(const Ground& ground, const Batch& batch, std::vector<Cursor> stretches)
-      : Rounds(ground.slots, stretches.size(), 1),
-        channel_(*ground.channel),
+  Allreduce(const Context& context, const Batch& batch, std::vector<Cursor> stretches)
+      : Rounds(context.slots, stretches.size(), 1),
+        channel_(*context.channel),
         reduction_(batch),
         spec_(batch.reduce),
         dtype_(batch.dtype),
@@ -66,12 +67,14 @@ class Allreduce final : public Rounds {
       in = out;
     }
     if (in == out) in = mpi.in_place;
-    return mpi.Check(mpi.Iallreduce(in, out, count, TypeOf(mpi, dtype_), OperationOf(mpi, spec_.op), channel_.comm(),
-                                    slot->AddRequest()),
+    return mpi.Check(mpi.Iallreduce(in, out, count, TypeOf(mpi, dtype_), OperationOf(mpi, spec_.op),
+                                    channel_.comm(), slot->AddRequest()),
                      "MPI_Iallreduce");
   }
 
-  void Finish(size_t round, int, Slot*) override { reduction_.Finish(stretches_[round].at, stretches_[round].end); }
+  void Finish(size_t round, int, Slot*) override {
+    reduction_.Finish(stretches_[round].at, stretches_[round].end);
+  }
 
  private:
   const Channel& channel_;
@@ -83,9 +86,9 @@ class Allreduce final : public Rounds {
 
 class Broadcast final : public Rounds {
  public:
-  Broadcast(const Ground& ground, const Batch& batch, std::vector<Cursor> stretches)
-      : Rounds(ground.slots, stretches.size(), 1),
-        channel_(*ground.channel),
+  Broadcast(const Context& context, const Batch& batch, std::vector<Cursor> stretches)
+      : Rounds(context.slots, stretches.size(), 1),
+        channel_(*context.channel),
         root_(batch.root),
         stretches_(std::move(stretches)),
         source_(Inputs(batch)),
@@ -96,8 +99,8 @@ class Broadcast final : public Rounds {
     const Library& mpi = channel_.library();
     const Cursor stretch = stretches_[round];
     char* const data = is_root() ? slot->Gather(source_, stretch) : slot->Await(target_, stretch);
-    return mpi.Check(mpi.Ibcast(data, static_cast<int>(stretch.end - stretch.at), mpi.BYTE, root_, channel_.comm(),
-                                slot->AddRequest()),
+    return mpi.Check(mpi.Ibcast(data, static_cast<int>(stretch.end - stretch.at), mpi.BYTE, root_,
+                                channel_.comm(), slot->AddRequest()),
                      "MPI_Ibcast");
   }
 
@@ -119,7 +122,8 @@ class Broadcast final : public Rounds {
 
 class Barrier final : public Rounds {
  public:
-  explicit Barrier(const Ground& ground) : Rounds(ground.slots, 1, 1), channel_(*ground.channel) {}
+  explicit Barrier(const Context& context)
+      : Rounds(context.slots, 1, 1), channel_(*context.channel) {}
 
  protected:
   Status Post(size_t, int, Slot* slot) override {
@@ -134,16 +138,16 @@ class Barrier final : public Rounds {
 
 }  // namespace
 
-std::unique_ptr<Work> LibraryAllreduce(const Ground& ground, const Batch& batch) {
-  return std::make_unique<Allreduce>(ground, batch, Stretches(batch, ground.chunk));
+std::unique_ptr<Work> LibraryAllreduce(const Context& context, const Batch& batch) {
+  return std::make_unique<Allreduce>(context, batch, Stretches(batch, context.chunk));
 }
 
-std::unique_ptr<Work> LibraryBroadcast(const Ground& ground, const Batch& batch) {
-  return std::make_unique<Broadcast>(ground, batch, Stretches(batch, ground.chunk));
+std::unique_ptr<Work> LibraryBroadcast(const Context& context, const Batch& batch) {
+  return std::make_unique<Broadcast>(context, batch, Stretches(batch, context.chunk));
 }
 
-std::unique_ptr<Work> LibraryBarrier(const Ground& ground) {
-  return std::make_unique<Barrier>(ground);
+std::unique_ptr<Work> LibraryBarrier(const Context& context) {
+  return std::make_unique<Barrier>(context);
 }
 
 }  // namespace hvdlite::comm::mpi

@@ -1,12 +1,12 @@
 // Collectives of messages between each two members.
 //
-//   direct     phase 0: each member's part of a block goes to the block's owner, who sums all of them
-//              phase 1: the owner sends the sum to everybody (not in a reducescatter)
-//   one-shot   the same with everybody the owner of everything, and no phase 1: for small tensors
+//   direct     phase 0: each member sends its part of a block to the block's owner, which sums them
+//              phase 1: the owner sends the sum to all (not in a reducescatter)
+//   one-shot   the same, where each member owns everything, and no phase 1: for small tensors
 //   pairwise   nothing is summed: each member's own to whom it is meant for
 //
-// In place (output = input) the first two are safe: what a result overwrites has left before, because phase 1 begins when
-// phase 0 has ended, its sends included.
+// In place (output = input) the first two are safe: what a result overwrites has left before,
+// because phase 1 begins when phase 0 has ended, its sends included.
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -42,11 +42,12 @@ size_t Widest(const std::vector<Cursor>& blocks) {
 class Direct final : public Rounds {
  public:
   // `blocks`: of which each member forms the sum.
-  Direct(const Ground& ground, Reduction reduction, std::vector<Cursor> blocks, bool tell_all)
-      : Rounds(ground.slots, RoundsFor(Widest(blocks), ChunkOf(blocks, ground.chunk)), tell_all ? 2 : 1),
-        channel_(*ground.channel),
+  Direct(const Context& context, Reduction reduction, std::vector<Cursor> blocks, bool tell_all)
+      : Rounds(context.slots, RoundsFor(Widest(blocks), ChunkOf(blocks, context.chunk)),
+               tell_all ? 2 : 1),
+        channel_(*context.channel),
         reduction_(std::move(reduction)),
-        chunk_(ChunkOf(blocks, ground.chunk)),
+        chunk_(ChunkOf(blocks, context.chunk)),
         blocks_(std::move(blocks)) {
     const size_t at_once = std::min(kDepth, RoundsFor(Widest(blocks_), chunk_));
     for (size_t slot = 0; slot < at_once; ++slot) contributions_[slot].resize(blocks_.size());
@@ -59,13 +60,17 @@ class Direct final : public Rounds {
 
   void Finish(size_t round, int phase, Slot*) override {
     const Cursor mine = Part(channel_.me(), round);
-    if (phase == 0) reduction_.Reduce(channel_.me(), contributions_[round % kDepth], mine.at, mine.end);
+    if (phase == 0)
+      reduction_.Reduce(channel_.me(), contributions_[round % kDepth], mine.at, mine.end);
   }
 
  private:
-  Cursor Part(int member, size_t round) const { return Chunk(blocks_[static_cast<size_t>(member)], round, chunk_); }
+  Cursor Part(int member, size_t round) const {
+    return Chunk(blocks_[static_cast<size_t>(member)], round, chunk_);
+  }
 
-  // Two rounds would gain less by overlapping than a second message costs: 4 MiB on two ranks took a fifth longer.
+  // Two rounds would gain less by overlapping than a second message costs: 4 MiB on two ranks took
+  // a fifth longer.
   static size_t ChunkOf(const std::vector<Cursor>& blocks, size_t chunk) {
     const size_t widest = Widest(blocks);
     return widest <= 2 * chunk ? std::max<size_t>(widest, 1) : chunk;
@@ -94,7 +99,8 @@ class Direct final : public Rounds {
       HVDLITE_RETURN_IF_ERROR(slot->Receive(reduction_.out(), Part(from, round), from, kResult));
     }
     for (int i = 0; i + 1 < channel_.size(); ++i) {
-      HVDLITE_RETURN_IF_ERROR(slot->SendFrom(result, mine.end - mine.at, Other(channel_, i), kResult));
+      HVDLITE_RETURN_IF_ERROR(
+          slot->SendFrom(result, mine.end - mine.at, Other(channel_, i), kResult));
     }
     return Status::Ok();
   }
@@ -108,11 +114,13 @@ class Direct final : public Rounds {
 
 class Pairwise final : public Rounds {
  public:
-  // By member: what goes to it, in `source`, and where what comes from it goes, in `target`; the own entries are copied.
-  Pairwise(const Ground& ground, Flat source, std::vector<Cursor> give, Flat target, std::vector<Cursor> take)
-      : Rounds(ground.slots, RoundsFor(std::max(Widest(give), Widest(take)), ground.chunk), 1),
-        ground_(ground),
-        channel_(*ground.channel),
+  // By member: what goes to it, in `source`, and where what comes from it goes, in `target`; the
+  // own entries are copied.
+  Pairwise(const Context& context, Flat source, std::vector<Cursor> give, Flat target,
+           std::vector<Cursor> take)
+      : Rounds(context.slots, RoundsFor(std::max(Widest(give), Widest(take)), context.chunk), 1),
+        context_(context),
+        channel_(*context.channel),
         source_(std::move(source)),
         target_(std::move(target)),
         give_(std::move(give)),
@@ -131,7 +139,8 @@ class Pairwise final : public Rounds {
       const Cursor part = Part(give_, to, round);
       if (part.done()) continue;
       // An allgather sends the same to all: copied together once.
-      if (data == nullptr || part.at != last.at || part.end != last.end) data = slot->Gather(source_, part);
+      if (data == nullptr || part.at != last.at || part.end != last.end)
+        data = slot->Gather(source_, part);
       last = part;
       HVDLITE_RETURN_IF_ERROR(slot->SendFrom(data, part.end - part.at, to, kBlock));
     }
@@ -146,10 +155,10 @@ class Pairwise final : public Rounds {
 
  private:
   Cursor Part(const std::vector<Cursor>& blocks, int member, size_t round) const {
-    return Chunk(blocks[static_cast<size_t>(member)], round, ground_.chunk);
+    return Chunk(blocks[static_cast<size_t>(member)], round, context_.chunk);
   }
 
-  const Ground ground_;
+  const Context context_;
   const Channel& channel_;
   const Flat source_;
   const Flat target_;
@@ -159,43 +168,46 @@ class Pairwise final : public Rounds {
 
 }  // namespace
 
-std::unique_ptr<Work> OneShotAllreduce(const Ground& ground, const Batch& batch) {
+std::unique_ptr<Work> OneShotAllreduce(const Context& context, const Batch& batch) {
   Reduction reduction(batch);
-  const std::vector<Cursor> all(static_cast<size_t>(ground.channel->size()), Cursor{0, reduction.in().size()});
-  return std::make_unique<Direct>(ground, std::move(reduction), all, /*tell_all=*/false);
+  const std::vector<Cursor> all(static_cast<size_t>(context.channel->size()),
+                                Cursor{0, reduction.in().size()});
+  return std::make_unique<Direct>(context, std::move(reduction), all, /*tell_all=*/false);
 }
 
-std::unique_ptr<Work> DirectAllreduce(const Ground& ground, const Batch& batch) {
-  return std::make_unique<Direct>(ground, Reduction(batch), BlocksOf(EvenBlocks(batch, ground.channel->size())),
+std::unique_ptr<Work> DirectAllreduce(const Context& context, const Batch& batch) {
+  return std::make_unique<Direct>(context, Reduction(batch),
+                                  BlocksOf(EvenBlocks(batch, context.channel->size())),
                                   /*tell_all=*/true);
 }
 
-std::unique_ptr<Work> DirectReducescatter(const Ground& ground, const Batch& batch) {
-  const int me = ground.channel->me();
-  const int size = ground.channel->size();
+std::unique_ptr<Work> DirectReducescatter(const Context& context, const Batch& batch) {
+  const int me = context.channel->me();
+  const int size = context.channel->size();
   Layout in = AllBlocks(batch, size, /*outputs=*/false);
   Layout out = OwnBlock(batch, size, me, /*outputs=*/true);
-  return std::make_unique<Direct>(ground, Reduction(batch, std::move(in.flat), std::move(out.flat)), BlocksOf(in.begin),
-                                  /*tell_all=*/false);
+  return std::make_unique<Direct>(
+      context, Reduction(batch, std::move(in.flat), std::move(out.flat)), BlocksOf(in.begin),
+      /*tell_all=*/false);
 }
 
-std::unique_ptr<Work> PairwiseAllgather(const Ground& ground, const Batch& batch) {
-  const int me = ground.channel->me();
-  const int size = ground.channel->size();
+std::unique_ptr<Work> PairwiseAllgather(const Context& context, const Batch& batch) {
+  const int me = context.channel->me();
+  const int size = context.channel->size();
   Layout in = OwnBlock(batch, size, me, /*outputs=*/false);
   Layout out = AllBlocks(batch, size, /*outputs=*/true);
   std::vector<Cursor> give(static_cast<size_t>(size), in.Block(me));
-  return std::make_unique<Pairwise>(ground, std::move(in.flat), std::move(give), std::move(out.flat),
-                                    BlocksOf(out.begin));
+  return std::make_unique<Pairwise>(context, std::move(in.flat), std::move(give),
+                                    std::move(out.flat), BlocksOf(out.begin));
 }
 
-std::unique_ptr<Work> PairwiseAlltoall(const Ground& ground, const Batch& batch) {
-  const int me = ground.channel->me();
-  const int size = ground.channel->size();
+std::unique_ptr<Work> PairwiseAlltoall(const Context& context, const Batch& batch) {
+  const int me = context.channel->me();
+  const int size = context.channel->size();
   Layout sent = SentBlocks(batch, size, me);
   Layout received = ReceivedBlocks(batch, size, me);
-  return std::make_unique<Pairwise>(ground, std::move(sent.flat), BlocksOf(sent.begin), std::move(received.flat),
-                                    BlocksOf(received.begin));
+  return std::make_unique<Pairwise>(context, std::move(sent.flat), BlocksOf(sent.begin),
+                                    std::move(received.flat), BlocksOf(received.begin));
 }
 
 }  // namespace hvdlite::comm::mpi

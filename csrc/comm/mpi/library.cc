@@ -20,8 +20,9 @@ Status Library::Check(int code, std::string_view doing) const {
   char text[kErrorText] = "";
   int length = 0;
   if (Error_string(code, text, &length) != 0) text[0] = '\0';
-  return Status::PeerLost(-1, "MPI failed in " + std::string(doing) + ": " +
-                                  (text[0] != '\0' ? std::string(text) : "error " + std::to_string(code)));
+  return Status::PeerLost(
+      -1, "MPI failed in " + std::string(doing) + ": " +
+              (text[0] != '\0' ? std::string(text) : "error " + std::to_string(code)));
 }
 
 bool Library::finalized() const {
@@ -38,7 +39,8 @@ Status Load(const std::string& module, const NamedHandles& handles, void* in_pla
   library->in_place = in_place;
 #define HVDLITE_MPI(name, parameters)                                                     \
   library->name = reinterpret_cast<decltype(library->name)>(dlsym(opened, "MPI_" #name)); \
-  if (library->name == nullptr) return Missing("there is no MPI_" #name " in " + module + " or what it depends on");
+  if (library->name == nullptr)                                                           \
+    return Missing("there is no MPI_" #name " in " + module + " or what it depends on");
 #include "comm/mpi/functions.def"
 #undef HVDLITE_MPI
   const auto find = [&](const char* name, Handle* value) {

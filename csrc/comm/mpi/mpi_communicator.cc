@@ -19,9 +19,11 @@ size_t ChunkFor(size_t wanted, int members) {
 
 }  // namespace
 
-MpiCommunicator::MpiCommunicator(std::unique_ptr<Channel> channel, std::unique_ptr<Communicator> over_pipes,
-                                 MpiOptions options)
-    : options_(std::move(options)), channel_(std::move(channel)), over_pipes_(std::move(over_pipes)) {
+MpiCommunicator::MpiCommunicator(std::unique_ptr<Channel> channel,
+                                 std::unique_ptr<Communicator> over_pipes, MpiOptions options)
+    : options_(std::move(options)),
+      channel_(std::move(channel)),
+      over_pipes_(std::move(over_pipes)) {
   for (auto& slot : slots_) slot = std::make_unique<Slot>(channel_.get());
 }
 
@@ -34,10 +36,11 @@ Question MpiCommunicator::Ask(const Batch& batch) const {
 std::string MpiCommunicator::Explain(const Batch& batch) const {
   if (batch.kind != OpKind::kAllreduce) return "mpi";
   if (batch.adasum) return "mpi: " + over_pipes_->Explain(batch);
-  return "mpi: " + WhyWay(Ask(batch), batch.reduce.op, options_.allreduce);
+  return "mpi: " + ExplainImpl(Ask(batch), batch.reduce.op, options_.allreduce);
 }
 
-std::unique_ptr<Work> MpiCommunicator::Counted(Carrier carrier, const Batch& batch, std::unique_ptr<Work> work) {
+std::unique_ptr<Work> MpiCommunicator::Counted(Carrier carrier, const Batch& batch,
+                                               std::unique_ptr<Work> work) {
   Count(carrier, batch.kind);
   return work;
 }
@@ -45,27 +48,37 @@ std::unique_ptr<Work> MpiCommunicator::Counted(Carrier carrier, const Batch& bat
 std::unique_ptr<Work> MpiCommunicator::Start(const Batch& batch) {
   if (channel_->library().finalized()) {
     return std::make_unique<FailedWork>(
-        Status::Io("the program has called MPI_Finalize while hvdlite was using MPI: call hvd.shutdown() before"));
+        Status::Io("the program has called MPI_Finalize while hvdlite was using MPI: call "
+                   "hvd.shutdown() before"));
   }
   if (channel_->broken()) {
-    return std::make_unique<FailedWork>(Status::Internal("an operation over MPI was given up half-way before"));
+    return std::make_unique<FailedWork>(
+        Status::Internal("an operation over MPI was given up half-way before"));
   }
-  const Ground ground{channel_.get(), &slots_, ChunkFor(options_.chunk_bytes, channel_->size())};
+  const Context context{channel_.get(), &slots_, ChunkFor(options_.chunk_bytes, channel_->size())};
   switch (batch.kind) {
     case OpKind::kAllreduce:
       if (batch.adasum) return Counted(Carrier::kMpiAdasum, batch, over_pipes_->Start(batch));
-      switch (ChooseWay(Ask(batch), batch.reduce.op, options_.allreduce)) {
-        case Way::kOneShot: return Counted(Carrier::kMpiOneShot, batch, OneShotAllreduce(ground, batch));
-        case Way::kDirect: return Counted(Carrier::kMpiDirect, batch, DirectAllreduce(ground, batch));
-        case Way::kGather: return Counted(Carrier::kMpiGather, batch, over_pipes_->Start(batch));
-        case Way::kLibrary: return Counted(Carrier::kMpiLibrary, batch, LibraryAllreduce(ground, batch));
+      switch (ChooseImpl(Ask(batch), batch.reduce.op, options_.allreduce)) {
+        case AllreduceImpl::kOneShot:
+          return Counted(Carrier::kMpiOneShot, batch, OneShotAllreduce(context, batch));
+        case AllreduceImpl::kDirect:
+          return Counted(Carrier::kMpiDirect, batch, DirectAllreduce(context, batch));
+        case AllreduceImpl::kGather:
+          return Counted(Carrier::kMpiGather, batch, over_pipes_->Start(batch));
+        case AllreduceImpl::kLibrary:
+          return Counted(Carrier::kMpiLibrary, batch, LibraryAllreduce(context, batch));
       }
       break;
-    case OpKind::kReducescatter: return Counted(Carrier::kMpiDirect, batch, DirectReducescatter(ground, batch));
-    case OpKind::kAllgather: return Counted(Carrier::kMpiPairwise, batch, PairwiseAllgather(ground, batch));
-    case OpKind::kAlltoall: return Counted(Carrier::kMpiPairwise, batch, PairwiseAlltoall(ground, batch));
-    case OpKind::kBroadcast: return Counted(Carrier::kMpiLibrary, batch, LibraryBroadcast(ground, batch));
-    case OpKind::kBarrier: return Counted(Carrier::kMpiLibrary, batch, LibraryBarrier(ground));
+    case OpKind::kReducescatter:
+      return Counted(Carrier::kMpiDirect, batch, DirectReducescatter(context, batch));
+    case OpKind::kAllgather:
+      return Counted(Carrier::kMpiPairwise, batch, PairwiseAllgather(context, batch));
+    case OpKind::kAlltoall:
+      return Counted(Carrier::kMpiPairwise, batch, PairwiseAlltoall(context, batch));
+    case OpKind::kBroadcast:
+      return Counted(Carrier::kMpiLibrary, batch, LibraryBroadcast(context, batch));
+    case OpKind::kBarrier: return Counted(Carrier::kMpiLibrary, batch, LibraryBarrier(context));
     default: break;
   }
   return std::make_unique<FailedWork>(

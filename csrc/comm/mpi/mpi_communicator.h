@@ -1,10 +1,12 @@
 // MpiCommunicator: collectives over the MPI that the site has.
 //
-// Allreduce by messages and our own kernels, or by MPI's own collective: ChooseWay says which. Broadcast is MPI's; the rest
-// are messages. No MPI call that may block is made while an operation is under
-// way. What arrives rings no bell and wakes no poll(2): whoever waits has to come back and ask.
+// Allreduce by messages and our own kernels, or by MPI's own collective: ChooseImpl says which.
+// Broadcast is MPI's; the rest are messages. No MPI call that may block is made while an operation
+// is under way. What arrives rings no bell and wakes no poll(2): a waiting thread has to come back
+// and ask.
 //
-// Thread-safety: one thread at a time. Failure: a Work fails with MPI's words; then the communicator is of no more use.
+// Thread-safety: one thread at a time. Failure: a Work fails with MPI's words; then the
+// communicator is of no more use.
 #pragma once
 
 #include <memory>
@@ -12,7 +14,7 @@
 
 #include "comm/communicator.h"
 #include "comm/mpi/algorithms.h"
-#include "comm/mpi/way.h"
+#include "comm/mpi/allreduce_impl.h"
 
 namespace hvdlite::comm::mpi {
 
@@ -25,7 +27,8 @@ struct MpiOptions {
 class MpiCommunicator final : public Communicator {
  public:
   // `over_pipes`: what does Adasum and gathers, over transports made of this channel's messages.
-  MpiCommunicator(std::unique_ptr<Channel> channel, std::unique_ptr<Communicator> over_pipes, MpiOptions options);
+  MpiCommunicator(std::unique_ptr<Channel> channel, std::unique_ptr<Communicator> over_pipes,
+                  MpiOptions options);
 
   const char* name() const override { return "mpi"; }
   std::string Explain(const Batch& batch) const override;

@@ -7,8 +7,9 @@
 
 namespace hvdlite::comm::mpi {
 
-// Not: 16-bit floats, of which MPI knows nothing everywhere, and which would be rounded at each step; bool, of which any byte
-// but 0 is true here; the least and the greatest of floats, where a NaN has to win.
+// Not: 16-bit floats, of which MPI knows nothing everywhere, and which would be rounded at each
+// step; bool, of which any byte but 0 is true here; the least and the greatest of floats, where a
+// NaN has to win.
 constexpr bool IsNative(DType dtype, ReduceOp op) {
   if (dtype == DType::kBool || dtype == DType::kFloat16 || dtype == DType::kBFloat16) return false;
   if (op == ReduceOp::kSum || op == ReduceOp::kProduct) return true;

@@ -43,7 +43,8 @@ Status MpiPipe::TryReceive(void* data, size_t bytes, size_t* moved) {
     if (left_ == 0 && coming_ == 0) {
       StatusScratch status;
       int there = 0;
-      HVDLITE_RETURN_IF_ERROR(mpi.Check(mpi.Iprobe(member_, kStream, channel_.comm(), &there, &status), "MPI_Iprobe"));
+      HVDLITE_RETURN_IF_ERROR(
+          mpi.Check(mpi.Iprobe(member_, kStream, channel_.comm(), &there, &status), "MPI_Iprobe"));
       if (there == 0) return Status::Ok();
       int count = 0;
       HVDLITE_RETURN_IF_ERROR(mpi.Check(mpi.Get_count(&status, mpi.BYTE, &count), "MPI_Get_count"));

@@ -1,5 +1,6 @@
-// MpiPipe: a Transport between two members of a channel, in small messages. For algorithms that were written over transports
-// (Adasum): a copy more on each side than messages from where a tensor lies.
+// MpiPipe: a Transport between two members of a channel, in small messages. For algorithms that
+// were written over transports (Adasum): a copy more on each side than messages from where a tensor
+// lies.
 #pragma once
 
 #include <array>

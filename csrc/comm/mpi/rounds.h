@@ -4,8 +4,9 @@
 //   round 1            | phase 0 ...             | phase 1 ...    |
 //   round 2                                                | phase 0 ...
 //
-// While one round's messages travel, another one's are summed. All members have the same rounds in the same order, so the
-// messages between two of them match by their order alone; phases are told apart by the tag.
+// While one round's messages travel, another one's are summed. All members have the same rounds in
+// the same order, so the messages between two of them match by their order alone; phases are told
+// apart by the tag.
 #pragma once
 
 #include <array>
@@ -23,7 +24,8 @@ using Slots = std::array<std::unique_ptr<Slot>, kDepth>;
 class Rounds : public Work {
  public:
   // `slots` belong to the communicator, whose memory outlives one operation; idle.
-  Rounds(Slots* slots, size_t rounds, int phases) : slots_(*slots), rounds_(rounds), phases_(phases) {}
+  Rounds(Slots* slots, size_t rounds, int phases)
+      : slots_(*slots), rounds_(rounds), phases_(phases) {}
   ~Rounds() override;
   Progress Advance() final;
 

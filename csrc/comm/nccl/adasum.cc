@@ -1,17 +1,19 @@
 // adasum(a, b) = (1 - a.b / 2|a|²) a + (1 - a.b / 2|b|²) b, combined pairwise, per tensor.
 //
-//   halving     level s: exchange halves with the member at distance 2^s; a is the vector of the lower group of 2^s members,
-//               b that of the upper one; both are spread over the group
+//   halving     level s: exchange halves with the member at distance 2^s; a is the vector of the
+//               lower group of 2^s members, b that of the upper one; both are spread over the group
 //                 1. dot products of my part of each tensor
 //                 2. their sums over the 2^(s+1) members who share a and b
 //                 3. combine my part
 //   doubling    the same way back with finished parts
 //
-// NCCL sums over all members, not over some of them: so all groups of a level do it at once, each in a row of its own of a table,
-// which is zero elsewhere. Members beyond the largest power of two hand their vectors to another one before the first level and
-// get the result after the last (comm/hypercube.h); between the two they add zeros.
+// NCCL sums over all members, not over some of them: so all groups of a level do it at once, each
+// in a row of its own of a table, which is zero elsewhere. Members beyond the largest power of two
+// hand their vectors to another one before the first level and get the result after the last
+// (comm/hypercube.h); between the two they add zeros.
 //
-// Cost: 3 log2 n calls of NCCL's, 2 M (n-1)/n bytes each way and 24 bytes n for each tensor in the tables.
+// Cost: 3 log2 n calls of NCCL's, 2 M (n-1)/n bytes each way and 24 bytes n for each tensor in the
+// tables.
 #include "comm/nccl/adasum.h"
 
 #include <algorithm>
@@ -61,7 +63,7 @@ class AdasumWork final : public NcclWork {
       : NcclWork(communicator, batch),
         tensors_(Line(batch)),
         all_{0, tensors_.empty() ? 0 : tensors_.back().place.end},
-        cube_(ground().me, ground().size, all_.end, kUnit) {}
+        cube_(context().me, context().size, all_.end, kUnit) {}
 
  private:
   Status Begin(std::vector<Step>* rest) override {
@@ -89,7 +91,9 @@ class AdasumWork final : public NcclWork {
     }
     for (size_t level = cube_.halvings.size(); level-- > 0;) {
       const Halving half = cube_.halvings[level];
-      then([this, half] { return Exchange(half.partner, half.keep, vectors_ + half.give.at, Length(half.give)); });
+      then([this, half] {
+        return Exchange(half.partner, half.keep, vectors_ + half.give.at, Length(half.give));
+      });
     }
     if (cube_.guest >= 0) then([this] { return Exchange(cube_.guest, all_, nullptr, 0); });
     if (!inside) then([this] { return Exchange(cube_.host, {}, vectors_, all_.end); });
@@ -100,17 +104,24 @@ class AdasumWork final : public NcclWork {
   int Levels() const { return std::bit_width(static_cast<unsigned>(cube_.core)) - 1; }
   // Of so many members each, who have one row in the level's table.
   int Groups(int level) const { return cube_.core >> (level + 1); }
-  AdasumDots* Row(int level) const { return dots_ + static_cast<size_t>(ground().me >> (level + 1)) * tensors_.size(); }
+  AdasumDots* Row(int level) const {
+    return dots_ + static_cast<size_t>(context().me >> (level + 1)) * tensors_.size();
+  }
 
   // One tensor is worked on where its result goes.
   Status Reserve() {
     const bool packed = tensors_.size() > 1;
-    const size_t room = cube_.guest >= 0 ? all_.end : cube_.halvings.empty() ? 0 : Length(cube_.halvings[0].keep);
+    const size_t room = cube_.guest >= 0         ? all_.end
+                        : cube_.halvings.empty() ? 0
+                                                 : Length(cube_.halvings[0].keep);
     size_t bytes = 0;
-    const auto take = [&bytes](size_t wanted) { return std::exchange(bytes, bytes + Aligned(wanted)); };
+    const auto take = [&bytes](size_t wanted) {
+      return std::exchange(bytes, bytes + Aligned(wanted));
+    };
     const size_t vectors = take(packed ? all_.end : 0);
     const size_t arrived = take(room);
-    const size_t dots = take(static_cast<size_t>(std::max(Groups(0), 1)) * tensors_.size() * sizeof(AdasumDots));
+    const size_t dots =
+        take(static_cast<size_t>(std::max(Groups(0), 1)) * tensors_.size() * sizeof(AdasumDots));
     const size_t sums = take(kernels::AdasumRoom(tensors_.size(), room));
     char* memory = nullptr;
     HVDLITE_RETURN_IF_ERROR(Memory(bytes, &memory));
@@ -141,13 +152,15 @@ class AdasumWork final : public NcclWork {
   Status Exchange(int peer, Cursor give, char* to, size_t bytes) {
     std::vector<Call> calls;
     if (!give.done()) {
-      calls.push_back({Call::What::kSend, vectors_ + give.at, nullptr, Length(give), kUint8, kSum, peer});
+      calls.push_back(
+          {Call::What::kSend, vectors_ + give.at, nullptr, Length(give), kUint8, kSum, peer});
     }
     if (bytes > 0) calls.push_back({Call::What::kReceive, nullptr, to, bytes, kUint8, kSum, peer});
     return Run(calls);
   }
 
-  // What the tensors have in `part`, mine and that which has arrived. *first: the tensor of the first pair.
+  // What the tensors have in `part`, mine and that which has arrived. *first: the tensor of the
+  // first pair.
   std::vector<kernels::Pair> Pairs(Cursor part, size_t* first) const {
     std::vector<kernels::Pair> pairs;
     for (const Tensor& tensor : tensors_) {
@@ -166,7 +179,8 @@ class AdasumWork final : public NcclWork {
     size_t first = 0;
     std::vector<kernels::Pair> pairs = Pairs(part, &first);
     for (kernels::Pair& pair : pairs) {
-      if (!lower) pair = {const_cast<void*>(pair.b), pair.a, pair.elements};  // nothing is written to them
+      // Nothing is written to them.
+      if (!lower) pair = {const_cast<void*>(pair.b), pair.a, pair.elements};
     }
     return kernels::AdasumDotAll(gpu(), batch_.dtype, pairs, dots + first, sums_);
   }

@@ -1,7 +1,9 @@
-// Adasum of tensors on GPUs, over NCCL: what comm/net/adasum.cc does for the host, in the order of the device's stream.
+// Adasum of tensors on GPUs, over NCCL: what comm/net/adasum.cc does for the host, in the order of
+// the device's stream.
 //
 // Any number of members, and the tensors of a batch at once. Requires kernels/gpu.h on all members.
-// The sums are near those of the host, not the same to the last bit: dot products add up in another order.
+// The sums are near those of the host, not the same to the last bit: dot products add up in another
+// order.
 #pragma once
 
 #include <memory>

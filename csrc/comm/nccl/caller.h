@@ -1,8 +1,9 @@
 // Caller: who makes the calls of one communicator.
 //
-// Until 2.27 NCCL keeps what goes on in the background (ncclInProgress) with the thread that has asked for it. That thread must
-// not end meanwhile, nor ask for anything on another communicator: and whoever has the engine's turn does both. So there each communicator
-// has a thread of its own, which lives as long as it does. Later ones are called by whoever calls.
+// Until 2.27 NCCL keeps what goes on in the background (ncclInProgress) with the thread that has
+// asked for it. That thread must not end meanwhile, nor ask for anything on another communicator:
+// and the holder of the engine's turn does both. So there each communicator has a thread of its
+// own, which lives as long as it does. Later versions are called in the calling thread.
 //
 // Thread-safety: one thread at a time.
 #pragma once

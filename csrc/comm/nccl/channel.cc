@@ -10,7 +10,8 @@ namespace hvdlite::comm::nccl {
 
 namespace {
 
-// Usually it takes milliseconds. If it waits for another rank, that one may wait for who waits here.
+// Usually it takes milliseconds. If it waits for another rank, that one may wait for who waits
+// here.
 constexpr Nanos kFreePatience = kSecond;
 
 }  // namespace
@@ -39,8 +40,8 @@ Status NewUniqueId(const Library& library, UniqueId* id) {
   return library.Check(library.GetUniqueId(id), "making an id for a communicator", nullptr);
 }
 
-Status Channel::Begin(std::shared_ptr<const Library> library, std::shared_ptr<device::Gpu> gpu, const UniqueId& id,
-                      int me, int size, std::unique_ptr<Channel>* out) {
+Status Channel::Begin(std::shared_ptr<const Library> library, std::shared_ptr<device::Gpu> gpu,
+                      const UniqueId& id, int me, int size, std::unique_ptr<Channel>* out) {
   std::unique_ptr<Channel> channel(new Channel(std::move(library), std::move(gpu)));
   const Library& nccl = *channel->library_;
   HVDLITE_RETURN_IF_ERROR(channel->Do([&] {
@@ -75,7 +76,8 @@ Status Channel::Poll(bool* ready) {
   if (!failure_.ok()) return failure_;
   Result state = kSuccess;
   const Result asked = library_->CommGetAsyncError(comm_, &state);
-  HVDLITE_RETURN_IF_ERROR(Keep(library_->Check(asked, "asking a communicator for its state", comm_)));
+  HVDLITE_RETURN_IF_ERROR(
+      Keep(library_->Check(asked, "asking a communicator for its state", comm_)));
   HVDLITE_RETURN_IF_ERROR(Keep(library_->Check(state, "a communicator", comm_)));
   *ready = state == kSuccess;
   return Status::Ok();
@@ -88,14 +90,18 @@ Result Channel::Make(const Call& call) const {
     case Call::What::kAllReduce:
       return nccl.AllReduce(call.from, call.to, call.count, call.type, call.op, comm_, stream);
     case Call::What::kReduce:
-      return nccl.Reduce(call.from, call.to, call.count, call.type, call.op, call.peer, comm_, stream);
+      return nccl.Reduce(call.from, call.to, call.count, call.type, call.op, call.peer, comm_,
+                         stream);
     case Call::What::kBroadcast:
       return nccl.Broadcast(call.from, call.to, call.count, call.type, call.peer, comm_, stream);
-    case Call::What::kAllGather: return nccl.AllGather(call.from, call.to, call.count, call.type, comm_, stream);
+    case Call::What::kAllGather:
+      return nccl.AllGather(call.from, call.to, call.count, call.type, comm_, stream);
     case Call::What::kReduceScatter:
       return nccl.ReduceScatter(call.from, call.to, call.count, call.type, call.op, comm_, stream);
-    case Call::What::kSend: return nccl.Send(call.from, call.count, call.type, call.peer, comm_, stream);
-    case Call::What::kReceive: return nccl.Recv(call.to, call.count, call.type, call.peer, comm_, stream);
+    case Call::What::kSend:
+      return nccl.Send(call.from, call.count, call.type, call.peer, comm_, stream);
+    case Call::What::kReceive:
+      return nccl.Recv(call.to, call.count, call.type, call.peer, comm_, stream);
   }
   return kInvalidArgument;
 }
@@ -107,7 +113,8 @@ Status Channel::Run(const std::vector<Call>& calls) {
 
 Status Channel::MakeAll(const std::vector<Call>& calls) {
   if (calls.size() == 1) return Keep(library_->Check(Make(calls[0]), "a collective", comm_));
-  HVDLITE_RETURN_IF_ERROR(Keep(library_->Check(library_->GroupStart(), "beginning a group", comm_)));
+  HVDLITE_RETURN_IF_ERROR(
+      Keep(library_->Check(library_->GroupStart(), "beginning a group", comm_)));
   Status made;
   for (const Call& call : calls) {
     made = library_->Check(Make(call), "a collective of a group", comm_);

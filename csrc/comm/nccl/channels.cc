@@ -12,23 +12,24 @@ constexpr Nanos kLeavePatience = 5 * kSecond;
 }  // namespace
 
 Status Channels::Begin(std::shared_ptr<const Library> library, std::shared_ptr<device::Gpu> gpu,
-                       std::vector<Party> parties, std::unique_ptr<Channels>* out) {
-  std::unique_ptr<Channels> channels(new Channels(std::move(library), std::move(gpu), std::move(parties)));
+                       std::vector<CommSpec> specs, std::unique_ptr<Channels>* out) {
+  std::unique_ptr<Channels> channels(
+      new Channels(std::move(library), std::move(gpu), std::move(specs)));
   HVDLITE_RETURN_IF_ERROR(channels->BeginNext());
   *out = std::move(channels);
   return Status::Ok();
 }
 
 Channels::~Channels() {
-  if (TakeLeave(Deadline::After(kLeavePatience))) return;
+  if (ShutDown(Deadline::After(kLeavePatience))) return;
   BeginAbort();
   EndAbort(Deadline::After(kAbortPatience));
 }
 
 Status Channels::BeginNext() {
-  const Party& party = parties_[begun_.size()];
+  const CommSpec& spec = specs_[begun_.size()];
   std::unique_ptr<Channel> channel;
-  HVDLITE_RETURN_IF_ERROR(Channel::Begin(library_, gpu_, party.id, party.me, party.size, &channel));
+  HVDLITE_RETURN_IF_ERROR(Channel::Begin(library_, gpu_, spec.id, spec.me, spec.size, &channel));
   begun_.push_back(std::move(channel));
   return Status::Ok();
 }
@@ -41,7 +42,7 @@ Status Channels::Poll(bool* ready) {
     if (!status.ok() || !one) *ready = false;
     HVDLITE_RETURN_IF_ERROR(status);
   }
-  if (!*ready || begun_.size() == parties_.size()) return Status::Ok();
+  if (!*ready || begun_.size() == specs_.size()) return Status::Ok();
   *ready = false;
   return BeginNext();
 }
@@ -59,8 +60,8 @@ void Channels::EndAbort(const Deadline& deadline) {
   for (const auto& channel : begun_) channel->EndAbort(deadline);
 }
 
-bool Channels::TakeLeave(const Until& until) {
-  if (begun_.size() < parties_.size()) return false;
+bool Channels::ShutDown(const Until& until) {
+  if (begun_.size() < specs_.size()) return false;
   for (const auto& channel : begun_) {
     if (!channel->BeginLeave()) return false;
   }

@@ -45,10 +45,10 @@ Status Open(const Places& places, void** opened, std::string* origin) {
   if (attempt(wheel, 0, wheel)) return Status::Ok();
   if (!wheel.empty()) wheel_says = std::string(dlerror()) + "; ";
   if (attempt(places.file, 0, "the system's")) return Status::Ok();
-  return Missing(
-      wheel_says + dlerror() +
-      ". It comes with PyTorch for CUDA, with `pip install nvidia-nccl-cu13` (cu12 for CUDA 12), or from the "
-      "system; HVDLITE_NCCL_LIBRARY names any other");
+  return Missing(wheel_says + dlerror() +
+                 ". It comes with PyTorch for CUDA, with `pip install nvidia-nccl-cu13` (cu12 for "
+                 "CUDA 12), or from the "
+                 "system; HVDLITE_NCCL_LIBRARY names any other");
 }
 
 }  // namespace
@@ -63,10 +63,12 @@ std::string VersionText(int version) {
 // site-packages/nvidia/nccl/lib/libnccl.so.2 and site-packages/nvidia_nccl_cu13-2.28.3.dist-info
 int CudaOfPackage(const std::string& library_file) {
   const std::string begin = "nvidia_nccl_cu";
-  const auto packages = std::filesystem::path(library_file).parent_path().parent_path().parent_path().parent_path();
+  const auto packages =
+      std::filesystem::path(library_file).parent_path().parent_path().parent_path().parent_path();
   int cuda = 0;
   std::error_code no_folder;
-  for (std::filesystem::directory_iterator entry(packages, no_folder), end; entry != end; entry.increment(no_folder)) {
+  for (std::filesystem::directory_iterator entry(packages, no_folder), end; entry != end;
+       entry.increment(no_folder)) {
     const std::string name = entry->path().filename().string();
     if (name.rfind(begin, 0) != 0 || entry->path().extension() != ".dist-info") continue;
     const int named = atoi(name.c_str() + begin.size());
@@ -81,7 +83,8 @@ Status Library::Check(Result result, std::string_view doing, Comm comm) const {
   std::string text = "NCCL failed in " + std::string(doing) + ": " + GetErrorString(result);
   const char* last = GetLastError != nullptr ? GetLastError(comm) : nullptr;
   if (last != nullptr && last[0] != '\0') text += std::string(" (") + last + ")";
-  if (result == kRemoteError || result == kSystemError) return Status::PeerLost(Status::kNoPeer, std::move(text));
+  if (result == kRemoteError || result == kSystemError)
+    return Status::PeerLost(Status::kNoPeer, std::move(text));
   return Status::Io(std::move(text) + "; NCCL_DEBUG=WARN makes NCCL say more");
 }
 
@@ -95,17 +98,20 @@ Status Load(const Places& places, std::shared_ptr<const Library>* out) {
     return Missing(library->origin + " does not say which version it is");
   }
   if (library->version < kOldestVersion) {
-    return Missing(library->origin + " is version " + VersionText(library->version) + ", but hvdlite needs " +
-                   VersionText(kOldestVersion) + " or newer");
+    return Missing(library->origin + " is version " + VersionText(library->version) +
+                   ", but hvdlite needs " + VersionText(kOldestVersion) + " or newer");
   }
 #define HVDLITE_NCCL(returns, name, parameters)                                           \
   library->name = reinterpret_cast<decltype(library->name)>(dlsym(opened, "nccl" #name)); \
-  if (library->name == nullptr) return Missing("there is no nccl" #name " in it (" + library->origin + ")");
+  if (library->name == nullptr)                                                           \
+    return Missing("there is no nccl" #name " in it (" + library->origin + ")");
 #include "comm/nccl/functions.def"
 #undef HVDLITE_NCCL
-  library->GetLastError = reinterpret_cast<decltype(library->GetLastError)>(dlsym(opened, "ncclGetLastError"));
+  library->GetLastError =
+      reinterpret_cast<decltype(library->GetLastError)>(dlsym(opened, "ncclGetLastError"));
   Dl_info where;
-  if (dladdr(reinterpret_cast<void*>(version), &where) != 0) library->cuda = CudaOfPackage(where.dli_fname);
+  if (dladdr(reinterpret_cast<void*>(version), &where) != 0)
+    library->cuda = CudaOfPackage(where.dli_fname);
   *out = std::move(library);
   return Status::Ok();
 }

@@ -1,9 +1,11 @@
-// Library: the NCCL of this process, as hvdlite calls it: functions found by name in libnccl.so.2, nothing linked.
+// Library: the NCCL of this process, as hvdlite calls it: functions found by name in libnccl.so.2,
+// nothing linked.
 //
-// The declarations are our own, of NCCL's stable C interface (compared with nccl.h of 2.32). Frameworks bring NCCL as a wheel
-// and load it themselves; what is loaded already is taken first, so that a process has one NCCL.
+// The declarations are our own, of NCCL's stable C interface (compared with nccl.h of 2.32).
+// Frameworks bring NCCL as a wheel and load it themselves; what is loaded already is taken first,
+// so that a process has one NCCL.
 //
-// Thread-safety: a value that nobody changes. Failure: Check() makes a Status of what a function returns.
+// Thread-safety: an immutable value. Failure: Check() makes a Status of what a function returns.
 #pragma once
 
 #include <climits>
@@ -49,8 +51,8 @@ enum DataType : int {
 };
 enum RedOp : int { kSum = 0, kProd = 1, kMax = 2, kMin = 3, kAvg = 4 };
 
-// The beginning of ncclConfig_t. NCCL reads as much as `size` says, and of that what `version` knew: for 2.14 only `blocking`, so
-// this means the same to every NCCL.
+// The beginning of ncclConfig_t. NCCL reads as much as `size` says, and of that what `version`
+// knew: for 2.14 only `blocking`, so this means the same to every NCCL.
 struct Config {
   size_t size = sizeof(Config);
   unsigned magic = 0xcafebeef;
@@ -68,31 +70,34 @@ struct Library {
 #include "comm/nccl/functions.def"
 #undef HVDLITE_NCCL
   const char* (*GetLastError)(Comm) = nullptr;  // null in an NCCL without it
-  int version = 0;  // 22803 for 2.28.3
-  int cuda = 0;  // 13: it was built for CUDA 13; 0: it does not say so
+  int version = 0;                              // 22803 for 2.28.3
+  int cuda = 0;        // 13: it was built for CUDA 13; 0: it does not say so
   std::string origin;  // where it was found, for people: "loaded by the framework"
 
-  // OK for kSuccess and for kInProgress, which every function may return that is called on a communicator. Else a sentence with
-  // what hvdlite was doing and NCCL's own words about `comm`, which may be null. kPeerLost when NCCL blames the network or another
-  // process, without saying which; kIo for the rest.
+  // OK for kSuccess and for kInProgress, which every function may return that is called on a
+  // communicator. Else a sentence with what hvdlite was doing and NCCL's own words about `comm`,
+  // which may be null. kPeerLost when NCCL blames the network or another process, without saying
+  // which; kIo for the rest.
   Status Check(Result result, std::string_view doing, Comm comm) const;
 };
 
 // "2.28.3"
 std::string VersionText(int version);
 
-// The major version of CUDA that a library was built for, if it lies in a package of Python that says so by its name,
-// nvidia-nccl-cu13; else 0. The library itself does not tell.
+// The major version of CUDA that a library was built for, if it lies in a package of Python that
+// says so by its name, nvidia-nccl-cu13; else 0. The library itself does not tell.
 int CudaOfPackage(const std::string& library_file);
 
 struct Places {
   std::string wanted;  // HVDLITE_NCCL_LIBRARY: this and no other
-  std::string wheel;  // folders of Python's packages, ':' between them: the nvidia-nccl wheel may be in one
+  // folders of Python's packages, ':' between them: the nvidia-nccl wheel may be in one
+  std::string wheel;
   std::string file = "libnccl.so.2";  // its name, in the wheel and elsewhere
 };
 
-// Looks for: the wanted one; the one that the process has already, if PyTorch has loaded it; the wheel's; the system's.
-// kUnsupported: a sentence why there is none: not installed, too old, lacks a function.
+// Looks for: the wanted one; the one that the process has already, if PyTorch has loaded it; the
+// wheel's; the system's. kUnsupported: a sentence why there is none: not installed, too old, lacks
+// a function.
 Status Load(const Places& places, std::shared_ptr<const Library>* library);
 
 }  // namespace hvdlite::comm::nccl

@@ -24,9 +24,10 @@ class PlannedWork final : public NcclWork {
 
  private:
   Status Begin(std::vector<Step>* rest) override {
-    Planner planner(ground(), batch_);
+    Planner planner(context(), batch_);
     char* memory = nullptr;
-    if (const size_t bytes = planner.BufferBytes(); bytes > 0) HVDLITE_RETURN_IF_ERROR(Memory(bytes, &memory));
+    if (const size_t bytes = planner.BufferBytes(); bytes > 0)
+      HVDLITE_RETURN_IF_ERROR(Memory(bytes, &memory));
     plan_ = std::move(planner).Make(memory);
     for (const Round& round : plan_.rounds) {
       rest->emplace_back([this, &round] { return Run(round.calls, round.among); });
@@ -40,8 +41,8 @@ class PlannedWork final : public NcclWork {
 
 }  // namespace
 
-NcclCommunicator::NcclCommunicator(std::unique_ptr<Channels> channels, Ground ground)
-    : ground_(std::move(ground)), channels_(std::move(channels)), gpu_(channels_->gpu()) {}
+NcclCommunicator::NcclCommunicator(std::unique_ptr<Channels> channels, Context context)
+    : context_(std::move(context)), channels_(std::move(channels)), gpu_(channels_->gpu()) {}
 
 NcclCommunicator::~NcclCommunicator() {
   channels_.reset();  // ends NCCL's part, in order or by force
@@ -56,7 +57,7 @@ NcclCommunicator::~NcclCommunicator() {
 }
 
 std::string NcclCommunicator::Explain(const Batch& batch) const {
-  return "nccl: " + (batch.adasum ? WhyAdasum(ground_.size) : WhyWay(ground_, batch));
+  return "nccl: " + (batch.adasum ? WhyAdasum(context_.size) : ExplainLayout(context_, batch));
 }
 
 std::unique_ptr<Work> NcclCommunicator::Start(const Batch& batch) {

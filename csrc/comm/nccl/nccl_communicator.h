@@ -1,15 +1,17 @@
 // NcclCommunicator: collectives of one process set by NCCL, in the order of the device's stream.
 //
-// A work is done (kDone) when everything that it takes has been put on the stream; finished() is the event after that. Between the
-// two the next one may start: it follows on the same stream. Several tensors go through one buffer, which all batches use in
-// turn, in the order of the stream. Where the device has no memory for it pinned memory of the host serves: slower, but a
-// member alone cannot do anything else than the others.
+// A work is done (kDone) when everything that it takes has been put on the stream; finished() is
+// the event after that. Between the two the next one may start: it follows on the same stream.
+// Several tensors go through one buffer, which all batches use in turn, in the order of the stream.
+// Where the device has no memory for it pinned memory of the host serves: slower, but a member
+// alone cannot do anything else than the others.
 //
-// Results are those of the host's communicators but for the order in which floats are summed, also in Adasum's dot products, their
-// rounding on the way, and Min and Max of NaN, which are NCCL's to say.
+// Results are those of the host's communicators but for the order in which floats are summed, also
+// in Adasum's dot products, their rounding on the way, and Min and Max of NaN, which are NCCL's to
+// say.
 //
-// Thread-safety: one thread at a time. Failure: a Work, or Look(), fails with NCCL's words; then an abort makes the stream go on,
-// and the device is as good as before.
+// Thread-safety: one thread at a time. Failure: a Work, or Look(), fails with NCCL's words; then an
+// abort makes the stream go on, and the device is as good as before.
 #pragma once
 
 #include <memory>
@@ -23,9 +25,11 @@ namespace hvdlite::comm::nccl {
 
 class NcclCommunicator final : public Communicator {
  public:
-  // The channels are ready: Poll() has said so. There are three if the ground has a grid, else one.
-  NcclCommunicator(std::unique_ptr<Channels> channels, Ground ground);
-  // Waits, not for long, for what is under way; what the device may still use after that is not given back.
+  // The channels are ready: Poll() has said so. There are three if the context has a grid, else
+  // one.
+  NcclCommunicator(std::unique_ptr<Channels> channels, Context context);
+  // Waits, not for long, for what is under way; what the device may still use after that is not
+  // given back.
   ~NcclCommunicator() override;
 
   const char* name() const override { return "nccl"; }
@@ -35,12 +39,13 @@ class NcclCommunicator final : public Communicator {
   void AddPollFds(std::vector<pollfd>*) const override {}
   bool must_be_asked() const override { return true; }
 
-  bool Can(const Batch& batch, std::string* why) const { return nccl::Can(ground_, batch, why); }
+  bool Can(const Batch& batch, std::string* why) const { return nccl::Can(context_, batch, why); }
   // For the engine's tick: whether NCCL or the device has failed since a work was done.
   Status Look();
   // As Channels has them.
-  bool TakeLeave(const Until& until) { return channels_->TakeLeave(until); }
-  // A peer is lost, or the job ends: what is under way on the device is ended, with whatever result.
+  bool ShutDown(const Until& until) { return channels_->ShutDown(until); }
+  // A peer is lost, or the job ends: what is under way on the device is ended, with whatever
+  // result.
   void BeginAbort() { channels_->BeginAbort(); }
   void EndAbort(const Deadline& deadline) { channels_->EndAbort(deadline); }
 
@@ -55,7 +60,7 @@ class NcclCommunicator final : public Communicator {
   Status Memory(size_t bytes, char** memory);
   Status Reap();
 
-  const Ground ground_;
+  const Context context_;
   std::unique_ptr<Channels> channels_;
   const std::shared_ptr<device::Gpu> gpu_;
   std::unique_ptr<device::Gpu::Buffer> buffer_;

@@ -14,7 +14,7 @@ Status NcclWork::Continue(bool* done) {
   if (!begun_) {
     begun_ = true;
     for (const device::EventPtr& event : batch_.ready) {
-      HVDLITE_RETURN_IF_ERROR(event->HoldBack(gpu()->stream()));
+      HVDLITE_RETURN_IF_ERROR(event->MakeWait(gpu()->stream()));
     }
     HVDLITE_RETURN_IF_ERROR(Begin(&rest_));
   }

@@ -1,7 +1,8 @@
 // NcclWork: one batch on its way to the device's stream, step by step. Of use to comm/nccl alone.
 //
-// A step puts kernels, and at most one group of NCCL's calls behind them, on the stream. The next step follows when NCCL says that
-// its part is there: before, what has to come after it could overtake it.
+// A step puts kernels, and at most one group of NCCL's calls behind them, on the stream. The next
+// step follows when NCCL says that its part is there: before, what has to come after it could
+// overtake it.
 #pragma once
 
 #include <functional>
@@ -14,7 +15,8 @@ namespace hvdlite::comm::nccl {
 
 class NcclWork : public Work {
  public:
-  NcclWork(NcclCommunicator* communicator, const Batch& batch) : batch_(batch), all_(*communicator) {}
+  NcclWork(NcclCommunicator* communicator, const Batch& batch)
+      : batch_(batch), all_(*communicator) {}
 
   Progress Advance() final;
   device::EventPtr finished() const final { return finished_; }
@@ -24,7 +26,7 @@ class NcclWork : public Work {
   // The first step, and which ones follow.
   virtual Status Begin(std::vector<Step>* rest) = 0;
 
-  const Ground& ground() const { return all_.ground_; }
+  const Context& context() const { return all_.context_; }
   device::Gpu* gpu() const { return all_.gpu_.get(); }
   // As NcclCommunicator has it: until the last step.
   Status Memory(size_t bytes, char** memory) { return all_.Memory(bytes, memory); }

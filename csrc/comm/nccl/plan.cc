@@ -44,8 +44,8 @@ RedOp OpOf(const kernels::ReduceSpec& spec) {
   }
 }
 
-// NCCL divides itself, and saves a kernel. Of integers it would round otherwise than we do; and each contribution it multiplies by
-// the reciprocal, which 16 bits hold only of a power of two.
+// NCCL divides itself, and saves a kernel. Of integers it would round otherwise than we do; and
+// each contribution it multiplies by the reciprocal, which 16 bits hold only of a power of two.
 bool NcclAverages(const Batch& batch, int size) {
   const bool sums = batch.reduce.op == ReduceOp::kSum || batch.reduce.op == ReduceOp::kAverage;
   if (!Has(batch.kind, kReduces) || !IsFloating(batch.dtype) || !sums) return false;
@@ -54,7 +54,8 @@ bool NcclAverages(const Batch& batch, int size) {
 }
 
 bool HasElements(const Piece& piece) {
-  return piece.count != 0 || std::any_of(piece.counts.begin(), piece.counts.end(), [](int64_t n) { return n != 0; });
+  return piece.count != 0 ||
+         std::any_of(piece.counts.begin(), piece.counts.end(), [](int64_t n) { return n != 0; });
 }
 
 }  // namespace
@@ -72,12 +73,12 @@ Steps::Steps(const Batch& batch) {
   changes_after = !logic && (spec.divisor != 1.0 || spec.postscale != 1.0);
 }
 
-Planner::Planner(const Ground& ground, const Batch& batch)
-    : ground_(ground),
+Planner::Planner(const Context& context, const Batch& batch)
+    : context_(context),
       batch_(batch),
       element_(SizeOf(batch.dtype)),
       steps_(batch),
-      nccl_averages_(NcclAverages(batch, ground.size)),
+      nccl_averages_(NcclAverages(batch, context.size)),
       op_(OpOf(batch.reduce)) {
   for (const Piece& piece : batch.pieces) {
     if (HasElements(piece)) pieces_.push_back(&piece);
@@ -92,22 +93,24 @@ Planner::Planner(const Ground& ground, const Batch& batch)
   way_ = Choose();
 }
 
-Way Planner::Choose() const {
-  if (pieces_.empty()) return Way::kNothing;
-  if (!ground_.kernels || batch_.kind == OpKind::kAlltoall) return Way::kDirect;
+LayoutKind Planner::Choose() const {
+  if (pieces_.empty()) return LayoutKind::kNothing;
+  if (!context_.kernels || batch_.kind == OpKind::kAlltoall) return LayoutKind::kDirect;
   const bool scattered = batch_.kind == OpKind::kReducescatter;
   // An allreduce is scaled on its way to the output; here the output is smaller than that.
-  if (pieces_.size() == 1 && !(scattered && steps_.changes_before)) return Way::kDirect;
-  if (!scattered && batch_.kind != OpKind::kAllgather) return Way::kPacked;
-  const size_t tight = PartBegin(ground_.size, false);
-  const size_t padded = PartBegin(ground_.size, true);
-  return padded - tight <= std::max(tight / 4, kCheapGaps) ? Way::kPadded : Way::kPacked;
+  if (pieces_.size() == 1 && !(scattered && steps_.changes_before)) return LayoutKind::kDirect;
+  if (!scattered && batch_.kind != OpKind::kAllgather) return LayoutKind::kPacked;
+  const size_t tight = PartBegin(context_.size, false);
+  const size_t padded = PartBegin(context_.size, true);
+  return padded - tight <= std::max(tight / 4, kCheapGaps) ? LayoutKind::kPadded
+                                                           : LayoutKind::kPacked;
 }
 
 size_t Planner::BufferBytes() const {
-  if (way_ == Way::kNothing || way_ == Way::kDirect) return 0;
-  if (way_ == Way::kPadded) return PartBegin(ground_.size, true);
-  if (batch_.kind == OpKind::kAllgather || batch_.kind == OpKind::kReducescatter) return PartBegin(ground_.size, false);
+  if (way_ == LayoutKind::kNothing || way_ == LayoutKind::kDirect) return 0;
+  if (way_ == LayoutKind::kPadded) return PartBegin(context_.size, true);
+  if (batch_.kind == OpKind::kAllgather || batch_.kind == OpKind::kReducescatter)
+    return PartBegin(context_.size, false);
   size_t bytes = 0;
   for (const Piece* piece : pieces_) bytes += Aligned(Bytes(piece->count));
   return batch_.kind == OpKind::kAllreduce ? Shared(bytes) : bytes;
@@ -117,14 +120,16 @@ Plan Planner::Make(char* buffer) && {
   buffer_ = buffer;
   plan_.scale_before = steps_.before;
   plan_.scale_after = steps_.after;
-  const bool packed = way_ != Way::kDirect;
-  const bool padded = way_ == Way::kPadded;
-  if (way_ == Way::kNothing) return std::move(plan_);
+  const bool packed = way_ != LayoutKind::kDirect;
+  const bool padded = way_ == LayoutKind::kPadded;
+  if (way_ == LayoutKind::kNothing) return std::move(plan_);
   switch (batch_.kind) {
     case OpKind::kAllreduce: packed ? PackedAllreduce() : DirectAllreduce(); break;
     case OpKind::kBroadcast: packed ? PackedBroadcast() : DirectBroadcast(); break;
     case OpKind::kAllgather: packed ? PackedAllgather(padded) : DirectAllgather(); break;
-    case OpKind::kReducescatter: packed ? PackedReducescatter(padded) : DirectReducescatter(); break;
+    case OpKind::kReducescatter:
+      packed ? PackedReducescatter(padded) : DirectReducescatter();
+      break;
     case OpKind::kAlltoall: DirectAlltoall(); break;
     default: break;
   }
@@ -156,33 +161,37 @@ void Planner::Do(Step step, What what, const void* from, void* to, size_t bytes,
   }
 }
 
-bool Can(const Ground& ground, const Batch& batch, std::string* why) {
+bool Can(const Context& context, const Batch& batch, std::string* why) {
   const auto no = [&](std::string reason) {
     *why = std::move(reason);
     return false;
   };
   if (batch.kind == OpKind::kBarrier) return no("a barrier has no tensors");
   if (!Has(batch.kind, kReduces)) return true;
-  if (batch.adasum && !ground.kernels) return no("Adasum needs kernels, and some member's device runs none of ours");
+  if (batch.adasum && !context.kernels)
+    return no("Adasum needs kernels, and some member's device runs none of ours");
   if (batch.dtype == DType::kInt16 || batch.dtype == DType::kUInt16) {
     return no("NCCL has no " + std::string(Name(batch.dtype)));
   }
-  if (ground.kernels) return true;
+  if (context.kernels) return true;
   const Steps steps(batch);
-  const bool nccl_divides = NcclAverages(batch, ground.size) && batch.reduce.postscale == 1.0;
+  const bool nccl_divides = NcclAverages(batch, context.size) && batch.reduce.postscale == 1.0;
   if (steps.changes_before || (steps.changes_after && !nccl_divides)) {
-    return no("scaling, and logic on bool, need kernels, and some member's device runs none of ours");
+    return no(
+        "scaling, and logic on bool, need kernels, and some member's device runs none of ours");
   }
   return true;
 }
 
-std::string WhyWay(const Ground& ground, const Batch& batch) {
-  constexpr std::string_view names[] = {"nothing to do", "directly", "through one buffer", "through one padded buffer"};
-  std::string why(names[static_cast<int>(Planner(ground, batch).way())]);
-  why += ", " + std::to_string(batch.pieces.size()) + (batch.pieces.size() == 1 ? " tensor" : " tensors") + " among " +
-         std::to_string(ground.size) + " members";
-  if (ground.grid.used && batch.kind == OpKind::kAllreduce) why += ", " + ground.grid.why;
-  if (!ground.kernels) why += ", without kernels of our own";
+std::string ExplainLayout(const Context& context, const Batch& batch) {
+  constexpr std::string_view names[] = {"nothing to do", "directly", "through one buffer",
+                                        "through one padded buffer"};
+  std::string why(names[static_cast<int>(Planner(context, batch).way())]);
+  why += ", " + std::to_string(batch.pieces.size()) +
+         (batch.pieces.size() == 1 ? " tensor" : " tensors") + " among " +
+         std::to_string(context.size) + " members";
+  if (context.grid.used && batch.kind == OpKind::kAllreduce) why += ", " + context.grid.why;
+  if (!context.kernels) why += ", without kernels of our own";
   return why;
 }
 

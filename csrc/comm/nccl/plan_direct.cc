@@ -8,7 +8,8 @@ namespace hvdlite::comm::nccl {
 namespace {
 
 bool AllEqual(const std::vector<int64_t>& counts) {
-  return std::all_of(counts.begin(), counts.end(), [&](int64_t count) { return count == counts[0]; });
+  return std::all_of(counts.begin(), counts.end(),
+                     [&](int64_t count) { return count == counts[0]; });
 }
 
 }  // namespace
@@ -38,9 +39,10 @@ void Planner::DirectReducescatter() {
       Do(What::kReduceScatter, piece->input, piece->output, mine);
     } else {
       size_t offset = 0;
-      for (int m = 0; m < ground_.size; ++m) {
+      for (int m = 0; m < context_.size; ++m) {
         const size_t bytes = Bytes(piece->counts[static_cast<size_t>(m)]);
-        Do(What::kReduce, At(piece->input, offset), m == ground_.me ? piece->output : nullptr, bytes, m);
+        Do(What::kReduce, At(piece->input, offset), m == context_.me ? piece->output : nullptr,
+           bytes, m);
         offset += bytes;
       }
     }
@@ -51,7 +53,8 @@ void Planner::DirectReducescatter() {
 void Planner::DirectBroadcast() {
   for (const Piece* piece : pieces_) {
     void* const output = piece->output != nullptr ? piece->output : const_cast<void*>(piece->input);
-    Do(What::kBroadcast, ground_.me == batch_.root ? piece->input : output, output, Bytes(piece->count), batch_.root);
+    Do(What::kBroadcast, context_.me == batch_.root ? piece->input : output, output,
+       Bytes(piece->count), batch_.root);
   }
 }
 
@@ -62,10 +65,10 @@ void Planner::DirectAllgather() {
       continue;
     }
     size_t offset = 0;
-    for (int m = 0; m < ground_.size; ++m) {
+    for (int m = 0; m < context_.size; ++m) {
       const size_t bytes = Bytes(piece->counts[static_cast<size_t>(m)]);
       char* const part = At(piece->output, offset);
-      Do(What::kBroadcast, m == ground_.me ? piece->input : part, part, bytes, m);
+      Do(What::kBroadcast, m == context_.me ? piece->input : part, part, bytes, m);
       offset += bytes;
     }
   }

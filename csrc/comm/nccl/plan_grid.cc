@@ -1,12 +1,12 @@
-// An allreduce by a Grid: each host sums, so that the member at place p holds the p-th share of its host's sum; the members at each
-// place sum their shares; each host gathers them. What cannot be shared evenly, less than an element for each place, goes
-// among all.
+// An allreduce by a Grid: each host sums, so that the member at place p holds the p-th share of its
+// host's sum; the members at each place sum their shares; each host gathers them. What cannot be
+// shared evenly, less than an element for each place, goes among all.
 #include "comm/nccl/planner.h"
 
 namespace hvdlite::comm::nccl {
 
 void Planner::Allreduce(const void* from, void* to, size_t bytes) {
-  const Grid& grid = ground_.grid;
+  const Grid& grid = context_.grid;
   if (!grid.used) return Do(What::kAllReduce, from, to, bytes);
   const size_t places = static_cast<size_t>(grid.places);
   const size_t share = bytes / element_ / places * element_;
@@ -19,7 +19,7 @@ void Planner::Allreduce(const void* from, void* to, size_t bytes) {
 }
 
 size_t Planner::Shared(size_t bytes) const {
-  const size_t places = static_cast<size_t>(ground_.grid.places);
+  const size_t places = static_cast<size_t>(context_.grid.places);
   return Aligned((bytes + places - 1) / places) * places;
 }
 

@@ -5,11 +5,12 @@ namespace hvdlite::comm::nccl {
 
 void Planner::PackedAllgather(bool padded) {
   ForEachShare(padded, [&](int m, const Piece& piece, char* place, size_t bytes, size_t offset) {
-    if (m == ground_.me) Before(piece.input, place, bytes);
-    After(m == ground_.me ? piece.input : place, At(piece.output, offset), bytes);
+    if (m == context_.me) Before(piece.input, place, bytes);
+    After(m == context_.me ? piece.input : place, At(piece.output, offset), bytes);
   });
-  if (padded) return Do(What::kAllGather, buffer_ + PartBegin(ground_.me, true), buffer_, largest_);
-  for (int m = 0; m < ground_.size; ++m) {
+  if (padded)
+    return Do(What::kAllGather, buffer_ + PartBegin(context_.me, true), buffer_, largest_);
+  for (int m = 0; m < context_.size; ++m) {
     char* part = buffer_ + PartBegin(m, false);
     Do(What::kBroadcast, part, part, parts_[static_cast<size_t>(m)], m);
   }
@@ -18,10 +19,11 @@ void Planner::PackedAllgather(bool padded) {
 void Planner::PackedReducescatter(bool padded) {
   ForEachShare(padded, [&](int m, const Piece& piece, char* place, size_t bytes, size_t offset) {
     Before(At(piece.input, offset), place, bytes);
-    if (m == ground_.me) After(place, piece.output, bytes);
+    if (m == context_.me) After(place, piece.output, bytes);
   });
-  if (padded) return Do(What::kReduceScatter, buffer_, buffer_ + PartBegin(ground_.me, true), largest_);
-  for (int m = 0; m < ground_.size; ++m) {
+  if (padded)
+    return Do(What::kReduceScatter, buffer_, buffer_ + PartBegin(context_.me, true), largest_);
+  for (int m = 0; m < context_.size; ++m) {
     char* part = buffer_ + PartBegin(m, false);
     Do(What::kReduce, part, part, parts_[static_cast<size_t>(m)], m);
   }
@@ -42,9 +44,10 @@ void Planner::PackedBroadcast() {
   char* place = buffer_;
   for (const Piece* piece : pieces_) {
     const size_t bytes = Bytes(piece->count);
-    if (ground_.me == batch_.root) {
+    if (context_.me == batch_.root) {
       Before(piece->input, place, bytes);
-      if (piece->output != nullptr && piece->output != piece->input) After(piece->input, piece->output, bytes);
+      if (piece->output != nullptr && piece->output != piece->input)
+        After(piece->input, piece->output, bytes);
     } else {
       After(place, piece->output, bytes);
     }

@@ -1,4 +1,5 @@
-// Planner: makes the Plan of one batch, once it knows where its buffer is. Borrows ground and batch.
+// Planner: makes the Plan of one batch, once it knows where its buffer is. Borrows context and
+// batch.
 #pragma once
 
 #include <array>
@@ -35,9 +36,9 @@ struct Steps {
 class Planner {
  public:
   // Requires Can().
-  Planner(const Ground& ground, const Batch& batch);
+  Planner(const Context& context, const Batch& batch);
 
-  Way way() const { return way_; }
+  LayoutKind way() const { return way_; }
   // What Make() wants of memory: 0 if none.
   size_t BufferBytes() const;
   // `buffer`: so many bytes, aligned to 16.
@@ -49,25 +50,29 @@ class Planner {
   enum Step : uint8_t { kOnce, kInside, kBetween, kInsideAgain };
   static constexpr std::array kAmong = {Among::kAll, Among::kHost, Among::kPlace, Among::kHost};
 
-  size_t members() const { return static_cast<size_t>(ground_.size); }
-  size_t me() const { return static_cast<size_t>(ground_.me); }
+  size_t members() const { return static_cast<size_t>(context_.size); }
+  size_t me() const { return static_cast<size_t>(context_.me); }
   size_t Bytes(int64_t count) const { return static_cast<size_t>(count) * element_; }
 
-  // What is done, in bytes; nothing where there are none. Of AllGather and ReduceScatter each member's.
+  // What is done, in bytes; nothing where there are none. Of AllGather and ReduceScatter each
+  // member's.
   void Before(const void* from, void* to, size_t bytes);
   void After(const void* from, void* to, size_t bytes);
-  void Do(What what, const void* from, void* to, size_t bytes, int peer = 0) { Do(kOnce, what, from, to, bytes, peer); }
+  void Do(What what, const void* from, void* to, size_t bytes, int peer = 0) {
+    Do(kOnce, what, from, to, bytes, peer);
+  }
   void Do(Step step, What what, const void* from, void* to, size_t bytes, int peer = 0);
   kernels::Move MoveOf(const void* from, void* to, size_t bytes) const;
 
-  Way Choose() const;
+  LayoutKind Choose() const;
 
   // plan_grid.cc
   void Allreduce(const void* from, void* to, size_t bytes);
   // So many bytes, or a few more, that a Grid's places share evenly.
   size_t Shared(size_t bytes) const;
 
-  // plan_packed.cc. A buffer of gathered or scattered tensors has a part for each member, in which the pieces follow one another.
+  // plan_packed.cc. A buffer of gathered or scattered tensors has a part for each member, in which
+  // the pieces follow one another.
   void PackedAllreduce();
   void PackedBroadcast();
   void PackedAllgather(bool padded);
@@ -76,15 +81,17 @@ class Planner {
     if (padded) return static_cast<size_t>(member) * largest_;
     return std::accumulate(parts_.begin(), parts_.begin() + member, size_t{0});
   }
-  // visit(member, piece, where its share is in the buffer, the share's bytes, where it is in the tensor of all shares)
+  // visit(member, piece, where its share is in the buffer, the share's bytes, where it is in the
+  // tensor of all shares)
   template <typename Visit>
   void ForEachShare(bool padded, Visit visit) const {
-    for (int m = 0; m < ground_.size; ++m) {
+    for (int m = 0; m < context_.size; ++m) {
       char* place = buffer_ + PartBegin(m, padded);
       for (const Piece* piece : pieces_) {
         const auto& counts = piece->counts;
         const size_t bytes = Bytes(counts[static_cast<size_t>(m)]);
-        const size_t offset = Bytes(std::accumulate(counts.begin(), counts.begin() + m, int64_t{0}));
+        const size_t offset =
+            Bytes(std::accumulate(counts.begin(), counts.begin() + m, int64_t{0}));
         visit(m, *piece, place, bytes, offset);
         place += Aligned(bytes);
       }
@@ -100,7 +107,7 @@ class Planner {
   // Decides on NCCL's operation; whether anything is left to do afterwards.
   bool DirectReduction();
 
-  const Ground& ground_;
+  const Context& context_;
   const Batch& batch_;
   const size_t element_;
   const Steps steps_;
@@ -109,7 +116,7 @@ class Planner {
   std::vector<const Piece*> pieces_;  // with elements on any member
   std::vector<size_t> parts_;  // gathered or scattered: bytes of each member's part of a buffer
   size_t largest_ = 0;
-  Way way_;
+  LayoutKind way_;
   char* buffer_ = nullptr;
   std::array<std::vector<Call>, kAmong.size()> calls_;
   Plan plan_;

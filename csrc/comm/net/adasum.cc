@@ -1,23 +1,23 @@
 // Adasum: adasum(a, b) = (1 - a.b / 2|a|²) a + (1 - a.b / 2|b|²) b, combined pairwise, per tensor.
 //
-//   halving     step s: exchange halves with the member at distance 2^s; a is the vector of the lower group
-//   of
-//               2^s members, b that of the upper one; both are spread over the group
+//   halving     step s: exchange halves with the member at distance 2^s; a is the vector of the
+//               lower group of 2^s members, b that of the upper one; both are spread over the group
 //                 1. dot products of my part of each tensor
-//                 2. summed over the 2^(s+1) members who share a and b: recursive doubling, 24 bytes per
-//                 tensor
+//                 2. summed over the 2^(s+1) members that share a and b: recursive doubling,
+//                    24 bytes per tensor
 //                 3. combine my part
 //   doubling    the same way back with finished parts
 //
 // Cost: 2 log2 n + log2 n (log2 n + 1) / 2 steps; 2 M (n-1)/n bytes each way.
 //
-// Other sizes than powers of two: member core + i (core: the largest power of two) hands its vectors to
-// member i, which forms adasum(x_i, x_(core+i)) before the first step and returns the result after the last.
-// Adasum is not associative, so for n = 3 the answer is adasum(adasum(x0, x2), x1): deterministic, the same
-// on every member.
+// Other sizes than powers of two: member core + i (core: the largest power of two) hands its
+// vectors to member i, which forms adasum(x_i, x_(core+i)) before the first step and returns the
+// result after the last. Adasum is not associative, so for n = 3 the answer is adasum(adasum(x0,
+// x2), x1): deterministic, the same on every member.
 //
-// The part that arrives must be kept until the dot products are known: scratch of half a batch, or of a whole
-// one on a member that takes in another. It is the communicator's and grows to the largest Adasum batch seen.
+// The part that arrives must be kept until the dot products are known: scratch of half a batch, or
+// of a whole one on a member that takes in another. It is the communicator's and grows to the
+// largest Adasum batch seen.
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -48,12 +48,13 @@ struct State {
 
   int64_t Count(size_t bytes) const { return static_cast<int64_t>(bytes / reduction.element()); }
 
-  // `lower`: what this member holds is a, what has arrived is b; otherwise the reverse. `base` is the offset
-  // of the first arrived byte.
+  // `lower`: what this member holds is a, what has arrived is b; otherwise the reverse. `base` is
+  // the offset of the first arrived byte.
   void Dot(bool lower, size_t base, size_t begin, size_t end) {
     reduction.out().Walk(begin, end, [&](const char* own, size_t at, size_t bytes) {
       const char* other = scratch + (at - base);
-      const AdasumDots part = kernels::AdasumDot(dtype, lower ? own : other, lower ? other : own, Count(bytes));
+      const AdasumDots part =
+          kernels::AdasumDot(dtype, lower ? own : other, lower ? other : own, Count(bytes));
       Add(part, &mine[reduction.out().RunAt(at)]);  // run i of the Flat is tensor i
     });
   }
@@ -88,11 +89,13 @@ struct State {
 
 std::unique_ptr<Work> AdasumAllreduce(Wire* wire, const Batch& batch) {
   size_t bytes = 0;
-  for (const Piece& piece : batch.pieces) bytes += static_cast<size_t>(piece.count) * SizeOf(batch.dtype);
+  for (const Piece& piece : batch.pieces)
+    bytes += static_cast<size_t>(piece.count) * SizeOf(batch.dtype);
   const Hypercube cube(wire->me(), wire->size(), bytes, SizeOf(batch.dtype));
   const Cursor all{0, bytes};
   size_t room = cube.guest >= 0 ? bytes : 0;
-  for (const Halving& halving : cube.halvings) room = std::max(room, halving.keep.end - halving.keep.at);
+  for (const Halving& halving : cube.halvings)
+    room = std::max(room, halving.keep.end - halving.keep.at);
 
   auto steps = std::make_unique<Steps>(wire);
   State* state = steps->Keep(std::make_unique<State>(batch, wire->Scratch(room), room));
@@ -108,7 +111,8 @@ std::unique_ptr<Work> AdasumAllreduce(Wire* wire, const Batch& batch) {
     steps->Compute(part, [=](size_t begin, size_t end) { state->Dot(lower, part.at, begin, end); });
   };
   const auto combine = [&](Cursor part, bool lower) {
-    steps->Compute(part, [=](size_t begin, size_t end) { state->Combine(lower, part.at, begin, end); });
+    steps->Compute(part,
+                   [=](size_t begin, size_t end) { state->Combine(lower, part.at, begin, end); });
   };
   if (cube.guest >= 0) {
     steps->Exchange({}, {cube.guest, &state->arrived, all});
@@ -119,7 +123,8 @@ std::unique_ptr<Work> AdasumAllreduce(Wire* wire, const Batch& batch) {
   for (size_t s = 0; s < cube.halvings.size(); ++s) {
     const Halving& halving = cube.halvings[s];
     const Cursor arriving{0, halving.keep.end - halving.keep.at};
-    steps->Exchange({halving.partner, out, halving.give}, {halving.partner, &state->arrived, arriving});
+    steps->Exchange({halving.partner, out, halving.give},
+                    {halving.partner, &state->arrived, arriving});
     dot(halving.keep, halving.lower);
     for (size_t t = 0; t <= s; ++t) {
       const int partner = cube.halvings[t].partner;

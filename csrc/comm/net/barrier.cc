@@ -1,7 +1,7 @@
-// Barrier by dissemination: in step s each member tells the one 2^s after it and hears from the one 2^s
-// before.
+// Barrier by dissemination: in step s each member tells the one 2^s after it and hears from the one
+// 2^s before.
 //
-//   after step 0 everyone knows of 2 members, after step 1 of 4, after step s of 2^(s+1), itself included
+//   a member knows of 2 members after step 0, of 4 after step 1, of 2^(s+1) after step s
 //
 // Cost: log2 n steps (rounded up) of one byte. Any number of members.
 #include <memory>

@@ -1,25 +1,28 @@
-// Direct: contributions go straight to the owner of a block, who sums all of them at once, in member order.
+// Direct: contributions go straight to the owner of a block, who sums all of them at once, in
+// member order.
 //
-//   member 0:  own block ◄── contributions of 1, 2, 3         phase 1 (reduce-scatter)
+//   member 0:  own block ◄── contributions of 1, 2, 3    phase 1 (reduce-scatter)
 //              Reduce(x0, x1, x2, x3), rounded once
-//              own block ──► 1, 2, 3                          phase 2 (allgather; not for reducescatter)
+//              own block ──► 1, 2, 3                     phase 2 (allgather, for allreduce)
 //
 // Cost: 2 steps of n-1 messages; 2 M (n-1)/n bytes each way per member, as few as the ring's.
-// One-shot: everyone "owns" everything: 1 step, (n-1) M bytes; for the smallest tensors and for two members.
+// One-shot: everyone "owns" everything: 1 step, (n-1) M bytes; for the smallest tensors and for two
+// members.
 //
-// One Reduce() per element makes this the algorithm for float16 and bfloat16 (summed in float32, rounded
-// once), gives the same bits as the shared-memory communicator, and gives them for both variants.
+// One Reduce() per element makes this the algorithm for float16 and bfloat16 (summed in float32,
+// rounded once), gives the same bits as the shared-memory communicator, and gives them for both
+// variants.
 //
-// Contributions arrive in one circular slot per peer; the sum follows the slowest peer through the block, and
-// the finished stretch is sent on while the next arrives. On each link: first the contribution, then the
-// result.
+// Contributions arrive in one circular slot per peer; the sum follows the slowest peer through the
+// block, and the finished stretch is sent on while the next arrives. On each link: first the
+// contribution, then the result.
 //
 //        taken by Reduce()   arrived       room
 //   slot |xxxxxxxxxxxxxxxxx|:::::::::::|...........|   offset in the block modulo the slot's size
 //
-// In place (output = input) this is safe: a result from peer j for byte e arrives only after j has had this
-// member's contribution for e, so what a result overwrites has left. One-shot has no such reply and lets the
-// sum follow the slowest send as well.
+// In place (output = input) this is safe: a result from peer j for byte e arrives only after j has
+// had this member's contribution for e, so what a result overwrites has left. One-shot has no such
+// reply and lets the sum follow the slowest send as well.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -33,7 +36,8 @@ namespace hvdlite::comm::net {
 
 namespace {
 
-// A slot should hold a few system calls' worth; with very many members this floor exceeds the scratch budget.
+// A slot should hold a few system calls' worth; with very many members this floor exceeds the
+// scratch budget.
 constexpr size_t kSlotFloor = 8 << 10;
 // Two pieces: one is summed while the next arrives.
 constexpr size_t kSlotPieces = 2;
@@ -73,9 +77,10 @@ class Direct : public NetWork {
       HVDLITE_RETURN_IF_ERROR(ReceiveFrom(Member(i)));
     }
     SumSome();
-    *done = own_.done() && std::all_of(peers_.begin(), peers_.end(), [](const Peer& peer) {
-              return peer.give.done() && peer.take.done() && peer.spread.done() && peer.gather.done();
-            });
+    *done =
+        own_.done() && std::all_of(peers_.begin(), peers_.end(), [](const Peer& peer) {
+          return peer.give.done() && peer.take.done() && peer.spread.done() && peer.gather.done();
+        });
     return Status::Ok();
   }
 
@@ -87,13 +92,17 @@ class Direct : public NetWork {
     Cursor gather;  // the peer's finished block, on its way to me
   };
 
-  // The i-th peer of this turn. Counted from this member on, so that not all call on the same one at once.
-  int Member(int i) const { return (wire_.me() + 1 + (first_ + i) % (wire_.size() - 1)) % wire_.size(); }
+  // The i-th peer of this turn. Counted from this member on, so that not all call on the same one
+  // at once.
+  int Member(int i) const {
+    return (wire_.me() + 1 + (first_ + i) % (wire_.size() - 1)) % wire_.size();
+  }
 
   Status SendTo(int member) {
     Peer& peer = peers_[static_cast<size_t>(member)];
     if (!peer.give.done()) HVDLITE_RETURN_IF_ERROR(wire_.Send(member, reduction_.in(), &peer.give));
-    return peer.give.done() ? wire_.Send(member, reduction_.out(), &peer.spread, own_.at) : Status::Ok();
+    return peer.give.done() ? wire_.Send(member, reduction_.out(), &peer.spread, own_.at)
+                            : Status::Ok();
   }
 
   Status ReceiveFrom(int member) {
@@ -155,19 +164,22 @@ class Direct : public NetWork {
 }  // namespace
 
 std::unique_ptr<Work> OneShotAllreduce(Wire* wire, const Batch& batch) {
-  return std::make_unique<Direct>(wire, Reduction(batch), EvenBlocks(batch, wire->size()), /*one_shot=*/true,
+  return std::make_unique<Direct>(wire, Reduction(batch), EvenBlocks(batch, wire->size()),
+                                  /*one_shot=*/true,
                                   /*gather=*/false);
 }
 
 std::unique_ptr<Work> DirectAllreduce(Wire* wire, const Batch& batch) {
-  return std::make_unique<Direct>(wire, Reduction(batch), EvenBlocks(batch, wire->size()), /*one_shot=*/false,
+  return std::make_unique<Direct>(wire, Reduction(batch), EvenBlocks(batch, wire->size()),
+                                  /*one_shot=*/false,
                                   /*gather=*/true);
 }
 
 std::unique_ptr<Work> DirectReducescatter(Wire* wire, const Batch& batch) {
   Layout in = AllBlocks(batch, wire->size(), /*outputs=*/false);
   Layout out = OwnBlock(batch, wire->size(), wire->me(), /*outputs=*/true);
-  return std::make_unique<Direct>(wire, Reduction(batch, std::move(in.flat), std::move(out.flat)), std::move(in.begin),
+  return std::make_unique<Direct>(wire, Reduction(batch, std::move(in.flat), std::move(out.flat)),
+                                  std::move(in.begin),
                                   /*one_shot=*/false, /*gather=*/false);
 }
 

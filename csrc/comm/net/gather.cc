@@ -1,12 +1,13 @@
-// Gather: allreduce of small tensors among many members: everyone gets everybody's tensor, everyone sums.
+// Gather: allreduce of small tensors among many members: each member gets all tensors and sums
+// them.
 //
-//   4 of 7 members        0          1          2          3         blocks by distance from the owner
+//   4 of 7 members        0          1          2          3         blocks by distance from owner
 //   step 0, distance 1    0 1        1 2        2 3        3 4
 //   step 1, distance 2    0 1 2 3    1 2 3 4    2 3 4 5    3 4 5 6
 //   step 2, distance 4    the last stretch is as long as is left: 0 1 2 3 4 5 6, ...
 //
-// Cost: log2 n steps (rounded up) and (n-1) M bytes each way; scratch for n M bytes. One-shot sends n-1 messages
-// where this one sends log2 n.
+// Cost: log2 n steps (rounded up) and (n-1) M bytes each way; scratch for n M bytes. One-shot sends
+// n-1 messages where this one sends log2 n.
 #include <algorithm>
 #include <memory>
 #include <vector>
@@ -26,15 +27,17 @@ std::unique_ptr<Work> GatherAllreduce(Wire* wire, const Batch& batch) {
   char* scratch = wire->Scratch(bytes * static_cast<size_t>(n));
   const Flat* blocks = steps->Keep(std::make_unique<Flat>(scratch, bytes * static_cast<size_t>(n)));
 
-  steps->Compute({0, bytes},
-                 [=](size_t begin, size_t end) { CopyOut(reduction->in(), {begin, end}, scratch + begin); });
+  steps->Compute({0, bytes}, [=](size_t begin, size_t end) {
+    CopyOut(reduction->in(), {begin, end}, scratch + begin);
+  });
   for (int distance = 1; distance < n; distance *= 2) {
     const auto have = static_cast<size_t>(distance);
     const size_t more = std::min(have, static_cast<size_t>(n) - have);
     steps->Exchange({(me - distance + n) % n, blocks, {0, more * bytes}},
                     {(me + distance) % n, blocks, {have * bytes, (have + more) * bytes}});
   }
-  auto* contributions = steps->Keep(std::make_unique<std::vector<const char*>>(static_cast<size_t>(n)));
+  auto* contributions =
+      steps->Keep(std::make_unique<std::vector<const char*>>(static_cast<size_t>(n)));
   steps->Compute({0, bytes}, [=](size_t begin, size_t end) {
     for (int member = 0; member < n; ++member) {
       const auto block = static_cast<size_t>((member - me + n) % n);

@@ -14,7 +14,8 @@ constexpr Carrier CarrierOf(Algorithm algorithm) {
 }
 static_assert(CarrierOf(Algorithm::kAdasum) == Carrier::kNetAdasum);
 
-// A batch that the members could not carry out. All of them hold the same one, so all of them see the same.
+// A batch that the members could not carry out. All of them hold the same one, so all of them see
+// the same.
 Status Validate(const Batch& batch, const Question& question, Algorithm algorithm) {
   if (!IsLegal(question, algorithm)) {
     return Status::InvalidArgument(std::string(Name(batch.kind)) + " is not an operation on data");
@@ -32,8 +33,10 @@ Status Validate(const Batch& batch, const Question& question, Algorithm algorith
 
 }  // namespace
 
-NetCommunicator::NetCommunicator(int me, int size, std::vector<transport::Transport*> links, NetOptions options)
-    : options_(options), wire_(me, size, std::move(links), options.piece_bytes, options.scratch_bytes) {}
+NetCommunicator::NetCommunicator(int me, int size, std::vector<transport::Transport*> links,
+                                 NetOptions options)
+    : options_(options),
+      wire_(me, size, std::move(links), options.piece_bytes, options.scratch_bytes) {}
 
 Question NetCommunicator::Ask(const Batch& batch) const {
   Question question = QuestionOf(batch, wire_.size());

@@ -1,9 +1,11 @@
-// NetCommunicator: collectives over links, for members on different hosts. `choose` picks the algorithm.
+// NetCommunicator: collectives over links, for members on different hosts. `choose` picks the
+// algorithm.
 //
-// All members construct it with the same options. Scratch memory is the communicator's: allocated at the
-// first operation that needs it, then kept, so that no operation pays for fresh pages. Thread-safety: one
-// thread at a time. Lifetime: borrows the links; works must not outlive it. Failure: a work fails with the
-// link's kPeerLost, or kInvalidArgument for a batch that no algorithm can do.
+// All members construct it with the same options. Scratch memory is the communicator's: allocated
+// at the first operation that needs it, then kept, so that no operation pays for fresh pages.
+// Thread-safety: one thread at a time. Lifetime: borrows the links; works must not outlive it.
+// Failure: a work fails with the link's kPeerLost, or kInvalidArgument for a batch that no
+// algorithm can do.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +34,8 @@ struct NetOptions {
 class NetCommunicator : public Communicator {
  public:
   // links[i] leads to member i; links[me] is null.
-  NetCommunicator(int me, int size, std::vector<transport::Transport*> links, NetOptions options = {});
+  NetCommunicator(int me, int size, std::vector<transport::Transport*> links,
+                  NetOptions options = {});
 
   const char* name() const override { return "net"; }
   std::string Explain(const Batch& batch) const override;

@@ -9,7 +9,8 @@ namespace hvdlite::comm::net {
 class NetWork : public Work {
  public:
   explicit NetWork(Wire* wire) : wire_(*wire) {}
-  // A work that is given up leaves no waits behind; a finished one may outlive the start of the next.
+  // A work that is given up leaves no waits behind; a finished one may outlive the start of the
+  // next.
   ~NetWork() override {
     if (!finished_) wire_.BeginTurn();
   }
@@ -27,7 +28,8 @@ class NetWork : public Work {
   }
 
  protected:
-  // Tries everything that could move, about a piece in total, and says whether nothing is left to do.
+  // Tries everything that could move, about a piece in total, and says whether nothing is left to
+  // do.
   virtual Status Turn(bool* done) = 0;
 
   Wire& wire_;

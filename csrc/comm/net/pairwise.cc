@@ -1,12 +1,14 @@
-// Pairwise: every member sends a block straight to every other: alltoall, and allgather of small tensors.
+// Pairwise: every member sends a block straight to every other: alltoall, and allgather of small
+// tensors.
 //
-//   me ──► me+1, me+2, ... me+w      at most w sends and w receives at a time, nearest first, moving on
-//   me ◄── me-1, me-2, ... me-w      as they complete
+//   me ──► me+1, me+2, ... me+w      at most w sends and w receives at a time,
+//   me ◄── me-1, me-2, ... me-w      nearest first, moving on as they complete
 //
 // Cost: 1 step of n-1 messages; each byte travels once.
 //
-// The window bounds how many senders meet at one receiver. It cannot lock: let k be the smallest distance at
-// which any pair is unfinished; all distances before it are done everywhere, so k is in everybody's window.
+// The window bounds how many senders meet at one receiver. It cannot lock: let k be the smallest
+// distance at which any pair is unfinished; all distances before it are done everywhere, so k is in
+// every member's window.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -24,9 +26,10 @@ constexpr int kWindow = 8;
 
 class Pairwise : public NetWork {
  public:
-  // sends[i]: the stretch of `source` for member i. receives[i]: where in `target` member i's block goes.
-  // This member's own block is copied from sends[me] to receives[me].
-  Pairwise(Wire* wire, Flat source, std::vector<Cursor> sends, Flat target, std::vector<Cursor> receives)
+  // sends[i]: the stretch of `source` for member i. receives[i]: where in `target` member i's block
+  // goes. This member's own block is copied from sends[me] to receives[me].
+  Pairwise(Wire* wire, Flat source, std::vector<Cursor> sends, Flat target,
+           std::vector<Cursor> receives)
       : NetWork(wire),
         source_(std::move(source)),
         target_(std::move(target)),

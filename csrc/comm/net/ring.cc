@@ -1,13 +1,14 @@
-// Ring: each member sends to the next and receives from the one before, until everybody's block has been everywhere.
+// Ring: each member sends to the next and receives from the one before, until every block has
+// been everywhere.
 //
-//   member 0 --> 1 --> 2 --> 3 --> 0        member r sends block r, r-1, r-2, ...; the k-th block that it sends is
-//                                           the (k-1)-th that it received
+//   member 0 --> 1 --> 2 --> 3 --> 0    member r sends block r, r-1, r-2, ...;
+//                                       the k-th block sent is the (k-1)-th received
 //
-// Cost: n-1 steps and everybody else's bytes. Latency grows with n, but every card carries each byte only once
-// each way.
+// Cost: n-1 steps and the bytes of all others. Latency grows with n, but every card carries each
+// byte only once each way.
 //
-// There are no steps to keep: sending may go as far as receiving has come, byte by byte, and the two directions
-// progress independently.
+// There are no steps to keep: sending may go as far as receiving has come, byte by byte, and the
+// two directions progress independently.
 #include <algorithm>
 #include <utility>
 
@@ -36,7 +37,8 @@ class Ring : public NetWork {
     if (!own_.done()) CopyOwn();
     while (sent_ < steps_ && !wire_.enough()) {
       const size_t before = send_.at;
-      HVDLITE_RETURN_IF_ERROR(wire_.Send(Right(), sent_ == 0 ? in_ : out_.flat, &send_, SendLimit()));
+      HVDLITE_RETURN_IF_ERROR(
+          wire_.Send(Right(), sent_ == 0 ? in_ : out_.flat, &send_, SendLimit()));
       if (!send_.done()) {
         if (send_.at == before) break;
         continue;
@@ -90,7 +92,8 @@ class Ring : public NetWork {
 
 std::unique_ptr<Work> RingAllgather(Wire* wire, const Batch& batch) {
   Layout in = OwnBlock(batch, wire->size(), wire->me(), /*outputs=*/false);
-  return std::make_unique<Ring>(wire, std::move(in.flat), AllBlocks(batch, wire->size(), /*outputs=*/true));
+  return std::make_unique<Ring>(wire, std::move(in.flat),
+                                AllBlocks(batch, wire->size(), /*outputs=*/true));
 }
 
 }  // namespace hvdlite::comm::net

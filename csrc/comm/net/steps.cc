@@ -17,9 +17,11 @@ Status Steps::Turn(bool* done) {
       HVDLITE_RETURN_IF_ERROR(wire_.Send(step.send.member, *step.send.flat, &step.send.bytes));
     }
     if (!step.receive.bytes.done()) {
-      HVDLITE_RETURN_IF_ERROR(wire_.Receive(step.receive.member, *step.receive.flat, &step.receive.bytes));
+      HVDLITE_RETURN_IF_ERROR(
+          wire_.Receive(step.receive.member, *step.receive.flat, &step.receive.bytes));
     }
-    if (!step.stretch.done() || !step.send.bytes.done() || !step.receive.bytes.done()) return Status::Ok();
+    if (!step.stretch.done() || !step.send.bytes.done() || !step.receive.bytes.done())
+      return Status::Ok();
     ++now_;
     if (wire_.enough() && now_ < steps_.size()) return Status::Ok();
   }

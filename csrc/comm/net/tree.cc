@@ -1,5 +1,5 @@
-// Tree: broadcast. Each member passes on what it has received so far, byte by byte (cut-through), so a large
-// tensor flows through all levels at once.
+// Tree: broadcast. Each member passes on what it has received so far, byte by byte (cut-through),
+// so a large tensor flows through all levels at once.
 //
 //   binomial (small), by distance from the root:        chain (large):
 //            0                                            0 ──► 1 ──► 2 ──► 3
@@ -10,7 +10,8 @@
 //       │
 //       7
 //
-// Cost: binomial log n steps, but the root sends log n times M bytes; chain n-1 steps, everyone sends M once.
+// Cost: binomial log n steps, but the root sends log n times M bytes; chain n-1 steps, everyone
+// sends M once.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -67,13 +68,15 @@ class Relay : public NetWork {
   std::vector<Cursor> sent_;  // per child
 };
 
-std::unique_ptr<Work> Broadcast(Wire* wire, const Batch& batch, int parent, std::vector<int> children) {
+std::unique_ptr<Work> Broadcast(Wire* wire, const Batch& batch, int parent,
+                                std::vector<int> children) {
   const bool root = parent < 0;
-  const bool copy = root && std::any_of(batch.pieces.begin(), batch.pieces.end(), [](const Piece& piece) {
-                      return piece.output != nullptr && piece.output != piece.input;
-                    });
-  return std::make_unique<Relay>(wire, root ? Inputs(batch) : Outputs(batch), Outputs(batch), parent,
-                                 std::move(children), copy);
+  const bool copy =
+      root && std::any_of(batch.pieces.begin(), batch.pieces.end(), [](const Piece& piece) {
+        return piece.output != nullptr && piece.output != piece.input;
+      });
+  return std::make_unique<Relay>(wire, root ? Inputs(batch) : Outputs(batch), Outputs(batch),
+                                 parent, std::move(children), copy);
 }
 
 }  // namespace

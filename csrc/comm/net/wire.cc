@@ -10,12 +10,14 @@ namespace hvdlite::comm::net {
 namespace {
 
 constexpr std::align_val_t kAlignment{64};
-// A system call on loopback costs about 1 us, which copies 16 KiB: longer stretches are not worth gathering.
+// A system call on loopback costs about 1 us, which copies 16 KiB: longer stretches are not worth
+// gathering.
 constexpr size_t kGatherBelow = 16 << 10;
 
 }  // namespace
 
-Wire::Wire(int me, int size, std::vector<transport::Transport*> links, size_t piece_bytes, size_t scratch_bytes)
+Wire::Wire(int me, int size, std::vector<transport::Transport*> links, size_t piece_bytes,
+           size_t scratch_bytes)
     : me_(me),
       size_(size),
       links_(std::move(links)),

@@ -1,9 +1,10 @@
-// Wire: the links of one communicator, what the work under way waits for on each, and the scratch memory.
+// Wire: the links of one communicator, what the work under way waits for on each, and the scratch
+// memory.
 //
-// Moves stretches of a Flat over a link. Small tensors are gathered into (and scattered from) a staging
-// piece, so that a hundred biases cost one system call; large ones go straight from and to their own memory.
-// What did not fit is gathered again, so one piece serves all links for sending; for receiving, each link has its own, because a
-// frame that is not complete lies there.
+// Moves stretches of a Flat over a link. Small tensors are gathered into (and scattered from) a
+// staging piece, so that a hundred biases cost one system call; large ones go straight from and to
+// their own memory. What did not fit is gathered again, so one piece serves all links for sending;
+// for receiving, each link has its own, because a frame that is not complete lies there.
 // Thread-safety: one thread at a time. Failure: the transport's status, which names the peer.
 #pragma once
 
@@ -22,8 +23,10 @@ namespace hvdlite::comm::net {
 
 class Wire {
  public:
-  // `piece_bytes` bounds what one call moves: 64-256 KiB stay in the L2 cache between the socket and the sum.
-  Wire(int me, int size, std::vector<transport::Transport*> links, size_t piece_bytes, size_t scratch_bytes);
+  // `piece_bytes` bounds what one call moves: 64-256 KiB stay in the L2 cache between the socket
+  // and the sum.
+  Wire(int me, int size, std::vector<transport::Transport*> links, size_t piece_bytes,
+       size_t scratch_bytes);
 
   int me() const { return me_; }
   int size() const { return size_; }
@@ -32,20 +35,21 @@ class Wire {
 
   // A turn is one Work::Advance(): forgets the waits of the last one and starts counting anew.
   void BeginTurn();
-  // Work done in this turn, in bytes moved or touched: more than 0 means progress, more than a piece means
-  // enough.
+  // Work done in this turn, in bytes moved or touched: more than 0 means progress, more than a
+  // piece means enough.
   size_t spent() const { return spent_; }
   bool enough() const { return spent_ >= piece_bytes_; }
   void Spend(size_t bytes) { spent_ += bytes; }
 
-  // Moves what fits of flat[cursor->at, min(cursor->end, limit)), at most a piece, and advances the cursor.
+  // Moves what fits of flat[cursor->at, min(cursor->end, limit)), at most a piece, and advances the
+  // cursor.
   Status Send(int to, const Flat& flat, Cursor* cursor, size_t limit = SIZE_MAX);
   Status Receive(int from, const Flat& flat, Cursor* cursor, size_t limit = SIZE_MAX);
   // Into plain memory: *moved bytes, at most a piece.
   Status ReceiveInto(int from, void* data, size_t bytes, size_t* moved);
 
-  // At least `bytes` of memory that the current work alone uses; grown once, kept, aligned to 64 bytes. The
-  // pointer stays valid until the next call with a larger size.
+  // At least `bytes` of memory that the current work alone uses; grown once, kept, aligned to 64
+  // bytes. The pointer stays valid until the next call with a larger size.
   char* Scratch(size_t bytes);
 
   void AddPollFds(std::vector<pollfd>* fds) const;
@@ -67,7 +71,7 @@ class Wire {
   std::vector<short> waits_;  // poll(2) events per member, of the last turn
   std::vector<int> waiting_;  // the members whose entry in waits_ is not 0
   size_t spent_ = 0;
-  Memory staging_;  // on the way out
+  Memory staging_;                // on the way out
   std::vector<Memory> arriving_;  // by member: on the way in
   Memory scratch_;
   size_t scratch_size_ = 0;

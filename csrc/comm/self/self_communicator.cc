@@ -13,8 +13,9 @@ class SelfWork final : public Work {
   Progress Advance() override {
     for (const Piece& piece : batch_.pieces) {
       const bool reduces = Has(batch_.kind, kReduces) && !batch_.adasum;
-      const int64_t count =
-          piece.counts.empty() ? piece.count : std::accumulate(piece.counts.begin(), piece.counts.end(), int64_t{0});
+      const int64_t count = piece.counts.empty() ? piece.count
+                                                 : std::accumulate(piece.counts.begin(),
+                                                                   piece.counts.end(), int64_t{0});
       if (count == 0) continue;
       if (reduces) {
         kernels::Reduce(batch_.reduce, piece.output, nullptr, &piece.input, 1, count);

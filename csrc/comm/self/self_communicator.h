@@ -1,4 +1,5 @@
-// SelfCommunicator: a set of one rank. Copies inputs to outputs and scales them; done at the first Advance().
+// SelfCommunicator: a set of one rank. Copies inputs to outputs and scales them; done at the first
+// Advance().
 #pragma once
 
 #include "comm/communicator.h"
@@ -8,7 +9,9 @@ namespace hvdlite::comm {
 class SelfCommunicator final : public Communicator {
  public:
   const char* name() const override { return "self"; }
-  std::string Explain(const Batch&) const override { return "self: nobody else is in this process set"; }
+  std::string Explain(const Batch&) const override {
+    return "self: nobody else is in this process set";
+  }
   std::unique_ptr<Work> Start(const Batch& batch) override;
   void AddPollFds(std::vector<pollfd>*) const override {}
 };

@@ -10,7 +10,8 @@
 namespace hvdlite::comm {
 namespace {
 
-// The vectors under combination (the outputs of the batch), and what is known of them at the current level.
+// The vectors under combination (the outputs of the batch), and what is known of them at the
+// current level.
 struct State {
   const Batch* batch;
   PieceStream stream;
@@ -23,7 +24,9 @@ class Pass : public Pipeline {
  public:
   // `partner` is -1 for members that only keep the rhythm.
   Pass(ShmRegion* region, State* state, int partner)
-      : Pipeline(region, (state->stream.total() + region->chunk_bytes() - 1) / region->chunk_bytes(), false),
+      : Pipeline(region,
+                 (state->stream.total() + region->chunk_bytes() - 1) / region->chunk_bytes(),
+                 false),
         state_(*state),
         partner_(partner) {}
 
@@ -39,16 +42,21 @@ class Pass : public Pipeline {
     const uint64_t begin = step * region().chunk_bytes();
     state_.stream.ForEach(begin, std::min(begin + region().chunk_bytes(), state_.stream.total()),
                           [&](size_t i, uint64_t offset, uint64_t at, uint64_t bytes) {
-                            visit(i, static_cast<char*>(state_.batch->pieces[i].output) + offset, at, bytes);
+                            visit(i, static_cast<char*>(state_.batch->pieces[i].output) + offset,
+                                  at, bytes);
                           });
   }
   void CopyIn(uint64_t step, char* slot) final {
-    ForChunk(step, [&](size_t, const char* mine, uint64_t at, uint64_t bytes) { memcpy(slot + at, mine, bytes); });
+    ForChunk(step, [&](size_t, const char* mine, uint64_t at, uint64_t bytes) {
+      memcpy(slot + at, mine, bytes);
+    });
   }
   void CopyOut(uint64_t step) final {
     if (partner_ < 0) return;
     const char* slot = Slot(partner_, step);
-    ForChunk(step, [&](size_t i, char* mine, uint64_t at, uint64_t bytes) { Meet(i, mine, slot + at, bytes); });
+    ForChunk(step, [&](size_t i, char* mine, uint64_t at, uint64_t bytes) {
+      Meet(i, mine, slot + at, bytes);
+    });
   }
 
   State& state_;
@@ -64,8 +72,8 @@ class DotPass final : public Pass {
  private:
   void Meet(size_t piece, char* mine, const char* theirs, uint64_t bytes) override {
     const int64_t count = static_cast<int64_t>(bytes / SizeOf(dtype()));
-    const kernels::AdasumDots part =
-        lower() ? kernels::AdasumDot(dtype(), mine, theirs, count) : kernels::AdasumDot(dtype(), theirs, mine, count);
+    const kernels::AdasumDots part = lower() ? kernels::AdasumDot(dtype(), mine, theirs, count)
+                                             : kernels::AdasumDot(dtype(), theirs, mine, count);
     kernels::AdasumDots& sum = state().dots[piece];
     sum.ab += part.ab;
     sum.aa += part.aa;
@@ -95,7 +103,9 @@ class FetchPass final : public Pass {
   using Pass::Pass;
 
  private:
-  void Meet(size_t, char* mine, const char* theirs, uint64_t bytes) override { memcpy(mine, theirs, bytes); }
+  void Meet(size_t, char* mine, const char* theirs, uint64_t bytes) override {
+    memcpy(mine, theirs, bytes);
+  }
 };
 
 class Adasum final : public Sequence {
@@ -112,12 +122,14 @@ class Adasum final : public Sequence {
       for (const Piece& piece : state_.batch->pieces) {
         const size_t bytes = static_cast<size_t>(piece.count) * SizeOf(state_.batch->dtype);
         if (bytes > 0 && piece.output != piece.input) memcpy(piece.output, piece.input, bytes);
-        kernels::Scale(state_.batch->dtype, piece.output, piece.count, state_.batch->reduce.prescale);
+        kernels::Scale(state_.batch->dtype, piece.output, piece.count,
+                       state_.batch->reduce.prescale);
       }
       return nullptr;
     });
     if (extras > 0) Level(region, me >= power ? me - power : (me < extras ? me + power : -1));
-    for (int distance = 1; distance < power; distance *= 2) Level(region, me < power ? me ^ distance : -1);
+    for (int distance = 1; distance < power; distance *= 2)
+      Level(region, me < power ? me ^ distance : -1);
     if (extras > 0) {
       Then([this, region, partner = me >= power ? me - power : -1] {
         return std::make_unique<FetchPass>(region, &state_, partner);
@@ -125,7 +137,8 @@ class Adasum final : public Sequence {
     }
     Then([this]() -> std::unique_ptr<Work> {
       for (const Piece& piece : state_.batch->pieces) {
-        kernels::Scale(state_.batch->dtype, piece.output, piece.count, state_.batch->reduce.postscale);
+        kernels::Scale(state_.batch->dtype, piece.output, piece.count,
+                       state_.batch->reduce.postscale);
       }
       return nullptr;
     });
@@ -134,7 +147,9 @@ class Adasum final : public Sequence {
  private:
   void Level(ShmRegion* region, int partner) {
     Then([this, region, partner] { return std::make_unique<DotPass>(region, &state_, partner); });
-    Then([this, region, partner] { return std::make_unique<CombinePass>(region, &state_, partner); });
+    Then([this, region, partner] {
+      return std::make_unique<CombinePass>(region, &state_, partner);
+    });
   }
 
   State state_;

@@ -8,7 +8,8 @@
 namespace hvdlite::comm {
 namespace {
 
-// Pointers to one element of every member, for kernels::Reduce. Small sets, which is nearly all, need no allocation.
+// Pointers to one element of every member, for kernels::Reduce. Small sets, which is nearly all,
+// need no allocation.
 class Sources {
  public:
   explicit Sources(int n) : n_(n), many_(n > kFew ? static_cast<size_t>(n) : 0) {}
@@ -42,7 +43,8 @@ class Exchange final : public Pipeline {
       for (int m = 0; m < region().members(); ++m) {
         sources_[m] = m == region().me() ? piece.input : Slot(m, step) + at;
       }
-      kernels::Reduce(batch_.reduce, piece.output, nullptr, sources_.data(), region().members(), piece.count);
+      kernels::Reduce(batch_.reduce, piece.output, nullptr, sources_.data(), region().members(),
+                      piece.count);
     });
   }
 
@@ -54,7 +56,8 @@ class Exchange final : public Pipeline {
 class Shares final : public Pipeline {
  public:
   Shares(ShmRegion* region, const Batch& batch, PieceStream stream)
-      : Pipeline(region, (stream.total() + region->chunk_bytes() - 1) / region->chunk_bytes(), /*has_reduction=*/true),
+      : Pipeline(region, (stream.total() + region->chunk_bytes() - 1) / region->chunk_bytes(),
+                 /*has_reduction=*/true),
         batch_(batch),
         stream_(std::move(stream)),
         size_of_(SizeOf(batch.dtype)),
@@ -71,7 +74,8 @@ class Shares final : public Pipeline {
   // The part of a chunk that `member` reduces: whole cache lines, as equal as they come.
   Range Share(uint64_t step, int member) const {
     const Range chunk = Chunk(step);
-    const uint64_t lines = (chunk.end - chunk.begin + PieceStream::kAlign - 1) / PieceStream::kAlign;
+    const uint64_t lines =
+        (chunk.end - chunk.begin + PieceStream::kAlign - 1) / PieceStream::kAlign;
     const uint64_t n = static_cast<uint64_t>(region().members());
     const auto edge = [&](uint64_t m) {
       return std::min(chunk.begin + lines * m / n * PieceStream::kAlign, chunk.end);
@@ -82,10 +86,11 @@ class Shares final : public Pipeline {
   void CopyIn(uint64_t step, char* slot) override {
     const Range chunk = Chunk(step);
     const Range mine = Share(step, region().me());
-    // My own share is reduced straight from my tensors, so nobody needs it in the slot.
+    // My own share is reduced straight from my tensors, so no member needs it in the slot.
     const auto copy = [&](uint64_t begin, uint64_t end) {
       stream_.ForEach(begin, end, [&](size_t i, uint64_t offset, uint64_t at, uint64_t bytes) {
-        memcpy(slot + (begin - chunk.begin) + at, static_cast<const char*>(batch_.pieces[i].input) + offset, bytes);
+        memcpy(slot + (begin - chunk.begin) + at,
+               static_cast<const char*>(batch_.pieces[i].input) + offset, bytes);
       });
     };
     copy(chunk.begin, mine.begin);
@@ -95,15 +100,18 @@ class Shares final : public Pipeline {
   void Reduce(uint64_t step) override {
     const Range chunk = Chunk(step);
     const Range mine = Share(step, region().me());
-    stream_.ForEach(mine.begin, mine.end, [&](size_t i, uint64_t offset, uint64_t at, uint64_t bytes) {
-      const Piece& piece = batch_.pieces[i];
-      const uint64_t in_slot = mine.begin - chunk.begin + at;
-      for (int m = 0; m < region().members(); ++m) {
-        sources_[m] = m == region().me() ? static_cast<const char*>(piece.input) + offset : Slot(m, step) + in_slot;
-      }
-      kernels::Reduce(batch_.reduce, Slot(region().me(), step) + in_slot, static_cast<char*>(piece.output) + offset,
-                      sources_.data(), region().members(), static_cast<int64_t>(bytes / size_of_));
-    });
+    stream_.ForEach(
+        mine.begin, mine.end, [&](size_t i, uint64_t offset, uint64_t at, uint64_t bytes) {
+          const Piece& piece = batch_.pieces[i];
+          const uint64_t in_slot = mine.begin - chunk.begin + at;
+          for (int m = 0; m < region().members(); ++m) {
+            sources_[m] = m == region().me() ? static_cast<const char*>(piece.input) + offset
+                                             : Slot(m, step) + in_slot;
+          }
+          kernels::Reduce(batch_.reduce, Slot(region().me(), step) + in_slot,
+                          static_cast<char*>(piece.output) + offset, sources_.data(),
+                          region().members(), static_cast<int64_t>(bytes / size_of_));
+        });
   }
 
   void CopyOut(uint64_t step) override {
@@ -112,9 +120,10 @@ class Shares final : public Pipeline {
       if (m == region().me()) continue;
       const Range share = Share(step, m);
       const char* slot = Slot(m, step) + (share.begin - chunk.begin);
-      stream_.ForEach(share.begin, share.end, [&](size_t i, uint64_t offset, uint64_t at, uint64_t bytes) {
-        memcpy(static_cast<char*>(batch_.pieces[i].output) + offset, slot + at, bytes);
-      });
+      stream_.ForEach(
+          share.begin, share.end, [&](size_t i, uint64_t offset, uint64_t at, uint64_t bytes) {
+            memcpy(static_cast<char*>(batch_.pieces[i].output) + offset, slot + at, bytes);
+          });
     }
   }
 
@@ -131,7 +140,8 @@ std::unique_ptr<Work> StartExchange(ShmRegion* region, const Batch& batch) {
 }
 
 std::unique_ptr<Work> StartShares(ShmRegion* region, const Batch& batch) {
-  return std::make_unique<Shares>(region, batch, PieceStream(batch, [](const Piece& p) { return p.count; }));
+  return std::make_unique<Shares>(region, batch,
+                                  PieceStream(batch, [](const Piece& p) { return p.count; }));
 }
 
 }  // namespace hvdlite::comm

@@ -1,9 +1,9 @@
-// Allreduce in shared memory. Two algorithms, both one fixed order of summation (member 0, 1, 2, ...), both
-// bit-identical on all members and to each other:
+// Allreduce in shared memory. Two algorithms, both one fixed order of summation (member 0, 1, 2,
+// ...), both bit-identical on all members and to each other:
 //
-//   exchange   everyone copies everything in, everyone reduces everything      1 hand-over     n * bytes read
-//   shares     everyone copies in what others will reduce, reduces its own     2 hand-overs    ~2 * bytes read
-//              share of each chunk, copies the others' shares out
+//   exchange   each member copies its tensor in and reduces everything; 1 hand-over, n * bytes read
+//   shares     each member copies in what others will reduce, reduces its share of each chunk and
+//              copies the others' shares out; 2 hand-overs, ~2 * bytes read
 #pragma once
 
 #include <memory>

@@ -17,7 +17,9 @@ uint64_t StepsFor(uint64_t bytes, const ShmRegion* region) {
 class Broadcast final : public Pipeline {
  public:
   Broadcast(ShmRegion* region, const Batch& batch, PieceStream stream)
-      : Pipeline(region, StepsFor(stream.total(), region), false), batch_(batch), stream_(std::move(stream)) {}
+      : Pipeline(region, StepsFor(stream.total(), region), false),
+        batch_(batch),
+        stream_(std::move(stream)) {}
 
  private:
   bool is_root() const { return region().me() == batch_.root; }
@@ -39,7 +41,8 @@ class Broadcast final : public Pipeline {
       const Piece& piece = batch_.pieces[i];
       if (is_root()) {
         if (piece.output == nullptr || piece.output == piece.input) return;
-        memcpy(static_cast<char*>(piece.output) + offset, static_cast<const char*>(piece.input) + offset, bytes);
+        memcpy(static_cast<char*>(piece.output) + offset,
+               static_cast<const char*>(piece.input) + offset, bytes);
       } else {
         memcpy(static_cast<char*>(piece.output) + offset, slot + at, bytes);
       }
@@ -50,7 +53,7 @@ class Broadcast final : public Pipeline {
   const PieceStream stream_;
 };
 
-// Each member streams its part of every tensor; everyone copies everybody's part to its place.
+// Each member streams its part of every tensor; each copies all parts to their places.
 class Allgather final : public Pipeline {
  public:
   Allgather(ShmRegion* region, const Batch& batch, std::vector<PieceStream> streams)
@@ -89,9 +92,12 @@ class Allgather final : public Pipeline {
       const char* slot = Slot(m, step);
       ForChunk(m, step, [&](size_t i, uint64_t offset, uint64_t at, uint64_t bytes) {
         const Piece& piece = batch_.pieces[i];
-        const int64_t before = std::accumulate(piece.counts.begin(), piece.counts.begin() + m, int64_t{0});
-        char* to = static_cast<char*>(piece.output) + static_cast<uint64_t>(before) * size_of_ + offset;
-        const char* from = m == region().me() ? static_cast<const char*>(piece.input) + offset : slot + at;
+        const int64_t before =
+            std::accumulate(piece.counts.begin(), piece.counts.begin() + m, int64_t{0});
+        char* to =
+            static_cast<char*>(piece.output) + static_cast<uint64_t>(before) * size_of_ + offset;
+        const char* from =
+            m == region().me() ? static_cast<const char*>(piece.input) + offset : slot + at;
         if (to != from) memcpy(to, from, bytes);
       });
     }
@@ -106,7 +112,9 @@ class Allgather final : public Pipeline {
 class Alltoall final : public Pipeline {
  public:
   Alltoall(ShmRegion* region, const Batch& batch)
-      : Pipeline(region, Longest(region, batch), false), piece_(batch.pieces[0]), size_of_(SizeOf(batch.dtype)) {}
+      : Pipeline(region, Longest(region, batch), false),
+        piece_(batch.pieces[0]),
+        size_of_(SizeOf(batch.dtype)) {}
 
  private:
   static int64_t Sent(const Piece& piece, int n, int from) {
@@ -115,12 +123,14 @@ class Alltoall final : public Pipeline {
   }
   static uint64_t Longest(const ShmRegion* region, const Batch& batch) {
     int64_t most = 0;
-    for (int m = 0; m < region->members(); ++m) most = std::max(most, Sent(batch.pieces[0], region->members(), m));
+    for (int m = 0; m < region->members(); ++m)
+      most = std::max(most, Sent(batch.pieces[0], region->members(), m));
     return StepsFor(static_cast<uint64_t>(most) * SizeOf(batch.dtype), region);
   }
   void CopyIn(uint64_t step, char* slot) override {
     const uint64_t begin = step * region().chunk_bytes();
-    const uint64_t end = static_cast<uint64_t>(Sent(piece_, region().members(), region().me())) * size_of_;
+    const uint64_t end =
+        static_cast<uint64_t>(Sent(piece_, region().members(), region().me())) * size_of_;
     if (begin >= end) return;
     memcpy(slot, static_cast<const char*>(piece_.input) + begin,
            std::min(end - begin, uint64_t{region().chunk_bytes()}));
@@ -133,7 +143,8 @@ class Alltoall final : public Pipeline {
     uint64_t received = 0;  // where the part of `from` starts in my output
     for (int from = 0; from < n; ++from) {
       const auto row = piece_.counts.begin() + static_cast<long>(from) * n;
-      const uint64_t begin = static_cast<uint64_t>(std::accumulate(row, row + me, int64_t{0})) * size_of_;
+      const uint64_t begin =
+          static_cast<uint64_t>(std::accumulate(row, row + me, int64_t{0})) * size_of_;
       const uint64_t bytes = static_cast<uint64_t>(row[me]) * size_of_;
       const uint64_t from_byte = std::max(begin, chunk_begin);
       const uint64_t to_byte = std::min(begin + bytes, chunk_end);
@@ -151,11 +162,13 @@ class Alltoall final : public Pipeline {
   const uint64_t size_of_;
 };
 
-// Chunks are cut so that each holds an equal part of every member's rows: all members then add at the same time.
-// Step s covers bytes [s * part, (s + 1) * part) of each member's share of the stream.
+// Chunks are cut so that each holds an equal part of every member's rows: all members then add at
+// the same time. Step s covers bytes [s * part, (s + 1) * part) of each member's share of the
+// stream.
 class Reducescatter final : public Pipeline {
  public:
-  Reducescatter(ShmRegion* region, const Batch& batch, std::vector<PieceStream> shares, bool to_float)
+  Reducescatter(ShmRegion* region, const Batch& batch, std::vector<PieceStream> shares,
+                bool to_float)
       : Pipeline(region, Steps(shares, region), false),
         batch_(batch),
         to_float_(to_float),
@@ -166,7 +179,8 @@ class Reducescatter final : public Pipeline {
 
  private:
   static uint64_t Part(const ShmRegion* region) {
-    return region->chunk_bytes() / static_cast<uint64_t>(region->members()) / PieceStream::kAlign * PieceStream::kAlign;
+    return region->chunk_bytes() / static_cast<uint64_t>(region->members()) / PieceStream::kAlign *
+           PieceStream::kAlign;
   }
   static uint64_t Steps(const std::vector<PieceStream>& shares, const ShmRegion* region) {
     uint64_t bytes = 0;
@@ -179,7 +193,8 @@ class Reducescatter final : public Pipeline {
     share.ForEach(step * part_, std::min((step + 1) * part_, share.total()), visit);
   }
   uint64_t BytesBefore(const Piece& piece, int member) const {
-    return static_cast<uint64_t>(std::accumulate(piece.counts.begin(), piece.counts.begin() + member, int64_t{0})) *
+    return static_cast<uint64_t>(
+               std::accumulate(piece.counts.begin(), piece.counts.begin() + member, int64_t{0})) *
            size_of_;
   }
   void CopyIn(uint64_t step, char* slot) override {
@@ -197,17 +212,17 @@ class Reducescatter final : public Pipeline {
     ForPart(me, step, [&](size_t i, uint64_t offset, uint64_t at, uint64_t bytes) {
       const Piece& piece = batch_.pieces[i];
       for (int m = 0; m < region().members(); ++m) {
-        sources_[static_cast<size_t>(m)] = m == me
-                                               ? static_cast<const char*>(piece.input) + BytesBefore(piece, me) + offset
-                                               : Slot(m, step) + static_cast<uint64_t>(me) * part_ + at;
+        sources_[static_cast<size_t>(m)] =
+            m == me ? static_cast<const char*>(piece.input) + BytesBefore(piece, me) + offset
+                    : Slot(m, step) + static_cast<uint64_t>(me) * part_ + at;
       }
       const auto count = static_cast<int64_t>(bytes / size_of_);
       if (to_float_) {
-        kernels::ReduceToFloat(batch_.reduce, static_cast<float*>(piece.output) + offset / size_of_, sources_.data(),
-                               region().members(), count);
+        kernels::ReduceToFloat(batch_.reduce, static_cast<float*>(piece.output) + offset / size_of_,
+                               sources_.data(), region().members(), count);
       } else {
-        kernels::Reduce(batch_.reduce, static_cast<char*>(piece.output) + offset, nullptr, sources_.data(),
-                        region().members(), count);
+        kernels::Reduce(batch_.reduce, static_cast<char*>(piece.output) + offset, nullptr,
+                        sources_.data(), region().members(), count);
       }
     });
   }
@@ -233,7 +248,8 @@ class Barrier final : public Pipeline {
 }  // namespace
 
 std::unique_ptr<Work> StartBroadcast(ShmRegion* region, const Batch& batch) {
-  return std::make_unique<Broadcast>(region, batch, PieceStream(batch, [](const Piece& p) { return p.count; }));
+  return std::make_unique<Broadcast>(region, batch,
+                                     PieceStream(batch, [](const Piece& p) { return p.count; }));
 }
 
 std::unique_ptr<Work> StartAllgather(ShmRegion* region, const Batch& batch) {
@@ -245,11 +261,13 @@ std::unique_ptr<Work> StartAlltoall(ShmRegion* region, const Batch& batch) {
 }
 
 std::unique_ptr<Work> StartReducescatter(ShmRegion* region, const Batch& batch) {
-  return std::make_unique<Reducescatter>(region, batch, Allgather::Streams(batch, region->members()), false);
+  return std::make_unique<Reducescatter>(region, batch,
+                                         Allgather::Streams(batch, region->members()), false);
 }
 
 std::unique_ptr<Work> StartReducescatterToFloat(ShmRegion* region, const Batch& batch) {
-  return std::make_unique<Reducescatter>(region, batch, Allgather::Streams(batch, region->members()), true);
+  return std::make_unique<Reducescatter>(region, batch,
+                                         Allgather::Streams(batch, region->members()), true);
 }
 
 std::unique_ptr<Work> StartBarrier(ShmRegion* region) {

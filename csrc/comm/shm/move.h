@@ -1,8 +1,8 @@
 // Collectives in shared memory that only move data, and reducescatter, which moves and then adds.
 //
-// All of them are the pipeline with other addresses: each member streams what others need through its slots, chunk by
-// chunk, and the others copy (or add) their part out of it. Cost per member: its own bytes once in, what it receives
-// once out; steps = the longest member's bytes / chunk.
+// All of them are the pipeline with other addresses: each member streams what others need through
+// its slots, chunk by chunk, and the others copy (or add) their part out of it. Cost per member:
+// its own bytes once in, what it receives once out; steps = the longest member's bytes / chunk.
 #pragma once
 
 #include <memory>

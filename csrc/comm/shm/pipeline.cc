@@ -5,9 +5,11 @@ namespace hvdlite::comm {
 bool Pipeline::AdvanceIn() {
   if (in_ == steps_) return false;
   const uint64_t step = first_ + in_;
-  // Being one step ahead of the reduction keeps both caches and peers busy; more only evicts what is needed next.
+  // Being one step ahead of the reduction keeps both caches and peers busy; more only evicts what
+  // is needed next.
   if (in_ > out_ + 1) return false;
-  if (step >= ShmRegion::kSlots && !region_->AllReached(Flag::kOut, step + 1 - ShmRegion::kSlots)) return false;
+  if (step >= ShmRegion::kSlots && !region_->AllReached(Flag::kOut, step + 1 - ShmRegion::kSlots))
+    return false;
   CopyIn(in_, Slot(region_->me(), in_));
   ++in_;
   region_->Post(Flag::kIn, first_ + in_);

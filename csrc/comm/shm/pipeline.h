@@ -1,16 +1,17 @@
 // Pipeline: the rhythm that all shared-memory algorithms share.
 //
 //   step           0      1      2      3
-//   copy in      [ 0 ]  [ 1 ]  [ 2 ]  [ 3 ]              my data -> my slot                    posts `in`
-//   reduce              [ 0 ]  [ 1 ]  [ 2 ]  [ 3 ]       my share of all slots -> my slot      posts `mid`
-//   copy out                   [ 0 ]  [ 1 ]  [ 2 ] ...   all slots -> my result                posts `out`
+//   copy in      [ 0 ]  [ 1 ]  [ 2 ]  [ 3 ]              my data -> my slot, posts `in`
+//   reduce              [ 0 ]  [ 1 ]  [ 2 ]  [ 3 ]       share of all slots -> my slot, posts `mid`
+//   copy out                   [ 0 ]  [ 1 ]  [ 2 ] ...   all slots -> my result, posts `out`
 //
-// A step is one chunk. Copy-in of step s waits until nobody reads slot s - kSlots any more (`out`), the reduction until
-// all have copied in, copy-out until all have reduced. An algorithm without a reduction leaves that phase out.
+// A step is one chunk. Copy-in of step s waits until no member reads slot s - kSlots any more
+// (`out`), the reduction until all have copied in, copy-out until all have reduced. An algorithm
+// without a reduction leaves that phase out.
 //
-// A subclass fills in the phases. The batches of a set follow one another without a barrier: each operation takes the
-// next `steps` steps, the same number on all members. Flags are absolute, so an operation that leaves a phase out owes
-// nothing: the next one that has it jumps over.
+// A subclass fills in the phases. The batches of a set follow one another without a barrier: each
+// operation takes the next `steps` steps, the same number on all members. Flags are absolute, so an
+// operation that leaves a phase out owes nothing: the next one that has it jumps over.
 #pragma once
 
 #include "comm/communicator.h"
@@ -47,7 +48,7 @@ class Pipeline : public Work {
   const uint64_t first_;  // the region's step number of our step 0
   const uint64_t steps_;
   const bool has_reduction_;
-  uint64_t in_ = 0;  // steps copied in
+  uint64_t in_ = 0;   // steps copied in
   uint64_t mid_ = 0;  // steps reduced
   uint64_t out_ = 0;  // steps copied out
 };

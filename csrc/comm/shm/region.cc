@@ -6,7 +6,8 @@ using transport::ShmPipe;
 
 size_t ShmRegion::Footprint(int members, size_t chunk_bytes) {
   const size_t n = static_cast<size_t>(members);
-  const size_t bytes = n * (3 * sizeof(FlagLine) + kSlots * chunk_bytes + ShmPipe::Footprint(kPipeBytes));
+  const size_t bytes =
+      n * (3 * sizeof(FlagLine) + kSlots * chunk_bytes + ShmPipe::Footprint(kPipeBytes));
   return (bytes + 4095) / 4096 * 4096;
 }
 
@@ -19,7 +20,8 @@ ShmRegion::ShmRegion(void* memory, int me, std::vector<int> local_ranks, size_t 
       seen_(local_ranks_.size() * 3, 0) {
   const size_t n = local_ranks_.size();
   char* at = static_cast<char*>(memory);
-  // Zero bytes are a valid FlagLine; constructing one could erase what a faster member has posted already.
+  // Zero bytes are a valid FlagLine; constructing one could erase what a faster member has posted
+  // already.
   flags_ = reinterpret_cast<FlagLine*>(at);
   at += n * 3 * sizeof(FlagLine);
   pipes_ = at;

@@ -3,14 +3,14 @@
 //   per member   three flags, each on lines of its own:   in   copied steps into my slots
 //                                                          mid  reduced steps
 //                                                          out  steps that I no longer read
-//   per member   kSlots slots of chunk_bytes:             the staging memory; step s uses slot s % kSlots
+//   per member   kSlots slots of chunk_bytes:             staging; step s uses slot s % kSlots
 //   per member   pipes to and from member 0               for negotiation
 //
-// A flag counts the steps done since the set was created and never goes back, so there is no barrier between two
-// operations: a fast member may be up to kSlots steps ahead of a slow one.
+// A flag counts the steps done since the set was created and never goes back, so there is no
+// barrier between two operations: a fast member may be up to kSlots steps ahead of a slow one.
 //
-// Memory ordering: a flag is stored sequentially consistent after the data it announces, and read with acquire.
-// Thread-safety: each member's flags are written by that member alone.
+// Memory ordering: a flag is stored sequentially consistent after the data it announces, and read
+// with acquire. Thread-safety: each member's flags are written by that member alone.
 #pragma once
 
 #include <atomic>
@@ -31,8 +31,10 @@ class ShmRegion {
 
   static size_t Footprint(int members, size_t chunk_bytes);
 
-  // `memory`: Footprint bytes, zero when first mapped. `local_ranks`: whose bells the members have on this host.
-  ShmRegion(void* memory, int me, std::vector<int> local_ranks, size_t chunk_bytes, transport::Doorbells* bells);
+  // `memory`: Footprint bytes, zero when first mapped. `local_ranks`: whose bells the members have
+  // on this host.
+  ShmRegion(void* memory, int me, std::vector<int> local_ranks, size_t chunk_bytes,
+            transport::Doorbells* bells);
 
   int me() const { return me_; }
   int members() const { return static_cast<int>(local_ranks_.size()); }
@@ -43,13 +45,14 @@ class ShmRegion {
     return slots_ + (static_cast<size_t>(member) * kSlots + step % kSlots) * chunk_bytes_;
   }
 
-  // Announces that this member has done all steps below `count`, and wakes whoever sleeps.
+  // Announces that this member has done all steps below `count`, and wakes sleeping members.
   void Post(Flag flag, uint64_t count);
   // True once every member but this one has posted at least `count`.
   bool AllReached(Flag flag, uint64_t count) const;
   bool Reached(Flag flag, int member, uint64_t count) const;
 
-  // This member reads nothing of the region any more. True for the last to say so (of several at once, for more than one).
+  // This member reads nothing of the region any more. True for the last to say so (of several at
+  // once, for more than one).
   bool Leave();
 
   // Memory for the pipe between member 0 and `member` (> 0).

@@ -17,11 +17,13 @@ bool ShmCommunicator::FitsExchange(const Batch& batch) const {
 }
 
 std::string ShmCommunicator::Explain(const Batch& batch) const {
-  if (batch.kind == OpKind::kAllreduce && batch.adasum) return "shm adasum: pairwise tree over shared slots";
+  if (batch.kind == OpKind::kAllreduce && batch.adasum)
+    return "shm adasum: pairwise tree over shared slots";
   if (batch.kind == OpKind::kAllreduce) {
-    return FitsExchange(batch) ? "shm exchange: at most " + std::to_string(small_bytes_) + " bytes, one hand-over"
-                               : "shm shares: copy in, reduce own share, copy out, in chunks of " +
-                                     std::to_string(region_->chunk_bytes()) + " bytes";
+    return FitsExchange(batch)
+               ? "shm exchange: at most " + std::to_string(small_bytes_) + " bytes, one hand-over"
+               : "shm shares: copy in, reduce own share, copy out, in chunks of " +
+                     std::to_string(region_->chunk_bytes()) + " bytes";
   }
   return "shm " + std::string(Name(batch.kind)) + ": streamed through shared slots";
 }
@@ -38,7 +40,8 @@ std::unique_ptr<Work> ShmCommunicator::Start(const Batch& batch) {
   switch (batch.kind) {
     case OpKind::kAllreduce:
       if (carrier == Carrier::kShmAdasum) return StartAdasum(region_, batch);
-      return carrier == Carrier::kShmExchange ? StartExchange(region_, batch) : StartShares(region_, batch);
+      return carrier == Carrier::kShmExchange ? StartExchange(region_, batch)
+                                              : StartShares(region_, batch);
     case OpKind::kBroadcast: return StartBroadcast(region_, batch);
     case OpKind::kAllgather: return StartAllgather(region_, batch);
     case OpKind::kAlltoall: return StartAlltoall(region_, batch);

@@ -9,7 +9,8 @@ namespace hvdlite::comm {
 class ShmCommunicator final : public Communicator {
  public:
   // Allreduces of at most `small_bytes` go by exchange (one hand-over). Borrows the region.
-  ShmCommunicator(ShmRegion* region, size_t small_bytes) : region_(region), small_bytes_(small_bytes) {}
+  ShmCommunicator(ShmRegion* region, size_t small_bytes)
+      : region_(region), small_bytes_(small_bytes) {}
 
   const char* name() const override { return "shm"; }
   std::string Explain(const Batch& batch) const override;

@@ -1,5 +1,6 @@
-// PieceStream: the tensors of a batch seen as one long array of bytes, so that a chunk may span several tensors
-// and a large tensor several chunks. Each piece starts on a cache line of the stream; the gaps are never touched.
+// PieceStream: the tensors of a batch seen as one long array of bytes, so that a chunk may span
+// several tensors and a large tensor several chunks. Each piece starts on a cache line of the
+// stream; the gaps are never touched.
 //
 // Pure; shared by the algorithms in this folder.
 #pragma once
@@ -30,11 +31,12 @@ class PieceStream {
 
   uint64_t total() const { return total_; }
 
-  // Calls visit(piece index, byte offset within the piece, byte offset within [begin, end), bytes) for each part of a
-  // piece that lies in [begin, end) of the stream.
+  // Calls visit(piece index, byte offset within the piece, byte offset within [begin, end), bytes)
+  // for each part of a piece that lies in [begin, end) of the stream.
   template <typename Visit>
   void ForEach(uint64_t begin, uint64_t end, Visit visit) const {
-    size_t i = static_cast<size_t>(std::upper_bound(starts_.begin(), starts_.end(), begin) - starts_.begin());
+    size_t i = static_cast<size_t>(std::upper_bound(starts_.begin(), starts_.end(), begin) -
+                                   starts_.begin());
     for (i = i == 0 ? 0 : i - 1; i < starts_.size() && starts_[i] < end; ++i) {
       const uint64_t from = std::max(begin, starts_[i]);
       const uint64_t to = std::min(end, ends_[i]);

@@ -1,7 +1,8 @@
-// Handle: the caller's side of one submitted operation: is it done, how did it end, what did it yield.
+// Handle: the caller's side of one submitted operation: is it done, how did it end, what did it
+// yield.
 //
-// Written by the engine until Complete(), by nobody afterwards; done() makes everything else visible.
-// Shared between the caller and the engine, so that neither needs the other to live.
+// Written by the engine until Complete(), constant afterwards; done() makes everything else
+// visible. Shared between the caller and the engine, so that neither needs the other to live.
 #pragma once
 
 #include <atomic>
@@ -26,15 +27,17 @@ class Handle {
 
   // All below: only after done().
   const Status& status() const { return status_; }
-  // The result of operations whose shape the caller could not know (allgather, alltoall, reducescatter). Points into
-  // storage that this handle owns until TakeStorage.
+  // The result of operations whose shape the caller could not know (allgather, alltoall,
+  // reducescatter). Points into storage that this handle owns until TakeStorage.
   TensorView output;
   std::vector<int64_t> received_splits;  // Alltoall: rows from each member
   int64_t number = -1;                   // Join: who was last. AddProcessSet: the id.
-  FlightPtr flight;  // on a GPU: done() says that everything has been put on the stream; null: nothing was
+  // GPU: the batch, of which done() says that it is enqueued; null: no work on the device
+  PendingBatchPtr pending;
 
   using Storage = std::unique_ptr<void, decltype(&free)>;
-  // Memory for `output`, whose dtype and shape are set; null if there is none. An empty tensor has an address, too.
+  // Memory for `output`, whose dtype and shape are set; null if there is none. An empty tensor has
+  // an address, too.
   void* Allocate() {
     if (completion_.allocate) {
       static char nothing;
@@ -44,7 +47,7 @@ class Handle {
     storage_.reset(aligned_alloc(64, (output.bytes() + 64) / 64 * 64));  // a cache line's alignment
     return storage_.get();
   }
-  // On the GPU.
+  // The same on a GPU.
   Status AllocateOn(std::shared_ptr<device::Gpu> gpu) {
     HVDLITE_RETURN_IF_ERROR(DeviceMemory::Allocate(std::move(gpu), output.bytes(), &memory_));
     output.data = memory_->data();
@@ -53,9 +56,9 @@ class Handle {
   DeviceMemory* memory() const { return memory_.get(); }
   std::unique_ptr<DeviceMemory> TakeMemory() { return std::move(memory_); }
   // Before Complete().
-  void TakeOff(const FlightPtr& with) {
-    flight = with;
-    if (memory_ != nullptr) memory_->flight = with;
+  void Enqueued(const PendingBatchPtr& with) {
+    pending = with;
+    if (memory_ != nullptr) memory_->pending = with;
   }
   Storage TakeStorage() { return std::exchange(storage_, Storage(nullptr, &free)); }
 
@@ -63,10 +66,10 @@ class Handle {
     status_ = std::move(status);
     done_.store(true, std::memory_order_release);
   }
-  // Somebody wants to hear of the end, and does.
+  // Whether a completion callback is set; calls it.
   bool wants_telling() const { return static_cast<bool>(completion_.done); }
   void Tell() const { completion_.done(*this); }
-  // The background thread may leave it to whoever waits.
+  // Whether the background thread may leave the operation to the thread that will wait for it.
   bool patient() const { return patient_; }
 
  private:

@@ -25,7 +25,8 @@ Status AllocateOutput(Entry* entry, Shape shape, int rank) {
   return Status::Ok();
 }
 
-// The shape of an allgather's or an alltoall's result was not known before. An empty result has memory and no address.
+// The shape of an allgather's or an alltoall's result was not known before. An empty result has
+// memory and no address.
 Status AllocateOnGpu(Entry* entry, Shape shape, comm::gpu::Card* card, Batch* batch) {
   if (entry->output.data != nullptr || entry->handle->memory() != nullptr) return Status::Ok();
   std::shared_ptr<device::Gpu> gpu;
@@ -47,12 +48,13 @@ Status AllocateOnGpu(Entry* entry, Shape shape, comm::gpu::Card* card, Batch* ba
 // Bytes that a member which has joined must offer and swallow for this piece.
 size_t StandInBytes(const Piece& piece, DType dtype) {
   const int64_t elements =
-      piece.counts.empty() ? piece.count : std::accumulate(piece.counts.begin(), piece.counts.end(), int64_t{0});
+      piece.counts.empty() ? piece.count
+                           : std::accumulate(piece.counts.begin(), piece.counts.end(), int64_t{0});
   return static_cast<size_t>(elements) * SizeOf(dtype);
 }
 
-// For the pieces of a joined member. All may offer the same zeros, but each needs a place of its own for its results:
-// outputs are what many algorithms work in, and pass on.
+// For the pieces of a joined member. All may offer the same zeros, but each needs a place of its
+// own for its results: outputs are what many algorithms work in, and pass on.
 Status LendStandIns(Running* running, DType dtype, size_t zeros, size_t ignored, device::Gpu* gpu) {
   const void* nothing = nullptr;
   char* place = nullptr;
@@ -113,7 +115,8 @@ Status Prepare(ProcessSet* set, Running* running, comm::gpu::Card* card) {
         HVDLITE_RETURN_IF_ERROR(AllocateOnGpu(entry, std::move(mine), card, &batch));
         batch.ready.insert(batch.ready.end(), entry->ready.begin(), entry->ready.end());
       } else {
-        HVDLITE_RETURN_IF_ERROR(AllocateOutput(entry, std::move(mine), set->ranks[static_cast<size_t>(me)]));
+        HVDLITE_RETURN_IF_ERROR(
+            AllocateOutput(entry, std::move(mine), set->ranks[static_cast<size_t>(me)]));
       }
       entry->handle->received_splits = RowsReceived(*response.agreed, me, members);
       piece.input = entry->input.data;

@@ -6,8 +6,9 @@ namespace hvdlite::engine {
 namespace {
 
 bool SameBatch(const Request& a, const Request& b, bool groups_alone) {
-  return a.kind == b.kind && a.dtype == b.dtype && a.op == b.op && a.device == b.device && a.root == b.root &&
-         a.prescale == b.prescale && a.postscale == b.postscale && (!groups_alone || a.group == b.group);
+  return a.kind == b.kind && a.dtype == b.dtype && a.op == b.op && a.device == b.device &&
+         a.root == b.root && a.prescale == b.prescale && a.postscale == b.postscale &&
+         (!groups_alone || a.group == b.group);
 }
 
 struct OpenBatch {
@@ -18,7 +19,8 @@ struct OpenBatch {
 
 }  // namespace
 
-std::vector<std::vector<size_t>> Plan(const std::vector<AgreedPtr>& ready, const FuseOptions& options) {
+std::vector<std::vector<size_t>> Plan(const std::vector<AgreedPtr>& ready,
+                                      const FuseOptions& options) {
   std::vector<std::vector<size_t>> batches;
   std::vector<OpenBatch> open;  // at most one per signature
   for (size_t i = 0; i < ready.size(); ++i) {
@@ -30,7 +32,8 @@ std::vector<std::vector<size_t>> Plan(const std::vector<AgreedPtr>& ready, const
       if (SameBatch(*batch.like, request, options.groups_alone)) match = &batch;
     }
     // A group's members stay with the ones before them even beyond the threshold.
-    const bool continues_group = match != nullptr && in_group && match->like->group == request.group;
+    const bool continues_group =
+        match != nullptr && in_group && match->like->group == request.group;
     if (match != nullptr && Has(request.kind, kFuses) && options.threshold > 0 &&
         (continues_group || match->bytes + bytes <= options.threshold)) {
       batches[match->index].push_back(i);

@@ -1,9 +1,10 @@
 // Which ready operations travel together. DECIDES; pure.
 //
-// Operations of the same kind, dtype, reduction, scale factors and root are put into one batch until it holds
-// `threshold` bytes; what does not match starts another batch and does not stop the first from growing (look-ahead).
-// Members of a group stay together whatever their size. Runs on one member of the set only, so all members execute the
-// same batches because they are told, not because they compute alike.
+// Operations of the same kind, dtype, reduction, scale factors and root are put into one batch
+// until it holds `threshold` bytes; what does not match starts another batch and does not stop the
+// first from growing (look-ahead). Members of a group stay together whatever their size. Runs on
+// one member of the set only, so all members execute the same batches because they are told, not
+// because they compute alike.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +20,7 @@ struct FuseOptions {
 };
 
 // Indices into `ready`, batch by batch, in order of execution.
-std::vector<std::vector<size_t>> Plan(const std::vector<AgreedPtr>& ready, const FuseOptions& options);
+std::vector<std::vector<size_t>> Plan(const std::vector<AgreedPtr>& ready,
+                                      const FuseOptions& options);
 
 }  // namespace hvdlite::engine

@@ -7,12 +7,13 @@
 namespace hvdlite::engine {
 
 Status Agreement::Nonsense(int rank) {
-  return Status::Internal(
-      "rank " + std::to_string(rank) +
-      " sent a negotiation message that makes no sense; do all ranks run the same version of hvdlite?");
+  return Status::Internal("rank " + std::to_string(rank) +
+                          " sent a negotiation message that makes no sense; do all ranks run the "
+                          "same version of hvdlite?");
 }
 
-Agreement::Agreement(const TreePlace& place, std::vector<int> ranks, const AgreementOptions& options)
+Agreement::Agreement(const TreePlace& place, std::vector<int> ranks,
+                     const AgreementOptions& options)
     : me_(place.me),
       ranks_(std::move(ranks)),
       options_(options),
@@ -22,12 +23,14 @@ Agreement::Agreement(const TreePlace& place, std::vector<int> ranks, const Agree
     parent_->channel = std::make_unique<transport::FrameChannel>(place.parent);
   }
   for (const TreePlace::Child& child : place.children) {
-    children_.push_back({std::make_unique<transport::FrameChannel>(child.transport), child.members, 0});
+    children_.push_back(
+        {std::make_unique<transport::FrameChannel>(child.transport), child.members, 0});
     below_ += child.members.size();
   }
 }
 
-// One frame speaks for one member; a relay that passes on several members' words sends several frames.
+// One frame speaks for one member; a relay that passes on several members' words sends several
+// frames.
 Writer& Agreement::UpFor(int member) {
   if (up_member_ != member) SendUp();
   if (up_.empty()) {
@@ -126,7 +129,8 @@ void Agreement::SendAlive() {
   }
 }
 
-Status Agreement::HandleUp(const Edge& edge, std::string_view frame, Nanos now, std::vector<Decision>* decisions) {
+Status Agreement::HandleUp(const Edge& edge, std::string_view frame, Nanos now,
+                           std::vector<Decision>* decisions) {
   const int sender = edge.channel->transport().peer();
   Reader in(frame);
   const int member = static_cast<int>(in.Below(ranks_.size()));
@@ -230,7 +234,8 @@ Status Agreement::HandleDown(std::string_view frame, std::vector<Decision>* deci
         for (uint64_t i = 0; i < count; ++i) {
           Response response;
           if (!Decode(&in, &response) || !MakesSense(response)) return Nonsense(sender);
-          if (!response.cached && response.agreed->request.kind == OpKind::kJoin) joined_below_ = false;
+          if (!response.cached && response.agreed->request.kind == OpKind::kJoin)
+            joined_below_ = false;
           decision.batch.push_back(std::move(response));
         }
         if (decision.batch.empty()) return Nonsense(sender);
@@ -304,7 +309,7 @@ Status Agreement::Exchange(Nanos now, std::vector<Decision>* decisions, bool* mo
 bool Agreement::Flush() {
   bool moved = false;
   SendUp();
-  // An edge that fails now has nobody at its other end to tell.
+  // An edge that fails now has no rank at its other end to tell.
   const auto drained = [&](Edge& edge) {
     return !edge.channel->PumpOut(&moved).ok() || !edge.channel->wants_to_send();
   };
@@ -333,7 +338,8 @@ bool Agreement::TakeLeave() {
 std::vector<Agreement::Heard> Agreement::LastHeard() const {
   std::vector<Heard> out;
   const auto add = [&](const Edge& edge) {
-    if (edge.channel->transport().fd() >= 0) out.push_back({&edge.channel->transport(), edge.heard});
+    if (edge.channel->transport().fd() >= 0)
+      out.push_back({&edge.channel->transport(), edge.heard});
   };
   if (parent_ != nullptr) add(*parent_);
   for (const Edge& child : children_) add(child);
@@ -343,7 +349,9 @@ std::vector<Agreement::Heard> Agreement::LastHeard() const {
 void Agreement::AddPollFds(std::vector<pollfd>* fds) const {
   const auto add = [&](const Edge& edge) {
     const int fd = edge.channel->transport().fd();
-    if (fd >= 0) fds->push_back({fd, static_cast<short>(POLLIN | (edge.channel->wants_to_send() ? POLLOUT : 0)), 0});
+    if (fd >= 0)
+      fds->push_back(
+          {fd, static_cast<short>(POLLIN | (edge.channel->wants_to_send() ? POLLOUT : 0)), 0});
   };
   if (parent_ != nullptr) add(*parent_);
   for (const Edge& child : children_) add(child);

@@ -1,10 +1,15 @@
-// Agreement: the conversation by which the members of a process set come to hold the same decisions in the same order.
+// Agreement: the conversation by which the members of a process set come to hold the same decisions
+// in the same order.
 //
-//          member 0 (root): ledger, decides            requests flow up, decisions flow down; nobody waits for
-//         /        |        \                           anybody: each turn moves what has arrived. Inside a host
-//   members of   host leader  host leader               the edges are shared-memory pipes, between hosts TCP
-//   this host     /    \          \                     links; a host's leader passes on what its members say,
-//               members ...      members                and says "all of us" once instead of one by one.
+//          member 0 (root): ledger, decides
+//         /        |        \         requests flow up
+//   members of   host leader  host leader
+//   this host     /    \          \         decisions flow down
+//               members ...      members
+//
+// No member waits for another: each turn moves what has arrived. Edges inside a host are
+// shared-memory pipes, between hosts TCP links. A host's leader passes on what its members say, and
+// says "all of us" once instead of one by one.
 //
 // Thread-safety: one thread at a time (the holder of the engine's turn).
 // Failure: kPeerLost when an edge breaks; kInternal when a neighbour talks nonsense.
@@ -59,8 +64,8 @@ class Agreement {
 
   bool is_root() const { return parent_ == nullptr; }
 
-  // This member asks for an operation: in full, or as the slot that stands for the same request. `slot` is what the name
-  // of the request in full had stood for so far, if anything.
+  // This member asks for an operation: in full, or as the slot that stands for the same request.
+  // `slot` is what the name of the request in full had stood for so far, if anything.
   Status Announce(const Request& request, uint64_t slot, Nanos now);
   Status AnnounceSlot(uint64_t slot, Nanos now);
   void AnnounceEvicted(uint64_t slot);
@@ -68,7 +73,8 @@ class Agreement {
   void AnnounceShutdown(Nanos now);
   // Tells the neighbours in the tree that the job has failed. They pass it on. Best effort.
   void SpreadAbort(const Status& status);
-  // Root only: asks all members where their programs are. Their answers come in over the next moments.
+  // Root only: asks all members where their programs are. Their answers come in over the next
+  // produced_by.
   void AskWhere(std::vector<Decision>* decisions);
   // Where this member's program is; `idle` is how long ago it last submitted anything.
   void AnswerWhere(const std::string& place, Nanos idle);
@@ -78,8 +84,8 @@ class Agreement {
   };
   // Root only: what has been answered since AskWhere, by global rank.
   const std::map<int, Answer>& answers() const { return answers_; }
-  // Somebody wants to see when each member asks: a relay then passes on at once what it would bundle, and the root keeps
-  // the arrivals for TakeArrivals. May change at any time.
+  // The timeline shows when each member asks: a relay then passes on at once what it would
+  // bundle, and the root keeps the arrivals for TakeArrivals. May change at any time.
   void WatchArrivals(bool on);
   std::vector<Ledger::Arrival> TakeArrivals() { return ledger_.TakeArrivals(); }
   // Lets the neighbours know that this rank lives.
@@ -89,11 +95,13 @@ class Agreement {
   Status Exchange(Nanos now, std::vector<Decision>* decisions, bool* moved);
   // Sends what is queued, as far as it goes. True when nothing is left.
   bool Flush();
-  // After the last word: ends sending to the neighbours and drops what they still say. True when all of them have ended as
-  // well. Who closes its sockets then takes back no word from a neighbour that has not read it yet.
+  // After the last word: ends sending to the neighbours and drops what they still say. True when
+  // all of them have ended as well. Who closes its sockets then takes back no word from a neighbour
+  // that has not read it yet.
   bool TakeLeave();
 
-  // When the last whole frame of each neighbour in the tree on another host has come, for the heartbeat.
+  // When the last whole frame of each neighbour in the tree on another host has come, for the
+  // heartbeat.
   struct Heard {
     const transport::Transport* from;
     Nanos at;
@@ -110,8 +118,9 @@ class Agreement {
     std::vector<int> members;
     Nanos heard = 0;
   };
-  // A slot that some members below this relay have announced. The relay keeps it to itself until all have, unless one of
-  // them will not (it asks in full, or has forgotten the slot), or the root has to know who is missing.
+  // A slot that some members below this relay have announced. The relay keeps it to itself until
+  // all have, unless one of them will not (it asks in full, or has forgotten the slot), or the root
+  // has to know who is missing.
   struct Partial {
     std::vector<int> members;  // announced
     size_t declined = 0;       // members that asked in full instead
@@ -121,7 +130,8 @@ class Agreement {
   };
 
   Status Receive(Edge* edge, Nanos now, std::vector<Decision>* decisions, bool* moved);
-  Status HandleUp(const Edge& edge, std::string_view frame, Nanos now, std::vector<Decision>* decisions);
+  Status HandleUp(const Edge& edge, std::string_view frame, Nanos now,
+                  std::vector<Decision>* decisions);
   static Status Nonsense(int rank);
   bool MakesSense(const Response& response) const;
   Status HandleDown(std::string_view frame, std::vector<Decision>* decisions);
@@ -151,13 +161,15 @@ class Agreement {
   std::vector<Edge> children_;
   size_t below_ = 1;  // members this one speaks for, itself included
   Ledger ledger_;
-  Writer up_;            // the frame to the parent that is being written
-  int up_member_ = -1;   // whom it speaks for
+  Writer up_;           // the frame to the parent that is being written
+  int up_member_ = -1;  // whom it speaks for
   std::unordered_map<uint64_t, Partial> partials_;
   bool watching_ = false;
-  bool joined_below_ = false;  // some member below has joined and announces nothing: wait for no subtree to be complete
+  // Some member below has joined and announces nothing: wait for no subtree to be complete.
+  bool joined_below_ = false;
   std::map<int, Answer> answers_;
-  std::optional<Request> joining_;  // held back until what the children said before it is heard: who is last matters
+  // held back until what the children said before it is heard: who is last matters
+  std::optional<Request> joining_;
   std::vector<int> leaving_;
   Nanos leaving_since_ = 0;
   Nanos next_look_ = 0;  // on the root: for groups that can never become ready

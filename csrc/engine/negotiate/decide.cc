@@ -41,15 +41,16 @@ void FailWholeGroups(const std::vector<Tally*>& ready, std::vector<Status>* verd
 }  // namespace
 
 Response Agreement::Settle(Tally* tally) {
-  const bool anybody_joined =
-      std::find(tally->presence.begin(), tally->presence.end(), Presence::kJoined) != tally->presence.end();
+  const bool anybody_joined = std::find(tally->presence.begin(), tally->presence.end(),
+                                        Presence::kJoined) != tally->presence.end();
   const Request& request = tally->agreed->request;
   // The zero rows of a joined member must not be what the slot remembers of it.
   const bool remember = request.cacheable && !(anybody_joined && RowsDiffer(request.kind));
   Response response;
   response.cached = remember && tally->agreed == tally->remembered;
   response.slot = remember ? ledger_.SlotFor(tally) : kNoSlot;
-  response.agreed = anybody_joined && RowsDiffer(request.kind) ? WithoutRowsOfJoined(*tally) : tally->agreed;
+  response.agreed =
+      anybody_joined && RowsDiffer(request.kind) ? WithoutRowsOfJoined(*tally) : tally->agreed;
   ledger_.Settle(tally, remember);
   return response;
 }
@@ -87,7 +88,8 @@ void Agreement::DecideReady(const std::vector<Tally*>& ready, Writer* out) {
   }
 }
 
-// The root turns what is ready into decisions, tells everybody, and takes its own copy the way all others get theirs.
+// The root turns what is ready into decisions, tells all members, and takes its own copy the way
+// all others get theirs.
 void Agreement::Decide(Nanos now, std::vector<Decision>* decisions) {
   Writer out;
   if (now >= next_look_) {
@@ -98,12 +100,12 @@ void Agreement::Decide(Nanos now, std::vector<Decision>* decisions) {
   if (!ready.empty()) DecideReady(ready, &out);
   const int last_joined = ledger_.TakeLastJoined();
   if (last_joined >= 0) {
-    Agreed everybody;
-    everybody.request.kind = OpKind::kJoin;
-    everybody.request.name = "join";
-    everybody.request.root = ranks_[last_joined];
+    Agreed all;
+    all.request.kind = OpKind::kJoin;
+    all.request.name = "join";
+    all.request.root = ranks_[last_joined];
     Response response;
-    response.agreed = std::make_shared<const Agreed>(std::move(everybody));
+    response.agreed = std::make_shared<const Agreed>(std::move(all));
     out.U8(static_cast<uint8_t>(Down::kExecute));
     out.Varint(1);
     Encode(response, &out);
@@ -113,18 +115,21 @@ void Agreement::Decide(Nanos now, std::vector<Decision>* decisions) {
     out.Varint(slot);
   }
   if (!leaving_.empty() && !shutdown_decided_) {
-    const bool promised = std::any_of(ledger_.pending().begin(), ledger_.pending().end(), [&](const Tally* tally) {
-      return std::any_of(leaving_.begin(), leaving_.end(),
-                         [&](int m) { return tally->presence[m] == Presence::kAsked; });
-    });
+    const bool promised =
+        std::any_of(ledger_.pending().begin(), ledger_.pending().end(), [&](const Tally* tally) {
+          return std::any_of(leaving_.begin(), leaving_.end(),
+                             [&](int m) { return tally->presence[m] == Presence::kAsked; });
+        });
     if (!promised || leaving_.size() == ranks_.size() || now - leaving_since_ > kAnnouncedGrace) {
       shutdown_decided_ = true;
       std::vector<int> who;
       for (int m : leaving_) who.push_back(ranks_[m]);
       out.U8(static_cast<uint8_t>(Down::kShutdown));
-      Encode(Status::ShutDown("Horovod has been shut down (hvdlite): " + RankList(who) +
-                              " called hvd.shutdown() or reached the end of its program. If this rank still had work "
-                              "to do, the ranks did not run the same number of steps: see hvd.join()."),
+      Encode(Status::ShutDown(
+                 "Horovod has been shut down (hvdlite): " + RankList(who) +
+                 " called hvd.shutdown() or reached the end of its program. If this rank still had "
+                 "work "
+                 "to do, the ranks did not run the same number of steps: see hvd.join()."),
              &out);
     }
   }

@@ -95,11 +95,13 @@ bool Ledger::Add(int member, Request request, Nanos now) {
     return true;
   }
   if (!IsPossible(request, members_)) return false;
-  // One that has joined has nothing to say, one that has asked is waiting. Whoever is refused begins no round.
+  // One that has joined has nothing to say, one that has asked is waiting. A refused member
+  // begins no round.
   if (joined_[static_cast<size_t>(member)]) return false;
   Tally* tally = Find(request.name);
   if (tally->present == 0) BeginRound(tally, member, now);
-  if (tally->presence[static_cast<size_t>(member)] != Presence::kMissing || tally->pending_index == SIZE_MAX)
+  if (tally->presence[static_cast<size_t>(member)] != Presence::kMissing ||
+      tally->pending_index == SIZE_MAX)
     return false;
   Record(tally, member, std::move(request));
   MarkAsked(tally, member, now);
@@ -117,7 +119,8 @@ bool Ledger::AddCached(int member, uint64_t slot, Nanos now) {
   if (joined_[static_cast<size_t>(member)]) return false;
   Tally* tally = found->second;
   if (tally->present == 0) BeginRound(tally, member, now);
-  if (tally->presence[static_cast<size_t>(member)] != Presence::kMissing || tally->pending_index == SIZE_MAX)
+  if (tally->presence[static_cast<size_t>(member)] != Presence::kMissing ||
+      tally->pending_index == SIZE_MAX)
     return false;
   if (tally->draft) Record(tally, member, RequestOf(*tally->remembered, member, members_));
   MarkAsked(tally, member, now);
@@ -149,8 +152,8 @@ std::vector<Tally*> Ledger::TakeReady() {
       tally->agreed = tally->remembered;
       continue;
     }
-    tally->agreed =
-        std::make_shared<const Agreed>(Agreed{std::move(tally->draft->first), std::move(tally->draft->rows)});
+    tally->agreed = std::make_shared<const Agreed>(
+        Agreed{std::move(tally->draft->first), std::move(tally->draft->rows)});
     tally->draft.reset();
   }
   return std::exchange(ready_, {});
@@ -180,14 +183,14 @@ void Ledger::FindTornGroups() {
   for (const auto& [group, asked] : groups) {
     uint32_t some = 0;
     bool differ = false;
-    bool everybody = true;
+    bool complete = true;
     for (size_t m = 0; m < members; ++m) {
       if (joined_[m]) continue;
-      everybody &= asked.sizes[m] > 0 && asked.counts[m] == asked.sizes[m];
+      complete &= asked.sizes[m] > 0 && asked.counts[m] == asked.sizes[m];
       differ |= some > 0 && asked.sizes[m] != some;
       some = asked.sizes[m];
     }
-    if (!everybody || !differ) continue;
+    if (!complete || !differ) continue;
     TearApart(asked.tallies, asked.sizes);
     groups_.erase(group);
   }

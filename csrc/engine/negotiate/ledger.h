@@ -1,9 +1,10 @@
-// Ledger: counts, for every named operation, which members of a process set have asked for it. DECIDES what is ready;
-// pure: no I/O, no clock but the one handed in.
+// Ledger: counts, for every named operation, which members of a process set have asked for it.
+// DECIDES what is ready; pure: no I/O, no clock but the one handed in.
 //
-// Lives on the first member of the set. A request may come in full or as the number of a slot, which stands for "the
-// same as last time". Operations become ready in the order in which their last member asked. Members of a group are
-// ready together. A member that joined counts as present everywhere.
+// Lives on the first member of the set. A request may come in full or as the number of a slot,
+// which stands for "the same as last time". Operations become ready in the order in which their
+// last member asked. Members of a group are ready together. A member that joined counts as present
+// everywhere.
 #pragma once
 
 #include <cstdint>
@@ -26,24 +27,27 @@ class Ledger {
   Ledger(int members, size_t capacity)
       : members_(members), capacity_(capacity), joined_(members, false), waited_for_(members) {}
 
-  // False when the bytes make no sense from this member (unknown slot, asked twice): the sender is broken.
+  // False when the bytes make no sense from this member (unknown slot, asked twice): the sender is
+  // broken.
   bool Add(int member, Request request, Nanos now);
   bool AddCached(int member, uint64_t slot, Nanos now);
   // One more member has forgotten an evicted slot and will never send its number again.
   void Forgotten(uint64_t slot);
 
-  // Everything that has become ready since the last call, in order. Valid until Settle. A join that is complete shows as
-  // last_joined() >= 0.
+  // Everything that has become ready since the last call, in order. Valid until Settle. A join that
+  // is complete shows as last_joined() >= 0.
   std::vector<Tally*> TakeReady();
-  // Makes ready, as disagreements, what never becomes ready by itself: groups that every member has asked for in full,
-  // but with different numbers of tensors, and so under different names. Looks at everything that is pending.
+  // Makes ready, as disagreements, what never becomes ready by itself: groups that every member has
+  // asked for in full, but with different numbers of tensors, and so under different names. Looks
+  // at everything that is pending.
   void FindTornGroups();
   // Ends the round of a tally from TakeReady. With `remember` the operation keeps, or gets, a slot.
   void Settle(Tally* tally, bool remember);
-  // The slot that a tally from TakeReady will have after Settle(remember); kNoSlot if the cache is off.
+  // The slot that a tally from TakeReady will have after Settle(remember); kNoSlot if the cache is
+  // off.
   uint64_t SlotFor(Tally* tally);
 
-  // Once everybody has joined: who was last. Resets the join. -1 otherwise.
+  // Once all members have joined: which was last. Resets the join. -1 otherwise.
   int TakeLastJoined();
   bool joined(int member) const { return joined_[static_cast<size_t>(member)]; }
 
@@ -61,7 +65,8 @@ class Ledger {
   // Those since the last call, in order.
   std::vector<Arrival> TakeArrivals() { return std::exchange(arrivals_, {}); }
 
-  // How long all others have waited for each member, summed over operations it was the last to ask for.
+  // How long all others have waited for each member, summed over operations it was the last to ask
+  // for.
   const std::vector<Spans>& waited_for() const { return waited_for_; }
 
   // Operations that some but not all members have asked for.

@@ -1,5 +1,5 @@
-// What a relay of the negotiation tree keeps to itself: "slot s" from each member below it becomes one "slot s from all
-// of us", unless one of them will not say it this time.
+// What a relay of the negotiation tree keeps to itself: "slot s" from each member below it becomes
+// one "slot s from all of us", unless one of them will not say it this time.
 #include "engine/negotiate/agree.h"
 
 namespace hvdlite::engine {
@@ -11,7 +11,8 @@ constexpr Nanos kSpellOutAfter = kSecond;
 }  // namespace
 
 Status Agreement::CountSlot(int member, uint64_t slot, Nanos now) {
-  if (is_root()) return ledger_.AddCached(member, slot, now) ? Status::Ok() : Nonsense(ranks_[member]);
+  if (is_root())
+    return ledger_.AddCached(member, slot, now) ? Status::Ok() : Nonsense(ranks_[member]);
   if (below_ == 1 || joined_below_) {
     PassOnSlot(Up::kCached, member, slot);
     return Status::Ok();
@@ -59,8 +60,9 @@ void Agreement::SpellOutOldPartials(Nanos now) {
   }
 }
 
-// A member asks in full for what the slot stood for: this time the whole subtree will not come by slot, so those who have
-// must not be kept waiting. Every relay on the way to the root has to know; the root itself does not care.
+// A member asks in full for what the slot stood for: this time the whole subtree will not come by
+// slot, so those who have must not be kept waiting. Every relay on the way to the root has to know;
+// the root itself does not care.
 void Agreement::PassOnUncached(int member, uint64_t slot, Nanos now) {
   if (below_ > 1 && !joined_below_) {
     Partial& partial = partials_[slot];
@@ -72,8 +74,8 @@ void Agreement::PassOnUncached(int member, uint64_t slot, Nanos now) {
   PassOnSlot(Up::kUncached, member, slot);
 }
 
-// The root knows what an evicted slot stood for only until the last member has forgotten it. So whoever announced it must
-// be heard before, and from now on at once.
+// The root knows what an evicted slot stood for only until the last member has forgotten it. So
+// the announcing members must be heard before, and from now on at once.
 void Agreement::PassOnEvicted(int member, uint64_t slot) {
   if (below_ > 1) {
     Partial& partial = partials_[slot];

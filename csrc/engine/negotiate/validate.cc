@@ -29,15 +29,23 @@ std::string Number(double value) {
 
 // In the order in which a person would want to hear of them.
 const Aspect kAspects[] = {
-    {[](const Request& r, const std::vector<int>&) { return "asked for " + std::string(Name(r.kind)); },
-     "The same name must mean the same operation on every rank; give different operations different names."},
-    {[](const Request& r, const std::vector<int>&) { return "sent dtype " + std::string(Name(r.dtype)); },
+    {[](const Request& r, const std::vector<int>&) {
+       return "asked for " + std::string(Name(r.kind));
+     },
+     "The same name must mean the same operation on every rank; give different operations "
+     "different names."},
+    {[](const Request& r, const std::vector<int>&) {
+       return "sent dtype " + std::string(Name(r.dtype));
+     },
      "All ranks must pass the same dtype; cast before the call."},
     {[](const Request& r, const std::vector<int>&) {
-       return std::string("sent a tensor on ") + (r.device == DeviceKind::kHost ? "the CPU" : "a GPU");
+       return std::string("sent a tensor on ") +
+              (r.device == DeviceKind::kHost ? "the CPU" : "a GPU");
      },
      "All ranks must keep this tensor on the same kind of device."},
-    {[](const Request& r, const std::vector<int>&) { return "asked for op " + std::string(Name(r.op)); },
+    {[](const Request& r, const std::vector<int>&) {
+       return "asked for op " + std::string(Name(r.op));
+     },
      "All ranks must pass the same reduction op."},
     {[](const Request& r, const std::vector<int>& ranks) {
        if (!Has(r.kind, kRooted)) return std::string();
@@ -45,10 +53,13 @@ const Aspect kAspects[] = {
      },
      "All ranks must name the same root_rank."},
     {[](const Request& r, const std::vector<int>&) {
-       return "sent prescale_factor " + Number(r.prescale) + " and postscale_factor " + Number(r.postscale);
+       return "sent prescale_factor " + Number(r.prescale) + " and postscale_factor " +
+              Number(r.postscale);
      },
      "All ranks must pass the same scale factors."},
-    {[](const Request& r, const std::vector<int>&) { return "put it into a group of " + std::to_string(r.group_size); },
+    {[](const Request& r, const std::vector<int>&) {
+       return "put it into a group of " + std::to_string(r.group_size);
+     },
      "All ranks must group the same tensors."},
     {[](const Request& r, const std::vector<int>&) {
        // Of an alltoall only the parts are known, not how many rows they were cut from.
@@ -58,7 +69,8 @@ const Aspect kAspects[] = {
      },
      nullptr},
     {[](const Request& r, const std::vector<int>&) {
-       if (r.kind == OpKind::kRemoveProcessSet) return "named process set " + std::to_string(r.root);
+       if (r.kind == OpKind::kRemoveProcessSet)
+         return "named process set " + std::to_string(r.root);
        return "named the ranks " + ToString(r.splits);
      },
      "All ranks must name the same process set, in the same order of calls."},
@@ -75,8 +87,9 @@ const char* ShapeAdvice(OpKind kind) {
 }  // namespace
 
 bool Agrees(const Request& a, const Request& b) {
-  if (a.kind != b.kind || a.dtype != b.dtype || a.op != b.op || a.device != b.device || a.root != b.root ||
-      a.prescale != b.prescale || a.postscale != b.postscale || a.group != b.group || a.group_size != b.group_size) {
+  if (a.kind != b.kind || a.dtype != b.dtype || a.op != b.op || a.device != b.device ||
+      a.root != b.root || a.prescale != b.prescale || a.postscale != b.postscale ||
+      a.group != b.group || a.group_size != b.group_size) {
     return false;
   }
   if (a.kind == OpKind::kAddProcessSet) return a.splits == b.splits;
@@ -119,8 +132,9 @@ Status Validate(const Tally& tally, const std::vector<int>& ranks) {
       for (size_t m = 0; m < tally.presence.size(); ++m) {
         if (tally.presence[m] != Presence::kAsked) continue;
         const auto other = others.find(static_cast<int>(m));
-        const Request request =
-            other == others.end() ? RequestOf(*tally.agreed, static_cast<int>(m), members) : *other->second;
+        const Request request = other == others.end()
+                                    ? RequestOf(*tally.agreed, static_cast<int>(m), members)
+                                    : *other->second;
         said[aspect.said(request, ranks)].push_back(ranks[m]);
       }
       if (said.size() < 2) continue;
@@ -132,7 +146,8 @@ Status Validate(const Tally& tally, const std::vector<int>& ranks) {
         if (i > 0) sentence += ", ";
         sentence += RankList(ordered[i].first) + " " + ordered[i].second;
       }
-      return Status::Mismatch(sentence + ". " + (aspect.advice ? aspect.advice : ShapeAdvice(first.kind)));
+      return Status::Mismatch(sentence + ". " +
+                              (aspect.advice ? aspect.advice : ShapeAdvice(first.kind)));
     }
     return Status::Mismatch(what() + "the ranks passed different arguments.");
   }
@@ -149,9 +164,10 @@ Status Validate(const Tally& tally, const std::vector<int>& ranks) {
   }
   if (Has(kind, kJoinable)) return Status::Ok();
   if (HasTensor(kind)) {
-    return Status::Mismatch(what() + "not possible after " + RankList(joined) +
-                            " called join(): a joined rank takes no part of the result, so data would be lost. "
-                            "allreduce, allgather, broadcast and barrier work with joined ranks.");
+    return Status::Mismatch(
+        what() + "not possible after " + RankList(joined) +
+        " called join(): a joined rank takes no part of the result, so data would be lost. "
+        "allreduce, allgather, broadcast and barrier work with joined ranks.");
   }
   return Status::Mismatch(what() + "not possible after " + RankList(joined) + " called join().");
 }

@@ -40,7 +40,8 @@ std::string Carriers(const comm::Carried& carried) {
       const auto kind = static_cast<OpKind>(k);
       const uint64_t count = carried.By(carrier, kind);
       if (count == 0) continue;
-      kinds += (kinds.empty() ? "\"" : ", \"") + std::string(Name(kind)) + "\": " + std::to_string(count);
+      kinds += (kinds.empty() ? "\"" : ", \"") + std::string(Name(kind)) +
+               "\": " + std::to_string(count);
     }
     if (kinds.empty()) continue;
     out += (out.empty() ? "\"" : ", \"") + std::string(comm::Name(carrier)) + "\": {" + kinds + "}";
@@ -53,7 +54,8 @@ std::string Shown(const ProcessSet& set, const std::string& name) {
   return set.id == 0 ? name : name + " (process set " + std::to_string(set.id) + ")";
 }
 
-// Why it went this way, for the timeline. A barrier, or a join, goes no way: the agreement was the meeting.
+// Why it went this way, for the timeline. A barrier, or a join, goes no way: the agreement was the
+// meeting.
 std::string How(const ProcessSet& set, const Running& running) {
   const comm::Batch& batch = running.batch;
   if (!HasTensor(batch.kind)) return "";
@@ -67,7 +69,8 @@ std::string How(const ProcessSet& set, const Running& running) {
 
 void Observer::Announced(const ProcessSet& set, const Entry& entry, bool by_slot, Nanos now) {
   (by_slot ? slots_ : requests_).fetch_add(1, kRelaxed);
-  if (!timeline_.on() || set.agreement->is_root()) return;  // the root hears of itself as of all others
+  // The root hears of itself as of all others.
+  if (!timeline_.on() || set.agreement->is_root()) return;
   Arrived(set, {entry.request.name, entry.request.kind, set.group->me, now});
 }
 
@@ -120,12 +123,13 @@ void Observer::ShowEnd(const ProcessSet& set, const Running& running, Nanos now)
   const std::string how = How(set, running);
   for (size_t i = 0; i < running.responses.size(); ++i) {
     const Entry* entry = running.entries[i];
-    const Request& request = entry != nullptr ? entry->request : running.responses[i].agreed->request;
+    const Request& request =
+        entry != nullptr ? entry->request : running.responses[i].agreed->request;
     const std::string name = Shown(set, running.responses[i].agreed->request.name);
     timeline_.End(name, now, how);
-    timeline_.End(
-        name, now,
-        "{\"dtype\": \"" + std::string(Name(request.dtype)) + "\", \"shape\": \"" + ToString(request.shape) + "\"}");
+    timeline_.End(name, now,
+                  "{\"dtype\": \"" + std::string(Name(request.dtype)) + "\", \"shape\": \"" +
+                      ToString(request.shape) + "\"}");
     timeline_.Close(name, now);
   }
 }
@@ -156,24 +160,28 @@ std::string Observer::Metrics(const Elsewhere& elsewhere, const comm::Carried& c
                     ", \"requests_in_full\": " + std::to_string(requests_.load(kRelaxed)) +
                     ", \"requests_by_slot\": " + std::to_string(slots_.load(kRelaxed)) +
                     ", \"seconds_negotiating\": " + Seconds(negotiating_.covered()) +
-                    ", \"seconds_moving\": " + Seconds(moving_.covered()) + ", \"seconds_waited_for_rank\": {";
+                    ", \"seconds_moving\": " + Seconds(moving_.covered()) +
+                    ", \"seconds_waited_for_rank\": {";
   for (const auto& [rank, waited] : elsewhere.waited_for) {
     out += (out.back() == '{' ? "\"" : ", \"") + std::to_string(rank) + "\": " + Seconds(waited);
   }
   return out + "}, \"background_wakes\": " + std::to_string(elsewhere.background_wakes) +
-         ", \"moves_to_another_processor\": " + std::to_string(elsewhere.moves) + ", \"carried_by\": {" +
-         Carriers(carried) + "}}";
+         ", \"moves_to_another_processor\": " + std::to_string(elsewhere.moves) +
+         ", \"carried_by\": {" + Carriers(carried) + "}}";
 }
 
 std::string Observer::Recent() {
   std::string out = "[";
   for (const Record& r : recorder_.Recent()) {
     if (out.size() > 1) out += ", ";
-    out += "{\"number\": " + std::to_string(r.number) + ", \"process_set\": " + std::to_string(r.set) +
-           ", \"kind\": \"" + std::string(Name(r.kind)) + "\", \"name\": \"" + Escaped(r.name.data()) +
-           "\", \"failed\": " + (r.failed ? "true" : "false") + ", \"bytes\": " + std::to_string(r.bytes) +
-           ", \"batch_size\": " + std::to_string(r.batch_size) + ", \"submitted\": " + Seconds(r.submitted) +
-           ", \"agreed\": " + Seconds(r.agreed) + ", \"done\": " + Seconds(r.done) + "}";
+    out += "{\"number\": " + std::to_string(r.number) +
+           ", \"process_set\": " + std::to_string(r.set) + ", \"kind\": \"" +
+           std::string(Name(r.kind)) + "\", \"name\": \"" + Escaped(r.name.data()) +
+           "\", \"failed\": " + (r.failed ? "true" : "false") +
+           ", \"bytes\": " + std::to_string(r.bytes) +
+           ", \"batch_size\": " + std::to_string(r.batch_size) +
+           ", \"submitted\": " + Seconds(r.submitted) + ", \"agreed\": " + Seconds(r.agreed) +
+           ", \"done\": " + Seconds(r.done) + "}";
   }
   return out + "]";
 }

@@ -1,5 +1,5 @@
-// Observer: what the engine tells people about itself. The engine calls it at the stations of an operation; it never
-// influences one.
+// Observer: what the engine tells people about itself. The engine calls it at the stations of an
+// operation; it never influences one.
 //
 // Thread-safety: the stations are for the holder of the turn; everything else from any thread.
 #pragma once
@@ -55,10 +55,10 @@ class Observer {
   std::atomic<uint64_t> fused_{0};  // batches of several tensors
   std::atomic<uint64_t> batches_on_gpu_{0};
   std::atomic<uint64_t> bytes_{0};
-  std::atomic<uint64_t> requests_{0};   // sent in full
-  std::atomic<uint64_t> slots_{0};      // sent as a number
-  Spans negotiating_;  // from submission to agreement, of operations
-  Spans moving_;       // from agreement to the end, of batches
+  std::atomic<uint64_t> requests_{0};  // sent in full
+  std::atomic<uint64_t> slots_{0};     // sent as a number
+  Spans negotiating_;                  // from submission to agreement, of operations
+  Spans moving_;                       // from agreement to the end, of batches
 };
 
 }  // namespace hvdlite::engine

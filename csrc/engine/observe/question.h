@@ -1,7 +1,8 @@
-// Question: "where is your program?", asked by the engine, answered by a thread that may run Python.
+// Question: "where is your program?", asked by the engine, answered by a thread that may run
+// Python.
 //
-// The engine never takes the GIL, so it cannot look at a Python stack; a thread of the binding waits here instead.
-// Thread-safety: all of it.
+// The engine never takes the GIL, so it cannot look at a Python stack; a thread of the binding
+// waits here instead. Thread-safety: all of it.
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
-// Recorder: the last collectives of this rank, always on, so that after a failure one can see what led to it.
+// Recorder: the last collectives of this rank, always on, so that after a failure one can see what
+// led to it.
 //
 // A ring of fixed-size records: no allocation, a few dozen nanoseconds per operation.
 // Thread-safety: Add for the holder of the turn; Recent from any thread.
@@ -16,14 +17,14 @@
 namespace hvdlite::engine {
 
 struct Record {
-  uint64_t number = 0;       // counts this rank's operations since init
+  uint64_t number = 0;  // counts this rank's operations since init
   int set = 0;
   OpKind kind = OpKind::kAllreduce;
   bool failed = false;
-  int64_t bytes = 0;         // of the result
-  uint32_t batch_size = 0;   // how many operations travelled together
-  Nanos submitted = 0;       // by the user; the others follow in this order
-  Nanos agreed = 0;          // all ranks have asked
+  int64_t bytes = 0;        // of the result
+  uint32_t batch_size = 0;  // how many operations travelled together
+  Nanos submitted = 0;      // by the user; the others follow in this order
+  Nanos agreed = 0;         // all ranks have asked
   Nanos done = 0;
   std::array<char, 80> name{};  // cut off if longer
 };

@@ -27,14 +27,15 @@ std::string PlainName(const Request& request) {
   return Shown(request).substr(Name(request.kind).size());
 }
 
-// A name under which ranks have submitted different operations, none of them more than one: they have probably meant one.
-// A sentence, or nothing.
+// A name under which ranks have submitted different operations, none of them more than one: they
+// have probably meant one. A sentence, or nothing.
 std::string DifferentKinds(const std::vector<Tally*>& pending, const std::vector<int>& ranks) {
   std::map<std::string, std::vector<const Tally*>> by_name;
   for (const Tally* tally : pending) by_name[PlainName(tally->said())].push_back(tally);
   for (auto& [name, tallies] : by_name) {
     if (tallies.size() < 2) continue;
-    std::sort(tallies.begin(), tallies.end(), [](const Tally* a, const Tally* b) { return a->since < b->since; });
+    std::sort(tallies.begin(), tallies.end(),
+              [](const Tally* a, const Tally* b) { return a->since < b->since; });
     std::string list;
     std::vector<int> seen;
     for (const Tally* tally : tallies) {
@@ -52,8 +53,8 @@ std::string DifferentKinds(const std::vector<Tally*>& pending, const std::vector
 
 }  // namespace
 
-StallReport InspectStalls(const std::vector<Tally*>& pending, const std::vector<int>& ranks, Nanos now,
-                          const StallOptions& options) {
+StallReport InspectStalls(const std::vector<Tally*>& pending, const std::vector<int>& ranks,
+                          Nanos now, const StallOptions& options) {
   StallReport report;
   std::map<int, std::vector<const Tally*>> missing_by_rank;
   const Tally* oldest = nullptr;
@@ -70,19 +71,23 @@ StallReport InspectStalls(const std::vector<Tally*>& pending, const std::vector<
   report.waiting = RanksThatAsked(*oldest, ranks);
   report.oldest = Shown(oldest->said());
   report.oldest_age = now - oldest->since;
-  const bool limit_counts = options.shut_down_after > 0 && options.shut_down_after >= options.warn_after;
+  const bool limit_counts =
+      options.shut_down_after > 0 && options.shut_down_after >= options.warn_after;
   report.shut_down = limit_counts && report.oldest_age >= options.shut_down_after;
 
   std::string text =
-      "One or more tensors were submitted to be reduced, gathered or broadcasted by subset of ranks and are waiting "
+      "One or more tensors were submitted to be reduced, gathered or broadcasted by subset of "
+      "ranks and are waiting "
       "for "
       "remainder of ranks for more than " +
       WholeSeconds(options.warn_after) +
-      " seconds. Either the ranks submit different tensors, or some are busy elsewhere or have stopped early.\nMissing "
+      " seconds. Either the ranks submit different tensors, or some are busy elsewhere or have "
+      "stopped early.\nMissing "
       "ranks:";
   for (auto& [rank, tallies] : missing_by_rank) {
     report.missing.push_back(rank);
-    std::sort(tallies.begin(), tallies.end(), [](const Tally* a, const Tally* b) { return a->since < b->since; });
+    std::sort(tallies.begin(), tallies.end(),
+              [](const Tally* a, const Tally* b) { return a->since < b->since; });
     text += "\n" + std::to_string(rank) + (report.shut_down ? "!" : "") + ": [";
     for (size_t i = 0; i < tallies.size() && i < kNamesPerRank; ++i)
       text += (i > 0 ? ", " : "") + tallies[i]->said().name;
@@ -90,8 +95,8 @@ StallReport InspectStalls(const std::vector<Tally*>& pending, const std::vector<
   }
   text += DifferentKinds(pending, ranks);
   if (report.shut_down) {
-    text += "\nOne or more rank (marked by \"!\") is stalled for longer than " + WholeSeconds(options.shut_down_after) +
-            " seconds. Will shutdown.";
+    text += "\nOne or more rank (marked by \"!\") is stalled for longer than " +
+            WholeSeconds(options.shut_down_after) + " seconds. Will shutdown.";
   }
   report.warning = std::move(text);
   return report;

@@ -39,9 +39,12 @@ std::string Microseconds(Nanos span) {
 Status Timeline::Start(const std::string& path, bool mark_cycles, int rank) {
   MutexLock life(life_mutex_);
   MutexLock lock(mutex_);
-  if (on_) return Status::InvalidArgument("the timeline is being written already; call stop_timeline() first");
+  if (on_)
+    return Status::InvalidArgument(
+        "the timeline is being written already; call stop_timeline() first");
   file_ = fopen(path.c_str(), "w");
-  if (file_ == nullptr) return Status::FromErrno("cannot write the timeline to '" + path + "'", errno);
+  if (file_ == nullptr)
+    return Status::FromErrno("cannot write the timeline to '" + path + "'", errno);
   started_ = MonotonicNow();
   rank_ = rank;
   open_.clear();
@@ -51,8 +54,8 @@ Status Timeline::Start(const std::string& path, bool mark_cycles, int rank) {
   pending_.clear();
   first_ = true;
   stopping_ = false;
-  const auto epoch =
-      std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::system_clock::now().time_since_epoch());
+  const auto epoch = std::chrono::duration_cast<std::chrono::microseconds>(
+      std::chrono::system_clock::now().time_since_epoch());
   Describe("process_name", rank, 0,
            "\"name\": \"rank " + std::to_string(rank) +
                "\", \"start_time_since_epoch_in_micros\": " + std::to_string(epoch.count()));
@@ -106,7 +109,8 @@ void Timeline::Append(const std::string& event) {
 }
 
 void Timeline::Describe(const char* what, int rank, int lane, const std::string& args) {
-  Append("{\"name\": \"" + std::string(what) + "\", \"ph\": \"M\", \"pid\": " + std::to_string(rank) +
+  Append("{\"name\": \"" + std::string(what) +
+         "\", \"ph\": \"M\", \"pid\": " + std::to_string(rank) +
          ", \"tid\": " + std::to_string(lane) + ", \"args\": {" + args + "}}");
 }
 
@@ -120,7 +124,8 @@ void Timeline::NameLane(int rank, int lane) {
   Describe("thread_name", rank, lane, "\"name\": \"in flight, lane " + std::to_string(lane) + "\"");
 }
 
-void Timeline::Event(char kind, int rank, int lane, const std::string& name, Nanos at, const std::string& more) {
+void Timeline::Event(char kind, int rank, int lane, const std::string& name, Nanos at,
+                     const std::string& more) {
   NameLane(rank, lane);
   std::string event = "{\"ph\": \"";
   event += kind;
@@ -146,10 +151,12 @@ Timeline::Operation* Timeline::Open(const std::string& name, Nanos now) {
 }
 
 void Timeline::EndPhases(Operation* operation, int down_to, Nanos now) {
-  for (; operation->depth > down_to; --operation->depth) Event('E', rank_, operation->lane, "", now);
+  for (; operation->depth > down_to; --operation->depth)
+    Event('E', rank_, operation->lane, "", now);
 }
 
-void Timeline::ArriveOpen(const std::string& name, const std::string& phase, int rank, Nanos at, Nanos now) {
+void Timeline::ArriveOpen(const std::string& name, const std::string& phase, int rank, Nanos at,
+                          Nanos now) {
   Operation* operation = Open(name, now);
   operation->arrived.emplace_back(rank, at);
   operation->phase = phase;
@@ -227,8 +234,8 @@ void Timeline::Fail(const std::string& name, Nanos now) {
 void Timeline::MarkCycle(Nanos now) {
   MutexLock lock(mutex_);
   if (on_)
-    Append("{\"ph\": \"i\", \"name\": \"CYCLE_START\", \"s\": \"g\", \"pid\": " + std::to_string(rank_) +
-           ", \"ts\": " + Microseconds(now - started_) + "}");
+    Append("{\"ph\": \"i\", \"name\": \"CYCLE_START\", \"s\": \"g\", \"pid\": " +
+           std::to_string(rank_) + ", \"ts\": " + Microseconds(now - started_) + "}");
 }
 
 }  // namespace hvdlite::engine

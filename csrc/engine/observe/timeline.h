@@ -1,17 +1,19 @@
-// Timeline: what happened to each operation when, in the JSON that chrome://tracing and Perfetto open.
+// Timeline: what happened to each operation when, in the JSON that chrome://tracing and Perfetto
+// open.
 //
-//   rank 0   | allreduce.a                                          |   the rank that writes the file
-//            |  NEGOTIATE_ALLREDUCE        | ALLREDUCE              |
-//            |  0          1          2    |  SHM_ALLREDUCE         |   when each rank asked
-//   rank 1   .             | allreduce.a   |                            from its request to the agreement
-//   rank 2   .                        | ... |                            the shortest one was waited for
+//   rank 0   | allreduce.a                                |   the rank that writes the file
+//            |  NEGOTIATE_ALLREDUCE        | ALLREDUCE    |
+//            |  0          1          2    |  SHM_...     |   when each rank asked
+//   rank 1   .             | allreduce.a   |                  from its request to the agreement
+//   rank 2   .                        | ...|                  the shortest one was waited for
 //
-// Each rank is a "process" of the trace. What is in flight at the same time lies on threads of it ("lanes"), and an
-// operation has the same lane on all ranks. Only the root of the negotiation knows of other ranks. The file is a complete
-// JSON array after every flush, so a job that dies leaves a readable one.
+// Each rank is a "process" of the trace. What is in flight at the same time lies on threads of it
+// ("lanes"), and an operation has the same lane on all ranks. Only the root of the negotiation
+// knows of other ranks. The file is a complete JSON array after every flush, so a job that dies
+// leaves a readable one.
 //
-// Thread-safety: Start, Stop and the events from any thread. Events are formatted by the caller and written by a thread of
-// its own, so that a slow disk never holds up a collective.
+// Thread-safety: Start, Stop and the events from any thread. Events are formatted by the caller and
+// written by a thread of its own, so that a slow disk never holds up a collective.
 #pragma once
 
 #include <atomic>
@@ -41,15 +43,18 @@ class Timeline {
   bool on() const { return on_.load(std::memory_order_relaxed); }
   bool marks_cycles() const { return mark_cycles_.load(std::memory_order_relaxed); }
 
-  // `rank` asks for an operation. The first one that does begins `phase`, the negotiation. A rank may be so fast that it
-  // asks again while this one is still busy with the round before: the next negotiation begins when that is closed.
-  void Arrive(const std::string& operation, const std::string& phase, int rank, Nanos now) EXCLUDES(mutex_);
+  // `rank` asks for an operation. The first one that does begins `phase`, the negotiation. A rank
+  // may be so fast that it asks again while this one is still busy with the round before: the next
+  // negotiation begins when that is closed.
+  void Arrive(const std::string& operation, const std::string& phase, int rank, Nanos now)
+      EXCLUDES(mutex_);
   // All ranks have asked: ends the negotiation, if it was seen.
   void Agree(const std::string& operation, Nanos now) EXCLUDES(mutex_);
   // Nested phases. End closes the innermost one; `args` is a JSON object or empty.
   void Begin(const std::string& operation, const std::string& phase, Nanos now) EXCLUDES(mutex_);
   void End(const std::string& operation, Nanos now, const std::string& args = "") EXCLUDES(mutex_);
-  // The operation is over, and so is every phase that is open. Does nothing if it was not seen to begin.
+  // The operation is over, and so is every phase that is open. Does nothing if it was not seen to
+  // begin.
   void Close(const std::string& operation, Nanos now) EXCLUDES(mutex_);
   // The same, with "ERROR" at the end.
   void Fail(const std::string& operation, Nanos now) EXCLUDES(mutex_);
@@ -60,18 +65,20 @@ class Timeline {
     int lane = 0;
     int depth = 0;  // phases that are open
     bool agreed = false;
-    std::vector<std::pair<int, Nanos>> arrived;  // rank and when; after the agreement, those of the next round
+    // rank and when; after the agreement, those of the next round
+    std::vector<std::pair<int, Nanos>> arrived;
     std::string phase;  // which the arrivals begin
   };
 
   Operation* Open(const std::string& name, Nanos now) REQUIRES(mutex_);
   // `at`: when the rank asked, at the latest now.
-  void ArriveOpen(const std::string& name, const std::string& phase, int rank, Nanos at, Nanos now) REQUIRES(mutex_);
+  void ArriveOpen(const std::string& name, const std::string& phase, int rank, Nanos at, Nanos now)
+      REQUIRES(mutex_);
   void EndPhases(Operation* operation, int down_to, Nanos now) REQUIRES(mutex_);
   void CloseOpen(const std::string& name, bool failed, Nanos now) REQUIRES(mutex_);
   // An event on a lane of a rank. `more` follows, as members of the JSON object.
-  void Event(char kind, int rank, int lane, const std::string& name, Nanos at, const std::string& more = "")
-      REQUIRES(mutex_);
+  void Event(char kind, int rank, int lane, const std::string& name, Nanos at,
+             const std::string& more = "") REQUIRES(mutex_);
   void NameLane(int rank, int lane) REQUIRES(mutex_);
   void Describe(const char* what, int rank, int lane, const std::string& args) REQUIRES(mutex_);
   void Append(const std::string& event) REQUIRES(mutex_);

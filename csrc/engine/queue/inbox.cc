@@ -7,16 +7,18 @@ namespace hvdlite::engine {
 namespace {
 
 Status Duplicate(const Request& request) {
-  return Status::DuplicateName("Duplicate tensor name: " + Shown(request) +
-                               " is still outstanding on this rank. Wait for it with synchronize(), or give this "
-                               "one another name. (The first operation is not affected.)");
+  return Status::DuplicateName(
+      "Duplicate tensor name: " + Shown(request) +
+      " is still outstanding on this rank. Wait for it with synchronize(), or give this "
+      "one another name. (The first operation is not affected.)");
 }
 
 }  // namespace
 
 Status Inbox::AddLocked(std::unique_ptr<Entry> entry) {
   Entry* const raw = entry.get();
-  if (!outstanding_.try_emplace(raw->request.name, std::move(entry)).second) return Duplicate(raw->request);
+  if (!outstanding_.try_emplace(raw->request.name, std::move(entry)).second)
+    return Duplicate(raw->request);
   if (raw->request.kind == OpKind::kJoin) joining_ = true;
   submitted_.push_back(raw);
   return Status::Ok();
@@ -26,8 +28,8 @@ Status Inbox::Submit(std::unique_ptr<Entry> entry) {
   MutexLock lock(mutex_);
   if (closed_) return reason_;
   if (joining_) {
-    return Status::InvalidArgument("this rank has called join() and cannot submit '" + entry->request.name +
-                                   "' before join() has returned");
+    return Status::InvalidArgument("this rank has called join() and cannot submit '" +
+                                   entry->request.name + "' before join() has returned");
   }
   HVDLITE_RETURN_IF_ERROR(AddLocked(std::move(entry)));
   waiting_.store(submitted_.size(), std::memory_order_seq_cst);
@@ -38,10 +40,12 @@ Status Inbox::SubmitGroup(std::vector<std::unique_ptr<Entry>> entries) {
   MutexLock lock(mutex_);
   if (closed_) return reason_;
   if (joining_)
-    return Status::InvalidArgument("this rank has called join() and cannot submit a group before it has returned");
+    return Status::InvalidArgument(
+        "this rank has called join() and cannot submit a group before it has returned");
   std::unordered_set<std::string_view> names;
   for (const auto& entry : entries) {
-    const bool fresh = names.insert(entry->request.name).second && outstanding_.count(entry->request.name) == 0;
+    const bool fresh =
+        names.insert(entry->request.name).second && outstanding_.count(entry->request.name) == 0;
     if (!fresh) return Duplicate(entry->request);
   }
   for (auto& entry : entries) HVDLITE_RETURN_IF_ERROR(AddLocked(std::move(entry)));

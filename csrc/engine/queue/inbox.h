@@ -1,5 +1,5 @@
-// Inbox: where user threads leave their operations until the holder of the turn fetches them, and the book of names
-// that are outstanding.
+// Inbox: where user threads leave their operations until the holder of the turn fetches them, and
+// the book of names that are outstanding.
 //
 // One per process set. Thread-safe.
 #pragma once
@@ -18,13 +18,15 @@ namespace hvdlite::engine {
 
 class Inbox {
  public:
-  // kInvalidArgument if an operation of that name is outstanding (that one is unaffected); the reason once closed.
+  // kInvalidArgument if an operation of that name is outstanding (that one is unaffected); the
+  // reason once closed.
   Status Submit(std::unique_ptr<Entry> entry) EXCLUDES(mutex_);
   // All or none: a group must not be torn apart.
   Status SubmitGroup(std::vector<std::unique_ptr<Entry>> entries) EXCLUDES(mutex_);
 
-  // The next name for an operation of that kind whose caller gave none: "noname.<n>". All members count alike, because
-  // they make the same calls; after a join, which some reach with more calls than others, all start again.
+  // The next name for an operation of that kind whose caller gave none: "noname.<n>". All members
+  // count alike, because they make the same calls; after a join, which some reach with more calls
+  // than others, all start again.
   std::string DefaultName(const std::string& kind) EXCLUDES(mutex_);
   void RestartDefaultNames() EXCLUDES(mutex_);
 
@@ -41,8 +43,8 @@ class Inbox {
   Entry* Find(const std::string& name) EXCLUDES(mutex_);
   // Ends an entry: forgets its name, then completes its handle.
   void Complete(Entry* entry, Status status) EXCLUDES(mutex_);
-  // Completes everything outstanding with `reason` and refuses everything from now on with the same.
-  // Returns the handles of what that was.
+  // Completes everything outstanding with `reason` and refuses everything from now on with the
+  // same. Returns the handles of what that was.
   std::vector<HandlePtr> Close(const Status& reason) EXCLUDES(mutex_);
 
  private:

@@ -1,8 +1,8 @@
 // Adasum's two loops. Include only from table_<isa>.cc.
 //
-// Dot: element i is added to double sum number i % 16, and the sixteen sums are added as a tree; that order
-// does not depend on the width of the vectors, so neither do the bits. Blend works in float32 for 16-bit
-// types and in double for the others, and rounds to the type once.
+// Dot: element i is added to double sum number i % 16, and the sixteen sums are added as a tree;
+// that order does not depend on the width of the vectors, so neither do the bits. Blend works in
+// float32 for 16-bit types and in double for the others, and rounds to the type once.
 #pragma once
 
 #include "kernels/cpu/half_simd.h"
@@ -40,7 +40,8 @@ struct PlainLanes {
   static HVDLITE_INLINE Lanes LoadLanes(const char* from) {
     Lanes lanes;
 #pragma GCC unroll 8
-    for (int r = 0; r < kRegisters; ++r) lanes.at[r] = LoadDoubles(reinterpret_cast<const T*>(from) + kDoubles * r);
+    for (int r = 0; r < kRegisters; ++r)
+      lanes.at[r] = LoadDoubles(reinterpret_cast<const T*>(from) + kDoubles * r);
     return lanes;
   }
 };
@@ -129,12 +130,13 @@ struct BlendInFloat {
   static constexpr size_t kStepBytes = Half::kQuadBytes;
   VFloat alpha, beta;
   BlendInFloat(double alpha_value, double beta_value)
-      : alpha(Splat<VFloat>(static_cast<float>(alpha_value))), beta(Splat<VFloat>(static_cast<float>(beta_value))) {}
+      : alpha(Splat<VFloat>(static_cast<float>(alpha_value))),
+        beta(Splat<VFloat>(static_cast<float>(beta_value))) {}
 
   HVDLITE_INLINE void Step(char* a, const char* b) const {
     const Quad<VFloat> x = Half::LoadQuad(a), y = Half::LoadQuad(b);
-    Half::StoreQuad(
-        a, {alpha * x.a + beta * y.a, alpha * x.b + beta * y.b, alpha * x.c + beta * y.c, alpha * x.d + beta * y.d});
+    Half::StoreQuad(a, {alpha * x.a + beta * y.a, alpha * x.b + beta * y.b,
+                        alpha * x.c + beta * y.c, alpha * x.d + beta * y.d});
   }
 };
 
@@ -144,7 +146,8 @@ void Blend(void* a, const void* b, int64_t count, double alpha, double beta) {
   char* to = static_cast<char*>(a);
   const char* from = static_cast<const char*>(b);
   size_t left = static_cast<size_t>(count) * kElementBytes;
-  for (; left >= Kind::kStepBytes; left -= Kind::kStepBytes, to += Kind::kStepBytes, from += Kind::kStepBytes) {
+  for (; left >= Kind::kStepBytes;
+       left -= Kind::kStepBytes, to += Kind::kStepBytes, from += Kind::kStepBytes) {
     kind.Step(to, from);
   }
   if (left == 0) return;

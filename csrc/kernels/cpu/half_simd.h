@@ -1,13 +1,13 @@
 // 16-bit floats <-> float32, a quad (four float registers) at a time; the rounding of base/half.h.
 //
-// Two 16-bit elements share a 32-bit lane, so widening "low halves" and "high halves" apart needs shifts and
-// masks only, and every load and store is a full vector: no shuffles. The order of elements inside a quad is
-// therefore not that of memory; element-wise arithmetic does not care.
+// Two 16-bit elements share a 32-bit lane, so widening "low halves" and "high halves" apart needs
+// shifts and masks only, and every load and store is a full vector: no shuffles. The order of
+// elements inside a quad is therefore not that of memory; element-wise arithmetic does not care.
 //
-//        memory   | e0 e1 | e2 e3 | ...        low registers  e0 e2 ...      high registers  e1 e3 ...
+//        memory   | e0 e1 | e2 e3 | ...    low registers  e0 e2 ...    high registers  e1 e3 ...
 //
-// AVX512-BF16's vcvtne2ps2bf16 is not used: it takes subnormals for zero, so its bits differ from the other
-// sets'.
+// AVX512-BF16's vcvtne2ps2bf16 is not used: it takes subnormals for zero, so its bits differ from
+// the other sets'.
 #pragma once
 
 #include "kernels/cpu/simd.h"
@@ -17,9 +17,10 @@ namespace {
 
 // The rounded value in the upper 16 bits; the lower ones are rubbish.
 //
-// NaNs need no care here, unlike in FloatToBFloat16: every NaN in these kernels comes from a bfloat16, from
-// the processor's default NaN or from a factor (which reduce.cc makes a default one), so its lower 16 bits
-// are zero and nothing carries out of them. That saves a third of the work of rounding.
+// NaNs need no care here, unlike in FloatToBFloat16: every NaN in these kernels comes from a
+// bfloat16, from the processor's default NaN or from a factor (which reduce.cc makes a default
+// one), so its lower 16 bits are zero and nothing carries out of them. That saves a third of the
+// work of rounding.
 HVDLITE_INLINE VUint32 RoundToBFloat16(VFloat value) {
   const VUint32 bits = Bits<VUint32>(value);
   return bits + 0x7fffu + ((bits >> 16) & 1u);
@@ -38,7 +39,9 @@ struct BFloat16 {
     Store(to, (RoundToBFloat16(q.a) >> 16) | (RoundToBFloat16(q.b) & 0xffff0000u));
     Store(to + kVectorBytes, (RoundToBFloat16(q.c) >> 16) | (RoundToBFloat16(q.d) & 0xffff0000u));
   }
-  static HVDLITE_INLINE VFloat LoadInOrder(const char* from) { return Bits<V>(Widen(Load<HalfOfWords>(from)) << 16); }
+  static HVDLITE_INLINE VFloat LoadInOrder(const char* from) {
+    return Bits<V>(Widen(Load<HalfOfWords>(from)) << 16);
+  }
   // Of any float32: a NaN stays a quiet one.
   static HVDLITE_INLINE void StoreInOrder(char* to, VFloat value) {
     const VUint32 quiet = Bits<VUint32>(value) | 0x400000u;
@@ -79,7 +82,8 @@ struct Float16 {
   static constexpr size_t kPart = kVectorBytes / 2;
 
   static HVDLITE_INLINE Quad<V> LoadQuad(const char* from) {
-    return {WidenHalves(from), WidenHalves(from + kPart), WidenHalves(from + 2 * kPart), WidenHalves(from + 3 * kPart)};
+    return {WidenHalves(from), WidenHalves(from + kPart), WidenHalves(from + 2 * kPart),
+            WidenHalves(from + 3 * kPart)};
   }
   static HVDLITE_INLINE void StoreQuad(char* to, const Quad<V>& q) {
     NarrowHalves(to, q.a);
@@ -93,7 +97,8 @@ struct Float16 {
 
 #else  // no conversion instructions: integer arithmetic on 32-bit lanes
 
-// Comparisons are made on signed lanes: SSE2 has no others, and without the sign bit it is the same.
+// Comparisons are made on signed lanes: SSE2 has no others, and without the sign bit it is the
+// same.
 using VInt32 = Vector<int32_t>;
 
 // `half` in the lower 16 bits of each lane, the upper ones zero.
@@ -115,7 +120,8 @@ HVDLITE_INLINE VUint32 NarrowHalf(VFloat value) {
   const VUint32 all = Bits<VUint32>(value);
   const VUint32 magnitude = all & 0x7fffffffu;
   const VUint32 normal = (magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
-  // Subnormals: adding 1/2 pushes the mantissa to where a half keeps it, and the adder does the rounding.
+  // Subnormals: adding 1/2 pushes the mantissa to where a half keeps it, and the adder does the
+  // rounding.
   const VUint32 subnormal = Bits<VUint32>(Bits<VFloat>(magnitude) + 0.5f) - 0x3f000000u;
   const VUint32 not_a_number = ((magnitude >> 13) & 0x3ffu) | 0x7e00u;
   const VInt32 m = Bits<VInt32>(magnitude);
@@ -138,7 +144,9 @@ struct Float16 {
     Store(to, NarrowHalf(q.a) | (NarrowHalf(q.b) << 16));
     Store(to + kVectorBytes, NarrowHalf(q.c) | (NarrowHalf(q.d) << 16));
   }
-  static HVDLITE_INLINE VFloat LoadInOrder(const char* from) { return WidenHalf(Widen(Load<HalfOfWords>(from))); }
+  static HVDLITE_INLINE VFloat LoadInOrder(const char* from) {
+    return WidenHalf(Widen(Load<HalfOfWords>(from)));
+  }
   static HVDLITE_INLINE void StoreInOrder(char* to, VFloat value) {
     Store(to, __builtin_convertvector(NarrowHalf(value), HalfOfWords));
   }

@@ -11,8 +11,10 @@ T Saturate(double value) {
   // NOLINTNEXTLINE(bugprone-integer-division): half of it, rounded up, is a power of two
   constexpr double kEnd = static_cast<double>(std::numeric_limits<T>::max() / 2 + 1) * 2.0;
   constexpr double kLowest = static_cast<double>(std::numeric_limits<T>::min());
-  // Selections, not branches, and a conversion that is always in range: so the narrow types vectorise.
-  const bool above = value >= kEnd, below = value <= kLowest, inside = value > kLowest && value < kEnd;
+  // Selections, not branches, and a conversion that is always in range: so the narrow types
+  // vectorise.
+  const bool above = value >= kEnd, below = value <= kLowest,
+             inside = value > kLowest && value < kEnd;
   const T whole = static_cast<T>(inside ? value : 0.0);
   return above ? std::numeric_limits<T>::max() : below ? std::numeric_limits<T>::min() : whole;
 }

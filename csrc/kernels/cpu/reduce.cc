@@ -25,19 +25,22 @@ Combine CombineOf(ReduceOp op) {
 
 using Kernels = KernelTable::ReduceKernel[kDTypeCount][kCombineCount][kScalingCount];
 
-KernelTable::ReduceKernel KernelOf(const Kernels& kernels, DType dtype, Combine combine, Scaling scaling) {
+KernelTable::ReduceKernel KernelOf(const Kernels& kernels, DType dtype, Combine combine,
+                                   Scaling scaling) {
   return kernels[static_cast<int>(dtype)][static_cast<int>(combine)][static_cast<int>(scaling)];
 }
 
-// The reciprocal of a power of two is exact, and multiplying by it rounds as dividing does. The range is that
-// of float32's normal numbers, whose reciprocals are normal as well; beyond it nobody divides in earnest.
+// The reciprocal of a power of two is exact, and multiplying by it rounds as dividing does. The
+// range is that of float32's normal numbers, whose reciprocals are normal as well; beyond it no
+// caller divides in earnest.
 bool IsModeratePowerOfTwo(double value) {
   const uint64_t bits = std::bit_cast<uint64_t>(value);
   const bool power = (bits & 0xfffffffffffffull) == 0;
   return power && value >= 0x1p-125 && value <= 0x1p125;
 }
 
-// The default NaN for any NaN, so that no payload of a factor meets the rounding to bfloat16 (half_simd.h).
+// The default NaN for any NaN, so that no payload of a factor meets the rounding to bfloat16
+// (half_simd.h).
 double WithoutPayload(double factor) {
   return std::isnan(factor) ? std::numeric_limits<double>::quiet_NaN() : factor;
 }
@@ -47,8 +50,10 @@ void RunFloating(const Kernels& kernels, DType dtype, Combine combine, ReduceArg
   for (double* factor : {&args.prescale, &args.divisor, &args.postscale}) {
     *factor = WithoutPayload(*factor);
   }
-  // The kernels compute in the accumulator's type, so that is where it matters which power of two this is.
-  if (dtype != DType::kFloat64) args.divisor = static_cast<double>(static_cast<float>(args.divisor));
+  // The kernels compute in the accumulator's type, so that is where it matters which power of two
+  // this is.
+  if (dtype != DType::kFloat64)
+    args.divisor = static_cast<double>(static_cast<float>(args.divisor));
   Scaling scaling = Scaling::kAll;
   if (args.prescale == 1.0) {
     if (args.postscale == 1.0 && IsModeratePowerOfTwo(args.divisor)) {
@@ -61,8 +66,8 @@ void RunFloating(const Kernels& kernels, DType dtype, Combine combine, ReduceArg
 }
 
 // Bool and integers without a scaling step in between.
-void RunUnscaled(const KernelTable& table, DType dtype, Combine combine, void* destination, void* second,
-                 const void* const* sources, int n, size_t bytes) {
+void RunUnscaled(const KernelTable& table, DType dtype, Combine combine, void* destination,
+                 void* second, const void* const* sources, int n, size_t bytes) {
   ReduceArgs args;
   args.destination = destination;
   args.second = second;
@@ -77,10 +82,10 @@ void FinishIntegers(const ReduceSpec& spec, void* data, int64_t count) {
   if (spec.postscale != 1.0) MultiplyIntegers(spec.dtype, data, data, count, spec.postscale);
 }
 
-// Scaled integers go block by block through the L1 cache. The sum is built in a block of its own, because the
-// destination may be a source that is still to be read.
-void ReduceScaledIntegers(const KernelTable& table, const ReduceSpec& spec, void* destination, void* second,
-                          const void* const* sources, int n, int64_t count) {
+// Scaled integers go block by block through the L1 cache. The sum is built in a block of its own,
+// because the destination may be a source that is still to be read.
+void ReduceScaledIntegers(const KernelTable& table, const ReduceSpec& spec, void* destination,
+                          void* second, const void* const* sources, int n, int64_t count) {
   constexpr size_t kBlockBytes = 4096;
   alignas(64) char sum[kBlockBytes], scaled[kBlockBytes];
   const Combine combine = CombineOf(spec.op);
@@ -116,8 +121,9 @@ void Reduce(const KernelTable& table, const ReduceSpec& spec, void* destination,
   const size_t bytes = static_cast<size_t>(count) * SizeOf(spec.dtype);
   const Combine combine = CombineOf(spec.op);
   if (IsFloating(spec.dtype)) {
-    RunFloating(table.reduce, spec.dtype, combine,
-                {destination, second, sources, n, bytes, spec.prescale, spec.divisor, spec.postscale});
+    RunFloating(
+        table.reduce, spec.dtype, combine,
+        {destination, second, sources, n, bytes, spec.prescale, spec.divisor, spec.postscale});
     return;
   }
   const bool scaled = spec.prescale != 1.0 || spec.divisor != 1.0 || spec.postscale != 1.0;
@@ -128,15 +134,17 @@ void Reduce(const KernelTable& table, const ReduceSpec& spec, void* destination,
   }
 }
 
-void ReduceToFloat(const KernelTable& table, const ReduceSpec& spec, float* destination, const void* const* sources,
-                   int n, int64_t count) {
+void ReduceToFloat(const KernelTable& table, const ReduceSpec& spec, float* destination,
+                   const void* const* sources, int n, int64_t count) {
   if (count <= 0) return;
   const size_t bytes = static_cast<size_t>(count) * SizeOf(spec.dtype);
-  RunFloating(table.reduce_wide, spec.dtype, CombineOf(spec.op),
-              {destination, nullptr, sources, n, bytes, spec.prescale, spec.divisor, spec.postscale});
+  RunFloating(
+      table.reduce_wide, spec.dtype, CombineOf(spec.op),
+      {destination, nullptr, sources, n, bytes, spec.prescale, spec.divisor, spec.postscale});
 }
 
-void RoundFromFloat(const KernelTable& table, DType dtype, void* destination, const float* source, int64_t count) {
+void RoundFromFloat(const KernelTable& table, DType dtype, void* destination, const float* source,
+                    int64_t count) {
   if (count <= 0) return;
   const void* const sources[1] = {source};
   ReduceArgs args;

@@ -1,12 +1,12 @@
 // The reduction: one loop for every element type, combination and number of sources.
 //
 //   for each quad of vectors (256 bytes with AVX-512):
-//     four accumulators <- sources[0];  combine with sources[1], sources[2], ...;  finish, round, store
-//     (twice)
+//     four accumulators <- sources[0]; combine with sources[1], sources[2], ...;
+//     finish, round, store (twice)
 //
-// Each source is read once and each destination written once, whatever n is, and no intermediate sum leaves
-// the registers: so 16-bit types round once and the loop runs at the speed of memory. Include only from
-// table_<isa>.cc.
+// Each source is read once and each destination written once, whatever n is, and no intermediate
+// sum leaves the registers: so 16-bit types round once and the loop runs at the speed of memory.
+// Include only from table_<isa>.cc.
 #pragma once
 
 #include "kernels/cpu/half_simd.h"
@@ -53,10 +53,12 @@ struct Widened {
 
   static HVDLITE_INLINE Quad<V> LoadQuad(const char* from) {
     constexpr size_t kPart = kVectorBytes / 2;
-    return {Half::LoadInOrder(from), Half::LoadInOrder(from + kPart), Half::LoadInOrder(from + 2 * kPart),
-            Half::LoadInOrder(from + 3 * kPart)};
+    return {Half::LoadInOrder(from), Half::LoadInOrder(from + kPart),
+            Half::LoadInOrder(from + 2 * kPart), Half::LoadInOrder(from + 3 * kPart)};
   }
-  static HVDLITE_INLINE void StoreQuad(char* to, const Quad<V>& q) { Plain<float>::StoreQuad(to, q); }
+  static HVDLITE_INLINE void StoreQuad(char* to, const Quad<V>& q) {
+    Plain<float>::StoreQuad(to, q);
+  }
 };
 
 // float32 that is rounded to 16 bits.
@@ -111,8 +113,8 @@ struct Max {
     return a > b ? a : b;
   }
 };
-// For floats: with a NaN in b the comparison is false and gives b; a NaN in a is put back. So NaN wins, as in
-// numpy.
+// For floats: with a NaN in b the comparison is false and gives b; a NaN in a is put back. So NaN
+// wins, as in numpy.
 template <class Order>
 struct NanWins {
   template <class V>
@@ -155,9 +157,9 @@ struct Reduction {
   }
 };
 
-// With three and more streams the processor's own prefetching falls behind the short steps in each of them:
-// asking a KiB ahead gains a fifth from the L2 cache and up to two thirds from memory (8 sources of
-// bfloat16).
+// With three and more streams the processor's own prefetching falls behind the short steps in each
+// of them: asking a KiB ahead gains a fifth from the L2 cache and up to two thirds from memory (8
+// sources of bfloat16).
 constexpr size_t kPrefetch = 1024;
 
 template <class Element, class Op, Scaling kScaling>
@@ -172,7 +174,8 @@ void Reduce(const ReduceArgs& args) {
   const int n = args.n;
   const size_t whole = args.bytes / kStep * kStep;
 
-  // A quad is loaded from all sources before it is stored, so a destination may be one of the sources.
+  // A quad is loaded from all sources before it is stored, so a destination may be one of the
+  // sources.
   auto loop = [&](auto add_others) __attribute__((always_inline)) {
     for (size_t at = 0; at < whole; at += kStep) {
       auto sum = reduction.Begin(source0 + at);
@@ -185,7 +188,8 @@ void Reduce(const ReduceArgs& args) {
   };
   if (n == 2) {
     const char* const source1 = static_cast<const char*>(sources[1]);
-    loop([&](auto& sum, size_t at) __attribute__((always_inline)) { reduction.Add(sum, source1 + at); });
+    loop([&](auto& sum, size_t at)
+             __attribute__((always_inline)) { reduction.Add(sum, source1 + at); });
   } else {
     loop([&](auto& sum, size_t at) __attribute__((always_inline)) {
       for (int k = 1; k < n; ++k) {
@@ -196,7 +200,8 @@ void Reduce(const ReduceArgs& args) {
     });
   }
 
-  // The rest takes the same path through a padded quad, so the last elements get the same bits as the others.
+  // The rest takes the same path through a padded quad, so the last elements get the same bits as
+  // the others.
   const size_t left = args.bytes - whole;
   if (left == 0) return;
   alignas(kVectorBytes) char quad[kStep] = {};

@@ -1,9 +1,10 @@
-// Vectors of kVectorBytes, in the compilers' portable vector language (GCC and clang), and how to move them.
+// Vectors of kVectorBytes, in the compilers' portable vector language (GCC and clang), and how to
+// move them.
 //
-// Include only from table_<isa>.cc, which defines HVDLITE_VECTOR_BYTES first. Everything here has internal
-// linkage, and none of these headers may call an inline function with external linkage (std:: included): the
-// linker keeps one copy of such a function, perhaps the AVX-512 one, and hands it to a CPU that cannot run
-// it.
+// Include only from table_<isa>.cc, which defines HVDLITE_VECTOR_BYTES first. Everything here has
+// internal linkage, and none of these headers may call an inline function with external linkage
+// (std:: included): the linker keeps one copy of such a function, perhaps the AVX-512 one, and
+// hands it to a CPU that cannot run it.
 #pragma once
 
 #include <cstddef>
@@ -68,8 +69,8 @@ HVDLITE_INLINE V Splat(Scalar value) {
   return value - V{};
 }
 
-// Conversions between a half-filled vector and a full one of elements twice as wide. GCC 12 builds them from
-// 16-byte pieces unless told which instruction to use.
+// Conversions between a half-filled vector and a full one of elements twice as wide. GCC 12 builds
+// them from 16-byte pieces unless told which instruction to use.
 using HalfOfFloats = Vector<float, kVectorBytes / 2>;
 using HalfOfWords = Vector<uint16_t, kVectorBytes / 2>;
 
@@ -105,7 +106,8 @@ HVDLITE_INLINE HalfOfFloats Narrow(VDouble v) {
 }
 #endif
 
-// Four registers of accumulators: enough independent work to hide latencies and the overhead of the loop.
+// Four registers of accumulators: enough independent work to hide latencies and the overhead of the
+// loop.
 template <class V>
 struct Quad {
   V a, b, c, d;

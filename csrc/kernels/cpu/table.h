@@ -2,8 +2,9 @@
 // table_<isa>.cc.
 //
 // All tables give the same bits for the same input (a NaN stays a NaN; its sign and payload are not
-// promised), because the arithmetic is the same element by element: no fused multiply-add, no reassociation,
-// the same rounding. So ranks on different machines agree, and the choice of table is a matter of speed only.
+// promised), because the arithmetic is the same element by element: no fused multiply-add, no
+// reassociation, the same rounding. So ranks on different machines agree, and the choice of table
+// is a matter of speed only.
 #pragma once
 
 #include <cstddef>
@@ -31,8 +32,8 @@ struct ReduceArgs {
   const void* const* sources;
   int n;         // >= 1
   size_t bytes;  // of each array; a multiple of the element's size
-  // y = ((x_0 * prescale) combine (x_1 * prescale) combine ...) / divisor * postscale; the factors are cast to the
-  // accumulator's type.
+  // y = ((x_0 * prescale) combine (x_1 * prescale) combine ...) / divisor * postscale; the factors
+  // are cast to the accumulator's type.
   double prescale = 1.0;
   double divisor = 1.0;
   double postscale = 1.0;
@@ -40,15 +41,16 @@ struct ReduceArgs {
 
 struct KernelTable {
   using ReduceKernel = void (*)(const ReduceArgs&);
-  // out = {a.b, a.a, b.b}: sixteen interleaved double sums, added as a tree; the same on every instruction
-  // set.
+  // out = {a.b, a.a, b.b}: sixteen interleaved double sums, added as a tree; the same on every
+  // instruction set.
   using DotKernel = void (*)(const void* a, const void* b, int64_t count, double out[3]);
   // a = alpha * a + beta * b
   using BlendKernel = void (*)(void* a, const void* b, int64_t count, double alpha, double beta);
 
   const char* name;
   ReduceKernel reduce[kDTypeCount][kCombineCount][kScalingCount];
-  // Of float16 and bfloat16, null for the others. Wide: the destination is float32. Round: one source, which is float32.
+  // Of float16 and bfloat16, null for the others. Wide: the destination is float32. Round: one
+  // source, which is float32.
   ReduceKernel reduce_wide[kDTypeCount][kCombineCount][kScalingCount];
   ReduceKernel round[kDTypeCount];
   DotKernel dot[kDTypeCount];      // null for integers and bool

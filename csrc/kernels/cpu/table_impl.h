@@ -31,7 +31,8 @@ constexpr void FillHalf(KernelTable& table, DType dtype) {
   table.round[i] = &Reduce<Narrowed<Half>, Sum, Scaling::kNone>;
 }
 
-template <class Element, class AddOp, class MultiplyOp, class MinOp, class MaxOp, class Ordered = Element>
+template <class Element, class AddOp, class MultiplyOp, class MinOp, class MaxOp,
+          class Ordered = Element>
 constexpr void FillUnscaled(KernelTable& table, DType dtype) {
   auto& ops = table.reduce[static_cast<int>(dtype)];
   constexpr int kNone = static_cast<int>(Scaling::kNone);
@@ -41,7 +42,8 @@ constexpr void FillUnscaled(KernelTable& table, DType dtype) {
   ops[static_cast<int>(Combine::kMax)][kNone] = &Reduce<Ordered, MaxOp, Scaling::kNone>;
 }
 
-// Sums and products of signed integers are those of unsigned ones: the same bits, and wrapping is defined.
+// Sums and products of signed integers are those of unsigned ones: the same bits, and wrapping is
+// defined.
 template <class Unsigned, class Signed>
 constexpr void FillIntegers(KernelTable& table, DType unsigned_dtype, DType signed_dtype) {
   FillUnscaled<Plain<Unsigned>, Sum, Product, Min, Max>(table, unsigned_dtype);

@@ -1,7 +1,8 @@
-// Adasum's arithmetic (kernels/adasum.h) for a list of pairs: sums of each piece, the sums of each pair from those, the combination.
+// Adasum's arithmetic (kernels/adasum.h) for a list of pairs: sums of each piece, the sums of each
+// pair from those, the combination.
 //
-// Which thread adds which elements in which order follows from the number of elements alone, not from alignment nor from the
-// device: so all ranks get the same bits.
+// Which thread adds which elements in which order follows from the number of elements alone, not
+// from alignment nor from the device: so all ranks get the same bits.
 #pragma once
 
 #include "kernels/cuda/elements.cuh"
@@ -12,7 +13,8 @@ namespace hvdlite::kernels::cuda {
 // The sum of what the threads of a block have, for each of them.
 inline __device__ double BlockSum(double value) {
   __shared__ double warps[kThreads / 32];
-  for (unsigned distance = 16; distance > 0; distance /= 2) value += __shfl_down_sync(0xffffffffu, value, distance);
+  for (unsigned distance = 16; distance > 0; distance /= 2)
+    value += __shfl_down_sync(0xffffffffu, value, distance);
   __syncthreads();  // the sum before this one may still be read
   if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = value;
   __syncthreads();
@@ -49,10 +51,12 @@ __device__ void StoreGroup(Stored* to, const Vector<Stored>& group, int count, b
 // What block b has to do: piece b of the list.
 template <class Stored>
 struct PairPiece {
-  explicit __device__ PairPiece(const PairList& list) : entry(EntryOf(list.first_piece, list.count, blockIdx.x)) {
+  explicit __device__ PairPiece(const PairList& list)
+      : entry(EntryOf(list.first_piece, list.count, blockIdx.x)) {
     constexpr int kElements = kPieceBytes / sizeof(Stored);
     const PairList::Entry& pair = list.entries[entry];
-    const long long begin = static_cast<long long>(blockIdx.x - list.first_piece[entry]) * kElements;
+    const long long begin =
+        static_cast<long long>(blockIdx.x - list.first_piece[entry]) * kElements;
     const long long left = pair.elements - begin;
     a = static_cast<Stored*>(pair.a) + begin;
     b = static_cast<const Stored*>(pair.b) + begin;
@@ -65,7 +69,8 @@ struct PairPiece {
   __device__ void EachGroup(const Body& body) const {
     constexpr int kGroup = Vector<Stored>::kElements;
     const int step = static_cast<int>(blockDim.x) * kGroup;
-    for (int at = static_cast<int>(threadIdx.x) * kGroup; at < count; at += step) body(at, count - at);
+    for (int at = static_cast<int>(threadIdx.x) * kGroup; at < count; at += step)
+      body(at, count - at);
   }
 
   int entry;
@@ -100,8 +105,8 @@ __device__ void DotOnePiece(const PairList& list) {
 inline __device__ void SumOnePair(const PairList& list) {
   for (int i = 0; i < 3; ++i) {
     double sum = 0.0;
-    for (unsigned piece = list.first_piece[blockIdx.x] + threadIdx.x; piece < list.first_piece[blockIdx.x + 1];
-         piece += blockDim.x) {
+    for (unsigned piece = list.first_piece[blockIdx.x] + threadIdx.x;
+         piece < list.first_piece[blockIdx.x + 1]; piece += blockDim.x) {
       sum += list.pieces[3 * static_cast<long long>(piece) + i];
     }
     sum = BlockSum(sum);

@@ -1,4 +1,5 @@
-// Elements on the device: how 16-bit floats become float32 and back, and 16 bytes of elements as one load or store.
+// Elements on the device: how 16-bit floats become float32 and back, and 16 bytes of elements as
+// one load or store.
 #pragma once
 
 #ifndef __CUDACC__
@@ -53,7 +54,9 @@ struct BFloat16 {
   using Stored = unsigned short;
   using Computed = float;
   using Blended = float;
-  static __device__ float Widen(Stored bits) { return __uint_as_float(static_cast<unsigned>(bits) << 16); }
+  static __device__ float Widen(Stored bits) {
+    return __uint_as_float(static_cast<unsigned>(bits) << 16);
+  }
   static __device__ Stored Narrow(float value) {
     const unsigned bits = __float_as_uint(value);
     // A NaN of the device is all ones: rounded like a number it would become zero.

@@ -1,4 +1,5 @@
-// All kernels, as one image. See csrc/kernels/gpu.cc for who launches them, compile.py for how they are compiled.
+// All kernels, as one image. See csrc/kernels/gpu.cc for who launches them, compile.py for how they
+// are compiled.
 #include "kernels/cuda/adasum.cuh"
 #include "kernels/cuda/move.cuh"
 

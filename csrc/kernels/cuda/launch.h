@@ -1,5 +1,5 @@
-// Starts a kernel of kernels.def on a GPU's stream. Nothing is waited for.
-// Failure: kUnsupported when no kernel of this build runs on the device; the driver's words otherwise.
+// Starts a kernel of kernels.def on a GPU's stream. Nothing is waited for. Failure: kUnsupported
+// when no kernel of this build runs on the device; the driver's words otherwise.
 #pragma once
 
 #include <cstdint>

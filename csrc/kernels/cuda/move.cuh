@@ -44,12 +44,14 @@ struct ScaleFloat {
 template <class T>
 struct Range {
   static constexpr bool kSigned = static_cast<T>(-1) < static_cast<T>(0);
-  static constexpr T kHighest = kSigned ? static_cast<T>(~(1ull << (8 * sizeof(T) - 1))) : static_cast<T>(~0ull);
+  static constexpr T kHighest =
+      kSigned ? static_cast<T>(~(1ull << (8 * sizeof(T) - 1))) : static_cast<T>(~0ull);
   static constexpr T kLowest = static_cast<T>(~kHighest);
   static constexpr double kEnd = static_cast<double>(kHighest / 2 + 1) * 2.0;
 };
 
-// Arithmetic in double takes longer than the memory, and sixteen of them at once a megabyte of code.
+// Arithmetic in double takes longer than the memory, and sixteen of them at once a megabyte of
+// code.
 template <class T>
 struct ScaleInteger {
   using Stored = T;
@@ -73,10 +75,11 @@ struct ScaleInteger {
   double first, second;
 };
 
-// Units 0 to count - 1, which are to be found at place(i), spread over the block. Each thread has several loads under way before it
-// stores: so much it takes to keep the memory busy.
+// Units 0 to count - 1, which are to be found at place(i), spread over the block. Each thread has
+// several loads under way before it stores: so much it takes to keep the memory busy.
 template <class Unit, class Place, class Apply>
-__device__ void MoveUnits(const Unit* from, Unit* to, int count, const Place& place, const Apply& apply) {
+__device__ void MoveUnits(const Unit* from, Unit* to, int count, const Place& place,
+                          const Apply& apply) {
   constexpr int kUnderWay = 4;
   const int threads = static_cast<int>(blockDim.x);
   for (int first = static_cast<int>(threadIdx.x); first < count; first += kUnderWay * threads) {
@@ -90,10 +93,11 @@ __device__ void MoveUnits(const Unit* from, Unit* to, int count, const Place& pl
   }
 }
 
-// By 16 bytes between the first boundary and the last where both ends have their boundaries at the same elements; what lies before
-// and behind, and everything else, one by one.
+// By 16 bytes between the first boundary and the last where both ends have their boundaries at the
+// same elements; what lies before and behind, and everything else, one by one.
 template <class Step>
-__device__ void MovePiece(const Step& step, const typename Step::Stored* from, typename Step::Stored* to, int count) {
+__device__ void MovePiece(const Step& step, const typename Step::Stored* from,
+                          typename Step::Stored* to, int count) {
   using Stored = typename Step::Stored;
   using Whole = Vector<Stored>;
   const int head = BeforeBoundary(to);
@@ -111,7 +115,8 @@ __device__ void MovePiece(const Step& step, const typename Step::Stored* from, t
         });
   }
   const int inner = vectors * Whole::kElements;
-  MoveUnits(from, to, count - inner, [head, inner](int i) { return i < head ? i : i + inner; }, step);
+  MoveUnits(
+      from, to, count - inner, [head, inner](int i) { return i < head ? i : i + inner; }, step);
 }
 
 // Block b moves piece b of the list.
@@ -123,7 +128,8 @@ __device__ void MoveOnePiece(const MoveList& list) {
   const MoveList::Entry& move = list.entries[entry];
   const long long begin = static_cast<long long>(blockIdx.x - list.first_piece[entry]) * kElements;
   const long long left = move.elements - begin;
-  MovePiece(Step(list), static_cast<const Stored*>(move.from) + begin, static_cast<Stored*>(move.to) + begin,
+  MovePiece(Step(list), static_cast<const Stored*>(move.from) + begin,
+            static_cast<Stored*>(move.to) + begin,
             left < kElements ? static_cast<int>(left) : kElements);
 }
 

@@ -1,8 +1,9 @@
-// What kernels are launched with: shared by the host's code and the device's, so of built-in types only.
+// What kernels are launched with: shared by the host's code and the device's, so of built-in types
+// only.
 //
-// A list of tensors travels in the launch's own parameters, of which every device takes 4 KiB: no table to copy, to keep, or to
-// wait for. It is cut into pieces of equal size, one block for each, so that a list of one huge tensor and a hundred tiny ones
-// keeps the whole device busy.
+// A list of tensors travels in the launch's own parameters, of which every device takes 4 KiB: no
+// table to copy, to keep, or to wait for. It is cut into pieces of equal size, one block for each,
+// so that a list of one huge tensor and a hundred tiny ones keeps the whole device busy.
 #pragma once
 
 namespace hvdlite::kernels::cuda {
@@ -18,7 +19,8 @@ struct MoveList {
     long long elements;
   };
   Entry entries[kEntries];
-  unsigned first_piece[kEntries];  // ascending: entry i has the pieces from first_piece[i] to before first_piece[i + 1]
+  // Ascending: entry i has the pieces from first_piece[i] to before first_piece[i + 1].
+  unsigned first_piece[kEntries];
   int count;
   int divide;  // whether `first` divides
   double first;
@@ -36,9 +38,9 @@ struct PairList {
   Entry entries[kEntries];
   unsigned first_piece[kEntries + 1];  // the last one is the number of all pieces
   int count;
-  int swapped;  // for the combination: the sums are b.a, b.b, a.a
+  int swapped;     // for the combination: the sums are b.a, b.b, a.a
   double* pieces;  // 3 for each piece
-  double* pairs;  // 3 for each entry
+  double* pairs;   // 3 for each entry
 };
 static_assert(sizeof(PairList) <= 4096, "more than a launch can carry");
 

@@ -7,7 +7,8 @@ namespace hvdlite::transport {
 
 void Doorbells::Wake(int local_rank, RankLine& line) {
   line.bell.fetch_add(1, std::memory_order_seq_cst);
-  if (line.uses_eventfd.load(std::memory_order_seq_cst) != 0 && static_cast<size_t>(local_rank) < eventfds_.size()) {
+  if (line.uses_eventfd.load(std::memory_order_seq_cst) != 0 &&
+      static_cast<size_t>(local_rank) < eventfds_.size()) {
     const uint64_t one = 1;
     // Fails only when the counter is full, and then the sleeper is awake already.
     [[maybe_unused]] const ssize_t written = write(eventfds_[local_rank], &one, sizeof(one));
@@ -27,8 +28,10 @@ FutexResult Doorbells::Sleep(uint32_t ticket, std::vector<pollfd>* fds, Nanos sp
   const int ready = ppoll(fds->data(), fds->size(), &timeout, nullptr);
   if (ready < 0) return FutexResult::kInterrupted;
   if (ready == 0) return FutexResult::kTimeout;
-  // Rung before we lay down, for another sleeper who has not got up yet: let it, instead of waking again and again.
-  if (mine().bell.load(std::memory_order_seq_cst) == ticket && fds->back().revents != 0) sched_yield();
+  // Rung before we lay down, for another sleeper who has not got up yet: let it, instead of waking
+  // again and again.
+  if (mine().bell.load(std::memory_order_seq_cst) == ticket && fds->back().revents != 0)
+    sched_yield();
   return FutexResult::kWoken;
 }
 
@@ -40,9 +43,11 @@ void Doorbells::EnterPoll() {
 void Doorbells::LeavePoll() {
   MutexLock lock(polling_mutex_);
   if (--polling_ > 0) return;
-  // A ring that is emptied here came before the next sleeper announces itself: its news will be seen without a bell.
+  // A ring that is emptied here came before the next sleeper announces itself: its news will be
+  // seen without a bell.
   uint64_t count;
-  [[maybe_unused]] const ssize_t drained = read(eventfds_[static_cast<size_t>(local_rank_)], &count, sizeof(count));
+  [[maybe_unused]] const ssize_t drained =
+      read(eventfds_[static_cast<size_t>(local_rank_)], &count, sizeof(count));
 }
 
 }  // namespace hvdlite::transport

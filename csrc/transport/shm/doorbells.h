@@ -1,14 +1,18 @@
-// Doorbells: how a rank sleeps until another rank of its host has news, and how the other one wakes it.
+// Doorbells: how a rank sleeps until another rank of its host has news, and how the other one wakes
+// it.
 //
-// A poster first publishes its news (a sequentially consistent store), then calls Ring; a sleeper first calls
-// BeginSleep, then looks for news once more, and only then sleeps. Whichever order these interleave in, either the
-// sleeper sees the news or the poster sees the sleeper (Dekker's argument: each side stores, then loads what the other
-// stores, all sequentially consistent; both loads cannot come before both stores). A poster that sees the sleeper changes
-// the bell, whose value the sleeper took before it looked: a futex refuses to sleep on a changed bell, and so does Sleep
-// before it polls; an eventfd written after that check ends the poll. While nobody sleeps, ringing costs one load.
+// A poster first publishes its news (a sequentially consistent store), then calls Ring; a sleeper
+// first calls BeginSleep, then looks for news once more, and only then sleeps. Whichever order
+// these interleave in, either the sleeper sees the news or the poster sees the sleeper (Dekker's
+// argument: each side stores, then loads what the other stores, all sequentially consistent; both
+// loads cannot come before both stores). A poster that sees the sleeper changes the bell, whose
+// value the sleeper took before it looked: a futex refuses to sleep on a changed bell, and so does
+// Sleep before it polls; an eventfd written after that check ends the poll. While no thread sleeps,
+// ringing costs one load.
 //
-// Several threads of a rank may sleep at once (the driver and the background thread). A ring wakes all: the futex does so
-// by itself; an eventfd stays readable, whoever looks at it, until the last of them has ended its sleep and empties it.
+// Several threads of a rank may sleep at once (the driver and the background thread). A ring wakes
+// all: the futex does so by itself; an eventfd stays readable until the last
+// of them has ended its sleep and empties it.
 //
 // Thread-safety: all of it.
 #pragma once
@@ -26,7 +30,8 @@ namespace hvdlite::transport {
 
 class Doorbells {
  public:
-  // `eventfds` by local rank, or empty when every rank of this host sleeps on futexes. Borrows all arguments.
+  // `eventfds` by local rank, or empty when every rank of this host sleeps on futexes. Borrows all
+  // arguments.
   Doorbells(HostSegment* segment, int local_rank, std::vector<int> eventfds)
       : segment_(segment), local_rank_(local_rank), eventfds_(std::move(eventfds)) {
     mine().uses_eventfd.store(eventfds_.empty() ? 0 : 1, std::memory_order_seq_cst);
@@ -52,7 +57,8 @@ class Doorbells {
     mine().sleepers.fetch_sub(1, std::memory_order_seq_cst);
     if (!eventfds_.empty()) LeavePoll();
   }
-  // Sleeps until rung, until one of `fds` is ready, or until `span` has passed. Returns kInterrupted on a signal.
+  // Sleeps until rung, until one of `fds` is ready, or until `span` has passed. Returns
+  // kInterrupted on a signal.
   FutexResult Sleep(uint32_t ticket, std::vector<pollfd>* fds, Nanos span);
 
   HostSegment& segment() { return *segment_; }
@@ -67,8 +73,9 @@ class Doorbells {
   HostSegment* const segment_;
   const int local_rank_;
   const std::vector<int> eventfds_;
-  // Eventfds only: threads of this rank between BeginSleep and EndSleep. The mutex keeps a new sleeper out while the last
-  // one empties the eventfd, so that it cannot take away what was meant for the new one.
+  // Eventfds only: threads of this rank between BeginSleep and EndSleep. The mutex keeps a new
+  // sleeper out while the last one empties the eventfd, so that it cannot take away what was meant
+  // for the new one.
   Mutex polling_mutex_;
   int polling_ GUARDED_BY(polling_mutex_) = 0;
 };

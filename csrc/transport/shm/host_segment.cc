@@ -60,7 +60,8 @@ Status HostSegment::MapStart(bool create) {
     header_->magic.store(SegmentHeader::kMagic, std::memory_order_release);
   } else if (header_->magic.load(std::memory_order_acquire) != SegmentHeader::kMagic ||
              header_->local_size != static_cast<uint32_t>(local_size_)) {
-    return Status::Internal("the host's shared segment is not the one this rank expects (another version of hvdlite?)");
+    return Status::Internal(
+        "the host's shared segment is not the one this rank expects (another version of hvdlite?)");
   }
   return Status::Ok();
 }
@@ -72,25 +73,29 @@ Status HostSegment::Map(size_t offset, size_t bytes, void** address) {
     rc = fallocate(fd_, 0, static_cast<off_t>(offset), static_cast<off_t>(bytes));
   } while (rc != 0 && errno == EINTR);
   if (rc != 0) {
-    return Status::Io("cannot reserve " + Mebibytes(bytes) + " of shared memory: " + strerror(errno) +
-                      ". Raise the memory limit of this host or container, or lower HVDLITE_SHM_CHUNK_BYTES.");
+    return Status::Io(
+        "cannot reserve " + Mebibytes(bytes) + " of shared memory: " + strerror(errno) +
+        ". Raise the memory limit of this host or container, or lower HVDLITE_SHM_CHUNK_BYTES.");
   }
-  void* mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, static_cast<off_t>(offset));
-  if (mapped == MAP_FAILED) return Status::FromErrno("cannot map " + Mebibytes(bytes) + " of shared memory", errno);
+  void* mapped =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, static_cast<off_t>(offset));
+  if (mapped == MAP_FAILED)
+    return Status::FromErrno("cannot map " + Mebibytes(bytes) + " of shared memory", errno);
   regions_.push_back({mapped, offset, bytes});
   *address = mapped;
   return Status::Ok();
 }
 
 void HostSegment::Unmap(void* address, bool last) {
-  const auto region =
-      std::find_if(regions_.begin(), regions_.end(), [address](const Region& r) { return r.address == address; });
+  const auto region = std::find_if(regions_.begin(), regions_.end(),
+                                   [address](const Region& r) { return r.address == address; });
   if (region == regions_.end()) return;
   munmap(region->address, region->bytes);
   if (last) {
-    // What is not given back stays until the job's end, which harms nobody at once.
-    [[maybe_unused]] const int rc = fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                                              static_cast<off_t>(region->offset), static_cast<off_t>(region->bytes));
+    // What is not given back stays until the job's end, which does no harm at once.
+    [[maybe_unused]] const int rc =
+        fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                  static_cast<off_t>(region->offset), static_cast<off_t>(region->bytes));
   }
   regions_.erase(region);
 }
@@ -107,7 +112,8 @@ void HostSegment::SetAbort(const Status& status) {
 }
 
 Status HostSegment::abort_status() const {
-  return Status(static_cast<StatusCode>(header_->abort_code), header_->abort_text, header_->abort_peer);
+  return Status(static_cast<StatusCode>(header_->abort_code), header_->abort_text,
+                header_->abort_peer);
 }
 
 }  // namespace hvdlite::transport

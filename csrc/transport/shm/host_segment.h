@@ -1,8 +1,9 @@
 // HostSegment: the memory that all ranks of one host share, and what lies at its start.
 //
-// One anonymous file (memfd) per host and incarnation. It has no name anywhere, so nothing is left behind whatever
-// way the processes die, and it does not count against the size of /dev/shm. It begins with a header and one
-// RankLine per local rank; behind that each process set appends a region of its own (see Map).
+// One anonymous file (memfd) per host and incarnation. It has no name anywhere, so nothing is left
+// behind whatever way the processes die, and it does not count against the size of /dev/shm. It
+// begins with a header and one RankLine per local rank; behind that each process set appends a
+// region of its own (see Map).
 //
 // Thread-safety: everything in the mapping is atomic; Map is for one thread at a time.
 // Lifetime: regions stay mapped until the segment object is destroyed.
@@ -24,13 +25,14 @@ constexpr size_t kCacheLine = 64;
 // Two lines: the adjacent-line prefetcher of x86 pulls lines in pairs.
 constexpr size_t kPrivateLines = 128;
 
-// What every rank of the host may know about one of them. Written by its owner unless said otherwise.
+// What every rank of the host may know about one of them. Written by its owner unless said
+// otherwise.
 struct alignas(kPrivateLines) RankLine {
-  std::atomic<uint32_t> sleepers{0};   // threads of the owner that sleep (or are about to) on `bell`
-  std::atomic<uint32_t> bell{0};       // futex word; incremented by whoever rings
+  std::atomic<uint32_t> sleepers{0};  // threads of the owner that sleep (or are about to) on `bell`
+  std::atomic<uint32_t> bell{0};      // futex word; incremented by each ring
   std::atomic<uint32_t> uses_eventfd{0};  // the owner sleeps in poll(2): ring through its eventfd
-  std::atomic<uint32_t> left{0};       // the owner has left in good order
-  std::atomic<int32_t> processor{-1};  // on which the owner was when it last waited
+  std::atomic<uint32_t> left{0};          // the owner has left in good order
+  std::atomic<int32_t> processor{-1};     // on which the owner was when it last waited
   std::atomic<uint64_t> heartbeat{0};  // changes at least four times a second while the owner lives
 };
 
@@ -65,13 +67,13 @@ class HostSegment {
 
   // Where the first region may start.
   size_t regions_begin() const { return start_bytes_; }
-  // Maps [offset, offset + bytes) and reserves its memory, so that a full machine is an error here and never a
-  // SIGBUS later. New memory is zero. All ranks that name the same range share it.
+  // Maps [offset, offset + bytes) and reserves its memory, so that a full machine is an error here
+  // and never a SIGBUS later. New memory is zero. All ranks that name the same range share it.
   Status Map(size_t offset, size_t bytes, void** address);
   // Unmaps a region. `last`: no rank uses it any more, so its memory goes back to the system.
   void Unmap(void* address, bool last);
 
-  // Records the host's first failure; later ones are ignored. Does not ring anybody.
+  // Records the host's first failure; later ones are ignored. Rings no bell.
   void SetAbort(const Status& status);
   bool aborted() const { return header_->abort_state.load(std::memory_order_acquire) == 2; }
   // Only when aborted().

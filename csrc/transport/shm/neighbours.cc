@@ -46,7 +46,8 @@ Status WaitReady(std::vector<pollfd>* fds, const Until& until, const std::string
   }
 }
 
-// One message of `bytes` with `fds` attached. Small enough for the socket's buffer, so it never blocks.
+// One message of `bytes` with `fds` attached. Small enough for the socket's buffer, so it never
+// blocks.
 Status SendWithFds(int socket, const void* data, size_t bytes, const std::vector<int>& fds) {
   iovec part{const_cast<void*>(data), bytes};
   std::vector<char> control(CMSG_SPACE(sizeof(int) * std::max<size_t>(fds.size(), 1)));
@@ -64,7 +65,8 @@ Status SendWithFds(int socket, const void* data, size_t bytes, const std::vector
   }
   const ssize_t sent = sendmsg(socket, &message, MSG_NOSIGNAL);
   if (sent == static_cast<ssize_t>(bytes)) return Status::Ok();
-  return Status::FromErrno("cannot pass descriptors to a rank of this host", sent < 0 ? errno : EMSGSIZE);
+  return Status::FromErrno("cannot pass descriptors to a rank of this host",
+                           sent < 0 ? errno : EMSGSIZE);
 }
 
 Status ReceiveWithFds(int socket, void* data, size_t bytes, size_t most_fds, const Until& until,
@@ -90,7 +92,8 @@ Status ReceiveWithFds(int socket, void* data, size_t bytes, size_t most_fds, con
       }
     }
   }
-  if (got == static_cast<ssize_t>(bytes) && (message.msg_flags & MSG_CTRUNC) == 0) return Status::Ok();
+  if (got == static_cast<ssize_t>(bytes) && (message.msg_flags & MSG_CTRUNC) == 0)
+    return Status::Ok();
   if (got < 0) return Status::FromErrno("cannot receive from a rank of this host", errno);
   return Status::Io("a rank of this host closed its connection during start-up");
 }
@@ -98,22 +101,26 @@ Status ReceiveWithFds(int socket, void* data, size_t bytes, size_t most_fds, con
 bool SameUser(int socket) {
   ucred credentials{};
   socklen_t length = sizeof(credentials);
-  return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &length) == 0 && credentials.uid == geteuid();
+  return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &length) == 0 &&
+         credentials.uid == geteuid();
 }
 
-// What a broken conversation during start-up says of the other end, unless it is known why it broke.
+// What a broken conversation during start-up says of the other end, unless it is known why it
+// broke.
 Status Gone(int rank, const Status& how, const Until& until) {
   HVDLITE_RETURN_IF_ERROR(until.Look());
   if (how.code() == StatusCode::kTimeout) return how;
-  return Status::PeerLost(rank, "rank " + std::to_string(rank) +
-                                    " of this host ended during start-up, or belongs to a job with another secret (" +
-                                    how.message() + ")");
+  return Status::PeerLost(
+      rank, "rank " + std::to_string(rank) +
+                " of this host ended during start-up, or belongs to a job with another secret (" +
+                how.message() + ")");
 }
 
 // Descriptors per message; the kernel's limit is 253.
 constexpr size_t kFdsPerMessage = 250;
 
-// So many more than there are ranks may have come and not said who they are; one more and the first has to go.
+// So many more than there are ranks may have come and not said who they are; one more and the first
+// has to go.
 constexpr size_t kMostStrangers = 64;
 
 }  // namespace
@@ -130,15 +137,17 @@ Status Neighbours::Open(int* listener, std::string* name) {
   }
   socklen_t length;
   const sockaddr_un address = AbstractAddress(*name, &length);
-  if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0 || listen(fd.get(), 1024) != 0) {
-    return Status::FromErrno("cannot open the meeting point of this host's ranks (abstract Unix socket)", errno);
+  if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0 ||
+      listen(fd.get(), 1024) != 0) {
+    return Status::FromErrno(
+        "cannot open the meeting point of this host's ranks (abstract Unix socket)", errno);
   }
   *listener = fd.Release();
   return Status::Ok();
 }
 
-Status Neighbours::Host(int listener, const std::string& secret, std::vector<int> global_ranks, bool want_eventfds,
-                        const Until& until, std::unique_ptr<Neighbours>* out) {
+Status Neighbours::Host(int listener, const std::string& secret, std::vector<int> global_ranks,
+                        bool want_eventfds, const Until& until, std::unique_ptr<Neighbours>* out) {
   Fd meeting(listener);
   const int local_size = static_cast<int>(global_ranks.size());
   std::unique_ptr<Neighbours> self(new Neighbours(std::move(global_ranks)));
@@ -157,7 +166,8 @@ Status Neighbours::Host(int listener, const std::string& secret, std::vector<int
   getsockname(meeting.get(), reinterpret_cast<sockaddr*>(&address), &length);
   const std::string name(address.sun_path + 1, length - offsetof(sockaddr_un, sun_path) - 1);
 
-  // Who says nothing holds up nobody, and is not sent away for it: a rank of a busy host may be held just there.
+  // A silent connection delays no other and is not closed for it: a rank of a busy host may be
+  // held just there.
   std::vector<Fd> guests;
   for (int missing = local_size - 1; missing > 0;) {
     std::vector<pollfd> readable = {{meeting.get(), POLLIN, 0}};
@@ -167,9 +177,11 @@ Status Neighbours::Host(int listener, const std::string& secret, std::vector<int
     if (!ready.ok()) {
       std::string who;
       for (int i = 1; i < local_size; ++i) {
-        if (self->sockets_[i - 1] < 0) who += (who.empty() ? "" : ", ") + std::to_string(self->global_ranks_[i]);
+        if (self->sockets_[i - 1] < 0)
+          who += (who.empty() ? "" : ", ") + std::to_string(self->global_ranks_[i]);
       }
-      return Status::Timeout("rank(s) " + who + " of this host did not come within the start timeout");
+      return Status::Timeout("rank(s) " + who +
+                             " of this host did not come within the start timeout");
     }
     for (size_t i = 0; i < guests.size(); ++i) {
       if (readable[i + 1].revents == 0) continue;
@@ -178,7 +190,8 @@ Status Neighbours::Host(int listener, const std::string& secret, std::vector<int
       std::vector<int> none;
       if (!ReceiveWithFds(spoke.get(), &hello, sizeof(hello), 0, until, &none).ok()) continue;
       if (hello.local_rank == 0 || hello.local_rank >= static_cast<uint32_t>(local_size) ||
-          !EqualInConstantTime(hello.proof.data(), Proof(secret, name, hello.local_rank).data(), sizeof(Digest)) ||
+          !EqualInConstantTime(hello.proof.data(), Proof(secret, name, hello.local_rank).data(),
+                               sizeof(Digest)) ||
           self->sockets_[hello.local_rank - 1] >= 0) {
         continue;
       }
@@ -193,7 +206,8 @@ Status Neighbours::Host(int listener, const std::string& secret, std::vector<int
       return Status::FromErrno("cannot accept the ranks of this host", errno);
     }
     if (!SameUser(guest.get())) continue;
-    if (guests.size() == static_cast<size_t>(local_size) + kMostStrangers) guests.erase(guests.begin());
+    if (guests.size() == static_cast<size_t>(local_size) + kMostStrangers)
+      guests.erase(guests.begin());
     guests.push_back(std::move(guest));
   }
   for (int i = 1; i < local_size; ++i) {
@@ -226,9 +240,11 @@ Status Neighbours::Join(const std::string& name, const std::string& secret, int 
   do {
     rc = connect(hub.get(), reinterpret_cast<const sockaddr*>(&address), length);
   } while (rc != 0 && errno == EINTR);
-  if (rc != 0) return Gone(self->global_ranks_[0], Status::FromErrno("cannot reach it", errno), until);
+  if (rc != 0)
+    return Gone(self->global_ranks_[0], Status::FromErrno("cannot reach it", errno), until);
   if (!SameUser(hub.get())) return Status::Io("the first rank of this host runs as another user");
-  const Hello hello{static_cast<uint32_t>(local_rank), Proof(secret, name, static_cast<uint32_t>(local_rank))};
+  const Hello hello{static_cast<uint32_t>(local_rank),
+                    Proof(secret, name, static_cast<uint32_t>(local_rank))};
   const Status said = SendWithFds(hub.get(), &hello, sizeof(hello), {});
   if (!said.ok()) return Gone(self->global_ranks_[0], said, until);
 
@@ -243,7 +259,8 @@ Status Neighbours::Join(const std::string& name, const std::string& secret, int 
   }
   while (self->eventfds_.size() < count) {
     uint32_t again;
-    const Status more = ReceiveWithFds(hub.get(), &again, sizeof(again), kFdsPerMessage, until, &self->eventfds_);
+    const Status more =
+        ReceiveWithFds(hub.get(), &again, sizeof(again), kFdsPerMessage, until, &self->eventfds_);
     if (!more.ok()) return Gone(self->global_ranks_[0], more, until);
   }
   self->sockets_ = {hub.Release()};
@@ -270,9 +287,10 @@ Status Neighbours::Check() {
     sockets_[i] = -1;
     if (segment_->line(socket_ranks_[i]).left.load(std::memory_order_seq_cst) != 0) continue;
     const int rank = global_ranks_[socket_ranks_[i]];
-    return Status::PeerLost(rank, "rank " + std::to_string(rank) +
-                                      " died (its process on this host ended without hvd.shutdown()). Look at its "
-                                      "output for the cause: an exception, the out-of-memory killer, a signal.");
+    return Status::PeerLost(
+        rank, "rank " + std::to_string(rank) +
+                  " died (its process on this host ended without hvd.shutdown()). Look at its "
+                  "output for the cause: an exception, the out-of-memory killer, a signal.");
   }
   return Status::Ok();
 }

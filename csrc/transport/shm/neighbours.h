@@ -1,12 +1,13 @@
 // Neighbours: the Unix sockets between the ranks of one host: a hub (local rank 0) and its spokes.
 //
-// They carry two things. At the start the hub hands out the shared segment and everyone's eventfd as descriptors.
-// Afterwards nothing is sent; the kernel closes a socket when its process ends, however it ends, so an end-of-file
-// is the death notice. The hub hears of every spoke, the spokes hear of the hub; the segment's abort word tells the rest.
+// They carry two things. At the start the hub hands out the shared segment and everyone's eventfd
+// as descriptors. Afterwards nothing is sent; the kernel closes a socket when its process ends,
+// however it ends, so an end-of-file is the death notice. The hub hears of every spoke, the spokes
+// hear of the hub; the segment's abort word tells the rest.
 //
-// The socket lives in the abstract namespace (no file to leave behind) under a random name; a peer must have the same
-// user id and know the job's secret before it gets a descriptor.
-// Thread-safety: one thread at a time.
+// The socket lives in the abstract namespace (no file to leave behind) under a random name; a peer
+// must have the same user id and know the job's secret before it gets a descriptor. Thread-safety:
+// one thread at a time.
 #pragma once
 
 #include <memory>
@@ -24,13 +25,14 @@ class Neighbours {
   // Step 1, on the hub: opens the meeting point. `*name` is what the spokes need.
   static Status Open(int* listener, std::string* name);
 
-  // Step 2. Everyone ends up with the mapped segment and, if `want_eventfds`, with every local rank's eventfd.
-  // The hub passes the listener of step 1 (closed on return), the spokes the name.
+  // Step 2. Everyone ends up with the mapped segment and, if `want_eventfds`, with every local
+  // rank's eventfd. The hub passes the listener of step 1 (closed on return), the spokes the name.
   // `global_ranks` names the local ranks in messages.
-  static Status Host(int listener, const std::string& secret, std::vector<int> global_ranks, bool want_eventfds,
-                     const Until& until, std::unique_ptr<Neighbours>* out);
-  static Status Join(const std::string& name, const std::string& secret, int local_rank, std::vector<int> global_ranks,
+  static Status Host(int listener, const std::string& secret, std::vector<int> global_ranks,
                      bool want_eventfds, const Until& until, std::unique_ptr<Neighbours>* out);
+  static Status Join(const std::string& name, const std::string& secret, int local_rank,
+                     std::vector<int> global_ranks, bool want_eventfds, const Until& until,
+                     std::unique_ptr<Neighbours>* out);
   ~Neighbours();
 
   HostSegment* segment() { return segment_.get(); }
@@ -38,7 +40,8 @@ class Neighbours {
   const std::vector<int>& eventfds() const { return eventfds_; }
   // The sockets to poll for end-of-file.
   const std::vector<int>& sockets() const { return sockets_; }
-  // Looks without waiting. kPeerLost with the global rank of a neighbour that died without leaving in good order.
+  // Looks without waiting. kPeerLost with the global rank of a neighbour that died without leaving
+  // in good order.
   Status Check();
 
  private:
@@ -47,7 +50,7 @@ class Neighbours {
   const std::vector<int> global_ranks_;
   std::unique_ptr<HostSegment> segment_;
   std::vector<int> eventfds_;
-  std::vector<int> sockets_;  // hub: by local rank - 1; spoke: the hub
+  std::vector<int> sockets_;       // hub: by local rank - 1; spoke: the hub
   std::vector<int> socket_ranks_;  // local rank at the other end
 };
 

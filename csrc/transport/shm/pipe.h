@@ -1,6 +1,6 @@
-// ShmPipe: a Transport between two ranks of one host: two single-producer single-consumer byte rings in shared
-// memory, one per direction. A message costs a memcpy and one cache line hand-over; no system call unless the
-// peer sleeps.
+// ShmPipe: a Transport between two ranks of one host: two single-producer single-consumer byte
+// rings in shared memory, one per direction. A message costs a memcpy and one cache line hand-over;
+// no system call unless the peer sleeps.
 #pragma once
 
 #include <atomic>
@@ -19,11 +19,12 @@ struct alignas(kPrivateLines) RingHeader {
 
 class ShmPipe final : public Transport {
  public:
-  // Bytes of shared memory for both directions. `capacity` per direction, a power of two and at least 128.
+  // Bytes of shared memory for both directions. `capacity` per direction, a power of two and at
+  // least 128.
   static constexpr size_t Footprint(size_t capacity) { return 2 * (sizeof(RingHeader) + capacity); }
 
-  // `memory` is zeroed memory of Footprint(capacity) bytes; `first` says which end this is (the two ends differ).
-  // `peer` is the global rank, `peer_local` the rank on this host whose bell to ring.
+  // `memory` is zeroed memory of Footprint(capacity) bytes; `first` says which end this is (the two
+  // ends differ). `peer` is the global rank, `peer_local` the rank on this host whose bell to ring.
   ShmPipe(void* memory, size_t capacity, bool first, int peer, int peer_local, Doorbells* bells);
 
   Status TrySend(const void* data, size_t bytes, size_t* moved) override;
@@ -42,7 +43,8 @@ class ShmPipe final : public Transport {
   Doorbells* const bells_;
   Ring out_;
   Ring in_;
-  // What this end last saw of the other end's position: saves touching its cache line while there is enough.
+  // What this end last saw of the other end's position: saves touching its cache line while there
+  // is enough.
   uint64_t out_read_seen_ = 0;
   uint64_t in_written_seen_ = 0;
 };

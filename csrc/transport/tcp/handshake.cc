@@ -34,8 +34,9 @@ Status ParseSecret(std::string_view hex, Secret* secret) {
     if (good) (*secret)[i] = static_cast<uint8_t>(high * 16 + low);
   }
   if (good) return Status::Ok();
-  return Status::InvalidArgument("the job's secret has to be 64 hexadecimal digits, but this is something else (" +
-                                 std::to_string(hex.size()) + " characters)");
+  return Status::InvalidArgument(
+      "the job's secret has to be 64 hexadecimal digits, but this is something else (" +
+      std::to_string(hex.size()) + " characters)");
 }
 
 void Handshake::Send(const void* data, size_t bytes) {
@@ -66,7 +67,8 @@ Handshake::Progress Handshake::Advance(int fd) {
 Status Handshake::Move(int fd) {
   while (true) {
     while (sent_ < out_bytes_) {
-      const ssize_t n = send(fd, out_.data() + sent_, out_bytes_ - sent_, MSG_NOSIGNAL | MSG_DONTWAIT);
+      const ssize_t n =
+          send(fd, out_.data() + sent_, out_bytes_ - sent_, MSG_NOSIGNAL | MSG_DONTWAIT);
       if (n < 0 && errno == EINTR) continue;
       if (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK) {
         return Status::FromErrno("cannot send the handshake to " + who_, errno);
@@ -79,7 +81,8 @@ Status Handshake::Move(int fd) {
       if (n < 0 && errno == EINTR) continue;
       if (n == 0 || (n < 0 && errno == ECONNRESET)) {
         return Status::Io(who_ +
-                          " closed the connection during the handshake: it may belong to another job (with another "
+                          " closed the connection during the handshake: it may belong to another "
+                          "job (with another "
                           "secret) or not be hvdlite at all");
       }
       if (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK) {
@@ -87,17 +90,18 @@ Status Handshake::Move(int fd) {
       }
       if (n < 0) break;
       received_ += static_cast<size_t>(n);
-      // The first thing either side reads starts with the magic. A browser or a port scanner is shown out at
-      // its first byte, not after as many as we want to see.
-      if (turn_ == 1 && std::memcmp(in_.data(), kMagic.data(), std::min(received_, kMagic.size())) != 0) {
+      // The first thing either side reads starts with the magic. A browser or a port scanner is
+      // shown out at its first byte, not after as many as we want to see.
+      if (turn_ == 1 &&
+          std::memcmp(in_.data(), kMagic.data(), std::min(received_, kMagic.size())) != 0) {
         return Status::Io(who_ + " does not speak hvdlite's protocol, version 1");
       }
     }
     if (sent_ < out_bytes_ || received_ < in_bytes_) {
       if (!deadline_.Passed()) return Status::Ok();
       return Status::Timeout(who_ + " did not finish the handshake in time: it stopped at byte " +
-                             std::to_string(received_) + " of " + std::to_string(in_bytes_) + " of step " +
-                             std::to_string(turn_));
+                             std::to_string(received_) + " of " + std::to_string(in_bytes_) +
+                             " of step " + std::to_string(turn_));
     }
     out_bytes_ = sent_ = in_bytes_ = received_ = 0;
     HVDLITE_RETURN_IF_ERROR(Turn(turn_++));
@@ -108,7 +112,8 @@ Status Handshake::Move(int fd) {
   }
 }
 
-ServerHandshake::ServerHandshake(const Secret& secret, Purpose purpose, Deadline deadline, std::string who)
+ServerHandshake::ServerHandshake(const Secret& secret, Purpose purpose, Deadline deadline,
+                                 std::string who)
     : Handshake(secret, purpose, Deadline::After(deadline.Left(kHandshakeSpan)), std::move(who)) {}
 
 Status ServerHandshake::Turn(int turn) {
@@ -118,9 +123,9 @@ Status ServerHandshake::Turn(int turn) {
   }
   if (turn == 1) {
     if (in_[kMagic.size()] != static_cast<uint8_t>(purpose_)) {
-      return Status::Io(who_ + " wants a connection for purpose " + std::to_string(in_[kMagic.size()]) +
-                        ", this port serves purpose " + std::to_string(static_cast<int>(purpose_)) +
-                        " (0: store, 1: link)");
+      return Status::Io(who_ + " wants a connection for purpose " +
+                        std::to_string(in_[kMagic.size()]) + ", this port serves purpose " +
+                        std::to_string(static_cast<int>(purpose_)) + " (0: store, 1: link)");
     }
     std::copy_n(in_.data() + kMagic.size() + 1, client_nonce_.size(), client_nonce_.data());
     HVDLITE_RETURN_IF_ERROR(RandomBytes(server_nonce_.data(), server_nonce_.size()));
@@ -139,7 +144,8 @@ Status ServerHandshake::Turn(int turn) {
   return Status::Internal("the server's handshake has only three turns");
 }
 
-ClientHandshake::ClientHandshake(const Secret& secret, Purpose purpose, Deadline deadline, std::string who)
+ClientHandshake::ClientHandshake(const Secret& secret, Purpose purpose, Deadline deadline,
+                                 std::string who)
     : Handshake(secret, purpose, deadline, std::move(who)) {}
 
 Status ClientHandshake::Turn(int turn) {
@@ -156,8 +162,10 @@ Status ClientHandshake::Turn(int turn) {
     Nonce server_nonce;
     std::copy_n(in_.data() + kMagic.size(), server_nonce.size(), server_nonce.data());
     const Digest theirs = Proof(kServerLabel, client_nonce_, server_nonce);
-    if (!EqualInConstantTime(theirs.data(), in_.data() + kMagic.size() + server_nonce.size(), theirs.size())) {
-      return Status::Io(who_ + " does not know this job's secret: another job may be listening there");
+    if (!EqualInConstantTime(theirs.data(), in_.data() + kMagic.size() + server_nonce.size(),
+                             theirs.size())) {
+      return Status::Io(who_ +
+                        " does not know this job's secret: another job may be listening there");
     }
     const Digest mine = Proof(kClientLabel, client_nonce_, server_nonce);
     Send(mine.data(), mine.size());

@@ -1,10 +1,12 @@
-// The handshake of docs/wire.md: both sides prove that they know the job's secret before anything is parsed.
+// The handshake of docs/how-it-works/wire.md: both sides prove that they know the job's secret
+// before anything is parsed.
 //
-// Both sides are state machines that never block, so that one thread can hold many doors open and a peer that
-// dawdles or sends garbage delays nobody else. Call Advance() when poll(2) reports wants(), and again at the
-// deadline. A side reads exactly its part of the handshake: what the peer sends afterwards stays in the
-// socket. Memory per connection is the size of the object, whatever the peer sends. Thread-safety: one thread
-// at a time. Does not own the descriptor; whoever owns it closes it on kFailed.
+// Both sides are state machines that never block, so that one thread can hold many doors open and a
+// peer that dawdles or sends garbage delays no other. Call Advance() when poll(2) reports
+// wants(), and again at the deadline. A side reads exactly its part of the handshake: what the peer
+// sends afterwards stays in the socket. Memory per connection is the size of the object, whatever
+// the peer sends. Thread-safety: one thread at a time. Does not own the descriptor; its owner
+// closes it on kFailed.
 #pragma once
 
 #include <array>
@@ -26,7 +28,8 @@ Status ParseSecret(std::string_view hex, Secret* secret);
 // What the connection is for: a proof for one purpose is worthless for the other. On the wire.
 enum class Purpose : uint8_t { kStore = 0, kLink = 1 };
 
-// How long a server lets a stranger stand in the door. Long enough for a loaded machine and a slow network.
+// How long a server lets a stranger stand in the door. Long enough for a loaded machine and a slow
+// network.
 constexpr Nanos kHandshakeSpan = 5 * kSecond;
 
 class Handshake {
@@ -54,8 +57,9 @@ class Handshake {
   Handshake(const Secret& secret, Purpose purpose, Deadline deadline, std::string who)
       : secret_(secret), purpose_(purpose), deadline_(deadline), who_(std::move(who)) {}
 
-  // Called at the start (turn 0) and each time that all of the last turn is sent and received: checks in_,
-  // then calls Send and Expect for the next exchange. A turn that calls neither is the last.
+  // Called at the start (turn 0) and each time that all of the last turn is sent and received:
+  // checks in_, then calls Send and Expect for the next exchange. A turn that calls neither is the
+  // last.
   virtual Status Turn(int turn) = 0;
   void Send(const void* data, size_t bytes);
   void Expect(size_t bytes) { in_bytes_ = bytes; }
@@ -93,7 +97,8 @@ class ServerHandshake final : public Handshake {
 
 class ClientHandshake final : public Handshake {
  public:
-  // The deadline is not shortened: a server that is still busy starting up answers late, and rightly so.
+  // The deadline is not shortened: a server that is still busy starting up answers late, and
+  // rightly so.
   ClientHandshake(const Secret& secret, Purpose purpose, Deadline deadline, std::string who);
 
  private:
@@ -101,7 +106,8 @@ class ClientHandshake final : public Handshake {
   Nonce client_nonce_{};
 };
 
-// Turns a handshake until it is done, failed or past its deadline. For those who have only one connection.
+// Turns a handshake until it is done, failed or past its deadline. For those who have only one
+// connection.
 Status WaitHandshake(int fd, Handshake* handshake);
 
 }  // namespace hvdlite::transport::tcp

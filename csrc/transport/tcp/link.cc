@@ -15,13 +15,16 @@ namespace hvdlite::transport::tcp {
 Link::Link(Fd fd, int peer, int me) : fd_(std::move(fd)), peer_(peer) {
   int domain = AF_UNIX;
   socklen_t length = sizeof(domain);
-  is_tcp_ = getsockopt(fd_.get(), SOL_SOCKET, SO_DOMAIN, &domain, &length) == 0 && domain != AF_UNIX;
+  is_tcp_ =
+      getsockopt(fd_.get(), SOL_SOCKET, SO_DOMAIN, &domain, &length) == 0 && domain != AF_UNIX;
   Endpoint here, there;
-  const bool placed = is_tcp_ && LocalEndpoint(fd_.get(), &here).ok() && PeerEndpoint(fd_.get(), &there).ok();
+  const bool placed =
+      is_tcp_ && LocalEndpoint(fd_.get(), &here).ok() && PeerEndpoint(fd_.get(), &there).ok();
   const auto end = [&](int rank, const Endpoint& at) {
     return "rank " + std::to_string(rank) + (placed ? " (" + at.host + ")" : "");
   };
-  name_ = (me < 0 ? "the connection" : "the connection of " + end(me, here)) + " with " + end(peer, there);
+  name_ = (me < 0 ? "the connection" : "the connection of " + end(me, here)) + " with " +
+          end(peer, there);
 }
 
 Status Link::TrySend(const void* data, size_t bytes, size_t* moved) {
@@ -64,7 +67,8 @@ Status Link::SendParts(const iovec* parts, size_t count, size_t* moved) {
 Status Link::ReceiveParts(const iovec* parts, size_t count, size_t* moved) {
   *moved = 0;
   if (!receiving_.ok()) return receiving_;
-  if (parts[0].iov_len == 0) return Status::Ok();  // recvmsg() would return 0, which means "closed" otherwise
+  // Recvmsg() would return 0, which means "closed" otherwise.
+  if (parts[0].iov_len == 0) return Status::Ok();
   msghdr message{};
   message.msg_iov = const_cast<iovec*>(parts);
   message.msg_iovlen = count;
@@ -84,10 +88,13 @@ void Link::EndSending() {
   shutdown(fd_.get(), SHUT_WR);
 }
 
-// What has left this machine and is not acknowledged; what waits here because the peer reads nothing does not count.
+// What has left this machine and is not acknowledged; what waits here because the peer reads
+// nothing does not count.
 Transport::Acknowledged Link::acknowledged() const {
   int queued = 0, unsent = 0;
-  if (!is_tcp_ || ioctl(fd_.get(), SIOCOUTQ, &queued) != 0 || ioctl(fd_.get(), SIOCOUTQNSD, &unsent) != 0) return {};
+  if (!is_tcp_ || ioctl(fd_.get(), SIOCOUTQ, &queued) != 0 ||
+      ioctl(fd_.get(), SIOCOUTQNSD, &unsent) != 0)
+    return {};
   return {true, sent_ - static_cast<uint64_t>(queued), queued > unsent};
 }
 
@@ -95,7 +102,8 @@ Transport::Acknowledged Link::acknowledged() const {
 Status Link::Lost(int error) const {
   const std::string rank = "rank " + std::to_string(peer_);
   if (error == 0 || error == ECONNRESET || error == EPIPE) {
-    return Status::PeerLost(peer_, rank + " closed the connection: its process has ended or given up");
+    return Status::PeerLost(peer_,
+                            rank + " closed the connection: its process has ended or given up");
   }
   return Status::PeerLost(peer_, name_ + " failed: " + std::strerror(error));
 }

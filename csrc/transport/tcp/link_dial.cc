@@ -10,7 +10,8 @@
 
 namespace hvdlite::transport::tcp {
 
-LinkDial::LinkDial(const LinkHello& hello, std::vector<Endpoint> candidates, const Secret& secret, Deadline deadline)
+LinkDial::LinkDial(const LinkHello& hello, std::vector<Endpoint> candidates, const Secret& secret,
+                   Deadline deadline)
     : hello_(hello), secret_(secret), deadline_(deadline) {
   const Nanos now = MonotonicNow();
   for (Endpoint& candidate : candidates) {
@@ -52,9 +53,9 @@ Status LinkDial::Advance(Attempt* attempt, bool* won) {
     bool ready = false;
     HVDLITE_RETURN_IF_ERROR(Connected(attempt, &ready));
     if (!ready) return Status::Ok();
-    attempt->handshake =
-        std::make_unique<ClientHandshake>(secret_, Purpose::kLink, deadline_,
-                                          "rank " + std::to_string(hello_.to) + " at " + attempt->candidate.ToString());
+    attempt->handshake = std::make_unique<ClientHandshake>(
+        secret_, Purpose::kLink, deadline_,
+        "rank " + std::to_string(hello_.to) + " at " + attempt->candidate.ToString());
     attempt->stage = Stage::kShakingHands;
   }
   if (attempt->stage == Stage::kShakingHands) {
@@ -75,13 +76,15 @@ Status LinkDial::Advance(Attempt* attempt, bool* won) {
 
 Status LinkDial::Begin(Attempt* attempt) {
   std::vector<SocketAddress> addresses;
-  HVDLITE_RETURN_IF_ERROR(Resolve(attempt->candidate, Deadline::After(deadline_.Left(kResolveSpan)), &addresses));
+  HVDLITE_RETURN_IF_ERROR(
+      Resolve(attempt->candidate, Deadline::After(deadline_.Left(kResolveSpan)), &addresses));
   const SocketAddress& address = addresses[attempt->tries++ % addresses.size()];
   const std::string where = address.ToEndpoint().ToString();
   Fd fd(socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd.valid()) return CannotConnect(where, errno);
   const int on = 1;
-  if (setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) != 0) return CannotConnect(where, errno);
+  if (setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) != 0)
+    return CannotConnect(where, errno);
   const auto* name = reinterpret_cast<const sockaddr*>(&address.storage);
   // EINTR leaves the attempt running, exactly as EINPROGRESS does.
   if (connect(fd.get(), name, address.length) != 0 && errno != EINPROGRESS && errno != EINTR) {
@@ -99,7 +102,8 @@ Status LinkDial::Connected(Attempt* attempt, bool* ready) const {
   socklen_t length = sizeof(error);
   if (getsockopt(attempt->fd.get(), SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
   if (error != 0) return CannotConnect(where, error);
-  // A connect to a free port of this machine can meet itself (simultaneous open): nobody is listening there.
+  // A connect to a free port of this machine can meet itself (simultaneous open): no peer is
+  // listening there.
   Endpoint local;
   Endpoint peer;
   HVDLITE_RETURN_IF_ERROR(LocalEndpoint(attempt->fd.get(), &local));
@@ -109,8 +113,8 @@ Status LinkDial::Connected(Attempt* attempt, bool* ready) const {
 
 Status LinkDial::Greet(Attempt* attempt) const {
   const auto bytes = Encode(hello_);
-  const ssize_t n = send(attempt->fd.get(), bytes.data() + attempt->moved, bytes.size() - attempt->moved,
-                         MSG_NOSIGNAL | MSG_DONTWAIT);
+  const ssize_t n = send(attempt->fd.get(), bytes.data() + attempt->moved,
+                         bytes.size() - attempt->moved, MSG_NOSIGNAL | MSG_DONTWAIT);
   if (n >= 0) {
     attempt->moved += static_cast<size_t>(n);
   } else if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) {
@@ -123,8 +127,9 @@ Status LinkDial::AwaitWelcome(Attempt* attempt, bool* won) const {
   const ssize_t n = recv(attempt->fd.get(), attempt->welcome.data() + attempt->moved,
                          kLinkWelcomeBytes - attempt->moved, MSG_DONTWAIT);
   if (n == 0) {
-    return Status::Io("whoever listens at " + attempt->candidate.ToString() + " belongs to this job but is not rank " +
-                      std::to_string(hello_.to) + " of generation " + std::to_string(hello_.generation));
+    return Status::Io("whoever listens at " + attempt->candidate.ToString() +
+                      " belongs to this job but is not rank " + std::to_string(hello_.to) +
+                      " of generation " + std::to_string(hello_.generation));
   }
   if (n < 0) {
     if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return Status::Ok();
@@ -133,7 +138,8 @@ Status LinkDial::AwaitWelcome(Attempt* attempt, bool* won) const {
   attempt->moved += static_cast<size_t>(n);
   if (attempt->moved < kLinkWelcomeBytes) return Status::Ok();
   if (attempt->welcome != EncodeWelcome(hello_)) {
-    return Status::Io("the welcome from " + attempt->candidate.ToString() + " is for somebody else");
+    return Status::Io("the welcome from " + attempt->candidate.ToString() +
+                      " is for somebody else");
   }
   *won = true;
   return Status::Ok();
@@ -145,7 +151,9 @@ void LinkDial::AddPollFds(std::vector<pollfd>* fds) const {
       case Attempt::Stage::kPausing: break;
       case Attempt::Stage::kConnecting:
       case Attempt::Stage::kGreeting: fds->push_back({attempt.fd.get(), POLLOUT, 0}); break;
-      case Attempt::Stage::kShakingHands: fds->push_back({attempt.fd.get(), attempt.handshake->wants(), 0}); break;
+      case Attempt::Stage::kShakingHands:
+        fds->push_back({attempt.fd.get(), attempt.handshake->wants(), 0});
+        break;
       case Attempt::Stage::kAwaitingWelcome: fds->push_back({attempt.fd.get(), POLLIN, 0}); break;
     }
   }
@@ -160,7 +168,8 @@ std::string LinkDial::Failures() const {
     } else if (attempt.stage == Attempt::Stage::kPausing) {
       text += attempt.candidate.ToString() + " has not been tried";
     } else if (attempt.stage == Attempt::Stage::kConnecting) {
-      text += attempt.candidate.ToString() + " does not answer (a firewall, a wrong address, or the machine is down)";
+      text += attempt.candidate.ToString() +
+              " does not answer (a firewall, a wrong address, or the machine is down)";
     } else {
       text += attempt.candidate.ToString() + " accepted the connection, but then said nothing";
     }

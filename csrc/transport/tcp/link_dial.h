@@ -1,12 +1,13 @@
-// LinkDial: this rank's way to one peer: tries its addresses until one of them welcomes us. Never blocks (but
-// for the look-up of an address that is a name, kResolveSpan at most; rosters hold numbers).
+// LinkDial: this rank's way to one peer: tries its addresses until one of them welcomes us. Never
+// blocks (but for the look-up of an address that is a name, kResolveSpan at most; rosters hold
+// numbers).
 //
 //   per address:  connect ─► handshake ─► hello ─► welcome
 //                    └──────── any failure: again after a pause ──┘
 //
-// Addresses start one after another, kStagger apart, and then run side by side: one that swallows packets or
-// leads to somebody else costs no more than that. The first welcome wins; the others are closed.
-// Thread-safety: one thread at a time.
+// Addresses start one after another, kStagger apart, and then run side by side: one that swallows
+// packets or leads to another process costs no more than that. The first welcome wins; the others
+// are closed. Thread-safety: one thread at a time.
 #pragma once
 
 #include <poll.h>
@@ -27,12 +28,13 @@ class LinkDial {
  public:
   static constexpr Nanos kStagger = 250 * kMillisecond;
   static constexpr Nanos kResolveSpan = 2 * kSecond;
-  // A peer that has not opened its door yet is a matter of milliseconds; one whose host still boots, of
-  // seconds.
+  // A peer that has not opened its door yet is a matter of milliseconds; one whose host still
+  // boots, of seconds.
   static constexpr Nanos kFirstPause = 20 * kMillisecond;
   static constexpr Nanos kLongestPause = kSecond;
 
-  LinkDial(const LinkHello& hello, std::vector<Endpoint> candidates, const Secret& secret, Deadline deadline);
+  LinkDial(const LinkHello& hello, std::vector<Endpoint> candidates, const Secret& secret,
+           Deadline deadline);
 
   // True when it has got through: then Take() the connection.
   bool Turn(Nanos now);

@@ -1,12 +1,13 @@
-// What the two ends of a new link say to each other after the handshake (docs/wire.md, "Links"). All fields
-// are u32, little-endian.
+// What the two ends of a new link say to each other after the handshake (docs/how-it-works/wire.md,
+// "Links"). All fields are u32, little-endian.
 //
 //   client  LinkHello, 32 bytes: which link this is
-//   server  LinkWelcome, 8 bytes: sent when the connection is claimed; from here on the bytes belong to
-//   collectives
+//   server  LinkWelcome, 8 bytes: sent when the connection is claimed; all later bytes belong to
+//           collectives
 //
-// The welcome tells a client that it has reached the rank it meant: an address that several hosts have (a
-// bridge of containers) may lead to another rank of the same job, which closes the connection instead.
+// The welcome tells a client that it has reached the rank it meant: an address that several hosts
+// have (a bridge of containers) may lead to another rank of the same job, which closes the
+// connection instead.
 #pragma once
 
 #include <array>
@@ -38,14 +39,16 @@ void PutU32s(std::array<uint32_t, kBytes / 4> values, std::array<uint8_t, kBytes
 template <size_t kBytes>
 std::array<uint32_t, kBytes / 4> GetU32s(const std::array<uint8_t, kBytes>& from) {
   std::array<uint32_t, kBytes / 4> values{};
-  for (size_t i = 0; i < kBytes; ++i) values[i / 4] |= static_cast<uint32_t>(from[i]) << (i % 4 * 8);
+  for (size_t i = 0; i < kBytes; ++i)
+    values[i / 4] |= static_cast<uint32_t>(from[i]) << (i % 4 * 8);
   return values;
 }
 
 inline std::array<uint8_t, kLinkHelloBytes> Encode(const LinkHello& hello) {
   std::array<uint8_t, kLinkHelloBytes> bytes{};
-  PutU32s<kLinkHelloBytes>({kLinkProtocol, hello.group, hello.generation, hello.from, hello.to, hello.stream, 0, 0},
-                           &bytes);
+  PutU32s<kLinkHelloBytes>(
+      {kLinkProtocol, hello.group, hello.generation, hello.from, hello.to, hello.stream, 0, 0},
+      &bytes);
   return bytes;
 }
 

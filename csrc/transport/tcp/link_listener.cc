@@ -33,14 +33,16 @@ Status LinkListener::Turn() {
     if (!guest.fd.valid()) break;
     if (standing_.size() == kStandingMost) standing_.pop_front();
     guest.who = "a process at " + peer.ToString();
-    guest.handshake = std::make_unique<ServerHandshake>(secret_, Purpose::kLink, Deadline::Never(), guest.who);
+    guest.handshake =
+        std::make_unique<ServerHandshake>(secret_, Purpose::kLink, Deadline::Never(), guest.who);
     standing_.push_back(std::move(guest));
   }
   for (Guest& guest : standing_) {
     const Status status = Advance(&guest);
     if (status.ok()) continue;
     guest.gone = true;
-    if (log_ != nullptr) log_->Warning("closed a connection to " + endpoint_.ToString() + ": " + status.message());
+    if (log_ != nullptr)
+      log_->Warning("closed a connection to " + endpoint_.ToString() + ": " + status.message());
   }
   std::erase_if(standing_, [](const Guest& guest) { return guest.gone; });
   return Status::Ok();
@@ -57,8 +59,8 @@ Status LinkListener::Advance(Guest* guest) {
 
 Status LinkListener::ReadHello(Guest* guest) {
   while (guest->received < kLinkHelloBytes) {
-    const ssize_t n =
-        recv(guest->fd.get(), guest->hello.data() + guest->received, kLinkHelloBytes - guest->received, MSG_DONTWAIT);
+    const ssize_t n = recv(guest->fd.get(), guest->hello.data() + guest->received,
+                           kLinkHelloBytes - guest->received, MSG_DONTWAIT);
     if (n > 0) {
       guest->received += static_cast<size_t>(n);
     } else if (n == 0) {
@@ -78,8 +80,9 @@ Status LinkListener::Park(Guest* guest) {
   if (!Decode(guest->hello, &hello)) {
     return Status::Io(guest->who + " speaks another version of the link protocol");
   }
-  const std::string link = "rank " + std::to_string(hello.from) + " of generation " + std::to_string(hello.generation) +
-                           " wanted rank " + std::to_string(hello.to);
+  const std::string link = "rank " + std::to_string(hello.from) + " of generation " +
+                           std::to_string(hello.generation) + " wanted rank " +
+                           std::to_string(hello.to);
   if (!Wanted(hello)) return Status::Io(link + ", but this is another one");
   if (claimed_.contains(hello)) return Status::Io(link + " a second time");
   // The newer connection is the one that the client still holds.
@@ -108,7 +111,8 @@ Fd LinkListener::TryClaim(const LinkHello& hello) {
   Fd fd = std::move(found->second);
   parked_.erase(found);
   const auto welcome = EncodeWelcome(hello);
-  // The socket has sent 72 bytes in its life: this fits, unless the client is gone. Then it will come again.
+  // The socket has sent 72 bytes in its life: this fits, unless the client is gone. Then it will
+  // come again.
   const ssize_t n = send(fd.get(), welcome.data(), welcome.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   if (n != static_cast<ssize_t>(welcome.size())) return Fd();
   claimed_.insert(hello);
@@ -117,7 +121,8 @@ Fd LinkListener::TryClaim(const LinkHello& hello) {
 
 void LinkListener::AddPollFds(std::vector<pollfd>* fds) const {
   fds->push_back({fd_.get(), POLLIN, 0});
-  for (const Guest& guest : standing_) fds->push_back({guest.fd.get(), guest.handshake->wants(), 0});
+  for (const Guest& guest : standing_)
+    fds->push_back({guest.fd.get(), guest.handshake->wants(), 0});
 }
 
 }  // namespace hvdlite::transport::tcp

@@ -1,11 +1,13 @@
-// LinkListener: the door through which higher ranks' links come in. Open for the life of the engine.
+// LinkListener: the door through which higher ranks' links come in. Open for the life of the
+// engine.
 //
 //   accept ─► handshake (the job's secret) ─► hello (32 bytes) ─► parked ─► claimed by ConnectMesh
 //
-// Nothing here blocks, and whoever is in the door stands in nobody's way: garbage, a wrong secret, a replay
-// or silence gets its connection closed, after kHandshakeSpan at the latest, with one log line. Between two
-// Turn() calls newcomers wait in the kernel's queue; their time starts when they are accepted. Thread-safety:
-// one thread at a time. Failure: of Turn() only what the listening socket itself has (too many open files).
+// Nothing here blocks, and no connection delays another: garbage, a wrong secret,
+// a replay or silence gets its connection closed, after kHandshakeSpan at the latest, with one log
+// line. Between two Turn() calls newcomers wait in the kernel's queue; their time starts when they
+// are accepted. Thread-safety: one thread at a time. Failure: of Turn() only what the listening
+// socket itself has (too many open files).
 #pragma once
 
 #include <poll.h>
@@ -26,8 +28,8 @@ namespace hvdlite::transport::tcp {
 
 class LinkListener {
  public:
-  // Port 0 takes a free one: see endpoint(). `backlog`: at least the number of ranks. `log` may be null;
-  // borrowed.
+  // Port 0 takes a free one: see endpoint(). `backlog`: at least the number of ranks. `log` may be
+  // null; borrowed.
   static Status Open(const Endpoint& at, int backlog, const Secret& secret, const Logger* log,
                      std::unique_ptr<LinkListener>* listener);
 
@@ -37,10 +39,11 @@ class LinkListener {
   Status Turn();
   void AddPollFds(std::vector<pollfd>* fds) const;
 
-  // From now on this process is `rank` of `generation`. Connections meant for another rank of it, or for an
-  // earlier generation, are closed; those for a later one stay parked.
+  // From now on this process is `rank` of `generation`. Connections meant for another rank of it,
+  // or for an earlier generation, are closed; those for a later one stay parked.
   void Be(uint32_t generation, uint32_t rank);
-  // Hands over the parked connection of this hello and welcomes the client. Invalid when it has not come.
+  // Hands over the parked connection of this hello and welcomes the client. Invalid when it has not
+  // come.
   Fd TryClaim(const LinkHello& hello);
 
   size_t standing() const { return standing_.size(); }  // in the door
@@ -72,7 +75,8 @@ class LinkListener {
   uint32_t rank_ = 0;
   std::deque<Guest> standing_;  // oldest first
   std::map<LinkHello, Fd> parked_;
-  std::set<LinkHello> claimed_;  // of this generation: a second connection of the same link is a mistake
+  // of this generation: a second connection of the same link is a mistake
+  std::set<LinkHello> claimed_;
 };
 
 }  // namespace hvdlite::transport::tcp

@@ -12,7 +12,8 @@ namespace hvdlite::transport::tcp {
 
 namespace {
 
-// How often timers (pauses between attempts, handshakes that are late) get a look while nothing happens.
+// How often timers (pauses between attempts, handshakes that are late) get a look while nothing
+// happens.
 constexpr int kSliceMillis = 20;
 
 struct Missing {
@@ -23,7 +24,8 @@ struct Missing {
 
 std::string Endpoints(const std::vector<Endpoint>& endpoints) {
   std::string text;
-  for (const Endpoint& endpoint : endpoints) text += (text.empty() ? "" : ", ") + endpoint.ToString();
+  for (const Endpoint& endpoint : endpoints)
+    text += (text.empty() ? "" : ", ") + endpoint.ToString();
   return text;
 }
 
@@ -34,11 +36,12 @@ Status Late(int me, const std::vector<MeshPeer>& peers, const std::vector<Missin
     const MeshPeer& peer = peers[one.index];
     if (!text.empty()) text += '\n';
     if (one.dial != nullptr) {
-      text += "rank " + std::to_string(me) + " could not connect to rank " + std::to_string(peer.rank) +
-              " in time: " + one.dial->Failures();
+      text += "rank " + std::to_string(me) + " could not connect to rank " +
+              std::to_string(peer.rank) + " in time: " + one.dial->Failures();
     } else {
-      text += "rank " + std::to_string(peer.rank) + " (" + Endpoints(peer.candidates) + ") did not connect to rank " +
-              std::to_string(me) + ", which listens at " + listener.endpoint().ToString() + ", in time";
+      text += "rank " + std::to_string(peer.rank) + " (" + Endpoints(peer.candidates) +
+              ") did not connect to rank " + std::to_string(me) + ", which listens at " +
+              listener.endpoint().ToString() + ", in time";
     }
   }
   return Status(StatusCode::kTimeout, text, peers[missing.front().index].rank);
@@ -69,7 +72,9 @@ Status ConnectMesh(uint32_t group, uint32_t generation, int me, const std::vecto
     const bool dials = me > rank;
     LinkHello hello{group, generation, static_cast<uint32_t>(dials ? me : rank),
                     static_cast<uint32_t>(dials ? rank : me)};
-    auto dial = dials ? std::make_unique<LinkDial>(hello, peers[i].candidates, secret, until.deadline) : nullptr;
+    auto dial = dials
+                    ? std::make_unique<LinkDial>(hello, peers[i].candidates, secret, until.deadline)
+                    : nullptr;
     missing.push_back({i, hello, std::move(dial)});
   }
   while (true) {
@@ -88,8 +93,10 @@ Status ConnectMesh(uint32_t group, uint32_t generation, int me, const std::vecto
     for (const Missing& one : missing) {
       if (one.dial != nullptr) one.dial->AddPollFds(&fds);
     }
-    if (poll(fds.data(), fds.size(), until.deadline.LeftMillis(kSliceMillis)) < 0 && errno != EINTR) {
-      return Status::FromErrno("cannot wait for the links of rank " + std::to_string(me) + " (poll)", errno);
+    if (poll(fds.data(), fds.size(), until.deadline.LeftMillis(kSliceMillis)) < 0 &&
+        errno != EINTR) {
+      return Status::FromErrno(
+          "cannot wait for the links of rank " + std::to_string(me) + " (poll)", errno);
     }
   }
   *links = std::move(made);

@@ -29,9 +29,11 @@ Lookup LookUp(const Endpoint& endpoint, int flags) {
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = flags | AI_NUMERICSERV;
   addrinfo* list = nullptr;
-  result.error = getaddrinfo(endpoint.host.c_str(), std::to_string(endpoint.port).c_str(), &hints, &list);
+  result.error =
+      getaddrinfo(endpoint.host.c_str(), std::to_string(endpoint.port).c_str(), &hints, &list);
   result.system_error = errno;
-  for (const addrinfo* entry = list; result.error == 0 && entry != nullptr; entry = entry->ai_next) {
+  for (const addrinfo* entry = list; result.error == 0 && entry != nullptr;
+       entry = entry->ai_next) {
     if (entry->ai_addrlen > sizeof(sockaddr_storage)) continue;
     SocketAddress address;
     std::memcpy(&address.storage, entry->ai_addr, entry->ai_addrlen);
@@ -75,8 +77,10 @@ Status Resolve(const Endpoint& endpoint, Deadline deadline, std::vector<SocketAd
         answer->done = true;
         answer->arrived.NotifyAll();
       }).detach();
-    } catch (const std::system_error& error) {  // the thread limit; Status is the only way out of this layer
-      return Status::FromErrno("cannot look up '" + endpoint.host + "' in a thread", error.code().value());
+      // The thread limit; Status is the only way out of this layer.
+    } catch (const std::system_error& error) {
+      return Status::FromErrno("cannot look up '" + endpoint.host + "' in a thread",
+                               error.code().value());
     }
     MutexLock lock(answer->mutex);
     while (!answer->done) {
@@ -97,8 +101,8 @@ Endpoint SocketAddress::ToEndpoint() const {
   char host[NI_MAXHOST];
   char port[NI_MAXSERV];
   // Numeric both ways: no lookup, no waiting. IPv6 link-local addresses come with their %scope.
-  if (getnameinfo(reinterpret_cast<const sockaddr*>(&storage), length, host, sizeof(host), port, sizeof(port),
-                  NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
+  if (getnameinfo(reinterpret_cast<const sockaddr*>(&storage), length, host, sizeof(host), port,
+                  sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
     return Endpoint{"an unknown address", 0};
   }
   return Endpoint{host, static_cast<uint16_t>(std::stoi(port))};

@@ -15,8 +15,8 @@ namespace {
 
 // poll(2) takes an int of milliseconds; longer waits are several of these.
 constexpr int kPollMillis = 60 * 1000;
-// How long one of several addresses of a host may keep us waiting: a lost SYN or two, repeated after 1 s and
-// 3 s.
+// How long one of several addresses of a host may keep us waiting: a lost SYN or two, repeated
+// after 1 s and 3 s.
 constexpr Nanos kAddressSpan = 10 * kSecond;
 
 Status Configure(int fd, const std::string& where) {
@@ -32,9 +32,11 @@ Status Configure(int fd, const std::string& where) {
 Status CannotConnect(const std::string& where, int error) {
   const Status status = Status::FromErrno("cannot connect to " + where, error);
   if (error != EADDRNOTAVAIL) return status;
-  return Status(status.code(), status.message() +
-                                   ": this machine has no free port left (net.ipv4.ip_local_port_range), or no address "
-                                   "of that kind");
+  return Status(
+      status.code(),
+      status.message() +
+          ": this machine has no free port left (net.ipv4.ip_local_port_range), or no address "
+          "of that kind");
 }
 
 namespace {
@@ -44,24 +46,28 @@ Status ConnectOne(const SocketAddress& address, Deadline deadline, Fd* fd) {
   Fd made(socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!made.valid()) return Status::FromErrno("cannot make a socket to connect to " + where, errno);
   HVDLITE_RETURN_IF_ERROR(Configure(made.get(), where));
-  if (connect(made.get(), reinterpret_cast<const sockaddr*>(&address.storage), address.length) != 0) {
+  if (connect(made.get(), reinterpret_cast<const sockaddr*>(&address.storage), address.length) !=
+      0) {
     // EINTR leaves the attempt running, exactly as EINPROGRESS does.
     if (errno != EINPROGRESS && errno != EINTR) return CannotConnect(where, errno);
     bool ready = false;
     HVDLITE_RETURN_IF_ERROR(WaitFor(made.get(), POLLOUT, deadline, &ready));
     if (!ready) {
-      return Status::Timeout("cannot connect to " + where +
-                             ": no answer in time (a firewall, a wrong address, or the machine is down)");
+      return Status::Timeout(
+          "cannot connect to " + where +
+          ": no answer in time (a firewall, a wrong address, or the machine is down)");
     }
     int error = 0;
     socklen_t length = sizeof(error);
     if (getsockopt(made.get(), SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
     if (error != 0) return CannotConnect(where, error);
   }
-  // A connect to a free port of this machine can meet itself (simultaneous open): nobody is listening there.
+  // A connect to a free port of this machine can meet itself (simultaneous open): no peer is
+  // listening there.
   Endpoint local;
   Endpoint peer;
-  if (LocalEndpoint(made.get(), &local).ok() && PeerEndpoint(made.get(), &peer).ok() && local == peer) {
+  if (LocalEndpoint(made.get(), &local).ok() && PeerEndpoint(made.get(), &peer).ok() &&
+      local == peer) {
     return CannotConnect(where, ECONNREFUSED);
   }
   *fd = std::move(made);
@@ -87,11 +93,13 @@ Status ParseEndpoint(std::string_view text, Endpoint* endpoint) {
   const bool brackets = host.size() >= 2 && host.front() == '[' && host.back() == ']';
   if (brackets) host = host.substr(1, host.size() - 2);
   if (host.empty()) return bad("the host is missing");
-  if (!brackets && host.find(':') != std::string_view::npos) return bad("an IPv6 address needs brackets");
+  if (!brackets && host.find(':') != std::string_view::npos)
+    return bad("an IPv6 address needs brackets");
   if (host.find_first_of("[] ") != std::string_view::npos) return bad("the host is malformed");
   uint16_t port = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
-  if (error != std::errc() || end != digits.data() + digits.size()) return bad("the port is not 0 to 65535");
+  if (error != std::errc() || end != digits.data() + digits.size())
+    return bad("the port is not 0 to 65535");
   *endpoint = Endpoint{std::string(host), port};
   return Status::Ok();
 }
@@ -103,7 +111,8 @@ Status Connect(const Endpoint& endpoint, Deadline deadline, Fd* fd) {
   for (size_t i = 0; i < addresses.size(); ++i) {
     // An address that swallows packets (a broken IPv6 route) must not eat the time of the next one.
     const auto left = static_cast<Nanos>(addresses.size() - i);
-    const Deadline share = left == 1 ? deadline : Deadline::After(deadline.Left(kAddressSpan * left) / left);
+    const Deadline share =
+        left == 1 ? deadline : Deadline::After(deadline.Left(kAddressSpan * left) / left);
     const Status one = ConnectOne(addresses[i], share, fd);
     if (one.ok()) return one;
     status = status.ok() ? one : Status(one.code(), status.message() + "; " + one.message());
@@ -113,7 +122,8 @@ Status Connect(const Endpoint& endpoint, Deadline deadline, Fd* fd) {
 
 Status Listen(const Endpoint& endpoint, int backlog, Fd* listener, Endpoint* bound) {
   if (endpoint.host.empty()) {
-    return Status::InvalidArgument("an address to listen on is missing (0.0.0.0 or :: mean every interface)");
+    return Status::InvalidArgument(
+        "an address to listen on is missing (0.0.0.0 or :: mean every interface)");
   }
   std::vector<SocketAddress> addresses;
   HVDLITE_RETURN_IF_ERROR(Resolve(endpoint, Deadline::After(10 * kSecond), &addresses));
@@ -121,8 +131,10 @@ Status Listen(const Endpoint& endpoint, int backlog, Fd* listener, Endpoint* bou
   const std::string what = "cannot listen on " + endpoint.ToString();
   Fd made(socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!made.valid()) return Status::FromErrno(what, errno);
-  const int on = 1;  // a fixed port must not be refused because of the last job's connections in TIME_WAIT
-  if (setsockopt(made.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0) return Status::FromErrno(what, errno);
+  // A fixed port must not be refused because of the last job's connections in TIME_WAIT.
+  const int on = 1;
+  if (setsockopt(made.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0)
+    return Status::FromErrno(what, errno);
   if (bind(made.get(), reinterpret_cast<const sockaddr*>(&address.storage), address.length) != 0 ||
       listen(made.get(), backlog) != 0) {
     return Status::FromErrno(what, errno);
@@ -136,18 +148,22 @@ Status TryAccept(int listener, Fd* fd, Endpoint* peer) {
   fd->Reset();
   SocketAddress address;
   address.length = sizeof(address.storage);
-  Fd made(
-      accept4(listener, reinterpret_cast<sockaddr*>(&address.storage), &address.length, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  Fd made(accept4(listener, reinterpret_cast<sockaddr*>(&address.storage), &address.length,
+                  SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (!made.valid()) {
     const int error = errno;
-    // Those that Linux passes on from a connection that died in the queue are no fault of the listener
-    // (accept(2)).
-    constexpr int harmless[] = {EAGAIN,      EWOULDBLOCK, EINTR,  ECONNABORTED, EPROTO,     ENETDOWN,
-                                ENOPROTOOPT, EHOSTDOWN,   ENONET, EHOSTUNREACH, EOPNOTSUPP, ENETUNREACH};
-    if (std::find(std::begin(harmless), std::end(harmless), error) != std::end(harmless)) return Status::Ok();
+    // Those that Linux passes on from a connection that died in the queue are no fault of the
+    // listener (accept(2)).
+    constexpr int harmless[] = {EAGAIN, EWOULDBLOCK,  EINTR,       ECONNABORTED,
+                                EPROTO, ENETDOWN,     ENOPROTOOPT, EHOSTDOWN,
+                                ENONET, EHOSTUNREACH, EOPNOTSUPP,  ENETUNREACH};
+    if (std::find(std::begin(harmless), std::end(harmless), error) != std::end(harmless))
+      return Status::Ok();
     Endpoint here;
     return Status::FromErrno(
-        "cannot accept a connection" + (LocalEndpoint(listener, &here).ok() ? " on " + here.ToString() : ""), error);
+        "cannot accept a connection" +
+            (LocalEndpoint(listener, &here).ok() ? " on " + here.ToString() : ""),
+        error);
   }
   *peer = address.ToEndpoint();
   if (!Configure(made.get(), peer->ToString()).ok()) return Status::Ok();  // already gone again
@@ -176,7 +192,8 @@ Status WaitFor(int fd, short events, Deadline deadline, bool* ready) {
     const bool last = deadline.Passed();  // one look is due even then
     const int n = poll(&entry, 1, last ? 0 : deadline.LeftMillis(kPollMillis));
     if (n < 0 && errno != EINTR) return Status::FromErrno("cannot wait for a socket (poll)", errno);
-    if (n > 0 && (entry.revents & POLLNVAL) != 0) return Status::Internal("waiting for a descriptor that is closed");
+    if (n > 0 && (entry.revents & POLLNVAL) != 0)
+      return Status::Internal("waiting for a descriptor that is closed");
     *ready = n > 0;
     if (*ready || last) return Status::Ok();
   }
@@ -184,7 +201,9 @@ Status WaitFor(int fd, short events, Deadline deadline, bool* ready) {
 
 Status ReadFull(int fd, void* data, size_t bytes, Deadline deadline, const std::string& who) {
   size_t done = 0;
-  const auto progress = [&] { return " (" + std::to_string(done) + " of " + std::to_string(bytes) + " bytes came)"; };
+  const auto progress = [&] {
+    return " (" + std::to_string(done) + " of " + std::to_string(bytes) + " bytes came)";
+  };
   while (done < bytes) {
     const ssize_t n = recv(fd, static_cast<char*>(data) + done, bytes - done, MSG_DONTWAIT);
     if (n > 0) {
@@ -193,7 +212,8 @@ Status ReadFull(int fd, void* data, size_t bytes, Deadline deadline, const std::
     }
     if (n == 0) return Status::Io(who + " closed the connection" + (done > 0 ? progress() : ""));
     if (errno == EINTR) continue;
-    if (errno != EAGAIN && errno != EWOULDBLOCK) return Status::FromErrno("cannot read from " + who, errno);
+    if (errno != EAGAIN && errno != EWOULDBLOCK)
+      return Status::FromErrno("cannot read from " + who, errno);
     bool ready = false;
     HVDLITE_RETURN_IF_ERROR(WaitFor(fd, POLLIN, deadline, &ready));
     if (!ready) return Status::Timeout("no answer from " + who + " in time" + progress());
@@ -201,21 +221,24 @@ Status ReadFull(int fd, void* data, size_t bytes, Deadline deadline, const std::
   return Status::Ok();
 }
 
-Status WriteFull(int fd, const void* data, size_t bytes, Deadline deadline, const std::string& who) {
+Status WriteFull(int fd, const void* data, size_t bytes, Deadline deadline,
+                 const std::string& who) {
   size_t done = 0;
   while (done < bytes) {
-    const ssize_t n = send(fd, static_cast<const char*>(data) + done, bytes - done, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t n =
+        send(fd, static_cast<const char*>(data) + done, bytes - done, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n >= 0) {
       done += static_cast<size_t>(n);
       continue;
     }
     if (errno == EINTR) continue;
-    if (errno != EAGAIN && errno != EWOULDBLOCK) return Status::FromErrno("cannot write to " + who, errno);
+    if (errno != EAGAIN && errno != EWOULDBLOCK)
+      return Status::FromErrno("cannot write to " + who, errno);
     bool ready = false;
     HVDLITE_RETURN_IF_ERROR(WaitFor(fd, POLLOUT, deadline, &ready));
     if (!ready) {
-      return Status::Timeout(who + " does not read: only " + std::to_string(done) + " of " + std::to_string(bytes) +
-                             " bytes could be written in time");
+      return Status::Timeout(who + " does not read: only " + std::to_string(done) + " of " +
+                             std::to_string(bytes) + " bytes could be written in time");
     }
   }
   return Status::Ok();

@@ -1,10 +1,11 @@
-// TCP sockets: names to addresses, connect, listen, accept, and reads and writes that end at a deadline.
+// TCP sockets: names to addresses, connect, listen, accept, and reads and writes that end at a
+// deadline.
 //
-// Every socket made here is non-blocking, close-on-exec and TCP_NODELAY. Functions named Wait..., ReadFull,
-// WriteFull and Connect block until their deadline at most; Try... never blocks.
-// Thread-safety: free functions; an Fd belongs to one thread.
-// Failure: a Status whose sentence says who, where, and what the system said. kTimeout for a passed deadline,
-// kIo for everything else (which peer a socket belongs to, and so kPeerLost, is known further up).
+// Every socket made here is non-blocking, close-on-exec and TCP_NODELAY. Functions named Wait...,
+// ReadFull, WriteFull and Connect block until their deadline at most; Try... never blocks.
+// Thread-safety: free functions; an Fd belongs to one thread. Failure: a Status whose sentence says
+// who, where, and what the system said. kTimeout for a passed deadline, kIo for everything else
+// (which peer a socket belongs to, and so kPeerLost, is known further up).
 #pragma once
 
 #include <sys/socket.h>
@@ -21,14 +22,15 @@
 
 namespace hvdlite::transport::tcp {
 
-// A host (name or number, without brackets) and a port. Written "10.0.0.5:80", "node1:80" or "[::1]:80".
+// A host (name or number, without brackets) and a port. Written "10.0.0.5:80", "node1:80" or
+// "[::1]:80".
 struct Endpoint {
   std::string host;
   uint16_t port = 0;
   std::string ToString() const;
   bool operator==(const Endpoint&) const = default;
 };
-// Wants a host and a port. "::1:80" is refused: nobody can tell where the address ends.
+// Wants a host and a port. "::1:80" is refused: it is ambiguous where the address ends.
 Status ParseEndpoint(std::string_view text, Endpoint* endpoint);
 
 // A numeric address with its port, as the system wants it.
@@ -37,28 +39,31 @@ struct SocketAddress {
   socklen_t length = 0;
   Endpoint ToEndpoint() const;
 };
-// Numbers never block. Names are looked up in a thread of their own, because getaddrinfo knows no deadline;
-// one that has not come back by then is abandoned. At least one address when OK, in getaddrinfo's order.
+// Numbers never block. Names are looked up in a thread of their own, because getaddrinfo knows no
+// deadline; one that has not come back by then is abandoned. At least one address when OK, in
+// getaddrinfo's order.
 Status Resolve(const Endpoint& endpoint, Deadline deadline, std::vector<SocketAddress>* addresses);
 
-// Tries the addresses of the endpoint one after the other, each with its share of the time left, once.
+// Tries the addresses of the endpoint one after the other, each with its share of the time left,
+// once.
 Status Connect(const Endpoint& endpoint, Deadline deadline, Fd* fd);
 // Why a connection to `where` failed, with advice where the system's own words need it.
 Status CannotConnect(const std::string& where, int error);
 
-// Listens on one address of this machine and on no other. `bound` gets the real port when port 0 was asked.
-// An empty host is refused: whoever wants every interface has to write 0.0.0.0 or ::.
+// Listens on one address of this machine and on no other. `bound` gets the real port when port 0
+// was asked. An empty host is refused: for every interface write 0.0.0.0 or ::.
 Status Listen(const Endpoint& endpoint, int backlog, Fd* listener, Endpoint* bound);
 
-// OK and an invalid *fd when nobody waits at the door.
+// OK and an invalid *fd when no connection is waiting.
 Status TryAccept(int listener, Fd* fd, Endpoint* peer);
 Status WaitAccept(int listener, Deadline deadline, Fd* fd, Endpoint* peer);
 
-// Waits until poll(2) reports one of `events` (or an error or hang-up, which the next call on fd then tells).
-// *ready is false when the deadline passed first.
+// Waits until poll(2) reports one of `events` (or an error or hang-up, which the next call on fd
+// then tells). *ready is false when the deadline passed first.
 Status WaitFor(int fd, short events, Deadline deadline, bool* ready);
 
-// Moves exactly `bytes` bytes. `who` is the other side in error sentences: "the store at 10.0.0.5:80".
+// Moves exactly `bytes` bytes. `who` is the other side in error sentences: "the store at
+// 10.0.0.5:80".
 Status ReadFull(int fd, void* data, size_t bytes, Deadline deadline, const std::string& who);
 Status WriteFull(int fd, const void* data, size_t bytes, Deadline deadline, const std::string& who);
 

@@ -46,7 +46,7 @@ def members_of_a_group_do_not_leave_alone(here: Here) -> None:
     optimizer = hvd.DistributedOptimizer(sgd(net.parameters()), net.named_parameters(), groups=1)
     net(torch.ones(2, 6).double()).sum().backward()
     reducer = optimizer._hvd.reducer
-    assert not reducer._direct.natives and len(reducer._others) == 1
+    assert not reducer._direct.handles and len(reducer._others) == 1
     optimizer.step()
     equal_everywhere(net)
 

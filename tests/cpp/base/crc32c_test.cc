@@ -38,8 +38,9 @@ TEST(Crc32c, has_the_values_of_rfc_3720) {
 }
 
 TEST(Crc32c, is_the_same_in_every_way_at_every_size_and_place) {
-  for (const size_t bytes : {0,   1,   3,    7,    8,    15,    64,    255,   256,   511,   512,  513,
-                             767, 768, 3071, 3072, 6151, 32767, 32768, 33023, 33025, 65536, 70001}) {
+  for (const size_t bytes :
+       {0,   1,   3,    7,    8,    15,    64,    255,   256,   511,   512,  513,
+        767, 768, 3071, 3072, 6151, 32767, 32768, 33023, 33025, 65536, 70001}) {
     for (size_t place = 0; place < 9; ++place) {
       const std::string text = Noise(bytes + place, static_cast<uint32_t>(bytes));
       const uint32_t expected = Slowly(text.substr(place));
@@ -58,7 +59,8 @@ TEST(Crc32c, goes_on_where_it_stopped) {
   for (const Crc32cWay& way : Crc32cWays()) {
     for (const size_t cut : {0, 1, 100, 385, 2500, 32768, 39999, 40000}) {
       const uint32_t first = way.compute(0, text.data(), cut);
-      ASSERT_EQ(way.compute(first, text.data() + cut, text.size() - cut), whole) << way.name << " cut at " << cut;
+      ASSERT_EQ(way.compute(first, text.data() + cut, text.size() - cut), whole)
+          << way.name << " cut at " << cut;
     }
   }
 }

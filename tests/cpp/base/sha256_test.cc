@@ -29,11 +29,13 @@ TEST(Sha256, HashesTheExamplesOfTheStandard) {
   EXPECT_EQ(Hash("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   EXPECT_EQ(Hash("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"),
             "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
-  EXPECT_EQ(Hash("abcdefghbcdefghicdefghijdefghijkefghijklfghijklmghijklmnhijklmnoijklmnopjklmnopqklmnopqrlmn"
+  EXPECT_EQ(Hash("abcdefghbcdefghicdefghijdefghijkefghijklfghijklmghijklmnhijklmnoijklmnopjklmnopqk"
+                 "lmnopqrlmn"
                  "opqrsmno"
                  "pqrstnopqrstu"),
             "cf5b16a778af8380036ce59e7b0492370b249b11e8f07a51afac45037afee9d1");
-  EXPECT_EQ(Hash(std::string(1000000, 'a')), "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+  EXPECT_EQ(Hash(std::string(1000000, 'a')),
+            "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
 TEST(Sha256, DoesNotCareHowTheMessageIsCut) {
@@ -42,8 +44,10 @@ TEST(Sha256, DoesNotCareHowTheMessageIsCut) {
   for (size_t length : {0, 1, 54, 55, 56, 57, 63, 64, 65, 119, 120, 127, 128, 300}) {
     for (size_t piece : {1, 3, 63, 64, 65, 300}) {
       Sha256 hash;
-      for (size_t i = 0; i < length; i += piece) hash.Update(text.data() + i, std::min(piece, length - i));
-      EXPECT_EQ(Hex(hash.Finish()), Hash(text.substr(0, length))) << length << " in pieces of " << piece;
+      for (size_t i = 0; i < length; i += piece)
+        hash.Update(text.data() + i, std::min(piece, length - i));
+      EXPECT_EQ(Hex(hash.Finish()), Hash(text.substr(0, length)))
+          << length << " in pieces of " << piece;
     }
   }
 }
@@ -60,10 +64,12 @@ TEST(HmacSha256, ComputesTheExamplesOfTheRfc) {
   for (char c = 1; c <= 25; ++c) key += c;
   EXPECT_EQ(Hex(HmacSha256(key, std::string(50, '\xcd'))),
             "82558a389a443c0ea4cc819899f2083a85f0faa3e578f8077a2e3ff46729665b");
-  EXPECT_EQ(Hex(HmacSha256(std::string(131, '\xaa'), "Test Using Larger Than Block-Size Key - Hash Key First")),
+  EXPECT_EQ(Hex(HmacSha256(std::string(131, '\xaa'),
+                           "Test Using Larger Than Block-Size Key - Hash Key First")),
             "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
   EXPECT_EQ(Hex(HmacSha256(std::string(131, '\xaa'),
-                           "This is a test using a larger than block-size key and a larger than block-size data. The "
+                           "This is a test using a larger than block-size key and a larger than "
+                           "block-size data. The "
                            "key needs to be hashed before being used by the HMAC algorithm.")),
             "9b09ffa71b942fcb27635fbcd5b0e944bfdc63644f0713938a7f51535c3a35e2");
 }

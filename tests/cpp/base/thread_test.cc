@@ -21,11 +21,13 @@ TEST(CoreOf, takes_the_entry_of_the_local_rank) {
 
 TEST(CoreOf, says_what_is_wrong_with_a_list) {
   int core = 7;
-  for (const char* list : {"4,x,1", "4,,1", "4,1,", ",4,1", "-1,2,3", "1.5,2,3", " ", "99999999999,1,2"}) {
+  for (const char* list :
+       {"4,x,1", "4,,1", "4,1,", ",4,1", "-1,2,3", "1.5,2,3", " ", "99999999999,1,2"}) {
     const Status status = CoreOf(list, 0, 3, &core);
     EXPECT_NE(status.message().find("is not the number of a core"), std::string::npos)
         << list << ": " << status.ToString();
-    EXPECT_EQ(core, -1) << list;  // fuzz_text found: a list that is wrong after our entry pinned us, and warned nobody
+    // fuzz_text found: a list that is wrong after our entry pinned us without a warning.
+    EXPECT_EQ(core, -1) << list;
   }
   for (const char* list : {"1", "1,2", "1,2,3,4"}) {
     const Status status = CoreOf(list, 0, 3, &core);

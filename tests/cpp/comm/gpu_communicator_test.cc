@@ -1,4 +1,5 @@
-// GpuCommunicator over a host communicator that does what a test says: what comes of an exchange that fails, or tells rubbish.
+// GpuCommunicator over a host communicator that does what a test says: what comes of an exchange
+// that fails, or tells rubbish.
 #include "comm/gpu/gpu_communicator.h"
 
 #include <gtest/gtest.h>
@@ -32,7 +33,8 @@ class Host final : public Communicator {
  private:
   class Exchanged final : public Work {
    public:
-    Exchanged(const Batch& batch, bool fails, bool lies) : piece_(batch.pieces[0]), fails_(fails), lies_(lies) {}
+    Exchanged(const Batch& batch, bool fails, bool lies)
+        : piece_(batch.pieces[0]), fails_(fails), lies_(lies) {}
     Progress Advance() override {
       if (fails_) return Fail(Status::PeerLost(1, "rank 1 is gone"));
       const auto bytes = static_cast<size_t>(piece_.counts[0]);
@@ -65,7 +67,8 @@ class GpuCommunicatorTest : public ::testing::Test {
   // To its end.
   std::unique_ptr<Work> Turn(GpuCommunicator* communicator) {
     auto work = communicator->Start(batch_);
-    for (Progress progress = Progress::kNone; progress != Progress::kDone && progress != Progress::kFailed;) {
+    for (Progress progress = Progress::kNone;
+         progress != Progress::kDone && progress != Progress::kFailed;) {
       progress = work->Advance();
     }
     return work;
@@ -87,7 +90,8 @@ TEST_F(GpuCommunicatorTest, IsWhatItsMembersHaveDecided) {
   EXPECT_EQ(communicator.Explain(batch_), "the members have not decided yet");
   EXPECT_TRUE(Turn(&communicator)->status().ok());
   EXPECT_STREQ(communicator.name(), "nccl");
-  EXPECT_EQ(communicator.Explain(batch_).rfind("nccl: nothing to do", 0), 0u) << communicator.Explain(batch_);
+  EXPECT_EQ(communicator.Explain(batch_).rfind("nccl: nothing to do", 0), 0u)
+      << communicator.Explain(batch_);
 }
 
 // Of what the members have, and of whether all can take part.
@@ -108,7 +112,8 @@ TEST_F(GpuCommunicatorTest, AMemberThatCannotBeReadEndsTheJob) {
   GpuCommunicator communicator(&host_, &card_, options_);
   const auto work = Turn(&communicator);
   EXPECT_EQ(work->status().code(), StatusCode::kInternal);
-  EXPECT_NE(work->status().message().find("do all run the same version of hvdlite?"), std::string::npos)
+  EXPECT_NE(work->status().message().find("do all run the same version of hvdlite?"),
+            std::string::npos)
       << work->status().message();
   EXPECT_FALSE(work->failed_alone());
 }
@@ -119,7 +124,8 @@ TEST_F(GpuCommunicatorTest, AnObstacleFailsTheOperationAloneWithTheRanksName) {
   const auto work = Turn(&communicator);
   EXPECT_TRUE(work->failed_alone());
   EXPECT_EQ(work->status().message(),
-            "rank 0 cannot take part: no memory. The operation has failed on all ranks; nothing else has");
+            "rank 0 cannot take part: no memory. The operation has failed on all ranks; nothing "
+            "else has");
   batch_.obstacle = Status::Ok();
   EXPECT_TRUE(Turn(&communicator)->status().ok());
 }

@@ -15,11 +15,14 @@ struct Kind {
   bool adasum;
 };
 
-constexpr Kind kKinds[] = {{OpKind::kAllreduce, false}, {OpKind::kAllreduce, true},      {OpKind::kBroadcast, false},
-                           {OpKind::kAllgather, false}, {OpKind::kReducescatter, false}, {OpKind::kAlltoall, false}};
+constexpr Kind kKinds[] = {{OpKind::kAllreduce, false},     {OpKind::kAllreduce, true},
+                           {OpKind::kBroadcast, false},     {OpKind::kAllgather, false},
+                           {OpKind::kReducescatter, false}, {OpKind::kAlltoall, false}};
 
 Batch RandomBatch(const Kind& kind, int me, int members, std::mt19937* random) {
-  const auto count = [random] { return static_cast<int64_t>((*random)() % 3 == 0 ? 0 : (*random)() % 40); };
+  const auto count = [random] {
+    return static_cast<int64_t>((*random)() % 3 == 0 ? 0 : (*random)() % 40);
+  };
   Batch batch;
   batch.kind = kind.op;
   batch.adasum = kind.adasum;
@@ -57,7 +60,8 @@ std::vector<int> Visits(const Cut& cut, const Flat& flat, std::vector<Cursor> Ro
 std::vector<int> Once(const Flat& flat) {
   std::vector<int> visits;
   size_t reach = 0;
-  for (size_t at = 0; at < flat.size(); ++at) visits.push_back(flat.At(at, &reach) == nullptr ? 0 : 1);
+  for (size_t at = 0; at < flat.size(); ++at)
+    visits.push_back(flat.At(at, &reach) == nullptr ? 0 : 1);
   return visits;
 }
 
@@ -72,12 +76,13 @@ TEST(GpuCut, every_byte_is_in_one_round_and_no_round_is_larger_than_there_is_roo
     const Cut cut(batch, me, members, room);
     EXPECT_EQ(Visits(cut, cut.source(), &Round::give), Once(cut.source()));
     EXPECT_EQ(Visits(cut, cut.target(), &Round::take), Once(cut.target()));
-    const size_t least = SizeOf(batch.dtype) * static_cast<size_t>(kind.op == OpKind::kAllreduce ? 1 : members);
+    const size_t least =
+        SizeOf(batch.dtype) * static_cast<size_t>(kind.op == OpKind::kAllreduce ? 1 : members);
     for (size_t round = 0; round < cut.rounds(); ++round) {
       const Round part = cut.At(round);
       EXPECT_LE(std::max(part.give_bytes, part.take_bytes), cut.largest());
-      const auto filled =
-          std::count_if(part.pieces.begin(), part.pieces.end(), [](const Piece& p) { return p.count > 0; });
+      const auto filled = std::count_if(part.pieces.begin(), part.pieces.end(),
+                                        [](const Piece& p) { return p.count > 0; });
       if (kind.adasum && filled == 1) continue;  // a tensor is never cut
       EXPECT_LE(std::max(part.give_bytes, part.take_bytes), std::max(room, least));
     }

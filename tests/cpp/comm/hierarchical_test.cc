@@ -1,4 +1,5 @@
-// Several members on each of several hosts, as threads: memory inside the hosts, socket pairs between them.
+// Several members on each of several hosts, as threads: memory inside the hosts, socket pairs
+// between them.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -34,7 +35,8 @@ class Asked final : public Communicator {
 class HierarchicalWorld {
  public:
   // host_of[m]: where member m is; hosts are numbered in the order of their first members.
-  explicit HierarchicalWorld(const std::vector<int>& host_of, size_t chunk_bytes = 4096) : flat_(Size(host_of)) {
+  explicit HierarchicalWorld(const std::vector<int>& host_of, size_t chunk_bytes = 4096)
+      : flat_(Size(host_of)) {
     topology_.host_of = host_of;
     for (size_t m = 0; m < host_of.size(); ++m) {
       const auto host = static_cast<size_t>(host_of[m]);
@@ -44,17 +46,20 @@ class HierarchicalWorld {
       topology_.hosts[host].push_back(static_cast<int>(m));
     }
     for (const auto& mates : topology_.hosts) {
-      hosts_.push_back(std::make_unique<shm_testing::ShmWorld>(static_cast<int>(mates.size()), chunk_bytes));
+      hosts_.push_back(
+          std::make_unique<shm_testing::ShmWorld>(static_cast<int>(mates.size()), chunk_bytes));
     }
     for (int r = 0; r < topology_.rails(); ++r) {
       rails_.push_back(std::make_unique<NetWorld>(static_cast<int>(topology_.hosts.size())));
     }
     for (size_t m = 0; m < host_of.size(); ++m) {
       const int local = topology_.local_of[m];
-      Communicator* rail = local < topology_.rails() ? rails_[static_cast<size_t>(local)]->member(host_of[m]) : nullptr;
+      Communicator* rail = local < topology_.rails()
+                               ? rails_[static_cast<size_t>(local)]->member(host_of[m])
+                               : nullptr;
       members_.push_back(std::make_unique<HierarchicalCommunicator>(
-          topology_, static_cast<int>(m), &hosts_[static_cast<size_t>(host_of[m])]->region(local), rail,
-          flat_.member(static_cast<int>(m))));
+          topology_, static_cast<int>(m), &hosts_[static_cast<size_t>(host_of[m])]->region(local),
+          rail, flat_.member(static_cast<int>(m))));
       members_.back()->CountIn(&carried_);
       asked_.push_back(std::make_unique<Asked>(members_.back().get()));
     }
@@ -94,11 +99,13 @@ struct Hosts {
 class Hierarchical : public ::testing::TestWithParam<Hosts> {};
 
 INSTANTIATE_TEST_SUITE_P(On, Hierarchical,
-                         ::testing::Values(Hosts{{0, 0, 1, 1}}, Hosts{{0, 1, 0, 1}}, Hosts{{0, 0, 1}},
-                                           Hosts{{0, 0, 0, 1, 2, 2}}, Hosts{{0, 0, 1, 1, 2, 2, 3, 3}}),
+                         ::testing::Values(Hosts{{0, 0, 1, 1}}, Hosts{{0, 1, 0, 1}},
+                                           Hosts{{0, 0, 1}}, Hosts{{0, 0, 0, 1, 2, 2}},
+                                           Hosts{{0, 0, 1, 1, 2, 2, 3, 3}}),
                          [](const auto& hosts) {
                            std::string name;
-                           for (int host : hosts.param.host_of) name += static_cast<char>('a' + host);
+                           for (int host : hosts.param.host_of)
+                             name += static_cast<char>('a' + host);
                            return name;
                          });
 
@@ -128,7 +135,8 @@ Tensors RandomTensors(DType dtype, int members, const std::vector<int64_t>& size
 }
 
 Tensors Allreduced(HierarchicalWorld* world, DType dtype, Tensors tensors,
-                   const std::vector<std::vector<size_t>>& batches, kernels::ReduceSpec reduce = {}) {
+                   const std::vector<std::vector<size_t>>& batches,
+                   kernels::ReduceSpec reduce = {}) {
   reduce.dtype = dtype;
   const auto statuses = world->Run([&](int member, Communicator* communicator) {
     auto& mine = tensors[static_cast<size_t>(member)];
@@ -138,8 +146,10 @@ Tensors Allreduced(HierarchicalWorld* world, DType dtype, Tensors tensors,
       batch.dtype = dtype;
       batch.reduce = reduce;
       for (size_t t : together) {
-        batch.pieces.push_back(
-            {mine[t].data(), mine[t].data(), static_cast<int64_t>(mine[t].size() / SizeOf(dtype)), {}});
+        batch.pieces.push_back({mine[t].data(),
+                                mine[t].data(),
+                                static_cast<int64_t>(mine[t].size() / SizeOf(dtype)),
+                                {}});
       }
       auto work = communicator->Start(batch);
       Status status = Drive(communicator, work.get());
@@ -168,7 +178,8 @@ TEST_P(Hierarchical, SixteenBitFloatsAreRoundedOnceAtTheEnd) {
   HierarchicalWorld world(GetParam().host_of, 64 << 10);
   const auto members = static_cast<size_t>(world.size());
   for (int64_t count : {int64_t{5}, int64_t{150000}}) {
-    const auto reduced = [&](DType dtype, const std::vector<double>& values, kernels::ReduceSpec reduce) {
+    const auto reduced = [&](DType dtype, const std::vector<double>& values,
+                             kernels::ReduceSpec reduce) {
       Tensors tensors(members);
       for (size_t m = 0; m < members; ++m) {
         tensors[m].emplace_back(static_cast<size_t>(count) * 2);
@@ -187,7 +198,8 @@ TEST_P(Hierarchical, SixteenBitFloatsAreRoundedOnceAtTheEnd) {
     EXPECT_EQ(reduced(DType::kFloat16, {40000}, average), 40000);
     kernels::ReduceSpec scaled;
     scaled.postscale = 1.0 / 16;
-    EXPECT_EQ(reduced(DType::kFloat16, {60000}, scaled), HalfToFloat(FloatToHalf(60000.0f * members / 16)));
+    EXPECT_EQ(reduced(DType::kFloat16, {60000}, scaled),
+              HalfToFloat(FloatToHalf(60000.0f * members / 16)));
     std::vector<double> small(members, 1);
     small[0] = 256;
     const float sum = static_cast<float>(255 + members);

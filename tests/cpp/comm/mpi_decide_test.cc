@@ -4,13 +4,14 @@
 #include <string>
 #include <vector>
 
-#include "comm/mpi/verdict.h"
-#include "comm/mpi/way.h"
+#include "comm/mpi/allreduce_impl.h"
+#include "comm/mpi/mpi_choice.h"
 
 namespace hvdlite::comm::mpi {
 namespace {
 
-rendezvous::Roster Job(const std::vector<std::string>& hosts, const std::vector<std::string>& libraries,
+rendezvous::Roster Job(const std::vector<std::string>& hosts,
+                       const std::vector<std::string>& libraries,
                        const std::vector<std::string>& absent = {}) {
   std::vector<rendezvous::Member> members(hosts.size());
   for (size_t i = 0; i < hosts.size(); ++i) {
@@ -25,49 +26,51 @@ rendezvous::Roster Job(const std::vector<std::string>& hosts, const std::vector<
 }
 
 TEST(MpiVerdict, IsUsedBetweenHostsWhereAllHaveIt) {
-  Verdict verdict;
-  ASSERT_TRUE(Decide(Job({"a", "a", "b"}, {"X 1", "X 1", "X 1"}), "auto", &verdict).ok());
-  EXPECT_TRUE(verdict.use);
-  EXPECT_EQ(verdict.why, "X 1");
+  MpiChoice choice;
+  ASSERT_TRUE(Decide(Job({"a", "a", "b"}, {"X 1", "X 1", "X 1"}), "auto", &choice).ok());
+  EXPECT_TRUE(choice.use);
+  EXPECT_EQ(choice.why, "X 1");
   for (const std::string wish : {"net", "shm", "gloo"}) {
-    ASSERT_TRUE(Decide(Job({"a", "b"}, {"X 1", "X 1"}), wish, &verdict).ok());
-    EXPECT_FALSE(verdict.use) << wish;
+    ASSERT_TRUE(Decide(Job({"a", "b"}, {"X 1", "X 1"}), wish, &choice).ok());
+    EXPECT_FALSE(choice.use) << wish;
   }
 }
 
 TEST(MpiVerdict, WithinAHostOnlyOnDemand) {
-  Verdict verdict;
-  ASSERT_TRUE(Decide(Job({"a", "a"}, {"X 1", "X 1"}), "auto", &verdict).ok());
-  EXPECT_FALSE(verdict.use);
-  ASSERT_TRUE(Decide(Job({"a", "a"}, {"X 1", "X 1"}), "mpi", &verdict).ok());
-  EXPECT_TRUE(verdict.use);
+  MpiChoice choice;
+  ASSERT_TRUE(Decide(Job({"a", "a"}, {"X 1", "X 1"}), "auto", &choice).ok());
+  EXPECT_FALSE(choice.use);
+  ASSERT_TRUE(Decide(Job({"a", "a"}, {"X 1", "X 1"}), "mpi", &choice).ok());
+  EXPECT_TRUE(choice.use);
 }
 
 TEST(MpiVerdict, ARankWithoutItIsNamed) {
   const rendezvous::Roster job = Job({"a", "b"}, {"X 1", ""}, {"", "mpi4py is not installed"});
-  Verdict verdict;
-  ASSERT_TRUE(Decide(job, "auto", &verdict).ok());
-  EXPECT_FALSE(verdict.use);
-  EXPECT_EQ(verdict.why, "rank 1 has no MPI: mpi4py is not installed");
-  const Status demanded = Decide(job, "mpi", &verdict);
+  MpiChoice choice;
+  ASSERT_TRUE(Decide(job, "auto", &choice).ok());
+  EXPECT_FALSE(choice.use);
+  EXPECT_EQ(choice.why, "rank 1 has no MPI: mpi4py is not installed");
+  const Status demanded = Decide(job, "mpi", &choice);
   EXPECT_EQ(demanded.code(), StatusCode::kInvalidArgument);
-  EXPECT_NE(demanded.message().find("rank 1 has no MPI: mpi4py is not installed"), std::string::npos);
+  EXPECT_NE(demanded.message().find("rank 1 has no MPI: mpi4py is not installed"),
+            std::string::npos);
 }
 
 TEST(MpiVerdict, WhereNobodyAskedThereIsNothingToSay) {
-  Verdict verdict;
-  ASSERT_TRUE(Decide(Job({"a", "b"}, {"", ""}), "auto", &verdict).ok());
-  EXPECT_FALSE(verdict.use);
-  EXPECT_EQ(verdict.why, "");
+  MpiChoice choice;
+  ASSERT_TRUE(Decide(Job({"a", "b"}, {"", ""}), "auto", &choice).ok());
+  EXPECT_FALSE(choice.use);
+  EXPECT_EQ(choice.why, "");
 }
 
 TEST(MpiVerdict, TwoDifferentOnesAreAnError) {
-  Verdict verdict;
+  MpiChoice choice;
   for (const std::string wish : {"auto", "mpi"}) {
-    const Status mixed = Decide(Job({"a", "b", "b"}, {"X 1", "X 1", "Y 2"}), wish, &verdict);
+    const Status mixed = Decide(Job({"a", "b", "b"}, {"X 1", "X 1", "Y 2"}), wish, &choice);
     EXPECT_EQ(mixed.code(), StatusCode::kInvalidArgument);
-    EXPECT_NE(mixed.message().find("rank 0 has X 1 and rank 2 has Y 2"), std::string::npos) << mixed.message();
-    EXPECT_FALSE(verdict.use);
+    EXPECT_NE(mixed.message().find("rank 0 has X 1 and rank 2 has Y 2"), std::string::npos)
+        << mixed.message();
+    EXPECT_FALSE(choice.use);
   }
 }
 
@@ -77,43 +80,45 @@ struct WayRow {
   DType dtype;
   ReduceOp op;
   std::string wish;
-  Way way;
+  AllreduceImpl way;
 };
 
 TEST(MpiWay, Table) {
   const int64_t kib = 1024, mib = 1024 * kib;
   const auto sum = ReduceOp::kSum;
   const std::vector<WayRow> rows = {
-      {2, 4, DType::kFloat32, sum, "auto", Way::kOneShot},
-      {2, 64 * mib, DType::kFloat32, sum, "auto", Way::kDirect},
-      {4, 4 * kib, DType::kFloat32, sum, "auto", Way::kOneShot},
-      {4, mib, DType::kFloat32, sum, "auto", Way::kDirect},
-      {256, 64 * kib, DType::kInt64, sum, "auto", Way::kLibrary},
-      {256, 64 * kib, DType::kInt64, sum, "direct", Way::kDirect},
-      // The library adds in an order of its own, which depends on what is fused: floats go to it on demand only.
-      {256, 4, DType::kFloat32, sum, "auto", Way::kGather},
-      {256, 64 * kib, DType::kFloat32, sum, "auto", Way::kDirect},
-      {256, 64 * kib, DType::kFloat64, sum, "library", Way::kLibrary},
+      {2, 4, DType::kFloat32, sum, "auto", AllreduceImpl::kOneShot},
+      {2, 64 * mib, DType::kFloat32, sum, "auto", AllreduceImpl::kDirect},
+      {4, 4 * kib, DType::kFloat32, sum, "auto", AllreduceImpl::kOneShot},
+      {4, mib, DType::kFloat32, sum, "auto", AllreduceImpl::kDirect},
+      {256, 64 * kib, DType::kInt64, sum, "auto", AllreduceImpl::kLibrary},
+      {256, 64 * kib, DType::kInt64, sum, "direct", AllreduceImpl::kDirect},
+      // The library adds in an order of its own, which depends on what is fused: floats go to it on
+      // demand only.
+      {256, 4, DType::kFloat32, sum, "auto", AllreduceImpl::kGather},
+      {256, 64 * kib, DType::kFloat32, sum, "auto", AllreduceImpl::kDirect},
+      {256, 64 * kib, DType::kFloat64, sum, "library", AllreduceImpl::kLibrary},
       // What MPI would round, or compare, otherwise than promised is never its business.
-      {256, 4, DType::kFloat16, sum, "auto", Way::kGather},
-      {256, 4, DType::kBFloat16, sum, "library", Way::kGather},
-      {256, 4, DType::kBool, sum, "library", Way::kGather},
-      {256, 4, DType::kFloat32, ReduceOp::kMin, "library", Way::kGather},
-      {256, 4, DType::kFloat64, ReduceOp::kMax, "library", Way::kGather},
-      {4, 4, DType::kFloat32, sum, "gather", Way::kGather},
-      {4, 64 * mib, DType::kFloat32, sum, "gather", Way::kDirect},
-      {256, 4, DType::kInt32, ReduceOp::kMax, "library", Way::kLibrary},
-      {2, 4, DType::kFloat32, sum, "library", Way::kLibrary},
-      {2, 4, DType::kFloat32, ReduceOp::kProduct, "library", Way::kLibrary},
-      {256, 64 * kib, DType::kFloat32, sum, "direct", Way::kDirect},
+      {256, 4, DType::kFloat16, sum, "auto", AllreduceImpl::kGather},
+      {256, 4, DType::kBFloat16, sum, "library", AllreduceImpl::kGather},
+      {256, 4, DType::kBool, sum, "library", AllreduceImpl::kGather},
+      {256, 4, DType::kFloat32, ReduceOp::kMin, "library", AllreduceImpl::kGather},
+      {256, 4, DType::kFloat64, ReduceOp::kMax, "library", AllreduceImpl::kGather},
+      {4, 4, DType::kFloat32, sum, "gather", AllreduceImpl::kGather},
+      {4, 64 * mib, DType::kFloat32, sum, "gather", AllreduceImpl::kDirect},
+      {256, 4, DType::kInt32, ReduceOp::kMax, "library", AllreduceImpl::kLibrary},
+      {2, 4, DType::kFloat32, sum, "library", AllreduceImpl::kLibrary},
+      {2, 4, DType::kFloat32, ReduceOp::kProduct, "library", AllreduceImpl::kLibrary},
+      {256, 64 * kib, DType::kFloat32, sum, "direct", AllreduceImpl::kDirect},
   };
   for (const WayRow& row : rows) {
     Question question;
     question.dtype = row.dtype;
     question.bytes = row.bytes;
     question.members = row.members;
-    EXPECT_EQ(ChooseWay(question, row.op, row.wish), row.way)
-        << row.members << " members, " << row.bytes << " bytes: " << WhyWay(question, row.op, row.wish);
+    EXPECT_EQ(ChooseImpl(question, row.op, row.wish), row.way)
+        << row.members << " members, " << row.bytes
+        << " bytes: " << ExplainImpl(question, row.op, row.wish);
   }
 }
 
@@ -121,11 +126,12 @@ TEST(MpiWay, SaysWhy) {
   Question question;
   question.bytes = 4096;
   question.members = 2;
-  EXPECT_EQ(WhyWay(question, ReduceOp::kSum, "library"),
+  EXPECT_EQ(ExplainImpl(question, ReduceOp::kSum, "library"),
             "MPI_Iallreduce, 4096 bytes among 2 members (HVDLITE_MPI_ALLREDUCE=library)");
   question.dtype = DType::kBFloat16;
-  EXPECT_EQ(WhyWay(question, ReduceOp::kSum, "library"),
-            "one-shot, 4096 bytes among 2 members (Sum of bfloat16 is not for MPI to do: it would not round, or not "
+  EXPECT_EQ(ExplainImpl(question, ReduceOp::kSum, "library"),
+            "one-shot, 4096 bytes among 2 members (Sum of bfloat16 is not for MPI to do: it would "
+            "not round, or not "
             "compare, as everywhere else)");
 }
 

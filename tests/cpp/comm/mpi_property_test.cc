@@ -1,4 +1,5 @@
-// Every collective over MPI against the plain reference, over an MPI that delays and reorders as it may.
+// Every collective over MPI against the plain reference, over an MPI that delays and reorders as it
+// may.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -30,20 +31,24 @@ TEST_P(MpiProperty, EveryWayOpAndScaleOfAnAllreduceMatchesTheReference) {
   const int members = GetParam();
   for (const std::string way : {"library", "direct", "gather"}) {
     MpiWorld world(members, SmallChunks(way), {.seed = 6});
-    RunCases(&world, EveryOpDtypeAndShape(members, {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct},
-                                          Shapes(), 1000));
+    RunCases(&world,
+             EveryOpDtypeAndShape(
+                 members, {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct},
+                 Shapes(), 1000));
   }
 }
 
 TEST_P(MpiProperty, SlowMessagesAndFastOnes) {
   const int members = GetParam();
   for (uint32_t seed = 1; seed <= 6; ++seed) {
-    MpiWorld world(members, SmallChunks(), {.seed = seed, .delay = 0.15 * seed, .eager_bytes = 100u * seed * seed});
+    MpiWorld world(members, SmallChunks(),
+                   {.seed = seed, .delay = 0.15 * seed, .eager_bytes = 100u * seed * seed});
     RunCases(&world, KindsAndShapesInTurn(members, seed, kKinds, Shapes()));
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Members, MpiProperty, ::testing::ValuesIn(testing::InTier<int>({2, 3}, {4, 7})));
+INSTANTIATE_TEST_SUITE_P(Members, MpiProperty,
+                         ::testing::ValuesIn(testing::InTier<int>({2, 3}, {4, 7})));
 
 TEST(Mpi, NoCountIsLargerThanAskedFor) {
   for (const std::string way : {"library", "direct"}) {
@@ -68,8 +73,9 @@ TEST(Mpi, GivesItsCommunicatorsBack) {
   EXPECT_EQ(world.fake().open_communicators(), 0);
 }
 
-// The member whose MPI fails hears MPI's words; the others give up half-way, as the engine does when it hears of it. What MPI may
-// still write to is not freed: the address sanitizer would see it.
+// The member whose MPI fails hears MPI's words; the others give up half-way, as the engine does
+// when it hears of it. What MPI may still write to is not freed: the address sanitizer would see
+// it.
 TEST(Mpi, AnErrorOfMpiFailsTheWorkAndKeepsWhatIsUnderWay) {
   for (int after : {0, 1, 3, 10, 30}) {
     MpiWorld world(3, SmallChunks(), {.seed = 9, .fail_rank = 1, .fail_after = after + 1});
@@ -97,7 +103,8 @@ TEST(Mpi, AnErrorOfMpiFailsTheWorkAndKeepsWhatIsUnderWay) {
     });
     ASSERT_TRUE(over) << after;
     EXPECT_EQ(statuses[1].code(), StatusCode::kPeerLost);
-    EXPECT_NE(statuses[1].message().find("the fake MPI's error 17"), std::string::npos) << statuses[1].ToString();
+    EXPECT_NE(statuses[1].message().find("the fake MPI's error 17"), std::string::npos)
+        << statuses[1].ToString();
   }
 }
 

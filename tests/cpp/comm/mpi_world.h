@@ -18,7 +18,8 @@ namespace hvdlite::comm::net_testing {
 
 class MpiWorld {
  public:
-  MpiWorld(int size, mpi::MpiOptions options, testing::FakeMpiOptions fake = {}) : mpi_(size, fake) {
+  MpiWorld(int size, mpi::MpiOptions options, testing::FakeMpiOptions fake = {})
+      : mpi_(size, fake) {
     std::vector<int> ranks(static_cast<size_t>(size));
     for (int r = 0; r < size; ++r) ranks[static_cast<size_t>(r)] = r;
     members_.resize(static_cast<size_t>(size));
@@ -26,11 +27,12 @@ class MpiWorld {
     for (int r = 0; r < size; ++r) {
       threads.emplace_back([&, r] {
         std::unique_ptr<mpi::Channel> channel;
-        const Status opened = mpi::Channel::Open(mpi_.library(), mpi_.world(r), ranks, /*tag=*/0,
-                                                 Deadline::AfterSeconds(30 * testing::Patience()), &channel);
+        const Status opened =
+            mpi::Channel::Open(mpi_.library(), mpi_.world(r), ranks, /*tag=*/0,
+                               Deadline::AfterSeconds(30 * testing::Patience()), &channel);
         ASSERT_TRUE(opened.ok()) << opened.ToString();
-        members_[static_cast<size_t>(r)] =
-            std::make_unique<mpi::MpiCommunicator>(std::move(channel), OverPipes(channel.get(), r), options);
+        members_[static_cast<size_t>(r)] = std::make_unique<mpi::MpiCommunicator>(
+            std::move(channel), OverPipes(channel.get(), r), options);
       });
     }
     for (std::thread& thread : threads) thread.join();

@@ -1,4 +1,5 @@
-// Adasum over NCCL: near what the host's members give, the same bits on all members, however late NCCL is and whatever fails.
+// Adasum over NCCL: near what the host's members give, the same bits on all members, however late
+// NCCL is and whatever fails.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -14,7 +15,8 @@ namespace {
 
 constexpr DType kFloats[] = {DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64};
 // None, ones smaller than what is cut at, and odd ones.
-const std::vector<std::vector<int64_t>> kSizes = {{}, {0}, {1}, {9}, {4099}, {1, 777, 0, 3, 12000}, {2, 2, 2}};
+const std::vector<std::vector<int64_t>> kSizes = {
+    {}, {0}, {1}, {9}, {4099}, {1, 777, 0, 3, 12000}, {2, 2, 2}};
 
 double Get(DType dtype, const char* from) {
   const auto get = [&](auto typed) {
@@ -40,13 +42,15 @@ double Tolerance(DType dtype) {
 }
 
 struct Vectors {
-  Vectors(DType type, std::vector<int64_t> of, int members, uint32_t seed) : dtype(type), sizes(std::move(of)) {
+  Vectors(DType type, std::vector<int64_t> of, int members, uint32_t seed)
+      : dtype(type), sizes(std::move(of)) {
     std::mt19937 random(seed);
     std::normal_distribution<double> normal;
     for (int64_t size : sizes) elements += static_cast<size_t>(size);
     inputs.assign(static_cast<size_t>(members), Bytes(elements * SizeOf(dtype)));
     for (Bytes& input : inputs) {
-      for (size_t i = 0; i < elements; ++i) Put(dtype, normal(random), input.data() + i * SizeOf(dtype));
+      for (size_t i = 0; i < elements; ++i)
+        Put(dtype, normal(random), input.data() + i * SizeOf(dtype));
     }
     on_gpu = on_host = inputs;
   }
@@ -87,7 +91,8 @@ struct Vectors {
     return mine.Finish();
   }
   void Compare() const {
-    for (const Bytes& result : on_gpu) ASSERT_EQ(result, on_gpu[0]) << Name(dtype) << ": members have different bits";
+    for (const Bytes& result : on_gpu)
+      ASSERT_EQ(result, on_gpu[0]) << Name(dtype) << ": members have different bits";
     for (size_t i = 0; i < elements; ++i) {
       const double got = Get(dtype, on_gpu[0].data() + i * SizeOf(dtype));
       const double want = Get(dtype, on_host[0].data() + i * SizeOf(dtype));
@@ -142,12 +147,14 @@ TEST_P(NcclAdasum, HoweverLateNcclIs) {
     NcclWorld world(GetParam());
     BeLate(seed);
     std::vector<Vectors> all;
-    for (uint32_t i = 0; i < 4; ++i) all.emplace_back(DType::kFloat32, kSizes[3 + i % 4], GetParam(), 10 * seed + i);
+    for (uint32_t i = 0; i < 4; ++i)
+      all.emplace_back(DType::kFloat32, kSizes[3 + i % 4], GetParam(), 10 * seed + i);
     Run(&world, &all);
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Members, NcclAdasum, ::testing::ValuesIn(testing::InTier<int>({2, 5}, {1, 3, 4, 7, 8, 9})),
+INSTANTIATE_TEST_SUITE_P(Members, NcclAdasum,
+                         ::testing::ValuesIn(testing::InTier<int>({2, 5}, {1, 3, 4, 7, 8, 9})),
                          [](const auto& members) { return std::to_string(members.param); });
 
 // Of small whole numbers the dot products are exact, so nothing is left to differ in.
@@ -157,7 +164,8 @@ TEST(NcclAdasumOfTwo, HasTheHostsBitsWhereDotProductsAreExact) {
     Vectors vectors(dtype, {500, 1, 300}, 2, 1);
     std::mt19937 random(1);
     for (Bytes& input : vectors.inputs) {
-      for (size_t i = 0; i < vectors.elements; ++i) Put(dtype, random() % 8, input.data() + i * SizeOf(dtype));
+      for (size_t i = 0; i < vectors.elements; ++i)
+        Put(dtype, random() % 8, input.data() + i * SizeOf(dtype));
     }
     NcclWorld world(2);
     for (const Status& status :
@@ -173,10 +181,12 @@ TEST(NcclAdasumOfTwo, WithoutDeviceMemoryGoesThroughPinnedMemory) {
   if (!HasKernels()) GTEST_SKIP() << kNoKernels;
   Vectors vectors(DType::kFloat32, {5000, 3}, 2, 1);
   NcclWorld world(2);
-  std::vector<Batch> batches = {vectors.Of(0, &vectors.on_gpu, false), vectors.Of(1, &vectors.on_gpu, false)};
+  std::vector<Batch> batches = {vectors.Of(0, &vectors.on_gpu, false),
+                                vectors.Of(1, &vectors.on_gpu, false)};
   std::vector<std::unique_ptr<GpuTrial>> trials;
   for (int me = 0; me < 2; ++me) {
-    trials.push_back(std::make_unique<GpuTrial>(batches[static_cast<size_t>(me)], &world.member(me), me, 2));
+    trials.push_back(
+        std::make_unique<GpuTrial>(batches[static_cast<size_t>(me)], &world.member(me), me, 2));
   }
   for (const char* symbol : {"cuMemAlloc_v2", "cuMemAllocFromPoolAsync"})
     fake_cuda_fail(symbol, 1, 1000, device::kOutOfMemory);
@@ -196,7 +206,8 @@ TEST(NcclAdasumOfTwo, WithoutDeviceMemoryGoesThroughPinnedMemory) {
 TEST(NcclAdasumOfThree, FailsWithNcclsWordsWhateverCallFails) {
   if (!HasKernels()) GTEST_SKIP() << kNoKernels;
   int failed = 0;
-  for (const char* symbol : {"ncclSend", "ncclRecv", "ncclAllReduce", "ncclGroupEnd", "operation"}) {
+  for (const char* symbol :
+       {"ncclSend", "ncclRecv", "ncclAllReduce", "ncclGroupEnd", "operation"}) {
     for (int member = 0; member < 3; ++member) {
       for (int nth = 1; nth <= 3; ++nth) {
         Vectors vectors(DType::kFloat32, {5000, 3}, 3, 1);

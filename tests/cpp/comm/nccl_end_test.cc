@@ -1,5 +1,5 @@
-// How members part from NCCL: in order, or by force where that does not go; and that its memory is free only when the device is
-// done.
+// How members part from NCCL: in order, or by force where that does not go; and that its memory is
+// free only when the device is done.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -36,7 +36,8 @@ TEST(NcclEnd, AnAbortThatHangsHoldsUpNobody) {
   Trial trial(Sum(1, {500}));
   fake_nccl_set("hold_abort", 1);
   member.Abort();
-  while (fake_nccl_calls("ncclCommAbort") == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  while (fake_nccl_calls("ncclCommAbort") == 0)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   EXPECT_EQ(fake_nccl_live(), 1) << "NCCL is still at it";
   EXPECT_NE(member.communicator->Look().message().find("given up"), std::string::npos);
   GpuTrial mine(trial.batch(0), &member, 0, 1);
@@ -66,14 +67,15 @@ TEST(NcclEnd, WithoutTheDevicesContextNothingBegins) {
   fake_cuda_fail("cuCtxPushCurrent_v2", 1, 1, kUnknown);
   const Status status = world->Begin(0);
   EXPECT_EQ(status.code(), StatusCode::kIo);
-  EXPECT_NE(status.message().find("making the GPU's context current"), std::string::npos) << status.ToString();
+  EXPECT_NE(status.message().find("making the GPU's context current"), std::string::npos)
+      << status.ToString();
   EXPECT_EQ(fake_nccl_calls("ncclCommInitRankConfig"), 0);
   ASSERT_TRUE(world->Begin(0).ok());
   EXPECT_TRUE(world->AwaitReady(0).ok());
 }
 
-// Two buffers are in use, one of them no longer the communicator's, when the device breaks: neither is freed, for it may still
-// write there.
+// Two buffers are in use, one of them no longer the communicator's, when the device breaks: neither
+// is freed, for it may still write there.
 TEST(NcclEnd, WhatABrokenDeviceMayStillUseIsNotFreed) {
   if (!HasKernels()) GTEST_SKIP() << kNoKernels;
   NcclWorld world(1);

@@ -1,4 +1,5 @@
-// What goes wrong with NCCL, and that nobody hangs for it: late producers, lost peers, errors now and later, no memory.
+// What goes wrong with NCCL, and that nobody hangs for it: late producers, lost peers, errors now
+// and later, no memory.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -41,7 +42,8 @@ TEST(Nccl, ABatchWaitsForAProducerThatIsLateAndItsHostDoesNot) {
   const std::vector<Status> statuses = world.Run([&](int me, NcclMember& member) {
     GpuTrial mine(trial.batch(me), &member, me, 2);
     EventPtr finished;
-    HVDLITE_RETURN_IF_ERROR(StartAndDrive(&member, mine.batch(), &finished));  // done while the producer has not begun
+    // Done while the producer has not begun.
+    HVDLITE_RETURN_IF_ERROR(StartAndDrive(&member, mine.batch(), &finished));
     mine.Consume(finished);
     if (me == 1) {
       usleep(50000);
@@ -84,9 +86,12 @@ TEST(Nccl, APeerThatNeverComesIsWaitedForUntilAborted) {
     Trial trial(Sum(3, {5000, 3}));
     std::vector<std::unique_ptr<GpuTrial>> trials(3);
     for (int me : {0, 2}) {
-      trials[static_cast<size_t>(me)] = std::make_unique<GpuTrial>(trial.batch(me), &world.member(me), me, 3);
+      trials[static_cast<size_t>(me)] =
+          std::make_unique<GpuTrial>(trial.batch(me), &world.member(me), me, 3);
       EventPtr finished;
-      ASSERT_TRUE(StartAndDrive(&world.member(me), trials[static_cast<size_t>(me)]->batch(), &finished).ok());
+      ASSERT_TRUE(
+          StartAndDrive(&world.member(me), trials[static_cast<size_t>(me)]->batch(), &finished)
+              .ok());
       trials[static_cast<size_t>(me)]->Consume(finished);
     }
     usleep(20000);
@@ -99,7 +104,8 @@ TEST(Nccl, APeerThatNeverComesIsWaitedForUntilAborted) {
       EXPECT_TRUE(trials[static_cast<size_t>(me)]->Finish().ok());  // the streams go on
       ExpectUsable(&member);
       EventPtr finished;
-      const Status again = StartAndDrive(&member, trials[static_cast<size_t>(me)]->batch(), &finished);
+      const Status again =
+          StartAndDrive(&member, trials[static_cast<size_t>(me)]->batch(), &finished);
       EXPECT_NE(again.message().find("given up"), std::string::npos) << again.ToString();
       member.communicator.reset();
     }
@@ -170,12 +176,14 @@ TEST(Nccl, AnInitialisationThatFailsSaysWhy) {
     Status status = world->Begin(1);
     if (status.ok()) status = world->AwaitReady(1);
     EXPECT_EQ(status.code(), StatusCode::kPeerLost);
-    EXPECT_NE(status.message().find("unhandled system error"), std::string::npos) << status.ToString();
+    EXPECT_NE(status.message().find("unhandled system error"), std::string::npos)
+        << status.ToString();
   }
 }
 
 TEST(Nccl, ACallThatFailsFailsTheWorkWithNcclsWords) {
-  for (const char* symbol : {"ncclAllReduce", "ncclGroupStart", "ncclGroupEnd", "ncclCommGetAsyncError"}) {
+  for (const char* symbol :
+       {"ncclAllReduce", "ncclGroupStart", "ncclGroupEnd", "ncclCommGetAsyncError"}) {
     NcclWorld world(1, /*kernels=*/false);  // several tensors make a group
     fake_nccl_fail(symbol, -1, 1, 3);
     Trial trial(Sum(1, {10, 20}));
@@ -188,7 +196,8 @@ TEST(Nccl, ACallThatFailsFailsTheWorkWithNcclsWords) {
   }
 }
 
-// Both have been told that it is done; then one's fails on the device. The other hears of it from the engine.
+// Both have been told that it is done; then one's fails on the device. The other hears of it from
+// the engine.
 TEST(Nccl, AnErrorThatComesLaterComesOutWhenLookedFor) {
   NcclWorld world(2);
   fake_nccl_fail("operation", 1, 1, 6);
@@ -206,7 +215,8 @@ TEST(Nccl, AnErrorThatComesLaterComesOutWhenLookedFor) {
     return status;
   });
   EXPECT_EQ(statuses[1].code(), StatusCode::kPeerLost);
-  EXPECT_NE(statuses[1].message().find("(the fake was told to fail)"), std::string::npos) << statuses[1].ToString();
+  EXPECT_NE(statuses[1].message().find("(the fake was told to fail)"), std::string::npos)
+      << statuses[1].ToString();
 }
 
 TEST(Nccl, ADeviceThatFailsLaterIsSeenWhenLookedFor) {
@@ -251,7 +261,8 @@ TEST(Nccl, WithoutDeviceMemoryThePackedTensorsGoThroughPinnedMemory) {
   fake_cuda_fail("cuMemAllocFromPoolAsync", 1, 1000, device::kOutOfMemory);
   const std::vector<Status> statuses = world.Run([&](int me, NcclMember& member) {
     EventPtr finished;
-    HVDLITE_RETURN_IF_ERROR(StartAndDrive(&member, trials[static_cast<size_t>(me)]->batch(), &finished));
+    HVDLITE_RETURN_IF_ERROR(
+        StartAndDrive(&member, trials[static_cast<size_t>(me)]->batch(), &finished));
     trials[static_cast<size_t>(me)]->Consume(finished);
     return trials[static_cast<size_t>(me)]->Finish();
   });
@@ -270,7 +281,8 @@ TEST(Nccl, WithoutAnyMemoryABatchOfSeveralTensorsFailsWithTheDriversWords) {
   EventPtr finished;
   const Status status = StartAndDrive(&member, mine.batch(), &finished);
   EXPECT_EQ(status.code(), StatusCode::kIo);
-  EXPECT_NE(status.message().find("bytes on Fake GPU 0: out of memory"), std::string::npos) << status.ToString();
+  EXPECT_NE(status.message().find("bytes on Fake GPU 0: out of memory"), std::string::npos)
+      << status.ToString();
   EXPECT_EQ(finished, nullptr);
   EXPECT_TRUE(member.communicator->Look().ok()) << "NCCL has not been called";
   ASSERT_TRUE(StartAndDrive(&member, mine.batch(), &finished).ok());
@@ -283,7 +295,7 @@ TEST(Nccl, GivesItsCommunicatorsBackInOrder) {
   NcclWorld world(3);
   EXPECT_EQ(fake_nccl_live(), 3);
   EXPECT_EQ(RunGpuCases(&world, {Sum(3, {100}), Sum(3, {5, 6})}), 2u);
-  world.TakeLeave();
+  world.ShutDown();
   FakeNccl::ExpectLeft(0);
   world.Destroy();
   EXPECT_EQ(fake_nccl_calls("ncclCommFinalize"), 3);

@@ -1,4 +1,5 @@
-// Allreduce by hosts: who sits where, which calls come of it, and that results are those of the flat way.
+// Allreduce by hosts: who sits where, which calls come of it, and that results are those of the
+// flat way.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -61,15 +62,17 @@ TEST(NcclGrid, IsUsedWhereHostsAreSeveralAndAlike) {
 
 // Member 3 of {0 1 2 | 3 4 5}; its tensors lie at `memory`.
 struct Planned {
-  explicit Planned(std::vector<int64_t> counts, DType dtype = DType::kFloat32, bool kernels = true) {
+  explicit Planned(std::vector<int64_t> counts, DType dtype = DType::kFloat32,
+                   bool kernels = true) {
     batch.kind = OpKind::kAllreduce;
     batch.dtype = batch.reduce.dtype = dtype;
     for (int64_t count : counts) batch.pieces.push_back({memory, memory, count, {}});
-    const nccl::Ground ground{3, 6, kernels, nccl::MakeGrid(HostsOf({{0, 1, 2}, {3, 4, 5}}), 4, true)};
-    nccl::Planner planner(ground, batch);
+    const nccl::Context context{3, 6, kernels,
+                                nccl::MakeGrid(HostsOf({{0, 1, 2}, {3, 4, 5}}), 4, true)};
+    nccl::Planner planner(context, batch);
     bytes = planner.BufferBytes();
     rounds = std::move(planner).Make(buffer).rounds;
-    why = nccl::WhyWay(ground, batch);
+    why = nccl::ExplainLayout(context, batch);
   }
   char memory[64];
   char buffer[256];
@@ -79,7 +82,8 @@ struct Planned {
   std::string why;
 };
 
-void ExpectCall(const Round& round, Among among, What what, const void* from, void* to, size_t count) {
+void ExpectCall(const Round& round, Among among, What what, const void* from, void* to,
+                size_t count) {
   EXPECT_EQ(round.among, among);
   ASSERT_EQ(round.calls.size(), 1u);
   EXPECT_EQ(round.calls[0].what, what);
@@ -98,7 +102,8 @@ TEST(NcclGrid, OneTensorIsCutAndWhatIsLeftGoesAmongAll) {
   ExpectCall(p.rounds[1], Among::kHost, What::kReduceScatter, at, mine, 4);
   ExpectCall(p.rounds[2], Among::kPlace, What::kAllReduce, mine, mine, 4);
   ExpectCall(p.rounds[3], Among::kHost, What::kAllGather, mine, at, 4);
-  EXPECT_NE(p.why.find("directly, 1 tensor among 6 members, allreduce by hosts"), std::string::npos) << p.why;
+  EXPECT_NE(p.why.find("directly, 1 tensor among 6 members, allreduce by hosts"), std::string::npos)
+      << p.why;
   EXPECT_EQ(Planned({12}).rounds.size(), 3u);  // nothing is left
   const Planned tiny({2});
   ASSERT_EQ(tiny.rounds.size(), 1u);
@@ -129,11 +134,11 @@ TEST(NcclGrid, NothingButAllreduceGoesByIt) {
   batch.kind = OpKind::kBroadcast;
   char memory[8];
   batch.pieces.push_back({memory, memory, 8, {}});
-  const nccl::Ground ground{0, 4, true, nccl::MakeGrid(HostsOf({{0, 1}, {2, 3}}), 0, true)};
-  const nccl::Plan plan = nccl::Planner(ground, batch).Make(nullptr);
+  const nccl::Context context{0, 4, true, nccl::MakeGrid(HostsOf({{0, 1}, {2, 3}}), 0, true)};
+  const nccl::Plan plan = nccl::Planner(context, batch).Make(nullptr);
   ASSERT_EQ(plan.rounds.size(), 1u);
   EXPECT_EQ(plan.rounds[0].among, Among::kAll);
-  EXPECT_EQ(nccl::WhyWay(ground, batch).find("by hosts"), std::string::npos);
+  EXPECT_EQ(nccl::ExplainLayout(context, batch).find("by hosts"), std::string::npos);
 }
 
 // "aabb": two hosts with two members each; "abab": the same, placed in turns.
@@ -142,8 +147,8 @@ class NcclGrids : public ::testing::TestWithParam<const char*> {
   static std::vector<Case> EveryOpAndScale(int members) {
     const std::vector<std::vector<int64_t>> shapes = {
         {0}, {1}, {3}, {13}, {6007}, {1, 0, 3, 0}, {7, 1, 300, 0, 2, 4099, 1}};
-    const std::vector<ReduceOp> ops = {ReduceOp::kSum, ReduceOp::kAverage, ReduceOp::kMin, ReduceOp::kMax,
-                                       ReduceOp::kProduct};
+    const std::vector<ReduceOp> ops = {ReduceOp::kSum, ReduceOp::kAverage, ReduceOp::kMin,
+                                       ReduceOp::kMax, ReduceOp::kProduct};
     std::vector<Case> cases = EveryOpDtypeAndShape(members, ops, shapes, 0);
     for (Case& c : cases) {
       // Of other divisors NCCL's result is not the reference's to the last bit.
@@ -153,7 +158,8 @@ class NcclGrids : public ::testing::TestWithParam<const char*> {
   }
 };
 INSTANTIATE_TEST_SUITE_P(, NcclGrids,
-                         ::testing::ValuesIn(testing::InTier<const char*>({"abab", "aabbcc"}, {"aabb", "abbaba"})),
+                         ::testing::ValuesIn(testing::InTier<const char*>({"abab", "aabbcc"},
+                                                                          {"aabb", "abbaba"})),
                          [](const auto& hosts) { return std::string(hosts.param); });
 
 TEST_P(NcclGrids, EveryOpDtypeAndScaleMatchesTheReference) {
@@ -164,7 +170,7 @@ TEST_P(NcclGrids, EveryOpDtypeAndScaleMatchesTheReference) {
   const std::vector<Case> cases = EveryOpAndScale(world.size());
   EXPECT_EQ(RunGpuCases(&world, cases), cases.size() * 11 / 13);  // two types are not for NCCL
   EXPECT_GT(fake_nccl_calls("ncclReduceScatter"), 0);
-  world.TakeLeave();
+  world.ShutDown();
   FakeNccl::ExpectLeft(0);
   world.Destroy();
   EXPECT_EQ(fake_nccl_calls("ncclCommAbort"), 0);
@@ -172,7 +178,8 @@ TEST_P(NcclGrids, EveryOpDtypeAndScaleMatchesTheReference) {
 
 TEST_P(NcclGrids, WithoutKernelsToo) {
   NcclWorld world(NcclShape{GetParam(), /*kernels=*/false});
-  const std::vector<Case> cases = EveryKindDtypeAndShape(world.size(), {OpKind::kAllreduce, OpKind::kAllgather});
+  const std::vector<Case> cases =
+      EveryKindDtypeAndShape(world.size(), {OpKind::kAllreduce, OpKind::kAllgather});
   EXPECT_GT(RunGpuCases(&world, cases), cases.size() / 2);
   EXPECT_GT(fake_nccl_calls("ncclReduceScatter"), 0);
 }
@@ -194,7 +201,8 @@ TEST_P(NcclGrids, HoweverLateNcclIs) {
   }
 }
 
-// Every round of every member's: whichever is the one that never comes, all others' streams go on when they are told to give up.
+// Every round of every member's: whichever is the one that never comes, all others' streams go on
+// when they are told to give up.
 TEST(NcclGridFailure, AMemberThatStopsAnywhereIsWaitedForUntilAborted) {
   for (const char* symbol : {"ncclReduceScatter", "ncclAllReduce", "ncclAllGather"}) {
     NcclWorld world(NcclShape{"aabb"});

@@ -41,7 +41,8 @@ TEST(NcclLibrary, WhatIsLoadedAlreadyComesBeforeTheWheel) {
 // Of a name under which nothing is loaded here.
 TEST(NcclLibrary, WhereNoneIsLoadedTheWheelComesBeforeTheSystem) {
   namespace fs = std::filesystem;
-  const fs::path root = fs::path(::testing::TempDir()) / ("nccl-wheels-" + std::to_string(getpid()));
+  const fs::path root =
+      fs::path(::testing::TempDir()) / ("nccl-wheels-" + std::to_string(getpid()));
   static int times = 0;
   const std::string name = "libnccl-of-nobody.so." + std::to_string(++times);
   const std::string wheel = root / "packages" / "nvidia" / "nccl" / "lib" / name;
@@ -63,7 +64,8 @@ TEST(NcclLibrary, WhereNoneIsLoadedTheWheelComesBeforeTheSystem) {
   fs::remove_all(root);
   // Something that every system has.
   status = TryLoad({"", folders, "libutil.so.1"});
-  EXPECT_NE(status.message().find("does not say which version it is"), std::string::npos) << status.ToString();
+  EXPECT_NE(status.message().find("does not say which version it is"), std::string::npos)
+      << status.ToString();
 }
 
 TEST(NcclLibrary, AnOldOneIsRefusedByVersion) {
@@ -71,26 +73,31 @@ TEST(NcclLibrary, AnOldOneIsRefusedByVersion) {
   fake_nccl_set("version", 21705);
   const Status status = TryLoad({FakeNccl::kLibrary, ""});
   EXPECT_EQ(status.code(), StatusCode::kUnsupported);
-  EXPECT_NE(status.message().find("is version 2.17.5, but hvdlite needs 2.18.0 or newer"), std::string::npos)
+  EXPECT_NE(status.message().find("is version 2.17.5, but hvdlite needs 2.18.0 or newer"),
+            std::string::npos)
       << status.ToString();
 }
 
 TEST(NcclLibrary, AnotherLibraryIsRefused) {
   const Status status = TryLoad({"libc.so.6", ""});
-  EXPECT_NE(status.message().find("does not say which version it is"), std::string::npos) << status.ToString();
+  EXPECT_NE(status.message().find("does not say which version it is"), std::string::npos)
+      << status.ToString();
 }
 
 TEST(NcclLibrary, OneThatLacksAFunctionIsRefusedByTheFunctionsName) {
-  const std::string bare = std::filesystem::path(FakeNccl::kLibrary).replace_filename("libbare_nccl.so");
+  const std::string bare =
+      std::filesystem::path(FakeNccl::kLibrary).replace_filename("libbare_nccl.so");
   const Status status = TryLoad({bare, ""});
   EXPECT_EQ(status.code(), StatusCode::kUnsupported);
   EXPECT_EQ(status.message(),
-            "NCCL cannot be used: there is no ncclGetErrorString in it (HVDLITE_NCCL_LIBRARY=" + bare + ")");
+            "NCCL cannot be used: there is no ncclGetErrorString in it (HVDLITE_NCCL_LIBRARY=" +
+                bare + ")");
 }
 
 TEST(NcclLibrary, APackageSaysForWhichCudaItIs) {
   namespace fs = std::filesystem;
-  const fs::path packages = fs::path(::testing::TempDir()) / ("nccl-packages-" + std::to_string(getpid()));
+  const fs::path packages =
+      fs::path(::testing::TempDir()) / ("nccl-packages-" + std::to_string(getpid()));
   const std::string file = packages / "nvidia" / "nccl" / "lib" / "libnccl.so.2";
   fs::create_directories(packages / "nvidia" / "nccl" / "lib");
   EXPECT_EQ(CudaOfPackage(file), 0);
@@ -120,7 +127,8 @@ TEST(NcclLibrary, AFailureHasWhatWasDoneAndNcclsWords) {
   EXPECT_TRUE(library->Check(kSuccess, "x", nullptr).ok());
   EXPECT_TRUE(library->Check(kInProgress, "x", nullptr).ok());
   EXPECT_EQ(library->Check(kInvalidUsage, "a group", nullptr).ToString(),
-            Status::Io("NCCL failed in a group: invalid usage; NCCL_DEBUG=WARN makes NCCL say more").ToString());
+            Status::Io("NCCL failed in a group: invalid usage; NCCL_DEBUG=WARN makes NCCL say more")
+                .ToString());
   EXPECT_EQ(library->Check(kRemoteError, "a group", nullptr).code(), StatusCode::kPeerLost);
 }
 

@@ -26,25 +26,26 @@ Batch AllreduceOf(std::vector<int64_t> counts, DType dtype = DType::kFloat32) {
   return batch;
 }
 
-Batch PartsOf(OpKind kind, std::vector<std::vector<int64_t>> pieces, DType dtype = DType::kFloat32) {
+Batch PartsOf(OpKind kind, std::vector<std::vector<int64_t>> pieces,
+              DType dtype = DType::kFloat32) {
   Batch batch = AllreduceOf(std::vector<int64_t>(pieces.size(), 0), dtype);
   batch.kind = kind;
   for (size_t p = 0; p < pieces.size(); ++p) batch.pieces[p].counts = pieces[p];
   return batch;
 }
 
-Way WayOf(const Ground& ground, const Batch& batch) {
-  return Planner(ground, batch).way();
+LayoutKind WayOf(const Context& context, const Batch& batch) {
+  return Planner(context, batch).way();
 }
-size_t BytesOf(const Ground& ground, const Batch& batch) {
-  return Planner(ground, batch).BufferBytes();
+size_t BytesOf(const Context& context, const Batch& batch) {
+  return Planner(context, batch).BufferBytes();
 }
-Plan PlanOf(const Ground& ground, const Batch& batch, char* buffer = nullptr) {
-  return Planner(ground, batch).Make(buffer);
+Plan PlanOf(const Context& context, const Batch& batch, char* buffer = nullptr) {
+  return Planner(context, batch).Make(buffer);
 }
 // Of a batch that goes out in one.
-std::vector<Call> CallsOf(const Ground& ground, const Batch& batch) {
-  const Plan plan = PlanOf(ground, batch);
+std::vector<Call> CallsOf(const Context& context, const Batch& batch) {
+  const Plan plan = PlanOf(context, batch);
   EXPECT_EQ(plan.rounds.size(), 1u);
   EXPECT_EQ(plan.rounds[0].among, Among::kAll);
   return plan.rounds[0].calls;
@@ -93,28 +94,30 @@ TEST(NcclPlan, WithoutKernelsNothingIsScaledButAnAverageOfFloats) {
 }
 
 TEST(NcclPlan, OneTensorGoesDirectlyAndSeveralThroughABuffer) {
-  const Ground ground{0, 2, true};
-  EXPECT_EQ(WayOf(ground, AllreduceOf({})), Way::kNothing);
-  EXPECT_EQ(WayOf(ground, AllreduceOf({0, 0})), Way::kNothing);
-  EXPECT_EQ(WayOf(ground, AllreduceOf({0, 7})), Way::kDirect);
-  EXPECT_EQ(WayOf(ground, AllreduceOf({7, 7})), Way::kPacked);
-  EXPECT_EQ(WayOf({0, 2, false}, AllreduceOf({7, 7})), Way::kDirect);
-  EXPECT_EQ(WayOf(ground, PartsOf(OpKind::kAlltoall, {{1, 2, 3, 4}, {1, 2, 3, 4}})), Way::kDirect);
-  EXPECT_EQ(BytesOf(ground, AllreduceOf({0, 7})), 0u);
-  EXPECT_EQ(BytesOf(ground, AllreduceOf({7, 3, 0, 4})), 32u + 16 + 16);  // 28, 12 and 16 bytes
-  EXPECT_NE(WhyWay(ground, AllreduceOf({7, 7})).find("through one buffer, 2 tensors among 2 members"),
+  const Context context{0, 2, true};
+  EXPECT_EQ(WayOf(context, AllreduceOf({})), LayoutKind::kNothing);
+  EXPECT_EQ(WayOf(context, AllreduceOf({0, 0})), LayoutKind::kNothing);
+  EXPECT_EQ(WayOf(context, AllreduceOf({0, 7})), LayoutKind::kDirect);
+  EXPECT_EQ(WayOf(context, AllreduceOf({7, 7})), LayoutKind::kPacked);
+  EXPECT_EQ(WayOf({0, 2, false}, AllreduceOf({7, 7})), LayoutKind::kDirect);
+  EXPECT_EQ(WayOf(context, PartsOf(OpKind::kAlltoall, {{1, 2, 3, 4}, {1, 2, 3, 4}})),
+            LayoutKind::kDirect);
+  EXPECT_EQ(BytesOf(context, AllreduceOf({0, 7})), 0u);
+  EXPECT_EQ(BytesOf(context, AllreduceOf({7, 3, 0, 4})), 32u + 16 + 16);  // 28, 12 and 16 bytes
+  EXPECT_NE(ExplainLayout(context, AllreduceOf({7, 7}))
+                .find("through one buffer, 2 tensors among 2 members"),
             std::string::npos);
 }
 
 TEST(NcclPlan, PartsArePaddedWhereThatIsCheap) {
-  const Ground ground{0, 2, true};
+  const Context context{0, 2, true};
   for (OpKind kind : {OpKind::kAllgather, OpKind::kReducescatter}) {
-    EXPECT_EQ(WayOf(ground, PartsOf(kind, {{8, 8}})), Way::kDirect);
-    EXPECT_EQ(WayOf(ground, PartsOf(kind, {{1, 9}})), Way::kDirect);
-    EXPECT_EQ(WayOf(ground, PartsOf(kind, {{8, 8}, {0, 9}})), Way::kPadded);
-    EXPECT_EQ(WayOf(ground, PartsOf(kind, {{1 << 20, 1 << 20}, {9, 0}})), Way::kPadded);
-    EXPECT_EQ(WayOf(ground, PartsOf(kind, {{1 << 20, 10}, {9, 0}})), Way::kPacked);
-    EXPECT_EQ(BytesOf(ground, PartsOf(kind, {{1 << 20, 4}, {4, 0}})), (4u << 20) + 32);
+    EXPECT_EQ(WayOf(context, PartsOf(kind, {{8, 8}})), LayoutKind::kDirect);
+    EXPECT_EQ(WayOf(context, PartsOf(kind, {{1, 9}})), LayoutKind::kDirect);
+    EXPECT_EQ(WayOf(context, PartsOf(kind, {{8, 8}, {0, 9}})), LayoutKind::kPadded);
+    EXPECT_EQ(WayOf(context, PartsOf(kind, {{1 << 20, 1 << 20}, {9, 0}})), LayoutKind::kPadded);
+    EXPECT_EQ(WayOf(context, PartsOf(kind, {{1 << 20, 10}, {9, 0}})), LayoutKind::kPacked);
+    EXPECT_EQ(BytesOf(context, PartsOf(kind, {{1 << 20, 4}, {4, 0}})), (4u << 20) + 32);
   }
 }
 
@@ -157,11 +160,13 @@ TEST(NcclPlan, NcclAveragesSixteenBitsOnlyWhereTheReciprocalIsExact) {
 
 TEST(NcclPlan, CountsMayBeOfAnySize) {
   const int64_t many = (int64_t{1} << 33) + 5;
-  const Ground ground{1, 2, true};
-  EXPECT_EQ(CallsOf(ground, AllreduceOf({many}, DType::kInt8))[0].count, static_cast<size_t>(many));
-  EXPECT_EQ(BytesOf(ground, AllreduceOf({many, 1}, DType::kFloat64)), static_cast<size_t>(many) * 8 + 8 + 16);
+  const Context context{1, 2, true};
+  EXPECT_EQ(CallsOf(context, AllreduceOf({many}, DType::kInt8))[0].count,
+            static_cast<size_t>(many));
+  EXPECT_EQ(BytesOf(context, AllreduceOf({many, 1}, DType::kFloat64)),
+            static_cast<size_t>(many) * 8 + 8 + 16);
   Batch batch = PartsOf(OpKind::kAlltoall, {{1, many, many, 3}}, DType::kFloat64);
-  const std::vector<Call> calls = CallsOf(ground, batch);
+  const std::vector<Call> calls = CallsOf(context, batch);
   ASSERT_EQ(calls.size(), 4u);
   EXPECT_EQ(calls[0].count, static_cast<size_t>(many) * 8);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(calls[2].from) - reinterpret_cast<uintptr_t>(kHere),

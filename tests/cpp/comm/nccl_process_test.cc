@@ -1,4 +1,5 @@
-// Ranks as processes: this program started anew, once for each rank, over the fake NCCL's shared memory.
+// Ranks as processes: this program started anew, once for each rank, over the fake NCCL's shared
+// memory.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <spawn.h>
@@ -47,7 +48,8 @@ std::vector<int> RunRanks(const std::string& how) {
     std::string brief = "--gtest_brief=1";
     char* arguments[] = {program.data(), filter.data(), disabled.data(), brief.data(), nullptr};
     pid_t process = -1;
-    EXPECT_EQ(posix_spawn(&process, program.c_str(), nullptr, nullptr, arguments, environment.data()), 0);
+    EXPECT_EQ(
+        posix_spawn(&process, program.c_str(), nullptr, nullptr, arguments, environment.data()), 0);
     processes.push_back(process);
   }
   std::vector<int> ends;
@@ -61,8 +63,8 @@ std::vector<int> RunRanks(const std::string& how) {
 
 Status DoCases(NcclMember* member, int me) {
   uint32_t seed = 0;
-  for (OpKind kind :
-       {OpKind::kAllreduce, OpKind::kBroadcast, OpKind::kAllgather, OpKind::kReducescatter, OpKind::kAlltoall}) {
+  for (OpKind kind : {OpKind::kAllreduce, OpKind::kBroadcast, OpKind::kAllgather,
+                      OpKind::kReducescatter, OpKind::kAlltoall}) {
     for (const std::vector<int64_t>& sizes : {std::vector<int64_t>{1000}, {50000, 3, 0, 17}}) {
       Case c;
       c.kind = kind;
@@ -100,7 +102,8 @@ void OutliveRankOne(NcclMember* member, int me) {
 // One rank, in a process that RunRanks has started.
 TEST(NcclProcess, DISABLED_OneRank) {
   const char* const text = getenv(kVariable);
-  if (text == nullptr) GTEST_SKIP() << "this is what the other tests start in processes of their own";
+  if (text == nullptr)
+    GTEST_SKIP() << "this is what the other tests start in processes of their own";
   int me = 0;
   char how[16];
   char hex[2 * sizeof(nccl::UniqueId) + 1];
@@ -113,10 +116,13 @@ TEST(NcclProcess, DISABLED_OneRank) {
   FakeCuda cuda;
   FakeNccl fake;
   NcclMember member{cuda.Open(), cuda.Open(), nullptr, nullptr};
-  ASSERT_TRUE(nccl::Channels::Begin(FakeNccl::library(), member.gpu, {{id, me, kRanks}}, &member.channels).ok());
+  ASSERT_TRUE(
+      nccl::Channels::Begin(FakeNccl::library(), member.gpu, {{id, me, kRanks}}, &member.channels)
+          .ok());
   for (bool ready = false; !ready; usleep(100)) ASSERT_TRUE(member.channels->Poll(&ready).ok());
-  const nccl::Ground ground{me, kRanks, HasKernels()};
-  member.communicator = std::make_unique<nccl::NcclCommunicator>(std::move(member.channels), ground);
+  const nccl::Context context{me, kRanks, HasKernels()};
+  member.communicator =
+      std::make_unique<nccl::NcclCommunicator>(std::move(member.channels), context);
   const Status status = DoCases(&member, me);
   ASSERT_TRUE(status.ok()) << status.ToString();
   if (std::string(how) == "leaves") return;

@@ -1,5 +1,6 @@
-// Every collective over NCCL against the plain reference: tensors that a stream of the user's makes and looks at, batches that follow
-// one another on the device, an NCCL that is late, and goes on in the background, as it may.
+// Every collective over NCCL against the plain reference: tensors that a stream of the user's makes
+// and looks at, batches that follow one another on the device, an NCCL that is late, and goes on in
+// the background, as it may.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -10,8 +11,9 @@
 namespace hvdlite::comm::net_testing {
 namespace {
 
-const std::vector<OpKind> kKindsOfNccl = {OpKind::kAllreduce, OpKind::kBroadcast, OpKind::kAllgather,
-                                          OpKind::kReducescatter, OpKind::kAlltoall};
+const std::vector<OpKind> kKindsOfNccl = {OpKind::kAllreduce, OpKind::kBroadcast,
+                                          OpKind::kAllgather, OpKind::kReducescatter,
+                                          OpKind::kAlltoall};
 
 std::vector<std::vector<int64_t>> ShapesForNccl() {
   return {{}, {0}, {1}, {13}, {1000}, {60007}, {1, 0, 3, 0}, {0, 0, 5}, {7, 1, 300, 0, 2, 4099, 1}};
@@ -44,8 +46,8 @@ TEST_P(NcclProperty, EveryOpAndScaleMatchesTheReference) {
   const int members = GetParam();
   NcclWorld world(members);
   const std::vector<std::vector<int64_t>> shapes = {{0}, {13}, {6007}, {7, 1, 300, 0, 2}};
-  const std::vector<ReduceOp> ops = {ReduceOp::kSum, ReduceOp::kAverage, ReduceOp::kMin, ReduceOp::kMax,
-                                     ReduceOp::kProduct};
+  const std::vector<ReduceOp> ops = {ReduceOp::kSum, ReduceOp::kAverage, ReduceOp::kMin,
+                                     ReduceOp::kMax, ReduceOp::kProduct};
   std::vector<Case> cases = EveryOpDtypeAndShape(members, ops, shapes, 1000);
   const std::vector<Case> scatters =
       EveryOpDtypeAndShape(members, ops, shapes, cases.back().seed, OpKind::kReducescatter);
@@ -62,12 +64,14 @@ TEST_P(NcclProperty, HoweverLateNcclIs) {
   for (uint32_t seed = 1; seed <= 6; ++seed) {
     NcclWorld world(members);
     BeLate(seed);
-    const std::vector<Case> cases = KindsAndShapesInTurn(members, seed, kKindsOfNccl, ShapesForNccl());
+    const std::vector<Case> cases =
+        KindsAndShapesInTurn(members, seed, kKindsOfNccl, ShapesForNccl());
     EXPECT_EQ(RunGpuCases(&world, cases), cases.size());
   }
 }
 
-// One member has much more than the others: to make all parts as long as its would be the larger part of the work.
+// One member has much more than the others: to make all parts as long as its would be the larger
+// part of the work.
 TEST(NcclParts, ThatDifferByMuchAreNotPadded) {
   if (!HasKernels()) GTEST_SKIP() << kNoKernels;
   NcclWorld world(3);
@@ -79,8 +83,9 @@ TEST(NcclParts, ThatDifferByMuchAreNotPadded) {
       c.members = 3;
       c.sizes = {200000, 5, 0, 7};
       c.seed = seed;
-      const nccl::Ground ground{0, 3, true};
-      if (nccl::Planner(ground, Trial(c).batch(0)).way() == nccl::Way::kPacked) cases.push_back(c);
+      const nccl::Context context{0, 3, true};
+      if (nccl::Planner(context, Trial(c).batch(0)).way() == nccl::LayoutKind::kPacked)
+        cases.push_back(c);
     }
   }
   ASSERT_GT(cases.size(), 10u);
@@ -90,7 +95,8 @@ TEST(NcclParts, ThatDifferByMuchAreNotPadded) {
   EXPECT_EQ(fake_nccl_calls("ncclAllGather") + fake_nccl_calls("ncclReduceScatter"), 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Members, NcclProperty, ::testing::ValuesIn(testing::InTier<int>({2, 3}, {1, 4})),
+INSTANTIATE_TEST_SUITE_P(Members, NcclProperty,
+                         ::testing::ValuesIn(testing::InTier<int>({2, 3}, {1, 4})),
                          [](const auto& members) { return std::to_string(members.param); });
 
 }  // namespace

@@ -1,5 +1,6 @@
-// NcclWorld: the members of an NcclCommunicator as threads of one process, over the fake driver and the fake NCCL; and GpuTrial, a
-// Trial whose tensors lie on the members' GPUs, made by a stream of the user's and looked at by it.
+// NcclWorld: the members of an NcclCommunicator as threads of one process, over the fake driver and
+// the fake NCCL; and GpuTrial, a Trial whose tensors lie on the members' GPUs, made by a stream of
+// the user's and looked at by it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -31,7 +32,8 @@ using testing::FakeCuda;
 using testing::FakeNccl;
 
 // Not where neither nvcc nor NVRTC was there to compile them.
-constexpr const char* kNoKernels = "this build has no GPU kernels: neither nvcc nor NVRTC was there";
+constexpr const char* kNoKernels =
+    "this build has no GPU kernels: neither nvcc nor NVRTC was there";
 inline bool HasKernels() {
   return !kernels::cuda::Images().empty();
 }
@@ -58,7 +60,8 @@ struct NcclMember {
   }
 };
 
-// Members are placed on hosts in turns ("abab"), as a launcher may place them; all on one: reductions go by no grid.
+// Members are placed on hosts in turns ("abab"), as a launcher may place them; all on one:
+// reductions go by no grid.
 struct NcclShape {
   std::string hosts;
   bool kernels = HasKernels();
@@ -76,8 +79,9 @@ class NcclWorld {
     });
     for (const Status& status : met) EXPECT_EQ(status.ToString(), Status::Ok().ToString());
     for (int r = 0; r < size(); ++r) {
-      const nccl::Ground ground{r, size(), shape.kernels, GridOf(r)};
-      member(r).communicator = std::make_unique<nccl::NcclCommunicator>(std::move(member(r).channels), ground);
+      const nccl::Context context{r, size(), shape.kernels, GridOf(r)};
+      member(r).communicator =
+          std::make_unique<nccl::NcclCommunicator>(std::move(member(r).channels), context);
     }
   }
   // Without communicators: for tests of how they come about.
@@ -89,11 +93,14 @@ class NcclWorld {
   }
   // All at once: to take leave of NCCL takes all members.
   ~NcclWorld() { Destroy(); }
-  // As long as that takes: by itself none waits longer than some seconds for the others, before it aborts.
-  void TakeLeave() {
+  // As long as that takes: by itself none waits longer than some seconds for the others, before it
+  // aborts.
+  void ShutDown() {
     const Deadline deadline = Deadline::AfterSeconds(60 * testing::Patience());
     for (const Status& left : Run([&](int, NcclMember& member) {
-           return member.communicator->TakeLeave(deadline) ? Status::Ok() : Status::Timeout("no leave could be taken");
+           return member.communicator->ShutDown(deadline)
+                      ? Status::Ok()
+                      : Status::Timeout("no leave could be taken");
          })) {
       EXPECT_TRUE(left.ok()) << left.ToString();
     }
@@ -131,12 +138,12 @@ class NcclWorld {
   }
   Status Begin(int i) {
     const nccl::Grid grid = GridOf(i);
-    std::vector<nccl::Party> parties = {{ids_[0][0], i, size()}};
+    std::vector<nccl::CommSpec> specs = {{ids_[0][0], i, size()}};
     if (grid.used) {
-      parties.push_back({ids_[1][static_cast<size_t>(grid.first_of_host)], grid.place, grid.places});
-      parties.push_back({ids_[2][static_cast<size_t>(grid.first_of_place)], grid.host, grid.hosts});
+      specs.push_back({ids_[1][static_cast<size_t>(grid.first_of_host)], grid.place, grid.places});
+      specs.push_back({ids_[2][static_cast<size_t>(grid.first_of_place)], grid.host, grid.hosts});
     }
-    return nccl::Channels::Begin(library_, member(i).gpu, parties, &member(i).channels);
+    return nccl::Channels::Begin(library_, member(i).gpu, specs, &member(i).channels);
   }
   Status AwaitReady(int i) {
     for (bool ready = false;;) {
@@ -175,7 +182,8 @@ class NcclWorld {
   FakeNccl nccl_;
   const std::shared_ptr<const nccl::Library> library_ = FakeNccl::library();
   std::string hosts_;
-  std::array<std::vector<nccl::UniqueId>, 3> ids_;  // by Among, of each member that may be the first of a communicator
+  // by Among, of each member that may be the first of a communicator
+  std::array<std::vector<nccl::UniqueId>, 3> ids_;
   std::vector<NcclMember> members_;
 };
 
@@ -211,11 +219,13 @@ inline int64_t OutputElements(const Batch& batch, const Piece& piece, int me, in
   }
 }
 
-// One member's side of a Trial. Its batch is the Trial's, with device memory in place of the host's.
+// One member's side of a Trial. Its batch is the Trial's, with device memory in place of the
+// host's.
 class GpuTrial {
  public:
   // Puts the production of the inputs on the user's stream.
-  GpuTrial(const Batch& host, NcclMember* member, int me, int size) : member_(*member), batch_(host) {
+  GpuTrial(const Batch& host, NcclMember* member, int me, int size)
+      : member_(*member), batch_(host) {
     const size_t element = SizeOf(host.dtype);
     batch_.device = {DeviceKind::kCuda, member_.gpu->ordinal()};
     for (Piece& piece : batch_.pieces) {
@@ -225,7 +235,8 @@ class GpuTrial {
       const void* const host_input = piece.input;
       void* const host_output = piece.output;
       if (host_input != nullptr) piece.input = CopyIn(host_input, in);
-      if (host_output != nullptr) piece.output = same ? const_cast<void*>(piece.input) : OnDevice(out);
+      if (host_output != nullptr)
+        piece.output = same ? const_cast<void*>(piece.input) : OnDevice(out);
       if (host_output != nullptr) copies_.push_back({piece.output, Pinned(out), host_output, out});
     }
     EventPtr ready;
@@ -245,8 +256,9 @@ class GpuTrial {
   const Batch& batch() const { return batch_; }
   // Puts the consumption on the user's stream.
   void Consume(const EventPtr& finished) {
-    EXPECT_TRUE(finished->HoldBack(member_.user->stream()).ok());
-    for (const Copy& copy : copies_) EXPECT_TRUE(member_.user->CopyOut(copy.pinned, copy.device, copy.bytes).ok());
+    EXPECT_TRUE(finished->MakeWait(member_.user->stream()).ok());
+    for (const Copy& copy : copies_)
+      EXPECT_TRUE(member_.user->CopyOut(copy.pinned, copy.device, copy.bytes).ok());
     EXPECT_TRUE(member_.user->Record(member_.user->stream(), &consumed_).ok());
   }
   bool Consumed() {
@@ -306,7 +318,8 @@ inline Status DriveGpu(NcclMember* member, Work* work) {
   }
 }
 
-// Turns a work that is not done at once, until it is or fails, or until the engine would have heard that it must end.
+// Turns a work that is not done at once, until it is or fails, or until the engine would have heard
+// that it must end.
 inline Status StartAndDrive(NcclMember* member, const Batch& batch, EventPtr* finished) {
   const auto work = member->communicator->Start(batch);
   const Status status = DriveGpu(member, work.get());
@@ -322,8 +335,8 @@ inline Case Sum(int members, std::vector<int64_t> sizes, uint32_t seed = 1) {
   return c;
 }
 
-// As RunCases, with several batches on their way through the device at a time. What NCCL cannot is left out; returns how
-// many it can.
+// As RunCases, with several batches on their way through the device at a time. What NCCL cannot is
+// left out; returns how many it can.
 inline size_t RunGpuCases(NcclWorld* world, const std::vector<Case>& all) {
   constexpr size_t kInFlight = 4;
   std::vector<Case> cases;
@@ -338,7 +351,8 @@ inline size_t RunGpuCases(NcclWorld* world, const std::vector<Case>& all) {
   const std::vector<Status> statuses = world->Run([&](int me, NcclMember& member) {
     std::deque<std::unique_ptr<GpuTrial>> in_flight;
     for (size_t i = 0; i < trials.size(); ++i) {
-      in_flight.push_back(std::make_unique<GpuTrial>(trials[i]->batch(me), &member, me, world->size()));
+      in_flight.push_back(
+          std::make_unique<GpuTrial>(trials[i]->batch(me), &member, me, world->size()));
       const auto work = member.communicator->Start(in_flight.back()->batch());
       const Status status = DriveGpu(&member, work.get());
       if (!status.ok()) return Status(status.code(), cases[i].ToString() + ": " + status.message());

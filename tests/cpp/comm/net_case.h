@@ -1,6 +1,6 @@
-// A collective with its tensors on all members, and what it must give: said in the plainest way, one element
-// at a time. Values are small whole numbers and scale factors powers of two, so that every order of summing
-// is exact in every dtype and the expectation is one set of bytes.
+// A collective with its tensors on all members, and what it must give: said in the plainest way,
+// one element at a time. Values are small whole numbers and scale factors powers of two, so that
+// every order of summing is exact in every dtype and the expectation is one set of bytes.
 #pragma once
 
 #include <algorithm>
@@ -44,7 +44,8 @@ struct Case {
   DType dtype = DType::kFloat32;
   ReduceOp op = ReduceOp::kSum;
   int members = 2;
-  std::vector<int64_t> sizes = {1};  // elements of each piece (of each member's largest part, where there are parts)
+  std::vector<int64_t> sizes = {
+      1};  // elements of each piece (of each member's largest part, where there are parts)
   int root = 0;
   bool in_place = false;
   double prescale = 1, postscale = 1, divisor = 1;
@@ -53,8 +54,9 @@ struct Case {
 
   std::string ToString() const {
     std::ostringstream text;
-    text << Name(kind) << " " << Name(dtype) << " " << Name(op) << " members=" << members << " root=" << root
-         << " in_place=" << in_place << " scales=" << prescale << "," << postscale << "," << divisor << " sizes=";
+    text << Name(kind) << " " << Name(dtype) << " " << Name(op) << " members=" << members
+         << " root=" << root << " in_place=" << in_place << " scales=" << prescale << ","
+         << postscale << "," << divisor << " sizes=";
     for (int64_t size : sizes) text << size << " ";
     return text.str();
   }
@@ -68,18 +70,30 @@ inline void ScaleInTurns(Case* c) {
   c->postscale = c->seed % 7 == 0 ? 2 : 1;
 }
 
-inline const std::vector<OpKind> kKinds = {OpKind::kAllreduce,     OpKind::kBroadcast, OpKind::kAllgather,
-                                           OpKind::kReducescatter, OpKind::kAlltoall,  OpKind::kBarrier};
+inline const std::vector<OpKind> kKinds = {OpKind::kAllreduce, OpKind::kBroadcast,
+                                           OpKind::kAllgather, OpKind::kReducescatter,
+                                           OpKind::kAlltoall,  OpKind::kBarrier};
 
 // Pieces' sizes: none, empty ones, one, odd ones, fused ones.
 inline std::vector<std::vector<int64_t>> Shapes() {
-  return {{}, {0}, {1}, {2}, {3}, {13}, {1000}, {6007}, {1, 0, 3, 0}, {0, 0, 5}, {7, 1, 300, 0, 2, 4099, 1}};
+  return {{},
+          {0},
+          {1},
+          {2},
+          {3},
+          {13},
+          {1000},
+          {6007},
+          {1, 0, 3, 0},
+          {0, 0, 5},
+          {7, 1, 300, 0, 2, 4099, 1}};
 }
 
-// Of one kind, with scale factors and places of the result that take turns; the first one's seed follows `seed`.
+// Of one kind, with scale factors and places of the result that take turns; the first one's seed
+// follows `seed`.
 inline std::vector<Case> EveryOpDtypeAndShape(int members, const std::vector<ReduceOp>& ops,
-                                              const std::vector<std::vector<int64_t>>& shapes, uint32_t seed,
-                                              OpKind kind = OpKind::kAllreduce) {
+                                              const std::vector<std::vector<int64_t>>& shapes,
+                                              uint32_t seed, OpKind kind = OpKind::kAllreduce) {
   std::vector<Case> cases;
   for (ReduceOp op : ops) {
     for (int dtype = 0; dtype < kDTypeCount; ++dtype) {
@@ -101,7 +115,8 @@ inline std::vector<Case> EveryOpDtypeAndShape(int members, const std::vector<Red
 }
 
 // Forty of them, in an order that the seed chooses.
-inline std::vector<Case> KindsAndShapesInTurn(int members, uint32_t seed, const std::vector<OpKind>& kinds,
+inline std::vector<Case> KindsAndShapesInTurn(int members, uint32_t seed,
+                                              const std::vector<OpKind>& kinds,
                                               const std::vector<std::vector<int64_t>>& shapes) {
   std::vector<Case> cases;
   for (uint32_t i = 0; i < 40; ++i) {
@@ -118,8 +133,9 @@ inline std::vector<Case> KindsAndShapesInTurn(int members, uint32_t seed, const 
 }
 
 // Roots take turns, and so do results of their own and in place.
-inline std::vector<Case> EveryKindDtypeAndShape(int members, const std::vector<OpKind>& kinds = kKinds,
-                                                const std::vector<std::vector<int64_t>>& shapes = Shapes()) {
+inline std::vector<Case> EveryKindDtypeAndShape(
+    int members, const std::vector<OpKind>& kinds = kKinds,
+    const std::vector<std::vector<int64_t>>& shapes = Shapes()) {
   std::vector<Case> cases;
   uint32_t seed = 1;
   for (OpKind kind : kinds) {
@@ -162,12 +178,15 @@ class Trial {
   }
 
   const Batch& batch(int member) const { return batches_[static_cast<size_t>(member)]; }
-  const std::vector<Bytes>& outputs(int member) const { return outputs_[static_cast<size_t>(member)]; }
+  const std::vector<Bytes>& outputs(int member) const {
+    return outputs_[static_cast<size_t>(member)];
+  }
   // A word about the first difference, or nothing.
   std::string Check(int member) const {
     const auto m = static_cast<size_t>(member);
     for (size_t p = 0; p < case_.sizes.size(); ++p) {
-      if (case_.kind == OpKind::kBroadcast && member == case_.root && batches_[m].pieces[p].output == nullptr) {
+      if (case_.kind == OpKind::kBroadcast && member == case_.root &&
+          batches_[m].pieces[p].output == nullptr) {
         continue;
       }
       if (outputs_[m][p] == expected_[m][p]) continue;
@@ -175,8 +194,9 @@ class Trial {
       const auto& want = expected_[m][p];
       size_t i = 0;
       while (i < std::min(got.size(), want.size()) && got[i] == want[i]) ++i;
-      return case_.ToString() + ": member " + std::to_string(member) + " piece " + std::to_string(p) +
-             " differs at byte " + std::to_string(i) + " of " + std::to_string(want.size());
+      return case_.ToString() + ": member " + std::to_string(member) + " piece " +
+             std::to_string(p) + " differs at byte " + std::to_string(i) + " of " +
+             std::to_string(want.size());
     }
     return "";
   }
@@ -216,7 +236,8 @@ class Trial {
       Bytes bytes(static_cast<size_t>(in) * Size());
       for (int64_t i = 0; i < in; ++i) {
         const bool product = case_.op == ReduceOp::kProduct;
-        const int value = product ? 1 + static_cast<int>((*random)() % 2) : static_cast<int>((*random)() % 5);
+        const int value =
+            product ? 1 + static_cast<int>((*random)() % 2) : static_cast<int>((*random)() % 5);
         // Even, so that halving is exact in integers too (bool keeps what is not zero).
         mine.push_back(case_.prescale == 1 ? value : 2 * value);
         Put(case_.dtype, mine.back(), bytes.data() + static_cast<size_t>(i) * Size());
@@ -227,18 +248,21 @@ class Trial {
       const std::vector<double> result = Expect(m, counts, values);
       auto& want = expected_[static_cast<size_t>(m)][p];
       want.resize(result.size() * Size());
-      for (size_t i = 0; i < result.size(); ++i) Put(case_.dtype, result[i], want.data() + i * Size());
+      for (size_t i = 0; i < result.size(); ++i)
+        Put(case_.dtype, result[i], want.data() + i * Size());
       auto& out = outputs_[static_cast<size_t>(m)][p];
       out.assign(want.size(), char(0x5a));
       Piece& piece = batches_[static_cast<size_t>(m)].pieces[p];
       Bytes& in = inputs_[static_cast<size_t>(m)][p];
       // Only these two promise that output and input may be the same memory.
-      const bool may = case_.kind == OpKind::kAllreduce || (case_.kind == OpKind::kBroadcast && m == case_.root);
+      const bool may =
+          case_.kind == OpKind::kAllreduce || (case_.kind == OpKind::kBroadcast && m == case_.root);
       const bool in_place = may && case_.in_place;
       if (in_place) out = in;
       piece.input = in.empty() ? nullptr : in_place ? out.data() : in.data();
       piece.output = out.empty() ? nullptr : out.data();
-      if (case_.kind == OpKind::kBroadcast && m == case_.root && case_.seed % 3 == 0) piece.output = nullptr;
+      if (case_.kind == OpKind::kBroadcast && m == case_.root && case_.seed % 3 == 0)
+        piece.output = nullptr;
       piece.count = counts.empty() ? size : 0;
       piece.counts = counts;
     }
@@ -279,7 +303,8 @@ class Trial {
       case OpKind::kReducescatter: {
         int64_t begin = 0;
         for (size_t i = 0; i < me; ++i) begin += counts[i];
-        for (int64_t i = 0; i < counts[me]; ++i) result.push_back(Reduced(values, static_cast<size_t>(begin + i)));
+        for (int64_t i = 0; i < counts[me]; ++i)
+          result.push_back(Reduced(values, static_cast<size_t>(begin + i)));
         break;
       }
       default:
@@ -301,7 +326,8 @@ class Trial {
   std::vector<std::vector<Bytes>> expected_;
 };
 
-// Runs the cases one after another on all members, without any barrier in between, and checks every output.
+// Runs the cases one after another on all members, without any barrier in between, and checks every
+// output.
 template <typename World>
 void RunCases(World* net, const std::vector<Case>& cases) {
   std::vector<std::unique_ptr<Trial>> trials;
@@ -310,7 +336,8 @@ void RunCases(World* net, const std::vector<Case>& cases) {
     for (size_t i = 0; i < trials.size(); ++i) {
       auto work = communicator->Start(trials[i]->batch(member));
       Status status = Drive(communicator, work.get());
-      if (!status.ok()) return Status(status.code(), cases[i].ToString() + ": " + status.message(), status.peer());
+      if (!status.ok())
+        return Status(status.code(), cases[i].ToString() + ": " + status.message(), status.peer());
     }
     return Status::Ok();
   });

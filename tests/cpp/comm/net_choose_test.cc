@@ -69,14 +69,17 @@ TEST(NetChoose, NoAllreduceSumsInAnotherOrderThanThatOfTheMembers) {
     for (int i = 0; i < kAlgorithmCount; ++i) {
       const auto algorithm = static_cast<Algorithm>(i);
       const bool legal = IsLegal({OpKind::kAllreduce, dtype, false, 4, 5, 2}, algorithm);
-      EXPECT_EQ(legal, std::find(in_order.begin(), in_order.end(), algorithm) != in_order.end()) << Name(algorithm);
+      EXPECT_EQ(legal, std::find(in_order.begin(), in_order.end(), algorithm) != in_order.end())
+          << Name(algorithm);
     }
   }
 }
 
 TEST(NetChoose, AGatherHoldsNoMoreThanItsBound) {
-  EXPECT_TRUE(IsLegal({OpKind::kAllreduce, DType::kFloat32, false, kMiB, 4, 1}, Algorithm::kGather));
-  EXPECT_FALSE(IsLegal({OpKind::kAllreduce, DType::kFloat32, false, kMiB + 4, 4, 1}, Algorithm::kGather));
+  EXPECT_TRUE(
+      IsLegal({OpKind::kAllreduce, DType::kFloat32, false, kMiB, 4, 1}, Algorithm::kGather));
+  EXPECT_FALSE(
+      IsLegal({OpKind::kAllreduce, DType::kFloat32, false, kMiB + 4, 4, 1}, Algorithm::kGather));
 }
 
 TEST(NetChoose, MoreBytesNeverGetFasterAndTheChoiceIsTheCheapest) {
@@ -104,7 +107,8 @@ TEST(NetChoose, SaysWhy) {
   EXPECT_NE(why.find("one-shot: "), std::string::npos) << why;
   EXPECT_NE(why.find("float16 is summed in float32 and rounded once"), std::string::npos) << why;
   const Question barrier{OpKind::kBarrier, DType::kUInt8, false, 0, 4, 1};
-  EXPECT_NE(Why(barrier, Choose(barrier, CostModel{})).find("the only algorithm for barrier"), std::string::npos);
+  EXPECT_NE(Why(barrier, Choose(barrier, CostModel{})).find("the only algorithm for barrier"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
-// What the net communicator promises beyond right sums: the same bits everywhere and every time, one rounding
-// for 16-bit floats, Adasum, lost peers by name, and waits that are exactly what is waited for.
+// What the net communicator promises beyond right sums: the same bits everywhere and every time,
+// one rounding for 16-bit floats, Adasum, lost peers by name, and waits that are exactly what is
+// waited for.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -37,8 +38,9 @@ Batch Allreduce(DType dtype, std::vector<Piece> pieces, ReduceOp op = ReduceOp::
 }
 
 // Each member's result of an allreduce of pieces of `sizes` cut from its vector.
-std::vector<Floats> Results(NetWorld* net, const std::vector<Floats>& vectors, const std::vector<int64_t>& sizes,
-                            bool adasum = false, const kernels::ReduceSpec& reduce = {}) {
+std::vector<Floats> Results(NetWorld* net, const std::vector<Floats>& vectors,
+                            const std::vector<int64_t>& sizes, bool adasum = false,
+                            const kernels::ReduceSpec& reduce = {}) {
   std::vector<Floats> results(vectors.size(), Floats(vectors[0].size()));
   const auto statuses = net->Run([&](int member, Communicator* communicator) {
     const auto m = static_cast<size_t>(member);
@@ -66,7 +68,8 @@ TEST(NetPromises, EveryMemberAndEveryRunGivesTheSameBits) {
   const std::vector<int64_t> sizes = {4001, 1, 0, 17000, 5};
   for (int members : {2, 3, 5, 8}) {
     const auto vectors = RandomVectors(members, 21007, 3);
-    for (Algorithm algorithm : {Algorithm::kOneShot, Algorithm::kDirect, Algorithm::kGather, Algorithm::kAdasum}) {
+    for (Algorithm algorithm :
+         {Algorithm::kOneShot, Algorithm::kDirect, Algorithm::kGather, Algorithm::kAdasum}) {
       const bool adasum = algorithm == Algorithm::kAdasum;
       Floats first;
       for (uint32_t run = 0; run < 20; ++run) {
@@ -80,7 +83,8 @@ TEST(NetPromises, EveryMemberAndEveryRunGivesTheSameBits) {
         NetWorld net(members, options, faults);
         const auto results = Results(&net, vectors, sizes, adasum);
         if (run == 0) first = results[0];
-        for (const Floats& result : results) ASSERT_TRUE(SameBits(result, first)) << Name(algorithm) << " run " << run;
+        for (const Floats& result : results)
+          ASSERT_TRUE(SameBits(result, first)) << Name(algorithm) << " run " << run;
       }
     }
   }
@@ -133,14 +137,16 @@ std::vector<double> AdasumOf(const std::vector<double>& a, const std::vector<dou
   return result;
 }
 
-// The order that adasum.cc documents: members beyond the power of two first, then neighbours, then pairs of
-// pairs.
+// The order that adasum.cc documents: members beyond the power of two first, then neighbours, then
+// pairs of pairs.
 std::vector<double> AdasumReference(std::vector<std::vector<double>> vectors) {
   size_t core = 1;
   while (core * 2 <= vectors.size()) core *= 2;
-  for (size_t i = core; i < vectors.size(); ++i) vectors[i - core] = AdasumOf(vectors[i - core], vectors[i]);
+  for (size_t i = core; i < vectors.size(); ++i)
+    vectors[i - core] = AdasumOf(vectors[i - core], vectors[i]);
   for (size_t distance = 1; distance < core; distance *= 2) {
-    for (size_t i = 0; i < core; i += 2 * distance) vectors[i] = AdasumOf(vectors[i], vectors[i + distance]);
+    for (size_t i = 0; i < core; i += 2 * distance)
+      vectors[i] = AdasumOf(vectors[i], vectors[i + distance]);
   }
   return vectors[0];
 }
@@ -156,11 +162,14 @@ TEST(NetPromises, AdasumIsTheFormulaPerTensorForAnyNumberOfMembers) {
     int64_t at = 0;
     for (int64_t size : sizes) {
       std::vector<std::vector<double>> parts;
-      for (const Floats& vector : vectors) parts.emplace_back(vector.begin() + at, vector.begin() + at + size);
+      for (const Floats& vector : vectors)
+        parts.emplace_back(vector.begin() + at, vector.begin() + at + size);
       const auto expected = AdasumReference(parts);
       for (const Floats& result : results) {
         for (size_t i = 0; i < expected.size(); ++i) {
-          ASSERT_NEAR(result[static_cast<size_t>(at) + i], expected[i], 1e-5 * (1 + std::fabs(expected[i]))) << members;
+          ASSERT_NEAR(result[static_cast<size_t>(at) + i], expected[i],
+                      1e-5 * (1 + std::fabs(expected[i])))
+              << members;
         }
       }
       at += size;
@@ -180,8 +189,8 @@ TEST(NetPromises, AdasumScalesEachContributionOnceAndTheResultOnce) {
     NetWorld net(members);
     const auto plain = Results(&net, vectors, {1000, 2001}, /*adasum=*/true);
     // Adasum of halves is half of Adasum, to the last bit: only exponents change.
-    const auto scaled =
-        Results(&net, vectors, {1000, 2001}, /*adasum=*/true, {DType::kFloat32, ReduceOp::kSum, 0.5, 4, 2});
+    const auto scaled = Results(&net, vectors, {1000, 2001}, /*adasum=*/true,
+                                {DType::kFloat32, ReduceOp::kSum, 0.5, 4, 2});
     for (const Floats& result : scaled) EXPECT_TRUE(SameBits(result, plain[0]));
   }
 }
@@ -207,7 +216,8 @@ TEST(NetPromises, APeerThatDiesOnTheWayIsNamedByItsNeighbours) {
     std::vector<Floats> results = vectors;
     const auto statuses = net.Run([&](int member, Communicator* communicator) {
       const auto m = static_cast<size_t>(member);
-      const Batch batch = Allreduce(DType::kFloat32, {{results[m].data(), results[m].data(), 1 << 18, {}}});
+      const Batch batch =
+          Allreduce(DType::kFloat32, {{results[m].data(), results[m].data(), 1 << 18, {}}});
       auto work = communicator->Start(batch);
       if (member == 2) {  // turns a little, then dies
         for (int i = 0; i < 5; ++i) work->Advance();
@@ -223,7 +233,8 @@ TEST(NetPromises, APeerThatDiesOnTheWayIsNamedByItsNeighbours) {
     });
     int naming = 0;
     for (int member : {0, 1, 3}) {
-      EXPECT_EQ(statuses[static_cast<size_t>(member)].code(), StatusCode::kPeerLost) << Name(algorithm);
+      EXPECT_EQ(statuses[static_cast<size_t>(member)].code(), StatusCode::kPeerLost)
+          << Name(algorithm);
       naming += statuses[static_cast<size_t>(member)].peer() == 2;
     }
     EXPECT_GE(naming, 1) << Name(algorithm);
@@ -242,7 +253,8 @@ TEST(NetPromises, AnInjectedEndIsPassedOnWithThePeersName) {
   std::vector<Floats> results = vectors;
   const auto statuses = net.Run([&](int member, Communicator* communicator) {
     const auto m = static_cast<size_t>(member);
-    const Batch batch = Allreduce(DType::kFloat32, {{results[m].data(), results[m].data(), 10000, {}}});
+    const Batch batch =
+        Allreduce(DType::kFloat32, {{results[m].data(), results[m].data(), 10000, {}}});
     auto work = communicator->Start(batch);
     const Status status = Drive(communicator, work.get());
     work.reset();
@@ -300,7 +312,8 @@ TEST(NetPromises, ExplainsItself) {
   NetWorld net(4);
   float value = 1, result = 0;
   const Batch batch = Allreduce(DType::kFloat32, {{&value, &result, 1, {}}});
-  EXPECT_EQ(net.member(0)->Explain(batch).find("one-shot: 4 B among 4 members"), 0u) << net.member(0)->Explain(batch);
+  EXPECT_EQ(net.member(0)->Explain(batch).find("one-shot: 4 B among 4 members"), 0u)
+      << net.member(0)->Explain(batch);
 }
 
 TEST(NetPromises, WorksOverARealLoopbackMesh) {
@@ -309,7 +322,8 @@ TEST(NetPromises, WorksOverARealLoopbackMesh) {
   std::vector<std::unique_ptr<transport::tcp::LinkListener>> doors(kMembers);
   std::vector<transport::tcp::MeshPeer> peers;
   for (int i = 0; i < kMembers; ++i) {
-    ASSERT_TRUE(transport::tcp::LinkListener::Open({"127.0.0.1", 0}, 16, secret, nullptr, &doors[i]).ok());
+    ASSERT_TRUE(
+        transport::tcp::LinkListener::Open({"127.0.0.1", 0}, 16, secret, nullptr, &doors[i]).ok());
     peers.push_back({i, {doors[i]->endpoint()}});
   }
   Links links(kMembers);
@@ -317,8 +331,9 @@ TEST(NetPromises, WorksOverARealLoopbackMesh) {
   for (int i = 0; i < kMembers; ++i) {
     threads.emplace_back([&, i] {
       std::vector<std::unique_ptr<transport::tcp::Link>> row;
-      const Status status = transport::tcp::ConnectMesh(0, 0, i, peers, doors[i].get(), secret,
-                                                        Deadline::AfterSeconds(30 * testing::Patience()), &row);
+      const Status status =
+          transport::tcp::ConnectMesh(0, 0, i, peers, doors[i].get(), secret,
+                                      Deadline::AfterSeconds(30 * testing::Patience()), &row);
       EXPECT_TRUE(status.ok()) << status.ToString();
       for (auto& link : row) links[static_cast<size_t>(i)].push_back(std::move(link));
     });
@@ -328,9 +343,10 @@ TEST(NetPromises, WorksOverARealLoopbackMesh) {
   NetWorld net(std::move(links), {}, {});
   std::vector<Case> cases;
   uint32_t seed = 0;
-  for (OpKind kind : {OpKind::kAllreduce, OpKind::kBroadcast, OpKind::kAllgather, OpKind::kReducescatter,
-                      OpKind::kAlltoall, OpKind::kBarrier}) {
-    for (const std::vector<int64_t>& sizes : std::vector<std::vector<int64_t>>{{1}, {100000, 3}, {700001}}) {
+  for (OpKind kind : {OpKind::kAllreduce, OpKind::kBroadcast, OpKind::kAllgather,
+                      OpKind::kReducescatter, OpKind::kAlltoall, OpKind::kBarrier}) {
+    for (const std::vector<int64_t>& sizes :
+         std::vector<std::vector<int64_t>>{{1}, {100000, 3}, {700001}}) {
       Case c;
       c.kind = kind;
       c.members = kMembers;

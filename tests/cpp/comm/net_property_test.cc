@@ -1,5 +1,5 @@
-// Every collective against the plain reference: kinds, dtypes, sizes, members, pieces, roots, uneven counts,
-// forced algorithms, over links that stall and cut at random.
+// Every collective against the plain reference: kinds, dtypes, sizes, members, pieces, roots,
+// uneven counts, forced algorithms, over links that stall and cut at random.
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -54,9 +54,10 @@ TEST_P(NetProperty, EveryAllreduceAlgorithmOpAndScaleMatchesTheReference) {
     NetWorld net = World(SmallPieces(algorithm), Weather(78));
     std::vector<Case> cases;
     uint32_t seed = 1;
-    for (DType dtype :
-         {DType::kFloat32, DType::kInt32, DType::kBFloat16, DType::kFloat64, DType::kInt8, DType::kBool}) {
-      for (ReduceOp op : {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct, ReduceOp::kAverage}) {
+    for (DType dtype : {DType::kFloat32, DType::kInt32, DType::kBFloat16, DType::kFloat64,
+                        DType::kInt8, DType::kBool}) {
+      for (ReduceOp op : {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct,
+                          ReduceOp::kAverage}) {
         for (const auto& sizes : Shapes()) {
           Case c;
           c.dtype = dtype;
@@ -80,7 +81,8 @@ TEST_P(NetProperty, EveryAllreduceAlgorithmOpAndScaleMatchesTheReference) {
 
 TEST_P(NetProperty, EveryAlgorithmOfGatherAndBroadcastMatchesTheReference) {
   const int members = GetParam().members;
-  for (Algorithm algorithm : {Algorithm::kRing, Algorithm::kPairwise, Algorithm::kTree, Algorithm::kChain}) {
+  for (Algorithm algorithm :
+       {Algorithm::kRing, Algorithm::kPairwise, Algorithm::kTree, Algorithm::kChain}) {
     NetWorld net = World(SmallPieces(algorithm), Weather(79));
     std::vector<Case> cases;
     uint32_t seed = 1;
@@ -147,11 +149,14 @@ TEST_P(NetProperty, LargeTensorsWithDefaultOptionsMatchTheReference) {
   run(OpKind::kBroadcast, DType::kInt64, Algorithm::kChain);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Members, NetProperty,
-    ::testing::ValuesIn(testing::InTier<Neighbourhood>({{2, true}, {3, false}, {5, true}},
-                                                       {{1, true}, {2, false}, {3, true}, {4, true}, {8, false}})),
-    [](const auto& among) { return std::to_string(among.param.members) + (among.param.checked ? "Checked" : ""); });
+INSTANTIATE_TEST_SUITE_P(Members, NetProperty,
+                         ::testing::ValuesIn(testing::InTier<Neighbourhood>(
+                             {{2, true}, {3, false}, {5, true}},
+                             {{1, true}, {2, false}, {3, true}, {4, true}, {8, false}})),
+                         [](const auto& among) {
+                           return std::to_string(among.param.members) +
+                                  (among.param.checked ? "Checked" : "");
+                         });
 
 }  // namespace
 }  // namespace hvdlite::comm::net_testing

@@ -1,7 +1,9 @@
-// NetWorld: the members of a NetCommunicator as threads of one process, joined by socket pairs with faults.
+// NetWorld: the members of a NetCommunicator as threads of one process, joined by socket pairs with
+// faults.
 //
-// The watchdog: a member that makes no progress for MemberPatience() ends the test with a Status that says so, and a
-// member that slept in poll(2) although it could have moved is a bug of AddPollFds and ends it as well.
+// The watchdog: a member that makes no progress for MemberPatience() ends the test with a Status
+// that says so, and a member that slept in poll(2) although it could have moved is a bug of
+// AddPollFds and ends it as well.
 #pragma once
 
 #include <fcntl.h>
@@ -40,7 +42,8 @@ inline Links SocketPairLinks(int size) {
   for (int i = 0; i < size; ++i) {
     for (int j = i + 1; j < size; ++j) {
       int fds[2];
-      if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds) != 0) std::abort();
+      if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds) != 0)
+        std::abort();
       links[i][j] = std::make_unique<transport::tcp::Link>(Fd(fds[0]), j);
       links[j][i] = std::make_unique<transport::tcp::Link>(Fd(fds[1]), i);
     }
@@ -58,7 +61,8 @@ inline void AddFaults(Faults faults, Links* links) {
   }
 }
 
-// Turns a work until it is done, as the engine does: sleeps on the reported descriptors and on nothing else.
+// Turns a work until it is done, as the engine does: sleeps on the reported descriptors and on
+// nothing else.
 inline Status Drive(Communicator* communicator, Work* work) {
   const Deadline deadline = Deadline::After(MemberPatience());
   bool slept_in_vain = false;
@@ -67,7 +71,8 @@ inline Status Drive(Communicator* communicator, Work* work) {
     if (progress == Progress::kDone) return Status::Ok();
     if (progress == Progress::kFailed) return work->status();
     if (progress == Progress::kSome) {
-      if (slept_in_vain) return Status::Internal("slept although it could move: AddPollFds left something out");
+      if (slept_in_vain)
+        return Status::Internal("slept although it could move: AddPollFds left something out");
       continue;
     }
     if (deadline.Passed()) return Status::Timeout("watchdog: no progress in time");
@@ -78,7 +83,8 @@ inline Status Drive(Communicator* communicator, Work* work) {
     std::vector<pollfd> fds;
     communicator->AddPollFds(&fds);
     if (fds.empty()) return Status::Internal("waits, but says for nothing");
-    slept_in_vain = poll(fds.data(), fds.size(), static_cast<int>(10000 * testing::Patience())) == 0;
+    slept_in_vain =
+        poll(fds.data(), fds.size(), static_cast<int>(10000 * testing::Patience())) == 0;
   }
 }
 
@@ -95,7 +101,8 @@ class NetWorld {
   // `checked`: with check words, as between machines.
   explicit NetWorld(int size, NetOptions options = {}, Faults faults = {}, bool checked = false)
       : NetWorld(SocketPairLinks(size), options, faults, checked) {}
-  NetWorld(Links links, NetOptions options, Faults faults, bool checked = false) : links_(std::move(links)) {
+  NetWorld(Links links, NetOptions options, Faults faults, bool checked = false)
+      : links_(std::move(links)) {
     AddFaults(faults, &links_);
     if (checked) AddChecks(&links_);
     const int size = static_cast<int>(links_.size());

@@ -1,5 +1,5 @@
-// Every shared-memory algorithm against the plain reference: kinds, dtypes, sizes, members, pieces, roots, uneven
-// counts, with chunks so small that every slot is used many times.
+// Every shared-memory algorithm against the plain reference: kinds, dtypes, sizes, members, pieces,
+// roots, uneven counts, with chunks so small that every slot is used many times.
 #include <cmath>
 
 #include "comm/shm_world.h"
@@ -15,12 +15,14 @@ std::vector<std::vector<int64_t>> Shapes(OpKind kind) {
   if (kind == OpKind::kBarrier) return {{}};
   // An alltoall is never fused.
   if (kind == OpKind::kAlltoall) return {{0}, {1}, {3}, {1000}, {6007}};
-  return {{0}, {1}, {2}, {3}, {13}, {1000}, {6007}, {1, 0, 3, 0}, {0, 0, 5}, {7, 1, 300, 0, 2, 4099, 1}};
+  return {{0},    {1},    {2},          {3},       {13},
+          {1000}, {6007}, {1, 0, 3, 0}, {0, 0, 5}, {7, 1, 300, 0, 2, 4099, 1}};
 }
 
 class ShmProperty : public ::testing::TestWithParam<int> {
  protected:
-  // With many members on few processors everything takes long: then fewer cases, for what only many members show.
+  // With many members on few processors everything takes long: then fewer cases, for what only many
+  // members show.
   bool many() const { return GetParam() > 5; }
 };
 
@@ -58,9 +60,10 @@ TEST_P(ShmProperty, every_reduction_and_scale) {
     std::vector<Case> cases;
     uint32_t seed = 1;
     for (OpKind kind : {OpKind::kAllreduce, OpKind::kReducescatter}) {
-      for (DType dtype :
-           {DType::kFloat32, DType::kInt32, DType::kBFloat16, DType::kFloat64, DType::kInt8, DType::kBool}) {
-        for (ReduceOp op : {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct, ReduceOp::kAverage}) {
+      for (DType dtype : {DType::kFloat32, DType::kInt32, DType::kBFloat16, DType::kFloat64,
+                          DType::kInt8, DType::kBool}) {
+        for (ReduceOp op : {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct,
+                            ReduceOp::kAverage}) {
           for (const auto& sizes : Shapes(kind)) {
             Case c;
             c.kind = kind;
@@ -95,7 +98,9 @@ TEST_P(ShmProperty, mixed_operations_follow_one_another_without_a_barrier) {
     c.members = GetParam();
     c.root = static_cast<int>(random() % static_cast<uint32_t>(GetParam()));
     c.sizes.clear();
-    const uint32_t pieces = c.kind == OpKind::kBarrier ? 0 : c.kind == OpKind::kAlltoall ? 1 : random() % 4;
+    const uint32_t pieces = c.kind == OpKind::kBarrier    ? 0
+                            : c.kind == OpKind::kAlltoall ? 1
+                                                          : random() % 4;
     for (uint32_t p = 0; p < pieces; ++p) c.sizes.push_back(random() % 2000);
     c.in_place = random() % 2 == 0;
     c.seed = i;
@@ -123,8 +128,10 @@ TEST_P(ShmProperty, exchange_and_shares_give_the_same_bits) {
         batch.kind = OpKind::kAllreduce;
         batch.dtype = DType::kFloat32;
         batch.reduce = {DType::kFloat32, ReduceOp::kSum, 1, 1, static_cast<double>(n)};
-        batch.pieces.push_back(
-            {inputs[static_cast<size_t>(m)].data(), outputs[static_cast<size_t>(m)].data(), 1000, {}});
+        batch.pieces.push_back({inputs[static_cast<size_t>(m)].data(),
+                                outputs[static_cast<size_t>(m)].data(),
+                                1000,
+                                {}});
         const auto work = world.communicator(m).Start(batch);
         world.Drive(m, work.get(), 10);
       });
@@ -171,7 +178,8 @@ TEST_P(ShmProperty, adasum_is_a_tree_of_pairs_for_each_tensor_alone) {
     batch.adasum = true;
     batch.reduce = {DType::kFloat64, ReduceOp::kSum, 2.0, 0.5, 1};
     for (size_t p = 0; p < sizes.size(); ++p) {
-      batch.pieces.push_back({in[me][p].data(), out[me][p].data(), static_cast<int64_t>(sizes[p]), {}});
+      batch.pieces.push_back(
+          {in[me][p].data(), out[me][p].data(), static_cast<int64_t>(sizes[p]), {}});
     }
     const auto work = world.communicator(m).Start(batch);
     world.Drive(m, work.get(), 10);
@@ -184,7 +192,8 @@ TEST_P(ShmProperty, adasum_is_a_tree_of_pairs_for_each_tensor_alone) {
       level.push_back(in[m][p]);
       for (double& v : level.back()) v *= 2;
     }
-    for (size_t m = power; m < in.size(); ++m) level[m - power] = Combine(level[m - power], level[m]);
+    for (size_t m = power; m < in.size(); ++m)
+      level[m - power] = Combine(level[m - power], level[m]);
     level.resize(power);
     while (level.size() > 1) {
       std::vector<std::vector<double>> next;
@@ -198,7 +207,8 @@ TEST_P(ShmProperty, adasum_is_a_tree_of_pairs_for_each_tensor_alone) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Members, ShmProperty, ::testing::ValuesIn(testing::InTier<int>({2, 5}, {1, 3, 4, 17})));
+INSTANTIATE_TEST_SUITE_P(Members, ShmProperty,
+                         ::testing::ValuesIn(testing::InTier<int>({2, 5}, {1, 3, 4, 17})));
 
 }  // namespace
 }  // namespace hvdlite::comm::shm_testing

@@ -30,7 +30,8 @@ TEST(PieceStream, pieces_start_on_cache_lines) {
   stream.ForEach(0, stream.total(), [&](size_t i, uint64_t offset, uint64_t at, uint64_t bytes) {
     visits.push_back({i, offset, at, bytes});
   });
-  EXPECT_EQ(visits, (std::vector<std::vector<uint64_t>>{{0, 0, 0, 4}, {2, 0, 64, 64}, {3, 0, 128, 68}}));
+  EXPECT_EQ(visits,
+            (std::vector<std::vector<uint64_t>>{{0, 0, 0, 4}, {2, 0, 64, 64}, {3, 0, 128, 68}}));
 }
 
 TEST(PieceStream, any_cut_into_windows_visits_every_byte_once) {

@@ -1,7 +1,8 @@
-// ShmWorld: the members of one ShmRegion as threads, without an engine. All of them use one mapping of the memory, so
-// that ThreadSanitizer sees every access to it.
+// ShmWorld: the members of one ShmRegion as threads, without an engine. All of them use one mapping
+// of the memory, so that ThreadSanitizer sees every access to it.
 //
-// A member that sleeps for kPatience although its work could have moved ends the test: a lost wake-up.
+// A member that sleeps for kPatience although its work could have moved ends the test: a lost
+// wake-up.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -25,13 +26,19 @@ class ShmWorld {
   ShmWorld(int members, size_t chunk_bytes, size_t small_bytes = 0) {
     EXPECT_TRUE(transport::HostSegment::Create(members, &segment_).ok());
     void* memory = nullptr;
-    EXPECT_TRUE(segment_->Map(segment_->regions_begin(), ShmRegion::Footprint(members, chunk_bytes), &memory).ok());
+    EXPECT_TRUE(
+        segment_
+            ->Map(segment_->regions_begin(), ShmRegion::Footprint(members, chunk_bytes), &memory)
+            .ok());
     std::vector<int> local_ranks;
     for (int m = 0; m < members; ++m) local_ranks.push_back(m);
     for (int m = 0; m < members; ++m) {
-      bells_.push_back(std::make_unique<transport::Doorbells>(segment_.get(), m, std::vector<int>()));
-      regions_.push_back(std::make_unique<ShmRegion>(memory, m, local_ranks, chunk_bytes, bells_.back().get()));
-      communicators_.push_back(std::make_unique<ShmCommunicator>(regions_.back().get(), small_bytes));
+      bells_.push_back(
+          std::make_unique<transport::Doorbells>(segment_.get(), m, std::vector<int>()));
+      regions_.push_back(
+          std::make_unique<ShmRegion>(memory, m, local_ranks, chunk_bytes, bells_.back().get()));
+      communicators_.push_back(
+          std::make_unique<ShmCommunicator>(regions_.back().get(), small_bytes));
     }
   }
 
@@ -55,7 +62,8 @@ class ShmWorld {
         progress = work->Advance();
         if (progress == Progress::kNone) {
           std::vector<pollfd> fds;
-          EXPECT_NE(bells(m).Sleep(ticket, &fds, kPatience), FutexResult::kTimeout) << "nobody woke member " << m;
+          EXPECT_NE(bells(m).Sleep(ticket, &fds, kPatience), FutexResult::kTimeout)
+              << "nobody woke member " << m;
         }
         bells(m).EndSleep();
         idle = 0;
@@ -67,7 +75,8 @@ class ShmWorld {
     }
   }
 
-  // One case after another, without a barrier; members differ in patience and now and then fall asleep.
+  // One case after another, without a barrier; members differ in patience and now and then fall
+  // asleep.
   void RunCases(const std::vector<net_testing::Case>& cases) {
     const testing::Watchdog watchdog(300);
     std::vector<std::unique_ptr<net_testing::Trial>> trials;

@@ -46,7 +46,8 @@ TEST(Topology, members_by_host) {
     EXPECT_EQ(t.homogeneous(), c.homogeneous) << c.roster;
     EXPECT_EQ(t.single_host(), c.hosts.size() == 1);
     for (size_t m = 0; m < sorted.size(); ++m) {
-      EXPECT_EQ(t.hosts[static_cast<size_t>(t.host_of[m])][static_cast<size_t>(t.local_of[m])], static_cast<int>(m));
+      EXPECT_EQ(t.hosts[static_cast<size_t>(t.host_of[m])][static_cast<size_t>(t.local_of[m])],
+                static_cast<int>(m));
     }
   }
 }
@@ -66,10 +67,12 @@ TEST(Tree, every_member_is_reached_once_and_depth_grows_with_the_logarithm) {
       for (int m : ranks) {
         std::set<int> speaks{m};
         for (const auto& child : trees[static_cast<size_t>(m)].children) {
-          EXPECT_EQ(trees[static_cast<size_t>(child.member)].parent, m) << "both ends know the edge";
+          EXPECT_EQ(trees[static_cast<size_t>(child.member)].parent, m)
+              << "both ends know the edge";
           EXPECT_EQ(std::count(child.speaks_for.begin(), child.speaks_for.end(), child.member), 1);
           below.insert(child.member);
-          for (int s : child.speaks_for) EXPECT_TRUE(speaks.insert(s).second) << "nobody is spoken for twice";
+          for (int s : child.speaks_for)
+            EXPECT_TRUE(speaks.insert(s).second) << "nobody is spoken for twice";
         }
         if (m == 0) {
           EXPECT_EQ(speaks.size(), ranks.size());

@@ -1,4 +1,5 @@
-// Our own declarations of the driver's functions, compared with cuda.h where a CUDA toolkit is installed.
+// Our own declarations of the driver's functions, compared with cuda.h where a CUDA toolkit is
+// installed.
 #include <gtest/gtest.h>
 
 #include <cstring>

@@ -20,7 +20,8 @@ std::string WhyNot(const std::string& library) {
 
 TEST(Driver, IsNotInstalled) {
   EXPECT_EQ(WhyNot("libcuda-of-nobody.so.1"),
-            "CUDA cannot be used: no NVIDIA driver is installed here (libcuda-of-nobody.so.1: cannot open shared "
+            "CUDA cannot be used: no NVIDIA driver is installed here (libcuda-of-nobody.so.1: "
+            "cannot open shared "
             "object file: "
             "No such file or directory)");
 }
@@ -32,17 +33,17 @@ TEST(Driver, IsAnotherLibrary) {
 TEST(Driver, IsTooOld) {
   const FakeCuda cuda;
   fake_cuda_set("version", 11020);
-  EXPECT_EQ(
-      WhyNot(FakeCuda::kLibrary),
-      "CUDA cannot be used: the NVIDIA driver is too old: it is of CUDA 11.2, hvdlite needs that of 11.4 or later");
+  EXPECT_EQ(WhyNot(FakeCuda::kLibrary),
+            "CUDA cannot be used: the NVIDIA driver is too old: it is of CUDA 11.2, hvdlite needs "
+            "that of 11.4 or later");
 }
 
 TEST(Driver, SeesNoGpu) {
   const FakeCuda cuda;
   fake_cuda_set("devices", 0);
-  EXPECT_EQ(
-      WhyNot(FakeCuda::kLibrary),
-      "CUDA cannot be used: this process sees no GPU; CUDA_VISIBLE_DEVICES, a container or a scheduler may hide it");
+  EXPECT_EQ(WhyNot(FakeCuda::kLibrary),
+            "CUDA cannot be used: this process sees no GPU; CUDA_VISIBLE_DEVICES, a container or a "
+            "scheduler may hide it");
 }
 
 TEST(Driver, SaysItselfWhyItDoesNotStart) {
@@ -50,7 +51,8 @@ TEST(Driver, SaysItselfWhyItDoesNotStart) {
   fake_cuda_fail("cuInit", 1, 1, 803);
   EXPECT_EQ(
       WhyNot(FakeCuda::kLibrary),
-      "CUDA cannot be used: the NVIDIA driver (CUDA 13.0) says: system has unsupported display driver / cuda driver "
+      "CUDA cannot be used: the NVIDIA driver (CUDA 13.0) says: system has unsupported display "
+      "driver / cuda driver "
       "combination (CUDA_ERROR_SYSTEM_DRIVER_MISMATCH); nvidia-smi on this host should say more");
 }
 
@@ -58,7 +60,8 @@ TEST(Driver, SaysItselfWhyItCannotCountTheGpus) {
   const FakeCuda cuda;
   fake_cuda_fail("cuDeviceGetCount", 1, 1, 999);
   EXPECT_EQ(WhyNot(FakeCuda::kLibrary),
-            "CUDA cannot be used: the NVIDIA driver (CUDA 13.0) says: unknown error (CUDA_ERROR_UNKNOWN); nvidia-smi "
+            "CUDA cannot be used: the NVIDIA driver (CUDA 13.0) says: unknown error "
+            "(CUDA_ERROR_UNKNOWN); nvidia-smi "
             "on this host should say more");
 }
 
@@ -73,7 +76,8 @@ TEST(Driver, PutsItsErrorsIntoWords) {
   EXPECT_TRUE(driver->Check(kSuccess, "resting").ok());
   const Status status = driver->Check(kOutOfMemory, "allocating");
   EXPECT_EQ(status.code(), StatusCode::kIo);
-  EXPECT_EQ(status.message(), "CUDA failed while allocating: out of memory (CUDA_ERROR_OUT_OF_MEMORY)");
+  EXPECT_EQ(status.message(),
+            "CUDA failed while allocating: out of memory (CUDA_ERROR_OUT_OF_MEMORY)");
   EXPECT_EQ(driver->Check(12345, "counting").message(), "CUDA failed while counting: error 12345");
 }
 

@@ -70,7 +70,8 @@ TEST(FakeCuda, ComplainsAboutADeviceThatNobodyRetains) {
   EXPECT_EQ(driver->MemAlloc(&address, 100), 709);
   EXPECT_EQ(FakeCuda::Complaints(), "cuMemAlloc_v2: nobody retains the current context\n");
   EXPECT_EQ(driver->DevicePrimaryCtxRelease(kDevice), 201);
-  EXPECT_EQ(FakeCuda::Complaints(), "cuDevicePrimaryCtxRelease_v2: released more often than retained\n");
+  EXPECT_EQ(FakeCuda::Complaints(),
+            "cuDevicePrimaryCtxRelease_v2: released more often than retained\n");
   ASSERT_EQ(driver->CtxPopCurrent(&context), 0);
 }
 
@@ -112,7 +113,8 @@ TEST(FakeCuda, ComplainsAboutWhatBelongsToAnotherDevice) {
   EXPECT_EQ(one->driver().MemsetD8Async(At(there->data()), 0, kBytes, one->stream()), 1);
   EXPECT_EQ(FakeCuda::Complaints(), "cuMemsetD8Async: this is no memory of the current device\n");
   EXPECT_EQ(one->driver().StreamSynchronize(other->stream()), 400);
-  EXPECT_EQ(FakeCuda::Complaints(), "cuStreamSynchronize: the stream is of another context than the current\n");
+  EXPECT_EQ(FakeCuda::Complaints(),
+            "cuStreamSynchronize: the stream is of another context than the current\n");
 }
 
 TEST(FakeCuda, HostWorkRunsInTheOrderOfItsStream) {

@@ -1,4 +1,5 @@
-// Each call to the driver that a Gpu makes may fail: what is said then, and that the next one goes as if nothing had been.
+// Each call to the driver that a Gpu makes may fail: what is said then, and that the next one goes
+// as if nothing had been.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -48,7 +49,8 @@ class GpuFailures : public ::testing::Test {
            bool fired = false;
            return event_->Query(&fired);
          }},
-        {"cuStreamWaitEvent", "making a stream wait for an event", [this] { return event_->HoldBack(gpu_->stream()); }},
+        {"cuStreamWaitEvent", "making a stream wait for an event",
+         [this] { return event_->MakeWait(gpu_->stream()); }},
         {"cuStreamQuery", "waiting for what the GPU does",
          [this] {
            bool idle = false;
@@ -59,8 +61,11 @@ class GpuFailures : public ::testing::Test {
         {"cuMemcpyDtoHAsync_v2", "copying from the GPU",
          [this] { return gpu_->CopyOut(host_->data(), memory_->data(), kFewBytes); }},
         {"cuMemcpyDtoDAsync_v2", "copying on the GPU",
-         [this] { return gpu_->Copy(memory_->data(), memory_->data(), kFewBytes, gpu_->stream()); }},
-        {"cuMemsetD8Async", "clearing memory of the GPU", [this] { return gpu_->Zero(memory_->data(), kFewBytes); }},
+         [this] {
+           return gpu_->Copy(memory_->data(), memory_->data(), kFewBytes, gpu_->stream());
+         }},
+        {"cuMemsetD8Async", "clearing memory of the GPU",
+         [this] { return gpu_->Zero(memory_->data(), kFewBytes); }},
         {"cuMemAllocFromPoolAsync", "allocating 100 bytes on Fake GPU 0",
          [this] {
            std::unique_ptr<Gpu::Buffer> buffer;
@@ -74,7 +79,8 @@ class GpuFailures : public ::testing::Test {
            return status;
          }},
         {"cuModuleLoadData", "loading the kernels", [=] { return kernel("hvdlite_copy_1"); }},
-        {"cuModuleGetFunction", "looking for the kernel hvdlite_copy_2", [=] { return kernel("hvdlite_copy_2"); }},
+        {"cuModuleGetFunction", "looking for the kernel hvdlite_copy_2",
+         [=] { return kernel("hvdlite_copy_2"); }},
         {"cuStreamCreateWithPriority", "opening GPU 0",
          [this] {
            std::shared_ptr<Gpu> stream;

@@ -1,4 +1,5 @@
-// What happens on a GPU happens in the order that events make, and in no other that could be relied on.
+// What happens on a GPU happens in the order that events make, and in no other that could be relied
+// on.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -32,12 +33,13 @@ TEST_P(OrderTest, WhatTheProducerWroteIsThereForWhoWaitsForItsEvent) {
     producer.Fill(tensor->data(), kTensorBytes, value);
     EventPtr ready;
     ASSERT_TRUE(gpu->Record(producer.get(), &ready).ok());
-    ASSERT_TRUE(ready->HoldBack(gpu->stream()).ok());
+    ASSERT_TRUE(ready->MakeWait(gpu->stream()).ok());
     ASSERT_TRUE(gpu->Copy(result->data(), tensor->data(), kTensorBytes, gpu->stream()).ok());
     EventPtr finished;
     ASSERT_TRUE(gpu->Record(gpu->stream(), &finished).ok());
-    ASSERT_TRUE(finished->HoldBack(consumer.get()).ok());
-    EXPECT_EQ(consumer.Read(result->data(), kTensorBytes), std::vector<unsigned char>(kTensorBytes, value));
+    ASSERT_TRUE(finished->MakeWait(consumer.get()).ok());
+    EXPECT_EQ(consumer.Read(result->data(), kTensorBytes),
+              std::vector<unsigned char>(kTensorBytes, value));
     ASSERT_TRUE(Await(finished).ok());
   }
 }
@@ -56,11 +58,11 @@ TEST_P(OrderTest, ManyThreadsShareOneGpu) {
       ASSERT_TRUE(gpu->Pinned(kTensorBytes, &staged).ok());
       EventPtr there;
       ASSERT_TRUE(gpu->Record(gpu->stream(), &there).ok());
-      ASSERT_TRUE(there->HoldBack(mine.get()).ok());
+      ASSERT_TRUE(there->MakeWait(mine.get()).ok());
       mine.Fill(tensor, kTensorBytes, value);
       EventPtr ready;
       ASSERT_TRUE(gpu->Record(mine.get(), &ready).ok());
-      ASSERT_TRUE(ready->HoldBack(gpu->stream()).ok());
+      ASSERT_TRUE(ready->MakeWait(gpu->stream()).ok());
       ASSERT_TRUE(gpu->Copy(fused->data(), tensor, kTensorBytes, gpu->stream()).ok());
       ASSERT_TRUE(gpu->CopyOut(staged->data(), fused->data(), kTensorBytes).ok());
       EventPtr finished;

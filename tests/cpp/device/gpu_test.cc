@@ -1,4 +1,5 @@
-// A device as one rank uses it: opened and given back whole, other people's contexts and captures left as they were.
+// A device as one rank uses it: opened and given back whole, other people's contexts and captures
+// left as they were.
 #include "device/gpu.h"
 
 #include <gtest/gtest.h>
@@ -37,7 +38,8 @@ class GpuTest : public ::testing::Test {
       EXPECT_EQ(fake_cuda_live(kind.c_str()), count) << kind;
     }
   }
-  // How many there are of this test's. Others leak theirs on purpose where a device never comes to an end.
+  // How many there are of this test's. Others leak theirs on purpose where a device never comes to
+  // an end.
   long Live(const char* kind) const { return fake_cuda_live(kind) - before_.at(kind); }
   FakeCuda cuda_;
 
@@ -61,14 +63,16 @@ TEST_F(GpuTest, TouchesNoOtherDevice) {
 TEST_F(GpuTest, IsNotThere) {
   std::shared_ptr<Gpu> gpu;
   const Status status = Gpu::Open(cuda_.driver(), 7, &gpu);
-  EXPECT_EQ(status.message(), "CUDA failed while opening GPU 7: invalid device ordinal (CUDA_ERROR_INVALID_DEVICE)");
+  EXPECT_EQ(status.message(),
+            "CUDA failed while opening GPU 7: invalid device ordinal (CUDA_ERROR_INVALID_DEVICE)");
   EXPECT_EQ(gpu, nullptr);
 }
 
 TEST_F(GpuTest, LeavesNothingBehindWhereverOpeningFails) {
   for (const char* symbol :
-       {"cuDeviceGet", "cuDeviceGetName", "cuDeviceGetUuid_v2", "cuDeviceGetAttribute", "cuDevicePrimaryCtxRetain",
-        "cuCtxPushCurrent_v2", "cuMemPoolCreate", "cuMemPoolSetAttribute", "cuStreamCreateWithPriority"}) {
+       {"cuDeviceGet", "cuDeviceGetName", "cuDeviceGetUuid_v2", "cuDeviceGetAttribute",
+        "cuDevicePrimaryCtxRetain", "cuCtxPushCurrent_v2", "cuMemPoolCreate",
+        "cuMemPoolSetAttribute", "cuStreamCreateWithPriority"}) {
     const auto driver = cuda_.driver();
     fake_cuda_fail(symbol, 1, 1, 999);
     std::shared_ptr<Gpu> gpu;
@@ -164,9 +168,10 @@ TEST_F(GpuTest, ABrokenDeviceIsToldByTheEvents) {
   fake_cuda_break(0, kIllegalAddress);
   bool fired = false;
   const Status status = event->Query(&fired);
-  EXPECT_EQ(status.message(),
-            "CUDA failed while waiting for what the GPU does: an illegal memory access was encountered "
-            "(CUDA_ERROR_ILLEGAL_ADDRESS)");
+  EXPECT_EQ(
+      status.message(),
+      "CUDA failed while waiting for what the GPU does: an illegal memory access was encountered "
+      "(CUDA_ERROR_ILLEGAL_ADDRESS)");
   EXPECT_FALSE(gpu->Record(gpu->stream(), &event).ok());
   fake_cuda_break(0, 0);  // so that what is there can be given back
 }
@@ -225,13 +230,15 @@ TEST_F(GpuTest, OutOfMemoryConcernsTheOperationAlone) {
   const auto gpu = cuda_.Open();
   std::unique_ptr<Gpu::Buffer> buffer;
   EXPECT_EQ(gpu->OnDevice(size_t{20} << 20, &buffer).message(),
-            "CUDA failed while allocating 20 MiB on Fake GPU 0: out of memory (CUDA_ERROR_OUT_OF_MEMORY)");
+            "CUDA failed while allocating 20 MiB on Fake GPU 0: out of memory "
+            "(CUDA_ERROR_OUT_OF_MEMORY)");
   void* result = nullptr;
   EXPECT_EQ(gpu->Allocate(size_t{20} << 20, &result).code(), StatusCode::kIo);
   EXPECT_EQ(result, nullptr);
   fake_cuda_fail("cuMemHostAlloc", 1, 2, kOutOfMemory);
   EXPECT_EQ(gpu->Pinned(100, &buffer).message(),
-            "CUDA failed while allocating 4096 bytes of pinned host memory: out of memory (CUDA_ERROR_OUT_OF_MEMORY)");
+            "CUDA failed while allocating 4096 bytes of pinned host memory: out of memory "
+            "(CUDA_ERROR_OUT_OF_MEMORY)");
   EXPECT_TRUE(gpu->Pinned(100, &buffer).ok());
   EXPECT_TRUE(gpu->OnDevice(100, &buffer).ok());
 }
@@ -244,7 +251,7 @@ TEST_F(GpuTest, AResultIsGivenBackBehindItsLastUser) {
   ASSERT_TRUE(gpu->Zero(result, 4096).ok());
   EventPtr finished;
   ASSERT_TRUE(gpu->Record(gpu->stream(), &finished).ok());
-  ASSERT_TRUE(finished->HoldBack(user.get()).ok());
+  ASSERT_TRUE(finished->MakeWait(user.get()).ok());
   user.Fill(result, 4096, 3);
   fake_cuda_hold(user.get(), 1);
   gpu->Free(result, user.get());
@@ -308,11 +315,11 @@ TEST_F(GpuTest, RefusesAStreamUnderCaptureAndLeavesTheCaptureWhole) {
   EventPtr none;
   const Status status = gpu->Record(user.get(), &none);
   EXPECT_EQ(status.code(), StatusCode::kUnsupported);
-  EXPECT_EQ(
-      status.message(),
-      "this stream is being captured into a CUDA graph, which cannot hold what other ranks do: call hvdlite before or "
-      "after the capture");
-  EXPECT_EQ(event->HoldBack(user.get()).code(), StatusCode::kUnsupported);
+  EXPECT_EQ(status.message(),
+            "this stream is being captured into a CUDA graph, which cannot hold what other ranks "
+            "do: call hvdlite before or "
+            "after the capture");
+  EXPECT_EQ(event->MakeWait(user.get()).code(), StatusCode::kUnsupported);
   EXPECT_EQ(gpu->Record(nullptr, &none).code(), StatusCode::kUnsupported)
       << "the default stream would join the capture";
   void* graph = nullptr;
@@ -345,7 +352,7 @@ TEST_F(GpuTest, GivesAResultBackWhenTheCaptureIsOver) {
   for (void*& result : results) ASSERT_TRUE(gpu->Allocate(4096, &result).ok());
   EventPtr event;
   ASSERT_TRUE(gpu->Record(gpu->stream(), &event).ok());
-  ASSERT_TRUE(event->HoldBack(user.get()).ok());
+  ASSERT_TRUE(event->MakeWait(user.get()).ok());
   {
     const Gpu::Current current(*gpu);
     ASSERT_EQ(cuStreamBeginCapture_v2(user.get(), 0), 0);
@@ -391,7 +398,8 @@ TEST_F(GpuTest, LoadsAnImageOnce) {
   Function function = nullptr;
   for (int i = 0; i < 2; ++i) {
     EXPECT_EQ(gpu->Kernel(kNoImage, "of_nobody", &function).message(),
-              "CUDA failed while looking for the kernel of_nobody: named symbol not found (CUDA_ERROR_NOT_FOUND)");
+              "CUDA failed while looking for the kernel of_nobody: named symbol not found "
+              "(CUDA_ERROR_NOT_FOUND)");
   }
   EXPECT_EQ(fake_cuda_calls("cuModuleLoadData"), 1);
 }
@@ -402,10 +410,10 @@ TEST_F(GpuTest, SaysWhenTheKernelsAreForOtherDevices) {
   Function function = nullptr;
   const Status status = gpu->Kernel(kNoImage, "any", &function);
   EXPECT_EQ(status.code(), StatusCode::kUnsupported);
-  EXPECT_EQ(
-      status.message(),
-      "this build's kernels do not run on Fake GPU 0: CUDA failed while loading them: no kernel image is available for "
-      "execution on the device (CUDA_ERROR_NO_BINARY_FOR_GPU)");
+  EXPECT_EQ(status.message(),
+            "this build's kernels do not run on Fake GPU 0: CUDA failed while loading them: no "
+            "kernel image is available for "
+            "execution on the device (CUDA_ERROR_NO_BINARY_FOR_GPU)");
 }
 
 // --- fork

@@ -23,16 +23,16 @@ TEST(MustMove, table) {
   };
   const Row rows[] = {
       {{0, 1}, {0, 0}, 1, {1}},
-      {{0, 1}, {0, 0}, 0, none},               // the mate moves
-      {{0, 1}, {0, 1}, 1, none},               // each has its own
+      {{0, 1}, {0, 0}, 0, none},  // the mate moves
+      {{0, 1}, {0, 1}, 1, none},  // each has its own
       {{0, 1}, {1, 1}, 1, {0}},
-      {{0}, {0, 0}, 1, none},                  // bound
-      {{0, 1}, {0, 1, 1}, 2, none},            // fewer processors than ranks
+      {{0}, {0, 0}, 1, none},        // bound
+      {{0, 1}, {0, 1, 1}, 2, none},  // fewer processors than ranks
       {{0, 1, 2, 3}, {2, 3, 2}, 2, {0, 1}},
       {{0, 1, 2, 3}, {-1, 2, 2}, 2, {0, 1, 3}},  // one has not waited yet
       {{0, 1, 2}, {-1, -1, -1}, 2, none},
       {{4, 5}, {0, 0}, 1, {4, 5}},
-      {{0, 1}, {5000, 5000}, 1, {0, 1}},       // beyond what a mask holds
+      {{0, 1}, {5000, 5000}, 1, {0, 1}},  // beyond what a mask holds
   };
   for (const Row& row : rows) {
     cpu_set_t to = Set({});
@@ -62,7 +62,8 @@ class ApartTest : public ::testing::Test {
 TEST_F(ApartTest, whoever_shares_a_processor_leaves_it_and_may_run_where_it_might_before) {
   Apart apart(segment_.get(), 1, /*enabled=*/true);
   bool moved = false;
-  for (Nanos now = kSecond; !moved; now += kSecond) {  // the kernel may move this thread between the two lines
+  for (Nanos now = kSecond; !moved;
+       now += kSecond) {  // the kernel may move this thread between the two lines
     Meet();
     moved = apart.Move(now);
   }

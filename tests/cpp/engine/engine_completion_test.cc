@@ -95,7 +95,8 @@ TEST_P(Completions, without_memory_for_a_result_the_job_ends_and_says_so) {
     if (me.rank == 1) gather.completion.allocate = [](const TensorView&) { return nullptr; };
     HandlePtr handle = me.Submit(std::move(gather));
     told.Await(1);
-    EXPECT_NE(handle->status().message().find("no memory on rank 1 for the result of allgather"), std::string::npos)
+    EXPECT_NE(handle->status().message().find("no memory on rank 1 for the result of allgather"),
+              std::string::npos)
         << handle->status().ToString();
     EXPECT_EQ(handle->status().code(), StatusCode::kIo);
   });
@@ -129,11 +130,13 @@ TEST_P(Completions, are_told_while_another_thread_waits_and_drives) {
       ASSERT_TRUE(me.Do(Allreduce("first", first, &first)).ok());
       ASSERT_TRUE(me.Do(Allreduce("second", second, &second)).ok());
     } else {
-      // Rank 1 asks for "third" after "second" only, which rank 0 asks for when it is told, while it waits for "third".
+      // Rank 1 asks for "third" after "second" only, which rank 0 asks for when it is told, while
+      // it waits for "third".
       Submission told = Allreduce("first", first, &first);
       told.completion.done = [&](const engine::Handle&) {
         HandlePtr handle;
-        ASSERT_TRUE(me.engine->Submit(0, Allreduce("second", second, &second), false, &handle).ok());
+        ASSERT_TRUE(
+            me.engine->Submit(0, Allreduce("second", second, &second), false, &handle).ok());
       };
       me.Submit(std::move(told));
     }

@@ -1,4 +1,5 @@
-// A rank that has come and then cannot say where other hosts reach it, as behind a network that loses what it would send.
+// A rank that has come and then cannot say where other hosts reach it, as behind a network that
+// loses what it would send.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -21,10 +22,13 @@ class LossyStore final : public rendezvous::Store {
   Status Get(const std::string& key, Deadline deadline, std::string* value) override {
     return inner_.Get(key, deadline, value);
   }
-  Status Collect(const std::string& key, int n, Deadline deadline, std::vector<std::string>* values) override {
+  Status Collect(const std::string& key, int n, Deadline deadline,
+                 std::vector<std::string>* values) override {
     return inner_.Collect(key, n, deadline, values);
   }
-  Status Add(const std::string& key, int64_t amount, int64_t* sum) override { return inner_.Add(key, amount, sum); }
+  Status Add(const std::string& key, int64_t amount, int64_t* sum) override {
+    return inner_.Add(key, amount, sum);
+  }
   Status Delete(const std::string& key) override { return inner_.Delete(key); }
 
  private:
@@ -41,7 +45,8 @@ TEST(EngineStart, a_rank_that_does_not_say_where_it_is_reached_is_named_and_not_
       std::unique_ptr<Engine> engine;
       const Status status = StartEngine(options, r, "job/", &store, &engine);
       EXPECT_EQ(status.code(), StatusCode::kTimeout);
-      EXPECT_EQ(status.message().find("rank 1 called hvd.init(), but did not say within 2 s where"), 0u)
+      EXPECT_EQ(status.message().find("rank 1 called hvd.init(), but did not say within 2 s where"),
+                0u)
           << status.message();
       EXPECT_EQ(status.message().find("job/"), std::string::npos) << status.message();
     });

@@ -39,13 +39,15 @@ TEST_P(EngineEnd, shutdown_ends_operations_that_others_never_asked_for) {
       EXPECT_TRUE(me.engine->Shutdown(Deadline::AfterSeconds(20 * Patience())).ok());
       EXPECT_EQ(me.engine->health().code(), StatusCode::kShutDown);
       HandlePtr handle;
-      EXPECT_EQ(me.engine->Submit(0, Allreduce("x", x, &x), true, &handle).code(), StatusCode::kShutDown);
+      EXPECT_EQ(me.engine->Submit(0, Allreduce("x", x, &x), true, &handle).code(),
+                StatusCode::kShutDown);
       return;
     }
     // Nothing was promised, so it ends at once: agreement_test.cc, where time stands still.
     const Status status = me.Do(Allreduce("x", x, &x));
     EXPECT_EQ(status.code(), StatusCode::kShutDown) << status.ToString();
-    EXPECT_NE(status.message().find("rank 1 called hvd.shutdown()"), std::string::npos) << status.message();
+    EXPECT_NE(status.message().find("rank 1 called hvd.shutdown()"), std::string::npos)
+        << status.message();
     EXPECT_TRUE(me.engine->Shutdown(Deadline::AfterSeconds(20 * Patience())).ok());
   });
 }
@@ -123,7 +125,8 @@ TEST_P(EngineEnd, shutdown_while_other_threads_of_this_rank_wait) {
         HandlePtr handle;
         // Each rank another name: it never becomes ready.
         const Status submitted = me.engine->Submit(
-            0, Allreduce("x" + std::to_string(me.rank) + "." + std::to_string(t), x, &x), true, &handle);
+            0, Allreduce("x" + std::to_string(me.rank) + "." + std::to_string(t), x, &x), true,
+            &handle);
         if (!submitted.ok()) return;
         while (!me.engine->Wait(*handle, kForever)) {
         }
@@ -164,7 +167,8 @@ TEST_P(EngineEnd, the_deadline_of_shutdown_holds_even_while_another_thread_waits
     EXPECT_TRUE(me.engine->Shutdown(Deadline::After(50 * kMillisecond)).ok());
     // Not by consent, which comes after the grace: the waiter's operation has been promised.
     const std::string why = me.engine->health().message();
-    EXPECT_TRUE(why.find("called on this rank") != std::string::npos || departure.GraceIsOver()) << why;
+    EXPECT_TRUE(why.find("called on this rank") != std::string::npos || departure.GraceIsOver())
+        << why;
     waiter.join();
   });
 }
@@ -197,9 +201,11 @@ TEST_P(EngineEnd, abort_ends_every_rank_at_once_and_says_why) {
     together.arrive_and_wait();  // whoever is still in the barrier would see it fail
     std::vector<float> x(10, 1);
     if (me.rank == 1) {
-      // A thread of the failing rank waits for ever with the turn; an abort that waited for it would hang.
+      // A thread of the failing rank waits for ever with the turn; an abort that waited for it
+      // would hang.
       const HandlePtr never = me.Submit(Allreduce("x", x, &x));
-      std::thread waiter([&] { EXPECT_EQ(me.Wait(never, kForever).code(), StatusCode::kPeerLost); });
+      std::thread waiter(
+          [&] { EXPECT_EQ(me.Wait(never, kForever).code(), StatusCode::kPeerLost); });
       usleep(30000);
       me.engine->Abort(Status::PeerLost(1, "rank 1 failed: ValueError: no such file"));
       aborted = MonotonicNow();
@@ -219,7 +225,8 @@ TEST_P(EngineEnd, abort_ends_every_rank_at_once_and_says_why) {
 }
 
 TEST_P(EngineEnd, abort_in_the_middle_of_a_large_transfer) {
-  // Of what was being sent over MPI when the job failed: a peer that does not know yet may still fetch it.
+  // Of what was being sent over MPI when the job failed: a peer that does not know yet may still
+  // fetch it.
   std::vector<std::vector<float>> tensors(3, std::vector<float>(8 << 20, 1));
   std::barrier together(3);
   RunRanks(Options(), [&](Rank& me) {
@@ -290,7 +297,8 @@ TEST_P(EngineEnd, one_engine_after_another_in_the_same_process) {
     for (int r = 0; r < size; ++r) {
       threads.emplace_back([&, r] {
         std::unique_ptr<Engine> engine;
-        const Status started = StartEngine(options, r, "job" + std::to_string(incarnation) + "/", &store, &engine);
+        const Status started =
+            StartEngine(options, r, "job" + std::to_string(incarnation) + "/", &store, &engine);
         ASSERT_TRUE(started.ok()) << started.ToString();
         std::vector<float> x(1000, 1);
         HandlePtr handle;
@@ -309,22 +317,27 @@ TEST_P(EngineEnd, one_engine_after_another_in_the_same_process) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Hosts, EngineEnd, ::testing::ValuesIn(InTier<Place>({{1}, {3}}, {{2}})));
-INSTANTIATE_TEST_SUITE_P(Mpi, EngineEnd, ::testing::ValuesIn(InTier<Place>({{2, true}}, {{1, true}, {3, true}})));
+INSTANTIATE_TEST_SUITE_P(Mpi, EngineEnd,
+                         ::testing::ValuesIn(InTier<Place>({{2, true}}, {{1, true}, {3, true}})));
 
-// A rank whose process exists but whose engine does nothing: it has met the others and then stands still.
+// A rank whose process exists but whose engine does nothing: it has met the others and then stands
+// still.
 TEST(EngineSilence, a_frozen_rank_is_named_after_the_heartbeat_limit) {
   rendezvous::MemoryStore store;
   RanksOptions options{.size = 3};
-  // Longer than a healthy rank may be held up: two that are silent from the start would be accused in the order of their numbers.
+  // Longer than a healthy rank may be held up: two that are silent from the start would be accused
+  // in the order of their numbers.
   options.config.heartbeat_seconds = 3;
-  const auto limit = static_cast<Nanos>(options.config.heartbeat_seconds * static_cast<double>(kSecond));
+  const auto limit =
+      static_cast<Nanos>(options.config.heartbeat_seconds * static_cast<double>(kSecond));
   const Watchdog watchdog(60);
   std::vector<std::thread> threads;
   std::atomic<int> over{0};
   for (int r = 0; r < 2; ++r) {
     threads.emplace_back([&, r] {
       std::unique_ptr<Engine> engine;
-      const Nanos start = MonotonicNow();  // of the silence, too: the engine listens from its start on
+      // Of the silence, too: the engine listens from its start on.
+      const Nanos start = MonotonicNow();
       ASSERT_TRUE(StartEngine(options, r, "job/", &store, &engine).ok());
       std::vector<float> x(10, 1);
       HandlePtr handle;
@@ -351,7 +364,8 @@ TEST(EngineSilence, a_frozen_rank_is_named_after_the_heartbeat_limit) {
     world.config = &config;
     world.log = &log;
     std::unique_ptr<comm::World> frozen;
-    ASSERT_TRUE(comm::World::Join(world, &store, Deadline::AfterSeconds(20 * Patience()), &frozen).ok());
+    ASSERT_TRUE(
+        comm::World::Join(world, &store, Deadline::AfterSeconds(20 * Patience()), &frozen).ok());
     while (over < 2) usleep(1000);
   });
   for (std::thread& thread : threads) thread.join();

@@ -30,7 +30,8 @@ TEST(EngineGpuBatch, waits_for_each_producer_once_however_many_tensors_it_has_ma
     EXPECT_EQ(fake_cuda_calls("cuStreamWaitEvent") - waited, 2);
     ASSERT_TRUE(mine.Follow(handles[0]).ok());
     for (size_t i = 0; i < handles.size(); ++i) {
-      EXPECT_EQ(mine.Get<float>(handles[i]->output), Count(10 + static_cast<int64_t>(i), static_cast<float>(i)));
+      EXPECT_EQ(mine.Get<float>(handles[i]->output),
+                Count(10 + static_cast<int64_t>(i), static_cast<float>(i)));
     }
   });
 }
@@ -66,7 +67,8 @@ TEST(EngineGpuBatch, goes_by_hosts_where_that_is_asked_for) {
         const std::string n = "." + std::to_string(elements);
         std::vector<HandlePtr> handles;
         for (int i = 0; i < 3; ++i) {
-          Submission average = mine.Ask(OpKind::kAllreduce, "x" + std::to_string(i) + n, mine.Put(Count(elements, r)));
+          Submission average = mine.Ask(OpKind::kAllreduce, "x" + std::to_string(i) + n,
+                                        mine.Put(Count(elements, r)));
           average.request.op = ReduceOp::kAverage;
           average.request.prescale = 2.0;
           handles.push_back(me.Submit(std::move(average)));
@@ -79,13 +81,16 @@ TEST(EngineGpuBatch, goes_by_hosts_where_that_is_asked_for) {
           EXPECT_EQ(mine.Get<float>(handle->output), expected);
         }
       }
-      EXPECT_NE(me.engine->Explain(0).find("allreduce by hosts: inside each of 2 hosts"), std::string::npos)
+      EXPECT_NE(me.engine->Explain(0).find("allreduce by hosts: inside each of 2 hosts"),
+                std::string::npos)
           << me.engine->Explain(0);
       if (me.rank < 2) {
         HandlePtr handle;
-        ASSERT_TRUE(mine.Do(mine.Ask(OpKind::kAllreduce, "pair", mine.Put(Count(10, 1))), &handle, 1).ok());
+        ASSERT_TRUE(
+            mine.Do(mine.Ask(OpKind::kAllreduce, "pair", mine.Put(Count(10, 1))), &handle, 1).ok());
         EXPECT_EQ(mine.Get<float>(handle->output)[0], 2);
-        EXPECT_NE(me.engine->Explain(1).find("not by hosts, as was asked for: there is one member on each host"),
+        EXPECT_NE(me.engine->Explain(1).find(
+                      "not by hosts, as was asked for: there is one member on each host"),
                   std::string::npos)
             << me.engine->Explain(1);
       }
@@ -119,7 +124,8 @@ TEST(EngineGpuBatch, is_staged_where_nccl_does_not_even_begin) {
     const TensorView x = mine.Put(Count(1000, 1));
     ASSERT_TRUE(mine.Do(mine.Ask(OpKind::kAllreduce, "x", x, x)).ok());
     EXPECT_EQ(mine.Get<float>(x)[0], 2);
-    EXPECT_NE(me.engine->Explain(0).find("rank 0 has no NCCL: NCCL failed in making an id for a communicator"),
+    EXPECT_NE(me.engine->Explain(0).find(
+                  "rank 0 has no NCCL: NCCL failed in making an id for a communicator"),
               std::string::npos)
         << me.engine->Explain(0);
   });

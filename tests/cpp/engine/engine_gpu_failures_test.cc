@@ -1,5 +1,6 @@
-// What goes wrong under whole engines with tensors on (fake) GPUs: each call of the driver's and of NCCL's that can fail does; memory
-// that is freed while the device may still use it; frees that wait for the device.
+// What goes wrong under whole engines with tensors on (fake) GPUs: each call of the driver's and of
+// NCCL's that can fail does; memory that is freed while the device may still use it; frees that
+// wait for the device.
 #include <algorithm>
 #include <array>
 #include <barrier>
@@ -31,13 +32,15 @@ struct Work {
 
 std::vector<Work> OneOfEach(GpuRank* mine, int rank) {
   std::vector<Work> works;
-  const auto add = [&](OpKind kind, const std::string& name, size_t elements, std::vector<float> expected) {
+  const auto add = [&](OpKind kind, const std::string& name, size_t elements,
+                       std::vector<float> expected) {
     const TensorView x = mine->Put(std::vector<float>(elements, static_cast<float>(rank + 1)));
     works.push_back({name, mine->Ask(kind, name, x), std::move(expected), nullptr, {}});
     return &works.back().submission.request;
   };
   for (const size_t elements : {3000, 7}) {
-    add(OpKind::kAllreduce, "sum" + std::to_string(elements), elements, std::vector<float>(elements, 3));
+    add(OpKind::kAllreduce, "sum" + std::to_string(elements), elements,
+        std::vector<float>(elements, 3));
   }
   add(OpKind::kBroadcast, "told", 500, std::vector<float>(500, 2))->root = 1;
   add(OpKind::kReducescatter, "scattered", 100, std::vector<float>(50, 3));
@@ -48,8 +51,8 @@ std::vector<Work> OneOfEach(GpuRank* mine, int rank) {
   return works;
 }
 
-// Both ranks do one of each while `arm` lets something fail. Whatever that is: nobody hangs, what ends well is right, what fails
-// says why, and what has failed alone leaves the rest as it was.
+// Both ranks do one of each while `arm` lets something fail. Whatever that is: nobody hangs, what
+// ends well is right, what fails says why, and what has failed alone leaves the rest as it was.
 void SurviveOrSayWhy(FakeCuda* cuda, const std::string& way, const std::function<void()>& arm) {
   std::barrier together(2);
   RunRanks({.size = 2, .config = GpuConfig(way), .limit_seconds = 60 * Patience()}, [&](Rank& me) {
@@ -80,7 +83,8 @@ void SurviveOrSayWhy(FakeCuda* cuda, const std::string& way, const std::function
       if (work.status.ok() && work.handle != nullptr) {
         if (!mine.Follow(work.handle).ok()) continue;  // lost on its way through the device
         const std::vector<float> got = mine.Get<float>(work.handle->output);
-        if (work.handle->flight != nullptr && !work.handle->flight->HoldBack(mine.stream()).ok()) continue;
+        if (work.handle->pending != nullptr && !work.handle->pending->MakeWait(mine.stream()).ok())
+          continue;
         EXPECT_EQ(got, work.expected) << work.name;
       } else {
         EXPECT_GT(work.status.message().size() + (work.handle == nullptr ? 1 : 0), 0u) << work.name;
@@ -105,14 +109,16 @@ INSTANTIATE_TEST_SUITE_P(, EngineGpuFailures, ::testing::Values("stage", "nccl")
 
 TEST_P(EngineGpuFailures, a_call_of_the_driver_that_fails_hangs_nobody) {
   for (const char* symbol :
-       {"cuMemAllocFromPoolAsync", "cuMemHostAlloc", "cuEventCreate", "cuEventRecord", "cuEventQuery",
-        "cuStreamWaitEvent", "cuStreamCreateWithPriority", "cuDevicePrimaryCtxRetain", "cuCtxPushCurrent_v2",
-        "cuMemcpyDtoHAsync_v2", "cuMemcpyHtoDAsync_v2", "cuModuleLoadData", "cuModuleGetFunction", "cuLaunchKernel",
+       {"cuMemAllocFromPoolAsync", "cuMemHostAlloc", "cuEventCreate", "cuEventRecord",
+        "cuEventQuery", "cuStreamWaitEvent", "cuStreamCreateWithPriority",
+        "cuDevicePrimaryCtxRetain", "cuCtxPushCurrent_v2", "cuMemcpyDtoHAsync_v2",
+        "cuMemcpyHtoDAsync_v2", "cuModuleLoadData", "cuModuleGetFunction", "cuLaunchKernel",
         "cuStreamQuery"}) {
     for (const int nth : {1, 2, 5, 12}) {
       SCOPED_TRACE(std::string(symbol) + " " + std::to_string(nth));
       const bool memory = std::string(symbol).find("Alloc") != std::string::npos;
-      SurviveOrSayWhy(&cuda_, GetParam(), [&] { fake_cuda_fail(symbol, nth, 2, memory ? kOutOfMemory : kUnknown); });
+      SurviveOrSayWhy(&cuda_, GetParam(),
+                      [&] { fake_cuda_fail(symbol, nth, 2, memory ? kOutOfMemory : kUnknown); });
     }
   }
 }
@@ -121,13 +127,15 @@ TEST(EngineGpuFailure, a_call_of_nccls_that_fails_hangs_nobody) {
   FakeCuda cuda;
   int turn = 0;
   for (const char* symbol :
-       {"ncclGetUniqueId", "ncclCommInitRankConfig", "init", "ncclAllReduce", "ncclBroadcast", "ncclAllGather",
-        "ncclReduceScatter", "ncclSend", "ncclGroupStart", "ncclGroupEnd", "ncclCommGetAsyncError", "operation"}) {
+       {"ncclGetUniqueId", "ncclCommInitRankConfig", "init", "ncclAllReduce", "ncclBroadcast",
+        "ncclAllGather", "ncclReduceScatter", "ncclSend", "ncclGroupStart", "ncclGroupEnd",
+        "ncclCommGetAsyncError", "operation"}) {
     for (const int nth : {1, 2}) {
       std::array results = {1, 3, 6};
       std::rotate(results.begin(), results.begin() + turn++ % 3, results.end());
       for (const int result : InTier<int>({results[0]}, {results[1], results[2]})) {
-        SCOPED_TRACE(std::string(symbol) + " " + std::to_string(nth) + " " + std::to_string(result));
+        SCOPED_TRACE(std::string(symbol) + " " + std::to_string(nth) + " " +
+                     std::to_string(result));
         SurviveOrSayWhy(&cuda, "auto", [&] { fake_nccl_fail(symbol, -1, nth, result); });
       }
     }
@@ -145,7 +153,7 @@ TEST_P(EngineGpuFailures, tensors_of_a_lost_batch_are_not_freed_under_the_device
     ASSERT_TRUE(mine.gpu()->Allocate(x.bytes(), &memory).ok());
     device::EventPtr there;
     ASSERT_TRUE(mine.gpu()->Record(mine.gpu()->stream(), &there).ok());
-    ASSERT_TRUE(there->HoldBack(mine.stream()).ok());
+    ASSERT_TRUE(there->MakeWait(mine.stream()).ok());
     x.data = memory;
     const HandlePtr handle = me.Submit(mine.Ask(OpKind::kAllreduce, "x", x, x));
     const Status status = me.Wait(handle);
@@ -165,7 +173,7 @@ TEST(DeviceMemory, of_a_stream_that_is_captured_is_freed_in_its_order_and_later)
   const UserStream user(gpu);
   std::unique_ptr<engine::DeviceMemory> memory;
   ASSERT_TRUE(engine::DeviceMemory::Allocate(gpu, 4096, &memory).ok());
-  ASSERT_TRUE(memory->there()->HoldBack(user.get()).ok());
+  ASSERT_TRUE(memory->there()->MakeWait(user.get()).ok());
   memory->UsedBy(user.get());
   {
     const device::Gpu::Current current(*gpu);
@@ -181,16 +189,21 @@ TEST(DeviceMemory, of_a_stream_that_is_captured_is_freed_in_its_order_and_later)
   EXPECT_EQ(fake_cuda_calls("cuMemFreeAsync"), 2);
 }
 
-// NCCL frees memory when it ends a communicator, and that waits for the whole device: for other sets' kernels, too.
+// NCCL frees memory when it ends a communicator, and that waits for the whole device: for other
+// sets' kernels, too.
 TEST(EngineGpuFailure, sets_that_are_under_way_are_ended_together) {
   FakeCuda cuda;
   fake_cuda_set("free_waits", 1);
   fake_nccl_set("memory", 1);
-  // The least of three: the machine may stand still for a moment. Ends that wait for one another take all the patience each time.
+  // The least of three: the machine may stand still for a moment. Ends that wait for one another
+  // take all the patience each time.
   Nanos took = kForever;
   for (int i = 0; i < 3 && took >= comm::nccl::kAbortPatience; ++i) {
     std::barrier together(2);
-    RunRanks({.size = 2, .config = GpuConfig("nccl"), .process_sets = {{0, 1}, {0, 1}}, .shutdown = false},
+    RunRanks({.size = 2,
+              .config = GpuConfig("nccl"),
+              .process_sets = {{0, 1}, {0, 1}},
+              .shutdown = false},
              [&](Rank& me) {
                GpuRank mine(&me, &cuda, me.rank);
                for (const bool waits : {false, true}) {
@@ -237,20 +250,22 @@ TEST(EngineGpuFailure, what_the_device_does_not_finish_for_a_removed_set_is_said
     const Status removed = me.Do(RemoveSet("remove", set));
     const std::string said = ::testing::internal::GetCapturedStderr();
     EXPECT_TRUE(removed.ok()) << removed.ToString();
-    EXPECT_NE(said.find("the GPU does not finish what it was given; what that uses is not freed"), std::string::npos)
+    EXPECT_NE(said.find("the GPU does not finish what it was given; what that uses is not freed"),
+              std::string::npos)
         << said;
     EXPECT_EQ(fake_cuda_calls("cuMemFreeAsync"), frees);
-    bool landed = true;
-    const Status lost = handles[0]->flight->Landed(&landed);
+    bool finished = true;
+    const Status lost = handles[0]->pending->Finished(&finished);
     EXPECT_EQ(lost.message(), "process set " + std::to_string(set) + " has been removed");
-    EXPECT_FALSE(landed);
+    EXPECT_FALSE(finished);
     fake_cuda_hold(mine.stream(), 0);
     // Its tensors go only when the device, after all, has done with them.
     EXPECT_EQ(mine.Follow(handles[0]).ToString(), lost.ToString());
   });
 }
 
-// On devices without memory in the order of streams: frees wait for NCCL, NCCL for another rank, and it for nobody here.
+// On devices without memory in the order of streams: frees wait for NCCL, NCCL for another rank,
+// and it for nobody here.
 TEST(EngineGpuFailure, a_free_that_waits_for_the_device_holds_up_nobody_else) {
   FakeCuda cuda;
   fake_cuda_set("pools", 0);

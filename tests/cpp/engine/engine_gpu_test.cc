@@ -1,4 +1,5 @@
-// Whole engines with tensors on (fake) GPUs, staged through host memory and by NCCL: values, memory, joining, failures, the end.
+// Whole engines with tensors on (fake) GPUs, staged through host memory and by NCCL: values,
+// memory, joining, failures, the end.
 #include <barrier>
 #include <random>
 
@@ -51,14 +52,17 @@ TEST_P(EngineGpuWays, all_kinds_of_operations_give_what_they_give_on_the_host) {
         sum = mine.Get<float>(x);
         for (size_t i = 0; i < sum.size(); ++i) ASSERT_EQ(sum[i], 2 * static_cast<float>(i) + 2);
 
-        Submission told = mine.Ask(OpKind::kBroadcast, "told" + n, mine.Put(Count(elements, 10 * r)));
+        Submission told =
+            mine.Ask(OpKind::kBroadcast, "told" + n, mine.Put(Count(elements, 10 * r)));
         told.request.root = 1;
         ASSERT_TRUE(mine.Do(std::move(told), &handle).ok());
         EXPECT_EQ(mine.Get<float>(handle->output), Count(elements, 10));
 
         // Rank 1 has twice as many rows, and rank 2 none.
         const int64_t rows = me.rank == 2 ? 0 : elements * (me.rank + 1);
-        ASSERT_TRUE(mine.Do(mine.Ask(OpKind::kAllgather, "gathered" + n, mine.Put(Count(rows, r))), &handle).ok());
+        ASSERT_TRUE(
+            mine.Do(mine.Ask(OpKind::kAllgather, "gathered" + n, mine.Put(Count(rows, r))), &handle)
+                .ok());
         std::vector<float> expected = Count(elements, 0);
         const std::vector<float> more = Count(2 * elements, 1);
         expected.insert(expected.end(), more.begin(), more.end());
@@ -67,7 +71,8 @@ TEST_P(EngineGpuWays, all_kinds_of_operations_give_what_they_give_on_the_host) {
         for (size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], expected[i]);
 
         const TensorView whole = mine.Put(Count(2 * elements, r), {elements, 2});
-        ASSERT_TRUE(mine.Do(mine.Ask(OpKind::kReducescatter, "scattered" + n, whole), &handle).ok());
+        ASSERT_TRUE(
+            mine.Do(mine.Ask(OpKind::kReducescatter, "scattered" + n, whole), &handle).ok());
         const int64_t part = ShareOfRows(elements, 3, me.rank);
         EXPECT_EQ(handle->output.shape, (Shape{part, 2}));
         int64_t before = 0;
@@ -77,13 +82,14 @@ TEST_P(EngineGpuWays, all_kinds_of_operations_give_what_they_give_on_the_host) {
           ASSERT_EQ(sum[i], 3 * static_cast<float>(before + static_cast<int64_t>(i)) + 3);
 
         // Nothing to rank 0, one row to rank 1, the rest to rank 2.
-        Submission parts = mine.Ask(OpKind::kAlltoall, "parts" + n, mine.Put(Count(elements + 1, 100 * r)));
+        Submission parts =
+            mine.Ask(OpKind::kAlltoall, "parts" + n, mine.Put(Count(elements + 1, 100 * r)));
         parts.request.splits = {0, 1, elements};
         ASSERT_TRUE(mine.Do(std::move(parts), &handle).ok());
         expected.clear();
         for (int from = 0; from < 3 && me.rank > 0; ++from) {
-          const std::vector<float> part_of =
-              Count(me.rank == 1 ? 1 : elements, 100 * static_cast<float>(from) + (me.rank == 1 ? 0 : 1));
+          const std::vector<float> part_of = Count(
+              me.rank == 1 ? 1 : elements, 100 * static_cast<float>(from) + (me.rank == 1 ? 0 : 1));
           expected.insert(expected.end(), part_of.begin(), part_of.end());
         }
         EXPECT_EQ(mine.Get<float>(handle->output), expected);
@@ -98,11 +104,14 @@ TEST_P(EngineGpuWays, adasum_and_every_dtype_that_the_host_knows) {
     std::mt19937 random(static_cast<uint32_t>(me.rank));
     std::vector<float> values(3000);
     for (float& value : values) value = static_cast<float>(random() % 1000);
-    // Of whole numbers, so that dot products are exact. Two tensors, one larger than a round: whole tensors count.
+    // Of whole numbers, so that dot products are exact. Two tensors, one larger than a round: whole
+    // tensors count.
     for (const size_t elements : {size_t{3000}, size_t{7}}) {
-      const std::vector<float> some(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(elements));
+      const std::vector<float> some(values.begin(),
+                                    values.begin() + static_cast<std::ptrdiff_t>(elements));
       std::vector<float> expected = some;
-      Submission on_host = Allreduce("host." + std::to_string(elements), some, &expected, ReduceOp::kAdasum);
+      Submission on_host =
+          Allreduce("host." + std::to_string(elements), some, &expected, ReduceOp::kAdasum);
       ASSERT_TRUE(me.Do(std::move(on_host)).ok());
       const TensorView x = mine.Put(some);
       Submission on_gpu = mine.Ask(OpKind::kAllreduce, "gpu." + std::to_string(elements), x, x);
@@ -116,7 +125,8 @@ TEST_P(EngineGpuWays, adasum_and_every_dtype_that_the_host_knows) {
     scaled.request.prescale = 0.5;
     ASSERT_TRUE(mine.Do(std::move(scaled)).ok());
     EXPECT_EQ(mine.Get<int32_t>(x), (std::vector<int32_t>{6, -6, 100, 0}));
-    Submission doubles = mine.Ask(OpKind::kAllreduce, "doubles", mine.Put(std::vector<double>{0.25, 1e300}));
+    Submission doubles =
+        mine.Ask(OpKind::kAllreduce, "doubles", mine.Put(std::vector<double>{0.25, 1e300}));
     doubles.request.op = ReduceOp::kMax;
     HandlePtr handle;
     ASSERT_TRUE(mine.Do(std::move(doubles), &handle).ok());
@@ -138,7 +148,8 @@ TEST_P(EngineGpuWays, adasum_of_several_tensors_in_one_batch) {
       for (float& value : values) value = static_cast<float>(random() % 1000);
       expected.push_back(values);
       const std::string name = "x" + std::to_string(elements);
-      ASSERT_TRUE(me.Do(Allreduce("host." + name, values, &expected.back(), ReduceOp::kAdasum)).ok());
+      ASSERT_TRUE(
+          me.Do(Allreduce("host." + name, values, &expected.back(), ReduceOp::kAdasum)).ok());
       group.push_back(mine.Ask(OpKind::kAllreduce, name, mine.Put(values)));
       group.back().request.op = ReduceOp::kAdasum;
     }
@@ -167,7 +178,8 @@ TEST_P(EngineGpuWays, many_operations_under_way_at_once_in_any_order) {
       for (const int i : order) {
         const auto at = static_cast<size_t>(i);
         views[at] = mine.Put(Count(1 + 37 * i, static_cast<float>(step)));
-        handles[at] = me.Submit(mine.Ask(OpKind::kAllreduce, "g" + std::to_string(i), views[at], views[at]));
+        handles[at] =
+            me.Submit(mine.Ask(OpKind::kAllreduce, "g" + std::to_string(i), views[at], views[at]));
       }
       std::shuffle(order.begin(), order.end(), random);
       for (const int i : order) {
@@ -188,9 +200,9 @@ TEST_P(EngineGpuWays, a_handle_has_landed_when_the_device_has_done_it) {
     const TensorView x = mine.Put(Count(100, 1));
     const HandlePtr handle = me.Submit(mine.Ask(OpKind::kAllreduce, "x", x, x));
     ASSERT_TRUE(me.Wait(handle).ok());
-    bool landed = false;
-    ASSERT_TRUE(handle->flight->Wait(Deadline::AfterSeconds(30 * Patience()), &landed).ok());
-    EXPECT_TRUE(landed);
+    bool finished = false;
+    ASSERT_TRUE(handle->pending->Wait(Deadline::AfterSeconds(30 * Patience()), &finished).ok());
+    EXPECT_TRUE(finished);
   });
 }
 
@@ -227,7 +239,8 @@ TEST(EngineGpu, one_rank_uses_one_gpu) {
     const TensorView y = second.Put(Count(10, 1));
     const Status status = second.Do(second.Ask(OpKind::kAllreduce, "y", y, y));
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-    EXPECT_NE(status.message().find("uses the GPU cuda:0 and was given a tensor on cuda:1"), std::string::npos);
+    EXPECT_NE(status.message().find("uses the GPU cuda:0 and was given a tensor on cuda:1"),
+              std::string::npos);
     EXPECT_EQ(first.Get<float>(x), Count(10, 1));
   });
 }
@@ -238,16 +251,18 @@ TEST(EngineGpu, a_tensor_on_the_cpu_and_one_on_a_gpu_do_not_meet) {
     GpuRank mine(&me, &cuda, 0);
     std::vector<float> host(10, 1);
     const TensorView x = mine.Put(host);
-    const Status status =
-        me.rank == 0 ? me.Do(Allreduce("x", host, &host)) : mine.Do(mine.Ask(OpKind::kAllreduce, "x", x, x));
+    const Status status = me.rank == 0 ? me.Do(Allreduce("x", host, &host))
+                                       : mine.Do(mine.Ask(OpKind::kAllreduce, "x", x, x));
     EXPECT_EQ(status.code(), StatusCode::kMismatch);
-    EXPECT_NE(status.message().find("rank 0 sent a tensor on the CPU, rank 1 sent a tensor on a GPU"),
-              std::string::npos)
+    EXPECT_NE(
+        status.message().find("rank 0 sent a tensor on the CPU, rank 1 sent a tensor on a GPU"),
+        std::string::npos)
         << status.message();
   });
 }
 
-TEST(EngineGpu, without_memory_for_a_gathered_result_the_operation_fails_on_all_and_the_job_goes_on) {
+TEST(EngineGpu,
+     without_memory_for_a_gathered_result_the_operation_fails_on_all_and_the_job_goes_on) {
   FakeCuda cuda;
   fake_cuda_set("memory_mb", 64);
   RunRanks({.size = 2, .config = Staged(1 << 20)}, [&](Rank& me) {
@@ -261,7 +276,8 @@ TEST(EngineGpu, without_memory_for_a_gathered_result_the_operation_fails_on_all_
     }
     const Status status = mine.Do(mine.Ask(OpKind::kAllgather, "gathered", x));
     EXPECT_EQ(status.code(), StatusCode::kIo) << status.ToString();
-    EXPECT_NE(status.message().find("rank 1 cannot take part"), std::string::npos) << status.message();
+    EXPECT_NE(status.message().find("rank 1 cannot take part"), std::string::npos)
+        << status.message();
     if (hog != nullptr) {
       mine.gpu()->Free(hog, mine.gpu()->stream());
       const device::Gpu::Current current(*mine.gpu());
@@ -281,7 +297,8 @@ TEST_P(EngineGpuWays, a_rank_that_has_joined_gives_zeros) {
       HandlePtr handle;
       for (const char* name : {"a", "b"}) {
         if (me.rank == 1 && name[0] == 'b') break;
-        ASSERT_TRUE(mine.Do(mine.Ask(OpKind::kAllreduce, name, mine.Put(Count(3000, 1))), &handle).ok());
+        ASSERT_TRUE(
+            mine.Do(mine.Ask(OpKind::kAllreduce, name, mine.Put(Count(3000, 1))), &handle).ok());
         std::vector<float> expected = Count(3000, 1);
         if (name[0] == 'a') {
           for (float& value : expected) value *= 2;
@@ -374,9 +391,9 @@ TEST_P(EngineGpuWays, handles_that_nobody_waits_for_end_with_the_job) {
     ASSERT_TRUE(me.engine->Shutdown(Deadline::AfterSeconds(30 * Patience())).ok());
     for (const HandlePtr& handle : handles) {
       EXPECT_TRUE(handle->done());
-      bool landed = false;
+      bool finished = false;
       if (handle->status().ok()) {
-        EXPECT_TRUE(handle->flight->Landed(&landed).ok() || departure.GraceIsOver());
+        EXPECT_TRUE(handle->pending->Finished(&finished).ok() || departure.GraceIsOver());
       }
     }
     me.engine.reset();  // before the memory goes
@@ -384,27 +401,29 @@ TEST_P(EngineGpuWays, handles_that_nobody_waits_for_end_with_the_job) {
 }
 
 TEST_P(EngineGpuWays, sets_that_begin_in_different_orders_do_not_wait_for_one_another) {
-  RunRanks({.size = 3, .config = Way(), .process_sets = {{0, 1}, {1, 2}, {0, 1, 2}}}, [&](Rank& me) {
-    GpuRank mine(&me, &cuda, me.rank);
-    std::mt19937 random(static_cast<uint32_t>(me.rank));
-    const std::vector<std::vector<int>> members = {{0, 1, 2}, {0, 1}, {1, 2}, {0, 1, 2}};
-    for (int step = 0; step < 10; ++step) {
-      std::vector<int> order = {0, 1, 2, 3};
-      std::shuffle(order.begin(), order.end(), random);
-      std::vector<std::pair<HandlePtr, float>> under_way;
-      for (const int set : order) {
-        const std::vector<int>& in = members[static_cast<size_t>(set)];
-        if (std::count(in.begin(), in.end(), me.rank) == 0) continue;
-        const TensorView x = mine.Put(Count(3000, 1));
-        under_way.emplace_back(me.Submit(mine.Ask(OpKind::kAllreduce, "x", x), set), static_cast<float>(in.size()));
-      }
-      for (const auto& [handle, count] : under_way) {
-        ASSERT_TRUE(me.Wait(handle).ok());
-        ASSERT_TRUE(mine.Follow(handle).ok());
-        ASSERT_EQ(mine.Get<float>(handle->output)[1], 2 * count);
-      }
-    }
-  });
+  RunRanks({.size = 3, .config = Way(), .process_sets = {{0, 1}, {1, 2}, {0, 1, 2}}},
+           [&](Rank& me) {
+             GpuRank mine(&me, &cuda, me.rank);
+             std::mt19937 random(static_cast<uint32_t>(me.rank));
+             const std::vector<std::vector<int>> members = {{0, 1, 2}, {0, 1}, {1, 2}, {0, 1, 2}};
+             for (int step = 0; step < 10; ++step) {
+               std::vector<int> order = {0, 1, 2, 3};
+               std::shuffle(order.begin(), order.end(), random);
+               std::vector<std::pair<HandlePtr, float>> under_way;
+               for (const int set : order) {
+                 const std::vector<int>& in = members[static_cast<size_t>(set)];
+                 if (std::count(in.begin(), in.end(), me.rank) == 0) continue;
+                 const TensorView x = mine.Put(Count(3000, 1));
+                 under_way.emplace_back(me.Submit(mine.Ask(OpKind::kAllreduce, "x", x), set),
+                                        static_cast<float>(in.size()));
+               }
+               for (const auto& [handle, count] : under_way) {
+                 ASSERT_TRUE(me.Wait(handle).ok());
+                 ASSERT_TRUE(mine.Follow(handle).ok());
+                 ASSERT_EQ(mine.Get<float>(handle->output)[1], 2 * count);
+               }
+             }
+           });
 }
 
 TEST(EngineGpu, nccl_that_is_demanded_and_missing_on_a_rank_fails_the_operation_on_all) {
@@ -417,7 +436,8 @@ TEST(EngineGpu, nccl_that_is_demanded_and_missing_on_a_rank_fails_the_operation_
       const TensorView x = mine.Put(Count(10, 1));
       const Status status = mine.Do(mine.Ask(OpKind::kAllreduce, "x", x, x));
       EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-      EXPECT_NE(status.message().find("HVDLITE_GPU_OPERATIONS=nccl, but rank 0 has no NCCL"), std::string::npos)
+      EXPECT_NE(status.message().find("HVDLITE_GPU_OPERATIONS=nccl, but rank 0 has no NCCL"),
+                std::string::npos)
           << status.message();
     }
     std::vector<float> y(10, 1);
@@ -433,7 +453,8 @@ TEST(EngineGpu, a_device_that_breaks_ends_the_job_with_its_words) {
     GpuRank mine(&me, &cuda, me.rank);
     const TensorView x = mine.Put(Count(5000, 1));
     ASSERT_TRUE(mine.Do(mine.Ask(OpKind::kAllreduce, "x", x, x)).ok());
-    together.arrive_and_wait();  // not by the engine: whoever is still on its way out would see it fail
+    // Not by the engine: whoever is still on its way out would see it fail.
+    together.arrive_and_wait();
     if (me.rank == 1) fake_cuda_break(1, 700);
     HandlePtr handle;
     Status status = me.engine->Submit(0, mine.Ask(OpKind::kAllreduce, "y", x, x), false, &handle);
@@ -443,7 +464,8 @@ TEST(EngineGpu, a_device_that_breaks_ends_the_job_with_its_words) {
       status = me.Wait(handle);
     }
     EXPECT_EQ(status.code(), StatusCode::kIo) << status.ToString();
-    EXPECT_NE(status.message().find("CUDA_ERROR_ILLEGAL_ADDRESS"), std::string::npos) << status.message();
+    EXPECT_NE(status.message().find("CUDA_ERROR_ILLEGAL_ADDRESS"), std::string::npos)
+        << status.message();
     (void)me.engine->Shutdown(Deadline::AfterSeconds(1));
     me.engine.reset();
     ++over;

@@ -1,4 +1,5 @@
-// What is said of tensors on (fake) GPUs: in the timeline how they travelled, and to whoever asks where they lie.
+// What is said of tensors on (fake) GPUs: in the timeline how they travelled, and to whoever asks
+// where they lie.
 #include <unistd.h>
 
 #include <cstdio>
@@ -50,16 +51,19 @@ void ExpectIn(const std::string& text, const std::vector<std::string>& parts) {
 }
 
 TEST(EngineGpuWords, the_timeline_and_the_counters_tell_what_nccl_does_and_what_it_does_not) {
-  if (kernels::cuda::Images().empty()) GTEST_SKIP() << "this build has no GPU kernels, so NCCL does no Adasum";
+  if (kernels::cuda::Images().empty())
+    GTEST_SKIP() << "this build has no GPU kernels, so NCCL does no Adasum";
   ExpectIn(TimelineAndMetricsOf("nccl"),
            {"NCCL_ALLREDUCE", "nccl: directly, 1 tensor among 2 members",
             "nccl: adasum by halves on the device, among 2 members", "through host memory, there ",
-            " (not by NCCL: NCCL has no int16)", R"("stage": {"allreduce": 1})", R"("nccl": {"allreduce": 2})"});
+            " (not by NCCL: NCCL has no int16)", R"("stage": {"allreduce": 1})",
+            R"("nccl": {"allreduce": 2})"});
 }
 
 TEST(EngineGpuWords, the_timeline_and_the_counters_tell_that_all_is_staged) {
   const std::string text = TimelineAndMetricsOf("stage");
-  ExpectIn(text, {"STAGE_ALLREDUCE", "through host memory, there ", R"("stage": {"allreduce": 3})"});
+  ExpectIn(text,
+           {"STAGE_ALLREDUCE", "through host memory, there ", R"("stage": {"allreduce": 3})"});
   EXPECT_EQ(text.find("nccl:"), std::string::npos);
 }
 
@@ -77,7 +81,8 @@ TEST(EngineGpuWords, an_engine_knows_on_which_gpu_memory_lies) {
     int ordinal = -1;
     const float on_host = 0;
     EXPECT_EQ(me.engine->GpuOf(&on_host, &ordinal).message(),
-              "CUDA failed while asking which GPU a tensor lies on: invalid argument (CUDA_ERROR_INVALID_VALUE)");
+              "CUDA failed while asking which GPU a tensor lies on: invalid argument "
+              "(CUDA_ERROR_INVALID_VALUE)");
   });
 }
 
@@ -89,7 +94,8 @@ TEST(EngineGpuWords, an_engine_without_a_driver_says_so_each_time) {
       int ordinal = -1;
       const Status status = me.engine->CanUseGpus();
       EXPECT_EQ(status.code(), StatusCode::kUnsupported);
-      EXPECT_NE(status.message().find("no NVIDIA driver is installed here"), std::string::npos) << status.message();
+      EXPECT_NE(status.message().find("no NVIDIA driver is installed here"), std::string::npos)
+          << status.message();
       EXPECT_EQ(me.engine->GpuOf(&ordinal, &ordinal).ToString(), status.ToString());
     }
   });

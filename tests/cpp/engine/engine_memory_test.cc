@@ -19,7 +19,8 @@ std::atomic<size_t> g_too_large{SIZE_MAX};
 #if HVDLITE_TEST_CAN_FAIL_NEW
 // Not inlined: the compiler would see malloc and delete, or new and free, meet.
 __attribute__((noinline)) void* operator new(size_t bytes) {
-  void* const memory = bytes >= g_too_large.load(std::memory_order_relaxed) ? nullptr : malloc(bytes);
+  void* const memory =
+      bytes >= g_too_large.load(std::memory_order_relaxed) ? nullptr : malloc(bytes);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }

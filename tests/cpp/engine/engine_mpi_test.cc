@@ -12,7 +12,8 @@ TEST(EngineMpi, says_that_tensors_go_over_mpi_and_why) {
     EXPECT_EQ(me.engine->Explain(0), "mpi (the fake MPI): HVDLITE_CPU_OPERATIONS=mpi");
   });
   RunRanks({.size = 4, .hosts = 2, .mpi = true}, [](Rank& me) {
-    EXPECT_EQ(me.engine->Explain(0), "hierarchical: 2 members on each of 2 hosts, mpi (the fake MPI) between them");
+    EXPECT_EQ(me.engine->Explain(0),
+              "hierarchical: 2 members on each of 2 hosts, mpi (the fake MPI) between them");
   });
   RunRanks({.size = 3, .hosts = 2, .mpi = true}, [](Rank& me) {
     EXPECT_EQ(me.engine->Explain(0),
@@ -26,8 +27,8 @@ TEST(EngineMpi, says_that_tensors_go_over_mpi_and_why) {
 }
 
 // A job of two ranks, of which one may differ.
-std::vector<Status> Start(const std::function<void(int, engine::EngineOptions*)>& differ, FakeMpi* mpi,
-                          bool same_host) {
+std::vector<Status> Start(const std::function<void(int, engine::EngineOptions*)>& differ,
+                          FakeMpi* mpi, bool same_host) {
   rendezvous::MemoryStore store;
   std::vector<Status> statuses(2);
   std::vector<std::thread> threads;
@@ -70,7 +71,8 @@ TEST(EngineMpi, a_rank_without_it_is_named_to_all_where_it_is_demanded) {
       &mpi, /*same_host=*/true);
   for (const Status& status : statuses) {
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-    EXPECT_NE(status.message().find("rank 1 has no MPI: mpi4py is not installed"), std::string::npos)
+    EXPECT_NE(status.message().find("rank 1 has no MPI: mpi4py is not installed"),
+              std::string::npos)
         << status.message();
   }
 }
@@ -94,7 +96,8 @@ TEST(EngineMpi, two_different_ones_are_an_error_on_all) {
       },
       &mpi, /*same_host=*/false);
   for (const Status& status : statuses) {
-    EXPECT_NE(status.message().find("rank 0 has the fake MPI and rank 1 has another MPI"), std::string::npos);
+    EXPECT_NE(status.message().find("rank 0 has the fake MPI and rank 1 has another MPI"),
+              std::string::npos);
   }
 }
 
@@ -106,7 +109,8 @@ TEST(EngineMpi, a_communicator_that_numbers_the_ranks_otherwise_is_refused) {
         options->mpi.communicator = mpi.world(1 - rank);
       },
       &mpi, /*same_host=*/true);
-  for (const Status& status : statuses) EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << status.ToString();
+  for (const Status& status : statuses)
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << status.ToString();
 }
 
 TEST(EngineMpi, process_sets_get_communicators_of_their_own_and_give_them_back) {
@@ -151,8 +155,8 @@ TEST(EngineMpi, a_late_rank_is_waited_for_without_burning_the_processor) {
     if (me.rank == 1) usleep(500000);
     ASSERT_TRUE(me.Do(Allreduce("x", x, &x)).ok());
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &after);
-    const double seconds =
-        static_cast<double>(after.tv_sec - before.tv_sec) + 1e-9 * static_cast<double>(after.tv_nsec - before.tv_nsec);
+    const double seconds = static_cast<double>(after.tv_sec - before.tv_sec) +
+                           1e-9 * static_cast<double>(after.tv_nsec - before.tv_nsec);
     EXPECT_LT(seconds, 0.05 * Patience());
   });
 }

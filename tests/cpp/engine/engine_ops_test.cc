@@ -7,7 +7,9 @@ namespace {
 
 class EngineOps : public ::testing::TestWithParam<Job> {
  protected:
-  RanksOptions Options() const { return {.size = GetParam().ranks, .hosts = GetParam().hosts, .mpi = GetParam().mpi}; }
+  RanksOptions Options() const {
+    return {.size = GetParam().ranks, .hosts = GetParam().hosts, .mpi = GetParam().mpi};
+  }
 };
 
 // 1 + 2 + ... + n
@@ -20,13 +22,15 @@ TEST_P(EngineOps, allreduce_of_all_reductions_and_sizes) {
     for (const int64_t count : {0, 1, 3, 17, 1000, 8193, 300000}) {
       const std::string at = std::to_string(count);
       std::vector<float> in(static_cast<size_t>(count)), out(in);
-      for (size_t i = 0; i < in.size(); ++i) in[i] = static_cast<float>((me.rank + 1) * static_cast<int>(i % 7 + 1));
+      for (size_t i = 0; i < in.size(); ++i)
+        in[i] = static_cast<float>((me.rank + 1) * static_cast<int>(i % 7 + 1));
       const float n = static_cast<float>(me.size);
       const float sum = static_cast<float>(Triangle(me.size));
       ASSERT_TRUE(me.Do(Allreduce("sum" + at, in, &out)).ok());
       for (size_t i = 0; i < in.size(); ++i) ASSERT_EQ(out[i], sum * static_cast<float>(i % 7 + 1));
       ASSERT_TRUE(me.Do(Allreduce("avg" + at, in, &out, ReduceOp::kAverage)).ok());
-      for (size_t i = 0; i < in.size(); ++i) ASSERT_FLOAT_EQ(out[i], sum / n * static_cast<float>(i % 7 + 1));
+      for (size_t i = 0; i < in.size(); ++i)
+        ASSERT_FLOAT_EQ(out[i], sum / n * static_cast<float>(i % 7 + 1));
       ASSERT_TRUE(me.Do(Allreduce("min" + at, in, &out, ReduceOp::kMin)).ok());
       for (size_t i = 0; i < in.size(); ++i) ASSERT_EQ(out[i], static_cast<float>(i % 7 + 1));
       ASSERT_TRUE(me.Do(Allreduce("max" + at, in, &out, ReduceOp::kMax)).ok());
@@ -89,7 +93,8 @@ TEST_P(EngineOps, allgather_whose_rows_change_every_time) {
       HandlePtr handle;
       ASSERT_TRUE(me.Do(Allgather("g", in), 0, &handle).ok());
       std::vector<int64_t> expected;
-      for (int r = 0; r < me.size; ++r) expected.insert(expected.end(), static_cast<size_t>(r % 2 == 0 ? 3 : round), r);
+      for (int r = 0; r < me.size; ++r)
+        expected.insert(expected.end(), static_cast<size_t>(r % 2 == 0 ? 3 : round), r);
       ASSERT_EQ(Output<int64_t>(handle), expected) << round;
     }
   });
@@ -100,7 +105,9 @@ TEST_P(EngineOps, broadcast_from_every_root) {
     for (const size_t count : {size_t{0}, size_t{1}, size_t{5000}, size_t{200000}}) {
       for (int root = 0; root < me.size; ++root) {
         std::vector<int64_t> values(count, me.rank == root ? 77 + root : -1);
-        ASSERT_TRUE(me.Do(Broadcast("b" + std::to_string(count) + "." + std::to_string(root), &values, root)).ok());
+        ASSERT_TRUE(me.Do(Broadcast("b" + std::to_string(count) + "." + std::to_string(root),
+                                    &values, root))
+                        .ok());
         ASSERT_EQ(values, std::vector<int64_t>(count, 77 + root));
       }
     }
@@ -121,7 +128,8 @@ TEST_P(EngineOps, alltoall_of_uneven_splits) {
         std::vector<int64_t> expected, received;
         for (int from = 0; from < me.size; ++from) {
           received.push_back((from + me.rank) % 3 * scale);
-          expected.insert(expected.end(), static_cast<size_t>(received.back()), from * 100 + me.rank);
+          expected.insert(expected.end(), static_cast<size_t>(received.back()),
+                          from * 100 + me.rank);
         }
         ASSERT_EQ(Output<int64_t>(handle), expected);
         ASSERT_EQ(handle->received_splits, received);
@@ -134,7 +142,8 @@ TEST_P(EngineOps, reducescatter_gives_the_earlier_ranks_one_more_row) {
   RunRanks(Options(), [](Rank& me) {
     for (const int64_t rows : {0, 1, 2, 7, 10001}) {
       std::vector<float> in(static_cast<size_t>(rows * 3));
-      for (size_t i = 0; i < in.size(); ++i) in[i] = static_cast<float>(i / 3 + static_cast<size_t>(me.rank));
+      for (size_t i = 0; i < in.size(); ++i)
+        in[i] = static_cast<float>(i / 3 + static_cast<size_t>(me.rank));
       HandlePtr handle;
       ASSERT_TRUE(me.Do(Reducescatter("r" + std::to_string(rows), in, {rows, 3}), 0, &handle).ok());
       const int64_t mine = rows / me.size + (me.rank < rows % me.size ? 1 : 0);
@@ -190,7 +199,8 @@ TEST_P(EngineOps, a_set_is_added_used_and_removed) {
       } else {
         std::vector<int64_t> x(1, 1);
         HandlePtr none;
-        ASSERT_EQ(me.engine->Submit(id, Allreduce("x", x, &x), true, &none).code(), StatusCode::kInvalidArgument);
+        ASSERT_EQ(me.engine->Submit(id, Allreduce("x", x, &x), true, &none).code(),
+                  StatusCode::kInvalidArgument);
       }
       HandlePtr removed;
       ASSERT_TRUE(me.Do(RemoveSet("remove", id), 0, &removed).ok());
@@ -205,12 +215,14 @@ TEST_P(EngineOps, a_set_is_added_used_and_removed) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Shm, EngineOps, ::testing::Values(Job{1, 1}, Job{2, 1}, Job{3, 1}, Job{4, 1}, Job{5, 1}));
+INSTANTIATE_TEST_SUITE_P(Shm, EngineOps,
+                         ::testing::Values(Job{1, 1}, Job{2, 1}, Job{3, 1}, Job{4, 1}, Job{5, 1}));
 INSTANTIATE_TEST_SUITE_P(Net, EngineOps, ::testing::Values(Job{2, 2}, Job{3, 3}));
-INSTANTIATE_TEST_SUITE_P(Hierarchical, EngineOps, ::testing::Values(Job{4, 2}, Job{5, 2}, Job{9, 3}));
+INSTANTIATE_TEST_SUITE_P(Hierarchical, EngineOps,
+                         ::testing::Values(Job{4, 2}, Job{5, 2}, Job{9, 3}));
 INSTANTIATE_TEST_SUITE_P(Mpi, EngineOps,
-                         ::testing::Values(Job{2, 1, true}, Job{3, 1, true}, Job{3, 3, true}, Job{4, 2, true},
-                                           Job{5, 2, true}));
+                         ::testing::Values(Job{2, 1, true}, Job{3, 1, true}, Job{3, 3, true},
+                                           Job{4, 2, true}, Job{5, 2, true}));
 
 TEST(EngineOpsMany, sixteen_ranks_on_few_processors) {
   RunRanks({.size = 16, .limit_seconds = 120}, [](Rank& me) {

@@ -1,4 +1,5 @@
-// Orders, threads and delays: whatever the interleaving, nothing deadlocks and every result is right.
+// Orders, threads and delays: whatever the interleaving, nothing deadlocks and every result is
+// right.
 #include <random>
 
 #include "engine/job.h"
@@ -10,7 +11,10 @@ namespace {
 class EngineOrder : public ::testing::TestWithParam<Job> {
  protected:
   RanksOptions Options() const {
-    return {.size = GetParam().ranks, .hosts = GetParam().hosts, .mpi = GetParam().mpi, .limit_seconds = 120};
+    return {.size = GetParam().ranks,
+            .hosts = GetParam().hosts,
+            .mpi = GetParam().mpi,
+            .limit_seconds = 120};
   }
 };
 
@@ -19,7 +23,8 @@ TEST_P(EngineOrder, sets_that_overlap_in_a_circle_never_deadlock) {
   const int n = options.size;
   for (int r = 0; r < n; ++r) options.process_sets.push_back({r, (r + 1) % n});
   RunRanks(options, [n](Rank& me) {
-    // Each rank asks in its left set first and then in its right one: a circle of waiting, if anybody blocked.
+    // Each rank asks in its left set first and then in its right one: a circle of waiting, if
+    // anybody blocked.
     const int right = me.rank + 1;
     const int left = (me.rank + n - 1) % n + 1;
     for (int round = 0; round < 60; ++round) {
@@ -77,7 +82,9 @@ struct Pending {
         in.resize(static_cast<size_t>(position), position);
         handle = me->Submit(Allgather(name, in), set);
         break;
-      case OpKind::kBroadcast: handle = me->Submit(Broadcast(name, &in, number % set_size), set); break;
+      case OpKind::kBroadcast:
+        handle = me->Submit(Broadcast(name, &in, number % set_size), set);
+        break;
       case OpKind::kAlltoall:
         in.assign(n * 2, position);
         handle = me->Submit(Alltoall(name, in, std::vector<int64_t>(n, 2)), set);
@@ -95,15 +102,22 @@ struct Pending {
     const int64_t n = set_size;
     std::vector<int64_t> expected;
     switch (kind) {
-      case OpKind::kAllreduce: ASSERT_EQ(out, std::vector<int64_t>(in.size(), n * number + n * (n - 1) / 2)); break;
+      case OpKind::kAllreduce:
+        ASSERT_EQ(out, std::vector<int64_t>(in.size(), n * number + n * (n - 1) / 2));
+        break;
       case OpKind::kAllgather:
         for (int64_t m = 0; m < n; ++m) {
-          expected.insert(expected.end(), static_cast<size_t>(std::min<int64_t>(m, number * 37 % 3000)), m + number);
-          if (number * 37 % 3000 < m) expected.insert(expected.end(), static_cast<size_t>(m - number * 37 % 3000), m);
+          expected.insert(expected.end(),
+                          static_cast<size_t>(std::min<int64_t>(m, number * 37 % 3000)),
+                          m + number);
+          if (number * 37 % 3000 < m)
+            expected.insert(expected.end(), static_cast<size_t>(m - number * 37 % 3000), m);
         }
         ASSERT_EQ(Output<int64_t>(handle), expected);
         break;
-      case OpKind::kBroadcast: ASSERT_EQ(in, std::vector<int64_t>(in.size(), number % n + number)); break;
+      case OpKind::kBroadcast:
+        ASSERT_EQ(in, std::vector<int64_t>(in.size(), number % n + number));
+        break;
       case OpKind::kAlltoall:
         for (int64_t m = 0; m < n; ++m) expected.insert(expected.end(), 2, m);
         ASSERT_EQ(Output<int64_t>(handle), expected);
@@ -186,12 +200,13 @@ TEST_P(EngineOrder, a_job_of_random_delays) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Shm, EngineOrder, ::testing::Values(Job{2, 1}, Job{3, 1}, Job{4, 1}, Job{8, 1}));
+INSTANTIATE_TEST_SUITE_P(Shm, EngineOrder,
+                         ::testing::Values(Job{2, 1}, Job{3, 1}, Job{4, 1}, Job{8, 1}));
 INSTANTIATE_TEST_SUITE_P(Net, EngineOrder, ::testing::Values(Job{3, 3}));
 INSTANTIATE_TEST_SUITE_P(Hierarchical, EngineOrder, ::testing::Values(Job{4, 2}, Job{5, 2}));
 INSTANTIATE_TEST_SUITE_P(Mpi, EngineOrder,
-                         ::testing::Values(Job{2, 1, true}, Job{3, 1, true}, Job{3, 3, true}, Job{4, 2, true},
-                                           Job{5, 2, true}));
+                         ::testing::Values(Job{2, 1, true}, Job{3, 1, true}, Job{3, 3, true},
+                                           Job{4, 2, true}, Job{5, 2, true}));
 
 TEST(EngineBits, twenty_runs_give_the_same_bits_on_all_ranks) {
   std::vector<float> first;

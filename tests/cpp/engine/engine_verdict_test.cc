@@ -12,7 +12,8 @@ class EngineVerdict : public ::testing::TestWithParam<int> {
   RanksOptions Options(int size = 3) const { return {.size = size, .hosts = GetParam()}; }
 };
 
-TEST_P(EngineVerdict, every_kind_of_disagreement_is_the_same_error_everywhere_and_the_engine_goes_on) {
+TEST_P(EngineVerdict,
+       every_kind_of_disagreement_is_the_same_error_everywhere_and_the_engine_goes_on) {
   struct Case {
     const char* name;
     std::function<void(int rank, Request*)> change;
@@ -20,8 +21,10 @@ TEST_P(EngineVerdict, every_kind_of_disagreement_is_the_same_error_everywhere_an
   const std::vector<Case> cases = {
       {"shape", [](int rank, Request* r) { r->shape = {10, rank == 2 ? 2 : 1}; }},
       {"dimensions", [](int rank, Request* r) { r->shape = rank == 0 ? Shape{20} : Shape{10, 2}; }},
-      {"dtype", [](int rank, Request* r) { r->dtype = rank == 1 ? DType::kInt32 : DType::kFloat32; }},
-      {"kind", [](int rank, Request* r) { r->kind = rank == 1 ? OpKind::kBroadcast : OpKind::kAllreduce; }},
+      {"dtype",
+       [](int rank, Request* r) { r->dtype = rank == 1 ? DType::kInt32 : DType::kFloat32; }},
+      {"kind",
+       [](int rank, Request* r) { r->kind = rank == 1 ? OpKind::kBroadcast : OpKind::kAllreduce; }},
       {"op", [](int rank, Request* r) { r->op = rank == 0 ? ReduceOp::kMax : ReduceOp::kSum; }},
       {"scale", [](int rank, Request* r) { r->prescale = rank == 0 ? 0.5 : 1; }},
   };
@@ -41,7 +44,8 @@ TEST_P(EngineVerdict, every_kind_of_disagreement_is_the_same_error_everywhere_an
         ASSERT_EQ(status.code(), StatusCode::kMismatch) << c.name << ": " << status.ToString();
         {
           std::lock_guard<std::mutex> lock(mutex);
-          const auto [known, fresh] = said.try_emplace(c.name + std::to_string(round), status.message());
+          const auto [known, fresh] =
+              said.try_emplace(c.name + std::to_string(round), status.message());
           EXPECT_EQ(known->second, status.message());
         }
         x.assign(20, 1);
@@ -51,12 +55,13 @@ TEST_P(EngineVerdict, every_kind_of_disagreement_is_the_same_error_everywhere_an
     }
   });
   EXPECT_EQ(said["shape0"],
-            "allreduce 'shape': ranks 0 and 1 sent shape [10, 1], rank 2 sent shape [10, 2]. All ranks must pass the "
+            "allreduce 'shape': ranks 0 and 1 sent shape [10, 1], rank 2 sent shape [10, 2]. All "
+            "ranks must pass the "
             "same shape; use allgather for differing first dimensions.");
-  EXPECT_EQ(
-      said["dtype0"],
-      "allreduce 'dtype': ranks 0 and 2 sent dtype float32, rank 1 sent dtype int32. All ranks must pass the same "
-      "dtype; cast before the call.");
+  EXPECT_EQ(said["dtype0"],
+            "allreduce 'dtype': ranks 0 and 2 sent dtype float32, rank 1 sent dtype int32. All "
+            "ranks must pass the same "
+            "dtype; cast before the call.");
 }
 
 TEST_P(EngineVerdict, a_broadcast_whose_roots_differ) {
@@ -64,9 +69,9 @@ TEST_P(EngineVerdict, a_broadcast_whose_roots_differ) {
     std::vector<float> x(20, 1);
     const Status status = me.Do(Broadcast("b", &x, me.rank == 0 ? 1 : 0));
     EXPECT_EQ(status.code(), StatusCode::kMismatch);
-    EXPECT_EQ(
-        status.message(),
-        "broadcast 'b': rank 0 named root 1, ranks 1 and 2 named root 0. All ranks must name the same root_rank.");
+    EXPECT_EQ(status.message(),
+              "broadcast 'b': rank 0 named root 1, ranks 1 and 2 named root 0. All ranks must name "
+              "the same root_rank.");
     ASSERT_TRUE(me.Do(Broadcast("b", &x, 2)).ok());
   });
 }
@@ -107,7 +112,8 @@ TEST_P(EngineVerdict, what_a_joined_rank_makes_impossible_is_an_error_for_the_ot
       EXPECT_EQ(me.Do(Reducescatter("r", x), 0, &handle).code(), StatusCode::kMismatch);
       const Status root = me.Do(Broadcast("b", &x, 1));
       EXPECT_EQ(root.code(), StatusCode::kMismatch);
-      EXPECT_NE(root.message().find("rank 1 is the root but has called join()"), std::string::npos) << root.message();
+      EXPECT_NE(root.message().find("rank 1 is the root but has called join()"), std::string::npos)
+          << root.message();
       ASSERT_TRUE(me.Do(Allreduce("x", x, &x)).ok());
     }
     HandlePtr joined;
@@ -115,7 +121,8 @@ TEST_P(EngineVerdict, what_a_joined_rank_makes_impossible_is_an_error_for_the_ot
     std::vector<float> y(1, 1);
     HandlePtr refused;
     if (me.rank == 1) {
-      EXPECT_EQ(me.engine->Submit(0, Allreduce("y", y, &y), true, &refused).code(), StatusCode::kInvalidArgument);
+      EXPECT_EQ(me.engine->Submit(0, Allreduce("y", y, &y), true, &refused).code(),
+                StatusCode::kInvalidArgument);
       refused_once = true;
     }
     ASSERT_TRUE(me.Wait(handle).ok());
@@ -141,7 +148,8 @@ TEST_P(EngineVerdict, a_rank_joins_while_operations_are_pending) {
   });
 }
 
-std::vector<Submission> Group(const std::string& name, uint64_t id, std::vector<std::vector<float>>* x) {
+std::vector<Submission> Group(const std::string& name, uint64_t id,
+                              std::vector<std::vector<float>>* x) {
   std::vector<Submission> group;
   for (size_t i = 0; i < x->size(); ++i) {
     group.push_back(Allreduce(name + std::to_string(i), (*x)[i], &(*x)[i]));
@@ -163,7 +171,8 @@ TEST_P(EngineVerdict, groups_are_ready_and_fail_together) {
       ASSERT_EQ(handles.size(), 5u);
       for (const HandlePtr& handle : handles) {
         const Status status = me.Wait(handle);
-        ASSERT_EQ(status.code(), wrong ? StatusCode::kMismatch : StatusCode::kOk) << status.ToString();
+        ASSERT_EQ(status.code(), wrong ? StatusCode::kMismatch : StatusCode::kOk)
+            << status.ToString();
         if (wrong) {
           ASSERT_NE(status.message().find("'g3'"), std::string::npos) << status.message();
         }
@@ -182,12 +191,16 @@ TEST_P(EngineVerdict, a_group_of_other_numbers_of_tensors_fails_everywhere) {
       const size_t count = wrong && me.rank == 1 ? 3 : 2;
       std::vector<std::vector<float>> x(count, std::vector<float>(10, 1));
       std::vector<HandlePtr> handles;
-      ASSERT_TRUE(me.engine->SubmitGroup(0, Group("of" + std::to_string(count) + "_", 99, &x), &handles).ok());
+      ASSERT_TRUE(
+          me.engine->SubmitGroup(0, Group("of" + std::to_string(count) + "_", 99, &x), &handles)
+              .ok());
       for (const HandlePtr& handle : handles) {
         const Status status = me.Wait(handle);
-        ASSERT_EQ(status.code(), wrong ? StatusCode::kMismatch : StatusCode::kOk) << status.ToString();
+        ASSERT_EQ(status.code(), wrong ? StatusCode::kMismatch : StatusCode::kOk)
+            << status.ToString();
         if (!wrong) continue;
-        ASSERT_NE(status.message().find("ranks 0 and 2 put it into a group of 2, rank 1 put it into a group of 3"),
+        ASSERT_NE(status.message().find(
+                      "ranks 0 and 2 put it into a group of 2, rank 1 put it into a group of 3"),
                   std::string::npos)
             << status.message();
       }
@@ -201,7 +214,8 @@ TEST_P(EngineVerdict, a_group_with_a_name_twice_or_one_that_is_outstanding_is_re
     std::vector<Submission> group = Group("g", 7, &x);
     group[2].request.name = "g0";
     std::vector<HandlePtr> handles;
-    EXPECT_EQ(me.engine->SubmitGroup(0, std::move(group), &handles).code(), StatusCode::kDuplicateName);
+    EXPECT_EQ(me.engine->SubmitGroup(0, std::move(group), &handles).code(),
+              StatusCode::kDuplicateName);
     EXPECT_TRUE(handles.empty());
     // Nothing of it was left behind: the same names are free.
     ASSERT_TRUE(me.engine->SubmitGroup(0, Group("g", 7, &x), &handles).ok());
@@ -234,10 +248,10 @@ TEST_P(EngineVerdict, a_second_operation_of_the_same_name_fails_alone) {
     if (me.rank != 2) {
       const Status status = me.engine->Submit(0, Allreduce("x", y, &y), true, &second);
       EXPECT_EQ(status.code(), StatusCode::kDuplicateName);
-      EXPECT_EQ(
-          status.message(),
-          "Duplicate tensor name: allreduce 'x' is still outstanding on this rank. Wait for it with synchronize(), or "
-          "give this one another name. (The first operation is not affected.)");
+      EXPECT_EQ(status.message(),
+                "Duplicate tensor name: allreduce 'x' is still outstanding on this rank. Wait for "
+                "it with synchronize(), or "
+                "give this one another name. (The first operation is not affected.)");
       --trying;
     }
     ASSERT_TRUE(me.Wait(first).ok());
@@ -260,7 +274,8 @@ TEST_P(EngineVerdict, a_tiny_cache_forgets_and_learns_all_the_time) {
       std::vector<HandlePtr> handles;
       for (int i : order) {
         // A few stay, most come and go: slots are evicted while their numbers are on the way.
-        const std::string name = i < 3 ? "stays" + std::to_string(i) : "goes" + std::to_string((step * 7 + i) % 17);
+        const std::string name =
+            i < 3 ? "stays" + std::to_string(i) : "goes" + std::to_string((step * 7 + i) % 17);
         // The same name twice in a step would be outstanding twice.
         if (i >= 3 && step * 7 % 17 + i >= 17 + 12) continue;
         std::vector<int64_t>& mine = x[static_cast<size_t>(i)];

@@ -1,5 +1,5 @@
-// Waiting: who works while who sleeps. Latencies are asserted loosely: they tell a lost wake-up (200 ms, the longest
-// sleep) from a slow machine.
+// Waiting: who works while who sleeps. Latencies are asserted loosely: they tell a lost wake-up
+// (200 ms, the longest sleep) from a slow machine.
 #include <signal.h>
 #include <sys/syscall.h>
 
@@ -45,7 +45,8 @@ TEST_P(EngineWait, blocking_calls_lose_no_wake_up) {
       times.push_back(MonotonicNow() - start);
     }
     std::sort(times.begin(), times.end());
-    // Not the maximum: the machine may be busy with something else. But a lost wake-up costs up to 200 ms.
+    // Not the maximum: the machine may be busy with something else. But a lost wake-up costs up to
+    // 200 ms.
     EXPECT_LT(times[290], static_cast<Nanos>(100 * Patience()) * kMillisecond);
   });
 }
@@ -77,7 +78,8 @@ void SubmitAndWait(Rank* me, int rounds) {
     std::vector<std::vector<float>> gradients(20, std::vector<float>(1000, 1));
     std::vector<HandlePtr> handles;
     for (size_t i = 0; i < gradients.size(); ++i) {
-      handles.push_back(me->Submit(Patient(Allreduce("g" + std::to_string(i), gradients[i], &gradients[i]))));
+      handles.push_back(
+          me->Submit(Patient(Allreduce("g" + std::to_string(i), gradients[i], &gradients[i]))));
     }
     for (const HandlePtr& handle : handles) ASSERT_TRUE(me->Wait(handle).ok());
     for (const auto& gradient : gradients) ASSERT_EQ(gradient, std::vector<float>(1000, 3.0f));
@@ -125,7 +127,8 @@ TEST_P(EngineWait, a_patient_operation_that_nobody_waits_for_is_carried_out_all_
 }
 
 TEST_P(EngineWait, a_slice_ends_in_time_while_a_peer_is_late) {
-  std::atomic<int> waiting{2};  // the late one comes when the others have seen it late, however long that takes them
+  std::atomic<int> waiting{
+      2};  // the late one comes when the others have seen it late, however long that takes them
   RunRanks(Options(), [&waiting](Rank& me) {
     std::vector<float> x(10, 1);
     while (me.rank == 2 && waiting > 0) usleep(1000);
@@ -148,7 +151,8 @@ TEST_P(EngineWait, a_slice_ends_in_time_while_a_peer_is_late) {
   });
 }
 
-TEST_P(EngineWait, a_result_wakes_the_thread_that_waits_for_it_while_another_waits_for_something_else) {
+TEST_P(EngineWait,
+       a_result_wakes_the_thread_that_waits_for_it_while_another_waits_for_something_else) {
   RunRanks(Options(), [](Rank& me) {
     std::vector<float> x(10, 1), late(10, 1);
     const HandlePtr last = me.rank == 0 ? nullptr : me.Submit(Allreduce("late", late, &late));
@@ -190,7 +194,8 @@ TEST_P(EngineWait, a_submission_rings_a_thread_of_the_same_rank_that_sleeps_with
   });
 }
 
-// Every pair of wait.cc's list, with both sides held up at random: a lost wake-up costs up to 200 ms, a delay 0.5.
+// Every pair of wait.cc's list, with both sides held up at random: a lost wake-up costs up to 200
+// ms, a delay 0.5.
 TEST_P(EngineWait, no_wake_up_is_lost_where_every_race_is_stretched) {
   RanksOptions options = Options();
   options.config.debug_delay_microseconds = 500;
@@ -262,7 +267,8 @@ TEST_P(EngineWait, an_idle_job_sleeps) {
       clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
       usleep(500000);
       clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
-      least = std::min(least, (after.tv_sec - before.tv_sec) * kSecond + after.tv_nsec - before.tv_nsec);
+      least = std::min(least,
+                       (after.tv_sec - before.tv_sec) * kSecond + after.tv_nsec - before.tv_nsec);
     }
     // All three ranks together; the goal is 0.5 % of a core each.
     if (me.rank == 0) {

@@ -102,7 +102,8 @@ TEST(Message, what_no_rank_of_ours_would_send_is_refused) {
   EXPECT_TRUE(refused([](Request* r) { r->shape = {-1}; }));
   EXPECT_TRUE(refused([](Request* r) { r->shape.assign(65, 1); }));
   EXPECT_TRUE(refused([](Request* r) { r->shape = {INT64_MAX, 4}; })) << "overflows";
-  EXPECT_TRUE(refused([](Request* r) { r->shape = {0, INT64_MAX, INT64_MAX}; })) << "overflows on the way";
+  EXPECT_TRUE(refused([](Request* r) { r->shape = {0, INT64_MAX, INT64_MAX}; }))
+      << "overflows on the way";
   EXPECT_TRUE(refused([](Request* r) { r->splits = {1, -1}; }));
   EXPECT_TRUE(refused([](Request* r) { r->splits = {INT64_MAX}; }));
   EXPECT_TRUE(refused([](Request* r) { r->kind = static_cast<OpKind>(200); }));

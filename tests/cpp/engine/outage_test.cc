@@ -12,10 +12,12 @@ using Acked = transport::Transport::Acknowledged;
 constexpr Nanos kBetweenLooks = 200 * kMillisecond;
 constexpr Nanos kHeartbeatLimit = 10 * kSecond;
 
-// A connection on which something is sent each tick; what a kernel that repeats it ever more rarely makes of an outage.
+// A connection on which something is sent each tick; what a kernel that repeats it ever more rarely
+// makes of an outage.
 class RetryingWay {
  public:
-  // The next tick. During an outage nothing is acknowledged, and after it nothing before the next attempt.
+  // The next tick. During an outage nothing is acknowledged, and after it nothing before the next
+  // attempt.
   Acked Tick(Nanos now, bool up) {
     ++sent_;
     if (now < next_attempt_) return {true, acknowledged_, true};
@@ -52,7 +54,8 @@ class OutagesTest : public ::testing::Test {
 
 TEST_F(OutagesTest, lasts_while_something_is_sent_and_nothing_is_acknowledged) {
   EXPECT_EQ(After(kBetweenLooks, {true, 5, true}), 0);
-  for (int tick = 1; tick <= 10; ++tick) EXPECT_EQ(After(kBetweenLooks, {true, 5, true}), tick * kBetweenLooks);
+  for (int tick = 1; tick <= 10; ++tick)
+    EXPECT_EQ(After(kBetweenLooks, {true, 5, true}), tick * kBetweenLooks);
   EXPECT_FALSE(outages.Open(&connection));
   EXPECT_EQ(After(kBetweenLooks, {true, 6, true}), 0);
   EXPECT_TRUE(outages.Open(&connection));
@@ -80,11 +83,13 @@ TEST_F(OutagesTest, of_a_connection_that_is_gone_is_forgotten) {
   EXPECT_TRUE(outages.Open(&connection));
 }
 
-// The promise of HVDLITE_HEARTBEAT_SECONDS: of all outages that are shorter, none ends a job, neither as an outage nor as the silence
-// of a peer whose words begin to come again later than this rank's.
+// The promise of HVDLITE_HEARTBEAT_SECONDS: of all outages that are shorter, none ends a job,
+// neither as an outage nor as the silence of a peer whose words begin to come again later than this
+// rank's.
 TEST(Outage, that_is_shorter_than_the_heartbeats_limit_is_survived_whenever_the_kernels_try_again) {
   for (Nanos span = kBetweenLooks; span < kHeartbeatLimit; span += kBetweenLooks) {
-    for (const Nanos begin : {10 * kBetweenLooks, 10 * kBetweenLooks + kBetweenLooks / 3, 11 * kBetweenLooks}) {
+    for (const Nanos begin :
+         {10 * kBetweenLooks, 10 * kBetweenLooks + kBetweenLooks / 3, 11 * kBetweenLooks}) {
       RetryingWay there, back;
       Outages outages(3 * kBetweenLooks);
       Silences silences(3 * kBetweenLooks);
@@ -94,12 +99,14 @@ TEST(Outage, that_is_shorter_than_the_heartbeats_limit_is_survived_whenever_the_
         const bool up = now < begin || now >= begin + span;
         outages.Look(now);
         silences.Look(now);
-        ASSERT_LT(outages.Of(&connection, there.Tick(now, up)), LongestOutage(kHeartbeatLimit)) << span / kMillisecond;
+        ASSERT_LT(outages.Of(&connection, there.Tick(now, up)), LongestOutage(kHeartbeatLimit))
+            << span / kMillisecond;
         // The peer's words: it began to repeat them a little later.
         const uint64_t before = heard;
         heard = 1 + back.Tick(now, up || now < begin + kBetweenLooks).bytes;
         ASSERT_GE(heard, before);
-        ASSERT_LT(silences.Of(1, heard, outages.Open(&connection)), kHeartbeatLimit) << span / kMillisecond;
+        ASSERT_LT(silences.Of(1, heard, outages.Open(&connection)), kHeartbeatLimit)
+            << span / kMillisecond;
       }
     }
   }

@@ -30,7 +30,8 @@ TEST(Shapes, a_result_has_the_shape_that_its_kind_says) {
   EXPECT_EQ(ResultShape(AgreedOn(OpKind::kAllreduce, {5, 2}), 1, 3), (Shape{5, 2}));
   EXPECT_EQ(ResultShape(AgreedOn(OpKind::kBroadcast, {}), 1, 3), Shape());
   EXPECT_EQ(ResultShape(AgreedOn(OpKind::kAllgather, {1, 2}, {1, 0, 4}), 1, 3), (Shape{5, 2}));
-  EXPECT_EQ(ResultShape(AgreedOn(OpKind::kAlltoall, {9, 2}, {1, 2, 3, 4, 5, 6, 7, 8, 9}), 1, 3), (Shape{15, 2}));
+  EXPECT_EQ(ResultShape(AgreedOn(OpKind::kAlltoall, {9, 2}, {1, 2, 3, 4, 5, 6, 7, 8, 9}), 1, 3),
+            (Shape{15, 2}));
   EXPECT_EQ(ResultShape(AgreedOn(OpKind::kReducescatter, {5, 2}), 1, 3), (Shape{2, 2}));
   EXPECT_EQ(ResultShape(AgreedOn(OpKind::kReducescatter, {5, 2}), 2, 3), (Shape{1, 2}));
 }
@@ -61,8 +62,9 @@ TEST(Shapes, a_member_receives_its_column_of_an_alltoalls_rows) {
 TEST(Shapes, what_a_member_says_can_be_read_from_what_all_have_agreed_on) {
   for (const OpKind kind : {OpKind::kAllreduce, OpKind::kAllgather, OpKind::kAlltoall}) {
     const bool exchanges = kind == OpKind::kAlltoall;
-    const Request said[] = {RequestFor(kind, {4, 2}, exchanges ? Rows{1, 3} : Rows()),
-                            RequestFor(kind, {RowsDiffer(kind) ? 5 : 4, 2}, exchanges ? Rows{0, 5} : Rows())};
+    const Request said[] = {
+        RequestFor(kind, {4, 2}, exchanges ? Rows{1, 3} : Rows()),
+        RequestFor(kind, {RowsDiffer(kind) ? 5 : 4, 2}, exchanges ? Rows{0, 5} : Rows())};
     Agreed agreed{said[0], Rows(RowCount(kind, 2))};
     for (int m = 0; m < 2; ++m) PutRows(said[m], m, 2, &agreed.rows);
     for (int m = 0; m < 2; ++m) {
@@ -85,7 +87,8 @@ TEST(Shapes, what_no_member_can_have_meant_is_impossible) {
   EXPECT_TRUE(IsPossible(RequestFor(OpKind::kBroadcast, {}, {}, 1), 2));
   EXPECT_FALSE(IsPossible(RequestFor(OpKind::kBroadcast, {}, {}, 2), 2));
   EXPECT_FALSE(IsPossible(RequestFor(OpKind::kBroadcast, {}, {}, -1), 2));
-  EXPECT_TRUE(IsPossible(RequestFor(OpKind::kAllreduce, {}, {}, 7), 2)) << "the root means nothing here";
+  EXPECT_TRUE(IsPossible(RequestFor(OpKind::kAllreduce, {}, {}, 7), 2))
+      << "the root means nothing here";
   for (const OpKind kind : {OpKind::kAllgather, OpKind::kReducescatter}) {
     EXPECT_FALSE(IsPossible(RequestFor(kind, {}), 2)) << Name(kind);
     EXPECT_TRUE(IsPossible(RequestFor(kind, {0}), 2)) << Name(kind);

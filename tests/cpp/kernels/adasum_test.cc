@@ -17,7 +17,8 @@ using reference::Encode;
 using reference::Half;
 using reference::Random;
 
-constexpr int64_t kSizes[] = {0, 1, 2, 3, 15, 16, 17, 31, 33, 63, 64, 65, 127, 511, 512, 513, 1000, 4097};
+constexpr int64_t kSizes[] = {0,  1,  2,  3,   15,  16,  17,  31,   33,
+                              63, 64, 65, 127, 511, 512, 513, 1000, 4097};
 
 double Decode(DType dtype, const Bytes& data, int64_t i) {
   switch (dtype) {
@@ -58,7 +59,8 @@ TEST_P(AdasumTest, DotsAreTheSameBitsOnEveryInstructionSetAndCloseToTheTruth) {
     for (const cpu::KernelTable* table : cpu::SupportedTables()) {
       double out[3];
       table->dot[static_cast<int>(GetParam())](a.data(), b.data(), count, out);
-      EXPECT_TRUE(out[0] == dots.ab && out[1] == dots.aa && out[2] == dots.bb) << table->name << ' ' << count;
+      EXPECT_TRUE(out[0] == dots.ab && out[1] == dots.aa && out[2] == dots.bb)
+          << table->name << ' ' << count;
     }
   }
 }
@@ -85,7 +87,8 @@ TEST_P(AdasumTest, OfAVectorWithItselfIsThatVector) {
   for (const int64_t count : kSizes) {
     Bytes a = Random(GetParam(), count, 5);
     const Bytes b = a;
-    AdasumCombine(GetParam(), a.data(), b.data(), count, AdasumDot(GetParam(), a.data(), b.data(), count));
+    AdasumCombine(GetParam(), a.data(), b.data(), count,
+                  AdasumDot(GetParam(), a.data(), b.data(), count));
     EXPECT_EQ(a, b) << count;
   }
 }
@@ -101,8 +104,10 @@ TEST_P(AdasumTest, IsSymmetric) {
   const int64_t count = 1000;
   Bytes a = Random(GetParam(), count, 6), b = Random(GetParam(), count, 7);
   const Bytes old_a = a;
-  AdasumCombine(GetParam(), a.data(), b.data(), count, AdasumDot(GetParam(), a.data(), b.data(), count));
-  AdasumCombine(GetParam(), b.data(), old_a.data(), count, AdasumDot(GetParam(), b.data(), old_a.data(), count));
+  AdasumCombine(GetParam(), a.data(), b.data(), count,
+                AdasumDot(GetParam(), a.data(), b.data(), count));
+  AdasumCombine(GetParam(), b.data(), old_a.data(), count,
+                AdasumDot(GetParam(), b.data(), old_a.data(), count));
   EXPECT_EQ(a, b);
 }
 
@@ -114,7 +119,8 @@ TEST_P(AdasumTest, WithAZeroVectorGivesTheOther) {
 }
 
 INSTANTIATE_TEST_SUITE_P(FloatingDTypes, AdasumTest,
-                         ::testing::Values(DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64),
+                         ::testing::Values(DType::kFloat16, DType::kBFloat16, DType::kFloat32,
+                                           DType::kFloat64),
                          [](const auto& parameter) { return std::string(Name(parameter.param)); });
 
 }  // namespace

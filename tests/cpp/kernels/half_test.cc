@@ -53,8 +53,9 @@ std::vector<float> Boundaries() {
     const float low = Format::Decode(static_cast<uint16_t>(i));
     const float high = Format::Decode(static_cast<uint16_t>(i + 1));
     if (!std::isfinite(low)) break;
-    const float middle =
-        std::isfinite(high) ? low + (high - low) / 2 : low + (low - Format::Decode(static_cast<uint16_t>(i - 1))) / 2;
+    const float middle = std::isfinite(high)
+                             ? low + (high - low) / 2
+                             : low + (low - Format::Decode(static_cast<uint16_t>(i - 1))) / 2;
     for (const float value : {low, middle}) {
       for (const float toward : {-INFINITY, value, INFINITY}) {
         values.push_back(std::nextafter(value, toward));
@@ -64,7 +65,8 @@ std::vector<float> Boundaries() {
   }
   values.insert(values.end(), {0.0f, -0.0f, INFINITY, -INFINITY, NAN, 3.4e38f, -3.4e38f, 1e-45f});
   std::mt19937 random(7);
-  for (int i = 0; i < 200000; ++i) values.push_back(std::bit_cast<float>(static_cast<uint32_t>(random())));
+  for (int i = 0; i < 200000; ++i)
+    values.push_back(std::bit_cast<float>(static_cast<uint32_t>(random())));
   return values;
 }
 
@@ -88,8 +90,9 @@ TEST(HalfTest, NarrowingToBFloat16RoundsToNearestEvenAtEveryBoundary) {
   }
 }
 
-// The vector conversions are reached through a scaling by a power of two, which is exact in float32: so all
-// 65536 patterns are widened, and are narrowed again from subnormal, normal and overflowing results.
+// The vector conversions are reached through a scaling by a power of two, which is exact in
+// float32: so all 65536 patterns are widened, and are narrowed again from subnormal, normal and
+// overflowing results.
 TEST(HalfTest, EveryInstructionSetConvertsEveryPatternAsTheScalarCodeDoes) {
   std::vector<uint16_t> all(65536);
   for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<uint16_t>(i);
@@ -101,11 +104,13 @@ TEST(HalfTest, EveryInstructionSetConvertsEveryPatternAsTheScalarCodeDoes) {
         for (size_t i = 0; i < all.size(); ++i) {
           const float f = static_cast<float>(factor);
           const bool half = dtype == DType::kFloat16;
-          const uint16_t expected =
-              half ? FloatToHalf(HalfToFloat(all[i]) * f) : FloatToBFloat16(BFloat16ToFloat(all[i]) * f);
+          const uint16_t expected = half ? FloatToHalf(HalfToFloat(all[i]) * f)
+                                         : FloatToBFloat16(BFloat16ToFloat(all[i]) * f);
           const bool nan = half ? Half::IsNan(expected) : Brain::IsNan(expected);
-          ASSERT_TRUE(data[i] == expected || (nan && (half ? Half::IsNan(data[i]) : Brain::IsNan(data[i]))))
-              << table->name << ' ' << Name(dtype) << ' ' << i << " * " << factor << ": " << data[i];
+          ASSERT_TRUE(data[i] == expected ||
+                      (nan && (half ? Half::IsNan(data[i]) : Brain::IsNan(data[i]))))
+              << table->name << ' ' << Name(dtype) << ' ' << i << " * " << factor << ": "
+              << data[i];
         }
       }
     }

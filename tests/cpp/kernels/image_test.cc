@@ -35,7 +35,8 @@ TEST(ImageTest, WhatThisBuildCarriesIsWhatItSays) {
     const std::string_view content(static_cast<const char*>(image.data), image.bytes);
     if (image.ptx) {
       EXPECT_NE(content.find(".visible .entry hvdlite_copy_4"), std::string_view::npos);
-      EXPECT_LE(std::strlen(static_cast<const char*>(image.data)), image.bytes) << "the driver reads PTX as a text";
+      EXPECT_LE(std::strlen(static_cast<const char*>(image.data)), image.bytes)
+          << "the driver reads PTX as a text";
     } else {
       EXPECT_EQ(content.substr(1, 3), "ELF");
       EXPECT_NE(content.find("hvdlite_copy_4"), std::string_view::npos);

@@ -15,16 +15,19 @@ namespace {
 using reference::Bytes;
 
 constexpr int64_t kLengths[] = {0, 1, 2, 3, 7, 8, 15, 16, 17, 31, 33, 63, 64, 65, 127, 1000, 4097};
-constexpr ReduceOp kOps[] = {ReduceOp::kAverage, ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct};
+constexpr ReduceOp kOps[] = {ReduceOp::kAverage, ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax,
+                             ReduceOp::kProduct};
 
 struct Factors {
   double prescale, divisor, postscale;
 };
-// None; one at a time; a power of two and not; all together; and such as leave the range of integers.
+// None; one at a time; a power of two and not; all together; and such as leave the range of
+// integers.
 constexpr Factors kFactors[] = {{1, 1, 1},       {1, 4, 1},    {1, 3, 1},          {0.5, 1, 1},
                                 {1, 1, 1.0 / 3}, {0.3, 7, 11}, {-1e4, 0.125, 1e16}};
 
-// Elements in the middle of guard bytes, `shift` elements away from where a vector would like to begin.
+// Elements in the middle of guard bytes, `shift` elements away from where a vector would like to
+// begin.
 class Buffer {
  public:
   Buffer(DType dtype, int64_t count, int shift)
@@ -58,18 +61,21 @@ struct Case {
   int shift;
 
   std::string Describe() const {
-    return std::string(Name(spec.dtype)) + ' ' + std::string(Name(spec.op)) + " n=" + std::to_string(n) +
-           " count=" + std::to_string(count) + " factors=" + std::to_string(spec.prescale) + ',' +
-           std::to_string(spec.divisor) + ',' + std::to_string(spec.postscale) +
+    return std::string(Name(spec.dtype)) + ' ' + std::string(Name(spec.op)) +
+           " n=" + std::to_string(n) + " count=" + std::to_string(count) +
+           " factors=" + std::to_string(spec.prescale) + ',' + std::to_string(spec.divisor) + ',' +
+           std::to_string(spec.postscale) +
            " targets=" + std::to_string(static_cast<int>(destination)) + ',' +
            std::to_string(static_cast<int>(second)) + " shift=" + std::to_string(shift);
   }
 };
 
-void Check(const Case& c, const std::vector<Bytes>& contents, const Bytes& expected, const cpu::KernelTable& table) {
+void Check(const Case& c, const std::vector<Bytes>& contents, const Bytes& expected,
+           const cpu::KernelTable& table) {
   std::vector<Buffer> sources;
   std::vector<const void*> pointers;
-  for (int k = 0; k < c.n; ++k) sources.emplace_back(c.spec.dtype, c.count, (c.shift * (k + 1)) % 7);
+  for (int k = 0; k < c.n; ++k)
+    sources.emplace_back(c.spec.dtype, c.count, (c.shift * (k + 1)) % 7);
   for (int k = 0; k < c.n; ++k) {
     const Bytes& content = contents[static_cast<size_t>(k)];
     std::copy(content.begin(), content.end(), sources[static_cast<size_t>(k)].data());
@@ -90,7 +96,8 @@ void Check(const Case& c, const std::vector<Bytes>& contents, const Bytes& expec
 
   cpu::Reduce(table, c.spec, destination, second, pointers.data(), c.n, c.count);
 
-  for (const uint8_t* result : {static_cast<const uint8_t*>(destination), static_cast<const uint8_t*>(second)}) {
+  for (const uint8_t* result :
+       {static_cast<const uint8_t*>(destination), static_cast<const uint8_t*>(second)}) {
     if (result == nullptr) continue;
     const int64_t at = reference::FirstDifference(c.spec.dtype, result, expected.data(), c.count);
     ASSERT_EQ(at, -1) << table.name << ' ' << c.Describe();
@@ -100,7 +107,8 @@ void Check(const Case& c, const std::vector<Bytes>& contents, const Bytes& expec
     ASSERT_TRUE(source.GuardsIntact()) << table.name << ' ' << c.Describe();
     if (source.data() == destination || source.data() == second) continue;
     const Bytes& content = contents[static_cast<size_t>(k)];
-    ASSERT_TRUE(std::equal(content.begin(), content.end(), source.data())) << "a source changed " << c.Describe();
+    ASSERT_TRUE(std::equal(content.begin(), content.end(), source.data()))
+        << "a source changed " << c.Describe();
   }
   ASSERT_TRUE(own.GuardsIntact() && own_second.GuardsIntact()) << table.name << ' ' << c.Describe();
 }
@@ -109,7 +117,8 @@ class ReduceTest : public ::testing::TestWithParam<DType> {};
 
 TEST_P(ReduceTest, EveryInstructionSetGivesTheReferencesBits) {
   constexpr Target kTargets[] = {Target::kOwn, Target::kFirstSource, Target::kLastSource};
-  constexpr Target kSeconds[] = {Target::kNone, Target::kOwn, Target::kLastSource, Target::kFirstSource};
+  constexpr Target kSeconds[] = {Target::kNone, Target::kOwn, Target::kLastSource,
+                                 Target::kFirstSource};
   reference::Filler filler(11);
   int turn = 0;
   for (const ReduceOp op : kOps) {
@@ -125,7 +134,8 @@ TEST_P(ReduceTest, EveryInstructionSetGivesTheReferencesBits) {
         for (const Factors& f : kFactors) {
           const ReduceSpec spec = {GetParam(), op, f.prescale, f.postscale, f.divisor};
           const Bytes expected = reference::Reduce(spec, pointers, count);
-          // Targets and shifts take turns (coprime periods) instead of multiplying the number of cases.
+          // Targets and shifts take turns (coprime periods) instead of multiplying the number of
+          // cases.
           ++turn;
           Case c = {spec, count, n, kTargets[turn % 3], kSeconds[turn % 4], turn % 5};
           if (c.destination == c.second || n == 1) c.second = Target::kOwn;
@@ -167,13 +177,17 @@ TEST_P(ReduceTest, FinishIsWhatReduceDoesAtTheEnd) {
       for (const cpu::KernelTable* table : cpu::SupportedTables()) {
         Bytes result = data;
         cpu::Finish(*table, finish, result.data(), count);
-        ASSERT_EQ(reference::FirstDifference(GetParam(), result.data(), expected.data(), count), -1) << table->name;
+        ASSERT_EQ(reference::FirstDifference(GetParam(), result.data(), expected.data(), count), -1)
+            << table->name;
 
         Bytes scaled = data;
         cpu::Scale(*table, GetParam(), scaled.data(), count, f.postscale);
-        Bytes scaled_expected = reference::Reduce({GetParam(), ReduceOp::kSum, 1.0, f.postscale}, {data.data()}, count);
+        Bytes scaled_expected =
+            reference::Reduce({GetParam(), ReduceOp::kSum, 1.0, f.postscale}, {data.data()}, count);
         if (GetParam() == DType::kBool) scaled_expected = data;
-        ASSERT_EQ(reference::FirstDifference(GetParam(), scaled.data(), scaled_expected.data(), count), -1)
+        ASSERT_EQ(
+            reference::FirstDifference(GetParam(), scaled.data(), scaled_expected.data(), count),
+            -1)
             << table->name;
       }
     }
@@ -181,14 +195,16 @@ TEST_P(ReduceTest, FinishIsWhatReduceDoesAtTheEnd) {
 }
 
 INSTANTIATE_TEST_SUITE_P(AllDTypes, ReduceTest,
-                         ::testing::Values(DType::kBool, DType::kUInt8, DType::kInt8, DType::kUInt16, DType::kInt16,
-                                           DType::kUInt32, DType::kInt32, DType::kUInt64, DType::kInt64,
-                                           DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64),
+                         ::testing::Values(DType::kBool, DType::kUInt8, DType::kInt8,
+                                           DType::kUInt16, DType::kInt16, DType::kUInt32,
+                                           DType::kInt32, DType::kUInt64, DType::kInt64,
+                                           DType::kFloat16, DType::kBFloat16, DType::kFloat32,
+                                           DType::kFloat64),
                          [](const auto& parameter) { return std::string(Name(parameter.param)); });
 
 TEST(ReduceFactsTest, AverageOfFloatsDividesTrulyAndOnce) {
-  // 1/49 is not representable, and 49 * (1/49) != 1 in float32: a multiplication by the reciprocal would
-  // show.
+  // 1/49 is not representable, and 49 * (1/49) != 1 in float32: a multiplication by the reciprocal
+  // would show.
   const float values[1] = {49.0f};
   const void* sources[1] = {values};
   float result = 0;
@@ -197,7 +213,8 @@ TEST(ReduceFactsTest, AverageOfFloatsDividesTrulyAndOnce) {
 }
 
 TEST(ReduceFactsTest, HalvesAreSummedInFloatAndRoundedOnce) {
-  const uint16_t big = 0x6800, one = 0x3c00, minus_big = 0xe800;  // 2048, 1, -2048: 2048 + 1 is no float16
+  const uint16_t big = 0x6800, one = 0x3c00,
+                 minus_big = 0xe800;  // 2048, 1, -2048: 2048 + 1 is no float16
   const void* sources[3] = {&big, &one, &minus_big};
   uint16_t result = 0;
   Reduce({DType::kFloat16, ReduceOp::kSum}, &result, nullptr, sources, 3, 1);
@@ -210,15 +227,17 @@ TEST(ReduceFactsTest, HalvesReducedToFloatAreThoseOfFloat32AndRoundedLaterTheyAr
     for (const ReduceOp op : kOps) {
       for (const int64_t count : kLengths) {
         const auto elements = static_cast<size_t>(count);
-        std::vector<Bytes> halves(3, Bytes(elements * SizeOf(dtype))), floats(3, Bytes(elements * sizeof(float)));
+        std::vector<Bytes> halves(3, Bytes(elements * SizeOf(dtype))),
+            floats(3, Bytes(elements * sizeof(float)));
         std::vector<const uint8_t*> half_sources, float_sources;
         std::vector<const void*> sources;
         for (size_t k = 0; k < halves.size(); ++k) {
           filler.Fill(dtype, halves[k].data(), count);
           for (size_t i = 0; i < elements; ++i) {
-            const auto bits = reference::ElementAt<uint16_t>(halves[k].data(), static_cast<int64_t>(i));
-            const float value =
-                dtype == DType::kFloat16 ? reference::Half::Decode(bits) : reference::Brain::Decode(bits);
+            const auto bits =
+                reference::ElementAt<uint16_t>(halves[k].data(), static_cast<int64_t>(i));
+            const float value = dtype == DType::kFloat16 ? reference::Half::Decode(bits)
+                                                         : reference::Brain::Decode(bits);
             std::memcpy(floats[k].data() + i * sizeof(float), &value, sizeof(float));
           }
           half_sources.push_back(halves[k].data());
@@ -235,7 +254,8 @@ TEST(ReduceFactsTest, HalvesReducedToFloatAreThoseOfFloat32AndRoundedLaterTheyAr
             Buffer sums(DType::kFloat32, count, 1), result(dtype, count, 3);
             auto* const values = reinterpret_cast<float*>(sums.data());
             cpu::ReduceToFloat(*table, spec, values, sources.data(), 3, count);
-            ASSERT_EQ(reference::FirstDifference(DType::kFloat32, sums.data(), wide.data(), count), -1)
+            ASSERT_EQ(reference::FirstDifference(DType::kFloat32, sums.data(), wide.data(), count),
+                      -1)
                 << table->name << ' ' << Name(dtype) << ' ' << Name(op) << " count=" << count;
             cpu::RoundFromFloat(*table, dtype, result.data(), values, count);
             ASSERT_EQ(reference::FirstDifference(dtype, result.data(), rounded.data(), count), -1)
@@ -253,8 +273,10 @@ TEST(ReduceFactsTest, ANanWhosePayloadIsFullStaysANanWhenItIsRounded) {
   for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
     for (const cpu::KernelTable* table : cpu::SupportedTables()) {
       Bytes result(full.size() * SizeOf(dtype));
-      cpu::RoundFromFloat(*table, dtype, result.data(), full.data(), static_cast<int64_t>(full.size()));
-      for (int i = 0; i < 40; ++i) ASSERT_TRUE(reference::IsNanAt(dtype, result.data(), i)) << table->name;
+      cpu::RoundFromFloat(*table, dtype, result.data(), full.data(),
+                          static_cast<int64_t>(full.size()));
+      for (int i = 0; i < 40; ++i)
+        ASSERT_TRUE(reference::IsNanAt(dtype, result.data(), i)) << table->name;
     }
   }
 }
@@ -270,15 +292,18 @@ TEST(ReduceFactsTest, NanWinsInMinAndMaxFromEitherSide) {
 }
 
 TEST(ReduceFactsTest, AFactorThatIsNanMakesEveryElementNan) {
-  const double nan = std::bit_cast<double>(0x7fffffffffffffffu);  // all payload: rounding it up would overflow
+  // All payload: rounding it up would overflow.
+  const double nan = std::bit_cast<double>(0x7fffffffffffffffu);
   for (const DType dtype : {DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64}) {
     for (const cpu::KernelTable* table : cpu::SupportedTables()) {
-      for (const ReduceSpec& spec : {ReduceSpec{dtype, ReduceOp::kSum, nan}, ReduceSpec{dtype, ReduceOp::kSum, 1, nan},
-                                     ReduceSpec{dtype, ReduceOp::kSum, 1, 1, nan}}) {
+      for (const ReduceSpec& spec :
+           {ReduceSpec{dtype, ReduceOp::kSum, nan}, ReduceSpec{dtype, ReduceOp::kSum, 1, nan},
+            ReduceSpec{dtype, ReduceOp::kSum, 1, 1, nan}}) {
         Bytes data(100 * SizeOf(dtype));
         const void* sources[1] = {data.data()};
         cpu::Reduce(*table, spec, data.data(), nullptr, sources, 1, 100);
-        for (int i = 0; i < 100; ++i) ASSERT_TRUE(reference::IsNanAt(dtype, data.data(), i)) << Name(dtype);
+        for (int i = 0; i < 100; ++i)
+          ASSERT_TRUE(reference::IsNanAt(dtype, data.data(), i)) << Name(dtype);
       }
     }
   }

@@ -1,5 +1,6 @@
-// The kernels' promises said again in the plainest possible way, one element at a time: what the property
-// tests compare with. Shares no code with csrc/; 16-bit floats are encoded by way of ldexp and nearbyint.
+// The kernels' promises said again in the plainest possible way, one element at a time: what the
+// property tests compare with. Shares no code with csrc/; 16-bit floats are encoded by way of ldexp
+// and nearbyint.
 #pragma once
 
 #include <cmath>
@@ -30,8 +31,8 @@ struct Format16 {
     if (IsNan(bits)) return std::numeric_limits<float>::quiet_NaN();
     if ((bits & 0x7fff) == kInfinity) return sign * std::numeric_limits<float>::infinity();
     const int implicit = exponent == 0 ? 0 : 1 << kMantissa;
-    return sign *
-           std::ldexp(static_cast<float>(implicit + mantissa), (exponent == 0 ? 1 : exponent) - kBias - kMantissa);
+    return sign * std::ldexp(static_cast<float>(implicit + mantissa),
+                             (exponent == 0 ? 1 : exponent) - kBias - kMantissa);
   }
   static uint16_t Encode(float value) {
     const uint16_t sign = std::signbit(value) ? 0x8000 : 0;
@@ -78,10 +79,13 @@ T Combine(ReduceOp op, T a, T b) {
 template <class T>
 T ScaleInteger(T value, double factor, bool divide) {
   if (factor == 1.0) return value;
-  const double scaled = std::trunc(divide ? static_cast<double>(value) / factor : static_cast<double>(value) * factor);
+  const double scaled = std::trunc(divide ? static_cast<double>(value) / factor
+                                          : static_cast<double>(value) * factor);
   if (std::isnan(scaled)) return 0;
-  if (scaled >= std::ldexp(1.0, std::numeric_limits<T>::digits)) return std::numeric_limits<T>::max();
-  if (scaled < static_cast<double>(std::numeric_limits<T>::min())) return std::numeric_limits<T>::min();
+  if (scaled >= std::ldexp(1.0, std::numeric_limits<T>::digits))
+    return std::numeric_limits<T>::max();
+  if (scaled < static_cast<double>(std::numeric_limits<T>::min()))
+    return std::numeric_limits<T>::min();
   return static_cast<T>(scaled);
 }
 
@@ -94,8 +98,8 @@ T ElementAt(const uint8_t* data, int64_t i) {
 
 // Loads and stores through `Decode` and `Encode`, computes in A.
 template <class Stored, class A, class Decode, class Encode>
-Bytes ReduceFloating(const ReduceSpec& spec, const std::vector<const uint8_t*>& sources, int64_t count, Decode decode,
-                     Encode encode) {
+Bytes ReduceFloating(const ReduceSpec& spec, const std::vector<const uint8_t*>& sources,
+                     int64_t count, Decode decode, Encode encode) {
   Bytes result(static_cast<size_t>(count) * sizeof(Stored));
   for (int64_t i = 0; i < count; ++i) {
     A sum = 0;
@@ -111,7 +115,8 @@ Bytes ReduceFloating(const ReduceSpec& spec, const std::vector<const uint8_t*>& 
 }
 
 template <class T>
-Bytes ReduceIntegers(const ReduceSpec& spec, const std::vector<const uint8_t*>& sources, int64_t count) {
+Bytes ReduceIntegers(const ReduceSpec& spec, const std::vector<const uint8_t*>& sources,
+                     int64_t count) {
   Bytes result(static_cast<size_t>(count) * sizeof(T));
   for (int64_t i = 0; i < count; ++i) {
     T sum = 0;
@@ -125,18 +130,21 @@ Bytes ReduceIntegers(const ReduceSpec& spec, const std::vector<const uint8_t*>& 
   return result;
 }
 
-inline Bytes ReduceBools(const ReduceSpec& spec, const std::vector<const uint8_t*>& sources, int64_t count) {
+inline Bytes ReduceBools(const ReduceSpec& spec, const std::vector<const uint8_t*>& sources,
+                         int64_t count) {
   Bytes result(static_cast<size_t>(count));
   const bool all = spec.op == ReduceOp::kMin || spec.op == ReduceOp::kProduct;
   for (int64_t i = 0; i < count; ++i) {
     bool value = all;
-    for (const uint8_t* source : sources) value = all ? value && source[i] != 0 : value || source[i] != 0;
+    for (const uint8_t* source : sources)
+      value = all ? value && source[i] != 0 : value || source[i] != 0;
     result[static_cast<size_t>(i)] = value ? 1 : 0;
   }
   return result;
 }
 
-inline Bytes Reduce(const ReduceSpec& spec, const std::vector<const uint8_t*>& sources, int64_t count) {
+inline Bytes Reduce(const ReduceSpec& spec, const std::vector<const uint8_t*>& sources,
+                    int64_t count) {
   const auto same = [](auto value) { return value; };
   switch (spec.dtype) {
     case DType::kBool: return ReduceBools(spec, sources, count);
@@ -148,8 +156,10 @@ inline Bytes Reduce(const ReduceSpec& spec, const std::vector<const uint8_t*>& s
     case DType::kInt32: return ReduceIntegers<int32_t>(spec, sources, count);
     case DType::kUInt64: return ReduceIntegers<uint64_t>(spec, sources, count);
     case DType::kInt64: return ReduceIntegers<int64_t>(spec, sources, count);
-    case DType::kFloat16: return ReduceFloating<uint16_t, float>(spec, sources, count, Half::Decode, Half::Encode);
-    case DType::kBFloat16: return ReduceFloating<uint16_t, float>(spec, sources, count, Brain::Decode, Brain::Encode);
+    case DType::kFloat16:
+      return ReduceFloating<uint16_t, float>(spec, sources, count, Half::Decode, Half::Encode);
+    case DType::kBFloat16:
+      return ReduceFloating<uint16_t, float>(spec, sources, count, Brain::Decode, Brain::Encode);
     case DType::kFloat32: return ReduceFloating<float, float>(spec, sources, count, same, same);
     case DType::kFloat64: return ReduceFloating<double, double>(spec, sources, count, same, same);
   }
@@ -176,7 +186,8 @@ inline int64_t FirstDifference(DType dtype, const uint8_t* a, const uint8_t* b, 
   return -1;
 }
 
-// Random elements. Floating ones are mostly of ordinary size, with every kind of special value among them.
+// Random elements. Floating ones are mostly of ordinary size, with every kind of special value
+// among them.
 class Filler {
  public:
   explicit Filler(uint64_t seed) : random_(seed) {}

@@ -9,12 +9,13 @@
 namespace hvdlite::rendezvous {
 namespace {
 
-InterfaceAddress Make(const std::string& interface, const std::string& address, bool loopback = false,
-                      bool running = true) {
+InterfaceAddress Make(const std::string& interface, const std::string& address,
+                      bool loopback = false, bool running = true) {
   return InterfaceAddress{interface, address, 24, loopback, running};
 }
 
-std::vector<std::string> Select(const std::vector<InterfaceAddress>& all, const std::vector<std::string>& names) {
+std::vector<std::string> Select(const std::vector<InterfaceAddress>& all,
+                                const std::vector<std::string>& names) {
   std::vector<InterfaceAddress> selected;
   const Status status = SelectAddresses(all, names, &selected);
   if (!status.ok()) return {status.message()};
@@ -31,12 +32,17 @@ TEST(InterfaceNames, AreSplitAtCommas) {
 }
 
 TEST(Interfaces, RealOnesComeBeforeBridgesAndLoopbackIsLast) {
-  const std::vector<InterfaceAddress> all = {
-      Make("lo", "127.0.0.1", true),   Make("docker0", "172.17.0.1"), Make("eth1", "10.9.0.1", false, false),
-      Make("eth0", "fe80::1%eth0"),    Make("eth0", "fd00::1"),       Make("eth0", "10.0.0.5"),
-      Make("virbr0", "192.168.122.1"), Make("ib0", "10.1.0.5")};
-  EXPECT_EQ(Select(all, {}), (std::vector<std::string>{"10.0.0.5", "10.1.0.5", "fd00::1", "fe80::1%eth0", "172.17.0.1",
-                                                       "192.168.122.1", "10.9.0.1", "127.0.0.1"}));
+  const std::vector<InterfaceAddress> all = {Make("lo", "127.0.0.1", true),
+                                             Make("docker0", "172.17.0.1"),
+                                             Make("eth1", "10.9.0.1", false, false),
+                                             Make("eth0", "fe80::1%eth0"),
+                                             Make("eth0", "fd00::1"),
+                                             Make("eth0", "10.0.0.5"),
+                                             Make("virbr0", "192.168.122.1"),
+                                             Make("ib0", "10.1.0.5")};
+  EXPECT_EQ(Select(all, {}),
+            (std::vector<std::string>{"10.0.0.5", "10.1.0.5", "fd00::1", "fe80::1%eth0",
+                                      "172.17.0.1", "192.168.122.1", "10.9.0.1", "127.0.0.1"}));
 }
 
 TEST(Interfaces, OnlyThoseNamedAreUsedInTheOrderOfTheNames) {
@@ -55,8 +61,9 @@ TEST(Interfaces, AnUnknownNameIsAnErrorThatListsWhatThereIs) {
 TEST(Interfaces, ThisMachineHasALoopbackWithItsPrefix) {
   std::vector<InterfaceAddress> addresses;
   ASSERT_TRUE(ListAddresses(&addresses).ok());
-  const auto loopback = std::find_if(addresses.begin(), addresses.end(),
-                                     [](const InterfaceAddress& a) { return a.address == "127.0.0.1"; });
+  const auto loopback =
+      std::find_if(addresses.begin(), addresses.end(),
+                   [](const InterfaceAddress& a) { return a.address == "127.0.0.1"; });
   ASSERT_NE(loopback, addresses.end());
   EXPECT_TRUE(loopback->loopback);
   EXPECT_EQ(loopback->ToString(), "127.0.0.1/8");

@@ -22,9 +22,11 @@ Member At(const std::string& host, std::vector<std::string> addresses) {
 }
 
 // ChooseAddress between two hosts.
-std::string Choose(std::vector<std::string> mine, std::vector<std::string> theirs, bool same_host = false) {
+std::string Choose(std::vector<std::string> mine, std::vector<std::string> theirs,
+                   bool same_host = false) {
   std::string address;
-  const Status status = ChooseAddress(At("a", std::move(mine)), At(same_host ? "a" : "b", std::move(theirs)), &address);
+  const Status status = ChooseAddress(At("a", std::move(mine)),
+                                      At(same_host ? "a" : "b", std::move(theirs)), &address);
   return status.ok() ? address : "error: " + status.message();
 }
 
@@ -47,7 +49,8 @@ TEST(Roster, NumbersRanksWithinAndAcrossHosts) {
 
 TEST(Roster, CrossRanksCountOnlyHostsThatHaveTheLocalRank) {
   Roster roster;  // a: 0 1, b: 2, c: 3 4
-  ASSERT_TRUE(MakeRoster({On(0, "a"), On(1, "a"), On(2, "b"), On(3, "c"), On(4, "c")}, &roster).ok());
+  ASSERT_TRUE(
+      MakeRoster({On(0, "a"), On(1, "a"), On(2, "b"), On(3, "c"), On(4, "c")}, &roster).ok());
   EXPECT_FALSE(roster.is_homogeneous);
   EXPECT_EQ(roster.places[2].cross_size, 3);
   EXPECT_EQ(roster.places[2].local_size, 1);
@@ -88,11 +91,12 @@ TEST(Roster, SettingsThatDifferAreNamedWithTheirRanks) {
   members[2].settings = "CHUNK=4096;SMALL=10;KIND=net";
   const Status status = MakeRoster(members, &roster);
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(
-      status.message(),
-      "some settings have to be equal on all ranks, but rank 0 has SMALL=1 KIND=auto and rank 2 has SMALL=10 KIND=net");
+  EXPECT_EQ(status.message(),
+            "some settings have to be equal on all ranks, but rank 0 has SMALL=1 KIND=auto and "
+            "rank 2 has SMALL=10 KIND=net");
   members[2].settings = "CHUNK=4096;SMALL=1";
-  EXPECT_NE(MakeRoster(members, &roster).message().find("rank 2 has nothing of the kind"), std::string::npos);
+  EXPECT_NE(MakeRoster(members, &roster).message().find("rank 2 has nothing of the kind"),
+            std::string::npos);
 }
 
 TEST(Roster, ReleasesThatDifferAreNamedWithRanksAndHosts) {
@@ -104,19 +108,19 @@ TEST(Roster, ReleasesThatDifferAreNamedWithRanksAndHosts) {
   members[2].settings = "what follows from that";
   const Status status = MakeRoster(members, &roster);
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(
-      status.message(),
-      "the ranks run different releases of hvdlite: ranks 0, 1, 3 on a, b run 1.0; rank 2 on b runs 1.1. Install the "
-      "same release on all hosts");
+  EXPECT_EQ(status.message(),
+            "the ranks run different releases of hvdlite: ranks 0, 1, 3 on a, b run 1.0; rank 2 on "
+            "b runs 1.1. Install the "
+            "same release on all hosts");
   std::vector<Member> many;
   for (int rank = 0; rank < 100; ++rank) {
     many.push_back(On(rank, "host" + std::to_string(rank)));
     many.back().release = rank == 0 ? "" : "2.0";
   }
-  EXPECT_EQ(
-      MakeRoster(many, &roster).message(),
-      "the ranks run different releases of hvdlite: rank 0 on host0 runs an unknown release; ranks 1, 2, 3, 4 and 95 "
-      "more on host1, host2 and 97 more run 2.0. Install the same release on all hosts");
+  EXPECT_EQ(MakeRoster(many, &roster).message(),
+            "the ranks run different releases of hvdlite: rank 0 on host0 runs an unknown release; "
+            "ranks 1, 2, 3, 4 and 95 "
+            "more on host1, host2 and 97 more run 2.0. Install the same release on all hosts");
 }
 
 TEST(Member, OfAnotherVersionIsNamed) {
@@ -131,7 +135,8 @@ TEST(Member, OfAnotherVersionIsNamed) {
        }) {
     const Status status = DecodeMember(bytes, &back);
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-    EXPECT_NE(status.message().find("different releases of hvdlite: " + who + ", whose description has version"),
+    EXPECT_NE(status.message().find("different releases of hvdlite: " + who +
+                                    ", whose description has version"),
               std::string::npos)
         << status.message();
   }
@@ -206,7 +211,8 @@ TEST(Member, RefusesToEncodeWhatNobodyWouldDecode) {
 }
 
 TEST(ChooseAddress, PrefersACommonSubnet) {
-  EXPECT_EQ(Choose({"10.0.0.5/24", "192.168.7.5/24"}, {"10.0.1.6/24", "192.168.7.6/24"}), "192.168.7.6");
+  EXPECT_EQ(Choose({"10.0.0.5/24", "192.168.7.5/24"}, {"10.0.1.6/24", "192.168.7.6/24"}),
+            "192.168.7.6");
   EXPECT_EQ(Choose({"10.0.0.5/16"}, {"192.168.7.6/24", "10.0.1.6/16"}), "10.0.1.6");
   EXPECT_EQ(Choose({"fd00:1::5/64"}, {"fd00:2::6/64", "fd00:1::6/64"}), "fd00:1::6");
   EXPECT_EQ(Choose({"10.0.0.5/31"}, {"10.0.0.6/24", "10.0.0.4/31"}), "10.0.0.4");
@@ -219,12 +225,14 @@ TEST(ChooseAddress, TakesTheirOrderAmongEquals) {
 
 TEST(ChooseAddress, NeverUsesLoopbackBetweenHostsUnlessItIsAllThereIs) {
   EXPECT_EQ(Choose({"127.0.1.1/8", "10.0.0.5/24"}, {"127.0.1.1/8", "10.0.1.6/24"}), "10.0.1.6");
-  EXPECT_EQ(Choose({"::1/128", "10.0.0.5/24"}, {"::1/128", "127.0.0.1/8", "10.0.1.6/24"}), "10.0.1.6");
+  EXPECT_EQ(Choose({"::1/128", "10.0.0.5/24"}, {"::1/128", "127.0.0.1/8", "10.0.1.6/24"}),
+            "10.0.1.6");
   EXPECT_EQ(Choose({"127.0.0.1/8"}, {"127.0.0.1/8"}), "127.0.0.1");
 }
 
 TEST(ChooseAddress, UsesLoopbackOnOneHost) {
-  EXPECT_EQ(Choose({"10.0.0.5/24", "127.0.0.1/8"}, {"10.0.0.5/24", "127.0.0.1/8"}, true), "127.0.0.1");
+  EXPECT_EQ(Choose({"10.0.0.5/24", "127.0.0.1/8"}, {"10.0.0.5/24", "127.0.0.1/8"}, true),
+            "127.0.0.1");
   EXPECT_EQ(Choose({"10.0.0.5/24"}, {"10.0.0.5/24"}, true), "10.0.0.5");
 }
 
@@ -243,7 +251,8 @@ TEST(ChooseAddress, PrefersAFamilyThatThisMachineHas) {
 TEST(ChooseAddress, GivesLinkLocalAddressesTheScopeOfThisMachine) {
   EXPECT_EQ(Choose({"fe80::1%eno1/64"}, {"fe80::2%eth0/64"}), "fe80::2%eno1");
   EXPECT_EQ(Choose({"fe80::1%ib0/64", "fe80::3%eth0/64"}, {"fe80::2%eth0/64"}), "fe80::2%eth0");
-  EXPECT_EQ(Choose({"fe80::1%eth0/64", "fd00:1::5/64"}, {"fe80::2%eth0/64", "fd00:2::6/64"}), "fd00:2::6");
+  EXPECT_EQ(Choose({"fe80::1%eth0/64", "fd00:1::5/64"}, {"fe80::2%eth0/64", "fd00:2::6/64"}),
+            "fd00:2::6");
   EXPECT_NE(Choose({"10.0.0.5/24"}, {"fe80::2%eth0/64"}).find("finds no way"), std::string::npos);
 }
 

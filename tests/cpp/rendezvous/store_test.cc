@@ -1,5 +1,5 @@
-// What every Store promises, asked of MemoryStore. TcpStore against the real server is in the conformance
-// run.
+// What every Store promises, asked of MemoryStore. TcpStore against the real server is in the
+// conformance run.
 #include "rendezvous/store.h"
 
 #include <gtest/gtest.h>
@@ -61,7 +61,8 @@ TEST(MemoryStore, CollectBringsAllValuesInOrderToAllThreads) {
     });
   }
   for (std::thread& rank : ranks) rank.join();
-  for (const auto& values : got) EXPECT_EQ(values, (std::vector<std::string>{"r0", "r1", "r2", "r3", "r4"}));
+  for (const auto& values : got)
+    EXPECT_EQ(values, (std::vector<std::string>{"r0", "r1", "r2", "r3", "r4"}));
 }
 
 TEST(MemoryStore, ATimedOutCollectNamesWhoIsMissing) {
@@ -108,11 +109,13 @@ TEST(MemoryStore, AddRefusesWhatIsNoCounterAndWhatOverflows) {
 
 TEST(MemoryStore, DeleteRemovesTheKeyAndAllBelowItOnly) {
   MemoryStore store;
-  for (const char* key : {"a", "a/1", "a/b/c", "ab", "a.", "a0"}) ASSERT_TRUE(store.Set(key, "x").ok());
+  for (const char* key : {"a", "a/1", "a/b/c", "ab", "a.", "a0"})
+    ASSERT_TRUE(store.Set(key, "x").ok());
   ASSERT_TRUE(store.Delete("a").ok());
   ASSERT_TRUE(store.Delete("a").ok());
   std::string value;
-  for (const char* key : {"a", "a/1", "a/b/c"}) EXPECT_FALSE(store.Get(key, Now(), &value).ok()) << key;
+  for (const char* key : {"a", "a/1", "a/b/c"})
+    EXPECT_FALSE(store.Get(key, Now(), &value).ok()) << key;
   for (const char* key : {"ab", "a.", "a0"}) EXPECT_TRUE(store.Get(key, Now(), &value).ok()) << key;
 }
 

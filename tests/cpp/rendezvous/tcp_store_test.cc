@@ -1,5 +1,5 @@
-// TcpStore against a server that is scripted in the test: the exact bytes, and everything a server can get
-// wrong.
+// TcpStore against a server that is scripted in the test: the exact bytes, and everything a server
+// can get wrong.
 #include "rendezvous/tcp_store.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,8 @@ class ScriptedServer {
       Fd fd;
       tcp::Endpoint peer;
       if (!tcp::WaitAccept(listener_.get(), Soon(), &fd, &peer).ok()) return;
-      tcp::ServerHandshake handshake(tcp::SecretOf(1), tcp::Purpose::kStore, Soon(), peer.ToString());
+      tcp::ServerHandshake handshake(tcp::SecretOf(1), tcp::Purpose::kStore, Soon(),
+                                     peer.ToString());
       if (tcp::WaitHandshake(fd.get(), &handshake).ok()) script(fd.get());
     });
   }
@@ -62,7 +63,8 @@ void Give(int fd, const std::string& data) {
 }
 
 std::string Frame(char sequence, const std::string& payload) {
-  return ""s + sequence + "\0\0\0"s + static_cast<char>(payload.size()) + "\0\0\0\0\0\0\0"s + payload;
+  return ""s + sequence + "\0\0\0"s + static_cast<char>(payload.size()) + "\0\0\0\0\0\0\0"s +
+         payload;
 }
 
 TEST(TcpStore, SendsAndUnderstandsTheBytesOfTheWirePage) {
@@ -127,7 +129,8 @@ TEST(TcpStore, JoinsArrivesAndFailsInTheBytesOfTheWirePage) {
   Join(store.get());
   EXPECT_TRUE(store->Look().ok());
   EXPECT_TRUE(store->Arrive(Deadline::Never()).ok());
-  EXPECT_EQ(store->Fail(Status::Io("no memory")).code(), StatusCode::kIo) << "the caller hears what happened here";
+  EXPECT_EQ(store->Fail(Status::Io("no memory")).code(), StatusCode::kIo)
+      << "the caller hears what happened here";
   EXPECT_EQ(store->Fail(Status::Io("again")).message(), "again") << "said once";
 }
 
@@ -149,7 +152,8 @@ TEST(TcpStore, ALossEndsTheWaitTheNextRequestAndALook) {
     EXPECT_EQ(store->Look().peer(), 2) << "it goes on saying so";
     EXPECT_EQ(store->Set("k", "").peer(), 2);
     EXPECT_EQ(store->Arrive(Deadline::Never()).peer(), 2);
-    EXPECT_EQ(store->Fail(Status::PeerLost(0, "rank 0 hung up")).peer(), 2) << "the first failure is the cause";
+    EXPECT_EQ(store->Fail(Status::PeerLost(0, "rank 0 hung up")).peer(), 2)
+        << "the first failure is the cause";
   }
 }
 
@@ -164,7 +168,8 @@ TEST(TcpStore, AVerdictWithoutWordsIsStillToldInWords) {
   std::string value;
   const Status lost = store->Get("k", Deadline::Never(), &value);
   EXPECT_EQ(lost.code(), StatusCode::kIo);
-  EXPECT_NE(lost.message().find("ended the meeting without a word"), std::string::npos) << lost.message();
+  EXPECT_NE(lost.message().find("ended the meeting without a word"), std::string::npos)
+      << lost.message();
 }
 
 TEST(TcpStore, AFailureThatCameFirstIsTheOneToReport) {
@@ -182,17 +187,20 @@ TEST(TcpStore, AFailureThatCameFirstIsTheOneToReport) {
 
 TEST(TcpStore, AServerThatEndsIsNamedByTheRankItRanIn) {
   for (const bool in_rank_0 : {true, false}) {
-    ScriptedServer server([in_rank_0](int fd) { GiveSeat(fd, in_rank_0 ? "\0\0\0\0"s : "\xff\xff\xff\xff"s); });
+    ScriptedServer server(
+        [in_rank_0](int fd) { GiveSeat(fd, in_rank_0 ? "\0\0\0\0"s : "\xff\xff\xff\xff"s); });
     const auto store = server.Connect();
     Join(store.get());
     const Status status = Await(store.get());
-    EXPECT_EQ(status.code(), in_rank_0 ? StatusCode::kPeerLost : StatusCode::kIo) << status.ToString();
+    EXPECT_EQ(status.code(), in_rank_0 ? StatusCode::kPeerLost : StatusCode::kIo)
+        << status.ToString();
     EXPECT_EQ(status.peer(), in_rank_0 ? 0 : Status::kNoPeer);
   }
 }
 
 TEST(TcpStore, NewsThatMakesNoSenseEndsTheMeeting) {
-  for (const std::string& news : {Frame(1, "\0"s), Frame(1, "\3\0"s), Frame(5, kRank2Died), "\1\0"s}) {
+  for (const std::string& news :
+       {Frame(1, "\0"s), Frame(1, "\3\0"s), Frame(5, kRank2Died), "\1\0"s}) {
     ScriptedServer server([&](int fd) {
       GiveSeat(fd);
       Give(fd, news);
@@ -235,14 +243,16 @@ TEST(TcpStore, AReplyThatMakesNoSenseEndsTheConnectionForGood) {
     const auto store = server.Connect();
     const Status status = store->Set("k", "");
     EXPECT_EQ(status.code(), StatusCode::kIo);
-    EXPECT_NE(status.message().find(server.address().ToString()), std::string::npos) << status.message();
+    EXPECT_NE(status.message().find(server.address().ToString()), std::string::npos)
+        << status.message();
     EXPECT_EQ(store->Set("other", "").message(), status.message());
   }
 }
 
 TEST(TcpStore, ACollectReplyThatDoesNotAddUpIsAnError) {
   for (const std::string& reply :
-       {"\0"s, "\0\1\0\0\0\0\0\0\0"s, "\0\xff\xff\xff\xff\xff\xff\xff\xff"s + "a", "\0\1\0\0\0\0\0\0\0ab"s}) {
+       {"\0"s, "\0\1\0\0\0\0\0\0\0"s, "\0\xff\xff\xff\xff\xff\xff\xff\xff"s + "a",
+        "\0\1\0\0\0\0\0\0\0ab"s}) {
     ScriptedServer server([&](int fd) {
       Take(fd, 12 + 14);
       Give(fd, Frame(0, reply));
@@ -297,7 +307,8 @@ TEST(TcpStore, AWrongSecretFailsAtOnce) {
   std::unique_ptr<TcpStore> store;
   const Status status = TcpStore::Connect(server.address(), tcp::SecretOf(2), Soon(), &store);
   EXPECT_EQ(status.code(), StatusCode::kIo) << "not a timeout";
-  EXPECT_NE(status.message().find("does not know this job's secret"), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find("does not know this job's secret"), std::string::npos)
+      << status.message();
   EXPECT_EQ(store, nullptr);
 }
 
@@ -328,7 +339,8 @@ TEST(TcpStore, AServerThatIsNotThereIsNamedAtTheDeadline) {
   ASSERT_TRUE(tcp::Listen({"127.0.0.1", 0}, 4, &listener, &address).ok());
   listener.Reset();
   std::unique_ptr<TcpStore> store;
-  const Status status = TcpStore::Connect(address, tcp::SecretOf(1), Deadline::After(100 * kMillisecond), &store);
+  const Status status =
+      TcpStore::Connect(address, tcp::SecretOf(1), Deadline::After(100 * kMillisecond), &store);
   EXPECT_FALSE(status.ok());
   EXPECT_NE(status.message().find(address.ToString()), std::string::npos) << status.message();
   EXPECT_NE(status.message().find("launcher"), std::string::npos) << status.message();

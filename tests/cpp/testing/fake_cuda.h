@@ -1,5 +1,6 @@
-// FakeCuda: one test's use of the fake driver (tests/fake_gpu): what it commands ends with the test, whatever the driver
-// complained about fails it, and a test whose streams never get there says where.
+// FakeCuda: one test's use of the fake driver (tests/fake_gpu): what it commands ends with the
+// test, whatever the driver complained about fails it, and a test whose streams never get there
+// says where.
 //
 //   FakeCuda cuda;
 //   ASSERT_EQ(LoadDriver(FakeCuda::kLibrary, &driver), ...)
@@ -77,13 +78,18 @@ class UserStream {
   // Puts a copy of `value`, as often as it fits, into device memory: a producer at work.
   void Fill(void* data, size_t bytes, unsigned char value) const {
     const device::Gpu::Current current(*gpu_);
-    EXPECT_EQ(gpu_->driver().MemsetD8Async(reinterpret_cast<device::Address>(data), value, bytes, stream_), 0);
+    EXPECT_EQ(gpu_->driver().MemsetD8Async(reinterpret_cast<device::Address>(data), value, bytes,
+                                           stream_),
+              0);
   }
-  // Copies out behind what the stream has been given so far, and waits for that: what a consumer sees.
+  // Copies out behind what the stream has been given so far, and waits for that: what a consumer
+  // sees.
   std::vector<unsigned char> Read(const void* data, size_t bytes) const {
     std::vector<unsigned char> seen(bytes);
     const device::Gpu::Current current(*gpu_);
-    EXPECT_EQ(gpu_->driver().MemcpyDtoHAsync(seen.data(), reinterpret_cast<device::Address>(data), bytes, stream_), 0);
+    EXPECT_EQ(gpu_->driver().MemcpyDtoHAsync(seen.data(), reinterpret_cast<device::Address>(data),
+                                             bytes, stream_),
+              0);
     return seen;
   }
 
@@ -101,9 +107,10 @@ inline Status Await(const device::EventPtr& event) {
   }
 }
 
-// Device memory that is there for every stream: Gpu's own comes in the order of its stream, before which it is nobody's.
-inline std::unique_ptr<device::Gpu::Buffer> MemoryForEveryStream(const std::shared_ptr<device::Gpu>& gpu,
-                                                                 size_t bytes) {
+// Device memory that is there for every stream: Gpu's own comes in the order of its stream, before
+// which it is nobody's.
+inline std::unique_ptr<device::Gpu::Buffer> MemoryForEveryStream(
+    const std::shared_ptr<device::Gpu>& gpu, size_t bytes) {
   std::unique_ptr<device::Gpu::Buffer> buffer;
   EXPECT_EQ(gpu->OnDevice(bytes, &buffer).ToString(), Status::Ok().ToString());
   device::EventPtr there;

@@ -1,8 +1,10 @@
-// FakeMpi: an MPI for ranks that are threads of one process, so that the sanitizers see what is done with it.
+// FakeMpi: an MPI for ranks that are threads of one process, so that the sanitizers see what is
+// done with it.
 //
-// As unhelpful as MPI may be: a message lies about until its receiver's Irecv, what is not small has not left before that,
-// requests complete at a later question than they could, in an order that follows from the seed alone, and handles are
-// numbers that mean nothing outside. Everything is under one lock.
+// As unhelpful as MPI may be: a message lies about until its receiver's Irecv, what is not small
+// has not left before that, requests complete at a later question than they could, in an order that
+// follows from the seed alone, and handles are numbers that mean nothing outside. Everything is
+// under one lock.
 //
 //   FakeMpi mpi(3, {.seed = 7});
 //   access.library = mpi.library(); access.communicator = mpi.world(rank);
@@ -27,9 +29,9 @@ namespace hvdlite::testing {
 
 struct FakeMpiOptions {
   uint32_t seed = 1;
-  double delay = 0.3;  // the chance that a request which could complete does not yet
+  double delay = 0.3;        // the chance that a request which could complete does not yet
   size_t eager_bytes = 256;  // messages up to this size leave at once
-  int fail_rank = -1;  // whose calls fail ...
+  int fail_rank = -1;        // whose calls fail ...
   int fail_after = 1 << 30;  // ... after so many
   bool finalized = false;
 };
@@ -84,7 +86,9 @@ class FakeMpi {
     int me;
     int collectives = 0;
 
-    size_t member() const { return static_cast<size_t>(std::find(ranks.begin(), ranks.end(), me) - ranks.begin()); }
+    size_t member() const {
+      return static_cast<size_t>(std::find(ranks.begin(), ranks.end(), me) - ranks.begin());
+    }
   };
   struct Group {
     std::vector<int> ranks;
@@ -217,7 +221,8 @@ class FakeMpi {
   const int rank = rank_of;                            \
   if (self.Fails(rank)) return kErrorCode
 
-  static int Isend(const void* data, int count, Handle, int to, int tag, Handle comm, Handle* request) {
+  static int Isend(const void* data, int count, Handle, int to, int tag, Handle comm,
+                   Handle* request) {
     HVDLITE_FAKE(self.comms_.at(comm).me);
     self.largest_ = std::max(self.largest_, count);
     const Comm& c = self.comms_.at(comm);
@@ -248,7 +253,8 @@ class FakeMpi {
     return 0;
   }
 
-  static int Iallreduce(const void* in, void* out, int count, Handle type, Handle op, Handle comm, Handle* request) {
+  static int Iallreduce(const void* in, void* out, int count, Handle type, Handle op, Handle comm,
+                        Handle* request) {
     HVDLITE_FAKE(self.comms_.at(comm).me);
     self.largest_ = std::max(self.largest_, count);
     const Comm& c = self.comms_.at(comm);
@@ -259,7 +265,8 @@ class FakeMpi {
     collective.out[me] = static_cast<char*>(out);
     if (collective.joined == static_cast<int>(c.ranks.size())) {
       self.ReduceAs(&collective, count, type, op);
-      for (char* each : collective.out) memcpy(each, collective.result.data(), collective.result.size());
+      for (char* each : collective.out)
+        memcpy(each, collective.result.data(), collective.result.size());
       collective.done = true;
     }
     *request = self.NewRequest({rank, nullptr, nullptr, mine});
@@ -327,7 +334,8 @@ class FakeMpi {
     const auto found = self.requests_.find(*request);
     if (found == self.requests_.end() || found->second.receive == nullptr) return kErrorCode;
     for (auto& [way, receives] : self.receives_) {
-      receives.erase(std::remove(receives.begin(), receives.end(), found->second.receive), receives.end());
+      receives.erase(std::remove(receives.begin(), receives.end(), found->second.receive),
+                     receives.end());
     }
     return 0;
   }
@@ -362,7 +370,8 @@ class FakeMpi {
     HVDLITE_FAKE(-1);
     static_cast<void>(rank);
     Group chosen;
-    for (int i = 0; i < count; ++i) chosen.ranks.push_back(self.groups_.at(group).ranks[static_cast<size_t>(ranks[i])]);
+    for (int i = 0; i < count; ++i)
+      chosen.ranks.push_back(self.groups_.at(group).ranks[static_cast<size_t>(ranks[i])]);
     *made = self.NewHandle();
     self.groups_[*made] = chosen;
     return 0;
@@ -391,7 +400,8 @@ class FakeMpi {
     }
     ++self.waiting_;
     self.came_.wait(lock, [&] {
-      return self.over_ || std::find(self.all_came_.begin(), self.all_came_.end(), context) != self.all_came_.end();
+      return self.over_ || std::find(self.all_came_.begin(), self.all_came_.end(), context) !=
+                               self.all_came_.end();
     });
     --self.waiting_;
     if (self.over_) {

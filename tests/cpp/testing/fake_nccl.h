@@ -1,5 +1,5 @@
-// FakeNccl: one test's use of the fake NCCL (tests/fake_gpu): what it commands ends with the test; whatever NCCL complained
-// about, and communicators that nobody gave back, fail it.
+// FakeNccl: one test's use of the fake NCCL (tests/fake_gpu): what it commands ends with the test;
+// whatever NCCL complained about, and communicators that nobody gave back, fail it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -36,10 +36,12 @@ class FakeNccl {
     EXPECT_TRUE(status.ok()) << status.ToString();
     return library;
   }
-  // So many communicators are left. They are given back by threads of their own, for which nobody waits long.
+  // So many communicators are left. They are given back by threads of their own, for which nobody
+  // waits long.
   static void ExpectLeft(long count) {
     const Deadline deadline = Deadline::AfterSeconds(30 * Patience());
-    while (fake_nccl_live() > count && !deadline.Passed()) std::this_thread::sleep_for(std::chrono::microseconds(100));
+    while (fake_nccl_live() > count && !deadline.Passed())
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
     EXPECT_EQ(fake_nccl_live(), count);
   }
   // What NCCL complained about so far, which is then forgiven.

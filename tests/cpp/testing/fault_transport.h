@@ -1,5 +1,5 @@
-// FaultTransport: a Transport that behaves as badly as a network may: calls that move only a part, calls that
-// move nothing, and an end after so many bytes. The faults follow from the seed alone.
+// FaultTransport: a Transport that behaves as badly as a network may: calls that move only a part,
+// calls that move nothing, and an end after so many bytes. The faults follow from the seed alone.
 #pragma once
 
 #include <algorithm>

@@ -1,7 +1,8 @@
-// GpuRank: what a rank of a test has on the fake GPU: a stream of its own, memory, and operations on it.
+// GpuRank: what a rank of a test has on the fake GPU: a stream of its own, memory, and operations
+// on it.
 //
-// Values go in and come out by copies on that stream only, so an operation that does not wait for the producer, or a consumer
-// that is not held back, is a wrong value.
+// Values go in and come out by copies on that stream only, so an operation that does not wait for
+// the producer, or a consumer that is not held back, is a wrong value.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +25,8 @@ inline std::vector<float> Count(int64_t elements, float from) {
 
 class GpuRank {
  public:
-  GpuRank(Rank* me, FakeCuda* cuda, int ordinal) : me_(me), gpu_(cuda->Open(ordinal)), stream_(gpu_) {}
+  GpuRank(Rank* me, FakeCuda* cuda, int ordinal)
+      : me_(me), gpu_(cuda->Open(ordinal)), stream_(gpu_) {}
   ~GpuRank() {
     const device::Gpu::Current current(*gpu_);
     (void)gpu_->driver().StreamSynchronize(stream_.get());  // what it copies from goes now
@@ -45,15 +47,15 @@ class GpuRank {
     device::EventPtr there;
     EXPECT_EQ(gpu_->Allocate(view.bytes(), &view.data).ToString(), Status::Ok().ToString());
     EXPECT_TRUE(gpu_->Record(gpu_->stream(), &there).ok());
-    EXPECT_TRUE(there->HoldBack(stream_.get()).ok());
+    EXPECT_TRUE(there->MakeWait(stream_.get()).ok());
     memory_.push_back(view.data);
     // Kept until the stream is gone: the copy happens some time later.
     std::unique_ptr<device::Gpu::Buffer> pinned;
     EXPECT_TRUE(gpu_->Pinned(view.bytes(), &pinned).ok());
     std::copy(values.begin(), values.end(), static_cast<T*>(pinned->data()));
     const device::Gpu::Current current(*gpu_);
-    EXPECT_EQ(gpu_->driver().MemcpyHtoDAsync(reinterpret_cast<device::Address>(view.data), pinned->data(), view.bytes(),
-                                             stream_.get()),
+    EXPECT_EQ(gpu_->driver().MemcpyHtoDAsync(reinterpret_cast<device::Address>(view.data),
+                                             pinned->data(), view.bytes(), stream_.get()),
               0);
     sources_.push_back(std::move(pinned));
     return view;
@@ -68,7 +70,8 @@ class GpuRank {
     return values;
   }
 
-  Submission Ask(OpKind kind, const std::string& name, const TensorView& input, const TensorView& output = {}) {
+  Submission Ask(OpKind kind, const std::string& name, const TensorView& input,
+                 const TensorView& output = {}) {
     Submission s = testing::Ask(kind, name, input, output);
     s.request.device = DeviceKind::kCuda;
     s.producer = stream_.get();
@@ -83,7 +86,7 @@ class GpuRank {
     return Follow(made);
   }
   Status Follow(const HandlePtr& handle) {
-    return handle->flight == nullptr ? Status::Ok() : handle->flight->HoldBack(stream_.get());
+    return handle->pending == nullptr ? Status::Ok() : handle->pending->MakeWait(stream_.get());
   }
 
  private:

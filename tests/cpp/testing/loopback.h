@@ -14,8 +14,8 @@ namespace hvdlite::testing {
 class Loopback final : public transport::Transport {
  public:
   // `capacity`: bytes in flight per direction.
-  static std::pair<std::unique_ptr<Loopback>, std::unique_ptr<Loopback>> Pair(int rank_a, int rank_b,
-                                                                              size_t capacity = SIZE_MAX) {
+  static std::pair<std::unique_ptr<Loopback>, std::unique_ptr<Loopback>> Pair(
+      int rank_a, int rank_b, size_t capacity = SIZE_MAX) {
     auto ab = std::make_shared<std::string>(), ba = std::make_shared<std::string>();
     return {std::unique_ptr<Loopback>(new Loopback(rank_b, ab, ba, capacity)),
             std::unique_ptr<Loopback>(new Loopback(rank_a, ba, ab, capacity))};
@@ -36,7 +36,8 @@ class Loopback final : public transport::Transport {
   int fd() const override { return -1; }
 
  private:
-  Loopback(int peer, std::shared_ptr<std::string> out, std::shared_ptr<std::string> in, size_t capacity)
+  Loopback(int peer, std::shared_ptr<std::string> out, std::shared_ptr<std::string> in,
+           size_t capacity)
       : peer_(peer), out_(std::move(out)), in_(std::move(in)), capacity_(capacity) {}
   const int peer_;
   const std::shared_ptr<std::string> out_, in_;

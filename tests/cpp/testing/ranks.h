@@ -1,5 +1,6 @@
-// Ranks: a whole job in one process. RunRanks starts one engine per rank, each in a thread of its own, over a store in
-// memory, lets the given function play that rank, and shuts all engines down together.
+// Ranks: a whole job in one process. RunRanks starts one engine per rank, each in a thread of its
+// own, over a store in memory, lets the given function play that rank, and shuts all engines down
+// together.
 //
 //   RunRanks({.size = 3}, [](Rank& me) {
 //     std::vector<float> x(5, 1);
@@ -82,7 +83,8 @@ Submission Allgather(const std::string& name, const std::vector<T>& in, Shape sh
   return Ask(OpKind::kAllgather, name, View(in, std::move(shape)), {});
 }
 template <typename T>
-Submission Alltoall(const std::string& name, const std::vector<T>& in, std::vector<int64_t> splits) {
+Submission Alltoall(const std::string& name, const std::vector<T>& in,
+                    std::vector<int64_t> splits) {
   Submission s = Ask(OpKind::kAlltoall, name, View(in), {});
   s.request.splits = std::move(splits);
   return s;
@@ -127,9 +129,11 @@ struct RanksOptions {
   int size = 2;
   Config config = {};
   std::vector<std::vector<int>> process_sets = {};
-  // More than 1: ranks pretend to sit on so many hosts, dealt out in turns, and reach each other over TCP.
+  // More than 1: ranks pretend to sit on so many hosts, dealt out in turns, and reach each other
+  // over TCP.
   int hosts = 1;
-  // Tensors go over a FakeMpi: between the hosts, or on one host because HVDLITE_CPU_OPERATIONS says so.
+  // Tensors go over a FakeMpi: between the hosts, or on one host because HVDLITE_CPU_OPERATIONS
+  // says so.
   bool mpi = false;
   double limit_seconds = 60;
   // False: each rank calls Shutdown itself, or the engine is destroyed without it.
@@ -190,8 +194,8 @@ class Rank {
   std::string at_ = "start";
 };
 
-// When the first rank of a job left. What was promised before then happens, unless that takes longer than the engine's grace, as
-// where a rank, or the machine, stands still meanwhile.
+// When the first rank of a job left. What was promised before then happens, unless that takes
+// longer than the engine's grace, as where a rank, or the machine, stands still meanwhile.
 class Departure {
  public:
   // Each rank, before it leaves.
@@ -207,8 +211,9 @@ class Departure {
   std::atomic<Nanos> since_{0};
 };
 
-inline Status StartEngine(const RanksOptions& options, int rank, const std::string& prefix, rendezvous::Store* store,
-                          std::unique_ptr<Engine>* engine, const FakeMpi* mpi = nullptr) {
+inline Status StartEngine(const RanksOptions& options, int rank, const std::string& prefix,
+                          rendezvous::Store* store, std::unique_ptr<Engine>* engine,
+                          const FakeMpi* mpi = nullptr) {
   engine::EngineOptions o;
   o.rank = rank;
   o.size = options.size;
@@ -232,13 +237,15 @@ inline void RunRanks(const RanksOptions& options, const std::function<void(Rank&
   for (int r = 0; r < options.size; ++r) ranks.push_back(std::make_unique<Rank>(r, options.size));
   const Watchdog watchdog(options.limit_seconds, [&] {
     std::string hint;
-    for (const auto& rank : ranks) hint += "rank " + std::to_string(rank->rank) + ": " + rank->at() + "\n";
+    for (const auto& rank : ranks)
+      hint += "rank " + std::to_string(rank->rank) + ": " + rank->at() + "\n";
     return hint;
   });
   std::vector<std::thread> threads;
   for (const auto& rank : ranks) {
     threads.emplace_back([&options, &store, &mpi, &play, me = rank.get()] {
-      const Status started = StartEngine(options, me->rank, "job/", &store, &me->engine, options.mpi ? &mpi : nullptr);
+      const Status started =
+          StartEngine(options, me->rank, "job/", &store, &me->engine, options.mpi ? &mpi : nullptr);
       ASSERT_TRUE(started.ok()) << started.ToString();
       play(*me);
       if (options.shutdown && me->engine != nullptr) {

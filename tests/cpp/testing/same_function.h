@@ -1,4 +1,5 @@
-// Whether two declarations of a C function call it alike: for tests that compare ours with the header of who wrote it.
+// Whether two declarations of a C function call it alike: for tests that compare ours with the
+// header of who wrote it.
 #pragma once
 
 #include <type_traits>
@@ -7,7 +8,8 @@ namespace hvdlite::testing {
 
 // Passed alike by the C ABI: as large, and both pointers or both not.
 template <class Ours, class Theirs>
-constexpr bool kAlike = (sizeof(Ours) == sizeof(Theirs)) && (std::is_pointer_v<Ours> == std::is_pointer_v<Theirs>);
+constexpr bool kAlike =
+    (sizeof(Ours) == sizeof(Theirs)) && (std::is_pointer_v<Ours> == std::is_pointer_v<Theirs>);
 
 template <class Ours, class Theirs>
 constexpr bool kSameFunction = false;

@@ -1,5 +1,6 @@
-// Watchdog: a test that hangs must say where, and end. If an object of this class lives longer than its limit, it
-// prints what every rank said last, asks every thread of the process for its stack, and aborts.
+// Watchdog: a test that hangs must say where, and end. If an object of this class lives longer than
+// its limit, it prints what every rank said last, asks every thread of the process for its stack,
+// and aborts.
 #pragma once
 
 #include <dirent.h>
@@ -29,7 +30,8 @@ inline double Patience() {
 
 class Watchdog {
  public:
-  // `hint` is called before the end, from another thread; it returns what is known about who waits for what.
+  // `hint` is called before the end, from another thread; it returns what is known about who waits
+  // for what.
   explicit Watchdog(double seconds, std::function<std::string()> hint = nullptr)
       : limit_(seconds * Patience()), hint_(std::move(hint)), thread_([this] { Watch(); }) {}
   ~Watchdog() {
@@ -49,7 +51,8 @@ class Watchdog {
     const auto until = std::chrono::system_clock::now() + std::chrono::duration<double>(limit_);
     while (!over_) {
       // system_clock: what old TSAN runtimes understand.
-      if (changed_.wait_until(lock, std::chrono::time_point_cast<std::chrono::system_clock::duration>(until)) ==
+      if (changed_.wait_until(
+              lock, std::chrono::time_point_cast<std::chrono::system_clock::duration>(until)) ==
               std::cv_status::timeout &&
           !over_) {
         Bark();
@@ -58,7 +61,8 @@ class Watchdog {
   }
 
   [[noreturn]] void Bark() {
-    fprintf(stderr, "\nWATCHDOG: the test hangs for %.0f s.\n%s\n", limit_, hint_ ? hint_().c_str() : "");
+    fprintf(stderr, "\nWATCHDOG: the test hangs for %.0f s.\n%s\n", limit_,
+            hint_ ? hint_().c_str() : "");
     struct sigaction action = {};
     action.sa_handler = [](int) {
       void* frames[64];
@@ -72,7 +76,8 @@ class Watchdog {
         if (tid == 0 || tid == static_cast<int>(syscall(SYS_gettid))) continue;
         std::string name;
         std::getline(std::ifstream("/proc/self/task/" + std::to_string(tid) + "/comm"), name);
-        fprintf(stderr, "--- thread %d '%s' (addr2line -Cfe <test> <address>):\n", tid, name.c_str());
+        fprintf(stderr, "--- thread %d '%s' (addr2line -Cfe <test> <address>):\n", tid,
+                name.c_str());
         syscall(SYS_tgkill, getpid(), tid, SIGUSR2);
         usleep(50000);
       }

@@ -61,9 +61,10 @@ TEST(Checked, carries_bytes_in_order_however_they_are_offered_asked_for_and_cut)
     std::mt19937 random(seed);
     const size_t most = seed % 2 == 0 ? 300 : 200000;
     auto [a, b] = Loopback::Pair(0, 1, 1 + random() % most);
-    Checked sender(std::make_unique<FaultTransport>(std::move(a), Faults{.seed = seed, .stall = 0.2, .most = most}));
-    Checked receiver(
-        std::make_unique<FaultTransport>(std::move(b), Faults{.seed = seed + 99, .stall = 0.2, .most = most}));
+    Checked sender(std::make_unique<FaultTransport>(
+        std::move(a), Faults{.seed = seed, .stall = 0.2, .most = most}));
+    Checked receiver(std::make_unique<FaultTransport>(
+        std::move(b), Faults{.seed = seed + 99, .stall = 0.2, .most = most}));
     const std::string sent = Letters(1 + random() % (20 * most), seed);
     std::string got(sent.size(), '\0');
     size_t out = 0, in = 0, offered = 0, asked = 0;
@@ -101,7 +102,8 @@ TEST(Checked, makes_an_error_that_names_the_connection_of_every_bit_that_changes
       const auto [got, status] = HandedOut(damaged, at_once);
       ASSERT_EQ(status.code(), StatusCode::kPeerLost) << "bit " << bit;
       ASSERT_EQ(status.peer(), 3);
-      ASSERT_NE(status.message().find("the connection with rank 3 changes what it carries"), std::string::npos)
+      ASSERT_NE(status.message().find("the connection with rank 3 changes what it carries"),
+                std::string::npos)
           << status.message();
       ASSERT_EQ(got, whole.substr(0, got.size())) << "bit " << bit;
       ASSERT_LT(got.size(), whole.size());
@@ -145,8 +147,10 @@ TEST(LinkChecks, are_made_between_machines_unless_the_knob_says_otherwise) {
       {"off", "10.0.0.5", "10.0.0.6", false}, {"off", "127.0.0.1", "127.0.0.1", false},
   };
   for (const auto& row : rows) {
-    EXPECT_EQ(comm::WantsChecks(row.knob, row.mine, row.theirs), row.wanted) << row.knob << " " << row.theirs;
-    EXPECT_EQ(comm::WantsChecks(row.knob, row.theirs, row.mine), row.wanted) << row.knob << " " << row.theirs;
+    EXPECT_EQ(comm::WantsChecks(row.knob, row.mine, row.theirs), row.wanted)
+        << row.knob << " " << row.theirs;
+    EXPECT_EQ(comm::WantsChecks(row.knob, row.theirs, row.mine), row.wanted)
+        << row.knob << " " << row.theirs;
   }
 }
 

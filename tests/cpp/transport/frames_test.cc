@@ -18,8 +18,10 @@ TEST(Frames, arrive_whole_and_in_order_however_the_bytes_are_cut) {
   for (uint32_t seed = 0; seed < 30; ++seed) {
     std::mt19937 random(seed);
     auto [a, b] = Loopback::Pair(0, 1, 1 + random() % 5000);
-    FaultTransport sender_end(std::move(a), {.seed = seed, .stall = 0.2, .most = 1 + random() % 3000});
-    FaultTransport receiver_end(std::move(b), {.seed = seed + 99, .stall = 0.2, .most = 1 + random() % 3000});
+    FaultTransport sender_end(std::move(a),
+                              {.seed = seed, .stall = 0.2, .most = 1 + random() % 3000});
+    FaultTransport receiver_end(std::move(b),
+                                {.seed = seed + 99, .stall = 0.2, .most = 1 + random() % 3000});
     FrameChannel sender(&sender_end), receiver(&receiver_end);
     std::vector<std::string> sent;
     size_t received = 0;
@@ -27,7 +29,8 @@ TEST(Frames, arrive_whole_and_in_order_however_the_bytes_are_cut) {
       ASSERT_LT(turn, 10000000);
       bool moved = false;
       if (sent.size() < 200 && random() % 4 == 0) {
-        sent.push_back(std::string(random() % 10 == 0 ? random() % 20000 : random() % 60, static_cast<char>(random())));
+        sent.push_back(std::string(random() % 10 == 0 ? random() % 20000 : random() % 60,
+                                   static_cast<char>(random())));
         sender.Send(sent.back());
       }
       ASSERT_TRUE(sender.PumpOut(&moved).ok());
@@ -59,7 +62,8 @@ TEST(Frames, a_frame_out_of_sequence_or_too_long_breaks_the_channel) {
   struct Header {
     uint32_t length, sequence;
   };
-  for (const Header header : {Header{4, 1}, Header{FrameChannel::kMaxFrame + 1, 0}, Header{UINT32_MAX, 0}}) {
+  for (const Header header :
+       {Header{4, 1}, Header{FrameChannel::kMaxFrame + 1, 0}, Header{UINT32_MAX, 0}}) {
     auto [a, b] = Loopback::Pair(5, 1);
     size_t moved_bytes = 0;
     ASSERT_TRUE(a->TrySend(&header, sizeof(header), &moved_bytes).ok());

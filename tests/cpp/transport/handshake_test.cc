@@ -80,8 +80,9 @@ TEST(Handshake, AWrongSecretIsSeenByTheClientBeforeItAnswers) {
   ServerHandshake server(SecretOf(2), Purpose::kLink, Soon(), "client");
   Turn(&client, &server, ends);
   EXPECT_EQ(client.Advance(ends.client.get()), Progress::kFailed);
-  EXPECT_EQ(client.status().message(),
-            "rank 3 at 10.0.0.5:80 does not know this job's secret: another job may be listening there");
+  EXPECT_EQ(
+      client.status().message(),
+      "rank 3 at 10.0.0.5:80 does not know this job's secret: another job may be listening there");
   EXPECT_EQ(server.Advance(ends.server.get()), Progress::kPending);  // no proof was sent to it
   ends.client.Reset();
   EXPECT_EQ(server.Advance(ends.server.get()), Progress::kFailed);
@@ -176,13 +177,15 @@ TEST(Handshake, BytesMayComeOneByOne) {
 
 TEST(Handshake, SomebodyWhoDawdlesIsShownOutAtTheDeadline) {
   Ends ends;
-  ServerHandshake server(SecretOf(1), Purpose::kLink, Deadline::After(50 * kMillisecond), "127.0.0.1:5");
+  ServerHandshake server(SecretOf(1), Purpose::kLink, Deadline::After(50 * kMillisecond),
+                         "127.0.0.1:5");
   Put(ends.client.get(), Hello().substr(0, 20));
   const testing::Watchdog watchdog(60);
   const Status status = WaitHandshake(ends.server.get(), &server);
   EXPECT_EQ(status.code(), StatusCode::kTimeout);
-  EXPECT_EQ(status.message(),
-            "127.0.0.1:5 did not finish the handshake in time: it stopped at byte 20 of 41 of step 1");
+  EXPECT_EQ(
+      status.message(),
+      "127.0.0.1:5 did not finish the handshake in time: it stopped at byte 20 of 41 of step 1");
 }
 
 TEST(Handshake, AServerGivesAStrangerFiveSecondsAtMost) {
@@ -212,8 +215,9 @@ TEST(Handshake, APeerThatLeavesIsAnError) {
   server.Advance(ends.server.get());
   ends.client.Reset();  // with step 2 unread: a reset, not an end of file
   EXPECT_EQ(server.Advance(ends.server.get()), Progress::kFailed);
-  EXPECT_NE(server.status().message().find("127.0.0.1:5 closed the connection during the handshake"),
-            std::string::npos);
+  EXPECT_NE(
+      server.status().message().find("127.0.0.1:5 closed the connection during the handshake"),
+      std::string::npos);
 }
 
 TEST(Handshake, WorksOverTcpWithBothSidesWaiting) {

@@ -31,7 +31,8 @@ struct Host {
 std::vector<Host> OpenDoors(int size, const std::string& address = "127.0.0.1") {
   std::vector<Host> hosts(static_cast<size_t>(size));
   for (Host& host : hosts) {
-    const Status status = LinkListener::Open({address, 0}, 64, SecretOf(1), nullptr, &host.listener);
+    const Status status =
+        LinkListener::Open({address, 0}, 64, SecretOf(1), nullptr, &host.listener);
     EXPECT_TRUE(status.ok()) << status.ToString();
   }
   return hosts;
@@ -39,19 +40,20 @@ std::vector<Host> OpenDoors(int size, const std::string& address = "127.0.0.1") 
 
 std::vector<MeshPeer> PeersOf(const std::vector<Host>& hosts) {
   std::vector<MeshPeer> peers;
-  for (size_t i = 0; i < hosts.size(); ++i) peers.push_back({static_cast<int>(i), {hosts[i].listener->endpoint()}});
+  for (size_t i = 0; i < hosts.size(); ++i)
+    peers.push_back({static_cast<int>(i), {hosts[i].listener->endpoint()}});
   return peers;
 }
 
 // All ranks at once; rank i begins i * stagger later.
-void ConnectAll(std::vector<Host>* hosts, const std::vector<MeshPeer>& peers, uint32_t group = kGroup,
-                Nanos patience = kPatience, Nanos stagger = 0) {
+void ConnectAll(std::vector<Host>* hosts, const std::vector<MeshPeer>& peers,
+                uint32_t group = kGroup, Nanos patience = kPatience, Nanos stagger = 0) {
   std::vector<std::thread> threads;
   for (size_t i = 0; i < hosts->size(); ++i) {
     threads.emplace_back([=, &host = (*hosts)[i], &peers] {
       std::this_thread::sleep_for(std::chrono::nanoseconds(stagger * static_cast<Nanos>(i)));
-      host.status = ConnectMesh(group, kGeneration, static_cast<int>(i), peers, host.listener.get(), SecretOf(1),
-                                Deadline::After(patience), &host.links);
+      host.status = ConnectMesh(group, kGeneration, static_cast<int>(i), peers, host.listener.get(),
+                                SecretOf(1), Deadline::After(patience), &host.links);
     });
   }
   for (auto& thread : threads) thread.join();
@@ -100,7 +102,8 @@ TEST(LinkMesh, JoinsEveryRankToEveryOther) {
 TEST(LinkMesh, WorksOverIpv6) {
   Fd probe;
   Endpoint bound;
-  if (!Listen({"::1", 0}, 1, &probe, &bound).ok()) GTEST_SKIP() << "this machine has no IPv6 loopback";
+  if (!Listen({"::1", 0}, 1, &probe, &bound).ok())
+    GTEST_SKIP() << "this machine has no IPv6 loopback";
   auto hosts = OpenDoors(3, "::1");
   ConnectAll(&hosts, PeersOf(hosts));
   ExpectLinksLeadWhereTheySay(&hosts);
@@ -123,14 +126,14 @@ TEST(LinkMesh, ADoorThatOpensLateIsTriedAgain) {
   const auto peers = PeersOf(hosts);
   hosts[0].listener.reset();
   std::thread early([&] {
-    hosts[1].status = ConnectMesh(kGroup, kGeneration, 1, peers, hosts[1].listener.get(), SecretOf(1),
-                                  Deadline::After(kPatience), &hosts[1].links);
+    hosts[1].status = ConnectMesh(kGroup, kGeneration, 1, peers, hosts[1].listener.get(),
+                                  SecretOf(1), Deadline::After(kPatience), &hosts[1].links);
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
   const Status opened = LinkListener::Open(at, 64, SecretOf(1), nullptr, &hosts[0].listener);
   if (opened.ok()) {
-    hosts[0].status = ConnectMesh(kGroup, kGeneration, 0, peers, hosts[0].listener.get(), SecretOf(1),
-                                  Deadline::After(kPatience), &hosts[0].links);
+    hosts[0].status = ConnectMesh(kGroup, kGeneration, 0, peers, hosts[0].listener.get(),
+                                  SecretOf(1), Deadline::After(kPatience), &hosts[0].links);
   }
   early.join();
   ASSERT_TRUE(opened.ok()) << opened.ToString();
@@ -142,8 +145,9 @@ TEST(LinkMesh, AMissingPeerIsNamedWithItsAddressAndTheSystemsWord) {
   const auto peers = PeersOf(hosts);
   hosts[0].listener.reset();  // nobody listens there any more
   std::thread other([&] {
-    hosts[2].status = ConnectMesh(kGroup, kGeneration, 2, peers, hosts[2].listener.get(), SecretOf(1),
-                                  Deadline::After(500 * kMillisecond), &hosts[2].links);
+    hosts[2].status =
+        ConnectMesh(kGroup, kGeneration, 2, peers, hosts[2].listener.get(), SecretOf(1),
+                    Deadline::After(500 * kMillisecond), &hosts[2].links);
   });
   hosts[1].status = ConnectMesh(kGroup, kGeneration, 1, peers, hosts[1].listener.get(), SecretOf(1),
                                 Deadline::After(500 * kMillisecond), &hosts[1].links);
@@ -154,7 +158,8 @@ TEST(LinkMesh, AMissingPeerIsNamedWithItsAddressAndTheSystemsWord) {
     EXPECT_EQ(status.peer(), 0);
     EXPECT_TRUE(hosts[i].links.empty());
     EXPECT_NE(status.message().find("rank 0"), std::string::npos) << status.message();
-    EXPECT_NE(status.message().find(peers[0].candidates[0].ToString()), std::string::npos) << status.message();
+    EXPECT_NE(status.message().find(peers[0].candidates[0].ToString()), std::string::npos)
+        << status.message();
     EXPECT_NE(status.message().find("Connection refused"), std::string::npos) << status.message();
   }
 }
@@ -162,11 +167,13 @@ TEST(LinkMesh, AMissingPeerIsNamedWithItsAddressAndTheSystemsWord) {
 TEST(LinkMesh, APeerThatNeverCallsIsNamed) {
   auto hosts = OpenDoors(2);
   const auto peers = PeersOf(hosts);
-  const Status status = ConnectMesh(kGroup, kGeneration, 0, peers, hosts[0].listener.get(), SecretOf(1),
-                                    Deadline::After(200 * kMillisecond), &hosts[0].links);
+  const Status status =
+      ConnectMesh(kGroup, kGeneration, 0, peers, hosts[0].listener.get(), SecretOf(1),
+                  Deadline::After(200 * kMillisecond), &hosts[0].links);
   EXPECT_EQ(status.peer(), 1);
   EXPECT_NE(status.message().find("rank 1"), std::string::npos);
-  EXPECT_NE(status.message().find("did not connect to rank 0"), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find("did not connect to rank 0"), std::string::npos)
+      << status.message();
 }
 
 TEST(LinkMesh, NewsOfADeathEndsTheWaitForIt) {
@@ -174,11 +181,13 @@ TEST(LinkMesh, NewsOfADeathEndsTheWaitForIt) {
   const auto peers = PeersOf(hosts);
   const Nanos start = MonotonicNow();
   const auto look = [start] {
-    return MonotonicNow() - start < 100 * kMillisecond ? Status::Ok() : Status::PeerLost(1, "rank 1 died");
+    return MonotonicNow() - start < 100 * kMillisecond ? Status::Ok()
+                                                       : Status::PeerLost(1, "rank 1 died");
   };
   for (int me : {0, 1}) {  // waits to be called, and calls
-    const Status status = ConnectMesh(kGroup, kGeneration, me, peers, hosts[static_cast<size_t>(me)].listener.get(),
-                                      SecretOf(1), Until(Deadline::After(kPatience), look), &hosts[0].links);
+    const Status status =
+        ConnectMesh(kGroup, kGeneration, me, peers, hosts[static_cast<size_t>(me)].listener.get(),
+                    SecretOf(1), Until(Deadline::After(kPatience), look), &hosts[0].links);
     EXPECT_EQ(status.message(), "rank 1 died");
     EXPECT_TRUE(hosts[0].links.empty());
   }
@@ -215,7 +224,8 @@ class Stranger {
         Fd fd;
         if (!tcp::Connect(door_, Deadline::After(kSecond), &fd).ok()) continue;
         if (!words_.empty()) {
-          [[maybe_unused]] const ssize_t n = send(fd.get(), words_.data(), words_.size(), MSG_NOSIGNAL);
+          [[maybe_unused]] const ssize_t n =
+              send(fd.get(), words_.data(), words_.size(), MSG_NOSIGNAL);
         }
         held.push_back(std::move(fd));
         if (held.size() > 50) held.clear();
@@ -254,23 +264,26 @@ TEST(LinkMesh, AWrongSecretGetsNoLink) {
   const auto peers = PeersOf(hosts);
   std::atomic<bool> gone{false};
   std::thread intruder([&] {
-    hosts[1].status = ConnectMesh(kGroup, kGeneration, 1, peers, hosts[1].listener.get(), SecretOf(2),
-                                  Deadline::After(3 * kSecond), &hosts[1].links);
+    hosts[1].status = ConnectMesh(kGroup, kGeneration, 1, peers, hosts[1].listener.get(),
+                                  SecretOf(2), Deadline::After(3 * kSecond), &hosts[1].links);
     gone = true;
   });
   // At its door for as long as somebody may call.
-  const auto look = [&gone] { return gone ? Status::Timeout("the intruder has gone") : Status::Ok(); };
+  const auto look = [&gone] {
+    return gone ? Status::Timeout("the intruder has gone") : Status::Ok();
+  };
   hosts[0].status = ConnectMesh(kGroup, kGeneration, 0, peers, hosts[0].listener.get(), SecretOf(1),
                                 Until(Deadline::After(kPatience), look), &hosts[0].links);
   intruder.join();
   EXPECT_EQ(hosts[0].status.code(), StatusCode::kTimeout);
   EXPECT_EQ(hosts[1].status.code(), StatusCode::kTimeout);
-  EXPECT_NE(hosts[1].status.message().find("secret"), std::string::npos) << hosts[1].status.message();
+  EXPECT_NE(hosts[1].status.message().find("secret"), std::string::npos)
+      << hosts[1].status.message();
   EXPECT_EQ(hosts[0].listener->parked(), 0u);
 }
 
-// Turns the door and carries bytes between `client` and a new connection to it until `done`; what the client
-// said.
+// Turns the door and carries bytes between `client` and a new connection to it until `done`; what
+// the client said.
 std::string Eavesdrop(LinkListener* door, int client, const std::function<bool()>& done) {
   Fd server;
   EXPECT_TRUE(Connect(door->endpoint(), Deadline::After(kPatience), &server).ok());
@@ -303,7 +316,8 @@ TEST(LinkMesh, ARecordedHandshakeIsWorthless) {
   const std::string heard = Eavesdrop(&door, theirs.get(), [&] {
     if (!said && handshake.Advance(ours.get()) == Handshake::Progress::kDone) {
       const auto hello = Encode(LinkHello{kGroup, kGeneration, 1, 0, 0});
-      said = send(ours.get(), hello.data(), hello.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(hello.size());
+      said = send(ours.get(), hello.data(), hello.size(), MSG_NOSIGNAL) ==
+             static_cast<ssize_t>(hello.size());
     }
     return door.parked() == 1;
   });
@@ -311,13 +325,16 @@ TEST(LinkMesh, ARecordedHandshakeIsWorthless) {
   // The same bytes again: the door's nonce is another one.
   Fd replay;
   ASSERT_TRUE(Connect(door.endpoint(), Deadline::After(kPatience), &replay).ok());
-  ASSERT_TRUE(WriteFull(replay.get(), heard.data(), heard.size(), Deadline::After(kPatience), "the door").ok());
+  ASSERT_TRUE(
+      WriteFull(replay.get(), heard.data(), heard.size(), Deadline::After(kPatience), "the door")
+          .ok());
   bool stood = false;
   const Deadline deadline = Deadline::After(4 * kSecond);
   while (!(stood && door.standing() == 0) && !deadline.Passed()) {
     ASSERT_TRUE(door.Turn().ok());
     char answer[128];
-    stood = stood || recv(replay.get(), answer, sizeof(answer), MSG_DONTWAIT) >= 0;  // it has been let in
+    // It has been let in.
+    stood = stood || recv(replay.get(), answer, sizeof(answer), MSG_DONTWAIT) >= 0;
   }
   EXPECT_EQ(door.standing(), 0u);
   EXPECT_EQ(door.parked(), 1u);  // only the first
@@ -332,7 +349,8 @@ TEST(LinkMesh, WhoeverDawdlesIsShownOutAfterFiveSeconds) {
   ClientHandshake handshake(SecretOf(1), Purpose::kLink, Deadline::After(5 * kSecond), "the door");
   const Nanos begin = MonotonicNow();
   // A friend who finishes the handshake, but then says only a part of its hello.
-  while (handshake.Advance(half.get()) == Handshake::Progress::kPending) ASSERT_TRUE(door.Turn().ok());
+  while (handshake.Advance(half.get()) == Handshake::Progress::kPending)
+    ASSERT_TRUE(door.Turn().ok());
   ASSERT_TRUE(handshake.status().ok());
   ASSERT_EQ(send(half.get(), "abc", 3, MSG_NOSIGNAL), 3);
   const Deadline watchdog = Deadline::After(kPatience);
@@ -352,8 +370,9 @@ TEST(LinkMesh, AConnectionOfAnEarlierGenerationIsDropped) {
   auto hosts = OpenDoors(2);
   const auto peers = PeersOf(hosts);
   std::thread stale([&] {
-    hosts[1].status = ConnectMesh(kGroup, kGeneration - 1, 1, peers, hosts[1].listener.get(), SecretOf(1),
-                                  Deadline::After(600 * kMillisecond), &hosts[1].links);
+    hosts[1].status =
+        ConnectMesh(kGroup, kGeneration - 1, 1, peers, hosts[1].listener.get(), SecretOf(1),
+                    Deadline::After(600 * kMillisecond), &hosts[1].links);
   });
   hosts[0].status = ConnectMesh(kGroup, kGeneration, 0, peers, hosts[0].listener.get(), SecretOf(1),
                                 Deadline::After(600 * kMillisecond), &hosts[0].links);

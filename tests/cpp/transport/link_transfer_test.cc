@@ -32,10 +32,12 @@ TEST(LinkTransfer, MovesWhatFitsAndKeepsTheOrder) {
   size_t out = 0, in = 0, stalls = 0;
   while (in < bytes) {
     size_t moved = 99;
-    ASSERT_TRUE(pair.left->TrySend(reinterpret_cast<char*>(sent.data()) + out, bytes - out, &moved).ok());
+    ASSERT_TRUE(
+        pair.left->TrySend(reinterpret_cast<char*>(sent.data()) + out, bytes - out, &moved).ok());
     stalls += out < bytes && moved == 0;
     out += moved;
-    ASSERT_TRUE(pair.right->TryReceive(reinterpret_cast<char*>(got.data()) + in, 7777, &moved).ok());
+    ASSERT_TRUE(
+        pair.right->TryReceive(reinterpret_cast<char*>(got.data()) + in, 7777, &moved).ok());
     in += moved;
   }
   EXPECT_GT(stalls, 0u);  // the test would prove little otherwise

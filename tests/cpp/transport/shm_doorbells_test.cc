@@ -1,4 +1,5 @@
-// Doorbells: nobody sleeps through news. Every sleep here may last so long that a lost wake-up is a failure, not a delay.
+// Doorbells: nobody sleeps through news. Every sleep here may last so long that a lost wake-up is a
+// failure, not a delay.
 #include "transport/shm/doorbells.h"
 
 #include <gtest/gtest.h>
@@ -19,8 +20,10 @@ class DoorbellsTest : public ::testing::TestWithParam<bool> {
  protected:
   void Open(int ranks) {
     ASSERT_TRUE(HostSegment::Create(ranks, &segment_).ok());
-    for (int r = 0; GetParam() && r < ranks; ++r) eventfds_.push_back(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    for (int r = 0; r < ranks; ++r) bells_.push_back(std::make_unique<Doorbells>(segment_.get(), r, eventfds_));
+    for (int r = 0; GetParam() && r < ranks; ++r)
+      eventfds_.push_back(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    for (int r = 0; r < ranks; ++r)
+      bells_.push_back(std::make_unique<Doorbells>(segment_.get(), r, eventfds_));
   }
   void TearDown() override {
     for (int fd : eventfds_) close(fd);

@@ -54,7 +54,8 @@ int Connect(const std::string& name) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   memcpy(address.sun_path + 1, name.data(), name.size());
-  const socklen_t length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  const socklen_t length =
+      static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
   EXPECT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&address), length), 0);
   return fd;
 }
@@ -67,7 +68,8 @@ std::string Hello(const std::string& name, uint32_t local_rank) {
 }
 
 void Send(int fd, const std::string& message) {
-  EXPECT_EQ(send(fd, message.data(), message.size(), MSG_NOSIGNAL), static_cast<ssize_t>(message.size()));
+  EXPECT_EQ(send(fd, message.data(), message.size(), MSG_NOSIGNAL),
+            static_cast<ssize_t>(message.size()));
 }
 
 TEST(Neighbours, all_get_the_same_segment_and_everyones_eventfd) {
@@ -76,7 +78,8 @@ TEST(Neighbours, all_get_the_same_segment_and_everyones_eventfd) {
   getrlimit(RLIMIT_NOFILE, &before);
   raised = {before.rlim_max, before.rlim_max};
   setrlimit(RLIMIT_NOFILE, &raised);
-  // 260: more descriptors than one message carries. Here all ranks are in one process, so it needs many.
+  // 260: more descriptors than one message carries. Here all ranks are in one process, so it needs
+  // many.
   for (const int size : {1, 2, 7, 260}) {
     if (static_cast<rlim_t>(size) * static_cast<rlim_t>(size + 4) > raised.rlim_cur) continue;
     Host host(size);
@@ -87,7 +90,8 @@ TEST(Neighbours, all_get_the_same_segment_and_everyones_eventfd) {
       ASSERT_EQ(host.all[i]->eventfds().size(), static_cast<size_t>(size));
       host.all[i]->segment()->line(r).heartbeat = static_cast<uint64_t>(r + 1);
     }
-    for (int r = 0; r < size; ++r) ASSERT_EQ(host.all[0]->segment()->line(r).heartbeat, static_cast<uint64_t>(r + 1));
+    for (int r = 0; r < size; ++r)
+      ASSERT_EQ(host.all[0]->segment()->line(r).heartbeat, static_cast<uint64_t>(r + 1));
     for (auto& each : host.all) ASSERT_TRUE(each->Check().ok());
   }
   setrlimit(RLIMIT_NOFILE, &before);
@@ -122,14 +126,16 @@ TEST(Neighbours, strangers_are_sent_away_and_do_no_harm) {
   // The third says nothing at all.
   std::thread wrong([&] {
     std::unique_ptr<Neighbours> out;
-    const Status status = Neighbours::Join(host.name, "another secret", 1, host.ranks, false, InTime(), &out);
+    const Status status =
+        Neighbours::Join(host.name, "another secret", 1, host.ranks, false, InTime(), &out);
     EXPECT_FALSE(status.ok());
     EXPECT_EQ(out, nullptr);
   });
   host.Meet();
   wrong.join();
   for (int r = 0; r < 3; ++r)
-    EXPECT_TRUE(host.status[static_cast<size_t>(r)].ok()) << host.status[static_cast<size_t>(r)].ToString();
+    EXPECT_TRUE(host.status[static_cast<size_t>(r)].ok())
+        << host.status[static_cast<size_t>(r)].ToString();
   for (int fd : strangers) close(fd);
 }
 
@@ -173,7 +179,8 @@ TEST(Neighbours, a_hub_that_dies_during_the_meeting_ends_it) {
   const testing::Watchdog watchdog(30);
   Host host(3);
   std::thread spoke([&] {
-    host.status[1] = Neighbours::Join(host.name, kSecret, 1, host.ranks, false, Deadline::Never(), &host.all[1]);
+    host.status[1] =
+        Neighbours::Join(host.name, kSecret, 1, host.ranks, false, Deadline::Never(), &host.all[1]);
   });
   usleep(50000);
   close(host.listener);
@@ -190,15 +197,18 @@ TEST(Neighbours, a_spoke_that_dies_during_the_meeting_is_named) {
   std::thread brief([&] {
     std::unique_ptr<Neighbours> out;
     // Its deadline passes while it waits for the hub, and its socket closes.
-    EXPECT_FALSE(
-        Neighbours::Join(host.name, kSecret, 1, host.ranks, false, Deadline::After(50 * kMillisecond), &out).ok());
+    EXPECT_FALSE(Neighbours::Join(host.name, kSecret, 1, host.ranks, false,
+                                  Deadline::After(50 * kMillisecond), &out)
+                     .ok());
   });
   std::thread late([&] {
     brief.join();
     usleep(50000);
-    host.status[2] = Neighbours::Join(host.name, kSecret, 2, host.ranks, false, InTime(), &host.all[2]);
+    host.status[2] =
+        Neighbours::Join(host.name, kSecret, 2, host.ranks, false, InTime(), &host.all[2]);
   });
-  host.status[0] = Neighbours::Host(host.listener, kSecret, host.ranks, false, InTime(), &host.all[0]);
+  host.status[0] =
+      Neighbours::Host(host.listener, kSecret, host.ranks, false, InTime(), &host.all[0]);
   late.join();
   EXPECT_EQ(host.status[0].code(), StatusCode::kPeerLost) << host.status[0].ToString();
   EXPECT_EQ(host.status[0].peer(), 11);
@@ -211,10 +221,14 @@ TEST(Neighbours, news_ends_the_wait_of_the_hub_and_of_a_spoke) {
   const Until until(Deadline::Never(), [&] { return known ? news : Status::Ok(); });
   // The hub waits for rank 12, rank 11 for the hub.
   Host host(3);
-  std::thread spoke(
-      [&] { host.status[1] = Neighbours::Join(host.name, kSecret, 1, host.ranks, false, until, &host.all[1]); });
-  std::thread hub(
-      [&] { host.status[0] = Neighbours::Host(host.listener, kSecret, host.ranks, false, until, &host.all[0]); });
+  std::thread spoke([&] {
+    host.status[1] =
+        Neighbours::Join(host.name, kSecret, 1, host.ranks, false, until, &host.all[1]);
+  });
+  std::thread hub([&] {
+    host.status[0] =
+        Neighbours::Host(host.listener, kSecret, host.ranks, false, until, &host.all[0]);
+  });
   usleep(100000);
   known = true;
   spoke.join();
@@ -228,10 +242,11 @@ TEST(Neighbours, news_ends_the_wait_of_the_hub_and_of_a_spoke) {
 TEST(Neighbours, disagreement_about_how_to_wake_is_an_error) {
   Host host(2);
   std::thread spoke([&] {
-    host.status[1] =
-        Neighbours::Join(host.name, kSecret, 1, host.ranks, /*want_eventfds=*/true, InTime(), &host.all[1]);
+    host.status[1] = Neighbours::Join(host.name, kSecret, 1, host.ranks, /*want_eventfds=*/true,
+                                      InTime(), &host.all[1]);
   });
-  host.status[0] = Neighbours::Host(host.listener, kSecret, host.ranks, false, InTime(), &host.all[0]);
+  host.status[0] =
+      Neighbours::Host(host.listener, kSecret, host.ranks, false, InTime(), &host.all[0]);
   spoke.join();
   EXPECT_EQ(host.status[1].code(), StatusCode::kInternal);
 }

@@ -15,7 +15,8 @@ class PipeTest : public ::testing::Test {
   void Open(size_t capacity) {
     ASSERT_TRUE(HostSegment::Create(2, &segment_).ok());
     void* memory = nullptr;
-    ASSERT_TRUE(segment_->Map(segment_->regions_begin(), ShmPipe::Footprint(capacity), &memory).ok());
+    ASSERT_TRUE(
+        segment_->Map(segment_->regions_begin(), ShmPipe::Footprint(capacity), &memory).ok());
     for (int r = 0; r < 2; ++r) {
       bells_[r] = std::make_unique<Doorbells>(segment_.get(), r, std::vector<int>());
       ends_[r] = std::make_unique<ShmPipe>(memory, capacity, r == 0, 1 - r, 1 - r, bells_[r].get());
@@ -46,7 +47,8 @@ TEST_F(PipeTest, it_fills_and_empties_and_wraps) {
   }
 }
 
-// Both directions at once, sleeping whenever nothing fits: what was sent arrives, and no sleep outlives its reason.
+// Both directions at once, sleeping whenever nothing fits: what was sent arrives, and no sleep
+// outlives its reason.
 TEST_F(PipeTest, random_sizes_in_both_directions_with_sleeps) {
   for (const size_t capacity : {size_t{128}, size_t{1024}, size_t{32768}}) {
     Open(capacity);
@@ -74,7 +76,8 @@ TEST_F(PipeTest, random_sizes_in_both_directions_with_sleeps) {
           }
           // As FrameChannel does: until nothing more comes.
           while (received < kBytes) {
-            EXPECT_TRUE(ends_[r]->TryReceive(buffer.data(), 1 + random() % buffer.size(), &moved).ok());
+            EXPECT_TRUE(
+                ends_[r]->TryReceive(buffer.data(), 1 + random() % buffer.size(), &moved).ok());
             if (moved == 0) break;
             for (size_t i = 0; i < moved; ++i) {
               if (buffer[i] != byte(1 - r, received + i)) {

@@ -29,20 +29,23 @@ TEST(HostSegment, two_mappings_are_one_memory) {
 TEST(HostSegment, a_segment_of_another_kind_is_refused) {
   std::unique_ptr<HostSegment> a, b;
   ASSERT_TRUE(HostSegment::Create(3, &a).ok());
-  EXPECT_EQ(HostSegment::Attach(dup(a->fd()), 4, &b).code(), StatusCode::kInternal) << "another number of ranks";
+  EXPECT_EQ(HostSegment::Attach(dup(a->fd()), 4, &b).code(), StatusCode::kInternal)
+      << "another number of ranks";
   a->header().magic = 1;
-  EXPECT_EQ(HostSegment::Attach(dup(a->fd()), 3, &b).code(), StatusCode::kInternal) << "another version";
+  EXPECT_EQ(HostSegment::Attach(dup(a->fd()), 3, &b).code(), StatusCode::kInternal)
+      << "another version";
 }
 
 TEST(HostSegment, more_memory_than_there_is_is_an_error_that_says_what_to_do) {
   std::unique_ptr<HostSegment> a;
   ASSERT_TRUE(HostSegment::Create(1, &a).ok());
   void* x = nullptr;
-  // More than any file may have. (Less than that, but more than the machine has, would end in the out-of-memory killer
-  // of a container before it ended in an error.)
+  // More than any file may have. (Less than that, but more than the machine has, would end in the
+  // out-of-memory killer of a container before it ended in an error.)
   const Status status = a->Map(a->regions_begin(), static_cast<size_t>(INT64_MAX), &x);
   EXPECT_EQ(status.code(), StatusCode::kIo);
-  EXPECT_NE(status.message().find("HVDLITE_SHM_CHUNK_BYTES"), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find("HVDLITE_SHM_CHUNK_BYTES"), std::string::npos)
+      << status.message();
 }
 
 TEST(HostSegment, the_first_failure_stays) {
@@ -64,13 +67,15 @@ TEST(HostSegment, a_long_reason_is_cut_and_many_writers_leave_one_whole_reason) 
     ASSERT_TRUE(HostSegment::Create(4, &a).ok());
     std::vector<std::thread> writers;
     for (int w = 0; w < 4; ++w) {
-      writers.emplace_back([&, w] { a->SetAbort(Status::PeerLost(w, std::string(5000, static_cast<char>('a' + w)))); });
+      writers.emplace_back([&, w] {
+        a->SetAbort(Status::PeerLost(w, std::string(5000, static_cast<char>('a' + w))));
+      });
     }
     while (!a->aborted()) sched_yield();
     const Status status = a->abort_status();  // readable at once
     for (std::thread& writer : writers) writer.join();
-    EXPECT_EQ(status.message(),
-              std::string(SegmentHeader::kAbortTextBytes - 1, static_cast<char>('a' + status.peer())));
+    EXPECT_EQ(status.message(), std::string(SegmentHeader::kAbortTextBytes - 1,
+                                            static_cast<char>('a' + status.peer())));
   }
 }
 

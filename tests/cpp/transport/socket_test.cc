@@ -44,7 +44,8 @@ bool HasIpv6() {
 }
 
 TEST(Endpoint, IsWrittenAndReadTheSameWay) {
-  for (const char* text : {"10.0.0.5:80", "node1:4000", "[::1]:80", "[fe80::1%eth0]:65535", "node-1.cluster:0"}) {
+  for (const char* text :
+       {"10.0.0.5:80", "node1:4000", "[::1]:80", "[fe80::1%eth0]:65535", "node-1.cluster:0"}) {
     Endpoint endpoint;
     ASSERT_TRUE(ParseEndpoint(text, &endpoint).ok()) << text;
     EXPECT_EQ(endpoint.ToString(), text);
@@ -56,8 +57,9 @@ TEST(Endpoint, IsWrittenAndReadTheSameWay) {
 }
 
 TEST(Endpoint, RefusesWhatIsNoAddress) {
-  for (const char* text : {"", ":", ":80", "host", "host:", "host:65536", "host:-1", "host:8x", "host: 80", "::1:80",
-                           "[]:80", "[::1]", "[::1:80", "a b:80", "host:99999999999999999999"}) {
+  for (const char* text :
+       {"", ":", ":80", "host", "host:", "host:65536", "host:-1", "host:8x", "host: 80", "::1:80",
+        "[]:80", "[::1]", "[::1:80", "a b:80", "host:99999999999999999999"}) {
     Endpoint endpoint;
     const Status status = ParseEndpoint(text, &endpoint);
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << text;
@@ -83,12 +85,16 @@ TEST(Socket, BytesArriveWholeInBothDirectionsHoweverMany) {
   for (size_t i = 0; i < sent.size(); ++i) sent[i] = static_cast<char>(i * 31 >> 3);
   std::thread echo([&] {
     std::string got(sent.size(), '\0');
-    EXPECT_TRUE(ReadFull(connection.server.get(), got.data(), got.size(), Soon(), "the client").ok());
-    EXPECT_TRUE(WriteFull(connection.server.get(), got.data(), got.size(), Soon(), "the client").ok());
+    EXPECT_TRUE(
+        ReadFull(connection.server.get(), got.data(), got.size(), Soon(), "the client").ok());
+    EXPECT_TRUE(
+        WriteFull(connection.server.get(), got.data(), got.size(), Soon(), "the client").ok());
   });
   std::string back(sent.size(), '\0');
-  EXPECT_TRUE(WriteFull(connection.client.get(), sent.data(), sent.size(), Soon(), "the server").ok());
-  EXPECT_TRUE(ReadFull(connection.client.get(), back.data(), back.size(), Soon(), "the server").ok());
+  EXPECT_TRUE(
+      WriteFull(connection.client.get(), sent.data(), sent.size(), Soon(), "the server").ok());
+  EXPECT_TRUE(
+      ReadFull(connection.client.get(), back.data(), back.size(), Soon(), "the server").ok());
   echo.join();
   EXPECT_EQ(sent, back);
 }
@@ -169,7 +175,8 @@ TEST(Socket, ReadingEndsAtItsDeadlineAndSaysHowFarItCame) {
   bool there = false;
   ASSERT_TRUE(WaitFor(connection.client.get(), POLLIN, Soon(), &there).ok() && there);
   char data[8];
-  const Status status = ReadFull(connection.client.get(), data, 8, Deadline::After(50 * kMillisecond), "rank 7");
+  const Status status =
+      ReadFull(connection.client.get(), data, 8, Deadline::After(50 * kMillisecond), "rank 7");
   EXPECT_EQ(status.code(), StatusCode::kTimeout);
   EXPECT_EQ(status.message(), "no answer from rank 7 in time (3 of 8 bytes came)");
 }
@@ -177,8 +184,8 @@ TEST(Socket, ReadingEndsAtItsDeadlineAndSaysHowFarItCame) {
 TEST(Socket, WritingToSomebodyWhoDoesNotReadEndsAtItsDeadline) {
   Connection connection = MakeConnection();
   const std::string data(64 << 20, 'x');
-  const Status status =
-      WriteFull(connection.client.get(), data.data(), data.size(), Deadline::After(50 * kMillisecond), "rank 7");
+  const Status status = WriteFull(connection.client.get(), data.data(), data.size(),
+                                  Deadline::After(50 * kMillisecond), "rank 7");
   EXPECT_EQ(status.code(), StatusCode::kTimeout);
   EXPECT_NE(status.message().find("rank 7 does not read"), std::string::npos) << status.message();
 }
@@ -190,7 +197,8 @@ TEST(Socket, APeerThatLeavesIsAnErrorAndNeverASignal) {
   const Status status = ReadFull(connection.client.get(), data, 8, Soon(), "rank 7");
   EXPECT_EQ(status.message(), "rank 7 closed the connection");
   const std::string large(1 << 20, 'x');  // SIGPIPE would end the test
-  EXPECT_FALSE(WriteFull(connection.client.get(), large.data(), large.size(), Soon(), "rank 7").ok());
+  EXPECT_FALSE(
+      WriteFull(connection.client.get(), large.data(), large.size(), Soon(), "rank 7").ok());
 }
 
 TEST(Socket, SignalsDoNotEndAReadOrAnAccept) {
@@ -244,10 +252,12 @@ TEST(Resolve, KnowsNumbersAndLocalhost) {
 TEST(Resolve, ANameThatDoesNotExistIsNamedWithinTheDeadline) {
   std::vector<SocketAddress> addresses;
   const Nanos start = MonotonicNow();
-  const Status status = Resolve({"no-such-host.invalid", 80}, Deadline::AfterSeconds(2), &addresses);
+  const Status status =
+      Resolve({"no-such-host.invalid", 80}, Deadline::AfterSeconds(2), &addresses);
   EXPECT_FALSE(status.ok());
   EXPECT_NE(status.message().find("no-such-host.invalid"), std::string::npos) << status.message();
-  EXPECT_LT(MonotonicNow() - start, 2 * kSecond + static_cast<Nanos>(2 * testing::Patience()) * kSecond);
+  EXPECT_LT(MonotonicNow() - start,
+            2 * kSecond + static_cast<Nanos>(2 * testing::Patience()) * kSecond);
   EXPECT_EQ(Resolve({"", 80}, Soon(), &addresses).code(), StatusCode::kInvalidArgument);
 }
 

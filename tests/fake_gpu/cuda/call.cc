@@ -43,7 +43,8 @@ int Call::Check(Needs needs) {
   if (!Contexts().empty()) device_ = Contexts().back();
   if (needs == kInit) return kSuccess;
   if (device_ == nullptr) return Complain(kInvalidContext, "no context is current");
-  if (device_->retained == 0) return Complain(kContextIsDestroyed, "nobody retains the current context");
+  if (device_->retained == 0)
+    return Complain(kContextIsDestroyed, "nobody retains the current context");
   return device_->broken;
 }
 
@@ -63,14 +64,17 @@ int Call::RefuseDuringCapture() {
   if (CaptureMode() == kCaptureRelaxed) return kSuccess;
   bool refused = false;
   for (const auto& stream : machine_.streams) {
-    if (stream->capture != Stream::Capture::kActive || stream->capture_mode == kCaptureRelaxed) continue;
+    if (stream->capture != Stream::Capture::kActive || stream->capture_mode == kCaptureRelaxed)
+      continue;
     const bool mine = stream->capturer == std::this_thread::get_id();
-    const bool all_are_global = stream->capture_mode == kCaptureGlobal && CaptureMode() == kCaptureGlobal;
+    const bool all_are_global =
+        stream->capture_mode == kCaptureGlobal && CaptureMode() == kCaptureGlobal;
     if (!mine && !all_are_global) continue;
     stream->capture = Stream::Capture::kInvalidated;
     refused = true;
   }
-  return refused ? Complain(kCaptureUnsupported, "called while a stream is being captured") : kSuccess;
+  return refused ? Complain(kCaptureUnsupported, "called while a stream is being captured")
+                 : kSuccess;
 }
 
 }  // namespace hvdlite::fake_gpu

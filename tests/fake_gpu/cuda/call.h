@@ -1,4 +1,5 @@
-// Call: what every function of the fake driver does first: is this allowed here and now, and was a failure commanded?
+// Call: what every function of the fake driver does first: is this allowed here and now, and was a
+// failure commanded?
 //
 //   extern "C" int cuSomething(...) {
 //     Call call("cuSomething", Call::kContext);
@@ -26,7 +27,9 @@ class Call {
   Device* device() const { return device_; }
   std::unique_lock<std::mutex>* lock() { return &lock_; }
 
-  int Complain(int result, const std::string& what) { return machine_.Complain(result, symbol_ + ": " + what); }
+  int Complain(int result, const std::string& what) {
+    return machine_.Complain(result, symbol_ + ": " + what);
+  }
 
   // The stream that `handle` names, ready to be given work, or the error why not.
   int StreamFor(void* handle, std::shared_ptr<Stream>* stream);

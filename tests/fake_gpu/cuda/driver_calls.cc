@@ -1,4 +1,5 @@
-// The functions of libcuda.so.1 that need no stream: the driver, devices, contexts, errors, modules.
+// The functions of libcuda.so.1 that need no stream: the driver, devices, contexts, errors,
+// modules.
 #include "device/driver.h"
 
 #include <cstring>
@@ -27,8 +28,10 @@ constexpr Error kErrors[] = {
     {101, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
     {200, "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"},
     {201, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
-    {209, "CUDA_ERROR_NO_BINARY_FOR_GPU", "no kernel image is available for execution on the device"},
-    {222, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "the provided PTX was compiled with an unsupported toolchain."},
+    {209, "CUDA_ERROR_NO_BINARY_FOR_GPU",
+     "no kernel image is available for execution on the device"},
+    {222, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
+     "the provided PTX was compiled with an unsupported toolchain."},
     {400, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
     {500, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
     {600, "CUDA_ERROR_NOT_READY", "device not ready"},
@@ -36,10 +39,14 @@ constexpr Error kErrors[] = {
     {709, "CUDA_ERROR_CONTEXT_IS_DESTROYED", "context is destroyed"},
     {719, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
     {801, "CUDA_ERROR_NOT_SUPPORTED", "operation not supported"},
-    {803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "system has unsupported display driver / cuda driver combination"},
-    {900, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", "operation not permitted when stream is capturing"},
-    {901, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED", "operation failed due to a previous error during capture"},
-    {905, "CUDA_ERROR_STREAM_CAPTURE_ISOLATION", "dependency created on uncaptured work in another stream"},
+    {803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
+     "system has unsupported display driver / cuda driver combination"},
+    {900, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
+     "operation not permitted when stream is capturing"},
+    {901, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED",
+     "operation failed due to a previous error during capture"},
+    {905, "CUDA_ERROR_STREAM_CAPTURE_ISOLATION",
+     "dependency created on uncaptured work in another stream"},
     {906, "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT",
      "operation would make the legacy stream depend on a capturing blocking stream"},
     {999, "CUDA_ERROR_UNKNOWN", "unknown error"},
@@ -125,11 +132,17 @@ EXPORT int cuDeviceGetAttribute(int* value, int attribute, int device) {
   if (Known(&call, device) == nullptr) return kInvalidDevice;
   const long capability = call.machine().Setting("capability");
   switch (attribute) {
-    case 16: *value = 8; return kSuccess;                                                  // multiprocessors
-    case 75: *value = static_cast<int>(capability / 10); return kSuccess;  // compute capability, major
+    case 16: *value = 8; return kSuccess;  // multiprocessors
+    case 75:
+      *value = static_cast<int>(capability / 10);
+      return kSuccess;  // compute capability, major
     case 76: *value = static_cast<int>(capability % 10); return kSuccess;  // ... minor
-    case 115: *value = static_cast<int>(call.machine().Setting("pools")); return kSuccess;  // memory pools
-    default: return call.Complain(kInvalidValue, "the fake knows no attribute " + std::to_string(attribute));
+    case 115:
+      *value = static_cast<int>(call.machine().Setting("pools"));
+      return kSuccess;  // memory pools
+    default:
+      return call.Complain(kInvalidValue,
+                           "the fake knows no attribute " + std::to_string(attribute));
   }
 }
 
@@ -148,7 +161,8 @@ EXPORT int cuDevicePrimaryCtxRelease_v2(int device) {
   if (call.code() != kSuccess) return call.code();
   Device* const known = Known(&call, device);
   if (known == nullptr) return kInvalidDevice;
-  if (known->retained == 0) return call.Complain(kInvalidContext, "released more often than retained");
+  if (known->retained == 0)
+    return call.Complain(kInvalidContext, "released more often than retained");
   --known->retained;
   return kSuccess;
 }

@@ -24,7 +24,8 @@ const std::map<std::string, long> kSettings = {
 constexpr int kMostDevices = 64;
 
 std::string Environment(std::string name) {
-  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::toupper(c); });
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return std::toupper(c); });
   const char* const value = getenv(("FAKE_CUDA_" + name).c_str());
   return value != nullptr ? value : "";
 }
@@ -38,7 +39,8 @@ Machine& Machine::Get() {
 
 Machine::Machine() {
   Reset();
-  for (int i = 0; i < kMostDevices; ++i) devices.push_back(std::make_unique<Device>(Device{.ordinal = i}));
+  for (int i = 0; i < kMostDevices; ++i)
+    devices.push_back(std::make_unique<Device>(Device{.ordinal = i}));
 }
 
 void Machine::Reset() {
@@ -162,15 +164,18 @@ void Machine::Run(std::shared_ptr<Stream> stream) {
     {
       const Unseen unseen;
       std::unique_lock lock(mutex);
-      changed.wait(
-          lock, [&] { return (!stream->queue.empty() && !stream->held) || (stream->queue.empty() && stream->closed); });
+      changed.wait(lock, [&] {
+        return (!stream->queue.empty() && !stream->held) ||
+               (stream->queue.empty() && stream->closed);
+      });
       if (stream->queue.empty()) {
         stream.reset();
         return;
       }
       work = stream->queue.front().get();
       const long longest = Setting("delay_us");
-      if (longest > 0 && random() % 2 == 0) nap = static_cast<long>(random() % static_cast<unsigned long>(longest + 1));
+      if (longest > 0 && random() % 2 == 0)
+        nap = static_cast<long>(random() % static_cast<unsigned long>(longest + 1));
     }
     if (nap > 0) usleep(static_cast<useconds_t>(nap));
     {

@@ -1,7 +1,8 @@
-// Machine: everything that the fake driver knows: devices, streams, events, memory, what was commanded and what went wrong.
+// Machine: everything that the fake driver knows: devices, streams, events, memory, what was
+// commanded and what went wrong.
 //
-// One per process, never destroyed: streams are threads that may outlive main(). All of it is under one mutex, and is touched
-// Unseen only (see unseen.h).
+// One per process, never destroyed: streams are threads that may outlive main(). All of it is under
+// one mutex, and is touched Unseen only (see unseen.h).
 #pragma once
 
 #include <sys/types.h>
@@ -67,7 +68,7 @@ struct Event {
 
 struct Work {
   std::function<void()> run;
-  bool always;  // on a broken device, too: else those who wait would wait for ever
+  bool always;                 // on a broken device, too: else those who wait would wait for ever
   std::function<void()> drop;  // instead of it there; may be empty
 };
 
@@ -143,7 +144,8 @@ struct Machine {
   std::shared_ptr<Stream> NewStream(Device* device);
   void Give(const std::shared_ptr<Stream>& stream, bool always, std::function<void()> run,
             std::function<void()> drop = {});
-  // Waits, without the mutex, until the stream has done what it has been given so far. To be followed by Rely(stream).
+  // Waits, without the mutex, until the stream has done what it has been given so far. To be
+  // followed by Rely(stream).
   void Drain(const std::shared_ptr<Stream>& stream, std::unique_lock<std::mutex>* lock);
 
  private:

@@ -40,12 +40,14 @@ void* Memory::New(size_t bytes, int device, size_t limit, bool protect) {
   if (device != kPinned && used_[device] + bytes > limit) return nullptr;
   const size_t room = RoundUp(bytes, kAlignment);
   const size_t mapped = RoundUp(room, kPage) + kPage;
-  void* const at = mmap(nullptr, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* const at =
+      mmap(nullptr, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   Must(at != MAP_FAILED, "fake cuda: mmap");
   char* const mapping = static_cast<char*>(at);
   const bool guarded = protect && device != kPinned && ProtectionKey() >= 0;
-  Must(guarded ? pkey_mprotect(mapping, mapped - kPage, PROT_READ | PROT_WRITE, ProtectionKey()) == 0
-               : mprotect(mapping, mapped - kPage, PROT_READ | PROT_WRITE) == 0,
+  Must(guarded
+           ? pkey_mprotect(mapping, mapped - kPage, PROT_READ | PROT_WRITE, ProtectionKey()) == 0
+           : mprotect(mapping, mapped - kPage, PROT_READ | PROT_WRITE) == 0,
        "fake cuda: mprotect");
   char* const data = mapping + (mapped - kPage - room);
   blocks_[Key(data)] = {bytes, device, mapping, mapped};
@@ -55,7 +57,8 @@ void* Memory::New(size_t bytes, int device, size_t limit, bool protect) {
 
 bool Memory::Retire(const void* data, int device) {
   const auto found = blocks_.find(Key(data));
-  if (found == blocks_.end() || found->second.retired || found->second.device != device) return false;
+  if (found == blocks_.end() || found->second.retired || found->second.device != device)
+    return false;
   found->second.retired = true;
   return true;
 }
@@ -66,8 +69,8 @@ void Memory::Release(const void* data) {
   blocks_.erase(found);
   used_[block.device] -= block.bytes;
   // Gives the pages back and keeps the addresses.
-  Must(mmap(block.mapping, block.mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) !=
-           MAP_FAILED,
+  Must(mmap(block.mapping, block.mapped, PROT_NONE,
+            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED,
        "fake cuda: mmap");
   graves_.push_back({block.mapping, block.mapped});
   if (graves_.size() <= kGraves) return;

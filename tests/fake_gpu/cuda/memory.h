@@ -1,8 +1,8 @@
 // Memory: the blocks that the fake driver has handed out, on devices and pinned.
 //
-// A block ends at a page that nobody may touch, so that writing past it is seen at once; a freed block stays unreadable for a
-// while before its addresses are used again. Device memory can be touched by the threads that may (Touch).
-// Thread-safety: none; the machine's mutex.
+// A block ends at a page that nobody may touch, so that writing past it is seen at once; a freed
+// block stays unreadable for a while before its addresses are used again. Device memory can be
+// touched by the threads that may (Touch). Thread-safety: none; the machine's mutex.
 #pragma once
 
 #include <cstddef>

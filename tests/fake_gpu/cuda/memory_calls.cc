@@ -1,6 +1,8 @@
-// The functions of libcuda.so.1 about memory: blocks, blocks in the order of a stream, pinned ones, copies.
+// The functions of libcuda.so.1 about memory: blocks, blocks in the order of a stream, pinned ones,
+// copies.
 //
-// cuMemFree waits for the device, as a driver's does, only if told to: otherwise whoever still uses the block breaks it.
+// cuMemFree waits for the device, as a driver's does, only if told to: otherwise whoever still uses
+// the block breaks it.
 #include <array>
 #include <cstring>
 
@@ -50,13 +52,15 @@ struct End {
   bool on_device;
 };
 
-// A stream has come to a copy that reaches where nothing is: the device is lost, as after any illegal address.
+// A stream has come to a copy that reaches where nothing is: the device is lost, as after any
+// illegal address.
 bool Reaches(Machine* machine, Device* device, const std::vector<End>& ends, size_t bytes) {
   const Unseen unseen;
   const std::lock_guard lock(machine->mutex);
   for (const End& end : ends) {
     if (!end.on_device || machine->memory.Holds(end.data, bytes, device->ordinal)) continue;
-    device->broken = machine->Complain(kIllegalAddress, "a copy reaches memory that is not, or no longer, allocated");
+    device->broken = machine->Complain(
+        kIllegalAddress, "a copy reaches memory that is not, or no longer, allocated");
     return false;
   }
   return true;
@@ -84,7 +88,8 @@ int Copy(const char* symbol, End to, End from, size_t bytes, void* handle, bool 
       if (!end.on_device && !known) waits = true;
     }
     machine.Give(stream, /*always=*/false, [&machine, device = call.device(), to, from, bytes] {
-      if (Reaches(&machine, device, {to, from}, bytes)) memmove(const_cast<void*>(to.data), from.data, bytes);
+      if (Reaches(&machine, device, {to, from}, bytes))
+        memmove(const_cast<void*>(to.data), from.data, bytes);
     });
     if (!waits) return kSuccess;
     machine.Drain(stream, call.lock());
@@ -103,7 +108,8 @@ EXPORT int cuMemAlloc_v2(Address* address, size_t bytes) {
   if (call.code() != kSuccess) return call.code();
   if (const int code = call.RefuseDuringCapture(); code != kSuccess) return code;
   void* data = nullptr;
-  if (const int code = New(&call, &data, bytes, call.device()->ordinal); code != kSuccess) return code;
+  if (const int code = New(&call, &data, bytes, call.device()->ordinal); code != kSuccess)
+    return code;
   Memory::Touch(true);
   memset(data, kFresh, bytes);
   Memory::Touch(false);
@@ -130,7 +136,8 @@ EXPORT int cuMemPoolCreate(void** pool, const void* props) {
   if (machine.Setting("pools") == 0) return kNotSupported;
   std::array<int, 4> kinds;  // what memory, for whom, where, and the device's number
   memcpy(kinds.data(), props, sizeof(kinds));
-  if (kinds[0] != 1 || kinds[1] != 0 || kinds[2] != 1 || kinds[3] < 0 || kinds[3] >= machine.Setting("devices")) {
+  if (kinds[0] != 1 || kinds[1] != 0 || kinds[2] != 1 || kinds[3] < 0 ||
+      kinds[3] >= machine.Setting("devices")) {
     return call.Complain(kInvalidValue, "the fake has pools of plain device memory only");
   }
   auto made = std::make_unique<Pool>(Pool{machine.devices[static_cast<size_t>(kinds[3])].get()});
@@ -143,7 +150,8 @@ EXPORT int cuMemPoolSetAttribute(void* pool, int attribute, void* value) {
   Call call("cuMemPoolSetAttribute", Call::kInit);
   if (call.code() != kSuccess) return call.code();
   const auto known = call.machine().pools.find(pool);
-  if (known == call.machine().pools.end()) return call.Complain(kInvalidValue, "there is no such pool");
+  if (known == call.machine().pools.end())
+    return call.Complain(kInvalidValue, "there is no such pool");
   if (attribute == kReuseAllowInternalDependencies) {
     known->second->reuses_by_waiting = *static_cast<const int*>(value) != 0;
   } else if (attribute != kReleaseThreshold) {
@@ -155,11 +163,13 @@ EXPORT int cuMemPoolSetAttribute(void* pool, int attribute, void* value) {
 EXPORT int cuMemPoolDestroy(void* pool) {
   Call call("cuMemPoolDestroy", Call::kInit);
   if (call.code() != kSuccess) return call.code();
-  if (call.machine().pools.erase(pool) == 0) return call.Complain(kInvalidValue, "there is no such pool");
+  if (call.machine().pools.erase(pool) == 0)
+    return call.Complain(kInvalidValue, "there is no such pool");
   return kSuccess;
 }
 
-// The block is right from the stream's turn on: until then it changes under the hands of who does not wait for that.
+// The block is right from the stream's turn on: until then it changes under the hands of who does
+// not wait for that.
 EXPORT int cuMemAllocFromPoolAsync(Address* address, size_t bytes, void* pool, void* handle) {
   Call call("cuMemAllocFromPoolAsync", Call::kContext);
   if (call.code() != kSuccess) return call.code();
@@ -168,12 +178,14 @@ EXPORT int cuMemAllocFromPoolAsync(Address* address, size_t bytes, void* pool, v
     return call.Complain(kInvalidValue, "the current device has no such pool");
   }
   if (known->second->reuses_by_waiting) {
-    return call.Complain(kInvalidValue, "this pool may make the stream wait for another one, without a word");
+    return call.Complain(kInvalidValue,
+                         "this pool may make the stream wait for another one, without a word");
   }
   std::shared_ptr<Stream> stream;
   if (const int code = call.StreamFor(handle, &stream); code != kSuccess) return code;
   void* data = nullptr;
-  if (const int code = New(&call, &data, bytes, call.device()->ordinal); code != kSuccess) return code;
+  if (const int code = New(&call, &data, bytes, call.device()->ordinal); code != kSuccess)
+    return code;
   call.machine().Give(stream, /*always=*/false, [data, bytes] { memset(data, kFresh, bytes); });
   *address = reinterpret_cast<Address>(data);
   return kSuccess;
@@ -225,30 +237,36 @@ EXPORT int cuPointerGetAttribute(void* value, int attribute, Address address) {
   constexpr int kDeviceOrdinal = 9;  // CU_POINTER_ATTRIBUTE_...
   Call call("cuPointerGetAttribute", Call::kInit);
   if (call.code() != kSuccess) return call.code();
-  if (attribute != kDeviceOrdinal) return call.Complain(kInvalidValue, "the fake knows no such attribute");
+  if (attribute != kDeviceOrdinal)
+    return call.Complain(kInvalidValue, "the fake knows no such attribute");
   const bool known = call.machine().memory.Owner(Pointer(address), static_cast<int*>(value));
   return known ? kSuccess : kInvalidValue;
 }
 
 EXPORT int cuMemcpyHtoDAsync_v2(Address to, const void* from, size_t bytes, void* stream) {
-  return Copy("cuMemcpyHtoDAsync_v2", {Pointer(to), true}, {from, false}, bytes, stream, /*waits=*/false);
+  return Copy("cuMemcpyHtoDAsync_v2", {Pointer(to), true}, {from, false}, bytes, stream,
+              /*waits=*/false);
 }
 
 EXPORT int cuMemcpyDtoHAsync_v2(void* to, Address from, size_t bytes, void* stream) {
-  return Copy("cuMemcpyDtoHAsync_v2", {to, false}, {Pointer(from), true}, bytes, stream, /*waits=*/false);
+  return Copy("cuMemcpyDtoHAsync_v2", {to, false}, {Pointer(from), true}, bytes, stream,
+              /*waits=*/false);
 }
 
 EXPORT int cuMemcpyDtoDAsync_v2(Address to, Address from, size_t bytes, void* stream) {
-  return Copy("cuMemcpyDtoDAsync_v2", {Pointer(to), true}, {Pointer(from), true}, bytes, stream, /*waits=*/false);
+  return Copy("cuMemcpyDtoDAsync_v2", {Pointer(to), true}, {Pointer(from), true}, bytes, stream,
+              /*waits=*/false);
 }
 
 // On the default stream, waited for.
 EXPORT int cuMemcpyHtoD_v2(Address to, const void* from, size_t bytes) {
-  return Copy("cuMemcpyHtoD_v2", {Pointer(to), true}, {from, false}, bytes, nullptr, /*waits=*/true);
+  return Copy("cuMemcpyHtoD_v2", {Pointer(to), true}, {from, false}, bytes, nullptr,
+              /*waits=*/true);
 }
 
 EXPORT int cuMemcpyDtoH_v2(void* to, Address from, size_t bytes) {
-  return Copy("cuMemcpyDtoH_v2", {to, false}, {Pointer(from), true}, bytes, nullptr, /*waits=*/true);
+  return Copy("cuMemcpyDtoH_v2", {to, false}, {Pointer(from), true}, bytes, nullptr,
+              /*waits=*/true);
 }
 
 EXPORT int cuMemsetD8Async(Address to, unsigned char value, size_t count, void* handle) {
@@ -263,8 +281,10 @@ EXPORT int cuMemsetD8Async(Address to, unsigned char value, size_t count, void* 
   if (!pinned && !machine.memory.Holds(data, count, call.device()->ordinal)) {
     return call.Complain(kInvalidValue, "this is no memory of the current device");
   }
-  machine.Give(stream, /*always=*/false, [&machine, device = call.device(), data, value, count, pinned] {
-    if (Reaches(&machine, device, {{data, !pinned}}, count)) memset(data, value, count);
-  });
+  machine.Give(stream, /*always=*/false,
+               [&machine, device = call.device(), data, value, count, pinned] {
+                 if (Reaches(&machine, device, {{data, !pinned}}, count))
+                   memset(data, value, count);
+               });
   return kSuccess;
 }

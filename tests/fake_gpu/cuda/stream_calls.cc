@@ -85,7 +85,8 @@ EXPORT int cuStreamIsCapturing(void* handle, int* status) {
 EXPORT int cuThreadExchangeStreamCaptureMode(int* mode) {
   Call call("cuThreadExchangeStreamCaptureMode", Call::kInit);
   if (call.code() != kSuccess) return call.code();
-  if (*mode < kCaptureGlobal || *mode > kCaptureRelaxed) return call.Complain(kInvalidValue, "there is no such mode");
+  if (*mode < kCaptureGlobal || *mode > kCaptureRelaxed)
+    return call.Complain(kInvalidValue, "there is no such mode");
   std::swap(*mode, Call::CaptureMode());
   return kSuccess;
 }
@@ -93,7 +94,8 @@ EXPORT int cuThreadExchangeStreamCaptureMode(int* mode) {
 EXPORT int cuStreamBeginCapture_v2(void* handle, int mode) {
   Call call("cuStreamBeginCapture_v2", Call::kContext);
   if (call.code() != kSuccess) return call.code();
-  if (reinterpret_cast<uintptr_t>(handle) <= 2) return call.Complain(kCaptureUnsupported, "not of a default stream");
+  if (reinterpret_cast<uintptr_t>(handle) <= 2)
+    return call.Complain(kCaptureUnsupported, "not of a default stream");
   std::shared_ptr<Stream> stream;
   if (const int code = call.StreamFor(handle, &stream); code != kSuccess) return code;
   stream->capture = Stream::Capture::kActive;
@@ -117,7 +119,8 @@ EXPORT int cuStreamEndCapture(void* handle, void** graph) {
 EXPORT int cuEventCreate(void** event, unsigned flags) {
   Call call("cuEventCreate", Call::kContext);
   if (call.code() != kSuccess) return call.code();
-  if ((flags & kNoTiming) == 0) return call.Complain(kInvalidValue, "events with timing are slow: hvdlite needs none");
+  if ((flags & kNoTiming) == 0)
+    return call.Complain(kInvalidValue, "events with timing are slow: hvdlite needs none");
   const auto made = std::make_shared<Event>(Event{call.device(), nullptr});
   call.machine().events.insert(made);
   *event = made.get();
@@ -192,16 +195,20 @@ EXPORT int cuStreamWaitEvent(void* handle, void* on, unsigned flags) {
   return kSuccess;
 }
 
-EXPORT int cuLaunchKernel(void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
-                          unsigned block_y, unsigned block_z, unsigned, void* on, void** parameters, void** extra) {
+EXPORT int cuLaunchKernel(void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                          unsigned block_x, unsigned block_y, unsigned block_z, unsigned, void* on,
+                          void** parameters, void** extra) {
   constexpr unsigned kMostThreads = 1024;
   Call call("cuLaunchKernel", Call::kContext);
   if (call.code() != kSuccess) return call.code();
   const auto known = call.machine().functions.find(static_cast<Function*>(function));
-  if (known == call.machine().functions.end()) return call.Complain(kInvalidHandle, "there is no such kernel");
-  if (known->second->device != call.device()) return call.Complain(kInvalidHandle, "the kernel is of another device");
+  if (known == call.machine().functions.end())
+    return call.Complain(kInvalidHandle, "there is no such kernel");
+  if (known->second->device != call.device())
+    return call.Complain(kInvalidHandle, "the kernel is of another device");
   const unsigned threads = block_x * block_y * block_z;
-  if (grid_x == 0 || grid_y != 1 || grid_z != 1 || threads == 0 || threads > kMostThreads || extra != nullptr) {
+  if (grid_x == 0 || grid_y != 1 || grid_z != 1 || threads == 0 || threads > kMostThreads ||
+      extra != nullptr) {
     return call.Complain(kInvalidValue, "a launch that the fake cannot do, or no device");
   }
   std::shared_ptr<Stream> stream;
@@ -212,12 +219,14 @@ EXPORT int cuLaunchKernel(void* function, unsigned grid_x, unsigned grid_y, unsi
   return kSuccess;
 }
 
-EXPORT int fake_cuda_enqueue(void* handle, void (*work)(void*), void (*drop)(void*), void* argument) {
+EXPORT int fake_cuda_enqueue(void* handle, void (*work)(void*), void (*drop)(void*),
+                             void* argument) {
   Call call("fake_cuda_enqueue", Call::kContext);
   if (call.code() != kSuccess) return call.code();
   std::shared_ptr<Stream> stream;
   if (const int code = call.StreamFor(handle, &stream); code != kSuccess) return code;
   call.machine().Give(
-      stream, /*always=*/false, [work, argument] { work(argument); }, [drop, argument] { drop(argument); });
+      stream, /*always=*/false, [work, argument] { work(argument); },
+      [drop, argument] { drop(argument); });
   return kSuccess;
 }

@@ -1,8 +1,9 @@
-// What the thread sanitizer sees of the fake driver: the order that CUDA promises, and nothing else.
+// What the thread sanitizer sees of the fake driver: the order that CUDA promises, and nothing
+// else.
 //
-// The fake's own locks would order nearly everything that streams do, and hide a missing wait. So whatever is done under
-// Unseen counts for nothing, and where CUDA promises an order somebody says Promise(x) before and Rely(x) after it.
-// Without the sanitizer all of this is empty.
+// The fake's own locks would order nearly everything that streams do, and hide a missing wait. So
+// whatever is done under Unseen counts for nothing, and where CUDA promises an order somebody says
+// Promise(x) before and Rely(x) after it. Without the sanitizer all of this is empty.
 #pragma once
 
 #if defined(__SANITIZE_THREAD__)

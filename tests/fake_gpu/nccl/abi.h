@@ -1,5 +1,5 @@
-// NCCL's C interface, as far as the fake has it, written down once more: from nccl.h, not from csrc/comm/nccl, so that a mistake
-// there is not made here.
+// NCCL's C interface, as far as the fake has it, written down once more: from nccl.h, not from
+// csrc/comm/nccl, so that a mistake there is not made here.
 #pragma once
 
 #include <climits>

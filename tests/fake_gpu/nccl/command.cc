@@ -39,7 +39,8 @@ class Lock {
 class Commands {
  public:
   static Commands& Get() {
-    static Commands* const commands = new Commands();  // outlives the threads of streams at the end of the process
+    // Outlives the threads of streams at the end of the process.
+    static Commands* const commands = new Commands();
     return *commands;
   }
 
@@ -61,8 +62,10 @@ class Commands {
     for (std::string entry; std::getline(list, entry, ',');) {
       char symbol[64];
       Failure failure{};
-      if (sscanf(entry.c_str(), "%63[^:]:%d:%d:%d", symbol, &failure.rank, &failure.calls_left, &failure.result) != 4) {
-        fprintf(stderr, "fake NCCL: FAKE_NCCL_FAIL: '%s' is not symbol:rank:nth:result\n", entry.c_str());
+      if (sscanf(entry.c_str(), "%63[^:]:%d:%d:%d", symbol, &failure.rank, &failure.calls_left,
+                 &failure.result) != 4) {
+        fprintf(stderr, "fake NCCL: FAKE_NCCL_FAIL: '%s' is not symbol:rank:nth:result\n",
+                entry.c_str());
         abort();
       }
       failure.symbol = symbol;
@@ -118,7 +121,8 @@ class Commands {
   unsigned Draw() {
     const Lock lock(mutex_);
     // splitmix64
-    uint64_t z = (static_cast<uint64_t>(settings_.at("seed")) << 32) + ++drawn_ * 0x9e3779b97f4a7c15;
+    uint64_t z =
+        (static_cast<uint64_t>(settings_.at("seed")) << 32) + ++drawn_ * 0x9e3779b97f4a7c15;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
     z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
     return static_cast<unsigned>((z ^ (z >> 31)) >> 16);
@@ -147,7 +151,8 @@ unsigned Random(unsigned below) {
 
 void BeLate() {
   if (Random(2) == 0) return;
-  std::this_thread::sleep_for(std::chrono::microseconds(Random(static_cast<unsigned>(Setting("delay_us") + 1))));
+  std::this_thread::sleep_for(
+      std::chrono::microseconds(Random(static_cast<unsigned>(Setting("delay_us") + 1))));
 }
 
 int Called(const std::string& symbol, int rank) {

@@ -69,7 +69,8 @@ Result Communicator::InBackground(std::thread thread) {
 
 Result Communicator::Begin(std::string name) {
   if (Setting("memory") != 0) cuMemAlloc_v2(&memory_, 256);
-  return InBackground(std::thread([self = shared_from_this(), name = std::move(name)] { self->Come(name); }));
+  return InBackground(
+      std::thread([self = shared_from_this(), name = std::move(name)] { self->Come(name); }));
 }
 
 void Communicator::Come(const std::string& name) {
@@ -88,7 +89,8 @@ void Communicator::Come(const std::string& name) {
     Complain("rank " + std::to_string(rank_) + " of " + std::to_string(ranks_) +
              " comes twice, or others say another size");
     meeting_->Fail();
-    Fail(ncclInvalidUsage, "rank " + std::to_string(rank_) + " comes twice, or others say another size");
+    Fail(ncclInvalidUsage,
+         "rank " + std::to_string(rank_) + " comes twice, or others say another size");
     return;
   }
   while (!meeting_->AllHere() && !over()) Nap();
@@ -110,15 +112,16 @@ Result Communicator::Launch(void* stream, std::vector<Operation> group) {
     Complain("rank " + std::to_string(rank_) + ": " + operation.ToString() + ": " + problem);
     return ncclInvalidArgument;
   }
-  if (blocking_ || static_cast<long>(Random(100)) >= Setting("background")) return Enqueue(stream, std::move(group));
+  if (blocking_ || static_cast<long>(Random(100)) >= Setting("background"))
+    return Enqueue(stream, std::move(group));
   if (!Occupy()) return state();
-  return InBackground(
-      std::thread([self = shared_from_this(), stream, group = std::move(group), context = CurrentContext()]() mutable {
-        BeLate();
-        cuCtxSetCurrent(context);
-        if (self->Enqueue(stream, std::move(group)) == ncclSuccess) self->Done();
-        cuCtxSetCurrent(nullptr);
-      }));
+  return InBackground(std::thread([self = shared_from_this(), stream, group = std::move(group),
+                                   context = CurrentContext()]() mutable {
+    BeLate();
+    cuCtxSetCurrent(context);
+    if (self->Enqueue(stream, std::move(group)) == ncclSuccess) self->Done();
+    cuCtxSetCurrent(nullptr);
+  }));
 }
 
 Result Communicator::Enqueue(void* stream, std::vector<Operation> group) {
@@ -141,7 +144,8 @@ Result Communicator::Enqueue(void* stream, std::vector<Operation> group) {
 
 bool Communicator::GivenUp() {
   if (meeting_->failed()) Fail(ncclRemoteError, "another rank has failed");
-  const Result now = state();  // once: between two looks a call that was in progress may have ended well
+  // Once: between two looks a call that was in progress may have ended well.
+  const Result now = state();
   return over() || (now != ncclSuccess && now != ncclInProgress);
 }
 
@@ -171,7 +175,8 @@ void Communicator::Run(const std::vector<Operation>& group) {
 
 Result Communicator::Finalize() {
   if (state() != ncclSuccess) {
-    Complain("rank " + std::to_string(rank_) + " finalizes a communicator that has failed or is not done with a call");
+    Complain("rank " + std::to_string(rank_) +
+             " finalizes a communicator that has failed or is not done with a call");
     return ncclInvalidUsage;
   }
   if (!Occupy()) return state();

@@ -19,7 +19,8 @@ void* CurrentContext();
 
 class Communicator : public std::enable_shared_from_this<Communicator> {
  public:
-  Communicator(int rank, int ranks, bool blocking) : rank_(rank), ranks_(ranks), blocking_(blocking) {}
+  Communicator(int rank, int ranks, bool blocking)
+      : rank_(rank), ranks_(ranks), blocking_(blocking) {}
 
   int rank() const { return rank_; }
   // What ncclCommGetAsyncError says.
@@ -30,7 +31,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Result Launch(void* stream, std::vector<Operation> group);
   Result Finalize();
   bool finalized() const { return finalized_; }
-  // Joins what goes on in the background, and waits for an operation that runs: it sees that it is over.
+  // Joins what goes on in the background, and waits for an operation that runs: it sees that it is
+  // over.
   void Abort();
   // After Finalize.
   void Join();
@@ -61,7 +63,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::atomic<int> state_{ncclInProgress};
   std::atomic<bool> aborted_{false};
   std::atomic<bool> finalized_{false};
-  std::atomic<int> queued_{0};   // on a stream and not done
+  std::atomic<int> queued_{0};  // on a stream and not done
   std::atomic<int> running_{0};
   std::thread background_;
   unsigned long long memory_ = 0;

@@ -1,7 +1,9 @@
-// Meeting: where the ranks of one communicator find each other: shared memory with a pipe from each to each.
+// Meeting: where the ranks of one communicator find each other: shared memory with a pipe from each
+// to each.
 //
-// Each rank maps it anew, also when ranks are threads, so that to the thread sanitizer no rank's doings order another's. All of it
-// begins as zeros, so nobody has to be first. Thread-safe, but of each pipe's two ends, which have one thread each at a time.
+// Each rank maps it anew, also when ranks are threads, so that to the thread sanitizer no rank's
+// doings order another's. All of it begins as zeros, so nobody has to be first. Thread-safe, but of
+// each pipe's two ends, which have one thread each at a time.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,5 @@
-// The functions of libnccl.so.2, as csrc/comm/nccl/functions.def names them: who may call what, groups, and communicators by handle.
+// The functions of libnccl.so.2, as csrc/comm/nccl/functions.def names them: who may call what,
+// groups, and communicators by handle.
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -70,15 +71,16 @@ struct Group {
 
   void Add(const CommPtr& communicator, void* stream, const Operation& operation) {
     for (Part& part : parts) {
-      if (part.communicator == communicator && part.stream == stream) return part.operations.push_back(operation);
+      if (part.communicator == communicator && part.stream == stream)
+        return part.operations.push_back(operation);
     }
     parts.push_back({communicator, stream, {operation}});
   }
 };
 thread_local Group t_group;
 
-// Before 2.27 a thread that has asked for something on one communicator must not ask another one. (It may, as long as nothing of the
-// first goes on in the background, but who could know.)
+// Before 2.27 a thread that has asked for something on one communicator must not ask another one.
+// (It may, as long as nothing of the first goes on in the background, but who could know.)
 bool MayCall(const char* symbol, const void* comm) {
   constexpr long kAnyThread = 22700;
   thread_local const void* mine = nullptr;
@@ -86,7 +88,8 @@ bool MayCall(const char* symbol, const void* comm) {
     mine = comm;
     return true;
   }
-  Complain(std::string(symbol) + " by a thread that has called another communicator, which this NCCL mixes up");
+  Complain(std::string(symbol) +
+           " by a thread that has called another communicator, which this NCCL mixes up");
   return false;
 }
 
@@ -98,7 +101,8 @@ Result Do(const char* symbol, void* comm, void* stream, const Operation& operati
   };
   const CommPtr communicator = Register::Get().Find(comm, symbol);
   if (communicator == nullptr || !MayCall(symbol, comm)) return fail(ncclInvalidArgument);
-  if (const int result = Called(symbol, communicator->rank()); result != 0) return fail(static_cast<Result>(result));
+  if (const int result = Called(symbol, communicator->rank()); result != 0)
+    return fail(static_cast<Result>(result));
   if (CurrentContext() == nullptr) {
     Complain(std::string(symbol) + " without a current context");
     return fail(ncclUnhandledCudaError);
@@ -132,9 +136,9 @@ EXPORTED Result ncclGetVersion(int* version) {
 }
 
 EXPORTED const char* ncclGetErrorString(Result result) {
-  constexpr const char* texts[] = {"no error",       "unhandled cuda error", "unhandled system error",
-                                   "internal error", "invalid argument",     "invalid usage",
-                                   "remote error",   "in progress"};
+  constexpr const char* texts[] = {
+      "no error",         "unhandled cuda error", "unhandled system error", "internal error",
+      "invalid argument", "invalid usage",        "remote error",           "in progress"};
   return result >= 0 && result <= ncclInProgress ? texts[result] : "unknown result code";
 }
 
@@ -142,13 +146,15 @@ EXPORTED const char* ncclGetLastError(void* comm) {
   thread_local std::string text;
   text.clear();
   if (comm != nullptr) {
-    if (const CommPtr communicator = Register::Get().Find(comm, "ncclGetLastError")) text = communicator->error();
+    if (const CommPtr communicator = Register::Get().Find(comm, "ncclGetLastError"))
+      text = communicator->error();
   }
   return text.c_str();
 }
 
 EXPORTED Result ncclGetUniqueId(UniqueId* id) {
-  if (const int result = Called("ncclGetUniqueId", -1); result != 0) return static_cast<Result>(result);
+  if (const int result = Called("ncclGetUniqueId", -1); result != 0)
+    return static_cast<Result>(result);
   std::random_device random;
   memset(id, 0, sizeof(*id));
   for (int i = 0; i < 16; ++i) id->internal[i] = static_cast<char>(random());
@@ -156,19 +162,24 @@ EXPORTED Result ncclGetUniqueId(UniqueId* id) {
   return ncclSuccess;
 }
 
-EXPORTED Result ncclCommInitRankConfig(void** comm, int ranks, UniqueId id, int rank, Config* config) {
+EXPORTED Result ncclCommInitRankConfig(void** comm, int ranks, UniqueId id, int rank,
+                                       Config* config) {
   *comm = nullptr;
-  if (const int result = Called("ncclCommInitRankConfig", rank); result != 0) return static_cast<Result>(result);
+  if (const int result = Called("ncclCommInitRankConfig", rank); result != 0)
+    return static_cast<Result>(result);
   const auto refuse = [](const std::string& why) {
     Complain("ncclCommInitRankConfig: " + why);
     return ncclInvalidArgument;
   };
   if (CurrentContext() == nullptr) return refuse("without a current context");
-  if (ranks < 1 || ranks > kMostRanks || rank < 0 || rank >= ranks) return refuse("there is no such rank");
+  if (ranks < 1 || ranks > kMostRanks || rank < 0 || rank >= ranks)
+    return refuse("there is no such rank");
   if (id.internal[127] != 'x') return refuse("the unique id has not come whole");
-  if (config->magic != kMagic || config->size < 20 || config->version < 21400) return refuse("the config is not one");
+  if (config->magic != kMagic || config->size < 20 || config->version < 21400)
+    return refuse("the config is not one");
   if (config->blocking != 0 && config->blocking != 1) return refuse("blocking is neither 0 nor 1");
-  if (config->size >= sizeof(Config) && config->version >= 21700 && config->cgaClusterSize != INT_MIN &&
+  if (config->size >= sizeof(Config) && config->version >= 21700 &&
+      config->cgaClusterSize != INT_MIN &&
       (config->cgaClusterSize < 0 || config->cgaClusterSize > 8)) {
     return refuse("cgaClusterSize is out of bounds");
   }
@@ -222,7 +233,8 @@ EXPORTED Result ncclCommAbort(void* comm) {
 }
 
 EXPORTED Result ncclGroupStart() {
-  if (const int result = Called("ncclGroupStart", -1); result != 0) return static_cast<Result>(result);
+  if (const int result = Called("ncclGroupStart", -1); result != 0)
+    return static_cast<Result>(result);
   if (t_group.depth++ == 0) {
     t_group.failure = ncclSuccess;
     t_group.parts.clear();
@@ -251,24 +263,29 @@ EXPORTED Result ncclGroupEnd() {
   return all;
 }
 
-EXPORTED Result ncclAllReduce(const void* from, void* to, size_t count, int type, int op, void* comm, void* stream) {
+EXPORTED Result ncclAllReduce(const void* from, void* to, size_t count, int type, int op,
+                              void* comm, void* stream) {
   return Do("ncclAllReduce", comm, stream, {What::kAllReduce, from, to, count, type, op, 0});
 }
-EXPORTED Result ncclReduce(const void* from, void* to, size_t count, int type, int op, int root, void* comm,
-                           void* stream) {
+EXPORTED Result ncclReduce(const void* from, void* to, size_t count, int type, int op, int root,
+                           void* comm, void* stream) {
   return Do("ncclReduce", comm, stream, {What::kReduce, from, to, count, type, op, root});
 }
-EXPORTED Result ncclBroadcast(const void* from, void* to, size_t count, int type, int root, void* comm, void* stream) {
+EXPORTED Result ncclBroadcast(const void* from, void* to, size_t count, int type, int root,
+                              void* comm, void* stream) {
   return Do("ncclBroadcast", comm, stream, {What::kBroadcast, from, to, count, type, 0, root});
 }
-EXPORTED Result ncclAllGather(const void* from, void* to, size_t count, int type, void* comm, void* stream) {
+EXPORTED Result ncclAllGather(const void* from, void* to, size_t count, int type, void* comm,
+                              void* stream) {
   return Do("ncclAllGather", comm, stream, {What::kAllGather, from, to, count, type, 0, 0});
 }
-EXPORTED Result ncclReduceScatter(const void* from, void* to, size_t count, int type, int op, void* comm,
-                                  void* stream) {
-  return Do("ncclReduceScatter", comm, stream, {What::kReduceScatter, from, to, count, type, op, 0});
+EXPORTED Result ncclReduceScatter(const void* from, void* to, size_t count, int type, int op,
+                                  void* comm, void* stream) {
+  return Do("ncclReduceScatter", comm, stream,
+            {What::kReduceScatter, from, to, count, type, op, 0});
 }
-EXPORTED Result ncclSend(const void* from, size_t count, int type, int peer, void* comm, void* stream) {
+EXPORTED Result ncclSend(const void* from, size_t count, int type, int peer, void* comm,
+                         void* stream) {
   return Do("ncclSend", comm, stream, {What::kSend, from, nullptr, count, type, 0, peer});
 }
 EXPORTED Result ncclRecv(void* to, size_t count, int type, int peer, void* comm, void* stream) {

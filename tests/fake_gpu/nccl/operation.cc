@@ -32,15 +32,17 @@ struct Header {
 };
 
 std::string ToText(const Header& header) {
-  constexpr const char* names[] = {"ncclAllReduce",     "ncclReduce", "ncclBroadcast", "ncclAllGather",
-                                   "ncclReduceScatter", "ncclSend",   "ncclRecv"};
+  constexpr const char* names[] = {"ncclAllReduce", "ncclReduce",        "ncclBroadcast",
+                                   "ncclAllGather", "ncclReduceScatter", "ncclSend",
+                                   "ncclRecv"};
   return std::string(names[header.what]) + "(count " + std::to_string(header.count) + ", type " +
          std::to_string(header.type) + ", op " + std::to_string(header.op) + ", peer or root " +
          std::to_string(header.peer) + ")";
 }
 
 Header HeaderOf(const Operation& operation) {
-  return {static_cast<int>(operation.what), operation.type, operation.op, operation.peer, operation.count};
+  return {static_cast<int>(operation.what), operation.type, operation.op, operation.peer,
+          operation.count};
 }
 
 // A header and data, on their way through a pipe; `at` counts both.
@@ -95,7 +97,8 @@ class Exchange {
     while (message.at < whole) {
       size_t now;
       if (message.at < sizeof(Header)) {
-        now = pipe.Write(reinterpret_cast<const char*>(&message.header) + message.at, sizeof(Header) - message.at);
+        now = pipe.Write(reinterpret_cast<const char*>(&message.header) + message.at,
+                         sizeof(Header) - message.at);
       } else {
         now = pipe.Write(message.data + (message.at - sizeof(Header)), whole - message.at);
       }
@@ -113,10 +116,12 @@ class Exchange {
     while (message.at < whole) {
       size_t now;
       if (message.at < sizeof(Header)) {
-        now = pipe.Read(reinterpret_cast<char*>(&message.header) + message.at, sizeof(Header) - message.at);
+        now = pipe.Read(reinterpret_cast<char*>(&message.header) + message.at,
+                        sizeof(Header) - message.at);
         if (message.at + now == sizeof(Header) && !(message.header == message.wanted)) {
-          *problem = "rank " + std::to_string(place_.rank) + " expects " + ToText(message.wanted) + " of rank " +
-                     std::to_string(peer) + ", which has called " + ToText(message.header);
+          *problem = "rank " + std::to_string(place_.rank) + " expects " + ToText(message.wanted) +
+                     " of rank " + std::to_string(peer) + ", which has called " +
+                     ToText(message.header);
           return false;
         }
       } else {
@@ -135,14 +140,15 @@ class Exchange {
 };
 
 DType DTypeOf(int type) {
-  constexpr DType dtypes[kTypes] = {DType::kInt8,    DType::kUInt8,   DType::kInt32,   DType::kUInt32,
-                                    DType::kInt64,   DType::kUInt64,  DType::kFloat16, DType::kFloat32,
-                                    DType::kFloat64, DType::kBFloat16};
+  constexpr DType dtypes[kTypes] = {
+      DType::kInt8,   DType::kUInt8,   DType::kInt32,   DType::kUInt32,  DType::kInt64,
+      DType::kUInt64, DType::kFloat16, DType::kFloat32, DType::kFloat64, DType::kBFloat16};
   return dtypes[type];
 }
 
 ReduceSpec SpecOf(int op, int type, int ranks) {
-  constexpr ReduceOp ops[kOps] = {ReduceOp::kSum, ReduceOp::kProduct, ReduceOp::kMax, ReduceOp::kMin, ReduceOp::kSum};
+  constexpr ReduceOp ops[kOps] = {ReduceOp::kSum, ReduceOp::kProduct, ReduceOp::kMax,
+                                  ReduceOp::kMin, ReduceOp::kSum};
   ReduceSpec spec;
   spec.dtype = DTypeOf(type);
   spec.op = ops[op];
@@ -153,7 +159,11 @@ ReduceSpec SpecOf(int op, int type, int ranks) {
 class Collective {
  public:
   Collective(const Place& place, const Operation& operation)
-      : place_(place), o_(operation), header_(HeaderOf(operation)), bytes_(operation.bytes()), exchange_(place) {}
+      : place_(place),
+        o_(operation),
+        header_(HeaderOf(operation)),
+        bytes_(operation.bytes()),
+        exchange_(place) {}
 
   bool Run(std::string* problem) {
     switch (o_.what) {
@@ -166,8 +176,12 @@ class Collective {
   }
 
  private:
-  const char* from(int part) const { return static_cast<const char*>(o_.from) + static_cast<size_t>(part) * bytes_; }
-  char* to(int part) const { return static_cast<char*>(o_.to) + static_cast<size_t>(part) * bytes_; }
+  const char* from(int part) const {
+    return static_cast<const char*>(o_.from) + static_cast<size_t>(part) * bytes_;
+  }
+  char* to(int part) const {
+    return static_cast<char*>(o_.to) + static_cast<size_t>(part) * bytes_;
+  }
 
   // visit(peer) for all but this rank
   template <typename Visit>
@@ -177,8 +191,8 @@ class Collective {
     }
   }
 
-  // The whole input of everybody (a part of it: `scatter`) goes to everybody (to the root: not `all`), who sums in memory of its
-  // own, so that output may be input.
+  // The whole input of everybody (a part of it: `scatter`) goes to everybody (to the root: not
+  // `all`), who sums in memory of its own, so that output may be input.
   bool Reduce(size_t bytes, bool scatter, bool all, std::string* problem) {
     const bool mine = all || place_.rank == o_.peer;
     std::vector<Bytes> inputs(static_cast<size_t>(place_.ranks));
@@ -193,9 +207,10 @@ class Collective {
     if (!exchange_.Run(problem)) return false;
     if (!mine) return true;
     std::vector<const uint8_t*> sources;
-    for (const Bytes& input : inputs) sources.push_back(reinterpret_cast<const uint8_t*>(input.data()));
-    const auto result =
-        reference::Reduce(SpecOf(o_.op, o_.type, place_.ranks), sources, static_cast<int64_t>(o_.count));
+    for (const Bytes& input : inputs)
+      sources.push_back(reinterpret_cast<const uint8_t*>(input.data()));
+    const auto result = reference::Reduce(SpecOf(o_.op, o_.type, place_.ranks), sources,
+                                          static_cast<int64_t>(o_.count));
     memcpy(o_.to, result.data(), bytes);
     return true;
   }
@@ -251,7 +266,8 @@ bool Messages(const Place& place, const std::vector<Operation>& group, std::stri
   }
   for (size_t i = 0; i < to_myself.size(); ++i) {
     if (to_myself[i]->bytes() != from_myself[i]->bytes()) {
-      *problem = "rank " + std::to_string(place.rank) + " sends to itself otherwise than it receives";
+      *problem =
+          "rank " + std::to_string(place.rank) + " sends to itself otherwise than it receives";
       return false;
     }
     memmove(from_myself[i]->to, to_myself[i]->from, to_myself[i]->bytes());

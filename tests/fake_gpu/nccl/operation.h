@@ -1,4 +1,5 @@
-// Operation: one collective, or one message, of one rank: what was asked for, and how it is done over a Meeting.
+// Operation: one collective, or one message, of one rank: what was asked for, and how it is done
+// over a Meeting.
 #pragma once
 
 #include <cstddef>
@@ -39,7 +40,8 @@ struct Place {
   std::function<bool()> given_up;
 };
 
-// Collectives one after another, messages all at once after them. False: given up, or *problem says what is wrong.
+// Collectives one after another, messages all at once after them. False: given up, or *problem says
+// what is wrong.
 bool Perform(const Place& place, const std::vector<Operation>& group, std::string* problem);
 
 }  // namespace fake_nccl

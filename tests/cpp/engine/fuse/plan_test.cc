@@ -57,8 +57,8 @@ TEST(Plan, whatever_tells_two_operations_apart_keeps_them_apart) {
 }
 
 TEST(Plan, some_kinds_always_travel_alone) {
-  for (const OpKind kind :
-       {OpKind::kAlltoall, OpKind::kBarrier, OpKind::kJoin, OpKind::kAddProcessSet, OpKind::kRemoveProcessSet}) {
+  for (const OpKind kind : {OpKind::kAlltoall, OpKind::kBarrier, OpKind::kJoin,
+                            OpKind::kAddProcessSet, OpKind::kRemoveProcessSet}) {
     EXPECT_EQ(PlanOf({Op(kind, 0), Op(kind, 0)}, {}), (Batches{{0}, {1}})) << Name(kind);
   }
 }
@@ -83,8 +83,8 @@ TEST(Plan, everything_is_planned_once_and_no_batch_is_too_large) {
   for (int round = 0; round < 200; ++round) {
     std::vector<Agreed> ready;
     for (uint32_t i = 0; i < random() % 40; ++i) {
-      ready.push_back(
-          Op(static_cast<OpKind>(random() % 6), random() % 300, random() % 2 ? DType::kInt8 : DType::kFloat64));
+      ready.push_back(Op(static_cast<OpKind>(random() % 6), random() % 300,
+                         random() % 2 ? DType::kInt8 : DType::kFloat64));
     }
     std::multiset<size_t> seen;
     for (const auto& batch : PlanOf(ready, {.threshold = 2000})) {

@@ -1,4 +1,5 @@
-// The end of a job over sockets: a member that is behind hears it whatever the others have done meanwhile.
+// The end of a job over sockets: a member that is behind hears it whatever the others have done
+// meanwhile.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
@@ -23,7 +24,8 @@ class AgreementEnd : public ::testing::Test {
       place.me = m;
       if (m == 0) place.children.push_back({links_[0].get(), {1}});
       if (m == 1) place.parent = links_[1].get();
-      members_[m] = std::make_unique<Agreement>(std::move(place), std::vector<int>{0, 1}, AgreementOptions{});
+      members_[m] =
+          std::make_unique<Agreement>(std::move(place), std::vector<int>{0, 1}, AgreementOptions{});
     }
   }
 
@@ -58,7 +60,8 @@ class AgreementEnd : public ::testing::Test {
 TEST_F(AgreementEnd, IsHeardByAMemberThatSpeaksToARootThatHasGone) {
   RootDecidesTheEnd();
   Close(0);
-  members_[1]->SendAlive();  // before it has read anything, as a starved rank does whose tick is due
+  // Before it has read anything, as a starved rank does whose tick is due.
+  members_[1]->SendAlive();
   EXPECT_EQ(Hears(1), std::vector<Down>{Down::kShutdown});
   EXPECT_EQ(status_.code(), StatusCode::kPeerLost);
 }

@@ -23,7 +23,8 @@ class AgreementHeard : public ::testing::Test {
     theirs_ = std::make_unique<transport::tcp::Link>(Fd(fds[1]), 0);
     TreePlace place;
     place.children.push_back({mine_.get(), {1}});
-    agreement_ = std::make_unique<Agreement>(std::move(place), std::vector<int>{0, 1}, AgreementOptions());
+    agreement_ =
+        std::make_unique<Agreement>(std::move(place), std::vector<int>{0, 1}, AgreementOptions());
   }
   void Comes(const std::string& bytes) {
     size_t moved = 0;
@@ -36,7 +37,9 @@ class AgreementHeard : public ::testing::Test {
     EXPECT_TRUE(agreement_->Exchange(now, &decisions, &moved).ok());
     return agreement_->LastHeard().at(0).at;
   }
-  static std::string Number(uint32_t number) { return std::string(reinterpret_cast<const char*>(&number), 4); }
+  static std::string Number(uint32_t number) {
+    return std::string(reinterpret_cast<const char*>(&number), 4);
+  }
 
   std::unique_ptr<transport::tcp::Link> mine_, theirs_;
   std::unique_ptr<Agreement> agreement_;

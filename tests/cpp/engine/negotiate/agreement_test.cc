@@ -1,5 +1,5 @@
-// Agreement: all members of a tree come to the same decisions in the same order, whatever is announced in whatever
-// order, by slot or in full, while slots come and go.
+// Agreement: all members of a tree come to the same decisions in the same order, whatever is
+// announced in whatever order, by slot or in full, while slots come and go.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -15,7 +15,8 @@ struct Place {
   bool faults;
 };
 void PrintTo(const Place& p, std::ostream* out) {
-  *out << p.members << " members, " << p.per_host << " per host" << (p.faults ? ", bad transports" : "");
+  *out << p.members << " members, " << p.per_host << " per host"
+       << (p.faults ? ", bad transports" : "");
 }
 
 class AgreementTest : public ::testing::TestWithParam<Place> {
@@ -109,7 +110,8 @@ TEST_P(AgreementTest, a_slot_stands_for_what_was_asked_before_somebody_joined) {
   std::vector<int64_t> without = rows;
   without.back() = 0;
   const auto ask = [&](int members) {
-    for (int m = 0; m < members; ++m) ASSERT_TRUE(tree[m].Ask(Gather("g", rows[static_cast<size_t>(m)])).ok());
+    for (int m = 0; m < members; ++m)
+      ASSERT_TRUE(tree[m].Ask(Gather("g", rows[static_cast<size_t>(m)])).ok());
     tree.Settle();
   };
   for (int epoch = 0; epoch < 2; ++epoch) {
@@ -175,7 +177,8 @@ TEST_P(AgreementTest, thousands_of_random_operations_come_out_alike_everywhere) 
       const std::string name = "op" + std::to_string(op);
       switch (op % 4) {
         case 0: return Gather(name, (static_cast<int64_t>(step) * (m % 2)) % 3 + op);
-        case 1: return Sum(name, {static_cast<int64_t>(step / 5)});  // everybody changes at the same time
+        case 1:
+          return Sum(name, {static_cast<int64_t>(step / 5)});  // everybody changes at the same time
         case 2: return Sum(name, {m == 1 && step % 7 == 3 ? 2 : 1});  // sometimes a mismatch
         default: return Sum(name);
       }
@@ -245,7 +248,8 @@ TEST_P(AgreementTest, shutdown_waits_for_what_the_leaving_member_has_announced) 
   tree.ExpectEqualHistories();
   ASSERT_EQ(tree[0].history.size(), 2u);
   ASSERT_EQ(tree[0].history[0], "do promised []");
-  ASSERT_NE(tree[0].history[1].find("rank " + std::to_string(last) + " called hvd.shutdown()"), std::string::npos);
+  ASSERT_NE(tree[0].history[1].find("rank " + std::to_string(last) + " called hvd.shutdown()"),
+            std::string::npos);
 }
 
 TEST_P(AgreementTest, shutdown_waits_two_seconds_for_what_others_never_announce) {
@@ -263,7 +267,8 @@ TEST_P(AgreementTest, shutdown_waits_two_seconds_for_what_others_never_announce)
   tree.Settle();
   tree.ExpectEqualHistories();
   ASSERT_EQ(tree[0].history.size(), 1u);
-  ASSERT_NE(tree[0].history[0].find("rank " + std::to_string(last) + " called hvd.shutdown()"), std::string::npos);
+  ASSERT_NE(tree[0].history[0].find("rank " + std::to_string(last) + " called hvd.shutdown()"),
+            std::string::npos);
 }
 
 TEST_P(AgreementTest, shutdown_waits_for_nothing_once_everybody_leaves) {
@@ -289,13 +294,15 @@ TEST_P(AgreementTest, shutdown_does_not_wait_for_what_only_others_have_announced
   tree.Settle();
   tree.ExpectEqualHistories();
   ASSERT_EQ(tree[0].history.size(), 1u);
-  ASSERT_NE(tree[0].history[0].find("rank " + std::to_string(last) + " called hvd.shutdown()"), std::string::npos);
+  ASSERT_NE(tree[0].history[0].find("rank " + std::to_string(last) + " called hvd.shutdown()"),
+            std::string::npos);
 }
 
 INSTANTIATE_TEST_SUITE_P(Trees, AgreementTest,
-                         ::testing::Values(Place{1, 1, false}, Place{2, 2, false}, Place{3, 3, true},
-                                           Place{4, 2, false}, Place{6, 2, true}, Place{9, 3, false},
-                                           Place{12, 2, false}, Place{23, 4, false}, Place{7, 1, true}));
+                         ::testing::Values(Place{1, 1, false}, Place{2, 2, false},
+                                           Place{3, 3, true}, Place{4, 2, false}, Place{6, 2, true},
+                                           Place{9, 3, false}, Place{12, 2, false},
+                                           Place{23, 4, false}, Place{7, 1, true}));
 
 }  // namespace
 }  // namespace hvdlite::engine

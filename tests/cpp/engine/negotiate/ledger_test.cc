@@ -40,8 +40,10 @@ TEST(Ledger, what_makes_no_sense_is_refused) {
   EXPECT_TRUE(ledger.Add(0, Ask("a"), 0));
   EXPECT_FALSE(ledger.Add(0, Ask("a"), 0)) << "asked twice";
   EXPECT_FALSE(ledger.AddCached(1, 77, 0)) << "a slot that was never given";
-  EXPECT_FALSE(ledger.Add(1, Ask("g", OpKind::kAllgather, {}), 0)) << "rows of a tensor without dimensions";
-  EXPECT_FALSE(ledger.Add(1, Ask("t", OpKind::kAlltoall, {4}), 0)) << "splits for another number of members";
+  EXPECT_FALSE(ledger.Add(1, Ask("g", OpKind::kAllgather, {}), 0))
+      << "rows of a tensor without dimensions";
+  EXPECT_FALSE(ledger.Add(1, Ask("t", OpKind::kAlltoall, {4}), 0))
+      << "splits for another number of members";
   Request broadcast = Ask("r", OpKind::kBroadcast);
   for (const int64_t root : {int64_t{-1}, int64_t{2}, INT64_MAX}) {
     broadcast.root = root;

@@ -1,5 +1,6 @@
-// Tree: members of a negotiation tree in one thread, over transports in memory. Time stands still unless a test moves `now`: a
-// relay that needs a timeout to go on would hang, and the test says so.
+// Tree: members of a negotiation tree in one thread, over transports in memory. Time stands still
+// unless a test moves `now`: a relay that needs a timeout to go on would hang, and the test says
+// so.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,7 +22,8 @@ namespace hvdlite::engine {
 using testing::FaultTransport;
 using testing::Loopback;
 
-// What the engine does with its Agreement, in small: announces by slot what it knows, remembers, forgets.
+// What the engine does with its Agreement, in small: announces by slot what it knows, remembers,
+// forgets.
 struct Member {
   std::unique_ptr<Agreement> agreement;
   std::map<uint64_t, Request> slots;  // what this member asked for when the slot was given
@@ -108,7 +110,8 @@ class Tree {
           if (faults) {
             t = std::make_unique<FaultTransport>(
                 std::move(t),
-                testing::Faults{.seed = static_cast<uint32_t>(transports_.size()), .stall = 0.3, .most = 7});
+                testing::Faults{
+                    .seed = static_cast<uint32_t>(transports_.size()), .stall = 0.3, .most = 7});
           }
           ends[end == &a ? std::pair{m, child.member} : std::pair{child.member, m}] = t.get();
           transports_.push_back(std::move(t));
@@ -120,7 +123,8 @@ class Tree {
       TreePlace place;
       place.me = m;
       if (links.parent >= 0) place.parent = ends[{m, links.parent}];
-      for (const auto& child : links.children) place.children.push_back({ends[{m, child.member}], child.speaks_for});
+      for (const auto& child : links.children)
+        place.children.push_back({ends[{m, child.member}], child.speaks_for});
       AgreementOptions options;
       options.cache_capacity = capacity;
       members_.push_back(std::make_unique<Member>());
@@ -150,7 +154,8 @@ class Tree {
     }
   }
   void ExpectEqualHistories() {
-    for (int m = 1; m < size(); ++m) ASSERT_EQ((*this)[m].history, (*this)[0].history) << "member " << m;
+    for (int m = 1; m < size(); ++m)
+      ASSERT_EQ((*this)[m].history, (*this)[0].history) << "member " << m;
   }
 
  private:

@@ -1,4 +1,5 @@
-// The sentences that people read when their ranks disagree. Changing one means changing it here, on purpose.
+// The sentences that people read when their ranks disagree. Changing one means changing it here, on
+// purpose.
 #include "engine/negotiate/validate.h"
 
 #include <gtest/gtest.h>
@@ -39,43 +40,50 @@ Request With(Request r, const std::function<void(Request*)>& change) {
 TEST(Validate, golden_sentences) {
   const Request a = Base(OpKind::kAllreduce);
   EXPECT_EQ(Verdict({a, a}), "ok");
-  EXPECT_EQ(
-      Verdict({a, With(a, [](Request* r) { r->shape = {12}; })}, {0, 3}),
-      "allreduce 'dense/bias': rank 0 sent shape [10, 4], rank 3 sent shape [12]. All ranks must pass the same shape; "
-      "use allgather for differing first dimensions.");
-  EXPECT_EQ(
-      Verdict({a, a, With(a, [](Request* r) { r->dtype = DType::kBFloat16; }), a, a}, {0, 1, 2, 3, 7}),
-      "allreduce 'dense/bias': ranks 0, 1, 3 and 7 sent dtype float32, rank 2 sent dtype bfloat16. All ranks must pass "
-      "the same dtype; cast before the call.");
+  EXPECT_EQ(Verdict({a, With(a, [](Request* r) { r->shape = {12}; })}, {0, 3}),
+            "allreduce 'dense/bias': rank 0 sent shape [10, 4], rank 3 sent shape [12]. All ranks "
+            "must pass the same shape; "
+            "use allgather for differing first dimensions.");
+  EXPECT_EQ(Verdict({a, a, With(a, [](Request* r) { r->dtype = DType::kBFloat16; }), a, a},
+                    {0, 1, 2, 3, 7}),
+            "allreduce 'dense/bias': ranks 0, 1, 3 and 7 sent dtype float32, rank 2 sent dtype "
+            "bfloat16. All ranks must pass "
+            "the same dtype; cast before the call.");
   EXPECT_EQ(Verdict({With(a, [](Request* r) { r->op = ReduceOp::kAdasum; }), a}),
-            "allreduce 'dense/bias': rank 0 asked for op Adasum, rank 1 asked for op Sum. All ranks must pass the same "
+            "allreduce 'dense/bias': rank 0 asked for op Adasum, rank 1 asked for op Sum. All "
+            "ranks must pass the same "
             "reduction op.");
-  EXPECT_EQ(Verdict({a, With(a, [](Request* r) { r->prescale = 1.0 / 3; })}),
-            "allreduce 'dense/bias': rank 0 sent prescale_factor 1 and postscale_factor 1, rank 1 sent prescale_factor "
-            "0.3333333333333333 and postscale_factor 1. All ranks must pass the same scale factors.");
+  EXPECT_EQ(
+      Verdict({a, With(a, [](Request* r) { r->prescale = 1.0 / 3; })}),
+      "allreduce 'dense/bias': rank 0 sent prescale_factor 1 and postscale_factor 1, rank 1 sent "
+      "prescale_factor "
+      "0.3333333333333333 and postscale_factor 1. All ranks must pass the same scale factors.");
   EXPECT_EQ(Verdict({a, With(a, [](Request* r) { r->device = DeviceKind::kCuda; })}),
-            "allreduce 'dense/bias': rank 0 sent a tensor on the CPU, rank 1 sent a tensor on a GPU. All ranks must "
+            "allreduce 'dense/bias': rank 0 sent a tensor on the CPU, rank 1 sent a tensor on a "
+            "GPU. All ranks must "
             "keep this "
             "tensor on the same kind of device.");
-  EXPECT_EQ(
-      Verdict({a, With(a, [](Request* r) { r->kind = OpKind::kReducescatter; })}),
-      "allreduce 'dense/bias': rank 0 asked for allreduce, rank 1 asked for reducescatter. The same name must mean the "
-      "same operation on every rank; give different operations different names.");
+  EXPECT_EQ(Verdict({a, With(a, [](Request* r) { r->kind = OpKind::kReducescatter; })}),
+            "allreduce 'dense/bias': rank 0 asked for allreduce, rank 1 asked for reducescatter. "
+            "The same name must mean the "
+            "same operation on every rank; give different operations different names.");
   const Request b = Base(OpKind::kBroadcast);
-  EXPECT_EQ(
-      Verdict({b, With(b, [](Request* r) { r->root = 1; })}),
-      "broadcast 'dense/bias': rank 0 named root 0, rank 1 named root 1. All ranks must name the same root_rank.");
+  EXPECT_EQ(Verdict({b, With(b, [](Request* r) { r->root = 1; })}),
+            "broadcast 'dense/bias': rank 0 named root 0, rank 1 named root 1. All ranks must name "
+            "the same root_rank.");
   const Request g = Base(OpKind::kAllgather);
   EXPECT_EQ(Verdict({g, With(g, [](Request* r) { r->shape = {3, 4}; })}), "ok");
-  EXPECT_EQ(
-      Verdict({g, With(g, [](Request* r) { r->shape = {10, 5}; })}),
-      "allgather 'dense/bias': rank 0 sent shape [10, 4], rank 1 sent shape [10, 5]. All dimensions but the first must "
-      "be equal on all ranks.");
+  EXPECT_EQ(Verdict({g, With(g, [](Request* r) { r->shape = {10, 5}; })}),
+            "allgather 'dense/bias': rank 0 sent shape [10, 4], rank 1 sent shape [10, 5]. All "
+            "dimensions but the first must "
+            "be equal on all ranks.");
   const Request t = Base(OpKind::kAlltoall);
   EXPECT_EQ(Verdict({t, With(t, [](Request* r) { r->splits = {0, 10}; })}), "ok");
   const Request s = Base(OpKind::kAddProcessSet);
-  EXPECT_EQ(Verdict({With(s, [](Request* r) { r->splits = {0, 1}; }), With(s, [](Request* r) { r->splits = {0}; })}),
-            "add_process_set 'dense/bias': rank 0 named the ranks [0, 1], rank 1 named the ranks [0]. All ranks must "
+  EXPECT_EQ(Verdict({With(s, [](Request* r) { r->splits = {0, 1}; }),
+                     With(s, [](Request* r) { r->splits = {0}; })}),
+            "add_process_set 'dense/bias': rank 0 named the ranks [0, 1], rank 1 named the ranks "
+            "[0]. All ranks must "
             "name the "
             "same process set, in the same order of calls.");
 }
@@ -90,7 +98,8 @@ TEST(Validate, every_field_that_must_agree_is_told_apart) {
       [](Request* r) { r->postscale = 2; },
       [](Request* r) { r->shape = {10}; },
   };
-  for (const OpKind kind : {OpKind::kAllreduce, OpKind::kAllgather, OpKind::kBroadcast, OpKind::kReducescatter}) {
+  for (const OpKind kind :
+       {OpKind::kAllreduce, OpKind::kAllgather, OpKind::kBroadcast, OpKind::kReducescatter}) {
     for (size_t i = 0; i < changes.size(); ++i) {
       const std::string verdict = Verdict({Base(kind), With(Base(kind), changes[i])});
       EXPECT_NE(verdict, "ok") << Name(kind) << i;
@@ -116,11 +125,13 @@ TEST(Validate, what_a_joined_member_makes_impossible) {
   EXPECT_EQ(verdict(OpKind::kAllreduce), "ok");
   EXPECT_EQ(verdict(OpKind::kAllgather), "ok");
   EXPECT_EQ(verdict(OpKind::kBarrier), "ok");
-  EXPECT_EQ(verdict(OpKind::kBroadcast),
-            "broadcast 'dense/bias': rank 5 is the root but has called join() and has nothing to send.");
+  EXPECT_EQ(
+      verdict(OpKind::kBroadcast),
+      "broadcast 'dense/bias': rank 5 is the root but has called join() and has nothing to send.");
   EXPECT_EQ(
       verdict(OpKind::kAlltoall),
-      "alltoall 'dense/bias': not possible after rank 5 called join(): a joined rank takes no part of the result, so "
+      "alltoall 'dense/bias': not possible after rank 5 called join(): a joined rank takes no part "
+      "of the result, so "
       "data would be lost. allreduce, allgather, broadcast and barrier work with joined ranks.");
 }
 

@@ -18,8 +18,12 @@ class StallTest : public ::testing::Test {
     request.shape = {4};
     ASSERT_TRUE(ledger.Add(member, request, when));
   }
-  StallReport After(Nanos span) { return InspectStalls(ledger.pending(), {4, 5, 7}, kFirstAsked + span, {}); }
-  bool Says(const std::string& words) { return After(61 * kSecond).warning.find(words) != std::string::npos; }
+  StallReport After(Nanos span) {
+    return InspectStalls(ledger.pending(), {4, 5, 7}, kFirstAsked + span, {});
+  }
+  bool Says(const std::string& words) {
+    return After(61 * kSecond).warning.find(words) != std::string::npos;
+  }
 
   Ledger ledger{3, 10};
 };
@@ -29,7 +33,8 @@ TEST_F(StallTest, is_reported_once_an_operation_has_waited_too_long) {
   Ask(2, OpKind::kAllreduce, "a");
   EXPECT_EQ(After(59 * kSecond).warning, "");
   const StallReport report = After(60 * kSecond);
-  EXPECT_NE(report.warning.find("Missing ranks:\n5: [allreduce.a]"), std::string::npos) << report.warning;
+  EXPECT_NE(report.warning.find("Missing ranks:\n5: [allreduce.a]"), std::string::npos)
+      << report.warning;
   EXPECT_EQ(report.missing, std::vector<int>{5});
   EXPECT_EQ(report.waiting, (std::vector<int>{4, 7}));
   EXPECT_EQ(report.oldest, "allreduce 'a'");

@@ -29,7 +29,8 @@ class TimelineFile : public ::testing::Test {
     return {std::istreambuf_iterator<char>(file), {}};
   }
 
-  // The events in order, as "kind rank/lane name"; without those that give names to ranks and lanes.
+  // The events in order, as "kind rank/lane name"; without those that give names to ranks and
+  // lanes.
   std::vector<std::string> Events() {
     timeline_.Stop();
     const auto after = [](const std::string& line, const std::string& key) {
@@ -44,7 +45,8 @@ class TimelineFile : public ::testing::Test {
       const std::string kind = after(line, "ph");
       if (kind.empty() || kind == "M") continue;
       const std::string name = after(line, "name");
-      events.push_back(kind + " " + after(line, "pid") + "/" + after(line, "tid") + (name.empty() ? "" : " " + name));
+      events.push_back(kind + " " + after(line, "pid") + "/" + after(line, "tid") +
+                       (name.empty() ? "" : " " + name));
     }
     return events;
   }
@@ -64,8 +66,8 @@ TEST_F(TimelineFile, shows_when_each_rank_asked_and_how_long_it_waited) {
   timeline_.Begin("a", "ALLREDUCE", 4);
   timeline_.End("a", 5);
   timeline_.Close("a", 5);
-  EXPECT_EQ(Events(), (Lines{"B 0/1 a", "B 0/1 NEGOTIATE", "X 0/1 2", "X 0/1 0", "X 0/1 1", "E 0/1", "X 2/1 a",
-                             "X 1/1 a", "B 0/1 ALLREDUCE", "E 0/1", "E 0/1"}));
+  EXPECT_EQ(Events(), (Lines{"B 0/1 a", "B 0/1 NEGOTIATE", "X 0/1 2", "X 0/1 0", "X 0/1 1", "E 0/1",
+                             "X 2/1 a", "X 1/1 a", "B 0/1 ALLREDUCE", "E 0/1", "E 0/1"}));
 }
 
 TEST_F(TimelineFile, a_rank_that_asks_again_before_the_round_is_over_here_begins_the_next_one) {
@@ -79,9 +81,9 @@ TEST_F(TimelineFile, a_rank_that_asks_again_before_the_round_is_over_here_begins
   timeline_.Arrive("a", "NEGOTIATE", 0, 5);
   timeline_.Agree("a", 5);
   timeline_.Close("a", 6);
-  EXPECT_EQ(Events(),
-            (Lines{"B 0/1 a", "B 0/1 NEGOTIATE", "X 0/1 0", "X 0/1 1", "E 0/1", "X 1/1 a", "B 0/1 ALLREDUCE", "E 0/1",
-                   "E 0/1", "B 0/1 a", "B 0/1 NEGOTIATE", "X 0/1 1", "X 0/1 0", "E 0/1", "X 1/1 a", "E 0/1"}));
+  EXPECT_EQ(Events(), (Lines{"B 0/1 a", "B 0/1 NEGOTIATE", "X 0/1 0", "X 0/1 1", "E 0/1", "X 1/1 a",
+                             "B 0/1 ALLREDUCE", "E 0/1", "E 0/1", "B 0/1 a", "B 0/1 NEGOTIATE",
+                             "X 0/1 1", "X 0/1 0", "E 0/1", "X 1/1 a", "E 0/1"}));
 }
 
 TEST_F(TimelineFile, operations_in_flight_have_lanes_of_their_own_and_leave_them_to_others) {
@@ -91,16 +93,16 @@ TEST_F(TimelineFile, operations_in_flight_have_lanes_of_their_own_and_leave_them
   timeline_.Begin("c", "C", 3);
   timeline_.Close("b", 4);
   timeline_.Close("c", 4);
-  EXPECT_EQ(Events(), (Lines{"B 0/1 a", "B 0/1 A", "B 0/2 b", "B 0/2 B", "E 0/1", "E 0/1", "B 0/1 c", "B 0/1 C",
-                             "E 0/2", "E 0/2", "E 0/1", "E 0/1"}));
+  EXPECT_EQ(Events(), (Lines{"B 0/1 a", "B 0/1 A", "B 0/2 b", "B 0/2 B", "E 0/1", "E 0/1",
+                             "B 0/1 c", "B 0/1 C", "E 0/2", "E 0/2", "E 0/1", "E 0/1"}));
 }
 
 TEST_F(TimelineFile, a_failure_ends_all_phases_that_are_open) {
   timeline_.Begin("a", "ALLREDUCE", 1);
   timeline_.Begin("a", "SHM_ALLREDUCE", 1);
   timeline_.Fail("a", 2);
-  EXPECT_EQ(Events(), (Lines{"B 0/1 a", "B 0/1 ALLREDUCE", "B 0/1 SHM_ALLREDUCE", "E 0/1", "E 0/1", "B 0/1 ERROR",
-                             "E 0/1", "E 0/1"}));
+  EXPECT_EQ(Events(), (Lines{"B 0/1 a", "B 0/1 ALLREDUCE", "B 0/1 SHM_ALLREDUCE", "E 0/1", "E 0/1",
+                             "B 0/1 ERROR", "E 0/1", "E 0/1"}));
 }
 
 TEST_F(TimelineFile, what_was_under_way_before_it_started_leaves_no_end_without_a_beginning) {

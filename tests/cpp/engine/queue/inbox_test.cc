@@ -21,13 +21,13 @@ TEST(Inbox, a_name_is_taken_until_its_operation_is_done) {
   EXPECT_TRUE(inbox.all_done());
   EXPECT_TRUE(inbox.Submit(Make("a")).ok());
   EXPECT_FALSE(inbox.empty());
-  EXPECT_EQ(inbox.Submit(Make("a")).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(inbox.Submit(Make("a")).code(), StatusCode::kDuplicateName);
   std::vector<Entry*> fetched;
   inbox.Fetch(&fetched);
   ASSERT_EQ(fetched.size(), 1u);
   EXPECT_TRUE(inbox.empty());
   EXPECT_FALSE(inbox.all_done());
-  EXPECT_EQ(inbox.Submit(Make("a")).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(inbox.Submit(Make("a")).code(), StatusCode::kDuplicateName);
   const HandlePtr handle = fetched[0]->handle;
   inbox.Complete(fetched[0], Status::Ok());
   EXPECT_TRUE(handle->done());

@@ -1,5 +1,5 @@
-// Adasum on a GPU against kernels/adasum.h. The dots are added in another order, so they are near, not equal; with the same
-// dots the combination has the same bits.
+// Adasum on a GPU against kernels/adasum.h. The dots are added in another order, so they are near,
+// not equal; with the same dots the combination has the same bits.
 #include <cstring>
 
 #include "kernels/adasum.h"
@@ -27,20 +27,24 @@ class GpuAdasumTest : public OnGpu {
  protected:
   // `past`: how many elements the vectors begin past a boundary, b by one more.
   Vectors Make(DType dtype, int64_t elements, int past) {
-    Vectors v{Random(dtype, elements, ++seed_), Random(dtype, elements, ++seed_), nullptr, nullptr, elements};
-    const size_t gap = static_cast<size_t>(past) * SizeOf(dtype), gap_b = past == 0 ? 0 : gap + SizeOf(dtype);
+    Vectors v{Random(dtype, elements, ++seed_), Random(dtype, elements, ++seed_), nullptr, nullptr,
+              elements};
+    const size_t gap = static_cast<size_t>(past) * SizeOf(dtype),
+                 gap_b = past == 0 ? 0 : gap + SizeOf(dtype);
     v.at_a = Upload(Shifted(v.a, gap)) + gap;
     v.at_b = Upload(Shifted(v.b, gap_b)) + gap_b;
     return v;
   }
   std::vector<AdasumDots> Dots(DType dtype, const std::vector<Pair>& pairs) {
-    AdasumDots* const dots = reinterpret_cast<AdasumDots*>(Upload(Bytes(pairs.size() * sizeof(AdasumDots), 0xff)));
+    AdasumDots* const dots =
+        reinterpret_cast<AdasumDots*>(Upload(Bytes(pairs.size() * sizeof(AdasumDots), 0xff)));
     size_t room = 0;
     for (const Pair& pair : pairs) room += static_cast<size_t>(pair.elements) * SizeOf(dtype);
     const Bytes there(AdasumRoom(pairs.size(), room) + kRubbishBytes, kRubbish);
     uint8_t* const sums = Upload(there);
     Check(AdasumDotAll(gpu_.get(), dtype, pairs, dots, sums));
-    EXPECT_EQ(Download(sums + there.size() - kRubbishBytes, kRubbishBytes), Bytes(kRubbishBytes, kRubbish));
+    EXPECT_EQ(Download(sums + there.size() - kRubbishBytes, kRubbishBytes),
+              Bytes(kRubbishBytes, kRubbish));
     const Bytes bytes = Download(dots, pairs.size() * sizeof(AdasumDots));
     std::vector<AdasumDots> result(pairs.size());
     std::memcpy(result.data(), bytes.data(), bytes.size());
@@ -118,7 +122,8 @@ TEST_F(GpuAdasumTest, WithTheSameDotsTheCombinationHasTheSameBits) {
     dots.back().aa = 0.0;  // too short to mean anything: its coefficient is 1
     Bytes raw(dots.size() * sizeof(AdasumDots));
     std::memcpy(raw.data(), dots.data(), raw.size());
-    Check(AdasumCombineAll(gpu_.get(), dtype, pairs, reinterpret_cast<const AdasumDots*>(Upload(raw)), false));
+    Check(AdasumCombineAll(gpu_.get(), dtype, pairs,
+                           reinterpret_cast<const AdasumDots*>(Upload(raw)), false));
     for (size_t i = 0; i < all.size(); ++i) {
       Bytes want = all[i].a;
       AdasumCombine(dtype, want.data(), all[i].b.data(), all[i].elements, dots[i]);

@@ -11,7 +11,8 @@ namespace {
 class LaunchTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (cuda::Images().empty()) GTEST_SKIP() << "this build has no GPU kernels: neither nvcc nor NVRTC was there";
+    if (cuda::Images().empty())
+      GTEST_SKIP() << "this build has no GPU kernels: neither nvcc nor NVRTC was there";
   }
   long long number_ = 2;  // what kernels read and write, until cuda_ has ended its streams
   hvdlite::testing::FakeCuda cuda_;
@@ -22,9 +23,10 @@ TEST_F(LaunchTest, ADeviceThatIsTooOldIsNamed) {
   const auto gpu = cuda_.Open();
   const Status status = Usable(gpu.get());
   EXPECT_EQ(status.code(), StatusCode::kUnsupported);
-  EXPECT_EQ(status.message(),
-            "hvdlite's GPU kernels do not run on " + gpu->name() + ": its compute capability 7.0 is too old for them");
-  EXPECT_EQ(MoveScaled(gpu.get(), {.first = 2.0}, {{&number_, &number_, 1}}).code(), StatusCode::kUnsupported);
+  EXPECT_EQ(status.message(), "hvdlite's GPU kernels do not run on " + gpu->name() +
+                                  ": its compute capability 7.0 is too old for them");
+  EXPECT_EQ(MoveScaled(gpu.get(), {.first = 2.0}, {{&number_, &number_, 1}}).code(),
+            StatusCode::kUnsupported);
 }
 
 TEST_F(LaunchTest, ADeviceThatIsNewerThanThisBuildRunsThem) {
@@ -38,7 +40,8 @@ TEST_F(LaunchTest, KernelsAreLoadedBeforeAnyOfThemIsNeeded) {
   EXPECT_EQ(Usable(gpu.get()).ToString(), Status::Ok().ToString());
   const long loaded = fake_cuda_calls("cuModuleGetFunction");
   EXPECT_GT(loaded, 20);
-  EXPECT_EQ(MoveScaled(gpu.get(), {.dtype = DType::kInt64, .first = 0.5}, {{&number_, &number_, 1}}).ToString(),
+  EXPECT_EQ(MoveScaled(gpu.get(), {.dtype = DType::kInt64, .first = 0.5}, {{&number_, &number_, 1}})
+                .ToString(),
             Status::Ok().ToString());
   EXPECT_EQ(fake_cuda_calls("cuModuleGetFunction"), loaded);
 }
@@ -54,14 +57,17 @@ TEST_F(LaunchTest, AFailedLaunchSaysWhichKernel) {
   EXPECT_EQ(Usable(gpu.get()).ToString(), Status::Ok().ToString());
   constexpr int kOutOfResources = 701;
   fake_cuda_fail("cuLaunchKernel", 1, 1, kOutOfResources);
-  const Status status = MoveScaled(gpu.get(), {.dtype = DType::kBFloat16, .first = 0.5}, {{&number_, &number_, 1}});
+  const Status status =
+      MoveScaled(gpu.get(), {.dtype = DType::kBFloat16, .first = 0.5}, {{&number_, &number_, 1}});
   EXPECT_EQ(status.code(), StatusCode::kIo);
-  EXPECT_NE(status.message().find("starting the kernel hvdlite_scale_bfloat16"), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find("starting the kernel hvdlite_scale_bfloat16"), std::string::npos)
+      << status.message();
 }
 
 TEST_F(LaunchTest, WhatIsWhereItBelongsIsLeftThere) {
   const auto gpu = cuda_.Open();
-  EXPECT_EQ(MoveScaled(gpu.get(), {}, {{&number_, &number_, 1}}).ToString(), Status::Ok().ToString());
+  EXPECT_EQ(MoveScaled(gpu.get(), {}, {{&number_, &number_, 1}}).ToString(),
+            Status::Ok().ToString());
   EXPECT_EQ(fake_cuda_calls("cuLaunchKernel"), 0);
 }
 

@@ -10,7 +10,7 @@
 namespace hvdlite::kernels {
 namespace {
 
-constexpr size_t kGuard = 64;  // bytes around every tensor, which nobody may touch
+constexpr size_t kGuard = 64;          // bytes around every tensor, which nobody may touch
 constexpr int64_t kPiece = 32 * 1024;  // bytes: see kernels/cuda/parameters.h
 
 struct Tensor {
@@ -32,7 +32,8 @@ Bytes Expected(const Scaling& scaling, const Bytes& from) {
   (scaling.divide ? spec.divisor : spec.prescale) = scaling.first;
   spec.postscale = scaling.second;
   const void* const sources[1] = {from.data()};
-  Reduce(spec, to.data(), nullptr, sources, 1, static_cast<int64_t>(from.size() / SizeOf(scaling.dtype)));
+  Reduce(spec, to.data(), nullptr, sources, 1,
+         static_cast<int64_t>(from.size() / SizeOf(scaling.dtype)));
   return to;
 }
 
@@ -52,26 +53,31 @@ class MoveTest : public OnGpu {
       Place place;
       place.bytes = static_cast<size_t>(tensor.elements) * size;
       place.begin_from = kGuard + static_cast<size_t>(tensor.from_past) * size;
-      place.begin_to = in_place ? place.begin_from : kGuard + static_cast<size_t>(tensor.to_past) * size;
+      place.begin_to =
+          in_place ? place.begin_from : kGuard + static_cast<size_t>(tensor.to_past) * size;
       place.from = RandomBytes(scaling.dtype, place.begin_from + place.bytes + kGuard, ++seed_);
-      place.to = in_place ? place.from : RandomBytes(scaling.dtype, place.begin_to + place.bytes + kGuard, ++seed_);
+      place.to = in_place
+                     ? place.from
+                     : RandomBytes(scaling.dtype, place.begin_to + place.bytes + kGuard, ++seed_);
       place.at_from = Upload(place.from);
       place.at_to = in_place ? place.at_from : Upload(place.to);
-      moves.push_back({place.at_from + place.begin_from, place.at_to + place.begin_to, tensor.elements});
+      moves.push_back(
+          {place.at_from + place.begin_from, place.at_to + place.begin_to, tensor.elements});
       places.push_back(std::move(place));
     }
     Check(MoveScaled(gpu_.get(), scaling, moves));
     for (size_t i = 0; i < places.size(); ++i) {
       const Place& place = places[i];
       const auto begin = place.from.begin() + static_cast<std::ptrdiff_t>(place.begin_from);
-      const Bytes expected = Expected(scaling, {begin, begin + static_cast<std::ptrdiff_t>(place.bytes)});
+      const Bytes expected =
+          Expected(scaling, {begin, begin + static_cast<std::ptrdiff_t>(place.bytes)});
       const Bytes got = Download(place.at_to, place.to.size());
-      ASSERT_EQ(
-          reference::FirstDifference(scaling.dtype, got.data() + place.begin_to, expected.data(), tensors[i].elements),
-          -1)
+      ASSERT_EQ(reference::FirstDifference(scaling.dtype, got.data() + place.begin_to,
+                                           expected.data(), tensors[i].elements),
+                -1)
           << Name(scaling.dtype) << ", " << tensors[i].elements << " elements, past a boundary by "
-          << tensors[i].from_past << " and " << tensors[i].to_past << ", * or / " << scaling.first << " * "
-          << scaling.second;
+          << tensors[i].from_past << " and " << tensors[i].to_past << ", * or / " << scaling.first
+          << " * " << scaling.second;
       for (size_t k = 0; k < got.size(); ++k) {
         if (k >= place.begin_to && k < place.begin_to + place.bytes) continue;
         ASSERT_EQ(got[k], place.to[k]) << "touched what is not its own: byte " << k;
@@ -89,7 +95,8 @@ std::vector<DType> AllDTypes() {
   return all;
 }
 
-// All small sizes and those about the borders of pieces, at every distance from a boundary that their bytes allow.
+// All small sizes and those about the borders of pieces, at every distance from a boundary that
+// their bytes allow.
 std::vector<Tensor> OddTensors(DType dtype) {
   const int size = static_cast<int>(SizeOf(dtype)), per_vector = 16 / size;
   const int64_t per_piece = kPiece / size;
@@ -118,15 +125,17 @@ TEST_F(MoveTest, CopiesEveryTypeBitByBit) {
 
 TEST_F(MoveTest, ABoolBecomesZeroOrOneWhateverTheFactors) {
   MoveAndCompare({.dtype = DType::kBool}, OddTensors(DType::kBool), false);
-  MoveAndCompare({.dtype = DType::kBool, .first = 3.0, .divide = true, .second = 0.0}, OddTensors(DType::kBool), true);
+  MoveAndCompare({.dtype = DType::kBool, .first = 3.0, .divide = true, .second = 0.0},
+                 OddTensors(DType::kBool), true);
 }
 
 TEST_F(MoveTest, ScalesEveryTypeAsTheProcessorDoes) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   for (const DType dtype : AllDTypes()) {
     for (const Scaling& scaling :
-         {Scaling{dtype, 0.3, false, 1.0}, Scaling{dtype, 3.0, true, 1.0}, Scaling{dtype, 7.0, true, -1.7},
-          Scaling{dtype, 1.0, true, 1e4}, Scaling{dtype, 0.0, true, 2.0}, Scaling{dtype, 0.0, false, 1.0},
+         {Scaling{dtype, 0.3, false, 1.0}, Scaling{dtype, 3.0, true, 1.0},
+          Scaling{dtype, 7.0, true, -1.7}, Scaling{dtype, 1.0, true, 1e4},
+          Scaling{dtype, 0.0, true, 2.0}, Scaling{dtype, 0.0, false, 1.0},
           Scaling{dtype, 1e-3, false, 1e300}, Scaling{dtype, nan, false, 1.0}}) {
       MoveAndCompare(scaling, {{3000, 0, 0}, {3000, 1, 0}}, false);
       if (HasFatalFailure()) return;

@@ -1,5 +1,5 @@
-// A GPU for the tests of kernels: the fake one, or, where HVDLITE_TEST_CUDA_LIBRARY names a driver, a real one (tests/gpu/run does).
-// Bytes go there and come back by copies alone.
+// A GPU for the tests of kernels: the fake one, or, where HVDLITE_TEST_CUDA_LIBRARY names a driver,
+// a real one (tests/gpu/run does). Bytes go there and come back by copies alone.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,7 +20,8 @@ using Bytes = std::vector<uint8_t>;
 class OnGpu : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (cuda::Images().empty()) GTEST_SKIP() << "this build has no GPU kernels: neither nvcc nor NVRTC was there";
+    if (cuda::Images().empty())
+      GTEST_SKIP() << "this build has no GPU kernels: neither nvcc nor NVRTC was there";
     const char* real = std::getenv("HVDLITE_TEST_CUDA_LIBRARY");
     std::shared_ptr<const device::Driver> driver;
     Status status = device::LoadDriver(real != nullptr ? real : HVDLITE_FAKE_CUDA, &driver);

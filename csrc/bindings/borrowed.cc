@@ -1,0 +1,103 @@
+#include "bindings/borrowed.h"
+
+#include <unordered_map>
+#include <utility>
+
+#include "bindings/exchange.h"
+#include "bindings/unlocked.h"
+
+namespace hvdlite::bindings {
+namespace py = pybind11;
+
+namespace {
+
+// Read-only is checked first: a caller that is asked for a contiguous copy wants to write the
+// result back.
+const hvdlite_tensor& Usable(BorrowedTensor* tensor, const py::handle& object, bool written) {
+  tensor->Borrow(object);
+  if (written && !tensor->writable) {
+    throw py::value_error(
+        "the tensor is read-only, so the result cannot be written into it; pass a copy, or use the "
+        "form without _");
+  }
+  if (!tensor->contiguous) {
+    PyErr_SetString(NotContiguous(), "the tensor must be contiguous");
+    throw py::error_already_set();
+  }
+  return tensor->tensor;
+}
+
+struct KeptAlive {
+  py::object input, output, input_owner, output_owner;
+  const dlpack::Exchange* exchange;  // on a GPU: tells the framework's current stream
+  int device;
+};
+
+// By handle. Guarded by the interpreter lock. Never destroyed: the interpreter may be gone before
+// the process ends.
+std::unordered_map<int64_t, KeptAlive>& Kept() {
+  static auto* const kept = new std::unordered_map<int64_t, KeptAlive>;
+  return *kept;
+}
+
+}  // namespace
+
+void Call::Borrow(const py::handle& in, const py::handle& out) {
+  const bool in_place = !in.is_none() && out.is(in);
+  if (!in.is_none()) {
+    operation.input = Usable(&input, in, /*written=*/in_place);
+  } else if (hvdlite_operation_result(operation.kind) != HVDLITE_RESULT_NONE) {
+    throw py::type_error("expected a tensor, got None");
+  }
+  operation.stream = input.producer;
+  if (out.is_none()) return;
+  operation.output = in_place ? input.tensor : Usable(&output, out, /*written=*/true);
+  static char nothing;  // an empty tensor may have no address, which would mean: allocate
+  if (operation.output.data == nullptr) operation.output.data = &nothing;
+}
+
+void KeepAlive(int64_t handle, const py::handle& input, const py::handle& output, Call* call) {
+  Kept().insert_or_assign(
+      handle, KeptAlive{py::reinterpret_borrow<py::object>(input),
+                        py::reinterpret_borrow<py::object>(output), std::move(call->input.owner),
+                        std::move(call->output.owner), call->input.exchange,
+                        call->input.tensor.device_index});
+}
+
+hvdlite_code Follow(int64_t handle) {
+  void* stream = nullptr;
+  const auto kept = Kept().find(handle);
+  if (kept != Kept().end() && kept->second.exchange != nullptr &&
+      CurrentStream(*kept->second.exchange, kept->second.device, &stream)) {
+    return hvdlite_follow(handle, stream);
+  }
+  for (;;) {
+    int32_t finished = 0;
+    hvdlite_code code;
+    {
+      const Unlocked unlocked;
+      code = hvdlite_wait_for_device(handle, kSlice, &finished);
+    }
+    if (code != HVDLITE_OK || finished) return code;
+    if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+  }
+}
+
+// Taken out of the table first: releasing a Python object may run any code.
+void ReleaseBorrowed(int64_t handle) {
+  const auto kept = Kept().extract(handle);
+}
+
+void ReleaseAllBorrowed() {
+  const auto kept = std::exchange(Kept(), {});
+}
+
+// Never freed: the interpreter may be gone before the process ends.
+PyObject* NotContiguous() {
+  static PyObject* const type = PyErr_NewExceptionWithDoc(
+      "hvdlite._core.NotContiguous", "Make a contiguous copy of the tensor, and ask again.",
+      PyExc_ValueError, nullptr);
+  return type;
+}
+
+}  // namespace hvdlite::bindings

@@ -1,0 +1,43 @@
+// Keeps the Python objects of in-flight operations alive: the engine reads and writes their memory.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <cstdint>
+
+#include "api/hvdlite.h"
+#include "bindings/tensors.h"
+
+namespace hvdlite::bindings {
+
+// One operation as Python passes it, with the tensors that it borrows. Not movable: operation
+// points into the tensors.
+struct Call {
+  // Borrows the tensors; operation.kind is set before. `out` may be None (hvdlite allocates the
+  // result) or `in` (in place). Throws NotContiguous(), TypeError or ValueError.
+  void Borrow(const pybind11::handle& in, const pybind11::handle& out);
+
+  hvdlite_operation operation{};
+  BorrowedTensor input;
+  BorrowedTensor output;
+};
+
+// Keeps what the call has borrowed until the operation with this handle is released.
+void KeepAlive(int64_t handle, const pybind11::handle& input, const pybind11::handle& output,
+               Call* call);
+
+// Orders the framework's later work behind a done operation on a GPU. Makes the framework's stream
+// wait, or blocks until the device is finished where the framework tells no stream. Returns the
+// operation's status; throws what Python's signal handlers throw.
+hvdlite_code Follow(int64_t handle);
+
+// Lets go of what one operation has borrowed.
+void ReleaseBorrowed(int64_t handle);
+
+// The same for all operations.
+void ReleaseAllBorrowed();
+
+// The exception that asks for a contiguous copy.
+PyObject* NotContiguous();
+
+}  // namespace hvdlite::bindings

@@ -1,0 +1,60 @@
+#include "comm/mpi/allreduce_impl.h"
+
+#include <cmath>
+
+#include "comm/mpi/native.h"
+
+namespace hvdlite::comm::mpi {
+
+namespace {
+
+// A message of MPI between processors of one host, or of hosts with a fast network; a factor of
+// three hardly matters.
+constexpr CostModel kModel{.alpha = 2e-6, .overhead = 0.4e-6, .beta = 0.1e-9, .gamma = 0.05e-9};
+
+// What the library does is unknown; it will not be worse than halving and doubling along a
+// hypercube.
+double LibrarySeconds(const Question& question) {
+  const double n = question.members;
+  const double steps = 2 * std::ceil(std::log2(n));
+  const double bytes = static_cast<double>(question.bytes) * (n - 1) / n;
+  return steps * (kModel.alpha + kModel.overhead) + bytes * (2 * kModel.beta + kModel.gamma);
+}
+
+}  // namespace
+
+AllreduceImpl ChooseImpl(const Question& question, ReduceOp op, const std::string& wish) {
+  if (wish == "library" && IsNative(question.dtype, op)) return AllreduceImpl::kLibrary;
+  const bool gathers = IsLegal(question, Algorithm::kGather);
+  if (wish == "gather" && gathers) return AllreduceImpl::kGather;
+  AllreduceImpl way = AllreduceImpl::kOneShot;
+  double best = PredictSeconds(question, Algorithm::kOneShot, kModel);
+  const auto consider = [&](AllreduceImpl other, double seconds) {
+    if (seconds >= best) return;
+    way = other;
+    best = seconds;
+  };
+  consider(AllreduceImpl::kDirect, PredictSeconds(question, Algorithm::kDirect, kModel));
+  if (gathers)
+    consider(AllreduceImpl::kGather, PredictSeconds(question, Algorithm::kGather, kModel));
+  // The order in which integers are added does not show.
+  const bool as_good = IsNative(question.dtype, op) && !IsFloating(question.dtype);
+  if (as_good && wish == "auto") consider(AllreduceImpl::kLibrary, LibrarySeconds(question));
+  return way;
+}
+
+std::string ExplainImpl(const Question& question, ReduceOp op, const std::string& wish) {
+  constexpr std::string_view names[] = {"one-shot", "direct", "gather", "MPI_Iallreduce"};
+  std::string why(names[static_cast<int>(ChooseImpl(question, op, wish))]);
+  why += ", " + std::to_string(question.bytes) + " bytes among " +
+         std::to_string(question.members) + " members";
+  if (wish == "library" && !IsNative(question.dtype, op)) {
+    why += " (" + std::string(Name(op)) + " of " + std::string(Name(question.dtype)) +
+           " is not for MPI to do: it would not round, or not compare, as everywhere else)";
+  } else if (wish != "auto") {
+    why += " (HVDLITE_MPI_ALLREDUCE=" + wish + ")";
+  }
+  return why;
+}
+
+}  // namespace hvdlite::comm::mpi

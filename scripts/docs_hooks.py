@@ -1,0 +1,85 @@
+"""What mkdocs puts into the pages while it builds the site: the API of a package, and the help of a command.
+
+A page asks by a line of its own: `<!-- api: hvdlite.torch -->` or `<!-- help: hvdlite.launch -->`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import griffe
+
+REDUCTIONS = ("Average", "Sum", "Adasum", "Min", "Max", "Product")
+# Title of a section: a pattern that matches the names in it. A name belongs to the first section that matches.
+SECTIONS = {
+    "The job": "init|shutdown|is_initialized|is_homogeneous|run|(local_|cross_)?(rank|size)",
+    "Optimizers and training": ".*Distributed.*|distributed|Compression|SyncBatchNorm.*|ddp_comm_hook|load_model"
+    "|translated_errors|.*Callback|BestModelCheckpoint|BroadcastGlobalVariablesHook|.*Aggregation.*",
+    "Collectives": "(all(reduce|gather|toall)|broadcast|reducescatter|barrier|join|sparse_allreduce)(_async)?_?",
+    "Several tensors at once": "grouped_.*",
+    "Handles": "poll|synchronize",
+    "Parameters and objects": "(broadcast|allgather)_(object|parameters|optimizer_state|variables|global_variables).*",
+    "Process sets": ".*[Pp]rocess_?[Ss]et.*",
+    "Observation": ".*_timeline|metrics|recent_operations",
+    "Errors": ".*Error",
+    "What this installation can do": ".*_(built|enabled|supported|available)",
+    "Other": ".*",
+}
+
+
+@cache
+def _package() -> griffe.Module:
+    found = griffe.load("hvdlite", search_paths=["."], resolve_aliases=True, resolve_external=False)
+    assert isinstance(found, griffe.Module)
+    return found
+
+
+def _public(path: str) -> Iterator[tuple[str, str]]:
+    """Names of functions and classes of a package, and the places that document them. No framework is imported."""
+    if path == "hvdlite":  # looks its names up lazily, so importing it loads nothing
+        sys.path.insert(0, ".")
+        yield from ((name, f"{home}.{name}") for name, home in importlib.import_module(path)._HOME_OF.items())
+        return
+    module = _package()[path.removeprefix("hvdlite.")]
+    for name, member in module.members.items():
+        exported = module.exports is None or name in module.exports
+        if name in REDUCTIONS or name.startswith("_") or not exported:
+            continue
+        target = member.final_target if member.is_alias else member
+        if name == "callbacks":
+            yield from _public(f"{path}.{name}")
+        elif target.is_function or target.is_class:
+            yield name, f"{path}.{name}"
+
+
+def api(path: str) -> str:
+    """Sections of mkdocstrings' directives."""
+    left = {name: place for name, place in sorted(_public(path)) if name not in REDUCTIONS and name[0] != "_"}
+    if len(left) < 5:
+        raise SystemExit(f"{path} has hardly any public name: {sorted(left)}")
+    parts = []
+    for title, pattern in SECTIONS.items():
+        names = [name for name in left if re.fullmatch(pattern, name)]
+        if names:
+            parts.append(f"## {title}")
+            parts += [f"::: {left.pop(name)}" for name in names]
+    return "\n\n".join(parts)
+
+
+def command_help(module: str) -> str:
+    environment = os.environ | {"COLUMNS": "90", "PYTHONPATH": "."}
+    command = [sys.executable, "-m", module, "--help"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return f"```text\n{done.stdout}```"
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    markdown = re.sub(r"^<!-- api: (\S+) -->$", lambda m: api(m[1]), markdown, flags=re.M)
+    return re.sub(r"^<!-- help: (\S+) -->$", lambda m: command_help(m[1]), markdown, flags=re.M)
