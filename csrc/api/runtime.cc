@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <functional>
+#include <thread>
 
 #include "api/translate.h"
 
@@ -27,7 +29,7 @@ uint64_t HashName(const std::string& name) {
 }  // namespace
 
 Runtime::Runtime() {
-  pthread_atfork(&Runtime::BeforeFork, nullptr, &Runtime::AfterForkInChild);
+  pthread_atfork(&Runtime::BeforeFork, &Runtime::AfterForkInParent, &Runtime::AfterForkInChild);
 }
 
 Runtime& Runtime::Get() {
@@ -36,7 +38,11 @@ Runtime& Runtime::Get() {
 }
 
 void Runtime::BeforeFork() {
-  Get().forks_.fetch_add(1);
+  Get().forks_begun_.fetch_add(1);
+}
+
+void Runtime::AfterForkInParent() {
+  Get().forks_ended_.fetch_add(1);
 }
 
 // The child inherits the sockets whose end tells the others that this rank has died: close them, or
@@ -87,13 +93,14 @@ Status Runtime::ConnectStore(const char* address, const transport::tcp::Secret& 
   transport::tcp::Endpoint endpoint;
   HVDLITE_RETURN_IF_ERROR(transport::tcp::ParseEndpoint(address, &endpoint));
   while (true) {
-    // A child forked before joining_ is set keeps the socket. Then the fork has been counted before
-    // it was made.
-    const uint32_t forks = forks_;
+    const uint32_t ended = forks_ended_;  // read first: equal counts mean that no fork is under way
+    const uint32_t begun = forks_begun_;
     HVDLITE_RETURN_IF_ERROR(rendezvous::TcpStore::Connect(endpoint, secret, deadline, store));
     joining_ = (*store)->fd();
-    if (forks == forks_) return Status::Ok();
+    if ((begun == ended && begun == forks_begun_) || deadline.Passed()) return Status::Ok();
+    // A child that was forked before joining_ was set keeps the socket: another one is needed.
     joining_ = -1;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }
 

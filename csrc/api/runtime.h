@@ -46,6 +46,7 @@ class Runtime {
  private:
   Runtime();
   static void BeforeFork();
+  static void AfterForkInParent();
   static void AfterForkInChild();
   // The connection with the store, not inherited by any child that may be forked meanwhile.
   Status ConnectStore(const char* address, const transport::tcp::Secret& secret, Deadline deadline,
@@ -66,8 +67,8 @@ class Runtime {
   // Set in a forked child: the threads and locks of the parent are not here, so nothing above may
   // be touched.
   std::atomic<bool> forked_{false};
-  std::atomic<uint32_t> forks_{0};  // begun in this process
-  std::atomic<int> joining_{-1};    // the socket that speaks for this rank while it joins
+  std::atomic<uint32_t> forks_begun_{0}, forks_ended_{0};  // of this process
+  std::atomic<int> joining_{-1};  // the socket that speaks for this rank while it joins
 };
 
 }  // namespace hvdlite::api

@@ -210,14 +210,34 @@ def test_after_a_start_timeout_a_retry_meets_the_rank_that_was_late(tmp_path: Pa
 # --- what might keep a death secret
 
 
+# A thread's fork() pauses after hvdlite has been told of it, until the main thread has a connection with the store; a second at
+# most, which is how long a main thread that waits for the fork takes.
+_FORK_SLOWLY = (
+    "import ctypes\n"
+    "def is_socket(fd):\n"
+    "    try: return os.readlink(f'/proc/self/fd/{fd}').startswith('socket')\n"
+    "    except OSError: return False\n"
+    "sockets = lambda: sum(map(is_socket, os.listdir('/proc/self/fd')))\n"
+    "def pause():\n"
+    "    before, end = sockets(), time.monotonic() + 1\n"
+    "    flag('forking')\n"
+    "    while sockets() == before and time.monotonic() < end: time.sleep(0.0001)  # poll\n"
+    "pause = ctypes.CFUNCTYPE(None)(pause)\n"
+    "ctypes.CDLL(None).__register_atfork(pause, None, None, None)\n"
+    "hvd.is_initialized()  # hvdlite's handler runs before those that were there\n"
+    "init, hvd.init = hvd.init, lambda: (wait_flag('forking'), init())\n"
+)
+
+
 @pytest.mark.parametrize(
     ("before", "during"),
     [
         ("fork()", ""),
         ("", "wait_flag('waiting'); fork()"),
         ("", "for _ in range(30): fork(); time.sleep(0.002)"),  # span: moments of its way
+        (_FORK_SLOWLY, "fork()"),
     ],  # span: at moments of its way
-    ids=["before init", "while it waits", "while it connects"],
+    ids=["before init", "while it waits", "while it connects", "by a fork that began before it connects"],
 )
 def test_a_forked_child_does_not_keep_the_death_of_a_joining_rank_secret(
     tmp_path: Path, hosts: Hosts, before: str, during: str
