@@ -5,37 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hvdlite.base.ops import Average
+from hvdlite.adapter.step import Options
 from hvdlite.core.operations import ALLREDUCE, Call
-from hvdlite.core.process_sets import ProcessSet, global_process_set, set_id_of
-from hvdlite.jax.compression import Compression
+from hvdlite.core.process_sets import set_id_of
 from hvdlite.jax.leaves import map_leaves
 from hvdlite.jax.ops import run
 
 Array = Any
 
 
-def allreduce_gradients(
-    gradients: Sequence[Array | None],
-    *,
-    op: int = Average,
-    prescale: float = 1.0,
-    postscale: float = 1.0,
-    compression: Any = Compression.none,
-    process_set: ProcessSet = global_process_set,
-    scope: str = "",
-) -> list[Array | None]:
-    """The reduced gradients. Absent ones (None) stay absent, and on ranks outside `process_set` all stay as they are.
-
-    `scope` distinguishes the gradients of several optimizers: see hvdlite.adapter.names.scope().
-    """
+def allreduce_gradients(gradients: Sequence[Array | None], options: Options) -> list[Array | None]:
+    """The reduced gradients. Absent ones (None) stay absent, and on ranks outside the process set all stay as they are."""
+    process_set = options.process_set
     set_id_of(process_set)  # or an error that says what is missing
     if not process_set.included():
         return list(gradients)
-    name = f"{scope}gradients"
+    name = f"{options.scope}gradients"
 
     def send(arrays: list[Array]) -> list[Array]:
-        call = Call(ALLREDUCE, name, process_set, op, prescale, postscale, grouped=len(arrays) > 1)
-        return run(call, arrays, compression)
+        factors = (options.prescale, options.postscale)
+        call = Call(ALLREDUCE, name, process_set, options.op, *factors, grouped=len(arrays) > 1)
+        return run(call, arrays, options.compression.given)
 
     return list(map_leaves(list(gradients), send))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
 
 from hvdlite.adapter import names
+from hvdlite.adapter.step import settle
 from hvdlite.base.ops import Average, reduction_of
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.jax.compression import Compression
@@ -35,23 +37,12 @@ def distributed(
     It is anything with `init(params)` and `update(gradients, state, params)`. All gradients of an update travel together. Wrap
     what must see the same gradients on all ranks (clipping, for one) inside: hvd.distributed(optax.chain(clip, adam)).
     """
-    if op != Average and gradient_predivide_factor != 1.0:
-        raise ValueError("gradient_predivide_factor not supported with op != Average")
-    op = reduction_of(None, op)
-    scope = names.scope()
-    factor = float(gradient_predivide_factor)
+    options = settle(op, gradient_predivide_factor, compression, process_set=process_set)
+    options = replace(options, op=reduction_of(None, op), scope=names.scope())
 
     def update(gradients: Tree, state: Any, params: Tree = None, **extra: Any) -> Any:
         leaves, structure = jax.tree_util.tree_flatten(gradients)
-        reduced = allreduce_gradients(
-            leaves,
-            op=op,
-            prescale=1.0 / factor,
-            postscale=factor,
-            compression=compression,
-            process_set=process_set,
-            scope=scope,
-        )
+        reduced = allreduce_gradients(leaves, options)
         return optimizer.update(jax.tree_util.tree_unflatten(structure, reduced), state, params, **extra)
 
     if hasattr(optimizer, "_replace"):  # optax's own types: what others ask of them stays true

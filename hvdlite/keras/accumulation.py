@@ -10,16 +10,16 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from hvdlite.adapter.step import Options
 from hvdlite.keras.backends import Backend
 from hvdlite.keras.flavour import KERAS
-from hvdlite.keras.settings import Settings
 
 _SPARSE = "backward_passes_per_step > 1 needs sparse_as_dense=True for sparse gradients (tf.IndexedSlices)"
 
 
 class Accumulation:
-    def __init__(self, optimizer: Any, variables: Sequence[Any], settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, optimizer: Any, variables: Sequence[Any], options: Options) -> None:
+        self._options = options
         self._optimizer = optimizer
         self._number_of = {id(variable): i for i, variable in enumerate(variables)}
         before = len(optimizer._variables)
@@ -30,7 +30,7 @@ class Accumulation:
 
     def is_last(self) -> Any:
         """Whether the gradients travel with this pass; a tensor."""
-        return KERAS.ops.equal(self.counter, self._settings.passes - 1)
+        return KERAS.ops.equal(self.counter, self._options.passes - 1)
 
     def plus(self, backend: Backend, gradients: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
         """The sums with those of this pass, in the order of `variables`."""
@@ -38,7 +38,7 @@ class Accumulation:
         for gradient, variable in zip(gradients, variables, strict=True):
             held = self._sums[self._number_of[id(variable)]]
             if gradient is not None and backend.is_sparse(gradient):
-                if not self._settings.sparse_as_dense:
+                if not self._options.sparse_as_dense:
                     raise ValueError(_SPARSE)
                 gradient = backend.to_dense(gradient)
             totals.append(held.value if gradient is None else KERAS.ops.add(held.value, gradient))
@@ -46,9 +46,9 @@ class Accumulation:
 
     def settled(self, totals: Sequence[Any]) -> list[Any]:
         """What travels: the sums, or the averages if the program asked for them."""
-        if not self._settings.average_passes:
+        if not self._options.average_passes:
             return list(totals)
-        return [KERAS.ops.divide(total, self._settings.passes) for total in totals]
+        return [KERAS.ops.divide(total, self._options.passes) for total in totals]
 
     def keep(self, totals: Sequence[Any], variables: Sequence[Any]) -> None:
         """The pass ends here."""

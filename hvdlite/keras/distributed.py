@@ -12,12 +12,12 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from hvdlite.adapter.step import Local, Options
 from hvdlite.base.ops import Sum
 from hvdlite.keras.accumulation import Accumulation
 from hvdlite.keras.backends import chosen
 from hvdlite.keras.flavour import KERAS, backend_name
 from hvdlite.keras.reduction import Gradients, reduced
-from hvdlite.keras.settings import Settings
 
 _INSIDE_LOSS_SCALING = (
     "this DistributedOptimizer is inside a LossScaleOptimizer, where each rank would decide by itself whether to take a "
@@ -31,7 +31,7 @@ class Distributed:
     """Its own data begin with _hvd. Nothing of them is saved: a file has the optimizer that was wrapped."""
 
     # Of the class, so that what from_config() makes of it is distributed as well.
-    _hvd: Settings
+    _hvd: Options
     _hvd_local_layers: Sequence[Any]
     _hvd_handing_on = False  # the gradients are reduced already
     _hvd_computed: Gradients | None = None  # what compute_gradients() has given, until the next apply()
@@ -156,7 +156,7 @@ class Distributed:
         if computed is None:
             return False
         object.__setattr__(self, "_hvd_computed", None)
-        if self._hvd.way.op == Sum:  # a second sum would be another one
+        if self._hvd.op == Sum:  # a second sum would be another one
             return True
         return len(grads) == len(computed) and all(a is b for a, b in zip(grads, computed, strict=True))
 
@@ -210,16 +210,3 @@ class Distributed:
         with self._hvd_with_state(values) as scope:
             change()
         return [scope.get_current_value(v) for v in self.variables]  # type: ignore[attr-defined]
-
-
-class Local:
-    """The variables whose gradients stay on their rank."""
-
-    def __init__(self, layers: Sequence[Any] = ()) -> None:
-        self._layers = layers  # whose variables may be made later
-        self.variables: list[Any] = []
-
-    def ids(self) -> set[int]:
-        """Compared by identity: variables have no other stable key."""
-        found = {id(v) for layer in self._layers for v in layer.trainable_variables}
-        return found | {id(v) for v in self.variables}

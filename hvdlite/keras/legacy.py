@@ -12,10 +12,9 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
+from hvdlite.adapter.step import Local, Options
 from hvdlite.keras.backends.tensorflow import BACKEND
-from hvdlite.keras.distributed import Local
 from hvdlite.keras.reduction import reduced
-from hvdlite.keras.settings import Settings
 
 Pairs = Sequence[tuple[Any, Any]]  # (gradient, variable)
 
@@ -26,7 +25,7 @@ class _Distributed:
     """Its own data begin with _hvd. None of them is saved."""
 
     _HAS_AGGREGATE_GRAD = True  # Horovod's promise to its callers
-    _hvd: Settings
+    _hvd: Options
     _hvd_local_layers: Sequence[Any]
     _hvd_reduced = False  # by compute_gradients(), for the apply_gradients() to come
 
@@ -165,8 +164,8 @@ class DistributedOfOld(_Distributed):
 class Accumulation:
     """backward_passes_per_step: gradients add up here. As accumulation.py, on variables of TensorFlow."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, options: Options) -> None:
+        self._options = options
         self._sums: dict[int, Any] = {}  # by the id of the variable
         with tf.init_scope():
             #: how many passes are in the sums
@@ -188,7 +187,7 @@ class Accumulation:
         totals = [total + self._dense(gradients[i]) for total, i in zip(held, present, strict=True)]
 
         def communicate() -> list[Any]:
-            passes = self._settings.passes if self._settings.average_passes else 1
+            passes = self._options.passes if self._options.average_passes else 1
             results = allreduce([t / passes if passes > 1 else t for t in totals], [variables[i] for i in present])
             results = [tf.identity(result) for result in results]
             with tf.control_dependencies(results):
@@ -203,7 +202,7 @@ class Accumulation:
             self.counter.assign_add(1)
             return [tf.zeros_like(total) for total in totals]
 
-        outcome = tf.cond(tf.equal(self.counter, self._settings.passes - 1), communicate, wait)
+        outcome = tf.cond(tf.equal(self.counter, self._options.passes - 1), communicate, wait)
         results: list[Any] = [None] * len(gradients)
         for i, result in zip(present, outcome, strict=True):
             results[i] = result
@@ -217,7 +216,7 @@ class Accumulation:
         return self._sums[id(variable)]
 
     def _dense(self, gradient: Any) -> Any:
-        if isinstance(gradient, tf.IndexedSlices) and not self._settings.sparse_as_dense:
+        if isinstance(gradient, tf.IndexedSlices) and not self._options.sparse_as_dense:
             raise ValueError(_SPARSE)
         return tf.convert_to_tensor(gradient)
 

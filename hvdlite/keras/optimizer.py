@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+from hvdlite.adapter import names
+from hvdlite.adapter.step import Options, settle
 from hvdlite.base.ops import Average
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.keras.backends import chosen
 from hvdlite.keras.compression import Compression
 from hvdlite.keras.flavour import KERAS, LEGACY
-from hvdlite.keras.settings import Settings, settle
+from hvdlite.keras.settings import check
 
 
 def DistributedOptimizer(optimizer: Any, name: str | None = None, device_dense: str = "", device_sparse: str = "",
@@ -26,19 +29,9 @@ def DistributedOptimizer(optimizer: Any, name: str | None = None, device_dense: 
     `device_dense` and `device_sparse` are accepted for Horovod's sake.
     """
     del name, device_dense, device_sparse
-    settings = settle(
-        compression=compression,
-        sparse_as_dense=sparse_as_dense,
-        gradient_predivide_factor=gradient_predivide_factor,
-        op=op,
-        backward_passes_per_step=backward_passes_per_step,
-        average_aggregated_gradients=average_aggregated_gradients,
-        num_groups=num_groups,
-        groups=groups,
-        process_set=process_set,
-        scale_local_gradients=scale_local_gradients,
-    )
-    return distribute(optimizer, settings)
+    options = settle(op, gradient_predivide_factor, compression, sparse_as_dense, num_groups, groups, process_set,
+                     scale_local_gradients, backward_passes_per_step, average_aggregated_gradients)  # fmt: skip
+    return distribute(optimizer, options)
 
 
 def PartialDistributedOptimizer(optimizer: Any, name: str | None = None, device_dense: str = "", device_sparse: str = "",
@@ -52,19 +45,9 @@ def PartialDistributedOptimizer(optimizer: Any, name: str | None = None, device_
     They are divided by the number of ranks, unless scale_local_gradients=False.
     """
     del name, device_dense, device_sparse
-    settings = settle(
-        compression=compression,
-        sparse_as_dense=sparse_as_dense,
-        gradient_predivide_factor=gradient_predivide_factor,
-        op=op,
-        backward_passes_per_step=backward_passes_per_step,
-        average_aggregated_gradients=average_aggregated_gradients,
-        num_groups=0,
-        groups=groups,
-        process_set=process_set,
-        scale_local_gradients=scale_local_gradients,
-    )
-    return distribute(optimizer, settings, _layers(local_layers))
+    options = settle(op, gradient_predivide_factor, compression, sparse_as_dense, 0, groups, process_set,
+                     scale_local_gradients, backward_passes_per_step, average_aggregated_gradients)  # fmt: skip
+    return distribute(optimizer, options, _layers(local_layers))
 
 
 def load_model(filepath: Any, custom_optimizers: Any = None, custom_objects: Any = None,
@@ -83,36 +66,38 @@ def load_model(filepath: Any, custom_optimizers: Any = None, custom_objects: Any
     return model
 
 
-def distribute(optimizer: Any, settings: Settings, local_layers: Sequence[Any] = ()) -> Any:
+def distribute(optimizer: Any, options: Options, local_layers: Sequence[Any] = ()) -> Any:
     """Gives the optimizer a class that reduces gradients."""
-    _check(optimizer)
+    check(options)
+    _refuse_twice(optimizer)
+    options = replace(options, scope=names.scope())
     chosen()  # the backend's adapter is loaded now, and not while a step is being traced
     if not LEGACY and isinstance(optimizer, KERAS.optimizers.Optimizer):
         from hvdlite.keras.distributed import Distributed
 
         optimizer = _with_loss_scaling(optimizer)
-        _extend(optimizer, Distributed, settings, local_layers)
+        _extend(optimizer, Distributed, options, local_layers)
         optimizer._hvd_begin()
     elif "tf_keras" in sys.modules:
         from hvdlite.keras import legacy
 
         # Its LossScaleOptimizer asks the one inside.
         inner = getattr(optimizer, "inner_optimizer", optimizer)
-        _extend(inner, legacy.mixin_for(inner), settings, local_layers)
+        _extend(inner, legacy.mixin_for(inner), options, local_layers)
     else:
         raise TypeError(f"expected an optimizer of {KERAS.__name__}.optimizers, got {type(optimizer).__name__}")
     return optimizer
 
 
-def _extend(optimizer: Any, mixin: type, settings: Settings, local_layers: Sequence[Any]) -> None:
+def _extend(optimizer: Any, mixin: type, options: Options, local_layers: Sequence[Any]) -> None:
     base = type(optimizer)
     # Under the name and module of the one that it had: these are what a file says, which loads without hvdlite then.
     body = {"__module__": base.__module__, "__qualname__": base.__qualname__, "__doc__": base.__doc__}
-    kind = type(base.__name__, (mixin, base), {**body, "_hvd": settings, "_hvd_local_layers": local_layers})
+    kind = type(base.__name__, (mixin, base), {**body, "_hvd": options, "_hvd_local_layers": local_layers})
     optimizer.__class__ = kind  # and not a copy: it may have slots already
 
 
-def _check(optimizer: Any) -> None:
+def _refuse_twice(optimizer: Any) -> None:
     for each in (optimizer, getattr(optimizer, "inner_optimizer", None)):
         if hasattr(each, "_hvd"):
             raise ValueError("the optimizer is a DistributedOptimizer already")

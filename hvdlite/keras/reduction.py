@@ -3,49 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
-from hvdlite.adapter.grouping import equal_parts
+from hvdlite.adapter.grouping import positions
+from hvdlite.adapter.step import NO_COMPRESSION, Options
 from hvdlite.keras.backends import Backend
 from hvdlite.keras.flavour import KERAS
-from hvdlite.keras.settings import Settings
 
 Gradients = list[Any]  # None for a variable that got none
 
 
 def reduced(
-    settings: Settings,
+    options: Options,
     backend: Backend,
     gradients: Sequence[Any],
     variables: Sequence[Any],
     local: Collection[int] = (),
 ) -> Gradients:
     """`local`: the ids of variables whose gradients stay here; they are divided by the number of ranks if it was asked for."""
-    if not settings.reduces:
+    if not options.reduces():
         return list(gradients)
     results = list(gradients)
     shared = []
     for i, (gradient, variable) in enumerate(zip(gradients, variables, strict=True)):
         if id(variable) not in local:
             shared.append(i)
-        elif gradient is not None and settings.scale_local:
-            results[i] = backend.scaled(gradient, 1.0 / (settings.way.process_set.size() or 1))
+        elif gradient is not None and options.scale_local:
+            results[i] = backend.scaled(gradient, 1.0 / (options.process_set.size() or 1))
     if backend.dynamic:
-        _with_missing_ones(settings, backend, results, variables, shared)
+        _with_missing_ones(options, backend, results, variables, shared)
     else:
-        _travel(settings, backend, results, variables, [i for i in shared if results[i] is not None])
+        _travel(options, backend, results, variables, [i for i in shared if results[i] is not None])
     return results
 
 
 def _with_missing_ones(
-    settings: Settings, backend: Backend, results: Gradients, variables: Sequence[Any], shared: Sequence[int]
+    options: Options, backend: Backend, results: Gradients, variables: Sequence[Any], shared: Sequence[int]
 ) -> None:
     """Ranks may differ about which variables got a gradient: a missing one counts as zeros, unless all ranks miss it."""
     present = KERAS.ops.convert_to_tensor([float(results[i] is not None) for i in shared], "float32")
     for i in shared:
         if results[i] is None:
             results[i] = KERAS.ops.zeros_like(variables[i])
-    others = _travel(settings, backend, results, variables, shared, present)
+    others = _travel(options, backend, results, variables, shared, present)
     if others is not None:
         for i, seen in zip(shared, KERAS.ops.convert_to_numpy(others), strict=True):
             if not seen:
@@ -53,7 +54,7 @@ def _with_missing_ones(
 
 
 def _travel(
-    settings: Settings,
+    options: Options,
     backend: Backend,
     results: Gradients,
     variables: Sequence[Any],
@@ -61,18 +62,18 @@ def _travel(
     present: Any = None,
 ) -> Any:
     """Reduces these of `results`. `present` travels with the first group."""
-    groups = _grouped(settings, variables, numbers)
+    groups = _grouped(options, variables, numbers)
     if not groups:
         return None
     payloads: list[list[Any]] = []
     restorers: list[list[Callable[[Any], Any] | None]] = []
     for group in groups:
-        packed = [_packed(settings, backend, results[i], f"{settings.scope}gradient.{i}") for i in group]
+        packed = [_packed(options, backend, results[i], f"{options.scope}gradient.{i}") for i in group]
         payloads.append([payload for payload, _ in packed])
         restorers.append([restore for _, restore in packed])
     if present is not None:
         payloads[0].append(present)
-    received = backend.allreduce(settings.scope, payloads, settings.way)
+    received = backend.allreduce(payloads, replace(options, compression=NO_COMPRESSION))
     others = received[0].pop() if present is not None else None
     for group, restores, tensors in zip(groups, restorers, received, strict=True):
         for i, restore, tensor in zip(group, restores, tensors, strict=True):
@@ -80,11 +81,11 @@ def _travel(
     return others
 
 
-def _packed(settings: Settings, backend: Backend, gradient: Any, name: str) -> tuple[Any, Callable[[Any], Any] | None]:
+def _packed(options: Options, backend: Backend, gradient: Any, name: str) -> tuple[Any, Callable[[Any], Any] | None]:
     """What travels instead of the gradient, and what makes it the gradient again."""
-    compression = settings.compression
+    compression = options.compression
     if backend.is_sparse(gradient):
-        if not settings.sparse_as_dense:
+        if not options.sparse_as_dense:
             return gradient, None
         gradient = backend.to_dense(gradient)
     if compression.is_none:
@@ -93,15 +94,11 @@ def _packed(settings: Settings, backend: Backend, gradient: Any, name: str) -> t
     return payload, lambda received: compression.decompress(received, context)
 
 
-def _grouped(settings: Settings, variables: Sequence[Any], numbers: Sequence[int]) -> list[list[int]]:
+def _grouped(options: Options, variables: Sequence[Any], numbers: Sequence[int]) -> list[list[int]]:
     """Which gradients travel together; all of them unless the program says otherwise."""
-    groups = settings.groups
-    if groups is None or not numbers:
+    if options.groups is None:
         return [list(numbers)] if numbers else []
-    if isinstance(groups, int):
-        parts = [[numbers[i] for i in part] for part in equal_parts(len(numbers), groups)]
-    else:
-        number_of = {id(variables[i]): i for i in numbers}
-        parts = [[number_of.pop(id(v)) for v in group if id(v) in number_of] for group in groups]
-        parts += [[i] for i in number_of.values()]
-    return [part for part in parts if part]
+    parts = positions(options.groups, [variables[i] for i in numbers])
+    listed = {place for part in parts for place in part}
+    parts += [[place] for place in range(len(numbers)) if place not in listed]
+    return [[numbers[place] for place in part] for part in parts if part]

@@ -7,11 +7,12 @@ from typing import Any
 
 import tensorflow as tf
 
+from hvdlite.adapter.step import Options, settle
 from hvdlite.base.ops import Adasum, Average
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.tensorflow.aggregation import LocalGradientAggregationHelper
 from hvdlite.tensorflow.compression import Compression
-from hvdlite.tensorflow.distribution import settle
+from hvdlite.tensorflow.distribution import VARIABLES, Distribution
 from hvdlite.tensorflow.ops import do_not_convert
 
 __all__ = ["DistributedOptimizer", "_LegacyOptimizer", "_make_allreduce_grads_fn"]
@@ -24,25 +25,23 @@ _LegacyOptimizer: Any = tf.compat.v1.train.Optimizer
 class _DistributedOptimizer(tf.compat.v1.train.Optimizer):  # type: ignore[misc]
     """Over an optimizer of TensorFlow 1, whose gradients it reduces between computing and applying them."""
 
-    def __init__(
-        self, optimizer: Any, name: str | None, use_locking: bool, passes: int, average_aggregated: bool, **how: Any
-    ) -> None:
+    def __init__(self, optimizer: Any, name: str | None, use_locking: bool, options: Options) -> None:
         super().__init__(use_locking, name or f"Distributed{type(optimizer).__name__}")
         self._optimizer = optimizer
-        self._hvd = settle(**how)
+        self._hvd = Distribution(options)
         self._agg_helper: LocalGradientAggregationHelper | None = None
-        if passes > 1:
+        if options.passes > 1:
             if tf.executing_eagerly():
                 raise ValueError(
                     "backward_passes_per_step > 1 is not yet supported for optimizers of TensorFlow 1 in eager mode."
                 )
             self._agg_helper = LocalGradientAggregationHelper(
-                passes, self._allreduce_grads, bool(how["sparse_as_dense"]), average_aggregated
+                options.passes, self._allreduce_grads, options.sparse_as_dense, options.average_passes
             )
 
     def register_local_var(self, var: Any) -> None:
         """The gradient of this variable stays this rank's own, divided by the number of ranks (scale_local_gradients)."""
-        self._hvd.keep_local([var])
+        self._hvd.local.variables.append(var)
 
     def _allreduce_grads(self, grads: Any, variables: Any) -> list[Any]:
         return self._hvd.reduce(grads, variables, self._name)
@@ -88,14 +87,10 @@ def _make_allreduce_grads_fn(
 ) -> Callable[..., list[Any]]:
     """A function of gradients (and their variables, which `groups` needs) that gives those of all ranks, for programs with a training
     loop or an optimizer of their own. `name`: their scope; all ranks use the same."""
-    how = settle(
-        op=op,
-        gradient_predivide_factor=gradient_predivide_factor,
-        compression=compression,
-        sparse_as_dense=sparse_as_dense,
-        groups=groups,
-        process_set=process_set,
+    options = settle(
+        op, gradient_predivide_factor, compression, sparse_as_dense, 0, groups, process_set, members=VARIABLES
     )
+    how = Distribution(options)
 
     def allreduce_grads(grads: Sequence[Any], vars: Sequence[Any] | None = None) -> list[Any]:
         grads = list(grads)
@@ -126,39 +121,39 @@ def DistributedOptimizer(
     if op == Adasum and process_set.process_set_id != 0:
         raise NotImplementedError("Adasum does not support non-global process sets yet.")
     if isinstance(optimizer, tf.compat.v1.train.Optimizer):
-        return _DistributedOptimizer(
-            optimizer,
-            name,
-            use_locking,
+        options = settle(
+            op,
+            gradient_predivide_factor,
+            compression,
+            sparse_as_dense,
+            num_groups,
+            groups,
+            process_set,
+            scale_local_gradients,
             backward_passes_per_step,
             average_aggregated_gradients,
-            op=op,
-            gradient_predivide_factor=gradient_predivide_factor,
-            compression=compression,
-            sparse_as_dense=sparse_as_dense,
-            num_groups=num_groups,
-            groups=groups,
-            process_set=process_set,
-            scale_local_gradients=scale_local_gradients,
+            members=VARIABLES,
         )
+        return _DistributedOptimizer(optimizer, name, use_locking, options)
     if op == Adasum:
         raise ValueError("op == Adasum is not supported yet with Keras")
     # Now, not above: it is made of this package.
     from hvdlite.tensorflow import keras
 
-    return keras.DistributedOptimizer(
+    distribute: Any = keras.DistributedOptimizer  # mypy sees the one that it replaces
+    return distribute(
         optimizer,
-        name=name,
-        device_dense=device_dense,
-        device_sparse=device_sparse,
-        compression=compression,
-        sparse_as_dense=sparse_as_dense,
-        gradient_predivide_factor=gradient_predivide_factor,
-        op=op,
-        backward_passes_per_step=backward_passes_per_step,
-        average_aggregated_gradients=average_aggregated_gradients,
-        num_groups=num_groups,
-        groups=groups,
-        process_set=process_set,
-        scale_local_gradients=scale_local_gradients,
+        name,
+        device_dense,
+        device_sparse,
+        compression,
+        sparse_as_dense,
+        gradient_predivide_factor,
+        op,
+        backward_passes_per_step,
+        average_aggregated_gradients,
+        num_groups,
+        groups,
+        process_set,
+        scale_local_gradients,
     )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
+from hvdlite.adapter import elastic
 from hvdlite.arrays import ops as on_arrays
 from hvdlite.core import engine
 from hvdlite.core.process_sets import ProcessSet
@@ -23,7 +23,7 @@ def _number(read: Callable[[], int], name: str | None) -> Any:
     if tf.executing_eagerly():
         return tf.constant(read(), tf.int32)
     if xla.is_compiling():
-        if is_elastic():
+        if elastic.enabled():
             raise xla.refuse("in an elastic job, whose ranks change, hvd.rank_op() and its like")
         return tf.constant(read(), tf.int32, name=name)
     return tf.identity(by_numpy.number(read), name=name)
@@ -63,13 +63,8 @@ def join() -> Any:
         return tf.constant(on_arrays.join(), tf.int32)
 
 
-def is_elastic() -> bool:
-    """Whether the job's size may change while a graph lives."""
-    return "1" in (os.environ.get("HVDLITE_ELASTIC"), os.environ.get("HOROVOD_ELASTIC"))
-
-
 def members(process_set: ProcessSet, dtype: Any) -> Any:
     """How many there are, to divide by."""
-    if is_elastic() and not tf.executing_eagerly():
+    if elastic.enabled() and not tf.executing_eagerly():
         return tf.cast(size_op(process_set.process_set_id or 0), dtype)
     return tf.cast(process_set.size() or 1, dtype)

@@ -6,10 +6,11 @@ from typing import Any
 
 import tensorflow as tf
 
+from hvdlite.adapter.step import settle
 from hvdlite.base.ops import Average
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.tensorflow.compression import Compression
-from hvdlite.tensorflow.distribution import Distribution, settle
+from hvdlite.tensorflow.distribution import VARIABLES, Distribution
 from hvdlite.tensorflow.ops import do_not_convert
 
 __all__ = ["DistributedGradientTape", "PartialDistributedGradientTape"]
@@ -22,7 +23,7 @@ class _Distributed:
 
     def register_local_source(self, source: Any) -> None:
         """The gradient of this variable stays this rank's own, divided by the number of ranks (scale_local_gradients)."""
-        self._hvd.keep_local([source])
+        self._hvd.local.variables.append(source)
 
     @do_not_convert
     def gradient(
@@ -51,8 +52,9 @@ class _Distributed:
         variables = tf.nest.flatten(sources)
         grads = tf.nest.flatten(self.gradient(target, sources, output_gradients, use_generic_names))
         pairs = list(zip(variables, grads, strict=True))
-        local = [pair for pair in pairs if id(pair[0]) in self._hvd.local]
-        return local, [pair for pair in pairs if id(pair[0]) not in self._hvd.local]
+        mine = self._hvd.local.ids()
+        local = [pair for pair in pairs if id(pair[0]) in mine]
+        return local, [pair for pair in pairs if id(pair[0]) not in mine]
 
 
 # fmt: off  (a signature is read as a whole)
@@ -76,15 +78,18 @@ def DistributedGradientTape(
     kind: Any = type(base.__name__, (_Distributed, base), {"__module__": __name__})
     tape = kind.__new__(kind)
     tape.__dict__.update(gradtape.__dict__)
-    tape._hvd = settle(
-        op=op,
-        gradient_predivide_factor=gradient_predivide_factor,
-        compression=compression,
-        sparse_as_dense=sparse_as_dense,
-        num_groups=num_groups,
-        groups=groups,
-        process_set=process_set,
-        scale_local_gradients=scale_local_gradients,
+    tape._hvd = Distribution(
+        settle(
+            op,
+            gradient_predivide_factor,
+            compression,
+            sparse_as_dense,
+            num_groups,
+            groups,
+            process_set,
+            scale_local_gradients,
+            members=VARIABLES,
+        )
     )
     return tape
 
@@ -122,5 +127,5 @@ def PartialDistributedGradientTape(
         scale_local_gradients,
     )
     for layer in layers:
-        tape._hvd.keep_local(layer.trainable_weights)
+        tape._hvd.local.variables += layer.trainable_weights
     return tape

@@ -33,7 +33,7 @@ MUTANTS = (
     ),
     Mutant(
         "J4",
-        "hvdlite/jax/optimizer.py",
+        "hvdlite/adapter/step.py",
         "postscale=factor,",
         "postscale=1.0,",
         "gradients are divided by gradient_predivide_factor and never multiplied again",

@@ -18,7 +18,7 @@ MUTANTS = (
     Mutant(
         "F4",
         "hvdlite/tensorflow/distribution.py",
-        "everyones = [i for i, v in enumerate(variables) if id(v) not in self.local]",
+        "everyones = [i for i, v in enumerate(variables) if id(v) not in local]",
         "everyones = list(range(len(variables)))",
         "local variables are reduced",
         (_T + "training.local_sources_stay_local_and_are_scaled",),

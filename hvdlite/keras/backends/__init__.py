@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Protocol
 
-from hvdlite.core.process_sets import ProcessSet
+from hvdlite.adapter.step import Options
 from hvdlite.keras.flavour import backend_name
 
 Tensor = Any  # the backend's own
-
-
-@dataclass(frozen=True)
-class Way:
-    """How gradients travel."""
-
-    op: int
-    prescale: float
-    postscale: float
-    process_set: ProcessSet
 
 
 class Backend(Protocol):
@@ -28,8 +17,8 @@ class Backend(Protocol):
     def dynamic(self) -> bool:
         """Whether a variable may get a gradient in one step and none in the next, so that ranks may differ about it."""
 
-    def allreduce(self, scope: str, groups: Sequence[Sequence[Tensor]], way: Way) -> list[list[Tensor]]:
-        """The gradients of all ranks: at once, or as part of the step that is being traced. `scope` begins their names."""
+    def allreduce(self, groups: Sequence[Sequence[Tensor]], options: Options) -> list[list[Tensor]]:
+        """The gradients of all ranks: at once, or as part of the step that is being traced."""
 
     def outside(self, function: Callable[..., Any], *given: Any) -> Any:
         """function(*given), outside of what is being compiled where hvdlite cannot be inside."""

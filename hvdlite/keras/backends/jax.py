@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from hvdlite.adapter.step import Options
 from hvdlite.jax.gradients import allreduce_gradients
-from hvdlite.keras.backends import Way
 
 
 class JaxBackend:
@@ -14,19 +14,10 @@ class JaxBackend:
 
     dynamic = False
 
-    def allreduce(self, scope: str, groups: Sequence[Sequence[Any]], way: Way) -> list[list[Any]]:
+    def allreduce(self, groups: Sequence[Sequence[Any]], options: Options) -> list[list[Any]]:
         # All groups in one: XLA promises no order between calls, so that two ranks might wait in different ones.
         flat = [gradient for group in groups for gradient in group]
-        reduced = iter(
-            allreduce_gradients(
-                flat,
-                op=way.op,
-                prescale=way.prescale,
-                postscale=way.postscale,
-                process_set=way.process_set,
-                scope=scope,
-            )
-        )
+        reduced = iter(allreduce_gradients(flat, options))
         return [[next(reduced) for _ in group] for group in groups]
 
     def outside(self, function: Callable[..., Any], *given: Any) -> Any:

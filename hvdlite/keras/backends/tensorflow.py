@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from hvdlite.keras.backends import Way
+from hvdlite.adapter.step import Options
 from hvdlite.tensorflow.functions import broadcast_global_variables
 from hvdlite.tensorflow.gradients import allreduce_gradients
 
@@ -19,19 +19,12 @@ class TensorFlowBackend:
 
     dynamic = False
 
-    def allreduce(self, scope: str, groups: Sequence[Sequence[Any]], way: Way) -> list[list[Any]]:
+    def allreduce(self, groups: Sequence[Sequence[Any]], options: Options) -> list[list[Any]]:
         flat = [gradient for group in groups for gradient in group]
         numbers = iter(range(len(flat)))
         positions = [[next(numbers) for _ in group] for group in groups]
-        reduced = allreduce_gradients(
-            flat,
-            op=way.op,
-            prescale=way.prescale,
-            postscale=way.postscale,
-            process_set=way.process_set,
-            scope=f"{scope}gradients",
-            groups=positions if len(groups) > 1 else (),
-        )
+        together = positions if len(groups) > 1 else ()
+        reduced = allreduce_gradients(flat, options, scope=f"{options.scope}gradients", groups=together)
         return [[reduced[i] for i in group] for group in positions]
 
     def outside(self, function: Callable[..., Any], *given: Any) -> Any:

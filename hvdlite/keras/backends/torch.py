@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from hvdlite.adapter.step import Options
 from hvdlite.core.engine import run_now
 from hvdlite.core.operations import ALLREDUCE, Call
-from hvdlite.keras.backends import Way
 from hvdlite.torch.ops import OPS
 from hvdlite.torch.traced import never_compiled
 
@@ -17,9 +17,11 @@ class TorchBackend:
 
     dynamic = True
 
-    def allreduce(self, scope: str, groups: Sequence[Sequence[Any]], way: Way) -> list[list[Any]]:
-        call = Call(ALLREDUCE, None, way.process_set, way.op, way.prescale, way.postscale, grouped=True)
-        under_way = [OPS.start(call._replace(name=f"{scope}gradients.{i}"), group) for i, group in enumerate(groups)]
+    def allreduce(self, groups: Sequence[Sequence[Any]], options: Options) -> list[list[Any]]:
+        how = (options.process_set, options.op, options.prescale, options.postscale)
+        names = [f"{options.scope}gradients.{i}" for i in range(len(groups))]
+        calls = [Call(ALLREDUCE, name, *how, grouped=True) for name in names]
+        under_way = [OPS.start(call, group) for call, group in zip(calls, groups, strict=True)]
         return [list(run_now(pending)) for pending in under_way]
 
     @never_compiled  # compile(jit_compile=True)

@@ -25,21 +25,10 @@ def DistributedOptimizer(  # type: ignore[no-redef]
                          scale_local_gradients: bool = True) -> Any:  # fmt: skip
     """hvdlite.keras.DistributedOptimizer()."""
     return _keras.DistributedOptimizer(
-        optimizer,
-        name,
-        device_dense,
-        device_sparse,
-        compression,
-        sparse_as_dense,
-        gradient_predivide_factor,
-        op,
-        num_groups,
-        groups,
-        backward_passes_per_step=backward_passes_per_step,
-        average_aggregated_gradients=average_aggregated_gradients,
-        process_set=process_set,
-        scale_local_gradients=scale_local_gradients,
-    )
+        optimizer, name, device_dense, device_sparse, compression, sparse_as_dense, gradient_predivide_factor, op,
+        num_groups, groups, backward_passes_per_step=backward_passes_per_step,
+        average_aggregated_gradients=average_aggregated_gradients, process_set=process_set,
+        scale_local_gradients=scale_local_gradients)  # fmt: skip
 
 
 def allreduce(  # type: ignore[no-redef]

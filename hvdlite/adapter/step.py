@@ -1,0 +1,88 @@
+"""What a program asks of the reduction of a step's gradients: Horovod's arguments, checked once."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+from hvdlite.adapter import elastic
+from hvdlite.adapter.compression import Compressor, Settled
+from hvdlite.adapter.grouping import VARIABLES, Groups, Members
+from hvdlite.base.ops import Average
+from hvdlite.core.process_sets import ProcessSet, global_process_set
+
+NO_COMPRESSION = Settled(Compressor())
+
+
+@dataclass(frozen=True)
+class Options:
+    """How the gradients of a step are reduced."""
+
+    op: int
+    prescale: float
+    postscale: float
+    compression: Settled = NO_COMPRESSION
+    sparse_as_dense: bool = False
+    groups: Groups = None
+    process_set: ProcessSet = global_process_set
+    scale_local: bool = True  # gradients that stay on their rank are divided by the number of ranks
+    passes: int = 1  # so many backward passes add up before gradients travel
+    average_passes: bool = False
+    scope: str = ""  # before the names of what travels: each optimizer of a program has its own
+
+    def reduces(self) -> bool:
+        """Whether this rank has others to reduce with. An elastic job may get them later."""
+        if not self.process_set.included():
+            return False
+        return (self.process_set.size() or 1) > 1 or elastic.enabled()
+
+
+def settle(
+    op: int,
+    gradient_predivide_factor: float,
+    compression: Any,
+    sparse_as_dense: bool = False,
+    num_groups: int = 0,
+    groups: Any = None,
+    process_set: ProcessSet = global_process_set,
+    scale_local_gradients: bool = True,
+    backward_passes_per_step: int = 1,
+    average_aggregated_gradients: bool = False,
+    *,
+    members: Members = VARIABLES,
+) -> Options:
+    """For the function that a program calls: a warning names that program's line. `members`: what `groups` lists."""
+    if gradient_predivide_factor != 1.0 and op != Average:
+        raise ValueError("gradient_predivide_factor not supported with op != Average")
+    if backward_passes_per_step <= 0:
+        raise ValueError("backward_passes_per_step must be > 0")
+    if num_groups != 0:
+        warnings.warn("num_groups= is deprecated, use groups=", DeprecationWarning, stacklevel=3)
+        groups = num_groups if groups is None else groups
+    # The core divides by the number of ranks for Average; the factor is split around it.
+    factor = float(gradient_predivide_factor)
+    return Options(
+        op=op,
+        prescale=1.0 / factor,
+        postscale=factor,
+        compression=Settled(compression),
+        sparse_as_dense=bool(sparse_as_dense),
+        groups=members.checked(groups),
+        process_set=process_set,
+        scale_local=scale_local_gradients,
+        passes=backward_passes_per_step,
+        average_passes=average_aggregated_gradients,
+    )
+
+
+class Local:
+    """The variables whose gradients stay on their rank. By identity: not all have another stable key."""
+
+    def __init__(self, layers: Any = ()) -> None:
+        self._layers = layers  # whose variables may be made later
+        self.variables: list[Any] = []  # which keeps the identities valid
+
+    def ids(self) -> set[int]:
+        found = {id(v) for layer in self._layers for v in layer.trainable_variables}
+        return found | {id(v) for v in self.variables}
