@@ -34,7 +34,7 @@ from others import (
 
 from hvdlite.rendezvous import StoreServer
 
-_DOOR = "whoever reaches port"
+_DOOR = "every program that reaches port"
 WITH_TORCH = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
 
 
@@ -160,7 +160,7 @@ turn()
 @pytest.mark.parametrize("hosts", [1, 2])
 @pytest.mark.watchdog(120)
 def test_once_all_have_come_torchruns_store_knows_no_secret(job: Job, hosts: int) -> None:
-    """It is open to whoever reaches its port."""
+    """It is open to every program that reaches its port."""
     script = job.script(_THIEF)
     if hosts == 1:
         agents = [start(job, torchrun("--nproc-per-node=2", script))]
