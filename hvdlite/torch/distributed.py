@@ -6,15 +6,15 @@ import contextlib
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from hvdlite.adapter import names
-from hvdlite.adapter.compression import Settled
-from hvdlite.base.ops import Average
+from hvdlite.adapter.step import Options
 from hvdlite.torch import optimizer_state, traced
-from hvdlite.torch.reducer import GradientReducer, Settings
+from hvdlite.torch.reducer import GradientReducer
 
 _AGAIN = (
     "optimizer.step() called without optimizer.skip_synchronize() context after optimizer.synchronize(). "
@@ -157,12 +157,15 @@ class Distributed:
 class Shared:
     """Between an optimizer and its reducer: who has synchronized, and what was asked for. `rebuild` is what a pickle calls."""
 
-    def __init__(self, options: dict[str, Any], pairs: list[tuple[str, Any]], rebuild: Callable[..., Any]) -> None:
+    def __init__(
+        self, options: dict[str, Any], settings: Options, pairs: list[tuple[str, Any]], rebuild: Callable[..., Any]
+    ) -> None:
         self.options = options
+        self._settings = settings
         self.rebuild = rebuild
         self.named = pairs
         self.synchronizes = True
-        self.compression = Settled(options["compression"])
+        self.compression = settings.compression
         self.reducer: GradientReducer | None = None
         self._scaled: Any = None  # the scaler's step in which gradients were reduced for it
         self._frozen: list[tuple[int, torch.Tensor]] = []  # parameters that have not required a gradient so far
@@ -218,13 +221,7 @@ class Shared:
             self.reducer.set_passes(passes)
 
     def start(self, scope: str) -> None:
-        o = self.options
-        # The core divides by the number of ranks for Average; the factor is split around it.
-        factor = float(o["gradient_predivide_factor"]) if o["op"] == Average else 1.0
-        settings = Settings(
-            o["op"], 1.0 / factor, factor, self.compression, o["sparse_as_dense"], o["process_set"], scope
-        )
-        self.reducer = GradientReducer(settings, o["backward_passes_per_step"])
+        self.reducer = GradientReducer(replace(self._settings, scope=scope))
 
     def adopt(self, optimizer: Any) -> None:
         """Names the parameters that are new, and has their gradients reduced."""

@@ -8,29 +8,32 @@ what the library's class adds.
 
 from __future__ import annotations
 
-import os
-import warnings
 from collections.abc import Iterable
 from typing import Any
 
 import torch
 
-from hvdlite.adapter import names
+from hvdlite.adapter import elastic, names
 from hvdlite.adapter.compression import Settled
+from hvdlite.adapter.grouping import Members, positions
+from hvdlite.adapter.step import settle
 from hvdlite.base.ops import Adasum, Average, Sum
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.job.basics import is_initialized, size
 from hvdlite.torch import memory, optimizer_state
 from hvdlite.torch.adasum import DistributedAdasum
 from hvdlite.torch.compression import Compression
-from hvdlite.torch.distributed import CLOSURE, Distributed, Shared, check_passes
-from hvdlite.torch.grouping import groups_of
+from hvdlite.torch.distributed import CLOSURE, Distributed, Shared
 
 # What type() makes itself, and what makes the object.
 _NOT_TAKEN_OVER = {"__init__", "__dict__", "__weakref__", "__module__", "__qualname__", "__firstlineno__"}
 
 
-def _check(optimizer: Any, op: int, factor: float, process_set: ProcessSet) -> None:
+PARAMETERS = Members("parameter", "parameters", zero=False, expected="a parameter",
+                     is_one=lambda member: isinstance(member, torch.Tensor))  # fmt: skip
+
+
+def _check(optimizer: Any, op: int, process_set: ProcessSet) -> None:
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise TypeError(f"expected a torch.optim.Optimizer, got {type(optimizer).__name__}")
     if isinstance(optimizer, Distributed):
@@ -39,8 +42,6 @@ def _check(optimizer: Any, op: int, factor: float, process_set: ProcessSet) -> N
         raise ValueError("torch.optim.LBFGS cannot be distributed: " + CLOSURE)
     if op not in (Average, Sum, Adasum):
         raise ValueError(f"op={op!r} is not possible here; use hvd.Average, hvd.Sum or hvd.Adasum")
-    if factor != 1.0 and op != Average:
-        raise ValueError("gradient_predivide_factor not supported with op != Average")
     if op == Adasum and process_set != global_process_set:
         raise NotImplementedError("op=hvd.Adasum works on all ranks only, not in process sets")
 
@@ -69,22 +70,21 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer,
 
     Gradients are submitted while the backward pass goes on, and waited for in step(). See docs/guides/pytorch.md.
     """
-    _check(optimizer, op, gradient_predivide_factor, process_set)
-    if num_groups != 0:
-        warnings.warn("num_groups= is deprecated, use groups=", DeprecationWarning, stacklevel=2)
-        groups = num_groups if groups is None else groups
+    _check(optimizer, op, process_set)
+    settings = settle(op, gradient_predivide_factor, compression, sparse_as_dense, num_groups, groups, process_set,
+                      backward_passes_per_step=backward_passes_per_step, members=PARAMETERS)  # fmt: skip
     options = {
         "compression": compression,
-        "backward_passes_per_step": check_passes(backward_passes_per_step),
+        "backward_passes_per_step": backward_passes_per_step,
         "op": op,
         "gradient_predivide_factor": gradient_predivide_factor,
-        "groups": groups,
+        "groups": settings.groups,
         "sparse_as_dense": sparse_as_dense,
         "process_set": process_set,
     }
-    shared = Shared(options, names.check(named_parameters), _rebuild)
+    shared = Shared(options, settings, names.check(named_parameters), _rebuild)
     _check_compression(shared.compression, options)
-    members = groups_of(groups, [p for g in optimizer.param_groups for p in g["params"] if p.requires_grad])
+    trained = [p for g in optimizer.param_groups for p in g["params"] if p.requires_grad]
     adasum = op == Adasum and size() > 1
     base = type(optimizer)
     kind: Any = type(base.__name__, (DistributedAdasum if adasum else Distributed, base), {"__module__": __name__})
@@ -95,7 +95,7 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer,
     wrapped._hvd = shared
     wrapped._parameter_names = {}
     scope = names.scope()
-    if not adasum and (size() > 1 or _elastic()) and process_set.included():
+    if not adasum and (size() > 1 or elastic.enabled()) and process_set.included():
         shared.start(scope)
     shared.adopt(wrapped)
     memory.keep(parameter for group in wrapped.param_groups for parameter in group["params"])
@@ -103,13 +103,9 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer,
         wrapped._scope = scope
     if shared.reducer is not None:
         numbers = {id(flight.parameter): n for n, flight in enumerate(shared.reducer.flights)}
-        for i, group in enumerate(members):
-            shared.reducer.group([numbers[id(p)] for p in group if id(p) in numbers], f"group.{i}")
+        for i, group in enumerate(positions(settings.groups, trained)):
+            shared.reducer.group([numbers[id(trained[place])] for place in group], f"group.{i}")
     return wrapped
-
-
-def _elastic() -> bool:
-    return "1" in (os.environ.get("HVDLITE_ELASTIC"), os.environ.get("HOROVOD_ELASTIC"))
 
 
 def _rebuild(base: Any, state: dict[str, Any], pairs: Any, options: dict[str, Any]) -> Any:

@@ -10,33 +10,21 @@ from __future__ import annotations
 import zlib
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from hvdlite.adapter import divergence, presence
 from hvdlite.adapter.aggregation import Aggregation, Unit
-from hvdlite.adapter.compression import Settled, wait_for
+from hvdlite.adapter.compression import wait_for
+from hvdlite.adapter.step import Options
 from hvdlite.arrays.objects import allgather_object
 from hvdlite.base.ops import Max, Sum
 from hvdlite.core import engine
 from hvdlite.core.operations import ALLREDUCE, Call
-from hvdlite.core.process_sets import ProcessSet
 from hvdlite.exceptions import MismatchError
 from hvdlite.torch import hooks, sparse
 from hvdlite.torch.ops import OPS
-
-
-@dataclass(frozen=True)
-class Settings:
-    op: int
-    prescale: float
-    postscale: float
-    compression: Settled
-    sparse_as_dense: bool
-    process_set: ProcessSet
-    scope: str
 
 
 class _Flight:
@@ -55,10 +43,10 @@ class _Flight:
 
 
 class GradientReducer:
-    def __init__(self, settings: Settings, passes: int) -> None:
+    def __init__(self, settings: Options) -> None:
         self.settings = settings
         self.flights: list[_Flight] = []
-        self._aggregation = Aggregation(passes)
+        self._aggregation = Aggregation(settings.passes)
         self._direct = engine.GradientHooks(settings.op, settings.prescale, settings.postscale, settings.process_set)
         self._others: deque[_Flight] = deque()
         self._groups: dict[Unit, _Flight] = {}
