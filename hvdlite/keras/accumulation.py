@@ -1,7 +1,6 @@
-"""backward_passes_per_step: gradients add up here for so many steps before they travel.
+"""Keras 3: the sums of several passes are variables of the optimizer, because on JAX a step has no other memory.
 
-The sums are variables of the optimizer, because on JAX a step has no other memory; but they are not saved with it, so that
-a file fits the plain optimizer.
+They are not saved with the optimizer, so that a file fits the plain optimizer.
 """
 
 from __future__ import annotations
@@ -10,16 +9,16 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from hvdlite.adapter import accumulation
 from hvdlite.adapter.step import Options
 from hvdlite.keras.backends import Backend
 from hvdlite.keras.flavour import KERAS
 
-_SPARSE = "backward_passes_per_step > 1 needs sparse_as_dense=True for sparse gradients (tf.IndexedSlices)"
 
-
-class Accumulation:
-    def __init__(self, optimizer: Any, variables: Sequence[Any], options: Options) -> None:
-        self._options = options
+class Accumulation(accumulation.Accumulation):
+    def __init__(self, optimizer: Any, variables: Sequence[Any], options: Options, backend: Backend) -> None:
+        super().__init__(options.passes, options.average_passes, options.sparse_as_dense)
+        self.is_sparse, self.to_dense = backend.is_sparse, backend.to_dense  # type: ignore[method-assign]
         self._optimizer = optimizer
         self._number_of = {id(variable): i for i, variable in enumerate(variables)}
         before = len(optimizer._variables)
@@ -29,29 +28,19 @@ class Accumulation:
         self._own = {id(variable) for variable in optimizer._variables[before:]}
 
     def is_last(self) -> Any:
-        """Whether the gradients travel with this pass; a tensor."""
-        return KERAS.ops.equal(self.counter, self._options.passes - 1)
+        """Whether this pass ends the step; a tensor."""
+        return KERAS.ops.equal(self.counter, self.passes - 1)
 
-    def plus(self, backend: Backend, gradients: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
+    def plus(self, gradients: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
         """The sums with those of this pass, in the order of `variables`."""
         totals = []
-        for gradient, variable in zip(gradients, variables, strict=True):
+        for gradient, variable in zip(map(self.dense, gradients), variables, strict=True):
             held = self._sums[self._number_of[id(variable)]]
-            if gradient is not None and backend.is_sparse(gradient):
-                if not self._options.sparse_as_dense:
-                    raise ValueError(_SPARSE)
-                gradient = backend.to_dense(gradient)
             totals.append(held.value if gradient is None else KERAS.ops.add(held.value, gradient))
         return totals
 
-    def settled(self, totals: Sequence[Any]) -> list[Any]:
-        """What travels: the sums, or the averages if the program asked for them."""
-        if not self._options.average_passes:
-            return list(totals)
-        return [KERAS.ops.divide(total, self._options.passes) for total in totals]
-
     def keep(self, totals: Sequence[Any], variables: Sequence[Any]) -> None:
-        """The pass ends here."""
+        """The pass ends without a reduction."""
         for total, variable in zip(totals, variables, strict=True):
             self._sums[self._number_of[id(variable)]].assign(total)
         self.counter.assign_add(1)
@@ -59,7 +48,7 @@ class Accumulation:
         getattr(self._optimizer, "inner_optimizer", self._optimizer)._iterations.assign_add(1)
 
     def empty(self) -> None:
-        """The gradients have travelled."""
+        """The sums are reduced: the next pass begins a step."""
         for held in self._sums:
             held.assign(KERAS.ops.zeros_like(held.value))
         self.counter.assign(0)

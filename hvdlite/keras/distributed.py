@@ -49,10 +49,10 @@ class Distributed:
         if self._agg_helper is None:
             return self._hvd_apply(self._hvd_reduced(grads, variables), variables)
         held = self._agg_helper
-        totals = held.plus(chosen(), grads, variables)
+        totals = held.plus(grads, variables)
 
         def communicate() -> None:
-            self._hvd_apply(self._hvd_reduced(held.settled(totals), variables), variables)
+            self._hvd_apply(self._hvd_reduced(list(map(held.settled, totals)), variables), variables)
             held.empty()
 
         def wait() -> None:
@@ -81,10 +81,10 @@ class Distributed:
         held = self._agg_helper
         with self._hvd_with_state(optimizer_variables):
             is_last = held.is_last()
-            totals = held.plus(chosen(), grads, variables)
+            totals = held.plus(grads, variables)
 
         def communicate() -> tuple[list[Any], list[Any]]:
-            weights, state = step(held.settled(totals))
+            weights, state = step(list(map(held.settled, totals)))
             return weights, self._hvd_state_after(held.empty, state)
 
         def wait() -> tuple[list[Any], list[Any]]:
@@ -188,7 +188,8 @@ class Distributed:
     def _hvd_accumulate(self) -> None:
         """Makes room for gradients that wait, once the variables are known."""
         if self._hvd.passes > 1 and self._agg_helper is None:
-            helper = Accumulation(self, self._trainable_variables, self._hvd)  # type: ignore[attr-defined]
+            variables = self._trainable_variables  # type: ignore[attr-defined]
+            helper = Accumulation(self, variables, self._hvd, chosen())
             object.__setattr__(self, "_agg_helper", helper)  # untracked: TensorFlow would save it
 
     @contextlib.contextmanager

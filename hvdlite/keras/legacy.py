@@ -15,10 +15,9 @@ import tf_keras
 from hvdlite.adapter.step import Local, Options
 from hvdlite.keras.backends.tensorflow import BACKEND
 from hvdlite.keras.reduction import reduced
+from hvdlite.tensorflow.aggregation import LocalGradientAggregationHelper
 
 Pairs = Sequence[tuple[Any, Any]]  # (gradient, variable)
-
-_SPARSE = "backward_passes_per_step > 1 needs sparse_as_dense=True for sparse gradients (tf.IndexedSlices)"
 
 
 class _Distributed:
@@ -39,14 +38,17 @@ class _Distributed:
         return local
 
     @property
-    def _agg_helper(self) -> Accumulation | None:
-        """Where gradients wait for others; Horovod's name for it."""
-        if self._hvd.passes == 1:
+    def _agg_helper(self) -> LocalGradientAggregationHelper | None:
+        """What adds gradients up; Horovod's name for it."""
+        options = self._hvd
+        if options.passes == 1:
             return None
         # Not attributes in the usual way: tf_keras would save them.
         if "_hvd_accumulation" not in self.__dict__:
-            self.__dict__["_hvd_accumulation"] = Accumulation(self._hvd)
-        helper: Accumulation = self.__dict__["_hvd_accumulation"]
+            self.__dict__["_hvd_accumulation"] = LocalGradientAggregationHelper(
+                options.passes, self._allreduce, options.sparse_as_dense, options.average_passes
+            )
+        helper: LocalGradientAggregationHelper = self.__dict__["_hvd_accumulation"]
         return helper
 
     def _allreduce(self, grads: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
@@ -60,11 +62,8 @@ class _Distributed:
             return pairs
         gradients, variables = zip(*pairs, strict=True)
         helper = self._agg_helper
-        if helper is None:
-            results = self._allreduce(gradients, variables)
-        else:
-            results = helper.aggregated(gradients, variables, self._allreduce)
-        return list(zip(results, variables, strict=True))
+        reduce = self._allreduce if helper is None else helper.compute_gradients
+        return list(zip(reduce(gradients, variables), variables, strict=True))
 
     def _hvd_computed(self, pairs: Pairs) -> list[tuple[Any, Any]]:
         self._hvd_forget()  # the last step may not have been applied
@@ -82,15 +81,7 @@ class _Distributed:
         if helper is None:
             return apply()
 
-        def step() -> tf.Tensor:
-            apply()
-            return tf.constant(0)
-
-        def wait() -> tf.Tensor:
-            self.iterations.assign_add(1)  # type: ignore[attr-defined]
-            return tf.constant(0)
-
-        tf.cond(helper.have_travelled(), step, wait)
+        helper.apply_gradients(apply, lambda: self.iterations.assign_add(1))  # type: ignore[attr-defined]
         return self.iterations  # type: ignore[attr-defined]
 
 
@@ -159,66 +150,6 @@ class DistributedOfOld(_Distributed):
             with tf.init_scope():
                 self._create_all_weights([variable for _, variable in pairs])  # type: ignore[attr-defined]
         return self._hvd_apply(lambda: apply(pairs, name=name, experimental_aggregate_gradients=False))
-
-
-class Accumulation:
-    """backward_passes_per_step: gradients add up here. As accumulation.py, on variables of TensorFlow."""
-
-    def __init__(self, options: Options) -> None:
-        self._options = options
-        self._sums: dict[int, Any] = {}  # by the id of the variable
-        with tf.init_scope():
-            #: how many passes are in the sums
-            self.counter = tf.Variable(0, trainable=False, name="passes")
-
-    def have_travelled(self) -> Any:
-        """After aggregated(): whether it has returned the gradients of all ranks."""
-        return tf.equal(self.counter, 0)
-
-    def aggregated(
-        self,
-        gradients: Sequence[Any],
-        variables: Sequence[Any],
-        allreduce: Callable[[Sequence[Any], Sequence[Any]], list[Any]],
-    ) -> list[Any]:
-        """The reduced sums with the last pass, zeros with the others. A gradient that is None stays so."""
-        present = [i for i, gradient in enumerate(gradients) if gradient is not None]
-        held = [self._sum_for(variables[i]) for i in present]
-        totals = [total + self._dense(gradients[i]) for total, i in zip(held, present, strict=True)]
-
-        def communicate() -> list[Any]:
-            passes = self._options.passes if self._options.average_passes else 1
-            results = allreduce([t / passes if passes > 1 else t for t in totals], [variables[i] for i in present])
-            results = [tf.identity(result) for result in results]
-            with tf.control_dependencies(results):
-                for variable in held:
-                    variable.assign(tf.zeros_like(variable))
-                self.counter.assign(0)
-            return results
-
-        def wait() -> list[Any]:
-            for variable, total in zip(held, totals, strict=True):
-                variable.assign(total)
-            self.counter.assign_add(1)
-            return [tf.zeros_like(total) for total in totals]
-
-        outcome = tf.cond(tf.equal(self.counter, self._options.passes - 1), communicate, wait)
-        results: list[Any] = [None] * len(gradients)
-        for i, result in zip(present, outcome, strict=True):
-            results[i] = result
-        return results
-
-    def _sum_for(self, variable: Any) -> Any:
-        if id(variable) not in self._sums:
-            with tf.init_scope():
-                zeros = tf.zeros(variable.shape, variable.dtype)
-                self._sums[id(variable)] = tf.Variable(zeros, trainable=False, name="sum_of_gradients")
-        return self._sums[id(variable)]
-
-    def _dense(self, gradient: Any) -> Any:
-        if isinstance(gradient, tf.IndexedSlices) and not self._options.sparse_as_dense:
-            raise ValueError(_SPARSE)
-        return tf.convert_to_tensor(gradient)
 
 
 def mixin_for(optimizer: Any) -> Any:

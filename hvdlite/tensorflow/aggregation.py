@@ -7,12 +7,13 @@ from typing import Any
 
 import tensorflow as tf
 
+from hvdlite.adapter.accumulation import Accumulation
 from hvdlite.tensorflow.ops import do_not_convert
 
 __all__ = ["LocalGradientAggregationHelper"]
 
 
-class LocalGradientAggregationHelper:
+class LocalGradientAggregationHelper(Accumulation):
     """Counts passes in a variable, so that it works in graphs, too: each `backward_passes_per_step`-th one reduces.
 
     `allreduce_func(grads, variables)` does the reduction.
@@ -27,52 +28,52 @@ class LocalGradientAggregationHelper:
     ) -> None:
         if backward_passes_per_step < 1:
             raise ValueError("backward_passes_per_step must be at least 1")
-        self.backward_passes_per_step = backward_passes_per_step
-        self.sparse_as_dense = sparse_as_dense
-        self.average_aggregated_gradients = average_aggregated_gradients
+        super().__init__(backward_passes_per_step, average_aggregated_gradients, sparse_as_dense)
         self._allreduce = allreduce_func
         #: passes since the last reduction
         self.counter: Any = None
-        self._sums: list[Any] = []  # by position; None where there is no gradient
+        self._sums: dict[int, Any] = {}  # by the variable, or by the position of a gradient without one
 
-    def _make_variables(self, grads: Sequence[Any]) -> None:
-        if self.counter is not None:
-            return
-        with tf.init_scope():  # they live longer than the graph that needs them first
-            self.counter = tf.Variable(0, trainable=False, dtype=tf.int32, name="hvd_aggregation_counter")
-            self._sums = [
-                None
-                if g is None
-                else tf.Variable(tf.zeros(g.shape, g.dtype), trainable=False, name=f"hvd_aggregation_{i}")
-                for i, g in enumerate(grads)
-            ]
+    def is_sparse(self, gradient: Any) -> bool:
+        return isinstance(gradient, tf.IndexedSlices)
+
+    def to_dense(self, gradient: Any) -> Any:
+        return tf.convert_to_tensor(gradient)
+
+    def _sum_of(self, gradient: Any, variable: Any, position: int) -> Any:
+        """None for a variable that never got a gradient."""
+        key = position if variable is None else id(variable)
+        if key not in self._sums and gradient is not None:
+            zeros = tf.zeros(gradient.shape, gradient.dtype)
+            self._sums[key] = tf.Variable(zeros, trainable=False, name=f"hvd_aggregation_{position}")
+        return self._sums.get(key)
 
     @do_not_convert
     def compute_gradients(self, grads: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
         """Adds the gradients. After the last pass of a step the reduced sums (or means), before it the sums so far."""
-        dense = [self._dense(g) for g in grads]
-        self._make_variables(dense)
-        added = [s.assign_add(g) for s, g in zip(self._sums, dense, strict=True) if g is not None]
-        with tf.control_dependencies(added):
+        dense = [self.dense(g) for g in grads]
+        with tf.init_scope():  # they live longer than the graph that needs them first
+            if self.counter is None:
+                self.counter = tf.Variable(0, trainable=False, dtype=tf.int32, name="hvd_aggregation_counter")
+            sums = [self._sum_of(g, v, i) for i, (g, v) in enumerate(zip(dense, variables, strict=True))]
+        present = [i for i, held in enumerate(sums) if held is not None]
+        with tf.control_dependencies([sums[i].assign_add(dense[i]) for i in present if dense[i] is not None]):
             passes = self.counter.assign_add(1)
         with tf.control_dependencies([passes]):
-            sums = [None if s is None else s.read_value() for s in self._sums]
+            totals = [None if held is None else held.read_value() for held in sums]
 
         def reduce() -> list[Any]:
-            share = self.backward_passes_per_step if self.average_aggregated_gradients else 1
-            scaled = [None if s is None else s / tf.cast(share, s.dtype) for s in sums]
-            reduced = [self._dense(g) for g in self._allreduce(scaled, variables) if g is not None]
-            # What was read may be the variables' own memory: they are cleared when it is not needed any more.
+            results = self._allreduce([self.settled(total) for total in totals], variables)
+            reduced = [self.dense(result) for result in results if result is not None]
+            # What was read may be the sums' own memory: they are cleared once it is not needed any more.
             with tf.control_dependencies(reduced):
-                cleared = [s.assign(tf.zeros(s.shape, s.dtype)) for s in self._sums if s is not None]
+                cleared = [sums[i].assign(tf.zeros_like(sums[i])) for i in present]
             with tf.control_dependencies([*cleared, self.counter.assign(0)]):
-                return [tf.identity(g) for g in reduced]
+                return [tf.identity(result) for result in reduced]
 
-        present = [s for s in sums if s is not None]
-        results = iter(
-            tf.cond(passes >= self.backward_passes_per_step, reduce, lambda: list(map(tf.identity, present)))
-        )
-        return [None if s is None else next(results) for s in sums]
+        outcome = tf.cond(passes >= self.passes, reduce, lambda: [tf.identity(totals[i]) for i in present])
+        results = dict(zip(present, outcome, strict=True))
+        return [results.get(i) for i in range(len(totals))]
 
     @do_not_convert
     def apply_gradients(self, apply: Callable[[], Any], otherwise: Callable[[], Any] | None = None) -> Any:
@@ -87,13 +88,3 @@ class LocalGradientAggregationHelper:
             return run
 
         return tf.cond(tf.equal(self.counter, 0), done(apply), done(otherwise))
-
-    def _dense(self, gradient: Any) -> Any:
-        if not isinstance(gradient, tf.IndexedSlices):
-            return gradient
-        if not self.sparse_as_dense:
-            raise ValueError(
-                "IndexedSlices are not supported when `backward_passes_per_step` > 1 and `sparse_as_dense` is False: pass "
-                "sparse_as_dense=True"
-            )
-        return tf.convert_to_tensor(gradient)

@@ -156,6 +156,17 @@ def aggregation_reduces_every_second_pass(here: Here, average: bool) -> None:
         )
 
 
+@check()
+def a_variable_without_a_gradient_in_some_passes_keeps_its_sum(here: Here) -> None:
+    helper = hvd.LocalGradientAggregationHelper(2, lambda grads, _: [hvd.allreduce(g, op=hvd.Sum) for g in grads])
+    variables = [tf.Variable(tf.zeros(2)), tf.Variable(tf.zeros(2))]
+    one = tf.ones(2)
+    for first, second in (([one, None], [one, one]), ([one, one], [one, None])):
+        helper.compute_gradients(first, variables)
+        results = helper.compute_gradients(second, variables)
+        assert [array(r).tolist() for r in results] == [[2.0 * here.size] * 2, [1.0 * here.size] * 2]
+
+
 @check(mode=MODES)
 def variables_get_the_roots_values(here: Here, mode: str) -> None:
     root = here.size - 1
