@@ -1,6 +1,6 @@
 // Carried: how many batches each way has carried since init(), by operation; for hvd.metrics().
 //
-// A way through others (hierarchical, stage, MPI's Adasum) is counted, and so are those that it
+// A way through others (hierarchical, stage, mpi pipes) is counted, and so are those that it
 // takes. Thread-safety: any thread.
 #pragma once
 
@@ -34,7 +34,7 @@ enum class Carrier : uint8_t {
   kMpiPairwise,
   kMpiGather,
   kMpiLibrary,
-  kMpiAdasum,
+  kMpiPipes,
   kStage,
   kNccl,
 };
@@ -61,7 +61,7 @@ constexpr std::string_view Name(Carrier carrier) {
                                                      "mpi pairwise",
                                                      "mpi gather",
                                                      "mpi library",
-                                                     "mpi adasum",
+                                                     "mpi pipes",
                                                      "stage",
                                                      "nccl"};
   return names[static_cast<int>(carrier)];

@@ -5,8 +5,9 @@
 //   0          10                             4106     offsets in the Flat
 //
 // Algorithms cut this array wherever they like and never ask where a tensor ends; Walk() finds the
-// memory. Borrowed memory; a run's pointer may be null where no algorithm looks (blocks that belong
-// to another member).
+// memory. Runs may begin at multiples of an alignment: no run holds the bytes between. Borrowed
+// memory; a run's pointer may be null where no algorithm looks (blocks that belong to another
+// member).
 #pragma once
 
 #include <algorithm>
@@ -22,20 +23,26 @@ class Flat {
   Flat(void* data, size_t bytes) { Add(data, bytes); }
 
   // Runs keep their index: the i-th Add() is run i, even when it is empty.
-  void Add(const void* data, size_t bytes) {
-    runs_.push_back({static_cast<char*>(const_cast<void*>(data)), size_});
+  void Add(const void* data, size_t bytes, size_t align = 1) {
+    Align(align);
+    runs_.push_back({static_cast<char*>(const_cast<void*>(data)), size_, size_ + bytes});
     size_ += bytes;
   }
+  void Align(size_t align) { size_ = (size_ + align - 1) / align * align; }
   void Reserve(size_t runs) { runs_.reserve(runs); }
   size_t size() const { return size_; }
 
-  // The memory at offset `at` and, in *bytes, how far it reaches without a break. Requires at <
-  // size().
+  // The memory at offset `at`, which a run holds, and in *bytes how far it reaches without a break.
   char* At(size_t at, size_t* bytes) const {
-    const size_t run = RunAt(at);
-    *bytes = RunEnd(run) - at;
-    return runs_[run].data == nullptr ? nullptr : runs_[run].data + (at - runs_[run].begin);
+    const Run& run = runs_[RunAt(at)];
+    *bytes = run.end - at;
+    return run.data == nullptr ? nullptr : run.data + (at - run.begin);
   }
+  char* At(size_t at) const {
+    size_t ignored;
+    return At(at, &ignored);
+  }
+  size_t BeginOf(size_t run) const { return runs_[run].begin; }
 
   // The run that holds offset `at`. Of runs that begin at the same offset the last is the one with
   // bytes in it.
@@ -51,12 +58,12 @@ class Flat {
   template <typename Visit>
   void Walk(size_t begin, size_t end, Visit visit) const {
     if (begin >= end) return;
-    for (size_t run = RunAt(begin); begin < end; ++run) {
-      const size_t stop = std::min(end, RunEnd(run));
-      if (stop == begin) continue;
-      char* data = runs_[run].data;
-      visit(data == nullptr ? nullptr : data + (begin - runs_[run].begin), begin, stop - begin);
-      begin = stop;
+    for (size_t i = RunAt(begin); i < runs_.size() && runs_[i].begin < end; ++i) {
+      const Run& run = runs_[i];
+      const size_t from = std::max(begin, run.begin);
+      const size_t stop = std::min(end, run.end);
+      if (from >= stop) continue;
+      visit(run.data == nullptr ? nullptr : run.data + (from - run.begin), from, stop - from);
     }
   }
 
@@ -64,8 +71,8 @@ class Flat {
   struct Run {
     char* data;
     size_t begin;
+    size_t end;
   };
-  size_t RunEnd(size_t run) const { return run + 1 < runs_.size() ? runs_[run + 1].begin : size_; }
 
   std::vector<Run> runs_;
   size_t size_ = 0;

@@ -25,9 +25,10 @@ struct Layout {
   }
 };
 
-// The pieces one after another, each `count` elements long (Allreduce, Broadcast).
-Flat Inputs(const Batch& batch);
-Flat Outputs(const Batch& batch);
+// The pieces one after another, each `count` elements long (Allreduce, Broadcast). Here and below
+// each part of a piece begins at a multiple of `align`.
+Flat Inputs(const Batch& batch, size_t align = 1);
+Flat Outputs(const Batch& batch, size_t align = 1);
 // From where each begins, and the end of the last, to the blocks.
 std::vector<Cursor> BlocksOf(const std::vector<size_t>& begin);
 // The round's part of a block that is cut into chunks of so many bytes.
@@ -36,9 +37,9 @@ Cursor Chunk(Cursor block, size_t round, size_t chunk);
 std::vector<size_t> EvenBlocks(const Batch& batch, int members);
 // Every member's block of tensors that hold all of them (Allgather's output, Reducescatter's
 // input).
-Layout AllBlocks(const Batch& batch, int members, bool outputs);
+Layout AllBlocks(const Batch& batch, int members, bool outputs, size_t align = 1);
 // The same offsets, but only `me`'s block has memory (Allgather's input, Reducescatter's output).
-Layout OwnBlock(const Batch& batch, int members, int me, bool outputs);
+Layout OwnBlock(const Batch& batch, int members, int me, bool outputs, size_t align = 1);
 // Alltoall: the blocks that `me` sends, by destination, and receives, by source.
 Layout SentBlocks(const Batch& batch, int members, int me);
 Layout ReceivedBlocks(const Batch& batch, int members, int me);

@@ -19,9 +19,9 @@ size_t Length(const std::vector<Cursor>& stretches) {
 
 Cut::Cut(const Batch& batch, int me, int members, size_t room)
     : kind_(batch.kind), element_(SizeOf(batch.dtype)) {
-  if (batch.kind == OpKind::kAllreduce && batch.adasum) {
+  if (batch.adasum) {
     CutWhole(batch, room);
-  } else if (batch.kind == OpKind::kAllreduce || batch.kind == OpKind::kBroadcast) {
+  } else if (in_place()) {
     CutStraight(batch, me, room);
   } else {
     CutBlocks(batch, me, members, room);
@@ -29,7 +29,7 @@ Cut::Cut(const Batch& batch, int me, int members, size_t room)
 }
 
 bool Cut::in_place() const {
-  return kind_ == OpKind::kAllreduce || kind_ == OpKind::kBroadcast;
+  return ResultOf(kind_) == Result::kSame;
 }
 
 void Cut::CutWhole(const Batch& batch, size_t room) {
@@ -60,33 +60,32 @@ void Cut::CutStraight(const Batch& batch, int me, size_t room) {
   part_ = std::max(room / element_ * element_, element_);
   rounds_ = (all.end + part_ - 1) / part_;
   largest_ = std::min(part_, all.end);
-  const bool sends = batch.kind == OpKind::kAllreduce || me == batch.root;
-  if (sends) give_ = {all};
+  const bool rooted = Has(batch.kind, kRooted);
+  if (!rooted || me == batch.root) give_ = {all};
   // The root of a broadcast may have no output, or the input itself.
-  bool takes = !sends || batch.kind == OpKind::kAllreduce;
+  bool takes = !rooted || me != batch.root;
   for (const Piece& piece : batch.pieces)
     takes |= piece.output != nullptr && piece.output != piece.input;
   if (takes) take_ = {all};
 }
 
 void Cut::CutBlocks(const Batch& batch, int me, int members, size_t room) {
+  const Result result = ResultOf(batch.kind);
+  const auto n = static_cast<size_t>(members);
+  all_.assign(result == Result::kExchanged ? n * n : n, 0);
   Layout in, out;
-  if (batch.kind == OpKind::kAlltoall) {
+  if (result == Result::kExchanged) {
     in = SentBlocks(batch, members, me);
     out = ReceivedBlocks(batch, members, me);
-    all_.assign(static_cast<size_t>(members) * static_cast<size_t>(members), 0);
-  } else if (batch.kind == OpKind::kAllgather) {
+  } else if (result == Result::kGathered) {
     in = OwnBlock(batch, members, me, /*outputs=*/false);
     out = AllBlocks(batch, members, /*outputs=*/true);
-    all_.assign(static_cast<size_t>(members), 0);
   } else {
     in = AllBlocks(batch, members, /*outputs=*/false);
     out = OwnBlock(batch, members, me, /*outputs=*/true);
-    all_.assign(static_cast<size_t>(members), 0);
   }
-  give_ = batch.kind == OpKind::kAllgather ? std::vector<Cursor>{in.Block(me)} : BlocksOf(in.begin);
-  take_ = batch.kind == OpKind::kReducescatter ? std::vector<Cursor>{out.Block(me)}
-                                               : BlocksOf(out.begin);
+  give_ = result == Result::kGathered ? std::vector<Cursor>{in.Block(me)} : BlocksOf(in.begin);
+  take_ = result == Result::kShared ? std::vector<Cursor>{out.Block(me)} : BlocksOf(out.begin);
   for (const Piece& piece : batch.pieces) {
     for (size_t i = 0; i < all_.size(); ++i)
       all_[i] += static_cast<size_t>(piece.counts[i]) * element_;

@@ -265,7 +265,8 @@ bool GpuCommunicator::ByNccl(const Batch& batch) const {
 }
 
 bool GpuCommunicator::AsksFirst(const Batch& batch) const {
-  if (batch.kind == OpKind::kAllgather || batch.kind == OpKind::kAlltoall) return true;
+  const Result result = ResultOf(batch.kind);
+  if (result == Result::kGathered || result == Result::kExchanged) return true;
   return !ByNccl(batch) && staging_->Grows(batch);
 }
 

@@ -58,7 +58,7 @@ std::unique_ptr<Work> MpiCommunicator::Start(const Batch& batch) {
   const Context context{channel_.get(), &slots_, ChunkFor(options_.chunk_bytes, channel_->size())};
   switch (batch.kind) {
     case OpKind::kAllreduce:
-      if (batch.adasum) return Counted(Carrier::kMpiAdasum, batch, over_pipes_->Start(batch));
+      if (batch.adasum) return Counted(Carrier::kMpiPipes, batch, over_pipes_->Start(batch));
       switch (ChooseImpl(Ask(batch), batch.reduce.op, options_.allreduce)) {
         case AllreduceImpl::kOneShot:
           return Counted(Carrier::kMpiOneShot, batch, OneShotAllreduce(context, batch));
@@ -81,8 +81,7 @@ std::unique_ptr<Work> MpiCommunicator::Start(const Batch& batch) {
     case OpKind::kBarrier: return Counted(Carrier::kMpiLibrary, batch, LibraryBarrier(context));
     default: break;
   }
-  return std::make_unique<FailedWork>(
-      Status::InvalidArgument(std::string(Name(batch.kind)) + " is not an operation on data"));
+  return Counted(Carrier::kMpiPipes, batch, over_pipes_->Start(batch));
 }
 
 }  // namespace hvdlite::comm::mpi

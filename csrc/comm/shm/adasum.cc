@@ -2,9 +2,9 @@
 
 #include <cstring>
 
+#include "comm/layout.h"
 #include "comm/sequence.h"
 #include "comm/shm/pipeline.h"
-#include "comm/shm/stream.h"
 #include "kernels/adasum.h"
 
 namespace hvdlite::comm {
@@ -14,7 +14,7 @@ namespace {
 // current level.
 struct State {
   const Batch* batch;
-  PieceStream stream;
+  Flat outputs;
   std::vector<kernels::AdasumDots> dots;  // per piece
   std::vector<char> scratch;              // one chunk
 };
@@ -25,7 +25,7 @@ class Pass : public Pipeline {
   // `partner` is -1 for members that only keep the rhythm.
   Pass(ShmRegion* region, State* state, int partner)
       : Pipeline(region,
-                 (state->stream.total() + region->chunk_bytes() - 1) / region->chunk_bytes(),
+                 (state->outputs.size() + region->chunk_bytes() - 1) / region->chunk_bytes(),
                  false),
         state_(*state),
         partner_(partner) {}
@@ -37,25 +37,18 @@ class Pass : public Pipeline {
   DType dtype() const { return state_.batch->dtype; }
 
  private:
-  template <typename Visit>
-  void ForChunk(uint64_t step, Visit visit) const {
-    const uint64_t begin = step * region().chunk_bytes();
-    state_.stream.ForEach(begin, std::min(begin + region().chunk_bytes(), state_.stream.total()),
-                          [&](size_t i, uint64_t offset, uint64_t at, uint64_t bytes) {
-                            visit(i, static_cast<char*>(state_.batch->pieces[i].output) + offset,
-                                  at, bytes);
-                          });
+  Cursor ChunkOf(uint64_t step) const {
+    return Chunk({0, state_.outputs.size()}, step, region().chunk_bytes());
   }
   void CopyIn(uint64_t step, char* slot) final {
-    ForChunk(step, [&](size_t, const char* mine, uint64_t at, uint64_t bytes) {
-      memcpy(slot + at, mine, bytes);
-    });
+    comm::CopyOut(state_.outputs, ChunkOf(step), slot);
   }
   void CopyOut(uint64_t step) final {
     if (partner_ < 0) return;
-    const char* slot = Slot(partner_, step);
-    ForChunk(step, [&](size_t i, char* mine, uint64_t at, uint64_t bytes) {
-      Meet(i, mine, slot + at, bytes);
+    const Cursor chunk = ChunkOf(step);
+    const char* const slot = Slot(partner_, step);
+    state_.outputs.Walk(chunk.at, chunk.end, [&](char* mine, size_t at, size_t bytes) {
+      Meet(state_.outputs.RunAt(at), mine, slot + (at - chunk.at), bytes);
     });
   }
 
@@ -110,8 +103,7 @@ class FetchPass final : public Pass {
 
 class Adasum final : public Sequence {
  public:
-  Adasum(ShmRegion* region, const Batch& batch)
-      : state_{&batch, PieceStream(batch, [](const Piece& p) { return p.count; }), {}, {}} {
+  Adasum(ShmRegion* region, const Batch& batch) : state_{&batch, Outputs(batch, kLine), {}, {}} {
     state_.scratch.resize(region->chunk_bytes());
     const int me = region->me();
     int power = 1;

@@ -2,8 +2,8 @@
 
 #include <cstring>
 
+#include "comm/layout.h"
 #include "comm/shm/pipeline.h"
-#include "comm/shm/stream.h"
 
 namespace hvdlite::comm {
 namespace {
@@ -28,108 +28,87 @@ class Exchange final : public Pipeline {
   Exchange(ShmRegion* region, const Batch& batch)
       : Pipeline(region, 1, /*has_reduction=*/false),
         batch_(batch),
-        stream_(batch, [](const Piece& p) { return p.count; }),
+        inputs_(Inputs(batch, kLine)),
         sources_(region->members()) {}
 
  private:
-  void CopyIn(uint64_t, char* slot) override {
-    stream_.ForEach(0, stream_.total(), [&](size_t i, uint64_t, uint64_t at, uint64_t bytes) {
-      memcpy(slot + at, batch_.pieces[i].input, bytes);
-    });
-  }
+  void CopyIn(uint64_t, char* slot) override { comm::CopyOut(inputs_, {0, inputs_.size()}, slot); }
   void CopyOut(uint64_t step) override {
-    stream_.ForEach(0, stream_.total(), [&](size_t i, uint64_t, uint64_t at, uint64_t) {
+    for (size_t i = 0; i < batch_.pieces.size(); ++i) {
       const Piece& piece = batch_.pieces[i];
-      for (int m = 0; m < region().members(); ++m) {
-        sources_[m] = m == region().me() ? piece.input : Slot(m, step) + at;
-      }
+      if (piece.count == 0) continue;
+      for (int m = 0; m < region().members(); ++m)
+        sources_[m] = m == region().me() ? piece.input : Slot(m, step) + inputs_.BeginOf(i);
       kernels::Reduce(batch_.reduce, piece.output, nullptr, sources_.data(), region().members(),
                       piece.count);
-    });
+    }
   }
 
   const Batch& batch_;
-  const PieceStream stream_;
+  const Flat inputs_;
   Sources sources_;
 };
 
 class Shares final : public Pipeline {
  public:
-  Shares(ShmRegion* region, const Batch& batch, PieceStream stream)
-      : Pipeline(region, (stream.total() + region->chunk_bytes() - 1) / region->chunk_bytes(),
+  Shares(ShmRegion* region, const Batch& batch, Flat inputs)
+      : Pipeline(region, (inputs.size() + region->chunk_bytes() - 1) / region->chunk_bytes(),
                  /*has_reduction=*/true),
         batch_(batch),
-        stream_(std::move(stream)),
+        inputs_(std::move(inputs)),
+        outputs_(Outputs(batch, kLine)),
         size_of_(SizeOf(batch.dtype)),
         sources_(region->members()) {}
 
  private:
-  struct Range {
-    uint64_t begin, end;  // within the stream
-  };
-  Range Chunk(uint64_t step) const {
-    const uint64_t begin = step * region().chunk_bytes();
-    return {begin, std::min(begin + region().chunk_bytes(), stream_.total())};
+  Cursor ChunkOf(uint64_t step) const {
+    return Chunk({0, inputs_.size()}, step, region().chunk_bytes());
   }
   // The part of a chunk that `member` reduces: whole cache lines, as equal as they come.
-  Range Share(uint64_t step, int member) const {
-    const Range chunk = Chunk(step);
-    const uint64_t lines =
-        (chunk.end - chunk.begin + PieceStream::kAlign - 1) / PieceStream::kAlign;
-    const uint64_t n = static_cast<uint64_t>(region().members());
-    const auto edge = [&](uint64_t m) {
-      return std::min(chunk.begin + lines * m / n * PieceStream::kAlign, chunk.end);
+  Cursor ShareOf(Cursor chunk, int member) const {
+    const size_t lines = (chunk.end - chunk.at + kLine - 1) / kLine;
+    const auto edge = [&](int m) {
+      return std::min(chunk.at + PartBegin(lines, region().members(), m) * kLine, chunk.end);
     };
-    return {edge(static_cast<uint64_t>(member)), edge(static_cast<uint64_t>(member) + 1)};
+    return {edge(member), edge(member + 1)};
   }
 
   void CopyIn(uint64_t step, char* slot) override {
-    const Range chunk = Chunk(step);
-    const Range mine = Share(step, region().me());
+    const Cursor chunk = ChunkOf(step);
+    const Cursor mine = ShareOf(chunk, region().me());
     // My own share is reduced straight from my tensors, so no member needs it in the slot.
-    const auto copy = [&](uint64_t begin, uint64_t end) {
-      stream_.ForEach(begin, end, [&](size_t i, uint64_t offset, uint64_t at, uint64_t bytes) {
-        memcpy(slot + (begin - chunk.begin) + at,
-               static_cast<const char*>(batch_.pieces[i].input) + offset, bytes);
-      });
-    };
-    copy(chunk.begin, mine.begin);
-    copy(mine.end, chunk.end);
+    comm::CopyOut(inputs_, {chunk.at, mine.at}, slot);
+    comm::CopyOut(inputs_, {mine.end, chunk.end}, slot + (mine.end - chunk.at));
   }
 
   void Reduce(uint64_t step) override {
-    const Range chunk = Chunk(step);
-    const Range mine = Share(step, region().me());
-    stream_.ForEach(
-        mine.begin, mine.end, [&](size_t i, uint64_t offset, uint64_t at, uint64_t bytes) {
-          const Piece& piece = batch_.pieces[i];
-          const uint64_t in_slot = mine.begin - chunk.begin + at;
-          for (int m = 0; m < region().members(); ++m) {
-            sources_[m] = m == region().me() ? static_cast<const char*>(piece.input) + offset
-                                             : Slot(m, step) + in_slot;
-          }
-          kernels::Reduce(batch_.reduce, Slot(region().me(), step) + in_slot,
-                          static_cast<char*>(piece.output) + offset, sources_.data(),
-                          region().members(), static_cast<int64_t>(bytes / size_of_));
-        });
+    const Cursor chunk = ChunkOf(step);
+    const Cursor mine = ShareOf(chunk, region().me());
+    inputs_.Walk(mine.at, mine.end, [&](const char* input, size_t at, size_t bytes) {
+      const size_t in_slot = at - chunk.at;
+      for (int m = 0; m < region().members(); ++m)
+        sources_[m] = m == region().me() ? input : Slot(m, step) + in_slot;
+      kernels::Reduce(batch_.reduce, Slot(region().me(), step) + in_slot, outputs_.At(at),
+                      sources_.data(), region().members(), static_cast<int64_t>(bytes / size_of_));
+    });
   }
 
   void CopyOut(uint64_t step) override {
-    const Range chunk = Chunk(step);
+    const Cursor chunk = ChunkOf(step);
     for (int m = 0; m < region().members(); ++m) {
       if (m == region().me()) continue;
-      const Range share = Share(step, m);
-      const char* slot = Slot(m, step) + (share.begin - chunk.begin);
-      stream_.ForEach(
-          share.begin, share.end, [&](size_t i, uint64_t offset, uint64_t at, uint64_t bytes) {
-            memcpy(static_cast<char*>(batch_.pieces[i].output) + offset, slot + at, bytes);
-          });
+      const Cursor share = ShareOf(chunk, m);
+      const char* const slot = Slot(m, step);
+      outputs_.Walk(share.at, share.end, [&](char* output, size_t at, size_t bytes) {
+        memcpy(output, slot + (at - chunk.at), bytes);
+      });
     }
   }
 
   const Batch& batch_;
-  const PieceStream stream_;
-  const uint64_t size_of_;
+  const Flat inputs_;
+  const Flat outputs_;
+  const size_t size_of_;
   Sources sources_;
 };
 
@@ -140,8 +119,7 @@ std::unique_ptr<Work> StartExchange(ShmRegion* region, const Batch& batch) {
 }
 
 std::unique_ptr<Work> StartShares(ShmRegion* region, const Batch& batch) {
-  return std::make_unique<Shares>(region, batch,
-                                  PieceStream(batch, [](const Piece& p) { return p.count; }));
+  return std::make_unique<Shares>(region, batch, Inputs(batch, kLine));
 }
 
 }  // namespace hvdlite::comm

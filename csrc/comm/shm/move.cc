@@ -3,8 +3,8 @@
 #include <cstring>
 #include <numeric>
 
+#include "comm/layout.h"
 #include "comm/shm/pipeline.h"
-#include "comm/shm/stream.h"
 
 namespace hvdlite::comm {
 namespace {
@@ -13,99 +13,75 @@ uint64_t StepsFor(uint64_t bytes, const ShmRegion* region) {
   return (bytes + region->chunk_bytes() - 1) / region->chunk_bytes();
 }
 
+// The longest block of any member.
+size_t Longest(const Layout& layout) {
+  size_t bytes = 0;
+  for (const Cursor& block : BlocksOf(layout.begin)) bytes = std::max(bytes, block.end - block.at);
+  return bytes;
+}
+
 // The root streams its tensors through its slots; everyone else copies them out.
 class Broadcast final : public Pipeline {
  public:
-  Broadcast(ShmRegion* region, const Batch& batch, PieceStream stream)
-      : Pipeline(region, StepsFor(stream.total(), region), false),
-        batch_(batch),
-        stream_(std::move(stream)) {}
+  Broadcast(ShmRegion* region, const Batch& batch, Flat inputs)
+      : Pipeline(region, StepsFor(inputs.size(), region), false),
+        root_(batch.root),
+        inputs_(std::move(inputs)),
+        outputs_(Outputs(batch, kLine)) {}
 
  private:
-  bool is_root() const { return region().me() == batch_.root; }
-
-  template <typename Visit>
-  void ForChunk(uint64_t step, Visit visit) const {
-    const uint64_t begin = step * region().chunk_bytes();
-    stream_.ForEach(begin, std::min(begin + region().chunk_bytes(), stream_.total()), visit);
+  bool is_root() const { return region().me() == root_; }
+  Cursor ChunkOf(uint64_t step) const {
+    return Chunk({0, inputs_.size()}, step, region().chunk_bytes());
   }
   void CopyIn(uint64_t step, char* slot) override {
-    if (!is_root()) return;
-    ForChunk(step, [&](size_t i, uint64_t offset, uint64_t at, uint64_t bytes) {
-      memcpy(slot + at, static_cast<const char*>(batch_.pieces[i].input) + offset, bytes);
-    });
+    if (is_root()) comm::CopyOut(inputs_, ChunkOf(step), slot);
   }
   void CopyOut(uint64_t step) override {
-    const char* slot = Slot(batch_.root, step);
-    ForChunk(step, [&](size_t i, uint64_t offset, uint64_t at, uint64_t bytes) {
-      const Piece& piece = batch_.pieces[i];
-      if (is_root()) {
-        if (piece.output == nullptr || piece.output == piece.input) return;
-        memcpy(static_cast<char*>(piece.output) + offset,
-               static_cast<const char*>(piece.input) + offset, bytes);
-      } else {
-        memcpy(static_cast<char*>(piece.output) + offset, slot + at, bytes);
-      }
+    const Cursor chunk = ChunkOf(step);
+    if (is_root()) return Copy(inputs_, chunk.at, outputs_, chunk.at, chunk.end - chunk.at);
+    const char* const slot = Slot(root_, step);
+    outputs_.Walk(chunk.at, chunk.end, [&](char* output, size_t at, size_t bytes) {
+      memcpy(output, slot + (at - chunk.at), bytes);
     });
   }
 
-  const Batch& batch_;
-  const PieceStream stream_;
+  const int root_;
+  const Flat inputs_;
+  const Flat outputs_;
 };
 
 // Each member streams its part of every tensor; each copies all parts to their places.
 class Allgather final : public Pipeline {
  public:
-  Allgather(ShmRegion* region, const Batch& batch, std::vector<PieceStream> streams)
-      : Pipeline(region, Longest(streams, region), false),
-        batch_(batch),
-        streams_(std::move(streams)),
-        size_of_(SizeOf(batch.dtype)) {}
-
-  static std::vector<PieceStream> Streams(const Batch& batch, int members) {
-    std::vector<PieceStream> streams;
-    for (int m = 0; m < members; ++m) {
-      streams.emplace_back(batch, [m](const Piece& p) { return p.counts[static_cast<size_t>(m)]; });
-    }
-    return streams;
-  }
+  Allgather(ShmRegion* region, const Batch& batch, Layout outputs)
+      : Pipeline(region, StepsFor(Longest(outputs), region), false),
+        inputs_(OwnBlock(batch, region->members(), region->me(), /*outputs=*/false, kLine)),
+        outputs_(std::move(outputs)) {}
 
  private:
-  static uint64_t Longest(const std::vector<PieceStream>& streams, const ShmRegion* region) {
-    uint64_t bytes = 0;
-    for (const PieceStream& stream : streams) bytes = std::max(bytes, stream.total());
-    return StepsFor(bytes, region);
-  }
-  template <typename Visit>
-  void ForChunk(int member, uint64_t step, Visit visit) const {
-    const uint64_t begin = step * region().chunk_bytes();
-    const PieceStream& stream = streams_[static_cast<size_t>(member)];
-    stream.ForEach(begin, std::min(begin + region().chunk_bytes(), stream.total()), visit);
+  Cursor ChunkOf(int member, uint64_t step) const {
+    return Chunk(outputs_.Block(member), step, region().chunk_bytes());
   }
   void CopyIn(uint64_t step, char* slot) override {
-    ForChunk(region().me(), step, [&](size_t i, uint64_t offset, uint64_t at, uint64_t bytes) {
-      memcpy(slot + at, static_cast<const char*>(batch_.pieces[i].input) + offset, bytes);
-    });
+    comm::CopyOut(inputs_.flat, ChunkOf(region().me(), step), slot);
   }
   void CopyOut(uint64_t step) override {
     for (int m = 0; m < region().members(); ++m) {
-      const char* slot = Slot(m, step);
-      ForChunk(m, step, [&](size_t i, uint64_t offset, uint64_t at, uint64_t bytes) {
-        const Piece& piece = batch_.pieces[i];
-        const int64_t before =
-            std::accumulate(piece.counts.begin(), piece.counts.begin() + m, int64_t{0});
-        char* to =
-            static_cast<char*>(piece.output) + static_cast<uint64_t>(before) * size_of_ + offset;
-        const char* from =
-            m == region().me() ? static_cast<const char*>(piece.input) + offset : slot + at;
-        if (to != from) memcpy(to, from, bytes);
+      const Cursor chunk = ChunkOf(m, step);
+      if (m == region().me()) {
+        Copy(inputs_.flat, chunk.at, outputs_.flat, chunk.at, chunk.end - chunk.at);
+        continue;
+      }
+      const char* const slot = Slot(m, step);
+      outputs_.flat.Walk(chunk.at, chunk.end, [&](char* output, size_t at, size_t bytes) {
+        memcpy(output, slot + (at - chunk.at), bytes);
       });
     }
   }
 
-  const Batch& batch_;
-  const std::vector<PieceStream> streams_;
-  const uint64_t size_of_;
+  const Layout inputs_;  // this member's block
+  const Layout outputs_;
 };
 
 // Each member streams its send buffer as it is; a receiver copies what is addressed to it.
@@ -163,65 +139,50 @@ class Alltoall final : public Pipeline {
 };
 
 // Chunks are cut so that each holds an equal part of every member's rows: all members then add at
-// the same time. Step s covers bytes [s * part, (s + 1) * part) of each member's share of the
-// stream.
+// the same time. Step s covers bytes [s * part, (s + 1) * part) of each member's block.
 class Reducescatter final : public Pipeline {
  public:
-  Reducescatter(ShmRegion* region, const Batch& batch, std::vector<PieceStream> shares,
-                bool to_float)
-      : Pipeline(region, Steps(shares, region), false),
+  Reducescatter(ShmRegion* region, const Batch& batch, Layout inputs, bool to_float)
+      : Pipeline(region, (Longest(inputs) + Part(region) - 1) / Part(region), false),
         batch_(batch),
         to_float_(to_float),
-        shares_(std::move(shares)),
+        inputs_(std::move(inputs)),
         part_(Part(region)),
         size_of_(SizeOf(batch.dtype)),
         sources_(static_cast<size_t>(region->members())) {}
 
  private:
-  static uint64_t Part(const ShmRegion* region) {
-    return region->chunk_bytes() / static_cast<uint64_t>(region->members()) / PieceStream::kAlign *
-           PieceStream::kAlign;
+  static size_t Part(const ShmRegion* region) {
+    return region->chunk_bytes() / static_cast<size_t>(region->members()) / kLine * kLine;
   }
-  static uint64_t Steps(const std::vector<PieceStream>& shares, const ShmRegion* region) {
-    uint64_t bytes = 0;
-    for (const PieceStream& share : shares) bytes = std::max(bytes, share.total());
-    return (bytes + Part(region) - 1) / Part(region);
-  }
-  template <typename Visit>
-  void ForPart(int member, uint64_t step, Visit visit) const {
-    const PieceStream& share = shares_[static_cast<size_t>(member)];
-    share.ForEach(step * part_, std::min((step + 1) * part_, share.total()), visit);
-  }
-  uint64_t BytesBefore(const Piece& piece, int member) const {
-    return static_cast<uint64_t>(
-               std::accumulate(piece.counts.begin(), piece.counts.begin() + member, int64_t{0})) *
-           size_of_;
+  Cursor PartOf(int member, uint64_t step) const {
+    return Chunk(inputs_.Block(member), step, part_);
   }
   void CopyIn(uint64_t step, char* slot) override {
     for (int m = 0; m < region().members(); ++m) {
-      if (m == region().me()) continue;
-      ForPart(m, step, [&](size_t i, uint64_t offset, uint64_t at, uint64_t bytes) {
-        const Piece& piece = batch_.pieces[i];
-        memcpy(slot + static_cast<uint64_t>(m) * part_ + at,
-               static_cast<const char*>(piece.input) + BytesBefore(piece, m) + offset, bytes);
-      });
+      if (m != region().me())
+        comm::CopyOut(inputs_.flat, PartOf(m, step), slot + static_cast<size_t>(m) * part_);
     }
   }
   void CopyOut(uint64_t step) override {
     const int me = region().me();
-    ForPart(me, step, [&](size_t i, uint64_t offset, uint64_t at, uint64_t bytes) {
-      const Piece& piece = batch_.pieces[i];
+    const Cursor part = PartOf(me, step);
+    const size_t in_slot = static_cast<size_t>(me) * part_;
+    inputs_.flat.Walk(part.at, part.end, [&](const char* input, size_t at, size_t bytes) {
       for (int m = 0; m < region().members(); ++m) {
         sources_[static_cast<size_t>(m)] =
-            m == me ? static_cast<const char*>(piece.input) + BytesBefore(piece, me) + offset
-                    : Slot(m, step) + static_cast<uint64_t>(me) * part_ + at;
+            m == me ? input : Slot(m, step) + in_slot + (at - part.at);
       }
+      // A layout has a run for each member's part of each piece.
+      const size_t run = inputs_.flat.RunAt(at);
+      void* const output = batch_.pieces[run % batch_.pieces.size()].output;
+      const size_t done = (at - inputs_.flat.BeginOf(run)) / size_of_;
       const auto count = static_cast<int64_t>(bytes / size_of_);
       if (to_float_) {
-        kernels::ReduceToFloat(batch_.reduce, static_cast<float*>(piece.output) + offset / size_of_,
-                               sources_.data(), region().members(), count);
+        kernels::ReduceToFloat(batch_.reduce, static_cast<float*>(output) + done, sources_.data(),
+                               region().members(), count);
       } else {
-        kernels::Reduce(batch_.reduce, static_cast<char*>(piece.output) + offset, nullptr,
+        kernels::Reduce(batch_.reduce, static_cast<char*>(output) + done * size_of_, nullptr,
                         sources_.data(), region().members(), count);
       }
     });
@@ -229,9 +190,9 @@ class Reducescatter final : public Pipeline {
 
   const Batch& batch_;
   const bool to_float_;
-  const std::vector<PieceStream> shares_;
-  const uint64_t part_;
-  const uint64_t size_of_;
+  const Layout inputs_;
+  const size_t part_;
+  const size_t size_of_;
   std::vector<const void*> sources_;
 };
 
@@ -248,26 +209,33 @@ class Barrier final : public Pipeline {
 }  // namespace
 
 std::unique_ptr<Work> StartBroadcast(ShmRegion* region, const Batch& batch) {
-  return std::make_unique<Broadcast>(region, batch,
-                                     PieceStream(batch, [](const Piece& p) { return p.count; }));
+  return std::make_unique<Broadcast>(region, batch, Inputs(batch, kLine));
 }
 
 std::unique_ptr<Work> StartAllgather(ShmRegion* region, const Batch& batch) {
-  return std::make_unique<Allgather>(region, batch, Allgather::Streams(batch, region->members()));
+  return std::make_unique<Allgather>(region, batch,
+                                     AllBlocks(batch, region->members(), /*outputs=*/true, kLine));
 }
 
 std::unique_ptr<Work> StartAlltoall(ShmRegion* region, const Batch& batch) {
   return std::make_unique<Alltoall>(region, batch);
 }
 
+namespace {
+
+std::unique_ptr<Work> Scatter(ShmRegion* region, const Batch& batch, bool to_float) {
+  Layout inputs = AllBlocks(batch, region->members(), /*outputs=*/false, kLine);
+  return std::make_unique<Reducescatter>(region, batch, std::move(inputs), to_float);
+}
+
+}  // namespace
+
 std::unique_ptr<Work> StartReducescatter(ShmRegion* region, const Batch& batch) {
-  return std::make_unique<Reducescatter>(region, batch,
-                                         Allgather::Streams(batch, region->members()), false);
+  return Scatter(region, batch, /*to_float=*/false);
 }
 
 std::unique_ptr<Work> StartReducescatterToFloat(ShmRegion* region, const Batch& batch) {
-  return std::make_unique<Reducescatter>(region, batch,
-                                         Allgather::Streams(batch, region->members()), true);
+  return Scatter(region, batch, /*to_float=*/true);
 }
 
 std::unique_ptr<Work> StartBarrier(ShmRegion* region) {

@@ -19,6 +19,9 @@
 
 namespace hvdlite::comm {
 
+// Pieces begin on cache lines of the slots.
+constexpr size_t kLine = 64;
+
 class Pipeline : public Work {
  public:
   Progress Advance() final;

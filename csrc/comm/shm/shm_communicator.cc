@@ -3,15 +3,14 @@
 #include "comm/shm/adasum.h"
 #include "comm/shm/allreduce.h"
 #include "comm/shm/move.h"
-#include "comm/shm/stream.h"
+#include "comm/shm/pipeline.h"
 
 namespace hvdlite::comm {
 
 bool ShmCommunicator::FitsExchange(const Batch& batch) const {
-  uint64_t bytes = 0;
+  size_t bytes = 0;
   for (const Piece& piece : batch.pieces) {
-    bytes += (static_cast<uint64_t>(piece.count) * SizeOf(batch.dtype) + PieceStream::kAlign - 1) /
-             PieceStream::kAlign * PieceStream::kAlign;
+    bytes += (static_cast<size_t>(piece.count) * SizeOf(batch.dtype) + kLine - 1) / kLine * kLine;
   }
   return bytes <= std::min(small_bytes_, region_->chunk_bytes());
 }
