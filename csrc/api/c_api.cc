@@ -42,6 +42,12 @@ int64_t Give(const std::string& all, char* text, int64_t capacity) {
   return static_cast<int64_t>(all.size());
 }
 
+// As many of the numbers as fit; returns how many there are.
+int32_t GiveNumbers(const std::vector<int>& all, int32_t* numbers, int32_t capacity) {
+  for (size_t i = 0; i < all.size() && i < static_cast<size_t>(capacity); ++i) numbers[i] = all[i];
+  return static_cast<int32_t>(all.size());
+}
+
 hvdlite_code WaitFor(const hvdlite::engine::Handle& handle, double slice_seconds, int32_t* done) {
   *done = handle.done() ? 1 : 0;
   if (*done != 0 || slice_seconds <= 0) return HVDLITE_OK;
@@ -108,7 +114,7 @@ hvdlite_code hvdlite_where(hvdlite_place* place) {
   Status status;
   const auto engine = Runtime::Get().engine(&status);
   if (engine == nullptr) return Report(status);
-  const hvdlite::rendezvous::Roster& roster = engine->roster();
+  const hvdlite::rendezvous::Roster& roster = engine->world().roster();
   const hvdlite::rendezvous::Place& mine = roster.places[static_cast<size_t>(engine->rank())];
   *place = {engine->rank(),
             engine->size(),
@@ -220,13 +226,13 @@ void hvdlite_free_memory(hvdlite_device_memory* memory) {
 hvdlite_code hvdlite_gpu_of(const void* memory, int32_t* index) {
   Status status;
   const auto engine = Runtime::Get().engine(&status);
-  return Report(engine == nullptr ? status : engine->GpuOf(memory, index));
+  return Report(engine == nullptr ? status : engine->world().card().Find(memory, index));
 }
 
 hvdlite_code hvdlite_can_use_gpus(void) {
   Status status;
   const auto engine = Runtime::Get().engine(&status);
-  return Report(engine == nullptr ? status : engine->CanUseGpus());
+  return Report(engine == nullptr ? status : engine->world().card().Usable());
 }
 
 hvdlite_code hvdlite_get_result(int64_t handle, hvdlite_result* result) {
@@ -257,14 +263,15 @@ void hvdlite_release_all(void) {
 hvdlite_code hvdlite_start_timeline(const char* path, int32_t mark_cycles) {
   Status status;
   const auto engine = Runtime::Get().engine(&status);
-  return Report(engine == nullptr ? status : engine->StartTimeline(path, mark_cycles != 0));
+  return Report(engine == nullptr ? status
+                                  : engine->observer().StartTimeline(path, mark_cycles != 0));
 }
 
 hvdlite_code hvdlite_stop_timeline(void) {
   Status status;
   const auto engine = Runtime::Get().engine(&status);
   if (engine == nullptr) return Report(status);
-  engine->StopTimeline();
+  engine->observer().StopTimeline();
   return HVDLITE_OK;
 }
 
@@ -272,7 +279,8 @@ int64_t hvdlite_describe(const char* what, char* text, int64_t capacity) {
   Status ignored;
   const auto engine = Runtime::Get().engine(&ignored);
   if (engine == nullptr) return 0;
-  return Give(strcmp(what, "recent") == 0 ? engine->Recent() : engine->Metrics(), text, capacity);
+  return Give(strcmp(what, "recent") == 0 ? engine->observer().Recent() : engine->Metrics(), text,
+              capacity);
 }
 
 const char* hvdlite_mpi_handle_name(int32_t i) {
@@ -290,7 +298,7 @@ int64_t hvdlite_explain(int32_t process_set, char* text, int64_t capacity) {
 int32_t hvdlite_uses_mpi(void) {
   Status ignored;
   const auto engine = Runtime::Get().engine(&ignored);
-  return engine != nullptr && engine->uses_mpi() ? 1 : 0;
+  return engine != nullptr && engine->world().mpi().use ? 1 : 0;
 }
 
 int32_t hvdlite_wait_question(double timeout_seconds) {
@@ -298,31 +306,26 @@ int32_t hvdlite_wait_question(double timeout_seconds) {
   const auto engine = Runtime::Get().engine(&ignored);
   if (engine == nullptr) return -1;
   using Asked = hvdlite::engine::Question::Asked;
-  const Asked asked = engine->question().Wait(static_cast<hvdlite::Nanos>(timeout_seconds * 1e9));
+  const Asked asked =
+      engine->observer().question().Wait(static_cast<hvdlite::Nanos>(timeout_seconds * 1e9));
   return asked == Asked::kClosed ? -1 : asked == Asked::kYes ? 1 : 0;
 }
 
 void hvdlite_answer(const char* place) {
   Status ignored;
   const auto engine = Runtime::Get().engine(&ignored);
-  if (engine != nullptr) engine->question().Answer(place);
+  if (engine != nullptr) engine->observer().question().Answer(place);
 }
 
 int32_t hvdlite_process_set_ranks(int32_t process_set, int32_t* ranks, int32_t capacity) {
   Status ignored;
   const auto engine = Runtime::Get().engine(&ignored);
-  if (engine == nullptr) return 0;
-  const std::vector<int> members = engine->SetRanks(process_set);
-  for (size_t i = 0; i < members.size() && i < static_cast<size_t>(capacity); ++i)
-    ranks[i] = members[i];
-  return static_cast<int32_t>(members.size());
+  const auto members = engine == nullptr ? nullptr : engine->sets().Members(process_set);
+  return members == nullptr ? 0 : GiveNumbers(*members, ranks, capacity);
 }
 
 int32_t hvdlite_process_set_ids(int32_t* ids, int32_t capacity) {
   Status ignored;
   const auto engine = Runtime::Get().engine(&ignored);
-  if (engine == nullptr) return 0;
-  const std::vector<int> all = engine->SetIds();
-  for (size_t i = 0; i < all.size() && i < static_cast<size_t>(capacity); ++i) ids[i] = all[i];
-  return static_cast<int32_t>(all.size());
+  return engine == nullptr ? 0 : GiveNumbers(engine->sets().Ids(), ids, capacity);
 }

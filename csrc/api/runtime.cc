@@ -121,7 +121,7 @@ Status Runtime::Shutdown(double timeout_seconds) {
 Status Runtime::Health() {
   Status none;
   const std::shared_ptr<Engine> mine = engine(&none);
-  return mine == nullptr ? Status::Ok() : mine->failure();
+  return mine == nullptr ? Status::Ok() : mine->life().failure();
 }
 
 std::shared_ptr<Engine> Runtime::engine(Status* why) {
@@ -188,9 +188,9 @@ Status Runtime::Start(Engine* engine, const hvdlite_operation& operation,
   if (submission.request.kind == OpKind::kJoin) {
     name = kind;  // one at a time, and the root that answers it knows no names
   } else {
-    const std::string given = operation.name
-                                  ? std::string()
-                                  : engine->DefaultName(operation.process_set, std::string(kind));
+    const std::string given =
+        operation.name ? std::string()
+                       : engine->sets().DefaultName(operation.process_set, std::string(kind));
     const std::string_view own =
         operation.name ? std::string_view(operation.name) : std::string_view(given);
     name.reserve(kind.size() + 1 + own.size());
@@ -262,7 +262,7 @@ Status Runtime::StartGroup(const hvdlite_operation* operations, int count, const
   }
   const std::string kind = "grouped_" + std::string(Name(submissions[0].request.kind));
   const std::string base =
-      kind + "." + (group ? group : engine->DefaultName(operations[0].process_set, kind));
+      kind + "." + (group ? group : engine->sets().DefaultName(operations[0].process_set, kind));
   for (int i = 0; i < count; ++i) {
     Request& request = submissions[static_cast<size_t>(i)].request;
     request.cacheable = group != nullptr;

@@ -134,7 +134,8 @@ Status Describe(Engine* engine, const hvdlite_operation& operation, Submission* 
   request.device = submission->input.device.kind;
   request.shape = submission->input.shape;
   if (Has(request.kind, kReduces)) request.op = static_cast<ReduceOp>(operation.op);
-  const std::shared_ptr<const std::vector<int>> found = engine->Members(operation.process_set);
+  const std::shared_ptr<const std::vector<int>> found =
+      engine->sets().Members(operation.process_set);
   if (found == nullptr) {
     return Status::InvalidArgument("Process set " + std::to_string(operation.process_set) +
                                    " does not exist or has not been registered.");

@@ -4,7 +4,7 @@
 // another transport. It moves bytes; it knows no message, no tensor and no collective.
 //
 // Never blocks: both calls move what fits now and return. How a thread sleeps until more fits is
-// the engine's business (engine/wait.cc); a transport only says which descriptor to poll.
+// the engine's business (engine/turn.cc); a transport only says which descriptor to poll.
 // Thread-safety: one thread at a time (the holder of the engine's turn). Failure: kPeerLost with
 // the peer's global rank when the other side is gone; after that every call fails, but what had
 // come before a failed send can still be received.

@@ -186,9 +186,9 @@ MUTANTS = (
     ),
     Mutant(
         "T21",
-        "csrc/engine/tick.cc",
-        "if (world_->multi_host()) active_[0]->agreement->SendAlive();\n  if (limit <= 0) return;",
-        "if (limit <= 0) return;\n  if (world_->multi_host()) active_[0]->agreement->SendAlive();",
+        "csrc/engine/observe/vigil.cc",
+        "if (world->multi_host()) agreement.SendAlive();\n  if (limit <= 0) return Status::Ok();",
+        "if (limit <= 0) return Status::Ok();\n  if (world->multi_host()) agreement.SendAlive();",
         "a rank whose own limit is 0 gives no signs of life, and the others accuse it",
         ("C++ EngineHeartbeat.a_rank_without_a_limit_of_its_own_is_not_accused_by_the_others",),
     ),

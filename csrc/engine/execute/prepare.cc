@@ -80,7 +80,46 @@ Status LendStandIns(Running* running, DType dtype, size_t zeros, size_t ignored,
   return Status::Ok();
 }
 
+// What the operation waits for becomes part of `ready`.
+Status PrepareOnGpu(const ProcessSet& set, comm::gpu::Card* card, Submission* submission,
+                    Handle* handle, ProducerEvents* produced_by,
+                    std::vector<device::EventPtr>* ready) {
+  const Request& request = submission->request;
+  std::shared_ptr<device::Gpu> gpu;
+  HVDLITE_RETURN_IF_ERROR(card->Open(submission->input.device.index, &gpu));
+  device::EventPtr& produced = (*produced_by)[submission->producer];
+  if (produced == nullptr) HVDLITE_RETURN_IF_ERROR(gpu->Record(submission->producer, &produced));
+  ready->push_back(produced);
+  std::optional<Shape> known =
+      KnownResult(request, set.group->me, static_cast<int>(set.ranks.size()));
+  if (!known || submission->output.data != nullptr) return Status::Ok();
+  TensorView& output = handle->output;
+  output.dtype = request.dtype;
+  output.device = submission->input.device;
+  output.shape = *std::move(known);
+  HVDLITE_RETURN_IF_ERROR(handle->AllocateOn(std::move(gpu)));
+  submission->output = output;
+  ready->push_back(handle->memory()->there());
+  return Status::Ok();
+}
+
 }  // namespace
+
+Status MakeEntry(const ProcessSet& set, comm::gpu::Card* card, Submission submission, bool patient,
+                 ProducerEvents* produced_by, std::unique_ptr<Entry>* entry) {
+  auto made = std::make_unique<Entry>();
+  made->handle = std::make_shared<Handle>(std::move(submission.completion), patient);
+  if (submission.request.device != DeviceKind::kHost) {
+    HVDLITE_RETURN_IF_ERROR(
+        PrepareOnGpu(set, card, &submission, made->handle.get(), produced_by, &made->ready));
+  }
+  made->request = std::move(submission.request);
+  made->input = std::move(submission.input);
+  made->output = std::move(submission.output);
+  made->submitted = MonotonicNow();
+  *entry = std::move(made);
+  return Status::Ok();
+}
 
 Status Prepare(ProcessSet* set, Running* running, comm::gpu::Card* card) {
   const int members = static_cast<int>(set->ranks.size());
@@ -97,7 +136,8 @@ Status Prepare(ProcessSet* set, Running* running, comm::gpu::Card* card) {
   batch.reduce.postscale = like.postscale;
   batch.reduce.divisor = like.op == ReduceOp::kAverage ? members : 1.0;
 
-  device::Gpu* const gpu = like.device == DeviceKind::kHost ? nullptr : set->on_gpu->gpu().get();
+  device::Gpu* const gpu =
+      like.device == DeviceKind::kHost ? nullptr : set->in_flight.communicator()->gpu().get();
   if (gpu != nullptr) batch.device = {like.device, gpu->ordinal()};
 
   batch.pieces.reserve(running->responses.size());

@@ -59,8 +59,7 @@ std::string Shown(const ProcessSet& set, const std::string& name) {
 std::string How(const ProcessSet& set, const Running& running) {
   const comm::Batch& batch = running.batch;
   if (!HasTensor(batch.kind)) return "";
-  const bool on_gpu = running.communicator == set.on_gpu.get();
-  const std::string& why = on_gpu ? set.on_gpu->why() : set.group->why;
+  const std::string why = set.in_flight.Carries(running) ? set.in_flight.why() : set.group->why;
   return "{\"communicator\": \"" + Escaped(why.c_str()) + "\", \"algorithm\": \"" +
          Escaped(running.communicator->Explain(batch).c_str()) + "\"}";
 }
@@ -148,6 +147,23 @@ void Observer::Failed(const ProcessSet& set, const Entry& entry, Nanos now) {
 
 void Observer::FailedElsewhere(const ProcessSet& set, const std::string& name, Nanos now) {
   if (timeline_.on()) timeline_.Fail(Shown(set, name), now);
+}
+
+Status Observer::StartTimeline(const std::string& path, bool mark_cycles) {
+  watches_arrivals_ = true;
+  if (rank_ == 0) return timeline_.Start(path, mark_cycles, rank_);
+  if (!all_write_) return Status::Ok();
+  const size_t dot = path.find_last_of('.');
+  const size_t slash = path.find_last_of('/');
+  const bool has_suffix = dot != std::string::npos && (slash == std::string::npos || dot > slash);
+  const std::string mine = path.substr(0, has_suffix ? dot : std::string::npos) + ".rank" +
+                           std::to_string(rank_) + (has_suffix ? path.substr(dot) : "");
+  return timeline_.Start(mine, mark_cycles, rank_);
+}
+
+void Observer::StopTimeline() {
+  watches_arrivals_ = false;
+  timeline_.Stop();
 }
 
 std::string Observer::Metrics(const Elsewhere& elsewhere, const comm::Carried& carried) const {

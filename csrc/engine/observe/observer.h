@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/spans.h"
+#include "engine/observe/question.h"
 #include "engine/observe/recorder.h"
 #include "engine/observe/timeline.h"
 #include "engine/process_set.h"
@@ -17,7 +18,9 @@ namespace hvdlite::engine {
 
 class Observer {
  public:
-  explicit Observer(size_t recorder_entries) : recorder_(recorder_entries) {}
+  // `all_write`: ranks other than 0 write a timeline, too.
+  Observer(size_t recorder_entries, int rank, bool all_write)
+      : rank_(rank), all_write_(all_write), recorder_(recorder_entries) {}
 
   // ---- The stations of an operation
   void Announced(const ProcessSet& set, const Entry& entry, bool by_slot, Nanos now);
@@ -32,7 +35,16 @@ class Observer {
     if (timeline_.marks_cycles() && timeline_.on()) timeline_.MarkCycle(now);
   }
 
-  Timeline& timeline() { return timeline_; }
+  // ---- The timeline of this rank, from now on. "trace.json" is rank 0's; if all ranks write, rank
+  // 3's is "trace.rank3.json".
+  Status StartTimeline(const std::string& path, bool mark_cycles);
+  void StopTimeline();
+  // A program has started a timeline on this rank. On a rank that writes none: those that do learn
+  // when this one asks.
+  bool watches_arrivals() const { return watches_arrivals_.load(std::memory_order_relaxed); }
+
+  // Where the program is, for the thread that can tell.
+  Question& question() { return question_; }
 
   // ---- For people, as JSON
   struct Elsewhere {
@@ -47,7 +59,11 @@ class Observer {
  private:
   void ShowEnd(const ProcessSet& set, const Running& running, Nanos now);
 
+  const int rank_;
+  const bool all_write_;
+  std::atomic<bool> watches_arrivals_{false};
   Timeline timeline_;
+  Question question_;
   Recorder recorder_;
   std::atomic<uint64_t> operations_{0};
   std::atomic<uint64_t> failures_{0};

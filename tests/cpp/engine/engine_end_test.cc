@@ -33,11 +33,11 @@ class EngineEnd : public ::testing::TestWithParam<Place> {
 TEST_P(EngineEnd, shutdown_ends_operations_that_others_never_asked_for) {
   RunRanks(Options(), [](Rank& me) {
     ASSERT_TRUE(me.Do(Barrier()).ok());
-    EXPECT_TRUE(me.engine->failure().ok());
+    EXPECT_TRUE(me.engine->life().failure().ok());
     std::vector<float> x(10, 1);
     if (me.rank == 1) {
       EXPECT_TRUE(me.engine->Shutdown(Deadline::AfterSeconds(20 * Patience())).ok());
-      EXPECT_EQ(me.engine->health().code(), StatusCode::kShutDown);
+      EXPECT_EQ(me.engine->life().end().code(), StatusCode::kShutDown);
       HandlePtr handle;
       EXPECT_EQ(me.engine->Submit(0, Allreduce("x", x, &x), true, &handle).code(),
                 StatusCode::kShutDown);
@@ -166,7 +166,7 @@ TEST_P(EngineEnd, the_deadline_of_shutdown_holds_even_while_another_thread_waits
     departure.Begin();
     EXPECT_TRUE(me.engine->Shutdown(Deadline::After(50 * kMillisecond)).ok());
     // Not by consent, which comes after the grace: the waiter's operation has been promised.
-    const std::string why = me.engine->health().message();
+    const std::string why = me.engine->life().end().message();
     EXPECT_TRUE(why.find("called on this rank") != std::string::npos || departure.GraceIsOver())
         << why;
     waiter.join();
@@ -189,7 +189,7 @@ TEST_P(EngineEnd, a_shutdown_during_which_the_job_fails_says_why) {
     const Status left = me.engine->Shutdown(Deadline::AfterSeconds(20 * Patience()));
     EXPECT_TRUE(left.message().find("out of ideas") != std::string::npos || departure.GraceIsOver())
         << me.rank << ": " << left.ToString();
-    EXPECT_EQ(me.engine->failure().message(), left.message());
+    EXPECT_EQ(me.engine->life().failure().message(), left.message());
   });
 }
 
@@ -281,8 +281,8 @@ TEST_P(EngineEnd, a_death_is_noticed_by_ranks_that_do_nothing) {
     }
     while (!died) usleep(1000);
     const Deadline deadline = Deadline::After(3 * Soon());
-    while (me.engine->health().ok() && !deadline.Passed()) usleep(1000);
-    EXPECT_EQ(me.engine->health().peer(), 1);
+    while (me.engine->life().end().ok() && !deadline.Passed()) usleep(1000);
+    EXPECT_EQ(me.engine->life().end().peer(), 1);
   });
 }
 

@@ -90,7 +90,7 @@ void SurviveOrSayWhy(FakeCuda* cuda, const std::string& way, const std::function
         EXPECT_GT(work.status.message().size() + (work.handle == nullptr ? 1 : 0), 0u) << work.name;
       }
     }
-    if (!me.engine->health().ok()) return;
+    if (!me.engine->life().end().ok()) return;
     HandlePtr handle;
     const Status status = mine.Do(mine.Ask(OpKind::kAllreduce, "last", last), &handle);
     if (status.ok()) {
@@ -159,7 +159,7 @@ TEST_P(EngineGpuFailures, tensors_of_a_lost_batch_are_not_freed_under_the_device
     const Status status = me.Wait(handle);
     if (status.ok()) {
       if (me.rank == 0) me.engine->Abort(Status::PeerLost(0, "rank 0 failed: a test"));
-      while (me.engine->health().ok()) usleep(100);
+      while (me.engine->life().end().ok()) usleep(100);
       (void)mine.Follow(handle);
     }
     mine.gpu()->Free(memory, mine.stream());
@@ -221,7 +221,7 @@ TEST(EngineGpuFailure, sets_that_are_under_way_are_ended_together) {
                }
                together.arrive_and_wait();
                if (me.rank == 1) fake_cuda_hold(mine.stream(), 0);
-               while (me.engine->health().ok()) usleep(1000);
+               while (me.engine->life().end().ok()) usleep(1000);
                me.engine.reset();
              });
   }

@@ -351,7 +351,7 @@ TEST(EngineGpu, a_set_that_is_removed_while_its_device_is_busy_costs_nobody_the_
       ASSERT_TRUE(me.Wait(me.Submit(mine.Ask(OpKind::kAllreduce, "x", x, x), 1)).ok());
     }
     ASSERT_TRUE(me.Do(RemoveSet("remove", 1)).ok());
-    EXPECT_TRUE(me.engine->health().ok()) << me.engine->health().ToString();
+    EXPECT_TRUE(me.engine->life().end().ok()) << me.engine->life().end().ToString();
     together.arrive_and_wait();
     if (me.rank == 1) fake_cuda_hold(mine.stream(), 0);
   });

@@ -70,17 +70,17 @@ TEST(EngineGpuWords, the_timeline_and_the_counters_tell_that_all_is_staged) {
 TEST(EngineGpuWords, an_engine_knows_on_which_gpu_memory_lies) {
   FakeCuda cuda;
   RunRanks({.size = 1, .config = GpuConfig("stage")}, [&](Rank& me) {
-    EXPECT_TRUE(me.engine->CanUseGpus().ok());
+    EXPECT_TRUE(me.engine->world().card().Usable().ok());
     for (const int there : {0, 1}) {
       GpuRank mine(&me, &cuda, there);
       const TensorView x = mine.Put(std::vector<float>(10, 1));
       int ordinal = -1;
-      ASSERT_TRUE(me.engine->GpuOf(x.data, &ordinal).ok());
+      ASSERT_TRUE(me.engine->world().card().Find(x.data, &ordinal).ok());
       EXPECT_EQ(ordinal, there);
     }
     int ordinal = -1;
     const float on_host = 0;
-    EXPECT_EQ(me.engine->GpuOf(&on_host, &ordinal).message(),
+    EXPECT_EQ(me.engine->world().card().Find(&on_host, &ordinal).message(),
               "CUDA failed while asking which GPU a tensor lies on: invalid argument "
               "(CUDA_ERROR_INVALID_VALUE)");
   });
@@ -92,11 +92,11 @@ TEST(EngineGpuWords, an_engine_without_a_driver_says_so_each_time) {
   RunRanks({.size = 1, .config = config}, [&](Rank& me) {
     for (int i = 0; i < 2; ++i) {
       int ordinal = -1;
-      const Status status = me.engine->CanUseGpus();
+      const Status status = me.engine->world().card().Usable();
       EXPECT_EQ(status.code(), StatusCode::kUnsupported);
       EXPECT_NE(status.message().find("no NVIDIA driver is installed here"), std::string::npos)
           << status.message();
-      EXPECT_EQ(me.engine->GpuOf(&ordinal, &ordinal).ToString(), status.ToString());
+      EXPECT_EQ(me.engine->world().card().Find(&ordinal, &ordinal).ToString(), status.ToString());
     }
   });
 }

@@ -8,7 +8,7 @@ namespace {
 
 TEST(EngineMpi, says_that_tensors_go_over_mpi_and_why) {
   RunRanks({.size = 2, .mpi = true}, [](Rank& me) {
-    EXPECT_TRUE(me.engine->uses_mpi());
+    EXPECT_TRUE(me.engine->world().mpi().use);
     EXPECT_EQ(me.engine->Explain(0), "mpi (the fake MPI): HVDLITE_CPU_OPERATIONS=mpi");
   });
   RunRanks({.size = 4, .hosts = 2, .mpi = true}, [](Rank& me) {
@@ -20,7 +20,7 @@ TEST(EngineMpi, says_that_tensors_go_over_mpi_and_why) {
               "hierarchical: up to 2 members on each of 2 hosts, mpi (the fake MPI) between them");
   });
   RunRanks({.size = 2}, [](Rank& me) {
-    EXPECT_FALSE(me.engine->uses_mpi());
+    EXPECT_FALSE(me.engine->world().mpi().use);
     EXPECT_EQ(me.engine->Explain(0), "shm: all members are on one host");
     EXPECT_EQ(me.engine->Explain(7), "");
   });

@@ -205,7 +205,7 @@ TEST_P(EngineOps, a_set_is_added_used_and_removed) {
       HandlePtr removed;
       ASSERT_TRUE(me.Do(RemoveSet("remove", id), 0, &removed).ok());
       ASSERT_EQ(removed->number, 1);
-      ASSERT_TRUE(me.engine->SetRanks(id).empty());
+      ASSERT_EQ(me.engine->sets().Members(id), nullptr);
     }
     HandlePtr removed;
     ASSERT_TRUE(me.Do(RemoveSet("remove", 5), 0, &removed).ok());

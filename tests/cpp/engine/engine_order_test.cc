@@ -52,7 +52,7 @@ TEST_P(EngineOrder, sets_in_a_circle_with_one_thread_per_set) {
         for (int round = 0; round < 50; ++round) {
           std::vector<int64_t> x(static_cast<size_t>(1 + round * 400), 1);
           ASSERT_TRUE(me.Do(Allreduce("x", x, &x), set).ok());
-          ASSERT_EQ(x.back(), static_cast<int64_t>(me.engine->SetRanks(set).size()));
+          ASSERT_EQ(x.back(), static_cast<int64_t>(me.engine->sets().Members(set)->size()));
         }
       });
     }

@@ -1,0 +1,105 @@
+#include "engine/observe/vigil.h"
+
+#include <poll.h>
+
+namespace hvdlite::engine {
+
+namespace {
+
+Status Frozen(int rank, Nanos silent) {
+  return Status::PeerLost(
+      rank,
+      "rank " + std::to_string(rank) + " has given no sign of life for " +
+          std::to_string(silent / kSecond) +
+          " s: its process is stopped (SIGSTOP, a debugger), starved of memory or hangs in "
+          "the kernel, or its host is gone. HVDLITE_HEARTBEAT_SECONDS sets the limit; 0 turns "
+          "this check off.");
+}
+
+Status Interrupted(const transport::Transport& link, Nanos outage) {
+  return Status::PeerLost(
+      link.peer(),
+      link.Name() + " is interrupted: bytes are sent, but nothing has been acknowledged for " +
+          std::to_string(outage / kSecond) +
+          " s. The network between the two hosts is down or loses packets of some size (an MTU "
+          "that differs on the way?), or that host is gone. HVDLITE_HEARTBEAT_SECONDS sets the "
+          "limit; 0 turns this check off.");
+}
+
+}  // namespace
+
+void Vigil::Begin(Nanos now) {
+  Look(now);
+  outages_.Look(now);
+}
+
+void Vigil::Look(Nanos now) {
+  silences_.Look(now);
+  remote_silences_.Look(now);
+}
+
+Status Vigil::Check(Nanos now, Nanos limit, comm::World* world, const Sets& sets) {
+  // Between hosts the edges of the world's negotiation tree carry the beat, also of a rank that
+  // does not ask for the others'.
+  Agreement& agreement = *sets.world().agreement;
+  if (world->multi_host()) agreement.SendAlive();
+  if (limit <= 0) return Status::Ok();
+  HVDLITE_RETURN_IF_ERROR(CheckHost(limit, world));
+  if (!world->multi_host()) return Status::Ok();
+  HVDLITE_RETURN_IF_ERROR(CheckOutages(now, LongestOutage(limit), sets));
+  for (const Agreement::Heard& heard : agreement.LastHeard()) {
+    const int rank = heard.from->peer();
+    const Nanos silent =
+        remote_silences_.Of(rank, static_cast<uint64_t>(heard.at), outages_.Open(heard.from));
+    if (silent >= limit) return Frozen(rank, silent);
+  }
+  return Status::Ok();
+}
+
+// While links are being made no thread turns, so nothing is heard. But the heart beats, what was
+// decided before still reaches all members, and the world's links end with the processes behind
+// them.
+Status Vigil::BeatAndLook(comm::World* world, const Sets& sets) {
+  world->segment()
+      .line(world->place().local_rank)
+      .heartbeat.fetch_add(1, std::memory_order_seq_cst);
+  for (const ProcessSetPtr& set : sets.mine()) set->agreement->Flush();
+  if (world->segment().aborted()) return world->segment().abort_status();
+  for (const auto& transport : sets.world().group->transports) {
+    pollfd link{transport->fd(), POLLRDHUP, 0};
+    if (link.fd < 0 || poll(&link, 1, 0) <= 0) continue;
+    return Status::PeerLost(transport->peer(),
+                            "rank " + std::to_string(transport->peer()) +
+                                " closed the connection: its process has ended or given up");
+  }
+  return Status::Ok();
+}
+
+Status Vigil::CheckHost(Nanos limit, comm::World* world) {
+  transport::HostSegment& segment = world->segment();
+  const rendezvous::Place& place = world->place();
+  const rendezvous::Host& host = world->roster().hosts[static_cast<size_t>(place.host)];
+  for (int local = 0; local < segment.local_size(); ++local) {
+    if (local == place.local_rank || segment.line(local).left.load() != 0) continue;
+    const int rank = host.ranks[static_cast<size_t>(local)];
+    const Nanos silent =
+        silences_.Of(rank, segment.line(local).heartbeat.load(std::memory_order_relaxed));
+    if (silent >= limit) return Frozen(rank, silent);
+  }
+  return Status::Ok();
+}
+
+// Of all links: one that carries tensors may lose large packets where the negotiation's small ones
+// get through.
+Status Vigil::CheckOutages(Nanos now, Nanos limit, const Sets& sets) {
+  outages_.Look(now);
+  for (const ProcessSetPtr& set : sets.mine()) {
+    for (const auto& link : set->group->transports) {
+      const Nanos outage = outages_.Of(link.get(), link->acknowledged());
+      if (outage >= limit) return Interrupted(*link, outage);
+    }
+  }
+  return Status::Ok();
+}
+
+}  // namespace hvdlite::engine

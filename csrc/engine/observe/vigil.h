@@ -1,0 +1,45 @@
+// Vigil: looks a few times a second for ranks that have given no sign of life and for connections
+// that carry nothing.
+//
+// A rank whose heart has stopped is frozen (SIGSTOP, swapping, a hung file system), or its host is
+// gone. A rank that is busy in user code has a beating heart, whatever it does. Thread-safety: for
+// the holder of the turn.
+#pragma once
+
+#include <vector>
+
+#include "comm/world.h"
+#include "engine/observe/silence.h"
+#include "engine/outage.h"
+#include "engine/sets.h"
+
+namespace hvdlite::engine {
+
+class Vigil {
+ public:
+  // `tick`: how often Look and Check are called.
+  explicit Vigil(Nanos tick)
+      : silences_(3 * tick), remote_silences_(3 * tick), outages_(3 * tick) {}
+
+  // From now on silence and outages count.
+  void Begin(Nanos now);
+  // Time passes. Before each Check.
+  void Look(Nanos now);
+  // OK, or which rank is frozen or which connection is interrupted. `limit`: how long either may
+  // last; 0: for ever.
+  Status Check(Nanos now, Nanos limit, comm::World* world, const Sets& sets);
+
+  // For a thread that holds the turn and waits elsewhere. Shows that this rank is alive; OK, or the
+  // death of a rank whose link would have told in a turn.
+  static Status BeatAndLook(comm::World* world, const Sets& sets);
+
+ private:
+  Status CheckHost(Nanos limit, comm::World* world);
+  Status CheckOutages(Nanos now, Nanos limit, const Sets& sets);
+
+  Silences silences_;         // of the ranks of this host
+  Silences remote_silences_;  // of the tree's edges between hosts
+  Outages outages_;           // of all links
+};
+
+}  // namespace hvdlite::engine

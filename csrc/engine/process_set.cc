@@ -1,0 +1,41 @@
+#include "engine/process_set.h"
+
+namespace hvdlite::engine {
+
+uint64_t ProcessSet::SlotOf(const Request& request, bool* same) const {
+  const auto known = slot_of.find(request.name);
+  *same = false;
+  if (known == slot_of.end()) return kNoSlot;
+  const Remembered& remembered = slots.at(known->second);
+  *same = remembered.asked && remembered.mine.SameExceptName(request);
+  return known->second;
+}
+
+bool ProcessSet::Remember(Response* response) {
+  if (response->cached) {
+    const auto known = slots.find(response->slot);
+    if (known == slots.end()) return false;
+    response->agreed = known->second.agreed;
+    return true;
+  }
+  if (response->slot == kNoSlot) return true;
+  const std::string& name = response->agreed->request.name;
+  Entry* const entry = inbox.Find(name);
+  Remembered& remembered = slots[response->slot];
+  remembered.agreed = response->agreed;
+  // A joined rank asked for nothing; what it may ask for later, it sends in full.
+  remembered.asked = entry != nullptr;
+  remembered.mine = entry != nullptr ? entry->request : Request();
+  remembered.mine.name = name;
+  slot_of[name] = response->slot;
+  return true;
+}
+
+void ProcessSet::Forget(uint64_t slot) {
+  const auto known = slots.find(slot);
+  if (known == slots.end()) return;
+  slot_of.erase(known->second.mine.name);
+  slots.erase(known);
+}
+
+}  // namespace hvdlite::engine

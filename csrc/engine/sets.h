@@ -1,0 +1,66 @@
+// Sets: the process sets of a job, as this rank sees them.
+//
+// Thread-safety: what EXCLUDES the mutex from any thread; the rest for the holder of the turn.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/mutex.h"
+#include "engine/process_set.h"
+
+namespace hvdlite::engine {
+
+using ProcessSetPtr = std::shared_ptr<ProcessSet>;
+
+// DECIDES. Whether these ranks, in ascending order, can be a process set in a job of `size`.
+Status CheckRanks(const std::vector<int>& sorted, int size);
+// DECIDES. Whether the request may go to process set `id`: some only make sense among all ranks, or
+// alone.
+Status CheckPlace(int id, const Request& request, bool in_group, int size);
+
+class Sets {
+ public:
+  // Null if there is no such set.
+  ProcessSetPtr Find(int id) EXCLUDES(mutex_);
+  // The set, if it exists and `rank` is one of its members.
+  Status FindMine(int id, int rank, ProcessSetPtr* set) EXCLUDES(mutex_);
+  // The members of a set, ascending; null if there is no such set.
+  std::shared_ptr<const std::vector<int>> Members(int id) EXCLUDES(mutex_);
+  std::vector<int> Ids() EXCLUDES(mutex_);
+  // A name for an operation whose caller gave none (see Inbox); empty if there is no such set.
+  std::string DefaultName(int id, const std::string& kind) EXCLUDES(mutex_);
+  std::vector<ProcessSetPtr> All() EXCLUDES(mutex_);
+  // The same in a forked child, where another thread of the parent may have held the mutex.
+  std::vector<ProcessSetPtr> AllInChild() NO_THREAD_SAFETY_ANALYSIS { return AllLocked(); }
+
+  // The sets this rank is a member of; the world is the first.
+  const std::vector<ProcessSetPtr>& mine() const { return mine_; }
+  ProcessSet& world() const { return *mine_[0]; }
+  // Everything submitted here to sets other than the world has happened.
+  bool AllDoneBesideWorld() const;
+  // Null, or why a set's broken link is a failure by now.
+  const Status* Suspect(Nanos now) const;
+
+  // For World::Connect; never reused.
+  uint32_t NewNumber() { return next_number_++; }
+  // Of removed sets, the oldest first.
+  int NewId();
+  void Add(ProcessSetPtr set) EXCLUDES(mutex_);
+  void Remove(const ProcessSetPtr& set) EXCLUDES(mutex_);
+
+ private:
+  std::vector<ProcessSetPtr> AllLocked() const REQUIRES(mutex_);
+
+  Mutex mutex_;
+  std::map<int, ProcessSetPtr> sets_ GUARDED_BY(mutex_);
+  std::vector<ProcessSetPtr> mine_;
+  uint32_t next_number_ = 0;
+  std::vector<int> free_ids_;
+  int next_id_ = 0;
+};
+
+}  // namespace hvdlite::engine

@@ -1,0 +1,44 @@
+// Suspicion: a link of a process set is broken, because a rank leaves, the set ends or a rank has
+// failed. For a moment it waits for news of which, and of who is to blame. DECIDES; pure.
+#pragma once
+
+#include <algorithm>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/status.h"
+
+namespace hvdlite::engine {
+
+class Suspicion {
+ public:
+  // Only the first broken link counts.
+  void Begin(Status status, Nanos now, bool in_world) {
+    if (!status_.ok()) return;
+    status_ = std::move(status);
+    since_ = now;
+    until_ = now + (in_world ? kInWorld : kInSet);
+  }
+  bool open() const { return !status_.ok(); }
+  // The world still has decisions to carry out: the removal of the set may be among them.
+  void WaitForWorld(Nanos now) { until_ = std::min(now + kInSet, since_ + kLongest); }
+  // Null, or the failure that no news has explained.
+  const Status* Failure(Nanos now) const {
+    return status_.ok() || now <= until_ ? nullptr : &status_;
+  }
+
+  // The news of who died travels in milliseconds.
+  static constexpr Nanos kInWorld = 300 * kMillisecond;
+  // A peer may have heard before us that the set is removed. If the peer is dead, the world's links
+  // say so long before.
+  static constexpr Nanos kInSet = 5 * kSecond;
+  // However busy the world is.
+  static constexpr Nanos kLongest = 60 * kSecond;
+
+ private:
+  Status status_;
+  Nanos since_ = 0;
+  Nanos until_ = 0;
+};
+
+}  // namespace hvdlite::engine
