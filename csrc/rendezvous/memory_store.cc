@@ -35,7 +35,7 @@ Status MemoryStore::Get(const std::string& key, Deadline deadline, std::string* 
       return Status::Ok();
     }
     if (deadline.Passed())
-      return Status::Timeout("nobody set '" + key + "' in the store in this process in time");
+      return Status::Timeout("no rank set '" + key + "' in the store in this process in time");
     changed_.WaitFor(mutex_, deadline.Left(kSecond));
   }
 }

@@ -147,7 +147,7 @@ Status TcpStore::Look() {
     } else if (static_cast<ReplyStatus>(reply[0]) == ReplyStatus::kLost) {
       broken_ = verdict_ = Verdict(reply.substr(1));
     } else {
-      broken_ = Status::Io(who_ + " answered what nobody had asked");
+      broken_ = Status::Io(who_ + " answered a question that was not asked");
     }
   }
   const Status status = broken_;
@@ -289,7 +289,7 @@ Status TcpStore::ReadReply(Deadline deadline, std::string* reply) {
   if (sequence != sequence_) {
     return Status::Io(who_ + " answered out of turn (frame " + std::to_string(sequence) +
                       " instead of " + std::to_string(sequence_) +
-                      "): somebody may tamper with the connection");
+                      "): another process may tamper with the connection");
   }
   if (bytes < 1 || bytes > kMaxPayload) {
     return Status::Io(who_ + " announced a reply of " + std::to_string(bytes) +

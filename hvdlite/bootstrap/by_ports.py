@@ -1,7 +1,7 @@
 """No way to pass anything on, as under `srun python train.py`: the port and, unless the user has set one, the key follow from what
 all processes of the job know.
 
-Such a key keeps jobs apart that choose the same port. It keeps nobody out who can look up the job's number (docs/decisions/0004), which
+Such a key keeps jobs apart that choose the same port. It keeps out no user who can look up the job's number (docs/decisions/0004), which
 rank 0 says. Jobs on one host meet at a socket (by_socket).
 """
 

@@ -223,7 +223,7 @@ class Sink:
 
     def _notice(self) -> None:
         count, self._dropped = self._dropped, 0
-        self.say(f"hvdliterun: {count} lines are missing here: nobody read them for {PATIENCE_SECONDS:g} s.")
+        self.say(f"hvdliterun: {count} lines are missing here: the reader took none for {PATIENCE_SECONDS:g} s.")
 
 
 class Together(Protocol):

@@ -214,7 +214,7 @@ class _Loop:
                 return
             except OSError as error:
                 if self._lines.allows(time.monotonic()):
-                    _log.warning("the store accepts nobody for %.1f s: %s", _ACCEPT_PAUSE, error)
+                    _log.warning("the store accepts no connection for %.1f s: %s", _ACCEPT_PAUSE, error)
                 self._selector.unregister(self._listener)
                 self._accept_again = time.monotonic() + _ACCEPT_PAUSE
                 return

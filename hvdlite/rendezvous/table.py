@@ -122,7 +122,7 @@ class Table:
 
     def _what_is_missing(self, waiter: Waiter) -> str:
         if waiter.n is None:
-            return f"nobody set '{waiter.key}' in time"
+            return f"no rank set '{waiter.key}' in time"
         indices = [str(i) for i, key in enumerate(waiter.keys()) if key not in self._values]
         missing = ", ".join(indices[:_MOST_NAMED])
         if len(indices) > _MOST_NAMED:

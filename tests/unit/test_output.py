@@ -269,7 +269,7 @@ def test_ranks_wait_for_a_slow_reader_but_not_for_one_that_has_stopped() -> None
     writer.waiting = 0
     assert sink.accepts(0)
     sink.emit(b"[0]", [b"z\n"])
-    assert writer.data == b"hvdliterun: 2 lines are missing here: nobody read them for 10 s.\n[0]z\n"
+    assert writer.data == b"hvdliterun: 2 lines are missing here: the reader took none for 10 s.\n[0]z\n"
 
 
 def test_a_writer_never_makes_the_one_who_puts_wait() -> None:

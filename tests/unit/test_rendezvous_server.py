@@ -58,7 +58,7 @@ def test_get_waits_for_another_client_and_delays_nobody(server, client):
 
 def test_get_times_out_names_the_key_and_the_connection_goes_on(client):
     start = time.monotonic()
-    with pytest.raises(TimeoutError, match="nobody set 'never' in time"):
+    with pytest.raises(TimeoutError, match="no rank set 'never' in time"):
         client.get("never", 0.05)
     assert 0.04 < time.monotonic() - start < LIMIT
     with pytest.raises(TimeoutError):

@@ -52,7 +52,7 @@ Status Load(const std::string& module, const NamedHandles& handles, void* in_pla
     return false;
   };
 #define HVDLITE_MPI(name) \
-  if (!find(#name, &library->name)) return Missing("nobody said what MPI_" #name " is");
+  if (!find(#name, &library->name)) return Missing("its handle MPI_" #name " was not passed");
 #include "comm/mpi/handles.def"
 #undef HVDLITE_MPI
   *out = std::move(library);

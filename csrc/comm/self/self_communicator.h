@@ -10,7 +10,7 @@ class SelfCommunicator final : public Communicator {
  public:
   const char* name() const override { return "self"; }
   std::string Explain(const Batch&) const override {
-    return "self: nobody else is in this process set";
+    return "self: this process set has one member";
   }
   std::unique_ptr<Work> Start(const Batch& batch) override;
   void AddPollFds(std::vector<pollfd>*) const override {}

@@ -127,7 +127,7 @@ Status LinkDial::AwaitWelcome(Attempt* attempt, bool* won) const {
   const ssize_t n = recv(attempt->fd.get(), attempt->welcome.data() + attempt->moved,
                          kLinkWelcomeBytes - attempt->moved, MSG_DONTWAIT);
   if (n == 0) {
-    return Status::Io("whoever listens at " + attempt->candidate.ToString() +
+    return Status::Io("the process that listens at " + attempt->candidate.ToString() +
                       " belongs to this job but is not rank " + std::to_string(hello_.to) +
                       " of generation " + std::to_string(hello_.generation));
   }
@@ -139,7 +139,7 @@ Status LinkDial::AwaitWelcome(Attempt* attempt, bool* won) const {
   if (attempt->moved < kLinkWelcomeBytes) return Status::Ok();
   if (attempt->welcome != EncodeWelcome(hello_)) {
     return Status::Io("the welcome from " + attempt->candidate.ToString() +
-                      " is for somebody else");
+                      " is for another rank");
   }
   *won = true;
   return Status::Ok();

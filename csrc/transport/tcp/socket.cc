@@ -180,7 +180,7 @@ Status WaitAccept(int listener, Deadline deadline, Fd* fd, Endpoint* peer) {
     if (!ready) {
       Endpoint here;
       HVDLITE_RETURN_IF_ERROR(LocalEndpoint(listener, &here));
-      return Status::Timeout("nobody connected to " + here.ToString() + " in time");
+      return Status::Timeout("no process connected to " + here.ToString() + " in time");
     }
   }
 }

@@ -124,8 +124,8 @@ def marked(table: Iterable[Process], mark: bytes) -> list[int]:
 
 
 def kill_all(root: int | None, sessions: set[int], mark: bytes, seconds: float = KILL_SECONDS) -> int:
-    """For the launcher, without a guardian's help: SIGKILL to all descendants of `root`, members of these sessions and whoever
-    bears the mark, until none is left; returns how many are."""
+    """For the launcher, without a guardian's help: SIGKILL until none is left to all descendants of `root`, members of these
+    sessions and processes that bear the mark. Returns how many are left."""
     deadline = time.monotonic() + seconds
     while True:
         table = processes()
