@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from hvdlite.bootstrap import arrivals
-from hvdlite.launch.address import Address
+from hvdlite.rendezvous.addresses import Address
 
 _PAUSE = 0.02
 _LAST_SECONDS = 5.0

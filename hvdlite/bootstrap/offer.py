@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from hvdlite.bootstrap import opening
-from hvdlite.launch.address import Address
 from hvdlite.launch.environment import Identity
 from hvdlite.rendezvous import addresses, protocol
+from hvdlite.rendezvous.addresses import Address
 
 # A channel: rank 0 passes what it says, the others None; all get what was said. TimeoutError: nothing was said in time.
 Channel = Callable[[bytes | None, float], bytes]

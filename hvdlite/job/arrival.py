@@ -16,9 +16,9 @@ from hvdlite import _core
 from hvdlite.base import knobs
 from hvdlite.core.process_sets import is_communicator
 from hvdlite.launch import environment
-from hvdlite.launch.address import Address
 from hvdlite.launch.environment import Identity
 from hvdlite.launch.environment.identity import OverMpi
+from hvdlite.rendezvous.addresses import Address
 
 _log = logging.getLogger("hvdlite")
 _SERIALIZED = 2

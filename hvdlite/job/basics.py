@@ -21,8 +21,8 @@ from hvdlite.job import communicators, gpu_libraries, where
 from hvdlite.job.arrival import all_are_here, arrive, warn_of_few_threads
 from hvdlite.job.registration import register_all
 from hvdlite.launch import environment
-from hvdlite.launch.address import join_address
 from hvdlite.launch.one_line import in_one_line
+from hvdlite.rendezvous.addresses import join_address
 
 __all__ = [
     "cross_rank",

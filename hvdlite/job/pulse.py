@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hvdlite.job import observe
-from hvdlite.launch.board import report_key
+from hvdlite.launch.monitor.board import report_key
 from hvdlite.rendezvous import StoreClient
 
 _LOOK_SHARE = 0.0005

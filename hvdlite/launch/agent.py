@@ -4,7 +4,7 @@
 
 It runs as `python -m hvdlite.launch.agent`, gets the job over its standard input (the secret as well: neither an argument
 nor a variable, where others would see it), finds out under which address the store can be reached from here, and then
-passes on what ranks print and what happens to them (`spawn/frames`).
+passes on what ranks print and what happens to them (`spawn/agent_protocol`).
 
 It ends with the channel. When the launcher, ssh, sshd or the network dies, its input ends, or the connection that it
 keeps with the store does (whose kernel asks the other one for signs of life, so that a pulled cable shows, too): the
@@ -24,12 +24,12 @@ from collections import deque
 from functools import partial
 
 from hvdlite.launch import binding, machine, output, plan, secret
-from hvdlite.launch.address import join_address
-from hvdlite.launch.spawn import events, frames, guardian, local
-from hvdlite.launch.spawn.order import Order
+from hvdlite.launch.spawn import agent_protocol, events, guardian, local
+from hvdlite.launch.spawn.agent_protocol import Order
 from hvdlite.launch.spawn.patience import Patience
 from hvdlite.launch.spawn.silence import socket_options
 from hvdlite.rendezvous import addresses
+from hvdlite.rendezvous.addresses import join_address
 
 # More than this waits for the launcher: the ranks wait as well.
 _BACKLOG_BYTES = 4 << 20
@@ -40,14 +40,14 @@ _FAREWELL_SECONDS = 5.0
 
 def main() -> int:
     _leave_with_the_channel()
-    os.write(1, frames.MARK)
+    os.write(1, agent_protocol.MARK)
     job = guardian.read_job()
     if job is None:
         return 1
     try:
         return _run(Order.decode(job))
     except (OSError, ValueError) as error:
-        os.write(1, frames.encode(frames.REFUSED, str(error).encode()[: frames.MOST_BYTES]))
+        os.write(1, agent_protocol.encode(agent_protocol.REFUSED, str(error).encode()[: agent_protocol.MOST_BYTES]))
         return 1
 
 
@@ -66,8 +66,8 @@ def _run(order: Order) -> int:
     except ConnectionError as error:
         raise ConnectionError(f"{error} (it is looked for for half of --start-timeout, 10 s at most)") from error
     _ask_for_signs_of_life(store.socket, order.silence_seconds)
-    os.write(1, frames.encode(frames.READY, join_address(*address).encode()))
-    if os.read(0, 1) != frames.START:
+    os.write(1, agent_protocol.encode(agent_protocol.READY, join_address(*address).encode()))
+    if os.read(0, 1) != agent_protocol.START:
         return 1
     try:
         os.chdir(order.directory)
@@ -157,7 +157,7 @@ class _Relay:
             data = os.read(descriptor, _READ_BYTES)
         except BlockingIOError:
             return False
-        self._send(frames.encode(kind, data, rank))
+        self._send(agent_protocol.encode(kind, data, rank))
         if not data:
             del self.pipes[descriptor]
             if self.reading:
@@ -171,7 +171,7 @@ class _Relay:
         for descriptor, (whose, _) in list(self.pipes.items()):
             if whose == rank or isinstance(event, events.AllGone):
                 output.drain(partial(self._read, descriptor))
-        self._send(frames.encode(frames.EVENT, events.line(event).encode()))
+        self._send(agent_protocol.encode(agent_protocol.EVENT, events.line(event).encode()))
         self.gone = isinstance(event, events.AllGone)
 
     def _obey(self) -> None:
@@ -198,7 +198,7 @@ class _Relay:
         except OSError as error:
             why = str(error.strerror)
         said = f"the agent's connection with the launcher's store at {self.where} has ended: {why}"
-        self._send(frames.encode(frames.REFUSED, said.encode()))
+        self._send(agent_protocol.encode(agent_protocol.REFUSED, said.encode()))
         self._leave()
 
     def _lost_launcher(self) -> None:
@@ -244,7 +244,7 @@ class _Relay:
 
 
 def _kinds(pipes: events.Pipes) -> list[tuple[int, bytes]]:
-    return [(pipes.stdout, frames.STDOUT), (pipes.stderr, frames.STDERR)]
+    return [(pipes.stdout, agent_protocol.STDOUT), (pipes.stderr, agent_protocol.STDERR)]
 
 
 if __name__ == "__main__":

@@ -1,16 +1,23 @@
-"""`hvdliterun --check-build`: what this installation can do, and the proof: two ranks that add with each framework."""
+"""`hvdliterun --check-build`: what this installation can do, and the proof: two ranks that add with each framework.
+
+With -v also how tensors travel between two ranks and why, and which MPI there is. Everything is tried in processes of its own, because a
+library may not even load.
+"""
 
 from __future__ import annotations
 
+import os
 import platform
+import subprocess
 import sys
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata, util
 
 from hvdlite import __version__
-from hvdlite.launch import explain
-from hvdlite.launch.attempt import attempt, two_ranks
+
+_TIMEOUT = 120.0
 
 # A small sum on both ranks; rank 0 says what it used.
 _SUM = """
@@ -20,6 +27,23 @@ hvd.init()
 total = hvd.allreduce({one}, op=hvd.Sum)
 assert {value} == hvd.size() == 2, total
 """
+
+
+# Why the core's tensors travel as they do.
+_EXPLAIN = """
+import numpy
+import hvdlite as hvd
+from hvdlite import _core
+hvd.init()
+assert hvd.allreduce(numpy.ones(3), op=hvd.Sum)[0] == 2
+print(_core.explain(0), flush=True)
+"""
+
+_WAYS: tuple[tuple[str, list[str], dict[str, str]], ...] = (
+    ("on one host", ["-H", "localhost:2", "--gloo"], {}),
+    ("on two hosts (pretended)", ["-H", "localhost:1,127.0.0.1:1", "--gloo"], {}),
+    ("over MPI, by --mpi", ["-H", "localhost:2", "--mpi"], {"HVDLITE_CPU_OPERATIONS": "mpi"}),
+)
 
 
 @dataclass(frozen=True)
@@ -83,7 +107,7 @@ def run(verbose: bool) -> int:
         for there, text in rows:
             print(f"    [{'X' if there else ' '}] {text}")
     if verbose:
-        for title, found in (("The way of tensors between two ranks", explain.ways()), ("MPI", explain.mpi())):
+        for title, found in (("The way of tensors between two ranks", ways()), ("MPI", mpi())):
             print(f"\n{title}:", flush=True)
             for there, text in found:
                 print(f"    [{'X' if there else ' '}] {text}", flush=True)
@@ -109,10 +133,64 @@ def _facts() -> list[tuple[str, list[tuple[bool, str]]]]:
             "Tensor operations",
             [(True, "shared memory within a host, TCP between hosts"), (mpi, "MPI between hosts")],
         ),
-        ("Tensors on a GPU", list(explain.gpu())),
+        ("Tensors on a GPU", list(gpu())),
     ]
 
 
 def _folder() -> str:
     spec = util.find_spec("hvdlite")
     return str(spec.origin) if spec else "?"
+
+
+def ways() -> Iterator[tuple[bool, str]]:
+    """For each way whether it works, and why tensors would take it."""
+    for title, flags, variables in _WAYS:
+        tried = two_ranks(flags, _EXPLAIN, _surroundings() | variables)
+        why = [line.partition(":")[2] for line in tried.lines if line.startswith("[0]")]
+        works = not tried.problem and bool(why)
+        yield works, f"{title}: {why[0] if works else tried.problem or 'rank 0 has said nothing'}"
+
+
+def mpi() -> Iterator[tuple[bool, str]]:
+    """What mpi4py loads here, or why there is nothing."""
+    tried = attempt(["-m", "hvdlite.bootstrap.mpi_report"], _surroundings())
+    yield from [(False, tried.problem)] if tried.problem else ((True, line) for line in tried.lines)
+
+
+def gpu() -> Iterator[tuple[bool, str]]:
+    """Kernels, driver and NCCL: which, or why there is none."""
+    tried = attempt(["-m", "hvdlite.job.gpu_report"])
+    yield from [(False, tried.problem)] if tried.problem else ((line[0] == "X", line[2:]) for line in tried.lines)
+
+
+def _surroundings() -> dict[str, str]:
+    """No wish for a way."""
+    return {name: value for name, value in os.environ.items() if not name.endswith("_CPU_OPERATIONS")}
+
+
+@dataclass(frozen=True)
+class Attempt:
+    lines: tuple[str, ...] = ()  # of stdout
+    problem: str = ""  # empty: exit code 0. Else the last line of stderr
+
+
+def attempt(arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> Attempt:
+    """Runs the interpreter with them."""
+    try:
+        done = subprocess.run(
+            [sys.executable, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT,
+            env=os.environ if environment is None else environment,
+        )
+    except subprocess.TimeoutExpired:
+        return Attempt(problem=f"no answer within {_TIMEOUT:g} s")
+    last = done.stderr.strip().rsplit("\n", 1)[-1].removeprefix("hvdliterun: ")
+    return Attempt(tuple(done.stdout.splitlines()), (last or f"exit code {done.returncode}") if done.returncode else "")
+
+
+def two_ranks(flags: Sequence[str], program: str, environment: Mapping[str, str] | None = None) -> Attempt:
+    """Runs the program's text on two ranks that hvdliterun starts."""
+    launch = ["-m", "hvdlite.launch", "-np", "2", *flags]
+    return attempt([*launch, sys.executable, "-c", program], environment)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 
-from hvdlite.launch import output, progress, screen
-from hvdlite.launch.companion import Companion
-from hvdlite.launch.screen import Screen
+from hvdlite.launch import output
+from hvdlite.launch.monitor import screen
+from hvdlite.launch.monitor.screen import Screen
+from hvdlite.launch.watch import JobObserver
 
 
 class Console:
@@ -35,7 +36,7 @@ class Console:
         """On a terminal, until called anew: how far each host is. With none all traces go."""
         if self._screen is not None:
             if phases:
-                self._screen.show(progress.lines(phases, self._screen.size()[0] - 1))
+                self._screen.show(screen.progress(phases, self._screen.size()[0] - 1))
             else:
                 self._screen.end()
 
@@ -71,7 +72,7 @@ def _reason(error: Exception) -> str:
 
 def of_the_command_line(
     hosts: Mapping[int, str], phases: bool, ranks: bool, timestamps: bool
-) -> tuple[Console, Companion]:
+) -> tuple[Console, JobObserver]:
     """The launcher's stdout and stderr, and what shows the ranks, whose `hosts` are by rank, there.
 
     `phases`: show_phases() will be called. `ranks`: they are to be shown.
@@ -83,10 +84,10 @@ def of_the_command_line(
     else:
         terminal, console = None, Console(output.Writer(1), output.Writer(2), timestamps, terminals)
     if not ranks:
-        return console, Companion()
-    from hvdlite.launch import board, monitor
+        return console, JobObserver()
+    from hvdlite.launch.monitor import board, view
 
     shown = board.Board(hosts)
     if terminal is None:
-        return console, monitor.Monitor(shown, monitor.Lines(shown, console.say))
-    return console, monitor.Monitor(shown, monitor.Table(shown, terminal, colours="NO_COLOR" not in os.environ))
+        return console, view.Monitor(shown, view.Lines(shown, console.say))
+    return console, view.Monitor(shown, view.Table(shown, terminal, colours="NO_COLOR" not in os.environ))

@@ -20,14 +20,14 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 
 from hvdlite.launch import direct, job, output, plan, secret
-from hvdlite.launch.address import join_address
 from hvdlite.launch.hosts import Host, from_environment
 from hvdlite.launch.last_words import shown
-from hvdlite.launch.spawn import causes, delegated, local, lsf, mpi, request, slurm, tags
+from hvdlite.launch.spawn import delegated, failure_parsers, local, lsf, mpi, request, slurm, tags
 from hvdlite.launch.spawn.delegated import Delegated
 from hvdlite.launch.spawn.tags import LAUNCHER
 from hvdlite.launch.verdict import Verdict
 from hvdlite.rendezvous import addresses
+from hvdlite.rendezvous.addresses import join_address
 
 # Which mpirun to use; otherwise the first on PATH.
 PROGRAM = "HVDLITE_MPIRUN"
@@ -134,7 +134,7 @@ def _supervise(this: job.Job, mode: str, hosts: Sequence[Host], options: Options
             mercy_seconds=_MERCY_SECONDS if mode == "srun" else 0.0,
         )
         group = Delegated(
-            launcher.name, process, launcher.tags, launcher.causes, launcher.manners, options.job.grace_seconds
+            launcher.name, process, launcher.tags, launcher.causes, launcher.policy, options.job.grace_seconds
         )
         stack.callback(group.close)
         verdict.group = group
@@ -151,8 +151,8 @@ class _Launcher:
     name: str
     launch: request.Launch
     tags: Mapping[str, tags.Tag]
-    causes: causes.Reader
-    manners: delegated.Manners
+    causes: failure_parsers.Reader
+    policy: delegated.SignalPolicy
 
 
 def _mpi(asked: request.Request, here: bool, scratch: str) -> _Launcher:
@@ -168,19 +168,19 @@ def _mpi(asked: request.Request, here: bool, scratch: str) -> _Launcher:
     }[version.family]
     # On other hosts only mpirun reaches the ranks.
     far = delegated.ByItself if version.family is mpi.Family.MPICH else delegated.ToEverybody
-    manners = (delegated.AroundIt if here else far)(*passed_on)
+    policy = (delegated.AroundIt if here else far)(*passed_on)
     if version.family is mpi.Family.OPEN_MPI:
         by_stream = {stream: tags.open_mpi(stream, version.is_prrte) for stream in ("stdout", "stderr")}
-        return _Launcher("mpirun", launch, by_stream, causes.open_mpi, manners)
+        return _Launcher("mpirun", launch, by_stream, failure_parsers.open_mpi, policy)
     by_stream = dict.fromkeys(("stdout", "stderr"), tags.hydra(mark))
-    return _Launcher("mpirun", launch, by_stream, lambda words: causes.hydra(words, version.family), manners)
+    return _Launcher("mpirun", launch, by_stream, lambda words: failure_parsers.hydra(words, version.family), policy)
 
 
 def _srun(asked: request.Request, environment: Mapping[str, str]) -> _Launcher:
     name = f"hvdlite-{secrets.token_hex(4)}"
-    manners = delegated.ThroughSlurm(name, signal.SIGUSR1, signal.SIGUSR2)
+    policy = delegated.ThroughSlurm(name, signal.SIGUSR1, signal.SIGUSR2)
     by_stream = dict.fromkeys(("stdout", "stderr"), tags.SLURM)
-    return _Launcher("srun", slurm.launch(name, environment, asked), by_stream, causes.slurm, manners)
+    return _Launcher("srun", slurm.launch(name, environment, asked), by_stream, failure_parsers.slurm, policy)
 
 
 def find_mpirun() -> str:

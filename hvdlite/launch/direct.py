@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from hvdlite.launch import binding, job, machine, plan, secret
-from hvdlite.launch.address import join_address
 from hvdlite.launch.spawn import local, ssh
+from hvdlite.launch.spawn.agent_protocol import Order
 from hvdlite.launch.spawn.events import Group
-from hvdlite.launch.spawn.order import Order
 from hvdlite.launch.verdict import Verdict
 from hvdlite.rendezvous import addresses
+from hvdlite.rendezvous.addresses import join_address
 
 # How long an agent looks for the store: the store is there already, so this is about the network only.
 _PATIENCE = 10.0

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from hvdlite.base import knobs
-from hvdlite.launch import cli, direct, job, machine, output, parcels, plan, task
-from hvdlite.launch.companion import Companion
+from hvdlite.launch import blobs, cli, direct, job, machine, output, plan, task
 from hvdlite.launch.console import Console
 from hvdlite.launch.flags import build_parser, read_text
 from hvdlite.launch.verdict import Verdict, is_consequence
+from hvdlite.launch.watch import JobObserver
 from hvdlite.rendezvous import StoreClient, StoreServer
 
 __all__ = ["run"]
@@ -174,7 +174,7 @@ def _call(payload: bytes, request: cli.Request, options: job.Options) -> list[An
     return delivery.results
 
 
-class _Delivery(Companion):
+class _Delivery(JobObserver):
     """Takes the function to the ranks and brings their results."""
 
     def __init__(self, payload: bytes, slots: Sequence[plan.Slot], verdict: Verdict, command: Sequence[str]) -> None:
@@ -186,7 +186,7 @@ class _Delivery(Companion):
         self._where = ("localhost", store.address[1]), secret
         with StoreClient(*self._where) as client:
             client.set(task.PROGRAM, _program())
-            parcels.send(client, task.FUNCTION, self._payload)
+            blobs.send(client, task.FUNCTION, self._payload)
 
     def end(self) -> None:
         assert self._where is not None
@@ -197,7 +197,7 @@ class _Delivery(Companion):
 
 def _result(client: StoreClient, slot: plan.Slot) -> Any:
     try:
-        data = parcels.receive(client, task.result_key(slot.rank), 0)
+        data = blobs.receive(client, task.result_key(slot.rank), 0)
     except TimeoutError:
         raise RuntimeError(
             f"rank {slot.rank} on {slot.host} ended without a result: the function has ended the process itself, "
@@ -242,7 +242,7 @@ def _raise_failure(client: StoreClient, verdict: Verdict, command: Sequence[str]
 def _told(client: StoreClient, rank: int) -> tuple[str, str, bytes | None] | None:
     """What a rank that has raised has left in the store."""
     try:
-        told: tuple[str, str, bytes | None] = pickle.loads(parcels.receive(client, task.failure_key(rank), 0))
+        told: tuple[str, str, bytes | None] = pickle.loads(blobs.receive(client, task.failure_key(rank), 0))
     except TimeoutError:
         return None
     return told

@@ -19,11 +19,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hvdlite.launch import console, output, plan, secret, watch
-from hvdlite.launch.companion import Companion
 from hvdlite.launch.spawn import guardian, ssh
 from hvdlite.launch.spawn.events import Group
 from hvdlite.launch.verdict import Verdict
-from hvdlite.launch.watch import Signals
+from hvdlite.launch.watch import JobObserver, Signals
 from hvdlite.rendezvous import addresses
 from hvdlite.rendezvous.server import StoreServer
 
@@ -66,7 +65,7 @@ class Job:
     far: Sequence[str]  # the hosts that are not this one, each once
     console: console.Console
     verdict: Verdict
-    companion: Companion
+    observer: JobObserver
     lasting: list[Signals] | None = None  # caught until the last line is said, where there is one
 
     def signals(self) -> Signals:
@@ -91,7 +90,7 @@ class Job:
                 stack.callback(stream.end)
             # When all ranks are on this host, nothing listens anywhere but on the loopback.
             store = stack.enter_context(StoreServer.reached(key, everywhere=bool(self.far)))
-            self.companion.begin(store, key)
+            self.observer.begin(store, key)
             yield Opened(streams, key, store)
 
     def _open_streams(self) -> dict[tuple[int, str], output.Stream]:
@@ -118,8 +117,8 @@ class Job:
         self, groups: Mapping[str, Group], streams: Mapping[tuple[int, str], output.Stream], signals: Signals
     ) -> None:
         """Until all ranks have ended. `signals` are caught since before the first was started."""
-        watch.watch(groups, streams, self.verdict, self.log, self.companion.tick, signals)
-        self.companion.end()
+        watch.watch(groups, streams, self.verdict, self.log, self.observer.tick, signals)
+        self.observer.end()
 
     def conclude(self, supervise: Callable[[], None]) -> int:
         """Let `supervise` run the ranks to their end, and say how that was; returns the exit status. Main thread only."""
@@ -142,7 +141,7 @@ class Job:
             status, sentence = 1, _why_not(error)
         except KeyboardInterrupt:  # before or after the watch, which has its own handlers
             status, sentence = 128 + signal.SIGINT, "ended by SIGINT; all ranks were ended."
-        self.companion.end()  # it has not where an exception has come
+        self.observer.end()  # it has not where an exception has come
         losses = self.console.losses()
         self.console.say("\n".join([*losses, sentence]))
         with contextlib.suppress(KeyboardInterrupt):

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from hvdlite.launch.address import Address, join_address
 from hvdlite.launch.hosts import Host
+from hvdlite.rendezvous.addresses import Address, join_address
 
 # Far above any job: a slip of the finger is refused before it fills the memory.
 MOST_RANKS = 1 << 16

@@ -12,7 +12,7 @@ import sys
 import traceback
 from typing import Any
 
-from hvdlite.launch import environment, parcels
+from hvdlite.launch import blobs, environment
 from hvdlite.rendezvous import StoreClient
 
 # The caller puts these before the ranks start.
@@ -45,7 +45,7 @@ def _load(client: StoreClient) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     sys.path[:] = program["path"] + own
     try:
         loaded: tuple[Any, tuple[Any, ...], dict[str, Any]] = pickle.loads(
-            parcels.receive(client, FUNCTION, _FETCH_SECONDS)
+            blobs.receive(client, FUNCTION, _FETCH_SECONDS)
         )
     except Exception as error:
         raise RuntimeError(f"the function cannot be loaded here: {type(error).__name__}: {error}") from error
@@ -77,7 +77,7 @@ def _tell(me: environment.Identity, error: BaseException) -> None:
     assert me.rendezvous is not None and me.secret is not None
     try:
         with StoreClient(me.rendezvous, me.secret) as client:
-            parcels.send(client, failure_key(me.rank), pickle.dumps((last_line, text, itself)))
+            blobs.send(client, failure_key(me.rank), pickle.dumps((last_line, text, itself)))
     finally:
         sys.excepthook(type(error), error, error.__traceback__)
 
@@ -93,7 +93,7 @@ def main() -> int:
             function, args, kwargs = _load(client)
         result = _pickled(function(*args, **kwargs))
         with StoreClient(me.rendezvous, me.secret) as client:
-            parcels.send(client, result_key(me.rank), result)
+            blobs.send(client, result_key(me.rank), result)
     except SystemExit:
         raise
     except BaseException as error:

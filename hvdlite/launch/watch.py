@@ -17,12 +17,28 @@ from hvdlite.launch.output import Stream, drain
 from hvdlite.launch.spawn.events import AllGone, Ended, Event, Group, Lost, Output, Started, StartFailed, Unanswered
 from hvdlite.launch.spawn.patience import Patience
 from hvdlite.launch.verdict import Verdict
+from hvdlite.rendezvous.server import StoreServer
 
 _READ_BYTES = 1 << 16
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _FORWARDED = (signal.SIGUSR1, signal.SIGUSR2)
 # Where no signal ends a wait, so often the thread looks whether it was sent an exception.
 _GLANCE_SECONDS = 0.5
+
+
+class JobObserver:
+    """What goes along with a job: `hvdlite.run` with the function and its results, or the monitor. Does nothing itself; the thread that
+    supervises the job calls it."""
+
+    def begin(self, store: StoreServer, secret: bytes) -> None:
+        """The store is there, the ranks are not yet."""
+
+    def tick(self) -> float | None:
+        """Called often while the ranks run. After how many seconds at the latest to call again, if that matters."""
+        return None
+
+    def end(self) -> None:
+        """All ranks have ended, the store is still there. Not called when an exception has ended the job."""
 
 
 class Signals:

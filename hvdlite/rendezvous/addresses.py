@@ -29,6 +29,28 @@ _QUIET_PORTS = range(20000, 32768)  # net.ipv4.ip_local_port_range begins there
 _ATTEMPTS = 100
 
 
+def join_address(host: str, port: int | str) -> str:
+    """As parse_address() reads it."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def parse_address(text: str, source: str) -> Address:
+    """`host:port` or `[v6]:port`."""
+    host, colon, port = text.strip().rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        colon = ""
+    if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise ValueError(f"{source}={text!r} is not allowed: expected host:port.")
+    return host, int(port)
+
+
+def parse_addresses(text: str, source: str) -> tuple[Address, ...]:
+    """One or several of them, separated by commas: the ways to one store."""
+    return tuple(parse_address(part, source) for part in text.split(","))
+
+
 def of_this_machine(interfaces: Collection[str] = ()) -> list[str]:
     """IPv4 addresses, then IPv6 ones, loopback and link-local addresses left out; or those of the named interfaces.
 

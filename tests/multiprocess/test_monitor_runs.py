@@ -13,9 +13,9 @@ from launched import WAIT, WAIT_FOR, Job, went_to_sleep
 from terminal import Terminal, Watched
 from waiting import wait_until
 
-from hvdlite.launch import monitor
+from hvdlite.launch.monitor import view
+from hvdlite.launch.monitor.screen import Screen
 from hvdlite.launch.output import Writer
-from hvdlite.launch.screen import Screen
 
 # --- what is drawn, without a job
 
@@ -127,7 +127,7 @@ while go_on[0]:
 
 def launcher_with(job: Job, *changes: str) -> None:
     """Its periods are those of the test."""
-    imports = "import sys\nfrom hvdlite.launch import board, cli, monitor\n"
+    imports = "import sys\nfrom hvdlite.launch import cli\nfrom hvdlite.launch.monitor import board, view\n"
     job.launcher = [job.script(imports + "\n".join(changes) + "\nsys.exit(cli.main())\n", "launcher.py")]
 
 
@@ -193,8 +193,8 @@ def test_stdout_in_a_file_has_only_what_ranks_print(job: Job) -> None:
 
 
 def test_a_line_now_and_then_in_a_log(job: Job) -> None:
-    assert monitor.Lines.seconds == 10
-    launcher_with(job, "monitor.Lines.seconds = 1.5")
+    assert view.Lines.seconds == 10
+    launcher_with(job, "view.Lines.seconds = 1.5")
     began = time.monotonic()
     process = job.start("-np", "2", "--monitor", sys.executable, job.script(TRAIN))
     lines: list[str] = []

@@ -155,6 +155,7 @@ MUTANTS = (
         "} else if (!will_wait) {",
         "what no thread waits for is not carried out before the next tick",
         ("C++ Ways/TurnTest.the_background_thread_carries_out_what_no_thread_waits_for/*",),
+        hangs=True,
     ),
     Mutant(
         "E32",
@@ -163,6 +164,7 @@ MUTANTS = (
         "      urgent_.load(std::memory_order_seq_cst) > 0) {",
         "the last thread that waits leaves the rest to no other",
         ("C++ Ways/TurnTest.the_last_waiter_leaves_the_rest_to_the_background_thread/*",),
+        hangs=True,
     ),
     Mutant(
         "E33",
@@ -171,6 +173,7 @@ MUTANTS = (
         "if (!to_tell_.empty()) return Driven::kGaveWay;",
         "a driver that waits for news keeps the turn from a thread that wants to end the job",
         ("C++ Ways/TurnTest.a_driver_that_waits_for_news_gives_way/*",),
+        hangs=True,
     ),
     Mutant(
         "E15",

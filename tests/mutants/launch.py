@@ -247,7 +247,7 @@ MUTANTS = (
     ),
     Mutant(
         "H11",
-        "hvdlite/launch/board.py",
+        "hvdlite/launch/monitor/board.py",
         'if self.reports and report["clock"] < self.reports[-1]["clock"]:',
         "if False:",
         "the monitor shows rates of a rank's earlier life",

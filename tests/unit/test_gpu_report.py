@@ -12,7 +12,7 @@ from machine import within
 _core = pytest.importorskip("hvdlite._core", reason="the native core is not built here")
 
 from hvdlite.job import built, gpu_report  # noqa: E402
-from hvdlite.launch import explain  # noqa: E402
+from hvdlite.launch import check_build  # noqa: E402
 
 FAKES = sorted(Path(__file__).resolve().parents[2].glob("build/cpp-plain/tests/fake_gpu/libfake_cuda.so"))
 
@@ -24,7 +24,7 @@ def _nothing_here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_why_there_is_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     _nothing_here(monkeypatch)
-    _, cuda, nccl = explain.gpu()
+    _, cuda, nccl = check_build.gpu()
     assert not cuda[0] and cuda[1].startswith(
         "CUDA cannot be used: no NVIDIA driver is installed here (libcuda-of-nobody"
     )
@@ -45,9 +45,9 @@ def test_versions_as_people_write_them(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.skipif(not FAKES, reason="the fake CUDA driver is not built here (scripts/cpp-tests plain)")
 def test_a_driver_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HVDLITE_CUDA_LIBRARY", str(FAKES[0]))
-    assert (True, "CUDA: the driver is that of 13.0") in list(explain.gpu())
+    assert (True, "CUDA: the driver is that of 13.0") in list(check_build.gpu())
     monkeypatch.setenv("FAKE_CUDA_DEVICES", "0")
-    assert any("this process sees no GPU" in text for there, text in explain.gpu() if not there)
+    assert any("this process sees no GPU" in text for there, text in check_build.gpu() if not there)
 
 
 def test_what_programs_ask(monkeypatch: pytest.MonkeyPatch) -> None:

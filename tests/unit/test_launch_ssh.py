@@ -1,4 +1,4 @@
-"""What is said to ssh, what is made of its answers, and the agent's frames."""
+"""What is said to ssh, what is made of its answers, and the agent's agent_protocol."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import random
 
 import pytest
 
-from hvdlite.launch.spawn import frames, ssh
+from hvdlite.launch.spawn import agent_protocol, ssh
+from hvdlite.launch.spawn.agent_protocol import Order
 from hvdlite.launch.spawn.events import AllGone, Ended, Event, Started, StartFailed, line, parse
 from hvdlite.launch.spawn.guardian import read_job
-from hvdlite.launch.spawn.order import Order
 
 PYTHON = "/opt/my env/bin/python"
 
@@ -56,11 +56,18 @@ def test_what_ssh_says_becomes_advice(status: int, words: str, text: str) -> Non
 
 
 def test_frames_come_out_as_they_went_in_however_the_stream_is_cut() -> None:
-    sent = [frames.Frame(frames.STDOUT, rank, bytes([rank]) * size) for rank, size in ((0, 0), (3, 70000), (255, 1))]
-    stream = b"Welcome!\nno mail\n" + frames.MARK + b"".join(frames.encode(f.kind, f.payload, f.rank) for f in sent)
+    sent = [
+        agent_protocol.Frame(agent_protocol.STDOUT, rank, bytes([rank]) * size)
+        for rank, size in ((0, 0), (3, 70000), (255, 1))
+    ]
+    stream = (
+        b"Welcome!\nno mail\n"
+        + agent_protocol.MARK
+        + b"".join(agent_protocol.encode(f.kind, f.payload, f.rank) for f in sent)
+    )
     dice = random.Random(1)
     for _ in range(50):
-        decoder, got, rest = frames.Decoder(), [], stream
+        decoder, got, rest = agent_protocol.Decoder(), [], stream
         while rest:
             cut = dice.choice((1, 2, 9, 30, 5000, 100000))
             got += decoder.feed(rest[:cut])
@@ -87,11 +94,11 @@ def test_an_order_is_understood_by_its_own_version_only() -> None:
 
 def test_what_is_no_frame_is_an_error() -> None:
     with pytest.raises(ValueError, match="something that is no frame: b'Traceback"):
-        frames.Decoder().feed(frames.MARK + b"Traceback (most recent call last)")
+        agent_protocol.Decoder().feed(agent_protocol.MARK + b"Traceback (most recent call last)")
 
 
 def test_without_the_mark_everything_is_noise() -> None:
-    decoder = frames.Decoder()
+    decoder = agent_protocol.Decoder()
     assert decoder.feed(b"bash: python: not found\n") == []
     assert not decoder.begun and decoder.noise == b"bash: python: not found\n"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hvdlite.launch.spawn import causes, tags
-from hvdlite.launch.spawn.causes import Cause
+from hvdlite.launch.spawn import failure_parsers, tags
+from hvdlite.launch.spawn.failure_parsers import Cause
 from hvdlite.launch.spawn.mpi import Family
 from hvdlite.launch.spawn.tags import LAUNCHER, Tag, Untangler
 
@@ -117,7 +117,7 @@ def test_order_within_a_piece_is_kept() -> None:
     ],
 )
 def test_open_mpi_names_the_first(words: str, expected: list[Cause]) -> None:
-    assert causes.open_mpi(words) == expected
+    assert failure_parsers.open_mpi(words) == expected
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_open_mpi_names_the_first(words: str, expected: list[Cause]) -> None:
     ],
 )
 def test_hydra_lists_all(words: str, family: Family, expected: list[Cause]) -> None:
-    assert causes.hydra(words, family) == expected
+    assert failure_parsers.hydra(words, family) == expected
 
 
 @pytest.mark.parametrize(
@@ -154,4 +154,4 @@ def test_hydra_lists_all(words: str, family: Family, expected: list[Cause]) -> N
     ],
 )
 def test_srun_reports_until_it_ends_the_others(words: str, expected: list[Cause]) -> None:
-    assert causes.slurm(words) == expected
+    assert failure_parsers.slurm(words) == expected

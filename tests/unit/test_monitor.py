@@ -8,8 +8,17 @@ from typing import Any
 import pytest
 
 from hvdlite.job.pulse import operations_per_step, share_waiting
-from hvdlite.launch import monitor, progress
-from hvdlite.launch.board import SILENT_SECONDS, WINDOW_SECONDS, Board, Row, milliseconds, rate, report_key, size
+from hvdlite.launch.monitor import screen, view
+from hvdlite.launch.monitor.board import (
+    SILENT_SECONDS,
+    WINDOW_SECONDS,
+    Board,
+    Row,
+    milliseconds,
+    rate,
+    report_key,
+    size,
+)
 
 # --- the rank's side
 
@@ -170,7 +179,7 @@ def _rows(count: int) -> list[Row]:
 def test_the_table_fits_the_terminal(columns: int) -> None:
     rows = _rows(5)
     rows[3].note, rows[3].straggler = "others wait 30 ms for it", True
-    lines = monitor.render(rows, columns, most=20, colours=False)
+    lines = view.render(rows, columns, most=20, colours=False)
     assert len(lines) == 6 and max(map(len, lines)) <= columns
     assert lines[0].split()[:3] == ["rank", "host", "steps/s"]
     assert lines[4].split()[:2] == ["3", "node3"]
@@ -179,7 +188,7 @@ def test_the_table_fits_the_terminal(columns: int) -> None:
 def test_of_too_many_ranks_those_with_a_note_are_shown() -> None:
     rows = _rows(100)
     rows[70].note, rows[70].silent = "silent for 9 s", True
-    lines = monitor.render(rows, 200, most=3)
+    lines = view.render(rows, 200, most=3)
     assert [line.split()[0] for line in lines[1:3]] == ["0", "1"]
     assert "node70" in lines[3] and "\x1b[1;31m" in lines[3]
     assert lines[4:] == ["... and 97 more ranks"]
@@ -212,10 +221,10 @@ class FakeStore:
 
 def test_reports_are_read_every_second_and_shown_when_it_is_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr(monitor.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(monitor.time, "thread_time", lambda: now[0] / 1e6)
+    monkeypatch.setattr(view.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(view.time, "thread_time", lambda: now[0] / 1e6)
     display, board = FakeDisplay(), _board(1)
-    shown = monitor.Monitor(board, display)
+    shown = view.Monitor(board, display)
     shown.begin(FakeStore(), b"")  # type: ignore[arg-type]
     for second in range(3):
         assert shown.tick() == 1.0 and display.draws == 0, second
@@ -230,20 +239,20 @@ def test_reports_are_read_every_second_and_shown_when_it_is_time(monkeypatch: py
 
 def test_a_monitor_that_is_expensive_looks_more_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
     spent = iter(range(100))
-    monkeypatch.setattr(monitor.time, "monotonic", lambda: 100.0)
-    shown = monitor.Monitor(_board(1), FakeDisplay())
+    monkeypatch.setattr(view.time, "monotonic", lambda: 100.0)
+    shown = view.Monitor(_board(1), FakeDisplay())
     shown.begin(FakeStore(), b"")  # type: ignore[arg-type]
-    monkeypatch.setattr(monitor.time, "monotonic", lambda: 200.0)
-    monkeypatch.setattr(monitor.time, "thread_time", lambda: next(spent) * 0.1)
+    monkeypatch.setattr(view.time, "monotonic", lambda: 200.0)
+    monkeypatch.setattr(view.time, "thread_time", lambda: next(spent) * 0.1)
     assert shown.tick() == pytest.approx(50.0)  # 0.1 s of work are 0.2 % of that
 
 
 def test_how_far_the_hosts_are() -> None:
     phases = {"a": "ready", "b": "connecting", "c": "ready", "d": "waiting"}
-    assert progress.lines(phases, 100) == [
+    assert screen.progress(phases, 100) == [
         "hvdliterun: ready (2 of 4): a, c",
         "hvdliterun: connecting (1 of 4): b",
         "hvdliterun: waiting (1 of 4): d",
     ]
-    many = progress.lines({f"node{i}": "connecting" for i in range(100)}, 40)
+    many = screen.progress({f"node{i}": "connecting" for i in range(100)}, 40)
     assert many == ["hvdliterun: connecting (100 of 100): no…"]

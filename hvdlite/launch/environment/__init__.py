@@ -11,10 +11,10 @@ an error, and HVDLITE_ALLOW_SINGLETON=1 the only way round it.
     transport    whether MPI is to be asked about
 """
 
-from hvdlite.launch.address import parse_address, parse_addresses
 from hvdlite.launch.environment.discovery import ALLOW_SINGLETON, allows_singleton, discover
 from hvdlite.launch.environment.identity import Asked, Identity, Numbers
 from hvdlite.launch.environment.transport import asks_about_mpi, meets_over_mpi
+from hvdlite.rendezvous.addresses import parse_address, parse_addresses
 
 __all__ = [
     "ALLOW_SINGLETON",

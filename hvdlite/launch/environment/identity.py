@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 
-from hvdlite.launch.address import Address
+from hvdlite.rendezvous.addresses import Address
 
 
 @dataclass(frozen=True)

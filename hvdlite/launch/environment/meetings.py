@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 
 from hvdlite.launch import nodelist
 from hvdlite.launch import secret as job_secret
-from hvdlite.launch.address import join_address, parse_address, parse_addresses
 from hvdlite.launch.environment.identity import (
     Asked,
     AtPorts,
@@ -20,6 +19,7 @@ from hvdlite.launch.environment.identity import (
     OverTorchStore,
 )
 from hvdlite.launch.environment.sources import HOROVOD, HVDLITE, PMIX, SLURM, TORCHRUN, Source
+from hvdlite.rendezvous.addresses import join_address, parse_address, parse_addresses
 
 _RENDEZVOUS = "HVDLITE_RENDEZVOUS"
 _HTTP = ("HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT")

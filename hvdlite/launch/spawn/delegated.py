@@ -5,7 +5,7 @@
          └── ranks' output, taken apart by its tags; who failed, from what it says at its end
 
 So a killed hvdliterun leaves no mpirun, and mpirun's end ends its ranks everywhere. What differs between launchers is how they
-can be asked to end politely: see the Manners below.
+can be asked to end politely: see SignalPolicy below.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from typing import Protocol
 
 from hvdlite.launch.output import Lines, drain
 from hvdlite.launch.spawn import guardian, local
-from hvdlite.launch.spawn.causes import Reader
 from hvdlite.launch.spawn.events import AllGone, Ended, Event, Lost, Output, Pipes, Started, signal_name
+from hvdlite.launch.spawn.failure_parsers import Reader
 from hvdlite.launch.spawn.tags import LAUNCHER, Tag, Untangler
 
 _READ_BYTES = 1 << 16
@@ -33,7 +33,7 @@ _WORDS_BYTES = 1 << 16
 _SLURM_SECONDS = 10.0
 
 
-class Manners(Protocol):
+class SignalPolicy(Protocol):
     """How a launcher's ranks are asked to end. `pid`: the launcher's."""
 
     # The signals that it passes on to all ranks when it gets them.
@@ -141,7 +141,7 @@ class Delegated:
         launcher: local.Ranks,
         tags: Mapping[str, Tag],
         causes: Reader,
-        manners: Manners,
+        policy: SignalPolicy,
         grace_seconds: float,
     ) -> None:
         # The ranks' output comes as events, mixed as it is.
@@ -151,7 +151,7 @@ class Delegated:
         self._name = name
         self._launcher = launcher
         self._causes = causes
-        self._manners = manners
+        self._policy = policy
         self._grace_seconds = grace_seconds
         self._pid: int | None = None
         self._words = b""
@@ -192,14 +192,14 @@ class Delegated:
         self._launcher.kill()
 
     def forward(self, number: int) -> None:
-        if number in self._manners.forwards:
+        if number in self._policy.forwards:
             self._launcher.forward(number)
 
     def wake(self) -> None:
         self._launcher.wake()
 
     def ending_seconds(self, politely: bool) -> float:
-        return self._launcher.ending_seconds(politely) + (self._manners.asking_seconds if politely else 0.0)
+        return self._launcher.ending_seconds(politely) + (self._policy.asking_seconds if politely else 0.0)
 
     def abandon(self) -> list[Event]:
         happened: list[Event] = []
@@ -216,13 +216,13 @@ class Delegated:
         self._launcher.close()
 
     def _terminate(self) -> None:
-        if self._pid is not None and self._manners.terminate(self._pid):
+        if self._pid is not None and self._policy.terminate(self._pid):
             self._patience = threading.Timer(self._grace_seconds, self._launcher.kill)
             self._patience.daemon = True
             self._patience.start()
             return
         if self._killed:
-            self._manners.abandoned()
+            self._policy.abandoned()
         self._launcher.terminate()
 
     def _read(self, descriptor: int, happened: list[Event]) -> bool:

@@ -23,9 +23,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from hvdlite.launch.spawn import events, frames, guardian
+from hvdlite.launch.spawn import agent_protocol, events, guardian
+from hvdlite.launch.spawn.agent_protocol import Order
 from hvdlite.launch.spawn.events import AllGone, Event, Lost, Output, Pipes, Unanswered
-from hvdlite.launch.spawn.order import Order
 from hvdlite.launch.spawn.silence import ssh_options
 
 # As many handshakes at once: more only make each of them slower.
@@ -111,7 +111,7 @@ class Remote:
     address: str = ""  # of the store, as seen from there
     problem: str = ""  # why it cannot take part
     pipes: Mapping[int, Pipes] = field(default_factory=dict)
-    _decoder: frames.Decoder = field(default_factory=frames.Decoder)
+    _decoder: agent_protocol.Decoder = field(default_factory=agent_protocol.Decoder)
     _words: bytes = b""
     _both: selectors.EpollSelector = field(default_factory=selectors.EpollSelector)
     _ended: bool = False
@@ -141,7 +141,7 @@ class Remote:
     def start(self) -> None:
         """To be called once, when the phase is `ready`: its ranks start."""
         self.phase = "running"
-        self._send(frames.START)
+        self._send(agent_protocol.START)
 
     def terminate(self) -> None:
         self._send(b"T")
@@ -195,7 +195,7 @@ class Remote:
             self.process.stdin.flush()
 
     def _heard(self, data: bytes, stream: Any) -> None:
-        """From ssh or from the agent; ranks' own words come in frames."""
+        """From ssh or from the agent; ranks' own words come in agent_protocol."""
         if not data:
             self._both.unregister(stream)
         self._words = (self._words + data)[-_MOST_WORDS:]
@@ -217,17 +217,19 @@ class Remote:
             self.phase = "looking for the store"
             self._send(self.order.encode())
         for frame in arrived:
-            if frame.kind == frames.READY:
+            if frame.kind == agent_protocol.READY:
                 self.phase, self.address = "ready", frame.payload.decode()
-            elif frame.kind == frames.REFUSED:
+            elif frame.kind == agent_protocol.REFUSED:
                 self.problem = f"host {self.host}: {frame.payload.decode(errors='backslashreplace')}"
                 if self.phase == "running":
                     found.append(Lost(frame.payload.decode(errors="backslashreplace")))
-            elif frame.kind == frames.EVENT:
+            elif frame.kind == agent_protocol.EVENT:
                 found.append(events.parse(frame.payload.decode()))
                 self._ended = self._ended or isinstance(found[-1], AllGone)
             else:
-                found.append(Output(frame.rank, "stdout" if frame.kind == frames.STDOUT else "stderr", frame.payload))
+                found.append(
+                    Output(frame.rank, "stdout" if frame.kind == agent_protocol.STDOUT else "stderr", frame.payload)
+                )
         return found
 
     def _channel_ended(self) -> list[Event]:

@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from hvdlite.launch import board
-from hvdlite.launch.board import Board, Row
-from hvdlite.launch.companion import Companion
-from hvdlite.launch.screen import Screen
+from hvdlite.launch.monitor import board
+from hvdlite.launch.monitor.board import Board, Row
+from hvdlite.launch.monitor.screen import Screen
+from hvdlite.launch.watch import JobObserver
 from hvdlite.rendezvous.server import StoreServer
 
 _READ_SECONDS = 1.0
@@ -123,7 +123,7 @@ def cells(row: Row) -> tuple[str, ...]:
     )
 
 
-class Monitor(Companion):
+class Monitor(JobObserver):
     """Reads the reports and has them shown."""
 
     def __init__(self, ranks: Board, display: Display) -> None:

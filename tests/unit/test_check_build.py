@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from hvdlite.launch import explain
+from hvdlite.launch import check_build
 
 
 def test_the_way_of_each_kind_of_job_is_tried_and_said() -> None:
     pytest.importorskip("hvdlite._core", reason="the native core is not built here")
-    found = list(explain.ways())
+    found = list(check_build.ways())
     assert found[0] == (True, "on one host: shm: all members are on one host")
     there, text = found[1]
     assert there and text.startswith("on two hosts (pretended): net"), text
@@ -21,7 +21,7 @@ def test_the_way_of_each_kind_of_job_is_tried_and_said() -> None:
 def test_what_keeps_mpi_away_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mpi4py.py").write_text("raise ModuleNotFoundError(\"No module named 'mpi4py'\")")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
-    ((there, text),) = explain.mpi()
+    ((there, text),) = check_build.mpi()
     assert not there and "pip install 'hvdlite[mpi]'" in text
 
 
@@ -32,7 +32,7 @@ def test_the_mpi_that_is_found_is_described(abi: str, monkeypatch: pytest.Monkey
     monkeypatch.setenv("LD_LIBRARY_PATH", f"{sys.prefix}/lib")
     for name in ("OPAL_PREFIX", "PRTE_PREFIX", "PMIX_PREFIX"):
         monkeypatch.setenv(name, sys.prefix)
-    said = list(explain.mpi())
+    said = list(check_build.mpi())
     if not said[0][0]:
         pytest.skip(f"there is no {abi} here: {said[0][1]}")
     name, threads, cuda = (text for _, text in said)

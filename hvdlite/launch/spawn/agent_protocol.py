@@ -1,6 +1,8 @@
-"""What the agent on another host sends to the launcher on its standard output. Pure.
+"""How the launcher and the agent on another host speak with each other. Pure.
 
-First a line that marks the beginning: a login shell may have printed whatever it likes before. Then frames:
+The launcher writes to the agent's standard input: an Order, as `<length>\\n<JSON>`, and then single letters: `S` start, and the guardian's.
+
+The agent writes to its standard output. First a line that marks the beginning: a login shell may have printed whatever it likes before. Then frames:
 
     kind (1 byte)   rank (4)   length (4, both big-endian)   payload
 
@@ -9,14 +11,16 @@ First a line that marks the beginning: a login shell may have printed whatever i
     e   an event, as events.line() writes it
     1   what a rank wrote to its standard output; empty: the stream has ended
     2   the same of standard error
-
-The launcher sends an Order (see order.py), and then single letters: `S` start, and the guardian's.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import struct
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 MARK = b"\n\0hvdlite agent 1\n"
 READY, REFUSED, EVENT, STDOUT, STDERR = b"r", b"x", b"e", b"1", b"2"
@@ -26,6 +30,40 @@ _HEADER = struct.Struct(">cII")
 _MOST_NOISE = 1 << 16
 # The agent never sends more in one frame.
 MOST_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Order:
+    secret: str = field(repr=False)  # the job's, in hex digits
+    port: int  # of the store
+    addresses: Sequence[str]  # of the launcher's machine; which of them leads there has to be found out
+    addresses_chosen: bool  # by hand: no other is to be tried
+    patience: float  # seconds for finding out
+    directory: str  # where the ranks run, if it exists
+    command: Sequence[str]
+    environment: Mapping[str, str]  # for all ranks
+    ranks: Mapping[int, Mapping[str, str]]  # those of this host, and what only each of them gets
+    bind: str  # of binding.WISHES
+    grace_seconds: float  # between SIGTERM and SIGKILL
+    torch_host: str  # where torch's ranks meet; empty: on the launcher's machine
+    torch_port: int  # 0: they do not (--torch-env)
+    silence_seconds: float  # after which the launcher's machine counts as gone; 0: never
+
+    def encode(self) -> bytes:
+        text = json.dumps(dataclasses.asdict(self)).encode()
+        return f"{len(text)}\n".encode() + text
+
+    @classmethod
+    def decode(cls, content: Mapping[str, Any]) -> Order:
+        """From what guardian.read_job() has read. ValueError: another version's."""
+        names = {each.name for each in dataclasses.fields(cls)}
+        if content.keys() != names:
+            raise ValueError(
+                "launcher and agent are of different versions of hvdlite: install the same one on every host "
+                f"(they disagree about {', '.join(sorted(names ^ content.keys()))})"
+            )
+        ranks = {int(rank): environment for rank, environment in content["ranks"].items()}
+        return cls(**{**content, "ranks": ranks})
 
 
 @dataclass(frozen=True)

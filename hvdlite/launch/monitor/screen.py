@@ -93,6 +93,16 @@ def possible(environ: Mapping[str, str]) -> bool:
     return os.isatty(2) and environ.get("TERM", "") not in ("", "dumb")
 
 
+def progress(phases: Mapping[str, str], columns: int) -> list[str]:
+    """How far the hosts of a job are while it starts: a line per phase that some host is in; `phases` by host."""
+    shown = []
+    for phase in dict.fromkeys(phases.values()):
+        hosts = [host for host, its in phases.items() if its == phase]
+        text = f"hvdliterun: {phase} ({len(hosts)} of {len(phases)}): {', '.join(hosts)}"
+        shown.append(text if len(text) <= columns else text[: columns - 1] + "…")
+    return shown
+
+
 def _last_of(line: bytes) -> bytes:
     r"""Of `10%\r 20%\r 30%\r` only the last is to be seen."""
     return line[line.rstrip(b"\r").rfind(b"\r") + 1 :]

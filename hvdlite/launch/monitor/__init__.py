@@ -1,0 +1,1 @@
+"""`hvdliterun --monitor`: what each rank does, on the terminal of the person who waits for the job."""
