@@ -138,8 +138,7 @@ Status LinkDial::AwaitWelcome(Attempt* attempt, bool* won) const {
   attempt->moved += static_cast<size_t>(n);
   if (attempt->moved < kLinkWelcomeBytes) return Status::Ok();
   if (attempt->welcome != EncodeWelcome(hello_)) {
-    return Status::Io("the welcome from " + attempt->candidate.ToString() +
-                      " is for another rank");
+    return Status::Io("the welcome from " + attempt->candidate.ToString() + " is for another rank");
   }
   *won = true;
   return Status::Ok();
