@@ -68,7 +68,7 @@ class NotInitializedError(ValueError):
 
     def __init__(
         self,
-        message: str = "Horovod has not been initialized; use hvd.init(). "
+        message: str = "Horovod (hvdlite) is not initialized in this process. "
         "Add this line before the first use of hvd:  hvd.init()",
     ) -> None:
         super().__init__(message)

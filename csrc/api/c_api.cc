@@ -28,8 +28,8 @@ hvdlite_code Report(Status status) {
 }
 
 Status UnknownHandle(int64_t handle) {
-  return Status::InvalidArgument("Handle " + std::to_string(handle) +
-                                 " was not created or has been cleared.");
+  return Status::InvalidArgument("no operation has handle " + std::to_string(handle) +
+                                 ": each handle can be synchronized once");
 }
 
 // As much of the text as fits, closed by 0; returns the length of all of it.

@@ -138,7 +138,8 @@ Status Describe(Engine* engine, const hvdlite_operation& operation, Submission* 
       engine->sets().Members(operation.process_set);
   if (found == nullptr) {
     return Status::InvalidArgument("Process set " + std::to_string(operation.process_set) +
-                                   " does not exist or has not been registered.");
+                                   " does not exist: hvd.init(process_sets=...) and "
+                                   "hvd.add_process_set() make one");
   }
   const std::vector<int>& members = *found;
   if (Has(request.kind, kRooted)) {

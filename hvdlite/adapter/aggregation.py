@@ -7,8 +7,8 @@ from collections.abc import Sequence
 Unit = tuple[int, ...]  # gradients that travel together
 
 _TOO_MANY = (
-    "Gradients were computed more than backward_passes_per_step times before call to step(). "
-    "Increase backward_passes_per_step to accumulate gradients locally, or call step() after each backward()."
+    "backward() has computed more gradients than backward_passes_per_step announces for one step(). "
+    "Raise backward_passes_per_step to add several passes up, or call step() after each backward()."
 )
 
 

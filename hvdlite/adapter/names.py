@@ -27,15 +27,12 @@ def check(named_parameters: Iterable[Any] | None) -> list[tuple[str, Any]]:
     """The pairs, or a ValueError."""
     pairs = [] if named_parameters is None else list(named_parameters)
     if any(not isinstance(pair, tuple) or len(pair) != 2 for pair in pairs):
-        raise ValueError(
-            "named_parameters should be a sequence of tuples (name, parameter), usually produced by "
-            "model.named_parameters()."
-        )
+        raise ValueError("named_parameters must hold pairs of a name and a parameter: pass model.named_parameters()")
     names = [name for name, _ in pairs]
     twice = sorted({str(name) for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
     if twice:
         raise ValueError(
-            f"Parameter names in named_parameters must be unique, but these come more than once: {', '.join(twice)}. "
+            f"named_parameters has these names more than once: {', '.join(twice)}. "
             "Prefix the names of each model where an optimizer has the parameters of several."
         )
     return pairs
@@ -49,8 +46,7 @@ def settle(groups: Sequence[Sequence[Any]], pairs: list[tuple[str, Any]]) -> dic
     unnamed = [f"{g}.{i}" for g, group in enumerate(groups) for i, p in enumerate(group) if id(p) not in names]
     if unnamed:
         raise ValueError(
-            "named_parameters was specified, but one or more model parameters were not named: numbers "
-            f"{', '.join(unnamed[:10])} (group.position). Python object ids are compared: pass the names of all "
-            "parameters of the optimizer, from the same model."
+            f"named_parameters names not all parameters of the optimizer; group.position: {', '.join(unnamed[:10])}. "
+            "Parameters are compared by identity: pass the names of all of them, from the same model."
         )
     return names

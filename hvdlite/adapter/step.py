@@ -54,9 +54,11 @@ def settle(
 ) -> Options:
     """For the function that a program calls: a warning names that program's line. `members`: what `groups` lists."""
     if gradient_predivide_factor != 1.0 and op != Average:
-        raise ValueError("gradient_predivide_factor not supported with op != Average")
+        raise ValueError(
+            "gradient_predivide_factor splits the division of op=hvd.Average: leave it out with another op"
+        )
     if backward_passes_per_step <= 0:
-        raise ValueError("backward_passes_per_step must be > 0")
+        raise ValueError("backward_passes_per_step must be 1 or more")
     if num_groups != 0:
         warnings.warn("num_groups= is deprecated, use groups=", DeprecationWarning, stacklevel=3)
         groups = num_groups if groups is None else groups

@@ -31,7 +31,7 @@ def reduction_of(average: bool | None, op: int | None) -> int:
     """The reduction that a call means; `average` is Horovod's older way to say it."""
     if average is not None:
         if op is not None:
-            raise ValueError("The op parameter supersedes average. Please provide only one of them.")
+            raise ValueError("op= and average= both name the reduction: pass op= alone")
         warnings.warn("average= is deprecated, use op=", DeprecationWarning, stacklevel=3)
         return Average if average else Sum
     if op is None:

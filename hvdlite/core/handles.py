@@ -44,7 +44,7 @@ def poll(handle: int) -> bool:
     """True once synchronize(handle) would not block. ValueError for a handle that was synchronized already."""
     pending = _pending.get(handle)
     if pending is None:
-        raise ValueError(f"Handle {handle} was not created or has been cleared.")
+        raise ValueError(f"no operation has handle {handle}: each handle can be synchronized once")
     return all(_core.poll(native) for native in pending.natives[len(pending.outcomes) :])
 
 

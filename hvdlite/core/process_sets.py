@@ -47,7 +47,9 @@ class ProcessSet:
             return None
         members = _members(self.process_set_id)
         if _core.rank() not in members:
-            raise ValueError("Process is not part of provided process set.")
+            raise ValueError(
+                f"rank {_core.rank()} is not a member of process set {self.process_set_id}: see ProcessSet.included()"
+            )
         return members.index(_core.rank())
 
     def included(self) -> bool | None:
@@ -62,10 +64,13 @@ class ProcessSet:
     __repr__ = __str__
 
 
+_HOW = "hvd.init(process_sets=...) and hvd.add_process_set() make one"
+
+
 def _members(process_set_id: int) -> list[int]:
     members = _core.process_set_ranks(process_set_id)
     if not members:
-        raise ValueError("Process set does not exist or has not been registered.")
+        raise ValueError(f"process set {process_set_id} does not exist: {_HOW}")
     return members
 
 

@@ -55,7 +55,7 @@ def mpi_threads_supported() -> bool:
     _core.rank()  # says so where hvd.init() is missing
     if not mpi_enabled():
         raise ValueError(
-            "Horovod MPI is not enabled; hvdlite communicates through shared memory and TCP by itself. "
+            "this job does not use MPI: tensors travel through shared memory and TCP. "
             "HVDLITE_CPU_OPERATIONS=mpi makes it use MPI."
         )
     mpi = sys.modules["mpi4py.MPI"]

@@ -44,8 +44,8 @@ def agree(mine: list[tuple[bool, list[int] | None]]) -> list[list[list[int]]]:
 
     said = allgather_object(mine)
     if len({len(entries) for entries in said}) > 1:
-        counts = ", ".join(f"rank {rank} {len(entries)}" for rank, entries in enumerate(said))
-        raise ValueError(f"Different ranks tried to set up mismatching numbers of process sets: {counts}")
+        counts = ", ".join(f"rank {rank} has {len(entries)}" for rank, entries in enumerate(said))
+        raise ValueError(f"the ranks pass lists of different lengths to hvd.init(process_sets=...): {counts}")
     meant = []
     for number, entries in enumerate(zip(*said, strict=True)):
         distinct = sorted({tuple(ranks) for _, ranks in entries if ranks is not None})

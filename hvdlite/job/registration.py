@@ -38,9 +38,7 @@ def add_process_set(process_set: ProcessSet | Iterable[int]) -> ProcessSet:
     for ranks in _meant([process_set])[0]:
         known = _registered_id(ranks)
         if known is not None:
-            raise ValueError(
-                f"Attempted to add a duplicate process set: ranks {ranks} are process set {known} already."
-            )
+            raise ValueError(f"ranks {ranks} are process set {known} already: use that one")
         _register(process_set, ranks)
     return process_set
 
@@ -83,8 +81,7 @@ def register_all(process_sets: list[ProcessSet]) -> None:
     for number, (process_set, sets) in enumerate(zip(process_sets, meant, strict=True)):
         if any(ranks in seen for ranks in sets):
             raise ValueError(
-                "Horovod could not be initialized because process_sets entry number "
-                f"{number} is a duplicate: {process_set}"
+                f"entry {number} of hvd.init(process_sets=...) has the ranks of an earlier set, or of all ranks: {process_set}"
             )
         seen += sets
     for process_set, sets in zip(process_sets, meant, strict=True):

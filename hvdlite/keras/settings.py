@@ -12,7 +12,9 @@ def check(options: Options) -> None:
     if not is_initialized():
         size()  # says that hvd.init() is missing
     if options.op not in (Average, Sum):
-        raise ValueError("op currently only supports Average and Sum: for Adasum use hvdlite.torch, or hvd.allreduce")
+        raise ValueError(
+            f"op={options.op} is not possible in a Keras optimizer, only hvd.Average and hvd.Sum: for Adasum use hvdlite.torch, or hvd.allreduce"
+        )
     if options.compression.communicate is not None:
         raise ValueError(
             "a compressor with communicate() sends by its own means, which a compiled Keras step cannot: "

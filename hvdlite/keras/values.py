@@ -93,7 +93,7 @@ def broadcast_global_variables(root_rank: int) -> None:
 
         return tensorflow.broadcast_global_variables(root_rank)  # type: ignore[no-any-return]
     raise RuntimeError(
-        "hvd.broadcast_global_variables() does not support eager execution. Please use "
+        "hvd.broadcast_global_variables() needs a graph of TensorFlow 1, and this program runs eagerly: use "
         "hvd.callbacks.BroadcastGlobalVariablesCallback in fit(), or "
         "hvd.broadcast_variables(model.weights + optimizer.variables, root_rank=0)"
     )

@@ -74,7 +74,7 @@ def apply(content: Mapping[str, Any], arguments: argparse.Namespace, path: str) 
         if section == "controller":
             if values not in _CONTROLLERS:
                 raise ValueError(
-                    f"{path}: No such controller supported: {values!r}; expected one of {', '.join(_CONTROLLERS)}."
+                    f"{path}: controller: {values!r} is not allowed: expected one of {', '.join(_CONTROLLERS)}."
                 )
             arguments.mode = arguments.mode or values
             continue

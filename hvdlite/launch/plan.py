@@ -34,7 +34,9 @@ def assign(hosts: Sequence[Host], processes: int | None = None) -> list[Slot]:
     if size < 1:
         raise ValueError(f"-np {size} is not allowed: expected at least 1 process.")
     if size > available:
-        raise ValueError(f"Requested more processes ({size}) than there are available slots ({available}).")
+        raise ValueError(
+            f"-np {size} is more than the {available} slots of the hosts: give them more (-H host:slots), or start fewer processes."
+        )
     if size > MOST_RANKS:
         raise ValueError(f"-np {size} is not allowed: a job has {MOST_RANKS} ranks at most.")
     taken: list[tuple[str, int]] = []

@@ -27,7 +27,7 @@ class LocalGradientAggregationHelper(Accumulation):
         average_aggregated_gradients: bool = False,
     ) -> None:
         if backward_passes_per_step < 1:
-            raise ValueError("backward_passes_per_step must be at least 1")
+            raise ValueError("backward_passes_per_step must be 1 or more")
         super().__init__(backward_passes_per_step, average_aggregated_gradients, sparse_as_dense)
         self._allreduce = allreduce_func
         #: passes since the last reduction

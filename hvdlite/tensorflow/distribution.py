@@ -22,7 +22,7 @@ class Distribution:
 
     def __init__(self, options: Options) -> None:
         if options.op == Adasum and options.process_set.process_set_id != 0:
-            raise NotImplementedError("Adasum does not support non-global process sets yet.")
+            raise NotImplementedError("op=hvd.Adasum works on all ranks only, not in process sets")
         self.options = options
         self.local = Local()
 

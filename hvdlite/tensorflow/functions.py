@@ -62,8 +62,8 @@ def broadcast_global_variables(root_rank: int) -> Any:
     """broadcast_variables() of all global variables of a graph of TensorFlow 1."""
     if tf.executing_eagerly():
         raise RuntimeError(
-            "hvd.broadcast_global_variables() does not support eager execution. Please use "
-            "`hvd.broadcast_variables(<model/optimizer variables>)` instead."
+            "hvd.broadcast_global_variables() needs a graph of TensorFlow 1, and this program runs eagerly: call "
+            "hvd.broadcast_variables(model.variables + optimizer.variables, root_rank=0)"
         )
     return broadcast_variables(tf.compat.v1.global_variables(), root_rank)
 

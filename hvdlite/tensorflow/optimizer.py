@@ -33,7 +33,7 @@ class _DistributedOptimizer(tf.compat.v1.train.Optimizer):  # type: ignore[misc]
         if options.passes > 1:
             if tf.executing_eagerly():
                 raise ValueError(
-                    "backward_passes_per_step > 1 is not yet supported for optimizers of TensorFlow 1 in eager mode."
+                    "an optimizer of TensorFlow 1 adds passes up in graphs only: in eager mode leave backward_passes_per_step out"
                 )
             self._agg_helper = LocalGradientAggregationHelper(
                 options.passes, self._allreduce_grads, options.sparse_as_dense, options.average_passes
@@ -119,7 +119,7 @@ def DistributedOptimizer(
 ) -> Any:
     """The optimizer, with its gradients reduced among the ranks before they are applied."""
     if op == Adasum and process_set.process_set_id != 0:
-        raise NotImplementedError("Adasum does not support non-global process sets yet.")
+        raise NotImplementedError("op=hvd.Adasum works on all ranks only, not in process sets")
     if isinstance(optimizer, tf.compat.v1.train.Optimizer):
         options = settle(
             op,
@@ -136,7 +136,7 @@ def DistributedOptimizer(
         )
         return _DistributedOptimizer(optimizer, name, use_locking, options)
     if op == Adasum:
-        raise ValueError("op == Adasum is not supported yet with Keras")
+        raise ValueError("op=hvd.Adasum is not possible with a Keras optimizer: use hvdlite.torch, or hvd.allreduce")
     # Now, not above: it is made of this package.
     from hvdlite.tensorflow import keras
 

@@ -63,5 +63,7 @@ class DistributedAdasum(Distributed):
     @contextlib.contextmanager
     def skip_synchronize(self) -> Iterator[None]:
         """Not possible here."""
-        raise AssertionError("Skipping synchronization is not supported when using Adasum optimizer.")
+        raise AssertionError(
+            "optimizer.skip_synchronize() is not possible with op=hvd.Adasum, which reduces inside step()"
+        )
         yield

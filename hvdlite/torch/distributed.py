@@ -21,8 +21,8 @@ _AGAIN = (
     "The gradients are reduced a second time. Write: with optimizer.skip_synchronize(): optimizer.step()"
 )
 _RACE = (
-    "optimizer.zero_grad() was called after loss.backward() but before optimizer.step() or optimizer.synchronize(). "
-    "This is prohibited as it can cause a race condition. Call it before backward(), or after step()."
+    "optimizer.zero_grad() between backward() and step() would clear gradients that are being reduced. "
+    "Call it before backward(), or after step() or synchronize()."
 )
 CLOSURE = (
     "this optimizer evaluates its closure more than once per step. Each evaluation would have to agree between ranks; "
@@ -257,7 +257,7 @@ def _own_names(param_groups: Sequence[dict[str, Any]]) -> list[tuple[str, Any]]:
 
 def check_passes(passes: int) -> int:
     if passes <= 0:
-        raise ValueError("backward_passes_per_step must be > 0")
+        raise ValueError("backward_passes_per_step must be 1 or more")
     return passes
 
 

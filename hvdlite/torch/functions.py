@@ -27,7 +27,7 @@ def broadcast_parameters(params: Any, root_rank: int) -> None:
         named = [p if isinstance(p, tuple) else (None, p) for p in params]
     else:
         raise ValueError(
-            f"invalid params of type: {type(params)}. Pass model.state_dict(), or list(model.named_parameters())"
+            f"hvd.broadcast_parameters() cannot take a {type(params).__name__}: pass model.state_dict(), or list(model.named_parameters())"
         )
     broadcast_all([(name, p) for name, p in named if isinstance(p, torch.Tensor)], root_rank, global_process_set)
 

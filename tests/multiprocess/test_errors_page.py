@@ -90,8 +90,8 @@ NOT_PROVOKED = {
             "requires_grad of parameter … is False on … and True on …",
             "The gradient of parameter … is dense on … and sparse on … in this step.",
             "Ranks have different numbers of parameters in this optimizer",
-            "optimizer.zero_grad() was called after loss.backward() but before optimizer.step()",
-            "Gradients were computed more than backward_passes_per_step times before call to step().",
+            "optimizer.zero_grad() between backward() and step() would clear gradients that are being reduced",
+            "backward() has computed more gradients than backward_passes_per_step announces for one step().",
             "The gradient of '…' was replaced between backward() and step().",
             "… This optimizer shares … with another hvd.DistributedOptimizer, which was made before it",
             "The gradient of … would be added up twice",
@@ -106,7 +106,7 @@ NOT_PROVOKED = {
             "MPI was initialised with MPI_THREAD_…, but hvdlite calls it from a thread of its own",
             "MPI was finalised before init()",
             "rank 0 has … and rank … has …: all ranks need the same MPI.",
-            "Different ranks tried to set up mismatching numbers of process sets",
+            "the ranks pass lists of different lengths to hvd.init(process_sets=...)",
             "MPI failed in …: …",
             "hvdlite: MPI_Abort instead of MPI_Finalize, which would wait for lost ranks: …",
         ],
@@ -305,7 +305,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, str]]:
         knobs = {"HVDLITE_STALL_CHECK_TIME_SECONDS": "0.5", "HVDLITE_STALL_SHUTDOWN_TIME_SECONDS": "2"}
         ranks.start(TRYING + LOST.format(end="wait_flag('told'); sys.exit()"), **knobs)
         ranks.wait(40)
-        warning = re.search(r"warning: (One or more.+)", ranks.outputs())
+        warning = re.search(r"warning: (Operations have waited.+)", ranks.outputs())
         assert warning, ranks.outputs()
     told += [*said, ("a warning", warning[1])]
     with _job(base, "late", 2) as (ranks, said):

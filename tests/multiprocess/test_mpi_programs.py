@@ -264,11 +264,11 @@ hvd.init(process_sets=[hvd.ProcessSet(world.Split(me < 2))])
 try:
     hvd.init(process_sets=[hvd.ProcessSet(world)] * (1 + (me == 2)))
 except ValueError as error:
-    assert "mismatching numbers of process sets: rank 0 1, rank 1 2" in str(error), error
+    assert "lists of different lengths to hvd.init(process_sets=...): rank 0 has 1, rank 1 has 2" in str(error), error
 try:
     hvd.init(process_sets=[hvd.ProcessSet(world)])
 except ValueError as error:
-    assert "process_sets entry number 0 is a duplicate" in str(error), error
+    assert "entry 0 of hvd.init(process_sets=...) has the ranks of" in str(error), error
 done()
 """
 

@@ -312,4 +312,7 @@ def test_jsrun_is_only_shown(job: Job) -> None:
 def test_more_ranks_than_slots(job: Job) -> None:
     done = job.run("--mpi", "-np", "4", "-H", "localhost:2", "true")
     assert (done.returncode, done.stdout) == (2, b"")
-    assert done.stderr == b"hvdliterun: Requested more processes (4) than there are available slots (2).\n"
+    assert (
+        done.stderr
+        == b"hvdliterun: -np 4 is more than the 2 slots of the hosts: give them more (-H host:slots), or start fewer processes.\n"
+    )

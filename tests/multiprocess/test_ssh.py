@@ -548,7 +548,7 @@ def test_a_pulled_cable_ends_both_sides(job: Job, network: Network, tmp_path: Pa
         (["-H", "a:1,nowhere:1"], 1, "host nowhere: no such host: check -H or the hostfile (ssh: Could not resolve"),
         (["-H", "a:1", "-p", "9"], 1, "host a: no ssh server listens there: is sshd running, is --ssh-port right?"),
         (["-H", "a:1", "--network-interfaces", "nope0"], 1, "There is no interface 'nope0' with an address on"),
-        (["-np", "3", "-H", "a:1,b:1"], 2, "Requested more processes (3) than there are available slots (2)"),
+        (["-np", "3", "-H", "a:1,b:1"], 2, "-np 3 is more than the 2 slots of the hosts"),
     ],
 )
 def test_bad_arguments(far: FarJob, arguments: list[str], status: int, text: str) -> None:

@@ -17,7 +17,7 @@ class Core:
 
     def poll(self, native: int) -> bool:
         if native not in self.ends:
-            raise ValueError(f"handle {native} was not created or has been cleared")
+            raise ValueError(f"handle {native} each handle can be synchronized once")
         return True
 
     def wait(self, native: int) -> Any:

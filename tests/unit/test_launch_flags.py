@@ -160,7 +160,7 @@ def test_a_file_says_what_flags_would_say(tmp_path: Path) -> None:
         ({"params": 3}, "params has to be a mapping of cache_capacity"),
         ({"timeline": {"filename": ["a"]}}, "timeline.filename=['a'] is not allowed: expected a text or a number"),
         ({"timeline": {"mark_cycles": 2}}, "timeline.mark_cycles=2 is not allowed: expected true or false"),
-        ({"controller": "carrier pigeon"}, "No such controller supported: 'carrier pigeon'; expected one of gloo, mpi"),
+        ({"controller": "carrier pigeon"}, "controller: 'carrier pigeon' is not allowed: expected one of gloo, mpi"),
         ({"logging": {"level": "loud"}}, "logging.level='loud' is not allowed: expected one of trace"),
     ],
 )

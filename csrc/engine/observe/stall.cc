@@ -76,14 +76,9 @@ StallReport InspectStalls(const std::vector<Tally*>& pending, const std::vector<
   report.shut_down = limit_counts && report.oldest_age >= options.shut_down_after;
 
   std::string text =
-      "One or more tensors were submitted to be reduced, gathered or broadcasted by subset of "
-      "ranks and are waiting "
-      "for "
-      "remainder of ranks for more than " +
-      WholeSeconds(options.warn_after) +
-      " seconds. Either the ranks submit different tensors, or some are busy elsewhere or have "
-      "stopped early.\nMissing "
-      "ranks:";
+      "Operations have waited for more than " + WholeSeconds(options.warn_after) +
+      " s for ranks that have not submitted them. Either the ranks submit different operations, or "
+      "some are busy elsewhere or have stopped early.\nMissing ranks:";
   for (auto& [rank, tallies] : missing_by_rank) {
     report.missing.push_back(rank);
     std::sort(tallies.begin(), tallies.end(),
@@ -95,8 +90,8 @@ StallReport InspectStalls(const std::vector<Tally*>& pending, const std::vector<
   }
   text += DifferentKinds(pending, ranks);
   if (report.shut_down) {
-    text += "\nOne or more rank (marked by \"!\") is stalled for longer than " +
-            WholeSeconds(options.shut_down_after) + " seconds. Will shutdown.";
+    text += "\nThe ranks marked by \"!\" have been missing for more than " +
+            WholeSeconds(options.shut_down_after) + " s: the job ends.";
   }
   report.warning = std::move(text);
   return report;

@@ -30,7 +30,7 @@ class LearningRateScheduleCallback(KERAS.callbacks.Callback):  # type: ignore[mi
     ) -> None:
         super().__init__()
         if initial_lr is None:
-            raise ValueError("Parameter `initial_lr` is required")
+            raise ValueError("initial_lr= is missing: the learning rate that the multiplier applies to")
         self.initial_lr = initial_lr
         self.start_epoch = start_epoch
         self.end_epoch = end_epoch

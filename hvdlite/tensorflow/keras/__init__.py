@@ -36,5 +36,5 @@ def allreduce(  # type: ignore[no-redef]
               postscale_factor: float = 1.0, op: int | None = None, compression: Any = Compression.none) -> Any:  # fmt: skip
     """hvdlite.keras.allreduce()."""
     if average is not None and op is not None:
-        raise ValueError("The op parameter supersedes average. Please provide only one of them.")
+        raise ValueError("op= and average= both name the reduction: pass op= alone")
     return _keras.allreduce(value, name, average is not False, prescale_factor, postscale_factor, op, compression)

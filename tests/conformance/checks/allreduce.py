@@ -190,7 +190,7 @@ def average_is_the_default_and_divides_once(here: Here) -> None:
         here.close(hvd.allreduce(inputs[here.rank], average=False), reference(inputs, SUM))
         here.close(hvd.allreduce(inputs[here.rank], True), reference(inputs, AVERAGE))
     assert [w.category for w in said] == [DeprecationWarning] * 2
-    with raises(ValueError, "supersedes"):
+    with raises(ValueError, "op= and average="):
         hvd.allreduce(inputs[here.rank], average=True, op=SUM)
 
 

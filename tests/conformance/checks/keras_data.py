@@ -152,5 +152,5 @@ def collectives_on_values(here: Here) -> None:
         np.testing.assert_array_equal(a, b)
     equal_everywhere(here, contents(weights))
     if not legacy():
-        with raises(RuntimeError, "does not support eager execution"):
+        with raises(RuntimeError, "runs eagerly"):
             hvd.broadcast_global_variables(0)

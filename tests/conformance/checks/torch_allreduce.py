@@ -124,7 +124,7 @@ def the_old_word_average_is_understood(here: Here) -> None:
         assert (hvd.allreduce(torch.ones(3), average=True) == 1).all()
     assert [w.category for w in caught] == [DeprecationWarning] * 2
     assert (hvd.allreduce_(torch.ones(3), None, "positional", hvd.Sum) == here.size).all()
-    with raises(ValueError, "supersedes"):
+    with raises(ValueError, "op= and average="):
         hvd.allreduce(torch.ones(3), average=True, op=hvd.Sum)
 
 

@@ -136,7 +136,7 @@ def a_handle_ends_with_its_synchronize(here: Here) -> None:
         assert time.monotonic() < deadline
     assert hvd.synchronize(handle).tolist() == [here.size] * 3
     assert hvd.synchronize(handle) is None and hvd.synchronize(10**9) is None
-    with raises(ValueError, "was not created or has been cleared"):
+    with raises(ValueError, "each handle can be synchronized once"):
         hvd.poll(handle)
 
 

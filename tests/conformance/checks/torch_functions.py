@@ -76,7 +76,7 @@ def parameters_come_from_a_state_dict_or_a_list(here: Here) -> None:
             assert torch.equal(mine, other)
     hvd.broadcast_parameters({"a": torch.ones(2), "extra": None, "note": "text"}, root_rank=0)
     for wrong in (_model(0).named_parameters(), _model(0).parameters(), 3, None):
-        with raises(ValueError, "invalid params of type"):
+        with raises(ValueError, "hvd.broadcast_parameters() cannot take a"):
             hvd.broadcast_parameters(wrong, root_rank=0)
 
 

@@ -83,7 +83,7 @@ def get_host_assignments(
     """Ranks, which fill the hosts in their order: all slots, or `max_num_proc` of them. ValueError: fewer than `min_num_proc` slots."""
     slots = sum(host.slots for host in hosts)
     if slots < min_num_proc:
-        raise ValueError(f"Requested more processes ({min_num_proc}) than there are available slots ({slots})")
+        raise ValueError(f"{min_num_proc} processes are more than the {slots} slots of the hosts")
     count = slots if max_num_proc is None else min(slots, max_num_proc)
     assigned = plan.assign([Host(host.hostname, host.slots) for host in hosts], count)
     return [SlotInfo(s.host, s.rank, s.local_rank, s.cross_rank, s.size, s.local_size, s.cross_size) for s in assigned]
