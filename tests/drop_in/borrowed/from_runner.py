@@ -29,9 +29,7 @@ assert {(s.size, s.local_size, s.cross_size) for s in slots[1:3]} == {(4, 2, 1),
 assert len(hosts.get_host_assignments(four, 2)) == 7
 back = hosts.SlotInfo.from_response_string(slots[1].to_response_string())
 assert (back.rank, back.size, back.local_rank, back.local_size) == (1, 4, 1, 2)
-assert "8 processes are more than the 7 slots" in raises(
-    ValueError, hosts.get_host_assignments, four, 8
-)
+assert "8 processes are more than the 7 slots" in raises(ValueError, hosts.get_host_assignments, four, 8)
 assert "Invalid host input" in raises(ValueError, hosts.parse_hosts, "a:x")
 with tempfile.NamedTemporaryFile("w") as file:
     file.write("a slots=2\n\n# no host\nb slots=3\n")
