@@ -30,15 +30,28 @@ bool Parse(const std::string& text, std::string* value) {
   return true;
 }
 
+std::string Text(bool value) {
+  return value ? "1" : "0";
+}
+std::string Text(int64_t value) {
+  return std::to_string(value);
+}
+std::string Text(double value) {
+  return std::to_string(value);
+}
+std::string Text(const std::string& value) {
+  return value;
+}
+
 }  // namespace
 
 Status Config::Set(const std::string& field, const std::string& text) {
   bool known = false;
   bool readable = false;
-#define HVDLITE_KNOB(type, name, value) \
-  if (field == #name) {                 \
-    known = true;                       \
-    readable = Parse(text, &name);      \
+#define HVDLITE_KNOB(type, name, ...) \
+  if (field == #name) {               \
+    known = true;                     \
+    readable = Parse(text, &name);    \
   }
 #include "base/knobs.inc"
 #undef HVDLITE_KNOB
@@ -46,6 +59,15 @@ Status Config::Set(const std::string& field, const std::string& text) {
   if (!readable)
     return Status::InvalidArgument("knob " + field + ": cannot read the value '" + text + "'");
   return Status::Ok();
+}
+
+std::string Config::Alike() const {
+  std::string all;
+#define HVDLITE_KNOB(type, name, value, variable, alike) \
+  if (alike) all += (all.empty() ? "" : ";") + std::string(variable) + "=" + Text(name);
+#include "base/knobs.inc"
+#undef HVDLITE_KNOB
+  return all;
 }
 
 }  // namespace hvdlite

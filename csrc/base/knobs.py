@@ -31,7 +31,10 @@ def _literal(value: object) -> str:
 
 def main() -> None:
     lines = ["// Generated from hvdlite/base/knobs.py."]
-    lines += [f"HVDLITE_KNOB({TYPES[k.type]}, {k.field}, {_literal(k.default)})" for k in _table().KNOBS if k.core]
+    for k in _table().KNOBS:
+        if k.core:
+            row = [TYPES[k.type], k.field, _literal(k.default), _literal(k.environment[0]), _literal(k.alike)]
+            lines.append(f"HVDLITE_KNOB({', '.join(row)})")
     Path(sys.argv[1]).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

@@ -26,22 +26,6 @@ size_t ChunkBytes(const Config& config, size_t members) {
   return (chunk + 4095) / 4096 * 4096;
 }
 
-// What decides who sends how much when, and cannot be told by one rank to the others, because it
-// must be known before.
-std::string SharedSettings(const Config& config) {
-  return "HVDLITE_CPU_OPERATIONS=" + config.cpu_operations +
-         ";HVDLITE_GPU_OPERATIONS=" + config.gpu_operations +
-         ";HVDLITE_DEBUG_NET_ALGORITHM=" + config.debug_net_algorithm +
-         ";HVDLITE_GPU_CHUNK_BYTES=" + std::to_string(config.gpu_chunk_bytes) +
-         ";HVDLITE_HIERARCHICAL_ALLREDUCE=" + config.hierarchical_allreduce +
-         ";HVDLITE_LINK_CHECKS=" + config.link_checks +
-         ";HVDLITE_MPI_ALLREDUCE=" + config.mpi_allreduce +
-         ";HVDLITE_MPI_CHUNK_BYTES=" + std::to_string(config.mpi_chunk_bytes) +
-         ";HVDLITE_SHM_CHUNK_BYTES=" + std::to_string(config.shm_chunk_bytes) +
-         ";HVDLITE_SHM_SMALL_BYTES=" + std::to_string(config.shm_small_bytes) +
-         ";HVDLITE_TORUS_ALLREDUCE=" + (config.torus_allreduce ? "1" : "0");
-}
-
 // What the kernel lets this process use: its affinity, and the quota of its container (cgroup v2).
 int UsableProcessors() {
   cpu_set_t set;
@@ -96,7 +80,7 @@ Status World::Join(const WorldOptions& options, rendezvous::Store* store, Deadli
   if (options.config->cpu_operations == "net") me.host_id += "#rank" + std::to_string(options.rank);
   me.pid = getpid();
   me.release = options.release;
-  me.settings = SharedSettings(*options.config);
+  me.settings = options.config->Alike();
   if (options.mpi.library != nullptr) me.mpi = options.mpi.name;
   me.mpi_absent = options.mpi.absent;
 

@@ -36,6 +36,8 @@ class Knob:
     flag_off: str | None = None  # the flag that means false
     flag_scale: int = 1  # the flag's number times this is the knob's value
     core: bool = True  # whether the native core has it; False: it is Python's alone
+    alike: bool = False  # all ranks must have one value: it decides which rank sends what, when
+    yaml: str = ""  # its key in the launcher's --config-file; "not section.key": true there means false
 
     @property
     def is_switch(self) -> bool:
@@ -111,17 +113,17 @@ KNOBS: tuple[Knob, ...] = (
     Knob(
         "fusion_threshold", _names("FUSION_THRESHOLD"), "int", 128 * _MIB,
         "Tensors are fused into one batch up to this many bytes; 0 sends every tensor alone.",
-        "Batching", unit="bytes", minimum=0, flag="--fusion-threshold-mb", flag_scale=_MIB,
+        "Batching", unit="bytes", minimum=0, flag="--fusion-threshold-mb", flag_scale=_MIB, yaml="params.fusion_threshold_mb",
     ),
     Knob(
         "cycle_time", _names("CYCLE_TIME"), "float", 1.0,
         "The longest the background thread waits for more asynchronous submissions before it sends a batch.",
-        "Batching", unit="milliseconds", minimum=0, maximum=60_000, flag="--cycle-time-ms",
+        "Batching", unit="milliseconds", minimum=0, maximum=60_000, flag="--cycle-time-ms", yaml="params.cycle_time_ms",
     ),
     Knob(
         "cache_capacity", _names("CACHE_CAPACITY"), "int", 65536,
         "How many known tensors are negotiated by a single flag instead of a full request; 0 turns this off.",
-        "Batching", unit="tensors", minimum=0, maximum=1 << 24, flag="--cache-capacity",
+        "Batching", unit="tensors", minimum=0, maximum=1 << 24, flag="--cache-capacity", yaml="params.cache_capacity",
     ),
     Knob(
         "disable_group_fusion", _names("DISABLE_GROUP_FUSION"), "bool", False,
@@ -138,56 +140,56 @@ KNOBS: tuple[Knob, ...] = (
         "cpu_operations", _names("CPU_OPERATIONS"), "choice", "auto",
         "What carries tensors in host memory: shm within a host; between hosts net (TCP) or mpi; gloo, as in Horovod's programs, "
         "means shm and net. auto: shm within a host; between hosts MPI if an MPI's launcher has started the job, else net.",
-        "Communication", choices=("auto", "shm", "net", "mpi", "gloo"),
+        "Communication", choices=("auto", "shm", "net", "mpi", "gloo"), alike=True,
     ),
     Knob(
         "hierarchical_allreduce", _names("HIERARCHICAL_ALLREDUCE"), "choice", "auto",
         "Reduce inside each host first, then between hosts. auto: tensors in host memory; not those on GPUs, for which NCCL has trees of its own.",
         "Communication", choices=("auto", "on", "off"),
-        flag="--hierarchical-allreduce", flag_off="--no-hierarchical-allreduce",
+        flag="--hierarchical-allreduce", flag_off="--no-hierarchical-allreduce", alike=True, yaml="params.hierarchical_allreduce",
     ),
     Knob(
         "torus_allreduce", _names("TORUS_ALLREDUCE"), "bool", False,
         "Let NCCL reduce inside each host, between the ranks of the same place on all hosts, and inside again: for tensors on GPUs what "
         "hierarchical_allreduce=on does.",
-        "Communication", flag="--torus-allreduce", flag_off="--no-torus-allreduce",
+        "Communication", flag="--torus-allreduce", flag_off="--no-torus-allreduce", alike=True, yaml="params.torus_allreduce",
     ),
     Knob(
         "shm_chunk_bytes", _names("SHM_CHUNK_BYTES", None), "int", 262144,
         "Size of the pieces in which large tensors travel through shared memory.",
-        "Communication", unit="bytes", minimum=4096, maximum=1 << 30,
+        "Communication", unit="bytes", minimum=4096, maximum=1 << 30, alike=True,
     ),
     Knob(
         "shm_small_bytes", _names("SHM_SMALL_BYTES", None), "int", 32768,
         "Up to this size ranks of one host exchange whole tensors in one step.",
-        "Communication", unit="bytes", minimum=0, maximum=1 << 30,
+        "Communication", unit="bytes", minimum=0, maximum=1 << 30, alike=True,
     ),
     Knob(
         "mpi_allreduce", _names("MPI_ALLREDUCE", None), "choice", "auto",
         "Over MPI: whether the MPI library reduces (library: in an order of its own) or its messages are summed here (direct, gather). "
         "auto: the quickest that gives the same bits in every run.",
-        "Communication", choices=("auto", "library", "direct", "gather"),
+        "Communication", choices=("auto", "library", "direct", "gather"), alike=True,
     ),
     Knob(
         "mpi_chunk_bytes", _names("MPI_CHUNK_BYTES", None), "int", 1048576,
         "Size of the pieces in which large tensors travel over MPI.",
-        "Communication", unit="bytes", minimum=4096, maximum=1 << 30,
+        "Communication", unit="bytes", minimum=4096, maximum=1 << 30, alike=True,
     ),
     Knob(
         "mpi_threads_disable", _names("MPI_THREADS_DISABLE"), "bool", False,
         "Ask MPI for MPI_THREAD_SERIALIZED instead of MPI_THREAD_MULTIPLE; then the program must not call MPI while operations are under way.",
-        "Communication", flag="--mpi-threads-disable", flag_off="--no-mpi-threads-disable", core=False,
+        "Communication", flag="--mpi-threads-disable", flag_off="--no-mpi-threads-disable", core=False, yaml="library_options.mpi_threads_disable",
     ),
     Knob(
         "gpu_operations", _names("GPU_OPERATIONS"), "choice", "auto",
         "What carries tensors on GPUs: nccl; stage, through host memory, and from there as cpu_operations says; mpi, the same for who "
         "wants MPI. auto: NCCL if all ranks of a process set can use it, else stage.",
-        "Communication", choices=("auto", "nccl", "mpi", "stage"),
+        "Communication", choices=("auto", "nccl", "mpi", "stage"), alike=True,
     ),
     Knob(
         "gpu_chunk_bytes", _names("GPU_CHUNK_BYTES", None), "int", 4 * _MIB,
         "Size of the pieces in which large tensors on GPUs are staged; pinned memory for four of them is used by each process set.",
-        "Communication", unit="bytes", minimum=4096, maximum=1 << 30,
+        "Communication", unit="bytes", minimum=4096, maximum=1 << 30, alike=True,
     ),
     Knob(
         "cuda_library", _names("CUDA_LIBRARY", None), "str", "libcuda.so.1",
@@ -223,7 +225,7 @@ KNOBS: tuple[Knob, ...] = (
         "link_checks", _names("LINK_CHECKS", None), "choice", "auto",
         "Check words (CRC-32C) on what goes over hvdlite's own connections between ranks, so that a bit that changes on the way is an error "
         "and never a wrong result. auto: between machines, not where ranks of one machine pretend to be on several hosts.",
-        "Communication", choices=("auto", "on", "off"),
+        "Communication", choices=("auto", "on", "off"), alike=True,
     ),
     Knob(
         "host_id", _names("HOST_ID", None), "str", "",
@@ -240,7 +242,7 @@ KNOBS: tuple[Knob, ...] = (
     Knob(
         "thread_affinity", _names("THREAD_AFFINITY"), "str", "",
         "Core of each local rank's background thread: one number for each, separated by commas.",
-        "Threads", flag="--thread-affinity",
+        "Threads", flag="--thread-affinity", yaml="library_options.thread_affinity",
     ),
     Knob(
         "overlap", _names("OVERLAP", None), "choice", "auto",
@@ -279,17 +281,17 @@ KNOBS: tuple[Knob, ...] = (
     Knob(
         "stall_check_time_seconds", _names("STALL_CHECK_TIME_SECONDS"), "float", 60.0,
         "Warn when some ranks have asked for an operation and others have not for this long.",
-        "Stalls and dead peers", unit="seconds", minimum=0, flag="--stall-check-warning-time-seconds",
+        "Stalls and dead peers", unit="seconds", minimum=0, flag="--stall-check-warning-time-seconds", yaml="stall_check.warning_time_seconds",
     ),
     Knob(
         "stall_shutdown_time_seconds", _names("STALL_SHUTDOWN_TIME_SECONDS"), "float", 0.0,
         "End the job when an operation has been stalled for this long; 0 never.",
-        "Stalls and dead peers", unit="seconds", minimum=0, flag="--stall-check-shutdown-time-seconds",
+        "Stalls and dead peers", unit="seconds", minimum=0, flag="--stall-check-shutdown-time-seconds", yaml="stall_check.shutdown_time_seconds",
     ),
     Knob(
         "stall_check_disable", _names("STALL_CHECK_DISABLE"), "bool", False,
         "Do not look for stalled operations.",
-        "Stalls and dead peers", flag="--no-stall-check", flag_off="--stall-check",
+        "Stalls and dead peers", flag="--no-stall-check", flag_off="--stall-check", yaml="not stall_check.enabled",
     ),
     # --- Training
     Knob(
@@ -311,22 +313,22 @@ KNOBS: tuple[Knob, ...] = (
     Knob(
         "log_level", _names("LOG_LEVEL"), "choice", "warning",
         "The least severe messages to print.",
-        "Watching", choices=("trace", "debug", "info", "warning", "error", "fatal"), flag="--log-level",
+        "Watching", choices=("trace", "debug", "info", "warning", "error", "fatal"), flag="--log-level", yaml="logging.level",
     ),
     Knob(
         "log_hide_time", _names("LOG_HIDE_TIME"), "bool", False,
         "Leave the time out of log lines.",
-        "Watching", flag="--log-without-timestamp", flag_off="--log-with-timestamp",
+        "Watching", flag="--log-without-timestamp", flag_off="--log-with-timestamp", yaml="not logging.with_timestamp",
     ),
     Knob(
         "timeline", _names("TIMELINE"), "str", "",
         "File for a Chrome-trace timeline; DYNAMIC waits for start_timeline(); empty writes none.",
-        "Watching", flag="--timeline-filename",
+        "Watching", flag="--timeline-filename", yaml="timeline.filename",
     ),
     Knob(
         "timeline_mark_cycles", _names("TIMELINE_MARK_CYCLES"), "bool", False,
         "Mark every turn of the engine's loop in the timeline.",
-        "Watching", flag="--timeline-mark-cycles", flag_off="--no-timeline-mark-cycles",
+        "Watching", flag="--timeline-mark-cycles", flag_off="--no-timeline-mark-cycles", yaml="timeline.mark_cycles",
     ),
     Knob(
         "timeline_ranks", _names("TIMELINE_RANKS", None), "choice", "0",
@@ -352,7 +354,7 @@ KNOBS: tuple[Knob, ...] = (
     Knob(
         "debug_net_algorithm", _names("DEBUG_NET_ALGORITHM", None), "choice", "auto",
         "Over TCP: the algorithm of every collective that it can carry out (see docs/how-it-works/algorithms.md). auto: the quickest, for each.",
-        "Testing", choices=("auto", "one-shot", "direct", "gather", "ring", "pairwise", "tree", "chain"),
+        "Testing", choices=("auto", "one-shot", "direct", "gather", "ring", "pairwise", "tree", "chain"), alike=True,
     ),
 )  # fmt: skip
 

@@ -45,7 +45,8 @@ def _markdown_lines() -> Iterator[str]:
         if knob.flag_scale == _MIB:
             shown += " (in MiB)"
         variables = ", ".join(f"`{name}`" for name in knob.environment)
-        yield f"| {variables} | {shown} | {_in_words(knob)} | {knob.allowed()} | {knob.about} |"
+        about = f"{knob.about} The same on all ranks." if knob.alike else knob.about
+        yield f"| {variables} | {shown} | {_in_words(knob)} | {knob.allowed()} | {about} |"
 
 
 def markdown() -> str:

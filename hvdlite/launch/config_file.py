@@ -16,23 +16,7 @@ from hvdlite.base import knobs
 from hvdlite.launch import flags
 
 # Where each key goes: to a knob (by the flag's own name), or to a flag that does nothing here.
-_KNOBS = {
-    ("params", "fusion_threshold_mb"): "fusion_threshold",
-    ("params", "cycle_time_ms"): "cycle_time",
-    ("params", "cache_capacity"): "cache_capacity",
-    ("params", "hierarchical_allreduce"): "hierarchical_allreduce",
-    ("params", "torus_allreduce"): "torus_allreduce",
-    ("timeline", "filename"): "timeline",
-    ("timeline", "mark_cycles"): "timeline_mark_cycles",
-    ("stall_check", "enabled"): "stall_check_disable",
-    ("stall_check", "warning_time_seconds"): "stall_check_time_seconds",
-    ("stall_check", "shutdown_time_seconds"): "stall_shutdown_time_seconds",
-    ("library_options", "mpi_threads_disable"): "mpi_threads_disable",
-    ("library_options", "thread_affinity"): "thread_affinity",
-    ("logging", "level"): "log_level",
-    ("logging", "with_timestamp"): "log_hide_time",
-}
-_OPPOSITE = ("stall_check_disable", "log_hide_time")
+_KNOBS = {tuple(knob.yaml.removeprefix("not ").split(".")): knob for knob in knobs.KNOBS if knob.yaml}
 _FOREIGN = {
     ("params", "hierarchical_allgather"): "--hierarchical-allgather",
     ("autotune", "enabled"): "--autotune",
@@ -100,12 +84,12 @@ def _apply(section: str, key: str, value: Any, arguments: argparse.Namespace, pa
         if value is not False and getattr(arguments, foreign.destination) is None:
             setattr(arguments, foreign.destination, value)
         return
-    knob = knobs.by_field(_KNOBS[section, key])
+    knob = _KNOBS[section, key]
     source = f"{path}: {section}.{key}"
     if knob.is_switch:
         if not isinstance(value, bool):
             raise ValueError(f"{source}={value!r} is not allowed: expected true or false.")
-        text = "1" if value != (knob.field in _OPPOSITE) else "0"
+        text = "1" if value != knob.yaml.startswith("not ") else "0"
     elif isinstance(value, (bool, list, dict)):
         raise ValueError(f"{source}={value!r} is not allowed: expected a text or a number.")
     else:

@@ -133,10 +133,10 @@ def _pickled(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str,
         raise TypeError(
             f"hvdlite.run() needs a function to call, not {type(func).__name__}: hvdlite.run(train, num_proc=2)"
         )
-    import cloudpickle
+    from hvdlite.launch import pickling  # brings cloudpickle, which hvdliterun does not need
 
     try:
-        return bytes(cloudpickle.dumps((func, tuple(args), dict(kwargs or {}))))
+        return pickling.dumps((func, tuple(args), dict(kwargs or {})))
     except Exception as error:
         name = getattr(func, "__qualname__", repr(func))
         raise TypeError(

@@ -130,7 +130,7 @@ def test_the_cpp_list_has_a_line_for_each_knob_of_the_core_and_needs_nothing_ins
     subprocess.run(command, check=True, cwd=tmp_path, timeout=within(30))
     lines = out.read_text().splitlines()
     kinds, literals = "bool|int64_t|double|std::string", 'true|false|-?[0-9.]+|"[^"]*"'
-    pattern = rf"HVDLITE_KNOB\(({kinds}), ([a-z0-9_]+), ({literals})\)"
+    pattern = rf'HVDLITE_KNOB\(({kinds}), ([a-z0-9_]+), ({literals}), "[A-Z0-9_]+", (true|false)\)'
     matches = [re.fullmatch(pattern, line) for line in lines[1:]]
     assert [match and match.group(2) for match in matches] == [knob.field for knob in knobs.KNOBS if knob.core]
 

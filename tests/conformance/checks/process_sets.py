@@ -42,7 +42,7 @@ def every_operation_works_within_a_subset(here: Here) -> None:
             assert len(hvd.grouped_allreduce([np.ones(1)] * 3, process_set=subset)) == 3
             hvd.barrier(process_set=subset)
         else:
-            with raises(ValueError, "not part"):
+            with raises(ValueError, "is not a member of process set"):
                 subset.rank()
         assert hvd.remove_process_set(subset) is True
         assert subset.process_set_id is None and subset.size() is None
@@ -133,9 +133,9 @@ def what_makes_no_sense_is_refused(here: Here) -> None:
     for wrong in (["a"], [0.5], [True]):
         with raises(ValueError):
             hvd.ProcessSet(wrong)
-    with raises(ValueError, "duplicate"):
+    with raises(ValueError, "already"):
         hvd.add_process_set(range(here.size))
-    with raises(ValueError, "duplicate"):
+    with raises(ValueError, "already"):
         hvd.add_process_set(list(reversed(range(here.size))))
     assert hvd.remove_process_set(hvd.global_process_set) is False
     assert hvd.remove_process_set(hvd.ProcessSet([0])) is False
@@ -234,7 +234,7 @@ def init_again_registers_sets(here: Here) -> None:
     hvd.init(process_sets=[same, fresh])
     assert same.process_set_id == known.process_set_id and fresh.process_set_id is not None
     if here.size > 2:
-        with raises(ValueError, "duplicate", "number 1"):
+        with raises(ValueError, "entry 1 of hvd.init"):
             hvd.init(process_sets=[[0], [0]])
         assert hvd.is_initialized()
     hvd.remove_process_set(fresh)

@@ -28,10 +28,14 @@ def wrong_arguments_are_refused(here: Here) -> None:
         hvd.DistributedOptimizer(sgd(net.parameters()), **how)
 
     for error, words, how in (
-        (ValueError, ("tuples",), {"named_parameters": net.parameters()}),
-        (ValueError, ("unique", "0.bias"), {"named_parameters": [(n.replace("weight", "bias"), p) for n, p in named]}),
-        (ValueError, ("not named", "0.1"), {"named_parameters": named[:1]}),
-        (ValueError, ("> 0",), {"backward_passes_per_step": 0}),
+        (ValueError, ("pairs of a name",), {"named_parameters": net.parameters()}),
+        (
+            ValueError,
+            ("more than once", "0.bias"),
+            {"named_parameters": [(n.replace("weight", "bias"), p) for n, p in named]},
+        ),
+        (ValueError, ("not all parameters", "0.1"), {"named_parameters": named[:1]}),
+        (ValueError, ("1 or more",), {"backward_passes_per_step": 0}),
         (ValueError, ("gradient_predivide_factor",), {"gradient_predivide_factor": 2.0, "op": hvd.Sum}),
         (ValueError, ("op=",), {"op": hvd.Max}),
         (ValueError, ("groups",), {"groups": 0}),
