@@ -53,10 +53,9 @@ if PHASE != "joined":
     member = struct.pack("<BiqHH", 4, RANK, os.getpid(), 0, len(host)) + host + bytes([len(release)]) + release
     member += bytes([1, len(address)]) + address
     values = knobs.resolve(os.environ)
-    shared = ("cpu_operations", "gpu_operations", "debug_net_algorithm", "gpu_chunk_bytes", "hierarchical_allreduce")
-    shared += ("link_checks", "mpi_allreduce", "mpi_chunk_bytes", "shm_chunk_bytes", "shm_small_bytes")
-    settings = ";".join(f"HVDLITE_{field.upper()}={values[field]}" for field in shared)
-    settings = f"{settings};HVDLITE_TORUS_ALLREDUCE={int(values['torus_allreduce'])}".encode()
+    alike = [(k.environment[0], values[k.field]) for k in knobs.KNOBS if k.alike]
+    texts = (f"{name}={int(value) if isinstance(value, bool) else value}" for name, value in alike)
+    settings = ";".join(texts).encode()
     member += struct.pack("<HHH", 0, 0, len(settings)) + settings
     store.set(f"init/0/member/{RANK}", member)
 if PHASE == "doors":
