@@ -200,8 +200,8 @@ def test_settings_that_must_be_equal_are_compared(tmp_path: Path) -> None:
         ranks.end_well()
         for rank in range(2):
             text = ranks.last(rank)["text"]
-            assert "rank 0 has HVDLITE_DEBUG_NET_ALGORITHM=auto HVDLITE_SHM_SMALL_BYTES=32768 and " in text, text
-            assert "rank 1 has HVDLITE_DEBUG_NET_ALGORITHM=ring HVDLITE_SHM_SMALL_BYTES=0" in text, text
+            assert "rank 0 has HVDLITE_SHM_SMALL_BYTES=32768 HVDLITE_DEBUG_NET_ALGORITHM=auto and " in text, text
+            assert "rank 1 has HVDLITE_SHM_SMALL_BYTES=0 HVDLITE_DEBUG_NET_ALGORITHM=ring" in text, text
 
 
 @pytest.mark.parametrize("leaver", [1, 3])
