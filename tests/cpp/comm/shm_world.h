@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "comm/net_case.h"
-#include "comm/shm/shm_communicator.h"
+#include "comm/shm/communicator.h"
 #include "testing/watchdog.h"
 
 namespace hvdlite::comm::shm_testing {
@@ -38,14 +38,14 @@ class ShmWorld {
       regions_.push_back(
           std::make_unique<shm::Region>(memory, m, local_ranks, chunk_bytes, bells_.back().get()));
       communicators_.push_back(
-          std::make_unique<ShmCommunicator>(regions_.back().get(), small_bytes));
+          std::make_unique<shm::Communicator>(regions_.back().get(), small_bytes));
     }
   }
 
   int size() const { return static_cast<int>(regions_.size()); }
   shm::Region& region(int m) { return *regions_[static_cast<size_t>(m)]; }
   transport::shm::Doorbells& bells(int m) { return *bells_[static_cast<size_t>(m)]; }
-  ShmCommunicator& communicator(int m) { return *communicators_[static_cast<size_t>(m)]; }
+  shm::Communicator& communicator(int m) { return *communicators_[static_cast<size_t>(m)]; }
 
   void Run(const std::function<void(int)>& play) {
     std::vector<std::thread> threads;
@@ -98,7 +98,7 @@ class ShmWorld {
   std::unique_ptr<transport::shm::HostSegment> segment_;
   std::vector<std::unique_ptr<transport::shm::Doorbells>> bells_;
   std::vector<std::unique_ptr<shm::Region>> regions_;
-  std::vector<std::unique_ptr<ShmCommunicator>> communicators_;
+  std::vector<std::unique_ptr<shm::Communicator>> communicators_;
 };
 
 }  // namespace hvdlite::comm::shm_testing
