@@ -161,7 +161,7 @@ KNOBS: tuple[Knob, ...] = (
     ),
     Knob(
         "shm_small_bytes", _names("SHM_SMALL_BYTES", None), "int", 32768,
-        "Up to this size ranks of one host exchange whole tensors in one step.",
+        "Up to this size the ranks of a host exchange whole tensors in one step; two ranks do so up to eight times this size.",
         "Communication", unit="bytes", minimum=0, maximum=1 << 30, alike=True,
     ),
     Knob(
