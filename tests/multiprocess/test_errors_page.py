@@ -48,7 +48,7 @@ NOT_PROVOKED = {
     "rank … of this host ended during start-up": "see test_a_rank_that_dies_during_init_is_named_without_a_launcher",
     "… has started this process as rank … of …, but MPI says that it is rank … of …": "see test_launchers",
     "MPI says that there are … processes, but no variable by which hvdlite recognises a launcher is set": "see test_launchers",
-    "rank … finds no way to rank …": "takes two hosts without a network in common",
+    "rank … has no usable address of rank …": "takes two hosts without a network in common",
     "cannot reserve … of shared memory": "takes a host without memory",
     "hvdlite communicates tensors in host memory and on CUDA GPUs": "takes another kind of device",
     "…: inside a graph or a compiled program hvdlite takes tensors in host memory only": "takes a GPU",

@@ -8,7 +8,7 @@ namespace hvdlite::comm::gpu {
 
 namespace {
 
-// Six texts of so many bytes fit, whatever the numbers.
+// Six texts of this length fit into a record, whatever the numbers.
 constexpr size_t kLongestText = 190;
 
 std::string_view Shorten(std::string_view text) {
