@@ -1,16 +1,15 @@
-// ShmCommunicator: collectives among ranks of one host, straight out of each other's mapped memory.
+// Communicator: collectives among ranks of one host, straight out of each other's mapped memory.
 #pragma once
 
 #include "comm/communicator.h"
 #include "comm/shm/region.h"
 
-namespace hvdlite::comm {
+namespace hvdlite::comm::shm {
 
-class ShmCommunicator final : public Communicator {
+class Communicator final : public comm::Communicator {
  public:
   // Allreduces of at most `small_bytes` go by exchange (one hand-over). Borrows the region.
-  ShmCommunicator(ShmRegion* region, size_t small_bytes)
-      : region_(region), small_bytes_(small_bytes) {}
+  Communicator(Region* region, size_t small_bytes) : region_(region), small_bytes_(small_bytes) {}
 
   const char* name() const override { return "shm"; }
   std::string Explain(const Batch& batch) const override;
@@ -21,8 +20,8 @@ class ShmCommunicator final : public Communicator {
   bool FitsExchange(const Batch& batch) const;
   Carrier Choose(const Batch& batch) const;
 
-  ShmRegion* const region_;
+  Region* const region_;
   const size_t small_bytes_;
 };
 
-}  // namespace hvdlite::comm
+}  // namespace hvdlite::comm::shm
