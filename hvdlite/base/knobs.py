@@ -132,7 +132,7 @@ KNOBS: tuple[Knob, ...] = (
     ),
     Knob(
         "dynamic_process_sets", _names("DYNAMIC_PROCESS_SETS"), "bool", False,
-        "No effect: process sets can always be added and removed at run time. Horovod needs it.",
+        "Accepted for Horovod's sake, without effect: process sets can always be added and removed at run time.",
         "Batching",
     ),
     # --- Communication
