@@ -55,7 +55,7 @@ void ReadMpi(const hvdlite_mpi& in, comm::mpi::Access* out) {
 Status ReadOptions(const hvdlite_init_options& in, EngineOptions* out) {
   if (in.size < 1 || in.rank < 0 || in.rank >= in.size) {
     return Status::InvalidArgument("rank " + std::to_string(in.rank) + " of " +
-                                   std::to_string(in.size) + " makes no job");
+                                   std::to_string(in.size) + " is not possible");
   }
   out->rank = in.rank;
   out->size = in.size;

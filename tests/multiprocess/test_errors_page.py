@@ -98,7 +98,7 @@ NOT_PROVOKED = {
         ],
         "see the checks of tests/conformance/checks/torch_absent.py and torch_misuse.py",
     ),
-    "…Different operations never meet, not even under one name, and here are: …": "see test_observation",
+    "…Different operations are never matched with each other, even under one name: …": "see test_observation",
     **dict.fromkeys(
         [
             "HVDLITE_CPU_OPERATIONS=mpi, but … has no MPI",

@@ -56,7 +56,7 @@ Status Decode(std::string_view bytes, Record* record) {
   for (std::string& id : record->unique_ids) id = in.Text();
   if (!in.ok() || uuid.size() != sizeof(record->uuid.bytes)) {
     return Status::Internal(
-        "what a rank says of its GPU cannot be read; do all run the same version of hvdlite?");
+        "the GPU record of a rank cannot be read; do all run the same version of hvdlite?");
   }
   std::memcpy(record->uuid.bytes, uuid.data(), uuid.size());
   return Status::Ok();

@@ -39,8 +39,8 @@ class Observer {
   // 3's is "trace.rank3.json".
   Status StartTimeline(const std::string& path, bool mark_cycles);
   void StopTimeline();
-  // Whether a program has started a timeline on this rank. If this rank writes none, the ranks that
-  // do see arrivals when this one asks.
+  // Whether a program has started a timeline on this rank. If this rank writes none, it shows its
+  // requests to the ranks that do.
   bool watches_arrivals() const { return watches_arrivals_.load(std::memory_order_relaxed); }
 
   // Where the program is, for the thread that can tell.

@@ -45,8 +45,8 @@ std::string DifferentKinds(const std::vector<Tally*>& pending, const std::vector
     }
     std::sort(seen.begin(), seen.end());
     if (std::adjacent_find(seen.begin(), seen.end()) != seen.end()) continue;
-    return "\nDifferent operations never meet, not even under one name, and here are: " + list +
-           ". If one operation is meant, call the same one on all ranks.";
+    return "\nDifferent operations are never matched with each other, even under one name: " +
+           list + ". If one operation is meant, call the same one on all ranks.";
   }
   return "";
 }

@@ -84,7 +84,7 @@ Status LinkListener::Park(Guest* guest) {
   const std::string link = "rank " + std::to_string(hello.from) + " of generation " +
                            std::to_string(hello.generation) + " wanted rank " +
                            std::to_string(hello.to);
-  if (!Wanted(hello)) return Status::Io(link + ", but this is another one");
+  if (!Wanted(hello)) return Status::Io(link + ", but this is another rank");
   if (claimed_.contains(hello)) return Status::Io(link + " a second time");
   // The newer connection is the one that the client still holds.
   parked_[hello] = std::move(guest->fd);

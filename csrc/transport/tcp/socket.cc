@@ -248,7 +248,7 @@ Status LocalEndpoint(int fd, Endpoint* endpoint) {
   SocketAddress address;
   address.length = sizeof(address.storage);
   if (getsockname(fd, reinterpret_cast<sockaddr*>(&address.storage), &address.length) != 0) {
-    return Status::FromErrno("cannot tell the own address of a socket", errno);
+    return Status::FromErrno("cannot get the local address of a socket", errno);
   }
   *endpoint = address.ToEndpoint();
   return Status::Ok();
@@ -258,7 +258,7 @@ Status PeerEndpoint(int fd, Endpoint* endpoint) {
   SocketAddress address;
   address.length = sizeof(address.storage);
   if (getpeername(fd, reinterpret_cast<sockaddr*>(&address.storage), &address.length) != 0) {
-    return Status::FromErrno("cannot tell the address of the other end of a socket", errno);
+    return Status::FromErrno("cannot get the remote address of a socket", errno);
   }
   *endpoint = address.ToEndpoint();
   return Status::Ok();
