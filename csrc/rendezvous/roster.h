@@ -70,8 +70,8 @@ Status MakeRoster(std::vector<Member> members, Roster* roster);
 
 // Chooses the address of `theirs` to which the rank `mine` connects, without its prefix length.
 // Best first:
-// a common subnet > any other address > an IPv6 link-local one (with the scope of my interface) >
-// one that is also mine (a bridge such as docker0 has the same address on every host) > loopback.
+//   a common subnet > any other address > an IPv6 link-local one (with the scope of my interface) >
+//   one that is also mine (a bridge such as docker0 has the same address on every host) > loopback.
 // Among equals the order of `theirs` decides. On one host (same host_id) loopback comes first
 // instead. So 127.0.1.1, which Debian's /etc/hosts gives for a machine's own name, is never used
 // between hosts, unless there is only loopback (several "hosts" on one machine, in a test).

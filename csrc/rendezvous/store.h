@@ -40,7 +40,7 @@ class Store {
 
   // The calls below are for the meeting. A store that cannot tell which rank has died (MemoryStore)
   // keeps these defaults.
-  //
+
   // Checks, without waiting, whether the meeting has failed.
   virtual Status Look() { return Status::Ok(); }
   // Reports that this rank has made all its connections, then waits until all ranks have. From then
