@@ -20,15 +20,15 @@ namespace hvdlite::comm {
 
 // M: bytes of the tensor on one rank; n: members. Steps and bytes are those of the busiest member.
 enum class Algorithm : uint8_t {
-  kOneShot,   // allreduce: each member sends all to all, and sums        1 step,   (n-1) M
-  kDirect,    // allreduce, reducescatter: to the owner, which sums       2 steps,  2 (n-1)/n M
-  kGather,    // allreduce: all gather all in doubling stretches, sum     log n,    (n-1) M
-  kRing,      // allgather: round the ring                                n-1,      sum of blocks
-  kPairwise,  // alltoall, allgather: own block straight to each          1 step,   sum of blocks
-  kTree,      // broadcast: binomial                                      log n,    M log n
-  kChain,     // broadcast: one after another, cut-through                n-1,      M
-  kDissemination,  // barrier                                                  log n,    -
-  kAdasum,         // allreduce by Adasum: halving vectors, doubling distance  log² n,   2 (n-1)/n M
+  kOneShot,        // allreduce: each member sends all to all, and sums   1 step,   (n-1) M
+  kDirect,         // allreduce, reducescatter: to the owner, which sums  2 steps,  2 (n-1)/n M
+  kGather,         // allreduce: gather all in doubling stretches, sum    log n,    (n-1) M
+  kRing,           // allgather: round the ring                           n-1,      sum of blocks
+  kPairwise,       // alltoall, allgather: own block straight to each     1 step,   sum of blocks
+  kTree,           // broadcast: binomial                                 log n,    M log n
+  kChain,          // broadcast: one after another, cut-through           n-1,      M
+  kDissemination,  // barrier                                             log n,    -
+  kAdasum,         // allreduce by Adasum: halving, doubling distance     log² n,   2 (n-1)/n M
 };
 constexpr int kAlgorithmCount = 9;
 
