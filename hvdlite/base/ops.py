@@ -13,7 +13,7 @@ Average, Sum, Adasum, Min, Max, Product = range(6)
 
 
 class Kind:
-    """The operations (base/ops.def). Plain numbers: they are looked up in every call."""
+    """The operations (base/ops.def). They are plain numbers, because every call looks them up."""
 
     ALLREDUCE: Final = 0
     ALLGATHER: Final = 1
@@ -28,7 +28,7 @@ class Kind:
 
 
 def reduction_of(average: bool | None, op: int | None) -> int:
-    """The reduction that a call means; `average` is Horovod's older way to say it."""
+    """Returns the reduction that a call means; `average` is Horovod's older argument for it."""
     if average is not None:
         if op is not None:
             raise ValueError("op= and average= both name the reduction: pass op= alone")

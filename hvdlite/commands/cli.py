@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from hvdlite import __version__
 
-# What a command needs is imported when it runs: `--help` answers at once.
+# A command imports its module only when it runs, so `--help` answers at once.
 
 
 def _compat(arguments: argparse.Namespace) -> int:
@@ -71,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         status: int = arguments.run(arguments)
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader (`| head`) has seen enough
+    except BrokenPipeError:  # the reader (`| head`) has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     return status
