@@ -1,9 +1,10 @@
 """The store server: one daemon thread, one selector, any number of clients.
 
-What a stranger can cost: one descriptor and 41 bytes for at most 5 seconds. Nothing is parsed before the
-handshake is complete, and nothing that comes over a socket is ever unpickled or evaluated. A connection that
-does not keep to the protocol is closed with one line in the log (strangers: the first few, then their number); the others do not notice, unless it spoke for a rank
-that was joining: that rank is lost then (`meetings`).
+A stranger costs at most one descriptor and 41 bytes for 5 seconds. Nothing is parsed before the
+handshake is complete, and nothing from a socket is ever unpickled or evaluated. A connection that
+violates the protocol is closed with one line in the log. For strangers, the log has the first few
+lines and then their number. Other clients do not notice, unless the connection spoke for a joining
+rank: that rank is then lost (`meetings`).
 """
 
 from __future__ import annotations
@@ -28,22 +29,22 @@ from hvdlite.rendezvous.table import Table
 
 _log = logging.getLogger(__name__)
 
-# More strangers at once than any job has ranks that connect within one turn of the loop; beyond, the oldest
-# goes.
+# No job has so many ranks that connect within one turn of the loop. If more strangers are connected
+# at once, the oldest is closed.
 _MAX_STRANGERS = 1024
-# Handshakes of those already here take turns with new arrivals, so that a rush of ranks is not taken for a
+# Handshakes of existing connections take turns with new ones, so a rush of ranks is not taken for a
 # flood.
 _ACCEPTS_PER_TURN = 64
 _BACKLOG = 4096
-# How long to leave the door shut when the process has no descriptors left.
+# How long to accept no connection if the process has no descriptors left.
 _ACCEPT_PAUSE = 0.2
 
 
 class StoreServer:
-    """Serves the keys of one job to those who know its secret.
+    """Serves the keys of one job to clients that know its secret.
 
-    Listens from the constructor on, on `host` only; answers from `start()` on, until `close()`. `rank`: the rank in
-    whose process it runs, so that the others can name it when it is gone.
+    Listens from the constructor on, on `host` only. Answers from `start()` until `close()`. `rank`:
+    the rank in whose process it runs, so the others can name it when it is gone.
     """
 
     def __init__(self, secret: bytes, host: str = "127.0.0.1", port: int = 0, rank: int = protocol.NOBODY) -> None:
@@ -75,12 +76,13 @@ class StoreServer:
 
     @classmethod
     def reached(cls, secret: bytes, everywhere: bool, port: int = 0, rank: int = protocol.NOBODY) -> StoreServer:
-        """Listens where other hosts reach it, by IPv6 and IPv4; or, not `everywhere`, on the loopback only."""
+        """Listens by IPv6 and IPv4 where other hosts reach it; or, unless `everywhere`, on loopback
+        only."""
         if not everywhere:
             return cls(secret, "127.0.0.1", port, rank)
         try:
             return cls(secret, "::", port, rank)  # IPv4 as well
-        except OSError:  # a machine without IPv6; another reason shows again
+        except OSError:  # a machine without IPv6; any other reason fails again below
             return cls(secret, "0.0.0.0", port, rank)
 
     def start(self) -> StoreServer:
@@ -103,15 +105,17 @@ class StoreServer:
             end.close()
 
     def peek(self, key: str) -> bytes | None:
-        """What a key has now, for the process that serves it. From any thread."""
+        """Returns the value of a key, for the process that serves it. May be called from any
+        thread."""
         return self._loop.peek(key) if self._loop is not None else None
 
     def is_empty(self) -> bool:
-        """Whether no client has stored anything that is still there. From any thread."""
+        """Whether no stored value is left. May be called from any thread."""
         return self._loop is None or self._loop.is_empty()
 
     def abandon(self) -> None:
-        """In a forked child: closes what would keep the end of the parent from its clients."""
+        """Called in a forked child. Closes the descriptors that would hide the end of the parent
+        from its clients."""
         self._closing = True
         for end in (self._listener, self._wake_reader, self._wake_writer):
             end.close()
@@ -137,7 +141,7 @@ os.register_at_fork(after_in_child=_abandon_all)
 
 
 class _Loop:
-    """Owned by the server's thread."""
+    """Belongs to the server's thread."""
 
     def __init__(self, secret: bytes, listener: socket.socket, wake: socket.socket, rank: int) -> None:
         self._secret = secret
@@ -148,7 +152,7 @@ class _Loop:
         self._meetings = Meetings()
         self._selector = selectors.DefaultSelector()
         self._connections: set[Connection] = set()
-        # Those whose handshake is not complete, the oldest first.
+        # Connections without a complete handshake, the oldest first.
         self._strangers: collections.OrderedDict[Connection, None] = collections.OrderedDict()
         self._answered: list[Connection] = []
         self._accept_again: float | None = None
@@ -226,8 +230,8 @@ class _Loop:
             try:
                 sock.setblocking(False)
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                # A client whose machine vanished never says so; without this its descriptor would stay for
-                # ever.
+                # A client whose machine vanished sends nothing. Without this its descriptor would
+                # stay open for ever.
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             except OSError as error:
                 self._close(connection, str(error))
@@ -237,7 +241,7 @@ class _Loop:
             self._serve(connection, selectors.EVENT_READ)
 
     def _serve(self, connection: Connection, events: int) -> None:
-        """Reads what came, answers what is complete, writes what fits, and says what to wait for."""
+        """Reads new bytes, answers complete requests, writes what fits, and says what to wait for."""
         if connection.closed:
             return
         try:
@@ -267,7 +271,7 @@ class _Loop:
             self._close(connection, str(error))
         except ConnectionError as error:
             self._close(connection, None if connection not in self._strangers else str(error))
-        except Exception as error:  # an error of ours must not take the other clients down
+        except Exception as error:  # a bug of ours must not end the other clients
             self._close(connection, f"serving it failed: {error!r}")
 
     def _listen_to(self, connection: Connection) -> None:
@@ -339,7 +343,7 @@ class _Loop:
             self._tell(others, verdict)
 
     def _tell(self, others: list[Hashable], verdict: bytes) -> None:
-        """Whatever they wait for, or ask next, this is the answer."""
+        """Sends the verdict: it answers the request that they wait in, or their next one."""
         for other in others:
             assert isinstance(other, Connection)
             if other.waiter is not None:
