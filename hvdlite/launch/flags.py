@@ -1,7 +1,9 @@
-"""The command line of `hvdliterun`: every flag of horovodrun, with the same meaning, and a few more.
+"""The command line of `hvdliterun`: every flag of horovodrun, with the same meaning, and a few
+more.
 
-What is a knob comes from hvdlite/base/knobs.py. What horovodrun has and hvdlite has no use for is in `WITHOUT_EFFECT` and
-`REFUSED`: the first is accepted with a line that says why nothing happens, the second ends the launcher with one.
+Flags of knobs come from hvdlite/base/knobs.py. `WITHOUT_EFFECT` and `REFUSED` have the flags of
+horovodrun that hvdlite has no use for. The former are accepted with a line that says why they have
+no effect; the latter end the launcher with an error.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ all ranks get SIGTERM and after --grace-seconds SIGKILL. Every knob is also an e
 
 @dataclass(frozen=True)
 class Foreign:
-    """A flag of horovodrun's that does nothing here."""
+    """A flag of horovodrun that does nothing here."""
 
     flags: tuple[str, ...]
     why: str
@@ -69,7 +71,7 @@ REFUSED = (
 
 
 class _Parser(argparse.ArgumentParser):
-    """Who mistypes an option is told which one is like it."""
+    """Suggests a similar option for an unknown one."""
 
     def error(self, message: str) -> NoReturn:
         what, colon, words = message.partition(": ")
@@ -278,7 +280,8 @@ def _add_foreign(parser: argparse.ArgumentParser) -> None:
 
 
 def knob_value(knob: knobs.Knob, source: str) -> Callable[[str], str]:
-    """argparse's type for a knob: checks, and gives the text for the environment."""
+    """Returns argparse's type for a knob: it checks a value, and returns the text for the
+    environment."""
 
     def convert(text: str) -> str:
         if knob.flag_scale != 1:
@@ -324,7 +327,7 @@ def _words(text: str) -> str:
 
 
 def chosen_knobs(arguments: argparse.Namespace) -> dict[str, str]:
-    """The variables that the given flags set, under all names: programs may read Horovod's."""
+    """Returns the variables that the given flags set, under all names: programs may read Horovod's."""
     chosen: dict[str, str] = {}
     for knob in knobs.KNOBS:
         value = getattr(arguments, f"knob_{knob.field}", None)
@@ -334,13 +337,14 @@ def chosen_knobs(arguments: argparse.Namespace) -> dict[str, str]:
 
 
 def given(arguments: argparse.Namespace, foreign: Sequence[Foreign]) -> list[Foreign]:
-    """Which of these are on the command line."""
+    """Returns which of these flags are on the command line."""
     return [each for each in foreign if getattr(arguments, each.destination, None) is not None]
 
 
 def read_text(path: str) -> str:
-    """A file that a flag names. OSError, or ValueError when it is no text."""
-    with open(path, encoding="utf-8-sig") as file:  # Windows' editors begin files with a mark
+    """Returns the text of a file that a flag names. Raises OSError, or ValueError if it is no text."""
+    # Windows' editors begin files with a byte order mark
+    with open(path, encoding="utf-8-sig") as file:
         try:
             return file.read()
         except UnicodeDecodeError as error:
