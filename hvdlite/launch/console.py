@@ -22,7 +22,7 @@ class Console:
         obey_returns: tuple[bool, bool] = (True, True),
     ) -> None:
         self._writers = stdout, stderr
-        self._told: set[str] = set()  # the streams whose losses are reported
+        self._told: set[str] = set()  # streams whose losses have been reported
         self._screen = stderr if isinstance(stderr, Screen) else None
         self.stdout = output.Sink(stdout, timestamps, obey_returns[0])
         self.stderr = output.Sink(stderr, timestamps, obey_returns[1])

@@ -296,7 +296,7 @@ class Stream:
 
     def _emit(self, lines: list[bytes], returns: bool = True) -> None:
         """`returns`: there may be a carriage return in the text."""
-        if self.name == "stderr":  # stdout does not ask for last words
+        if self.name == "stderr":  # last words are those of stderr
             self.last_words.heard(lines)
         if not self.sink.obeys_returns and (returns or self._bars.drawing):
             lines = self._bars.thin(lines, self._fed)

@@ -45,10 +45,8 @@ class Verdict:
     failures: list[Failure] = field(default_factory=list)
     start_failure: StartFailed | None = None
     lost: tuple[str, str] | None = None  # the first host that was lost, and why
-    silent: dict[str, bool] = field(
-        default_factory=dict
-        # hosts that were asked to end and did not answer; whether their ranks were killed without them
-    )
+    # Hosts that were asked to end and did not answer; whether their ranks were killed without them.
+    silent: dict[str, bool] = field(default_factory=dict)
     interrupted: int = 0
     gone: AllGone | None = None
     decided: bool = False
