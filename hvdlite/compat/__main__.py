@@ -1,4 +1,7 @@
-"""`python -m hvdlite.compat train.py ...`, also `-m module ...` and `-c code ...`: a program for which horovod is hvdlite."""
+"""`python -m hvdlite.compat train.py ...`: runs a program for which horovod is hvdlite.
+
+`-m module ...` and `-c code ...` work, too.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,11 @@ from hvdlite import compat
 
 _USAGE = """usage: python -m hvdlite.compat [options of python] (script.py | -m module | -c code) [arguments ...]
 
-Runs a Python program, and what it starts, with hvdlite under the name horovod. With several processes:
+Runs a Python program, and the processes that it starts, with hvdlite under the name horovod.
+With several ranks:
   hvdliterun -np 2 python -m hvdlite.compat train.py --epochs 3
-Other ways and the differences to Horovod: docs/guides/migrating.md. `hvdlite doctor train.py` looks for them in a program."""
+docs/guides/migrating.md lists other ways, and what differs from Horovod.
+`hvdlite doctor train.py` looks for these differences in a program."""
 
 
 def interpreter_options(whole: list[str], arguments: int) -> list[str]:
