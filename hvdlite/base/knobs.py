@@ -165,7 +165,7 @@ KNOBS: tuple[Knob, ...] = (
     ),
     Knob(
         "shm_small_bytes", _names("SHM_SMALL_BYTES", None), "int", 32768,
-        "Ranks of one host exchange tensors up to this size whole, in one step.",
+        "Ranks of one host exchange tensors up to this size whole, in one step; two ranks do so up to eight times this size.",
         "Communication", unit="bytes", minimum=0, maximum=1 << 30, alike=True,
     ),
     Knob(

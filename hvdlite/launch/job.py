@@ -93,6 +93,7 @@ class Job:
                 stack.callback(stream.end)
             # If all ranks are on this host, the store listens on loopback only.
             store = stack.enter_context(StoreServer.reached(key, everywhere=bool(self.far)))
+            self.verdict.hearing = lambda: not store.is_empty()
             self.observer.begin(store, key)
             yield Opened(streams, key, store)
 

@@ -139,6 +139,7 @@ class _Watch:
         self.paused: set[int] = set()
         for descriptor in (*self.groups, *self.pipes):
             self.selector.register(descriptor, selectors.EVENT_READ)
+        self.asked = False  # the ranks have been asked to end
         self.turn = time.monotonic()
         self.resisting = 0
         self.guardian_died = False
@@ -249,6 +250,7 @@ class _Watch:
 
     def _ask(self, politely: bool) -> None:
         """Asks the ranks to end: after the grace period, or at once."""
+        self.asked = True
         for descriptor, (_, group) in self.groups.items():
             if politely:
                 group.terminate()
@@ -273,10 +275,12 @@ class _Watch:
             if number in _FORWARDED:
                 for _, group in self.groups.values():
                     group.forward(number)
-            elif self.verdict.decided or self.verdict.interrupted:
+            elif self.asked or self.verdict.interrupted:
                 self._ask(politely=False)  # a second request ends the patience
-            if number not in _FORWARDED and not self.verdict.decided:
-                self.verdict.interrupted = self.verdict.interrupted or number
+            elif self.verdict.decided:
+                self.verdict.hurried = True
+            else:
+                self.verdict.interrupted = number
 
     def _tick(self) -> None:
         for stream in self.streams.values():

@@ -12,17 +12,17 @@ bool Communicator::FitsExchange(const Batch& batch) const {
   for (const Piece& piece : batch.pieces) {
     bytes += (static_cast<size_t>(piece.count) * SizeOf(batch.dtype) + kLine - 1) / kLine * kLine;
   }
-  return bytes <= std::min(small_bytes_, region_->chunk_bytes());
+  return bytes <= exchange_bytes_;
 }
 
 std::string Communicator::Explain(const Batch& batch) const {
   if (batch.kind == OpKind::kAllreduce && batch.adasum)
     return "shm adasum: pairwise tree over shared slots";
   if (batch.kind == OpKind::kAllreduce) {
-    return FitsExchange(batch)
-               ? "shm exchange: at most " + std::to_string(small_bytes_) + " bytes, one hand-over"
-               : "shm shares: copy in, reduce own share, copy out, in chunks of " +
-                     std::to_string(region_->chunk_bytes()) + " bytes";
+    return FitsExchange(batch) ? "shm exchange: at most " + std::to_string(exchange_bytes_) +
+                                     " bytes, one hand-over"
+                               : "shm shares: copy in, reduce own share, copy out, in chunks of " +
+                                     std::to_string(region_->chunk_bytes()) + " bytes";
   }
   return "shm " + std::string(Name(batch.kind)) + ": streamed through shared slots";
 }
