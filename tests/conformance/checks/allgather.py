@@ -6,7 +6,7 @@ import numpy as np
 
 import hvdlite as hvd
 from checks import check
-from checks.here import Here, raises
+from checks.here import Here
 
 
 def _parts(here: Here, dtype: str, rows: list[int], rest: tuple[int, ...], *key: object) -> list[np.ndarray]:
@@ -34,17 +34,6 @@ def a_name_may_come_back_with_other_rows(here: Here) -> None:
         rows = [2 + (step // (r + 1)) % 3 for r in here.ranks]
         parts = _parts(here, "int32", rows, (2,), step)
         here.close(hvd.allgather(parts[here.rank], name="rows"), np.concatenate(parts), f"step {step}", exact=True)
-
-
-@check()
-def a_tensor_without_dimensions_is_refused(here: Here) -> None:
-    with raises(ValueError, "without dimensions", "reshape"):
-        hvd.allgather(np.float32(3))
-    with raises(ValueError):
-        hvd.allgather_async(np.array(3.0))
-    with raises(ValueError):
-        hvd.grouped_allgather([np.ones(3), np.array(3.0)])
-    assert hvd.allgather(np.ones(1)).shape == (here.size,)
 
 
 @check()

@@ -30,19 +30,6 @@ def a_read_only_tensor_is_no_place_for_a_result(here: Here) -> None:
     assert (hvd.broadcast(locked, 0) == 0).all()
 
 
-@check()
-def a_root_that_does_not_exist_is_refused_at_the_call(here: Here) -> None:
-    for root in (-1, here.size, 10**12):
-        with raises(ValueError, str(root)):
-            hvd.broadcast(np.ones(2), root)
-        with raises(ValueError, str(root)):
-            hvd.broadcast_async_(np.ones(2), root)
-    for root in ("0", 1.5, None):
-        with raises(TypeError):
-            hvd.broadcast(np.ones(2), root)
-    assert hvd.broadcast(np.ones(2), np.int64(0)).sum() == 2
-
-
 @check(min_ranks=2, tags=["engine"])
 def broadcasts_from_several_roots_at_once(here: Here) -> None:
     handles = [

@@ -24,6 +24,7 @@ class JaxApi(TracingApi):
     modes = WAYS
     fixed_modes = ("compiled",)
     gradient_dtypes = ("float64",)
+    dtype_error = (ValueError, "")
 
     def tensor(self, array: np.ndarray) -> jax.Array:
         with x64(True):
@@ -46,6 +47,9 @@ class JaxApi(TracingApi):
         """At once, too, XLA compiles something for each new shape."""
         for way in super().ways(operation):
             yield replace(way, traced=True)
+
+    def wrong_dtypes(self) -> list[Any]:
+        return [jnp.ones(3, jnp.complex64), jax.random.key(0)]
 
     def pull(self, function: Callable[[Any], Any], x: Any, dy: Any) -> Any:
         return jax.vjp(function, x)[1](dy)[0]

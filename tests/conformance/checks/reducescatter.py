@@ -6,7 +6,7 @@ import numpy as np
 
 import hvdlite as hvd
 from checks import check
-from checks.here import ADASUM, AVERAGE, INTEGERS, SUM, Here, raises, reference
+from checks.here import AVERAGE, INTEGERS, SUM, Here, reference
 
 
 def _mine(here: Here, whole: np.ndarray) -> np.ndarray:
@@ -28,17 +28,3 @@ def groups(here: Here) -> None:
         results = hvd.synchronize(hvd.grouped_reducescatter_async(mine))
         for got, each in zip(results, inputs, strict=True):
             here.close(got, _mine(here, reference(each, AVERAGE)))
-
-
-@check()
-def what_cannot_be_scattered_is_refused_at_the_call(here: Here) -> None:
-    with raises(ValueError, "without dimensions"):
-        hvd.reducescatter(np.float32(3))
-    with raises(ValueError, "Adasum"):
-        hvd.reducescatter(np.ones(here.size), op=ADASUM)
-    with raises(ValueError):
-        hvd.grouped_reducescatter([np.ones(4), np.array(1.0)])
-    for op in (6, -1):
-        with raises(ValueError):
-            hvd.reducescatter(np.ones(here.size), op=op)
-    assert hvd.reducescatter(np.ones(here.size), op=SUM).tolist() == [here.size]

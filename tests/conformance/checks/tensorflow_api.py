@@ -47,6 +47,12 @@ class TensorFlowApi(TracingApi):
             y = function(x)
         return tape.gradient(y, x, output_gradients=dy)
 
+    def wrong_dtypes(self) -> list[Any]:
+        return [tf.constant("text"), tf.constant(1j)]
+
+    def invalid(self, mode: str) -> type[Exception]:
+        return tf.errors.InvalidArgumentError  # type: ignore[no-any-return]
+
     def mismatch(self, mode: str) -> type[Exception]:
         return tf.errors.FailedPreconditionError  # type: ignore[no-any-return]
 
