@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -9,8 +10,18 @@ import torch
 import hvdlite.torch as hvd
 from checks import check, needs
 from checks.here import Here, raises
-from checks.torch_amp import RECIPES, WITH
-from checks.torch_training import batches, equal_everywhere, mean_square, model, part, same, sgd
+from checks.torch_amp import RECIPES, WITH, make_of, options_of
+from checks.torch_training import (
+    Training,
+    as_in_one_process,
+    batches,
+    equal_everywhere,
+    mean_square,
+    model,
+    part,
+    same,
+    sgd,
+)
 
 
 def _lacking(here: Here, step: int) -> set[int]:
@@ -25,44 +36,23 @@ SPIKE = 2  # the step in which the last rank's loss overflows: nobody makes it
 def a_rank_without_a_batch_takes_part_in_a_scalers_step(here: Here, recipe: str) -> None:
     needs(hasattr(torch.amp, "GradScaler"), "a GradScaler for the CPU (torch 2.3)")
 
-    def train(distributed: bool, cleared_by: str) -> tuple[torch.nn.Module, float]:
-        net = model()
+    def train(run: Training, cleared_by: str) -> float:
         scaler = torch.amp.GradScaler("cpu", init_scale=2.0**8, growth_interval=3)
-        optimizer: Any = torch.optim.Adam(net.parameters(), fused=True) if "fused" in recipe else sgd(net.parameters())
-        if distributed:
-            optimizer = hvd.DistributedOptimizer(
-                optimizer,
-                net.named_parameters(),
-                groups=2 if "groups" in recipe else None,
-                backward_passes_per_step=2 if "accumulation" in recipe else 1,
-            )
         for step, (x, y) in enumerate(batches(here, 7)):
-            (optimizer if cleared_by == "optimizer" else net).zero_grad()
-            for rank in [here.rank] if distributed else here.ranks:
+            (run.optimizer if cleared_by == "optimizer" or not run.distributed else run.net).zero_grad()
+            for rank in [here.rank] if run.distributed else here.ranks:
                 if rank in _lacking(here, step):
                     continue
                 rows = slice(4 * rank, 4 * rank + 4)
                 spike = float("inf") if step == SPIKE and rank == here.size - 1 else 1.0
-                loss = mean_square(net, x[rows], y[rows]) * spike / (1 if distributed else here.size)
+                loss = mean_square(run.net, x[rows], y[rows]) * spike / (1 if run.distributed else here.size)
                 scaler.scale(loss).backward()  # with accumulation, one pass of two
-            if distributed and "horovod" in recipe:
-                optimizer.synchronize()
-            if "clipping" in recipe:
-                scaler.unscale_(optimizer)
-                torch.nn.utils.clip_grad_norm_(net.parameters(), 0.1)
-            if distributed and "horovod" in recipe:
-                with optimizer.skip_synchronize():
-                    scaler.step(optimizer)
-            else:
-                scaler.step(optimizer)
-            scaler.update()
-        return net, scaler.get_scale()
+            run.step_of(scaler, recipe)
+        return float(scaler.get_scale())
 
-    want, wanted_scale = train(False, "optimizer")
     for cleared_by in ("optimizer", "model"):
-        got, scale = train(True, cleared_by)
-        same(here, got, want)
-        assert scale == wanted_scale
+        program = functools.partial(train, cleared_by=cleared_by)
+        as_in_one_process(here, program, make_of(recipe), **options_of(recipe))
 
 
 @check(min_ranks=2)

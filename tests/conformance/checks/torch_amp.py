@@ -9,7 +9,19 @@ import torch
 import hvdlite.torch as hvd
 from checks import check, needs
 from checks.here import Here
-from checks.torch_training import alone, batches, equal_everywhere, mean_square, model, part, same, sgd, together
+from checks.torch_training import (
+    Training,
+    alone,
+    as_in_one_process,
+    batches,
+    equal_everywhere,
+    mean_square,
+    model,
+    part,
+    same,
+    sgd,
+    together,
+)
 
 
 @check()
@@ -31,41 +43,32 @@ RECIPES = ("pytorch", "pytorch with clipping", "horovod", "horovod with clipping
 WITH = ("in groups", "with accumulation", "with a fused optimizer")
 
 
+def make_of(recipe: str) -> Any:
+    return (lambda parameters: torch.optim.Adam(parameters, fused=True)) if "fused" in recipe else sgd
+
+
+def options_of(recipe: str) -> dict[str, Any]:
+    return {
+        "groups": 2 if "groups" in recipe else None,
+        "backward_passes_per_step": 2 if "accumulation" in recipe else 1,
+    }
+
+
 @check(recipe=(*RECIPES, *(f"{recipe} {what}" for recipe in RECIPES for what in WITH)))
 def scaled_gradients_give_the_weights_of_a_single_process(here: Here, recipe: str) -> None:
-    def train(distributed: bool) -> tuple[torch.nn.Module, float]:
-        net = model()
-        scaler = _scaler()
-        optimizer: Any = torch.optim.Adam(net.parameters(), fused=True) if "fused" in recipe else sgd(net.parameters())
-        passes = 2 if "accumulation" in recipe else 1
-        if distributed:
-            groups = 2 if "groups" in recipe else None
-            optimizer = hvd.DistributedOptimizer(
-                optimizer, net.named_parameters(), groups=groups, backward_passes_per_step=passes
-            )
-        for step, (x, y) in enumerate(batches(here, 8)):
-            optimizer.zero_grad()
-            # In step 2 the last rank's loss overflows: no rank may make a step.
-            spike = float("inf") if step == 2 and (not distributed or here.rank == here.size - 1) else 1.0
-            for _ in range(passes):
-                loss = mean_square(net, *((part(here, x), part(here, y)) if distributed else (x, y))) * spike
-                scaler.scale(loss).backward()
-            if distributed and recipe.startswith("horovod"):
-                optimizer.synchronize()
-            if "clipping" in recipe:
-                scaler.unscale_(optimizer)
-                torch.nn.utils.clip_grad_norm_(net.parameters(), 0.1)
-            if distributed and recipe.startswith("horovod"):
-                with optimizer.skip_synchronize():
-                    scaler.step(optimizer)
-            else:
-                scaler.step(optimizer)
-            scaler.update()
-        return net, scaler.get_scale()
+    passes = 2 if "accumulation" in recipe else 1
 
-    (got, scale), (want, wanted_scale) = train(True), train(False)
-    same(here, got, want)
-    assert scale == wanted_scale
+    def train(run: Training) -> float:
+        scaler = _scaler()
+        for step, x, y in run.steps(8):
+            # In step 2 the last rank's loss overflows: no rank may make a step.
+            spike = float("inf") if step == 2 and (not run.distributed or here.rank == here.size - 1) else 1.0
+            for _ in range(passes):
+                scaler.scale(run.loss(x, y) * spike).backward()
+            run.step_of(scaler, recipe)
+        return float(scaler.get_scale())
+
+    as_in_one_process(here, train, make_of(recipe), **options_of(recipe))
 
 
 @check(min_ranks=2)

@@ -13,7 +13,18 @@ import torch
 import hvdlite.torch as hvd
 from checks import check, needs
 from checks.here import SUM, Here, raises
-from checks.torch_training import alone, batches, equal_everywhere, mean_square, model, part, same, sgd
+from checks.torch_training import (
+    Training,
+    alone,
+    as_in_one_process,
+    batches,
+    equal_everywhere,
+    mean_square,
+    model,
+    part,
+    same,
+    sgd,
+)
 
 
 def _train(here: Here, net: torch.nn.Module, optimizer: Any, steps: int = 3) -> None:
@@ -97,15 +108,13 @@ def one_that_is_made_anew_for_the_same_model_takes_over(here: Here) -> None:
 def parameters_added_later_are_reduced_too(here: Here) -> None:
     def train(distributed: bool) -> torch.nn.Module:
         net = model()
-        optimizer: Any = sgd(net[2].parameters())
-        if distributed:
-            optimizer = hvd.DistributedOptimizer(optimizer, net[2].named_parameters())
-        for step, (x, y) in enumerate(batches(here, 4)):
+        run = Training(here, distributed, sgd, net[2])
+        run.net = net
+        for step, x, y in run.steps(4):
             if step == 2:
-                optimizer.add_param_group({"params": list(net[0].parameters()), "lr": 0.1})
-            optimizer.zero_grad()
-            mean_square(net, *((part(here, x), part(here, y)) if distributed else (x, y))).backward()
-            optimizer.step()
+                run.optimizer.add_param_group({"params": list(net[0].parameters()), "lr": 0.1})
+            run.loss(x, y).backward()
+            run.optimizer.step()
             net.zero_grad()
         return net
 
@@ -114,23 +123,19 @@ def parameters_added_later_are_reduced_too(here: Here) -> None:
 
 @check(passes=(1, 2))
 def layers_that_thaw_later_are_reduced_too(here: Here, passes: int) -> None:
-    def train(distributed: bool) -> torch.nn.Module:
+    def frozen() -> torch.nn.Module:
         net = model()
         net[0].requires_grad_(False)
-        optimizer: Any = sgd(net.parameters())
-        if distributed:
-            optimizer = hvd.DistributedOptimizer(
-                optimizer, net.named_parameters(), groups=2, backward_passes_per_step=passes
-            )
-        for step, (x, y) in enumerate(batches(here, 5)):
-            net[0].requires_grad_(step >= 2)
-            optimizer.zero_grad()
-            for _ in range(passes):
-                mean_square(net, *((part(here, x), part(here, y)) if distributed else (x, y))).backward()
-            optimizer.step()
         return net
 
-    same(here, train(True), train(False))
+    def train(run: Training) -> None:
+        for step, x, y in run.steps(5):
+            run.net[0].requires_grad_(step >= 2)
+            for _ in range(passes):
+                run.loss(x, y).backward()
+            run.optimizer.step()
+
+    as_in_one_process(here, train, net=frozen, groups=2, backward_passes_per_step=passes)
 
 
 @check(way=("pickle", "torch.save", "deepcopy"))
@@ -174,29 +179,26 @@ def what_was_made_on_the_wrapped_optimizer_goes_on_after_a_checkpoint_is_loaded(
     hook = getattr(torch.optim.Optimizer, "register_load_state_dict_post_hook", None)
     needs(hook or loads == "the wrapper", "a torch that tells when an optimizer has loaded a checkpoint")
 
-    def train(distributed: bool) -> torch.nn.Module:
-        net = model()
-        own = torch.optim.SGD(
-            [{"params": net[0].parameters()}, {"params": net[2].parameters(), "lr": 0.1}], lr=0.2, momentum=0.9
-        )
-        rates = torch.optim.lr_scheduler.ExponentialLR(own, 0.5)
-        optimizer: Any = hvd.DistributedOptimizer(own, net.named_parameters()) if distributed else own
-        for step, (x, y) in enumerate(batches(here, 6)):
+    def make(parameters: Any) -> Any:
+        first, *rest = parameters
+        return torch.optim.SGD([{"params": [first]}, {"params": rest, "lr": 0.1}], lr=0.2, momentum=0.9)
+
+    def train(run: Training) -> None:
+        rates = torch.optim.lr_scheduler.ExponentialLR(run.own, 0.5)
+        for step, x, y in run.steps(6):
             if step == 3:
-                checkpoint = copy.deepcopy(optimizer.state_dict())
+                checkpoint = copy.deepcopy(run.optimizer.state_dict())
                 checkpoint["param_groups"][0]["momentum"] = 0.5
-                (own if loads == "the wrapped" else optimizer).load_state_dict(checkpoint)
-            optimizer.zero_grad()
-            mean_square(net, *((part(here, x), part(here, y)) if distributed else (x, y))).backward()
-            optimizer.step()
+                (run.own if loads == "the wrapped" else run.optimizer).load_state_dict(checkpoint)
+            run.loss(x, y).backward()
+            run.optimizer.step()
             rates.step()
-            assert [group["lr"] for group in optimizer.param_groups] == rates.get_last_lr()
-        assert optimizer.param_groups is own.param_groups and optimizer.state is own.state
-        return net
+            assert [group["lr"] for group in run.optimizer.param_groups] == rates.get_last_lr()
+        assert run.optimizer.param_groups is run.own.param_groups and run.optimizer.state is run.own.state
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the schedule of the bare optimizer does not see our step()
-        same(here, train(True), train(False))
+        as_in_one_process(here, train, make)
 
 
 @check(seconds=30, how=("alone", "groups", "accumulation", "compression"))
