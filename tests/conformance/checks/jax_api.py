@@ -38,10 +38,22 @@ class JaxApi(TracingApi):
         """Each operation takes trees."""
         return getattr(self.hvd, operation)  # type: ignore[no-any-return]
 
-    def run(self, mode: str, function: Callable[..., Any], *tensors: Any) -> Any:
+    def made(self, mode: str, function: Callable[..., Any]) -> Callable[..., Any]:
         """Waits for the results, and raises hvdlite's own exceptions."""
-        with x64(True), self.hvd.translated_errors():
-            return jax.block_until_ready((jax.jit(function) if mode == "compiled" else function)(*tensors))
+        program = jax.jit(function) if mode == "compiled" else function
+
+        def call(*arguments: Any) -> Any:
+            with x64(True), self.hvd.translated_errors():
+                return jax.block_until_ready(program(*arguments))
+
+        return call
+
+    def run(self, mode: str, function: Callable[..., Any], *tensors: Any) -> Any:
+        return self.made(mode, function)(*tensors)
+
+    def program(self, function: Callable[..., Any], *tensors: Any) -> str:
+        with x64(True):
+            return str(jax.jit(function).lower(*tensors).compile().as_text())
 
     def ways(self, operation: str) -> Iterator[Way]:
         """At once, too, XLA compiles something for each new shape."""

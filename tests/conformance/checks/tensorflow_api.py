@@ -41,6 +41,10 @@ class TensorFlowApi(TracingApi):
     def run(self, mode: str, function: Callable[..., Any], *tensors: Any) -> Any:
         return self.made(mode, function)(*tensors)
 
+    def program(self, function: Callable[..., Any], *tensors: Any) -> str:
+        compiled = self.made("compiled", function)
+        return str(compiled.experimental_get_compiler_ir(*tensors)(stage="optimized_hlo"))
+
     def pull(self, function: Callable[[Any], Any], x: Any, dy: Any) -> Any:
         with tf.GradientTape() as tape:
             tape.watch(x)
