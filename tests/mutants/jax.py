@@ -11,7 +11,7 @@ MUTANTS = (
     Mutant(
         "J1",
         "hvdlite/jax/collectives.py",
-        "            check_scatter(call.op)\n",
+        "            check_scatter(call.operation, call.op)\n",
         "            pass\n",
         "a compiled reducescatter takes any op",
         (_J + "arguments.wrong_arguments_are_refused",),
