@@ -13,11 +13,7 @@ from tier import by_tier, one_of
 _HEAVY = (
     "collectives",
     "allreduce",
-    "allgather",
-    "broadcast",
-    "alltoall",
-    "reduce",
-    "reducescatter",
+    "others",
     "groups",
     "mismatch",
     "determinism",
@@ -46,8 +42,8 @@ _ALGORITHMS = tuple(
     for algorithm, ranks, modules in (
         ("direct", 3, ("collectives", "allreduce", "groups")),
         ("gather", 3, ("collectives", "allreduce", "groups")),
-        ("ring", 4, ("collectives", "allgather")),
-        ("chain", 4, ("collectives", "broadcast")),
+        ("ring", 4, ("collectives", "others")),
+        ("chain", 4, ("collectives", "others")),
     )
 )
 # Those of three ranks by turns: net-3 tries the direct one as well, by its own choice.

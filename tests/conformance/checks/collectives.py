@@ -77,7 +77,7 @@ ROWS: tuple[Callable[[int, int], int], ...] = (
 )
 
 
-@check(seconds=60, tags=["essential"])
+@check(seconds=60, tags=["engine", "essential"])
 def allgather_concatenates_what_differs_in_its_first_dimension(here: Here) -> None:
     with process_sets(here) as sets:
         for among, (number, rows) in product(sets, enumerate(ROWS)):
@@ -153,7 +153,7 @@ def alltoall_with_splits_says_what_came_from_whom(here: Here) -> None:
                         assert rows.tolist() == [row[mine] for row in splits] and rows.dtype == np.int32
 
 
-@check(seconds=60, tags=["essential"])
+@check(seconds=60, tags=["engine", "essential"])
 def reducescatter_gives_each_its_rows_of_the_result(here: Here) -> None:
     with process_sets(here) as sets:
         for among, label, pre in product(sets, api.scatters, (1.0, 0.5, 1 / 3)):

@@ -62,6 +62,7 @@ _CASES: dict[str, tuple[Callable[[bool], Any], tuple[str, ...]]] = {
         ("m.place", "[4]", "[5]"),
     ),
     "root": (lambda odd: hvd.broadcast(api.ones(3), int(odd), name="m.root"), ("m.root", "root 0", "root 1")),
+    "root of reduce": (lambda odd: hvd.reduce(api.ones(3), int(odd), name="m.rroot"), ("m.rroot", "root 0", "root 1")),
     "broadcast shape": (
         lambda odd: hvd.broadcast(api.ones(3 + odd), 0, name="m.bshape"),
         ("m.bshape", "[3]", "[4]"),
