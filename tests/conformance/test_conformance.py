@@ -10,14 +10,7 @@ from checks.listing import listed
 from runner import Configuration
 from tier import by_tier, one_of
 
-_HEAVY = (
-    "collectives",
-    "allreduce",
-    "others",
-    "groups",
-    "mismatch",
-    "determinism",
-)
+_HEAVY = ("collectives", "allreduce", "others", "groups", "mismatch", "determinism")
 
 _ENGINE = frozenset({"engine"})
 

@@ -13,7 +13,9 @@ from checks.torch_training import (
     Training,
     alone,
     as_in_one_process,
+    backward,
     batches,
+    distributed,
     equal_everywhere,
     mean_square,
     model,
@@ -80,8 +82,7 @@ def a_scaler_that_the_program_has_derived_finds_reduced_gradients(here: Here) ->
             self.seen = [p.grad.clone() for group in optimizer.param_groups for p in group["params"]]
             return super()._unscale_grads_(optimizer, inv_scale, *rest)
 
-    net, scaler = model(), Careful("cpu")
-    optimizer = hvd.DistributedOptimizer(sgd(net.parameters()), net.named_parameters())
+    (net, optimizer), scaler = distributed(), Careful("cpu")
     x, y = batches(here, 1)[0]
     scaler.scale(mean_square(net, part(here, x), part(here, y))).backward()
     scaler.step(optimizer)
@@ -92,8 +93,7 @@ def a_scaler_that_the_program_has_derived_finds_reduced_gradients(here: Here) ->
 
 @check(min_ranks=2)
 def an_overflow_of_one_rank_skips_the_step_of_all_with_adasum_too(here: Here) -> None:
-    net, scaler = model(), _scaler()
-    optimizer = hvd.DistributedOptimizer(sgd(net.parameters()), net.named_parameters(), op=hvd.Adasum)
+    (net, optimizer), scaler = distributed(op=hvd.Adasum), _scaler()
     for step, (x, y) in enumerate(batches(here, 3)):
         before = net[0].weight.detach().clone()
         optimizer.zero_grad()
@@ -108,10 +108,8 @@ def an_overflow_of_one_rank_skips_the_step_of_all_with_adasum_too(here: Here) ->
 
 @check(min_ranks=2)
 def who_looks_up_the_learning_rate_does_not_wait(here: Here) -> None:
-    net = model()
-    optimizer = hvd.DistributedOptimizer(sgd(net.parameters()), net.named_parameters())
-    x, y = batches(here, 1)[0]
-    mean_square(net, part(here, x), part(here, y)).backward()
+    net, optimizer = distributed()
+    backward(here, net)
     if here.rank == 0:
         assert optimizer.param_groups[0]["lr"] == 0.2
     hvd.barrier()
@@ -134,8 +132,7 @@ def a_gradient_that_one_rank_lacks_is_unscaled_like_the_others(here: Here) -> No
 def the_plain_recipe_warns_of_nothing(here: Here) -> None:
     import warnings
 
-    net, scaler = model(), _scaler()
-    optimizer = hvd.DistributedOptimizer(sgd(net.parameters()), net.named_parameters())
+    (net, optimizer), scaler = distributed(), _scaler()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for x, y in batches(here, 3):

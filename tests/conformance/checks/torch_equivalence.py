@@ -19,6 +19,7 @@ from checks.torch_training import (
     alone,
     as_in_one_process,
     batches,
+    distributed,
     equal_everywhere,
     mean_square,
     model,
@@ -138,8 +139,7 @@ def with_clipping_of_the_reduced_gradient(here: Here) -> None:
 
 @check()
 def with_a_closure(here: Here) -> None:
-    net = model()
-    optimizer = hvd.DistributedOptimizer(sgd(net.parameters()), net.named_parameters())
+    net, optimizer = distributed()
     for x, y in batches(here, 5):
 
         def closure(x: torch.Tensor = x, y: torch.Tensor = y) -> torch.Tensor:
@@ -210,8 +210,7 @@ def with_parameters_that_get_no_gradient_in_a_step(here: Here) -> None:
 
 @check(min_ranks=2)
 def where_only_some_ranks_have_a_gradient_the_others_count_as_zeros(here: Here) -> None:
-    net = model()
-    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=1.0), net.named_parameters())
+    net, optimizer = distributed(make=lambda p: torch.optim.SGD(p, lr=1.0))
     before = net[0].weight.detach().clone()
     (net[0].weight if here.rank == 0 else net[0].bias).sum().backward()
     # Something else in between does not wait for anybody's gradient.

@@ -18,20 +18,15 @@ from checks.torch_training import (
     alone,
     as_in_one_process,
     batches,
+    distributed,
     equal_everywhere,
     mean_square,
     model,
     part,
+    run_steps,
     same,
     sgd,
 )
-
-
-def _train(here: Here, net: torch.nn.Module, optimizer: Any, steps: int = 3) -> None:
-    for x, y in batches(here, steps):
-        optimizer.zero_grad()
-        mean_square(net, part(here, x), part(here, y)).backward()
-        optimizer.step()
 
 
 @check()
@@ -53,8 +48,7 @@ def it_is_an_optimizer_of_the_users_class(here: Here) -> None:
 
 @check(min_ranks=2)
 def members_of_a_group_do_not_leave_alone(here: Here) -> None:
-    net = model()
-    optimizer = hvd.DistributedOptimizer(sgd(net.parameters()), net.named_parameters(), groups=1)
+    net, optimizer = distributed(groups=1)
     net(torch.ones(2, 6).double()).sum().backward()
     reducer = optimizer._hvd.reducer
     assert not reducer._direct.handles and len(reducer._others) == 1
@@ -73,7 +67,7 @@ def step_hooks_of_torch_run_once(here: Here) -> None:
     calls.clear()
     optimizer = hvd.DistributedOptimizer(own, net.named_parameters())
     optimizer.register_step_post_hook(lambda *a: calls.append("post"))
-    _train(here, net, optimizer, 2)
+    run_steps(here, net, optimizer, 2)
     assert calls == ["pre", "post"] * 2, calls
 
 
@@ -96,12 +90,12 @@ def two_optimizers_may_have_gradients_of_the_same_name_under_way(here: Here) -> 
 def one_that_is_made_anew_for_the_same_model_takes_over(here: Here) -> None:
     net = model()
     first = hvd.DistributedOptimizer(sgd(net.parameters()), net.named_parameters())
-    _train(here, net, first)
+    run_steps(here, net, first)
     second = hvd.DistributedOptimizer(sgd(net.parameters()), net.named_parameters())
-    _train(here, net, second)
+    run_steps(here, net, second)
     equal_everywhere(net)
     del first, second
-    _train(here, net, sgd(net.parameters()))  # nobody reduces any more
+    run_steps(here, net, sgd(net.parameters()))  # nobody reduces any more
 
 
 @check()
@@ -140,9 +134,8 @@ def layers_that_thaw_later_are_reduced_too(here: Here, passes: int) -> None:
 
 @check(way=("pickle", "torch.save", "deepcopy"))
 def a_copy_goes_on_where_the_original_stood(here: Here, way: str) -> None:
-    net = model()
-    optimizer = hvd.DistributedOptimizer(sgd(net.parameters()), net.named_parameters(), groups=2)
-    _train(here, net, optimizer)
+    net, optimizer = distributed(groups=2)
+    run_steps(here, net, optimizer)
     if way == "pickle":
         net2, optimizer2 = pickle.loads(pickle.dumps((net, optimizer)))
     elif way == "torch.save":
@@ -154,23 +147,22 @@ def a_copy_goes_on_where_the_original_stood(here: Here, way: str) -> None:
         net2, optimizer2 = copy.deepcopy((net, optimizer))
     assert type(optimizer2).__name__ == "SGD" and optimizer2 is not optimizer
     assert optimizer2.param_groups[0]["params"][0] is net2[0].weight
-    _train(here, net, optimizer)
-    _train(here, net2, optimizer2)
+    run_steps(here, net, optimizer)
+    run_steps(here, net2, optimizer2)
     same(here, net2, net, rtol=0, atol=0)
 
 
 @check()
 def a_state_dict_fits_both_ways(here: Here) -> None:
-    net = model()
-    optimizer = hvd.DistributedOptimizer(torch.optim.Adam(net.parameters()), net.named_parameters())
-    _train(here, net, optimizer)
+    net, optimizer = distributed(make=lambda p: torch.optim.Adam(p))
+    run_steps(here, net, optimizer)
     state = copy.deepcopy(optimizer.state_dict())
     plain = torch.optim.Adam(model().parameters())
     plain.load_state_dict(state)
     again = hvd.DistributedOptimizer(torch.optim.Adam(net.parameters()), net.named_parameters())
     again.load_state_dict(copy.deepcopy(plain.state_dict()))
     assert repr(again.state_dict()) == repr(state) and set(state) == {"state", "param_groups"}
-    _train(here, net, again)
+    run_steps(here, net, again)
     equal_everywhere(net)
 
 
@@ -229,8 +221,7 @@ def two_hundred_gradients_in_another_order_on_every_rank(here: Here, how: str) -
 
 @check(seconds=60, start=("fork", "spawn"))
 def workers_of_a_data_loader_do_no_harm(here: Here, start: str) -> None:
-    net = model()
-    optimizer = hvd.DistributedOptimizer(sgd(net.parameters()), net.named_parameters())
+    net, optimizer = distributed()
     x, y = batches(here, 1)[0]
     data = torch.utils.data.TensorDataset(part(here, x), part(here, y))
     sampler = torch.utils.data.DistributedSampler(data, num_replicas=1, rank=0)
@@ -255,9 +246,8 @@ def hooks_work_without_torchs_newer_kind(here: Here) -> None:
 
     newer, hooks._register = hooks._register, old
     try:
-        net = model()
-        optimizer = hvd.DistributedOptimizer(sgd(net.parameters()), net.named_parameters())
-        _train(here, net, optimizer, 5)
+        net, optimizer = distributed()
+        run_steps(here, net, optimizer, 5)
     finally:
         hooks._register = newer
     same(here, net, alone(here, sgd))

@@ -39,6 +39,26 @@ def mean_square(net: torch.nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch
     return torch.nn.functional.mse_loss(net(x), y)
 
 
+def distributed(make: Callable[[Any], Any] | None = None, net: Any = None, **how: Any) -> tuple[Any, Any]:
+    """A model with its distributed optimizer."""
+    net = net if net is not None else model()
+    return net, hvd.DistributedOptimizer((make or sgd)(net.parameters()), net.named_parameters(), **how)
+
+
+def backward(here: Here, net: Any) -> None:
+    """On this rank's rows of the first batch."""
+    x, y = batches(here, 1)[0]
+    mean_square(net, part(here, x), part(here, y)).backward()
+
+
+def run_steps(here: Here, net: Any, optimizer: Any, steps: int = 3, loss: Loss | None = None) -> None:
+    """Each with this rank's rows of a batch."""
+    for x, y in batches(here, steps, next(net.parameters()).dtype):
+        optimizer.zero_grad()
+        (loss or mean_square)(net, part(here, x), part(here, y)).backward()
+        optimizer.step()
+
+
 class Training:
     """A model and its optimizer: on all ranks, each with its part of every batch, or in one process with the whole."""
 
@@ -104,12 +124,8 @@ def together(
     here: Here, make: Callable[[Any], Any], steps: int = 5, net: Any = None, loss: Loss = mean_square, **how: Any
 ) -> Any:
     """The model after training on each rank's part."""
-    net = net if net is not None else model()
-    optimizer = hvd.DistributedOptimizer(make(net.parameters()), named_parameters=net.named_parameters(), **how)
-    for x, y in batches(here, steps, next(net.parameters()).dtype):
-        optimizer.zero_grad()
-        loss(net, part(here, x), part(here, y)).backward()
-        optimizer.step()
+    net, optimizer = distributed(make, net, **how)
+    run_steps(here, net, optimizer, steps, loss)
     return net
 
 
