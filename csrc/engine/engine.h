@@ -34,8 +34,9 @@ struct EngineOptions {
   std::string store_prefix;
   transport::tcp::Secret secret{};
   Config config;
-  std::string release;    // of hvdlite; equal on all ranks
-  comm::mpi::Access mpi;  // what this rank has, if the user asked
+  std::string release;                 // of hvdlite; equal on all ranks
+  comm::mpi::Access mpi;               // what this rank has, if the user asked
+  pool::Segment* gradients = nullptr;  // of this process; null: none. Borrowed
   // Process sets that exist from the start, with ids 1, 2, ... Equal on all ranks.
   std::vector<std::vector<int>> process_sets;
 };

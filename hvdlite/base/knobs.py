@@ -305,6 +305,17 @@ KNOBS: tuple[Knob, ...] = (
         "Training", core=False,
     ),
     Knob(
+        "gradient_pool", _names("GRADIENT_POOL", None), "bool", False,
+        "torch's DistributedOptimizer on CPUs: gradients are allocated in memory that the ranks of a host share, and reduced where they lie, "
+        "without copies.",
+        "Training", alike=True,
+    ),
+    Knob(
+        "gradient_pool_bytes", _names("GRADIENT_POOL_BYTES", None), "int", 0,
+        "The most memory of that kind that each rank uses; 0: three times its gradients. Gradients beyond it are copied.",
+        "Training", unit="bytes", minimum=0,
+    ),
+    Knob(
         "tensorflow_kernels", _names("TENSORFLOW_KERNELS", None), "bool", True,
         "Inside a tf.function: use hvdlite's own kernels; without them operations go by way of Python, which is slower.",
         "Training", core=False,

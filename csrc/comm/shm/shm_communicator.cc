@@ -15,7 +15,14 @@ bool ShmCommunicator::FitsExchange(const Batch& batch) const {
   return bytes <= std::min(small_bytes_, region_->chunk_bytes());
 }
 
+bool ShmCommunicator::MayBeInPlace(const Batch& batch) const {
+  return shared_.peers != nullptr && batch.kind == OpKind::kAllreduce && !batch.adasum &&
+         !FitsExchange(batch) && SharedTensors::Fits(batch.pieces.size(), region_->chunk_bytes());
+}
+
 std::string ShmCommunicator::Explain(const Batch& batch) const {
+  if (MayBeInPlace(batch))
+    return "shm in place: tensors in shared memory are reduced where they lie, others by copies";
   if (batch.kind == OpKind::kAllreduce && batch.adasum)
     return "shm adasum: pairwise tree over shared slots";
   if (batch.kind == OpKind::kAllreduce) {
@@ -34,7 +41,13 @@ Carrier ShmCommunicator::Choose(const Batch& batch) const {
 }
 
 std::unique_ptr<Work> ShmCommunicator::Start(const Batch& batch) {
-  const Carrier carrier = Choose(batch);
+  if (!MayBeInPlace(batch)) return StartAs(Choose(batch), batch);
+  return StartInPlace(
+      region_, shared_, batch, [this](const Batch& rest) { return StartAs(Choose(rest), rest); },
+      [this] { Count(Carrier::kShmInPlace, OpKind::kAllreduce); });
+}
+
+std::unique_ptr<Work> ShmCommunicator::StartAs(Carrier carrier, const Batch& batch) {
   Count(carrier, batch.kind);
   switch (batch.kind) {
     case OpKind::kAllreduce:

@@ -1,7 +1,10 @@
 // ShmCommunicator: collectives among ranks of one host, straight out of each other's mapped memory.
 #pragma once
 
+#include <utility>
+
 #include "comm/communicator.h"
+#include "comm/shm/in_place.h"
 #include "comm/shm/region.h"
 
 namespace hvdlite::comm {
@@ -12,6 +15,9 @@ class ShmCommunicator final : public Communicator {
   ShmCommunicator(ShmRegion* region, size_t small_bytes)
       : region_(region), small_bytes_(small_bytes) {}
 
+  // From now on tensors that all members share are reduced in place. All members say so.
+  void ReduceInPlace(SharedTensors shared) { shared_ = std::move(shared); }
+
   const char* name() const override { return "shm"; }
   std::string Explain(const Batch& batch) const override;
   std::unique_ptr<Work> Start(const Batch& batch) override;
@@ -19,10 +25,14 @@ class ShmCommunicator final : public Communicator {
 
  private:
   bool FitsExchange(const Batch& batch) const;
+  // Whether the members ask one another where the batch's tensors lie.
+  bool MayBeInPlace(const Batch& batch) const;
   Carrier Choose(const Batch& batch) const;
+  std::unique_ptr<Work> StartAs(Carrier carrier, const Batch& batch);
 
   ShmRegion* const region_;
   const size_t small_bytes_;
+  SharedTensors shared_;
 };
 
 }  // namespace hvdlite::comm
