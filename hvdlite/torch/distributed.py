@@ -13,7 +13,7 @@ import torch
 
 from hvdlite.adapter import names
 from hvdlite.adapter.step import Options
-from hvdlite.torch import optimizer_state, traced
+from hvdlite.torch import optimizer_state, pool, traced
 from hvdlite.torch.reducer import GradientReducer
 
 _AGAIN = (
@@ -204,11 +204,14 @@ class Shared:
         """Has the gradients reduced of parameters that require one by now."""
         assert self.reducer is not None
         frozen, self._frozen = self._frozen, []
+        trained = []
         for place, parameter in frozen:
             if parameter.requires_grad:
                 self.reducer.add(parameter, place)
+                trained.append(parameter)
             else:
                 self._frozen.append((place, parameter))
+        pool.use(trained, self.reducer)
 
     def forget(self) -> None:
         self.synchronized = ""

@@ -5,7 +5,7 @@
 #include "comm/layout.h"
 #include "comm/shm/pipeline.h"
 
-namespace hvdlite::comm {
+namespace hvdlite::comm::shm {
 namespace {
 
 // Pointers to one element of every member, for kernels::Reduce. Small sets, which is nearly all,
@@ -25,7 +25,7 @@ class Sources {
 
 class Exchange final : public Pipeline {
  public:
-  Exchange(ShmRegion* region, const Batch& batch)
+  Exchange(Region* region, const Batch& batch)
       : Pipeline(region, 1, /*has_reduction=*/false),
         batch_(batch),
         inputs_(Inputs(batch, kLine)),
@@ -51,7 +51,7 @@ class Exchange final : public Pipeline {
 
 class Shares final : public Pipeline {
  public:
-  Shares(ShmRegion* region, const Batch& batch, Flat inputs)
+  Shares(Region* region, const Batch& batch, Flat inputs)
       : Pipeline(region, (inputs.size() + region->chunk_bytes() - 1) / region->chunk_bytes(),
                  /*has_reduction=*/true),
         batch_(batch),
@@ -114,12 +114,12 @@ class Shares final : public Pipeline {
 
 }  // namespace
 
-std::unique_ptr<Work> StartExchange(ShmRegion* region, const Batch& batch) {
+std::unique_ptr<Work> StartExchange(Region* region, const Batch& batch) {
   return std::make_unique<Exchange>(region, batch);
 }
 
-std::unique_ptr<Work> StartShares(ShmRegion* region, const Batch& batch) {
+std::unique_ptr<Work> StartShares(Region* region, const Batch& batch) {
   return std::make_unique<Shares>(region, batch, Inputs(batch, kLine));
 }
 
-}  // namespace hvdlite::comm
+}  // namespace hvdlite::comm::shm

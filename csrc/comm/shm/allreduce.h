@@ -11,10 +11,10 @@
 #include "comm/communicator.h"
 #include "comm/shm/region.h"
 
-namespace hvdlite::comm {
+namespace hvdlite::comm::shm {
 
 // Everything must fit into one slot.
-std::unique_ptr<Work> StartExchange(ShmRegion* region, const Batch& batch);
-std::unique_ptr<Work> StartShares(ShmRegion* region, const Batch& batch);
+std::unique_ptr<Work> StartExchange(Region* region, const Batch& batch);
+std::unique_ptr<Work> StartShares(Region* region, const Batch& batch);
 
-}  // namespace hvdlite::comm
+}  // namespace hvdlite::comm::shm

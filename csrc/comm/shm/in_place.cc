@@ -7,7 +7,7 @@
 
 #include "comm/shm/pipeline.h"
 
-namespace hvdlite::comm {
+namespace hvdlite::comm::shm {
 namespace {
 
 // Of each member's tensor, for one call of Advance().
@@ -17,7 +17,7 @@ constexpr size_t kHotBytes = 8 << 10;
 
 class InPlace final : public Work {
  public:
-  InPlace(ShmRegion* region, const SharedTensors& shared, const Batch& batch, StartRest start_rest,
+  InPlace(Region* region, const SharedTensors& shared, const Batch& batch, StartRest start_rest,
           std::function<void()> passed)
       : region_(region),
         step_(region->next_step++),
@@ -38,8 +38,7 @@ class InPlace final : public Work {
   Progress Advance() override {
     switch (stage_) {
       case Stage::kTell:
-        if (step_ >= ShmRegion::kSlots &&
-            !region_->AllReached(Flag::kOut, step_ + 1 - ShmRegion::kSlots))
+        if (step_ >= Region::kSlots && !region_->AllReached(Flag::kOut, step_ + 1 - Region::kSlots))
           return Progress::kNone;
         Tell();
         return Enter(Stage::kHear);
@@ -172,7 +171,7 @@ class InPlace final : public Work {
     for (size_t m = 2; m < Members(); ++m) memcpy(tensors_[m], tensors_[0], bytes);
   }
 
-  ShmRegion* const region_;
+  Region* const region_;
   const uint64_t step_;
   const SharedTensors& shared_;
   const Batch& batch_;
@@ -192,10 +191,9 @@ class InPlace final : public Work {
 
 }  // namespace
 
-std::unique_ptr<Work> StartInPlace(ShmRegion* region, const SharedTensors& shared,
-                                   const Batch& batch, StartRest start_rest,
-                                   std::function<void()> passed) {
+std::unique_ptr<Work> StartInPlace(Region* region, const SharedTensors& shared, const Batch& batch,
+                                   StartRest start_rest, std::function<void()> passed) {
   return std::make_unique<InPlace>(region, shared, batch, std::move(start_rest), std::move(passed));
 }
 
-}  // namespace hvdlite::comm
+}  // namespace hvdlite::comm::shm

@@ -20,7 +20,7 @@
 #include "comm/shm/region.h"
 #include "pool/peers.h"
 
-namespace hvdlite::comm {
+namespace hvdlite::comm::shm {
 
 struct SharedTensors {
   const pool::Peers* peers = nullptr;  // borrowed
@@ -36,8 +36,7 @@ struct SharedTensors {
 using StartRest = std::function<std::unique_ptr<Work>(const Batch& rest)>;
 
 // `passed` is called when there is a tensor that all members share.
-std::unique_ptr<Work> StartInPlace(ShmRegion* region, const SharedTensors& shared,
-                                   const Batch& batch, StartRest start_rest,
-                                   std::function<void()> passed);
+std::unique_ptr<Work> StartInPlace(Region* region, const SharedTensors& shared, const Batch& batch,
+                                   StartRest start_rest, std::function<void()> passed);
 
-}  // namespace hvdlite::comm
+}  // namespace hvdlite::comm::shm

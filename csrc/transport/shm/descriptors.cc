@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
-namespace hvdlite::transport {
+namespace hvdlite::transport::shm {
 
 Status WaitReady(std::vector<pollfd>* fds, const Until& until, const std::string& what) {
   for (;;) {
@@ -68,4 +68,4 @@ Status ReceiveWithFds(int socket, void* data, size_t bytes, size_t most_fds, con
   return Status::Io("a rank of this host closed its connection during start-up");
 }
 
-}  // namespace hvdlite::transport
+}  // namespace hvdlite::transport::shm

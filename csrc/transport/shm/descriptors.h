@@ -10,7 +10,7 @@
 #include "base/status.h"
 #include "base/until.h"
 
-namespace hvdlite::transport {
+namespace hvdlite::transport::shm {
 
 // Descriptors per message; the kernel's limit is 253.
 constexpr size_t kFdsPerMessage = 250;
@@ -24,4 +24,4 @@ Status SendWithFds(int socket, const void* data, size_t bytes, const std::vector
 Status ReceiveWithFds(int socket, void* data, size_t bytes, size_t most_fds, const Until& until,
                       std::vector<int>* fds);
 
-}  // namespace hvdlite::transport
+}  // namespace hvdlite::transport::shm

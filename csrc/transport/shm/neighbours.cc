@@ -15,7 +15,7 @@
 #include "base/sha256.h"
 #include "transport/shm/descriptors.h"
 
-namespace hvdlite::transport {
+namespace hvdlite::transport::shm {
 namespace {
 
 // The first message on a spoke's socket: proof of the secret, bound to this host's meeting point.
@@ -287,4 +287,4 @@ Status Neighbours::Check() {
   return Status::Ok();
 }
 
-}  // namespace hvdlite::transport
+}  // namespace hvdlite::transport::shm

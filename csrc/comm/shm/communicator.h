@@ -1,4 +1,4 @@
-// ShmCommunicator: collectives among ranks of one host, straight out of each other's mapped memory.
+// Communicator: collectives among ranks of one host, straight out of each other's mapped memory.
 #pragma once
 
 #include <utility>
@@ -7,13 +7,12 @@
 #include "comm/shm/in_place.h"
 #include "comm/shm/region.h"
 
-namespace hvdlite::comm {
+namespace hvdlite::comm::shm {
 
-class ShmCommunicator final : public Communicator {
+class Communicator final : public comm::Communicator {
  public:
   // Allreduces of at most `small_bytes` go by exchange (one hand-over). Borrows the region.
-  ShmCommunicator(ShmRegion* region, size_t small_bytes)
-      : region_(region), small_bytes_(small_bytes) {}
+  Communicator(Region* region, size_t small_bytes) : region_(region), small_bytes_(small_bytes) {}
 
   // From now on tensors that all members share are reduced in place. All members say so.
   void ReduceInPlace(SharedTensors shared) { shared_ = std::move(shared); }
@@ -30,9 +29,9 @@ class ShmCommunicator final : public Communicator {
   Carrier Choose(const Batch& batch) const;
   std::unique_ptr<Work> StartAs(Carrier carrier, const Batch& batch);
 
-  ShmRegion* const region_;
+  Region* const region_;
   const size_t small_bytes_;
   SharedTensors shared_;
 };
 
-}  // namespace hvdlite::comm
+}  // namespace hvdlite::comm::shm

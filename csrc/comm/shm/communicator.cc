@@ -1,13 +1,13 @@
-#include "comm/shm/shm_communicator.h"
+#include "comm/shm/communicator.h"
 
 #include "comm/shm/adasum.h"
 #include "comm/shm/allreduce.h"
 #include "comm/shm/move.h"
 #include "comm/shm/pipeline.h"
 
-namespace hvdlite::comm {
+namespace hvdlite::comm::shm {
 
-bool ShmCommunicator::FitsExchange(const Batch& batch) const {
+bool Communicator::FitsExchange(const Batch& batch) const {
   size_t bytes = 0;
   for (const Piece& piece : batch.pieces) {
     bytes += (static_cast<size_t>(piece.count) * SizeOf(batch.dtype) + kLine - 1) / kLine * kLine;
@@ -15,12 +15,12 @@ bool ShmCommunicator::FitsExchange(const Batch& batch) const {
   return bytes <= std::min(small_bytes_, region_->chunk_bytes());
 }
 
-bool ShmCommunicator::MayBeInPlace(const Batch& batch) const {
+bool Communicator::MayBeInPlace(const Batch& batch) const {
   return shared_.peers != nullptr && batch.kind == OpKind::kAllreduce && !batch.adasum &&
          !FitsExchange(batch) && SharedTensors::Fits(batch.pieces.size(), region_->chunk_bytes());
 }
 
-std::string ShmCommunicator::Explain(const Batch& batch) const {
+std::string Communicator::Explain(const Batch& batch) const {
   if (MayBeInPlace(batch))
     return "shm in place: tensors in shared memory are reduced where they lie, others by copies";
   if (batch.kind == OpKind::kAllreduce && batch.adasum)
@@ -34,20 +34,20 @@ std::string ShmCommunicator::Explain(const Batch& batch) const {
   return "shm " + std::string(Name(batch.kind)) + ": streamed through shared slots";
 }
 
-Carrier ShmCommunicator::Choose(const Batch& batch) const {
+Carrier Communicator::Choose(const Batch& batch) const {
   if (batch.kind != OpKind::kAllreduce) return Carrier::kShmStream;
   if (batch.adasum) return Carrier::kShmAdasum;
   return FitsExchange(batch) ? Carrier::kShmExchange : Carrier::kShmShares;
 }
 
-std::unique_ptr<Work> ShmCommunicator::Start(const Batch& batch) {
+std::unique_ptr<Work> Communicator::Start(const Batch& batch) {
   if (!MayBeInPlace(batch)) return StartAs(Choose(batch), batch);
   return StartInPlace(
       region_, shared_, batch, [this](const Batch& rest) { return StartAs(Choose(rest), rest); },
       [this] { Count(Carrier::kShmInPlace, OpKind::kAllreduce); });
 }
 
-std::unique_ptr<Work> ShmCommunicator::StartAs(Carrier carrier, const Batch& batch) {
+std::unique_ptr<Work> Communicator::StartAs(Carrier carrier, const Batch& batch) {
   Count(carrier, batch.kind);
   switch (batch.kind) {
     case OpKind::kAllreduce:
@@ -62,4 +62,4 @@ std::unique_ptr<Work> ShmCommunicator::StartAs(Carrier carrier, const Batch& bat
   }
 }
 
-}  // namespace hvdlite::comm
+}  // namespace hvdlite::comm::shm
