@@ -85,7 +85,8 @@ void Segment::Expect(size_t bytes, int64_t gradients) {
   MutexLock lock(its->mutex);
   const int64_t before = its->expected;
   its->expected = std::max<int64_t>(before + gradients, 0);
-  expected_bytes_.fetch_add(static_cast<size_t>(its->expected - before) * bytes, kRelaxed);
+  expected_bytes_.fetch_add(static_cast<size_t>(its->expected - before) * RoundToPages(bytes),
+                            kRelaxed);
   // Give() must not allocate.
   its->free.reserve(std::max(its->made, static_cast<size_t>(its->expected * kBlocksPerGradient)));
 }
