@@ -2,6 +2,7 @@
 #pragma once
 
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -24,6 +25,22 @@ inline size_t PageBytes() {
 
 inline size_t RoundToPages(size_t bytes) {
   return (bytes + PageBytes() - 1) / PageBytes() * PageBytes();
+}
+
+// Shared memory that a fork does not inherit, and that no core dump holds: it is large and sparse.
+inline bool KeepFromChildren(void* memory, size_t bytes) {
+  madvise(memory, bytes, MADV_DONTDUMP);
+  return madvise(memory, bytes, MADV_DONTFORK) == 0;
+}
+
+// As mmap(2) of a file from its start, in this process alone. Other threads may use the memory
+// meanwhile, which ThreadSanitizer would take for a race with mmap().
+inline bool MapPrivate(char* memory, size_t bytes, int fd, int how) {
+  const long mapped = syscall(SYS_mmap, memory, bytes, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_NORESERVE | how, fd, 0);
+  const bool there = mapped == reinterpret_cast<long>(memory);
+  if (!there && mapped != -1) syscall(SYS_munmap, mapped, bytes);  // a kernel that ignores `how`
+  return there;
 }
 
 // Gives each page memory of its own, as a write to it would, and changes no byte: other threads

@@ -93,7 +93,8 @@ void Segment::Expect(size_t bytes, int64_t gradients) {
 
 bool Segment::Claim(size_t bytes) {
   const size_t fixed = limit_.load(kRelaxed);
-  const size_t limit = fixed != 0 ? fixed : expected_bytes_.load(kRelaxed) * kBytesPerGradientByte;
+  const size_t limit =
+      fixed != 0 ? fixed : expected_bytes_.load(kRelaxed) * kBytesPerGradientByte + kSpareBytes;
   size_t before = made_bytes_.load(kRelaxed);
   do {
     if (before + bytes > limit) return false;

@@ -53,7 +53,7 @@ class Segment {
   // kSmallestBlock are ignored.
   void Expect(size_t bytes, int64_t gradients) EXCLUDES(classes_mutex_);
   // All blocks together have at most so many bytes. 0: kBytesPerGradientByte times the expected
-  // gradients'.
+  // gradients', and kSpareBytes.
   void Limit(size_t bytes) { limit_.store(bytes, std::memory_order_relaxed); }
 
   bool Serves(size_t bytes) const { return Find(bytes) != nullptr; }
@@ -80,6 +80,7 @@ class Segment {
   // A backward pass has temporary tensors of a gradient's size, and a program may keep gradients.
   static constexpr int64_t kBlocksPerGradient = 8;
   static constexpr size_t kBytesPerGradientByte = 3;
+  static constexpr size_t kSpareBytes = 64 << 20;  // a model of few gradients needs more than that
 
  private:
   static constexpr size_t kMostClasses = 512;

@@ -312,7 +312,7 @@ KNOBS: tuple[Knob, ...] = (
     ),
     Knob(
         "gradient_pool_bytes", _names("GRADIENT_POOL_BYTES", None), "int", 0,
-        "The most memory of that kind that each rank uses; 0: three times its gradients. Gradients beyond it are copied.",
+        "The most memory of that kind that each rank uses; 0: three times its gradients, and 64 MiB. Gradients beyond it are copied.",
         "Training", unit="bytes", minimum=0,
     ),
     Knob(

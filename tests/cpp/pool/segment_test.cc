@@ -94,13 +94,20 @@ TEST(PoolSegment, a_size_has_eight_blocks_for_each_gradient) {
 }
 
 TEST(PoolSegment, all_blocks_together_stay_within_the_limit) {
-  const auto segment = Make(100);
+  const auto segment = Make(100, size_t{256} << 20);
   segment->Limit(3 * RoundToPages(kSize));
   for (int i = 0; i < 3; ++i) EXPECT_NE(segment->Take(kSize), nullptr);
   EXPECT_EQ(segment->Take(kSize), nullptr);
-  segment->Limit(0);  // three times the expected gradients
-  for (int i = 3; i < 300; ++i) ASSERT_NE(segment->Take(kSize), nullptr) << i;
-  EXPECT_EQ(segment->Take(kSize), nullptr);
+}
+
+TEST(PoolSegment, the_usual_limit_is_three_times_the_gradients_and_some_more) {
+  const size_t size = Segment::kSpareBytes / 4;
+  const auto segment = Make(0, size_t{256} << 20);
+  segment->Limit(0);
+  segment->Expect(size, 2);
+  int blocks = 0;
+  while (segment->Take(size) != nullptr) ++blocks;
+  EXPECT_EQ(blocks, 2 * 3 + 4);
 }
 
 TEST(PoolSegment, addresses_run_out_without_harm) {
