@@ -6,6 +6,8 @@
 
 #include <cerrno>
 
+#include "pool/memory.h"
+
 namespace hvdlite::pool {
 
 Peers::Peers(int ranks, int me, Segment* own) : own_(own), mappings_(static_cast<size_t>(ranks)) {
@@ -28,7 +30,7 @@ Status Peers::Map(int rank, int fd) {
       mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
   if (base == MAP_FAILED) return Status::FromErrno("cannot map a rank's gradients", errno);
   mappings_[static_cast<size_t>(rank)] = {static_cast<char*>(base), bytes, true};
-  if (madvise(base, bytes, MADV_DONTFORK) != 0)
+  if (!KeepFromChildren(base, bytes))
     return Status::FromErrno("cannot keep a rank's gradients from children", errno);
   return Status::Ok();
 }

@@ -68,6 +68,7 @@ Status Pool::Open(size_t limit, Segment** segment) {
 }
 
 Status Pool::opened() {
+  if (disowned()) return Status::NotInitialized("this is a forked child");
   MutexLock lock(mutex_);
   return opened_;
 }
@@ -100,6 +101,7 @@ Status Pool::OpenLocked(size_t limit, Segment** segment) {
 }
 
 void Pool::Expect(size_t bytes, int64_t gradients) {
+  if (disowned()) return;  // a thread of the parent may have held the lock
   MutexLock lock(mutex_);
   expected_[bytes] += gradients;
   if (Segment* const in_use = current()) in_use->Expect(bytes, gradients);

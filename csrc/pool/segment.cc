@@ -39,7 +39,7 @@ Status Segment::Create(void* address, size_t bytes, std::unique_ptr<Segment>* se
   const int where = address == nullptr ? 0 : MAP_FIXED;
   void* const base =
       mmap(address, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | where, fd.get(), 0);
-  if (base == MAP_FAILED || madvise(base, bytes, MADV_DONTFORK) != 0) {
+  if (base == MAP_FAILED || !KeepFromChildren(base, bytes)) {
     const int error = errno;
     if (base != MAP_FAILED) munmap(base, bytes);
     munmap(owner, owner_bytes);
@@ -192,12 +192,7 @@ Stats Segment::stats() const {
 bool Segment::MapPrivately(int how) {
   const size_t used = used_.load(kRelaxed);
   if (used == 0) return true;
-  void* const mapped =
-      mmap(base_, used, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE | how, fd_.get(), 0);
-  if (mapped != base_) {
-    if (mapped != MAP_FAILED) munmap(mapped, used);  // a kernel that does not know `how`
-    return false;
-  }
+  if (!MapPrivate(base_, used, fd_.get(), how)) return false;
   for (size_t page = 0; page < used / PageBytes(); ++page) {
     const uint16_t found = owner_[page].load(kRelaxed);
     if ((found & kLive) == 0) continue;
