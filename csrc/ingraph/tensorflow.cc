@@ -4,6 +4,11 @@
 // never blocks one of the executor's few. Stateful operations always run, and a tf.function runs
 // them one after another, in the program's order. The stateless allreduce is for gradients: all at
 // once, in any order, and not at all if its result is unused.
+#include <array>
+#include <cctype>
+#include <utility>
+#include <vector>
+
 #include "api/hvdlite.h"
 #include "ingraph/tensorflow_abi.h"
 #include "ingraph/tensorflow_call.h"
@@ -49,38 +54,56 @@ void Scalar(TfShapeContext* context, TfStatus* status) {
 // ---- Operations
 
 struct Operation {
-  const char* name;
-  TfCreate create;
-  bool stateful;
-  bool list;  // any number of tensors, or one
-  const char* more_input;
-  const char* output;
-  const char* more_output;
-  TfShapeFunction shapes;
+  std::string name;
+  TfCreate create = nullptr;
+  TfShapeFunction shapes = &UnknownShapes;
+  bool stateful = true;
+  bool list = false;  // any number of tensors, or one
+  const char* more_input = nullptr;
+  const char* output = "result: T";
+  const char* more_output = nullptr;
 };
 
-constexpr Operation kOperations[] = {
-    {"HvdliteAllreduceGradient", &Create<HVDLITE_ALLREDUCE>, false, false, nullptr, "result: T",
-     nullptr, &SameShapes},
-    {"HvdliteAllreduce", &Create<HVDLITE_ALLREDUCE>, true, true, nullptr, "results: T", nullptr,
-     &SameShapes},
-    {"HvdliteBroadcast", &Create<HVDLITE_BROADCAST>, true, true, nullptr, "results: T", nullptr,
-     &SameShapes},
-    {"HvdliteAllgather", &Create<HVDLITE_ALLGATHER>, true, true, nullptr, "results: T", nullptr,
-     &UnknownShapes},
-    {"HvdliteReducescatter", &Create<HVDLITE_REDUCESCATTER>, true, true, nullptr, "results: T",
-     nullptr, &UnknownShapes},
-    {"HvdliteReduce", &Create<HVDLITE_REDUCE>, true, true, nullptr, "results: T", nullptr,
-     &UnknownShapes},
-    {"HvdliteAlltoall", &Create<HVDLITE_ALLTOALL>, true, false, "splits: int32", "result: T",
-     "received_splits: int32", &UnknownShapes},
-    {"HvdliteJoin", &Create<HVDLITE_JOIN>, true, false, nullptr, "last: int32", nullptr, &Scalar},
-};
+// TensorFlow tells the function that makes a kernel nothing about the kind, so each has its own.
+// There are more than kinds.
+template <int32_t... kinds>
+constexpr auto Creators(std::integer_sequence<int32_t, kinds...>) {
+  return std::array<TfCreate, sizeof...(kinds)>{&Create<kinds>...};
+}
+constexpr auto kCreators = Creators(std::make_integer_sequence<int32_t, 32>());
+
+// What the library tells of a kind with results. HvdliteAllreduce performs "allreduce".
+Operation OfKind(int32_t kind, std::string name, int32_t result) {
+  name[0] = static_cast<char>(toupper(name[0]));
+  Operation operation{"Hvdlite" + name, kCreators[static_cast<size_t>(kind)]};
+  if (result == HVDLITE_RESULT_SAME) operation.shapes = &SameShapes;
+  if (result == HVDLITE_RESULT_EXCHANGED) {
+    operation.more_input = "splits: int32";
+    operation.more_output = "received_splits: int32";
+  } else {
+    operation.list = true;
+    operation.output = "results: T";
+  }
+  return operation;
+}
+
+std::vector<Operation> Operations() {
+  std::vector<Operation> found = {
+      {"HvdliteAllreduceGradient", &Create<HVDLITE_ALLREDUCE>, &SameShapes, false},
+      {"HvdliteJoin", &Create<HVDLITE_JOIN>, &Scalar, true, false, nullptr, "last: int32"},
+  };
+  for (int32_t kind = 0; hvdlite_operation_name(kind) != nullptr; ++kind) {
+    const int32_t result = hvdlite_operation_result(kind);
+    if (result != HVDLITE_RESULT_NONE)
+      found.push_back(OfKind(kind, hvdlite_operation_name(kind), result));
+  }
+  return found;
+}
 
 std::string Register(const Operation& operation) {
   const Tf& tf = TensorFlow();
   const ScopedStatus status;
-  TfOpBuilder* const builder = tf.NewOpDefinitionBuilder(operation.name);
+  TfOpBuilder* const builder = tf.NewOpDefinitionBuilder(operation.name.c_str());
   for (const char* attribute : kAttributes) tf.OpDefinitionBuilderAddAttr(builder, attribute);
   if (operation.shapes != &Scalar) {
     const std::string types = kTfDTypeNames;
@@ -98,19 +121,19 @@ std::string Register(const Operation& operation) {
   if (operation.stateful) tf.OpDefinitionBuilderSetIsStateful(builder, true);
   tf.RegisterOpDefinition(builder, status.get());
   if (!status.ok()) return status.message();
+  const char* const name = operation.name.c_str();
   tf.RegisterKernelBuilder(
-      operation.name,
-      tf.NewAsyncKernelBuilder(operation.name, "CPU", operation.create, &Compute, &DeleteKernel),
+      name, tf.NewAsyncKernelBuilder(name, "CPU", operation.create, &Compute, &DeleteKernel),
       status.get());
   return status.ok() ? "" : status.message();
 }
 
 std::string RegisterAll() {
   if (!TensorFlow().problem.empty()) return TensorFlow().problem;
-  for (const Operation& operation : kOperations) {
+  for (const Operation& operation : Operations()) {
     const std::string refused = Register(operation);
     if (!refused.empty())
-      return std::string("TensorFlow refuses the operation ") + operation.name + ": " + refused;
+      return "TensorFlow refuses the operation " + operation.name + ": " + refused;
   }
   return "";
 }

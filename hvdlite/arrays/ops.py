@@ -15,21 +15,13 @@ from typing import Any
 import numpy as np
 
 from hvdlite.arrays.framework import ArrayFramework, Tensor
-from hvdlite.base.ops import Average, Kind, Sum, reduction_of
+from hvdlite.base.operations import ALLGATHER, ALLREDUCE, ALLTOALL, BARRIER, BROADCAST, JOIN, REDUCE, REDUCESCATTER
+from hvdlite.base.ops import Average, Sum, reduction_of
 from hvdlite.core import engine
 from hvdlite.core.collectives import Collectives
 from hvdlite.core.engine import Pending, new_handle
-from hvdlite.core.operations import ALLGATHER, ALLREDUCE, ALLTOALL, BROADCAST, REDUCE, REDUCESCATTER, Call
+from hvdlite.core.operations import Call
 from hvdlite.core.process_sets import ProcessSet, global_process_set, set_id_of
-
-__all__ = [
-    "allgather", "allgather_async", "allreduce", "allreduce_", "allreduce_async",
-    "allreduce_async_", "alltoall", "alltoall_async", "barrier", "broadcast", "broadcast_",
-    "broadcast_async", "broadcast_async_", "grouped_allgather", "grouped_allgather_async",
-    "grouped_allreduce", "grouped_allreduce_", "grouped_allreduce_async",
-    "grouped_allreduce_async_", "grouped_reducescatter", "grouped_reducescatter_async", "join",
-    "reduce", "reduce_async", "reducescatter", "reducescatter_async",
-]  # fmt: skip
 
 OPS = Collectives(ArrayFramework(), scatters_any=True)
 _run = OPS.run_one
@@ -347,7 +339,7 @@ def _splits(splits: Any) -> list[int] | None:
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:
     """Returns once all ranks of the set have called it."""
-    engine.run(Kind.BARRIER, Sum, set_id_of(process_set), None, None, None, 0, 1.0, 1.0, [])
+    engine.run(BARRIER.kind, Sum, set_id_of(process_set), None, None, None, 0, 1.0, 1.0, [])
 
 
 def join(device: int = -1) -> int:
@@ -357,5 +349,5 @@ def join(device: int = -1) -> int:
     zeros, or nothing. Returns the rank that joined last. `device` is accepted for Horovod's sake.
     """
     del device
-    result = engine.run(Kind.JOIN, Sum, 0, "join", None, None, 0, 1.0, 1.0, [])
+    result = engine.run(JOIN.kind, Sum, 0, "join", None, None, 0, 1.0, 1.0, [])
     return int(result[2])

@@ -7,8 +7,9 @@ from typing import Any
 import jax
 
 from hvdlite.arrays.objects import allgather_object, broadcast_object
+from hvdlite.base.operations import BROADCAST
 from hvdlite.core.engine import run_now
-from hvdlite.core.operations import BROADCAST, Call
+from hvdlite.core.operations import Call
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.jax import trace
 from hvdlite.jax.collectives import OPS

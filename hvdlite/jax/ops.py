@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from hvdlite.arrays import ops as on_arrays
+from hvdlite.base.operations import ALLGATHER, ALLREDUCE, ALLTOALL, BROADCAST, REDUCE, REDUCESCATTER
 from hvdlite.base.ops import Adasum, Average, Max, Min, Product, Sum, reduction_of
 from hvdlite.core.gradients import Rule
-from hvdlite.core.operations import ALLGATHER, ALLREDUCE, ALLTOALL, BROADCAST, REDUCE, REDUCESCATTER, Call
+from hvdlite.core.operations import Call
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.jax import trace, traced
 from hvdlite.jax.collectives import OPS

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hvdlite import _core
-from hvdlite.base.ops import Kind, Sum
+from hvdlite.base.operations import ADD_PROCESS_SET, REMOVE_PROCESS_SET
+from hvdlite.base.ops import Sum
 from hvdlite.core.process_sets import ProcessSet
 from hvdlite.job import communicators
 
@@ -59,7 +60,7 @@ def _register(process_set: ProcessSet, ranks: list[int]) -> None:
     """On all ranks; the object of this one has its own ranks only."""
     number = _registered_id(ranks)
     if number is None:
-        number = _core.run(Kind.ADD_PROCESS_SET, Sum, 0, None, None, None, 0, 1.0, 1.0, ranks)[2]
+        number = _core.run(ADD_PROCESS_SET.kind, Sum, 0, None, None, None, 0, 1.0, 1.0, ranks)[2]
     if process_set.ranks == ranks:
         process_set.process_set_id = number
 
@@ -69,7 +70,7 @@ def remove_process_set(process_set: ProcessSet) -> bool:
     if process_set.process_set_id is None or process_set.process_set_id == 0:
         return False
     number = process_set.process_set_id
-    existed = bool(_core.run(Kind.REMOVE_PROCESS_SET, Sum, 0, None, None, None, number, 1.0, 1.0, [])[2] == 1)
+    existed = bool(_core.run(REMOVE_PROCESS_SET.kind, Sum, 0, None, None, None, number, 1.0, 1.0, [])[2] == 1)
     process_set.process_set_id = None
     return existed
 

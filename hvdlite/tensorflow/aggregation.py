@@ -62,16 +62,16 @@ class LocalGradientAggregationHelper(Accumulation):
         with tf.control_dependencies([passes]):
             totals = [None if held is None else held.read_value() for held in sums]
 
-        def reduce() -> list[Any]:
+        def reduced() -> list[Any]:
             results = self._allreduce([self.settled(total) for total in totals], variables)
-            reduced = [self.dense(result) for result in results if result is not None]
+            sums_of_all = [self.dense(result) for result in results if result is not None]
             # What was read may be the sums' own memory: they are cleared once it is not needed any more.
-            with tf.control_dependencies(reduced):
+            with tf.control_dependencies(sums_of_all):
                 cleared = [sums[i].assign(tf.zeros_like(sums[i])) for i in present]
             with tf.control_dependencies([*cleared, self.counter.assign(0)]):
-                return [tf.identity(result) for result in reduced]
+                return [tf.identity(result) for result in sums_of_all]
 
-        outcome = tf.cond(passes >= self.passes, reduce, lambda: [tf.identity(totals[i]) for i in present])
+        outcome = tf.cond(passes >= self.passes, reduced, lambda: [tf.identity(totals[i]) for i in present])
         results = dict(zip(present, outcome, strict=True))
         return [results.get(i) for i in range(len(totals))]
 

@@ -26,7 +26,7 @@ class Distribution:
         self.options = options
         self.local = Local()
 
-    def reduce(self, grads: Sequence[Any], variables: Sequence[Any], scope: str) -> list[Any]:
+    def reduced(self, grads: Sequence[Any], variables: Sequence[Any], scope: str) -> list[Any]:
         """The gradients as they are to be applied; those of local variables only scaled."""
         options, local = self.options, self.local.ids()
         result = list(grads)

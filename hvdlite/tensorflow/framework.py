@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from hvdlite.base.operations import SAME
 from hvdlite.core.framework import Rule
-from hvdlite.core.operations import SAME, Call
+from hvdlite.core.operations import Call
 from hvdlite.tensorflow.errors import in_tensorflows_words
 
 SUPPORTED = frozenset(

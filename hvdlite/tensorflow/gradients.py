@@ -8,8 +8,9 @@ from typing import Any
 import tensorflow as tf
 
 from hvdlite.adapter.step import Options
+from hvdlite.base.operations import ALLREDUCE
 from hvdlite.core import engine
-from hvdlite.core.operations import ALLREDUCE, Call
+from hvdlite.core.operations import Call
 from hvdlite.core.process_sets import set_id_of
 from hvdlite.tensorflow import sparse
 from hvdlite.tensorflow.errors import in_tensorflows_words

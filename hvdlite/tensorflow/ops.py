@@ -13,10 +13,11 @@ from typing import Any, TypeVar
 import tensorflow as tf
 
 from hvdlite.adapter.compression import Settled
+from hvdlite.base.operations import ALLGATHER, ALLREDUCE, ALLTOALL, BROADCAST, REDUCE, REDUCESCATTER
 from hvdlite.base.ops import Adasum, Average, Max, Min, Product, Sum, reduction_of
 from hvdlite.core.collectives import Collectives
 from hvdlite.core.gradients import Rule
-from hvdlite.core.operations import ALLGATHER, ALLREDUCE, ALLTOALL, BROADCAST, REDUCE, REDUCESCATTER, Call
+from hvdlite.core.operations import Call
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.tensorflow import sparse
 from hvdlite.tensorflow.compression import Compression

@@ -44,7 +44,7 @@ class _DistributedOptimizer(tf.compat.v1.train.Optimizer):  # type: ignore[misc]
         self._hvd.local.variables.append(var)
 
     def _allreduce_grads(self, grads: Any, variables: Any) -> list[Any]:
-        return self._hvd.reduce(grads, variables, self._name)
+        return self._hvd.reduced(grads, variables, self._name)
 
     @do_not_convert
     def compute_gradients(self, *args: Any, **kwargs: Any) -> list[tuple[Any, Any]]:
@@ -94,7 +94,7 @@ def _make_allreduce_grads_fn(
 
     def allreduce_grads(grads: Sequence[Any], vars: Sequence[Any] | None = None) -> list[Any]:
         grads = list(grads)
-        return how.reduce(grads, [None] * len(grads) if vars is None else list(vars), name)
+        return how.reduced(grads, [None] * len(grads) if vars is None else list(vars), name)
 
     return allreduce_grads
 

@@ -40,9 +40,9 @@ class _Distributed:
         grads = tf.nest.flatten(plain)
         if use_generic_names and not tf.executing_eagerly():
             with tf.compat.v1.get_default_graph().name_scope(None):
-                reduced = self._hvd.reduce(grads, variables, "DistributedGradientTape")
+                reduced = self._hvd.reduced(grads, variables, "DistributedGradientTape")
         else:
-            reduced = self._hvd.reduce(grads, variables, "DistributedGradientTape")
+            reduced = self._hvd.reduced(grads, variables, "DistributedGradientTape")
         return tf.nest.pack_sequence_as(sources, reduced)
 
     def get_local_and_global_gradients(

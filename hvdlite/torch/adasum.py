@@ -8,9 +8,10 @@ from typing import Any
 
 import torch
 
+from hvdlite.base.operations import ALLREDUCE
 from hvdlite.base.ops import Adasum, Max
 from hvdlite.core import engine
-from hvdlite.core.operations import ALLREDUCE, Call
+from hvdlite.core.operations import Call
 from hvdlite.core.process_sets import global_process_set
 from hvdlite.torch.distributed import Distributed
 from hvdlite.torch.ops import OPS

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import torch
 
+from hvdlite.base.operations import BROADCAST
 from hvdlite.core.engine import new_handle, synchronize
-from hvdlite.core.operations import BROADCAST, Call
+from hvdlite.core.operations import Call
 from hvdlite.core.process_sets import ProcessSet
 from hvdlite.torch.ops import OPS
 

@@ -9,9 +9,10 @@ import torch
 
 from hvdlite.adapter import names
 from hvdlite.adapter.compression import Settled, wait_for
+from hvdlite.base.operations import ALLREDUCE
 from hvdlite.base.ops import Average
 from hvdlite.core import engine
-from hvdlite.core.operations import ALLREDUCE, Call
+from hvdlite.core.operations import Call
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.torch.compression import Compression
 from hvdlite.torch.ops import OPS

@@ -13,12 +13,13 @@ import torch
 
 from hvdlite.adapter.compression import Settled
 from hvdlite.arrays.ops import barrier, join
+from hvdlite.base.operations import ALLGATHER, ALLREDUCE, ALLTOALL, BROADCAST, REDUCE, REDUCESCATTER
 from hvdlite.base.ops import Adasum, Average, Max, Min, Product, Sum, reduction_of
 from hvdlite.core import engine
 from hvdlite.core.collectives import Collectives
 from hvdlite.core.gradients import Rule
 from hvdlite.core.handles import poll, synchronize
-from hvdlite.core.operations import ALLGATHER, ALLREDUCE, ALLTOALL, BROADCAST, REDUCE, REDUCESCATTER, Call
+from hvdlite.core.operations import Call
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.exceptions import HorovodInternalError
 from hvdlite.job.basics import is_homogeneous

@@ -19,9 +19,10 @@ from hvdlite.adapter.aggregation import Aggregation, Unit
 from hvdlite.adapter.compression import wait_for
 from hvdlite.adapter.step import Options
 from hvdlite.arrays.objects import allgather_object
+from hvdlite.base.operations import ALLREDUCE
 from hvdlite.base.ops import Max, Sum
 from hvdlite.core import engine
-from hvdlite.core.operations import ALLREDUCE, Call
+from hvdlite.core.operations import Call
 from hvdlite.exceptions import MismatchError
 from hvdlite.torch import hooks, sparse
 from hvdlite.torch.ops import OPS

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from hvdlite.base.operations import ALLGATHER, ALLREDUCE
 from hvdlite.base.ops import Sum
-from hvdlite.core.operations import ALLGATHER, ALLREDUCE
 from hvdlite.core.process_sets import global_process_set
 from hvdlite.job.basics import size
 from hvdlite.torch.ops import OPS

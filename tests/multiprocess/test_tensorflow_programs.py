@@ -24,7 +24,8 @@ _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2", "TF_NUM_INTRAOP_THREADS": "1"}
 # of them would be enough for a deadlock.
 _A_THOUSAND = """
 import tensorflow as tf, hvdlite.tensorflow as hvd
-from hvdlite.core.operations import ALLREDUCE, Call
+from hvdlite.base.operations import ALLREDUCE
+from hvdlite.core.operations import Call
 from hvdlite.tensorflow.graph import GRAPH
 tf.config.threading.set_inter_op_parallelism_threads(2)
 tf.config.threading.set_intra_op_parallelism_threads(1)

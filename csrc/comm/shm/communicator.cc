@@ -7,17 +7,18 @@
 
 namespace hvdlite::comm::shm {
 
-bool Communicator::FitsExchange(const Batch& batch) const {
+size_t Communicator::BytesOf(const Batch& batch) {
   size_t bytes = 0;
   for (const Piece& piece : batch.pieces) {
     bytes += (static_cast<size_t>(piece.count) * SizeOf(batch.dtype) + kLine - 1) / kLine * kLine;
   }
-  return bytes <= std::min(small_bytes_, region_->chunk_bytes());
+  return bytes;
 }
 
 bool Communicator::MayBeInPlace(const Batch& batch) const {
   return shared_.peers != nullptr && batch.kind == OpKind::kAllreduce && !batch.adasum &&
-         !FitsExchange(batch) && SharedTensors::Fits(batch.pieces.size(), region_->chunk_bytes());
+         BytesOf(batch) > small_bytes_ &&
+         SharedTensors::Fits(batch.pieces.size(), region_->chunk_bytes());
 }
 
 std::string Communicator::Explain(const Batch& batch) const {
@@ -26,10 +27,10 @@ std::string Communicator::Explain(const Batch& batch) const {
   if (batch.kind == OpKind::kAllreduce && batch.adasum)
     return "shm adasum: pairwise tree over shared slots";
   if (batch.kind == OpKind::kAllreduce) {
-    return FitsExchange(batch)
-               ? "shm exchange: at most " + std::to_string(small_bytes_) + " bytes, one hand-over"
-               : "shm shares: copy in, reduce own share, copy out, in chunks of " +
-                     std::to_string(region_->chunk_bytes()) + " bytes";
+    return FitsExchange(batch) ? "shm exchange: at most " + std::to_string(exchange_bytes_) +
+                                     " bytes, one hand-over"
+                               : "shm shares: copy in, reduce own share, copy out, in chunks of " +
+                                     std::to_string(region_->chunk_bytes()) + " bytes";
   }
   return "shm " + std::string(Name(batch.kind)) + ": streamed through shared slots";
 }

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hvdlite.adapter.step import Options
+from hvdlite.base.operations import ALLREDUCE
 from hvdlite.core.engine import run_now
-from hvdlite.core.operations import ALLREDUCE, Call
+from hvdlite.core.operations import Call
 from hvdlite.torch.ops import OPS
 from hvdlite.torch.traced import never_compiled
 
