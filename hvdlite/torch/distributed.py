@@ -204,14 +204,12 @@ class Shared:
         """Has the gradients reduced of parameters that require one by now."""
         assert self.reducer is not None
         frozen, self._frozen = self._frozen, []
-        trained = []
+        pool.use([parameter for _, parameter in frozen if parameter.requires_grad], self.reducer)
         for place, parameter in frozen:
             if parameter.requires_grad:
                 self.reducer.add(parameter, place)
-                trained.append(parameter)
             else:
                 self._frozen.append((place, parameter))
-        pool.use(trained, self.reducer)
 
     def forget(self) -> None:
         self.synchronized = ""

@@ -16,7 +16,8 @@ pytestmark = pytest.mark.watchdog(120)
 _PRELUDE = """
 import hvdlite, logging, os, sys, torch, hvdlite.torch as hvd
 from hvdlite.core import engine
-from hvdlite.torch import pool
+from hvdlite.adapter import pool
+from hvdlite.torch.pool import POOL
 torch.set_num_threads(1)
 logging.basicConfig(format="%(message)s")
 hvd.init()
@@ -26,7 +27,7 @@ def linear(size=256, count=2):
 def distributed(net, make=lambda parameters: torch.optim.SGD(parameters, lr=1e-5, momentum=0.9), **options):
     return hvd.DistributedOptimizer(make(net.parameters()), net.named_parameters(), **options)
 def inside(net):
-    return [pool.contains(p.grad) for p in net.parameters() if p.numel() * p.element_size() >= pool.SMALLEST]
+    return [pool.contains(p.grad.data_ptr()) for p in net.parameters() if p.numel() * p.element_size() >= pool.SMALLEST]
 def counted(way):
     return hvdlite.metrics()["carried_by"].get(way, {}).get("allreduce", 0)
 """
@@ -162,25 +163,25 @@ def test_nothing_happens_unless_it_is_asked_for(job: Job) -> None:
 @pytest.mark.parametrize(
     ("broken", "says"),
     [
-        ('pool._GATE = "no_such_gate"', "has no no_such_gate"),
-        ('pool._ALLOCATOR = "no_such_allocator"', "has no no_such_allocator"),
-        ("pool.contains = lambda tensor: False", "a gradient was allocated elsewhere"),
-        ("engine.pool_stats = iter([(0, 0, 0, 0), (0, 0, 1, 0)]).__next__", "torch did not free a gradient"),
+        ('change(gate="no_such_gate")', "has no no_such_gate"),
+        ('change(allocator="no_such_allocator")', "has no no_such_allocator"),
+        ("change(compute=lambda size: (torch.ones(size // 4),) * 2)", "a gradient was allocated elsewhere"),
+        ("change(compute=lambda size: (gradient(),) * 2)", "a tensor that is no gradient was allocated there"),
+        ("change(compute=lambda size: (kept.append(gradient()) or kept[0], torch.ones(1)))", "was not freed"),
+        ("change(compute=lambda size: 1 / 0)", "division by zero"),
     ],
 )
 def test_it_stays_off_with_a_line_where_torch_is_not_as_expected(job: Job, broken: str, says: str) -> None:
-    text = _OFF.replace("assert engine.pool_stats() == (0, 0, 0, 0)\n", "")
     program = f"""
-from types import SimpleNamespace
-real = engine.pool_stats
-engine.pool_stats = lambda: real()
-inside_pool = pool.contains
+import dataclasses
+kept = []
+def change(**how): POOL.framework = dataclasses.replace(POOL.framework, **how)
+def gradient(): return compute(pool._TRIED)[0]
+compute = POOL.framework.compute
 {broken}
-inside = lambda net: [inside_pool(p.grad) for p in net.parameters()]
 optimizers = [distributed(linear()) for _ in range(2)]
-""".replace("iter([(0, 0, 0, 0), (0, 0, 1, 0)])", "iter([SimpleNamespace(live=0), SimpleNamespace(live=1)])")
-    out, err = _run(job, program + text)
-    assert out.count("pool") == 2
+"""
+    _, err = _run(job, program + _OFF.replace("assert engine.pool_stats() == (0, 0, 0, 0)\n", ""))
     lines = [line for line in err.splitlines() if "not allocated in shared memory" in line]
     assert len(lines) == 2 and all(says in line for line in lines), err
 
@@ -326,7 +327,7 @@ g = net[0].weight.grad
 again = pickle.loads(pickle.dumps(g))
 file = io.BytesIO(); torch.save(g, file); file.seek(0)
 for other in (again, copy.deepcopy(g), torch.load(file)):
-    assert torch.equal(other, g) and not pool.contains(other)
+    assert torch.equal(other, g) and not pool.contains(other.data_ptr())
 view, taken = g.numpy(), np.from_dlpack(net[1].weight.grad)
 total = view.sum()
 net.zero_grad(); del g
@@ -336,7 +337,7 @@ assert engine.pool_stats().live == 0
 net = fresh()
 g = net[0].weight.grad
 g.resize_(512, 512)
-assert not pool.contains(g)
+assert not pool.contains(g.data_ptr())
 net[1].weight.grad.untyped_storage().resize_(0)
 assert engine.pool_stats().live == 0
 net = fresh()
@@ -353,7 +354,8 @@ assert torch.equal(net[0].weight.grad, kept)
 
 _KILLED = """
 import torch, hvdlite.torch as torch_hvd
-from hvdlite.torch import pool
+from hvdlite.adapter import pool
+from hvdlite.torch.pool import POOL
 torch.set_num_threads(1)
 hvd.init()
 net = torch.nn.Sequential(*[torch.nn.Linear(1024, 1024, bias=False) for _ in range(6)])
@@ -363,7 +365,7 @@ def step():
     net(torch.ones(1, 1024)).sum().backward()
     optimizer.step()
 for _ in range(2): step()
-assert all(pool.contains(p.grad) for p in net.parameters())
+assert all(pool.contains(p.grad.data_ptr()) for p in net.parameters())
 assert hvd.metrics()["carried_by"]["shm in place"]["allreduce"] > 0
 if RANK == 1:
     def die():
@@ -396,7 +398,7 @@ def test_jobs_of_one_process_follow_one_another(tmp_path: Path) -> None:
     with Ranks(tmp_path, 2) as ranks:
         ranks.start("""
 import torch, hvdlite.torch as torch_hvd
-from hvdlite.torch import pool
+from hvdlite.adapter import pool
 net = torch.nn.Linear(256, 256, bias=False)
 for job in range(3):
     hvd.init()
@@ -404,7 +406,7 @@ for job in range(3):
     for _ in range(2):
         net(torch.ones(1, 256)).sum().backward()
         optimizer.step()
-        assert pool.contains(net.weight.grad)
+        assert pool.contains(net.weight.grad.data_ptr())
         optimizer.zero_grad()
     assert hvd.metrics()["carried_by"]["shm in place"]["allreduce"] == 2
     hvd.shutdown()

@@ -1,9 +1,9 @@
 // Neighbours: the Unix sockets between the ranks of one host: a hub (local rank 0) and its spokes.
 //
 // They carry two things. At the start the hub hands out the shared segment, everyone's eventfd and
-// whatever ranks share besides, as descriptors. Afterwards nothing is sent; the kernel closes a socket when its process ends,
-// however it ends, so an end-of-file is the death notice. The hub hears of every spoke, the spokes
-// hear of the hub; the segment's abort word tells the rest.
+// whatever ranks share besides, as descriptors. Afterwards nothing is sent; the kernel closes a
+// socket when its process ends, however it ends, so an end-of-file is the death notice. The hub
+// hears of every spoke, the spokes hear of the hub; the segment's abort word tells the rest.
 //
 // The socket lives in the abstract namespace (no file to leave behind) under a random name; a peer
 // must have the same user id and know the job's secret before it gets a descriptor. Thread-safety:
