@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -52,13 +53,18 @@ Status Pool::Reserve() {
   return Status::Ok();
 }
 
-size_t Pool::FreePlace() const {
-  size_t place = 0;
-  for (; place < kPlaces; ++place) {
-    const Segment* const there = places_[place].load(std::memory_order_relaxed);
-    if (there == nullptr || (there->retired() && there->live() == 0)) break;
+size_t Pool::FreePlace() {
+  size_t found = kPlaces;
+  for (size_t place = 0; place < kPlaces; ++place) {
+    Segment* const there = places_[place].load(std::memory_order_relaxed);
+    // A thread may still be leaving Give() of a segment that was here, so its object stays.
+    if (there != nullptr && there->Release()) {
+      LeakOnPurpose(there);
+      places_[place].store(nullptr, std::memory_order_release);
+    }
+    if (places_[place].load(std::memory_order_relaxed) == nullptr) found = std::min(found, place);
   }
-  return place;
+  return found;
 }
 
 Status Pool::Open(size_t limit, Segment** segment) {
@@ -92,8 +98,6 @@ Status Pool::OpenLocked(size_t limit, Segment** segment) {
   HVDLITE_RETURN_IF_ERROR(Segment::Create(address, segment_bytes_, &made));
   made->Limit(limit);
   for (const auto& [bytes, gradients] : expected_) made->Expect(bytes, gradients);
-  // A thread may still be leaving Give() of the segment that was here.
-  LeakOnPurpose(places_[place].load(std::memory_order_relaxed));
   *segment = made.release();
   places_[place].store(*segment, std::memory_order_release);
   current_.store(*segment, std::memory_order_release);

@@ -64,8 +64,8 @@ class Pool {
 
   Status Reserve() REQUIRES(mutex_);
   Status OpenLocked(size_t limit, Segment** segment) REQUIRES(mutex_);
-  // A place without allocated blocks; kPlaces: none.
-  size_t FreePlace() const REQUIRES(mutex_);
+  // Releases what can be. A place without a segment; kPlaces: none.
+  size_t FreePlace() REQUIRES(mutex_);
   Segment* At(const void* memory) const;
 
   const size_t segment_bytes_;

@@ -139,13 +139,17 @@ void* Segment::Take(size_t bytes) {
       return HandOut(its, page);
     }
     more = its->made < static_cast<size_t>(its->expected * kBlocksPerGradient);
-    if (more) ++its->made;
+    if (more) {
+      ++its->made;
+      making_.fetch_add(1);
+    }
   }
   // Without the lock: new memory takes a microsecond a page.
   const int error = errno;
   uint32_t page = 0;
   const bool made = more && Make(bytes, &page);
   errno = error;
+  if (more) making_.fetch_sub(1);
   MutexLock lock(its->mutex);
   if (made && !retired()) return HandOut(its, page);
   if (more) --its->made;
@@ -208,10 +212,16 @@ void Segment::Retire() {
     // Afterwards a thread in Take() has handed out its block or finds the segment retired.
     MutexLock lock(classes_[number]->mutex);
   }
-  if (!MapPrivately(MAP_FIXED)) return;
-  // The copies stay, and the rest is given back.
-  [[maybe_unused]] const int rc = fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                                            0, static_cast<off_t>(used_.load(kRelaxed)));
+  // The file stays as it is: a rank that has this one's share already may still end its pass.
+  MapPrivately(MAP_FIXED);
+}
+
+bool Segment::Release() {
+  if (!retired() || live() != 0 || making_.load() != 0) return false;
+  void* const gone = mmap(base_, bytes_, PROT_NONE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  fd_.Reset();
+  return gone == base_;
 }
 
 void Segment::CopyInChild() {

@@ -75,6 +75,9 @@ class Segment {
   Stats stats() const;
 
   void Retire() EXCLUDES(classes_mutex_);
+  // Gives the memory of a retired segment back to the system, not its addresses. False: there are
+  // allocated blocks.
+  bool Release();
   void CopyInChild();
 
   // A backward pass has temporary tensors of a gradient's size, and a program may keep gradients.
@@ -108,7 +111,7 @@ class Segment {
   bool Claim(size_t bytes);
   bool MapPrivately(int how);
 
-  const Fd fd_;
+  Fd fd_;
   char* const base_;
   const size_t bytes_;
   std::atomic<uint16_t>* owner_ = nullptr;  // by page: a class's number, and kLive
@@ -121,6 +124,7 @@ class Segment {
   std::atomic<size_t> limit_{0};
   std::atomic<size_t> expected_bytes_{0};
   std::atomic<uint64_t> live_{0};
+  std::atomic<int> making_{0};  // threads in Make()
   std::atomic<bool> retired_{false};
 };
 

@@ -185,6 +185,7 @@ TEST(PoolSegment, once_retired_others_cannot_reach_its_blocks) {
   elsewhere.at(*segment, block) = 2;
   EXPECT_EQ(block[0], 2);
   segment->Retire();
+  EXPECT_EQ(elsewhere.at(*segment, block + 1), 1) << "a rank may still be in its pass";
   elsewhere.at(*segment, block) = 3;
   elsewhere.at(*segment, block + kSize - 1) = 3;
   EXPECT_EQ(block[0], 2);
@@ -194,6 +195,18 @@ TEST(PoolSegment, once_retired_others_cannot_reach_its_blocks) {
   EXPECT_EQ(segment->Take(kSize), nullptr);
   EXPECT_TRUE(segment->Give(block));
   segment->Retire();  // again: nothing
+}
+
+TEST(PoolSegment, its_memory_is_given_back_once_it_is_retired_and_empty) {
+  const auto segment = Make();
+  char* const block = static_cast<char*>(segment->Take(kSize));
+  EXPECT_FALSE(segment->Release()) << "in use";
+  segment->Retire();
+  EXPECT_FALSE(segment->Release()) << "with an allocated block";
+  block[0] = 1;
+  segment->Give(block);
+  EXPECT_TRUE(segment->Release());
+  EXPECT_EQ(segment->fd(), -1);
 }
 
 TEST(PoolSegment, no_write_is_lost_while_it_is_retired) {
