@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "comm/flat.h"
 #include "comm/shm/pipeline.h"
 
 namespace hvdlite::comm::shm {

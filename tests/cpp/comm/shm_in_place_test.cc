@@ -1,5 +1,6 @@
 // The pass in place against the shares algorithm, bit for bit: dtypes, reductions, scales, odd
 // lengths, members, and tensors of which some lie in shared memory and some do not.
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <random>
@@ -138,7 +139,7 @@ void Check(InPlaceWorld* in_place, const Task& task, uint32_t seed) {
         keep[0].push_back(mine);
         input = keep[0].back().data();
       }
-      memcpy(input, mine.data(), mine.size());
+      std::copy(mine.begin(), mine.end(), input);
       char* output = input;
       if (task.where[p] == Where::kApart) output = in_place->Allocate(m, mine.size());
       pieces.push_back({input, output, task.counts[p], {}});
@@ -148,7 +149,7 @@ void Check(InPlaceWorld* in_place, const Task& task, uint32_t seed) {
     in_place->world().Drive(m, work.get(), m % 2 * 20);
     for (size_t p = 0; p < pieces.size(); ++p) {
       const Bytes& want = expected[size_t(m)][p];
-      ASSERT_EQ(memcmp(pieces[p].output, want.data(), want.size()), 0)
+      ASSERT_TRUE(std::equal(want.begin(), want.end(), static_cast<char*>(pieces[p].output)))
           << Name(task.dtype) << " " << Name(task.reduce.op) << " piece " << p << " member " << m
           << " seed " << seed;
     }

@@ -17,8 +17,8 @@ int g_inside = 0;
 // Never destroyed, as the process's own.
 Pool& NewPool() {
   Pool* const pool = new Pool(kRoom);
-  static std::vector<Pool*> all;
-  all.push_back(pool);
+  static auto* const all = new std::vector<Pool*>;  // no leak
+  all->push_back(pool);
   return *pool;
 }
 
