@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from hvdlite import _core
 from hvdlite.core.handles import Pending, new_handle, poll, run_now, synchronize
 from hvdlite.core.process_sets import ProcessSet
@@ -13,8 +15,14 @@ __all__ = [
     "Pending",
     "abort",
     "members_of",
+    "PoolStats",
     "new_handle",
     "poll",
+    "pool_arm",
+    "pool_expect",
+    "pool_offset",
+    "pool_patch",
+    "pool_stats",
     "rank",
     "ranks_of",
     "run",
@@ -47,6 +55,25 @@ wait_all = _core.wait_all
 
 #: The short way for gradients, by hooks: see csrc/bindings/gradient_hooks.cc.
 GradientHooks = _core.GradientHooks
+
+
+#: Gradients in memory that ranks share: see csrc/api/hvdlite.h.
+pool_patch = _core.pool_patch
+pool_expect = _core.pool_expect
+pool_arm = _core.pool_arm
+pool_offset = _core.pool_offset
+
+
+class PoolStats(NamedTuple):
+    hits: int  # gradients allocated there
+    misses: int  # refused although the size is known
+    live: int  # allocated now
+    bytes: int  # of all blocks made
+
+
+def pool_stats() -> PoolStats:
+    """The counters of that memory."""
+    return PoolStats(*_core.pool_stats())
 
 
 def takes_gpus() -> bool:
