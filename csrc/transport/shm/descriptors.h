@@ -15,9 +15,9 @@ namespace hvdlite::transport::shm {
 // Descriptors per message; the kernel's limit is 253.
 constexpr size_t kFdsPerMessage = 250;
 
-// Until one of them can be read.
+// Waits until one of the sockets can be read.
 Status WaitReady(std::vector<pollfd>* fds, const Until& until, const std::string& what);
-// One message of `bytes` with `fds` attached. Small enough for the socket's buffer, so it never
+// Sends one message of `bytes` with `fds` attached. It fits into the socket's buffer, so this never
 // blocks.
 Status SendWithFds(int socket, const void* data, size_t bytes, const std::vector<int>& fds);
 // The caller owns the descriptors, also those that came with a failure.
