@@ -44,33 +44,22 @@ def _run_group(call: Call, tensors: Sequence[Tensor]) -> list[Any]:
     return results
 
 
-# fmt: off  (a signature is read as a whole)
+# fmt: off
 # ---- Allreduce
 
 
-def allreduce_async(
-    tensor: Tensor,
-    average: bool | None = None,
-    name: str | None = None,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> int:
+def allreduce_async(tensor: Tensor, average: bool | None = None, name: str | None = None,
+                    op: int | None = None, prescale_factor: float = 1.0,
+                    postscale_factor: float = 1.0,
+                    process_set: ProcessSet = global_process_set) -> int:
     """Starts allreduce() and returns a handle."""
     op = reduction_of(average, op)
     return _start(Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor), [tensor])
 
 
-def allreduce(
-    tensor: Tensor,
-    average: bool | None = None,
-    name: str | None = None,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> Any:
+def allreduce(tensor: Tensor, average: bool | None = None, name: str | None = None,
+              op: int | None = None, prescale_factor: float = 1.0, postscale_factor: float = 1.0,
+              process_set: ProcessSet = global_process_set) -> Any:
     """Combines the tensors of all ranks element by element; returns the same bits on every rank.
 
     `op` is hvd.Average (the default), Sum, Min, Max, Product or Adasum; the factors are applied to
@@ -80,85 +69,54 @@ def allreduce(
     return _run(tensor, ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor)
 
 
-def allreduce_async_(
-    tensor: Tensor,
-    average: bool | None = None,
-    name: str | None = None,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> int:
+def allreduce_async_(tensor: Tensor, average: bool | None = None, name: str | None = None,
+                     op: int | None = None, prescale_factor: float = 1.0,
+                     postscale_factor: float = 1.0,
+                     process_set: ProcessSet = global_process_set) -> int:
     """Starts allreduce_() and returns a handle."""
     op = reduction_of(average, op)
     return _start(Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor, in_place=True), [tensor])
 
 
-def allreduce_(
-    tensor: Tensor,
-    average: bool | None = None,
-    name: str | None = None,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> Any:
+def allreduce_(tensor: Tensor, average: bool | None = None, name: str | None = None,
+               op: int | None = None, prescale_factor: float = 1.0, postscale_factor: float = 1.0,
+               process_set: ProcessSet = global_process_set) -> Any:
     """allreduce() in place. Returns the tensor."""
     op = reduction_of(average, op)
     return _run(tensor, ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor, in_place=True)
 
 
-def grouped_allreduce_async(
-    tensors: Sequence[Tensor],
-    average: bool | None = None,
-    name: str | None = None,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> int:
+def grouped_allreduce_async(tensors: Sequence[Tensor], average: bool | None = None,
+                            name: str | None = None, op: int | None = None,
+                            prescale_factor: float = 1.0, postscale_factor: float = 1.0,
+                            process_set: ProcessSet = global_process_set) -> int:
     """Starts grouped_allreduce() and returns a handle."""
     op = reduction_of(average, op)
     return _start(Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor, grouped=True), tensors)
 
 
-def grouped_allreduce(
-    tensors: Sequence[Tensor],
-    average: bool | None = None,
-    name: str | None = None,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> list[Any]:
+def grouped_allreduce(tensors: Sequence[Tensor], average: bool | None = None,
+                      name: str | None = None, op: int | None = None, prescale_factor: float = 1.0,
+                      postscale_factor: float = 1.0,
+                      process_set: ProcessSet = global_process_set) -> list[Any]:
     """allreduce() of several tensors that travel together. Returns a list."""
     op = reduction_of(average, op)
     return _run_group(Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor, grouped=True), tensors)
 
 
-def grouped_allreduce_async_(
-    tensors: Sequence[Tensor],
-    average: bool | None = None,
-    name: str | None = None,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> int:
+def grouped_allreduce_async_(tensors: Sequence[Tensor], average: bool | None = None,
+                             name: str | None = None, op: int | None = None,
+                             prescale_factor: float = 1.0, postscale_factor: float = 1.0,
+                             process_set: ProcessSet = global_process_set) -> int:
     """Starts grouped_allreduce_() and returns a handle."""
     how = (ALLREDUCE, name, process_set, reduction_of(average, op), prescale_factor, postscale_factor)
     return _start(Call(*how, in_place=True, grouped=True), tensors)
 
 
-def grouped_allreduce_(
-    tensors: Sequence[Tensor],
-    average: bool | None = None,
-    name: str | None = None,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> list[Any]:
+def grouped_allreduce_(tensors: Sequence[Tensor], average: bool | None = None,
+                       name: str | None = None, op: int | None = None, prescale_factor: float = 1.0,
+                       postscale_factor: float = 1.0,
+                       process_set: ProcessSet = global_process_set) -> list[Any]:
     """grouped_allreduce() in place. Returns the tensors."""
     op = reduction_of(average, op)
     return _run_group(
@@ -179,58 +137,50 @@ def allgather(tensor: Tensor, name: str | None = None, process_set: ProcessSet =
     return _run(tensor, ALLGATHER, name, process_set)
 
 
-def grouped_allgather_async(
-    tensors: Sequence[Tensor], name: str | None = None, process_set: ProcessSet = global_process_set
-) -> int:
+def grouped_allgather_async(tensors: Sequence[Tensor], name: str | None = None,
+                            process_set: ProcessSet = global_process_set) -> int:
     """Starts grouped_allgather() and returns a handle."""
     return _start(Call(ALLGATHER, name, process_set, grouped=True), tensors)
 
 
-def grouped_allgather(
-    tensors: Sequence[Tensor], name: str | None = None, process_set: ProcessSet = global_process_set
-) -> list[Any]:
+def grouped_allgather(tensors: Sequence[Tensor], name: str | None = None,
+                      process_set: ProcessSet = global_process_set) -> list[Any]:
     """allgather() of several tensors that travel together. Returns a list."""
     return _run_group(Call(ALLGATHER, name, process_set, grouped=True), tensors)
 
 
-def broadcast_async(
-    tensor: Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
-) -> int:
+def broadcast_async(tensor: Tensor, root_rank: int, name: str | None = None,
+                    process_set: ProcessSet = global_process_set) -> int:
     """Starts broadcast() and returns a handle."""
     return _start(Call(BROADCAST, name, process_set, Sum, 1.0, 1.0, root_rank), [tensor])
 
 
-def broadcast(
-    tensor: Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
-) -> Any:
+def broadcast(tensor: Tensor, root_rank: int, name: str | None = None,
+              process_set: ProcessSet = global_process_set) -> Any:
     """Returns the tensor of `root_rank` (a global rank, also in a process set). Shapes must be equal on all ranks."""
     return _run(tensor, BROADCAST, name, process_set, root=root_rank)
 
 
-def broadcast_async_(
-    tensor: Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
-) -> int:
+def broadcast_async_(tensor: Tensor, root_rank: int, name: str | None = None,
+                     process_set: ProcessSet = global_process_set) -> int:
     """Starts broadcast_() and returns a handle."""
     return _start(Call(BROADCAST, name, process_set, Sum, 1.0, 1.0, root_rank, in_place=True), [tensor])
 
 
-def broadcast_(
-    tensor: Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
-) -> Any:
+def broadcast_(tensor: Tensor, root_rank: int, name: str | None = None,
+               process_set: ProcessSet = global_process_set) -> Any:
     """broadcast() in place. Returns the tensor."""
     return _run(tensor, BROADCAST, name, process_set, root=root_rank, in_place=True)
 
 
-def alltoall_async(
-    tensor: Tensor, splits: Any = None, name: str | None = None, process_set: ProcessSet = global_process_set
-) -> int:
+def alltoall_async(tensor: Tensor, splits: Any = None, name: str | None = None,
+                   process_set: ProcessSet = global_process_set) -> int:
     """Starts alltoall() and returns a handle; synchronize() then always returns (output, received_splits)."""
     return _start(Call(ALLTOALL, name, process_set, Sum, 1.0, 1.0, 0, _splits(splits)), [tensor])
 
 
-def alltoall(
-    tensor: Tensor, splits: Any = None, name: str | None = None, process_set: ProcessSet = global_process_set
-) -> Any:
+def alltoall(tensor: Tensor, splits: Any = None, name: str | None = None,
+             process_set: ProcessSet = global_process_set) -> Any:
     """Sends the i-th part of the first dimension to rank i; returns the parts received, in the order of ranks.
 
     `splits` says how many rows go to each rank; without it they are equal. With splits the result
@@ -240,26 +190,16 @@ def alltoall(
     return both[0] if splits is None else both
 
 
-def reducescatter_async(
-    tensor: Tensor,
-    name: str | None = None,
-    op: int = Average,
-    process_set: ProcessSet = global_process_set,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-) -> int:
+def reducescatter_async(tensor: Tensor, name: str | None = None, op: int = Average,
+                        process_set: ProcessSet = global_process_set, prescale_factor: float = 1.0,
+                        postscale_factor: float = 1.0) -> int:
     """Starts reducescatter() and returns a handle."""
     return _start(Call(REDUCESCATTER, name, process_set, op, prescale_factor, postscale_factor), [tensor])
 
 
-def reducescatter(
-    tensor: Tensor,
-    name: str | None = None,
-    op: int = Average,
-    process_set: ProcessSet = global_process_set,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-) -> Any:
+def reducescatter(tensor: Tensor, name: str | None = None, op: int = Average,
+                  process_set: ProcessSet = global_process_set, prescale_factor: float = 1.0,
+                  postscale_factor: float = 1.0) -> Any:
     """Reduces the tensors of all ranks and returns this rank's part of the rows.
 
     If the rows do not divide evenly, lower ranks get one more.
@@ -267,28 +207,16 @@ def reducescatter(
     return _run(tensor, REDUCESCATTER, name, process_set, op, prescale_factor, postscale_factor)
 
 
-def reduce_async(
-    tensor: Tensor,
-    root_rank: int,
-    name: str | None = None,
-    op: int = Average,
-    process_set: ProcessSet = global_process_set,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-) -> int:
+def reduce_async(tensor: Tensor, root_rank: int, name: str | None = None, op: int = Average,
+                 process_set: ProcessSet = global_process_set, prescale_factor: float = 1.0,
+                 postscale_factor: float = 1.0) -> int:
     """Starts reduce() and returns a handle."""
     return _start(Call(REDUCE, name, process_set, op, prescale_factor, postscale_factor, root_rank), [tensor])
 
 
-def reduce(
-    tensor: Tensor,
-    root_rank: int,
-    name: str | None = None,
-    op: int = Average,
-    process_set: ProcessSet = global_process_set,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-) -> Any:
+def reduce(tensor: Tensor, root_rank: int, name: str | None = None, op: int = Average,
+           process_set: ProcessSet = global_process_set, prescale_factor: float = 1.0,
+           postscale_factor: float = 1.0) -> Any:
     """Combines the tensors of all ranks on `root_rank`, a global rank; the other ranks get their own tensor back.
 
     Moves half of the bytes that allreduce() moves between ranks.
@@ -296,26 +224,16 @@ def reduce(
     return _run(tensor, REDUCE, name, process_set, op, prescale_factor, postscale_factor, root_rank)
 
 
-def grouped_reducescatter_async(
-    tensors: Sequence[Tensor],
-    name: str | None = None,
-    op: int = Average,
-    process_set: ProcessSet = global_process_set,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-) -> int:
+def grouped_reducescatter_async(tensors: Sequence[Tensor], name: str | None = None,
+                                op: int = Average, process_set: ProcessSet = global_process_set,
+                                prescale_factor: float = 1.0, postscale_factor: float = 1.0) -> int:
     """Starts grouped_reducescatter() and returns a handle."""
     return _start(Call(REDUCESCATTER, name, process_set, op, prescale_factor, postscale_factor, grouped=True), tensors)
 
 
-def grouped_reducescatter(
-    tensors: Sequence[Tensor],
-    name: str | None = None,
-    op: int = Average,
-    process_set: ProcessSet = global_process_set,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-) -> list[Any]:
+def grouped_reducescatter(tensors: Sequence[Tensor], name: str | None = None, op: int = Average,
+                          process_set: ProcessSet = global_process_set,
+                          prescale_factor: float = 1.0, postscale_factor: float = 1.0) -> list[Any]:
     """reducescatter() of several tensors that travel together. Returns a list."""
     return _run_group(
         Call(REDUCESCATTER, name, process_set, op, prescale_factor, postscale_factor, grouped=True), tensors

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from hvdlite.base.operations import ALLGATHER, EXCHANGED, OF_OTHER_ROWS, SAME, SHARED, Operation
+from hvdlite.base.operations import ALLGATHER, BROADCAST, EXCHANGED, OF_OTHER_ROWS, SAME, SHARED, Operation
 from hvdlite.base.ops import Average, Sum
 from hvdlite.core import engine
 from hvdlite.core.engine import Pending
@@ -81,6 +81,14 @@ class Collectives:
             native = engine.submit(*how, hosts[0], outs[0], call.root, *factors, splits or _NO_SPLITS)
             natives = [native]
         return Pending(natives, partial(self._finish, call, tensors, outs))
+
+    def broadcast_all(
+        self, tensors: Sequence[Tensor], names: Sequence[str | None], root: int,
+        process_set: ProcessSet = global_process_set, in_place: bool = False,
+    ) -> list[Any]:  # fmt: skip
+        """The tensors of the root, all under way at once."""
+        calls = [Call(BROADCAST, name, process_set, root=root, in_place=in_place) for name in names]
+        return engine.run_all([self.start(call, [tensor]) for call, tensor in zip(calls, tensors, strict=True)])
 
     def _finish(self, call: Call, tensors: Sequence[Tensor], outs: list[Any], answers: list[Any]) -> Any:
         home = self.framework.write_back if call.in_place else self.framework.deliver

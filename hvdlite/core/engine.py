@@ -3,28 +3,14 @@
 from __future__ import annotations
 
 from hvdlite import _core
-from hvdlite.core.handles import Pending, new_handle, poll, run_now, synchronize
+from hvdlite.core.handles import Pending, new_handle, poll, run_all, run_now, synchronize
 from hvdlite.core.process_sets import ProcessSet
 from hvdlite.exceptions import NotInitializedError
 
 __all__ = [
-    "GradientHooks",
-    "DeviceArray",
-    "Pending",
-    "abort",
-    "members_of",
-    "new_handle",
-    "poll",
-    "rank",
-    "ranks_of",
-    "run",
-    "run_now",
-    "submit",
-    "submit_group",
-    "synchronize",
-    "takes_gpus",
-    "wait_all",
-]
+    "DeviceArray", "GradientHooks", "Pending", "abort", "members_of", "new_handle", "poll", "rank", "ranks_of", "run", "run_all",
+    "run_now", "submit", "submit_group", "synchronize", "takes_gpus", "wait_all",
+]  # fmt: skip
 
 rank = _core.rank
 
