@@ -71,7 +71,7 @@ def _tables(run: Mapping[str, Any]) -> list[str]:
     parts = [
         f"## {_title(run)}\n\nTime: median [fastest..slowest block], {run['rounds']} rounds.",
         table(["", *names], [[row_name(r), *(_shown(r["backends"][n]) for n in names)] for r in run["rows"]]),
-        "The MPI's time over this one's: above 1, hvdlite is faster.\nOf the medians [quartiles of the rounds].",
+        "The MPI's time divided by the column's: ratio of the medians [quartiles of the rounds].\nAbove 1, hvdlite is faster.",
         table(["", *others], [[row_name(r), *(_times_as_fast(r, n) for n in others)] for r in run["rows"]]),
     ]
     return [*parts, *(f"Left out: {reason}." for reason in sorted(missing))]

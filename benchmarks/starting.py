@@ -92,8 +92,9 @@ def markdown(times: dict[str, list[float]], date: str) -> str:
         "",
         f"Written by `benchmarks/starting` on {date}.\n{os.cpu_count()} shared cores; "
         + ", ".join(f"{name} {version}" for name, version in versions.items()) + ".",
-        "Each line is a whole command, from its start to its end.",
-        "The programs that are started do nothing. The time is the median (fastest to slowest).",
+        "Each row is a whole command, from its start to its end.",
+        "The programs do nothing.",
+        "The time is the median (fastest to slowest).",
         "",
         "| command | time | runs |",
         "|---|---|---|",

@@ -107,14 +107,15 @@ def write(results: Mapping[str, Any], notes: str) -> str:
         f"where enough blocks remain (the median share of other programs is {_foreign(results)}).\n"
         "`benchmarks/train` repeats the measurement.",
         "\n".join(item(f"*{name}*: {text}") for name, text in ABOUT.items() if name in results["blocks"]),
-        "## Time of a step\n\nMedian of the slowest rank [fastest..slowest block].",
+        "## Time of a step\n\nThe median of the slowest rank [fastest..slowest block].",
         table(["", *ways], [[name, *_times(blocks)] for name, blocks in results["blocks"].items()]),
-        "## Ratios\n\nOf each round: median [quartiles].\n*in step* is the bound if each step waited for the slower rank "
-        "and communication cost nothing.\nWhat is missing there is communication; the rest is this machine's unsteadiness.",
+        "## Ratios\n\nThe median over the rounds [quartiles].\n*in step* is the share of another bound: "
+        "each step waits for the slower rank,\nand communication costs nothing.\n"
+        "What is missing from 100 % there is communication; the rest is this machine's unsteadiness.",
         table(["", "DDP: share of the bound", "in step", "hvdlite: share of the bound", "in step", "DDP's time over hvdlite's", "beyond the bound: DDP / hvdlite"], faster),
         "## Peak memory of a rank\n\n"
         + table(list(peak), [[f"{kib / 1024:.0f} MiB" for kib in peak.values()]]),
-        "## Overhead per gradient\n\nOf one rank alone: hook, submission and completion of a tensor of 64 bytes.\n"
+        "## Overhead per gradient\n\nThe time of hook, submission and completion for a tensor of 64 bytes, with one rank alone.\n"
         "Nothing is communicated. The other columns are two hooks of torch's own that do nothing.",
         table(list(results["overhead"]), [[f"{cost:.1f} µs" for cost in results["overhead"].values()]]),
         for_users(notes),

@@ -33,6 +33,11 @@ SECTIONS = {
     "Other": ".*",
 }
 
+# Names that lead their section, in this order; the others follow by the alphabet.
+FIRST = ("init", "shutdown", "is_initialized", "rank", "size", "local_rank", "local_size", "distributed") + (
+    "DistributedOptimizer", "DistributedGradientTape", "allreduce", "ProcessSet", "HorovodInternalError"
+)  # fmt: skip
+
 
 @cache
 def _package() -> griffe.Module:
@@ -67,6 +72,7 @@ def api(path: str) -> str:
     parts = []
     for title, pattern in SECTIONS.items():
         names = [name for name in left if re.fullmatch(pattern, name)]
+        names.sort(key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST))
         if names:
             parts.append(f"## {title}")
             parts += [f"::: {left.pop(name)}" for name in names]

@@ -24,7 +24,7 @@
 #include <thread>
 #include <vector>
 
-#include "comm/net/net_communicator.h"
+#include "comm/net/communicator.h"
 #include "transport/checked.h"
 #include "transport/tcp/mesh.h"
 

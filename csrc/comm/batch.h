@@ -11,8 +11,8 @@
 #include "base/dtype.h"
 #include "base/ops.h"
 #include "base/status.h"
+#include "base/tensor.h"
 #include "device/gpu.h"
-#include "device/tensor.h"
 #include "kernels/reduce.h"
 
 namespace hvdlite::comm {

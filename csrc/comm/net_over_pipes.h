@@ -6,21 +6,21 @@
 #include <utility>
 #include <vector>
 
-#include "comm/net/net_communicator.h"
+#include "comm/net/communicator.h"
 
 namespace hvdlite::comm {
 
-class NetOverPipes final : public NetCommunicator {
+class NetOverPipes final : public net::Communicator {
  public:
   // pipes[i] leads to member i; pipes[me] is null.
   using Pipes = std::vector<std::unique_ptr<transport::Transport>>;
   NetOverPipes(int me, Pipes pipes)
-      : NetCommunicator(me, static_cast<int>(pipes.size()), Links(pipes), Gathering()),
+      : net::Communicator(me, static_cast<int>(pipes.size()), Links(pipes), Gathering()),
         pipes_(std::move(pipes)) {}
 
  private:
-  static NetOptions Gathering() {
-    NetOptions options;
+  static net::Options Gathering() {
+    net::Options options;
     options.force = Algorithm::kGather;
     return options;
   }

@@ -7,17 +7,17 @@
 #include <cstdio>
 #include <cstring>
 
-#include "comm/self/self_communicator.h"
-#include "comm/shm/shm_communicator.h"
+#include "comm/self/communicator.h"
+#include "comm/shm/communicator.h"
 #include "rendezvous/host_id.h"
 
 namespace hvdlite::comm {
 namespace {
 
 using rendezvous::Member;
-using transport::Neighbours;
-using transport::ShmPipe;
 using transport::Transport;
+using transport::shm::Neighbours;
+using transport::shm::Pipe;
 
 // Slots are cut into shares of whole cache lines, so a chunk needs at least one per member.
 size_t ChunkBytes(const Config& config, size_t members) {
@@ -124,8 +124,8 @@ Status World::Join(const WorldOptions& options, rendezvous::Store* store, Deadli
     HVDLITE_RETURN_IF_ERROR(Neighbours::Join(name, secret, place.local_rank, mates, multi_host,
                                              until, &world->neighbours_));
   }
-  world->bells_ = std::make_unique<transport::Doorbells>(&world->segment(), place.local_rank,
-                                                         world->neighbours_->eventfds());
+  world->bells_ = std::make_unique<transport::shm::Doorbells>(&world->segment(), place.local_rank,
+                                                              world->neighbours_->eventfds());
   world->next_region_ = world->segment().regions_begin();
   if (multi_host) {
     // Before the host's sockets close: its other ranks would take this one for the culprit.
@@ -144,7 +144,7 @@ Status World::ConnectHost(Group* group, std::vector<std::unique_ptr<Transport>>*
   const size_t host = static_cast<size_t>(topology.host_of[static_cast<size_t>(group->me)]);
   const std::vector<int>& mates = topology.hosts[host];
   const size_t chunk = ChunkBytes(*options_.config, mates.size());
-  const size_t bytes = ShmRegion::Footprint(static_cast<int>(mates.size()), chunk);
+  const size_t bytes = shm::Region::Footprint(static_cast<int>(mates.size()), chunk);
   HVDLITE_RETURN_IF_ERROR(segment().Map(next_region_, bytes, &group->region_memory));
   next_region_ += bytes;
 
@@ -155,19 +155,19 @@ Status World::ConnectHost(Group* group, std::vector<std::unique_ptr<Transport>>*
             .local_rank);
   }
   const int local_me = topology.local_of[static_cast<size_t>(group->me)];
-  group->region =
-      std::make_unique<ShmRegion>(group->region_memory, local_me, local_ranks, chunk, bells_.get());
+  group->region = std::make_unique<shm::Region>(group->region_memory, local_me, local_ranks, chunk,
+                                                bells_.get());
   // First touch costs a microsecond a page: pay it here for what this rank writes, not in the first
   // training step.
-  for (int slot = 0; slot < ShmRegion::kSlots; ++slot) {
+  for (int slot = 0; slot < shm::Region::kSlots; ++slot) {
     memset(group->region->Slot(local_me, static_cast<uint64_t>(slot)), 0, chunk);
   }
   pipes->resize(mates.size());
   for (size_t i = 1; i < mates.size(); ++i) {
     if (local_me != 0 && local_me != static_cast<int>(i)) continue;
     const size_t other = local_me == 0 ? i : 0;
-    (*pipes)[other] = std::make_unique<ShmPipe>(
-        group->region->PipeMemory(static_cast<int>(i)), ShmRegion::kPipeBytes, local_me == 0,
+    (*pipes)[other] = std::make_unique<Pipe>(
+        group->region->PipeMemory(static_cast<int>(i)), shm::Region::kPipeBytes, local_me == 0,
         topology.ranks[static_cast<size_t>(mates[other])], local_ranks[other], bells_.get());
   }
   return Status::Ok();
@@ -184,8 +184,8 @@ Status World::Connect(std::vector<int> ranks, uint32_t set, const Until& until,
     for (const auto& mates : topology.hosts) {
       const int rank = topology.ranks[static_cast<size_t>(mates[0])];
       if (roster_.places[static_cast<size_t>(rank)].host != place().host) continue;
-      next_region_ += ShmRegion::Footprint(static_cast<int>(mates.size()),
-                                           ChunkBytes(*options_.config, mates.size()));
+      next_region_ += shm::Region::Footprint(static_cast<int>(mates.size()),
+                                             ChunkBytes(*options_.config, mates.size()));
     }
     *out = std::move(group);
     return Status::Ok();
@@ -213,14 +213,14 @@ Status World::Connect(std::vector<int> ranks, uint32_t set, const Until& until,
     group->children.push_back(edge(child.member));
 
   if (topology.ranks.size() == 1) {
-    group->communicator = std::make_unique<SelfCommunicator>();
+    group->communicator = std::make_unique<self::Communicator>();
     group->why = "self: this process set has one member";
   } else if (topology.single_host() && mpi_.use && options_.config->cpu_operations == "mpi") {
     HVDLITE_RETURN_IF_ERROR(OverMpi(*group, topology.everyone(), topology.most_on_a_host(),
                                     static_cast<int>(2 * set), until, &group->communicator));
     group->why = "mpi (" + mpi_.why + "): HVDLITE_CPU_OPERATIONS=mpi";
   } else if (topology.single_host()) {
-    group->communicator = std::make_unique<ShmCommunicator>(
+    group->communicator = std::make_unique<shm::Communicator>(
         group->region.get(), static_cast<size_t>(options_.config->shm_small_bytes));
     group->why = "shm: all members are on one host";
   } else {
@@ -240,8 +240,8 @@ void World::AbandonInChild() {
   }
 }
 
-std::unique_ptr<gpu::GpuCommunicator> World::OnGpu(const Group& group) {
-  gpu::GpuOptions options;
+std::unique_ptr<gpu::Communicator> World::OnGpu(const Group& group) {
+  gpu::Options options;
   options.me = group.me;
   options.ranks = group.topology.ranks;
   options.wish = {options_.config->gpu_operations, group.why};
@@ -252,7 +252,7 @@ std::unique_ptr<gpu::GpuCommunicator> World::OnGpu(const Group& group) {
   options.room = static_cast<size_t>(options_.config->gpu_chunk_bytes);
   options.log = options_.log;
   auto made =
-      std::make_unique<gpu::GpuCommunicator>(group.communicator.get(), &card_, std::move(options));
+      std::make_unique<gpu::Communicator>(group.communicator.get(), &card_, std::move(options));
   made->CountIn(&carried_);
   return made;
 }

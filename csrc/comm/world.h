@@ -19,9 +19,9 @@
 #include "base/log.h"
 #include "base/until.h"
 #include "comm/communicator.h"
-#include "comm/gpu/gpu_communicator.h"
+#include "comm/gpu/communicator.h"
 #include "comm/mpi/channel.h"
-#include "comm/mpi/mpi_choice.h"
+#include "comm/mpi/choice.h"
 #include "comm/shm/region.h"
 #include "comm/topology.h"
 #include "rendezvous/store.h"
@@ -47,7 +47,7 @@ struct Group {
   // What the above stand on, destroyed after them.
   std::unique_ptr<Communicator> inner;  // hierarchical: flat, between all members
   std::unique_ptr<Communicator> outer;  // hierarchical: between hosts, along one local rank
-  std::unique_ptr<ShmRegion> region;
+  std::unique_ptr<shm::Region> region;
   void* region_memory = nullptr;
   std::vector<std::unique_ptr<transport::Transport>> transports;
 
@@ -81,14 +81,14 @@ class World {
   Status Connect(std::vector<int> ranks, uint32_t set, const Until& until,
                  std::unique_ptr<Group>* group);
   // Whether tensors of this job go over MPI; `why` for people.
-  const mpi::MpiChoice& mpi() const { return mpi_; }
+  const mpi::Choice& mpi() const { return mpi_; }
   // A few times a second: sends strangers away from the door, and lets MPI do what it has left
   // undone.
   Status Tend();
   // In a forked child: closes the sockets whose end announces this rank's death.
   void AbandonInChild();
   // For the set's tensors on GPUs. All members make theirs when their first batch of them begins.
-  std::unique_ptr<gpu::GpuCommunicator> OnGpu(const Group& group);
+  std::unique_ptr<gpu::Communicator> OnGpu(const Group& group);
   gpu::Card& card() { return card_; }
   const Carried& carried() const { return carried_; }
   // Gives the set's shared memory back.
@@ -99,9 +99,9 @@ class World {
     return roster_.places[static_cast<size_t>(options_.rank)];
   }
   bool multi_host() const { return roster_.hosts.size() > 1; }
-  transport::Doorbells& bells() { return *bells_; }
-  transport::Neighbours& neighbours() { return *neighbours_; }
-  transport::HostSegment& segment() { return *neighbours_->segment(); }
+  transport::shm::Doorbells& bells() { return *bells_; }
+  transport::shm::Neighbours& neighbours() { return *neighbours_; }
+  transport::shm::HostSegment& segment() { return *neighbours_->segment(); }
   // More ranks than processors on this host: waiting must give way at once.
   bool oversubscribed() const { return processors_ < place().local_size; }
   // Another thread than those of the ranks has a processor to run on.
@@ -134,9 +134,9 @@ class World {
   rendezvous::Roster roster_;
   std::unique_ptr<transport::tcp::LinkListener> listener_;  // several hosts only
   std::vector<transport::tcp::Endpoint> doors_;             // by rank: where its listener is
-  std::unique_ptr<transport::Neighbours> neighbours_;
-  std::unique_ptr<transport::Doorbells> bells_;
-  mpi::MpiChoice mpi_;
+  std::unique_ptr<transport::shm::Neighbours> neighbours_;
+  std::unique_ptr<transport::shm::Doorbells> bells_;
+  mpi::Choice mpi_;
   gpu::Card card_;
   Carried carried_;
   size_t next_region_ = 0;

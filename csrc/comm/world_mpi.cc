@@ -1,5 +1,5 @@
 // The part of World that only jobs over MPI need.
-#include "comm/mpi/mpi_communicator.h"
+#include "comm/mpi/communicator.h"
 #include "comm/mpi/pipe.h"
 #include "comm/net_over_pipes.h"
 #include "comm/world.h"
@@ -43,7 +43,7 @@ Status World::OverMpi(const Group& group, const std::vector<int>& members, size_
   std::unique_ptr<mpi::Channel> channel;
   HVDLITE_RETURN_IF_ERROR(mpi::Channel::Open(options_.mpi.library, options_.mpi.communicator, ranks,
                                              tag, until, &channel));
-  mpi::MpiOptions options;
+  mpi::Options options;
   options.members_per_card = static_cast<int>(per_host);
   options.chunk_bytes = static_cast<size_t>(options_.config->mpi_chunk_bytes);
   options.allreduce = options_.config->mpi_allreduce;
@@ -51,11 +51,11 @@ Status World::OverMpi(const Group& group, const std::vector<int>& members, size_
   for (int member = 0; member < channel->size(); ++member) {
     const auto i = static_cast<size_t>(member);
     if (member != channel->me())
-      pipes[i] = std::make_unique<mpi::MpiPipe>(channel.get(), member, ranks[i]);
+      pipes[i] = std::make_unique<mpi::Pipe>(channel.get(), member, ranks[i]);
   }
   auto over_pipes = std::make_unique<NetOverPipes>(channel->me(), std::move(pipes));
-  *communicator = std::make_unique<mpi::MpiCommunicator>(std::move(channel), std::move(over_pipes),
-                                                         std::move(options));
+  *communicator = std::make_unique<mpi::Communicator>(std::move(channel), std::move(over_pipes),
+                                                      std::move(options));
   return Status::Ok();
 }
 

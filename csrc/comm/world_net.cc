@@ -2,9 +2,9 @@
 // communicators over links.
 #include <algorithm>
 
-#include "comm/hierarchical/hierarchical_communicator.h"
+#include "comm/hierarchical/communicator.h"
 #include "comm/link_checks.h"
-#include "comm/net/net_communicator.h"
+#include "comm/net/communicator.h"
 #include "comm/world.h"
 #include "rendezvous/interfaces.h"
 #include "transport/checked.h"
@@ -126,11 +126,11 @@ Status World::BuildBetweenHosts(Group* group, uint32_t set, const std::vector<Tr
     if (mpi_.use) return OverMpi(*group, members, per_host, tag, until, made);
     std::vector<Transport*> theirs;
     for (int member : members) theirs.push_back(links[static_cast<size_t>(member)]);
-    NetOptions options;
+    net::Options options;
     options.members_per_card = static_cast<int>(per_host);
     options.force = AlgorithmNamed(config.debug_net_algorithm);
     const auto me = std::find(members.begin(), members.end(), group->me) - members.begin();
-    *made = std::make_unique<NetCommunicator>(
+    *made = std::make_unique<net::Communicator>(
         static_cast<int>(me), static_cast<int>(members.size()), std::move(theirs), options);
     return Status::Ok();
   };
@@ -154,7 +154,7 @@ Status World::BuildBetweenHosts(Group* group, uint32_t set, const std::vector<Tr
     HVDLITE_RETURN_IF_ERROR(among(rail, 1, static_cast<int>(2 * set + 1), &group->outer));
   }
   group->inner = std::move(flat);
-  group->communicator = std::make_unique<HierarchicalCommunicator>(
+  group->communicator = std::make_unique<hierarchical::Communicator>(
       group->topology, group->me, group->region.get(), group->outer.get(), group->inner.get());
   group->why = std::string("hierarchical: ") + (topology.homogeneous() ? "" : "up to ") +
                std::to_string(most) + " members on each of " +

@@ -28,7 +28,7 @@ bool MustMove(const cpu_set_t& allowed, const std::vector<int>& seen, int me, cp
 class Apart {
  public:
   // Borrows the segment. Not enabled: publishes and stays.
-  Apart(transport::HostSegment* segment, int local_rank, bool enabled)
+  Apart(transport::shm::HostSegment* segment, int local_rank, bool enabled)
       : segment_(*segment),
         local_rank_(local_rank),
         enabled_(enabled && segment->local_size() > 1) {}
@@ -48,7 +48,7 @@ class Apart {
   // A move costs two system calls and a cold cache.
   static constexpr Nanos kMoveEvery = kMillisecond;
 
-  transport::HostSegment& segment_;
+  transport::shm::HostSegment& segment_;
   const int local_rank_;
   const bool enabled_;
   std::atomic<Nanos> next_look_{0};

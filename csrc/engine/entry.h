@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "device/tensor.h"
+#include "base/tensor.h"
 #include "engine/complete/completion.h"
 #include "engine/complete/handle.h"
 #include "engine/message.h"

@@ -16,7 +16,7 @@
 #include "base/ops.h"
 #include "base/shape.h"
 #include "base/status.h"
-#include "device/tensor.h"
+#include "base/tensor.h"
 
 namespace hvdlite::engine {
 

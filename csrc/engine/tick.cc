@@ -8,7 +8,7 @@ namespace hvdlite::engine {
 
 void Engine::Tick(Nanos now) {
   turn_.Ticked(now);
-  transport::HostSegment& segment = world_->segment();
+  transport::shm::HostSegment& segment = world_->segment();
   segment.line(world_->place().local_rank).heartbeat.fetch_add(1, std::memory_order_seq_cst);
   if (ended()) return;
   // Before the sockets: a neighbour that has left because of a failure has said so here.

@@ -42,7 +42,7 @@
 
 namespace hvdlite::engine {
 
-void Turn::Open(transport::Doorbells* bells, const Options& options) {
+void Turn::Open(transport::shm::Doorbells* bells, const Options& options) {
   bells_ = bells;
   options_ = options;
   apart_ = std::make_unique<Apart>(&bells->segment(), bells->local_rank(), options.spread_ranks);
@@ -160,7 +160,7 @@ void Turn::Done(HandlePtr handle) {
 // Sleeps on the doorbell unless there is news. False if a signal ended it. Other user threads that
 // come now find the turn taken; their submissions ring the bell.
 bool Turn::IdleInTurn(Nanos span) {
-  transport::Doorbells& bells = *bells_;
+  transport::shm::Doorbells& bells = *bells_;
   const uint32_t ticket = bells.BeginSleep();
   // Peers that post from here on see a sleeper and ring; what they posted before, this turn sees.
   jitter_();
@@ -228,7 +228,7 @@ void Turn::BackgroundTurn(Backoff* backoff) {
     ReleaseAndTell();
     return;
   }
-  transport::Doorbells& bells = *bells_;
+  transport::shm::Doorbells& bells = *bells_;
   const uint32_t ticket = bells.BeginSleep();
   const bool news = worker_.Cycle();
   std::vector<pollfd> fds;

@@ -111,7 +111,7 @@ class CAPABILITY("turn") Turn {
   Turn(Worker* worker, const Jitter* jitter) : worker_(*worker), jitter_(*jitter) {}
   ~Turn() { Stop(); }
   // Before anything else. Borrows `bells`.
-  void Open(transport::Doorbells* bells, const Options& options);
+  void Open(transport::shm::Doorbells* bells, const Options& options);
   // Starts the background thread, on one core if `core` is not -1.
   Status Start(int core);
   // Ends the background thread.
@@ -171,7 +171,7 @@ class CAPABILITY("turn") Turn {
   Worker& worker_;
   const Jitter& jitter_;  // called wherever threads race
   Options options_;
-  transport::Doorbells* bells_ = nullptr;
+  transport::shm::Doorbells* bells_ = nullptr;
   std::unique_ptr<Apart> apart_;
   std::unique_ptr<Patience> patience_;
 

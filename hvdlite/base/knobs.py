@@ -112,17 +112,17 @@ KNOBS: tuple[Knob, ...] = (
     # --- Batching
     Knob(
         "fusion_threshold", _names("FUSION_THRESHOLD"), "int", 128 * _MIB,
-        "Tensors are fused into one batch up to this many bytes; 0 sends every tensor alone.",
+        "The largest batch into which tensors are fused; 0 sends every tensor alone.",
         "Batching", unit="bytes", minimum=0, flag="--fusion-threshold-mb", flag_scale=_MIB, yaml="params.fusion_threshold_mb",
     ),
     Knob(
         "cycle_time", _names("CYCLE_TIME"), "float", 1.0,
-        "The longest the background thread waits for more asynchronous submissions before it sends a batch.",
+        "How long at most the background thread waits for more submissions before it sends a batch.",
         "Batching", unit="milliseconds", minimum=0, maximum=60_000, flag="--cycle-time-ms", yaml="params.cycle_time_ms",
     ),
     Knob(
         "cache_capacity", _names("CACHE_CAPACITY"), "int", 65536,
-        "How many known tensors are negotiated by a single flag instead of a full request; 0 turns this off.",
+        "How many tensors are remembered. A remembered tensor is negotiated by its number alone; 0 remembers none.",
         "Batching", unit="tensors", minimum=0, maximum=1 << 24, flag="--cache-capacity", yaml="params.cache_capacity",
     ),
     Knob(
@@ -132,160 +132,162 @@ KNOBS: tuple[Knob, ...] = (
     ),
     Knob(
         "dynamic_process_sets", _names("DYNAMIC_PROCESS_SETS"), "bool", False,
-        "Accepted for Horovod's sake: process sets can always be added and removed at run time.",
+        "Accepted for Horovod's sake, without effect: process sets can always be added and removed at run time.",
         "Batching",
     ),
     # --- Communication
     Knob(
         "cpu_operations", _names("CPU_OPERATIONS"), "choice", "auto",
-        "What carries tensors in host memory: shm within a host; between hosts net (TCP) or mpi; gloo, as in Horovod's programs, "
-        "means shm and net. auto: shm within a host; between hosts MPI if an MPI's launcher has started the job, else net.",
+        "What carries tensors in host memory. shm: shared memory, so all ranks must be on one host. net: TCP. mpi: MPI. "
+        "gloo (Horovod's name): shared memory within a host, TCP between hosts. auto: shared memory within a host; "
+        "between hosts MPI, if an MPI's launcher has started the job, else TCP.",
         "Communication", choices=("auto", "shm", "net", "mpi", "gloo"), alike=True,
     ),
     Knob(
         "hierarchical_allreduce", _names("HIERARCHICAL_ALLREDUCE"), "choice", "auto",
-        "Reduce inside each host first, then between hosts. auto: tensors in host memory; not those on GPUs, for which NCCL has trees of its own.",
+        "An allreduce adds inside each host first, then between hosts. auto: for tensors in host memory. "
+        "on: for tensors on GPUs, too, where NCCL otherwise chooses rings or trees of its own.",
         "Communication", choices=("auto", "on", "off"),
         flag="--hierarchical-allreduce", flag_off="--no-hierarchical-allreduce", alike=True, yaml="params.hierarchical_allreduce",
     ),
     Knob(
         "torus_allreduce", _names("TORUS_ALLREDUCE"), "bool", False,
-        "Let NCCL reduce inside each host, between the ranks of the same place on all hosts, and inside again: for tensors on GPUs what "
-        "hierarchical_allreduce=on does.",
+        "For tensors on GPUs, the same as HVDLITE_HIERARCHICAL_ALLREDUCE=on.",
         "Communication", flag="--torus-allreduce", flag_off="--no-torus-allreduce", alike=True, yaml="params.torus_allreduce",
     ),
     Knob(
         "shm_chunk_bytes", _names("SHM_CHUNK_BYTES", None), "int", 262144,
-        "Size of the pieces in which large tensors travel through shared memory.",
+        "Size of the chunks in which large tensors go through shared memory.",
         "Communication", unit="bytes", minimum=4096, maximum=1 << 30, alike=True,
     ),
     Knob(
         "shm_small_bytes", _names("SHM_SMALL_BYTES", None), "int", 32768,
-        "Up to this size ranks of one host exchange whole tensors in one step.",
+        "Ranks of one host exchange tensors up to this size whole, in one step; two ranks do so up to eight times this size.",
         "Communication", unit="bytes", minimum=0, maximum=1 << 30, alike=True,
     ),
     Knob(
         "mpi_allreduce", _names("MPI_ALLREDUCE", None), "choice", "auto",
-        "Over MPI: whether the MPI library reduces (library: in an order of its own) or its messages are summed here (direct, gather). "
-        "auto: the quickest that gives the same bits in every run.",
+        "How an allreduce over MPI adds. library: MPI adds, in an order of its own. direct, gather: hvdlite adds what "
+        "MPI's messages bring. auto: the fastest way that gives the same bits in every run.",
         "Communication", choices=("auto", "library", "direct", "gather"), alike=True,
     ),
     Knob(
         "mpi_chunk_bytes", _names("MPI_CHUNK_BYTES", None), "int", 1048576,
-        "Size of the pieces in which large tensors travel over MPI.",
+        "Size of the chunks in which large tensors go over MPI.",
         "Communication", unit="bytes", minimum=4096, maximum=1 << 30, alike=True,
     ),
     Knob(
         "mpi_threads_disable", _names("MPI_THREADS_DISABLE"), "bool", False,
-        "Ask MPI for MPI_THREAD_SERIALIZED instead of MPI_THREAD_MULTIPLE; then the program must not call MPI while operations are under way.",
+        "Ask MPI for MPI_THREAD_SERIALIZED instead of MPI_THREAD_MULTIPLE. "
+        "The program must then not call MPI while operations are in flight.",
         "Communication", flag="--mpi-threads-disable", flag_off="--no-mpi-threads-disable", core=False, yaml="library_options.mpi_threads_disable",
     ),
     Knob(
         "gpu_operations", _names("GPU_OPERATIONS"), "choice", "auto",
-        "What carries tensors on GPUs: nccl; stage, through host memory, and from there as cpu_operations says; mpi, the same for who "
-        "wants MPI. auto: NCCL if all ranks of a process set can use it, else stage.",
+        "What carries tensors on GPUs. nccl: NCCL. stage: a copy in host memory, carried as HVDLITE_CPU_OPERATIONS says. "
+        "mpi (Horovod's name): the same as stage. auto: NCCL if all ranks of a process set can use it, else stage.",
         "Communication", choices=("auto", "nccl", "mpi", "stage"), alike=True,
     ),
     Knob(
         "gpu_chunk_bytes", _names("GPU_CHUNK_BYTES", None), "int", 4 * _MIB,
-        "Size of the pieces in which large tensors on GPUs are staged; pinned memory for four of them is used by each process set.",
+        "Size of the chunks in which large tensors on GPUs are staged. Each process set uses pinned memory for four of them.",
         "Communication", unit="bytes", minimum=4096, maximum=1 << 30, alike=True,
     ),
     Knob(
         "cuda_library", _names("CUDA_LIBRARY", None), "str", "libcuda.so.1",
-        "The CUDA driver's library, as the loader finds it; loaded when the first tensor on a GPU is handed over.",
+        "The library of the CUDA driver: a name or a path for the loader. It is loaded for the first tensor on a GPU.",
         "Communication",
     ),
     Knob(
         "nccl_library", _names("NCCL_LIBRARY", None), "str", "",
-        "NCCL's library; empty takes the one that the framework has loaded, else that of the nvidia-nccl wheel, else the system's.",
+        "The library of NCCL. Empty: the one that the framework has loaded, else that of the nvidia-nccl wheel, else the system's.",
         "Communication",
     ),
     Knob(
         "nccl_wheel", _names("NCCL_WHEEL", None), "str", "",
-        "Folders of packages, separated by colons, in which the nvidia-nccl wheel is looked for; empty: where Python looks.",
+        "Folders, separated by colons, in which hvdlite looks for the nvidia-nccl wheel. Empty: where Python looks for packages.",
         "Communication",
     ),
     Knob(
         "nccl_host_id", ("NCCL_HOSTID",), "str", "",
-        "NCCL's own variable: ranks with different texts are on different hosts for NCCL, and may share a GPU.",
+        "NCCL's own variable. NCCL takes ranks with different texts for ranks of different hosts, which may share a GPU.",
         "Communication",
     ),
     Knob(
         "nccl_multi_rank_gpu", ("NCCL_MULTI_RANK_GPU_ENABLE",), "bool", False,
-        "NCCL's own variable: NCCL 2.28 and later let ranks share a GPU.",
+        "NCCL's own variable. It lets ranks share a GPU, with NCCL 2.28 and later.",
         "Communication",
     ),
     Knob(
         "network_interfaces", _names("NETWORK_INTERFACES", "GLOO_IFACE"), "str", "",
-        "Interfaces to use between hosts, separated by commas; empty finds one that works.",
+        "Network interfaces to use between hosts, separated by commas. Empty: one that works.",
         "Communication", flag="--network-interfaces",
     ),
     Knob(
         "link_checks", _names("LINK_CHECKS", None), "choice", "auto",
-        "Check words (CRC-32C) on what goes over hvdlite's own connections between ranks, so that a bit that changes on the way is an error "
-        "and never a wrong result. auto: between machines, not where ranks of one machine pretend to be on several hosts.",
+        "Put check words (CRC-32C) on the TCP connections between ranks. A bit that changes on the way is then an error "
+        "and never a wrong result. auto: between machines, but not between ranks of one machine.",
         "Communication", choices=("auto", "on", "off"), alike=True,
     ),
     Knob(
         "host_id", _names("HOST_ID", None), "str", "",
-        "Ranks with the same text share memory; empty uses the machine's identity. "
-        "Different texts pretend to be on different hosts.",
+        "Ranks with the same text share memory, and ranks with different texts count as different hosts. "
+        "Empty: the identity of the machine.",
         "Communication",
     ),
     # --- Threads
     Knob(
         "spin_microseconds", _names("SPIN_MICROSECONDS", None), "int", -1,
-        "How long a wait spins before it sleeps; -1 decides by cores per rank.",
+        "How long a waiting thread spins before it sleeps; -1 chooses by the number of cores per rank.",
         "Threads", unit="microseconds", minimum=-1, maximum=1_000_000,
     ),
     Knob(
         "thread_affinity", _names("THREAD_AFFINITY"), "str", "",
-        "Core of each local rank's background thread: one number for each, separated by commas.",
+        "The core of each local rank's background thread: one number for each rank, separated by commas.",
         "Threads", flag="--thread-affinity", yaml="library_options.thread_affinity",
     ),
     Knob(
         "overlap", _names("OVERLAP", None), "choice", "auto",
-        "Whether gradients travel while the backward pass goes on (on) or in step() (off). "
-        "auto: on where the host has more processors than ranks.",
+        "When gradients are reduced. on: while the backward pass runs. off: in step(). "
+        "auto: on if the host has more processors than ranks.",
         "Threads", choices=("auto", "on", "off"),
     ),
     Knob(
         "spread_ranks", _names("SPREAD_RANKS", None), "bool", True,
-        "A rank that waits on the processor of another rank of its host moves to a free one.",
+        "A waiting rank moves to a free processor if another rank of its host uses the same one.",
         "Threads",
     ),
     # --- Starting and ending
     Knob(
         "start_timeout_seconds", _names("START_TIMEOUT"), "float", 30.0,
-        "How long hvdliterun waits for all hosts, and init() for all ranks.",
+        "How long hvdliterun waits for all hosts, and hvd.init() for all ranks.",
         "Starting and ending", unit="seconds", minimum=0.001, flag="--start-timeout",
     ),
     Knob(
         "secret_file", _names("SECRET_FILE", None), "str", "",
-        "A file with the job's secret, 64 hex digits, that its owner alone can read; the same on all ranks.",
+        "A file with the job's secret: 64 hex digits, the same on all ranks. Only its owner may have access.",
         "Starting and ending", flag="--secret-file", core=False,
     ),
     Knob(
         "grace_seconds", _names("GRACE_SECONDS", None), "float", 5.0,
-        "How long ranks may take after SIGTERM, to write a checkpoint say, before hvdliterun kills them.",
+        "How long ranks may take after SIGTERM, for example to write a checkpoint, before hvdliterun kills them.",
         "Starting and ending", unit="seconds", minimum=0, flag="--grace-seconds", core=False,
     ),
     # --- Stalls and dead peers
     Knob(
         "heartbeat_seconds", _names("HEARTBEAT_SECONDS", None), "float", 10.0,
-        "A rank that gives no sign of life for this long counts as lost; 0 never. A host that cannot be reached counts as lost after twice as long "
-        "and a second: no outage of the network that is shorter than this ends a job.",
+        "A rank that gives no sign of life for this long counts as lost; 0 means never. A host that cannot be reached "
+        "counts as lost after twice this time and a second, so a shorter outage of the network does not end the job.",
         "Stalls and dead peers", unit="seconds", minimum=0,
     ),
     Knob(
         "stall_check_time_seconds", _names("STALL_CHECK_TIME_SECONDS"), "float", 60.0,
-        "Warn when some ranks have asked for an operation and others have not for this long.",
+        "Warn when an operation has waited this long for ranks that have not submitted it.",
         "Stalls and dead peers", unit="seconds", minimum=0, flag="--stall-check-warning-time-seconds", yaml="stall_check.warning_time_seconds",
     ),
     Knob(
         "stall_shutdown_time_seconds", _names("STALL_SHUTDOWN_TIME_SECONDS"), "float", 0.0,
-        "End the job when an operation has been stalled for this long; 0 never.",
+        "End the job when an operation has waited this long for ranks that have not submitted it; 0 means never.",
         "Stalls and dead peers", unit="seconds", minimum=0, flag="--stall-check-shutdown-time-seconds", yaml="stall_check.shutdown_time_seconds",
     ),
     Knob(
@@ -296,23 +298,23 @@ KNOBS: tuple[Knob, ...] = (
     # --- Training
     Knob(
         "parameter_check", _names("PARAMETER_CHECK", None), "choice", "warn",
-        "At the first step of a distributed optimizer: what to do when ranks have started with different parameters.",
+        "What a distributed optimizer does at its first step if ranks have different parameters.",
         "Training", choices=("warn", "error", "off"), core=False,
     ),
     Knob(
         "keep_memory", _names("KEEP_MEMORY", None), "bool", True,
-        "torch's DistributedOptimizer: freed host memory stays with the process, for the gradients of the next step.",
+        "With torch's DistributedOptimizer, the process keeps freed host memory for the gradients of the next step.",
         "Training", core=False,
     ),
     Knob(
         "tensorflow_kernels", _names("TENSORFLOW_KERNELS", None), "bool", True,
-        "Inside a tf.function: use hvdlite's own kernels; without them operations go by way of Python, which is slower.",
+        "Use hvdlite's own kernels inside a tf.function. Without them operations go through Python, which is slower.",
         "Training", core=False,
     ),
     # --- Watching
     Knob(
         "log_level", _names("LOG_LEVEL"), "choice", "warning",
-        "The least severe messages to print.",
+        "The lowest severity of messages to print.",
         "Watching", choices=("trace", "debug", "info", "warning", "error", "fatal"), flag="--log-level", yaml="logging.level",
     ),
     Knob(
@@ -322,7 +324,7 @@ KNOBS: tuple[Knob, ...] = (
     ),
     Knob(
         "timeline", _names("TIMELINE"), "str", "",
-        "File for a Chrome-trace timeline; DYNAMIC waits for start_timeline(); empty writes none.",
+        "The file of the timeline, a Chrome trace. DYNAMIC: start_timeline() names the file. Empty: no timeline.",
         "Watching", flag="--timeline-filename", yaml="timeline.filename",
     ),
     Knob(
@@ -332,28 +334,29 @@ KNOBS: tuple[Knob, ...] = (
     ),
     Knob(
         "timeline_ranks", _names("TIMELINE_RANKS", None), "choice", "0",
-        "Which ranks write a timeline: rank 0 or all, each into a file of its own.",
+        "Which ranks write a timeline: rank 0, or all, each to a file of its own.",
         "Watching", choices=("0", "all"),
     ),
     Knob(
         "recorder_entries", _names("RECORDER_ENTRIES", None), "int", 1024,
-        "How many past collectives each rank remembers for error reports; 0 none.",
+        "How many past collectives each rank remembers for error reports; 0 remembers none.",
         "Watching", unit="collectives", minimum=0, maximum=1 << 24,
     ),
     Knob(
         "monitor_seconds", _names("MONITOR", None), "float", 0.0,
-        "How often each rank tells the launcher what it does; 0 never. `hvdliterun --monitor` sets it.",
+        "How often each rank reports to the launcher; 0 means never. `hvdliterun --monitor` sets it.",
         "Watching", unit="seconds", minimum=0, maximum=3600, core=False,
     ),
     # --- Testing
     Knob(
         "debug_delay_microseconds", _names("DEBUG_DELAY_MICROSECONDS", None), "int", 0,
-        "Sleep a random time up to this long at points where ranks race: for stress tests.",
+        "Sleep for a random time up to this at points where ranks race, for stress tests.",
         "Testing", unit="microseconds", minimum=0, maximum=10_000_000,
     ),
     Knob(
         "debug_net_algorithm", _names("DEBUG_NET_ALGORITHM", None), "choice", "auto",
-        "Over TCP: the algorithm of every collective that it can carry out (see docs/how-it-works/algorithms.md). auto: the quickest, for each.",
+        "Use this algorithm over TCP for every collective that it can carry out (docs/how-it-works/algorithms.md). "
+        "auto: the fastest one for each.",
         "Testing", choices=("auto", "one-shot", "direct", "gather", "ring", "pairwise", "tree", "chain"), alike=True,
     ),
 )  # fmt: skip

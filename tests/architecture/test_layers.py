@@ -53,6 +53,15 @@ def test_includes_follow_the_table(path: Path) -> None:
         assert folder == layer or folder in LAYERS[layer], f"{layer} may not include {target}"
 
 
+def test_a_namespace_is_a_folder() -> None:
+    """base is `hvdlite` itself, whose words all folders use; the folders of the engine are one namespace."""
+    for path in SOURCES:
+        folders = path.parent.relative_to(CSRC).parts
+        expected = () if folders == ("base",) else folders[:1] if folders[0] == "engine" else folders
+        for name in re.findall(r"^namespace (hvdlite[\w:]*)", path.read_text(), re.M):
+            assert (name + "::").startswith("::".join(("hvdlite", *expected, ""))), f"{path} is in {name}"
+
+
 def test_siblings_of_a_folder_do_not_include_one_another() -> None:
     # By design: hierarchical is made of shm's pieces, and gpu hands to nccl what that can do.
     allowed = {("hierarchical", "shm"), ("gpu", "nccl")}

@@ -12,6 +12,7 @@ _FORCED = {"HVDLITE_CPU_OPERATIONS": "mpi"}
 # What depends on the communicator; the rest of the battery is about what comes before it.
 _COLLECTIVES = (
     "basics",
+    "collectives",
     "allreduce",
     "allgather",
     "broadcast",

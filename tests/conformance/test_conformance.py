@@ -11,6 +11,7 @@ from runner import Configuration
 from tier import by_tier, one_of
 
 _HEAVY = (
+    "collectives",
     "allreduce",
     "allgather",
     "broadcast",
@@ -43,10 +44,10 @@ _ALGORITHMS = tuple(
         modules=modules,
     )
     for algorithm, ranks, modules in (
-        ("direct", 3, ("allreduce", "groups")),
-        ("gather", 3, ("allreduce", "groups")),
-        ("ring", 4, ("allgather",)),
-        ("chain", 4, ("broadcast",)),
+        ("direct", 3, ("collectives", "allreduce", "groups")),
+        ("gather", 3, ("collectives", "allreduce", "groups")),
+        ("ring", 4, ("collectives", "allgather")),
+        ("chain", 4, ("collectives", "broadcast")),
     )
 )
 # Those of three ranks by turns: net-3 tries the direct one as well, by its own choice.

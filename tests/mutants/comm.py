@@ -62,7 +62,7 @@ MUTANTS = (
     ),
     Mutant(
         "C12",
-        "csrc/comm/hierarchical/hierarchical_communicator.cc",
+        "csrc/comm/hierarchical/communicator.cc",
         "PartBegin(static_cast<size_t>(mine_), owner_.hosts(), owner_.host())",
         "PartBegin(static_cast<size_t>(mine_), owner_.hosts(), 0)",
         "hosts give one another their part of a 16-bit sum in the place of the first",
@@ -70,7 +70,7 @@ MUTANTS = (
     ),
     Mutant(
         "C29",
-        "csrc/comm/hierarchical/hierarchical_communicator.cc",
+        "csrc/comm/hierarchical/communicator.cc",
         "return half_ ? StartReducescatterToFloat(owner_.region_, scatter_)",
         "return false ? StartReducescatterToFloat(owner_.region_, scatter_)",
         "16-bit sums of a host are read as float32",
@@ -144,7 +144,7 @@ MUTANTS = (
     ),
     Mutant(
         "C19",
-        "csrc/comm/hierarchical/hierarchical_communicator.cc",
+        "csrc/comm/hierarchical/communicator.cc",
         "between_.reduce.prescale = 1.0;",
         "",
         "the hierarchical allreduce scales twice",
@@ -160,7 +160,7 @@ MUTANTS = (
     ),
     Mutant(
         "C21",
-        "csrc/comm/mpi/mpi_choice.cc",
+        "csrc/comm/mpi/choice.cc",
         "if (member.mpi == first.mpi) continue;",
         "if (member.mpi.empty() == first.mpi.empty()) continue;",
         "ranks with different MPIs are let into one job",

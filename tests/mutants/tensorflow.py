@@ -29,7 +29,7 @@ MUTANTS = (
         "    if op == Average:\n        values = values / members(process_set, values.dtype)\n",
         "",
         "averages of slices are sums",
-        (_T + "ops.slices_are_gathered", _T + "training.a_tape_trains_like_one_process_on_all_the_data"),
+        (_T + "tensors.slices_are_gathered", _T + "training.a_tape_trains_like_one_process_on_all_the_data"),
     ),
     Mutant(
         "F6",

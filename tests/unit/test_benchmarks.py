@@ -167,7 +167,7 @@ Time of one operation: median [fastest..slowest block].
 |---|---|---|---|
 | 1 MiB | 100 µs [90.0 µs..110 µs] | 1.50 ms [1.35 ms..1.65 ms] | 1.50 ms [1.35 ms..1.65 ms] |
 
-Time over hvdlite's: of the medians [quartiles of the rounds' own ratios].
+Time divided by hvdlite's time: ratio of the medians [quartiles of the rounds' ratios].
 Above 1, hvdlite is faster.
 
 |  | hvdlite-tcp | gloo |
@@ -180,9 +180,9 @@ Left out: it did not start.
 
 ![time over hvdlite's by size](ratio-2.png)
 
-## Doing nothing
+## Idle
 
-Share of a core that an initialised rank takes, over 10.0 s.
+The share of a core that an initialised rank takes while it does nothing, over 10.0 s.
 
 |  | of a core |
 |---|---|

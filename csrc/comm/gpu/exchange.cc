@@ -4,7 +4,7 @@
 
 namespace hvdlite::comm::gpu {
 
-Exchange::Exchange(Communicator* host, int members, std::string mine)
+Exchange::Exchange(comm::Communicator* host, int members, std::string mine)
     : mine_(std::move(mine)), all_(mine_.size() * static_cast<size_t>(members), '\0') {
   batch_.kind = OpKind::kAllgather;
   Piece piece;

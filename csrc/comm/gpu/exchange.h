@@ -12,7 +12,7 @@ namespace hvdlite::comm::gpu {
 
 class Exchange {
  public:
-  Exchange(Communicator* host, int members, std::string mine);
+  Exchange(comm::Communicator* host, int members, std::string mine);
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
 

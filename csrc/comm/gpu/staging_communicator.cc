@@ -137,7 +137,7 @@ class StagingCommunicator::StagedWork final : public Work {
     return status;
   }
 
-  Communicator* const host_;
+  comm::Communicator* const host_;
   device::Gpu* const gpu_;
   const std::array<std::shared_ptr<Stage>, 2> stages_;
   const Cut cut_;

@@ -39,11 +39,11 @@ struct Stage {
   std::vector<char> plain_;
 };
 
-class StagingCommunicator final : public Communicator {
+class StagingCommunicator final : public comm::Communicator {
  public:
   // `gpu` is null for a member without one. `room`: bytes of a round.
-  StagingCommunicator(Communicator* host, std::shared_ptr<device::Gpu> gpu, int me, int members,
-                      size_t room)
+  StagingCommunicator(comm::Communicator* host, std::shared_ptr<device::Gpu> gpu, int me,
+                      int members, size_t room)
       : host_(host), gpu_(std::move(gpu)), me_(me), members_(members), room_(room) {}
 
   const char* name() const override { return "stage"; }
@@ -65,7 +65,7 @@ class StagingCommunicator final : public Communicator {
   class StagedWork;
   size_t Needed(const Batch& batch) const;
 
-  Communicator* const host_;
+  comm::Communicator* const host_;
   const std::shared_ptr<device::Gpu> gpu_;
   const int me_;
   const int members_;

@@ -11,14 +11,14 @@ constexpr int kStream = 4;  // the tag
 
 }  // namespace
 
-MpiPipe::MpiPipe(Channel* channel, int member, int peer)
+Pipe::Pipe(Channel* channel, int member, int peer)
     : channel_(*channel),
       member_(member),
       peer_(peer),
       out_{Slot(channel), Slot(channel), Slot(channel), Slot(channel)},
       in_(channel) {}
 
-Status MpiPipe::TrySend(const void* data, size_t bytes, size_t* moved) {
+Status Pipe::TrySend(const void* data, size_t bytes, size_t* moved) {
   *moved = 0;
   while (*moved < bytes) {
     Slot& slot = out_[next_out_ % kInFlight];
@@ -36,7 +36,7 @@ Status MpiPipe::TrySend(const void* data, size_t bytes, size_t* moved) {
   return Status::Ok();
 }
 
-Status MpiPipe::TryReceive(void* data, size_t bytes, size_t* moved) {
+Status Pipe::TryReceive(void* data, size_t bytes, size_t* moved) {
   *moved = 0;
   const Library& mpi = channel_.library();
   while (*moved < bytes) {

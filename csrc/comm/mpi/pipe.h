@@ -1,4 +1,4 @@
-// MpiPipe: a Transport between two members of a channel, in small messages. For algorithms that
+// Pipe: a Transport between two members of a channel, in small messages. For algorithms that
 // were written over transports (Adasum): a copy more on each side than messages from where a tensor
 // lies.
 #pragma once
@@ -11,10 +11,10 @@
 
 namespace hvdlite::comm::mpi {
 
-class MpiPipe final : public transport::Transport {
+class Pipe final : public transport::Transport {
  public:
   // `member`: of the channel. `peer`: the same as a global rank. Borrows the channel.
-  MpiPipe(Channel* channel, int member, int peer);
+  Pipe(Channel* channel, int member, int peer);
 
   Status TrySend(const void* data, size_t bytes, size_t* moved) override;
   Status TryReceive(void* data, size_t bytes, size_t* moved) override;

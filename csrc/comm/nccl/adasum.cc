@@ -59,7 +59,7 @@ std::vector<Tensor> Line(const Batch& batch) {
 
 class AdasumWork final : public NcclWork {
  public:
-  AdasumWork(NcclCommunicator* communicator, const Batch& batch)
+  AdasumWork(Communicator* communicator, const Batch& batch)
       : NcclWork(communicator, batch),
         tensors_(Line(batch)),
         all_{0, tensors_.empty() ? 0 : tensors_.back().place.end},
@@ -217,7 +217,7 @@ std::string WhyAdasum(int members) {
   return "adasum by halves on the device, among " + std::to_string(members) + " members";
 }
 
-std::unique_ptr<Work> AdasumAllreduce(NcclCommunicator* communicator, const Batch& batch) {
+std::unique_ptr<Work> AdasumAllreduce(Communicator* communicator, const Batch& batch) {
   return std::make_unique<AdasumWork>(communicator, batch);
 }
 

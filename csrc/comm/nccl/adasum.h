@@ -10,12 +10,12 @@
 #include <string>
 
 #include "comm/communicator.h"
-#include "comm/nccl/nccl_communicator.h"
+#include "comm/nccl/communicator.h"
 
 namespace hvdlite::comm::nccl {
 
 // The sentence for people.
 std::string WhyAdasum(int members);
-std::unique_ptr<Work> AdasumAllreduce(NcclCommunicator* communicator, const Batch& batch);
+std::unique_ptr<Work> AdasumAllreduce(Communicator* communicator, const Batch& batch);
 
 }  // namespace hvdlite::comm::nccl

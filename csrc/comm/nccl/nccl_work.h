@@ -9,14 +9,13 @@
 #include <vector>
 
 #include "comm/communicator.h"
-#include "comm/nccl/nccl_communicator.h"
+#include "comm/nccl/communicator.h"
 
 namespace hvdlite::comm::nccl {
 
 class NcclWork : public Work {
  public:
-  NcclWork(NcclCommunicator* communicator, const Batch& batch)
-      : batch_(batch), all_(*communicator) {}
+  NcclWork(Communicator* communicator, const Batch& batch) : batch_(batch), all_(*communicator) {}
 
   Progress Advance() final;
   device::EventPtr finished() const final { return finished_; }
@@ -28,7 +27,7 @@ class NcclWork : public Work {
 
   const Context& context() const { return all_.context_; }
   device::Gpu* gpu() const { return all_.gpu_.get(); }
-  // As NcclCommunicator has it: until the last step.
+  // As Communicator has it: until the last step.
   Status Memory(size_t bytes, char** memory) { return all_.Memory(bytes, memory); }
   Status Move(const kernels::Scaling& scaling, const std::vector<kernels::Move>& moves);
   Status Run(const std::vector<Call>& calls, Among among = Among::kAll);
@@ -38,7 +37,7 @@ class NcclWork : public Work {
  private:
   Status Continue(bool* done);
 
-  NcclCommunicator& all_;
+  Communicator& all_;
   bool begun_ = false;
   std::vector<Step> rest_;
   size_t next_ = 0;

@@ -7,7 +7,7 @@
 #include "comm/shm/pipeline.h"
 #include "kernels/adasum.h"
 
-namespace hvdlite::comm {
+namespace hvdlite::comm::shm {
 namespace {
 
 // The vectors under combination (the outputs of the batch), and what is known of them at the
@@ -23,7 +23,7 @@ struct State {
 class Pass : public Pipeline {
  public:
   // `partner` is -1 for members that only keep the rhythm.
-  Pass(ShmRegion* region, State* state, int partner)
+  Pass(Region* region, State* state, int partner)
       : Pipeline(region,
                  (state->outputs.size() + region->chunk_bytes() - 1) / region->chunk_bytes(),
                  false),
@@ -58,7 +58,7 @@ class Pass : public Pipeline {
 
 class DotPass final : public Pass {
  public:
-  DotPass(ShmRegion* region, State* state, int partner) : Pass(region, state, partner) {
+  DotPass(Region* region, State* state, int partner) : Pass(region, state, partner) {
     state->dots.assign(state->batch->pieces.size(), {});
   }
 
@@ -103,7 +103,7 @@ class FetchPass final : public Pass {
 
 class Adasum final : public Sequence {
  public:
-  Adasum(ShmRegion* region, const Batch& batch) : state_{&batch, Outputs(batch, kLine), {}, {}} {
+  Adasum(Region* region, const Batch& batch) : state_{&batch, Outputs(batch, kLine), {}, {}} {
     state_.scratch.resize(region->chunk_bytes());
     const int me = region->me();
     int power = 1;
@@ -137,7 +137,7 @@ class Adasum final : public Sequence {
   }
 
  private:
-  void Level(ShmRegion* region, int partner) {
+  void Level(Region* region, int partner) {
     Then([this, region, partner] { return std::make_unique<DotPass>(region, &state_, partner); });
     Then([this, region, partner] {
       return std::make_unique<CombinePass>(region, &state_, partner);
@@ -149,8 +149,8 @@ class Adasum final : public Sequence {
 
 }  // namespace
 
-std::unique_ptr<Work> StartAdasum(ShmRegion* region, const Batch& batch) {
+std::unique_ptr<Work> StartAdasum(Region* region, const Batch& batch) {
   return std::make_unique<Adasum>(region, batch);
 }
 
-}  // namespace hvdlite::comm
+}  // namespace hvdlite::comm::shm

@@ -14,8 +14,8 @@
 #include "comm/communicator.h"
 #include "comm/shm/region.h"
 
-namespace hvdlite::comm {
+namespace hvdlite::comm::shm {
 
-std::unique_ptr<Work> StartAdasum(ShmRegion* region, const Batch& batch);
+std::unique_ptr<Work> StartAdasum(Region* region, const Batch& batch);
 
-}  // namespace hvdlite::comm
+}  // namespace hvdlite::comm::shm

@@ -5,7 +5,7 @@
 #include "comm/layout.h"
 #include "comm/shm/pipeline.h"
 
-namespace hvdlite::comm {
+namespace hvdlite::comm::shm {
 namespace {
 
 // Pointers to one element of every member, for kernels::Reduce. Small sets, which is nearly all,
@@ -23,37 +23,46 @@ class Sources {
   std::vector<const void*> many_;
 };
 
+uint64_t Chunks(const Flat& tensors, const Region& region) {
+  return (tensors.size() + region.chunk_bytes() - 1) / region.chunk_bytes();
+}
+
 class Exchange final : public Pipeline {
  public:
-  Exchange(ShmRegion* region, const Batch& batch)
-      : Pipeline(region, 1, /*has_reduction=*/false),
+  Exchange(Region* region, const Batch& batch, Flat inputs)
+      : Pipeline(region, Chunks(inputs, *region), /*has_reduction=*/false),
         batch_(batch),
-        inputs_(Inputs(batch, kLine)),
+        inputs_(std::move(inputs)),
+        outputs_(Outputs(batch, kLine)),
+        size_of_(SizeOf(batch.dtype)),
         sources_(region->members()) {}
 
  private:
-  void CopyIn(uint64_t, char* slot) override { comm::CopyOut(inputs_, {0, inputs_.size()}, slot); }
+  Cursor ChunkOf(uint64_t step) const {
+    return Chunk({0, inputs_.size()}, step, region().chunk_bytes());
+  }
+  void CopyIn(uint64_t step, char* slot) override { comm::CopyOut(inputs_, ChunkOf(step), slot); }
   void CopyOut(uint64_t step) override {
-    for (size_t i = 0; i < batch_.pieces.size(); ++i) {
-      const Piece& piece = batch_.pieces[i];
-      if (piece.count == 0) continue;
+    const Cursor chunk = ChunkOf(step);
+    inputs_.Walk(chunk.at, chunk.end, [&](const char* input, size_t at, size_t bytes) {
       for (int m = 0; m < region().members(); ++m)
-        sources_[m] = m == region().me() ? piece.input : Slot(m, step) + inputs_.BeginOf(i);
-      kernels::Reduce(batch_.reduce, piece.output, nullptr, sources_.data(), region().members(),
-                      piece.count);
-    }
+        sources_[m] = m == region().me() ? input : Slot(m, step) + (at - chunk.at);
+      kernels::Reduce(batch_.reduce, outputs_.At(at), nullptr, sources_.data(), region().members(),
+                      static_cast<int64_t>(bytes / size_of_));
+    });
   }
 
   const Batch& batch_;
   const Flat inputs_;
+  const Flat outputs_;
+  const size_t size_of_;
   Sources sources_;
 };
 
 class Shares final : public Pipeline {
  public:
-  Shares(ShmRegion* region, const Batch& batch, Flat inputs)
-      : Pipeline(region, (inputs.size() + region->chunk_bytes() - 1) / region->chunk_bytes(),
-                 /*has_reduction=*/true),
+  Shares(Region* region, const Batch& batch, Flat inputs)
+      : Pipeline(region, Chunks(inputs, *region), /*has_reduction=*/true),
         batch_(batch),
         inputs_(std::move(inputs)),
         outputs_(Outputs(batch, kLine)),
@@ -114,12 +123,12 @@ class Shares final : public Pipeline {
 
 }  // namespace
 
-std::unique_ptr<Work> StartExchange(ShmRegion* region, const Batch& batch) {
-  return std::make_unique<Exchange>(region, batch);
+std::unique_ptr<Work> StartExchange(Region* region, const Batch& batch) {
+  return std::make_unique<Exchange>(region, batch, Inputs(batch, kLine));
 }
 
-std::unique_ptr<Work> StartShares(ShmRegion* region, const Batch& batch) {
+std::unique_ptr<Work> StartShares(Region* region, const Batch& batch) {
   return std::make_unique<Shares>(region, batch, Inputs(batch, kLine));
 }
 
-}  // namespace hvdlite::comm
+}  // namespace hvdlite::comm::shm

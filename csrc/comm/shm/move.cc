@@ -6,10 +6,10 @@
 #include "comm/layout.h"
 #include "comm/shm/pipeline.h"
 
-namespace hvdlite::comm {
+namespace hvdlite::comm::shm {
 namespace {
 
-uint64_t StepsFor(uint64_t bytes, const ShmRegion* region) {
+uint64_t StepsFor(uint64_t bytes, const Region* region) {
   return (bytes + region->chunk_bytes() - 1) / region->chunk_bytes();
 }
 
@@ -23,7 +23,7 @@ size_t Longest(const Layout& layout) {
 // The root streams its tensors through its slots; everyone else copies them out.
 class Broadcast final : public Pipeline {
  public:
-  Broadcast(ShmRegion* region, const Batch& batch, Flat inputs)
+  Broadcast(Region* region, const Batch& batch, Flat inputs)
       : Pipeline(region, StepsFor(inputs.size(), region), false),
         root_(batch.root),
         inputs_(std::move(inputs)),
@@ -54,7 +54,7 @@ class Broadcast final : public Pipeline {
 // Each member streams its part of every tensor; each copies all parts to their places.
 class Allgather final : public Pipeline {
  public:
-  Allgather(ShmRegion* region, const Batch& batch, Layout outputs)
+  Allgather(Region* region, const Batch& batch, Layout outputs)
       : Pipeline(region, StepsFor(Longest(outputs), region), false),
         inputs_(OwnBlock(batch, region->members(), region->me(), /*outputs=*/false, kLine)),
         outputs_(std::move(outputs)) {}
@@ -87,7 +87,7 @@ class Allgather final : public Pipeline {
 // Each member streams its send buffer as it is; a receiver copies what is addressed to it.
 class Alltoall final : public Pipeline {
  public:
-  Alltoall(ShmRegion* region, const Batch& batch)
+  Alltoall(Region* region, const Batch& batch)
       : Pipeline(region, Longest(region, batch), false),
         piece_(batch.pieces[0]),
         size_of_(SizeOf(batch.dtype)) {}
@@ -97,7 +97,7 @@ class Alltoall final : public Pipeline {
     const auto row = piece.counts.begin() + static_cast<long>(from) * n;
     return std::accumulate(row, row + n, int64_t{0});
   }
-  static uint64_t Longest(const ShmRegion* region, const Batch& batch) {
+  static uint64_t Longest(const Region* region, const Batch& batch) {
     int64_t most = 0;
     for (int m = 0; m < region->members(); ++m)
       most = std::max(most, Sent(batch.pieces[0], region->members(), m));
@@ -142,7 +142,7 @@ class Alltoall final : public Pipeline {
 // the same time. Step s covers bytes [s * part, (s + 1) * part) of each member's block.
 class Reducescatter final : public Pipeline {
  public:
-  Reducescatter(ShmRegion* region, const Batch& batch, Layout inputs, bool to_float)
+  Reducescatter(Region* region, const Batch& batch, Layout inputs, bool to_float)
       : Pipeline(region, (Longest(inputs) + Part(region) - 1) / Part(region), false),
         batch_(batch),
         to_float_(to_float),
@@ -152,7 +152,7 @@ class Reducescatter final : public Pipeline {
         sources_(static_cast<size_t>(region->members())) {}
 
  private:
-  static size_t Part(const ShmRegion* region) {
+  static size_t Part(const Region* region) {
     return region->chunk_bytes() / static_cast<size_t>(region->members()) / kLine * kLine;
   }
   Cursor PartOf(int member, uint64_t step) const {
@@ -199,7 +199,7 @@ class Reducescatter final : public Pipeline {
 // One empty step: it is over when everyone has begun it.
 class Barrier final : public Pipeline {
  public:
-  explicit Barrier(ShmRegion* region) : Pipeline(region, 1, false) {}
+  explicit Barrier(Region* region) : Pipeline(region, 1, false) {}
 
  private:
   void CopyIn(uint64_t, char*) override {}
@@ -208,38 +208,38 @@ class Barrier final : public Pipeline {
 
 }  // namespace
 
-std::unique_ptr<Work> StartBroadcast(ShmRegion* region, const Batch& batch) {
+std::unique_ptr<Work> StartBroadcast(Region* region, const Batch& batch) {
   return std::make_unique<Broadcast>(region, batch, Inputs(batch, kLine));
 }
 
-std::unique_ptr<Work> StartAllgather(ShmRegion* region, const Batch& batch) {
+std::unique_ptr<Work> StartAllgather(Region* region, const Batch& batch) {
   return std::make_unique<Allgather>(region, batch,
                                      AllBlocks(batch, region->members(), /*outputs=*/true, kLine));
 }
 
-std::unique_ptr<Work> StartAlltoall(ShmRegion* region, const Batch& batch) {
+std::unique_ptr<Work> StartAlltoall(Region* region, const Batch& batch) {
   return std::make_unique<Alltoall>(region, batch);
 }
 
 namespace {
 
-std::unique_ptr<Work> Scatter(ShmRegion* region, const Batch& batch, bool to_float) {
+std::unique_ptr<Work> Scatter(Region* region, const Batch& batch, bool to_float) {
   Layout inputs = AllBlocks(batch, region->members(), /*outputs=*/false, kLine);
   return std::make_unique<Reducescatter>(region, batch, std::move(inputs), to_float);
 }
 
 }  // namespace
 
-std::unique_ptr<Work> StartReducescatter(ShmRegion* region, const Batch& batch) {
+std::unique_ptr<Work> StartReducescatter(Region* region, const Batch& batch) {
   return Scatter(region, batch, /*to_float=*/false);
 }
 
-std::unique_ptr<Work> StartReducescatterToFloat(ShmRegion* region, const Batch& batch) {
+std::unique_ptr<Work> StartReducescatterToFloat(Region* region, const Batch& batch) {
   return Scatter(region, batch, /*to_float=*/true);
 }
 
-std::unique_ptr<Work> StartBarrier(ShmRegion* region) {
+std::unique_ptr<Work> StartBarrier(Region* region) {
   return std::make_unique<Barrier>(region);
 }
 
-}  // namespace hvdlite::comm
+}  // namespace hvdlite::comm::shm

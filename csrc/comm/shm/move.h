@@ -10,14 +10,14 @@
 #include "comm/communicator.h"
 #include "comm/shm/region.h"
 
-namespace hvdlite::comm {
+namespace hvdlite::comm::shm {
 
-std::unique_ptr<Work> StartBroadcast(ShmRegion* region, const Batch& batch);
-std::unique_ptr<Work> StartAllgather(ShmRegion* region, const Batch& batch);
-std::unique_ptr<Work> StartAlltoall(ShmRegion* region, const Batch& batch);
-std::unique_ptr<Work> StartReducescatter(ShmRegion* region, const Batch& batch);
+std::unique_ptr<Work> StartBroadcast(Region* region, const Batch& batch);
+std::unique_ptr<Work> StartAllgather(Region* region, const Batch& batch);
+std::unique_ptr<Work> StartAlltoall(Region* region, const Batch& batch);
+std::unique_ptr<Work> StartReducescatter(Region* region, const Batch& batch);
 // Of float16 or bfloat16: outputs are float32 and not rounded.
-std::unique_ptr<Work> StartReducescatterToFloat(ShmRegion* region, const Batch& batch);
-std::unique_ptr<Work> StartBarrier(ShmRegion* region);
+std::unique_ptr<Work> StartReducescatterToFloat(Region* region, const Batch& batch);
+std::unique_ptr<Work> StartBarrier(Region* region);
 
-}  // namespace hvdlite::comm
+}  // namespace hvdlite::comm::shm

@@ -1,6 +1,6 @@
 #include "comm/shm/pipeline.h"
 
-namespace hvdlite::comm {
+namespace hvdlite::comm::shm {
 
 bool Pipeline::AdvanceIn() {
   if (in_ == steps_) return false;
@@ -8,7 +8,7 @@ bool Pipeline::AdvanceIn() {
   // Being one step ahead of the reduction keeps both caches and peers busy; more only evicts what
   // is needed next.
   if (in_ > out_ + 1) return false;
-  if (step >= ShmRegion::kSlots && !region_->AllReached(Flag::kOut, step + 1 - ShmRegion::kSlots))
+  if (step >= Region::kSlots && !region_->AllReached(Flag::kOut, step + 1 - Region::kSlots))
     return false;
   CopyIn(in_, Slot(region_->me(), in_));
   ++in_;
@@ -44,4 +44,4 @@ Progress Pipeline::Advance() {
   return moved ? Progress::kSome : Progress::kNone;
 }
 
-}  // namespace hvdlite::comm
+}  // namespace hvdlite::comm::shm

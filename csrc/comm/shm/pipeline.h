@@ -17,7 +17,7 @@
 #include "comm/communicator.h"
 #include "comm/shm/region.h"
 
-namespace hvdlite::comm {
+namespace hvdlite::comm::shm {
 
 // Pieces begin on cache lines of the slots.
 constexpr size_t kLine = 64;
@@ -28,7 +28,7 @@ class Pipeline : public Work {
 
  protected:
   // `steps` must be equal on all members.
-  Pipeline(ShmRegion* region, uint64_t steps, bool has_reduction)
+  Pipeline(Region* region, uint64_t steps, bool has_reduction)
       : region_(region), first_(region->next_step), steps_(steps), has_reduction_(has_reduction) {
     region->next_step += steps;
   }
@@ -39,7 +39,7 @@ class Pipeline : public Work {
 
   // The slot of `member` for this operation's step number `step`.
   char* Slot(int member, uint64_t step) const { return region_->Slot(member, first_ + step); }
-  ShmRegion& region() const { return *region_; }
+  Region& region() const { return *region_; }
   uint64_t steps() const { return steps_; }
 
  private:
@@ -47,7 +47,7 @@ class Pipeline : public Work {
   bool AdvanceMid();
   bool AdvanceOut();
 
-  ShmRegion* const region_;
+  Region* const region_;
   const uint64_t first_;  // the region's step number of our step 0
   const uint64_t steps_;
   const bool has_reduction_;
@@ -56,4 +56,4 @@ class Pipeline : public Work {
   uint64_t out_ = 0;  // steps copied out
 };
 
-}  // namespace hvdlite::comm
+}  // namespace hvdlite::comm::shm

@@ -1,18 +1,18 @@
 #include "comm/shm/region.h"
 
-namespace hvdlite::comm {
+namespace hvdlite::comm::shm {
 
-using transport::ShmPipe;
+using transport::shm::Pipe;
 
-size_t ShmRegion::Footprint(int members, size_t chunk_bytes) {
+size_t Region::Footprint(int members, size_t chunk_bytes) {
   const size_t n = static_cast<size_t>(members);
   const size_t bytes =
-      n * (3 * sizeof(FlagLine) + kSlots * chunk_bytes + ShmPipe::Footprint(kPipeBytes));
+      n * (3 * sizeof(FlagLine) + kSlots * chunk_bytes + Pipe::Footprint(kPipeBytes));
   return (bytes + 4095) / 4096 * 4096;
 }
 
-ShmRegion::ShmRegion(void* memory, int me, std::vector<int> local_ranks, size_t chunk_bytes,
-                     transport::Doorbells* bells)
+Region::Region(void* memory, int me, std::vector<int> local_ranks, size_t chunk_bytes,
+               transport::shm::Doorbells* bells)
     : me_(me),
       local_ranks_(std::move(local_ranks)),
       chunk_bytes_(chunk_bytes),
@@ -25,34 +25,34 @@ ShmRegion::ShmRegion(void* memory, int me, std::vector<int> local_ranks, size_t 
   flags_ = reinterpret_cast<FlagLine*>(at);
   at += n * 3 * sizeof(FlagLine);
   pipes_ = at;
-  at += n * ShmPipe::Footprint(kPipeBytes);
+  at += n * Pipe::Footprint(kPipeBytes);
   slots_ = at;
 }
 
-void ShmRegion::Post(Flag flag, uint64_t count) {
+void Region::Post(Flag flag, uint64_t count) {
   Line(flag, me_).store(count, std::memory_order_seq_cst);
   for (int member = 0; member < members(); ++member) {
     if (member != me_) bells_->Ring(local_ranks_[member]);
   }
 }
 
-bool ShmRegion::Reached(Flag flag, int member, uint64_t count) const {
+bool Region::Reached(Flag flag, int member, uint64_t count) const {
   uint64_t& seen = seen_[static_cast<size_t>(member) * 3 + static_cast<size_t>(flag)];
   if (seen < count) seen = Line(flag, member).load(std::memory_order_seq_cst);
   return seen >= count;
 }
 
-bool ShmRegion::AllReached(Flag flag, uint64_t count) const {
+bool Region::AllReached(Flag flag, uint64_t count) const {
   for (int member = 0; member < members(); ++member) {
     if (member != me_ && !Reached(flag, member, count)) return false;
   }
   return true;
 }
 
-bool ShmRegion::Leave() {
+bool Region::Leave() {
   constexpr uint64_t kGone = UINT64_MAX;
   Line(Flag::kOut, me_).store(kGone, std::memory_order_seq_cst);
   return AllReached(Flag::kOut, kGone);
 }
 
-}  // namespace hvdlite::comm
+}  // namespace hvdlite::comm::shm

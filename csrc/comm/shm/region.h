@@ -1,4 +1,4 @@
-// ShmRegion: the part of the host's shared memory that belongs to one process set.
+// Region: the part of the host's shared memory that belongs to one process set.
 //
 //   per member   three flags, each on lines of its own:   in   copied steps into my slots
 //                                                          mid  reduced steps
@@ -20,11 +20,11 @@
 #include "transport/shm/doorbells.h"
 #include "transport/shm/pipe.h"
 
-namespace hvdlite::comm {
+namespace hvdlite::comm::shm {
 
 enum class Flag : uint8_t { kIn = 0, kMid = 1, kOut = 2 };
 
-class ShmRegion {
+class Region {
  public:
   static constexpr int kSlots = 4;
   static constexpr size_t kPipeBytes = 32 << 10;
@@ -33,8 +33,8 @@ class ShmRegion {
 
   // `memory`: Footprint bytes, zero when first mapped. `local_ranks`: whose bells the members have
   // on this host.
-  ShmRegion(void* memory, int me, std::vector<int> local_ranks, size_t chunk_bytes,
-            transport::Doorbells* bells);
+  Region(void* memory, int me, std::vector<int> local_ranks, size_t chunk_bytes,
+         transport::shm::Doorbells* bells);
 
   int me() const { return me_; }
   int members() const { return static_cast<int>(local_ranks_.size()); }
@@ -57,14 +57,14 @@ class ShmRegion {
 
   // Memory for the pipe between member 0 and `member` (> 0).
   void* PipeMemory(int member) const {
-    return pipes_ + static_cast<size_t>(member) * transport::ShmPipe::Footprint(kPipeBytes);
+    return pipes_ + static_cast<size_t>(member) * transport::shm::Pipe::Footprint(kPipeBytes);
   }
 
   // The next unused step; the same on all members between two operations.
   uint64_t next_step = 0;
 
  private:
-  struct alignas(transport::kPrivateLines) FlagLine {
+  struct alignas(transport::shm::kPrivateLines) FlagLine {
     std::atomic<uint64_t> value{0};
   };
   std::atomic<uint64_t>& Line(Flag flag, int member) const {
@@ -74,7 +74,7 @@ class ShmRegion {
   const int me_;
   const std::vector<int> local_ranks_;
   const size_t chunk_bytes_;
-  transport::Doorbells* const bells_;
+  transport::shm::Doorbells* const bells_;
   FlagLine* flags_;
   char* slots_;
   char* pipes_;
@@ -82,4 +82,4 @@ class ShmRegion {
   mutable std::vector<uint64_t> seen_;
 };
 
-}  // namespace hvdlite::comm
+}  // namespace hvdlite::comm::shm

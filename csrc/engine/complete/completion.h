@@ -9,7 +9,7 @@
 
 #include <functional>
 
-#include "device/tensor.h"
+#include "base/tensor.h"
 
 namespace hvdlite::engine {
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "device/tensor.h"
+#include "base/tensor.h"
 #include "engine/complete/completion.h"
 #include "engine/complete/device_memory.h"
 

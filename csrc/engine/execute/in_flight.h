@@ -11,7 +11,7 @@
 
 #include "base/log.h"
 #include "base/until.h"
-#include "comm/gpu/gpu_communicator.h"
+#include "comm/gpu/communicator.h"
 #include "comm/world.h"
 #include "engine/complete/pending_batch.h"
 #include "engine/execute/running.h"
@@ -22,7 +22,7 @@ class InFlight {
  public:
   // Makes the communicator, unless it is there, and opens this rank's GPU if it has one by now.
   Status Open(comm::World* world, const comm::Group& group);
-  comm::gpu::GpuCommunicator* communicator() const { return communicator_.get(); }
+  comm::gpu::Communicator* communicator() const { return communicator_.get(); }
   bool open() const { return communicator_ != nullptr; }
   bool Carries(const Running& running) const {
     return open() && running.communicator == communicator_.get();
@@ -63,7 +63,7 @@ class InFlight {
     PendingBatchPtr pending;  // null: the job failed while the batch was being enqueued
     std::unique_ptr<Running> running;
   };
-  std::unique_ptr<comm::gpu::GpuCommunicator> communicator_;
+  std::unique_ptr<comm::gpu::Communicator> communicator_;
   std::deque<Batch> batches_;  // in the order of the stream
 };
 

@@ -76,7 +76,7 @@ Status Vigil::BeatAndLook(comm::World* world, const Sets& sets) {
 }
 
 Status Vigil::CheckHost(Nanos limit, comm::World* world) {
-  transport::HostSegment& segment = world->segment();
+  transport::shm::HostSegment& segment = world->segment();
   const rendezvous::Place& place = world->place();
   const rendezvous::Host& host = world->roster().hosts[static_cast<size_t>(place.host)];
   for (int local = 0; local < segment.local_size(); ++local) {

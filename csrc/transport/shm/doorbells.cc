@@ -3,7 +3,7 @@
 #include <sched.h>
 #include <unistd.h>
 
-namespace hvdlite::transport {
+namespace hvdlite::transport::shm {
 
 void Doorbells::Wake(int local_rank, RankLine& line) {
   line.bell.fetch_add(1, std::memory_order_seq_cst);
@@ -50,4 +50,4 @@ void Doorbells::LeavePoll() {
       read(eventfds_[static_cast<size_t>(local_rank_)], &count, sizeof(count));
 }
 
-}  // namespace hvdlite::transport
+}  // namespace hvdlite::transport::shm

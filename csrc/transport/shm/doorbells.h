@@ -26,7 +26,7 @@
 #include "base/mutex.h"
 #include "transport/shm/host_segment.h"
 
-namespace hvdlite::transport {
+namespace hvdlite::transport::shm {
 
 class Doorbells {
  public:
@@ -80,4 +80,4 @@ class Doorbells {
   int polling_ GUARDED_BY(polling_mutex_) = 0;
 };
 
-}  // namespace hvdlite::transport
+}  // namespace hvdlite::transport::shm

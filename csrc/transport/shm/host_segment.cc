@@ -9,7 +9,7 @@
 #include <cstring>
 #include <new>
 
-namespace hvdlite::transport {
+namespace hvdlite::transport::shm {
 namespace {
 
 constexpr size_t kPage = 4096;
@@ -116,4 +116,4 @@ Status HostSegment::abort_status() const {
                 header_->abort_peer);
 }
 
-}  // namespace hvdlite::transport
+}  // namespace hvdlite::transport::shm

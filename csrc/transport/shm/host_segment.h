@@ -19,7 +19,7 @@
 
 #include "base/status.h"
 
-namespace hvdlite::transport {
+namespace hvdlite::transport::shm {
 
 constexpr size_t kCacheLine = 64;
 // Two lines: the adjacent-line prefetcher of x86 pulls lines in pairs.
@@ -96,4 +96,4 @@ class HostSegment {
   std::vector<Region> regions_;
 };
 
-}  // namespace hvdlite::transport
+}  // namespace hvdlite::transport::shm

@@ -14,7 +14,7 @@
 #include "base/fd.h"
 #include "base/sha256.h"
 
-namespace hvdlite::transport {
+namespace hvdlite::transport::shm {
 namespace {
 
 // The first message on a spoke's socket: proof of the secret, bound to this host's meeting point.
@@ -295,4 +295,4 @@ Status Neighbours::Check() {
   return Status::Ok();
 }
 
-}  // namespace hvdlite::transport
+}  // namespace hvdlite::transport::shm

@@ -18,7 +18,7 @@
 #include "base/until.h"
 #include "transport/shm/host_segment.h"
 
-namespace hvdlite::transport {
+namespace hvdlite::transport::shm {
 
 class Neighbours {
  public:
@@ -54,4 +54,4 @@ class Neighbours {
   std::vector<int> socket_ranks_;  // local rank at the other end
 };
 
-}  // namespace hvdlite::transport
+}  // namespace hvdlite::transport::shm

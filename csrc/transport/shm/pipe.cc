@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
-namespace hvdlite::transport {
+namespace hvdlite::transport::shm {
 
-ShmPipe::ShmPipe(void* memory, size_t capacity, bool first, int peer, int peer_local,
-                 Doorbells* bells)
+Pipe::Pipe(void* memory, size_t capacity, bool first, int peer, int peer_local, Doorbells* bells)
     : capacity_(capacity), peer_(peer), peer_local_(peer_local), bells_(bells) {
   // A fresh mapping is zero, which is what a new ring is: no end may construct it, the other may be
   // ahead already.
@@ -19,7 +18,7 @@ ShmPipe::ShmPipe(void* memory, size_t capacity, bool first, int peer, int peer_l
   in_ = ring(first ? 1 : 0);
 }
 
-Status ShmPipe::TrySend(const void* data, size_t bytes, size_t* moved) {
+Status Pipe::TrySend(const void* data, size_t bytes, size_t* moved) {
   const uint64_t written = out_.header->written.load(std::memory_order_relaxed);
   if (capacity_ - (written - out_read_seen_) < bytes) {
     out_read_seen_ = out_.header->read.load(std::memory_order_seq_cst);
@@ -36,7 +35,7 @@ Status ShmPipe::TrySend(const void* data, size_t bytes, size_t* moved) {
   return Status::Ok();
 }
 
-Status ShmPipe::TryReceive(void* data, size_t bytes, size_t* moved) {
+Status Pipe::TryReceive(void* data, size_t bytes, size_t* moved) {
   const uint64_t read = in_.header->read.load(std::memory_order_relaxed);
   if (in_written_seen_ - read < bytes)
     in_written_seen_ = in_.header->written.load(std::memory_order_seq_cst);
@@ -55,4 +54,4 @@ Status ShmPipe::TryReceive(void* data, size_t bytes, size_t* moved) {
   return Status::Ok();
 }
 
-}  // namespace hvdlite::transport
+}  // namespace hvdlite::transport::shm

@@ -1,4 +1,4 @@
-// ShmPipe: a Transport between two ranks of one host: two single-producer single-consumer byte
+// Pipe: a Transport between two ranks of one host: two single-producer single-consumer byte
 // rings in shared memory, one per direction. A message costs a memcpy and one cache line hand-over;
 // no system call unless the peer sleeps.
 #pragma once
@@ -9,7 +9,7 @@
 #include "transport/shm/doorbells.h"
 #include "transport/transport.h"
 
-namespace hvdlite::transport {
+namespace hvdlite::transport::shm {
 
 // One direction. Positions count bytes since the start and never wrap in practice (64 bits).
 struct alignas(kPrivateLines) RingHeader {
@@ -17,7 +17,7 @@ struct alignas(kPrivateLines) RingHeader {
   alignas(kPrivateLines) std::atomic<uint64_t> read{0};     // by the consumer
 };
 
-class ShmPipe final : public Transport {
+class Pipe final : public Transport {
  public:
   // Bytes of shared memory for both directions. `capacity` per direction, a power of two and at
   // least 128.
@@ -25,7 +25,7 @@ class ShmPipe final : public Transport {
 
   // `memory` is zeroed memory of Footprint(capacity) bytes; `first` says which end this is (the two
   // ends differ). `peer` is the global rank, `peer_local` the rank on this host whose bell to ring.
-  ShmPipe(void* memory, size_t capacity, bool first, int peer, int peer_local, Doorbells* bells);
+  Pipe(void* memory, size_t capacity, bool first, int peer, int peer_local, Doorbells* bells);
 
   Status TrySend(const void* data, size_t bytes, size_t* moved) override;
   Status TryReceive(void* data, size_t bytes, size_t* moved) override;
@@ -49,4 +49,4 @@ class ShmPipe final : public Transport {
   uint64_t in_written_seen_ = 0;
 };
 
-}  // namespace hvdlite::transport
+}  // namespace hvdlite::transport::shm

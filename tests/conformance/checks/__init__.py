@@ -14,6 +14,7 @@ from typing import Any
 # In the order in which a job runs them: what is simple first, what ends and restarts the engine last.
 MODULES = (
     "basics",
+    "collectives",
     "allreduce",
     "allgather",
     "broadcast",
@@ -35,6 +36,9 @@ MODULES = (
     "ways",
 )
 
+# The module that has the Api of a suite.
+APIS = {"": "numpy_api", "torch": "torch_api", "tensorflow": "tensorflow_api", "jax": "jax_api"}
+
 # The tag of checks that belong to every configuration of their suite, whatever else it is made of.
 ALWAYS = "always"
 
@@ -42,8 +46,9 @@ ALWAYS = "always"
 SUITES = {
     "": MODULES,
     "torch": (
-        "torch_allreduce",
-        "torch_others",
+        "collectives",
+        "torch_tensors",
+        "gradients",
         "torch_gradients",
         "torch_arguments",
         "torch_functions",
@@ -58,8 +63,9 @@ SUITES = {
         "torch_ways",
     ),
     "tensorflow": (
-        "tensorflow_ops",
-        "tensorflow_gradients",
+        "collectives",
+        "tensorflow_tensors",
+        "gradients",
         "tensorflow_compiled",
         "tensorflow_training",
         "tensorflow_batch_norm",
@@ -67,8 +73,9 @@ SUITES = {
     ),
     "keras": ("keras_data", "keras_training", "keras_optimizer", "keras_files", "keras_callbacks", "keras_ways"),
     "jax": (
-        "jax_allreduce",
-        "jax_others",
+        "collectives",
+        "jax_trees",
+        "gradients",
         "jax_gradients",
         "jax_arguments",
         "jax_compiled",

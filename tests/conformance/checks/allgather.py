@@ -6,45 +6,11 @@ import numpy as np
 
 import hvdlite as hvd
 from checks import check
-from checks.here import DTYPES, Here, dtype_of, raises
+from checks.here import Here, raises
 
 
 def _parts(here: Here, dtype: str, rows: list[int], rest: tuple[int, ...], *key: object) -> list[np.ndarray]:
     return [here.data(dtype, (rows[r], *rest), r, *key) for r in here.ranks]
-
-
-@check(dtype=DTYPES)
-def parts_of_any_number_of_rows_are_concatenated(here: Here, dtype: str) -> None:
-    n = here.size
-    cases = [
-        ([3] * n, ()),
-        ([r + 1 for r in range(n)], (2,)),
-        ([0 if r == 0 else 4 for r in range(n)], (3, 1)),
-        ([5 if r == n - 1 else 0 for r in range(n)], ()),
-        ([0] * n, (7,)),
-        ([r for r in range(n)], (0, 2)),
-        ([1 + 3000 * r for r in range(n)], (5,)),
-    ]
-    for number, (rows, rest) in enumerate(cases):
-        parts = _parts(here, dtype, rows, rest, number)
-        want = np.concatenate(parts)
-        got = hvd.allgather(parts[here.rank])
-        here.close(got, want, f"case {number}", exact=True)
-        handle = hvd.allgather_async(parts[here.rank], name=f"{here.check}.{number}")
-        here.close(hvd.synchronize(handle), want, f"async case {number}", exact=True)
-        assert got.flags.writeable
-        here.saw(got)
-    here.settle()
-
-
-@check(dtype=("int8", "float32"), seconds=30)
-def parts_that_cross_chunks(here: Here, dtype: str) -> None:
-    item = dtype_of(dtype).itemsize
-    for number, rows in enumerate(
-        ([262144 // item + 1] * here.size, [(3 << 20) // item + 7 if r == here.size - 1 else r for r in here.ranks])
-    ):
-        parts = _parts(here, dtype, rows, (), number)
-        here.close(hvd.allgather(parts[here.rank]), np.concatenate(parts), exact=True)
 
 
 @check(tags=["engine"])

@@ -23,14 +23,6 @@ def members_may_have_different_dtypes_and_sizes(here: Here) -> None:
 
 
 @check()
-def an_empty_group_is_done_at_once(here: Here) -> None:
-    assert hvd.grouped_allreduce([]) == []
-    assert hvd.grouped_allgather([]) == []
-    assert hvd.grouped_reducescatter([]) == []
-    assert hvd.synchronize(hvd.grouped_allreduce_async([])) == []
-
-
-@check()
 def a_group_is_a_list(here: Here) -> None:
     for wrong in (np.ones(3), 3, "abc", None, {1: np.ones(2)}, (np.ones(1) for _ in range(2))):
         with raises(TypeError):

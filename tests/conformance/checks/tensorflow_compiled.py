@@ -13,8 +13,8 @@ import tensorflow as tf
 import hvdlite as core
 import hvdlite.tensorflow as hvd
 from checks import check
-from checks.here import AVERAGE, SUM, Here, raises, reference
-from checks.tensorflow_here import array, made, process_sets, run, tensor
+from checks.here import AVERAGE, SUM, Here, raises
+from checks.tensorflow_api import array, made, run, tensor
 from hvdlite.tensorflow import xla
 
 
@@ -42,47 +42,6 @@ def _calls(function: Any, *args: Any) -> tuple[int, int]:
         depths[name] = max((depths.get(other, 0) for other in re.findall(r"%?[\w.-]+", line)), default=0) + ours
         calls += ours
     return calls, max(depths.values())
-
-
-@check(seconds=60)
-def the_others_and_their_gradients_are_numpys_in_process_sets(here: Here) -> None:
-    with process_sets(here) as sets:
-        for among in sets:
-            n, mine, s = len(among.members), among.mine, among.process_set
-            root = among.members[-1]
-            x = among.of(here.everyones("float64", (2 * n, 3), "x"))
-            dy = among.of(here.everyones("float64", (2 * n * n, 3), "dy"))
-            exchanged = np.concatenate([each[2 * mine : 2 * mine + 2] for each in x])
-            back = np.concatenate([each[2 * mine : 2 * mine + 2] for each in dy])
-            share = slice(2 * mine, 2 * mine + 2)
-            parts = np.concatenate([d[:2] for d in dy])
-            all_of_them: list[tuple[Any, Any, Any]] = [  # the operation, its result, the gradient for dy
-                (lambda t, s=s: hvd.allgather(t, process_set=s), np.concatenate(x),
-                 reference(dy, AVERAGE)[2 * n * mine : 2 * n * (mine + 1)]),
-                (lambda t, s=s: hvd.grouped_allgather([t, t[:1]], process_set=s)[0], np.concatenate(x),
-                 reference(dy, AVERAGE)[2 * n * mine : 2 * n * (mine + 1)]),
-                (lambda t, s=s, root=root: hvd.broadcast(t, root, process_set=s), x[-1],
-                 reference([d[: 2 * n] for d in dy], AVERAGE) * (here.rank == root)),
-                (lambda t, s=s: hvd.alltoall(t, process_set=s), exchanged, back),
-                (lambda t, s=s: hvd.alltoall(t, [2] * s.size(), process_set=s)[0], exchanged, back),
-                (lambda t, s=s: hvd.reducescatter(t, op=SUM, process_set=s), reference(x, SUM)[share], parts * n),
-                (lambda t, s=s: hvd.grouped_reducescatter([t, t], process_set=s)[1], reference(x, AVERAGE)[share], parts),
-            ]  # fmt: skip
-            functions = tuple(function for function, _, _ in all_of_them)
-
-            def all_with_gradients(t: Any, d: Any, functions: Any = functions) -> Any:
-                pairs = []
-                for function in functions:
-                    with tf.GradientTape() as tape:
-                        tape.watch(t)
-                        y = function(t)
-                    pairs.append((y, tape.gradient(y, t, output_gradients=d[: y.shape[0]])))
-                return pairs
-
-            pairs = run("compiled", all_with_gradients, tensor(x[mine]), tensor(dy[mine]))
-            for number, ((y, dx), (_, want, want_back)) in enumerate(zip(pairs, all_of_them, strict=True)):
-                here.close(array(y), want, f"result {number}", exact=False)
-                here.close(array(dx), want_back, f"gradient {number}", exact=False)
 
 
 @check(seconds=30)

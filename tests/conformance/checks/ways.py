@@ -56,7 +56,8 @@ def _over_mpi(here: Here, kind: str, large: bool) -> str:
 def _in_memory(here: Here, kind: str, large: bool) -> str:
     if kind != "allreduce":
         return "shm stream"
-    at_once = int(here.environment.get("HVDLITE_SHM_SMALL_BYTES", "32768")) >= 4 * _SMALL and not large
+    limit = int(here.environment.get("HVDLITE_SHM_SMALL_BYTES", "32768")) * (8 if here.size == 2 else 1)
+    at_once = limit >= 4 * _SMALL and not large
     return "shm exchange" if at_once else "shm shares"
 
 

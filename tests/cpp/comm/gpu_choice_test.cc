@@ -1,7 +1,7 @@
 // Who decides what about tensors on GPUs: a table.
 #include <gtest/gtest.h>
 
-#include "comm/gpu/gpu_choice.h"
+#include "comm/gpu/choice.h"
 
 namespace hvdlite::comm::gpu {
 namespace {
@@ -146,7 +146,7 @@ TEST(GpuVerdict, follows_from_what_the_members_say) {
        "rank 7 has called join()"},
   };
   for (const Row& row : rows) {
-    GpuChoice choice;
+    gpu::Choice choice;
     const Status status =
         Decide(row.records, {3, 7}, {row.operations, "mpi (Open MPI v5)"}, &choice);
     EXPECT_TRUE(status.ok()) << row.what << ": " << status.ToString();
@@ -165,7 +165,7 @@ TEST(GpuVerdict, names_who_keeps_nccl_from_being_used_where_it_is_demanded) {
        "but rank 3 has an NCCL for CUDA 13 and an NVIDIA driver of CUDA 12.2"},
   };
   for (const auto& [records, why] : rows) {
-    GpuChoice choice;
+    gpu::Choice choice;
     const Status status = Decide(records, {3, 7}, {"nccl", ""}, &choice);
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
     EXPECT_NE(status.message().find(why), std::string::npos) << status.message();

@@ -1,6 +1,6 @@
-// GpuCommunicator over a host communicator that does what a test says: what comes of an exchange
+// gpu::Communicator over a host communicator that does what a test says: what comes of an exchange
 // that fails, or tells rubbish.
-#include "comm/gpu/gpu_communicator.h"
+#include "comm/gpu/communicator.h"
 
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ using hvdlite::testing::FakeCuda;
 using hvdlite::testing::FakeNccl;
 
 // Of one member: an allgather gives it what it has.
-class Host final : public Communicator {
+class Host final : public comm::Communicator {
  public:
   // The exchange that fails, or is answered with rubbish; 1 is the first, 0 none.
   int fails = 0;
@@ -65,7 +65,7 @@ class GpuCommunicatorTest : public ::testing::Test {
     batch_.pieces[0].counts = {0};
   }
   // To its end.
-  std::unique_ptr<Work> Turn(GpuCommunicator* communicator) {
+  std::unique_ptr<Work> Turn(gpu::Communicator* communicator) {
     auto work = communicator->Start(batch_);
     for (Progress progress = Progress::kNone;
          progress != Progress::kDone && progress != Progress::kFailed;) {
@@ -80,12 +80,12 @@ class GpuCommunicatorTest : public ::testing::Test {
   Card card_{config_};
   std::shared_ptr<device::Gpu> gpu_;
   Host host_;
-  GpuOptions options_;
+  gpu::Options options_;
   Batch batch_;
 };
 
 TEST_F(GpuCommunicatorTest, IsWhatItsMembersHaveDecided) {
-  GpuCommunicator communicator(&host_, &card_, options_);
+  gpu::Communicator communicator(&host_, &card_, options_);
   EXPECT_STREQ(communicator.name(), "gpu");
   EXPECT_EQ(communicator.Explain(batch_), "the members have not decided yet");
   EXPECT_TRUE(Turn(&communicator)->status().ok());
@@ -99,7 +99,7 @@ TEST_F(GpuCommunicatorTest, AnExchangeThatFailsFailsTheBatchAndNotAlone) {
   for (const int nth : {1, 2}) {
     Host host;
     host.fails = nth;
-    GpuCommunicator communicator(&host, &card_, options_);
+    gpu::Communicator communicator(&host, &card_, options_);
     const auto work = Turn(&communicator);
     EXPECT_EQ(work->status().code(), StatusCode::kPeerLost);
     EXPECT_EQ(work->status().message(), "rank 1 is gone");
@@ -109,7 +109,7 @@ TEST_F(GpuCommunicatorTest, AnExchangeThatFailsFailsTheBatchAndNotAlone) {
 
 TEST_F(GpuCommunicatorTest, AMemberThatCannotBeReadEndsTheJob) {
   host_.lies = 1;
-  GpuCommunicator communicator(&host_, &card_, options_);
+  gpu::Communicator communicator(&host_, &card_, options_);
   const auto work = Turn(&communicator);
   EXPECT_EQ(work->status().code(), StatusCode::kInternal);
   EXPECT_NE(work->status().message().find("do all run the same version of hvdlite?"),
@@ -119,7 +119,7 @@ TEST_F(GpuCommunicatorTest, AMemberThatCannotBeReadEndsTheJob) {
 }
 
 TEST_F(GpuCommunicatorTest, AnObstacleFailsTheOperationAloneWithTheRanksName) {
-  GpuCommunicator communicator(&host_, &card_, options_);
+  gpu::Communicator communicator(&host_, &card_, options_);
   batch_.obstacle = Status::Io("no memory");
   const auto work = Turn(&communicator);
   EXPECT_TRUE(work->failed_alone());

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/half.h"
-#include "comm/hierarchical/hierarchical_communicator.h"
+#include "comm/hierarchical/communicator.h"
 #include "net_case.h"
 #include "net_world.h"
 #include "shm_world.h"
@@ -57,7 +57,7 @@ class HierarchicalWorld {
       Communicator* rail = local < topology_.rails()
                                ? rails_[static_cast<size_t>(local)]->member(host_of[m])
                                : nullptr;
-      members_.push_back(std::make_unique<HierarchicalCommunicator>(
+      members_.push_back(std::make_unique<hierarchical::Communicator>(
           topology_, static_cast<int>(m), &hosts_[static_cast<size_t>(host_of[m])]->region(local),
           rail, flat_.member(static_cast<int>(m))));
       members_.back()->CountIn(&carried_);
@@ -88,7 +88,7 @@ class HierarchicalWorld {
   NetWorld flat_;
   std::vector<std::unique_ptr<shm_testing::ShmWorld>> hosts_;
   std::vector<std::unique_ptr<NetWorld>> rails_;
-  std::vector<std::unique_ptr<HierarchicalCommunicator>> members_;
+  std::vector<std::unique_ptr<hierarchical::Communicator>> members_;
   std::vector<std::unique_ptr<Asked>> asked_;
 };
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "comm/mpi/allreduce_impl.h"
-#include "comm/mpi/mpi_choice.h"
+#include "comm/mpi/choice.h"
 
 namespace hvdlite::comm::mpi {
 namespace {
@@ -26,7 +26,7 @@ rendezvous::Roster Job(const std::vector<std::string>& hosts,
 }
 
 TEST(MpiVerdict, IsUsedBetweenHostsWhereAllHaveIt) {
-  MpiChoice choice;
+  mpi::Choice choice;
   ASSERT_TRUE(Decide(Job({"a", "a", "b"}, {"X 1", "X 1", "X 1"}), "auto", &choice).ok());
   EXPECT_TRUE(choice.use);
   EXPECT_EQ(choice.why, "X 1");
@@ -37,7 +37,7 @@ TEST(MpiVerdict, IsUsedBetweenHostsWhereAllHaveIt) {
 }
 
 TEST(MpiVerdict, WithinAHostOnlyOnDemand) {
-  MpiChoice choice;
+  mpi::Choice choice;
   ASSERT_TRUE(Decide(Job({"a", "a"}, {"X 1", "X 1"}), "auto", &choice).ok());
   EXPECT_FALSE(choice.use);
   ASSERT_TRUE(Decide(Job({"a", "a"}, {"X 1", "X 1"}), "mpi", &choice).ok());
@@ -46,7 +46,7 @@ TEST(MpiVerdict, WithinAHostOnlyOnDemand) {
 
 TEST(MpiVerdict, ARankWithoutItIsNamed) {
   const rendezvous::Roster job = Job({"a", "b"}, {"X 1", ""}, {"", "mpi4py is not installed"});
-  MpiChoice choice;
+  mpi::Choice choice;
   ASSERT_TRUE(Decide(job, "auto", &choice).ok());
   EXPECT_FALSE(choice.use);
   EXPECT_EQ(choice.why, "rank 1 has no MPI: mpi4py is not installed");
@@ -57,14 +57,14 @@ TEST(MpiVerdict, ARankWithoutItIsNamed) {
 }
 
 TEST(MpiVerdict, WhereNobodyAskedThereIsNothingToSay) {
-  MpiChoice choice;
+  mpi::Choice choice;
   ASSERT_TRUE(Decide(Job({"a", "b"}, {"", ""}), "auto", &choice).ok());
   EXPECT_FALSE(choice.use);
   EXPECT_EQ(choice.why, "");
 }
 
 TEST(MpiVerdict, TwoDifferentOnesAreAnError) {
-  MpiChoice choice;
+  mpi::Choice choice;
   for (const std::string wish : {"auto", "mpi"}) {
     const Status mixed = Decide(Job({"a", "b", "b"}, {"X 1", "X 1", "Y 2"}), wish, &choice);
     EXPECT_EQ(mixed.code(), StatusCode::kInvalidArgument);

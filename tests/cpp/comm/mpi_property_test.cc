@@ -12,8 +12,8 @@
 namespace hvdlite::comm::net_testing {
 namespace {
 
-mpi::MpiOptions SmallChunks(const std::string& allreduce = "auto") {
-  mpi::MpiOptions options;
+mpi::Options SmallChunks(const std::string& allreduce = "auto") {
+  mpi::Options options;
   options.chunk_bytes = 512;
   options.allreduce = allreduce;
   return options;

@@ -121,8 +121,7 @@ TEST(NcclProcess, DISABLED_OneRank) {
           .ok());
   for (bool ready = false; !ready; usleep(100)) ASSERT_TRUE(member.channels->Poll(&ready).ok());
   const nccl::Context context{me, kRanks, HasKernels()};
-  member.communicator =
-      std::make_unique<nccl::NcclCommunicator>(std::move(member.channels), context);
+  member.communicator = std::make_unique<nccl::Communicator>(std::move(member.channels), context);
   const Status status = DoCases(&member, me);
   ASSERT_TRUE(status.ok()) << status.ToString();
   if (std::string(how) == "leaves") return;

@@ -1,6 +1,6 @@
-// NcclWorld: the members of an NcclCommunicator as threads of one process, over the fake driver and
-// the fake NCCL; and GpuTrial, a Trial whose tensors lie on the members' GPUs, made by a stream of
-// the user's and looked at by it.
+// NcclWorld: the members of an nccl::Communicator as threads of one process, over the fake
+// driver and the fake NCCL; and GpuTrial, a Trial whose tensors lie on the members' GPUs, made
+// by a stream of the user's and looked at by it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "comm/nccl/nccl_communicator.h"
+#include "comm/nccl/communicator.h"
 #include "comm/nccl/planner.h"
 #include "kernels/cuda/image.h"
 #include "net_case.h"
@@ -52,7 +52,7 @@ struct NcclMember {
   std::shared_ptr<Gpu> gpu;
   std::shared_ptr<Gpu> user;
   std::unique_ptr<nccl::Channels> channels;
-  std::unique_ptr<nccl::NcclCommunicator> communicator;
+  std::unique_ptr<nccl::Communicator> communicator;
 
   void Abort() {
     communicator->BeginAbort();
@@ -81,7 +81,7 @@ class NcclWorld {
     for (int r = 0; r < size(); ++r) {
       const nccl::Context context{r, size(), shape.kernels, GridOf(r)};
       member(r).communicator =
-          std::make_unique<nccl::NcclCommunicator>(std::move(member(r).channels), context);
+          std::make_unique<nccl::Communicator>(std::move(member(r).channels), context);
     }
   }
   // Without communicators: for tests of how they come about.

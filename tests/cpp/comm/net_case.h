@@ -12,7 +12,7 @@
 
 #include "base/half.h"
 #include "comm/batch.h"
-#include "comm/net/net_communicator.h"
+#include "comm/net/communicator.h"
 #include "comm/net_world.h"
 
 namespace hvdlite::comm::net_testing {

@@ -73,7 +73,7 @@ TEST(NetPromises, EveryMemberAndEveryRunGivesTheSameBits) {
       const bool adasum = algorithm == Algorithm::kAdasum;
       Floats first;
       for (uint32_t run = 0; run < 20; ++run) {
-        NetOptions options;
+        net::Options options;
         options.force = algorithm;
         options.piece_bytes = 4 << 10;
         Faults faults;
@@ -109,7 +109,7 @@ TEST(NetPromises, EveryAlgorithmIsOneReduceInMemberOrder) {
       kernels::ReduceSpec spec{dtype, ReduceOp::kAverage, 0.3, 1.7, members};
       Bytes expected(bytes);
       kernels::Reduce(spec, expected.data(), nullptr, sources.data(), members, kCount);
-      NetOptions options;
+      net::Options options;
       options.force = algorithm;
       options.piece_bytes = 1 << 10;
       options.scratch_bytes = 1 << 10;
@@ -155,7 +155,7 @@ TEST(NetPromises, AdasumIsTheFormulaPerTensorForAnyNumberOfMembers) {
   const std::vector<int64_t> sizes = {1, 777, 0, 3, 12000};
   for (int members : {1, 2, 3, 4, 5, 6, 7, 8, 9}) {
     const auto vectors = RandomVectors(members, 12781, 4);
-    NetOptions options;
+    net::Options options;
     options.piece_bytes = 4 << 10;
     NetWorld net(members, options);
     const auto results = Results(&net, vectors, sizes, /*adasum=*/true);
@@ -209,7 +209,7 @@ TEST(NetPromises, AdasumOfIntegersIsRefused) {
 TEST(NetPromises, APeerThatDiesOnTheWayIsNamedByItsNeighbours) {
   for (Algorithm algorithm : {Algorithm::kDirect, Algorithm::kGather, Algorithm::kOneShot}) {
     const int members = 4;
-    NetOptions options;
+    net::Options options;
     options.force = algorithm;
     NetWorld net(members, options);
     const auto vectors = RandomVectors(members, 1 << 18, 5);
@@ -246,7 +246,7 @@ TEST(NetPromises, AnInjectedEndIsPassedOnWithThePeersName) {
   Faults faults;
   faults.lost_after = 1000;
   links[0][2] = std::make_unique<FaultTransport>(std::move(links[0][2]), faults);
-  NetOptions options;
+  net::Options options;
   options.force = Algorithm::kDirect;
   NetWorld net(std::move(links), options, {});
   const auto vectors = RandomVectors(3, 10000, 6);
@@ -269,7 +269,7 @@ TEST(NetPromises, WaitsAreExactlyWhatTheWorkWaitsFor) {
   NetWorld net(3);
   float value = 1, result = 0;
   const Batch batch = Allreduce(DType::kFloat32, {{&value, &result, 1, {}}});
-  NetCommunicator* me = net.member(0);
+  net::Communicator* me = net.member(0);
   const auto work = me->Start(batch);
   Progress progress = Progress::kSome;
   while (progress == Progress::kSome) progress = work->Advance();
@@ -286,7 +286,7 @@ TEST(NetPromises, AStalledSendIsWaitedForAndAFinishedWorkWaitsForNothing) {
   Batch batch;
   batch.kind = OpKind::kBroadcast;
   batch.pieces = {{data.data(), data.data(), static_cast<int64_t>(data.size()), {}}};
-  NetCommunicator* root = net.member(0);
+  net::Communicator* root = net.member(0);
   const auto work = root->Start(batch);
   while (work->Advance() == Progress::kSome) {
   }

@@ -12,8 +12,8 @@ namespace hvdlite::comm::net_testing {
 namespace {
 
 // Pieces small enough that even short tensors take many of them and every slot wraps.
-NetOptions SmallPieces(std::optional<Algorithm> force = std::nullopt) {
-  NetOptions options;
+net::Options SmallPieces(std::optional<Algorithm> force = std::nullopt) {
+  net::Options options;
   options.piece_bytes = 1 << 10;
   options.scratch_bytes = 16 << 10;
   options.force = force;
@@ -37,7 +37,7 @@ struct Neighbourhood {
 
 class NetProperty : public ::testing::TestWithParam<Neighbourhood> {
  protected:
-  NetWorld World(NetOptions options, Faults faults = {}) const {
+  NetWorld World(net::Options options, Faults faults = {}) const {
     return NetWorld(GetParam().members, options, faults, GetParam().checked);
   }
 };
@@ -107,7 +107,7 @@ TEST_P(NetProperty, EveryAlgorithmOfGatherAndBroadcastMatchesTheReference) {
 
 TEST_P(NetProperty, TwoHundredMixedOperationsFollowOneAnotherWithoutABarrier) {
   const int members = GetParam().members;
-  NetWorld net = World(NetOptions{}, Weather(80));
+  NetWorld net = World(net::Options{}, Weather(80));
   std::mt19937 random(5);
   std::vector<Case> cases;
   for (uint32_t i = 0; i < 200; ++i) {
@@ -135,7 +135,7 @@ TEST_P(NetProperty, LargeTensorsWithDefaultOptionsMatchTheReference) {
     c.members = members;
     c.sizes = {400001 / members, 3, 77777 / members};
     c.root = members - 1;
-    NetOptions options;
+    net::Options options;
     options.force = force;
     NetWorld net = World(options);
     RunCases(&net, {c});

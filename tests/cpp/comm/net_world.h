@@ -1,5 +1,5 @@
-// NetWorld: the members of a NetCommunicator as threads of one process, joined by socket pairs with
-// faults.
+// NetWorld: the members of a net::Communicator as threads of one process, joined by socket pairs
+// with faults.
 //
 // The watchdog: a member that makes no progress for MemberPatience() ends the test with a Status
 // that says so, and a member that slept in poll(2) although it could have moved is a bug of
@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "comm/net/net_communicator.h"
+#include "comm/net/communicator.h"
 #include "testing/fault_transport.h"
 #include "testing/watchdog.h"
 #include "transport/checked.h"
@@ -99,9 +99,9 @@ inline void AddChecks(Links* links) {
 class NetWorld {
  public:
   // `checked`: with check words, as between machines.
-  explicit NetWorld(int size, NetOptions options = {}, Faults faults = {}, bool checked = false)
+  explicit NetWorld(int size, net::Options options = {}, Faults faults = {}, bool checked = false)
       : NetWorld(SocketPairLinks(size), options, faults, checked) {}
-  NetWorld(Links links, NetOptions options, Faults faults, bool checked = false)
+  NetWorld(Links links, net::Options options, Faults faults, bool checked = false)
       : links_(std::move(links)) {
     AddFaults(faults, &links_);
     if (checked) AddChecks(&links_);
@@ -109,12 +109,12 @@ class NetWorld {
     for (int i = 0; i < size; ++i) {
       std::vector<transport::Transport*> row;
       for (auto& link : links_[static_cast<size_t>(i)]) row.push_back(link.get());
-      members_.push_back(std::make_unique<NetCommunicator>(i, size, row, options));
+      members_.push_back(std::make_unique<net::Communicator>(i, size, row, options));
     }
   }
 
   int size() const { return static_cast<int>(members_.size()); }
-  NetCommunicator* member(int i) { return members_[static_cast<size_t>(i)].get(); }
+  net::Communicator* member(int i) { return members_[static_cast<size_t>(i)].get(); }
   Links& links() { return links_; }
 
   // Runs `body(member, communicator)` in a thread per member; the statuses it returns.
@@ -130,7 +130,7 @@ class NetWorld {
 
  private:
   Links links_;
-  std::vector<std::unique_ptr<NetCommunicator>> members_;
+  std::vector<std::unique_ptr<net::Communicator>> members_;
 };
 
 }  // namespace hvdlite::comm::net_testing

@@ -1,5 +1,5 @@
-// ShmWorld: the members of one ShmRegion as threads, without an engine. All of them use one mapping
-// of the memory, so that ThreadSanitizer sees every access to it.
+// ShmWorld: the members of one shm::Region as threads, without an engine. All of them use one
+// mapping of the memory, so that ThreadSanitizer sees every access to it.
 //
 // A member that sleeps for kPatience although its work could have moved ends the test: a lost
 // wake-up.
@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "comm/net_case.h"
-#include "comm/shm/shm_communicator.h"
+#include "comm/shm/communicator.h"
 #include "testing/watchdog.h"
 
 namespace hvdlite::comm::shm_testing {
@@ -24,28 +24,28 @@ const auto kPatience = static_cast<Nanos>(20 * testing::Patience() * static_cast
 class ShmWorld {
  public:
   ShmWorld(int members, size_t chunk_bytes, size_t small_bytes = 0) {
-    EXPECT_TRUE(transport::HostSegment::Create(members, &segment_).ok());
+    EXPECT_TRUE(transport::shm::HostSegment::Create(members, &segment_).ok());
     void* memory = nullptr;
     EXPECT_TRUE(
         segment_
-            ->Map(segment_->regions_begin(), ShmRegion::Footprint(members, chunk_bytes), &memory)
+            ->Map(segment_->regions_begin(), shm::Region::Footprint(members, chunk_bytes), &memory)
             .ok());
     std::vector<int> local_ranks;
     for (int m = 0; m < members; ++m) local_ranks.push_back(m);
     for (int m = 0; m < members; ++m) {
       bells_.push_back(
-          std::make_unique<transport::Doorbells>(segment_.get(), m, std::vector<int>()));
+          std::make_unique<transport::shm::Doorbells>(segment_.get(), m, std::vector<int>()));
       regions_.push_back(
-          std::make_unique<ShmRegion>(memory, m, local_ranks, chunk_bytes, bells_.back().get()));
+          std::make_unique<shm::Region>(memory, m, local_ranks, chunk_bytes, bells_.back().get()));
       communicators_.push_back(
-          std::make_unique<ShmCommunicator>(regions_.back().get(), small_bytes));
+          std::make_unique<shm::Communicator>(regions_.back().get(), small_bytes));
     }
   }
 
   int size() const { return static_cast<int>(regions_.size()); }
-  ShmRegion& region(int m) { return *regions_[static_cast<size_t>(m)]; }
-  transport::Doorbells& bells(int m) { return *bells_[static_cast<size_t>(m)]; }
-  ShmCommunicator& communicator(int m) { return *communicators_[static_cast<size_t>(m)]; }
+  shm::Region& region(int m) { return *regions_[static_cast<size_t>(m)]; }
+  transport::shm::Doorbells& bells(int m) { return *bells_[static_cast<size_t>(m)]; }
+  shm::Communicator& communicator(int m) { return *communicators_[static_cast<size_t>(m)]; }
 
   void Run(const std::function<void(int)>& play) {
     std::vector<std::thread> threads;
@@ -95,10 +95,10 @@ class ShmWorld {
   }
 
  private:
-  std::unique_ptr<transport::HostSegment> segment_;
-  std::vector<std::unique_ptr<transport::Doorbells>> bells_;
-  std::vector<std::unique_ptr<ShmRegion>> regions_;
-  std::vector<std::unique_ptr<ShmCommunicator>> communicators_;
+  std::unique_ptr<transport::shm::HostSegment> segment_;
+  std::vector<std::unique_ptr<transport::shm::Doorbells>> bells_;
+  std::vector<std::unique_ptr<shm::Region>> regions_;
+  std::vector<std::unique_ptr<shm::Communicator>> communicators_;
 };
 
 }  // namespace hvdlite::comm::shm_testing

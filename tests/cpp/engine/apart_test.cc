@@ -48,7 +48,7 @@ class ApartTest : public ::testing::Test {
   void SetUp() override {
     ASSERT_EQ(sched_getaffinity(0, sizeof(allowed_), &allowed_), 0);
     if (CPU_COUNT(&allowed_) < 2) GTEST_SKIP() << "one processor";
-    ASSERT_TRUE(transport::HostSegment::Create(2, &segment_).ok());
+    ASSERT_TRUE(transport::shm::HostSegment::Create(2, &segment_).ok());
   }
   void TearDown() override { sched_setaffinity(0, sizeof(allowed_), &allowed_); }
 
@@ -56,7 +56,7 @@ class ApartTest : public ::testing::Test {
   void Meet() { segment_->line(0).processor = sched_getcpu(); }
 
   cpu_set_t allowed_;
-  std::unique_ptr<transport::HostSegment> segment_;
+  std::unique_ptr<transport::shm::HostSegment> segment_;
 };
 
 TEST_F(ApartTest, whoever_shares_a_processor_leaves_it_and_may_run_where_it_might_before) {

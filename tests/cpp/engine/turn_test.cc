@@ -90,11 +90,11 @@ void PrintTo(const Way& way, std::ostream* out) {
 class TurnTest : public ::testing::TestWithParam<Way> {
  protected:
   void SetUp() override {
-    ASSERT_TRUE(transport::HostSegment::Create(2, &segment_).ok());
+    ASSERT_TRUE(transport::shm::HostSegment::Create(2, &segment_).ok());
     for (int r = 0; GetParam().eventfd && r < 2; ++r)
       eventfds_.push_back(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    bells_ = std::make_unique<transport::Doorbells>(segment_.get(), 0, eventfds_);
-    peer_ = std::make_unique<transport::Doorbells>(segment_.get(), 1, eventfds_);
+    bells_ = std::make_unique<transport::shm::Doorbells>(segment_.get(), 0, eventfds_);
+    peer_ = std::make_unique<transport::shm::Doorbells>(segment_.get(), 1, eventfds_);
     options_.oversubscribed = GetParam().oversubscribed;
     options_.tick_every = kHour;
   }
@@ -116,9 +116,9 @@ class TurnTest : public ::testing::TestWithParam<Way> {
   }
 
   testing::Watchdog watchdog_{kSeconds};
-  std::unique_ptr<transport::HostSegment> segment_;
+  std::unique_ptr<transport::shm::HostSegment> segment_;
   std::vector<int> eventfds_;
-  std::unique_ptr<transport::Doorbells> bells_, peer_;
+  std::unique_ptr<transport::shm::Doorbells> bells_, peer_;
   Turn::Options options_;
   const Jitter jitter_{GetParam().jitter, 1};
   const Jitter peers_jitter_{GetParam().jitter * 4, 2};

@@ -11,7 +11,7 @@
 
 #include "testing/watchdog.h"
 
-namespace hvdlite::transport {
+namespace hvdlite::transport::shm {
 namespace {
 
 constexpr Nanos kVeryLong = 30 * kSecond;
@@ -139,4 +139,4 @@ INSTANTIATE_TEST_SUITE_P(Kinds, DoorbellsTest, ::testing::Values(false, true),
                          [](const auto& p) { return p.param ? "eventfd" : "futex"; });
 
 }  // namespace
-}  // namespace hvdlite::transport
+}  // namespace hvdlite::transport::shm

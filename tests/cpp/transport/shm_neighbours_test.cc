@@ -13,7 +13,7 @@
 #include "base/sha256.h"
 #include "testing/watchdog.h"
 
-namespace hvdlite::transport {
+namespace hvdlite::transport::shm {
 namespace {
 
 const char* const kSecret = "the job's secret";
@@ -252,4 +252,4 @@ TEST(Neighbours, disagreement_about_how_to_wake_is_an_error) {
 }
 
 }  // namespace
-}  // namespace hvdlite::transport
+}  // namespace hvdlite::transport::shm

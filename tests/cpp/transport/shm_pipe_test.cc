@@ -7,7 +7,7 @@
 
 #include "testing/watchdog.h"
 
-namespace hvdlite::transport {
+namespace hvdlite::transport::shm {
 namespace {
 
 class PipeTest : public ::testing::Test {
@@ -15,16 +15,15 @@ class PipeTest : public ::testing::Test {
   void Open(size_t capacity) {
     ASSERT_TRUE(HostSegment::Create(2, &segment_).ok());
     void* memory = nullptr;
-    ASSERT_TRUE(
-        segment_->Map(segment_->regions_begin(), ShmPipe::Footprint(capacity), &memory).ok());
+    ASSERT_TRUE(segment_->Map(segment_->regions_begin(), Pipe::Footprint(capacity), &memory).ok());
     for (int r = 0; r < 2; ++r) {
       bells_[r] = std::make_unique<Doorbells>(segment_.get(), r, std::vector<int>());
-      ends_[r] = std::make_unique<ShmPipe>(memory, capacity, r == 0, 1 - r, 1 - r, bells_[r].get());
+      ends_[r] = std::make_unique<Pipe>(memory, capacity, r == 0, 1 - r, 1 - r, bells_[r].get());
     }
   }
   std::unique_ptr<HostSegment> segment_;
   std::unique_ptr<Doorbells> bells_[2];
-  std::unique_ptr<ShmPipe> ends_[2];
+  std::unique_ptr<Pipe> ends_[2];
 };
 
 TEST_F(PipeTest, it_fills_and_empties_and_wraps) {
@@ -107,4 +106,4 @@ TEST_F(PipeTest, random_sizes_in_both_directions_with_sleeps) {
 }
 
 }  // namespace
-}  // namespace hvdlite::transport
+}  // namespace hvdlite::transport::shm

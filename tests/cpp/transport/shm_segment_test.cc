@@ -7,7 +7,7 @@
 #include <cstring>
 #include <thread>
 
-namespace hvdlite::transport {
+namespace hvdlite::transport::shm {
 namespace {
 
 TEST(HostSegment, two_mappings_are_one_memory) {
@@ -103,4 +103,4 @@ TEST(HostSegment, the_last_to_unmap_a_region_gives_its_memory_back) {
 }
 
 }  // namespace
-}  // namespace hvdlite::transport
+}  // namespace hvdlite::transport::shm

@@ -1,39 +1,39 @@
-#include "comm/shm/shm_communicator.h"
+#include "comm/shm/communicator.h"
 
 #include "comm/shm/adasum.h"
 #include "comm/shm/allreduce.h"
 #include "comm/shm/move.h"
 #include "comm/shm/pipeline.h"
 
-namespace hvdlite::comm {
+namespace hvdlite::comm::shm {
 
-bool ShmCommunicator::FitsExchange(const Batch& batch) const {
+bool Communicator::FitsExchange(const Batch& batch) const {
   size_t bytes = 0;
   for (const Piece& piece : batch.pieces) {
     bytes += (static_cast<size_t>(piece.count) * SizeOf(batch.dtype) + kLine - 1) / kLine * kLine;
   }
-  return bytes <= std::min(small_bytes_, region_->chunk_bytes());
+  return bytes <= exchange_bytes_;
 }
 
-std::string ShmCommunicator::Explain(const Batch& batch) const {
+std::string Communicator::Explain(const Batch& batch) const {
   if (batch.kind == OpKind::kAllreduce && batch.adasum)
     return "shm adasum: pairwise tree over shared slots";
   if (batch.kind == OpKind::kAllreduce) {
-    return FitsExchange(batch)
-               ? "shm exchange: at most " + std::to_string(small_bytes_) + " bytes, one hand-over"
-               : "shm shares: copy in, reduce own share, copy out, in chunks of " +
-                     std::to_string(region_->chunk_bytes()) + " bytes";
+    return FitsExchange(batch) ? "shm exchange: at most " + std::to_string(exchange_bytes_) +
+                                     " bytes, one hand-over"
+                               : "shm shares: copy in, reduce own share, copy out, in chunks of " +
+                                     std::to_string(region_->chunk_bytes()) + " bytes";
   }
   return "shm " + std::string(Name(batch.kind)) + ": streamed through shared slots";
 }
 
-Carrier ShmCommunicator::Choose(const Batch& batch) const {
+Carrier Communicator::Choose(const Batch& batch) const {
   if (batch.kind != OpKind::kAllreduce) return Carrier::kShmStream;
   if (batch.adasum) return Carrier::kShmAdasum;
   return FitsExchange(batch) ? Carrier::kShmExchange : Carrier::kShmShares;
 }
 
-std::unique_ptr<Work> ShmCommunicator::Start(const Batch& batch) {
+std::unique_ptr<Work> Communicator::Start(const Batch& batch) {
   const Carrier carrier = Choose(batch);
   Count(carrier, batch.kind);
   switch (batch.kind) {
@@ -49,4 +49,4 @@ std::unique_ptr<Work> ShmCommunicator::Start(const Batch& batch) {
   }
 }
 
-}  // namespace hvdlite::comm
+}  // namespace hvdlite::comm::shm

@@ -1,4 +1,4 @@
-#include "comm/gpu/gpu_choice.h"
+#include "comm/gpu/choice.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -88,9 +88,9 @@ std::string Obstacle(const std::vector<Record>& records, const std::vector<int>&
 
 }  // namespace
 
-Status Decide(const std::vector<Record>& records, const std::vector<int>& ranks,
-              const GpuWish& wish, GpuChoice* choice) {
-  *choice = GpuChoice();
+Status Decide(const std::vector<Record>& records, const std::vector<int>& ranks, const Wish& wish,
+              Choice* choice) {
+  *choice = Choice();
   for (size_t m = 0; m < records.size(); ++m) {
     if (records[m].opened) continue;
     choice->why =

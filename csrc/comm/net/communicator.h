@@ -1,4 +1,4 @@
-// NetCommunicator: collectives over links, for members on different hosts. `choose` picks the
+// Communicator: collectives over links, for members on different hosts. `choose` picks the
 // algorithm.
 //
 // All members construct it with the same options. Scratch memory is the communicator's: allocated
@@ -18,9 +18,9 @@
 #include "comm/communicator.h"
 #include "comm/net/wire.h"
 
-namespace hvdlite::comm {
+namespace hvdlite::comm::net {
 
-struct NetOptions {
+struct Options {
   CostModel model;           // the same on all members
   int members_per_card = 1;  // see Question
   // What moves between two looks at anything else: two of them and their sum fit the L2 cache.
@@ -31,11 +31,10 @@ struct NetOptions {
   std::optional<Algorithm> force;
 };
 
-class NetCommunicator : public Communicator {
+class Communicator : public comm::Communicator {
  public:
   // links[i] leads to member i; links[me] is null.
-  NetCommunicator(int me, int size, std::vector<transport::Transport*> links,
-                  NetOptions options = {});
+  Communicator(int me, int size, std::vector<transport::Transport*> links, Options options = {});
 
   const char* name() const override { return "net"; }
   std::string Explain(const Batch& batch) const override;
@@ -46,8 +45,8 @@ class NetCommunicator : public Communicator {
   Question Ask(const Batch& batch) const;
   Choice Decide(const Question& question) const;
 
-  const NetOptions options_;
+  const Options options_;
   net::Wire wire_;
 };
 
-}  // namespace hvdlite::comm
+}  // namespace hvdlite::comm::net

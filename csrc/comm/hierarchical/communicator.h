@@ -1,4 +1,4 @@
-// HierarchicalCommunicator: several members on each of several hosts.
+// Communicator: several members on each of several hosts.
 //
 //   allreduce     host A   [0 1 2 3]     inside each host: reduce-scatter, each rail owns 1/4
 //                           | | | |      between hosts: each rail allreduces its share, all at once
@@ -20,14 +20,14 @@
 #include "comm/shm/region.h"
 #include "comm/topology.h"
 
-namespace hvdlite::comm {
+namespace hvdlite::comm::hierarchical {
 
-class HierarchicalCommunicator final : public Communicator {
+class Communicator final : public comm::Communicator {
  public:
   // `rail`: the members with my local number, one per host, in the order of hosts; null where there
   // is none. `flat`: all members.
-  HierarchicalCommunicator(const Topology& topology, int me, ShmRegion* region, Communicator* rail,
-                           Communicator* flat)
+  Communicator(const Topology& topology, int me, shm::Region* region, comm::Communicator* rail,
+               comm::Communicator* flat)
       : topology_(topology),
         me_(me),
         rails_(topology.rails()),
@@ -43,7 +43,7 @@ class HierarchicalCommunicator final : public Communicator {
     return (rail_ != nullptr && rail_->must_be_asked()) || flat_->must_be_asked();
   }
   void CountIn(Carried* carried) override {
-    Communicator::CountIn(carried);
+    comm::Communicator::CountIn(carried);
     if (rail_ != nullptr) rail_->CountIn(carried);
     flat_->CountIn(carried);
   }
@@ -59,13 +59,13 @@ class HierarchicalCommunicator final : public Communicator {
   const Topology& topology_;
   const int me_;
   const int rails_;
-  ShmRegion* const region_;
-  Communicator* const rail_;
-  Communicator* const flat_;
+  shm::Region* const region_;
+  comm::Communicator* const rail_;
+  comm::Communicator* const flat_;
   // This member's share of the fused tensors; these grow to the largest batch and stay.
   std::vector<char> share_;
   // of 16-bit floats: the share, then what this host's member of the rail finishes of it
   std::vector<float> sums_;
 };
 
-}  // namespace hvdlite::comm
+}  // namespace hvdlite::comm::hierarchical

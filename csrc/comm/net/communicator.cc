@@ -1,11 +1,11 @@
-#include "comm/net/net_communicator.h"
+#include "comm/net/communicator.h"
 
 #include <utility>
 
 #include "comm/failed_work.h"
 #include "comm/net/algorithms.h"
 
-namespace hvdlite::comm {
+namespace hvdlite::comm::net {
 
 namespace {
 
@@ -33,18 +33,18 @@ Status Validate(const Batch& batch, const Question& question, Algorithm algorith
 
 }  // namespace
 
-NetCommunicator::NetCommunicator(int me, int size, std::vector<transport::Transport*> links,
-                                 NetOptions options)
+Communicator::Communicator(int me, int size, std::vector<transport::Transport*> links,
+                           Options options)
     : options_(options),
       wire_(me, size, std::move(links), options.piece_bytes, options.scratch_bytes) {}
 
-Question NetCommunicator::Ask(const Batch& batch) const {
+Question Communicator::Ask(const Batch& batch) const {
   Question question = QuestionOf(batch, wire_.size());
   question.members_per_card = options_.members_per_card;
   return question;
 }
 
-Choice NetCommunicator::Decide(const Question& question) const {
+Choice Communicator::Decide(const Question& question) const {
   if (options_.force.has_value() && IsLegal(question, *options_.force)) {
     Choice choice;
     choice.algorithm = *options_.force;
@@ -55,12 +55,12 @@ Choice NetCommunicator::Decide(const Question& question) const {
   return Choose(question, options_.model);
 }
 
-std::string NetCommunicator::Explain(const Batch& batch) const {
+std::string Communicator::Explain(const Batch& batch) const {
   const Question question = Ask(batch);
   return Why(question, Decide(question));
 }
 
-std::unique_ptr<Work> NetCommunicator::Start(const Batch& batch) {
+std::unique_ptr<Work> Communicator::Start(const Batch& batch) {
   const Question question = Ask(batch);
   const Algorithm algorithm = Decide(question).algorithm;
   if (Status status = Validate(batch, question, algorithm); !status.ok()) {
@@ -85,4 +85,4 @@ std::unique_ptr<Work> NetCommunicator::Start(const Batch& batch) {
   return std::make_unique<FailedWork>(Status::Internal("no such algorithm"));
 }
 
-}  // namespace hvdlite::comm
+}  // namespace hvdlite::comm::net

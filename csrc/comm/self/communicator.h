@@ -1,12 +1,12 @@
-// SelfCommunicator: a set of one rank. Copies inputs to outputs and scales them; done at the first
+// Communicator: a set of one rank. Copies inputs to outputs and scales them; done at the first
 // Advance().
 #pragma once
 
 #include "comm/communicator.h"
 
-namespace hvdlite::comm {
+namespace hvdlite::comm::self {
 
-class SelfCommunicator final : public Communicator {
+class Communicator final : public comm::Communicator {
  public:
   const char* name() const override { return "self"; }
   std::string Explain(const Batch&) const override {
@@ -16,4 +16,4 @@ class SelfCommunicator final : public Communicator {
   void AddPollFds(std::vector<pollfd>*) const override {}
 };
 
-}  // namespace hvdlite::comm
+}  // namespace hvdlite::comm::self

@@ -1,4 +1,4 @@
-#include "comm/nccl/nccl_communicator.h"
+#include "comm/nccl/communicator.h"
 
 #include <algorithm>
 #include <chrono>
@@ -41,10 +41,10 @@ class PlannedWork final : public NcclWork {
 
 }  // namespace
 
-NcclCommunicator::NcclCommunicator(std::unique_ptr<Channels> channels, Context context)
+Communicator::Communicator(std::unique_ptr<Channels> channels, Context context)
     : context_(std::move(context)), channels_(std::move(channels)), gpu_(channels_->gpu()) {}
 
-NcclCommunicator::~NcclCommunicator() {
+Communicator::~Communicator() {
   channels_.reset();  // ends NCCL's part, in order or by force
   const Deadline deadline = Deadline::After(kEndPatience);
   Status seen = Reap();
@@ -56,17 +56,17 @@ NcclCommunicator::~NcclCommunicator() {
   for (Retired& old : retired_) LeakOnPurpose(old.buffer.release());
 }
 
-std::string NcclCommunicator::Explain(const Batch& batch) const {
+std::string Communicator::Explain(const Batch& batch) const {
   return "nccl: " + (batch.adasum ? WhyAdasum(context_.size) : ExplainLayout(context_, batch));
 }
 
-std::unique_ptr<Work> NcclCommunicator::Start(const Batch& batch) {
+std::unique_ptr<Work> Communicator::Start(const Batch& batch) {
   Count(Carrier::kNccl, batch.kind);
   if (batch.adasum) return AdasumAllreduce(this, batch);
   return std::make_unique<PlannedWork>(this, batch);
 }
 
-Status NcclCommunicator::Memory(size_t bytes, char** memory) {
+Status Communicator::Memory(size_t bytes, char** memory) {
   if (buffer_ == nullptr || buffer_->bytes() < bytes) {
     HVDLITE_RETURN_IF_ERROR(Reap());
     std::unique_ptr<device::Gpu::Buffer> larger;
@@ -83,7 +83,7 @@ Status NcclCommunicator::Memory(size_t bytes, char** memory) {
   return Status::Ok();
 }
 
-Status NcclCommunicator::Reap() {
+Status Communicator::Reap() {
   bool fired = false;
   if (last_ != nullptr) {
     HVDLITE_RETURN_IF_ERROR(last_->Query(&fired));
@@ -96,7 +96,7 @@ Status NcclCommunicator::Reap() {
   return Status::Ok();
 }
 
-Status NcclCommunicator::Look() {
+Status Communicator::Look() {
   bool ready = false;
   HVDLITE_RETURN_IF_ERROR(channels_->Poll(&ready));
   return Reap();

@@ -1,10 +1,10 @@
-#include "comm/hierarchical/hierarchical_communicator.h"
+#include "comm/hierarchical/communicator.h"
 
 #include "comm/flat.h"
 #include "comm/sequence.h"
 #include "comm/shm/move.h"
 
-namespace hvdlite::comm {
+namespace hvdlite::comm::hierarchical {
 
 namespace {
 
@@ -30,10 +30,9 @@ Batch Like(const Batch& batch, OpKind kind) {
 
 }  // namespace
 
-class HierarchicalCommunicator::Allreduce final : public Sequence {
+class Communicator::Allreduce final : public Sequence {
  public:
-  Allreduce(HierarchicalCommunicator* owner, const Batch& batch)
-      : owner_(*owner), half_(IsHalf(batch.dtype)) {
+  Allreduce(Communicator* owner, const Batch& batch) : owner_(*owner), half_(IsHalf(batch.dtype)) {
     const int mates = owner_.region_->members();
     const auto local = static_cast<size_t>(owner_.region_->me());
     const size_t size = SizeOf(batch.dtype);
@@ -120,15 +119,15 @@ class HierarchicalCommunicator::Allreduce final : public Sequence {
     return nullptr;
   }
 
-  HierarchicalCommunicator& owner_;
+  Communicator& owner_;
   const bool half_;
   int64_t mine_ = 0;  // elements of this member's share
   Batch scatter_, between_, spread_, gather_;
 };
 
-class HierarchicalCommunicator::Broadcast final : public Sequence {
+class Communicator::Broadcast final : public Sequence {
  public:
-  Broadcast(HierarchicalCommunicator* owner, const Batch& batch) : between_(batch), inside_(batch) {
+  Broadcast(Communicator* owner, const Batch& batch) : between_(batch), inside_(batch) {
     const size_t root = static_cast<size_t>(batch.root);
     const int root_local = owner->topology_.local_of[root];
     between_.root = owner->topology_.host_of[root];
@@ -149,13 +148,13 @@ class HierarchicalCommunicator::Broadcast final : public Sequence {
 };
 
 // A root without a rail would have to tell another member of its host first.
-bool HierarchicalCommunicator::Carries(const Batch& batch) const {
+bool Communicator::Carries(const Batch& batch) const {
   if (batch.kind == OpKind::kAllreduce) return !batch.adasum;
   return batch.kind == OpKind::kBroadcast &&
          topology_.local_of[static_cast<size_t>(batch.root)] < rails_;
 }
 
-std::string HierarchicalCommunicator::Explain(const Batch& batch) const {
+std::string Communicator::Explain(const Batch& batch) const {
   if (!Carries(batch)) return "flat, " + flat_->Explain(batch);
   if (batch.kind == OpKind::kBroadcast) {
     return "hierarchical: between hosts along the root's local rank, then in memory";
@@ -165,16 +164,16 @@ std::string HierarchicalCommunicator::Explain(const Batch& batch) const {
          std::to_string(hosts()) + " hosts, allgather in memory";
 }
 
-std::unique_ptr<Work> HierarchicalCommunicator::Start(const Batch& batch) {
+std::unique_ptr<Work> Communicator::Start(const Batch& batch) {
   if (!Carries(batch)) return flat_->Start(batch);
   Count(Carrier::kHierarchical, batch.kind);
   if (batch.kind == OpKind::kAllreduce) return std::make_unique<Allreduce>(this, batch);
   return std::make_unique<Broadcast>(this, batch);
 }
 
-void HierarchicalCommunicator::AddPollFds(std::vector<pollfd>* fds) const {
+void Communicator::AddPollFds(std::vector<pollfd>* fds) const {
   if (rail_ != nullptr) rail_->AddPollFds(fds);
   flat_->AddPollFds(fds);
 }
 
-}  // namespace hvdlite::comm
+}  // namespace hvdlite::comm::hierarchical

@@ -1,10 +1,10 @@
-#include "comm/mpi/mpi_choice.h"
+#include "comm/mpi/choice.h"
 
 namespace hvdlite::comm::mpi {
 
-Status Decide(const rendezvous::Roster& roster, const std::string& wish, MpiChoice* choice) {
+Status Decide(const rendezvous::Roster& roster, const std::string& wish, Choice* choice) {
   const bool demanded = wish == "mpi";
-  *choice = MpiChoice();
+  *choice = Choice();
   if (!demanded && (wish != "auto" || roster.hosts.size() < 2)) return Status::Ok();
   const rendezvous::Member& first = roster.members[0];
   for (const rendezvous::Member& member : roster.members) {

@@ -1,4 +1,4 @@
-"""hvdlite.tensorflow: every operation, eagerly and in graphs, for every dtype and in process sets, against numpy."""
+"""hvdlite.tensorflow: slices, graphs, and what TensorFlow says of errors."""
 
 from __future__ import annotations
 
@@ -10,86 +10,10 @@ import tensorflow as tf
 import hvdlite as core
 import hvdlite.tensorflow as hvd
 from checks import check
-from checks.here import AVERAGE, DTYPES, OPS, SHAPES, SUM, Here, raises, reference
-from checks.tensorflow_here import DYNAMIC_MODES, MODES, array, process_sets, run, tensor
+from checks.here import AVERAGE, SUM, Here, raises
+from checks.tensorflow_api import DYNAMIC_MODES, MODES, array, run
 
 SETTLED = (tf.errors.FailedPreconditionError, tf.errors.InvalidArgumentError, tf.errors.UnknownError)
-
-
-@check(mode=MODES, tags=("essential",))
-def allreduce_is_numpys_for_every_dtype_and_shape(here: Here, mode: str) -> None:
-    inputs = {(d, s): here.everyones(d, s) for d in DTYPES for s in SHAPES if d in ("float32", "int32") or s == (7, 5)}
-
-    def reduced(*tensors: Any) -> Any:
-        return [hvd.allreduce(t, op=SUM, name=f"t{i}") for i, t in enumerate(tensors)]
-
-    results = run(mode, reduced, *(tensor(each[here.rank]) for each in inputs.values()))
-    for (key, each), result in zip(inputs.items(), results, strict=True):
-        here.close(array(result), reference(each, SUM), f"{key}")
-
-
-@check(mode=MODES, tags=("essential",))
-def allreduce_knows_every_reduction_and_scale_in_process_sets(here: Here, mode: str) -> None:
-    with process_sets(here) as sets:
-        for among in sets:
-            for label, op in OPS.items():
-                inputs = among.of(here.everyones("float64", (9,), label, op=op))
-                # A third is not a float of 32 bits, which is all that TensorFlow's attributes have.
-                how = {"op": op, "prescale_factor": 1 / 3, "postscale_factor": 0.7, "process_set": among.process_set}
-
-                def both(x: Any, how: Any = how) -> Any:
-                    return hvd.allreduce(x, **how), hvd.grouped_allreduce([x, tf.cast(x * 2, tf.float32)], **how)
-
-                alone, (first, second) = run(mode, both, tensor(inputs[among.mine]))
-                want = reference(inputs, op, 1 / 3, 0.7)
-                here.close(array(alone), want, label)
-                here.close(array(first), want, label)
-                narrow = [(i * 2).astype(np.float32) for i in inputs]
-                here.close(array(second), reference(narrow, op, 1 / 3, 0.7), label, exact=False)
-
-
-@check(mode=DYNAMIC_MODES, tags=("essential",))
-def the_others_are_numpys_in_process_sets(here: Here, mode: str) -> None:
-    with process_sets(here) as sets:
-        for among in sets:
-            n, mine, s = len(among.members), among.mine, among.process_set
-            rows = [here.data("bfloat16", (r % 3, 2), r) for r in among.members]
-            table = [here.data("int64", (n * 3, 2), r) for r in among.members]
-            splits = [[(i + j) % 2 + 1 for j in range(n)] for i in range(n)]
-            parts = [here.data("float32", (sum(splits[i]), 2), r) for i, r in enumerate(among.members)]
-            whole = [here.data("float32", (n + 1, 2), r) for r in among.members]
-
-            def all_of_them(
-                a: Any, b: Any, c: Any, d: Any, among: Any = among, s: Any = s, splits: Any = splits
-            ) -> Any:
-                root = among.members[-1]
-                return (
-                    hvd.allgather(a, process_set=s),
-                    *hvd.grouped_allgather([a, b], process_set=s),
-                    hvd.broadcast(b, root, process_set=s),
-                    hvd.alltoall(b, process_set=s),
-                    *hvd.alltoall(c, splits[among.mine], process_set=s),
-                    hvd.reducescatter(d, op=SUM, process_set=s),
-                    *hvd.grouped_reducescatter([d, b], process_set=s),
-                )
-
-            got = run(mode, all_of_them, *(tensor(each[mine]) for each in (rows, table, parts, whole)))
-            column = [np.cumsum([0, *row]) for row in splits]
-            share = np.array_split(np.arange(n + 1), n)[mine]
-            want = [
-                np.concatenate(rows),
-                np.concatenate(rows),
-                np.concatenate(table),
-                table[-1],
-                np.concatenate([t[mine * 3 : mine * 3 + 3] for t in table]),
-                np.concatenate([p[c[mine] : c[mine + 1]] for p, c in zip(parts, column, strict=True)]),
-                np.array([row[mine] for row in splits], np.int32),
-                reference(whole, SUM)[share],
-                reference(whole, AVERAGE)[share],
-                reference(table, AVERAGE)[mine * 3 : mine * 3 + 3],
-            ]
-            for number, (result, right) in enumerate(zip(got, want, strict=True)):
-                here.close(array(result), right, str(number), exact=False)
 
 
 @check(mode=DYNAMIC_MODES)
@@ -122,19 +46,6 @@ def results_are_memory_that_kernels_can_work_with(here: Here, mode: str) -> None
 
 
 @check(mode=MODES, tags=("essential",))
-def compression_keeps_the_dtype_and_leaves_integers_alone(here: Here, mode: str) -> None:
-    for form in ("none", "fp16", "bf16"):
-        compression = getattr(hvd.Compression, form)
-
-        def squeezed(x: Any, n: Any, compression: Any = compression) -> Any:
-            return hvd.allreduce(x, op=SUM, compression=compression), hvd.allreduce(n, op=SUM, compression=compression)
-
-        x, n = run(mode, squeezed, tf.ones([3], tf.float64), tf.ones([2], tf.int32))
-        assert x.dtype == tf.float64 and n.dtype == tf.int32
-        assert array(x).tolist() == [here.size] * 3 and array(n).tolist() == [here.size] * 2
-
-
-@check(mode=MODES, tags=("essential",))
 def slices_are_gathered(here: Here, mode: str) -> None:
     def reduce(values: Any, indices: Any) -> Any:
         slices = tf.IndexedSlices(values, indices, tf.constant([here.size + 1, 2]))
@@ -158,6 +69,19 @@ def adasum_and_the_old_word_average_are_understood(here: Here) -> None:
     with raises(ValueError, "op= and average="):
         hvd.allreduce(tf.ones([1]), average=True, op=hvd.Sum)
     assert array(hvd.allreduce(tf.ones([1]), average=False)) == here.size
+
+
+@check(mode=MODES)
+def a_gradient_passes_through_compression_and_variables(here: Here, mode: str) -> None:
+    variable = tf.Variable([1.0, 2.0])
+
+    def gradient() -> Any:
+        with tf.GradientTape() as tape:
+            y = hvd.allreduce(variable, op=SUM, compression=hvd.Compression.fp16)
+        return tape.gradient(y, variable)
+
+    got = run(mode, gradient)
+    assert got.dtype == tf.float32 and array(got).tolist() == [here.size] * 2
 
 
 # ---- Graphs

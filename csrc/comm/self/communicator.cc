@@ -1,9 +1,9 @@
-#include "comm/self/self_communicator.h"
+#include "comm/self/communicator.h"
 
 #include <cstring>
 #include <numeric>
 
-namespace hvdlite::comm {
+namespace hvdlite::comm::self {
 namespace {
 
 class SelfWork final : public Work {
@@ -38,9 +38,9 @@ class SelfWork final : public Work {
 
 }  // namespace
 
-std::unique_ptr<Work> SelfCommunicator::Start(const Batch& batch) {
+std::unique_ptr<Work> Communicator::Start(const Batch& batch) {
   Count(Carrier::kSelf, batch.kind);
   return std::make_unique<SelfWork>(batch);
 }
 
-}  // namespace hvdlite::comm
+}  // namespace hvdlite::comm::self

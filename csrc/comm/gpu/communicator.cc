@@ -1,4 +1,4 @@
-#include "comm/gpu/gpu_communicator.h"
+#include "comm/gpu/communicator.h"
 
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -20,9 +20,9 @@ constexpr size_t kReasonBytes = 256;
 }  // namespace
 
 // One batch, from the first question to what is put on the stream.
-class GpuCommunicator::GpuWork final : public Work {
+class Communicator::GpuWork final : public Work {
  public:
-  GpuWork(GpuCommunicator* owner, const Batch& batch) : all_(*owner), batch_(batch) {}
+  GpuWork(Communicator* owner, const Batch& batch) : all_(*owner), batch_(batch) {}
 
   Progress Advance() override {
     switch (stage_) {
@@ -79,7 +79,7 @@ class GpuCommunicator::GpuWork final : public Work {
       if (!status.ok()) return Fail(status);
       if (!ready) return Progress::kNone;
       const nccl::Context context{all_.options_.me, members(), all_.kernels_, all_.options_.grid};
-      all_.nccl_ = std::make_unique<nccl::NcclCommunicator>(std::move(all_.channels_), context);
+      all_.nccl_ = std::make_unique<nccl::Communicator>(std::move(all_.channels_), context);
       all_.nccl_->CountIn(all_.carried());
     }
     return AskFirst();
@@ -143,7 +143,7 @@ class GpuCommunicator::GpuWork final : public Work {
 
   int members() const { return static_cast<int>(all_.options_.ranks.size()); }
 
-  GpuCommunicator& all_;
+  Communicator& all_;
   const Batch& batch_;
   Stage stage_ = Stage::kBegin;
   std::unique_ptr<Exchange> exchange_;
@@ -151,15 +151,15 @@ class GpuCommunicator::GpuWork final : public Work {
   bool failed_alone_ = false;
 };
 
-GpuCommunicator::GpuCommunicator(Communicator* host, Card* card, GpuOptions options)
+Communicator::Communicator(comm::Communicator* host, Card* card, Options options)
     : host_(host), card_(card), options_(std::move(options)) {}
 
-const char* GpuCommunicator::name() const {
+const char* Communicator::name() const {
   if (nccl_ != nullptr) return nccl_->name();
   return staging_ == nullptr ? "gpu" : staging_->name();
 }
 
-std::string GpuCommunicator::Explain(const Batch& batch) const {
+std::string Communicator::Explain(const Batch& batch) const {
   if (staging_ == nullptr) return "the members have not decided yet";
   if (ByNccl(batch)) return nccl_->Explain(batch);
   std::string why;
@@ -167,15 +167,15 @@ std::string GpuCommunicator::Explain(const Batch& batch) const {
   return staging_->Explain(batch) + why;
 }
 
-std::unique_ptr<Work> GpuCommunicator::Start(const Batch& batch) {
+std::unique_ptr<Work> Communicator::Start(const Batch& batch) {
   return std::make_unique<GpuWork>(this, batch);
 }
 
-Status GpuCommunicator::FindGpu() {
+Status Communicator::FindGpu() {
   return gpu_ != nullptr ? Status::Ok() : card_->OpenStream(&gpu_);
 }
 
-Status GpuCommunicator::Describe(Record* record) {
+Status Communicator::Describe(Record* record) {
   HVDLITE_RETURN_IF_ERROR(FindGpu());
   if (gpu_ == nullptr) return Status::Ok();
   record->opened = true;
@@ -203,7 +203,7 @@ Status GpuCommunicator::Describe(Record* record) {
   return Status::Ok();
 }
 
-Status GpuCommunicator::MakeIds(const nccl::Library& library) {
+Status Communicator::MakeIds(const nccl::Library& library) {
   const nccl::Grid& grid = options_.grid;
   const std::array makes = {options_.me == 0, grid.used && grid.place == 0,
                             grid.used && grid.host == 0};
@@ -217,7 +217,7 @@ Status GpuCommunicator::MakeIds(const nccl::Library& library) {
 }
 
 // What is not OK here ends the job; what the members refuse alike is in refused_.
-Status GpuCommunicator::Judge(const std::vector<Record>& records) {
+Status Communicator::Judge(const std::vector<Record>& records) {
   refused_ = Decide(records, options_.ranks, options_.wish, &choice_);
   if (!refused_.ok()) return Status::Ok();
   if (choice_.route == Route::kNccl && !options_.grid.why.empty())
@@ -239,7 +239,7 @@ Status GpuCommunicator::Judge(const std::vector<Record>& records) {
 }
 
 // Each communicator's id comes from the member that is its first.
-Status GpuCommunicator::Meet(const std::vector<Record>& records) {
+Status Communicator::Meet(const std::vector<Record>& records) {
   const nccl::Grid& grid = options_.grid;
   const std::array<int, 3> first = {0, grid.first_of_host, grid.first_of_place};
   std::vector<nccl::CommSpec> specs = {{{}, options_.me, static_cast<int>(options_.ranks.size())}};
@@ -259,37 +259,37 @@ Status GpuCommunicator::Meet(const std::vector<Record>& records) {
   return nccl::Channels::Begin(std::move(library), gpu_, std::move(specs), &channels_);
 }
 
-bool GpuCommunicator::ByNccl(const Batch& batch) const {
+bool Communicator::ByNccl(const Batch& batch) const {
   std::string why;
   return nccl_ != nullptr && nccl_->Can(batch, &why);
 }
 
-bool GpuCommunicator::AsksFirst(const Batch& batch) const {
+bool Communicator::AsksFirst(const Batch& batch) const {
   const Result result = ResultOf(batch.kind);
   if (result == Result::kGathered || result == Result::kExchanged) return true;
   return !ByNccl(batch) && staging_->Grows(batch);
 }
 
-Status GpuCommunicator::Look() {
+Status Communicator::Look() {
   return nccl_ == nullptr ? Status::Ok() : nccl_->Look();
 }
 
-bool GpuCommunicator::ShutDown(const Until& until) {
+bool Communicator::ShutDown(const Until& until) {
   if (channels_ != nullptr) return false;  // not all have come
   return nccl_ == nullptr || nccl_->ShutDown(until);
 }
 
-void GpuCommunicator::BeginAbort() {
+void Communicator::BeginAbort() {
   if (channels_ != nullptr) channels_->BeginAbort();
   if (nccl_ != nullptr) nccl_->BeginAbort();
 }
 
-void GpuCommunicator::EndAbort(const Deadline& deadline) {
+void Communicator::EndAbort(const Deadline& deadline) {
   if (channels_ != nullptr) channels_->EndAbort(deadline);
   if (nccl_ != nullptr) nccl_->EndAbort(deadline);
 }
 
-bool GpuCommunicator::Settle(const Until& until) {
+bool Communicator::Settle(const Until& until) {
   if (gpu_ == nullptr) return true;
   bool idle = false;
   // A device that has failed does nothing any more.

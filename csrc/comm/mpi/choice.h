@@ -1,4 +1,4 @@
-// MpiChoice: whether the job uses MPI. DECIDES, from what all ranks have said of themselves, so all
+// Choice: whether the job uses MPI. DECIDES, from what all ranks have said of themselves, so all
 // decide alike.
 #pragma once
 
@@ -9,13 +9,13 @@
 
 namespace hvdlite::comm::mpi {
 
-struct MpiChoice {
+struct Choice {
   bool use = false;
   std::string why;  // "Open MPI v5.0.11", or why not
 };
 
 // `wish`: HVDLITE_CPU_OPERATIONS. kInvalidArgument: MPI was demanded, and a rank, which is named,
 // cannot; or two ranks have different ones.
-Status Decide(const rendezvous::Roster& roster, const std::string& wish, MpiChoice* choice);
+Status Decide(const rendezvous::Roster& roster, const std::string& wish, Choice* choice);
 
 }  // namespace hvdlite::comm::mpi

@@ -1,4 +1,4 @@
-// GpuCommunicator: collectives of one process set on tensors on GPUs.
+// Communicator: collectives of one process set on tensors on GPUs.
 //
 // At its first batch the members tell one another, through the host communicator, what each has
 // (record.h) and decide alike (choice.h) who carries the tensors from then on: NCCL, or staging.
@@ -23,25 +23,25 @@
 #include "base/until.h"
 #include "comm/communicator.h"
 #include "comm/gpu/card.h"
-#include "comm/gpu/gpu_choice.h"
+#include "comm/gpu/choice.h"
 #include "comm/gpu/staging_communicator.h"
-#include "comm/nccl/nccl_communicator.h"
+#include "comm/nccl/communicator.h"
 
 namespace hvdlite::comm::gpu {
 
-struct GpuOptions {
+struct Options {
   int me = 0;
   std::vector<int> ranks;  // of the members
-  GpuWish wish;
+  Wish wish;
   int host = 0;  // the number of this member's host within the set
   nccl::Grid grid;
   size_t room = 4 << 20;        // bytes that are staged at once
   const Logger* log = nullptr;  // borrowed
 };
 
-class GpuCommunicator final : public Communicator {
+class Communicator final : public comm::Communicator {
  public:
-  GpuCommunicator(Communicator* host, Card* card, GpuOptions options);
+  Communicator(comm::Communicator* host, Card* card, Options options);
 
   // "gpu" before the members have decided.
   const char* name() const override;
@@ -83,17 +83,17 @@ class GpuCommunicator final : public Communicator {
   // Whether the members must agree first that all can take part.
   bool AsksFirst(const Batch& batch) const;
 
-  Communicator* const host_;
+  comm::Communicator* const host_;
   Card* const card_;
-  const GpuOptions options_;
+  const Options options_;
   std::shared_ptr<device::Gpu> gpu_;
-  GpuChoice choice_;
+  Choice choice_;
   Status refused_;                         // the members have decided that nothing goes
   std::array<std::string, 3> unique_ids_;  // by nccl::Among: those that this member has made
   std::unique_ptr<StagingCommunicator> staging_;
   bool kernels_ = false;                      // all members have them
   std::unique_ptr<nccl::Channels> channels_;  // until all members have come
-  std::unique_ptr<nccl::NcclCommunicator> nccl_;
+  std::unique_ptr<nccl::Communicator> nccl_;
 };
 
 }  // namespace hvdlite::comm::gpu

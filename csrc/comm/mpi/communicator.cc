@@ -1,4 +1,4 @@
-#include "comm/mpi/mpi_communicator.h"
+#include "comm/mpi/communicator.h"
 
 #include <algorithm>
 #include <utility>
@@ -19,33 +19,33 @@ size_t ChunkFor(size_t wanted, int members) {
 
 }  // namespace
 
-MpiCommunicator::MpiCommunicator(std::unique_ptr<Channel> channel,
-                                 std::unique_ptr<Communicator> over_pipes, MpiOptions options)
+Communicator::Communicator(std::unique_ptr<Channel> channel,
+                           std::unique_ptr<comm::Communicator> over_pipes, Options options)
     : options_(std::move(options)),
       channel_(std::move(channel)),
       over_pipes_(std::move(over_pipes)) {
   for (auto& slot : slots_) slot = std::make_unique<Slot>(channel_.get());
 }
 
-Question MpiCommunicator::Ask(const Batch& batch) const {
+Question Communicator::Ask(const Batch& batch) const {
   Question question = QuestionOf(batch, channel_->size());
   question.members_per_card = options_.members_per_card;
   return question;
 }
 
-std::string MpiCommunicator::Explain(const Batch& batch) const {
+std::string Communicator::Explain(const Batch& batch) const {
   if (batch.kind != OpKind::kAllreduce) return "mpi";
   if (batch.adasum) return "mpi: " + over_pipes_->Explain(batch);
   return "mpi: " + ExplainImpl(Ask(batch), batch.reduce.op, options_.allreduce);
 }
 
-std::unique_ptr<Work> MpiCommunicator::Counted(Carrier carrier, const Batch& batch,
-                                               std::unique_ptr<Work> work) {
+std::unique_ptr<Work> Communicator::Counted(Carrier carrier, const Batch& batch,
+                                            std::unique_ptr<Work> work) {
   Count(carrier, batch.kind);
   return work;
 }
 
-std::unique_ptr<Work> MpiCommunicator::Start(const Batch& batch) {
+std::unique_ptr<Work> Communicator::Start(const Batch& batch) {
   if (channel_->library().finalized()) {
     return std::make_unique<FailedWork>(
         Status::Io("the program has called MPI_Finalize while hvdlite was using MPI: call "

@@ -1,4 +1,4 @@
-// NcclCommunicator: collectives of one process set by NCCL, in the order of the device's stream.
+// Communicator: collectives of one process set by NCCL, in the order of the device's stream.
 //
 // A work is done (kDone) when everything that it takes has been put on the stream; finished() is
 // the event after that. Between the two the next one may start: it follows on the same stream.
@@ -23,14 +23,14 @@
 
 namespace hvdlite::comm::nccl {
 
-class NcclCommunicator final : public Communicator {
+class Communicator final : public comm::Communicator {
  public:
   // The channels are ready: Poll() has said so. There are three if the context has a grid, else
   // one.
-  NcclCommunicator(std::unique_ptr<Channels> channels, Context context);
+  Communicator(std::unique_ptr<Channels> channels, Context context);
   // Waits, not for long, for what is under way; what the device may still use after that is not
   // given back.
-  ~NcclCommunicator() override;
+  ~Communicator() override;
 
   const char* name() const override { return "nccl"; }
   std::string Explain(const Batch& batch) const override;

@@ -1,4 +1,4 @@
-// MpiCommunicator: collectives over the MPI that the site has.
+// Communicator: collectives over the MPI that the site has.
 //
 // Allreduce by messages and our own kernels, or by MPI's own collective: ChooseImpl says which.
 // Broadcast is MPI's; the rest are messages. No MPI call that may block is made while an operation
@@ -18,17 +18,17 @@
 
 namespace hvdlite::comm::mpi {
 
-struct MpiOptions {
+struct Options {
   int members_per_card = 1;  // see Question
   size_t chunk_bytes = 1 << 20;
   std::string allreduce = "auto";  // HVDLITE_MPI_ALLREDUCE
 };
 
-class MpiCommunicator final : public Communicator {
+class Communicator final : public comm::Communicator {
  public:
   // `over_pipes`: what does Adasum and gathers, over transports made of this channel's messages.
-  MpiCommunicator(std::unique_ptr<Channel> channel, std::unique_ptr<Communicator> over_pipes,
-                  MpiOptions options);
+  Communicator(std::unique_ptr<Channel> channel, std::unique_ptr<comm::Communicator> over_pipes,
+               Options options);
 
   const char* name() const override { return "mpi"; }
   std::string Explain(const Batch& batch) const override;
@@ -36,7 +36,7 @@ class MpiCommunicator final : public Communicator {
   void AddPollFds(std::vector<pollfd>*) const override {}
   bool must_be_asked() const override { return true; }
   void CountIn(Carried* carried) override {
-    Communicator::CountIn(carried);
+    comm::Communicator::CountIn(carried);
     over_pipes_->CountIn(carried);
   }
 
@@ -44,10 +44,10 @@ class MpiCommunicator final : public Communicator {
   Question Ask(const Batch& batch) const;
   std::unique_ptr<Work> Counted(Carrier carrier, const Batch& batch, std::unique_ptr<Work> work);
 
-  const MpiOptions options_;
+  const Options options_;
   const std::unique_ptr<Channel> channel_;
   Slots slots_;
-  const std::unique_ptr<Communicator> over_pipes_;
+  const std::unique_ptr<comm::Communicator> over_pipes_;
 };
 
 }  // namespace hvdlite::comm::mpi
