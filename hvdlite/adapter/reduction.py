@@ -54,9 +54,9 @@ def reduced(options: Options, backend: Backend, gradients: Sequence[Any], variab
     if not options.reduces():
         return results
     everyones = [i for i, variable in enumerate(variables) if id(variable) not in local]
-    for i, (gradient, variable) in enumerate(zip(gradients, variables, strict=True)):
-        if id(variable) in local and options.scale_local and gradient is not None:
-            results[i] = backend.shared_out(gradient, options.process_set)
+    for i in range(len(results)) if local and options.scale_local else ():
+        if id(variables[i]) in local and results[i] is not None:
+            results[i] = backend.shared_out(results[i], options.process_set)
     if backend.dynamic:
         _with_missing_ones(options, backend, results, variables, everyones)
     else:
@@ -86,15 +86,19 @@ def _travel(options: Options, backend: Backend, results: Gradients, variables: S
     for members in _grouped(options, variables, numbers):
         group = beside if not groups else {}
         for i in members:
-            group[i] = results[i]
-            if options.sparse_as_dense and backend.is_sparse(group[i]):
-                group[i] = backend.to_dense(group[i])
-            if not compression.is_none and not backend.is_sparse(group[i]):
-                group[i], contexts[i] = compression.compress(group[i], f"{options.scope}gradient.{i}")
+            gradient = results[i]
+            is_sparse = backend.is_sparse(gradient)
+            if is_sparse and options.sparse_as_dense:
+                gradient, is_sparse = backend.to_dense(gradient), False
+            if not (compression.is_none or is_sparse):
+                gradient, contexts[i] = compression.compress(gradient, f"{options.scope}gradient.{i}")
+            group[i] = gradient
         groups.append(group)
     received = backend.allreduce(groups, options) if groups else {}
+    for i, context in contexts.items():
+        received[i] = compression.decompress(received[i], context)
     for i in numbers:
-        results[i] = compression.decompress(received[i], contexts[i]) if i in contexts else received[i]
+        results[i] = received[i]
     return received
 
 

@@ -17,12 +17,16 @@ from hvdlite.exceptions import MismatchError
 
 Words = np.ndarray[Any, Any]
 
+_NONE: Mapping[int, int] = {}
+_run = OPS.run_one
+
 
 class RollCall:
     """Parameters have places: the frozen ones, too."""
 
     def __init__(self, settings: Options) -> None:
         self._settings = settings
+        self._name = f"{settings.scope}gradients present"
         self.labels: list[str] = []  # for people, by place
         self._trained: list[int] = []
         self._usual: Words | None = None  # what ranks say that have all gradients, none of them sparse
@@ -38,7 +42,7 @@ class RollCall:
         self._trained.append(place)
         self._usual = None
 
-    def hold(self, lacking: Collection[int], sparse: Mapping[int, int]) -> list[int] | None:
+    def hold(self, lacking: Collection[int] = (), sparse: Mapping[int, int] = _NONE) -> list[int] | None:
         """What the ranks have, by place, for presence.said_of(). None: all have all gradients, and dense ones.
 
         `sparse`: how many dimensions are, of which gradient. MismatchError if ranks can never agree.
@@ -47,10 +51,8 @@ class RollCall:
             self._usual = self._words((), {})
         usual = self._usual
         mine = self._words(lacking, sparse) if lacking or sparse else usual
-        settings = self._settings
-        name = f"{settings.scope}gradients present"
         try:
-            heard = OPS.run_one(mine, ALLREDUCE, name, settings.process_set, Max)
+            heard = _run(mine, ALLREDUCE, self._name, self._settings.process_set, Max)
         except MismatchError as error:
             raise MismatchError(
                 "Ranks have different numbers of parameters in this optimizer: add_param_group() has to be called on all "
@@ -61,7 +63,7 @@ class RollCall:
         said: list[int] = heard.tolist()
         found = presence.verdict(said)
         self._refuse(found.trained_differently, mine)
-        if not settings.sparse_as_dense:
+        if not self._settings.sparse_as_dense:
             self._refuse(found.of_both_kinds, mine)
         return said
 

@@ -102,9 +102,9 @@ class Collectives:
 
     def _output(self, operation: Operation, host: Any, root: int) -> Any:
         """Memory for the result; None: the core allocates it."""
-        if operation.result in OF_OTHER_ROWS or keeps_input(operation, root):
-            return None
-        return self.framework.empty_like(host)
+        if operation.result is SAME or not (operation.result in OF_OTHER_ROWS or keeps_input(operation, root)):
+            return self.framework.empty_like(host)
+        return None
 
     def _received(self, operation: Operation, answer: Any, tensor: Tensor, splits_like: Any, root: int) -> Any:
         """A result whose memory is the core's."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import tensorflow as tf
@@ -175,7 +176,7 @@ def _run(call: Call, tensors: Sequence[Any], ignore_name_scope: bool, compressio
     rule = Rule(EAGER if tf.executing_eagerly() else GRAPH, call)
     with _scope(ignore_name_scope):
         given = [tf.convert_to_tensor(tensor) for tensor in tensors]
-        return compressed(compression, given, call.name, lambda payloads: FRAMEWORK.differentiable(rule, payloads))
+        return compressed(compression, given, call.name, partial(FRAMEWORK.differentiable, rule))
 
 
 def _scope(ignored: bool) -> Any:

@@ -7,6 +7,7 @@ what an operation does to a gradient, in hvdlite.core.gradients.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -270,8 +271,8 @@ def _run(call: Call, tensors: Sequence[torch.Tensor], compression: Any = Compres
         )
     if not traced.is_compiling() or call.splits is not None:
         rule = Rule(OPS, call)
-        return compressed(compression, tensors, call.name, lambda t: FRAMEWORK.differentiable(rule, t))
-    results = compressed(compression, tensors, call.name, lambda t: traced.emit(call, t))
+        return compressed(compression, tensors, call.name, partial(FRAMEWORK.differentiable, rule))
+    results = compressed(compression, tensors, call.name, partial(traced.emit, call))
     if not call.in_place:
         return results
     return [tensor.copy_(result) for tensor, result in zip(tensors, results, strict=True)]

@@ -44,6 +44,7 @@ class _Flight:
 class GradientReducer:
     def __init__(self, settings: Options) -> None:
         self.settings = settings
+        self._how = (settings.process_set, settings.op, settings.prescale, settings.postscale)
         self.flights: list[_Flight] = []
         self._aggregation = Aggregation(settings.passes)
         self._direct = engine.GradientHooks(settings.op, settings.prescale, settings.postscale, settings.process_set)
@@ -172,8 +173,7 @@ class GradientReducer:
         return lambda: _assign(parameter, finish())
 
     def _call(self, name: str, grouped: bool = False) -> Call:
-        s = self.settings
-        return Call(ALLREDUCE, name, s.process_set, s.op, s.prescale, s.postscale, in_place=True, grouped=grouped)
+        return Call(ALLREDUCE, name, *self._how, in_place=True, grouped=grouped)
 
     def _launch_group(self, unit: Unit) -> None:
         group = self._groups[unit]
@@ -273,6 +273,8 @@ class GradientReducer:
 
     def _exchange(self, rest: Sequence[Unit]) -> list[int] | None:
         """Tells the others which gradients this rank has, and hears what they have. None: all have all, and dense ones."""
+        if not rest and not self._sparse:
+            return self.roll_call.hold()
         lacking: set[int] = set()
         dimensions = dict(self._sparse)
         for flight in (self.flights[number] for unit in rest for number in unit):
