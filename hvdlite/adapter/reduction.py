@@ -64,8 +64,8 @@ def reduced(options: Options, backend: Backend, gradients: Sequence[Any], variab
     return results
 
 
-def _with_missing_ones(options: Options, backend: Backend, results: Gradients, variables: Sequence[Any],
-                       numbers: Sequence[int]) -> None:  # fmt: skip
+def _with_missing_ones(options: Options, backend: Backend, results: Gradients,
+                       variables: Sequence[Any], numbers: Sequence[int]) -> None:  # fmt: skip
     """A gradient that is missing on some ranks counts as zeros; one that is missing on all stays None."""
     present = backend.flags([results[i] is not None for i in numbers])
     for i in numbers:

@@ -13,8 +13,8 @@ from hvdlite.adapter.xla import TARGET
 Shape = Sequence[int]
 
 
-def module(operands: Sequence[Shape], results: Sequence[Shape], elements: Sequence[str], how: Mapping[str, Any],
-           platforms: int) -> str:  # fmt: skip
+def module(operands: Sequence[Shape], results: Sequence[Shape], elements: Sequence[str],
+           how: Mapping[str, Any], platforms: int) -> str:  # fmt: skip
     """`elements`: of the operands and the results, in MLIR's words; `how`: xla.attributes()."""
     given = _types(operands, elements)
     made = _types(results, elements)

@@ -35,8 +35,9 @@ class Options:
     def arguments(self) -> dict[str, Any]:
         """Horovod's arguments, of which settle() makes these options."""
         return {
-            "op": self.op, "gradient_predivide_factor": self.postscale, "compression": self.compression.given,
-            "sparse_as_dense": self.sparse_as_dense, "groups": self.groups, "process_set": self.process_set,
+            "op": self.op, "gradient_predivide_factor": self.postscale,
+            "compression": self.compression.given, "sparse_as_dense": self.sparse_as_dense,
+            "groups": self.groups, "process_set": self.process_set,
             "backward_passes_per_step": self.passes,
         }  # fmt: skip
 
@@ -55,9 +56,10 @@ def check_passes(passes: int) -> int:
 
 
 def settle(
-    op: int, gradient_predivide_factor: float, compression: Any, sparse_as_dense: bool = False, num_groups: int = 0,
-    groups: Any = None, process_set: ProcessSet = global_process_set, scale_local_gradients: bool = True,
-    backward_passes_per_step: int = 1, average_aggregated_gradients: bool = False, *, members: Members = VARIABLES,
+    op: int, gradient_predivide_factor: float, compression: Any, sparse_as_dense: bool = False,
+    num_groups: int = 0, groups: Any = None, process_set: ProcessSet = global_process_set,
+    scale_local_gradients: bool = True, backward_passes_per_step: int = 1,
+    average_aggregated_gradients: bool = False, *, members: Members = VARIABLES,
 ) -> Options:  # fmt: skip
     """For the function that a program calls: a warning names that program's line. `members`: what `groups` lists."""
     if gradient_predivide_factor != 1.0 and op != Average:

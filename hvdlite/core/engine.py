@@ -8,8 +8,9 @@ from hvdlite.core.process_sets import ProcessSet
 from hvdlite.exceptions import NotInitializedError
 
 __all__ = [
-    "DeviceArray", "GradientHooks", "Pending", "abort", "members_of", "new_handle", "poll", "rank", "ranks_of", "run", "run_all",
-    "run_now", "submit", "submit_group", "synchronize", "takes_gpus", "wait_all",
+    "DeviceArray", "GradientHooks", "Pending", "abort", "members_of", "new_handle", "poll", "rank",
+    "ranks_of", "run", "run_all", "run_now", "submit", "submit_group", "synchronize", "takes_gpus",
+    "wait_all",
 ]  # fmt: skip
 
 rank = _core.rank

@@ -33,12 +33,9 @@ Tree = Any
 Array = Any
 
 
-# fmt: off
-
-
 def allreduce(tree: Tree, name: str | None = None, *, op: int = Average,
               compression: Any = Compression.none, prescale_factor: float = 1.0,
-              postscale_factor: float = 1.0, process_set: ProcessSet = global_process_set) -> Tree:
+              postscale_factor: float = 1.0, process_set: ProcessSet = global_process_set) -> Tree:  # fmt: skip
     """Combines the arrays of all ranks element by element; the same bits on every rank."""
     op = reduction_of(None, op)
     return _together(Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor), tree, compression)
@@ -51,13 +48,13 @@ def allgather(tree: Tree, name: str | None = None, *, process_set: ProcessSet = 
 
 
 def broadcast(tree: Tree, root_rank: int, name: str | None = None, *,
-              process_set: ProcessSet = global_process_set) -> Tree:
+              process_set: ProcessSet = global_process_set) -> Tree:  # fmt: skip
     """The arrays of `root_rank`, which is a global rank in process sets, too. Shapes must be equal on all ranks."""
     return _each(Call(BROADCAST, name, process_set, root=root_rank), tree)
 
 
 def alltoall(tree: Tree, splits: Sequence[int] | None = None, name: str | None = None, *,
-             process_set: ProcessSet = global_process_set) -> Any:
+             process_set: ProcessSet = global_process_set) -> Any:  # fmt: skip
     """Sends the i-th part of the first dimension to rank i; returns the parts received, in the order of the ranks.
 
     `splits` says how many rows each rank gets; then the result is (output, received splits), `tree` must be one array, and the
@@ -80,7 +77,7 @@ def alltoall(tree: Tree, splits: Sequence[int] | None = None, name: str | None =
 def reducescatter(tree: Tree, name: str | None = None, *, op: int = Average,
                   compression: Any = Compression.none, prescale_factor: float = 1.0,
                   postscale_factor: float = 1.0,
-                  process_set: ProcessSet = global_process_set) -> Tree:
+                  process_set: ProcessSet = global_process_set) -> Tree:  # fmt: skip
     """Reduces the arrays of all ranks and returns this rank's part of the rows.
 
     If the rows do not divide evenly, lower ranks get one more; in a compiled function they must divide evenly.
@@ -91,7 +88,7 @@ def reducescatter(tree: Tree, name: str | None = None, *, op: int = Average,
 
 def reduce(tree: Tree, root_rank: int, name: str | None = None, *, op: int = Average,
            compression: Any = Compression.none, prescale_factor: float = 1.0,
-           postscale_factor: float = 1.0, process_set: ProcessSet = global_process_set) -> Tree:
+           postscale_factor: float = 1.0, process_set: ProcessSet = global_process_set) -> Tree:  # fmt: skip
     """Combines the arrays of all ranks on `root_rank`, a global rank; the other ranks get their own arrays back.
 
     Moves half of the bytes that allreduce() moves between ranks.
@@ -99,9 +96,6 @@ def reduce(tree: Tree, root_rank: int, name: str | None = None, *, op: int = Ave
     op = reduction_of(None, op)
     call = Call(REDUCE, name, process_set, op, prescale_factor, postscale_factor, root_rank)
     return _each(call, tree, compression)
-
-
-# fmt: on
 
 
 # With pytrees a group is nothing special. Under these names the other frameworks have it.

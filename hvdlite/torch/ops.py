@@ -40,14 +40,13 @@ __all__ = [
 OPS = Collectives(FRAMEWORK)
 
 
-# fmt: off
 # ---- Allreduce ------------------------------------------------------------------------------------------------------
 
 
 def allreduce_async(tensor: torch.Tensor, average: bool | None = None, name: str | None = None,
                     op: int | None = None, prescale_factor: float = 1.0,
                     postscale_factor: float = 1.0,
-                    process_set: ProcessSet = global_process_set) -> int:
+                    process_set: ProcessSet = global_process_set) -> int:  # fmt: skip
     """Starts allreduce() and returns a handle."""
     op = reduction_of(average, op)
     return _start(Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor), [tensor])
@@ -56,7 +55,7 @@ def allreduce_async(tensor: torch.Tensor, average: bool | None = None, name: str
 def allreduce(tensor: torch.Tensor, average: bool | None = None, name: str | None = None,
               compression: Any = Compression.none, op: int | None = None,
               prescale_factor: float = 1.0, postscale_factor: float = 1.0,
-              process_set: ProcessSet = global_process_set) -> torch.Tensor:
+              process_set: ProcessSet = global_process_set) -> torch.Tensor:  # fmt: skip
     """Combines the tensors of all ranks element by element; a new tensor, the same bits on every rank."""
     op = reduction_of(average, op)
     if compression is Compression.none and _is_plain(tensor):
@@ -68,7 +67,7 @@ def allreduce(tensor: torch.Tensor, average: bool | None = None, name: str | Non
 def allreduce_async_(tensor: torch.Tensor, average: bool | None = None, name: str | None = None,
                      op: int | None = None, prescale_factor: float = 1.0,
                      postscale_factor: float = 1.0,
-                     process_set: ProcessSet = global_process_set) -> int:
+                     process_set: ProcessSet = global_process_set) -> int:  # fmt: skip
     """Starts allreduce_() and returns a handle."""
     op = reduction_of(average, op)
     call = Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor, in_place=True)
@@ -77,7 +76,7 @@ def allreduce_async_(tensor: torch.Tensor, average: bool | None = None, name: st
 
 def allreduce_(tensor: torch.Tensor, average: bool | None = None, name: str | None = None,
                op: int | None = None, prescale_factor: float = 1.0, postscale_factor: float = 1.0,
-               process_set: ProcessSet = global_process_set) -> torch.Tensor:
+               process_set: ProcessSet = global_process_set) -> torch.Tensor:  # fmt: skip
     """allreduce() in place. Returns the tensor."""
     op = reduction_of(average, op)
     if _is_plain(tensor):
@@ -90,7 +89,7 @@ def allreduce_(tensor: torch.Tensor, average: bool | None = None, name: str | No
 def grouped_allreduce_async(tensors: Sequence[torch.Tensor], average: bool | None = None,
                             name: str | None = None, op: int | None = None,
                             prescale_factor: float = 1.0, postscale_factor: float = 1.0,
-                            process_set: ProcessSet = global_process_set) -> int:
+                            process_set: ProcessSet = global_process_set) -> int:  # fmt: skip
     """Starts grouped_allreduce() and returns one handle for all; its result is a tuple."""
     op = reduction_of(average, op)
     return _start(Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor, grouped=True), tensors)
@@ -100,7 +99,7 @@ def grouped_allreduce(tensors: Sequence[torch.Tensor], average: bool | None = No
                       name: str | None = None, compression: Any = Compression.none,
                       op: int | None = None, prescale_factor: float = 1.0,
                       postscale_factor: float = 1.0,
-                      process_set: ProcessSet = global_process_set) -> list[torch.Tensor]:
+                      process_set: ProcessSet = global_process_set) -> list[torch.Tensor]:  # fmt: skip
     """allreduce() of several tensors that become ready, travel and fail together."""
     op = reduction_of(average, op)
     call = Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor, grouped=True)
@@ -110,7 +109,7 @@ def grouped_allreduce(tensors: Sequence[torch.Tensor], average: bool | None = No
 def grouped_allreduce_async_(tensors: Sequence[torch.Tensor], average: bool | None = None,
                              name: str | None = None, op: int | None = None,
                              prescale_factor: float = 1.0, postscale_factor: float = 1.0,
-                             process_set: ProcessSet = global_process_set) -> int:
+                             process_set: ProcessSet = global_process_set) -> int:  # fmt: skip
     """Starts grouped_allreduce_() and returns one handle for all."""
     how = (ALLREDUCE, name, process_set, reduction_of(average, op), prescale_factor, postscale_factor)
     return _start(Call(*how, in_place=True, grouped=True), tensors)
@@ -119,7 +118,7 @@ def grouped_allreduce_async_(tensors: Sequence[torch.Tensor], average: bool | No
 def grouped_allreduce_(tensors: Sequence[torch.Tensor], average: bool | None = None,
                        name: str | None = None, op: int | None = None, prescale_factor: float = 1.0,
                        postscale_factor: float = 1.0,
-                       process_set: ProcessSet = global_process_set) -> list[torch.Tensor]:
+                       process_set: ProcessSet = global_process_set) -> list[torch.Tensor]:  # fmt: skip
     """grouped_allreduce() in place. Returns the tensors."""
     how = (ALLREDUCE, name, process_set, reduction_of(average, op), prescale_factor, postscale_factor)
     return _run(Call(*how, in_place=True, grouped=True), tensors)
@@ -127,7 +126,7 @@ def grouped_allreduce_(tensors: Sequence[torch.Tensor], average: bool | None = N
 
 def sparse_allreduce_async(
     tensor: torch.Tensor, name: str, op: int, process_set: ProcessSet = global_process_set
-) -> Callable[[], torch.Tensor]:
+) -> Callable[[], torch.Tensor]:  # fmt: skip
     """Starts the reduction of a sparse COO tensor; returns a function that waits and returns the result."""
     return sparse.start(OPS, tensor, name, op, process_set)
 
@@ -141,55 +140,55 @@ def allgather_async(tensor: torch.Tensor, name: str | None = None, process_set: 
 
 
 def allgather(tensor: torch.Tensor, name: str | None = None,
-              process_set: ProcessSet = global_process_set) -> torch.Tensor:
+              process_set: ProcessSet = global_process_set) -> torch.Tensor:  # fmt: skip
     """Concatenates the tensors of all ranks along their first dimension, which may differ from rank to rank."""
     return _run(Call(ALLGATHER, name, process_set), [tensor])[0]
 
 
 def grouped_allgather_async(tensors: Sequence[torch.Tensor], name: str | None = None,
-                            process_set: ProcessSet = global_process_set) -> int:
+                            process_set: ProcessSet = global_process_set) -> int:  # fmt: skip
     """Starts grouped_allgather() and returns one handle for all; its result is a tuple."""
     return _start(Call(ALLGATHER, name, process_set, grouped=True), tensors)
 
 
 def grouped_allgather(tensors: Sequence[torch.Tensor], name: str | None = None,
-                      process_set: ProcessSet = global_process_set) -> list[torch.Tensor]:
+                      process_set: ProcessSet = global_process_set) -> list[torch.Tensor]:  # fmt: skip
     """allgather() of several tensors that travel together."""
     return _run(Call(ALLGATHER, name, process_set, grouped=True), tensors)
 
 
 def broadcast_async(tensor: torch.Tensor, root_rank: int, name: str | None = None,
-                    process_set: ProcessSet = global_process_set) -> int:
+                    process_set: ProcessSet = global_process_set) -> int:  # fmt: skip
     """Starts broadcast() and returns a handle."""
     return _start(Call(BROADCAST, name, process_set, root=root_rank), [tensor])
 
 
 def broadcast(tensor: torch.Tensor, root_rank: int, name: str | None = None,
-              process_set: ProcessSet = global_process_set) -> torch.Tensor:
+              process_set: ProcessSet = global_process_set) -> torch.Tensor:  # fmt: skip
     """Returns the tensor of `root_rank` (a global rank, also in a process set). Shapes must be equal on all ranks."""
     return _run(Call(BROADCAST, name, process_set, root=root_rank), [tensor])[0]
 
 
 def broadcast_async_(tensor: torch.Tensor, root_rank: int, name: str | None = None,
-                     process_set: ProcessSet = global_process_set) -> int:
+                     process_set: ProcessSet = global_process_set) -> int:  # fmt: skip
     """Starts broadcast_() and returns a handle."""
     return _start(Call(BROADCAST, name, process_set, root=root_rank, in_place=True), [tensor])
 
 
 def broadcast_(tensor: torch.Tensor, root_rank: int, name: str | None = None,
-               process_set: ProcessSet = global_process_set) -> torch.Tensor:
+               process_set: ProcessSet = global_process_set) -> torch.Tensor:  # fmt: skip
     """broadcast() in place. Returns the tensor."""
     return _run(Call(BROADCAST, name, process_set, root=root_rank, in_place=True), [tensor])[0]
 
 
 def alltoall_async(tensor: torch.Tensor, splits: Any = None, name: str | None = None,
-                   process_set: ProcessSet = global_process_set) -> int:
+                   process_set: ProcessSet = global_process_set) -> int:  # fmt: skip
     """Starts alltoall() and returns a handle; synchronize() then returns (output, received_splits) in any case."""
     return _start(_alltoall(name, process_set, splits), [tensor])
 
 
 def alltoall(tensor: torch.Tensor, splits: Any = None, name: str | None = None,
-             process_set: ProcessSet = global_process_set) -> Any:
+             process_set: ProcessSet = global_process_set) -> Any:  # fmt: skip
     """Sends the i-th part of the first dimension to rank i; returns the parts received, in the order of the ranks.
 
     `splits` (int32, or a list) says how many rows each rank gets; the result is then (output, received_splits).
@@ -200,7 +199,7 @@ def alltoall(tensor: torch.Tensor, splits: Any = None, name: str | None = None,
 
 def reducescatter_async(tensor: torch.Tensor, name: str | None = None, op: int = Average,
                         process_set: ProcessSet = global_process_set, prescale_factor: float = 1.0,
-                        postscale_factor: float = 1.0) -> int:
+                        postscale_factor: float = 1.0) -> int:  # fmt: skip
     """Starts reducescatter() and returns a handle."""
     return _start(Call(REDUCESCATTER, name, process_set, op, prescale_factor, postscale_factor), [tensor])
 
@@ -208,7 +207,7 @@ def reducescatter_async(tensor: torch.Tensor, name: str | None = None, op: int =
 def reducescatter(tensor: torch.Tensor, name: str | None = None,
                   compression: Any = Compression.none, op: int = Average,
                   process_set: ProcessSet = global_process_set, prescale_factor: float = 1.0,
-                  postscale_factor: float = 1.0) -> torch.Tensor:
+                  postscale_factor: float = 1.0) -> torch.Tensor:  # fmt: skip
     """Reduces the tensors of all ranks and returns this rank's part of the rows.
 
     If the rows do not divide evenly, lower ranks get one more.
@@ -219,7 +218,7 @@ def reducescatter(tensor: torch.Tensor, name: str | None = None,
 
 def reduce_async(tensor: torch.Tensor, root_rank: int, name: str | None = None, op: int = Average,
                  process_set: ProcessSet = global_process_set, prescale_factor: float = 1.0,
-                 postscale_factor: float = 1.0) -> int:
+                 postscale_factor: float = 1.0) -> int:  # fmt: skip
     """Starts reduce() and returns a handle."""
     return _start(Call(REDUCE, name, process_set, op, prescale_factor, postscale_factor, root_rank), [tensor])
 
@@ -227,7 +226,7 @@ def reduce_async(tensor: torch.Tensor, root_rank: int, name: str | None = None, 
 def reduce(tensor: torch.Tensor, root_rank: int, name: str | None = None,
            compression: Any = Compression.none, op: int = Average,
            process_set: ProcessSet = global_process_set, prescale_factor: float = 1.0,
-           postscale_factor: float = 1.0) -> torch.Tensor:
+           postscale_factor: float = 1.0) -> torch.Tensor:  # fmt: skip
     """Combines the tensors of all ranks on `root_rank`, a global rank; the other ranks get their own tensor back.
 
     Moves half of the bytes that allreduce() moves between ranks.
@@ -238,7 +237,7 @@ def reduce(tensor: torch.Tensor, root_rank: int, name: str | None = None,
 
 def grouped_reducescatter_async(tensors: Sequence[torch.Tensor], name: str | None = None,
                                 op: int = Average, process_set: ProcessSet = global_process_set,
-                                prescale_factor: float = 1.0, postscale_factor: float = 1.0) -> int:
+                                prescale_factor: float = 1.0, postscale_factor: float = 1.0) -> int:  # fmt: skip
     """Starts grouped_reducescatter() and returns one handle for all; its result is a tuple."""
     return _start(Call(REDUCESCATTER, name, process_set, op, prescale_factor, postscale_factor, grouped=True), tensors)
 
@@ -247,13 +246,12 @@ def grouped_reducescatter(tensors: Sequence[torch.Tensor], name: str | None = No
                           compression: Any = Compression.none, op: int = Average,
                           process_set: ProcessSet = global_process_set,
                           prescale_factor: float = 1.0,
-                          postscale_factor: float = 1.0) -> list[torch.Tensor]:
+                          postscale_factor: float = 1.0) -> list[torch.Tensor]:  # fmt: skip
     """reducescatter() of several tensors that travel together."""
     call = Call(REDUCESCATTER, name, process_set, op, prescale_factor, postscale_factor, grouped=True)
     return _run(call, tensors, compression)
 
 
-# fmt: on
 # ---- How they run ---------------------------------------------------------------------------------------------------
 
 

@@ -69,8 +69,9 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer,
     Gradients are submitted while the backward pass goes on, and waited for in step(). See docs/guides/pytorch.md.
     """
     _check(optimizer, op)
-    options = settle(op, gradient_predivide_factor, compression, sparse_as_dense, num_groups, groups, process_set,
-                     backward_passes_per_step=backward_passes_per_step, members=PARAMETERS)  # fmt: skip
+    options = settle(op, gradient_predivide_factor, compression, sparse_as_dense, num_groups, groups,
+                     process_set, backward_passes_per_step=backward_passes_per_step,
+                     members=PARAMETERS)  # fmt: skip
     _check_compression(options)
     shared = Shared(options, names.check(named_parameters), _rebuild)
     trained = [p for g in optimizer.param_groups for p in g["params"] if p.requires_grad]
