@@ -90,6 +90,7 @@ class Job:
                 stack.callback(stream.end)
             # When all ranks are on this host, nothing listens anywhere but on the loopback.
             store = stack.enter_context(StoreServer.reached(key, everywhere=bool(self.far)))
+            self.verdict.hearing = lambda: not store.is_empty()
             self.observer.begin(store, key)
             yield Opened(streams, key, store)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hvdlite.launch.last_words import shown
@@ -14,6 +14,8 @@ from hvdlite.launch.spawn.events import AllGone, Ended, StartFailed, signal_name
 # A rank that fails because a peer was lost may exit sooner than the peer, whose interpreter takes its time
 # to end. So long the launcher waits for the cause before it takes the consequence for it.
 SETTLE_SECONDS = 0.5
+# The other ranks get this long to raise their own error, to run the program's `except` and `finally`, and to end.
+SURVIVOR_SECONDS = 1.0
 _CONSEQUENCES = (b"PeerLostError", b"ShutDownError")
 # What ssh itself exits with when the connection fails.
 _CONNECTION_LOST = 255
@@ -50,7 +52,11 @@ class Verdict:
     gone: AllGone | None = None
     decided: bool = False
     met: bool = True  # any ranks, in hvd.init()
+    hearing: Callable[[], bool] = lambda: False  # whether ranks have met, so that the others hear of a loss
+    hurried: bool = False  # a signal has come after the decision
     _first_failure: float = 0.0
+    _decided_at: float = 0.0
+    _asked: bool = False  # decide() has returned True
 
     def ended(self, ended: Ended, last_words: bytes, now: float) -> None:
         # What ends after the decision was ended by us; what ends on a lost host was killed by its agent.
@@ -70,17 +76,26 @@ class Verdict:
 
     def decide(self, now: float) -> bool:
         """True once, when the other ranks have to be ended now. To be asked after each batch of events."""
-        if self.decided or not (self.failures or self.start_failure or self.lost or self.interrupted):
+        if self._asked or not (self.failures or self.start_failure or self.lost or self.interrupted):
             return False
-        only_consequences = bool(self.failures) and all(failure.order[0] for failure in self.failures)
-        if only_consequences and not (self.interrupted or self.lost) and now - self._first_failure < SETTLE_SECONDS:
+        if not self.decided:
+            only_consequences = bool(self.failures) and all(failure.order[0] for failure in self.failures)
+            if only_consequences and not (self.interrupted or self.lost) and now - self._first_failure < SETTLE_SECONDS:
+                return False
+            self.decided = True
+            self._decided_at = now
+        if self._survivors_may_hear() and now - self._decided_at < SURVIVOR_SECONDS:
             return False
-        self.decided = True
+        self._asked = True
         return True
+
+    def _survivors_may_hear(self) -> bool:
+        ended_by_us = self.interrupted or self.hurried or self.start_failure is not None
+        return not ended_by_us and len(self.hosts) > 1 and self.hearing()
 
     def pending(self) -> bool:
         """Whether decide() has to be asked again soon although nothing happens."""
-        return bool(self.failures) and not self.decided
+        return bool(self.failures or self.lost) and not self._asked
 
     def status(self) -> int:
         """The launcher's exit status."""

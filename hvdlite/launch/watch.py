@@ -132,6 +132,7 @@ class _Watch:
         self.paused: set[int] = set()  # descriptors of which nothing is read, because a sink accepts nothing now
         for descriptor in (*self.groups, *self.pipes):
             self.selector.register(descriptor, selectors.EVENT_READ)
+        self.asked = False  # the ranks have been asked to end
         self.turn = time.monotonic()
         self.resisting = 0
         self.guardian_died = False
@@ -241,6 +242,7 @@ class _Watch:
 
     def _ask(self, politely: bool) -> None:
         """Ranks have to end: after the grace period, or at once."""
+        self.asked = True
         for descriptor, (_, group) in self.groups.items():
             if politely:
                 group.terminate()
@@ -265,10 +267,12 @@ class _Watch:
             if number in _FORWARDED:
                 for _, group in self.groups.values():
                     group.forward(number)
-            elif self.verdict.decided or self.verdict.interrupted:
+            elif self.asked or self.verdict.interrupted:
                 self._ask(politely=False)  # asked twice: no more patience
-            if number not in _FORWARDED and not self.verdict.decided:
-                self.verdict.interrupted = self.verdict.interrupted or number
+            elif self.verdict.decided:
+                self.verdict.hurried = True
+            else:
+                self.verdict.interrupted = number
 
     def _tick(self) -> None:
         for stream in self.streams.values():

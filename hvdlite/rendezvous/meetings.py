@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 
-from hvdlite.rendezvous.protocol import MAX_COLLECT, BadRequest, encode_verdict
+from hvdlite.rendezvous.protocol import MAX_COLLECT, NOBODY, BadRequest, encode_verdict
 
 # StatusCode::kPeerLost in csrc/base/status.h
-_PEER_LOST = 4
+PEER_LOST = 4
 
 
 class Lost(Exception):
@@ -52,6 +52,7 @@ class Meetings:
     def __init__(self) -> None:
         self._latest: dict[str, Attempt] = {}
         self._seats: dict[Hashable, tuple[Attempt, int]] = {}
+        self._called_off: dict[str, bytes] = {}  # by name: the verdict
 
     def join(self, name: str, rank: int, size: int, who: Hashable) -> int:
         """From now on `who` speaks for the rank. Returns the number of the attempt."""
@@ -59,6 +60,8 @@ class Meetings:
             raise BadRequest(f"rank {rank} of {size} cannot join a job")
         if who in self._seats:
             raise BadRequest("this connection speaks for a rank already")
+        if name in self._called_off:
+            raise Lost(self._called_off[name])
         attempt = self._open(name, rank, size)
         if attempt.size != size:
             raise BadRequest(f"rank {rank} takes the job for one of {size} ranks, the others for one of {attempt.size}")
@@ -83,6 +86,19 @@ class Meetings:
             raise BadRequest("all ranks have met already")
         return self._end(attempt, rank, verdict)
 
+    def call_off(self, name: str, verdict: bytes) -> list[Hashable]:
+        """No meeting of this name takes place any more. Returns those that have joined it, who have to be told.
+
+        A meeting that has taken place stays as it is.
+        """
+        attempt = self._latest.get(name)
+        if attempt is not None and attempt.met:
+            return []
+        self._called_off[name] = verdict
+        if attempt is None or attempt.verdict is not None:
+            return []
+        return self._end(attempt, NOBODY, verdict)
+
     def gone(self, who: Hashable) -> tuple[bytes, list[Hashable]] | None:
         """The connection has ended. If that executes a will: the verdict, and who has to be told."""
         attempt, rank = self._seats.pop(who, (None, -1))
@@ -92,7 +108,7 @@ class Meetings:
             f"rank {rank} died during hvd.init(): its process ended, or its connection with the job's store broke. "
             "Look at its output for the cause: an exception, the out-of-memory killer, a signal."
         )
-        verdict = encode_verdict(rank, _PEER_LOST, text)
+        verdict = encode_verdict(rank, PEER_LOST, text)
         return verdict, self._end(attempt, rank, verdict)
 
     def _open(self, name: str, rank: int, size: int) -> Attempt:

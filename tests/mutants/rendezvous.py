@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mutants.mutant import Mutant
 
-_SERVER = "hvdlite/rendezvous/server.py"
+_SERVER = "hvdlite/rendezvous/serving.py"
 _TABLE = "hvdlite/rendezvous/table.py"
 _MEETINGS = "hvdlite/rendezvous/meetings.py"
 _PROTOCOL = "hvdlite/rendezvous/protocol.py"
