@@ -1,4 +1,5 @@
-// The C functions of hvdlite.h: each one line of Runtime, plus the calling thread's last error.
+// The C functions of hvdlite.h. Each is one line of Runtime, and sets the calling thread's last
+// error.
 #include <algorithm>
 #include <cstring>
 #include <iterator>
@@ -32,7 +33,7 @@ Status UnknownHandle(int64_t handle) {
                                  ": each handle can be synchronized once");
 }
 
-// As much of the text as fits, closed by 0; returns the length of all of it.
+// Writes as much of the text as fits, with a final NUL. Returns the length of the whole text.
 int64_t Give(const std::string& all, char* text, int64_t capacity) {
   const int64_t n = std::min<int64_t>(static_cast<int64_t>(all.size()), capacity - 1);
   if (n >= 0) {
@@ -42,7 +43,7 @@ int64_t Give(const std::string& all, char* text, int64_t capacity) {
   return static_cast<int64_t>(all.size());
 }
 
-// As many of the numbers as fit; returns how many there are.
+// Writes as many of the numbers as fit. Returns how many there are.
 int32_t GiveNumbers(const std::vector<int>& all, int32_t* numbers, int32_t capacity) {
   for (size_t i = 0; i < all.size() && i < static_cast<size_t>(capacity); ++i) numbers[i] = all[i];
   return static_cast<int32_t>(all.size());
@@ -177,7 +178,7 @@ hvdlite_code hvdlite_poll(int64_t handle, int32_t* done) {
   if (*done == 0 || found->pending == nullptr) return HVDLITE_OK;
   bool finished = false;
   const Status status = found->pending->Finished(&finished);
-  *done = finished || !status.ok() ? 1 : 0;  // who then waits hears of it
+  *done = finished || !status.ok() ? 1 : 0;  // a later wait returns the error
   return HVDLITE_OK;
 }
 

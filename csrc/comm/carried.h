@@ -1,7 +1,8 @@
-// Carried: how many batches each way has carried since init(), by operation; for hvd.metrics().
+// Carried: counts the batches that each carrier has carried since init(), by operation; for
+// hvd.metrics().
 //
-// A way through others (hierarchical, stage, mpi pipes) is counted, and so are those that it
-// takes. Thread-safety: any thread.
+// A carrier that uses others (hierarchical, stage, mpi pipes) counts, and so do those others.
+// Thread-safety: any thread.
 #pragma once
 
 #include <array>

@@ -1,8 +1,8 @@
-"""The knob table: everything a user may tune, one row each.
+"""The knob table: one row for each setting.
 
-From a row come the environment variables, the launcher's flag, the field of the C++ config (csrc/base/knobs.py) and its
-line in docs/reference/knobs.md (knobs_page.py). To add a knob, add a row.
-The build reads this file before anything is installed: it imports nothing of hvdlite.
+A row defines the environment variables, the launcher's flag, the field of the C++ config
+(csrc/base/knobs.py) and the entry in docs/reference/knobs.md (knobs_page.py). To add a knob, add a
+row. The build reads this file before anything is installed, so it imports nothing of hvdlite.
 """
 
 from __future__ import annotations
@@ -31,13 +31,16 @@ class Knob:
     unit: str = ""
     minimum: float | None = None
     maximum: float | None = None
-    choices: tuple[str, ...] = ()  # with "on" and "off" among them, everything a bool accepts means on or off
-    flag: str | None = None  # launcher flag; for a bool or an on/off choice it takes no value and means true
+    # if it has "on" and "off", all words for a bool are accepted, too
+    choices: tuple[str, ...] = ()
+    # launcher's flag; for a bool or an on/off choice it takes no value and means true
+    flag: str | None = None
     flag_off: str | None = None  # the flag that means false
     flag_scale: int = 1  # the flag's number times this is the knob's value
-    core: bool = True  # whether the native core has it; False: it is Python's alone
-    alike: bool = False  # all ranks must have one value: it decides which rank sends what, when
-    yaml: str = ""  # its key in the launcher's --config-file; "not section.key": true there means false
+    core: bool = True  # False: only Python reads it, and the native core does not have it
+    # all ranks need the same value, because it decides which rank sends what and when
+    alike: bool = False
+    yaml: str = ""  # its key in --config-file; "not section.key": true there means false here
 
     @property
     def is_switch(self) -> bool:
@@ -45,7 +48,7 @@ class Knob:
         return self.type == "bool" or {"on", "off"} <= set(self.choices)
 
     def allowed(self) -> str:
-        """What may be given, in words."""
+        """Describes the values that are allowed."""
         if self.type == "bool":
             return "1/0, true/false, yes/no or on/off"
         if self.type == "choice":
@@ -62,7 +65,7 @@ class Knob:
         return kind + (f" ({self.unit})" if self.unit else "")
 
     def parse(self, text: str, source: str) -> Value:
-        """The typed value of `text`; `source` (a variable or a flag) is named in the error."""
+        """Returns the typed value of `text`. The error names `source`, a variable or a flag."""
         value = self._convert(text.strip())
         if value is None:
             raise ValueError(f"{source}={text!r} is not allowed: expected {self.allowed()}.")
@@ -90,7 +93,7 @@ class Knob:
 
 
 def _to_bool(text: str) -> bool | None:
-    """As Horovod: any integer above 0 is true; also the usual words."""
+    """Follows Horovod: any integer above 0 is true. The usual words work, too."""
     if text.lower() in _TRUE:
         return True
     if text.lower() in _FALSE:
@@ -102,7 +105,7 @@ def _to_bool(text: str) -> bool | None:
 
 
 def _names(name: str, horovod: str | None = "") -> tuple[str, ...]:
-    """HVDLITE_<name>, then Horovod's variable: the same name, another one, or (None) none."""
+    """HVDLITE_<name> and Horovod's variable: of the same name, of another name, or none (None)."""
     if horovod is None:
         return (f"HVDLITE_{name}",)
     return (f"HVDLITE_{name}", f"HOROVOD_{horovod or name}")
@@ -363,7 +366,7 @@ KNOBS: tuple[Knob, ...] = (
 
 
 def by_field(field: str) -> Knob:
-    """The row of a field; KeyError when there is none."""
+    """Returns the row of a field; KeyError if there is none."""
     for knob in KNOBS:
         if knob.field == field:
             return knob
@@ -371,7 +374,7 @@ def by_field(field: str) -> Knob:
 
 
 def _lookup(knob: Knob, environ: Mapping[str, str]) -> tuple[str, str] | None:
-    # An empty text is a value only for a text knob; anywhere else `HVDLITE_X= command` means "not set".
+    # An empty text is a value only for a text knob. For others, `HVDLITE_X= command` means not set.
     for name in knob.environment:
         text = environ.get(name)
         if text is not None and (text.strip() or knob.type == "str"):
@@ -380,7 +383,8 @@ def _lookup(knob: Knob, environ: Mapping[str, str]) -> tuple[str, str] | None:
 
 
 def resolve(environ: Mapping[str, str]) -> dict[str, Value]:
-    """Every knob's value. A bad one raises ValueError: the variable, the value and what is allowed."""
+    """Returns every knob's value. The ValueError for a bad one names the variable, the value and
+    what is allowed."""
     values: dict[str, Value] = {}
     for knob in KNOBS:
         found = _lookup(knob, environ)

@@ -1,10 +1,10 @@
 """The loop of the store server's thread: one selector, any number of clients.
 
-What a stranger can cost: one descriptor and 41 bytes for at most 5 seconds. Nothing is parsed before
-the handshake is complete, and nothing that comes over a socket is ever unpickled or evaluated. A
-connection that does not keep to the protocol is closed with one line in the log (strangers: the
-first few, then their number). The others do not notice, unless it spoke for a rank that was
-joining: that rank is lost then (`meetings`).
+A stranger costs at most one descriptor and 41 bytes for 5 seconds. Nothing is parsed before the
+handshake is complete, and nothing from a socket is ever unpickled or evaluated. A connection that
+violates the protocol is closed with one line in the log. For strangers, the log has the first few
+lines and then their number. Other clients do not notice, unless the connection spoke for a joining
+rank: that rank is then lost (`meetings`).
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from hvdlite.rendezvous.watched import Watched
 
 _log = logging.getLogger("hvdlite.rendezvous.server")
 
-# More strangers at once than any job has ranks that connect within one turn of the loop; beyond, the oldest
-# goes.
+# No job has so many ranks that connect within one turn of the loop. If more strangers are connected
+# at once, the oldest is closed.
 _MAX_STRANGERS = 1024
-# Handshakes of those already here take turns with new arrivals, so that a rush of ranks is not taken for a
+# Handshakes of existing connections take turns with new ones, so a rush of ranks is not taken for a
 # flood.
 _ACCEPTS_PER_TURN = 64
-# How long to leave the door shut when the process has no descriptors left.
+# How long to accept no connection if the process has no descriptors left.
 _ACCEPT_PAUSE = 0.2
 
 

@@ -1,4 +1,4 @@
-// Communicator: collectives among ranks of one host, straight out of each other's mapped memory.
+// Communicator: collectives among the ranks of one host, through the memory that they share.
 #pragma once
 
 #include "comm/communicator.h"
@@ -8,8 +8,8 @@ namespace hvdlite::comm::shm {
 
 class Communicator final : public comm::Communicator {
  public:
-  // Allreduces of at most `small_bytes` go by exchange. Between two members, which read no more by
-  // it than by shares, those of eight times as many do. Borrows the region.
+  // Allreduces of at most `small_bytes` use the exchange. Between two members the limit is eight
+  // times as high, because for two the exchange reads no more than the shares. Borrows the region.
   Communicator(Region* region, size_t small_bytes)
       : region_(region), exchange_bytes_(region->members() == 2 ? 8 * small_bytes : small_bytes) {}
 

@@ -35,7 +35,7 @@ sockaddr_un AbstractAddress(const std::string& name, socklen_t* length) {
   return address;
 }
 
-// Until one of them can be read.
+// Waits until one of the sockets can be read.
 Status WaitReady(std::vector<pollfd>* fds, const Until& until, const std::string& what) {
   for (;;) {
     HVDLITE_RETURN_IF_ERROR(until.Look());
@@ -46,7 +46,7 @@ Status WaitReady(std::vector<pollfd>* fds, const Until& until, const std::string
   }
 }
 
-// One message of `bytes` with `fds` attached. Small enough for the socket's buffer, so it never
+// Sends one message of `bytes` with `fds` attached. It fits into the socket's buffer, so this never
 // blocks.
 Status SendWithFds(int socket, const void* data, size_t bytes, const std::vector<int>& fds) {
   iovec part{const_cast<void*>(data), bytes};
@@ -105,8 +105,7 @@ bool SameUser(int socket) {
          credentials.uid == geteuid();
 }
 
-// What a broken conversation during start-up says of the other end, unless it is known why it
-// broke.
+// The error for a conversation that broke during start-up, unless the reason is known.
 Status Gone(int rank, const Status& how, const Until& until) {
   HVDLITE_RETURN_IF_ERROR(until.Look());
   if (how.code() == StatusCode::kTimeout) return how;
@@ -119,8 +118,8 @@ Status Gone(int rank, const Status& how, const Until& until) {
 // Descriptors per message; the kernel's limit is 253.
 constexpr size_t kFdsPerMessage = 250;
 
-// So many more than there are ranks may have come and not said who they are; one more and the first
-// has to go.
+// The number of connections, beyond the number of ranks, that may wait without having proved who
+// they are. The next one displaces the oldest.
 constexpr size_t kMostStrangers = 64;
 
 }  // namespace
@@ -166,8 +165,8 @@ Status Neighbours::Host(int listener, const std::string& secret, std::vector<int
   getsockname(meeting.get(), reinterpret_cast<sockaddr*>(&address), &length);
   const std::string name(address.sun_path + 1, length - offsetof(sockaddr_un, sun_path) - 1);
 
-  // A silent connection delays no other and is not closed for it: a rank of a busy host may be
-  // held just there.
+  // A silent connection delays no other and is not closed for its silence: it may be a rank of a
+  // busy host that is held up just then.
   std::vector<Fd> guests;
   for (int missing = local_size - 1; missing > 0;) {
     std::vector<pollfd> readable = {{meeting.get(), POLLIN, 0}};
@@ -282,7 +281,7 @@ Status Neighbours::Check() {
     char byte;
     const ssize_t got = recv(sockets_[i], &byte, 1, MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
-    // Nothing is ever sent after the start, so anything else is the end of the peer.
+    // Nothing is sent after start-up, so any event means the end of the peer.
     close(sockets_[i]);
     sockets_[i] = -1;
     if (segment_->line(socket_ranks_[i]).left.load(std::memory_order_seq_cst) != 0) continue;

@@ -71,6 +71,23 @@ class Api:
         """All forms that alltoall takes for its splits."""
         return [rows]
 
+    no_tensors: tuple[Any, ...] = ()  # each is a TypeError, which names
+    tensor_word = ""
+    dtype_error: tuple[type[Exception], str] = (ValueError, "is not supported")
+    refuses_when_fixed = True  # what makes no sense, also where it is compiled for shapes
+
+    def wrong_dtypes(self) -> list[Any]:
+        """Tensors that cannot be reduced, which dtype_error says."""
+        raise NotImplementedError
+
+    def wrong_splits(self, size: int) -> list[Any]:
+        """Splits of `size` ranks that are wrong in this framework alone."""
+        return []
+
+    def invalid(self, mode: str) -> type[Exception]:
+        """The exception by which a rank hears of its own wrong argument."""
+        return ValueError
+
     def mismatch(self, mode: str) -> type[Exception]:
         """The exception by which a rank hears that ranks disagree."""
         return self.hvd.MismatchError  # type: ignore[no-any-return]
