@@ -310,6 +310,17 @@ KNOBS: tuple[Knob, ...] = (
         "Training", core=False,
     ),
     Knob(
+        "gradient_pool", _names("GRADIENT_POOL", None), "bool", False,
+        "torch's DistributedOptimizer on CPUs: gradients are allocated in memory that the ranks of a host share, and reduced where they lie, "
+        "without copies.",
+        "Training", alike=True,
+    ),
+    Knob(
+        "gradient_pool_bytes", _names("GRADIENT_POOL_BYTES", None), "int", 0,
+        "The most memory of that kind that each rank uses; 0: three times its gradients, and 64 MiB. Gradients beyond it are copied.",
+        "Training", unit="bytes", minimum=0,
+    ),
+    Knob(
         "tensorflow_kernels", _names("TENSORFLOW_KERNELS", None), "bool", True,
         "Use hvdlite's own kernels inside a tf.function. Without them operations go through Python, which is slower.",
         "Training", core=False,

@@ -13,7 +13,7 @@ import torch
 
 from hvdlite.adapter import names
 from hvdlite.adapter.step import Options, check_passes
-from hvdlite.torch import optimizer_state, traced
+from hvdlite.torch import optimizer_state, pool, traced
 from hvdlite.torch.reducer import GradientReducer
 
 _AGAIN = (
@@ -201,6 +201,7 @@ class Shared:
         """Has the gradients reduced of parameters that require one by now."""
         assert self.reducer is not None
         frozen, self._frozen = self._frozen, []
+        pool.use([parameter for _, parameter in frozen if parameter.requires_grad], self.reducer)
         for place, parameter in frozen:
             if parameter.requires_grad:
                 self.reducer.add(parameter, place)

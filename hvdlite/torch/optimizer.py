@@ -13,13 +13,13 @@ from typing import Any
 
 import torch
 
-from hvdlite.adapter import elastic, names
+from hvdlite.adapter import elastic, memory, names
 from hvdlite.adapter.grouping import Members, positions
 from hvdlite.adapter.step import Options, settle
 from hvdlite.base.ops import Adasum, Average, Sum
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.job.basics import is_initialized, size
-from hvdlite.torch import memory, optimizer_state
+from hvdlite.torch import optimizer_state
 from hvdlite.torch.adasum import DistributedAdasum
 from hvdlite.torch.compression import Compression
 from hvdlite.torch.distributed import CLOSURE, Distributed, Shared
@@ -88,7 +88,7 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer,
     if not adasum and (size() > 1 or elastic.enabled()) and process_set.included():
         shared.start(scope)
     shared.adopt(wrapped)
-    memory.keep(parameter for group in wrapped.param_groups for parameter in group["params"])
+    memory.keep(parameter.device.type for group in wrapped.param_groups for parameter in group["params"])
     if adasum:
         wrapped._scope = scope
     if shared.reducer is not None:
