@@ -98,7 +98,8 @@ def write(results: Mapping[str, Any], notes: str) -> str:
     parts = [
         "# Benchmarks: training with torch",
         "<!-- Written by benchmarks/train from docs/benchmarks/data/torch.json and benchmarks/training_notes.md: change those. -->",
-        f"{results['ranks']} ranks with one thread each on {results['cores']} cores, "
+        "This page compares training steps with hvdlite, with DistributedDataParallel and alone.\n"
+        f"Each run has {results['ranks']} ranks with one thread each on {results['cores']} cores, "
         f"{results['scheduling']}, {results['rounds']} rounds.\n"
         "In each round the columns take turns, so compare within a row.\n"
         "*none*: each rank trains for itself, which is the bound.\n"

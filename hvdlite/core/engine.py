@@ -5,34 +5,16 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from hvdlite import _core
-from hvdlite.core.handles import Pending, new_handle, poll, run_now, synchronize
+from hvdlite.core.handles import Pending, new_handle, poll, run_all, run_now, synchronize
 from hvdlite.core.process_sets import ProcessSet
 from hvdlite.exceptions import NotInitializedError
 
 __all__ = [
-    "GradientHooks",
-    "DeviceArray",
-    "Pending",
-    "abort",
-    "members_of",
-    "PoolStats",
-    "new_handle",
-    "poll",
-    "pool_arm",
-    "pool_expect",
-    "pool_offset",
-    "pool_patch",
-    "pool_stats",
-    "rank",
-    "ranks_of",
-    "run",
-    "run_now",
-    "submit",
-    "submit_group",
-    "synchronize",
-    "takes_gpus",
+    "DeviceArray", "GradientHooks", "Pending", "PoolStats", "abort", "members_of", "new_handle",
+    "poll", "pool_arm", "pool_expect", "pool_offset", "pool_patch", "pool_stats", "rank", "ranks_of",
+    "run", "run_all", "run_now", "submit", "submit_group", "synchronize", "takes_gpus",
     "wait_all",
-]
+]  # fmt: skip
 
 rank = _core.rank
 

@@ -25,17 +25,9 @@ from hvdlite.launch.one_line import in_one_line
 from hvdlite.rendezvous.addresses import join_address
 
 __all__ = [
-    "cross_rank",
-    "cross_size",
-    "init",
-    "is_homogeneous",
-    "is_initialized",
-    "local_rank",
-    "local_size",
-    "rank",
-    "shutdown",
-    "size",
-]
+    "cross_rank", "cross_size", "init", "is_homogeneous", "is_initialized", "local_rank",
+    "local_size", "rank", "shutdown", "size",
+]  # fmt: skip
 
 _log = logging.getLogger("hvdlite")
 _lock = threading.Lock()

@@ -1,9 +1,9 @@
 // Neighbours: the Unix sockets between the ranks of one host: a hub (local rank 0) and its spokes.
 //
 // They have two uses. During start-up the hub sends the shared segment, every rank's eventfd and
-// what ranks share besides, as descriptors. Afterwards nothing is sent. The kernel closes a socket when its process ends,
-// however it ends, so an end-of-file reports the death of a process. The hub watches every spoke,
-// and the spokes watch the hub; the segment's abort word tells the rest.
+// what ranks share besides, as descriptors. Afterwards nothing is sent. The kernel closes a socket
+// when its process ends, however it ends, so an end-of-file reports the death of a process. The hub
+// watches every spoke, and the spokes watch the hub; the segment's abort word tells the rest.
 //
 // The socket lives in the abstract namespace (no file to leave behind) under a random name. A peer
 // must have the same user id and know the job's secret before it gets a descriptor. Thread-safety:
