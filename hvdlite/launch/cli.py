@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING
 from hvdlite import __version__
 from hvdlite.base import knobs
 from hvdlite.launch import flags, machine, secret
+from hvdlite.launch.elastic import flags as elastic_flags
 from hvdlite.launch.hosts import Found, Host, Reader, from_environment, parse_hostfile, parse_hosts
 
 if TYPE_CHECKING:
     from hvdlite.launch import job
+    from hvdlite.launch.elastic.wish import Wish
 
 # What is needed only to start something is imported there: `--help` answers at once.
 
@@ -40,6 +42,7 @@ class Request:
     command: list[str]
     environment: dict[str, str]  # what flags set
     notes: list[str]  # for people; those that begin with a flag at any rate
+    elastic: Wish | None = None
 
 
 def read_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -62,9 +65,6 @@ def understand(
     look: Callable[[Mapping[str, str]], machine.Machine] = machine.here,
 ) -> Request:
     """Decides who starts what where; `read` gives a file's text, `look` says what this host has. ValueError: a sentence."""
-    refused = flags.given(arguments, flags.REFUSED)
-    if refused:
-        raise ValueError(f"{refused[0].flags[0]} is refused: {refused[0].why}.")
     if not arguments.command or not arguments.command[0]:
         raise ValueError("no command given: what should the processes run?  hvdliterun -np 2 python train.py")
     processes: int | None = None if arguments.processes == "auto" else arguments.processes
@@ -79,8 +79,9 @@ def understand(
     else:
         found = from_environment(environ, read, arguments.slots_per_host)
         hosts = found.hosts if found else []
-    hosts = _with_slots(arguments, hosts, processes, notes, lambda: look(environ))
-    mode = arguments.mode or _mode(found)
+    named, mode = hosts, arguments.mode or _mode(found)
+    if arguments.script is None:
+        hosts = _with_slots(arguments, hosts, processes, notes, lambda: look(environ))
     if arguments.torch_env and mode != "gloo":
         raise ValueError(f"--torch-env is for ranks that hvdliterun itself starts (--gloo), and here {mode} does.")
     if arguments.bind == "core" and mode != "gloo":
@@ -100,7 +101,16 @@ def understand(
             environment[name] = environ.get(name) or "1"
     if arguments.tcp:
         environment["NCCL_IB_DISABLE"] = "1"
-    return Request(mode, hosts, processes, arguments.command, environment, notes)
+    wish = None
+    if arguments.least is not None or arguments.script is not None:
+        from hvdlite.launch.elastic import wish as elastic
+
+        wish = elastic.understand(arguments, named, processes, mode)
+    else:
+        notes += [
+            f"{flag} has no effect: the job is not elastic (--min-np)." for flag in elastic_flags.given(arguments)
+        ]
+    return Request(mode, hosts, processes, arguments.command, environment, notes, wish)
 
 
 def _with_slots(
@@ -177,7 +187,7 @@ def _main(argv: Sequence[str] | None) -> int:
             environment |= compat.environment({**os.environ, **environment})
         from hvdlite.launch import plan
 
-        slots = plan.assign(request.hosts, request.processes)
+        slots = [] if request.elastic else plan.assign(request.hosts, request.processes)
     except (OSError, ValueError) as error:
         print(f"hvdliterun: {_said(error)}", file=sys.stderr)
         return 2
@@ -186,6 +196,10 @@ def _main(argv: Sequence[str] | None) -> int:
             print(f"hvdliterun: {note}", file=sys.stderr)
     sys.stderr.flush()
     chosen = replace(options(arguments, values), exits=argv is None)
+    if request.elastic is not None:
+        from hvdlite.launch.elastic import run as elastic
+
+        return elastic.run(request.elastic, request.command, environment, chosen)
     if request.mode != "gloo":
         from hvdlite.launch import delegate
 

@@ -1,7 +1,7 @@
 """The command line of `hvdliterun`: every flag of horovodrun, with the same meaning, and a few more.
 
-What is a knob comes from hvdlite/base/knobs.py. What horovodrun has and hvdlite has no use for is in `WITHOUT_EFFECT` and
-`REFUSED`: the first is accepted with a line that says why nothing happens, the second ends the launcher with one.
+What is a knob comes from hvdlite/base/knobs.py. What horovodrun has and hvdlite has no use for is in
+`WITHOUT_EFFECT`: it is accepted, with a line that says why nothing happens.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 from hvdlite.base import knobs
 from hvdlite.launch import binding
+from hvdlite.launch.elastic import flags as elastic_flags
 
 _EXAMPLES = """examples:
   hvdliterun -np 2 python train.py --epochs 3
@@ -43,7 +44,6 @@ class Foreign:
 
 
 _TUNING = "hvdlite has no autotuner; its defaults do not depend on the model, and every knob can be set by hand"
-_ELASTIC = "it belongs to elastic training, which this version does not have"
 
 WITHOUT_EFFECT = (
     Foreign(("--disable-cache",), "hvdliterun remembers nothing from one run to the next"),
@@ -56,16 +56,7 @@ WITHOUT_EFFECT = (
     Foreign(("--autotune-gaussian-process-noise",), _TUNING, 1, float),
     Foreign(("--num-nccl-streams",), "hvdlite orders its operations on one stream", 1, int),
     Foreign(("--gloo-timeout-seconds",), "--start-timeout and HVDLITE_HEARTBEAT_SECONDS say how long is waited", 1, int),
-    Foreign(("--max-np", "--max-num-proc"), _ELASTIC, 1, int),
-    Foreign(("--elastic-timeout",), _ELASTIC, 1, int),
-    Foreign(("--reset-limit",), _ELASTIC, 1, int),
-    Foreign(("--blacklist-cooldown-range",), _ELASTIC, 2, int),
 )  # fmt: skip
-
-REFUSED = (
-    Foreign(("--min-np", "--min-num-proc"), _ELASTIC + "; leave it out to run with a fixed number of ranks", 1, int),
-    Foreign(("--host-discovery-script",), _ELASTIC + "; give the hosts by -H or --hostfile", 1),
-)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -150,6 +141,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     add("--verbose", action="store_true", help="say what is started and what ends")
     _add_hosts(parser)
+    elastic_flags.add(parser)
     _add_output(parser)
     _add_modes(parser)
     _add_knobs(parser)
@@ -170,8 +162,12 @@ def _add_hosts(parser: argparse.ArgumentParser) -> None:
     which.add_argument(
         "-hostfile", "--hostfile", metavar="FILE", help="hosts, one per line: `name slots=4`, `name:4` or `name`"
     )
-    for foreign in REFUSED[1:]:
-        which.add_argument(*foreign.flags, dest=foreign.destination, metavar="SCRIPT", help=argparse.SUPPRESS)
+    which.add_argument(
+        "--host-discovery-script",
+        dest="script",
+        metavar="SCRIPT",
+        help="an elastic job: run once a second, it prints the hosts of the moment, `name` or `name:slots`",
+    )
     group.add_argument(
         "--slots-per-host",
         type=int,
@@ -268,7 +264,7 @@ def _add_foreign(parser: argparse.ArgumentParser) -> None:
         "accepted for horovodrun's sake, without effect",
         ", ".join(foreign.flags[0] for foreign in WITHOUT_EFFECT),
     )
-    for foreign in (*WITHOUT_EFFECT, REFUSED[0]):
+    for foreign in WITHOUT_EFFECT:
         more: dict[str, Any] = {"nargs": foreign.arguments or None, "type": foreign.type, "metavar": "X"}
         if not foreign.arguments:
             more = {"action": "store_true"}
