@@ -1,9 +1,9 @@
-// hvdlite's operations in TensorFlow's graphs: what is registered when the library is loaded.
+// hvdlite's operations in TensorFlow's graphs, registered when the library is loaded.
 //
-// Every kernel is asynchronous: it submits, returns, and is ended from the library's thread, so it
-// never blocks one of the executor's few. Stateful operations always run, and a tf.function runs
-// them one after another, in the program's order. The stateless allreduce is for gradients: all at
-// once, in any order, and not at all if its result is unused.
+// Every kernel is asynchronous: it submits and returns, and the library's thread ends it. So it
+// never blocks one of the executor's few threads. Stateful operations always run, and a tf.function
+// runs them one after another, in the program's order. The stateless allreduce is for gradients:
+// all run at once, in any order, and not at all if the result is unused.
 #include <array>
 #include <cctype>
 #include <utility>
@@ -27,7 +27,7 @@ void Compute(void* kernel, TfContext* context, TfDone* done) {
   (new Call(*static_cast<const Kernel*>(kernel), context, Steal(done)))->Start();
 }
 
-// ---- Shapes: what TensorFlow knows of the results before anything runs
+// ---- Shapes: what TensorFlow knows of the results before execution
 
 void SameShapes(TfShapeContext* context, TfStatus* status) {
   const Tf& tf = TensorFlow();
@@ -64,15 +64,15 @@ struct Operation {
   const char* more_output = nullptr;
 };
 
-// TensorFlow tells the function that makes a kernel nothing about the kind, so each has its own.
-// There are more than kinds.
+// TensorFlow does not pass the kind to the function that makes a kernel, so each kind has a
+// function of its own. There are more functions than kinds.
 template <int32_t... kinds>
 constexpr auto Creators(std::integer_sequence<int32_t, kinds...>) {
   return std::array<TfCreate, sizeof...(kinds)>{&Create<kinds>...};
 }
 constexpr auto kCreators = Creators(std::make_integer_sequence<int32_t, 32>());
 
-// What the library tells of a kind with results. HvdliteAllreduce performs "allreduce".
+// Makes the operation of a kind that has results. HvdliteAllreduce performs "allreduce".
 Operation OfKind(int32_t kind, std::string name, int32_t result) {
   name[0] = static_cast<char>(toupper(name[0]));
   Operation operation{"Hvdlite" + name, kCreators[static_cast<size_t>(kind)]};
@@ -117,7 +117,7 @@ std::string Register(const Operation& operation) {
   if (operation.more_output != nullptr)
     tf.OpDefinitionBuilderAddOutput(builder, operation.more_output);
   tf.OpDefinitionBuilderSetShapeInferenceFunction(builder, operation.shapes);
-  // Not called with false, which means true to TensorFlow as well.
+  // Never call it with false, which also means true to TensorFlow.
   if (operation.stateful) tf.OpDefinitionBuilderSetIsStateful(builder, true);
   tf.RegisterOpDefinition(builder, status.get());
   if (!status.ok()) return status.message();
@@ -143,7 +143,7 @@ const std::string& Problem() {
   return *problem;
 }
 
-// While the library is being loaded: that is when TensorFlow looks which operations it brings.
+// Runs while the library is being loaded, which is when TensorFlow looks for its operations.
 __attribute__((constructor)) void WhenLoaded() {
   Problem();
 }
@@ -151,7 +151,7 @@ __attribute__((constructor)) void WhenLoaded() {
 }  // namespace
 }  // namespace hvdlite::ingraph
 
-// Why the operations cannot be used, as a sentence's part; empty if they can.
+// Why the operations cannot be used, as part of a sentence; empty if they can.
 extern "C" HVDLITE_API const char* hvdlite_tensorflow_problem(void) {
   return hvdlite::ingraph::Problem().c_str();
 }

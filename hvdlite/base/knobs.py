@@ -1,108 +1,22 @@
-"""The knob table: everything a user may tune, one row each.
+"""The knob table: one row for each setting.
 
-From a row come the environment variables, the launcher's flag, the field of the C++ config (csrc/base/knobs.py) and its
-line in docs/reference/knobs.md (knobs_page.py). To add a knob, add a row.
-The build reads this file before anything is installed: it imports nothing of hvdlite.
+A row defines the environment variables, the launcher's flag, the field of the C++ config
+(csrc/base/knobs.py) and the entry in docs/reference/knobs.md (knobs_page.py). To add a knob, add a
+row. The build reads this file before anything is installed, so it imports `knob` only.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
-Value = bool | int | float | str
+from hvdlite.base.knob import Knob as Knob
+from hvdlite.base.knob import Value as Value
 
 _MIB = 1 << 20
-_TRUE = ("true", "yes", "on")
-_FALSE = ("false", "no", "off")
-
-
-@dataclass(frozen=True)
-class Knob:
-    """One row. `environment` is searched from left to right; the first variable that is set wins."""
-
-    field: str  # name in the C++ config and in resolve()'s result
-    environment: tuple[str, ...]
-    type: str  # bool | int | float | str | choice
-    default: Value
-    about: str  # one sentence for people
-    section: str
-    unit: str = ""
-    minimum: float | None = None
-    maximum: float | None = None
-    choices: tuple[str, ...] = ()  # with "on" and "off" among them, everything a bool accepts means on or off
-    flag: str | None = None  # launcher flag; for a bool or an on/off choice it takes no value and means true
-    flag_off: str | None = None  # the flag that means false
-    flag_scale: int = 1  # the flag's number times this is the knob's value
-    core: bool = True  # whether the native core has it; False: it is Python's alone
-    alike: bool = False  # all ranks must have one value: it decides which rank sends what, when
-    yaml: str = ""  # its key in the launcher's --config-file; "not section.key": true there means false
-
-    @property
-    def is_switch(self) -> bool:
-        """Whether its flag is a pair without a value."""
-        return self.type == "bool" or {"on", "off"} <= set(self.choices)
-
-    def allowed(self) -> str:
-        """What may be given, in words."""
-        if self.type == "bool":
-            return "1/0, true/false, yes/no or on/off"
-        if self.type == "choice":
-            return "one of " + ", ".join(self.choices) + (" (or 1/0)" if self.is_switch else "")
-        if self.type == "str":
-            return "any text"
-        kind = "a whole number" if self.type == "int" else "a number"
-        if self.minimum is not None and self.maximum is not None:
-            kind += f" from {self.minimum} to {self.maximum}"
-        elif self.minimum is not None:
-            kind += f" of at least {self.minimum}"
-        elif self.maximum is not None:
-            kind += f" of at most {self.maximum}"
-        return kind + (f" ({self.unit})" if self.unit else "")
-
-    def parse(self, text: str, source: str) -> Value:
-        """The typed value of `text`; `source` (a variable or a flag) is named in the error."""
-        value = self._convert(text.strip())
-        if value is None:
-            raise ValueError(f"{source}={text!r} is not allowed: expected {self.allowed()}.")
-        return value
-
-    def _convert(self, text: str) -> Value | None:
-        if self.type == "str":
-            return text
-        if self.type == "bool":
-            return _to_bool(text)
-        if self.type == "choice":
-            if text.lower() in self.choices:
-                return text.lower()
-            switch = _to_bool(text) if self.is_switch else None
-            return None if switch is None else ("on" if switch else "off")
-        try:
-            number: int | float = int(text) if self.type == "int" else float(text)
-        except ValueError:
-            return None
-        too_low = self.minimum is not None and number < self.minimum
-        too_high = self.maximum is not None and number > self.maximum
-        if not math.isfinite(number) or too_low or too_high or abs(number) >= 1 << 63:
-            return None
-        return number
-
-
-def _to_bool(text: str) -> bool | None:
-    """As Horovod: any integer above 0 is true; also the usual words."""
-    if text.lower() in _TRUE:
-        return True
-    if text.lower() in _FALSE:
-        return False
-    try:
-        return int(text) > 0
-    except ValueError:
-        return None
 
 
 def _names(name: str, horovod: str | None = "") -> tuple[str, ...]:
-    """HVDLITE_<name>, then Horovod's variable: the same name, another one, or (None) none."""
+    """HVDLITE_<name> and Horovod's variable: of the same name, of another name, or none (None)."""
     if horovod is None:
         return (f"HVDLITE_{name}",)
     return (f"HVDLITE_{name}", f"HOROVOD_{horovod or name}")
@@ -307,6 +221,17 @@ KNOBS: tuple[Knob, ...] = (
         "Training", core=False,
     ),
     Knob(
+        "gradient_pool", _names("GRADIENT_POOL", None), "bool", False,
+        "torch's DistributedOptimizer on CPUs: gradients are allocated in memory that the ranks of a host share, and reduced where they lie, "
+        "without copies.",
+        "Training", alike=True,
+    ),
+    Knob(
+        "gradient_pool_bytes", _names("GRADIENT_POOL_BYTES", None), "int", 0,
+        "The most memory of that kind that each rank uses; 0: three times its gradients, and 64 MiB. Gradients beyond it are copied.",
+        "Training", unit="bytes", minimum=0,
+    ),
+    Knob(
         "tensorflow_kernels", _names("TENSORFLOW_KERNELS", None), "bool", True,
         "Use hvdlite's own kernels inside a tf.function. Without them operations go through Python, which is slower.",
         "Training", core=False,
@@ -363,7 +288,7 @@ KNOBS: tuple[Knob, ...] = (
 
 
 def by_field(field: str) -> Knob:
-    """The row of a field; KeyError when there is none."""
+    """Returns the row of a field; KeyError if there is none."""
     for knob in KNOBS:
         if knob.field == field:
             return knob
@@ -371,7 +296,7 @@ def by_field(field: str) -> Knob:
 
 
 def _lookup(knob: Knob, environ: Mapping[str, str]) -> tuple[str, str] | None:
-    # An empty text is a value only for a text knob; anywhere else `HVDLITE_X= command` means "not set".
+    # An empty text is a value only for a text knob. For others, `HVDLITE_X= command` means not set.
     for name in knob.environment:
         text = environ.get(name)
         if text is not None and (text.strip() or knob.type == "str"):
@@ -380,7 +305,8 @@ def _lookup(knob: Knob, environ: Mapping[str, str]) -> tuple[str, str] | None:
 
 
 def resolve(environ: Mapping[str, str]) -> dict[str, Value]:
-    """Every knob's value. A bad one raises ValueError: the variable, the value and what is allowed."""
+    """Returns every knob's value. The ValueError for a bad one names the variable, the value and
+    what is allowed."""
     values: dict[str, Value] = {}
     for knob in KNOBS:
         found = _lookup(knob, environ)

@@ -87,7 +87,7 @@ def _wrapped(prefix: str, text: str) -> list[str]:
 
 
 def markdown() -> str:
-    """The text of docs/reference/knobs.md."""
+    """Returns the text of docs/reference/knobs.md."""
     return "\n".join(_markdown_lines()) + "\n"
 
 

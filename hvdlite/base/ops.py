@@ -11,7 +11,7 @@ Average, Sum, Adasum, Min, Max, Product = range(6)
 
 
 def reduction_of(average: bool | None, op: int | None) -> int:
-    """The reduction that a call means; `average` is Horovod's older way to say it."""
+    """Returns the reduction that a call means; `average` is Horovod's older argument for it."""
     if average is not None:
         if op is not None:
             raise ValueError("op= and average= both name the reduction: pass op= alone")

@@ -1,10 +1,13 @@
-"""Who is joining which job, and what the others are told when one of them is lost. Pure: no socket, no thread, no clock.
+"""Tracks which ranks join which job, and what the others are told when one is lost. Pure: no
+socket, no thread, no clock.
 
-A rank that joins leaves its last will: if its connection ends before all ranks have arrived, the attempt to meet has
-failed, and all its ranks are told which one was lost. An attempt fails once; its first verdict is that of all.
+A rank that joins leaves its last will. If its connection ends before all ranks have arrived, the
+attempt to meet has failed, and all its ranks are told which one was lost. An attempt fails once,
+and its first verdict is that of all.
 
-What comes after a failed attempt: a rank that knows of it and joins again opens the next one. A rank that comes late and does
-not know yet is told first, instead of waiting for ranks that have given up.
+After a failed attempt, a rank that knows of the failure opens the next attempt by joining again. A
+rank that comes late and does not know of it is told first, instead of waiting for ranks that have
+given up.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ PEER_LOST = 4
 
 
 class Lost(Exception):
-    """The attempt has failed. `verdict` says why, as it travels."""
+    """The attempt has failed. `verdict` says why, in the bytes of the protocol."""
 
     def __init__(self, verdict: bytes) -> None:
         super().__init__()
@@ -34,7 +37,7 @@ class Attempt:
     seats: dict[int, Hashable] = field(default_factory=dict)  # by rank: the connection that speaks for it
     arrived: set[int] = field(default_factory=set)
     verdict: bytes | None = None
-    told: set[int] = field(default_factory=set)  # the ranks that know, or are dead
+    told: set[int] = field(default_factory=set)  # the ranks that know of the failure, or are dead
 
     @property
     def met(self) -> bool:
@@ -42,12 +45,13 @@ class Attempt:
 
     @property
     def key(self) -> str:
-        """Keys of this attempt begin with it."""
+        """Returns the prefix of this attempt's keys."""
         return f"{self.name}/{self.number}/"
 
 
 class Meetings:
-    """`who` is a connection, as whatever the caller likes. Calls that raise change nothing but who has been told."""
+    """`who` identifies a connection; any hashable object will do. A call that raises changes
+    nothing, except which ranks have been told."""
 
     def __init__(self) -> None:
         self._latest: dict[str, Attempt] = {}
@@ -72,7 +76,8 @@ class Meetings:
         return attempt.number
 
     def arrive(self, who: Hashable) -> tuple[Attempt, int]:
-        """The rank is ready. When all are, their wills are void. Returns its attempt and rank."""
+        """The rank is ready. When all ranks are, their wills are void. Returns the attempt and the
+        rank."""
         attempt, rank = self._seat(who)
         attempt.arrived.add(rank)
         if attempt.met:
@@ -80,16 +85,17 @@ class Meetings:
         return attempt, rank
 
     def fail(self, who: Hashable, verdict: bytes) -> list[Hashable]:
-        """The rank cannot join; returns the others, who have to be told its verdict."""
+        """The rank cannot join. Returns the other connections, which must get its verdict."""
         attempt, rank = self._seat(who)
         if attempt.met:
             raise BadRequest("all ranks have met already")
         return self._end(attempt, rank, verdict)
 
     def call_off(self, name: str, verdict: bytes) -> list[Hashable]:
-        """No meeting of this name takes place any more. Returns those that have joined it, who have to be told.
+        """Ends all meetings of this name. Returns the connections that have joined, which must be
+        told.
 
-        A meeting that has taken place stays as it is.
+        A meeting that has taken place does not change.
         """
         attempt = self._latest.get(name)
         if attempt is not None and attempt.met:
@@ -100,7 +106,8 @@ class Meetings:
         return self._end(attempt, NOBODY, verdict)
 
     def gone(self, who: Hashable) -> tuple[bytes, list[Hashable]] | None:
-        """The connection has ended. If that executes a will: the verdict, and who has to be told."""
+        """The connection has ended. If this executes a will, returns the verdict and the
+        connections that must get it."""
         attempt, rank = self._seats.pop(who, (None, -1))
         if attempt is None or attempt.met or attempt.verdict is not None:
             return None
@@ -112,7 +119,7 @@ class Meetings:
         return verdict, self._end(attempt, rank, verdict)
 
     def _open(self, name: str, rank: int, size: int) -> Attempt:
-        """The attempt that this rank may join."""
+        """Returns the attempt that this rank may join."""
         latest = self._latest.get(name)
         if latest is not None and not latest.met:
             if latest.verdict is None:

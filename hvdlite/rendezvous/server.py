@@ -1,4 +1,4 @@
-"""The store server: a daemon thread (`serving`) and what its process may ask of it."""
+"""The store server: a daemon thread (`serving`), and the requests of its own process."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _BACKLOG = 4096
 
 
 class StoreServer:
-    """Serves the keys of one job to those who know its secret.
+    """Serves the keys of one job to clients that know its secret.
 
-    Listens from the constructor on, on `host` only; answers from `start()` on, until `close()`. `rank`: the rank in
-    whose process it runs, so that the others can name it when it is gone.
+    Listens from the constructor on, on `host` only. Answers from `start()` until `close()`. `rank`:
+    the rank in whose process it runs, so the others can name it when it is gone.
     """
 
     def __init__(self, secret: bytes, host: str = "127.0.0.1", port: int = 0, rank: int = protocol.NOBODY) -> None:
@@ -54,12 +54,13 @@ class StoreServer:
 
     @classmethod
     def reached(cls, secret: bytes, everywhere: bool, port: int = 0, rank: int = protocol.NOBODY) -> StoreServer:
-        """Listens where other hosts reach it, by IPv6 and IPv4; or, not `everywhere`, on the loopback only."""
+        """Listens by IPv6 and IPv4 where other hosts reach it; or, unless `everywhere`, on loopback
+        only."""
         if not everywhere:
             return cls(secret, "127.0.0.1", port, rank)
         try:
             return cls(secret, "::", port, rank)  # IPv4 as well
-        except OSError:  # a machine without IPv6; another reason shows again
+        except OSError:  # a machine without IPv6; any other reason fails again below
             return cls(secret, "0.0.0.0", port, rank)
 
     def start(self) -> StoreServer:
@@ -84,24 +85,28 @@ class StoreServer:
             self._watched.close()
 
     def peek(self, key: str) -> bytes | None:
-        """What a key has now, for the process that serves it. From any thread."""
+        """Returns the value of a key, for the process that serves it. May be called from any
+        thread."""
         return self._loop.peek(key) if self._loop is not None else None
 
     def put(self, key: str, value: bytes) -> None:
-        """Sets a key from the process that serves it. From any thread; returns at once."""
+        """Sets a key from the process that serves it. May be called from any thread; returns at
+        once."""
         self._order(lambda loop: loop.put(key, value))
 
     def delete(self, key: str) -> None:
-        """Removes the key and every key below it. From any thread; returns at once."""
+        """Removes the key and every key below it. May be called from any thread; returns at once."""
         self._order(lambda loop: loop.delete(key))
 
     def call_off(self, meeting: str, sentence: str) -> None:
-        """Ranks that wait in this meeting, or join it later, get a PeerLostError. From any thread; returns at once."""
+        """Makes ranks that wait in this meeting, or join it later, get a PeerLostError. May be
+        called from any thread; returns at once."""
         verdict = protocol.encode_verdict(protocol.NOBODY, PEER_LOST, sentence)
         self._order(lambda loop: loop.call_off(meeting, verdict))
 
     def watch(self, prefix: str) -> Watched:
-        """What clients set below this prefix from now on. One at most; before start()."""
+        """Returns what clients set below this prefix from now on. Only one prefix can be watched,
+        and only before start()."""
         if self._thread is not None or self._watched is not None:
             raise RuntimeError("a StoreServer is watched once, from before it starts")
         self._watched = Watched(prefix)
@@ -111,15 +116,17 @@ class StoreServer:
         if self._loop is None:
             raise RuntimeError("the StoreServer has not started")
         self._loop.orders.append(order)
-        with contextlib.suppress(OSError):  # it is full, so the thread wakes anyway, or closed
+        # it is full, so the thread wakes up anyway, or it is closed
+        with contextlib.suppress(OSError):
             self._wake_writer.send(b"o")
 
     def is_empty(self) -> bool:
-        """Whether no client has stored anything that is still there. From any thread."""
+        """Whether no stored value is left. May be called from any thread."""
         return self._loop is None or self._loop.is_empty()
 
     def abandon(self) -> None:
-        """In a forked child: closes what would keep the end of the parent from its clients."""
+        """Called in a forked child. Closes the descriptors that would hide the end of the parent
+        from its clients."""
         self._closing = True
         for end in (self._listener, self._wake_reader, self._wake_writer):
             end.close()

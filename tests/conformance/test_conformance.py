@@ -10,18 +10,7 @@ from checks.listing import listed
 from runner import Configuration
 from tier import by_tier, one_of
 
-_HEAVY = (
-    "collectives",
-    "allreduce",
-    "allgather",
-    "broadcast",
-    "alltoall",
-    "reduce",
-    "reducescatter",
-    "groups",
-    "mismatch",
-    "determinism",
-)
+_HEAVY = ("collectives", "allreduce", "others", "groups", "mismatch", "determinism")
 
 _ENGINE = frozenset({"engine"})
 
@@ -46,8 +35,8 @@ _ALGORITHMS = tuple(
     for algorithm, ranks, modules in (
         ("direct", 3, ("collectives", "allreduce", "groups")),
         ("gather", 3, ("collectives", "allreduce", "groups")),
-        ("ring", 4, ("collectives", "allgather")),
-        ("chain", 4, ("collectives", "broadcast")),
+        ("ring", 4, ("collectives", "others")),
+        ("chain", 4, ("collectives", "others")),
     )
 )
 # Those of three ranks by turns: net-3 tries the direct one as well, by its own choice.

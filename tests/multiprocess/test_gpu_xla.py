@@ -100,7 +100,7 @@ xla_frames.stream_fails = False
 error = run(ALLREDUCE, [Array(np.ones(3 + rank, np.float32))], name="shapes")[1]
 assert error.startswith("9: hvdlite.MismatchError") and "shapes" in error, error
 error = run(ALLGATHER, [Array(np.ones((2, 2), np.float32))], [(3, 2)], name="rows")[1]
-assert "of shape [6, 2] has come together, but the function was compiled for [3, 2]" in error, error
+assert "the result has shape [6, 2], but the function was compiled for [3, 2]" in error, error
 pair = hvd.add_process_set([0, 1])
 if rank < 2:
     same(made(ALLREDUCE, [Array(np.ones(3, np.float32))], process_set=pair)[0], np.full(3, 2, np.float32))

@@ -22,7 +22,7 @@ MUTANTS = (
         "    follow(token_after)\n    return made\n",
         "    return made\n",
         "calls of one program run in any order: ranks wait for each other",
-        (_J + "compiled.independent_calls_come_in_one_order_on_all_ranks",),
+        (_JAX + "programs.independent_calls_come_in_one_order_on_all_ranks",),
     ),
     Mutant(
         "J3",

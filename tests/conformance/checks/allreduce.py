@@ -93,13 +93,6 @@ def average_is_the_default_and_divides_once(here: Here) -> None:
     here.close(hvd.allreduce(inputs[here.rank]), reference(inputs, AVERAGE))
     ints = here.everyones("int32", (1000,))
     here.close(hvd.allreduce(ints[here.rank]), reference(ints, AVERAGE), exact=True)
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        here.close(hvd.allreduce(inputs[here.rank], average=False), reference(inputs, SUM))
-        here.close(hvd.allreduce(inputs[here.rank], True), reference(inputs, AVERAGE))
-    assert [w.category for w in said] == [DeprecationWarning] * 2
-    with raises(ValueError, "op= and average="):
-        hvd.allreduce(inputs[here.rank], average=True, op=SUM)
 
 
 @check()
@@ -186,3 +179,29 @@ def tensors_may_be_forgotten_while_they_travel(here: Here) -> None:
     total = sum(here.ranks)
     for i, handle in enumerate(handles):
         assert (hvd.synchronize(handle) == total + i * here.size).all()
+
+
+@check()
+def an_in_place_operation_needs_a_tensor_to_write_into(here: Here) -> None:
+    for wrong in (3.0, [1.0, 2.0], np.float32(1)):
+        with raises((TypeError, ValueError)):
+            hvd.allreduce_(wrong, op=SUM)
+        with raises((TypeError, ValueError)):
+            hvd.broadcast_(wrong, 0)
+    assert hvd.allreduce(1, op=SUM) == here.size
+
+
+@check()
+def positional_arguments_come_in_horovods_order(here: Here) -> None:
+    t = np.ones(3, np.float32)
+    assert (hvd.allreduce(t, None, "positional", hvd.Sum) == here.size).all()
+    hvd.allreduce_(t, None, "positional", hvd.Sum)
+    assert (t == here.size).all()
+    assert (hvd.allreduce(t, None, "positional", hvd.Sum, 2.0, 0.5, hvd.global_process_set) == here.size**2).all()
+    assert (hvd.broadcast(t, 0, "positional") == t).all()
+    assert hvd.allgather(t, "positional").shape == (3 * here.size,)
+    out, received = hvd.alltoall(np.ones(here.size), [1] * here.size, "positional")
+    assert out.sum() == here.size and received.tolist() == [1] * here.size
+    assert hvd.reducescatter(np.ones(here.size), "positional", hvd.Sum).tolist() == [here.size]
+    assert len(hvd.grouped_allreduce([t, t], None, "positional", hvd.Sum)) == 2
+    assert (hvd.Average, hvd.Sum, hvd.Adasum, hvd.Min, hvd.Max, hvd.Product) == (0, 1, 2, 3, 4, 5)

@@ -24,6 +24,7 @@ class JaxApi(TracingApi):
     modes = WAYS
     fixed_modes = ("compiled",)
     gradient_dtypes = ("float64",)
+    dtype_error = (ValueError, "")
 
     def tensor(self, array: np.ndarray) -> jax.Array:
         with x64(True):
@@ -37,15 +38,30 @@ class JaxApi(TracingApi):
         """Each operation takes trees."""
         return getattr(self.hvd, operation)  # type: ignore[no-any-return]
 
-    def run(self, mode: str, function: Callable[..., Any], *tensors: Any) -> Any:
+    def made(self, mode: str, function: Callable[..., Any]) -> Callable[..., Any]:
         """Waits for the results, and raises hvdlite's own exceptions."""
-        with x64(True), self.hvd.translated_errors():
-            return jax.block_until_ready((jax.jit(function) if mode == "compiled" else function)(*tensors))
+        program = jax.jit(function) if mode == "compiled" else function
+
+        def call(*arguments: Any) -> Any:
+            with x64(True), self.hvd.translated_errors():
+                return jax.block_until_ready(program(*arguments))
+
+        return call
+
+    def run(self, mode: str, function: Callable[..., Any], *tensors: Any) -> Any:
+        return self.made(mode, function)(*tensors)
+
+    def program(self, function: Callable[..., Any], *tensors: Any) -> str:
+        with x64(True):
+            return str(jax.jit(function).lower(*tensors).compile().as_text())
 
     def ways(self, operation: str) -> Iterator[Way]:
         """At once, too, XLA compiles something for each new shape."""
         for way in super().ways(operation):
             yield replace(way, traced=True)
+
+    def wrong_dtypes(self) -> list[Any]:
+        return [jnp.ones(3, jnp.complex64), jax.random.key(0)]
 
     def pull(self, function: Callable[[Any], Any], x: Any, dy: Any) -> Any:
         return jax.vjp(function, x)[1](dy)[0]

@@ -41,11 +41,21 @@ class TensorFlowApi(TracingApi):
     def run(self, mode: str, function: Callable[..., Any], *tensors: Any) -> Any:
         return self.made(mode, function)(*tensors)
 
+    def program(self, function: Callable[..., Any], *tensors: Any) -> str:
+        compiled = self.made("compiled", function)
+        return str(compiled.experimental_get_compiler_ir(*tensors)(stage="optimized_hlo"))
+
     def pull(self, function: Callable[[Any], Any], x: Any, dy: Any) -> Any:
         with tf.GradientTape() as tape:
             tape.watch(x)
             y = function(x)
         return tape.gradient(y, x, output_gradients=dy)
+
+    def wrong_dtypes(self) -> list[Any]:
+        return [tf.constant("text"), tf.constant(1j)]
+
+    def invalid(self, mode: str) -> type[Exception]:
+        return tf.errors.InvalidArgumentError  # type: ignore[no-any-return]
 
     def mismatch(self, mode: str) -> type[Exception]:
         return tf.errors.FailedPreconditionError  # type: ignore[no-any-return]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 from unittest import mock
@@ -14,7 +13,8 @@ import hvdlite as core
 import hvdlite.tensorflow as hvd
 from checks import check
 from checks.here import AVERAGE, SUM, Here, raises
-from checks.tensorflow_api import array, made, run, tensor
+from checks.programs import calls_of
+from checks.tensorflow_api import API, array, made, run, tensor
 from hvdlite.tensorflow import xla
 
 
@@ -26,50 +26,6 @@ def _names(count: int) -> list[str]:
     """Of the last allreduces, in their order."""
     names = [operation["name"] for operation in core.recent_operations()]
     return [name.rpartition("/")[2].removeprefix("allreduce.") for name in names][-count:]
-
-
-def _calls(function: Any, *args: Any) -> tuple[int, int]:
-    """How many of hvdlite's calls are in the compiled program, and how many come one after the other, because each needs
-    something of the last."""
-    program = function.experimental_get_compiler_ir(*args)(stage="optimized_hlo")
-    entry = program.split("ENTRY")[1]
-    depths: dict[str, int] = {}
-    calls = 0
-    for name, line in re.findall(
-        r"^ *(?:ROOT )?(%?[\w.-]+) = (.*)$", entry, re.M
-    ):  # in an order in which operands come first
-        ours = 'custom_call_target="hvdlite"' in line
-        depths[name] = max((depths.get(other, 0) for other in re.findall(r"%?[\w.-]+", line)), default=0) + ours
-        calls += ours
-    return calls, max(depths.values())
-
-
-@check(seconds=30)
-def calls_are_neither_merged_nor_dropped_nor_folded(here: Here) -> None:
-    @_compiled
-    def step(x: Any) -> Any:
-        hvd.allreduce(x, op=SUM, name="unused")
-        first, second = hvd.allreduce(x, op=SUM, name="twice"), hvd.allreduce(x, op=SUM, name="twice")
-        return first + second + hvd.allreduce(tf.constant(1.0), op=SUM, name="constant")
-
-    for _ in range(2):
-        assert array(step(tf.ones([4]))).tolist() == [3 * here.size] * 4
-        assert _names(4) == ["unused", "twice", "twice_1", "constant"], _names(4)
-
-
-@check(seconds=30)
-def independent_calls_come_in_one_order_on_all_ranks(here: Here) -> None:
-    """XLA would run them in any order, and each blocks one of its few threads: 24 at once could be a deadlock."""
-
-    @_compiled
-    def step(x: Any) -> Any:
-        return [hvd.allreduce(tf.sin(x * i), op=SUM) for i in range(1, 25)]
-
-    x = tf.fill([50_000], 0.1)
-    assert _calls(step, x) == (24, 24)
-    for _ in range(3):
-        for i, got in enumerate(step(x), 1):
-            np.testing.assert_allclose(array(got)[::9999], np.sin(0.1 * i) * here.size, rtol=1e-4, atol=1e-5)
 
 
 @check(seconds=30)
@@ -108,7 +64,7 @@ def gradients_travel_in_one_call(here: Here) -> None:
 
     compiled = _compiled(step)
     given = [tf.fill([4, n], here.rank + 1.0) for n in (3, 5, 7)]
-    assert _calls(compiled, *given)[0] == 1
+    assert calls_of(API.program(step, *given))[0] == 1
     for gradient, x in zip(compiled(*given), given, strict=True):
         assert array(gradient).tolist() == np.full((x.shape[1], 2), 4.0 * sum(r + 1 for r in here.ranks)).tolist()
 
@@ -124,17 +80,6 @@ def tensors_come_row_by_row_whatever_their_neighbours_would_like(here: Here) -> 
     summed, gathered = run("compiled", product, tensor(a[here.rank]), tensor(b[here.rank]))
     np.testing.assert_allclose(array(summed), sum(x.T @ y for x, y in zip(a, b, strict=True)).T, rtol=1e-9)
     here.close(array(gathered), np.concatenate([x.T for x in a]))
-
-
-@check()
-def a_function_outlives_shutdown_and_init(here: Here) -> None:
-    step = _compiled(lambda x: hvd.allreduce(x, op=SUM))
-    assert array(step(tf.ones([2]))).tolist() == [here.size] * 2
-    core.shutdown()
-    with raises(tf.errors.FailedPreconditionError, "hvd.init()"):
-        step(tf.ones([2]))
-    core.init()
-    assert array(step(tf.ones([2]))).tolist() == [here.size] * 2
 
 
 # ---- What cannot be
@@ -158,13 +103,6 @@ def what_xla_cannot_have_is_refused_when_it_is_traced(here: Here) -> None:
     )
     with raises(tf.errors.InvalidArgumentError, "shape", "(None, 3)", "ensure_shape"):
         unknown(tf.ones([2, 3]))
-
-
-@check(min_ranks=2)
-def ranks_with_different_rows_are_told_so(here: Here) -> None:
-    with raises(tf.errors.InvalidArgumentError, "compiled for", "equally many rows"):
-        run("compiled", lambda x: hvd.allgather(x, name="rows"), tf.ones([2 + (here.rank == 0), 3]))
-    assert array(run("compiled", lambda x: hvd.allgather(x, name="rows"), tf.ones([1]))).tolist() == [1] * here.size
 
 
 @check(min_ranks=2)

@@ -63,14 +63,6 @@ def slices_are_gathered(here: Here, mode: str) -> None:
             hvd.allreduce(slices, **wrong)
 
 
-@check()
-def adasum_and_the_old_word_average_are_understood(here: Here) -> None:
-    assert np.allclose(array(hvd.allreduce(tf.ones([4]), op=hvd.Adasum)), 1)
-    with raises(ValueError, "op= and average="):
-        hvd.allreduce(tf.ones([1]), average=True, op=hvd.Sum)
-    assert array(hvd.allreduce(tf.ones([1]), average=False)) == here.size
-
-
 @check(mode=MODES)
 def a_gradient_passes_through_compression_and_variables(here: Here, mode: str) -> None:
     variable = tf.Variable([1.0, 2.0])
@@ -148,17 +140,6 @@ def what_ranks_disagree_about_is_a_failed_precondition_and_harms_nobody(here: He
     assert run(mode, lambda x: hvd.allreduce(x, name="right", op=SUM), tf.ones([])) == here.size
 
 
-@check(mode=DYNAMIC_MODES)
-def an_argument_that_is_wrong_by_itself_is_invalid(here: Here, mode: str) -> None:
-    with raises(tf.errors.InvalidArgumentError, "root_rank 99"):
-        run(mode, lambda x: hvd.broadcast(x, 99), tf.ones([3]))
-    with raises(tf.errors.InvalidArgumentError, "splits"):
-        run(mode, lambda x: hvd.alltoall(x, [3] * here.size), tf.ones([1]))
-    with raises(tf.errors.InvalidArgumentError, "dimensions"):
-        run(mode, lambda x: hvd.reducescatter(x), tf.ones([]))
-    assert hvd.allreduce(tf.ones([]), op=SUM) == here.size
-
-
 @check(min_ranks=2)
 def errors_are_hvdlites_own_as_well(here: Here) -> None:
     with raises(core.MismatchError) as caught:
@@ -170,10 +151,3 @@ def errors_are_hvdlites_own_as_well(here: Here) -> None:
     assert type(again) is type(caught[0]) and str(again) == str(caught[0])
     with raises(ValueError, "root_rank 99"):
         hvd.broadcast(tf.ones([3]), 99)
-
-
-@check()
-def what_cannot_be_communicated_is_refused(here: Here) -> None:
-    for wrong in (tf.constant("text"), tf.constant(1j)):
-        with raises(ValueError, "is not supported"):
-            hvd.allreduce(wrong)

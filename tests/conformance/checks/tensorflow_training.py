@@ -177,15 +177,9 @@ def variables_get_the_roots_values(here: Here, mode: str) -> None:
     assert variables[2].numpy().tolist() == [root % 2 == 0]
     variables[1].assign(here.rank)
     assert hvd.broadcast_(variables[1:2], 0)[0] is variables[1] and variables[1].numpy() == 0
+    assert hvd.broadcast_object_fn(0)(here.rank) == 0
     with raises(RuntimeError, "runs eagerly"):
         hvd.broadcast_global_variables(0)
-
-
-@check()
-def objects_travel(here: Here) -> None:
-    assert hvd.broadcast_object({"from": here.rank}, root_rank=here.size - 1) == {"from": here.size - 1}
-    assert hvd.broadcast_object_fn(0)(here.rank) == 0
-    assert hvd.allgather_object(here.rank, name="ranks") == list(here.ranks)
 
 
 @check(mode=MODES)

@@ -31,6 +31,21 @@ class TorchApi(HandleApi):
     def splits(self, rows: list[int]) -> list[Any]:
         return [rows, torch.tensor(rows, dtype=torch.int32)]
 
+    no_tensors = (None, 1.0, [1.0], np.ones(3), "text")
+    tensor_word = "torch.Tensor"
+
+    def wrong_dtypes(self) -> list[Any]:
+        newer = [torch.ones(2).to(torch.float8_e5m2)] if hasattr(torch, "float8_e5m2") else []
+        quantized = torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8)
+        return [torch.ones(2, dtype=torch.complex64), quantized, *newer]
+
+    def wrong_splits(self, size: int) -> list[Any]:
+        return [
+            [0.5] * size,
+            torch.tensor([2] * size, dtype=torch.int64),
+            torch.tensor([[2] * size], dtype=torch.int32),
+        ]
+
     def pull(self, function: Callable[[Any], Any], x: torch.Tensor, dy: torch.Tensor) -> Any:
         leaf = x if x.requires_grad else x.clone().requires_grad_()
         (gradient,) = torch.autograd.grad(function(leaf), leaf, dy, create_graph=True)

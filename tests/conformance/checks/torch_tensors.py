@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import warnings
 
 import torch
 
@@ -30,18 +29,6 @@ def memory_that_is_not_contiguous_is_read_and_written_as_it_lies(here: Here) -> 
 
 
 @check()
-def the_old_word_average_is_understood(here: Here) -> None:
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        assert (hvd.allreduce_(torch.ones(3), False, "positional") == here.size).all()
-        assert (hvd.allreduce(torch.ones(3), average=True) == 1).all()
-    assert [w.category for w in caught] == [DeprecationWarning] * 2
-    assert (hvd.allreduce_(torch.ones(3), None, "positional", hvd.Sum) == here.size).all()
-    with raises(ValueError, "op= and average="):
-        hvd.allreduce(torch.ones(3), average=True, op=hvd.Sum)
-
-
-@check()
 def a_result_in_place_is_noticed_by_autograd(here: Here) -> None:
     weight = torch.ones(3, requires_grad=True)
     base = torch.ones(3)
@@ -61,16 +48,6 @@ def tensors_of_inference_mode_are_tensors(here: Here) -> None:
         place = torch.ones(3)
         assert (hvd.allreduce(place, op=SUM) == here.size).all()
         assert hvd.allreduce_(place, op=SUM) is place and (place == here.size).all()
-
-
-@check()
-def reducescatter_is_for_sums_and_averages(here: Here) -> None:
-    for op in (hvd.Adasum, hvd.Min, hvd.Max, hvd.Product):
-        with raises(hvd.HorovodInternalError, "Average"):
-            hvd.reducescatter(torch.ones(here.size), op=op)
-    with raises(ValueError):
-        hvd.reducescatter(torch.tensor(1.0))
-    assert (hvd.allreduce(torch.ones(1), op=SUM) == here.size).all()
 
 
 @check(op=("Average", "Sum"))
