@@ -23,7 +23,6 @@ from typing import Any, TypeVar
 
 MOST_BYTES = 1 << 20
 MOST_MEMBERS = 1 << 16
-TOKEN_BYTES = 32
 NONCE_DIGITS = 32
 _MOST_NUMBER = 1 << 53
 _MOST_SECONDS = 1e9
@@ -71,7 +70,7 @@ class Report:
     leaves: bool = False
     broken: bool = False  # its generation has ended by an error, not at a boundary
     accused: tuple[Accusation, ...] = ()
-    fingerprints: tuple[tuple[str, str], ...] = ()  # of a whole state: tensor, checksum
+    fingerprints: tuple[tuple[str, str], ...] = ()  # tensor, checksum; those that fit into 1 MiB
 
 
 @dataclass(frozen=True)
@@ -318,11 +317,19 @@ def _parsed(data: bytes) -> Any:
     if len(data) > MOST_BYTES:
         raise Refused(f"{len(data)} bytes are more than the {MOST_BYTES} that are allowed")
     try:
-        return json.loads(data.decode("ascii"), object_pairs_hook=_object)
+        text = data.decode("ascii")
+        return json.loads(text, object_pairs_hook=_object, parse_int=_parsed_int)
     except Refused:
         raise
     except (ValueError, RecursionError) as error:
         raise Refused(f"it is no JSON: {type(error).__name__}") from None
+
+
+def _parsed_int(digits: str) -> int:
+    """Python before 3.10.7 takes long for a long number."""
+    if len(digits) > len(str(_MOST_NUMBER)):
+        raise Refused(f"expected numbers below {_MOST_NUMBER}")
+    return int(digits)
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
