@@ -68,9 +68,7 @@ def test_carry_deals_the_rest_of_an_epoch_before_the_next_ones_first() -> None:
 
 
 @pytest.mark.parametrize(("size", "rank", "weight"), [(2, 0, 1.0), (3, 0, 0.9), (3, 2, 1.2)])
-def test_the_weight_makes_the_mean_over_ranks_that_of_the_batch(
-    size: int, rank: int, weight: float
-) -> None:
+def test_the_weight_makes_the_mean_over_ranks_that_of_the_batch(size: int, rank: int, weight: float) -> None:
     cursor = cursor_of(rank, size, 100, global_batch=10)
     assert cursor.weight == pytest.approx(weight)
     cursor.begin()

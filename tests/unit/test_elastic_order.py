@@ -64,6 +64,6 @@ def test_large_data_sets_need_no_table(length: int) -> None:
     places = np.unique(np.linspace(0, length - 1, 10_000).astype(np.int64))
     places = np.concatenate([places[places < length], np.arange(1000)])
     found = shuffled(length, 1, 1)(np.unique(places))
-    assert 0 <= found.min() and found.max() < length
+    assert found.min() >= 0 and found.max() < length
     assert len(np.unique(found)) == len(np.unique(places))
     assert 0.4 * length < found.mean() < 0.6 * length
