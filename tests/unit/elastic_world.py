@@ -239,10 +239,15 @@ class World:
         self.tell(on.HostsFound(hosts))
 
     def _dies(self, member: int) -> on.Event:
-        del self.processes[member]
+        process = self.processes.pop(member)
         if self.rng.random() < 0.05:
             return on.StartFailed(member, "no such file")
         status = self.rng.choice([0, 1, 137, 137])
+        before_run = process.doing == "is up" or (process.doing == "starts" and process.meets)
+        if status == 0 and before_run and not process.has_state and not self.trained:
+            # With its host put out in the same batch, it would be lost instead.
+            self.returned |= self.policy.failure_unit == "slot"
+            status = 0 if self.returned else 1
         return on.Ended(member, status, self.rng.choice(["", "ValueError: 1", "ValueError: 2"]))
 
     def _stale(self, member: int) -> on.Event:

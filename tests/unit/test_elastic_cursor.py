@@ -68,7 +68,11 @@ def test_carry_deals_the_rest_of_an_epoch_before_the_next_ones_first() -> None:
 
 
 @pytest.mark.parametrize(("size", "rank", "weight"), [(2, 0, 1.0), (3, 0, 0.9), (3, 2, 1.2)])
-def test_the_weight_makes_the_mean_over_ranks_that_of_the_batch(size: int, rank: int, weight: float) -> None:
+def test_the_weight_makes_the_mean_over_ranks_that_of_the_batch(
+    size: int,
+    rank: int,
+    weight: float,
+) -> None:
     cursor = cursor_of(rank, size, 100, global_batch=10)
     assert cursor.weight == pytest.approx(weight)
     cursor.begin()
@@ -222,7 +226,8 @@ def test_a_loader_of_an_old_deal_stops() -> None:
 
 
 @pytest.mark.parametrize(
-    ("loader", "said"), [([1, 2, 3], "3 of the 5"), ([1] * 6, "more than the 5"), ([], "0 of the 5")]
+    ("loader", "said"),
+    [([1, 2, 3], "3 of the 5"), ([1] * 6, "more than the 5"), ([], "0 of the 5")],
 )
 def test_a_loader_that_does_not_follow_the_cursor_is_noticed(loader: list[int], said: str) -> None:
     cursor = cursor_of(0, 1, 10, 2)

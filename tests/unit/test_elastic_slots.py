@@ -63,6 +63,8 @@ def test_the_next_end_is_the_nearest() -> None:
     cooldowns.failed("a", 0.0)
     cooldowns.failed("b", 0.5)
     assert [cooldowns.next_end(now) for now in (0.5, 1.0, 1.5)] == [1.0, 1.5, None]
+    assert cooldowns.running(0.75) == {"a": 0.25, "b": 0.75}
+    assert cooldowns.running(1.25) == {"b": 0.25}
 
 
 def test_slots_are_free_host_by_host_and_from_below() -> None:

@@ -59,6 +59,13 @@ class Member:
         """Whether it is in the generation and has not reported."""
         return self.stage is Stage.SERVING and self.report is None
 
+    @property
+    def in_first_part(self) -> bool:
+        """Whether it is in the program's part before `run`, and not in `init()`."""
+        if self.stage is Stage.SERVING:
+            return self.inside and self.report is None and not self.has_state
+        return self.stage is Stage.COLD and self.meets
+
     def waits_for(self, report: Report) -> bool:
         """Whether a newcomer's report counts. One that still waits in init() may be too late."""
         new = self.stage in (Stage.COLD, Stage.WARM) and report.generation == 0
@@ -108,6 +115,13 @@ class Crew:
 
     def cool_host(self, host: str, now: float) -> None:
         self._cooldowns.failed(host, now)
+
+    def cooling(self, now: float) -> dict[str, float]:
+        """For people: by host or host:slot, for how many seconds it stays empty."""
+        return {
+            place if isinstance(place, str) else f"{place[0]}:{place[1]}": seconds
+            for place, seconds in self._cooldowns.running(now).items()
+        }
 
     def cooled(self, now: float) -> float | None:
         """When a slot may be filled next that may not be now."""

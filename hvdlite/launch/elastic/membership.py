@@ -72,7 +72,8 @@ class Membership:
         self._since = now  # of the phase
         self._short_since: float | None = now  # fewer than the minimum are there
         self._stop_by: float | None = None
-        self._breaks = False  # this generation is broken, and no news has said so
+        self._breaks = False  # a report says that this generation is broken
+        self._broken = 0  # the last generation of which news have said so
         self._said_waiting = False
 
     def handle(self, batch: Sequence[Event], now: float) -> list[Action]:
@@ -160,9 +161,11 @@ class Membership:
             accused = self.crew.members.get(accusation.member)
             if accusation.cause is Cause.SILENCE and accused and accused.is_missing:
                 accused.suspect_until = accused.suspect_until or self._now + SUSPECT_SECONDS
+        self._breaks = self._breaks or report.broken
+        if self.phase is Phase.FORMING:
+            self._actions.append(events.FailMeeting(self.generation, member.number))
         if self.phase is not Phase.GATHERING:
             self._enter(Phase.GATHERING)
-            self._breaks = report.broken
         if report.leaves:
             self._departures.left(member, self._now)
 
@@ -204,7 +207,8 @@ class Membership:
 
     def _tell_of_losses(self) -> None:
         lost = self._departures.lost
-        if not (lost or self._breaks) or self.phase is Phase.ENDED:
+        breaks = self._breaks and self._broken != self.generation
+        if not (lost or breaks) or self.phase is Phase.ENDED:
             return
         if self.phase is Phase.FORMING:
             self._actions += [events.FailMeeting(self.generation, number) for number in lost]
@@ -216,7 +220,7 @@ class Membership:
         lost = tuple(self._departures.lost) if broken else ()
         if broken:
             self._departures.lost.clear()
-            self._breaks = False
+            self._broken = self.generation
         leaving, stop = self.crew.leaving(), self._outcome.stop is not None
         news = self._announcements.news(
             self.generation,
