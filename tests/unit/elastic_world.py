@@ -174,7 +174,7 @@ class World:
     def _trains(self, process: Process, calm: bool) -> on.Event | None:
         if self.news > self.answered or process.leaves:
             return self._reports(process, calm)
-        if calm or self.rng.random() < 0.05:
+        if calm or self.rng.random() < 0.003:
             process.doing = "returned"
             return on.Returned(process.member)
         self.position += self.rng.random() < 0.3
@@ -210,12 +210,12 @@ class World:
         rng = self.rng
         members = list(self.processes)
         choice = rng.random()
-        if choice < 0.15 or not members:
-            self.found({host: rng.randint(0, 3) for host in HOSTS})
-        elif choice < 0.55:
-            count = 1 if rng.random() < 0.8 else rng.randint(1, len(members))
+        if choice < 0.25 or not members:
+            self.found({host: rng.choice([0, 2, 3, 4]) for host in HOSTS})
+        elif choice < 0.6:
+            count = 1 if rng.random() < 0.9 else rng.randint(1, len(members))
             self.tell(*[self._dies(member) for member in rng.sample(members, count)])
-        elif choice < 0.62:
+        elif choice < 0.64:
             host = rng.choice(HOSTS)
             for member in [p.member for p in self.processes.values() if p.host == host]:
                 del self.processes[member]
@@ -280,7 +280,7 @@ def live(rng: random.Random) -> World:
     )
     world = World(rng, policy)
     world.found({"a": processes, "b": rng.randint(0, 2)})
-    for _ in range(rng.randint(5, 60)):
+    for _ in range(rng.randint(10, 100)):
         if world.end is not None:
             return world
         _move(world)
@@ -291,9 +291,9 @@ def live(rng: random.Random) -> World:
 def _move(world: World) -> None:
     rng = world.rng
     choice = rng.random()
-    if choice < 0.08:
+    if choice < 0.1:
         world.disturb()
-    elif choice < 0.25 or not world.processes:
+    elif choice < 0.2 or not world.processes:
         due = world.machine.due()
         soon = world.now + rng.random() * 3
         world.now = soon if due is None or rng.random() < 0.8 else max(due, world.now)
