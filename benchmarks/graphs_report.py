@@ -10,9 +10,9 @@ from report import for_users, item, table, targets_page, time_text
 from training_report import calm, ratio
 
 ABOUT = {
-    "gradients": "161 gradients of 64 numbers are computed, reduced and subtracted.\n"
-    "  TensorFlow: one `tf.function`, hvdlite's `DistributedGradientTape` beside `tf.identity`.\n"
-    "  JAX: one `jax.jit`, `hvd.allreduce` of all beside nothing",
+    "gradients": "161 gradients of 64 numbers are computed, reduced and subtracted. "
+    "TensorFlow: one `tf.function`, hvdlite's `DistributedGradientTape` beside `tf.identity`. "
+    "JAX: one `jax.jit`, `hvd.allreduce` of all beside no call",
     "mlp": "Keras `fit`: 3 × 1024, batch 256, 3.2 million parameters",
     "conv": "Keras `fit`: 5 convolutions with batch normalization, batch 32 of 32 × 32 × 3, 1.0 million parameters",
 }
@@ -103,7 +103,8 @@ def write(results: Mapping[str, Any], notes: str) -> str:
     parts = [
         "# Benchmarks: training inside graphs and compiled programs",
         "<!-- Written by benchmarks/train-graphs from docs/benchmarks/data/graphs.json and benchmarks/graphs_notes.md: change those. -->",
-        f"{results['ranks']} ranks with one thread each on {results['cores']} cores, "
+        "This page compares training steps with and without hvdlite in TensorFlow, Keras and JAX.\n"
+        f"Each run has {results['ranks']} ranks with one thread each on {results['cores']} cores, "
         f"{results['scheduling']}, {results['rounds']} rounds.\n"
         "In each round *none* and *hvdlite* take turns, so compare within a row.\n"
         "*none*: each rank trains for itself, which is the bound.\n"
@@ -111,16 +112,16 @@ def write(results: Mapping[str, Any], notes: str) -> str:
         "where enough blocks remain (the median share of other programs is "
         f"{100 * statistics.median(foreign):.0f} %).\n`benchmarks/train-graphs` repeats the measurement.",
         "\n".join(item(f"*{name}*: {text}") for name, text in ABOUT.items()),
-        "## Time of a step\n\nMedian of the slower rank [fastest..slowest block].\n"
-        "Ratios are of each round: median [quartiles].",
+        "## Time of a step\n\nThe median of the slower rank [fastest..slowest block].\n"
+        "Ratios are the median over the rounds [quartiles].",
         table(
             ["", "none", "hvdlite", "hvdlite's time over none's", "share of the bound"],
             [[name, _time(b, "none"), _time(b, "hvdlite"), _over(b), _share(b)] for name, b in results["blocks"].items()],
         ),
-        "## The first step\n\nOf a fresh model or function: tracing, compiling and the first negotiation.\n"
-        "Median of several.",
+        "## The first step\n\nThe first step of a new model or function includes tracing, compiling and the first negotiation.\n"
+        "The table shows the median of several.",
         table(["", "none", "hvdlite", ""], firsts),
-        "## Memory kept by a step\n\nGrowth of the process over some thousand steps of *gradients*, "
+        "## Memory kept by a step\n\nThe growth of the process over some thousand steps of *gradients*, "
         "in bytes for each step.",
         table(["", "none", "hvdlite"], [[name, f"{g['none']:.0f}", f"{g['hvdlite']:.0f}"] for name, g in results["growth"].items()]),
         for_users(notes),

@@ -79,7 +79,7 @@ def ratios_table(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str
 
 
 def cpu_table(rows: Sequence[Mapping[str, Any]], names: Sequence[str], ranks: int) -> str:
-    """CPU seconds, of all threads, that a rank spends to have 1 GiB of its tensors reduced."""
+    """The CPU seconds of all threads of a rank for an allreduce of 1 GiB of its tensors."""
 
     def shown(row: Mapping[str, Any], name: str) -> str:
         cell = row["backends"][name]
@@ -104,7 +104,7 @@ def _collectives(results: Results) -> list[str]:
             parts.append(f"## {_title(run)}, {dtype}\n\nTime of one operation: median [fastest..slowest block].")
             parts.append(times_table(rows, shown))
             parts.append(
-                "Time over hvdlite's: of the medians [quartiles of the rounds' own ratios].\nAbove 1, hvdlite is faster."
+                "Time divided by hvdlite's time: ratio of the medians [quartiles of the rounds' ratios].\nAbove 1, hvdlite is faster."
             )
             parts.append(ratios_table(rows, [n for n in shown if n != "hvdlite"]))
             if missing:
@@ -163,17 +163,18 @@ def _lifecycle(results: Results) -> list[str]:
     parts: list[str] = []
     if idle := results.get("idle"):
         rows = [[name, f"{100 * share:.3f} %"] for name, share in idle["share"].items()]
-        parts += [f"## Doing nothing\n\nShare of a core that an initialised rank takes, over {idle['seconds']} s.",
+        parts += [f"## Idle\n\nThe share of a core that an initialised rank takes while it does nothing, over {idle['seconds']} s.",
                   table(["", "of a core"], rows)]  # fmt: skip
     if memory := results.get("memory"):
-        parts += ["## Memory\n\nOf one rank of 2, in MiB; the segment is shared, so it counts once for all ranks.",
+        parts += ["## Memory\n\nThe memory of one rank of 2, in MiB.\nThe ranks share the segment, so it counts once for all of them.",
                   table(["", "private", "shared"], [[s["at"], f"{s['private']:.1f}", f"{s['shared']:.1f}"] for s in memory["steps"]])]  # fmt: skip
     if startup := results.get("startup"):
-        parts += ["## Starting\n\nMedian [fastest..slowest] of several processes.",
+        parts += ["## Starting\n\nThe median [fastest..slowest] of several processes.",
                   table(["", "time"], [[s["what"], _spread(s, time_text)] for s in startup["rows"]])]  # fmt: skip
     if negotiation := results.get("negotiation"):
         parts.append(
-            "## Growth: what a step costs when little but the negotiation is left\n\n"
+            "## Many ranks\n\n"
+            "These tables show the time of steps with so little data that negotiation takes most of it.\n"
             "N engines run as threads of one process.\n"
             "A step has one known tensor of 4 bytes, or 161 of them.\n"
             "With more ranks than cores the ranks take turns, so a step's time grows at least with N.\n"

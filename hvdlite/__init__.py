@@ -17,63 +17,24 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hvdlite.base.operations import OPERATIONS as _OPERATIONS
+
 __version__ = "0.1.0"
 
 # Where each public name lives.
 _HOMES = {
     "hvdlite.job.basics": (
-        "init",
-        "shutdown",
-        "is_initialized",
-        "rank",
-        "size",
-        "local_rank",
-        "local_size",
-        "cross_rank",
-        "cross_size",
-        "is_homogeneous",
+        "init shutdown is_initialized rank size local_rank local_size cross_rank cross_size is_homogeneous".split()
     ),
-    "hvdlite.base.ops": ("Average", "Sum", "Adasum", "Min", "Max", "Product"),
-    "hvdlite.arrays.ops": (
-        "allgather",
-        "allgather_async",
-        "allreduce",
-        "allreduce_",
-        "allreduce_async",
-        "allreduce_async_",
-        "alltoall",
-        "alltoall_async",
-        "barrier",
-        "broadcast",
-        "broadcast_",
-        "broadcast_async",
-        "broadcast_async_",
-        "grouped_allgather",
-        "grouped_allgather_async",
-        "grouped_allreduce",
-        "grouped_allreduce_",
-        "grouped_allreduce_async",
-        "grouped_allreduce_async_",
-        "grouped_reducescatter",
-        "grouped_reducescatter_async",
-        "join",
-        "reduce",
-        "reduce_async",
-        "reducescatter",
-        "reducescatter_async",
-    ),
-    "hvdlite.core.handles": ("poll", "synchronize"),
-    "hvdlite.job.observe": ("start_timeline", "stop_timeline", "metrics", "recent_operations"),
-    "hvdlite.arrays.objects": ("broadcast_object", "allgather_object"),
-    "hvdlite.process_sets": ("ProcessSet", "add_process_set", "remove_process_set", "global_process_set"),
-    "hvdlite.launch.function": ("run",),
+    "hvdlite.base.ops": "Average Sum Adasum Min Max Product".split(),
+    "hvdlite.arrays.ops": [*(name for row in _OPERATIONS for name in row.functions()), "barrier", "join"],
+    "hvdlite.core.handles": ["poll", "synchronize"],
+    "hvdlite.job.observe": ["start_timeline", "stop_timeline", "metrics", "recent_operations"],
+    "hvdlite.arrays.objects": ["broadcast_object", "allgather_object"],
+    "hvdlite.process_sets": ["ProcessSet", "add_process_set", "remove_process_set", "global_process_set"],
+    "hvdlite.launch.function": ["run"],
     "hvdlite.exceptions": (
-        "HorovodInternalError",
-        "MismatchError",
-        "PeerLostError",
-        "ShutDownError",
-        "NotInitializedError",
-        "DuplicateNameError",
+        "HorovodInternalError MismatchError PeerLostError ShutDownError NotInitializedError DuplicateNameError".split()
     ),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

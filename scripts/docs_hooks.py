@@ -33,6 +33,11 @@ SECTIONS = {
     "Other": ".*",
 }
 
+# Names that lead their section, in this order; the others follow by the alphabet.
+FIRST = ("init", "shutdown", "is_initialized", "rank", "size", "local_rank", "local_size", "distributed") + (
+    "DistributedOptimizer", "DistributedGradientTape", "allreduce", "ProcessSet", "HorovodInternalError"
+)  # fmt: skip
+
 
 @cache
 def _package() -> griffe.Module:
@@ -67,6 +72,7 @@ def api(path: str) -> str:
     parts = []
     for title, pattern in SECTIONS.items():
         names = [name for name in left if re.fullmatch(pattern, name)]
+        names.sort(key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST))
         if names:
             parts.append(f"## {title}")
             parts += [f"::: {left.pop(name)}" for name in names]
@@ -83,3 +89,12 @@ def command_help(module: str) -> str:
 def on_page_markdown(markdown: str, **_: Any) -> str:
     markdown = re.sub(r"^<!-- api: (\S+) -->$", lambda m: api(m[1]), markdown, flags=re.M)
     return re.sub(r"^<!-- help: (\S+) -->$", lambda m: command_help(m[1]), markdown, flags=re.M)
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Keeps a number and its unit on one line in the cells of tables."""
+
+    def together(cell: re.Match[str]) -> str:
+        return re.sub(r"(\d) (?=(?:ns|µs|ms|s|B|KiB|MiB|GiB)\b|%)", r"\1&nbsp;", cell[0])
+
+    return re.sub(r"<td[^>]*>.*?</td>", together, html, flags=re.S)

@@ -75,7 +75,7 @@ Status CheckOutput(const Request& request, const TensorView& output, int members
 Status CheckArguments(Request* request, int members) {
   if (!engine::FitsElements(request->shape)) {
     return Wrong(*request, "a tensor of shape " + ToString(request->shape) +
-                               " is beyond what any machine holds");
+                               " is larger than any machine's memory");
   }
   if (Has(request->kind, kReduces)) HVDLITE_RETURN_IF_ERROR(CheckReduction(*request));
   const bool has_rows = !request->shape.empty();

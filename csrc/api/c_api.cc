@@ -1,9 +1,11 @@
-// The C functions of hvdlite.h: each one line of Runtime, plus the calling thread's last error.
+// The C functions of hvdlite.h. Each is one line of Runtime, and sets the calling thread's last
+// error.
 #include <algorithm>
 #include <cstring>
 #include <iterator>
 
 #include "api/hvdlite.h"
+#include "api/report.h"
 #include "api/runtime.h"
 #include "api/translate.h"
 #include "comm/nccl/library.h"
@@ -14,25 +16,16 @@
 namespace {
 
 using hvdlite::Status;
+using hvdlite::api::LastError;
+using hvdlite::api::Report;
 using hvdlite::api::Runtime;
-
-Status& LastError() {
-  thread_local Status status;
-  return status;
-}
-
-hvdlite_code Report(Status status) {
-  const hvdlite_code code = static_cast<hvdlite_code>(status.code());
-  if (code != HVDLITE_OK) LastError() = std::move(status);
-  return code;
-}
 
 Status UnknownHandle(int64_t handle) {
   return Status::InvalidArgument("no operation has handle " + std::to_string(handle) +
                                  ": each handle can be synchronized once");
 }
 
-// As much of the text as fits, closed by 0; returns the length of all of it.
+// Writes as much of the text as fits, with a final NUL. Returns the length of the whole text.
 int64_t Give(const std::string& all, char* text, int64_t capacity) {
   const int64_t n = std::min<int64_t>(static_cast<int64_t>(all.size()), capacity - 1);
   if (n >= 0) {
@@ -42,7 +35,7 @@ int64_t Give(const std::string& all, char* text, int64_t capacity) {
   return static_cast<int64_t>(all.size());
 }
 
-// As many of the numbers as fit; returns how many there are.
+// Writes as many of the numbers as fit. Returns how many there are.
 int32_t GiveNumbers(const std::vector<int>& all, int32_t* numbers, int32_t capacity) {
   for (size_t i = 0; i < all.size() && i < static_cast<size_t>(capacity); ++i) numbers[i] = all[i];
   return static_cast<int32_t>(all.size());
@@ -177,7 +170,7 @@ hvdlite_code hvdlite_poll(int64_t handle, int32_t* done) {
   if (*done == 0 || found->pending == nullptr) return HVDLITE_OK;
   bool finished = false;
   const Status status = found->pending->Finished(&finished);
-  *done = finished || !status.ok() ? 1 : 0;  // who then waits hears of it
+  *done = finished || !status.ok() ? 1 : 0;  // a later wait returns the error
   return HVDLITE_OK;
 }
 

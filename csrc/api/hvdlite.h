@@ -1,11 +1,11 @@
 /* START HERE: the C interface of libhvdlite.so, for bindings of any Python and for frameworks'
  * compilers. The library exports nothing else.
  *
- * * Conventions. A function that can fail returns an hvdlite_code. hvdlite_last_error() and
- * hvdlite_last_error_peer() then give the calling thread the sentence and the rank to blame. The
- * library borrows tensors until the operation's handle is done. Numbers never change their
- * meaning; new ones are appended. Thread-safety: every function may be called from any thread;
- * init and shutdown exclude one another. After fork() the child has no job: every call but
+ * Conventions. A function that can fail returns an hvdlite_code. hvdlite_last_error() and
+ * hvdlite_last_error_peer() then give the calling thread the sentence and the rank that caused the
+ * failure. The library borrows tensors until the operation's handle is done. Numbers never change
+ * their meaning; new ones are appended. Thread-safety: every function may be called from any
+ * thread; init and shutdown exclude one another. After fork() the child has no job: every call but
  * hvdlite_is_initialized fails and has no effect. */
 #ifndef HVDLITE_API_HVDLITE_H_
 #define HVDLITE_API_HVDLITE_H_
@@ -86,8 +86,8 @@ enum {
   HVDLITE_FLOAT32 = 11,
   HVDLITE_FLOAT64 = 12,
 };
-HVDLITE_API const char* hvdlite_dtype_name(
-    int32_t dtype);                                    /* as numpy's; NULL: there is no such type */
+/* The name as in numpy; NULL: there is no such type. */
+HVDLITE_API const char* hvdlite_dtype_name(int32_t dtype);
 HVDLITE_API int64_t hvdlite_dtype_size(int32_t dtype); /* bytes; 0: there is no such type */
 
 HVDLITE_API const char* hvdlite_last_error(void);
@@ -138,7 +138,7 @@ typedef struct {
   const char* release; /* hvdlite's version, which must be equal on all ranks; NULL: not compared */
 } hvdlite_init_options;
 
-/* Connects with the other ranks. Blocks until all have come or the start timeout has passed. */
+/* Connects with the other ranks. Blocks until all have joined or the start timeout has passed. */
 HVDLITE_API hvdlite_code hvdlite_init(const hvdlite_init_options* options);
 /* Leaves the job; operations that this rank has submitted still complete. An error tells why the
  * job had failed before or failed meanwhile; the rank has left in any case. A second call does
@@ -280,6 +280,34 @@ HVDLITE_API hvdlite_code hvdlite_submit_then(const hvdlite_operation* operation,
 HVDLITE_API hvdlite_code hvdlite_submit_group_then(const hvdlite_operation* operations,
                                                    int32_t count, const char* group,
                                                    const hvdlite_completion* completions);
+
+/* ---- Gradients allocated in shared memory ---------------------------------------------------- */
+
+/* A framework's allocator of host memory, found in what the process has loaded. */
+typedef struct {
+  const char* module;   /* path of a loaded library that uses the framework */
+  const char* function; /* a symbol that the allocating library alone defines */
+  const char* gate;     /* a symbol: int f(void), `outside` unless the thread computes gradients */
+  int32_t outside;
+} hvdlite_pool_allocator;
+/* From now on the framework's library asks the pool first (see csrc/pool/slots.h), which hands out
+ * nothing before hvdlite_pool_arm(1). HVDLITE_UNSUPPORTED: the error says why nothing has changed.
+ * Needs a job with the knob gradient_pool. */
+HVDLITE_API hvdlite_code hvdlite_pool_patch(const hvdlite_pool_allocator* allocator);
+/* So many more gradients (fewer, if negative) of `bytes` each are expected. */
+HVDLITE_API void hvdlite_pool_expect(int64_t bytes, int64_t gradients);
+/* Whether gradients of these sizes are allocated in the pool. They can be freed in any case. */
+HVDLITE_API void hvdlite_pool_arm(int32_t on);
+/* Where the memory lies in the pool; -1: elsewhere. */
+HVDLITE_API int64_t hvdlite_pool_offset(const void* memory);
+
+typedef struct {
+  uint64_t hits;   /* blocks handed out */
+  uint64_t misses; /* refused although the size is known */
+  uint64_t live;   /* blocks allocated now */
+  uint64_t bytes;  /* of all blocks made */
+} hvdlite_pool_counters;
+HVDLITE_API void hvdlite_pool_stats(hvdlite_pool_counters* counters);
 
 /* ---- Observation ---------------------------------------------------------------------------- */
 

@@ -1,4 +1,4 @@
-// The numbers of hvdlite.h, which stands alone, are the core's.
+// The numbers of hvdlite.h, which includes nothing of the core, are the core's numbers.
 #include "api/hvdlite.h"
 #include "base/dtype.h"
 #include "base/ops.h"

@@ -9,6 +9,8 @@
 #include <thread>
 
 #include "api/translate.h"
+#include "pool/fork.h"
+#include "pool/pool.h"
 
 namespace hvdlite::api {
 namespace {
@@ -19,7 +21,7 @@ using engine::HandlePtr;
 using engine::Request;
 using engine::Submission;
 
-// FNV-1a: the same on all ranks, which std::hash does not promise. Never 0.
+// FNV-1a gives the same hash on all ranks, which std::hash does not promise. Never 0.
 uint64_t HashName(const std::string& name) {
   uint64_t hash = 1469598103934665603ull;
   for (unsigned char c : name) hash = (hash ^ c) * 1099511628211ull;
@@ -39,24 +41,27 @@ Runtime& Runtime::Get() {
 
 void Runtime::BeforeFork() {
   Get().forks_begun_.fetch_add(1);
+  pool::BeforeFork();
 }
 
 void Runtime::AfterForkInParent() {
+  pool::AfterForkInParent();
   Get().forks_ended_.fetch_add(1);
 }
 
-// The child inherits the sockets whose end tells the others that this rank has died: close them, or
-// a data loader that outlives its trainer would keep the news back. Everything else is left as it
-// is, on purpose.
+// The child inherits the sockets whose end tells the other ranks that this one has died. Close
+// them. Otherwise a data loader that outlives its trainer would hide the trainer's death.
+// Everything else is left as it is, on purpose.
 void Runtime::AfterForkInChild() {
   Runtime& self = Get();
   self.forked_ = true;
   if (self.joining_ >= 0) close(self.joining_);
   self.AbandonLocked();
+  pool::AfterForkInChild();
 }
 
 void Runtime::AbandonLocked() {
-  // No lock: a thread of the parent may have held it, and this child has one thread only.
+  // Takes no lock: a thread of the parent may have held it, and this child has one thread only.
   if (engine_ != nullptr) engine_->AbandonInChild();
 }
 
@@ -69,6 +74,11 @@ Status Runtime::Init(const hvdlite_init_options& options) {
   if (initialized()) return Status::Ok();
   EngineOptions engine_options;
   HVDLITE_RETURN_IF_ERROR(ReadOptions(options, &engine_options));
+  if (engine_options.config.gradient_pool) {
+    // A rank without a segment takes part in the job all the same: hvdlite_pool_patch says why.
+    (void)pool::Pool::Process().Open(static_cast<size_t>(engine_options.config.gradient_pool_bytes),
+                                     &engine_options.gradients);
+  }
   const Deadline deadline = Deadline::AfterSeconds(engine_options.config.start_timeout_seconds);
   std::unique_ptr<rendezvous::TcpStore> store;
   if (options.size > 1) {
@@ -93,12 +103,12 @@ Status Runtime::ConnectStore(const char* address, const transport::tcp::Secret& 
   transport::tcp::Endpoint endpoint;
   HVDLITE_RETURN_IF_ERROR(transport::tcp::ParseEndpoint(address, &endpoint));
   while (true) {
-    const uint32_t ended = forks_ended_;  // read first: equal counts mean that no fork is under way
+    const uint32_t ended = forks_ended_;  // read first: if equal, no fork is in progress
     const uint32_t begun = forks_begun_;
     HVDLITE_RETURN_IF_ERROR(rendezvous::TcpStore::Connect(endpoint, secret, deadline, store));
     joining_ = (*store)->fd();
     if ((begun == ended && begun == forks_begun_) || deadline.Passed()) return Status::Ok();
-    // A child that was forked before joining_ was set keeps the socket: another one is needed.
+    // A child that was forked before joining_ was set keeps the socket, so another one is needed.
     joining_ = -1;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
@@ -181,12 +191,12 @@ Status Runtime::Start(Engine* engine, const hvdlite_operation& operation,
     HVDLITE_RETURN_IF_ERROR(CheckTold(submission));
     submission.completion = ToCompletion(*completion);
   }
-  // Only what is right by itself takes a number: an error on one rank must not put it out of step
-  // with the others.
+  // Only a valid operation takes a number. So an error on one rank does not shift its numbers
+  // against those of the others.
   const std::string_view kind = Name(submission.request.kind);
   std::string& name = submission.request.name;
   if (submission.request.kind == OpKind::kJoin) {
-    name = kind;  // one at a time, and the root that answers it knows no names
+    name = kind;  // one at a time; the root's answer has no name
   } else {
     const std::string given =
         operation.name ? std::string()

@@ -1,8 +1,8 @@
-// Runtime: the process's one engine, and the numbers by which its handles are known outside. The
-// only global.
+// Runtime: the process's one engine, and the numbers of its handles in the C interface. The only
+// global.
 //
-// Never destroyed: at exit no static destructor may join a thread or free what another thread still
-// reads. Thread-safety: everything.
+// Never destroyed: at exit no static destructor may join a thread or free memory that another
+// thread still reads. Thread-safety: any thread.
 #pragma once
 
 #include <atomic>
@@ -25,7 +25,7 @@ class Runtime {
   Status Init(const hvdlite_init_options& options);
   Status Shutdown(double timeout_seconds);
   Status Health();
-  // Null, with a kNotInitialized in *why, when there is no job.
+  // Returns null, with a kNotInitialized in *why, if there is no job.
   std::shared_ptr<engine::Engine> engine(Status* why);
   bool initialized();
 
@@ -48,11 +48,11 @@ class Runtime {
   static void BeforeFork();
   static void AfterForkInParent();
   static void AfterForkInChild();
-  // The connection with the store, not inherited by any child that may be forked meanwhile.
+  // Makes the connection with the store, which no child that is forked meanwhile inherits.
   Status ConnectStore(const char* address, const transport::tcp::Secret& secret, Deadline deadline,
                       std::unique_ptr<rendezvous::TcpStore>* store);
   void AbandonLocked() NO_THREAD_SAFETY_ANALYSIS;
-  // `completion`, and in a group those of all, may be null.
+  // `completion` may be null, and so may those of a group.
   Status Start(engine::Engine* engine, const hvdlite_operation& operation,
                const hvdlite_completion* completion, bool will_wait, engine::HandlePtr* handle);
   Status StartGroup(const hvdlite_operation* operations, int count, const char* group,
@@ -64,11 +64,11 @@ class Runtime {
   std::shared_ptr<engine::Engine> engine_ GUARDED_BY(mutex_);
   std::unordered_map<int64_t, engine::HandlePtr> handles_ GUARDED_BY(mutex_);
   int64_t next_handle_ GUARDED_BY(mutex_) = 0;
-  // Set in a forked child: the threads and locks of the parent are not here, so nothing above may
-  // be touched.
+  // Set in a forked child. The child lacks the parent's threads and locks, so nothing above may be
+  // touched.
   std::atomic<bool> forked_{false};
   std::atomic<uint32_t> forks_begun_{0}, forks_ended_{0};  // of this process
-  std::atomic<int> joining_{-1};  // the socket that speaks for this rank while it joins
+  std::atomic<int> joining_{-1};  // the socket that stands for this rank while it joins
 };
 
 }  // namespace hvdlite::api

@@ -33,7 +33,7 @@ hvdlite_tensor View(const TensorView& view) {
   return tensor;
 }
 
-// What keeps this rank from using MPI is for all ranks to hear.
+// If this rank cannot use MPI, all ranks must learn the reason.
 void ReadMpi(const hvdlite_mpi& in, comm::mpi::Access* out) {
   if (in.absent != nullptr) {
     out->absent = in.absent;
@@ -42,7 +42,7 @@ void ReadMpi(const hvdlite_mpi& in, comm::mpi::Access* out) {
   comm::mpi::NamedHandles handles;
   for (int i = 0; i < in.handle_count; ++i)
     handles.emplace_back(in.names[i], static_cast<intptr_t>(in.handles[i]));
-  // NOLINTNEXTLINE(performance-no-int-to-ptr): Python tells pointers as numbers
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): Python passes pointers as numbers
   void* const in_place = reinterpret_cast<void*>(static_cast<intptr_t>(in.in_place));
   const Status loaded = comm::mpi::Load(in.module, handles, in_place, &out->library);
   out->absent = loaded.message();
@@ -55,7 +55,7 @@ void ReadMpi(const hvdlite_mpi& in, comm::mpi::Access* out) {
 Status ReadOptions(const hvdlite_init_options& in, EngineOptions* out) {
   if (in.size < 1 || in.rank < 0 || in.rank >= in.size) {
     return Status::InvalidArgument("rank " + std::to_string(in.rank) + " of " +
-                                   std::to_string(in.size) + " makes no job");
+                                   std::to_string(in.size) + " is not possible");
   }
   out->rank = in.rank;
   out->size = in.size;

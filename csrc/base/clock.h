@@ -1,5 +1,5 @@
-// Time. Everything that waits takes a Deadline; everything that decides takes "now" as an argument,
-// so that deciders can be tested with a clock that stands still.
+// Monotonic time and deadlines. Functions that wait take a Deadline. Functions that decide take
+// "now" as an argument, so that tests can pass any time.
 #pragma once
 
 #include <chrono>
@@ -34,13 +34,14 @@ class Deadline {
 
   bool never() const { return at_ == kForever; }
   bool Passed() const { return at_ != kForever && MonotonicNow() >= at_; }
-  // What is left, at least 0 and at most `cap`.
+  // The time left, at least 0 and at most `cap`.
   Nanos Left(Nanos cap = kForever) const {
     if (at_ == kForever) return cap;
     const Nanos left = at_ - MonotonicNow();
     return left < 0 ? 0 : (left < cap ? left : cap);
   }
-  // For poll(2): milliseconds, rounded up so that a wait never returns just before the deadline.
+  // The time left in milliseconds, for poll(2). Rounded up, so that a wait never returns just
+  // before the deadline.
   int LeftMillis(int cap) const {
     const Nanos left = Left(static_cast<Nanos>(cap) * kMillisecond);
     return static_cast<int>((left + kMillisecond - 1) / kMillisecond);

@@ -1,6 +1,6 @@
-// Writer and Reader: the byte format of control messages. Variable-length integers (7 bits a byte),
-// length-prefixed strings. A Reader never reads past its end and never allocates more than its
-// input could hold, whatever the bytes.
+// Writer and Reader: the byte format of control messages. It has variable-length integers (7 bits a
+// byte) and length-prefixed strings. Whatever the bytes are, a Reader never reads past its end and
+// never allocates more than its input could hold.
 #pragma once
 
 #include <cstdint>

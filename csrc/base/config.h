@@ -1,6 +1,6 @@
-// Config: every knob, typed, with its default. The table is hvdlite/base/knobs.py, from which
-// base/knobs.inc is generated; reading the environment and checking ranges is done there, once, in
-// Python. Nothing below calls getenv.
+// Config: every knob, typed, with its default. base/knobs.inc is generated from the table in
+// hvdlite/base/knobs.py. Python reads the environment and checks ranges, once. Nothing below calls
+// getenv.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct Config {
   // Sets one field from text ("1", "0.5", "auto"). kInvalidArgument names an unknown field or an
   // unreadable value.
   Status Set(const std::string& field, const std::string& text);
-  // The knobs that all ranks must have alike, and their values: "HVDLITE_A=1;HVDLITE_B=auto". They
+  // The knobs that must have the same value on all ranks, as "HVDLITE_A=1;HVDLITE_B=auto". They
   // decide which rank sends what, when, so no rank can tell them to the others.
   std::string Alike() const;
 };

@@ -34,8 +34,8 @@ constexpr uint32_t TimesXPower(uint32_t a, size_t power) {
 
 using BytesTable = std::array<std::array<uint32_t, 256>, 4>;
 
-// What word a, followed by `bytes` bytes of 0, becomes: the sum of four entries, one for each byte
-// of a.
+// A table that appends `bytes` bytes of 0 to a word a. The new word is the sum of four entries, one
+// for each byte of a.
 constexpr BytesTable MakeShift(size_t bytes) {
   BytesTable table{};
   uint32_t power = TimesXPower(uint32_t{1} << 31, 8 * bytes);
@@ -84,8 +84,8 @@ HVDLITE_CRC_TARGET inline uint32_t StepByte(uint32_t crc, unsigned char byte) {
 #endif
 }
 
-// A result takes the instruction three cycles, but one can begin in each: three stretches at a
-// time, put together afterwards.
+// The instruction takes three cycles, but one can begin in each cycle. So three stretches are
+// computed at a time and combined afterwards.
 template <size_t kStretch>
 HVDLITE_CRC_TARGET inline uint64_t ThreeAtATime(uint64_t a, const unsigned char** at,
                                                 size_t* bytes) {
@@ -121,15 +121,15 @@ uint32_t ByInstruction(uint32_t crc, const void* data, size_t bytes) {
 
 #if defined(__x86_64__)
 
-// The product of two reflected words of 64 bits, read as one of 128, has a factor x too many: hence
-// the - 1. The constant's 32 bits stand for the lowest powers of its word.
+// The product of two reflected 64-bit words, read as one of 128 bits, has one factor x too many:
+// hence the - 1. The 32 bits of the constant stand for the lowest powers of its word.
 constexpr uint64_t FoldBy(size_t bits) {
   return static_cast<uint64_t>(TimesXPower(uint32_t{1} << 31, bits - 1)) << 32;
 }
 
-// Each 16 bytes, carried 256 bytes forward: (low x^64 + high) x^2048 = low (x^2112 mod P) + high
-// (x^2048 mod P), and added to what lies there. What is left in the end has the same remainder as
-// all that came before.
+// Carries each 16 bytes 256 bytes forward and adds them to the bytes there: (low x^64 + high)
+// x^2048 = low (x^2112 mod P) + high (x^2048 mod P). The bytes that remain in the end have the same
+// remainder as the whole input.
 HVDLITE_FOLD_TARGET uint32_t ByFolding(uint32_t crc, const void* data, size_t bytes) {
   constexpr size_t kStep = 256;
   // A processor that has not used its wide registers for a while runs slowly for the first

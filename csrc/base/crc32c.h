@@ -1,7 +1,7 @@
-// CRC-32C (Castagnoli's polynomial): the check word of frames. Every error of one to three bits in
-// a frame, and every burst of up to 32 bits, changes it.
+// CRC-32C (Castagnoli's polynomial): the check word of frames. It changes with every error of one
+// to three bits in a frame, and with every burst of up to 32 bits.
 //
-// Thread-safety: all of it.
+// Thread-safety: any thread.
 #pragma once
 
 #include <cstddef>
@@ -10,10 +10,10 @@
 
 namespace hvdlite {
 
-// Of the bytes before, whose check word is `crc` (0: there are none), and of these.
+// Extends `crc`, the check word of the bytes before (0: there are none), by these bytes.
 uint32_t Crc32c(uint32_t crc, const void* data, size_t bytes);
 
-// The ways to compute it that this processor has, the quickest last. All give the same.
+// The implementations that this processor can run, the quickest last. All return the same result.
 struct Crc32cWay {
   const char* name;
   uint32_t (*compute)(uint32_t crc, const void* data, size_t bytes);

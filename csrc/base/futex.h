@@ -1,4 +1,4 @@
-// The kernel's compare-and-sleep, also between processes (the word lies in shared memory).
+// The kernel's compare-and-sleep. It also works between processes: the word lies in shared memory.
 #pragma once
 
 #include <linux/futex.h>
@@ -17,8 +17,8 @@ namespace hvdlite {
 
 enum class FutexResult : uint8_t { kWoken, kChanged, kTimeout, kInterrupted };
 
-// Sleeps while *word == expected, at most `span`. A signal ends the sleep (kInterrupted), so that
-// Python can run its handlers at once.
+// Sleeps while *word == expected, for at most `span`. A signal ends the sleep (kInterrupted), so
+// that Python can run its handlers at once.
 inline FutexResult FutexWait(const std::atomic<uint32_t>* word, uint32_t expected, Nanos span) {
   timespec timeout;
   timeout.tv_sec = static_cast<time_t>(span / kSecond);

@@ -1,9 +1,10 @@
-// float16 (IEEE binary16) and bfloat16, one value at a time: for code that is not worth
-// vectorising, and the yardstick of the SIMD conversions in kernels/cpu.
+// Converts float16 (IEEE binary16) and bfloat16, one value at a time. Used by code that is not
+// worth vectorising, and as the reference for the SIMD conversions in kernels/cpu.
 //
-// Widening is exact. Narrowing rounds to nearest, ties to even; what is too large becomes infinity,
-// subnormals are kept, a NaN stays a quiet NaN with the upper bits of its payload. Integer
-// arithmetic only: neither the compiler's flags nor a thread's flush-to-zero mode changes a bit.
+// Widening is exact. Narrowing rounds to nearest, ties to even. Values that are too large become
+// infinity, subnormals are kept, and a NaN stays a quiet NaN with the upper bits of its payload.
+// Only integer arithmetic is used, so neither the compiler's flags nor a thread's flush-to-zero
+// mode changes a bit.
 #pragma once
 
 #include <bit>
@@ -36,12 +37,13 @@ constexpr uint16_t FloatToHalf(float value) {
   uint32_t half = 0;
   if (magnitude > 0x7f800000u) {
     half = 0x7e00u | ((magnitude >> 13) & 0x3ffu);
-  } else if (magnitude >= 0x47800000u) {  // 65536: anything that still rounds down is below
+  } else if (magnitude >=
+             0x47800000u) {  // 65536: every value that rounds to a finite half is below
     half = 0x7c00u;
   } else if (magnitude >= 0x38800000u) {  // 2^-14, the smallest normal half
     half = (magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
   } else if (magnitude >= 0x33000000u) {
-    // 2^-25, half of the smallest subnormal: ties to even, i.e. to zero.
+    // 2^-25 is half of the smallest subnormal. A tie goes to even, here to zero.
     const uint32_t shift = 126u - (magnitude >> 23);
     const uint32_t mantissa = (magnitude & 0x7fffffu) | 0x800000u;
     half = mantissa >> shift;

@@ -1,8 +1,8 @@
-// Jitter: sleeps a random while at points where threads or ranks race, so that a stress test meets
-// interleavings that an idle machine never shows. Off (a single test of a constant) unless
-// HVDLITE_DEBUG_DELAY_MICROSECONDS says otherwise.
+// Jitter: sleeps for a random time at points where threads or ranks race, so that a stress test
+// meets interleavings that an idle machine never shows. It is off unless
+// HVDLITE_DEBUG_DELAY_MICROSECONDS is set, and then costs a single test of a constant.
 //
-// Thread-safety: all of it.
+// Thread-safety: any thread.
 #pragma once
 
 #include <atomic>
@@ -15,14 +15,14 @@ namespace hvdlite {
 
 class Jitter {
  public:
-  // Sleeps last up to `most`; `seed` makes ranks differ.
+  // Sleeps last up to `most`. A different `seed` in each rank makes the ranks differ.
   Jitter(Nanos most, uint64_t seed) : most_(most), count_(seed << 32) {}
 
   void operator()() const {
     if (most_ > 0) Sleep();
   }
-  // The n-th sleep: any span up to `most`, but half of the time none, so that one side of a race
-  // often is quick.
+  // The length of the n-th sleep: any span up to `most`, but 0 half of the time, so that one side
+  // of a race is often quick.
   static Nanos Span(uint64_t n, Nanos most) {
     // splitmix64: one addition per draw, so threads need no generators of their own.
     uint64_t z = (n + 1) * 0x9e3779b97f4a7c15;

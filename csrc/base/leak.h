@@ -1,5 +1,5 @@
-// Memory that is given up on purpose, because another owner may still use it. The leak sanitizer
-// is told.
+// Tells the leak sanitizer that memory is given up on purpose, because another owner may still use
+// it.
 #pragma once
 
 #if defined(__SANITIZE_ADDRESS__)

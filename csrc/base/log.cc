@@ -31,7 +31,7 @@ void Logger::Write(LogLevel level, const std::string& text) const {
   }
   line += "hvdlite " + std::to_string(rank_) + "/" + std::to_string(size_) + "] " +
           LevelName(level) + ": " + text + "\n";
-  // A log line that cannot be written has nowhere to be reported.
+  // There is nowhere to report a log line that cannot be written.
   [[maybe_unused]] const ssize_t written = ::write(fd_, line.data(), line.size());
 }
 

@@ -53,11 +53,11 @@ class SCOPED_CAPABILITY MutexLock {
 
 class CondVar {
  public:
-  // False when `span` passed without a notification. Spurious wake-ups happen: loop on the
-  // condition.
+  // Returns false when `span` passed without a notification. Spurious wake-ups happen, so loop on
+  // the condition.
   bool WaitFor(Mutex& mutex, Nanos span) REQUIRES(mutex) NO_THREAD_SAFETY_ANALYSIS {
     std::unique_lock<std::mutex> lock(mutex.mutex_, std::adopt_lock);
-    // system_clock::wait_until is what old TSAN runtimes understand; spans here are short.
+    // Old TSAN runtimes understand only system_clock::wait_until. Spans here are short.
     const bool notified =
         cv_.wait_until(lock, std::chrono::system_clock::now() + std::chrono::nanoseconds(span)) ==
         std::cv_status::no_timeout;

@@ -1,4 +1,4 @@
-// The operations, what holds for each of them, and the reductions. Numbers travel on the wire and
+// The operations with their properties, and the reductions. The numbers travel on the wire and
 // through the C ABI.
 #pragma once
 
@@ -7,15 +7,14 @@
 
 namespace hvdlite {
 
-// What an operation gives each member of the process set.
+// What each member of the process set gets from an operation.
 enum class Result : uint8_t {
-  kNone = 0,  // no tensor
-  kSame = 1,  // a tensor of the input's shape
-  kGathered =
-      2,  // the members' rows, one after another; members may send different numbers of rows
-  kExchanged = 3,  // rows from each member; the members choose how many go to whom
+  kNone = 0,       // no tensor
+  kSame = 1,       // a tensor of the input's shape
+  kGathered = 2,   // the members' rows, one after another; their numbers may differ
+  kExchanged = 3,  // rows from each member; each sender chooses how many go to each receiver
   kShared = 4,     // this member's share of the rows
-  kAtRoot = 5,     // the root a tensor of the input's shape, the others an empty one
+  kAtRoot = 5,     // a tensor of the input's shape on the root, an empty one on the others
 };
 
 enum Trait : uint32_t {
@@ -25,7 +24,7 @@ enum Trait : uint32_t {
   kFuses = 1 << 3,        // several may be carried out as one batch
   kGroups = 1 << 4,       // may be part of a group
   kJoinable = 1 << 5,     // possible while some members have called join()
-  kAboutJob = 1 << 6,     // about the job and not about data: the timeline leaves it out
+  kAboutJob = 1 << 6,     // concerns the job, not data: the timeline leaves it out
   kChangesSets = 1 << 7,  // adds or removes a process set: all ranks take part
 };
 

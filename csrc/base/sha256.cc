@@ -1,4 +1,4 @@
-// FIPS 180-4 (section 6.2) and RFC 2104, in the letters of those documents.
+// FIPS 180-4 (section 6.2) and RFC 2104. Variables have the names of those documents.
 #include "base/sha256.h"
 
 #include <sys/random.h>
@@ -99,7 +99,7 @@ Digest HmacSha256(std::string_view key, std::string_view message) {
 }
 
 bool EqualInConstantTime(const void* a, const void* b, size_t bytes) {
-  // Volatile: no early exit by an optimiser.
+  // volatile keeps the optimiser from adding an early exit.
   const auto* p = static_cast<const volatile uint8_t*>(a);
   const auto* q = static_cast<const volatile uint8_t*>(b);
   uint8_t difference = 0;

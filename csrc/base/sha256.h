@@ -1,9 +1,8 @@
-// SHA-256, HMAC-SHA-256, a comparison in constant time and random bytes: what the handshake needs,
-// no more.
+// SHA-256, HMAC-SHA-256, a comparison in constant time and random bytes, for the handshake.
 //
-// Written out here so that no job depends on finding the right libcrypto at run time. Speed is that
-// of plain C (a few hundred MB/s): meant for nonces and proofs, not for tensors. Thread-safety:
-// pure functions; a Sha256 object belongs to one thread.
+// They are implemented here so that no job depends on finding the right libcrypto at run time. They
+// are as fast as plain C (a few hundred MB/s), which is enough for nonces and proofs, not for
+// tensors. Thread-safety: pure functions; a Sha256 object belongs to one thread.
 #pragma once
 
 #include <array>
@@ -35,11 +34,11 @@ class Sha256 {
 
 Digest HmacSha256(std::string_view key, std::string_view message);
 
-// Takes as long for a difference in the first byte as for one in the last: a guesser learns nothing
-// from time.
+// Takes the same time wherever the first difference is, so that timing tells an attacker nothing.
 bool EqualInConstantTime(const void* a, const void* b, size_t bytes);
 
-// From the kernel's generator. Fails only where getrandom(2) does (seccomp, very old kernels).
+// Fills `data` from the kernel's generator. Fails only if getrandom(2) does (seccomp, very old
+// kernels).
 Status RandomBytes(void* data, size_t bytes);
 
 }  // namespace hvdlite

@@ -22,8 +22,8 @@ inline int64_t RowElements(const Shape& shape) {
   return n;
 }
 
-// Reducescatter: the rows of a first dimension of `rows` that go to `member`. The earlier ones get
-// one more.
+// The number of rows that `member` gets from a reducescatter of `rows` rows. If they do not divide
+// evenly, the first members get one more.
 inline int64_t ShareOfRows(int64_t rows, int64_t members, int64_t member) {
   return rows / members + (member < rows % members ? 1 : 0);
 }

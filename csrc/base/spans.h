@@ -1,7 +1,8 @@
-// Spans: how much time a number of spans cover together, each moment counted once.
+// Spans: the total time that a number of spans cover. Time that several of them cover counts once.
 //
-// Spans come in the order of their ends. Exact as long as a span reaches over at most kKept earlier
-// gaps; beyond that the oldest are forgotten, and what was there may count twice.
+// Spans are added in the order of their ends. The total is exact as long as a span reaches back
+// over at most kKept earlier gaps. Beyond that the oldest spans are forgotten, and their time may
+// count twice.
 #pragma once
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // Status: how everything below bindings/ reports failure. No exceptions cross these layers.
 //
-// An OK status is one null pointer: cheap to return, to copy and to test.
-// Thread-safety: immutable after construction; copies may be used from any thread.
+// An OK status is one null pointer, so it is cheap to return, to copy and to test. Thread-safety:
+// immutable after construction; copies may be used from any thread.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ enum class StatusCode : uint8_t {
   kPeerLost = 4,         // a rank died, froze or left                     -> PeerLostError
   kShutDown = 5,         // this job is closing                            -> ShutDownError
   kTimeout = 6,          // a deadline passed                              -> TimeoutError
-  kIo = 7,               // the system said no (socket, mapping, file)     -> HorovodInternalError
+  kIo = 7,               // a system call failed (socket, mapping, file)  -> HorovodInternalError
   kUnsupported = 8,      // a legal request that nothing here implements   -> NotImplementedError
   kInternal = 9,         // our bug                                        -> HorovodInternalError
   kDuplicateName = 10,   // the name belongs to an operation in flight     -> DuplicateNameError
@@ -60,7 +60,7 @@ class [[nodiscard]] Status {
   bool ok() const { return rep_ == nullptr; }
   StatusCode code() const { return rep_ ? rep_->code : StatusCode::kOk; }
   const std::string& message() const;
-  // The global rank that is to blame, or kNoPeer.
+  // The global rank that caused the failure, or kNoPeer.
   int peer() const { return rep_ ? rep_->peer : kNoPeer; }
   std::string ToString() const;
 

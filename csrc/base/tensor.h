@@ -1,5 +1,5 @@
-// TensorView: where a tensor's bytes are and what they mean. Borrowed, never owning: the code that
-// submits an operation keeps the memory alive until its handle is done.
+// TensorView: where a tensor's bytes are and what they mean. It borrows the memory: the code that
+// submits an operation keeps the memory alive until the operation's handle is done.
 #pragma once
 
 #include "base/dtype.h"

@@ -1,4 +1,4 @@
-// What an operating system's thread can be told: its name, and where it runs.
+// Sets the name of a thread and the core it runs on.
 #pragma once
 
 #include <pthread.h>
@@ -21,7 +21,7 @@ inline void NameThisThread(const std::string& name) {
   NameThread(pthread_self(), name);
 }
 
-// The entry of a local rank in a list such as "0,2,4,6". DECIDES. `core` is -1 when the list is
+// The core of a local rank in a list such as "0,2,4,6". DECIDES. `core` is -1 when the list is
 // empty.
 inline Status CoreOf(std::string_view list, int local_rank, int local_size, int* core) {
   *core = -1;
@@ -51,7 +51,7 @@ inline Status CoreOf(std::string_view list, int local_rank, int local_size, int*
                                  std::to_string(local_size) + " ranks: give one for each");
 }
 
-// From now on the thread runs on this core only.
+// Restricts the thread to this core.
 inline Status PinThread(pthread_t thread, int core) {
   cpu_set_t cores;
   CPU_ZERO(&cores);

@@ -1,7 +1,7 @@
-// How long to wait, and for what news to stop waiting before: what a function takes that blocks
-// while ranks meet.
+// Until: a deadline, and a lookout that may end the wait earlier. Functions that block while ranks
+// meet take one.
 //
-// Converts from a Deadline, where no news can come. Thread-safety: as the lookout's.
+// A Deadline converts to an Until without a lookout. Thread-safety: that of the lookout.
 #pragma once
 
 #include <algorithm>
@@ -13,8 +13,8 @@
 
 namespace hvdlite {
 
-// Looks, without waiting, for a reason not to wait any longer: a rank that is waited for has died.
-// OK: none. Once it has found one it goes on saying so.
+// Checks, without waiting, for a reason to end the wait, such as the death of an awaited rank.
+// Returns OK if there is none. Once it has returned an error it goes on returning it.
 using Lookout = std::function<Status()>;
 
 struct Until {
@@ -31,7 +31,8 @@ struct Until {
   Lookout lookout;
 
  private:
-  // Short against the second within which the others have to know; long enough to cost nothing.
+  // Short compared with the second within which the other ranks have to know; long enough to cost
+  // nothing.
   static constexpr int kLookEveryMillis = 20;
 };
 

@@ -1,5 +1,5 @@
-// The Python module _core, area by area. The only folder that knows Python; it talks to the library
-// through api/hvdlite.h alone.
+// The parts of the Python module _core. This folder alone knows Python; it uses the library through
+// api/hvdlite.h only.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -10,10 +10,11 @@ namespace hvdlite::bindings {
 
 void BindLife(pybind11::module_& module);           // init, shutdown, rank, ...
 void BindOperations(pybind11::module_& module);     // submit, wait, poll, ...
-void BindGradientHooks(pybind11::module_& module);  // gradients, by hooks
+void BindGradientHooks(pybind11::module_& module);  // allreduce of gradients, by hooks
 void BindDeviceArrays(pybind11::module_& module);   // results on a GPU
 void BindObservation(pybind11::module_& module);    // timeline, metrics, ...
-void BindGpu(pybind11::module_& module);            // what there is for tensors on a GPU
+void BindGpu(pybind11::module_& module);            // CUDA and NCCL of this machine
+void BindPool(pybind11::module_& module);           // gradients in shared memory
 void BindErrors(pybind11::module_& module);
 
 // Throws the Python exception for `code` and the calling thread's last error, unless code is

@@ -11,8 +11,7 @@ namespace py = pybind11;
 
 namespace {
 
-// Read-only is checked first: a caller that is asked for a contiguous copy wants to write the
-// result back.
+// Checks read-only first, because a caller that makes a contiguous copy writes the result back.
 const hvdlite_tensor& Usable(BorrowedTensor* tensor, const py::handle& object, bool written) {
   tensor->Borrow(object);
   if (written && !tensor->writable) {
@@ -29,12 +28,12 @@ const hvdlite_tensor& Usable(BorrowedTensor* tensor, const py::handle& object, b
 
 struct KeptAlive {
   py::object input, output, input_owner, output_owner;
-  const dlpack::Exchange* exchange;  // on a GPU: tells the framework's current stream
+  const dlpack::Exchange* exchange;  // on a GPU: reports the framework's current stream
   int device;
 };
 
-// By handle. Guarded by the interpreter lock. Never destroyed: the interpreter may be gone before
-// the process ends.
+// By handle. Guarded by the interpreter lock. Never destroyed, because the interpreter may be gone
+// before the process ends.
 std::unordered_map<int64_t, KeptAlive>& Kept() {
   static auto* const kept = new std::unordered_map<int64_t, KeptAlive>;
   return *kept;
@@ -83,7 +82,7 @@ hvdlite_code Follow(int64_t handle) {
   }
 }
 
-// Taken out of the table first: releasing a Python object may run any code.
+// Takes the entry out of the table first, because releasing a Python object may run any code.
 void ReleaseBorrowed(int64_t handle) {
   const auto kept = Kept().extract(handle);
 }
@@ -92,7 +91,7 @@ void ReleaseAllBorrowed() {
   const auto kept = std::exchange(Kept(), {});
 }
 
-// Never freed: the interpreter may be gone before the process ends.
+// Never freed, because the interpreter may be gone before the process ends.
 PyObject* NotContiguous() {
   static PyObject* const type = PyErr_NewExceptionWithDoc(
       "hvdlite._core.NotContiguous", "Make a contiguous copy of the tensor, and ask again.",

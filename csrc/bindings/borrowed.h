@@ -27,11 +27,11 @@ void KeepAlive(int64_t handle, const pybind11::handle& input, const pybind11::ha
                Call* call);
 
 // Orders the framework's later work behind a done operation on a GPU. Makes the framework's stream
-// wait, or blocks until the device is finished where the framework tells no stream. Returns the
+// wait, or, if the framework reports no stream, blocks until the device has finished. Returns the
 // operation's status; throws what Python's signal handlers throw.
 hvdlite_code Follow(int64_t handle);
 
-// Lets go of what one operation has borrowed.
+// Releases the tensors that one operation has borrowed.
 void ReleaseBorrowed(int64_t handle);
 
 // The same for all operations.

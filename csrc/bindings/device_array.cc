@@ -15,8 +15,8 @@ namespace py = pybind11;
 
 namespace {
 
-// Shared by the array and by everything that was made of it. Frameworks let go of it in any thread,
-// without Python's lock.
+// Shared by the array and everything made from it. Frameworks release it in any thread, without
+// Python's lock.
 struct Memory {
   explicit Memory(hvdlite_device_memory* m) : memory(m) {}
   ~Memory() { hvdlite_free_memory(memory); }
@@ -35,7 +35,7 @@ dlpack::DataType TypeOf(int32_t dtype) {
   return {static_cast<uint8_t>(is_signed ? dlpack::kInt : dlpack::kUInt), bits, 1};
 }
 
-// What a capsule holds, with what its tensor points to.
+// The content of a capsule, with the memory that its tensor points to.
 template <typename Held>
 struct Lending {
   Held held{};
@@ -49,7 +49,7 @@ void LetGo(Held* held) {
   delete static_cast<Lending<Held>*>(held->context);
 }
 
-// Of a capsule that was not consumed.
+// Destroys a capsule that was not consumed.
 template <typename Held>
 void DestroyCapsule(PyObject* capsule) {
   const char* const name = PyCapsule_GetName(capsule);
@@ -69,16 +69,16 @@ class DeviceArray {
     return py::make_tuple(static_cast<int>(dlpack::kCuda), tensor_.device_index);
   }
 
-  // As the array API standard says: without a stream the consumer's is the legacy default one; -1:
-  // it takes care itself.
+  // As in the array API standard: without a stream, the consumer uses the legacy default stream.
+  // -1: the consumer synchronizes itself.
   py::object Lend(const std::optional<int64_t>& stream,
                   const std::optional<std::pair<int, int>>& version, const py::object& device,
                   const py::object& copy) const {
-    if (stream == 0) throw py::value_error("stream 0 can mean two streams in CUDA; say 1 or 2");
+    if (stream == 0) throw py::value_error("stream 0 can mean two streams in CUDA; pass 1 or 2");
     const bool moves = !device.is_none() && !device.equal(Device());
     if (moves || (!copy.is_none() && copy.cast<bool>())) {
       PyErr_SetString(PyExc_BufferError,
-                      "an array of hvdlite's is lent as it is; copy it in the framework");
+                      "hvdlite cannot copy or move this array; do so in the framework");
       throw py::error_already_set();
     }
     if (stream != -1) {
@@ -112,12 +112,12 @@ class DeviceArray {
     held.tensor.strides = lending->strides.data();
     PyObject* const capsule = PyCapsule_New(&held, name, &DestroyCapsule<Held>);
     if (capsule == nullptr) throw py::error_already_set();
-    lending.release();  // the capsule's now
+    lending.release();  // the capsule owns it now
     return py::reinterpret_steal<py::object>(capsule);
   }
 
   const std::shared_ptr<Memory> memory_;
-  const hvdlite_tensor tensor_;  // its shape is not looked at
+  const hvdlite_tensor tensor_;  // its shape is unused
   const std::vector<int64_t> shape_;
 };
 
@@ -139,8 +139,7 @@ void BindDeviceArrays(py::module_& module) {
            py::arg("copy") = py::none());
   module.def(
       "check_gpus", [] { ThrowIfError(hvdlite_can_use_gpus()); },
-      "NotImplementedError with a sentence, unless tensors on GPUs can be handed over as they "
-      "are.");
+      "NotImplementedError, with the reason, if operations do not accept GPU tensors.");
 }
 
 }  // namespace hvdlite::bindings

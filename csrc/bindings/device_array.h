@@ -1,5 +1,5 @@
-// A result on a GPU that the library has allocated, as Python sees it: something that every
-// framework's from_dlpack() takes.
+// A result on a GPU that the library has allocated, as a Python object for every framework's
+// from_dlpack().
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -10,7 +10,7 @@
 
 namespace hvdlite::bindings {
 
-// Takes the memory over.
+// Takes ownership of the memory.
 pybind11::object MakeDeviceArray(hvdlite_device_memory* memory, const hvdlite_tensor& tensor,
                                  const std::vector<pybind11::ssize_t>& shape);
 

@@ -7,7 +7,7 @@
 namespace hvdlite::bindings::dlpack {
 
 enum DeviceType : int32_t { kCpu = 1, kCuda = 2, kCudaHost = 3, kCudaManaged = 13 };
-// CUDA's, by the number that DLPack and CUDA share.
+// CUDA's legacy default stream, which has the same number in DLPack and CUDA.
 constexpr int kLegacyStream = 1;
 enum TypeCode : uint8_t { kInt = 0, kUInt = 1, kFloat = 2, kBfloat = 4, kBool = 6 };
 
@@ -30,14 +30,14 @@ struct Tensor {
   uint64_t byte_offset;
 };
 
-// What a capsule named "dltensor" holds.
+// The content of a capsule named "dltensor".
 struct Managed {
   Tensor tensor;
   void* context;
   void (*deleter)(Managed*);
 };
 
-// What a capsule named "dltensor_versioned" holds (DLPack 1.x).
+// The content of a capsule named "dltensor_versioned" (DLPack 1.x).
 struct Versioned {
   struct {
     uint32_t major, minor;
@@ -49,8 +49,8 @@ struct Versioned {
 };
 constexpr uint64_t kReadOnly = 1;
 
-// What a capsule named "dlpack_exchange_api" holds, an attribute of the tensor's type (DLPack 1.3):
-// C functions that need the interpreter lock and return 0, or -1 with Python's error set.
+// The content of a capsule named "dlpack_exchange_api", an attribute of the tensor's type (DLPack
+// 1.3). Its C functions need the interpreter lock and return 0, or -1 with Python's error set.
 struct Exchange {
   struct {
     uint32_t major, minor;
@@ -59,7 +59,7 @@ struct Exchange {
   void* allocate;
   int (*managed_from_object)(void* object, Versioned** out);
   int (*object_from_managed)(Versioned* managed, void** out);
-  // May be null; borrows: valid while the object is unchanged.
+  // May be null. Borrows: valid while the object is unchanged.
   int (*tensor_from_object)(void* object, Tensor* out);
   int (*current_stream)(int32_t device_type, int32_t device_id, void** out);
 };

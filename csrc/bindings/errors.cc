@@ -1,4 +1,4 @@
-// One place that turns a status into a Python exception. The classes are hvdlite.exceptions'.
+// Turns a status into a Python exception. The classes are those of hvdlite.exceptions.
 #include "bindings/bindings.h"
 
 namespace hvdlite::bindings {
@@ -40,7 +40,7 @@ void ThrowIfError(hvdlite_code code) {
 void BindErrors(py::module_& module) {
   module.def("simd", &hvdlite_simd, "The instruction set the kernels use.");
   module.def("gpu_kernels", &hvdlite_gpu_kernels,
-             "What compiled the kernels for GPUs: 'nvcc 13.0'; '': this build has none.");
+             "The compiler of the GPU kernels: 'nvcc 13.0'; '' if this build has none.");
 }
 
 }  // namespace hvdlite::bindings

@@ -22,9 +22,9 @@ const dlpack::Exchange* TableOf(PyTypeObject* type) {
 }  // namespace
 
 const dlpack::Exchange* ExchangeOf(const py::handle& object) {
-  // By type, which is kept alive so that its address stays its own. Guarded by the interpreter
-  // lock, and left to the process's end. Programs have few tensor types; one that makes them by the
-  // thousand is not remembered.
+  // By type. Each type is kept alive, so that its address stays its own. Guarded by the interpreter
+  // lock; never freed. Programs have few tensor types. If a program makes thousands, the later ones
+  // are not stored.
   static auto* const tables = new std::unordered_map<PyTypeObject*, const dlpack::Exchange*>;
   constexpr size_t kMostTypes = 256;
   PyTypeObject* const type = Py_TYPE(object.ptr());

@@ -1,4 +1,4 @@
-// Functions in Python's own fast calling convention, for those that run once per tensor: pybind11's
+// Functions in Python's fast calling convention, for those that run once per tensor. pybind11's
 // dispatch of a dozen arguments costs as much as a small collective.
 #pragma once
 
@@ -9,7 +9,8 @@
 
 namespace hvdlite::bindings {
 
-// Positional arguments, converted one by one. Throws Python's exception for what does not convert.
+// Positional arguments, converted one by one. Throws Python's exception for an argument that does
+// not convert.
 class Arguments {
  public:
   Arguments(PyObject* const* given, Py_ssize_t count, Py_ssize_t wanted) : given_(given) {
@@ -28,7 +29,7 @@ class Arguments {
     if (value == -1.0 && PyErr_Occurred() != nullptr) throw pybind11::error_already_set();
     return value;
   }
-  // Null for None. Lives as long as the argument.
+  // Null for None. Valid as long as the argument.
   const char* TextOrNull(int i, const char* what) const {
     if (given_[i] == Py_None) return nullptr;
     if (!PyUnicode_Check(given_[i])) {

@@ -1,5 +1,4 @@
-// What there is for tensors on a GPU, asked without a job: by built.py and `hvdliterun
-// --check-build`.
+// CUDA and NCCL of this machine, without a job: for built.py and `hvdliterun --check-build`.
 #include <string>
 
 #include "bindings/bindings.h"
@@ -36,12 +35,11 @@ int32_t FindNccl(const std::string& wanted, const std::string& wheel) {
 
 void BindGpu(py::module_& module) {
   module.def("find_cuda", &FindCuda, py::arg("library"),
-             "The driver's CUDA version, 13000 for 13.0; initialises it. NotImplementedError: why "
-             "it cannot be used.");
+             "Initialises the driver. Returns its CUDA version, 13000 for 13.0. "
+             "NotImplementedError says why it cannot be used.");
   module.def("find_nccl", &FindNccl, py::arg("wanted"), py::arg("wheel"),
-             "The version of the NCCL that this process would take, 22803 for 2.28.3; loads it. "
-             "NotImplementedError: why "
-             "there is none.");
+             "Loads the NCCL that this process would use. Returns its version, 22803 for 2.28.3. "
+             "NotImplementedError says why there is none.");
 }
 
 }  // namespace hvdlite::bindings

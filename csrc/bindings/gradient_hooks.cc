@@ -55,8 +55,8 @@ class GradientHooks {
     slots_.at(static_cast<size_t>(number)).permitted = permitted;
   }
 
-  // Submits the parameter's gradient. False: it cannot be submitted like this, and the caller tries
-  // its slower path.
+  // Submits the parameter's gradient. Returns false if that is not possible here; the caller then
+  // uses its slower path.
   bool Submit(int number, const py::handle& parameter) noexcept {
     try {
       py::object gradient = GradientOf(parameter);
@@ -81,12 +81,12 @@ class GradientHooks {
       in_flight_.push_back(
           {number, py::reinterpret_borrow<py::object>(parameter), std::move(gradient)});
       return true;
-    } catch (const std::exception&) {  // Python's errors, too
+    } catch (const std::exception&) {  // including Python's errors
       return false;
     }
   }
 
-  // What the hook does, once per step: a second backward pass needs the count of passes that Python
+  // The hook's work, once per step. A second backward pass needs the count of passes, which Python
   // keeps.
   bool SubmitByHook(int number, const py::handle& parameter) noexcept {
     Slot& slot = slots_[static_cast<size_t>(number)];
@@ -123,8 +123,8 @@ class GradientHooks {
  private:
   struct Slot {
     std::string name;
-    bool permitted = false;  // to be submitted by its hook
-    bool submitted = false;  // by its hook, in this step
+    bool permitted = false;  // its hook may submit it
+    bool submitted = false;  // its hook has submitted it in this step
   };
   struct InFlight {
     int number;
@@ -134,13 +134,13 @@ class GradientHooks {
   const int op_;
   const double prescale_, postscale_;
   const py::object process_set_;
-  std::deque<Slot> slots_;  // stay where they are
+  std::deque<Slot> slots_;  // a deque, so that their addresses are stable
   std::vector<int> by_hook_;
   py::list handles_;
   std::vector<InFlight> in_flight_;
 };
 
-// A weak reference: a parameter owns its hook and must not own the reducer.
+// The reference is weak, because a parameter owns its hook and must not own the reducer.
 struct Hook {
   std::weak_ptr<GradientHooks> hooks;
   int number;
@@ -156,7 +156,7 @@ PyObject* RunHook(PyObject* capsule, PyObject* parameter) {
   return PyObject_CallOneArg(hook->otherwise.ptr(), parameter);
 }
 
-PyMethodDef run_hook = {"hvdlite_hook", &RunHook, METH_O, "Has a parameter's gradient reduced."};
+PyMethodDef run_hook = {"hvdlite_hook", &RunHook, METH_O, "Submits a parameter's gradient."};
 
 py::object MakeHook(const std::shared_ptr<GradientHooks>& hooks, int number, py::object otherwise) {
   const py::capsule hook(
@@ -174,15 +174,14 @@ void BindGradientHooks(py::module_& module) {
       .def(py::init<int, double, double, py::object>(), py::arg("op"), py::arg("prescale"),
            py::arg("postscale"), py::arg("process_set"))
       .def("add", &GradientHooks::Add, py::arg("name"),
-           "A parameter. Returns its number; they count from 0.")
+           "Adds a parameter. Returns its number, counted from 0.")
       .def("hook", &MakeHook, py::arg("number"), py::arg("otherwise"),
-           "To be called with the parameter once its gradient is complete; calls "
-           "otherwise(parameter) if the gradient "
-           "cannot be submitted here.")
+           "Makes a function of the parameter. Call it once the gradient is complete; it calls "
+           "otherwise(parameter) if the gradient cannot be submitted here.")
       .def("permit", &GradientHooks::Permit, py::arg("number"), py::arg("permitted"),
            "Whether the hook may submit the gradient, once per step. At first it may not.")
       .def("submit", &GradientHooks::Submit, py::arg("number"), py::arg("parameter"),
-           "Without a hook. False: the gradient cannot be submitted here.")
+           "Submits without a hook. False: the gradient cannot be submitted here.")
       .def("take_submitted", &GradientHooks::TakeSubmitted,
            "The numbers that hooks have submitted since the last call or the step's begin.")
       .def("begin_step", &GradientHooks::BeginStep,
@@ -190,9 +189,9 @@ void BindGradientHooks(py::module_& module) {
       .def_property_readonly("handles", &GradientHooks::handles,
                              "The handles in flight, for wait_all().")
       .def("finish", &GradientHooks::Finish,
-           "After wait_all(): the numbers whose parameter has another gradient by now than the "
-           "submitted one.")
-      .def("forget", &GradientHooks::Forget, "Forgets what is in flight and begins a step.");
+           "Call after wait_all(). Returns the numbers of parameters whose gradient was replaced "
+           "since it was submitted.")
+      .def("forget", &GradientHooks::Forget, "Forgets the gradients in flight and begins a step.");
 }
 
 }  // namespace hvdlite::bindings

@@ -88,24 +88,25 @@ void BindLife(py::module_& module) {
   module.def("init", &Init, py::arg("rank"), py::arg("size"), py::arg("store"),
              py::arg("store_prefix"), py::arg("secret"), py::arg("knobs"), py::arg("process_sets"),
              py::arg("release"), py::arg("mpi") = py::none());
-  module.def("mpi_names", &MpiNames, "The handles of MPI that init(mpi=...) wants the values of.");
+  module.def("mpi_names", &MpiNames,
+             "The names of the MPI handles whose values init(mpi=...) needs.");
   module.def(
       "shutdown",
       [](double timeout) -> std::string {
         const Unlocked unlocked;
         return hvdlite_shutdown(timeout) == HVDLITE_OK ? "" : hvdlite_last_error();
       },
-      "Leaves the job. Returns why that had failed, or failed meanwhile; empty: it had not.");
+      "Leaves the job. Returns why the job has failed; empty: it has not.");
   module.def(
       "failure",
       []() -> std::string { return hvdlite_health() == HVDLITE_OK ? "" : hvdlite_last_error(); },
-      "Why the job has failed; empty: it has not, or there is none.");
+      "Why the job has failed; empty: it has not, or there is no job.");
   module.def("abort", [](const std::string& why) {
     const Unlocked unlocked;
     hvdlite_abort(why.c_str());
   });
   module.def("threads_inside", &Unlocked::ThreadsInside,
-             "How many threads are in a call without the lock.");
+             "The number of threads in a call without the interpreter lock.");
   module.def("is_initialized", [] { return hvdlite_is_initialized() != 0; });
   module.def("rank", [] { return Where().rank; });
   module.def("size", [] { return Where().size; });

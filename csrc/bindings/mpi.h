@@ -1,4 +1,5 @@
-// Mpi: the process' MPI, as init(mpi=...) says it, for the C interface. Owns what that borrows.
+// Mpi: the process's MPI, as passed to init(mpi=...), for the C interface. Owns the strings and
+// arrays that the C struct borrows.
 #pragma once
 
 #include <pybind11/pybind11.h>

@@ -10,7 +10,7 @@ namespace py = pybind11;
 
 namespace {
 
-// `ask` writes as much as fits and says how long the text is.
+// `ask` writes as much as fits and returns the length of the text.
 std::string Text(const std::function<int64_t(char*, int64_t)>& ask) {
   std::vector<char> text(4096);
   for (;;) {
@@ -54,7 +54,7 @@ void BindObservation(py::module_& module) {
           return hvdlite_explain(process_set, text, capacity);
         });
       },
-      "Why the process set communicates as it does.");
+      "The reason for the process set's communicator.");
   module.def("uses_mpi", [] { return hvdlite_uses_mpi() != 0; });
   module.def("wait_question", [](double timeout) {
     const Unlocked unlocked;

@@ -1,5 +1,5 @@
-// Submitting operations and waiting for them. submit, run, wait and poll run once per tensor, so
-// they are functions of Python's fast calling convention.
+// Submits operations and waits for them. submit, run, wait and poll run once per tensor, so they
+// use Python's fast calling convention.
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
@@ -21,7 +21,7 @@ namespace py = pybind11;
 
 namespace {
 
-// What hvdlite_end says of an operation on a GPU that has ended well.
+// hvdlite_end's *done for a GPU operation that has succeeded.
 constexpr int32_t kOnGpu = 2;
 
 // kind, op, process_set, name, input, output, root, prescale, postscale, splits
@@ -97,7 +97,8 @@ void WaitInSlices(int64_t handle) {
   }
 }
 
-// Blocks until the operation is done; (result or None, received splits, number). Ends the handle.
+// Blocks until the operation is done. Returns (result or None, received splits, number). Releases
+// the handle.
 py::object Finish(int64_t handle) {
   WaitInSlices(handle);
   hvdlite_result result;
@@ -115,7 +116,7 @@ py::object Finish(int64_t handle) {
       ThrowIfError(followed);
     }
   }
-  // Copied before anything of Python's is made, which may let other threads run.
+  // Copied before any Python object is made, because that may let other threads run.
   const hvdlite_tensor tensor = result.output;
   const std::vector<py::ssize_t> shape(tensor.shape, tensor.shape + tensor.ndim);
   const std::vector<int64_t> received(result.received_splits,
@@ -137,8 +138,8 @@ PyObject* Wait(PyObject*, PyObject* handle) {
   return Guarded([&] { return Finish(Arguments(&handle, 1, 1).Long(0)); });
 }
 
-// The handles of a list that are not over yet, from its end. What is over leaves the list when this
-// leaves its scope.
+// The handles of a list that have not ended yet, from the list's end. The destructor removes the
+// ended ones from the list.
 class Remaining {
  public:
   explicit Remaining(PyObject* list) : list_(list), count_(PyList_GET_SIZE(list)) {}
@@ -162,14 +163,14 @@ class Remaining {
   Py_ssize_t count_;
 };
 
-// Waits for all of a list of handles, whatever becomes of some, then raises the error of the first
-// that failed. For operations whose results are in their outputs. A signal ends the wait: what is
-// still under way stays in the list.
+// Waits for all handles of a list, even if some fail. Then raises the error of the first that
+// failed. For operations whose results are in their outputs. A signal ends the wait; unfinished
+// operations stay in the list.
 PyObject* WaitAll(PyObject*, PyObject* given) {
   return Guarded([&]() -> py::object {
     if (!PyList_CheckExact(given)) throw py::type_error("expected a list of handles");
     std::optional<py::error_already_set> first;  // in the order of the list
-    // Backwards: when the last one is done, the others usually are, too.
+    // Waits backwards: when the last one is done, the others usually are, too.
     Remaining remaining(given);
     for (; remaining.any(); remaining.Shorten()) {
       const int64_t handle = Arguments(remaining.last(), 1, 1).Long(0);
@@ -182,7 +183,7 @@ PyObject* WaitAll(PyObject*, PyObject* given) {
         }
         if (!done && PyErr_CheckSignals() != 0) throw py::error_already_set();
       }
-      if (!done) ThrowIfError(code);  // it lives: only the wait has ended
+      if (!done) ThrowIfError(code);  // only the wait has ended; the operation continues
       if (done == kOnGpu) {
         code = Follow(handle);
         hvdlite_release(handle, nullptr);
@@ -199,7 +200,7 @@ PyObject* WaitAll(PyObject*, PyObject* given) {
   });
 }
 
-// submit and wait in one: None if the result is in the output, else what wait() returns.
+// Submits and waits. Returns None if the result is in the output, else what wait() returns.
 PyObject* Run(PyObject*, PyObject* const* given, Py_ssize_t count) {
   return Guarded([&]() -> py::object {
     const Arguments arguments(given, count, kDescribed);
@@ -250,10 +251,11 @@ void BindOperations(py::module_& module) {
   module.def("submit_group", &SubmitGroup, py::arg("kind"), py::arg("op"), py::arg("process_set"),
              py::arg("name"), py::arg("inputs"), py::arg("outputs"), py::arg("prescale"),
              py::arg("postscale"));
-  module.def("give_back", &ReleaseAllBorrowed,
-             "All tensors: after shutdown, when nothing is under way.");
+  module.def(
+      "give_back", &ReleaseAllBorrowed,
+      "Releases all borrowed tensors. Call it after shutdown, when no operation is in flight.");
   module.def("release_all", &hvdlite_release_all,
-             "All handles, with their results: before the next init.");
+             "Releases all handles with their results. Call it before the next init.");
 }
 
 }  // namespace hvdlite::bindings

@@ -12,8 +12,8 @@ namespace py = pybind11;
 
 namespace {
 
-// ml_dtypes' bfloat16 calls itself a void type. numpy gives it a number of its own, which saves
-// asking for its name again.
+// ml_dtypes' bfloat16 reports itself as a void type. numpy gives it a number, which saves another
+// look at its name.
 bool IsBFloat16(const py::dtype& dtype) {
   static int known = -1;  // guarded by the interpreter lock
   if (dtype.itemsize() != 2) return false;
@@ -23,8 +23,8 @@ bool IsBFloat16(const py::dtype& dtype) {
   return true;
 }
 
-// By kind and item size; -1 for what hvdlite does not reduce (complex, datetime, objects, foreign
-// byte order).
+// By kind and item size. -1 for types that hvdlite does not reduce (complex, datetime, objects,
+// foreign byte order).
 int32_t FromNumpy(const py::dtype& dtype) {
   const char order = dtype.byteorder();
   if (order == '>') return -1;
@@ -130,8 +130,8 @@ void BorrowedTensor::BorrowDlpack(const dlpack::Tensor& lent) {
 
 namespace {
 
-// What the object's __dlpack__ gives, which stays unconsumed: its own destructor gives the tensor
-// back when we let go of it.
+// Calls the object's __dlpack__. The capsule stays unconsumed: its own destructor releases the
+// tensor.
 py::object Capsule(const py::handle& object, py::kwargs arguments) {
   const py::object lend = object.attr("__dlpack__");
   arguments["max_version"] = py::make_tuple(1, 0);  // the first version that can say "read-only"
@@ -164,7 +164,7 @@ void BorrowedTensor::BorrowCapsule(const py::handle& object) {
   owner = Capsule(object, py::kwargs());
   const dlpack::Tensor* lent = &Content(owner, &writable);
   if (lent->device.type == dlpack::kCuda || lent->device.type == dlpack::kCudaManaged) {
-    // Again, now with the promise that the values are there for the legacy default stream.
+    // Call it again, now with the promise that the values are ready for the legacy default stream.
     py::kwargs with_stream;
     with_stream["stream"] = dlpack::kLegacyStream;
     owner = Capsule(object, with_stream);

@@ -1,5 +1,5 @@
-// From a Python object to the memory it stands for, without a copy and without knowing any
-// framework: numpy arrays through numpy's own interface, everything else through DLPack.
+// Borrows the memory of a Python object without a copy and without knowing any framework: numpy
+// arrays through numpy's own interface, everything else through DLPack.
 #pragma once
 
 #include <pybind11/numpy.h>
@@ -13,21 +13,22 @@
 
 namespace hvdlite::bindings {
 
-// A tensor lent by Python. `owner` keeps the memory alive where the object itself does not: hold
-// both until the operation is done. Stays where it is: the tensor points to its own dimensions.
+// A tensor lent by Python. `owner` keeps the memory alive if the object itself does not; hold both
+// until the operation is done. Not movable: the tensor points to its own dimensions.
 class BorrowedTensor {
  public:
   BorrowedTensor() = default;
   BorrowedTensor(const BorrowedTensor&) = delete;
   BorrowedTensor& operator=(const BorrowedTensor&) = delete;
 
-  // Once. TypeError if the object is no tensor or has a dtype that hvdlite does not know.
+  // Call once. Throws TypeError if the object is no tensor or has a dtype that hvdlite does not
+  // know.
   void Borrow(const pybind11::handle& object);
 
   hvdlite_tensor tensor{};
   bool on_gpu() const { return tensor.device_kind != 0; }
-  // On a GPU: the stream whose work so far the values come from, and who tells the current one;
-  // null if none does.
+  // On a GPU: the stream whose work so far produces the values, and the table that reports the
+  // current stream; null if there is none.
   void* producer = nullptr;
   const dlpack::Exchange* exchange = nullptr;
 
@@ -47,7 +48,7 @@ class BorrowedTensor {
 };
 
 // The numpy dtype of a dtype number. numpy has no bfloat16: its bits come as int16, and the caller,
-// who sent bfloat16, looks at them as what they are.
+// which sent bfloat16, reinterprets them.
 pybind11::dtype NumpyDType(int32_t dtype);
 
 }  // namespace hvdlite::bindings

@@ -1,10 +1,10 @@
-// Unlocked: gives up the interpreter lock for a scope, as py::gil_scoped_release does, and knows
-// how to come back to an interpreter that is ending.
+// Unlocked: releases the interpreter lock for a scope, as py::gil_scoped_release does. It also
+// handles an interpreter that is finalising.
 //
-// Python ends a thread that asks for the lock while the interpreter is finalised, by unwinding its
-// stack, and C++ answers that with std::terminate. So a daemon thread that comes back too late
-// stays here; and ThreadsInside() lets the exit handler wait until those that an ended job sends
-// back have come.
+// Python ends a thread that asks for the lock during finalisation by unwinding its stack, to which
+// C++ responds with std::terminate. So a daemon thread that returns too late waits here for ever.
+// ThreadsInside() lets the exit handler wait until the threads that an ended job releases have
+// returned.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -14,8 +14,8 @@
 
 namespace hvdlite::bindings {
 
-// How long a call waits before it looks for signals: long enough to cost nothing, short enough that
-// Ctrl-C feels immediate while a thread spins (a sleeping one is woken by the signal itself).
+// How long a call waits before it checks for signals: long enough to cost nothing, short enough
+// that Ctrl-C feels immediate while a thread spins (the signal itself wakes a sleeping thread).
 constexpr double kSlice = 0.1;
 
 class Unlocked {

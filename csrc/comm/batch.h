@@ -1,4 +1,4 @@
-// Batch: one collective over one or more tensors, as the engine hands it to a communicator.
+// Batch: one collective over one or more tensors, as the engine passes it to a communicator.
 //
 // All members of the process set hold the same batch (same kind, dtype, counts, in the same order);
 // only the pointers differ. Members are numbered 0..size-1 within the set. All counts are in
@@ -38,18 +38,16 @@ struct Piece {
 struct Batch {
   OpKind kind = OpKind::kBarrier;
   DType dtype = DType::kUInt8;
-  int root = 0;  // Broadcast: the member that sends
-  bool adasum =
-      false;  // Allreduce by Adasum, per piece; `reduce` then carries the scale factors only
+  int root = 0;         // Broadcast: the member that sends
+  bool adasum = false;  // Allreduce by Adasum, per piece; `reduce` has only the scale factors then
   kernels::ReduceSpec reduce;  // Allreduce, Reducescatter
   std::vector<Piece> pieces;
-  // where the pieces are: of one kind on all members, but for a member that has joined and has no
-  // GPU
+  // where the pieces are; the same kind on all members, except on a joined member without a GPU
   Device device;
-  // On a GPU: what has to have fired before inputs are read and outputs are written.
+  // On a GPU: the events that must fire before inputs are read and outputs are written.
   std::vector<device::EventPtr> ready;
-  // On a GPU: what keeps this member from taking part (no memory for its result). The members tell
-  // one another, and the operation fails on all of them.
+  // On a GPU: why this member cannot take part (no memory for its result). The members tell one
+  // another, and the operation fails on all of them.
   Status obstacle;
 };
 

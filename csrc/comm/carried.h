@@ -1,7 +1,8 @@
-// Carried: how many batches each way has carried since init(), by operation; for hvd.metrics().
+// Carried: counts the batches that each carrier has carried since init(), by operation; for
+// hvd.metrics().
 //
-// A way through others (hierarchical, stage, mpi pipes) is counted, and so are those that it
-// takes. Thread-safety: any thread.
+// A carrier that uses others (hierarchical, stage, mpi pipes) counts, and so do those others.
+// Thread-safety: any thread.
 #pragma once
 
 #include <array>
@@ -19,6 +20,7 @@ enum class Carrier : uint8_t {
   kShmShares,
   kShmStream,
   kShmAdasum,
+  kShmInPlace,
   kNetOneShot,  // from here on in the order of Algorithm
   kNetDirect,
   kNetGather,
@@ -38,32 +40,16 @@ enum class Carrier : uint8_t {
   kStage,
   kNccl,
 };
-constexpr int kCarrierCount = 23;
+constexpr int kCarrierCount = 24;
 
 constexpr std::string_view Name(Carrier carrier) {
-  constexpr std::string_view names[kCarrierCount] = {"self",
-                                                     "shm exchange",
-                                                     "shm shares",
-                                                     "shm stream",
-                                                     "shm adasum",
-                                                     "net one-shot",
-                                                     "net direct",
-                                                     "net gather",
-                                                     "net ring",
-                                                     "net pairwise",
-                                                     "net tree",
-                                                     "net chain",
-                                                     "net dissemination",
-                                                     "net adasum",
-                                                     "hierarchical",
-                                                     "mpi one-shot",
-                                                     "mpi direct",
-                                                     "mpi pairwise",
-                                                     "mpi gather",
-                                                     "mpi library",
-                                                     "mpi pipes",
-                                                     "stage",
-                                                     "nccl"};
+  constexpr std::string_view names[kCarrierCount] = {
+      "self",         "shm exchange",      "shm shares",   "shm stream",
+      "shm adasum",   "shm in place",      "net one-shot", "net direct",
+      "net gather",   "net ring",          "net pairwise", "net tree",
+      "net chain",    "net dissemination", "net adasum",   "hierarchical",
+      "mpi one-shot", "mpi direct",        "mpi pairwise", "mpi gather",
+      "mpi library",  "mpi pipes",         "stage",        "nccl"};
   return names[static_cast<int>(carrier)];
 }
 

@@ -76,10 +76,10 @@ double PredictSeconds(const Question& question, Algorithm algorithm, const CostM
   const double n = question.members;
   const double bytes = static_cast<double>(question.bytes);
   const double log_n = CeilLog2(question.members);
-  // Everyone to everyone: of the n-1 peers n-k sit behind the card that k members share.
+  // All members talk to all: of the n-1 peers n-k are behind the card that k members share.
   const double k = question.members_per_card;
   const double crowd = n > 1 ? std::max(1.0, k * (n - k) / (n - 1)) : 1.0;
-  const double share = bytes * (n - 1) / n;  // all but one's own part
+  const double share = bytes * (n - 1) / n;  // all but the member's own part
   const double message = model.overhead;
   const bool reduces = question.op == OpKind::kAllreduce;
   switch (algorithm) {
@@ -90,7 +90,7 @@ double PredictSeconds(const Question& question, Algorithm algorithm, const CostM
       return phases * (model.alpha + (n - 1) * message + share * model.beta * crowd) +
              share * model.gamma;
     }
-    // Stretches cross to other hosts from all k members of a card at once.
+    // All k members of a card send stretches to other hosts at once.
     case Algorithm::kGather:
       return log_n * (model.alpha + message) + (n - 1) * bytes * (model.beta * k + model.gamma);
     case Algorithm::kRing: return (n - 1) * (model.alpha + message) + share * model.beta;

@@ -1,9 +1,9 @@
-// Choose: which algorithm a collective gets. DECIDES: pure arithmetic, no I/O, no clock.
+// Choose: selects the algorithm of a collective. DECIDES: pure arithmetic, no I/O, no clock.
 //
-// Every candidate's time is predicted with the α-β-γ model; the cheapest legal one wins (ties: the
+// The α-β-γ model predicts each candidate's time; the cheapest legal candidate wins (ties: the
 // earlier in the enumeration). All members must ask with the same question *and the same
-// constants*, or they would run different algorithms against each other: a rank that measures
-// constants agrees on one set first. No choice changes a bit: every legal algorithm sums in the
+// constants*; otherwise they would run different algorithms against each other. Ranks that measure
+// constants must first agree on one set. No choice changes a bit: every legal algorithm sums in the
 // order of members and rounds once.
 #pragma once
 
@@ -20,15 +20,15 @@ namespace hvdlite::comm {
 
 // M: bytes of the tensor on one rank; n: members. Steps and bytes are those of the busiest member.
 enum class Algorithm : uint8_t {
-  kOneShot,   // allreduce: everyone sends all to all, everyone sums       1 step,   (n-1) M
-  kDirect,    // allreduce, reducescatter: to the owner, who sums once     2 steps,  2 (n-1)/n M
-  kGather,    // allreduce: everyone gets all in doubling stretches, sums  log n,    (n-1) M
-  kRing,      // allgather: round the ring                                 n-1,      sum of blocks
-  kPairwise,  // alltoall, allgather: own block straight to each member    1 step,   sum of blocks
-  kTree,      // broadcast: binomial                                       log n,    M log n
-  kChain,     // broadcast: one after another, cut-through                 n-1,      M
-  kDissemination,  // barrier                                                   log n,    -
-  kAdasum,  // allreduce by Adasum: vector halving, distance doubling    log² n,   2 (n-1)/n M
+  kOneShot,        // allreduce: each member sends all to all, and sums   1 step,   (n-1) M
+  kDirect,         // allreduce, reducescatter: to the owner, which sums  2 steps,  2 (n-1)/n M
+  kGather,         // allreduce: gather all in doubling stretches, sum    log n,    (n-1) M
+  kRing,           // allgather: round the ring                           n-1,      sum of blocks
+  kPairwise,       // alltoall, allgather: own block straight to each     1 step,   sum of blocks
+  kTree,           // broadcast: binomial                                 log n,    M log n
+  kChain,          // broadcast: one after another, cut-through           n-1,      M
+  kDissemination,  // barrier                                             log n,    -
+  kAdasum,         // allreduce by Adasum: halving, doubling distance     log² n,   2 (n-1)/n M
 };
 constexpr int kAlgorithmCount = 9;
 
@@ -39,7 +39,7 @@ constexpr std::string_view Name(Algorithm algorithm) {
   return names[static_cast<int>(algorithm)];
 }
 
-// Nothing for any other text.
+// Empty for any other text.
 constexpr std::optional<Algorithm> AlgorithmNamed(std::string_view name) {
   for (int i = 0; i < kAlgorithmCount; ++i) {
     if (Name(static_cast<Algorithm>(i)) == name) return static_cast<Algorithm>(i);
@@ -47,13 +47,13 @@ constexpr std::optional<Algorithm> AlgorithmNamed(std::string_view name) {
   return std::nullopt;
 }
 
-// Seconds. The defaults were measured over loopback TCP between spinning ranks. A data-centre
-// network of 25 to 100 Gbit/s is within a factor of three of them, and the sizes at which one
-// algorithm overtakes another differ little.
+// Times in seconds. The defaults were measured over loopback TCP between spinning ranks. A
+// data-centre network of 25 to 100 Gbit/s is within a factor of three of them, and the sizes at
+// which one algorithm overtakes another differ little.
 struct CostModel {
   double alpha = 12e-6;  // one step: from TrySend() here to data in TryReceive() there
-  double overhead =
-      3e-6;  // one message: the system calls of both ends; these do not overlap on one member
+  // one message: the system calls of both ends; these do not overlap on one member
+  double overhead = 3e-6;
   double beta = 0.30e-9;   // one byte through a link, both directions busy
   double gamma = 0.03e-9;  // one byte summed
 };
@@ -62,12 +62,13 @@ struct Question {
   OpKind op = OpKind::kAllreduce;
   DType dtype = DType::kFloat32;
   bool adasum = false;
-  // Allreduce, Broadcast: of the batch. Allgather, Reducescatter, Alltoall: of all blocks.
+  // Allreduce, Broadcast: the bytes of the batch. Allgather, Reducescatter, Alltoall: of all
+  // blocks.
   int64_t bytes = 0;
   int members = 1;
-  // Members per host whose traffic to other hosts shares one network card. 1: each has a path of
-  // its own (or all are on one host). Only algorithms in which everyone talks to everyone suffer: a
-  // ring crosses each card once.
+  // The number of a host's members that share one network card. 1: each has a path of its own (or
+  // all are on one host). It slows only algorithms in which all members talk to all; a ring crosses
+  // each card once.
   int members_per_card = 1;
 };
 
@@ -82,15 +83,15 @@ struct Choice {
   double runner_up_seconds = 0;
 };
 
-// What a gather may hold of all members together.
+// The most bytes of all members together that a gather may hold.
 constexpr int64_t kGatherMaxBytes = 4 << 20;
 
-// Whether `algorithm` can answer the question correctly at all.
+// Whether `algorithm` performs this collective correctly.
 bool IsLegal(const Question& question, Algorithm algorithm);
 // The predicted time of a legal algorithm.
 double PredictSeconds(const Question& question, Algorithm algorithm, const CostModel& model);
 Choice Choose(const Question& question, const CostModel& model);
-// The sentence for people: "ring: 4 MiB among 16 members, 2.9 ms predicted (direct: 5.1 ms)".
+// The choice as a sentence: "ring: 4 MiB among 16 members, 2.9 ms predicted (direct: 5.1 ms)".
 std::string Why(const Question& question, const Choice& choice);
 
 }  // namespace hvdlite::comm

@@ -1,11 +1,11 @@
 // Communicator: performs collectives among the members of one process set.
 //
-// A folder per implementation (self, shm, net, hierarchical, mpi, nccl, gpu). All members start the
-// same batches in the same order, one at a time. Nothing here ever blocks: Start() returns a Work,
-// and the engine turns it with Advance() until it is done. So a rank that belongs to several
-// process sets can never deadlock between them, and the only place that waits (and can notice a
-// dead peer, a deadline, Ctrl-C) is the engine's. Thread-safety: one thread at a time (the holder
-// of the engine's turn).
+// There is a folder per implementation (self, shm, net, hierarchical, mpi, nccl, gpu). All members
+// start the same batches in the same order, one at a time. Nothing here ever blocks: Start()
+// returns a Work, and the engine calls its Advance() until it is done. So a rank that belongs to
+// several process sets can never deadlock between them. Only the engine waits, and it notices a
+// dead peer, a deadline or Ctrl-C. Thread-safety: one thread at a time (the holder of the engine's
+// turn).
 #pragma once
 
 #include <poll.h>
@@ -27,7 +27,7 @@ enum class Progress : uint8_t {
   kFailed,  // see status(); outputs are undefined and the communicator is unusable
 };
 
-// One collective under way. Borrows the batch and its tensors until kDone or kFailed.
+// One collective in progress. Borrows the batch and its tensors until kDone or kFailed.
 class Work {
  public:
   virtual ~Work() = default;
@@ -35,10 +35,10 @@ class Work {
   virtual Progress Advance() = 0;
   // OK unless Advance() returned kFailed.
   const Status& status() const { return status_; }
-  // After kFailed: only the operations of this batch have failed, on all members alike, and the
-  // communicator is as good as before.
+  // After kFailed: whether only the operations of this batch have failed, on all members alike, so
+  // that the communicator can be used further.
   virtual bool failed_alone() const { return false; }
-  // After kDone of a batch on a GPU: the event that fires when what has been put on its stream is
+  // After kDone of a batch on a GPU: the event that fires when the work enqueued on its stream is
   // done. Only then are outputs complete and inputs free. Null: they are so already.
   virtual device::EventPtr finished() const { return nullptr; }
 
@@ -58,16 +58,16 @@ class Communicator {
 
   // For logs, the timeline and `choose`: "shm", "net", ...
   virtual const char* name() const = 0;
-  // Which algorithm this batch gets, in one sentence for people ("ring: 4 MiB >= 256 KiB").
+  // The algorithm of this batch, as a sentence ("ring: 4 MiB >= 256 KiB").
   virtual std::string Explain(const Batch& batch) const = 0;
   // `batch` must outlive the returned work. Never null.
   virtual std::unique_ptr<Work> Start(const Batch& batch) = 0;
-  // Adds the descriptors to sleep on while a Work says kNone, with what it waits for (POLLIN and/or
-  // POLLOUT).
+  // Adds the descriptors to sleep on while a Work returns kNone, with the events that it waits for
+  // (POLLIN and/or POLLOUT).
   virtual void AddPollFds(std::vector<pollfd>* fds) const = 0;
-  // Whether news comes without waking a thread: neither by those descriptors nor by the doorbell.
+  // Whether the engine must poll: neither those descriptors nor the doorbell report progress.
   virtual bool must_be_asked() const { return false; }
-  // Where batches are counted from now on. Borrowed.
+  // Counts batches in `carried` from now on. Borrowed.
   virtual void CountIn(Carried* carried) { carried_ = carried; }
 
  protected:

@@ -1,4 +1,4 @@
-// FailedWork: for a batch that cannot even begin.
+// FailedWork: the Work of a batch that cannot begin. It fails at once.
 #pragma once
 
 #include <utility>

@@ -4,9 +4,9 @@
 //   |-- 10 B --||------------ 4 KiB ------------|
 //   0          10                             4106     offsets in the Flat
 //
-// Algorithms cut this array wherever they like and never ask where a tensor ends; Walk() finds the
-// memory. Runs may begin at multiples of an alignment: no run holds the bytes between. Borrowed
-// memory; a run's pointer may be null where no algorithm looks (blocks that belong to another
+// Algorithms cut this array anywhere and never ask where a tensor ends; Walk() finds the memory.
+// Runs may begin at multiples of an alignment; no run holds the bytes between. The memory is
+// borrowed. A run's pointer may be null if no algorithm accesses it (blocks that belong to another
 // member).
 #pragma once
 
@@ -32,7 +32,7 @@ class Flat {
   void Reserve(size_t runs) { runs_.reserve(runs); }
   size_t size() const { return size_; }
 
-  // The memory at offset `at`, which a run holds, and in *bytes how far it reaches without a break.
+  // The memory at offset `at`, which lies in a run. *bytes is how far it reaches without a break.
   char* At(size_t at, size_t* bytes) const {
     const Run& run = runs_[RunAt(at)];
     *bytes = run.end - at;
@@ -44,8 +44,8 @@ class Flat {
   }
   size_t BeginOf(size_t run) const { return runs_[run].begin; }
 
-  // The run that holds offset `at`. Of runs that begin at the same offset the last is the one with
-  // bytes in it.
+  // The run that holds offset `at`. If several runs begin at the same offset, only the last has
+  // bytes.
   size_t RunAt(size_t at) const {
     if (runs_.size() == 1) return 0;
     const auto after =
@@ -54,7 +54,7 @@ class Flat {
     return static_cast<size_t>(after - runs_.begin()) - 1;
   }
 
-  // Calls visit(memory, offset, bytes) for each unbroken stretch of [begin, end), in order.
+  // Calls visit(memory, offset, bytes) for each contiguous stretch of [begin, end), in order.
   template <typename Visit>
   void Walk(size_t begin, size_t end, Visit visit) const {
     if (begin >= end) return;
@@ -85,8 +85,8 @@ struct Cursor {
   bool done() const { return at >= end; }
 };
 
-// Copies `bytes` from one Flat to another, where they may be cut otherwise. What is the same
-// memory, or has none there, stays.
+// Copies `bytes` from one Flat to another, which may be cut differently. Skips stretches that are
+// the same memory in both, and stretches without memory in the target.
 inline void Copy(const Flat& source, size_t from, const Flat& target, size_t to, size_t bytes) {
   target.Walk(to, to + bytes, [&](char* place, size_t at, size_t count) {
     if (place == nullptr) return;
@@ -98,7 +98,7 @@ inline void Copy(const Flat& source, size_t from, const Flat& target, size_t to,
   });
 }
 
-// Copies a stretch of a Flat into one piece of memory, unless it lies there.
+// Copies a stretch of a Flat into one piece of memory, unless it already lies there.
 inline void CopyOut(const Flat& flat, Cursor stretch, char* memory) {
   flat.Walk(stretch.at, stretch.end, [&](const char* data, size_t at, size_t bytes) {
     char* const here = memory + (at - stretch.at);
@@ -106,8 +106,8 @@ inline void CopyOut(const Flat& flat, Cursor stretch, char* memory) {
   });
 }
 
-// Where part `i` of `parts` begins when `units` are dealt out evenly, the first units % parts
-// getting one more.
+// Where part `i` of `parts` begins when `units` are divided evenly. The first units % parts parts
+// get one more.
 inline size_t PartBegin(size_t units, int parts, int i) {
   const auto n = static_cast<size_t>(parts);
   const auto k = static_cast<size_t>(i);

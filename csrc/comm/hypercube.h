@@ -1,12 +1,12 @@
-// Hypercube: the partners of vector halving with distance doubling, by which Adasum combines.
+// Hypercube: each member's partners for vector halving with distance doubling, as Adasum uses it.
 //
 //   step 0: partner me ^ 1, keep one half        members 0..3 of 8 elements
 //   step 1: partner me ^ 2, keep one quarter     0: [0,4) then [0,2)   1: [4,8) then [4,6)
 //   ...                                          2: [0,4) then [2,4)   3: [4,8) then [6,8)
 //
-// The lower partner keeps the lower half. Members beyond the largest power of two take no part
-// themselves: member `core + i` hands its vector to member i before, and gets the result from it
-// afterwards.
+// The lower partner keeps the lower half. Members beyond the largest power of two take no part in
+// the steps: member `core + i` sends its vector to member i before them, and gets the result from
+// it afterwards.
 #pragma once
 
 #include <bit>
@@ -43,10 +43,10 @@ struct Hypercube {
   }
 
   int core;        // the power of two
-  int host = -1;   // whom this member hands its vector to, if it is beyond
-  int guest = -1;  // whose vector this member takes in
+  int host = -1;   // if this member is beyond: the member that takes its vector
+  int guest = -1;  // the member whose vector this member takes
   std::vector<Halving> halvings;
-  Cursor kept;  // after all of them: what this member finishes
+  Cursor kept;  // what this member finishes, after all halvings
 };
 
 }  // namespace hvdlite::comm

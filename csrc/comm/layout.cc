@@ -4,8 +4,8 @@ namespace hvdlite::comm {
 
 namespace {
 
-// Block by block, piece by piece: `elements(piece, member)` long, at where the members before it in
-// that piece end.
+// Lays out the blocks, piece by piece. A member's part of a piece has `elements(piece, member)`
+// elements and begins where the parts of earlier members end.
 template <typename Elements, typename Memory>
 Layout Blocks(const Batch& batch, int members, size_t align, Elements elements, Memory memory) {
   const size_t size = SizeOf(batch.dtype);

@@ -1,5 +1,5 @@
-// NetOverPipes: what was written over transports, Adasum and gathers, over transports made of MPI's
-// messages.
+// NetOverPipes: runs the net communicator's Adasum and gathers over MPI's messages, which
+// transports wrap.
 #pragma once
 
 #include <memory>

@@ -17,7 +17,7 @@ Reduction::Reduction(const Batch& batch, Flat in, Flat out)
 void Reduction::Load(size_t begin, size_t end) const {
   out_.Walk(begin, end, [&](char* out, size_t at, size_t bytes) {
     size_t reach = 0;
-    const char* in = in_.At(at, &reach);  // the same layout: reaches as far as `out` does
+    const char* in = in_.At(at, &reach);  // the same layout, so it reaches as far as `out`
     if (in != out) std::memcpy(out, in, bytes);
     if (prescaled()) kernels::Scale(spec_.dtype, out, Count(bytes), spec_.prescale);
   });

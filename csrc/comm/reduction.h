@@ -1,5 +1,5 @@
-// Reduction: a batch's arithmetic over stretches of Flats: what the kernels do, cut at the tensors'
-// borders.
+// Reduction: a batch's arithmetic over stretches of Flats. It calls the kernels for each tensor's
+// part of a stretch.
 //
 // Offsets are bytes and multiples of the element size. `in` and `out` have the same layout and may
 // be the same memory.
@@ -15,7 +15,7 @@ namespace hvdlite::comm {
 
 class Reduction {
  public:
-  // Of an allreduce: both Flats are the pieces one after another.
+  // For an allreduce: both Flats are the pieces one after another.
   explicit Reduction(const Batch& batch);
   Reduction(const Batch& batch, Flat in, Flat out);
 

@@ -1,5 +1,5 @@
-// Sequence: several Works one after another, each created when its turn comes. All members must
-// list the same ones.
+// Sequence: several Works performed one after another, each created when it is due. All members
+// must list the same ones.
 #pragma once
 
 #include <functional>
@@ -12,8 +12,8 @@ namespace hvdlite::comm {
 
 class Sequence : public Work {
  public:
-  // A null Work means that nothing is to be done at that point (also for plain local work inside
-  // the function).
+  // A null Work means that nothing is left to do in this step. The function may do local work
+  // itself.
   using Starter = std::function<std::unique_ptr<Work>()>;
 
   Progress Advance() final {

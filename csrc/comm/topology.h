@@ -1,4 +1,4 @@
-// Topology: how the members of a process set sit on hosts, and the tree over which they negotiate.
+// Topology: the hosts of a process set's members, and the tree over which the members negotiate.
 // Pure.
 #pragma once
 
@@ -27,7 +27,7 @@ struct Topology {
     for (const auto& host : hosts) most = std::max(most, host.size());
     return most;
   }
-  // How many members every host has at least: so many local numbers exist on all hosts.
+  // The smallest number of members on a host: the number of local numbers that exist on all hosts.
   int rails() const {
     size_t fewest = ranks.size();
     for (const auto& host : hosts) fewest = std::min(fewest, host.size());

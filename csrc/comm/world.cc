@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "base/fd.h"
 #include "comm/self/communicator.h"
 #include "comm/shm/communicator.h"
 #include "rendezvous/host_id.h"
@@ -26,13 +27,13 @@ size_t ChunkBytes(const Config& config, size_t members) {
   return (chunk + 4095) / 4096 * 4096;
 }
 
-// What the kernel lets this process use: its affinity, and the quota of its container (cgroup v2).
+// The processors that this process may use, by its affinity and its container's quota (cgroup v2).
 int UsableProcessors() {
   cpu_set_t set;
   int processors = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
   if (FILE* file = fopen("/sys/fs/cgroup/cpu.max", "r")) {
     long long quota = 0, period = 0;
-    // "max 100000" without a limit: then the first number is missing.
+    // Without a limit the file has "max 100000". Then the first number is missing.
     if (fscanf(file, "%lld %lld", &quota, &period) == 2 && period > 0) {
       processors = std::min(processors, std::max(1, static_cast<int>(quota / period)));
     }
@@ -41,7 +42,7 @@ int UsableProcessors() {
   return processors;
 }
 
-// Says which ranks are missing once the start timeout has passed.
+// The error once the start timeout has passed. It names the missing ranks.
 Status WhoDidNotCome(const WorldOptions& options, rendezvous::Store* store) {
   return Status::Timeout(WhoIsMissing(options, store, "member") +
                          " did not call hvd.init() within " + StartTimeout(options) +
@@ -60,7 +61,7 @@ std::string WhoIsMissing(const WorldOptions& options, rendezvous::Store* store,
     if (store->Get(key, Deadline::After(kMillisecond), &ignored).ok()) continue;
     who += (who.empty() ? "rank " : ", rank ") + std::to_string(rank);
   }
-  return who.empty() ? "the last rank" : who;  // it has come just now
+  return who.empty() ? "the last rank" : who;  // it has arrived just now
 }
 
 std::string StartTimeout(const WorldOptions& options) {
@@ -76,7 +77,7 @@ Status World::Join(const WorldOptions& options, rendezvous::Store* store, Deadli
   Member me;
   me.rank = options.rank;
   me.host_id = rendezvous::HostId(options.config->host_id);
-  // Sockets everywhere, also inside the host: as if each rank had a host of its own.
+  // Uses sockets inside the host, too, as if each rank had a host of its own.
   if (options.config->cpu_operations == "net") me.host_id += "#rank" + std::to_string(options.rank);
   me.pid = getpid();
   me.release = options.release;
@@ -124,11 +125,13 @@ Status World::Join(const WorldOptions& options, rendezvous::Store* store, Deadli
     HVDLITE_RETURN_IF_ERROR(Neighbours::Join(name, secret, place.local_rank, mates, multi_host,
                                              until, &world->neighbours_));
   }
+  HVDLITE_RETURN_IF_ERROR(world->ShareGradients(until));
   world->bells_ = std::make_unique<transport::shm::Doorbells>(&world->segment(), place.local_rank,
                                                               world->neighbours_->eventfds());
   world->next_region_ = world->segment().regions_begin();
   if (multi_host) {
-    // Before the host's sockets close: its other ranks would take this one for the culprit.
+    // Report the failure before the host's sockets close. Otherwise the host's other ranks would
+    // blame this one.
     const Status opened = world->OpenDoor(store, deadline);
     if (!opened.ok()) return store->Fail(opened);
   }
@@ -138,7 +141,39 @@ Status World::Join(const WorldOptions& options, rendezvous::Store* store, Deadli
 
 World::~World() = default;
 
-// The set's part of the host's memory, and the pipes between its leader and the others.
+Status World::ShareGradients(const Until& until) {
+  if (!options_.config->gradient_pool) return Status::Ok();
+  const int me = place().local_rank;
+  pool::Segment* const own = options_.gradients;
+  std::vector<Fd> given;
+  HVDLITE_RETURN_IF_ERROR(neighbours_->Share(own == nullptr ? -1 : own->fd(), until, &given));
+  gradients_ = std::make_unique<pool::Peers>(static_cast<int>(given.size()), me, own);
+  for (size_t rank = 0; rank < given.size(); ++rank) {
+    shares_gradients_.push_back(given[rank].valid());
+    if (static_cast<int>(rank) == me) {
+      shares_gradients_.back() = own != nullptr;
+    } else if (given[rank].valid()) {
+      const Status mapped = gradients_->Map(static_cast<int>(rank), given[rank].get());
+      if (mapped.ok()) continue;
+      options_.log->Warning("gradients are not reduced in place: " + mapped.message());
+      gradients_->GiveUp();
+    }
+  }
+  return Status::Ok();
+}
+
+shm::SharedTensors World::Sharing(const Topology& topology) const {
+  if (gradients_ == nullptr) return {};
+  shm::SharedTensors shared{gradients_.get(), {}};
+  for (int rank : topology.ranks) {
+    const int local = roster_.places[static_cast<size_t>(rank)].local_rank;
+    if (!shares_gradients_[static_cast<size_t>(local)]) return {};
+    shared.local_ranks.push_back(local);
+  }
+  return shared;
+}
+
+// Maps the set's part of the host's memory, and makes the pipes between its leader and the others.
 Status World::ConnectHost(Group* group, std::vector<std::unique_ptr<Transport>>* pipes) {
   const Topology& topology = group->topology;
   const size_t host = static_cast<size_t>(topology.host_of[static_cast<size_t>(group->me)]);
@@ -157,8 +192,8 @@ Status World::ConnectHost(Group* group, std::vector<std::unique_ptr<Transport>>*
   const int local_me = topology.local_of[static_cast<size_t>(group->me)];
   group->region = std::make_unique<shm::Region>(group->region_memory, local_me, local_ranks, chunk,
                                                 bells_.get());
-  // First touch costs a microsecond a page: pay it here for what this rank writes, not in the first
-  // training step.
+  // The first access costs a microsecond a page. Pay it here for the pages that this rank writes,
+  // not in the first training step.
   for (int slot = 0; slot < shm::Region::kSlots; ++slot) {
     memset(group->region->Slot(local_me, static_cast<uint64_t>(slot)), 0, chunk);
   }
@@ -180,7 +215,7 @@ Status World::Connect(std::vector<int> ranks, uint32_t set, const Until& until,
   const Topology& topology = group->topology;
   const auto mine = std::find(topology.ranks.begin(), topology.ranks.end(), options_.rank);
   if (mine == topology.ranks.end()) {
-    // Not a member; but if a set lies on this host, its region moves where the next one starts.
+    // This rank is not a member. But a set on this host moves the place of the next region.
     for (const auto& mates : topology.hosts) {
       const int rank = topology.ranks[static_cast<size_t>(mates[0])];
       if (roster_.places[static_cast<size_t>(rank)].host != place().host) continue;
@@ -220,8 +255,10 @@ Status World::Connect(std::vector<int> ranks, uint32_t set, const Until& until,
                                     static_cast<int>(2 * set), until, &group->communicator));
     group->why = "mpi (" + mpi_.why + "): HVDLITE_CPU_OPERATIONS=mpi";
   } else if (topology.single_host()) {
-    group->communicator = std::make_unique<shm::Communicator>(
+    auto shm = std::make_unique<shm::Communicator>(
         group->region.get(), static_cast<size_t>(options_.config->shm_small_bytes));
+    shm->ReduceInPlace(Sharing(topology));
+    group->communicator = std::move(shm);
     group->why = "shm: all members are on one host";
   } else {
     HVDLITE_RETURN_IF_ERROR(BuildBetweenHosts(group.get(), set, links, until));
@@ -258,7 +295,8 @@ std::unique_ptr<gpu::Communicator> World::OnGpu(const Group& group) {
 }
 
 void World::Disconnect(Group* group) {
-  // Now, in the turn, and not when the last handle lets go of it: MPI's calls must not meet.
+  // Destroy it now, under the turn, and not when the last handle releases it: calls of MPI must not
+  // overlap.
   group->communicator.reset();
   group->inner.reset();
   group->outer.reset();

@@ -1,11 +1,11 @@
 // World: this rank's place among all ranks of the job, and the machinery to connect any subset of
 // them.
 //
-// Join() meets the other ranks through the store, maps the host's shared segment and opens the door
-// for links from other hosts. Connect() then builds what one process set needs: its region of the
-// segment, its links, a communicator over them, and the edges of its negotiation tree. All ranks of
-// the job must call Connect in the same order (that is how those of one host agree on where a
-// region lies); those outside the set take part by calling it, too.
+// Join() meets the other ranks through the store, maps the host's shared segment and opens the
+// listener for links from other hosts. Connect() then builds what one process set needs: its region
+// of the segment, its links, a communicator over them, and the edges of its negotiation tree. All
+// ranks of the job must call Connect in the same order, because the ranks of one host derive a
+// region's place from it. Ranks outside the set call it, too.
 //
 // Both block, up to a deadline: they run at init() and when a process set is added, never during an
 // operation. Thread-safety: one thread at a time.
@@ -22,8 +22,10 @@
 #include "comm/gpu/communicator.h"
 #include "comm/mpi/channel.h"
 #include "comm/mpi/choice.h"
+#include "comm/shm/in_place.h"
 #include "comm/shm/region.h"
 #include "comm/topology.h"
+#include "pool/peers.h"
 #include "rendezvous/store.h"
 #include "transport/shm/doorbells.h"
 #include "transport/shm/neighbours.h"
@@ -33,8 +35,8 @@
 
 namespace hvdlite::comm {
 
-// Everything one process set needs to talk. Transports of the tree are by TreeLinks of the same
-// set.
+// Everything that one process set needs to communicate. The tree's transports follow the TreeLinks
+// of the same set.
 struct Group {
   Topology topology;
   int me = -1;  // member number; -1: this rank is not in the set
@@ -42,9 +44,9 @@ struct Group {
   transport::Transport* parent = nullptr;
   std::vector<transport::Transport*> children;  // as tree.children
   std::unique_ptr<Communicator> communicator;
-  std::string why;  // the sentence why it is this communicator
+  std::string why;  // why it is this communicator, as a sentence
 
-  // What the above stand on, destroyed after them.
+  // Used by the members above, and destroyed after them.
   std::unique_ptr<Communicator> inner;  // hierarchical: flat, between all members
   std::unique_ptr<Communicator> outer;  // hierarchical: between hosts, along one local rank
   std::unique_ptr<shm::Region> region;
@@ -63,9 +65,10 @@ struct WorldOptions {
   const Logger* log = nullptr;     // borrowed
   std::string release;             // of hvdlite
   mpi::Access mpi;
+  pool::Segment* gradients = nullptr;  // of this process; null: it has none. Borrowed
 };
 
-// Of the ranks, those that have not set their `what` in the store: "rank 1, rank 3".
+// The ranks that have not set their `what` in the store: "rank 1, rank 3".
 std::string WhoIsMissing(const WorldOptions& options, rendezvous::Store* store,
                          const std::string& what);
 std::string StartTimeout(const WorldOptions& options);
@@ -80,14 +83,15 @@ class World {
   // `set` numbers the process sets of this incarnation; never reused.
   Status Connect(std::vector<int> ranks, uint32_t set, const Until& until,
                  std::unique_ptr<Group>* group);
-  // Whether tensors of this job go over MPI; `why` for people.
+  // Whether tensors of this job go over MPI, with the reason in `why`.
   const mpi::Choice& mpi() const { return mpi_; }
-  // A few times a second: sends strangers away from the door, and lets MPI do what it has left
-  // undone.
+  // Call a few times a second. Closes unauthenticated connections that are late, and lets MPI
+  // complete its pending messages.
   Status Tend();
   // In a forked child: closes the sockets whose end announces this rank's death.
   void AbandonInChild();
-  // For the set's tensors on GPUs. All members make theirs when their first batch of them begins.
+  // Makes the communicator for the set's tensors on GPUs. All members make theirs when their first
+  // such batch begins.
   std::unique_ptr<gpu::Communicator> OnGpu(const Group& group);
   gpu::Card& card() { return card_; }
   const Carried& carried() const { return carried_; }
@@ -102,15 +106,19 @@ class World {
   transport::shm::Doorbells& bells() { return *bells_; }
   transport::shm::Neighbours& neighbours() { return *neighbours_; }
   transport::shm::HostSegment& segment() { return *neighbours_->segment(); }
-  // More ranks than processors on this host: waiting must give way at once.
+  // Whether this host has more ranks than processors. Then a waiting thread must yield at once.
   bool oversubscribed() const { return processors_ < place().local_size; }
-  // Another thread than those of the ranks has a processor to run on.
+  // Whether a thread besides those of the ranks has a processor to run on.
   bool has_spare_processor() const { return processors_ > place().local_size; }
 
  private:
   explicit World(const WorldOptions& options) : options_(options), card_(*options.config) {}
+  // Swaps gradient segments with the ranks of this host.
+  Status ShareGradients(const Until& until);
+  // Which of the set's tensors all members share; no peers: none.
+  shm::SharedTensors Sharing(const Topology& topology) const;
   Status ConnectHost(Group* group, std::vector<std::unique_ptr<transport::Transport>>* pipes);
-  // In world_net.cc: only jobs with several hosts come there.
+  // In world_net.cc, which only jobs with several hosts use.
   Status TellAddresses(rendezvous::Member* me);
   Status OpenDoor(rendezvous::Store* store, Deadline deadline);
   Status ConnectMesh(Group* group, uint32_t set, const Until& until,
@@ -125,22 +133,24 @@ class World {
   // In world_mpi.cc.
   Status JudgeMpi();
   Status TendMpi();
-  // A communicator over MPI among `members`, which this rank is one of. `tag` tells it from others
-  // that are made meanwhile.
+  // Makes a communicator over MPI among `members`, which include this rank. `tag` tells it from
+  // others that are made at the same time.
   Status OverMpi(const Group& group, const std::vector<int>& members, size_t per_host, int tag,
                  const Until& until, std::unique_ptr<Communicator>* communicator);
 
   const WorldOptions options_;
   rendezvous::Roster roster_;
   std::unique_ptr<transport::tcp::LinkListener> listener_;  // several hosts only
-  std::vector<transport::tcp::Endpoint> doors_;             // by rank: where its listener is
+  std::vector<transport::tcp::Endpoint> doors_;             // the listeners, by rank
   std::unique_ptr<transport::shm::Neighbours> neighbours_;
   std::unique_ptr<transport::shm::Doorbells> bells_;
+  std::unique_ptr<pool::Peers> gradients_;  // of this host; null: not shared
+  std::vector<bool> shares_gradients_;      // by local rank
   mpi::Choice mpi_;
   gpu::Card card_;
   Carried carried_;
   size_t next_region_ = 0;
-  int processors_ = 1;  // that this process may use
+  int processors_ = 1;  // usable by this process
 };
 
 }  // namespace hvdlite::comm

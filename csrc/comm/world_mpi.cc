@@ -25,8 +25,8 @@ Status World::JudgeMpi() {
                                  std::to_string(rank) + " of " + std::to_string(size));
 }
 
-// What a member has sent before it turned to other things may wait in its MPI until it calls MPI
-// again.
+// A message of a member that has turned to other work may wait in its MPI until that member calls
+// MPI again.
 Status World::TendMpi() {
   const mpi::Library& library = *options_.mpi.library;
   if (library.finalized()) return Status::Ok();

@@ -1,4 +1,4 @@
-// The part of World that only jobs with several hosts need: addresses, the door for links,
+// The part of World that only jobs with several hosts need: addresses, the listener for links,
 // communicators over links.
 #include <algorithm>
 
@@ -17,7 +17,7 @@ using transport::tcp::Link;
 using transport::tcp::LinkListener;
 using transport::tcp::MeshPeer;
 
-// Links of different incarnations cannot meet: each opens a door of its own.
+// Links of different incarnations cannot meet: each incarnation opens a listener of its own.
 constexpr uint32_t kGeneration = 1;
 
 }  // namespace
@@ -27,8 +27,8 @@ Status World::TellAddresses(rendezvous::Member* me) {
       rendezvous::ParseInterfaceNames(options_.config->network_interfaces), &me->addresses);
 }
 
-// Listens where ranks of other hosts reach this one, and on no other address; learns where the
-// others listen.
+// Listens at the address where ranks of other hosts reach this one, and at no other. Learns where
+// the others listen.
 Status World::OpenDoor(rendezvous::Store* store, Deadline deadline) {
   const rendezvous::Member& me = roster_.members[static_cast<size_t>(options_.rank)];
   const size_t other_host = place().host == 0 ? 1 : 0;
@@ -76,8 +76,8 @@ std::unique_ptr<Transport> World::WithChecks(std::unique_ptr<Link> link) const {
   return std::make_unique<transport::Checked>(std::move(link));
 }
 
-// Two sets of links: one between all members, for tensors, unless those go over MPI; one along the
-// edges of the negotiation tree, so that a message never waits behind a tensor.
+// Makes two sets of links. One connects all members, for tensors, unless those go over MPI. The
+// other follows the edges of the negotiation tree, so that a message never waits behind a tensor.
 Status World::ConnectMesh(Group* group, uint32_t set, const Until& until,
                           std::vector<Transport*>* data, std::vector<Transport*>* edges) {
   const Topology& topology = group->topology;
@@ -119,8 +119,8 @@ Status World::BuildBetweenHosts(Group* group, uint32_t set, const std::vector<Tr
         " hosts. Use auto, net or mpi.");
   }
   const size_t most = topology.most_on_a_host();
-  // Among some of the members, this one included, by what connects hosts. `per_host`: how many of
-  // them a host has.
+  // Makes a communicator among some members, including this one, over what connects hosts.
+  // `per_host`: how many of them a host has.
   const auto among = [&](const std::vector<int>& members, size_t per_host, int tag,
                          std::unique_ptr<Communicator>* made) {
     if (mpi_.use) return OverMpi(*group, members, per_host, tag, until, made);

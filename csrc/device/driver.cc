@@ -6,7 +6,7 @@ namespace hvdlite::device {
 
 namespace {
 
-// cuDeviceGetUuid_v2 came with 11.4; nothing else that hvdlite calls is younger.
+// cuDeviceGetUuid_v2 came with CUDA 11.4. Every other function that hvdlite calls is older.
 constexpr int kOldest = 11040;
 
 constexpr int kNoDevice = 100;
@@ -38,7 +38,7 @@ Status Driver::Check(int code, std::string_view doing) const {
 }
 
 Status LoadDriver(const std::string& library, std::shared_ptr<const Driver>* out) {
-  // Never given back: frameworks hold it, too, and it does not survive being unloaded.
+  // Never closed: frameworks use the library, too, and it cannot be unloaded safely.
   void* const opened = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (opened == nullptr) {
     const char* const why = dlerror();

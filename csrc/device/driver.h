@@ -1,12 +1,11 @@
-// Driver: the CUDA driver of this machine, as hvdlite calls it: functions found by name in
-// libcuda.so.1, nothing linked.
+// Driver: the functions of this machine's CUDA driver that hvdlite calls. They are found by name in
+// libcuda.so.1. Nothing is linked, so one wheel serves machines with and without a GPU.
 //
-// So one wheel serves machines with and without a GPU. All frameworks of a process share the driver
-// and each device's primary context: hvdlite makes no context of its own and never touches a device
-// of which it was given no tensor.
+// All frameworks of a process share the driver and each device's primary context. hvdlite creates
+// no context of its own and never touches a device of which it was given no tensor.
 //
-// Thread-safety: an immutable value; the driver's functions may be called from any thread.
-// Failure: Check() makes a Status of what a function returns.
+// Thread-safety: an immutable value; the driver's functions may be called from any thread. Failure:
+// Check() makes a Status of what a function returns.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +18,7 @@
 
 namespace hvdlite::device {
 
-// Handles are pointers in the driver's ABI, and numbers where it says so.
+// Handles have the types of the driver's ABI: pointers, or numbers where cuda.h has numbers.
 using Address = uint64_t;  // CUdeviceptr
 inline Address AsAddress(const void* pointer) {
   return reinterpret_cast<Address>(pointer);
@@ -40,8 +39,8 @@ struct Uuid {
 
 // CUmemPoolProps, with the values that mean plain memory of one device.
 struct PoolProps {
-  int kind = 1;       // CU_MEM_ALLOCATION_TYPE_PINNED: it has no other
-  int shared_by = 0;  // no other process
+  int kind = 1;       // CU_MEM_ALLOCATION_TYPE_PINNED, the only type
+  int shared_by = 0;  // not shared with other processes
   int place = 1;      // CU_MEM_LOCATION_TYPE_DEVICE
   DeviceNumber device = 0;
   void* of_windows = nullptr;
@@ -55,7 +54,7 @@ struct Driver {
 #undef HVDLITE_CUDA
   int version = 0;  // 13000 for CUDA 13.0
 
-  // OK for CUDA_SUCCESS, kIo for the rest: what hvdlite was doing, and the driver's own words.
+  // Returns OK for CUDA_SUCCESS, otherwise kIo with `doing` and the driver's description.
   Status Check(int code, std::string_view doing) const;
 };
 
@@ -64,8 +63,8 @@ constexpr int kSuccess = 0;
 constexpr int kOutOfMemory = 2;
 constexpr int kNotReady = 600;
 
-// Loads the driver and initialises it. `library` as dlopen takes it; the knob's default is
-// libcuda.so.1. kUnsupported: a sentence why there is none: not installed, no device, too old.
+// Loads the driver and initialises it. `library` is a name for dlopen; the knob's default is
+// libcuda.so.1. kUnsupported says why there is no usable driver: not installed, no device, too old.
 Status LoadDriver(const std::string& library, std::shared_ptr<const Driver>* driver);
 
 }  // namespace hvdlite::device

@@ -13,17 +13,17 @@ namespace {
 constexpr unsigned kNonBlockingStream = 1;
 constexpr unsigned kNoTiming = 2;
 constexpr int kRelaxedCapture = 2;
-// The default stream, while a stream that would wait for it is captured.
+// Returned for the default stream while a stream that would wait for it is being captured.
 constexpr int kImplicitCapture = 906;
 
-// CU_STREAM_PER_THREAD: another stream in each thread.
+// CU_STREAM_PER_THREAD names another stream in each thread.
 // NOLINTNEXTLINE(performance-no-int-to-ptr): so CUDA names it
 const Stream kPerThread = reinterpret_cast<Stream>(2);
 
-// cuStreamCreateWithPriority takes the highest there is for what is beyond it.
+// cuStreamCreateWithPriority replaces a value beyond the device's highest priority by the highest.
 constexpr int kHighestPriority = -1000;
 
-// A few fusion buffers of the default size: what is in flight at a time.
+// Holds the few fusion buffers of the default size that are in flight at a time.
 constexpr size_t kIdleBytes = size_t{512} << 20;
 
 constexpr std::array kNotForThisDevice = {
@@ -54,7 +54,7 @@ Status Event::MakeWait(Stream stream) const {
                               "making a stream wait for an event");
 }
 
-// A handle of a stream is given to another one only when everything on the first is done.
+// CUDA reuses the handle of a stream only when everything on that stream is done.
 bool Event::Implies(const Event& other) const {
   if (this == &other) return true;
   return gpu_ == other.gpu_ && stream_ == other.stream_ && stream_ != kPerThread &&
@@ -62,7 +62,7 @@ bool Event::Implies(const Event& other) const {
 }
 
 void KeepLatest(std::vector<EventPtr>* events) {
-  std::vector<EventPtr> latest;  // of a few streams
+  std::vector<EventPtr> latest;  // one for each stream
   for (const EventPtr& event : *events) {
     const auto known = std::find_if(latest.begin(), latest.end(), [&](const EventPtr& other) {
       return event->Implies(*other) || other->Implies(*event);
@@ -76,8 +76,8 @@ void KeepLatest(std::vector<EventPtr>* events) {
   *events = std::move(latest);
 }
 
-// It may be recorded anew at once: who waits for it waits for the moment that it stood for when
-// told to.
+// The raw event may be recorded anew at once. A stream that was told to wait for it still waits for
+// the earlier record.
 Event::~Event() {
   if (gpu_->forked()) return;
   const MutexLock lock(gpu_->mutex_);
@@ -154,7 +154,8 @@ Status Gpu::Idle(bool* idle) const {
   return code == kNotReady ? Status::Ok() : driver_->Check(code, "waiting for what the GPU does");
 }
 
-// When the process ends the driver may have gone before: then all of this fails, which is harmless.
+// At the end of the process the driver may be gone already. Then all of these calls fail, which is
+// harmless.
 Gpu::~Gpu() {
   if (forked() || context_ == nullptr) return;
   {
@@ -171,8 +172,8 @@ Gpu::~Gpu() {
   driver_->DevicePrimaryCtxRelease(device_);
 }
 
-// A number of the process, not a flag set by a fork handler: handlers cannot be taken back, and a
-// Gpu can.
+// A fork handler that sets a flag would not do: it cannot be unregistered, but a Gpu can be
+// destroyed. So the Gpu compares process ids.
 bool Gpu::forked() const {
   return getpid() != process_;
 }
@@ -207,7 +208,7 @@ Status Gpu::Record(Stream stream, EventPtr* event) {
         driver_->Check(driver_->EventCreate(&raw, kNoTiming), "making an event"));
   const std::shared_ptr<Event> made(new Event(shared_from_this(), raw, stream));
   {
-    const MutexLock lock(mutex_);  // so that numbers come in the order of the stream
+    const MutexLock lock(mutex_);  // keeps numbers in the order of the stream
     made->number_ = ++recorded_;
     HVDLITE_RETURN_IF_ERROR(
         driver_->Check(driver_->EventRecord(raw, stream), "recording an event"));

@@ -1,14 +1,14 @@
-// Gpu: one CUDA device, as one rank uses it: the primary context that its frameworks share, one
-// stream of hvdlite's own, events, and memory that is kept for the next operation.
+// Gpu: one CUDA device as one rank uses it. It has the primary context that the rank's frameworks
+// share, one stream of hvdlite's own, events, and memory that is kept for the next operation.
 //
-// Everything that hvdlite does on the device happens on stream(), in order. It begins when the
-// events that say a tensor is ready have fired, and what comes of it is announced by an event that
-// a consumer's stream waits for: the host waits for neither. See docs/decisions/0006-gpu.md.
+// Everything that hvdlite does on the device happens on stream(), in order. An operation begins
+// when the events of its tensors have fired. An event announces its result, and a consumer's stream
+// waits for that event. The host waits for neither. See docs/decisions/0006-gpu.md.
 //
-// Thread-safety: any thread, whichever context is current there; each call makes the device's
-// current and puts back what was. Lifetime: events and buffers keep their Gpu alive. In a forked
-// child every call fails and nothing is given back: CUDA does not survive fork(). Failure: a Status
-// with the driver's words; out of memory concerns the operation alone.
+// Thread-safety: any thread, whichever context is current there. Each call makes the device's
+// context current and restores the previous one. Lifetime: events and buffers keep their Gpu alive.
+// In a forked child every call fails and nothing is freed, because CUDA does not survive fork().
+// Failure: a Status with the driver's description; running out of memory fails only the operation.
 #pragma once
 
 #include <sys/types.h>
@@ -31,20 +31,20 @@ namespace hvdlite::device {
 
 class Gpu;
 
-// A moment in the life of a stream. Given back to its Gpu by the destructor.
+// A point in the work of a stream. The destructor returns it to its Gpu.
 class Event {
  public:
   ~Event();
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
 
-  // Whether everything before it has been done. The first failure of the device comes out here.
+  // Whether all work before the event is done. Reports the first failure of the device.
   Status Query(bool* fired) const;
-  // What `stream` is given from now on waits for it; the caller does not. kUnsupported as for
-  // Gpu::Record.
+  // Makes all later work of `stream` wait for the event. The caller does not wait. kUnsupported as
+  // for Gpu::Record.
   Status MakeWait(Stream stream) const;
-  // Whether the other one has fired when this one has: both are of one stream, and the other came
-  // before.
+  // Whether `other` has certainly fired once this event has: both are of one stream, and `other`
+  // came first.
   bool Implies(const Event& other) const;
   const std::shared_ptr<Gpu>& gpu() const { return gpu_; }
 
@@ -55,17 +55,17 @@ class Event {
   const std::shared_ptr<Gpu> gpu_;
   const RawEvent raw_;
   const Stream stream_;
-  uint64_t number_ = 0;  // of all that its Gpu has recorded
+  uint64_t number_ = 0;  // counts the events of its Gpu
 };
 using EventPtr = std::shared_ptr<const Event>;
-// Leaves out those that another one implies.
+// Removes events that another one implies.
 void KeepLatest(std::vector<EventPtr>* events);
 
 class Gpu : public std::enable_shared_from_this<Gpu> {
  public:
   // `ordinal` counts the devices that this process sees (CUDA_VISIBLE_DEVICES).
   static Status Open(std::shared_ptr<const Driver> driver, int ordinal, std::shared_ptr<Gpu>* gpu);
-  // Another stream of the same device. Idle memory and loaded kernels are shared.
+  // Opens another stream of the same device. The streams share idle memory and loaded kernels.
   Status OpenStream(std::shared_ptr<Gpu>* gpu);
   ~Gpu();
 
@@ -74,12 +74,12 @@ class Gpu : public std::enable_shared_from_this<Gpu> {
   const std::string& name() const { return name_; }  // "NVIDIA H200"
   const Driver& driver() const { return *driver_; }
   Stream stream() const { return stream_; }
-  // Whether everything that stream() has been given is done. Needs no memory.
+  // Whether all work on stream() is done. Allocates no memory.
   Status Idle(bool* idle) const;
 
-  // Makes the device's context this thread's for as long as it lives. A CUDA graph that the program
-  // captures meanwhile, here or in another thread, is not disturbed by what is called under it: put
-  // it around what calls the driver or NCCL.
+  // Makes the device's context current in this thread while the object lives. Use one around each
+  // call of the driver or NCCL. It keeps those calls from disturbing a CUDA graph that the program
+  // captures meanwhile, in this thread or another.
   class Current {
    public:
     explicit Current(const Gpu& gpu);
@@ -94,13 +94,13 @@ class Gpu : public std::enable_shared_from_this<Gpu> {
     int capture_mode_;
   };
 
-  // The moment in which everything that `stream` has been given so far is done. kUnsupported: the
+  // An event for the moment when all work given to `stream` so far is done. kUnsupported: the
   // stream is being captured into a CUDA graph, which would not contain what other ranks do.
   Status Record(Stream stream, EventPtr* event);
 
-  // Memory for what happens on stream(): pinned host memory, and the device's. Both give themselves
-  // back when destroyed: not before what uses them is done. Pinned memory stays allocated for the
-  // next who asks for as much.
+  // Memory for work on stream(): pinned host memory or device memory. The destructor frees it, so
+  // destroy it only when the work that uses it is done. Pinned memory stays allocated for the next
+  // buffer of about the same size.
   class Buffer {
    public:
     ~Buffer();
@@ -109,11 +109,8 @@ class Gpu : public std::enable_shared_from_this<Gpu> {
 
    private:
     friend class Gpu;
-    enum class Kind : uint8_t {
-      kPinned,
-      kKept,
-      kInOrder
-    };  // kInOrder: of the device, in the order of stream()
+    // kInOrder: device memory that is freed in the order of stream()
+    enum class Kind : uint8_t { kPinned, kKept, kInOrder };
     Buffer(std::shared_ptr<Gpu> gpu, Kind kind, void* data, size_t bytes);
     const std::shared_ptr<Gpu> gpu_;
     const Kind kind_;
@@ -123,21 +120,22 @@ class Gpu : public std::enable_shared_from_this<Gpu> {
   Status Pinned(size_t bytes, std::unique_ptr<Buffer>* buffer);
   Status OnDevice(size_t bytes, std::unique_ptr<Buffer>* buffer);
 
-  // A result of its own life: ready for use on stream(), given back in the order of the stream that
-  // used it last. A stream under capture gives nothing back: then it happens at a later Free. Null
-  // for no bytes.
+  // Allocates a result's memory, ready for use on stream(). Free frees it in the order of the
+  // stream that used it last. While that stream is being captured nothing is freed; a later Free
+  // does it. `*data` is null for no bytes.
   Status Allocate(size_t bytes, void** data);
   void Free(void* data, Stream last_user);
 
-  // In the order of stream(). Host memory is pinned, or the call waits.
+  // These run in the order of stream(). The call waits if the host memory is not pinned.
   Status CopyIn(void* device, const void* host, size_t bytes);
   Status CopyOut(void* host, const void* device, size_t bytes);
   Status Zero(void* device, size_t bytes);
-  // On the device, in the order of any stream of it.
+  // Copies on the device, in the order of any of its streams.
   Status Copy(void* to, const void* from, size_t bytes, Stream stream);
 
-  // A kernel of `image`, machine code or PTX in memory that stays there. Loaded at the first call,
-  // kept. kUnsupported: nothing in it runs on this device with this driver.
+  // Finds a kernel of `image`: machine code or PTX, in memory that stays there. The first call
+  // loads the image, and it stays loaded. kUnsupported: nothing in it runs on this device with this
+  // driver.
   Status Kernel(const void* image, std::string_view name, Function* function);
 
  private:
@@ -150,7 +148,7 @@ class Gpu : public std::enable_shared_from_this<Gpu> {
   Gpu(std::shared_ptr<const Driver> driver, int ordinal, std::shared_ptr<Gpu> first);
   Status Start();
   bool forked() const;
-  // Of all streams of the device that belong together: who keeps what they share.
+  // The Gpu that owns what all streams of the device share.
   Gpu& first() { return first_ == nullptr ? *this : *first_; }
   Status RefuseCapture(Stream stream) const;
   Status Take(bool pinned, size_t bytes, std::unique_ptr<Buffer>* buffer);
@@ -163,21 +161,21 @@ class Gpu : public std::enable_shared_from_this<Gpu> {
 
   const std::shared_ptr<const Driver> driver_;
   const int ordinal_;
-  const std::shared_ptr<Gpu> first_;  // null: this is it
+  const std::shared_ptr<Gpu> first_;  // null: this is the first
   const pid_t process_;
   DeviceNumber device_ = 0;
   Uuid uuid_{};
   std::string name_;
   Context context_ = nullptr;
-  // all streams'; null where the device has no memory in the order of one
+  // shared by all streams; null if the device has no stream-ordered memory
   std::shared_ptr<const MemoryPool> pool_;
   Stream stream_ = nullptr;
 
   Mutex mutex_;
   std::vector<RawEvent> idle_events_ GUARDED_BY(mutex_);
-  uint64_t recorded_ GUARDED_BY(mutex_) = 0;  // events
+  uint64_t recorded_ GUARDED_BY(mutex_) = 0;  // counts events
   IdleMemory idle_pinned_ GUARDED_BY(mutex_);
-  // Where the device has no memory in the order of a stream.
+  // Used if the device has no stream-ordered memory.
   IdleMemory idle_device_ GUARDED_BY(mutex_);
   std::vector<Freed> freed_later_ GUARDED_BY(mutex_);
   std::map<const void*, Module> modules_ GUARDED_BY(mutex_);

@@ -33,8 +33,8 @@ Status Gpu::Pinned(size_t bytes, std::unique_ptr<Buffer>* buffer) {
   return first().Take(true, bytes, buffer);
 }
 
-// In order: what is freed otherwise waits for everything on the device, other streams' NCCL
-// included, which may wait for this rank.
+// Prefers stream-ordered memory. Freeing other memory waits for everything on the device, including
+// NCCL on other streams, which may wait for this rank.
 Status Gpu::OnDevice(size_t bytes, std::unique_ptr<Buffer>* buffer) {
   if (pool_ == nullptr) return first().Take(false, bytes, buffer);
   void* data = nullptr;
@@ -127,13 +127,13 @@ void Gpu::Free(void* data, Stream last_user) {
     due.insert(due.end(), freed_later_.begin(), freed_later_.end());
     freed_later_.clear();
   }
-  // Without the mutex: this may wait for the device.
+  // Not under the mutex, because this may wait for the device.
   std::erase_if(due, [this](const Freed& freed) { return FreeInOrder(freed); });
   const MutexLock lock(mutex_);
   freed_later_.insert(freed_later_.end(), due.begin(), due.end());
 }
 
-// False: not possible now.
+// Returns false if the memory cannot be freed now.
 bool Gpu::FreeInOrder(const Freed& freed) const {
   if (pool_ == nullptr) {
     driver_->MemFree(AsAddress(freed.data));  // waits for the device, as cudaFree does

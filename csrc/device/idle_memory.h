@@ -1,9 +1,10 @@
-// IdleMemory: blocks of memory that are unused at the moment, by size class, up to so many bytes.
+// IdleMemory: blocks of memory that are unused at the moment, by size class, up to a bound in
+// bytes.
 //
-// Sizes are rounded up to one of four steps between two powers of two, so that batches of about the
-// same size share blocks and at most a fifth of a block is wasted (small ones aside). Beyond the
-// bound those that lay idle the longest go. Thread-safety: none; the owner's mutex. Knows nothing
-// of where the memory is and frees none: it says what to free.
+// Sizes are rounded up to one of four steps between two powers of two. So batches of about the same
+// size share blocks, and at most a fifth of a block is wasted (small ones aside). Beyond the bound,
+// the blocks that have been idle longest are dropped. Thread-safety: none; the owner's mutex.
+// IdleMemory does not know where the memory is and frees none: it returns the blocks to free.
 #pragma once
 
 #include <bit>
@@ -24,7 +25,7 @@ class IdleMemory {
     return (bytes + step - 1) / step * step;
   }
 
-  // A block of ClassOf(bytes), the one used last; null when there is none.
+  // The block of ClassOf(bytes) that was used last; null when there is none.
   void* Take(size_t bytes) {
     const size_t wanted = ClassOf(bytes);
     for (size_t i = blocks_.size(); i-- > 0;) {
@@ -37,14 +38,14 @@ class IdleMemory {
     return nullptr;
   }
 
-  // Keeps a block of ClassOf(bytes). Returns those that have to be freed.
+  // Keeps a block of ClassOf(bytes). Returns the blocks that have to be freed.
   std::vector<void*> Put(void* data, size_t bytes) {
     blocks_.push_back({data, ClassOf(bytes)});
     held_ += ClassOf(bytes);
     return KeepAtMost(bound_);
   }
 
-  // Forgets all blocks: free what it returns.
+  // Forgets all blocks and returns them. The caller frees them.
   std::vector<void*> Clear() { return KeepAtMost(0); }
 
  private:

@@ -12,8 +12,8 @@ constexpr int kMemoryPoolsSupported = 115;  // CU_DEVICE_ATTRIBUTE_...
 constexpr int kReuseAllowInternalDependencies = 3;
 constexpr int kReleaseThreshold = 4;
 
-// Stays for the next result: otherwise each would be mapped anew. The framework has less by as
-// much.
+// Kept for the next result, which would otherwise be mapped anew. The framework has that much less
+// memory.
 constexpr uint64_t kKeptBytes = uint64_t{64} << 20;
 
 }  // namespace
@@ -44,7 +44,7 @@ Status MemoryPool::Make(std::shared_ptr<const Driver> driver, DeviceNumber devic
   return Status::Ok();
 }
 
-// The driver does it when the last block is free.
+// The driver destroys the pool when its last block is free.
 MemoryPool::~MemoryPool() {
   if (raw_ != nullptr && getpid() == process_) driver_->MemPoolDestroy(raw_);
 }

@@ -1,11 +1,12 @@
-// MemoryPool: where hvdlite's device memory in the order of a stream comes from.
+// MemoryPool: the source of hvdlite's stream-ordered device memory.
 //
-// Not the device's own pool: where memory is scarce that one makes a stream wait for another, which
-// has freed some. Behind the one may be a process set's NCCL, and behind the other another set's:
-// on a rank that orders them the other way round each waits for ever.
+// This is not the device's own pool. When memory is scarce, that pool makes a stream wait for
+// another stream that has freed some. One of these streams may wait for a process set's NCCL, and
+// the other for another set's. If another rank orders the two the other way round, each waits for
+// ever.
 //
 // Thread-safety: any thread. Lifetime: not longer than the device's context is retained; blocks may
-// outlive it. A forked child leaves it alone: CUDA does not survive fork().
+// outlive the pool. A forked child leaves the pool alone, because CUDA does not survive fork().
 #pragma once
 
 #include <sys/types.h>
@@ -22,14 +23,14 @@ namespace hvdlite::device {
 
 class MemoryPool {
  public:
-  // Null: the device has no memory in the order of a stream.
+  // `*pool` is null if the device has no stream-ordered memory.
   static Status Make(std::shared_ptr<const Driver> driver, DeviceNumber device,
                      std::shared_ptr<const MemoryPool>* pool);
   ~MemoryPool();
   MemoryPool(const MemoryPool&) = delete;
   MemoryPool& operator=(const MemoryPool&) = delete;
 
-  // What the driver returns. The block is there from the stream's turn on.
+  // Returns the driver's code. The block is usable from this point of the stream on.
   int Allocate(Address* address, size_t bytes, Stream stream) const {
     return driver_->MemAllocFromPoolAsync(address, bytes, raw_, stream);
   }

@@ -1,11 +1,11 @@
 // Apart: keeps the ranks of a host off one another's processor while another one is free.
 //
-// Ranks that wait for each other on one processor hand it over by sched_yield(). Both have run a
-// moment ago, so the kernel takes them for warm and moves neither, although another processor
-// idles: every hand-over then costs a switch. Each rank therefore publishes the processor on which
-// it waits. A rank that is about to yield and finds a mate of a lower number on its processor moves
-// its thread: it forbids the thread its mates' processors, which the kernel obeys at once, and
-// restores its mask.
+// Ranks that wait for each other on one processor hand it over by sched_yield(). Both ran a moment
+// ago, so the kernel considers their caches warm and moves neither, although another processor is
+// idle. Every hand-over then costs a switch. Each rank therefore publishes the processor on which
+// it waits. A rank that is about to yield checks for another rank of a lower number on its
+// processor. If there is one, it moves its own thread: it forbids the thread the other ranks'
+// processors, which the kernel obeys at once, and then restores its mask.
 //
 // Thread-safety: any thread; calls move the calling thread only.
 #pragma once
@@ -20,14 +20,14 @@
 
 namespace hvdlite::engine {
 
-// DECIDES. Whether local rank `me` has to move, and then to which processors: those that it may use
-// and no rank was seen on. seen[i]: the processor of local rank i, or -1. Never where there are
-// fewer processors than ranks.
+// DECIDES. Whether local rank `me` has to move, and to which processors: those that it may use and
+// on which no rank was seen. seen[i] is the processor of local rank i, or -1. Always false if there
+// are fewer processors than ranks.
 bool MustMove(const cpu_set_t& allowed, const std::vector<int>& seen, int me, cpu_set_t* to);
 
 class Apart {
  public:
-  // Borrows the segment. Not enabled: publishes and stays.
+  // Borrows the segment. If not enabled, it only publishes.
   Apart(transport::shm::HostSegment* segment, int local_rank, bool enabled)
       : segment_(*segment),
         local_rank_(local_rank),
@@ -38,7 +38,7 @@ class Apart {
     const int now = sched_getcpu();
     if (mine.load(std::memory_order_relaxed) != now) mine.store(now, std::memory_order_relaxed);
   }
-  // True if this thread has been moved.
+  // Returns true if this thread was moved.
   bool Move(Nanos now);
 
   uint64_t moves() const { return moves_.load(std::memory_order_relaxed); }

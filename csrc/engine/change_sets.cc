@@ -1,4 +1,4 @@
-// Process sets come and go. All ranks come here at the same point of the world's schedule.
+// Adds and removes process sets. All ranks do so at the same point of the world's schedule.
 #include <algorithm>
 
 #include "engine/engine.h"
@@ -7,7 +7,7 @@ namespace hvdlite::engine {
 
 namespace {
 
-// How often a rank shows that it is alive while a set is removed.
+// How often a rank signals that it is alive while a set is removed.
 constexpr Nanos kBetweenBeats = 20 * kMillisecond;
 
 }  // namespace
@@ -47,7 +47,7 @@ void Engine::ChangeSets(ProcessSet* world, const Response& response) {
     const Until until(Deadline::AfterSeconds(options_.config.start_timeout_seconds),
                       [this]() REQUIRES(turn_) { return vigil_.BeatAndLook(world_.get(), sets_); });
     status = AddSet(std::vector<int>(request.splits.begin(), request.splits.end()), id, until);
-    // Who died may not be whose link broke first.
+    // The dead rank may not be the one whose link broke first.
     if (!status.ok()) return LinkFailed(world, std::move(status));
     if (entry != nullptr) entry->handle->number = id;
   } else {
@@ -77,7 +77,7 @@ void Engine::RemoveSet(const ProcessSetPtr& set) {
   set->in_flight.Drain(look);
   CheckInFlight(set.get());
   set->in_flight.ShutDown(removed, &set->running, look, beat, log_);
-  // Before its handles are done: from then on the memory is the callers'.
+  // Do this before the handles are done: from then on the memory is the callers'.
   set->running.reset();
   CloseInbox(set.get(), removed);
   turn_.NotifyWaiters();

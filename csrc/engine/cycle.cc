@@ -1,8 +1,8 @@
 // One turn of the loop. Read this first.
 //
 //   Cycle: for each process set
-//     Announce   tell the set's root what user threads have submitted
-//     Exchange   messages; the root decides; all members hear the decisions in one order
+//     Announce   send to the set's root what user threads have submitted
+//     Exchange   messages; the root decides; all members get the decisions in one order
 //     Begin      the next decision: usually a batch for the communicator
 //     Progress   the running batch; when it is done, complete its handles
 //
@@ -21,8 +21,7 @@ bool Engine::Cycle() {
   try {
     CycleSets(MonotonicNow(), &moved);
   } catch (const std::bad_alloc&) {
-    // The thread holds the turn and half a batch: the only way on is to end the job, with a
-    // sentence.
+    // The thread holds the turn and half a batch. It can only end the job with an error.
     FailNow(Status::Io("rank " + std::to_string(rank()) +
                        " has no memory left for what it and its peers agreed to do"));
     return true;
@@ -35,7 +34,7 @@ void Engine::CycleSets(Nanos now, bool* moved) {
   if (world_->segment().aborted()) FailNow(world_->segment().abort_status());
   const Status* const suspect = ended() || life_.agreed() ? nullptr : sets_.Suspect(now);
   if (suspect != nullptr) FailNow(*suspect);
-  // By index: a decision may add or remove a set.
+  // Iterate by index, because a decision may add or remove a set.
   for (size_t i = 0; i < sets_.mine().size() && !ended(); ++i) {
     const ProcessSetPtr set = sets_.mine()[i];
     *moved |= CycleSet(set.get(), now);
@@ -45,7 +44,7 @@ void Engine::CycleSets(Nanos now, bool* moved) {
   bool idle = true;
   for (const ProcessSetPtr& set : sets_.mine()) {
     CheckInFlight(set.get());
-    // All have heard the end.
+    // All members have received the end.
     idle &= set->idle() && set->in_flight.empty() && set->agreement->Flush();
   }
   if (ended()) return;
@@ -66,13 +65,13 @@ bool Engine::CycleSet(ProcessSet* set, Nanos now) {
   for (const Ledger::Arrival& arrival : set->agreement->TakeArrivals())
     observer_.Arrived(*set, arrival);
   for (Decision& decision : set->heard) {
-    // Neither bad news nor the end queues up behind a batch.
+    // An abort or the end does not queue behind a batch.
     if (decision.kind == Down::kAbort) {
       FailNow(decision.status);
     } else if (decision.kind == Down::kShutdown) {
       life_.Agree(decision.status);
     } else if (decision.kind == Down::kWhere) {
-      observer_.question().Ask();  // at once: what is under way may be what stands still
+      observer_.question().Ask();  // at once, because the stalled operation may be the running one
     } else {
       set->decided.push_back(std::move(decision));
     }
@@ -148,7 +147,7 @@ void Engine::Execute(ProcessSet* set, std::vector<Response> responses, Nanos now
   if (!prepared.ok()) return FailNow(prepared);
   set->running = std::move(running);
   observer_.Began(*set, *set->running, now);
-  // Without a tensor the agreement itself was the meeting: all members have asked.
+  // An operation without a tensor is done by the agreement itself: all members have asked.
   if (!HasTensor(kind)) return CompleteRunning(set);
   set->running->work = set->running->communicator->Start(set->running->batch);
 }
@@ -200,7 +199,7 @@ void Engine::CompleteRunning(ProcessSet* set) {
   CheckInFlight(set);
 }
 
-// The members have agreed that these operations fail, and nothing else does.
+// The members have agreed that only these operations fail.
 void Engine::FailRunning(ProcessSet* set) {
   const std::unique_ptr<Running> running = std::move(set->running);
   const Status status = running->work->status();

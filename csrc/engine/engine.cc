@@ -46,8 +46,8 @@ Status Engine::Start(const EngineOptions& options, rendezvous::Store* store,
   std::unique_ptr<Engine> engine(new Engine(options));
   const Deadline deadline = Deadline::AfterSeconds(options.config.start_timeout_seconds);
   const Status connected = engine->Connect(store, deadline);
-  // Before the engine's sockets close: the others see that as well, and would take this rank for
-  // the culprit.
+  // Report the failure before the engine's sockets close. The other ranks see them close and would
+  // blame this rank.
   if (!connected.ok()) return store == nullptr ? connected : store->Fail(connected);
   const Config& config = engine->options_.config;
   const rendezvous::Place& place = engine->world_->place();
@@ -69,6 +69,7 @@ std::string Engine::Metrics() {
   Observer::Elsewhere elsewhere;
   elsewhere.moves = turn_.moves();
   elsewhere.background_wakes = turn_.background_wakes();
+  if (options_.gradients != nullptr) elsewhere.gradients = options_.gradients->stats();
   turn_.Take();
   const ProcessSet& everyone = sets_.world();
   if (everyone.agreement->is_root()) {
@@ -91,6 +92,7 @@ Status Engine::Connect(rendezvous::Store* store, Deadline deadline) {
   world.log = &log_;
   world.release = options_.release;
   world.mpi = options_.mpi;
+  world.gradients = options_.gradients;
   HVDLITE_RETURN_IF_ERROR(comm::World::Join(world, store, deadline, &world_));
   const Config& config = options_.config;
   Turn::Options turn;
@@ -112,7 +114,8 @@ Status Engine::Connect(rendezvous::Store* store, Deadline deadline) {
     added = AddSet(std::move(sets[i]), sets_.NewId(), until);
   turn_.Return();
   HVDLITE_RETURN_IF_ERROR(added);
-  // Before that a death may be known to some only, by its links; after it, all ranks' links tell.
+  // Before Arrive only some ranks may learn of a death, by their links. After it, the links of all
+  // ranks tell.
   return store == nullptr ? Status::Ok() : store->Arrive(deadline);
 }
 
@@ -195,7 +198,7 @@ void Engine::CloseInbox(ProcessSet* set, const Status& reason) {
 }
 
 void Engine::LinkFailed(ProcessSet* set, Status status) {
-  // All have agreed to end: a rank has left and needs nothing from us any more.
+  // All have agreed to end, so a rank has left and needs nothing from this one.
   if (ended() || life_.agreed()) return;
   const bool may_know_more = world_->multi_host() || world_->mpi().use || set->in_flight.open();
   if (status.code() != StatusCode::kPeerLost || !may_know_more) return FailNow(std::move(status));
@@ -249,8 +252,8 @@ Status Engine::Shutdown(Deadline deadline) {
   life_.Leave();
   turn_.DriveToTheEnd(deadline);
   turn_.Take();
-  // Without the others' consent this is a departure that they must notice, so the socket's end
-  // speaks for us.
+  // Without the agreement of all ranks, the others must notice this departure. So the socket's end
+  // tells them.
   if (life_.agreed())
     world_->segment().line(world_->place().local_rank).left.store(1, std::memory_order_seq_cst);
   Finish(Status::ShutDown(
@@ -263,7 +266,7 @@ Status Engine::Shutdown(Deadline deadline) {
     if (!done) usleep(100);
   }
   world_->bells().RingEveryone();
-  // Now, when all members do: they take leave of NCCL together.
+  // Do this now, when all members do: they finalize NCCL together.
   for (const ProcessSetPtr& set : sets_.mine()) {
     set->in_flight.Free(log_);
     set->in_flight.Close();

@@ -1,12 +1,12 @@
-// Engine: one rank's side of the job: takes operations from user threads and carries them out
-// together with the other ranks. Knows no framework.
+// Engine: one rank's side of the job. It takes operations from user threads and performs them
+// together with the other ranks. It knows no framework.
 //
-// turn.h says which thread works; cycle.cc what it does; life.h how the job ends.
+// turn.h describes which thread works, cycle.cc what that thread does, and life.h how the job ends.
 //
 // Thread-safety: public members from any thread. Failure: one rank's failure ends the job on all
-// ranks: after the first kPeerLost, kIo or kInternal the engine is aborted, and everything
-// outstanding and later ends with that status. A kMismatch concerns one operation only. Lifetime:
-// Stop (or Shutdown) before destruction; handles outlive the engine.
+// ranks. After the first kPeerLost, kIo or kInternal the engine is aborted, and every outstanding
+// or later operation ends with that status. A kMismatch fails one operation only. Lifetime: Stop
+// (or Shutdown) before destruction; handles outlive the engine.
 #pragma once
 
 #include <memory>
@@ -34,8 +34,9 @@ struct EngineOptions {
   std::string store_prefix;
   transport::tcp::Secret secret{};
   Config config;
-  std::string release;    // of hvdlite; equal on all ranks
-  comm::mpi::Access mpi;  // what this rank has, if the user asked
+  std::string release;                 // of hvdlite; equal on all ranks
+  comm::mpi::Access mpi;               // this rank's MPI, if the user asked for it
+  pool::Segment* gradients = nullptr;  // of this process, borrowed; null: none
   // Process sets that exist from the start, with ids 1, 2, ... Equal on all ranks.
   std::vector<std::vector<int>> process_sets;
 };
@@ -49,36 +50,36 @@ class Engine final : private Turn::Worker {
 
   int rank() const { return options_.rank; }
   int size() const { return options_.size; }
-  // For what does not change once the engine has started: the roster, the GPUs, the use of MPI.
+  // The parts that do not change once the engine has started: the roster, the GPUs, the use of MPI.
   comm::World& world() { return *world_; }
-  // For those of its members that any thread may call.
+  // Only for those members that any thread may call.
   Sets& sets() { return sets_; }
   const Life& life() const { return life_; }
   Observer& observer() { return observer_; }
 
-  // Submits one operation to a process set. `will_wait` says that the caller calls Wait at once, so
-  // no other thread needs to wake.
+  // Submits one operation to a process set. `will_wait`: the caller calls Wait at once, so no other
+  // thread needs to wake.
   Status Submit(int set, Submission submission, bool will_wait, HandlePtr* handle);
   // Submits operations that become ready, and fail, together: their requests name the same group.
   Status SubmitGroup(int set, std::vector<Submission> submissions, std::vector<HandlePtr>* handles);
-  // Works, or waits, until the handle is done or about `slice` has passed; true when done. A signal
-  // ends it early.
+  // Works, or waits, until the handle is done or about `slice` has passed; returns true when done.
+  // A signal ends it early.
   bool Wait(const Handle& handle, Nanos slice) { return turn_.Wait(handle, slice); }
 
-  // Why the set communicates as it does, in one sentence; empty if there is no such set, or this
+  // The reason for the set's communicator, in one sentence. Empty if there is no such set, or this
   // rank is not in it.
   std::string Explain(int set);
   // Counters, as JSON.
   std::string Metrics();
 
-  // Leaves in good order: everything announced by this rank still happens; all ranks' engines end.
-  // Waits at most until the deadline. OK, or why the job has failed instead: before this call, or
-  // meanwhile.
+  // Leaves in good order: everything that this rank has announced still happens, and the engines of
+  // all ranks end. Waits until the deadline at most. Returns OK, or the failure of the job, whether
+  // it came before this call or during it.
   Status Shutdown(Deadline deadline);
-  // Ends at once and tells the others why (an exception on this rank).
+  // Ends at once and sends the other ranks the reason (an exception on this rank).
   void Abort(const Status& reason);
-  // In a forked child: closes what would keep the parent's death hidden. The engine must not be
-  // used afterwards.
+  // In a forked child: closes the descriptors that would hide the parent's death. The engine must
+  // not be used afterwards.
   void AbandonInChild();
 
  private:
@@ -88,15 +89,15 @@ class Engine final : private Turn::Worker {
   Status Connect(rendezvous::Store* store, Deadline deadline);
   void Complete(ProcessSet* set, Entry* entry, Status status) REQUIRES(turn_);
   void CloseInbox(ProcessSet* set, const Status& reason) REQUIRES(turn_);
-  // A link of the set is broken, because a rank leaves, the set ends or a rank has failed:
-  // waits a moment for news of which, and of who is to blame.
+  // A link of the set is broken: a rank leaves, the set ends or a rank has failed. Waits a moment
+  // for news of which it is, and which rank is the cause.
   void LinkFailed(ProcessSet* set, Status status) REQUIRES(turn_);
-  // The job has failed; tells the others.
+  // Fails the job and tells the other ranks.
   void FailNow(Status status) REQUIRES(turn_);
-  // Ends everything outstanding, and everything to come, with `reason`.
+  // Ends everything outstanding, and everything submitted later, with `reason`.
   void Finish(const Status& reason) REQUIRES(turn_);
 
-  // change_sets.cc: process sets come and go
+  // change_sets.cc: adds and removes process sets
   Status AddSet(std::vector<int> ranks, int id, const Until& until) REQUIRES(turn_);
   void ChangeSets(ProcessSet* world, const Response& response) REQUIRES(turn_);
   void RemoveSet(const ProcessSetPtr& set) REQUIRES(turn_);
@@ -112,7 +113,7 @@ class Engine final : private Turn::Worker {
   void CompleteRunning(ProcessSet* set) REQUIRES(turn_);
   void FailRunning(ProcessSet* set) REQUIRES(turn_);
 
-  // tick.cc: what happens a few times a second, and what a sleeper needs to know
+  // tick.cc: periodic checks, and what a thread needs before it sleeps
   void Tick(Nanos now) REQUIRES(turn_);
   void CheckInFlight(ProcessSet* set) REQUIRES(turn_);
   bool ended() const override { return life_.ended(); }

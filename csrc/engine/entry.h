@@ -1,4 +1,4 @@
-// Entry: one operation that this rank has submitted and that is not done.
+// Entry: an operation that this rank has submitted and that is not done.
 #pragma once
 
 #include <memory>
@@ -13,13 +13,13 @@
 
 namespace hvdlite::engine {
 
-// What a caller asks for. Memory is borrowed until the handle is done.
+// A caller's operation. Memory is borrowed until the handle is done.
 struct Submission {
   Request request;  // root, splits and name as in Request; the name without the operation's prefix
   TensorView input;
   TensorView output;      // data == nullptr: the engine allocates (see Handle::output)
   Completion completion;  // a callback instead of waiting
-  // The caller will wait for it: until then only a thread with a free processor works on it.
+  // The caller will wait for it. Until then only a thread with a free processor works on it.
   bool patient = false;
   device::Stream producer = nullptr;  // on a GPU: the stream that produces the tensors
 };
@@ -29,7 +29,7 @@ struct Entry {
   TensorView input;
   TensorView output;
   HandlePtr handle;
-  std::vector<device::EventPtr> ready;  // on a GPU: what the operation has to wait for
+  std::vector<device::EventPtr> ready;  // on a GPU: the events that must fire first
   Nanos submitted = 0;
 };
 

@@ -1,14 +1,14 @@
-// How long to look busy before going to sleep. DECIDES; reads nothing but the clock.
+// How long a thread spins and yields before it sleeps. DECIDES; reads nothing but the clock.
 //
-// Waking a sleeper on another core costs 20-40 us, a hand-over to a spinning one 0.1 us, a yield on
-// the same core 1-2 us. So: with a processor per rank spin first; with more ranks than processors
-// give way at once, because the peer that is waited for may need this very processor; and sleep
-// soon in either case, because yield hands a stranger a whole slice.
+// Waking a sleeper on another core costs 20-40 us, a hand-over to a spinning thread 0.1 us, a yield
+// on the same core 1-2 us. So with a processor per rank, spin first. With more ranks than
+// processors, yield at once, because the awaited peer may need this very processor. Sleep soon in
+// either case, because a yield can give an unrelated thread a whole time slice.
 //
-// Enough processors is not the same as a processor for us: two ranks may sit on one. Then every
-// wait outlasts its spin and ends with the first yield. A rank moves to another one where it can
-// (apart.h); else, on a busy machine, Patience notices, and yields at once until a spin helps
-// again.
+// Enough processors on the host do not mean a processor for each rank: two ranks may share one.
+// Then every wait outlasts its spin and ends with the first yield. A rank moves to another
+// processor if it can (apart.h). Otherwise, on a busy machine, Patience notices and yields at once
+// until a spin helps again.
 #pragma once
 
 #include <sched.h>
@@ -21,7 +21,8 @@
 
 namespace hvdlite::engine {
 
-// What a rank has learned about waiting. Shared by its threads; what they race for is only a hint.
+// What a rank has learned about waiting. Its threads share it. Races on it are harmless: it is only
+// a hint.
 class Patience {
  public:
   // `spin`: how long a wait spins when there is a processor per rank. Borrows `apart`.
@@ -38,8 +39,8 @@ class Patience {
     if (crowded_.load(std::memory_order_relaxed) != 0) crowded_.store(0, std::memory_order_relaxed);
   }
   void Began() { apart_.Publish(); }
-  // Instead of a yield: true if this thread has a processor of its own now, so that a spin may
-  // help.
+  // Call instead of a yield. Returns true if this thread has a processor of its own now, so that a
+  // spin may help.
   bool Moved(Nanos now) {
     if (oversubscribed_ || !apart_.Move(now)) return false;
     crowded_.store(0, std::memory_order_relaxed);
@@ -52,7 +53,7 @@ class Patience {
 
  private:
   static constexpr uint32_t kCrowdedAfter = 8;  // in a row; a slow peer now and then proves nothing
-  static constexpr uint32_t kTryAgainEvery = 64;  // a spin in vain costs 50 us: under 1 us per wait
+  static constexpr uint32_t kTryAgainEvery = 64;  // a useless spin costs 50 us: under 1 us per wait
   const bool oversubscribed_;
   const Nanos spin_;
   Apart& apart_;
@@ -60,12 +61,12 @@ class Patience {
   std::atomic<uint32_t> waits_{0};
 };
 
-// One thread's waits, one after another.
+// The successive waits of one thread.
 class Backoff {
  public:
   explicit Backoff(Patience* patience) : patience_(patience) {}
 
-  // There was progress: the next wait begins.
+  // Call after progress: the next wait begins.
   void Reset() {
     if (phase_ == Phase::kSpin) patience_->SpinHelped();
     if (phase_ == Phase::kYield && spin_ > 0) patience_->YieldHelped();
@@ -73,7 +74,7 @@ class Backoff {
     pauses_ = 0;
   }
 
-  // True while it is too early to sleep; then it has paused or yielded once.
+  // Returns true, after one pause or yield, while it is too early to sleep.
   bool Pause() {
     if (++pauses_ <= kFreePauses) {
       Relax();
@@ -107,7 +108,7 @@ class Backoff {
  private:
   enum class Phase : uint8_t { kFresh, kSpin, kYield };
 
-  static constexpr uint32_t kFreePauses = 4;  // before the clock is looked at
+  static constexpr uint32_t kFreePauses = 4;  // before the clock is read
   static constexpr Nanos kYieldAfterSpin = 25 * kMicrosecond;
   static constexpr Nanos kYieldOnly = 200 * kMicrosecond;
 

@@ -1,7 +1,7 @@
-// Life: how this rank's part of the job ends. DECIDES.
+// Life: the state of this rank between start and end of the job. DECIDES.
 //
-//   runs ── Leave(): Shutdown was called here ── MustAnnounce(): the root is told
-//     ├──── Agree(): all ranks end; what is decided still happens ── End()
+//   runs ── Leave(): Shutdown was called here ── MustAnnounce(): the root must be told
+//     ├──── Agree(): all ranks end; decided operations still happen ── End()
 //     └──── End(): a rank has failed
 //
 // Thread-safety: ended(), leaving(), Leave(), end() and failure() from any thread; the rest for the
@@ -20,17 +20,17 @@ namespace hvdlite::engine {
 class Life {
  public:
   bool ended() const { return ended_.load(std::memory_order_relaxed); }
-  // OK, or why nothing can be submitted any more.
+  // OK, or the reason why nothing can be submitted any more.
   Status end() const EXCLUDES(mutex_) {
     MutexLock lock(mutex_);
     return end_;
   }
-  // The same, but OK after an end in good order.
+  // The same, but OK after an orderly end.
   Status failure() const {
     const Status reason = end();
     return reason.code() == StatusCode::kShutDown ? Status::Ok() : reason;
   }
-  // Of several reasons the first stays.
+  // The first of several reasons stays.
   void End(const Status& reason) EXCLUDES(mutex_) {
     {
       MutexLock lock(mutex_);
@@ -39,11 +39,11 @@ class Life {
     ended_ = true;
   }
 
-  // This rank wants to leave.
+  // Records that this rank wants to leave.
   void Leave() { leaving_.store(true, std::memory_order_seq_cst); }
-  // Whether this rank has to tell the root now, once, that it leaves. What it has announced in the
-  // world is the root's business; in other sets only this rank knows: `all_done` says whether that
-  // has happened. It is waited for no longer than kLeaveGrace.
+  // Whether this rank must tell the root now, once, that it leaves. The root tracks what this rank
+  // has announced in the world. Only this rank knows about other sets: `all_done` tells whether
+  // their operations have happened. This rank waits for them for kLeaveGrace at most.
   template <typename AllDone>
   bool MustAnnounce(Nanos now, AllDone all_done) {
     if (announced_ || !leaving_.load(std::memory_order_acquire)) return false;
@@ -52,12 +52,12 @@ class Life {
     return announced_;
   }
 
-  // All ranks have agreed to end: a link that breaks from now on is a rank that leaves.
+  // All ranks have agreed to end. A link that breaks from now on belongs to a rank that leaves.
   void Agree(Status reason) { agreed_ = std::move(reason); }
   bool agreed() const { return !agreed_.ok(); }
   const Status& reason() const { return agreed_; }
-  // What is decided still happens; if a peer dies just then, it moves no more, and this bounds the
-  // wait.
+  // Decided operations still happen. If a peer dies just then they cannot finish, and this bounds
+  // the wait.
   bool GraceIsOver(Nanos now) {
     if (grace_until_ == 0) grace_until_ = now + kClosingGrace;
     return now > grace_until_;

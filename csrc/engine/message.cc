@@ -6,7 +6,7 @@
 namespace hvdlite::engine {
 namespace {
 
-// Most requests are unscaled, ungrouped and on the host; one byte says which of the rare fields
+// Most requests are unscaled, ungrouped and on the host. One byte says which of the rare fields
 // follow.
 enum : uint8_t {
   kScaled = 1,

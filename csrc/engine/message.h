@@ -1,9 +1,9 @@
-// What ranks tell one another before a collective: Requests go up to the first member of the
-// process set, Responses come down. This file is the vocabulary and its byte format; who says what
-// when is in negotiate/.
+// The messages that ranks exchange before a collective: Requests go up to the first member of the
+// process set, Responses come down. This file has their types and byte format; negotiate/ decides
+// which rank sends what when.
 //
-// Decoders accept any bytes without harm and return false for what no rank of ours would send
-// (fuzzed).
+// Decoders accept any bytes without harm. They return false for bytes that no rank of ours would
+// send (fuzzed).
 #pragma once
 
 #include <cstdint>
@@ -23,17 +23,16 @@ namespace hvdlite::engine {
 // The most elements that one rank's part of a tensor may have: far beyond any memory, and small
 // enough that the bytes of all ranks together never overflow 63 bits (up to 32,768 ranks).
 constexpr int64_t kMaxElements = int64_t{1} << 40;
-// Also counts the dimensions beside one that is zero, so that no product on the way overflows
-// either.
+// Also counts the dimensions beside one that is zero, so that no intermediate product overflows.
 bool FitsElements(const Shape& shape);
 
-// One rank wants one operation on one tensor.
+// One rank's request for one operation on one tensor.
 struct Request {
   OpKind kind = OpKind::kAllreduce;
   DType dtype = DType::kFloat32;
   ReduceOp op = ReduceOp::kSum;  // Allreduce, Reducescatter
   DeviceKind device = DeviceKind::kHost;
-  bool cacheable = true;  // false for names that never come again
+  bool cacheable = true;  // false for names that are used once
   int64_t root = 0;       // Broadcast: member. RemoveProcessSet: the id.
   double prescale = 1.0;
   double postscale = 1.0;
@@ -48,11 +47,11 @@ struct Request {
   static bool Decode(Reader* in, Request* out);
 };
 
-// For people: "allreduce 'conv1/weight'". The name on the wire has its operation in front
-// ("allreduce.conv1/weight"), so that different operations on one name do not meet.
+// The operation as messages show it: "allreduce 'conv1/weight'". On the wire a name begins with its
+// operation ("allreduce.conv1/weight"), so that different operations on one name stay apart.
 std::string Shown(const Request& request);
 
-// What a record in an upward frame is. A frame starts with the member it speaks for; records follow
+// The records of an upward frame. A frame starts with the member it speaks for; records follow
 // until its end.
 enum class Up : uint8_t {
   kRequest = 0,          // a Request in full
@@ -60,13 +59,13 @@ enum class Up : uint8_t {
   kEvicted = 2,          // slot number: this rank has forgotten the slot
   kShutdown = 3,         // this rank wants to leave
   kAbort = 4,            // status: the job has failed
-  kAlive = 5,            // nothing to say; the sender lives
+  kAlive = 5,            // a sign of life without content
   kCachedBySubtree = 6,  // slot number: every member below the sender has announced it
-  kHere = 7,             // where this rank's program is, and for how long it has submitted nothing
-  kUncached = 8,  // slot number: this rank asks anew, in full; its slot does not count this time
+  kHere = 7,             // where this rank's program is, and how long it has submitted nothing
+  kUncached = 8,         // slot number: the sender asks in full; its slot does not count this time
 };
 
-// What a record in a downward frame is.
+// The records of a downward frame.
 enum class Down : uint8_t {
   kExecute = 0,   // one batch
   kError = 1,     // operations that the ranks disagree about
@@ -74,30 +73,31 @@ enum class Down : uint8_t {
   kShutdown = 3,  // status: the job ends
   kAbort = 4,
   kAlive = 5,
-  kWhere = 6,  // operations are stalled: where is each rank?
+  kWhere = 6,  // operations are stalled: each rank is asked where it is
 };
 
 constexpr uint64_t kNoSlot = 0;
 
-// What the members have agreed on for one operation. Never changed, so it is shared and not copied.
+// What the members have agreed on for one operation. It never changes, so it is shared and not
+// copied.
 struct Agreed {
-  Request request;  // as its first sender said it; per-member differences are in rows
+  Request request;  // as its first sender sent it; per-member differences are in rows
   // Per member. Allgather: first dimension. Alltoall: splits, row by row. Joined members have 0.
-  // Else empty.
+  // Empty for other kinds.
   std::vector<int64_t> rows;
 };
 using AgreedPtr = std::shared_ptr<const Agreed>;
 
 // One operation to be carried out.
 struct Response {
-  // null in a cached one that was just decoded: the engine, which knows the slot, fills it in
+  // null in a cached response that was just decoded: the engine fills it in from the slot
   AgreedPtr agreed;
-  uint64_t slot = kNoSlot;  // where to remember it
-  bool cached = false;      // only the slot was sent: everything else is what the slot says
+  uint64_t slot = kNoSlot;  // the slot that remembers it
+  bool cached = false;      // only the slot was sent; the slot stands for everything else
 };
 
 void Encode(const Response& response, Writer* out);
-// A cached response comes back with nothing but its slot, any other with what was agreed.
+// A cached response is decoded to its slot only, any other to the agreement.
 bool Decode(Reader* in, Response* out);
 
 void Encode(const Status& status, Writer* out);

@@ -1,13 +1,15 @@
-// Outages: for how long nothing that this rank sends over a connection has been acknowledged.
+// Outages: how long nothing that this rank has sent over a connection has been acknowledged.
 // DECIDES; pure.
 //
-// A peer's kernel acknowledges whatever its process does, and whether or not it reads: nothing
-// acknowledged means that the network between two hosts, or one of them, is down, or loses packets
-// of some size. A kernel whose packets are lost waits twice as long before each further attempt:
-// after an outage of L seconds the next one comes within 2 L at the latest. Hence two rules.
-//   - An outage ends the job after LongestOutage(), never within the heartbeat's limit.
-//   - A peer's silence counts only while the way to it is open: no rank is blamed for the network.
-// As in Silences, only time counts during which this rank itself looked.
+// A peer's kernel acknowledges bytes even if its process is stopped or does not read. So if nothing
+// is acknowledged, the network between the two hosts or one of the hosts is down, or packets of
+// some size are lost. A kernel whose packets are lost doubles its wait before each further attempt:
+// after an outage of L seconds the next attempt comes within 2 L at the latest. Hence two rules.
+// - An outage ends the job after LongestOutage(), never within the heartbeat's limit.
+// - A peer's silence counts only while the connection to it works: no rank is blamed for the
+//   network.
+//
+// As in Silences, time counts only while this rank itself looked.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +28,7 @@ class Outages {
  public:
   explicit Outages(Nanos longest_step) : longest_step_(longest_step) {}
 
-  // Before asking about any connection; the first time, from when on outages count.
+  // Call before asking about any connection. The first call sets the time from which outages count.
   void Look(Nanos now) {
     std::erase_if(outages_, [this](const auto& entry) {
       return entry.second.seen != last_look_;
@@ -35,7 +37,7 @@ class Outages {
     last_look_ = now;
   }
 
-  // Once after each look. 0: the way is open.
+  // Call once after each look. Returns 0 if the connection works.
   Nanos Of(const void* connection, const transport::Transport::Acknowledged& seen) {
     Outage& outage = outages_[connection];
     const bool stands = seen.known && seen.waiting && outage.waiting && seen.bytes == outage.bytes;
@@ -52,7 +54,7 @@ class Outages {
     uint64_t bytes = 0;
     bool waiting = false;
     Nanos span = 0;
-    Nanos seen = 0;  // in which look
+    Nanos seen = 0;  // the time of the look
   };
   const Nanos longest_step_;
   Nanos last_look_ = 0;

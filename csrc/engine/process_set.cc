@@ -23,7 +23,7 @@ bool ProcessSet::Remember(Response* response) {
   Entry* const entry = inbox.Find(name);
   Remembered& remembered = slots[response->slot];
   remembered.agreed = response->agreed;
-  // A joined rank asked for nothing; what it may ask for later, it sends in full.
+  // A joined rank asked for nothing. It sends a later request in full.
   remembered.asked = entry != nullptr;
   remembered.mine = entry != nullptr ? entry->request : Request();
   remembered.mine.name = name;

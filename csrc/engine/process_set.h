@@ -1,4 +1,4 @@
-// ProcessSet: a subset of the ranks (or all of them) with everything that belongs to it alone: its
+// ProcessSet: a subset of the ranks (or all of them) with the state that belongs to it alone: its
 // group, its agreement, its inbox, what it remembers and what it is doing.
 //
 // Thread-safety: the inbox from any thread; the rest for the holder of the engine's turn.
@@ -23,8 +23,8 @@ namespace hvdlite::engine {
 // What a slot stands for on this rank.
 struct Remembered {
   AgreedPtr agreed;
-  bool asked = false;  // this rank took part, rather than had joined
-  Request mine;        // what it asked for: ask for the same again and the slot says it
+  bool asked = false;  // false: this rank had joined
+  Request mine;        // this rank's request; if it asks for the same again, the slot says it
 };
 
 struct ProcessSet {
@@ -41,15 +41,15 @@ struct ProcessSet {
   InFlight in_flight;           // on the GPU
   std::vector<Entry*> fetched;  // scratch of the turn
   std::vector<Decision> heard;  // scratch of the turn
-  Suspicion suspicion;          // why is a link of this set broken?
+  Suspicion suspicion;          // the possible causes of a broken link of this set
 
-  // The slot that stands for operations of this name; kNoSlot if there is none. `same`: this rank
-  // asks for what it asked for when it got the slot.
+  // The slot that stands for operations of this name; kNoSlot if there is none. `same`: this rank's
+  // request is the one for which it got the slot.
   uint64_t SlotOf(const Request& request, bool* same) const;
-  // Fills in what a slot stands for, or notes what it stands for from now on. False if no response
-  // has ever said what the slot stands for.
+  // Fills in what a slot stands for, or records what it stands for from now on. Returns false if no
+  // response has ever described the slot.
   bool Remember(Response* response);
-  // The members no longer use the slot.
+  // Forgets a slot that the members no longer use.
   void Forget(uint64_t slot);
 
   bool member() const { return group->me >= 0; }

@@ -1,4 +1,4 @@
-// Sets: the process sets of a job, as this rank sees them.
+// Sets: the process sets of a job, as this rank knows them.
 //
 // Thread-safety: what EXCLUDES the mutex from any thread; the rest for the holder of the turn.
 #pragma once
@@ -18,8 +18,8 @@ using ProcessSetPtr = std::shared_ptr<ProcessSet>;
 
 // DECIDES. Whether these ranks, in ascending order, can be a process set in a job of `size`.
 Status CheckRanks(const std::vector<int>& sorted, int size);
-// DECIDES. Whether the request may go to process set `id`: some only make sense among all ranks, or
-// alone.
+// DECIDES. Whether the request may go to process set `id`: some operations are only possible among
+// all ranks, or outside a group.
 Status CheckPlace(int id, const Request& request, bool in_group, int size);
 
 class Sets {
@@ -34,20 +34,20 @@ class Sets {
   // A name for an operation whose caller gave none (see Inbox); empty if there is no such set.
   std::string DefaultName(int id, const std::string& kind) EXCLUDES(mutex_);
   std::vector<ProcessSetPtr> All() EXCLUDES(mutex_);
-  // The same in a forked child, where another thread of the parent may have held the mutex.
+  // For a forked child, where another thread of the parent may have held the mutex.
   std::vector<ProcessSetPtr> AllInChild() NO_THREAD_SAFETY_ANALYSIS { return AllLocked(); }
 
   // The sets this rank is a member of; the world is the first.
   const std::vector<ProcessSetPtr>& mine() const { return mine_; }
   ProcessSet& world() const { return *mine_[0]; }
-  // Everything submitted here to sets other than the world has happened.
+  // Whether everything submitted here to sets other than the world has happened.
   bool AllDoneBesideWorld() const;
-  // Null, or why a set's broken link is a failure by now.
+  // Null, or the failure that a set's broken link means by now.
   const Status* Suspect(Nanos now) const;
 
-  // For World::Connect; never reused.
+  // A number for World::Connect, never used before.
   uint32_t NewNumber() { return next_number_++; }
-  // Of removed sets, the oldest first.
+  // The id of the oldest removed set, or a new one.
   int NewId();
   void Add(ProcessSetPtr set) EXCLUDES(mutex_);
   void Remove(const ProcessSetPtr& set) EXCLUDES(mutex_);

@@ -1,8 +1,8 @@
-// Shapes: what follows from an operation's row of ops.def for the shapes of its tensors. Pure.
+// Shapes: the shapes of an operation's tensors, derived from its row of ops.def. Pure.
 //
-// `members` is the size of the process set, `member` a position in it. "Rows" are what members may
-// say differently: allgather: each member's first dimension; alltoall: each member's splits, member
-// by member (see Agreed::rows).
+// `members` is the size of the process set, `member` a position in it. "Rows" are the sizes that
+// may differ between members: for allgather each member's first dimension, for alltoall each
+// member's splits, member by member (see Agreed::rows).
 #pragma once
 
 #include <cstdint>
@@ -19,34 +19,33 @@ constexpr bool RowsDiffer(OpKind kind) {
   return ResultOf(kind) == Result::kGathered || ResultOf(kind) == Result::kExchanged;
 }
 
-// Whether root, splits and shape of what one member asks for are possible at all. The wire may
-// bring anything.
+// Whether root, splits and shape of one member's request are possible at all. The wire may bring
+// anything.
 bool IsPossible(const Request& request, int members);
-// The same for what the members have agreed on, whose request has the splits of one of them.
+// The same for an agreement, whose request has the splits of one member.
 bool IsPossible(const Agreed& agreed, int members);
 
-// Which of the communicators' operations performs an operation: a reduce is a reducescatter that
-// gives the root everything.
+// The communicators' operation that performs `kind`: a reduce is a reducescatter that gives the
+// root everything.
 constexpr OpKind PerformedAs(OpKind kind) {
   return ResultOf(kind) == Result::kAtRoot ? OpKind::kReducescatter : kind;
 }
 
-// How many numbers all members' rows are: 0 unless RowsDiffer(kind).
+// The number of values in the rows of all members: 0 unless RowsDiffer(kind).
 size_t RowCount(OpKind kind, int members);
-// Writes what `member` says into everyone's rows.
+// Writes the values of `member` into the rows of all members.
 void PutRows(const Request& request, int member, int members, std::vector<int64_t>* rows);
-// What `member` has asked for.
+// The request of `member`.
 Request RequestOf(const Agreed& agreed, int member, int members);
 
-// The result's shape if the request alone tells it.
+// The result's shape, if the request alone determines it.
 std::optional<Shape> KnownResult(const Request& request, int member, int members);
 Shape ResultShape(const Agreed& agreed, int member, int members);
-// Bytes that one member's result has at most.
+// The most bytes of one member's result.
 int64_t ResultBytes(const Agreed& agreed);
-// Elements per member, as comm::Piece::counts wants them; empty where all members have the same
-// number.
+// Elements per member, as comm::Piece::counts has them. Empty if all members have the same number.
 std::vector<int64_t> Counts(const Agreed& agreed, int members);
-// Alltoall: how many rows come from each member. Else empty.
+// Alltoall: the number of rows from each member. Empty for other kinds.
 std::vector<int64_t> RowsReceived(const Agreed& agreed, int member, int members);
 
 }  // namespace hvdlite::engine

@@ -1,5 +1,5 @@
-// Suspicion: a link of a process set is broken, because a rank leaves, the set ends or a rank has
-// failed. For a moment it waits for news of which, and of who is to blame. DECIDES; pure.
+// Suspicion: a broken link of a process set: a rank leaves, the set ends or a rank has failed. It
+// waits a moment for news of which it is, and which rank is the cause. DECIDES; pure.
 #pragma once
 
 #include <algorithm>
@@ -20,19 +20,19 @@ class Suspicion {
     until_ = now + (in_world ? kInWorld : kInSet);
   }
   bool open() const { return !status_.ok(); }
-  // The world still has decisions to carry out: the removal of the set may be among them.
+  // The world still has decisions to carry out. The removal of the set may be among them.
   void WaitForWorld(Nanos now) { until_ = std::min(now + kInSet, since_ + kLongest); }
-  // Null, or the failure that no news has explained.
+  // Null, or the failure if no news has explained it in time.
   const Status* Failure(Nanos now) const {
     return status_.ok() || now <= until_ ? nullptr : &status_;
   }
 
-  // The news of who died travels in milliseconds.
+  // News of a death travels in milliseconds.
   static constexpr Nanos kInWorld = 300 * kMillisecond;
-  // A peer may have heard before us that the set is removed. If the peer is dead, the world's links
-  // say so long before.
+  // A peer may have learned before this rank that the set is removed. If the peer is dead, the
+  // world's links report it long before.
   static constexpr Nanos kInSet = 5 * kSecond;
-  // However busy the world is.
+  // The longest wait, however busy the world is.
   static constexpr Nanos kLongest = 60 * kSecond;
 
  private:

@@ -1,5 +1,5 @@
-// What happens a few times a second, whether anything is going on or not: the heart beats, and the
-// dead and the frozen are looked for. And what a thread needs to know before it sleeps.
+// Periodic checks, a few times a second, whether operations are in flight or not: sends heartbeats
+// and looks for dead and frozen ranks. Also collects what a thread needs to know before it sleeps.
 #include <algorithm>
 
 #include "engine/engine.h"
@@ -11,7 +11,8 @@ void Engine::Tick(Nanos now) {
   transport::shm::HostSegment& segment = world_->segment();
   segment.line(world_->place().local_rank).heartbeat.fetch_add(1, std::memory_order_seq_cst);
   if (ended()) return;
-  // Before the sockets: a neighbour that has left because of a failure has said so here.
+  // Check this before the sockets: a neighbour that has left because of a failure has recorded it
+  // here.
   if (segment.aborted()) return FailNow(segment.abort_status());
   const Status neighbours = world_->neighbours().Check();
   if (!neighbours.ok()) return life_.agreed() ? Finish(life_.reason()) : FailNow(neighbours);
@@ -21,7 +22,7 @@ void Engine::Tick(Nanos now) {
   if (ended()) return;
   vigil_.Look(now);
   const Config& config = options_.config;
-  // Once all have agreed to end, a rank that has finished beats no more.
+  // After all ranks have agreed to end, a finished rank sends no more heartbeats.
   if (!life_.agreed()) {
     const auto limit = static_cast<Nanos>(config.heartbeat_seconds * static_cast<double>(kSecond));
     const Status alive = vigil_.Check(now, limit, world_.get(), sets_);
@@ -46,8 +47,8 @@ bool Engine::transferring() const {
                      [](const ProcessSetPtr& set) { return set->running != nullptr; });
 }
 
-// Where a peer's news rings no bell, a waiting thread looks again after an eighth of the time that
-// it has waited: it sleeps most of a long wait, and adds little to it.
+// If a peer's news does not ring the doorbell, a waiting thread polls again after an eighth of the
+// time it has waited. So it sleeps most of a long wait, and adds little to the wait.
 Nanos Engine::PrepareSleep(Nanos now, std::vector<pollfd>* fds) {
   constexpr Nanos kShortest = 20 * kMicrosecond;
   constexpr Nanos kLongest = 2 * kMillisecond;

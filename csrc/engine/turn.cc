@@ -8,7 +8,7 @@
 //   a driver that finds      spins or yields for a moment (Backoff), then sleeps on this rank's
 //   nothing to do            doorbell, which peers ring, or on the links between hosts
 //
-// Every sleep ends after tick_every at the latest, to beat the heart and to look for the dead.
+// Every sleep ends after tick_every at the latest, to send a heartbeat and to look for dead ranks.
 //
 // Why no wake-up is lost. Each pair below is Dekker's: both sides store, then load, all
 // sequentially consistent, so at least one sees the other.
@@ -18,18 +18,18 @@
 //   Take / driver asleep           wanted, sleepers       |  sleepers, wanted
 //   end / background asleep        stopping, sleepers     |  sleepers, stopping
 //   peer's news                    see transport/shm/doorbells.h
-// A thread that finds the turn taken sleeps a millisecond at most, so a missed notification there
+// A thread that finds the turn taken sleeps a millisecond at most, so losing a notification there
 // costs no more than that.
 //
-// What can end each wait: its result; its deadline or slice; a signal (sleeps return early); the
-// failure or the end of the job (the worker completes every handle); a dead or frozen peer (which
-// the worker notices in a tick). Two
-// waits are not bounded by their caller: Take waits for one Cycle of the driver (chunks of
-// work; longer only while a process set is being connected), and a thread that waits for a peer
-// that is merely late waits as long as it is late: that is what the caller asked for.
+// Each wait ends with its result; at its deadline or slice; with a signal (sleeps return early);
+// with the failure or the end of the job (the worker completes every handle); or with a dead or
+// frozen peer (which the worker notices in a tick). Two waits are not bounded by their caller. Take
+// waits for one Cycle of the driver (chunks of work; longer only while a process set is being
+// connected). A thread that waits for a peer that is merely late waits as long as the peer is late,
+// which is what the caller asked for.
 //
-// No thread holds the turn and takes it again: Cycle and what it calls never call Take, and no user
-// code runs under it: a driver gives way as soon as a callback is due (ReleaseAndTell). All other
+// No thread takes the turn while it holds it: Cycle and what it calls never call Take. No user code
+// runs under the turn: a driver gives way as soon as a callback is due (ReleaseAndTell). All other
 // locks (inbox, sets, end, waiters, observers) are leaves, held for a few instructions.
 #include "engine/turn.h"
 
@@ -67,14 +67,14 @@ bool Turn::Wait(const Handle& handle, Nanos slice) {
       done = handle.done();
       break;
     }
-    // Another thread turns: the background thread gives way within one step, another waiter when
-    // its result is there.
+    // Another thread has the turn. The background thread gives way within one step, another waiter
+    // when its result is there.
     if (backoff.Pause()) continue;
     if (MonotonicNow() >= until) break;
     waiting_.Sleep(handle);
   }
   jitter_();
-  // The last to leave hands what is still outstanding to the background thread.
+  // The last waiter leaves outstanding operations to the background thread.
   if (waiters_.fetch_sub(1, std::memory_order_seq_cst) == 1 &&
       urgent_.load(std::memory_order_seq_cst) > 0) {
     gate_.Open();
@@ -82,7 +82,7 @@ bool Turn::Wait(const Handle& handle, Nanos slice) {
   return done;
 }
 
-// Turns until the handle is done, `until` has passed, or a signal has come (kOver), or another
+// Drives until the handle is done, `until` has passed, or a signal has come (kOver), or another
 // thread needs the turn more.
 Turn::Driven Turn::Drive(const Handle& handle, Nanos until) {
   Backoff backoff(patience_.get());
@@ -132,15 +132,15 @@ bool Turn::TryTake() NO_THREAD_SAFETY_ANALYSIS {
   return mutex_.TryLock();
 }
 
-// The background thread has gone to sleep at its gate if it found the turn taken.
+// If the background thread found the turn taken, it now sleeps at its gate.
 void Turn::Return() {
   ReleaseAndTell();
   if (waiters_.load(std::memory_order_seq_cst) == 0 && urgent_.load(std::memory_order_seq_cst) > 0)
     gate_.Open();
 }
 
-// A callback may call any function of the engine that does not wait, so no thread may hold the turn
-// meanwhile.
+// A callback may call any function of the engine that does not wait, so it must not run under the
+// turn.
 void Turn::ReleaseAndTell() NO_THREAD_SAFETY_ANALYSIS {
   const std::vector<HandlePtr> done = std::exchange(to_tell_, {});
   mutex_.Unlock();
@@ -157,12 +157,12 @@ void Turn::Done(HandlePtr handle) {
   NotifyWaiters();
 }
 
-// Sleeps on the doorbell unless there is news. False if a signal ended it. Other user threads that
-// come now find the turn taken; their submissions ring the bell.
+// Sleeps on the doorbell unless there is news. Returns false if a signal ended the sleep. Other
+// user threads that call now find the turn taken; their submissions ring the bell.
 bool Turn::IdleInTurn(Nanos span) {
   transport::shm::Doorbells& bells = *bells_;
   const uint32_t ticket = bells.BeginSleep();
-  // Peers that post from here on see a sleeper and ring; what they posted before, this turn sees.
+  // Peers that post from here on see a sleeper and ring. This turn sees what they posted before.
   jitter_();
   bool interrupted = false;
   if (!worker_.Cycle() && !worker_.ended() && wanted_.load(std::memory_order_seq_cst) == 0) {
@@ -175,8 +175,8 @@ bool Turn::IdleInTurn(Nanos span) {
   return !interrupted;
 }
 
-// Whose business is the new submission? If a user thread drives (it may be asleep), ring; else the
-// background thread's, unless the caller is about to drive itself.
+// Decides which thread takes the new submission. If a user thread drives (it may be asleep), rings
+// its bell. Otherwise the background thread takes it, unless the caller is about to drive itself.
 void Turn::Submitted(bool will_wait, bool will_be_told) {
   jitter_();
   last_submission_.store(MonotonicNow(), std::memory_order_relaxed);
@@ -189,16 +189,15 @@ void Turn::Submitted(bool will_wait, bool will_be_told) {
   }
 }
 
-// Patient operations are left to the thread that waits for them. A program that neither waits nor
-// submits for a while does something else, and its peers must not pay for that.
+// Patient operations are left to the thread that waits for them. But a program that neither waits
+// nor submits for a while does something else, and its peers must not pay for that.
 bool Turn::HasUrgent(Nanos now) const {
   if (urgent_.load(std::memory_order_seq_cst) > 0) return true;
   return outstanding_.load(std::memory_order_seq_cst) > 0 &&
          SinceSubmission(now) >= options_.tick_every;
 }
 
-// A program that waits says by it that it has submitted everything. A graph never does: there a
-// pause says so.
+// A program that waits has submitted everything. A graph never waits, so a pause is the sign.
 Nanos Turn::GatheredBy(Nanos now) const {
   constexpr Nanos kPause = 100 * kMicrosecond;
   const Nanos last = last_submission_.load(std::memory_order_relaxed);
@@ -218,12 +217,12 @@ void Turn::LetGather() {
   }
 }
 
-// One turn of the background thread, which sleeps without the turn so that a user thread can have
-// it at once.
+// One turn of the background thread. It sleeps without the turn so that a user thread can take it
+// at once.
 void Turn::BackgroundTurn(Backoff* backoff) {
   if (worker_.Cycle()) backoff->Reset();
-  // Between peers that are moving data a sleep per chunk would cost more than the chunk. Otherwise
-  // the time belongs to the framework: sleep.
+  // While peers move data, a sleep per chunk would cost more than the chunk. Otherwise the
+  // processor belongs to the framework, so sleep.
   if (worker_.ended() || (worker_.transferring() && backoff->Pause())) {
     ReleaseAndTell();
     return;
@@ -236,7 +235,7 @@ void Turn::BackgroundTurn(Backoff* backoff) {
   ReleaseAndTell();
   jitter_();
   if (!news && waiters_.load(std::memory_order_seq_cst) == 0 && !stopping_) {
-    // Submissions do not ring while no thread waits: a little later they leave together.
+    // Submissions do not ring while no thread waits; they are sent together a little later.
     const Nanos now = MonotonicNow();
     bells.Sleep(ticket, &fds,
                 std::min(longest_nap, std::clamp(GatheredBy(now) - now, kMillisecond / 10,
@@ -248,7 +247,8 @@ void Turn::BackgroundTurn(Backoff* backoff) {
 
 Status Turn::Start(int core) {
   background_ = std::thread([this] { Background(); });
-  // From here, not by itself: when init() returns it has its name and its place.
+  // Done here and not by the thread, so that the thread has its name and its core when init()
+  // returns.
   NameThread(background_.native_handle(), "hvdlite");
   return core < 0 ? Status::Ok() : PinThread(background_.native_handle(), core);
 }
@@ -273,16 +273,16 @@ void Turn::Background() {
       NotifyWaiters();
       continue;
     }
-    // Nothing to do, or a user thread does it. A thread that submits, or leaves with operations
-    // outstanding, opens the gate.
+    // There is nothing to do, or a user thread does it. A thread that submits, or that leaves
+    // operations outstanding, opens the gate.
     jitter_();
     const FutexResult result = gate_.Sleep(ticket, options_.tick_every);
     if (result == FutexResult::kWoken && options_.window > 0 && !stopping_) {
-      LetGather();  // the first of a burst of submissions, perhaps: let the others come
+      LetGather();  // perhaps the first of a burst of submissions: gather the others
     }
     if (TickIsDue(MonotonicNow()) && TryTake()) {
-      // Keeps the heart beating, and lets a root, a relay or a rank with nothing outstanding hear
-      // what the others say.
+      // Sends heartbeats, and lets a root, a relay or a rank with nothing outstanding receive
+      // messages.
       worker_.Cycle();
       ReleaseAndTell();
       NotifyWaiters();

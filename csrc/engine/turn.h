@@ -1,5 +1,5 @@
-// Turn: which thread carries the operations out, and which sleep. turn.cc argues why no wake-up is
-// lost.
+// Turn: which thread performs the operations, and which threads sleep. turn.cc proves that no
+// wake-up is lost.
 //
 // The turn belongs to one thread at a time, its holder. A thread that waits for a result takes the
 // turn and drives: it calls Worker::Cycle again and again. The background thread drives only while
@@ -27,10 +27,10 @@
 
 namespace hvdlite::engine {
 
-// Where the background thread sleeps while it has nothing to do.
+// The background thread sleeps here while it has nothing to do.
 class Gate {
  public:
-  // Take a ticket, look for work, then sleep: Open() in between ends the sleep at once.
+  // Take a ticket, look for work, then sleep. Open() in between ends the sleep at once.
   uint32_t Ticket() const { return word_.load(std::memory_order_seq_cst); }
   FutexResult Sleep(uint32_t ticket, Nanos span) {
     closed_.store(true, std::memory_order_seq_cst);
@@ -58,10 +58,10 @@ class Gate {
   std::atomic<uint64_t> wakes_{0};
 };
 
-// Where threads sleep whose operations another thread carries out.
+// Threads sleep here while another thread performs their operations.
 class Waiting {
  public:
-  // A missed notification costs a millisecond.
+  // Losing a notification costs a millisecond.
   void Sleep(const Handle& handle) EXCLUDES(mutex_) {
     MutexLock lock(mutex_);
     sleeping_.fetch_add(1, std::memory_order_seq_cst);
@@ -82,18 +82,18 @@ class Waiting {
 
 class CAPABILITY("turn") Turn {
  public:
-  // What the holder does. All members but ended() are called by the holder.
+  // The holder's work. Only the holder calls the members, except ended().
   class Worker {
    public:
     virtual ~Worker() = default;
-    // Moves what can move and never blocks. True if anything has moved.
+    // Moves what can move and never blocks. Returns true if anything has moved.
     virtual bool Cycle() = 0;
-    // Nothing will move any more. Any thread.
+    // Whether nothing will move any more. Any thread may call it.
     virtual bool ended() const = 0;
-    // A transfer is under way: a peer may have news within microseconds.
+    // Whether a transfer is in progress, so that a peer may have news within microseconds.
     virtual bool transferring() const = 0;
-    // Before a sleep: adds the descriptors where news comes beside the doorbell. Returns after what
-    // time transfers whose news rings no bell have to be looked at again.
+    // Called before a sleep. Adds the descriptors that report news in addition to the doorbell.
+    // Returns how long to sleep before polling transfers that ring no bell.
     virtual Nanos PrepareSleep(Nanos now, std::vector<pollfd>* fds) = 0;
   };
 
@@ -101,8 +101,8 @@ class CAPABILITY("turn") Turn {
     bool oversubscribed = false;     // more ranks on this host than processors
     Nanos spin = 50 * kMicrosecond;  // how long a wait spins before it yields
     bool spread_ranks = true;        // see Apart
-    bool leave_to_waiters = false;   // of patient operations: every processor has a rank to run
-    Nanos window = 0;                // how long the background thread lets submissions gather
+    bool leave_to_waiters = false;   // patient operations; set if every processor has a rank to run
+    Nanos window = 0;                // how long the background thread gathers submissions
     Nanos tick_every = kTickEvery;   // also the longest sleep
   };
   static constexpr Nanos kTickEvery = 200 * kMillisecond;
@@ -110,27 +110,27 @@ class CAPABILITY("turn") Turn {
   // Borrows both.
   Turn(Worker* worker, const Jitter* jitter) : worker_(*worker), jitter_(*jitter) {}
   ~Turn() { Stop(); }
-  // Before anything else. Borrows `bells`.
+  // Call before anything else. Borrows `bells`.
   void Open(transport::shm::Doorbells* bells, const Options& options);
   // Starts the background thread, on one core if `core` is not -1.
   Status Start(int core);
   // Ends the background thread.
   void Stop();
 
-  // Takes the turn even while another thread waits for something that may never come: the driver
+  // Takes the turn, even from a thread that waits for something that may never come: the driver
   // gives way.
   void Take() ACQUIRE();
   void Return() RELEASE();
 
   // Whether the background thread leaves this kind of operation to the thread that will wait.
   bool leave_to_waiters() const { return options_.leave_to_waiters; }
-  // An operation is submitted (before another thread can see it), or is about to be done.
+  // An operation is submitted (call before another thread can see it), or is about to be done.
   void Opened(const Handle& handle) { Count(handle, 1); }
   void Closing(const Handle& handle) { Count(handle, -1); }
-  // Operations have been submitted: makes sure that a thread carries them out. `will_wait`: the
+  // Call after operations were submitted. Makes sure that a thread performs them. `will_wait`: the
   // caller calls Wait at once.
   void Submitted(bool will_wait, bool will_be_told);
-  // The handle is done: wakes its waiter; its callback is called once the turn is given back.
+  // The handle is done. Wakes its waiter; its callback is called once the turn is released.
   void Done(HandlePtr handle) REQUIRES(this);
   void NotifyWaiters() { waiting_.Notify(); }
 
@@ -140,7 +140,7 @@ class CAPABILITY("turn") Turn {
   // Drives until the worker has ended.
   void DriveToTheEnd(const Deadline& deadline);
 
-  // For how long the program has submitted nothing.
+  // How long the program has submitted nothing.
   Nanos SinceSubmission(Nanos now) const {
     return now - last_submission_.load(std::memory_order_relaxed);
   }
@@ -154,7 +154,7 @@ class CAPABILITY("turn") Turn {
 
  private:
   bool TryTake() TRY_ACQUIRE(true);
-  // Gives the turn back, then calls the callbacks of the operations that are done.
+  // Releases the turn, then calls the callbacks of operations that are done.
   void ReleaseAndTell() RELEASE();
   void Count(const Handle& handle, int change);
   enum class Driven : uint8_t { kOver, kGaveWay };
@@ -162,9 +162,9 @@ class CAPABILITY("turn") Turn {
   bool IdleInTurn(Nanos span) REQUIRES(this);
   void Background();
   void BackgroundTurn(Backoff* backoff) RELEASE();
-  // Whether the background thread has something to do that no thread waits for.
+  // Whether the background thread has work for which no thread waits.
   bool HasUrgent(Nanos now) const;
-  // When what has been submitted should leave at the latest, if nothing more comes.
+  // The latest time at which pending submissions are sent if no more follow.
   Nanos GatheredBy(Nanos now) const;
   void LetGather();
 
@@ -180,12 +180,12 @@ class CAPABILITY("turn") Turn {
   std::atomic<int> wanted_{0};                       // threads inside Take: no other may drive
 
   std::atomic<int> outstanding_{0};  // submitted and not done
-  std::atomic<int> urgent_{0};       // of those, the ones that are not patient
+  std::atomic<int> urgent_{0};       // those of them that are not patient
   std::atomic<Nanos> last_submission_{0};
-  std::atomic<bool> last_is_told_{false};  // its submitter does not wait but has a callback
+  std::atomic<bool> last_is_told_{false};  // its submitter has a callback and does not wait
 
   std::atomic<int> waiters_{0};  // threads inside Wait
-  Waiting waiting_;              // where those sleep that do not have the turn
+  Waiting waiting_;              // where threads without the turn sleep
   Gate gate_;                    // where the background thread sleeps
   std::atomic<Nanos> last_tick_{0};
   std::atomic<bool> stopping_{false};

@@ -1,6 +1,6 @@
-// How an error travels through a framework's runtime, which knows nothing of ours: as a text that
-// begins with the name of the Python exception and the rank to blame. hvdlite/adapter/failures.py
-// makes the exception from it again.
+// Carries an error through a framework's runtime, which does not know hvdlite's errors, as a text.
+// The text begins with the name of the Python exception and the rank that caused it.
+// hvdlite/adapter/failures.py turns it into the exception again.
 #pragma once
 
 #include <string>
@@ -23,7 +23,7 @@ inline const char* ExceptionName(hvdlite_code code) {
   }
 }
 
-// The last error of this thread.
+// Describes the last error of this thread.
 inline std::string DescribeFailure(hvdlite_code code) {
   const int32_t peer = hvdlite_last_error_peer();
   const std::string who = peer < 0 ? "" : " (rank " + std::to_string(peer) + ")";

@@ -7,8 +7,8 @@
 namespace hvdlite::ingraph {
 namespace {
 
-// The framework's library first: some versions have copies of its functions in the other one, which
-// know nothing of its registries.
+// The framework's library comes first. In some versions the other one has copies of its functions
+// that do not share its registries.
 std::vector<void*> Loaded() {
   std::vector<void*> libraries;
   for (const char* name : {"libtensorflow_framework.so.2", "libtensorflow_cc.so.2"}) {
@@ -30,7 +30,7 @@ void Find(const std::vector<void*>& libraries, const char* name, Function* funct
   *missing += missing->empty() ? name : std::string(", ") + name;
 }
 
-// Can TensorFlow run a std::function of ours, as it runs those that it hands to kernels?
+// Whether TensorFlow can run a std::function of ours, as it runs those that it passes to kernels.
 bool DoneIsAsExpected(const Tf& tf) {
   int hits = 0;
   Done probe = [&hits] { ++hits; };

@@ -1,9 +1,9 @@
-// TensorFlow's C interface for operations and kernels, as far as we use it: our own declarations of
-// functions that every version since 2.15 exports, found at run time in what the process has
-// loaded. So one binary serves all versions, and a version that lacks a function is a sentence, not
-// a loader's error.
+// The part of TensorFlow's C interface for operations and kernels that we use. The declarations are
+// our own; every version since 2.15 exports the functions. They are found at run time in the
+// process's loaded libraries. So one binary serves all versions, and a missing function is a
+// sentence, not a loader's error.
 //
-// Thread-safety: everything, once loaded. Lifetime: the process.
+// Thread-safety: any thread, once loaded. Lifetime: the process.
 #pragma once
 
 #include <cstddef>
@@ -91,15 +91,15 @@ struct Tf {
   HVDLITE_TF_FUNCTIONS(HVDLITE_TF_MEMBER)
 #undef HVDLITE_TF_MEMBER
 
-  // Empty if all is well: everything above may be called.
+  // Empty if everything above may be called.
   std::string problem;
 };
 
-// Looks once.
+// Finds the functions at the first call.
 const Tf& TensorFlow();
 
-// TensorFlow passes the address of a std::function that dies when the compute function returns;
-// take it out before.
+// TensorFlow passes the address of a std::function that is destroyed when the compute function
+// returns. Moves it out.
 using Done = std::function<void()>;
 inline Done Steal(TfDone* done) {
   return std::move(*reinterpret_cast<Done*>(done));

@@ -55,7 +55,7 @@ void Call::Start() {
   Submit(operations);
 }
 
-// What is read stays until the call is over: TensorFlow holds the inputs.
+// The memory stays until the call has ended, because TensorFlow holds the inputs.
 bool Call::Read(int32_t number, hvdlite_operation* operation) {
   const Tf& tf = TensorFlow();
   const ScopedStatus status;
@@ -92,7 +92,7 @@ bool Call::ReadSplits(int32_t number) {
   return true;
 }
 
-// For results of the input's shape. The others' are allocated when the ranks have agreed on them.
+// For results of the input's shape. Other results are allocated when the ranks have agreed.
 bool Call::MakeOutput(int32_t number, hvdlite_operation* operation) {
   if (hvdlite_operation_result(kernel_.kind) != HVDLITE_RESULT_SAME) return true;
   const std::vector<int64_t>& shape = parts_[static_cast<size_t>(number)].shape;
@@ -110,7 +110,7 @@ bool Call::MakeOutput(int32_t number, hvdlite_operation* operation) {
   return true;
 }
 
-// From the moment of submission the call may be over, and gone.
+// From submission on, the call may end and be deleted at any moment.
 void Call::Submit(const std::vector<hvdlite_operation>& operations) {
   std::vector<hvdlite_completion> completions;
   for (Part& part : parts_) completions.push_back({&PartDone, &AllocatePart, &part});
@@ -160,7 +160,7 @@ void Call::WriteIntegers(int32_t output, const int64_t* values, int64_t count, b
   for (int64_t i = 0; i < count; ++i) written[i] = static_cast<int32_t>(values[i]);
 }
 
-// The first failure is the computation's.
+// The first failure becomes the computation's.
 void Call::Fail(int32_t code, const char* message) {
   if (failed_.exchange(true)) return;
   const ScopedStatus status(code, message);

@@ -1,8 +1,7 @@
-// Call: one computation of a kernel, from TensorFlow's thread that asks for it to the library's
-// thread that ends it.
+// Call: one computation of a kernel. TensorFlow's thread starts it; the library's thread ends it.
 //
-// Deletes itself when it is over. Between Submit() and the end nothing but the library's
-// completions touches it; those of a group may come from several threads.
+// It deletes itself when it has ended. After Submit() only the library's completions touch it;
+// those of a group may come from several threads.
 #pragma once
 
 #include <array>
@@ -22,7 +21,7 @@ class Call {
   Call(const Kernel& kernel, TfContext* context, Done done)
       : kernel_(kernel), context_(context), done_(std::move(done)) {}
 
-  // Reads the inputs, submits one operation for each of them, and returns; or fails, and ends.
+  // Reads the inputs, submits one operation for each, and returns. If that fails, ends the call.
   void Start();
 
  private:
@@ -40,7 +39,7 @@ class Call {
   void Fail(int32_t code, const char* message);
   void End();
 
-  // From the library's completions.
+  // Called by the library's completions.
   static void PartDone(void* part, hvdlite_code code, const char* error,
                        const hvdlite_result* result);
   static void* AllocatePart(void* part, const hvdlite_tensor* output);
@@ -51,7 +50,7 @@ class Call {
   Done done_;
   std::vector<Part> parts_;
   std::vector<int64_t> splits_;
-  std::atomic<int> left_{0};  // parts under way
+  std::atomic<int> left_{0};  // parts in flight
   std::atomic<bool> failed_{false};
 };
 

@@ -1,4 +1,4 @@
-// TensorFlow's numbers of element types and ours.
+// Maps TensorFlow's numbers of element types to ours.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +17,12 @@ constexpr TfDType kTfDTypes[] = {
     {14, HVDLITE_BFLOAT16}, {17, HVDLITE_UINT16}, {19, HVDLITE_FLOAT16}, {22, HVDLITE_UINT32},
     {23, HVDLITE_UINT64},
 };
-// The same as an attribute of an operation says it.
+// The same types, as an attribute of an operation lists them.
 constexpr char kTfDTypeNames[] =
     "{bool, uint8, int8, uint16, int16, uint32, int32, uint64, int64, half, bfloat16, float, "
     "double}";
 
-// -1 for what kTfDTypeNames does not let in.
+// -1 for types that kTfDTypeNames excludes.
 constexpr int32_t Ours(int32_t theirs) {
   for (const TfDType& row : kTfDTypes) {
     if (row.theirs == theirs) return row.ours;

@@ -6,7 +6,7 @@
 namespace hvdlite::ingraph {
 namespace {
 
-// Reads attributes until one fails; the first failure is the kernel's.
+// Reads attributes until one fails. The first failure becomes the kernel's.
 class Reader {
  public:
   explicit Reader(TfConstruction* construction) : construction_(construction) {}
@@ -36,7 +36,7 @@ class Reader {
     }
     return value;
   }
-  // Tells TensorFlow; it then asks for no computation.
+  // Reports the failure to TensorFlow, which then requests no computation.
   void Settle() {
     if (!status_.ok()) TensorFlow().OpKernelConstruction_Failure(construction_, status_.get());
   }

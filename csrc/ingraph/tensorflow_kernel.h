@@ -1,5 +1,5 @@
-// A kernel of TensorFlow for one node of a graph: what the node's attributes say, for every
-// operation alike.
+// The kernel of one node in TensorFlow's graph: the node's attributes, in the same form for every
+// operation.
 //
 // Thread-safety: a kernel is immutable; TensorFlow may compute it on several threads at once.
 #pragma once
@@ -18,7 +18,7 @@ struct Kernel {
   int64_t root = 0;
   double prescale = 1.0;
   double postscale = 1.0;
-  int64_t grouped = 0;  // its tensors travel together, under one name
+  int64_t grouped = 0;  // its tensors form a group under one name
   std::string name;
 };
 

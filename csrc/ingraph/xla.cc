@@ -1,20 +1,19 @@
-// Collectives inside a program that XLA has compiled: one custom call for all of them, registered
-// in JAX's XLA and in TensorFlow's. A call has any number of tensors, submits all of them at once
-// and then waits for all.
+// Collectives in programs that XLA has compiled: one custom call for all of them, registered in
+// JAX's XLA and in TensorFlow's. A call has any number of tensors, submits all of them at once and
+// then waits for all.
 //
-// It blocks one of XLA's threads, of which there may be two, while XLA runs independent calls in
-// any order: so calls of one program must depend on one another. For that the last operand and the
-// last result are a token, a scalar float32, which each call hands on to the next
-// (hvdlite/adapter/xla.py): the same memory, which is never read.
+// It blocks one of XLA's threads, of which there may be only two, while XLA runs independent calls
+// in any order. So calls of one program must depend on one another. The last operand and the last
+// result are therefore a token, a scalar float32, which each call passes to the next
+// (hvdlite/adapter/xla.py). Both are the same memory, which is never read.
 //
-// On a GPU it is XLA's launching thread that blocks, until the ranks have agreed and hvdlite has
-// put everything on a stream of its own. For results only XLA's stream waits: what the call is
-// given comes after what that stream has been given so far, and what that stream is given from then
-// on comes after the call.
+// On a GPU it blocks XLA's launching thread until the ranks have agreed and hvdlite has enqueued
+// everything on a stream of its own. Only XLA's stream waits for results: the call's work follows
+// the earlier work of that stream, and later work of that stream follows the call.
 //
 // Attributes: kind, op, process_set (i32), root (i64), prescale, postscale (f64), name (string),
-// and members (array of i32; empty for the global set): who was in the process set when the program
-// was compiled.
+// and members (array of i32; empty for the global set): the ranks of the process set when the
+// program was compiled.
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
@@ -29,7 +28,7 @@
 namespace hvdlite::ingraph {
 namespace {
 
-// A wait ends with its operation; this thread has nothing else to do.
+// A wait ends with its operation, because this thread has nothing else to do.
 constexpr double kSlice = 3600.0;
 
 std::atomic<int32_t>& Waiting() {
@@ -50,7 +49,7 @@ Failure Wrong(const std::string& what) {
   return {HVDLITE_INVALID_ARGUMENT, "hvdlite.ValueError: " + what};
 }
 
-// Where the tensors of a call are.
+// The place of a call's tensors.
 struct Place {
   int32_t device_kind = 0;
   int32_t device_index = 0;
@@ -63,8 +62,7 @@ struct Place {
   }
 };
 
-// A number that belonged to one process set when the program was compiled may belong to another one
-// now.
+// A process set's id may belong to another set now than when the program was compiled.
 bool IsTheSameSet(const ffi::Attributes& given, int32_t process_set) {
   const auto* members =
       static_cast<const ffi::Array*>(FindAttribute(given, "members", ffi::kArray));
@@ -79,8 +77,7 @@ bool IsTheSameSet(const ffi::Attributes& given, int32_t process_set) {
 
 // ---- The call
 
-// The shape of these results is known when all ranks have come together, and the library allocates
-// them.
+// Whether the library allocates the results, whose shape is known only when all ranks have agreed.
 bool IsAllocatedByUs(int32_t kind) {
   const int32_t result = hvdlite_operation_result(kind);
   return result == HVDLITE_RESULT_GATHERED || result == HVDLITE_RESULT_EXCHANGED;
@@ -96,11 +93,11 @@ Failure Deliver(int64_t handle, const hvdlite_operation& operation, const hvdlit
                 const Place& place, const ffi::Buffer& wanted) {
   if (made.ndim != wanted.rank || !std::equal(made.shape, made.shape + made.ndim, wanted.dims)) {
     return Wrong(std::string(hvdlite_operation_name(operation.kind)) + " '" + operation.name +
-                 "' in a compiled function: a tensor of shape " + ShapeText(made.shape, made.ndim) +
-                 " has come together, but the function was compiled for " +
+                 "' in a compiled function: the result has shape " +
+                 ShapeText(made.shape, made.ndim) + ", but the function was compiled for " +
                  ShapeText(wanted.dims, wanted.rank) +
-                 ". There all ranks must have equally many rows: pad them, or leave this call out "
-                 "of the function.");
+                 ". In a compiled function all ranks must pass the same number of rows: pad them, "
+                 "or leave this call out of the function.");
   }
   if (place.on_gpu()) {
     const hvdlite_code code = hvdlite_copy_result(handle, wanted.data, place.stream);
@@ -112,7 +109,7 @@ Failure Deliver(int64_t handle, const hvdlite_operation& operation, const hvdlit
   return {};
 }
 
-// Waits, whatever becomes of it: until then the memory is the engine's.
+// Waits in any case, because the engine uses the memory until then.
 Failure Finish(int64_t handle, const hvdlite_operation& operation, const Place& place,
                const ffi::Buffer& wanted) {
   int32_t done = 0;
@@ -183,7 +180,7 @@ Failure Collective(const ffi::CallFrame& frame, Place place) {
   return first;
 }
 
-// As TensorFlow's programs know them; JAX shows the word.
+// The codes that programs of TensorFlow expect; JAX shows the word.
 ffi::ErrorCode ErrorCodeOf(hvdlite_code code) {
   switch (code) {
     case HVDLITE_INVALID_ARGUMENT: return ffi::kInvalidArgument;
@@ -195,7 +192,7 @@ ffi::ErrorCode ErrorCodeOf(hvdlite_code code) {
   }
 }
 
-// No traits: above all, XLA must not put the call into a CUDA graph.
+// Reports no traits. Above all, XLA must not put the call into a CUDA graph.
 bool AnswerMetadata(const ffi::CallFrame& frame) {
   if (frame.extensions == nullptr || frame.extensions->type != ffi::kMetadataExtension)
     return false;
@@ -236,7 +233,7 @@ extern "C" HVDLITE_API hvdlite::ingraph::ffi::Error* hvdlite_xla_collective_on_c
   return hvdlite::ingraph::Handle(*frame, {.device_kind = 1, .stream = asked.stream});
 }
 
-// How many threads are in the handler: none of them hears of Ctrl-C.
+// The number of threads in the handler. Ctrl-C does not interrupt them.
 extern "C" HVDLITE_API int32_t hvdlite_xla_waiting(void) {
   return hvdlite::ingraph::Waiting().load();
 }

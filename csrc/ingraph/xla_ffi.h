@@ -1,10 +1,10 @@
-// The part of XLA's typed FFI (xla/ffi/api/c_api.h) that a handler needs. Declarations of our own:
-// XLA promises the layout of what it has published and appends only, so no header of any framework
+// The part of XLA's typed FFI (xla/ffi/api/c_api.h) that a handler needs. The declarations are our
+// own. XLA promises that a published layout stays and is only appended to. So no framework's header
 // is needed, and one binary serves all versions.
 //
-// A runtime takes handlers that report its own minor version or a lower one, so kMinorVersion is
-// the lowest that has all of this. Only members that every version since then has at the same place
-// are declared; a struct that ends early here is longer there.
+// A runtime accepts handlers that report its own minor version or a lower one, so kMinorVersion is
+// the lowest that has all of this. Only members that have the same place in every version since
+// then are declared; a struct may be longer in the runtime than here.
 #pragma once
 
 #include <cstddef>
@@ -35,7 +35,7 @@ struct ByteSpan {
 
 // ---- Tensors
 
-// xla::PrimitiveType's numbers, those that can be communicated.
+// The numbers of xla::PrimitiveType that can be communicated.
 enum DataType : int32_t {
   kPred = 1,
   kS8 = 2,
@@ -61,7 +61,8 @@ struct Buffer {
   int64_t* dims;
 };
 
-// Arguments, or results: the same layout. An element is a Buffer where its type is kBufferType.
+// Arguments or results, which have the same layout. An element is a Buffer if its type is
+// kBufferType.
 constexpr int32_t kBufferType = 1;
 struct Buffers {
   size_t struct_size;
@@ -134,7 +135,7 @@ struct GetStreamArguments {
   size_t struct_size;
   Extension* extensions;
   Context* context;
-  void* stream;  // out; of platform CUDA: a CUstream
+  void* stream;  // out; on platform CUDA a CUstream
 };
 
 struct CallFrame;
@@ -177,8 +178,7 @@ struct CallFrame {
   Attributes attributes;
 };
 
-// When a frame bears this extension, the runtime asks which version the handler was written for,
-// and nothing else.
+// If a frame has this extension, the runtime only asks for the handler's version.
 constexpr int32_t kMetadataExtension = 1;
 
 struct Metadata {

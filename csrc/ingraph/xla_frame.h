@@ -1,5 +1,5 @@
-// Reading a call frame of XLA's FFI: tensors, attributes, and the exact text of what is wrong.
-// Everything borrows from the frame, which outlives the call.
+// Reads a call frame of XLA's FFI: tensors, attributes, and the exact error text. Everything
+// borrows from the frame, which outlives the call.
 #pragma once
 
 #include <string>
@@ -14,14 +14,14 @@ inline const ffi::Buffer& BufferAt(const ffi::Buffers& buffers, int64_t i) {
   return *static_cast<const ffi::Buffer*>(buffers.elements[i]);
 }
 
-// A tensor, as if it were in host memory. Its dtype is -1 if it is none that can be communicated.
+// A tensor, as if in host memory. Its dtype is -1 if it cannot be communicated.
 hvdlite_tensor TensorOf(const ffi::Buffer& buffer);
 
-// kind, op, process_set, root, prescale and postscale go into *operation. False if one is missing
-// or of another type.
+// Writes kind, op, process_set, root, prescale and postscale to *operation. Returns false if one is
+// missing or has another type.
 bool ReadAttributes(const ffi::Attributes& given, hvdlite_operation* operation, std::string* name);
 
-// The attribute's value as it lies in the frame, or null if there is none of this name and type.
+// The attribute's value in the frame, or null if there is none of this name and type.
 const void* FindAttribute(const ffi::Attributes& given, std::string_view name,
                           ffi::AttributeType type);
 

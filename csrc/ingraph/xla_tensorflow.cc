@@ -1,5 +1,5 @@
-// The handlers' registration in the XLA that TensorFlow has inside (TensorFlow >= 2.18). JAX has a
-// Python function for that.
+// Registers the handlers in TensorFlow's own XLA (TensorFlow >= 2.18). JAX has a Python function
+// for that.
 #include <dlfcn.h>
 
 #include <string>
@@ -15,11 +15,11 @@ extern "C" hvdlite::ingraph::ffi::Error* hvdlite_xla_collective_on_cuda(
 namespace hvdlite::ingraph {
 namespace {
 
-// xla::ffi::GetXlaFfiApi(), the one function of TensorFlow's XLA that is known by its C++ name:
-// what it returns is a table in C.
+// xla::ffi::GetXlaFfiApi() is the only function of TensorFlow's XLA that is found by its C++ name.
+// It returns a C table.
 constexpr char kGetApi[] = "_ZN3xla3ffi12GetXlaFfiApiEv";
 
-// Asked of TensorFlow's own libraries, because other ones in the process may bring an XLA as well.
+// Searches TensorFlow's own libraries, because others in the process may contain an XLA, too.
 const ffi::Api* FindApi() {
   for (const char* name : {"libtensorflow_cc.so.2", "libtensorflow_framework.so.2"}) {
     void* const library = dlopen(name, RTLD_NOW | RTLD_NOLOAD);
@@ -58,8 +58,8 @@ std::string Register(const std::string& target, const std::string& platform,
 }  // namespace
 }  // namespace hvdlite::ingraph
 
-// Registers the handlers under this name, the first time. Why they cannot be used, as a sentence's
-// part; empty if they can.
+// Registers the handlers under this name, the first time. Returns why they cannot be used, as part
+// of a sentence; empty if they can.
 extern "C" HVDLITE_API const char* hvdlite_xla_register_in_tensorflow(const char* target) {
   static const auto* const problem =
       new std::string(hvdlite::ingraph::Register(target, "Host", &hvdlite_xla_collective));

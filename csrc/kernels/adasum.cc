@@ -8,8 +8,8 @@
 namespace hvdlite::kernels {
 namespace {
 
-// sqrt(DBL_MIN): below it the square is so near to underflow that the quotient means nothing; a
-// vector that short is orthogonal to everything for our purposes.
+// sqrt(DBL_MIN). Below it the square is so near to underflow that the quotient is meaningless. A
+// vector that short counts as orthogonal to everything.
 constexpr double kShortest = 0x1p-511;
 
 double Coefficient(double ab, double square) {

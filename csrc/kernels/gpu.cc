@@ -12,7 +12,7 @@ bool ChangesNothing(const Scaling& scaling) {
   return scaling.dtype != DType::kBool && scaling.first == 1.0 && scaling.second == 1.0;
 }
 
-// Where nothing is changed only the size of an element matters.
+// A copy depends only on the size of an element.
 std::string MoveKernel(const Scaling& scaling) {
   if (scaling.dtype == DType::kBool) return "hvdlite_normalise_bool";
   if (ChangesNothing(scaling)) return "hvdlite_copy_" + std::to_string(SizeOf(scaling.dtype));
@@ -21,9 +21,9 @@ std::string MoveKernel(const Scaling& scaling) {
 
 }  // namespace
 
-// The driver loads a kernel when it is first asked for, and may wait for the whole device to do so:
-// for NCCL, and so for a rank that waits in the same way for this one. So all of them at once,
-// before NCCL is there.
+// Loads all kernels at once, before NCCL is used. The driver may wait for the whole device when it
+// loads a kernel. It would then wait for NCCL, and so for a rank that may wait for this one in the
+// same way.
 Status Usable(device::Gpu* gpu) {
   device::Function function = nullptr;
 #define HVDLITE_KERNEL(name, Parameters, ...) \

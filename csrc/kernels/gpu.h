@@ -1,11 +1,12 @@
-// Kernels on a GPU: many tensors into one buffer and back, in one launch each; scaling; Adasum.
+// Kernels on a GPU: packing many tensors into one buffer and unpacking it, in one launch each;
+// scaling; Adasum.
 //
-// They follow the scaling rules of kernels/reduce.h (one step: floats of 16 and 32 bits in float32,
-// integers in double, truncated and saturated; bool is never scaled but made 0 or 1), so that a
-// tensor's result does not depend on where it lies. Everything is put on gpu->stream() and not
-// waited for; what is pointed to by device addresses stays valid until then, the spans themselves
-// only during the call. Failure: kUnsupported when no kernel of this build runs on the device (the
-// sentence says why); the driver's words otherwise.
+// They follow the scaling rules of kernels/reduce.h, so that a tensor's result does not depend on
+// its device: one step; 16-bit and 32-bit floats in float32; integers in double, truncated and
+// saturated; bool is never scaled but made 0 or 1. Everything is enqueued on gpu->stream() and not
+// waited for. Device memory must stay valid until the stream is past it; the spans only during the
+// call. Failure: kUnsupported when no kernel of this build runs on the device (with the reason);
+// otherwise the driver's description.
 #pragma once
 
 #include <cstdint>
@@ -22,16 +23,17 @@ namespace hvdlite::kernels {
 // of them.
 Status Usable(device::Gpu* gpu);
 
-// One tensor of a list, and where its elements go. Any alignment of a whole element; the 16-byte
-// paths need both ends alike. Nothing overlaps, but `to` may be `from`.
+// One tensor of a list, and the destination of its elements. The alignment may be that of an
+// element; the 16-byte paths need both ends equally aligned. Nothing overlaps, but `to` may be
+// `from`.
 struct Move {
   const void* from = nullptr;
   void* to = nullptr;
   int64_t elements = 0;
 };
 
-// to[i] = from[i] scaled by `first` and then by `second`, each one step (1 is no step), for all
-// moves. `divide` makes the first a division. Packs a fusion buffer, unpacks it, and scales in
+// For all moves, to[i] = from[i] scaled by `first` and then by `second`, each in one step (1 is no
+// step). `divide` makes the first a division. This packs a fusion buffer, unpacks it, and scales in
 // place.
 struct Scaling {
   DType dtype = DType::kFloat32;
@@ -41,10 +43,10 @@ struct Scaling {
 };
 Status MoveScaled(device::Gpu* gpu, const Scaling& scaling, const std::vector<Move>& moves);
 
-// Adasum of pairs of vectors, as kernels/adasum.h has it for floating types. The dots are in device
-// memory, one for each pair; they round differently from the processor's, but all GPUs give the
-// same bits, however the vectors are aligned. `room`: device memory for AdasumRoom() bytes, of use
-// until the stream has come past it.
+// Adasum of pairs of vectors, for floating types as in kernels/adasum.h. The dots are in device
+// memory, one for each pair. They round differently from the processor's, but all GPUs give the
+// same bits, however the vectors are aligned. `room`: AdasumRoom() bytes of device memory, in use
+// until the stream is past them.
 struct Pair {
   void* a = nullptr;
   const void* b = nullptr;
@@ -52,7 +54,7 @@ struct Pair {
 };
 Status AdasumDotAll(device::Gpu* gpu, DType dtype, const std::vector<Pair>& pairs, AdasumDots* dots,
                     void* room);
-// What the dots of so many pairs, whose a's have so many bytes in all, take at most.
+// The most bytes that the dots need for this many pairs whose a's have `bytes` bytes in all.
 size_t AdasumRoom(size_t pairs, size_t bytes);
 // a = coefficient(dots.aa) * a + coefficient(dots.bb) * b. `swapped`: the dots are those of (b, a).
 Status AdasumCombineAll(device::Gpu* gpu, DType dtype, const std::vector<Pair>& pairs,

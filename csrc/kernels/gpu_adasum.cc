@@ -9,7 +9,7 @@ namespace {
 
 static_assert(sizeof(AdasumDots) == 3 * sizeof(double), "the kernels write three doubles");
 
-// Calls run(list, number of pieces) for as many pairs as a launch takes, until all had their turn.
+// Calls run(list, number of pieces) for groups of as many pairs as one launch takes.
 template <class Run>
 Status EachList(DType dtype, const std::vector<Pair>& pairs, AdasumDots* dots, const Run& run) {
   for (size_t begin = 0; begin < pairs.size(); begin += cuda::kEntries) {
@@ -36,7 +36,7 @@ size_t AdasumRoom(size_t pairs, size_t bytes) {
   return (pairs + bytes / cuda::kPieceBytes) * sizeof(AdasumDots);
 }
 
-// One list after another uses the same room.
+// All lists use the same room, one after another.
 Status AdasumDotAll(device::Gpu* gpu, DType dtype, const std::vector<Pair>& pairs, AdasumDots* dots,
                     void* room) {
   return EachList(dtype, pairs, dots, [&](cuda::PairList* list, unsigned pieces) {
@@ -48,7 +48,7 @@ Status AdasumDotAll(device::Gpu* gpu, DType dtype, const std::vector<Pair>& pair
 
 Status AdasumCombineAll(device::Gpu* gpu, DType dtype, const std::vector<Pair>& pairs,
                         const AdasumDots* dots, bool swapped) {
-  // The kernel only reads them; the list serves both ways.
+  // The cast is safe: this kernel only reads the dots.
   return EachList(
       dtype, pairs, const_cast<AdasumDots*>(dots), [&](cuda::PairList* list, unsigned pieces) {
         list->swapped = swapped ? 1 : 0;

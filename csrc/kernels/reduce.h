@@ -1,9 +1,9 @@
 // Reduction kernels: element-wise combination of N equally long arrays, in one fixed order.
 //
-// The order is always sources[0], sources[1], ... so the result does not depend on how a tensor was
-// cut into chunks, which rank does the work or which instruction set its processor has: same world
-// size, same bits. (Of a NaN only that it is one; and if the calling thread flushes subnormals to
-// zero, so do the kernels.)
+// The order is always sources[0], sources[1], ... So the result does not depend on how a tensor was
+// cut into chunks, on the rank that does the work, or on its processor's instruction set: the same
+// world size gives the same bits. There are two exceptions. A NaN stays a NaN, but its bits may
+// differ. If the calling thread flushes subnormals to zero, so do the kernels.
 //
 //   float16, bfloat16   accumulate in float32 and are rounded once, to nearest even
 //   integers            wrap around in sums and products
@@ -13,8 +13,8 @@
 //                       of -0 and +0 the one from the later source
 //
 // Cost: every source is read once and every destination written once, at the speed of memory
-// (scaled integers: of the processor, less than one element per ns). Thread-safety: pure functions.
-// SIMD is chosen once per process, at the first call (cpu/dispatch.cc).
+// (scaled integers: at the speed of the processor, less than one element per ns). Thread-safety:
+// pure functions. SIMD is chosen once per process, at the first call (cpu/dispatch.cc).
 #pragma once
 
 #include <cstddef>
@@ -30,10 +30,10 @@ namespace hvdlite::kernels {
 //   y = trunc?( trunc?( combine_k( trunc?(x_k * prescale) ) / divisor ) * postscale )
 //
 // Floating types: float16/bfloat16/float32 are scaled in float32, float64 in double, before the
-// single rounding; the division is a division, never a multiplication by a rounded reciprocal.
-// Integers: each scaling step is computed in double and truncated towards zero, as Horovod does;
-// what then does not fit the type saturates and a NaN becomes 0. A factor of exactly 1 is no step
-// at all. Bool is never scaled.
+// single rounding. The division is a division, never a multiplication by a rounded reciprocal.
+// Integers: each scaling step is computed in double and truncated towards zero, as Horovod does. A
+// result that does not fit the type saturates, and a NaN becomes 0. A factor of exactly 1 is no
+// step at all. Bool is never scaled.
 struct ReduceSpec {
   DType dtype = DType::kFloat32;
   // kAverage means kSum with divisor = number of members. Never kAdasum here.
@@ -51,21 +51,21 @@ struct ReduceSpec {
 void Reduce(const ReduceSpec& spec, void* destination, void* second, const void* const* sources,
             int n, int64_t count);
 
-// For sums that go on elsewhere: Reduce() of float16 or bfloat16 without its rounding, which
-// RoundFromFloat() then does.
+// Reduce() of float16 or bfloat16 without its rounding, for sums that are continued elsewhere.
+// RoundFromFloat() rounds them.
 void ReduceToFloat(const ReduceSpec& spec, float* destination, const void* const* sources, int n,
                    int64_t count);
 // Nothing may overlap.
 void RoundFromFloat(DType dtype, void* destination, const float* source, int64_t count);
 
-// data[i] *= factor in the manner of one scaling step above. In place; bool is left alone.
+// data[i] *= factor, as one scaling step above. In place; bool is left alone.
 void Scale(DType dtype, void* data, int64_t count, double factor);
 
 // finish() alone, in place: divisor, then postscale.
 void Finish(const ReduceSpec& spec, void* data, int64_t count);
 
-// Fills with the value that leaves `op` unchanged is deliberately absent: a joined rank contributes
-// zeros.
+// There is deliberately no function that fills with the neutral value of `op`: a joined rank
+// contributes zeros.
 
 // Name of the instruction set in use: "avx512", "avx2", "sse2", "neon" or "scalar".
 const char* SimdName();

@@ -1,5 +1,5 @@
-// Little-endian integers in strings, and a reader that cannot run over the end. What wire.md is
-// made of.
+// Little-endian integers in strings, and a reader that cannot run over the end: the building blocks
+// of docs/how-it-works/wire.md.
 #pragma once
 
 #include <cstddef>
@@ -28,8 +28,8 @@ T LoadInteger(const char* data) {
   return static_cast<T>(value);
 }
 
-// Takes pieces off the front of borrowed bytes. False, and nothing taken, when there are not
-// enough.
+// Takes values off the front of borrowed bytes. Returns false, and takes nothing, if there are not
+// enough bytes.
 class ByteReader {
  public:
   explicit ByteReader(std::string_view bytes) : rest_(bytes) {}

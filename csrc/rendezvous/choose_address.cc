@@ -1,4 +1,4 @@
-// Which of a peer's addresses to connect to (declared in roster.h).
+// Chooses the address of a peer to connect to (declared in roster.h).
 #include <arpa/inet.h>
 
 #include <array>
@@ -13,7 +13,7 @@ namespace {
 struct Address {
   int family = AF_INET;
   std::array<uint8_t, 16> bytes{};  // IPv4: the first four
-  int prefix = 0;                   // bits of the subnet; all of them when nothing is said
+  int prefix = 0;                   // bits of the subnet; all bits if the text has no prefix
   std::string scope;                // the interface of an IPv6 link-local address
   std::string number;               // without scope and prefix
 
@@ -58,7 +58,7 @@ bool InSubnetOf(const Address& mine, const Address& theirs) {
   return true;
 }
 
-// The lower, the better. The order is the contract in roster.h.
+// Lower is better. roster.h promises this order.
 enum Class {
   kSameHost,
   kCommonSubnet,
@@ -86,15 +86,16 @@ Class Classify(const std::vector<Address>& mine, const Address& theirs, bool sam
     family = true;
     common = common || InSubnetOf(address, theirs);
   }
-  // On one host, an address that is mine as well is simply this host's.
+  // On one host, an address that is also mine is simply this host's.
   if (also_mine) return same_host ? kCommonSubnet : kAlsoMine;
-  // Without an IPv6 link-local address of my own there is no scope to write behind theirs.
+  // Without an IPv6 link-local address of my own there is no scope for theirs.
   if (theirs.link_local()) return theirs.family == AF_INET || link_local ? kLinkLocal : kUnusable;
   return common ? kCommonSubnet : family ? kMyFamily : kOtherFamily;
 }
 
-// A scope names an interface of the machine that connects. The interface of the same name is the
-// best guess on machines that are built alike; otherwise the first that has a link-local address.
+// Chooses the scope of a link-local address: an interface of the machine that connects. On machines
+// that are built alike the interface of the same name is the best guess; otherwise the first with a
+// link-local address is used.
 std::string MyScope(const std::vector<Address>& mine, const std::string& theirs) {
   std::string first;
   for (const Address& address : mine) {
@@ -125,8 +126,9 @@ Status ChooseAddress(const Member& mine, const Member& theirs, std::string* addr
   if (!best) {
     std::string all;
     for (const std::string& text : theirs.addresses) all += (all.empty() ? "" : ", ") + text;
-    return Status::InvalidArgument("rank " + std::to_string(mine.rank) + " finds no way to rank " +
-                                   std::to_string(theirs.rank) + " on host '" + theirs.host_id +
+    return Status::InvalidArgument("rank " + std::to_string(mine.rank) +
+                                   " has no usable address of rank " + std::to_string(theirs.rank) +
+                                   " on host '" + theirs.host_id +
                                    "', whose addresses are: " + (all.empty() ? "none" : all));
   }
   *address = best->number;

@@ -13,7 +13,7 @@ std::string HostId(const std::string& configured) {
   char name[HOST_NAME_MAX + 1] = "localhost";
   if (gethostname(name, sizeof(name)) != 0) name[0] = '\0';
   name[HOST_NAME_MAX] = '\0';
-  // What cannot be read (no /proc in a jail) is left out on every rank of that host alike.
+  // A file that cannot be read (no /proc in a jail) is left out on every rank of that host alike.
   std::string boot_id;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot_id;
   struct stat network{};

@@ -14,7 +14,7 @@
 namespace hvdlite::rendezvous {
 namespace {
 
-constexpr size_t kMostAddresses = 64;  // what a Member may carry
+constexpr size_t kMostAddresses = 64;  // a Member may carry no more
 
 // Bridges and pairs of docker, podman, libvirt, LXC, VirtualBox, VMware and of Kubernetes' network
 // plug-ins.
@@ -32,7 +32,7 @@ bool IsLinkLocal(const std::string& address) {
   return address.compare(0, 8, "169.254.") == 0 || address.find('%') != std::string::npos;
 }
 
-// The lower, the better.
+// Lower is better.
 int Order(const InterfaceAddress& address) {
   const int kind = address.loopback               ? 3
                    : !address.running             ? 2
@@ -46,7 +46,7 @@ int Order(const InterfaceAddress& address) {
 
 int PrefixOf(const sockaddr* mask, int family) {
   const bool v4 = family == AF_INET;
-  if (mask == nullptr) return v4 ? 32 : 128;  // nothing is known to be near
+  if (mask == nullptr) return v4 ? 32 : 128;  // no other address is known to be near
   const auto* bytes =
       v4 ? reinterpret_cast<const uint8_t*>(&reinterpret_cast<const sockaddr_in*>(mask)->sin_addr)
          : reinterpret_cast<const uint8_t*>(

@@ -1,25 +1,25 @@
-// Members to bytes and back (declared in roster.h; layout in docs/how-it-works/wire.md).
+// Converts Members to bytes and back (declared in roster.h; layout in docs/how-it-works/wire.md).
 #include "rendezvous/bytes.h"
 #include "rendezvous/roster.h"
 
 namespace hvdlite::rendezvous {
 namespace {
 
-// Version, rank, pid, port, host id and, from version 4 on, the release are where they are in all
+// Version, rank, pid, port, host id and, from version 4 on, the release have the same place in all
 // versions, so that a rank of another release can be named.
 constexpr uint8_t kVersion = 4;
 constexpr uint8_t kFirstWithRelease = 4;
 constexpr size_t kMaxRelease = 64;
-// Generous for names and numbers, small enough that a forged member costs nothing.
+// These are generous for names and numbers, and small enough that a forged member costs nothing.
 constexpr size_t kMaxHostId = 1024;
 constexpr size_t kMaxAddresses = 64;
 constexpr size_t kMaxAddress = 128;
-constexpr size_t kMaxText = 1024;  // of settings, and of what is said about MPI
+constexpr size_t kMaxText = 1024;  // of settings, and of the texts about MPI
 
 Status Check(const Member& member) {
   const auto bad = [&](const std::string& why) {
-    return Status::InvalidArgument("what rank " + std::to_string(member.rank) +
-                                   " tells about itself is wrong: " + why);
+    return Status::InvalidArgument("the description of rank " + std::to_string(member.rank) +
+                                   " is invalid: " + why);
   };
   if (member.rank < 0) return bad("the rank is negative");
   if (member.host_id.empty() || member.host_id.size() > kMaxHostId)
@@ -36,7 +36,7 @@ Status Check(const Member& member) {
   return Status::Ok();
 }
 
-// What all versions have in common.
+// Reads the fields that all versions have in common.
 bool TakeHead(ByteReader* reader, uint8_t version, Member* member) {
   int32_t rank = -1;
   uint16_t host_bytes = 0;

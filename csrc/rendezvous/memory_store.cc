@@ -5,8 +5,8 @@
 namespace hvdlite::rendezvous {
 namespace {
 
-// Of the keys missing at a timeout: enough to see the pattern, few enough for one line. As in the
-// server.
+// The number of missing keys that a timeout names: enough to see the pattern, few enough for one
+// line. The server has the same number.
 constexpr int kMostNamed = 64;
 
 Status CheckKey(const std::string& key) {

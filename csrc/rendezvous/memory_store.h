@@ -1,6 +1,6 @@
 // MemoryStore: a Store inside this process, for ranks that are threads of one test.
 //
-// Behaves as TcpStore does, limits and sentences included. Must outlive the calls that wait in it.
+// Behaves as TcpStore does, including limits and messages. Must outlive the calls that wait in it.
 #pragma once
 
 #include <map>

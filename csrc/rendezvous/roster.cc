@@ -6,7 +6,7 @@
 namespace hvdlite::rendezvous {
 namespace {
 
-// The settings of one rank that the other has differently: "HVDLITE_SHM_CHUNK_BYTES=4096".
+// The settings of one rank that differ on the other: "HVDLITE_SHM_CHUNK_BYTES=4096".
 std::string Differing(const std::string& mine, const std::string& others) {
   std::string text;
   for (size_t at = 0; at < mine.size();) {
@@ -53,9 +53,9 @@ Status MakeRoster(std::vector<Member> members, Roster* roster) {
     place.local_rank = static_cast<int>(host.ranks.size());
     host.ranks.push_back(member.rank);
   }
-  // Hosts outside, so that cross ranks follow the order of hosts even when ranks are dealt out in
-  // turns.
-  std::vector<int> cross_size;  // by local rank: on how many hosts it exists
+  // Hosts are the outer loop, so that cross ranks follow the order of hosts even if ranks are
+  // distributed round-robin.
+  std::vector<int> cross_size;  // by local rank: the number of hosts that have it
   for (const Host& host : made.hosts) {
     cross_size.resize(std::max(cross_size.size(), host.ranks.size()), 0);
     for (size_t local = 0; local < host.ranks.size(); ++local) {

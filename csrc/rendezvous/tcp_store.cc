@@ -14,11 +14,11 @@ namespace tcp = transport::tcp;
 constexpr uint64_t kMaxPayload = 64ull << 20;
 constexpr size_t kHeaderBytes = 4 + 8;
 constexpr uint32_t kWaitForever = 0xffffffff;
-// A rank whose init() has failed tells why; it does not make its caller wait for a server that
-// hangs.
+// How long a rank whose init() has failed tries to report why. A hanging server must not hold up
+// its caller.
 constexpr Nanos kFarewell = kSecond;
 constexpr size_t kMaxVerdict = 4000;  // of its sentence; the server takes 4096 bytes in all
-// Between attempts to connect: too short to be noticed, long enough for thousands of ranks.
+// The pauses between attempts to connect: too short to notice, long enough for thousands of ranks.
 constexpr Nanos kFirstPause = 20 * kMillisecond;
 constexpr Nanos kLongestPause = kSecond;
 
@@ -134,7 +134,7 @@ Status TcpStore::Look() {
   if (meeting_.empty()) return Status::Ok();
   {
     MutexLock lock(mutex_);
-    if (busy_) return Status::Ok();  // the asking thread hears it
+    if (busy_) return Status::Ok();  // the asking thread gets the news
     busy_ = true;
   }
   bool news = false;
@@ -147,7 +147,7 @@ Status TcpStore::Look() {
     } else if (static_cast<ReplyStatus>(reply[0]) == ReplyStatus::kLost) {
       broken_ = verdict_ = Verdict(reply.substr(1));
     } else {
-      broken_ = Status::Io(who_ + " answered a question that was not asked");
+      broken_ = Status::Io(who_ + " sent a reply that was not requested");
     }
   }
   const Status status = broken_;
@@ -182,7 +182,7 @@ Status TcpStore::Fail(const Status& why) {
   question.patience = kFarewell;
   const Status told = Ask(question, nullptr);
   meeting_.clear();
-  // Whatever else is wrong with the attempt to tell it: `why` matters more.
+  // A failure to report `why` matters less than `why`.
   return told.ok() || verdict_.ok() ? why : verdict_;
 }
 
@@ -191,7 +191,7 @@ Status TcpStore::Verdict(const std::string& bytes) const {
   int32_t rank = -1;
   uint8_t code = 0;
   if (!reader.TakeInteger(&rank) || !reader.TakeInteger(&code) || reader.rest().empty()) {
-    return Status::Io(who_ + " ended the meeting without a word");
+    return Status::Io(who_ + " ended the meeting without a reason");
   }
   const bool timeout = code == static_cast<uint8_t>(StatusCode::kTimeout);
   return Status(timeout ? StatusCode::kTimeout : StatusCode::kPeerLost, std::string(reader.rest()),
@@ -229,13 +229,14 @@ Status TcpStore::Ask(const Question& question, std::string* reply) {
     while (busy_) {
       if (turn.Passed()) {
         return Status::Timeout("another thread was still waiting for " + who_ + "; '" + key +
-                               "' was not asked for");
+                               "' was not requested");
       }
       idle_.WaitFor(mutex_, turn.Left(kSecond));
     }
     busy_ = true;
   }
-  // The argument is computed after the turn came: the server must not wait longer than the caller.
+  // The argument is computed once this thread may ask, because the server must not wait longer than
+  // the caller.
   std::string request;
   request.reserve(kHeaderBytes + bytes);
   AppendInteger(&request, sequence_);
@@ -287,7 +288,7 @@ Status TcpStore::ReadReply(Deadline deadline, std::string* reply) {
   const auto sequence = LoadInteger<uint32_t>(header);
   const auto bytes = LoadInteger<uint64_t>(header + 4);
   if (sequence != sequence_) {
-    return Status::Io(who_ + " answered out of turn (frame " + std::to_string(sequence) +
+    return Status::Io(who_ + " answered out of order (frame " + std::to_string(sequence) +
                       " instead of " + std::to_string(sequence_) +
                       "): another process may tamper with the connection");
   }

@@ -1,14 +1,14 @@
-// TcpStore: a connection to the store server of the job (hvdlite/rendezvous/server.py,
+// TcpStore: a connection to the job's store server (hvdlite/rendezvous/server.py,
 // docs/how-it-works/wire.md).
 //
-// Thread-safety: any thread, one request at a time: while a Get or Collect waits, calls of other
-// threads wait as well (each to its own deadline). A thread that has to wait long takes a
-// connection of its own. Failure: sentences name the server's address and what to check. A
-// connection on which a reply did not come or made no sense is not used again: later calls repeat
-// the first error, because a late reply would be taken for the answer to another question.
+// Thread-safety: any thread, one request at a time. While a Get or Collect waits, calls of other
+// threads wait as well, each until its own deadline. A thread that has to wait long opens a
+// connection of its own. Failure: sentences name the server's address and what to check. After a
+// missing or invalid reply the connection is not used again: later calls repeat the first error,
+// because a late reply would be taken for the answer to another request.
 //
-// After Join the connection carries this rank's last will: if it ends before all ranks have
-// arrived, the server tells the others that this rank is lost. So it must not outlive the process
+// After Join the connection stands for this rank: if it ends before all ranks have arrived, the
+// server tells the others that this rank is lost. So the connection must not outlive the process
 // (AbandonInChild in api/runtime).
 #pragma once
 
@@ -23,13 +23,13 @@ namespace hvdlite::rendezvous {
 
 class TcpStore final : public Store {
  public:
-  // Connects and shakes hands. Repeats an unanswered attempt until the deadline,
-  // because the server may start later than this rank; a wrong secret fails at once.
+  // Connects and performs the handshake. Repeats an unanswered attempt until the deadline, because
+  // the server may start later than this rank. A wrong secret fails at once.
   static Status Connect(const transport::tcp::Endpoint& server,
                         const transport::tcp::Secret& secret, Deadline deadline,
                         std::unique_ptr<TcpStore>* store);
 
-  // A connection whose handshake is over: for tests that play the server.
+  // Takes a connection whose handshake is over, for tests that play the server.
   static std::unique_ptr<TcpStore> Adopt(Fd fd, std::string who) {
     return std::unique_ptr<TcpStore>(new TcpStore(std::move(fd), std::move(who)));
   }
@@ -41,14 +41,14 @@ class TcpStore final : public Store {
   Status Add(const std::string& key, int64_t amount, int64_t* sum) override;
   Status Delete(const std::string& key) override;
 
-  // Speaks for `rank` from now on. `meeting` names what all ranks of the job join; *prefix is for
-  // the keys of this attempt, which are fresh after each attempt that failed.
+  // Registers this connection for `rank`. `meeting` names what all ranks of the job join. *prefix
+  // is for the keys of this attempt; each attempt after a failed one gets a new prefix.
   Status Join(const std::string& meeting, int rank, int size, std::string* prefix);
   Status Look() override;
   Status Arrive(Deadline deadline) override;
   Status Fail(const Status& why) override;
 
-  // For a forked child to close.
+  // For closing in a forked child.
   int fd() const { return fd_.get(); }
 
  private:
@@ -69,29 +69,29 @@ class TcpStore final : public Store {
     Operation operation;
     std::string key;
     std::string value = {};
-    Deadline wait =
-        Deadline::After(0);      // how long the server itself may take; get, collect and arrive
-    uint32_t argument = 0;       // of the others
-    Nanos patience = kPatience;  // with the server, on top of the wait
+    // how long the server itself may take, for get, collect and arrive
+    Deadline wait = Deadline::After(0);
+    uint32_t argument = 0;       // of the other operations
+    Nanos patience = kPatience;  // how long to wait for the reply, in addition to `wait`
   };
-  // How long the server may take for what needs no waiting, and for the reply on top of a wait that
-  // it was asked for. Generous: a launcher on a loaded login node, 64 MiB over a slow network.
+  // How long the server may take for a request without waiting, and for the reply after a requested
+  // wait. This is generous: a launcher on a loaded login node, 64 MiB over a slow network.
   static constexpr Nanos kPatience = 60 * kSecond;
 
-  // One question, one reply.
+  // Sends one request and reads its reply.
   Status Ask(const Question& question, std::string* reply);
   Status Exchange(const std::string& request, Deadline deadline, std::string* reply);
   Status ReadReply(Deadline deadline, std::string* reply);
-  // What a reply says that ends the meeting.
+  // The status in a reply that ends the meeting.
   Status Verdict(const std::string& bytes) const;
-  // Why the connection is of no more use.
+  // Why the connection cannot be used any more.
   Status Broken(const Status& why, const std::string& doing) const;
 
   const std::string who_;  // "the job's store at 10.0.0.5:4000"
   Mutex mutex_;
   CondVar idle_;
   bool busy_ GUARDED_BY(mutex_) = false;
-  // Of the thread that set busy_:
+  // These belong to the thread that set busy_.
   Fd fd_;
   uint32_t sequence_ = 0;
   Status broken_;

@@ -87,7 +87,7 @@ Status Checked::ReadHeader(char* to, size_t bytes) {
   return Status::Ok();
 }
 
-// Begins the frame whose header has come. `bytes`: what the caller has room for.
+// Begins the frame whose header has arrived. `bytes` is the caller's room.
 Status Checked::Believe(size_t bytes) {
   CheckedHeader header;
   memcpy(&header, ahead_.data() + ahead_begin_, sizeof(header));

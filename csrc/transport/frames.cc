@@ -55,7 +55,7 @@ Status FrameChannel::Next(std::string_view* frame, bool* moved) {
         begin_ += whole;
         return Status::Ok();
       }
-      // Memory follows what has come, not what is announced.
+      // Memory grows with the bytes received, not with the length announced.
       missing = std::max(missing, std::min(whole - (end_ - begin_), kGrow));
     }
     if (begin_ == end_) {

@@ -1,8 +1,8 @@
 // FrameChannel: whole messages over a Transport. A frame is u32 length, u32 sequence number,
-// payload; a frame out of sequence or longer than kMaxFrame means that the stream is broken, and
-// the channel fails.
+// payload. The channel fails on a frame that is out of sequence or longer than kMaxFrame, because
+// the stream is then broken.
 //
-// Never blocks: Send queues, PumpOut and Next move what fits. Thread-safety: one thread at a time.
+// Never blocks: Send queues; PumpOut and Next move what fits. Thread-safety: one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -21,11 +21,11 @@ class FrameChannel {
   explicit FrameChannel(Transport* transport) : transport_(transport) {}
 
   void Send(std::string_view payload);
-  // Moves queued bytes as far as they go. *moved is set to true if any did, and left alone
-  // otherwise.
+  // Sends as many queued bytes as the transport takes. Sets *moved to true if it sent any, and
+  // leaves it alone otherwise.
   Status PumpOut(bool* moved);
-  // The next complete frame, or a view with data() == nullptr when there is none now. Valid until
-  // the next call.
+  // Gives the next complete frame, or a view with data() == nullptr if there is none now. The view
+  // is valid until the next call.
   Status Next(std::string_view* frame, bool* moved);
 
   Transport& transport() const { return *transport_; }
@@ -36,7 +36,7 @@ class FrameChannel {
   std::string out_;
   size_t sent_ = 0;
   uint32_t next_out_ = 0;
-  std::vector<char> in_;  // [begin_, end_) is received and not yet handed out
+  std::vector<char> in_;  // [begin_, end_) is received and not yet returned
   size_t begin_ = 0;
   size_t end_ = 0;
   uint32_t next_in_ = 0;

@@ -1,1 +1,1 @@
-"""hvdlite's functions on numpy arrays and on everything that speaks DLPack."""
+"""hvdlite's functions on numpy arrays and on every object with DLPack."""

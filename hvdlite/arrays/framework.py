@@ -1,4 +1,4 @@
-"""Numpy's arrays, and everything that speaks DLPack, as a framework: see hvdlite/core/framework.py."""
+"""numpy arrays and objects with DLPack as a framework: see hvdlite/core/framework.py."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ArrayFramework:
         return contiguous() if callable(contiguous) else tensor
 
     def empty_like(self, host: Tensor) -> Array | None:
-        # None: the core allocates, which spares a detour through DLPack.
+        # None: the core allocates the result, which saves a detour through DLPack.
         return np.empty(host.shape, host.dtype) if isinstance(host, np.ndarray) else None
 
     def deliver(self, host: Tensor, like: Tensor) -> Tensor:
@@ -43,7 +43,7 @@ class ArrayFramework:
         return tensor
 
     def adopt(self, array: Any, like: Tensor) -> Any:
-        """The array as the kind of array that `like` is; for numbers and lists numpy's."""
+        """Returns the array as the kind of array that `like` is; for numbers and lists, as numpy's."""
         if isinstance(array, engine.DeviceArray):
             from_dlpack = _from_dlpack_of(like)
             return from_dlpack(array) if from_dlpack else array

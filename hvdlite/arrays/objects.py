@@ -1,4 +1,5 @@
-"""Python objects: pickled, then moved as bytes. Only between the ranks of a job, after they have proved who they are."""
+"""Python objects: pickled, then sent as bytes. Ranks of a job unpickle them only after both ends
+have proved that they know the job's secret."""
 
 from __future__ import annotations
 
@@ -26,13 +27,10 @@ def _from_bytes(data: Array) -> Any:
     return cloudpickle.loads(data.data)
 
 
-def broadcast_object(
-    obj: Any = None,
-    root_rank: int = 0,
-    name: str | None = None,
-    process_set: ProcessSet = global_process_set,
-) -> Any:
-    """Returns `root_rank`'s object on every rank. The root gets its own object back; elsewhere `obj` is ignored."""
+def broadcast_object(obj: Any = None, root_rank: int = 0, name: str | None = None,
+                     process_set: ProcessSet = global_process_set) -> Any:  # fmt: skip
+    """Returns `root_rank`'s object on every rank. The root gets its own object back; the other
+    ranks' `obj` is ignored."""
     prefix = None if name is None else f"{name}."
     is_root = engine.rank() == root_rank
     data = _to_bytes(obj) if is_root else np.empty(0, np.uint8)
@@ -44,7 +42,7 @@ def broadcast_object(
 
 
 def allgather_object(obj: Any, name: str | None = None, process_set: ProcessSet = global_process_set) -> list[Any]:
-    """Returns the objects of all ranks of the set, in their order."""
+    """Returns the objects of all ranks of the set, in the order of the ranks."""
     prefix = None if name is None else f"{name}."
     data = _to_bytes(obj)
     sizes = ops.allgather(np.array([data.size], np.int64), prefix and prefix + "sz", process_set)

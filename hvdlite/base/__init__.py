@@ -1,1 +1,1 @@
-"""What everything stands on: the knobs, and the numbers of operations and reductions."""
+"""The lowest layer: the knobs, and the numbers of operations and reductions."""

@@ -1,108 +1,22 @@
-"""The knob table: everything a user may tune, one row each.
+"""The knob table: one row for each setting.
 
-From a row come the environment variables, the launcher's flag, the field of the C++ config (csrc/base/knobs.py) and its
-line in docs/reference/knobs.md (knobs_page.py). To add a knob, add a row.
-The build reads this file before anything is installed: it imports nothing of hvdlite.
+A row defines the environment variables, the launcher's flag, the field of the C++ config
+(csrc/base/knobs.py) and the entry in docs/reference/knobs.md (knobs_page.py). To add a knob, add a
+row. The build reads this file before anything is installed, so it imports `knob` only.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
-Value = bool | int | float | str
+from hvdlite.base.knob import Knob as Knob
+from hvdlite.base.knob import Value as Value
 
 _MIB = 1 << 20
-_TRUE = ("true", "yes", "on")
-_FALSE = ("false", "no", "off")
-
-
-@dataclass(frozen=True)
-class Knob:
-    """One row. `environment` is searched from left to right; the first variable that is set wins."""
-
-    field: str  # name in the C++ config and in resolve()'s result
-    environment: tuple[str, ...]
-    type: str  # bool | int | float | str | choice
-    default: Value
-    about: str  # one sentence for people
-    section: str
-    unit: str = ""
-    minimum: float | None = None
-    maximum: float | None = None
-    choices: tuple[str, ...] = ()  # with "on" and "off" among them, everything a bool accepts means on or off
-    flag: str | None = None  # launcher flag; for a bool or an on/off choice it takes no value and means true
-    flag_off: str | None = None  # the flag that means false
-    flag_scale: int = 1  # the flag's number times this is the knob's value
-    core: bool = True  # whether the native core has it; False: it is Python's alone
-    alike: bool = False  # all ranks must have one value: it decides which rank sends what, when
-    yaml: str = ""  # its key in the launcher's --config-file; "not section.key": true there means false
-
-    @property
-    def is_switch(self) -> bool:
-        """Whether its flag is a pair without a value."""
-        return self.type == "bool" or {"on", "off"} <= set(self.choices)
-
-    def allowed(self) -> str:
-        """What may be given, in words."""
-        if self.type == "bool":
-            return "1/0, true/false, yes/no or on/off"
-        if self.type == "choice":
-            return "one of " + ", ".join(self.choices) + (" (or 1/0)" if self.is_switch else "")
-        if self.type == "str":
-            return "any text"
-        kind = "a whole number" if self.type == "int" else "a number"
-        if self.minimum is not None and self.maximum is not None:
-            kind += f" from {self.minimum} to {self.maximum}"
-        elif self.minimum is not None:
-            kind += f" of at least {self.minimum}"
-        elif self.maximum is not None:
-            kind += f" of at most {self.maximum}"
-        return kind + (f" ({self.unit})" if self.unit else "")
-
-    def parse(self, text: str, source: str) -> Value:
-        """The typed value of `text`; `source` (a variable or a flag) is named in the error."""
-        value = self._convert(text.strip())
-        if value is None:
-            raise ValueError(f"{source}={text!r} is not allowed: expected {self.allowed()}.")
-        return value
-
-    def _convert(self, text: str) -> Value | None:
-        if self.type == "str":
-            return text
-        if self.type == "bool":
-            return _to_bool(text)
-        if self.type == "choice":
-            if text.lower() in self.choices:
-                return text.lower()
-            switch = _to_bool(text) if self.is_switch else None
-            return None if switch is None else ("on" if switch else "off")
-        try:
-            number: int | float = int(text) if self.type == "int" else float(text)
-        except ValueError:
-            return None
-        too_low = self.minimum is not None and number < self.minimum
-        too_high = self.maximum is not None and number > self.maximum
-        if not math.isfinite(number) or too_low or too_high or abs(number) >= 1 << 63:
-            return None
-        return number
-
-
-def _to_bool(text: str) -> bool | None:
-    """As Horovod: any integer above 0 is true; also the usual words."""
-    if text.lower() in _TRUE:
-        return True
-    if text.lower() in _FALSE:
-        return False
-    try:
-        return int(text) > 0
-    except ValueError:
-        return None
 
 
 def _names(name: str, horovod: str | None = "") -> tuple[str, ...]:
-    """HVDLITE_<name>, then Horovod's variable: the same name, another one, or (None) none."""
+    """HVDLITE_<name> and Horovod's variable: of the same name, of another name, or none (None)."""
     if horovod is None:
         return (f"HVDLITE_{name}",)
     return (f"HVDLITE_{name}", f"HOROVOD_{horovod or name}")
@@ -112,17 +26,17 @@ KNOBS: tuple[Knob, ...] = (
     # --- Batching
     Knob(
         "fusion_threshold", _names("FUSION_THRESHOLD"), "int", 128 * _MIB,
-        "Tensors are fused into one batch up to this many bytes; 0 sends every tensor alone.",
+        "The largest batch into which tensors are fused; 0 sends every tensor alone.",
         "Batching", unit="bytes", minimum=0, flag="--fusion-threshold-mb", flag_scale=_MIB, yaml="params.fusion_threshold_mb",
     ),
     Knob(
         "cycle_time", _names("CYCLE_TIME"), "float", 1.0,
-        "The longest the background thread waits for more asynchronous submissions before it sends a batch.",
+        "How long at most the background thread waits for more submissions before it sends a batch.",
         "Batching", unit="milliseconds", minimum=0, maximum=60_000, flag="--cycle-time-ms", yaml="params.cycle_time_ms",
     ),
     Knob(
         "cache_capacity", _names("CACHE_CAPACITY"), "int", 65536,
-        "How many known tensors are negotiated by a single flag instead of a full request; 0 turns this off.",
+        "How many tensors are remembered. A remembered tensor is negotiated by its number alone; 0 remembers none.",
         "Batching", unit="tensors", minimum=0, maximum=1 << 24, flag="--cache-capacity", yaml="params.cache_capacity",
     ),
     Knob(
@@ -132,160 +46,162 @@ KNOBS: tuple[Knob, ...] = (
     ),
     Knob(
         "dynamic_process_sets", _names("DYNAMIC_PROCESS_SETS"), "bool", False,
-        "Accepted for Horovod's sake: process sets can always be added and removed at run time.",
+        "Accepted for Horovod's sake, without effect: process sets can always be added and removed at run time.",
         "Batching",
     ),
     # --- Communication
     Knob(
         "cpu_operations", _names("CPU_OPERATIONS"), "choice", "auto",
-        "What carries tensors in host memory: shm within a host; between hosts net (TCP) or mpi; gloo, as in Horovod's programs, "
-        "means shm and net. auto: shm within a host; between hosts MPI if an MPI's launcher has started the job, else net.",
+        "What carries tensors in host memory. shm: shared memory, so all ranks must be on one host. net: TCP. mpi: MPI. "
+        "gloo (Horovod's name): shared memory within a host, TCP between hosts. auto: shared memory within a host; "
+        "between hosts MPI, if an MPI's launcher has started the job, else TCP.",
         "Communication", choices=("auto", "shm", "net", "mpi", "gloo"), alike=True,
     ),
     Knob(
         "hierarchical_allreduce", _names("HIERARCHICAL_ALLREDUCE"), "choice", "auto",
-        "Reduce inside each host first, then between hosts. auto: tensors in host memory; not those on GPUs, for which NCCL has trees of its own.",
+        "An allreduce adds inside each host first, then between hosts. auto: for tensors in host memory. "
+        "on: for tensors on GPUs, too, where NCCL otherwise chooses rings or trees of its own.",
         "Communication", choices=("auto", "on", "off"),
         flag="--hierarchical-allreduce", flag_off="--no-hierarchical-allreduce", alike=True, yaml="params.hierarchical_allreduce",
     ),
     Knob(
         "torus_allreduce", _names("TORUS_ALLREDUCE"), "bool", False,
-        "Let NCCL reduce inside each host, between the ranks of the same place on all hosts, and inside again: for tensors on GPUs what "
-        "hierarchical_allreduce=on does.",
+        "For tensors on GPUs, the same as HVDLITE_HIERARCHICAL_ALLREDUCE=on.",
         "Communication", flag="--torus-allreduce", flag_off="--no-torus-allreduce", alike=True, yaml="params.torus_allreduce",
     ),
     Knob(
         "shm_chunk_bytes", _names("SHM_CHUNK_BYTES", None), "int", 262144,
-        "Size of the pieces in which large tensors travel through shared memory.",
+        "Size of the chunks in which large tensors go through shared memory.",
         "Communication", unit="bytes", minimum=4096, maximum=1 << 30, alike=True,
     ),
     Knob(
         "shm_small_bytes", _names("SHM_SMALL_BYTES", None), "int", 32768,
-        "Up to this size the ranks of a host exchange whole tensors in one step; two ranks do so up to eight times this size.",
+        "Ranks of one host exchange tensors up to this size whole, in one step; two ranks do so up to eight times this size.",
         "Communication", unit="bytes", minimum=0, maximum=1 << 30, alike=True,
     ),
     Knob(
         "mpi_allreduce", _names("MPI_ALLREDUCE", None), "choice", "auto",
-        "Over MPI: whether the MPI library reduces (library: in an order of its own) or its messages are summed here (direct, gather). "
-        "auto: the quickest that gives the same bits in every run.",
+        "How an allreduce over MPI adds. library: MPI adds, in an order of its own. direct, gather: hvdlite adds what "
+        "MPI's messages bring. auto: the fastest way that gives the same bits in every run.",
         "Communication", choices=("auto", "library", "direct", "gather"), alike=True,
     ),
     Knob(
         "mpi_chunk_bytes", _names("MPI_CHUNK_BYTES", None), "int", 1048576,
-        "Size of the pieces in which large tensors travel over MPI.",
+        "Size of the chunks in which large tensors go over MPI.",
         "Communication", unit="bytes", minimum=4096, maximum=1 << 30, alike=True,
     ),
     Knob(
         "mpi_threads_disable", _names("MPI_THREADS_DISABLE"), "bool", False,
-        "Ask MPI for MPI_THREAD_SERIALIZED instead of MPI_THREAD_MULTIPLE; then the program must not call MPI while operations are under way.",
+        "Ask MPI for MPI_THREAD_SERIALIZED instead of MPI_THREAD_MULTIPLE. "
+        "The program must then not call MPI while operations are in flight.",
         "Communication", flag="--mpi-threads-disable", flag_off="--no-mpi-threads-disable", core=False, yaml="library_options.mpi_threads_disable",
     ),
     Knob(
         "gpu_operations", _names("GPU_OPERATIONS"), "choice", "auto",
-        "What carries tensors on GPUs: nccl; stage, through host memory, and from there as cpu_operations says; mpi, the same for who "
-        "wants MPI. auto: NCCL if all ranks of a process set can use it, else stage.",
+        "What carries tensors on GPUs. nccl: NCCL. stage: a copy in host memory, carried as HVDLITE_CPU_OPERATIONS says. "
+        "mpi (Horovod's name): the same as stage. auto: NCCL if all ranks of a process set can use it, else stage.",
         "Communication", choices=("auto", "nccl", "mpi", "stage"), alike=True,
     ),
     Knob(
         "gpu_chunk_bytes", _names("GPU_CHUNK_BYTES", None), "int", 4 * _MIB,
-        "Size of the pieces in which large tensors on GPUs are staged; pinned memory for four of them is used by each process set.",
+        "Size of the chunks in which large tensors on GPUs are staged. Each process set uses pinned memory for four of them.",
         "Communication", unit="bytes", minimum=4096, maximum=1 << 30, alike=True,
     ),
     Knob(
         "cuda_library", _names("CUDA_LIBRARY", None), "str", "libcuda.so.1",
-        "The CUDA driver's library, as the loader finds it; loaded when the first tensor on a GPU is handed over.",
+        "The library of the CUDA driver: a name or a path for the loader. It is loaded for the first tensor on a GPU.",
         "Communication",
     ),
     Knob(
         "nccl_library", _names("NCCL_LIBRARY", None), "str", "",
-        "NCCL's library; empty takes the one that the framework has loaded, else that of the nvidia-nccl wheel, else the system's.",
+        "The library of NCCL. Empty: the one that the framework has loaded, else that of the nvidia-nccl wheel, else the system's.",
         "Communication",
     ),
     Knob(
         "nccl_wheel", _names("NCCL_WHEEL", None), "str", "",
-        "Folders of packages, separated by colons, in which the nvidia-nccl wheel is looked for; empty: where Python looks.",
+        "Folders, separated by colons, in which hvdlite looks for the nvidia-nccl wheel. Empty: where Python looks for packages.",
         "Communication",
     ),
     Knob(
         "nccl_host_id", ("NCCL_HOSTID",), "str", "",
-        "NCCL's own variable: ranks with different texts are on different hosts for NCCL, and may share a GPU.",
+        "NCCL's own variable. NCCL takes ranks with different texts for ranks of different hosts, which may share a GPU.",
         "Communication",
     ),
     Knob(
         "nccl_multi_rank_gpu", ("NCCL_MULTI_RANK_GPU_ENABLE",), "bool", False,
-        "NCCL's own variable: NCCL 2.28 and later let ranks share a GPU.",
+        "NCCL's own variable. It lets ranks share a GPU, with NCCL 2.28 and later.",
         "Communication",
     ),
     Knob(
         "network_interfaces", _names("NETWORK_INTERFACES", "GLOO_IFACE"), "str", "",
-        "Interfaces to use between hosts, separated by commas; empty finds one that works.",
+        "Network interfaces to use between hosts, separated by commas. Empty: one that works.",
         "Communication", flag="--network-interfaces",
     ),
     Knob(
         "link_checks", _names("LINK_CHECKS", None), "choice", "auto",
-        "Check words (CRC-32C) on what goes over hvdlite's own connections between ranks, so that a bit that changes on the way is an error "
-        "and never a wrong result. auto: between machines, not where ranks of one machine pretend to be on several hosts.",
+        "Put check words (CRC-32C) on the TCP connections between ranks. A bit that changes on the way is then an error "
+        "and never a wrong result. auto: between machines, but not between ranks of one machine.",
         "Communication", choices=("auto", "on", "off"), alike=True,
     ),
     Knob(
         "host_id", _names("HOST_ID", None), "str", "",
-        "Ranks with the same text share memory; empty uses the machine's identity. "
-        "Different texts pretend to be on different hosts.",
+        "Ranks with the same text share memory, and ranks with different texts count as different hosts. "
+        "Empty: the identity of the machine.",
         "Communication",
     ),
     # --- Threads
     Knob(
         "spin_microseconds", _names("SPIN_MICROSECONDS", None), "int", -1,
-        "How long a wait spins before it sleeps; -1 decides by cores per rank.",
+        "How long a waiting thread spins before it sleeps; -1 chooses by the number of cores per rank.",
         "Threads", unit="microseconds", minimum=-1, maximum=1_000_000,
     ),
     Knob(
         "thread_affinity", _names("THREAD_AFFINITY"), "str", "",
-        "Core of each local rank's background thread: one number for each, separated by commas.",
+        "The core of each local rank's background thread: one number for each rank, separated by commas.",
         "Threads", flag="--thread-affinity", yaml="library_options.thread_affinity",
     ),
     Knob(
         "overlap", _names("OVERLAP", None), "choice", "auto",
-        "Whether gradients travel while the backward pass goes on (on) or in step() (off). "
-        "auto: on where the host has more processors than ranks.",
+        "When gradients are reduced. on: while the backward pass runs. off: in step(). "
+        "auto: on if the host has more processors than ranks.",
         "Threads", choices=("auto", "on", "off"),
     ),
     Knob(
         "spread_ranks", _names("SPREAD_RANKS", None), "bool", True,
-        "A rank that waits on the processor of another rank of its host moves to a free one.",
+        "A waiting rank moves to a free processor if another rank of its host uses the same one.",
         "Threads",
     ),
     # --- Starting and ending
     Knob(
         "start_timeout_seconds", _names("START_TIMEOUT"), "float", 30.0,
-        "How long hvdliterun waits for all hosts, and init() for all ranks.",
+        "How long hvdliterun waits for all hosts, and hvd.init() for all ranks.",
         "Starting and ending", unit="seconds", minimum=0.001, flag="--start-timeout",
     ),
     Knob(
         "secret_file", _names("SECRET_FILE", None), "str", "",
-        "A file with the job's secret, 64 hex digits, that its owner alone can read; the same on all ranks.",
+        "A file with the job's secret: 64 hex digits, the same on all ranks. Only its owner may have access.",
         "Starting and ending", flag="--secret-file", core=False,
     ),
     Knob(
         "grace_seconds", _names("GRACE_SECONDS", None), "float", 5.0,
-        "How long ranks may take after SIGTERM, to write a checkpoint say, before hvdliterun kills them.",
+        "How long ranks may take after SIGTERM, for example to write a checkpoint, before hvdliterun kills them.",
         "Starting and ending", unit="seconds", minimum=0, flag="--grace-seconds", core=False,
     ),
     # --- Stalls and dead peers
     Knob(
         "heartbeat_seconds", _names("HEARTBEAT_SECONDS", None), "float", 10.0,
-        "A rank that gives no sign of life for this long counts as lost; 0 never. A host that cannot be reached counts as lost after twice as long "
-        "and a second: no outage of the network that is shorter than this ends a job.",
+        "A rank that gives no sign of life for this long counts as lost; 0 means never. A host that cannot be reached "
+        "counts as lost after twice this time and a second, so a shorter outage of the network does not end the job.",
         "Stalls and dead peers", unit="seconds", minimum=0,
     ),
     Knob(
         "stall_check_time_seconds", _names("STALL_CHECK_TIME_SECONDS"), "float", 60.0,
-        "Warn when some ranks have asked for an operation and others have not for this long.",
+        "Warn when an operation has waited this long for ranks that have not submitted it.",
         "Stalls and dead peers", unit="seconds", minimum=0, flag="--stall-check-warning-time-seconds", yaml="stall_check.warning_time_seconds",
     ),
     Knob(
         "stall_shutdown_time_seconds", _names("STALL_SHUTDOWN_TIME_SECONDS"), "float", 0.0,
-        "End the job when an operation has been stalled for this long; 0 never.",
+        "End the job when an operation has waited this long for ranks that have not submitted it; 0 means never.",
         "Stalls and dead peers", unit="seconds", minimum=0, flag="--stall-check-shutdown-time-seconds", yaml="stall_check.shutdown_time_seconds",
     ),
     Knob(
@@ -296,23 +212,34 @@ KNOBS: tuple[Knob, ...] = (
     # --- Training
     Knob(
         "parameter_check", _names("PARAMETER_CHECK", None), "choice", "warn",
-        "At the first step of a distributed optimizer: what to do when ranks have started with different parameters.",
+        "What a distributed optimizer does at its first step if ranks have different parameters.",
         "Training", choices=("warn", "error", "off"), core=False,
     ),
     Knob(
         "keep_memory", _names("KEEP_MEMORY", None), "bool", True,
-        "torch's DistributedOptimizer: freed host memory stays with the process, for the gradients of the next step.",
+        "With torch's DistributedOptimizer, the process keeps freed host memory for the gradients of the next step.",
         "Training", core=False,
     ),
     Knob(
+        "gradient_pool", _names("GRADIENT_POOL", None), "bool", False,
+        "torch's DistributedOptimizer on CPUs: gradients are allocated in memory that the ranks of a host share, and reduced where they lie, "
+        "without copies.",
+        "Training", alike=True,
+    ),
+    Knob(
+        "gradient_pool_bytes", _names("GRADIENT_POOL_BYTES", None), "int", 0,
+        "The most memory of that kind that each rank uses; 0: three times its gradients, and 64 MiB. Gradients beyond it are copied.",
+        "Training", unit="bytes", minimum=0,
+    ),
+    Knob(
         "tensorflow_kernels", _names("TENSORFLOW_KERNELS", None), "bool", True,
-        "Inside a tf.function: use hvdlite's own kernels; without them operations go by way of Python, which is slower.",
+        "Use hvdlite's own kernels inside a tf.function. Without them operations go through Python, which is slower.",
         "Training", core=False,
     ),
     # --- Watching
     Knob(
         "log_level", _names("LOG_LEVEL"), "choice", "warning",
-        "The least severe messages to print.",
+        "The lowest severity of messages to print.",
         "Watching", choices=("trace", "debug", "info", "warning", "error", "fatal"), flag="--log-level", yaml="logging.level",
     ),
     Knob(
@@ -322,7 +249,7 @@ KNOBS: tuple[Knob, ...] = (
     ),
     Knob(
         "timeline", _names("TIMELINE"), "str", "",
-        "File for a Chrome-trace timeline; DYNAMIC waits for start_timeline(); empty writes none.",
+        "The file of the timeline, a Chrome trace. DYNAMIC: start_timeline() names the file. Empty: no timeline.",
         "Watching", flag="--timeline-filename", yaml="timeline.filename",
     ),
     Knob(
@@ -332,35 +259,36 @@ KNOBS: tuple[Knob, ...] = (
     ),
     Knob(
         "timeline_ranks", _names("TIMELINE_RANKS", None), "choice", "0",
-        "Which ranks write a timeline: rank 0 or all, each into a file of its own.",
+        "Which ranks write a timeline: rank 0, or all, each to a file of its own.",
         "Watching", choices=("0", "all"),
     ),
     Knob(
         "recorder_entries", _names("RECORDER_ENTRIES", None), "int", 1024,
-        "How many past collectives each rank remembers for error reports; 0 none.",
+        "How many past collectives each rank remembers for error reports; 0 remembers none.",
         "Watching", unit="collectives", minimum=0, maximum=1 << 24,
     ),
     Knob(
         "monitor_seconds", _names("MONITOR", None), "float", 0.0,
-        "How often each rank tells the launcher what it does; 0 never. `hvdliterun --monitor` sets it.",
+        "How often each rank reports to the launcher; 0 means never. `hvdliterun --monitor` sets it.",
         "Watching", unit="seconds", minimum=0, maximum=3600, core=False,
     ),
     # --- Testing
     Knob(
         "debug_delay_microseconds", _names("DEBUG_DELAY_MICROSECONDS", None), "int", 0,
-        "Sleep a random time up to this long at points where ranks race: for stress tests.",
+        "Sleep for a random time up to this at points where ranks race, for stress tests.",
         "Testing", unit="microseconds", minimum=0, maximum=10_000_000,
     ),
     Knob(
         "debug_net_algorithm", _names("DEBUG_NET_ALGORITHM", None), "choice", "auto",
-        "Over TCP: the algorithm of every collective that it can carry out (see docs/how-it-works/algorithms.md). auto: the quickest, for each.",
+        "Use this algorithm over TCP for every collective that it can carry out (docs/how-it-works/algorithms.md). "
+        "auto: the fastest one for each.",
         "Testing", choices=("auto", "one-shot", "direct", "gather", "ring", "pairwise", "tree", "chain"), alike=True,
     ),
 )  # fmt: skip
 
 
 def by_field(field: str) -> Knob:
-    """The row of a field; KeyError when there is none."""
+    """Returns the row of a field; KeyError if there is none."""
     for knob in KNOBS:
         if knob.field == field:
             return knob
@@ -368,7 +296,7 @@ def by_field(field: str) -> Knob:
 
 
 def _lookup(knob: Knob, environ: Mapping[str, str]) -> tuple[str, str] | None:
-    # An empty text is a value only for a text knob; anywhere else `HVDLITE_X= command` means "not set".
+    # An empty text is a value only for a text knob. For others, `HVDLITE_X= command` means not set.
     for name in knob.environment:
         text = environ.get(name)
         if text is not None and (text.strip() or knob.type == "str"):
@@ -377,7 +305,8 @@ def _lookup(knob: Knob, environ: Mapping[str, str]) -> tuple[str, str] | None:
 
 
 def resolve(environ: Mapping[str, str]) -> dict[str, Value]:
-    """Every knob's value. A bad one raises ValueError: the variable, the value and what is allowed."""
+    """Returns every knob's value. The ValueError for a bad one names the variable, the value and
+    what is allowed."""
     values: dict[str, Value] = {}
     for knob in KNOBS:
         found = _lookup(knob, environ)

@@ -1,34 +1,17 @@
-"""The numbers of operations and reductions, as csrc/base/ops.h and Horovod have them."""
+"""The reductions, with the numbers that csrc/base/ops.h and Horovod give them."""
 
 from __future__ import annotations
 
 import operator
 import warnings
-from typing import Final
 
 __all__ = ["Adasum", "Average", "Max", "Min", "Product", "Sum"]
 
-# The reductions.
 Average, Sum, Adasum, Min, Max, Product = range(6)
 
 
-class Kind:
-    """The operations (base/ops.def). Plain numbers: they are looked up in every call."""
-
-    ALLREDUCE: Final = 0
-    ALLGATHER: Final = 1
-    BROADCAST: Final = 2
-    ALLTOALL: Final = 3
-    REDUCESCATTER: Final = 4
-    BARRIER: Final = 5
-    JOIN: Final = 6
-    ADD_PROCESS_SET: Final = 7
-    REMOVE_PROCESS_SET: Final = 8
-    REDUCE: Final = 9
-
-
 def reduction_of(average: bool | None, op: int | None) -> int:
-    """The reduction that a call means; `average` is Horovod's older way to say it."""
+    """Returns the reduction that a call means; `average` is Horovod's older argument for it."""
     if average is not None:
         if op is not None:
             raise ValueError("op= and average= both name the reduction: pass op= alone")

@@ -1,4 +1,5 @@
-"""What rank 0 takes back when all ranks have come: what it has told them is then of use to strangers only."""
+"""What rank 0 takes back when all ranks have come. From then on, only strangers could use what it
+has published."""
 
 from __future__ import annotations
 
@@ -11,12 +12,13 @@ _to_do: list[Callable[[], None]] = []
 
 
 def when_all_are_here(act: Callable[[], None]) -> None:
-    """`act` takes a few seconds at most. OSError, RuntimeError: it could not be done, which harms no job."""
+    """Registers `act`, which takes a few seconds at most. If it raises OSError or RuntimeError, the
+    job is not harmed."""
     _to_do.append(act)
 
 
 def all_are_here() -> None:
-    """The native core has met all ranks."""
+    """Called when the native core has met all ranks."""
     while _to_do:
         act = _to_do.pop()
         try:
@@ -25,5 +27,5 @@ def all_are_here() -> None:
             _log.info("what rank 0 has told the others could not be taken back: %s", error)
 
 
-# A forked child has no job, and the connections are its parent's.
+# A forked child has no job, and its parent owns the connections.
 os.register_at_fork(after_in_child=_to_do.clear)

@@ -12,9 +12,10 @@ _PAUSE = 0.1
 
 
 def say(address: tuple[str, int], apart: str, text: bytes | None, seconds: float) -> bytes:
-    """A channel. The server is asked again and again, because it answers at once, also when there is nothing yet. It asks no client who he
-    is: once all ranks have come it has something else to tell."""
-    import http.client  # slow to import, and seldom needed
+    """A channel. It asks the server again and again, because the server answers at once even if
+    there is nothing yet. The server does not authenticate its clients, so rank 0 replaces the offer
+    once all ranks have come."""
+    import http.client  # slow to import, and rarely needed
 
     deadline = time.monotonic() + seconds
     problem = "rank 0 has said nothing there yet"
@@ -40,7 +41,7 @@ def say(address: tuple[str, int], apart: str, text: bytes | None, seconds: float
 
 
 def _forget(address: tuple[str, int], apart: str) -> None:
-    """The server can replace and not delete."""
+    """The server can replace a value, but not delete it."""
     import http.client
 
     try:
@@ -54,7 +55,7 @@ def _key(apart: str) -> str:
 
 
 def _request(address: tuple[str, int], key: str, text: bytes | None) -> tuple[int, bytes]:
-    import http.client  # not urllib, which would ask a proxy
+    import http.client  # urllib would use a proxy
 
     connection = http.client.HTTPConnection(*address, timeout=_REQUEST_SECONDS)
     try:

@@ -22,7 +22,7 @@ def say(me: Identity, wish: Wish, text: bytes | None, seconds: float) -> bytes:
             f"they meet through MPI: {error}; or start the program with hvdliterun, whose ranks meet without"
         ) from None
     communicator = mpi_library.communicator_of(me, mpi, wish, seconds)
-    # One message of one length, so that there is one wait.
+    # A single message of fixed length, so there is only one wait.
     buffer = bytearray((text or b"").ljust(MAX_BYTES))
     request = communicator.Ibcast([buffer, mpi.BYTE], root=0)
     mpi_library.complete([request], max(0.1, deadline - time.monotonic()))
@@ -30,13 +30,14 @@ def say(me: Identity, wish: Wish, text: bytes | None, seconds: float) -> bytes:
 
 
 def recall(communicator: Any) -> Place | None:
-    """Where the ranks of this communicator have met before."""
+    """Returns where the ranks of this communicator have met before."""
     place: Place | None = None if _keyval is None else communicator.Get_attr(_keyval)
     return place
 
 
 def remember(communicator: Any, place: Place) -> None:
-    """MPI forgets it with the communicator, on all its ranks alike."""
+    """Attaches the place to the communicator. MPI forgets it with the communicator, on all ranks
+    alike."""
     global _keyval
     if _keyval is None:
         _keyval = type(communicator).Create_keyval()
@@ -47,7 +48,8 @@ _keyval: int | None = None
 
 
 def refuse_to_be_alone() -> None:
-    """RuntimeError: the program's own MPI knows of others, although no variable of a launcher does."""
+    """Raises RuntimeError if the program's own MPI has several ranks, although no launcher's
+    variable is set."""
     mpi = sys.modules.get("mpi4py.MPI")
     if mpi is None or not mpi.Is_initialized() or mpi.Is_finalized() or mpi.COMM_WORLD.Get_size() == 1:
         return

@@ -1,8 +1,9 @@
-"""No way to pass anything on, as under `srun python train.py`: the port and, unless the user has set one, the key follow from what
-all processes of the job know.
+"""Meeting without a channel, as under `srun python train.py`. The port follows from what all
+processes of the job know. So does the key, unless the user has set a secret.
 
-Such a key keeps jobs apart that choose the same port. It keeps out no user who can look up the job's number (docs/decisions/0004), which
-rank 0 says. Jobs on one host meet at a socket (by_socket).
+Such a key keeps jobs apart that choose the same port. It does not keep out a user who can look up
+the job's number (docs/decisions/0004); rank 0 says so. Jobs on one host meet at a socket
+(by_socket).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from hvdlite.bootstrap.offer import Place, of_this_job
 from hvdlite.launch.environment import Identity
 from hvdlite.rendezvous import addresses
 
-# Above what services listen on, below what Linux gives to outgoing connections (32768 and up).
+# Above the ports of services, below those that Linux gives to outgoing connections (32768 and up).
 _FIRST_PORT, _PORTS = 20_000, 12_000
 _CANDIDATES = 4
 
@@ -26,7 +27,7 @@ _log = logging.getLogger("hvdlite")
 
 
 def meet(me: Identity, hosts: Sequence[str], job: str, seconds: float) -> Place:
-    """Rank 0 opens the store at the first port that is free; the others knock at all of them."""
+    """Rank 0 opens the store at the first free port. The others try all ports."""
     secret = of_this_job(me.secret, job) if me.secret else derived_key(job)
     ports = candidates(job)
     if me.rank == 0:
@@ -53,7 +54,7 @@ def _warn(port: int, me: Identity) -> None:
 
 
 def candidates(job: str) -> list[int]:
-    """Ports to try, in order."""
+    """Returns the ports to try, in order."""
     ports: dict[int, None] = {}
     for digest in digests(job, b"port"):
         ports[_FIRST_PORT + int.from_bytes(digest[:8], "big") % _PORTS] = None
@@ -67,7 +68,7 @@ def derived_key(job: str) -> bytes:
 
 
 def digests(job: str, purpose: bytes) -> Iterator[bytes]:
-    """What follows from a job's facts, without end."""
+    """Yields digests of a job's facts, without end."""
     number = 0
     while True:
         yield hmac.digest(b"hvdlite meeting 1", b"%s %d %s" % (purpose, number, job.encode()), "sha256")
@@ -88,14 +89,14 @@ def _open(secret: bytes, ports: list[int]) -> int:
 
 
 def _refuse_wrong_host(host: str, me: Identity) -> None:
-    """The others look for rank 0 there."""
+    """Raises an error if rank 0 is not on the host where the others look for it."""
     here = socket.gethostname()
     if here.split(".")[0] == host.split(".")[0] or addresses.is_of_this_machine(host):
         return
     try:
         socket.getaddrinfo(host, None)
     except OSError:
-        return  # a name that means nothing here may still mean this machine elsewhere
+        return  # a name that does not resolve here may still mean this machine elsewhere
     raise ConnectionError(
         f"rank 0 runs on {here}, but {me.launcher} says that the first host is {host}, and the others look for it there "
         "(an arbitrary distribution of tasks?): start the program with hvdliterun"

@@ -1,9 +1,11 @@
-"""A socket of this host, for jobs whose ranks are all on it. It shows each side as which user the other runs (SO_PEERCRED): what rank 0
-says is for processes of its own user, and the others believe no other user.
+"""The channel for jobs whose ranks are all on one host: a socket that shows each side the user of
+the other (SO_PEERCRED). Rank 0 tells its offer to processes of its own user only, and the others
+trust only their own user.
 
-The name follows from what all ranks know, so others can know it as well, and take it before rank 0 does: then rank 0 takes the next
-one, and the ranks do not believe who answers at the first. An abstract name ends with the process; like the loopback it belongs to
-the network namespace.
+The name of the socket follows from what all ranks know. A stranger may know it as well, and take
+the name before rank 0 does. Rank 0 then takes the next name, and the ranks do not trust the
+listener at the first. An abstract name ends with the process. Like the loopback, it belongs to the
+network namespace.
 """
 
 from __future__ import annotations
@@ -24,27 +26,28 @@ _log = logging.getLogger("hvdlite")
 _CANDIDATES = 4
 _BACKLOG = 1024
 _PAUSE = 0.02
-# A client that has connected gets its answer at once, or a frozen process holds the name.
+# A connected client gets its answer at once, unless a frozen process holds the name.
 _ANSWER_SECONDS = 5.0
 _CREDENTIALS = struct.Struct("iII")
 
 
 @dataclass(frozen=True)
 class Peer:
-    """Who has made the other end of a connection."""
+    """The process at the other end of a connection."""
 
     pid: int
     user: int
 
 
 def names(job: str) -> list[str]:
-    """Names to try, in order."""
+    """Returns the names to try, in order."""
     digests = by_ports.digests(job, b"socket")
     return [f"\0hvdlite-{next(digests).hex()[:32]}" for _ in range(_CANDIDATES)]
 
 
 def say(job: str, has_secret: bool, text: bytes | None, seconds: float) -> bytes:
-    """A channel. `has_secret`: this rank was given the job's secret, and the others prove that they know it, whosever they are."""
+    """A channel. `has_secret`: this rank was given the job's secret. The other end proves that it
+    knows it, so every user is accepted."""
     if text is None:
         return _hear(job, has_secret, seconds)
     door = _doors.get(job)
@@ -56,7 +59,7 @@ def say(job: str, has_secret: bool, text: bytes | None, seconds: float) -> bytes
 
 
 class _Door:
-    """Rank 0's end, with a thread. It is there until all ranks have come."""
+    """Rank 0's end, with a thread. It stays until all ranks have come."""
 
     def __init__(self, listener: socket.socket, to_everybody: bool) -> None:
         self._listener = listener
@@ -72,7 +75,7 @@ class _Door:
 
     def close(self) -> None:
         try:
-            self._listener.shutdown(socket.SHUT_RDWR)  # which ends accept()
+            self._listener.shutdown(socket.SHUT_RDWR)  # ends accept()
         except OSError:
             pass
         self._listener.close()
@@ -92,7 +95,7 @@ class _Door:
                     sock.settimeout(_ANSWER_SECONDS)
                     sock.sendall(self._answer(peer_of(sock), refused))
             except OSError:
-                continue  # that one has gone
+                continue  # the other end has gone
 
     def _answer(self, peer: Peer, refused: set[int]) -> bytes:
         problem = "" if self._to_everybody else why_not(peer, os.geteuid())
@@ -114,9 +117,9 @@ def _close(job: str) -> None:
 
 
 def _close_all() -> None:
-    """In a forked child, which would keep the names of its parent."""
+    """Called in a forked child, which would keep the names of its parent."""
     for door in _doors.values():
-        door._listener.close()  # not shut down: that would end the parent's
+        door._listener.close()  # shutdown() would end the parent's socket, too
     _doors.clear()
 
 
@@ -124,13 +127,13 @@ os.register_at_fork(after_in_child=_close_all)
 
 
 def peer_of(sock: socket.socket) -> Peer:
-    """OSError: the system does not say."""
+    """Raises OSError if the system does not tell the peer."""
     pid, user, _ = _CREDENTIALS.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
     return Peer(pid, user)
 
 
 def why_not(peer: Peer, user: int) -> str:
-    """Why a process of this user does not trust that one; empty: it does."""
+    """Returns why a process of this user does not trust that peer; empty: it does."""
     if peer.user == user:
         return ""
     return (
@@ -140,7 +143,7 @@ def why_not(peer: Peer, user: int) -> str:
 
 
 def _listen(job: str, deadline: float) -> socket.socket:
-    """ConnectionError: all names are taken, or this user's by another job."""
+    """Raises ConnectionError if all names are taken, or if another job of this user has one."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         while True:
@@ -156,7 +159,7 @@ def _listen(job: str, deadline: float) -> socket.socket:
                 owner = _owner(name)
                 taken += [] if owner is None else [owner]
                 if owner is None or owner.user == os.geteuid():
-                    break  # a rank 0 that was here before may be about to end
+                    break  # an earlier rank 0 may be about to end
             if time.monotonic() + _PAUSE > deadline:
                 break
             time.sleep(_PAUSE)
@@ -172,7 +175,7 @@ def _listen(job: str, deadline: float) -> socket.socket:
 
 
 def _owner(name: str) -> Peer | None:
-    """None: the other end has gone."""
+    """Returns None if the other end has gone."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
         sock.settimeout(_ANSWER_SECONDS)
         try:

@@ -14,8 +14,8 @@ _LAST_SECONDS = 5.0
 
 
 def say(address: Address, job: str, text: bytes | None, seconds: float) -> bytes:
-    """A channel. Keys of an attempt are its own: the agent's store lives longer, and asks no client who he is. So the key is there until all
-    ranks have come, and no longer."""
+    """A channel. Keys of an attempt are its own, because the agent's store lives longer. The store
+    does not authenticate its clients, so the key stays only until all ranks have come."""
     try:
         from torch.distributed import TCPStore  # type: ignore[attr-defined]
     except ImportError as error:
@@ -31,7 +31,7 @@ def say(address: Address, job: str, text: bytes | None, seconds: float) -> bytes
             store.set_timeout(timedelta(seconds=_LAST_SECONDS))
             arrivals.when_all_are_here(lambda: _forget(store, key))
             return text
-        # Not store.get(), which would hold up Ctrl-C until it is back.
+        # store.get() would delay Ctrl-C until it returns.
         while not store.check([key]):
             if time.monotonic() > deadline:
                 raise TimeoutError(f"no word from rank 0 within {seconds:.0f} s through {where}")

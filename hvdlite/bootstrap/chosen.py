@@ -1,4 +1,4 @@
-"""`hvd.init(comm=...)`: which of the processes that were started make the job, and as which ranks."""
+"""`hvd.init(comm=...)`: chooses which of the started processes make the job, and their ranks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from hvdlite.launch.environment.identity import OverMpi
 
 
 def of_communicator(comm: Any, started: Identity) -> Identity:
-    """The job is the communicator's ranks in its order; they meet over it. ValueError: this process has no place in it."""
+    """The job is the communicator's ranks in its order, and they meet over it. Raises ValueError if
+    this process is not in it."""
     from mpi4py import MPI
 
     if comm == MPI.COMM_NULL:
@@ -26,8 +27,8 @@ def of_communicator(comm: Any, started: Identity) -> Identity:
 
 
 def of_ranks(ranks: Any, started: Identity) -> Identity:
-    """The job is these ranks of the ones that the launcher has started; the position in the list is the rank. ValueError: the
-    list makes no job, or leaves this process out."""
+    """The job is these ranks of those that the launcher has started; the position in the list is
+    the rank. Raises ValueError if the list makes no job, or does not name this process."""
     part = tuple(ranks)
     if not all(isinstance(rank, int) and not isinstance(rank, bool) for rank in part):
         raise ValueError(f"init(comm=...) takes a communicator of mpi4py or a list of ranks (int), got {list(part)!r}")

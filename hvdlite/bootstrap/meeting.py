@@ -1,4 +1,4 @@
-"""From the decision how to meet to the place where the store is."""
+"""From the chosen way to meet to the place where the store is."""
 
 from __future__ import annotations
 
@@ -13,20 +13,22 @@ from hvdlite.launch.environment import Identity
 from hvdlite.launch.environment.identity import AtPorts, AtStore, Meeting, OnThisHost, OverHttp, OverTorchStore
 from hvdlite.rendezvous import HandshakeError, StoreClient, addresses
 
-# An answer from a store that is there; no rank waits for it where there is none.
+# The limit for an answer from a store that exists. No rank waits for it if there is no store.
 _LOOK_SECONDS = 5.0
 
-# Beyond this, clocks of the system's calls overflow.
+# Above this, the clocks of system calls overflow.
 _LONGEST_SECONDS = 1e6
 
-# init() after shutdown() goes back to where the ranks have met before.
+# After shutdown(), init() returns to the place where the ranks have met before.
 _known: dict[tuple[Meeting, str], Place] = {}
 
 
 def meet(me: Identity, interfaces: str, seconds: float, wish: Wish) -> Place | None:
-    """The place where this rank meets the others, within that time; None: it is alone, and no socket was opened.
+    """Returns the place where this rank meets the others, within the time limit. Returns None if it
+    is alone; no socket was opened then.
 
-    HorovodInternalError, TimeoutError: it did not come to that; ValueError, RuntimeError: nor can it. Ctrl-C ends every wait.
+    Raises HorovodInternalError or TimeoutError if the ranks could not meet, and ValueError or
+    RuntimeError if they never can. Ctrl-C ends every wait.
     """
     if me.size == 1 or me.meeting is None:
         return None
@@ -69,7 +71,7 @@ def _at_store(me: Identity, meeting: AtStore, seconds: float) -> Place:
     assert me.secret is not None
     if me.rank == 0 and meeting.may_open:
         return _open_unless_there(meeting, me.secret)
-    if len(meeting.addresses) == 1:  # the core's client tries again and again, and says what it saw
+    if len(meeting.addresses) == 1:  # the core's client tries again, and says what it saw
         return Place(meeting.addresses[0], me.secret)
     address, client = addresses.reach(meeting.addresses, me.secret, seconds)
     client.close()

@@ -1,5 +1,6 @@
-"""Before MPI is initialised, where ranks meet without it: do all have one? MPI_Init waits for every process that the launcher has started,
-and a rank that cannot come would leave the others there for ever."""
+"""Asks whether all ranks have an MPI before it is initialised, if the ranks meet without it.
+MPI_Init waits for every process that the launcher has started, so a rank that cannot come would
+leave the others there for ever."""
 
 from __future__ import annotations
 
@@ -9,14 +10,14 @@ from hvdlite.bootstrap.offer import Place
 from hvdlite.launch.environment import Identity
 from hvdlite.rendezvous import StoreClient
 
-# init() may be called again; its keys are fresh.
+# init() may be called again, and then uses new keys.
 _attempts = itertools.count()
 
 
 def obstacle(me: Identity, place: Place, here: str, seconds: float) -> str:
-    """Why MPI cannot be initialised by all ranks, the same on all of them; empty: it can. `here`: why this one cannot.
-
-    Rank 0 waits half the time, because the others wait for its word. TimeoutError: it has not come."""
+    """Returns why not all ranks can initialise MPI, the same text on all of them; empty: they can.
+    `here`: why this rank cannot. Rank 0 waits for half of the time, because the others wait for its
+    answer. Raises TimeoutError if the answer has not come."""
     key = f"{me.apart}mpi/{next(_attempts)}"
     with StoreClient(place.address, place.secret, seconds) as client:
         client.set(f"{key}/{me.rank}", here.encode())

@@ -1,8 +1,9 @@
-"""The end of a process whose job uses MPI, if only to meet.
+"""The end of a process whose job uses MPI, even if only to meet.
 
-hvdlite leaves the job before MPI ends. mpi4py ends MPI when the interpreter is gone; a program that calls MPI.Finalize() itself,
-before hvd.shutdown(), comes by here. And where the job has failed MPI_Finalize may wait for the dead for ever: then MPI_Abort
-takes its place, when all that Python and hvdlite had to say is out.
+hvdlite leaves the job before MPI ends. mpi4py ends MPI when the interpreter has ended. This also
+handles programs that call MPI.Finalize() themselves, before hvd.shutdown(). In a failed job,
+MPI_Finalize may wait for dead ranks for ever. MPI_Abort takes its place then, after all output of
+Python and hvdlite.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-# MPI_Abort ends the other ranks as well: they get this long to say what they know.
+# MPI_Abort ends the other ranks as well. They get this long to print what they know.
 _LAST_WORDS_SECONDS = 1.0
 _EXIT_CODE = 1
 
@@ -21,9 +22,11 @@ _failure = ""
 
 
 def begin(mpi: Any, leave: Callable[[], None]) -> None:
-    """A job has begun; `mpi` is mpi4py.MPI, or None where the process has not loaded it.
+    """A job has begun. `mpi` is mpi4py.MPI, or None if the process has not loaded it.
 
-    From now on MPI_Finalize starts with `leave`, which must know that there may be nothing left to leave."""
+    From now on MPI_Finalize first calls `leave`, which must do nothing if the process has left
+    already.
+    """
     global _keyval
     if mpi is None:
         return
@@ -40,13 +43,13 @@ def begin(mpi: Any, leave: Callable[[], None]) -> None:
             )
             _abort(mpi)
 
-    # MPI deletes what is attached to COMM_SELF before it does anything else.
+    # MPI first deletes what is attached to COMM_SELF.
     _keyval = mpi.Comm.Create_keyval(delete_fn=before_finalize)
     mpi.COMM_SELF.Set_attr(_keyval, True)
 
 
 def finalise(mpi: Any) -> None:
-    """At exit, where mpi4py does not see to it."""
+    """Finalises MPI at exit, if mpi4py does not."""
     if _failure:
         _abort(mpi)
     mpi.Finalize()
@@ -58,17 +61,18 @@ def _abort(mpi: Any) -> None:
 
 
 def note(mpi: Any, failure: str) -> None:
-    """Why this rank or the job has failed; empty: a new job has begun."""
+    """Stores why this rank or the job has failed. Empty: a new job has begun."""
     global _failure
     if mpi is None or mpi.Is_finalized():
         return
     _failure = failure
-    # As `python -m mpi4py` does for a program that has failed: mpi4py calls MPI_Abort where it would call MPI_Finalize.
+    # As `python -m mpi4py` does for a failed program: mpi4py then calls MPI_Abort instead of
+    # MPI_Finalize.
     mpi._set_abort_status(_EXIT_CODE if failure else 0)
 
 
 def last_words() -> None:
-    """Called at exit, when everything has been printed."""
+    """Called at exit, after all output."""
     if _failure:
         sys.stdout.flush()
         sys.stderr.flush()

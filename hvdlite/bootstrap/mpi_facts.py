@@ -12,11 +12,11 @@ from hvdlite.launch.environment import Identity
 
 
 def gather(me: Identity, wish: Wish, place: Place | None, names: Sequence[str], seconds: float) -> dict[str, Any]:
-    """The MPI that is there, with the handles of these names; or the sentence why tensors cannot travel over it. All ranks hear
-    it, so it is no exception.
+    """Returns the MPI with the handles of these names, or the sentence why tensors cannot go over
+    it. All ranks get the sentence, so it is not an exception.
 
-    `place`: where the ranks have met without MPI. RuntimeError: MPI is there and believes in another job. TimeoutError: not all
-    ranks are there.
+    `place`: where the ranks have met without MPI. Raises RuntimeError if the MPI belongs to another
+    job, and TimeoutError if not all ranks have come.
     """
     try:
         if place is not None:
@@ -39,7 +39,7 @@ def gather(me: Identity, wish: Wish, place: Place | None, names: Sequence[str], 
 
 
 def _find_everywhere(me: Identity, place: Place, seconds: float) -> None:
-    """ConnectionError: not all ranks have an MPI."""
+    """Raises ConnectionError if not all ranks have an MPI."""
     try:
         mpi_library.find()
         here = ""
@@ -51,7 +51,8 @@ def _find_everywhere(me: Identity, place: Place, seconds: float) -> None:
 
 
 def _number(handle: int) -> int:
-    """As the core takes it: with a sign. MPICH's communicators are negative ints, which mpi4py shows as large ones."""
+    """Returns the handle as the core takes it, with a sign. MPICH's communicators are negative
+    ints, which mpi4py shows as large numbers."""
     return handle - (1 << 64) if handle >= 1 << 63 else handle
 
 

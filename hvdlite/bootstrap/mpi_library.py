@@ -1,7 +1,9 @@
-"""The MPI of this process: mpi4py's, loaded, initialised as hvdlite needs it, and compared with what the launcher says.
+"""The MPI of this process: mpi4py's, loaded, initialised as hvdlite needs it, and compared with the
+launcher.
 
-It does not matter who has initialised MPI, the program or this. It ends with the process: mpi4py sees to that after hvdlite has
-left the job, because MPI cannot be initialised a second time and the program may want it.
+Either the program or hvdlite may initialise MPI. MPI ends with the process: mpi4py ends it after
+hvdlite has left the job. It cannot be initialised a second time, and the program may need it
+longer.
 """
 
 from __future__ import annotations
@@ -24,14 +26,14 @@ from hvdlite.launch.environment.sources import OPEN_MPI
 LEVELS = ("single", "funneled", "serialized", "multiple")
 _FINALISED = "MPI was finalised before init(): call init() first, and MPI.Finalize() at the end, if at all"
 _PAUSE = 0.001
-# Of the messages by which the ranks of a part find that all are there: "hv" in letters.
+# The tag of the messages by which the ranks of a part find that all have come: "hv" as letters.
 _TAG = 0x6876
 
 
 @dataclass(frozen=True)
 class Wish:
-    """`communicator`: the one that init() was given, whose ranks make the job. `serialized`: MPI is asked for no more than
-    MPI_THREAD_SERIALIZED."""
+    """`communicator`: the argument of init(), whose ranks make the job. `serialized`: ask MPI for
+    no more than MPI_THREAD_SERIALIZED."""
 
     communicator: Any = None
     serialized: bool = False
@@ -42,15 +44,15 @@ loaded: Any = None
 
 
 def find() -> str:
-    """`Open MPI v5.0.11`: the library that mpi4py has loaded, or would. Nothing is initialised. ConnectionError: a sentence why there
-    is none."""
+    """Returns the library that mpi4py has loaded or would load, as `Open MPI v5.0.11`. Initialises
+    nothing. ConnectionError says why there is none."""
     there = sys.modules.get("mpi4py.MPI")
     if there is not None:
         if there.Is_finalized():
             raise ConnectionError(_FINALISED)
         return name_of(there)
     try:
-        spec = util.find_spec("mpi4py.MPI")  # it looks for the library
+        spec = util.find_spec("mpi4py.MPI")  # searches for the library
         if spec is None or spec.origin is None:
             raise ImportError("No module named 'mpi4py.MPI'")
         text, length = ctypes.create_string_buffer(1 << 16), ctypes.c_int()
@@ -61,11 +63,11 @@ def find() -> str:
 
 
 def load(me: Identity, wish: Wish) -> Any:
-    """mpi4py.MPI, initialised: waits in MPI until all ranks that were started do this. ConnectionError: a sentence why there is none.
-    RuntimeError: MPI believes in another job."""
+    """Returns mpi4py.MPI, initialised. Waits in MPI until all started ranks do this.
+    ConnectionError says why there is no MPI. RuntimeError: the MPI belongs to another job."""
     _refuse_strangers(me, find())
     mpi = _imported(wish.serialized)
-    if not mpi.Is_initialized():  # the program has told mpi4py to leave that to others
+    if not mpi.Is_initialized():  # the program has told mpi4py not to initialise MPI
         mpi.Init_thread(_level(mpi, wish.serialized))
         atexit.register(_finalise, mpi)
     elif mpi.Query_thread() < mpi.THREAD_SERIALIZED and not mpi.Is_thread_main():
@@ -80,23 +82,24 @@ def load(me: Identity, wish: Wish) -> Any:
 
 
 def threads(mpi: Any) -> int:
-    """MPI's thread level, from 0 (single) to 3 (multiple): MPIs have numbers of their own."""
+    """Returns MPI's thread level, from 0 (single) to 3 (multiple). MPIs use numbers of their own."""
     return [getattr(mpi, f"THREAD_{level.upper()}") for level in LEVELS].index(mpi.Query_thread())
 
 
 def name_of(mpi: Any) -> str:
-    """`Open MPI v5.0.11`."""
+    """Returns `Open MPI v5.0.11`."""
     return _first_words(str(mpi.Get_library_version()))
 
 
 def communicator_of(me: Identity, mpi: Any, wish: Wish, seconds: float) -> Any:
-    """The communicator whose ranks are those of the job. TimeoutError: some ranks of a part have not called init()."""
+    """Returns the communicator whose ranks are those of the job. Raises TimeoutError if some ranks
+    of a part have not called init()."""
     if wish.communicator is not None:
         return wish.communicator
     if not me.part:
         return mpi.COMM_WORLD
     if me.part not in _parts:
-        _wait_for_all(me, mpi, seconds)  # what follows has no end while one is missing
+        _wait_for_all(me, mpi, seconds)  # the next call never returns while a rank is missing
         group = mpi.COMM_WORLD.Get_group().Incl(me.part)
         _parts[me.part] = mpi.COMM_WORLD.Create_group(group, _TAG)
     return _parts[me.part]
@@ -106,7 +109,7 @@ _parts: dict[tuple[int, ...], Any] = {}
 
 
 def complete(requests: Sequence[Any], seconds: float) -> None:
-    """Waits for all of them. Not by Wait(), which would hold up Ctrl-C and has no end."""
+    """Waits for all requests. Wait() would delay Ctrl-C and has no deadline."""
     deadline = time.monotonic() + seconds
     while not all([request.Test() for request in requests]):
         if time.monotonic() > deadline:
@@ -131,7 +134,7 @@ def _imported(serialized: bool) -> Any:
         wanted = mpi4py.rc.thread_level
         mpi4py.rc.thread_level = _allowed(wanted, serialized)
         try:
-            from mpi4py import MPI  # which initialises it
+            from mpi4py import MPI  # initialises MPI
         finally:
             mpi4py.rc.thread_level = wanted
     except (ImportError, RuntimeError) as error:
@@ -151,7 +154,8 @@ def _first_words(version: str) -> str:
 
 
 def _level(mpi: Any, serialized: bool) -> int:
-    """What the program has told mpi4py to ask for, but no more than is allowed here."""
+    """Returns the level that the program has told mpi4py to ask for, but no more than is allowed
+    here."""
     import mpi4py
 
     wanted = mpi4py.rc.thread_level if mpi4py.rc.threads else "single"
@@ -168,7 +172,8 @@ def _finalise(mpi: Any) -> None:
 
 
 def _refuse_strangers(me: Identity, library: str) -> None:
-    """MPICH's library ends a process that Open MPI's mpirun has started, with a message that does not help."""
+    """Raises an error if MPICH's library is under Open MPI's mpirun. It would end the process with
+    a message that does not help."""
     whole = me.whole or me
     if whole.launcher == OPEN_MPI.launcher and library.startswith(("MPICH", "Intel", "MVAPICH")):
         raise RuntimeError(
@@ -178,10 +183,12 @@ def _refuse_strangers(me: Identity, library: str) -> None:
 
 
 def _compare(me: Identity, mpi: Any, communicator: Any) -> None:
-    """Each process of a job whose mpirun and MPI library do not belong together believes that it is alone."""
+    """Raises an error if mpirun and MPI library do not belong together. Each process then believes
+    that it is alone."""
     whole = me.whole or me
     rank, size = mpi.COMM_WORLD.Get_rank(), mpi.COMM_WORLD.Get_size()
-    # With a communicator the program says which rank is which, and, where no launcher is known, how many there are.
+    # With a communicator, the program says which rank is which. If no launcher is known, it also
+    # says how many there are.
     same = size == whole.size and (rank == whole.rank or communicator is not None)
     if same or (communicator is not None and not whole.launcher):
         return

@@ -1,5 +1,6 @@
-"""`python -m hvdlite.bootstrap.mpi_report`: the MPI that mpi4py loads here, in lines for `hvdliterun --check-build -v`. A process of its own,
-because MPI may end the one that initialises it."""
+"""`python -m hvdlite.bootstrap.mpi_report`: prints the MPI that mpi4py loads here, in lines for
+`hvdliterun --check-build -v`. It is a process of its own, because MPI may end the process that
+initialises it."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from hvdlite.launch.environment import Identity
 
 
 def lines() -> list[str]:
-    """ConnectionError: why there is none."""
+    """ConnectionError says why there is none."""
     mpi = mpi_library.load(Identity(), Wish())
     level = LEVELS[mpi_library.threads(mpi)].upper()
     return [
@@ -24,8 +25,9 @@ def lines() -> list[str]:
 
 
 def _cuda(mpi: Any) -> str:
-    """What the library says of itself."""
-    library = ctypes.CDLL(mpi.__file__)  # its functions are found through the module that depends on it
+    """Returns what the library says about its support of CUDA."""
+    # the module depends on the library, so it finds its functions
+    library = ctypes.CDLL(mpi.__file__)
     if hasattr(library, "MPIX_Query_cuda_support"):  # Open MPI
         return "MPI is CUDA-aware" if library.MPIX_Query_cuda_support() else "MPI is not CUDA-aware"
     if hasattr(library, "MPIX_GPU_query_support"):  # MPICH; 0 is MPIX_GPU_SUPPORT_CUDA

@@ -14,16 +14,18 @@ from hvdlite.launch.environment import Identity
 from hvdlite.rendezvous import addresses, protocol
 from hvdlite.rendezvous.addresses import Address
 
-# A channel: rank 0 passes what it says, the others None; all get what was said. TimeoutError: nothing was said in time.
+# A channel: rank 0 passes its text and the others pass None; all get the text. Raises TimeoutError
+# if no text came in time.
 Channel = Callable[[bytes | None, float], bytes]
 
-# Long enough for an address of each of dozens of interfaces, short enough for a single message everywhere.
+# Long enough for the addresses of dozens of interfaces, short enough for a single message
+# everywhere.
 MAX_BYTES = 8192
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where the store is, and what it wants to hear."""
+    """Where the store is, and the secret for it."""
 
     address: Address
     secret: bytes = field(repr=False)
@@ -31,8 +33,9 @@ class Place:
 
 @dataclass(frozen=True)
 class Offer:
-    """`secret`: the job's, where no rank was given one. `salt`: where rank 0 was given one, which may be that of many jobs, this and the
-    secret make the job's own; `proof` shows which secret rank 0 has, and does not tell it. `problem`: why there is no store."""
+    """`secret`: the job's secret, if no rank was given one. `salt`: if rank 0 was given a secret,
+    which may serve many jobs, this and the secret make the job's own key. `proof` shows which
+    secret rank 0 has, without revealing it. `problem`: why there is no store."""
 
     addresses: tuple[Address, ...] = ()
     secret: bytes | None = field(default=None, repr=False)
@@ -45,7 +48,7 @@ class Offer:
 
     @classmethod
     def decode(cls, data: bytes) -> Offer:
-        """ConnectionError: something else was said."""
+        """Raises ConnectionError if the text is no offer."""
         try:
             said = json.loads(data)
             secret = None if said["secret"] is None else protocol.check_secret(bytes.fromhex(said["secret"]))
@@ -58,7 +61,8 @@ class Offer:
 
 
 def of_this_job(secret: bytes, job: str) -> bytes:
-    """The secret of one job, where the user has given one that may serve many: those that meet by mistake have different ones."""
+    """Returns the secret of one job, if the user's secret may serve many. Jobs that meet by mistake
+    have different ones."""
     return hmac.digest(secret, b"hvdlite job " + job.encode(), "sha256")
 
 
@@ -67,7 +71,7 @@ def _proof(secret: bytes, salt: str) -> str:
 
 
 def _opened(me: Identity, interfaces: list[str]) -> tuple[Offer, Place]:
-    """Rank 0's."""
+    """Opens the store and returns rank 0's offer."""
     salt = os.urandom(16).hex() if me.secret else ""
     secret = of_this_job(me.secret, salt) if me.secret else protocol.new_secret()
     port = opening.open_store(secret, me.on_one_host)
@@ -77,7 +81,7 @@ def _opened(me: Identity, interfaces: list[str]) -> tuple[Offer, Place]:
 
 
 def _secret_of(offer: Offer, me: Identity) -> bytes:
-    """ConnectionError: rank 0 and this rank were not given the same."""
+    """Raises ConnectionError if rank 0 and this rank were not given the same secret."""
     if me.secret is None:
         if offer.secret is None:
             raise ConnectionError(
@@ -99,7 +103,7 @@ def _secret_of(offer: Offer, me: Identity) -> bytes:
 
 
 def through(channel: Channel, me: Identity, interfaces: list[str], deadline: float) -> Place:
-    """Rank 0 opens the store and says so; the others look for it."""
+    """Rank 0 opens the store and publishes it; the others look for it."""
     if me.rank == 0:
         try:
             offer, place = _opened(me, interfaces)

@@ -1,17 +1,19 @@
-"""The store in rank 0's own process. It stays until the process ends, so that shutdown() and init() find it again."""
+"""The store in rank 0's own process. It stays until the process ends, so init() after shutdown()
+finds it again."""
 
 from __future__ import annotations
 
 from hvdlite.rendezvous import StoreServer, addresses
 
-# Kept from the garbage collector.
+# Protects the store from the garbage collector.
 _open: list[StoreServer] = []
 
 
 def open_store(secret: bytes, on_one_host: bool, port: int = 0) -> int:
-    """Opens the store of this process' job; returns its port. On loopback, or where all ranks share a host on that only.
+    """Opens the store of this process's job; returns its port. Listens on loopback, and also for
+    other hosts unless all ranks share a host.
 
-    OSError: it cannot listen there.
+    Raises OSError if it cannot listen there.
     """
     server = StoreServer.reached(secret, not on_one_host, port, rank=0)
     _open.append(server.start())
@@ -19,7 +21,9 @@ def open_store(secret: bytes, on_one_host: bool, port: int = 0) -> int:
 
 
 def addresses_of(port: int, on_one_host: bool, interfaces: list[str]) -> tuple[tuple[str, int], ...]:
-    """Where the others may try to reach it, best first. ValueError: an interface that was asked for is not here."""
+    """Returns the addresses at which the others may reach it, best first. Raises ValueError if a
+    requested interface does not exist here."""
     hosts = [] if on_one_host else addresses.of_this_machine(interfaces)
-    # Loopback serves the ranks beside this one on a machine without a network; elsewhere no process answers there.
+    # Loopback serves the ranks on this machine if it has no network. On other machines no process
+    # answers there.
     return tuple((host, port) for host in (*hosts, "127.0.0.1"))

@@ -1,1 +1,1 @@
-"""The command `hvdlite`. Starting jobs is another one: hvdlite.launch."""
+"""The command `hvdlite`. hvdlite.launch has the command that starts jobs."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from hvdlite import __version__
 
-# What a command needs is imported when it runs: `--help` answers at once.
+# A command imports its module only when it runs, so `--help` answers at once.
 
 
 def _compat(arguments: argparse.Namespace) -> int:
@@ -28,7 +28,7 @@ def _doctor(arguments: argparse.Namespace) -> int:
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="hvdlite",
-        description="What hvdlite can do besides running jobs, which is hvdliterun's work.",
+        description="Commands for programs written for Horovod. hvdliterun starts jobs.",
         allow_abbrev=False,
     )
     parser.add_argument("-v", "--version", action="version", version=__version__)
@@ -36,30 +36,30 @@ def build_parser() -> argparse.ArgumentParser:
 
     compat = commands.add_parser(
         "compat",
-        help="make `import horovod` mean hvdlite in this environment, or end that",
-        description="install puts a package horovod, which stands for hvdlite, and a command horovodrun into this environment; "
-        "remove takes exactly that away; status tells. The real Horovod is never touched. For a single program there is "
-        "`python -m hvdlite.compat train.py`, which installs nothing.",
+        help="make `import horovod` find hvdlite in this environment, or undo that",
+        description="install: put a package horovod, which leads to hvdlite, and a command horovodrun into this environment. "
+        "remove: remove these two. status: say what `import horovod` finds. The real Horovod is never changed. "
+        "For a single program, `python -m hvdlite.compat train.py` does the same and installs nothing.",
     )
     compat.add_argument("action", choices=("install", "remove", "status"))
-    compat.add_argument("--target", metavar="DIR", help="a directory for PYTHONPATH instead of this environment")
+    compat.add_argument("--target", metavar="DIR", help="use a folder for PYTHONPATH instead of this environment")
     compat.set_defaults(run=_compat)
 
     doctor = commands.add_parser(
         "doctor",
-        help="say what a program written for Horovod will find different",
-        description="Reads a program that was written for Horovod, without running it, and lists what has to be changed, what differs, "
-        "what is worth a look and what works. Files and folders are taken as one program. Exit code: 0 if nothing has to be changed, "
-        "1 if something has to, 2 if something could not be read.",
+        help="list what differs for a program written for Horovod",
+        description="Read a program that was written for Horovod, without running it. List what has to be changed, what "
+        "differs, what is worth a look and what works. Several files and folders count as one program. "
+        "Exit code: 0 if nothing has to be changed, 1 if something has to, 2 if a file could not be read.",
     )
     doctor.add_argument(
         "path", nargs="+", help="a Python file, a notebook, a shell script, a Dockerfile or YAML, or a folder of them"
     )
-    doctor.add_argument("--json", action="store_true", help="for machines")
+    doctor.add_argument("--json", action="store_true", help="print JSON, for other programs")
     doctor.add_argument(
         "--fix",
         action="store_true",
-        help="first change `import horovod.torch` to `import hvdlite.torch`, and its like, in Python files",
+        help="first change imports such as `import horovod.torch` to `import hvdlite.torch` in Python files",
     )
     doctor.set_defaults(run=_doctor)
     return parser
@@ -71,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         status: int = arguments.run(arguments)
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader (`| head`) has seen enough
+    except BrokenPipeError:  # the reader (`| head`) has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     return status

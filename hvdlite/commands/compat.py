@@ -10,7 +10,7 @@ from hvdlite.compat.installation import Place, Refused
 
 
 def run(action: str, target: str | None) -> int:
-    """Does it, says so, and returns the exit status."""
+    """Runs the command, says what it did, and returns the exit status."""
     try:
         place = installation.directory(target) if target else installation.this_environment()
         print({"install": _install, "remove": _remove, "status": _status}[action](place))

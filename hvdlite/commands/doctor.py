@@ -11,7 +11,8 @@ from hvdlite.doctor.findings import Kind
 
 
 def run(paths: Sequence[str], as_json: bool, with_fix: bool) -> int:
-    """Prints the findings; 0: nothing has to be changed, 1: something has to, 2: something could not be read."""
+    """Prints the findings. Returns 0 if nothing has to be changed, 1 if something has to, and 2 if
+    a file could not be read."""
     if with_fix:
         for file, changed in fix(paths):
             print(f"{file}:{changed.line}: fixed: {changed.before} -> {changed.after}", file=sys.stderr)

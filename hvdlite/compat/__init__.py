@@ -1,13 +1,14 @@
-"""Programs written for Horovod, unchanged: `import horovod.torch` and its siblings give hvdlite's own modules.
+"""Runs programs written for Horovod unchanged: `import horovod.torch` and its siblings give
+hvdlite's own modules.
 
     hvdliterun --horovod-compat ...        the ranks of one job
     python -m hvdlite.compat train.py      one program
     pytest -p hvdlite.compat.pytest        tests
     hvdlite compat install                 everything in this environment, until `hvdlite compat remove`
 
-Nothing is called horovod unless one of these asks for it. They all do the same: a directory with a package `horovod` comes
-first where Python looks for modules. That package puts `finder` in charge of every horovod.* import.
-docs/guides/migrating.md tells the whole story.
+Nothing is called horovod unless one of these asks for it. All of them put a directory with a
+package `horovod` first where Python looks for modules. That package lets `finder` answer every
+horovod.* import. docs/guides/migrating.md explains the rest.
 """
 
 from __future__ import annotations
@@ -22,17 +23,18 @@ __all__ = ["DIRECTORY", "HOROVOD_VERSION", "activate", "environment"]
 
 
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables to set so that processes started with them, and their children, find the alias."""
+    """Returns the variables by which new processes and their children find the alias."""
     before = environ.get("PYTHONPATH", "")
     others = [entry for entry in before.split(os.pathsep) if entry != DIRECTORY] if before else []
     return {"PYTHONPATH": os.pathsep.join([DIRECTORY, *others])}
 
 
 def activate() -> None:
-    """The alias for the rest of this process and for the processes it starts: for notebooks, and for tests."""
+    """Turns the alias on for the rest of this process and for processes that it starts. For
+    notebooks and tests."""
     from hvdlite.compat import finder
 
     finder.install()
-    if DIRECTORY not in sys.path:  # multiprocessing hands sys.path to its children
+    if DIRECTORY not in sys.path:  # multiprocessing passes sys.path to its children
         sys.path.insert(0, DIRECTORY)
     os.environ.update(environment(os.environ))

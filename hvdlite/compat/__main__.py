@@ -1,4 +1,7 @@
-"""`python -m hvdlite.compat train.py ...`, also `-m module ...` and `-c code ...`: a program for which horovod is hvdlite."""
+"""`python -m hvdlite.compat train.py ...`: runs a program for which horovod is hvdlite.
+
+`-m module ...` and `-c code ...` work, too.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +12,20 @@ from hvdlite import compat
 
 _USAGE = """usage: python -m hvdlite.compat [options of python] (script.py | -m module | -c code) [arguments ...]
 
-Runs a Python program, and what it starts, with hvdlite under the name horovod. With several processes:
+Runs a Python program, and the processes that it starts, with hvdlite under the name horovod.
+With several ranks:
   hvdliterun -np 2 python -m hvdlite.compat train.py --epochs 3
-Other ways and the differences to Horovod: docs/guides/migrating.md. `hvdlite doctor train.py` looks for them in a program."""
+docs/guides/migrating.md lists other ways, and what differs from Horovod.
+`hvdlite doctor train.py` looks for these differences in a program."""
 
 
 def interpreter_options(whole: list[str], arguments: int) -> list[str]:
-    """What stands between `python` and `-m hvdlite.compat` on the command line, of which the last `arguments` are the program's."""
+    """Returns the options between `python` and `-m hvdlite.compat` on the command line, whose last
+    `arguments` belong to the program."""
     ours = whole[1 : len(whole) - arguments]
     if ours and not ours[-1].startswith("-"):
         ours.pop()  # the module, after its -m
-    # What is left of `-m`, `-um` or `-mhvdlite.compat`.
+    # The rest of `-m`, `-um` or `-mhvdlite.compat`.
     cluster = ours.pop().partition("m")[0] if ours else "-"
     return ours if cluster == "-" else [*ours, cluster]
 
@@ -33,7 +39,8 @@ def main() -> None:
         sys.exit(
             "hvdlite.compat: python -I and -E ignore PYTHONPATH, on which horovod's alias is found. Leave them out."
         )
-    # Python itself runs the program, in this very process: sys.argv, __main__, tracebacks and exit codes are its own.
+    # Python itself runs the program in this process, so sys.argv, __main__, tracebacks and exit
+    # codes are right.
     os.environ.update(compat.environment(os.environ))
     sys.stdout.flush()
     os.execv(sys.executable, [sys.executable, *interpreter_options(sys.orig_argv, len(arguments)), *arguments])

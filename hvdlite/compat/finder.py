@@ -1,7 +1,9 @@
-"""Answers every import of horovod and horovod.* with hvdlite's module of that purpose: the object itself, not a copy.
+"""Answers every import of horovod and horovod.* with the matching module of hvdlite: the object
+itself, not a copy.
 
-So a program that replaces an attribute of horovod.torch has replaced it in hvdlite.torch, and classes are the same under both
-names. The few modules that hvdlite has no counterpart of are files in path/horovod.
+So a program that replaces an attribute of horovod.torch has replaced it in hvdlite.torch, and
+classes are the same under both names. The few modules without a counterpart in hvdlite are files in
+path/horovod.
 """
 
 from __future__ import annotations
@@ -18,13 +20,13 @@ from hvdlite.compat import names, original
 
 
 class _Alias(Loader):
-    """Puts the module `target` where the import machinery expects the one it has asked for."""
+    """Puts the module `target` where the import machinery expects the requested module."""
 
     def __init__(self, target: str) -> None:
         self._target = target
 
     def create_module(self, spec: ModuleSpec) -> None:
-        """Python's own, an empty one, which no program sees."""
+        """Returns an empty module for Python, which no program sees."""
 
     def exec_module(self, module: ModuleType) -> None:
         asked = module.__name__
@@ -40,7 +42,7 @@ class _Alias(Loader):
 
 
 class Finder(MetaPathFinder):
-    """On sys.meta_path, before the one that looks into directories."""
+    """Is on sys.meta_path before the finder that searches directories."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -57,7 +59,7 @@ class Finder(MetaPathFinder):
 
 
 def install() -> None:
-    """From now on horovod is hvdlite in this process."""
+    """From now on, horovod is hvdlite in this process."""
     if any(isinstance(finder, Finder) for finder in sys.meta_path):
         return
     loaded = sys.modules.get("horovod")

@@ -1,7 +1,9 @@
-"""A package `horovod` and a command `horovodrun` in an environment, so that everything in it finds hvdlite under that name.
+"""Puts a package `horovod` and a command `horovodrun` into an environment, so every program there
+finds hvdlite under that name.
 
-They come with metadata, as if pip had installed them: pip lists them, holds Horovod's requirement for satisfied, and can take them
-away. The package is a copy of path/horovod/__init__.py; all that it leads to stays in hvdlite.
+They have metadata like packages that pip has installed. pip lists them, takes Horovod's requirement
+for satisfied, and can remove them. The package is a copy of path/horovod/__init__.py; everything
+else stays in hvdlite.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ from hvdlite.compat import original
 from hvdlite.compat.names import DIRECTORY, HOROVOD_VERSION
 
 _METADATA = f"horovod-{HOROVOD_VERSION}.dist-info"
-_SIGNATURE = "hvdlite compat install"  # in the command, which would otherwise look like any program's
+# a mark in the command, which would otherwise look like any program's
+_SIGNATURE = "hvdlite compat install"
 
 _COMMAND = f"""\
 # Written by `{_SIGNATURE}`.
@@ -34,12 +37,13 @@ run_commandline()
 
 
 class Refused(Exception):
-    """Why the environment stays as it is: a sentence."""
+    """A sentence that says why the environment was not changed."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """An environment: where it keeps packages and commands, and where else its Python looks for packages."""
+    """An environment: where it keeps packages and commands, and where else its Python looks for
+    packages."""
 
     packages: Path
     commands: Path
@@ -47,7 +51,7 @@ class Place:
 
 
 def this_environment() -> Place:
-    """That of the running Python."""
+    """Returns the environment of the running Python."""
     marker = Path(sysconfig.get_path("stdlib"), "EXTERNALLY-MANAGED")
     if sys.prefix == sys.base_prefix and marker.exists():
         raise Refused(f"the packages of {sys.executable} belong to the system ({marker}): make a virtual environment")
@@ -56,7 +60,8 @@ def this_environment() -> Place:
 
 
 def directory(path: str) -> Place:
-    """As `pip install --target`: something to put on PYTHONPATH, and its bin/ on PATH."""
+    """Returns a place like that of `pip install --target`: a folder for PYTHONPATH, with its bin/
+    for PATH."""
     whole = Path(path).resolve()
     return Place(whole, whole / "bin")
 
@@ -70,7 +75,8 @@ def is_installed(place: Place) -> bool:
 
 
 def horovod_itself(place: Place) -> str | None:
-    """A file of the real Horovod that this environment's Python would import, or of its installation."""
+    """Returns a file of the real Horovod that this environment's Python would import, or of its
+    installation."""
     for metadata in place.packages.glob("horovod-*.dist-info"):
         if metadata.name != _METADATA or not is_installed(place):
             return str(metadata)
@@ -78,7 +84,7 @@ def horovod_itself(place: Place) -> str | None:
 
 
 def install(place: Place) -> list[str]:
-    """Puts the alias there, or puts it there anew; returns the files."""
+    """Installs the alias, or installs it again. Returns the files."""
     if (real := horovod_itself(place)) is not None:
         raise Refused(
             f"Horovod itself is installed ({real}), and hvdlite does not touch it: `pip uninstall horovod` first, "
@@ -106,7 +112,8 @@ def install(place: Place) -> list[str]:
 
 
 def remove(place: Place) -> list[str]:
-    """Takes away what install() has put there and nothing else; returns the files, none if there was nothing."""
+    """Removes what install() has written, and nothing else. Returns the files; none if there was
+    nothing."""
     if not is_installed(place):
         return []
     with open(place.packages / _METADATA / "RECORD", newline="", encoding="utf-8") as record:
@@ -119,7 +126,8 @@ def remove(place: Place) -> list[str]:
 
 
 def _contents(place: Place) -> dict[Path, str]:
-    """Every file with its text, the metadata first: an installation that was cut short can be removed."""
+    """Returns every file with its text, the metadata first, so an interrupted installation can be
+    removed."""
     source = Path(DIRECTORY)
     metadata = place.packages / _METADATA
     files = {metadata / name: (source / _METADATA / name).read_text() for name in ("INSTALLER", "METADATA")}
@@ -135,14 +143,15 @@ def _contents(place: Place) -> dict[Path, str]:
 
 
 def _first_line() -> str:
-    """As pip writes it: a shebang, or where that cannot hold the path, a shell that starts Python."""
+    """Returns the first line as pip writes it: a shebang or, if that cannot hold the path, a shell
+    that starts Python."""
     if " " in sys.executable or len(sys.executable) > 120:
         return f"#!/bin/sh\n'''exec' \"{sys.executable}\" \"$0\" \"$@\"\n' '''\n"
     return f"#!{sys.executable}\n"
 
 
 def _delete(files: Iterable[Path]) -> None:
-    """The files, what Python has compiled beside them, and folders that are empty then; RECORD at the end."""
+    """Deletes the files, their compiled forms and folders that are then empty; RECORD comes last."""
     for path in sorted(files, key=lambda path: path.name == "RECORD"):
         path.unlink(missing_ok=True)
         if path.suffix == ".py":

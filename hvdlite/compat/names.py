@@ -1,17 +1,17 @@
-"""Which module of hvdlite stands for which of Horovod's, and what to say where there is none."""
+"""Maps each module of Horovod to hvdlite's, with a sentence for those that do not exist."""
 
 from __future__ import annotations
 
 import os
 from types import ModuleType
 
-#: programs compare horovod.__version__ with what they need: this is the release whose API hvdlite has
+#: programs compare horovod.__version__ with their requirement; hvdlite has the API of this release
 HOROVOD_VERSION = "0.28.1"
 
-#: what has to be on the module search path; a package `horovod` and its metadata are in there
+#: the folder for the module search path; it has a package `horovod` and its metadata
 DIRECTORY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "path")
 
-# Whole packages: what is inside has the same name on both sides, but for _RENAMED.
+# Whole packages: the names inside are the same on both sides, except for _RENAMED.
 _ADAPTERS = ("torch", "tensorflow", "keras")
 
 _RENAMED = {
@@ -28,7 +28,7 @@ _CHECKPOINTS = "take the elastic parts out and save checkpoints, from which the 
 
 UNKNOWN = "docs/guides/migrating.md lists what there is"
 
-# What to do instead; the rest of the sentence is missing()'s.
+# What to do instead. missing() has the rest of the sentence.
 _INSTEAD = {
     "horovod.spark": f"{_START}, and let each rank read its part of the data from files",
     "horovod.ray": _START,
@@ -49,7 +49,8 @@ _INSTEAD = {
 
 
 def target(name: str) -> str | None:
-    """The module of hvdlite that `name`, a module of horovod, stands for; it need not exist. None: it is the alias' own."""
+    """Returns the module of hvdlite for `name`, a module of horovod; it need not exist. None: the
+    alias has the module itself."""
     if name in _RENAMED:
         return _RENAMED[name]
     _, _, inside = name.partition(".")
@@ -57,7 +58,7 @@ def target(name: str) -> str | None:
 
 
 def instead(name: str) -> str:
-    """What to do where hvdlite has nothing for this module or the package it is in."""
+    """Returns what to do if hvdlite has nothing for this module or its package."""
     while name:
         if name in _INSTEAD:
             return _INSTEAD[name]
@@ -66,10 +67,10 @@ def instead(name: str) -> str:
 
 
 def missing(name: str) -> ModuleNotFoundError:
-    """The error for a module that hvdlite does not have."""
+    """Returns the error for a module that hvdlite does not have."""
     return ModuleNotFoundError(f"hvdlite has no {name}: {instead(name)}.", name=name)
 
 
 def is_empty(module: ModuleType) -> bool:
-    """Whether it only keeps the place of something that hvdlite does not have yet."""
+    """Whether the module is only a placeholder for something that hvdlite does not have yet."""
     return getattr(module, "__all__", None) == []

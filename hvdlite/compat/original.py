@@ -1,4 +1,4 @@
-"""Horovod itself, where it is installed beside hvdlite."""
+"""Finds Horovod itself, if it is installed beside hvdlite."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def is_alias(file: str) -> bool:
 
 
 def find(places: Iterable[str]) -> str | None:
-    """The file that `import horovod` would run if hvdlite did not stand in its way."""
+    """Returns the file that `import horovod` would run without hvdlite's alias."""
     for place in places:
         spec = PathFinder.find_spec("horovod", [place])
         if spec is not None and spec.origin is not None and not is_alias(spec.origin):
@@ -26,7 +26,7 @@ def find(places: Iterable[str]) -> str | None:
 
 
 def say_if_hidden() -> None:
-    """One line for who wonders which of the two runs, at log level info."""
+    """Prints one line at log level info that says which of the two runs."""
     chosen = next((text for name in knobs.by_field("log_level").environment if (text := os.environ.get(name))), "")
     if chosen.lower() in ("trace", "debug", "info") and (hidden := find(sys.path)):
         print(f"hvdlite: horovod is hvdlite in this process, as was asked; {hidden} is not used", file=sys.stderr)

@@ -1,6 +1,7 @@
-"""`pytest -p hvdlite.compat.pytest`: tests for which horovod is hvdlite, and so for what they start."""
+"""`pytest -p hvdlite.compat.pytest`: runs tests for which horovod is hvdlite, also in processes
+that they start."""
 
 from hvdlite import compat
 
-# Now: conftest files may import horovod, too.
+# At once, because conftest files may import horovod, too.
 compat.activate()

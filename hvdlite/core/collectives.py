@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from hvdlite.base.operations import ALLGATHER, BROADCAST, EXCHANGED, OF_OTHER_ROWS, SAME, SHARED, Operation
 from hvdlite.base.ops import Average, Sum
 from hvdlite.core import engine
 from hvdlite.core.engine import Pending
 from hvdlite.core.framework import Framework, Tensor
-from hvdlite.core.operations import ALLGATHER, AT_ROOT, EXCHANGED, SAME, SHARED, Call, Operation, keeps_input
+from hvdlite.core.operations import Call, keeps_input
 from hvdlite.core.process_sets import ProcessSet, global_process_set, set_id_of
 from hvdlite.exceptions import HorovodInternalError
 
@@ -26,8 +27,8 @@ _NO_SPLITS: list[int] = []
 class Collectives:
     """Runs and starts operations; stateless.
 
-    `scatters_any`: whether reducescatter takes other reductions than Average and Sum, whose
-    gradients are known.
+    `scatters_any`: whether a shared result may come of other reductions than Average and Sum,
+    whose gradients are known.
     """
 
     def __init__(self, framework: Framework, scatters_any: bool = False) -> None:
@@ -81,6 +82,14 @@ class Collectives:
             natives = [native]
         return Pending(natives, partial(self._finish, call, tensors, outs))
 
+    def broadcast_all(
+        self, tensors: Sequence[Tensor], names: Sequence[str | None], root: int,
+        process_set: ProcessSet = global_process_set, in_place: bool = False,
+    ) -> list[Any]:  # fmt: skip
+        """The tensors of the root, all under way at once."""
+        calls = [Call(BROADCAST, name, process_set, root=root, in_place=in_place) for name in names]
+        return engine.run_all([self.start(call, [tensor]) for call, tensor in zip(calls, tensors, strict=True)])
+
     def _finish(self, call: Call, tensors: Sequence[Tensor], outs: list[Any], answers: list[Any]) -> Any:
         home = self.framework.write_back if call.in_place else self.framework.deliver
         results = tuple(
@@ -93,7 +102,7 @@ class Collectives:
 
     def _output(self, operation: Operation, host: Any, root: int) -> Any:
         """Memory for the result; None: the core allocates it."""
-        if operation.result is SAME or operation.result is AT_ROOT and not keeps_input(operation, root):
+        if operation.result is SAME or not (operation.result in OF_OTHER_ROWS or keeps_input(operation, root)):
             return self.framework.empty_like(host)
         return None
 
@@ -110,7 +119,7 @@ class Collectives:
     def _checked(self, operation: Operation, op: int, splits: Any) -> Any:
         """The splits, or an error for what the core would refuse with other words or another class."""
         if operation.result is SHARED and not self._scatters_any:
-            check_scatter(op)
+            check_scatter(operation, op)
         if splits is not None and not splits:
             raise ValueError("splits must have one entry for each member of the process set")
         return splits
@@ -138,9 +147,9 @@ class Collectives:
         return [int(start) for start in everyones[:position].sum(axis=0)]
 
 
-def check_scatter(op: int) -> None:
+def check_scatter(operation: Operation, op: int) -> None:
     # Horovod's class for it, though the program is at fault.
     if op not in (Average, Sum):
-        error = HorovodInternalError(f"reducescatter: op={op!r} is not possible; use hvd.Average or hvd.Sum")
+        error = HorovodInternalError(f"{operation.name}: op={op!r} is not possible; use hvd.Average or hvd.Sum")
         error.retryable = False
         raise error

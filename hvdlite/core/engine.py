@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from hvdlite import _core
-from hvdlite.core.handles import Pending, new_handle, poll, run_now, synchronize
+from hvdlite.core.handles import Pending, new_handle, poll, run_all, run_now, synchronize
 from hvdlite.core.process_sets import ProcessSet
 from hvdlite.exceptions import NotInitializedError
 
 __all__ = [
-    "GradientHooks",
-    "DeviceArray",
-    "Pending",
-    "abort",
-    "members_of",
-    "new_handle",
-    "poll",
-    "rank",
-    "ranks_of",
-    "run",
-    "run_now",
-    "submit",
-    "submit_group",
-    "synchronize",
-    "takes_gpus",
+    "DeviceArray", "GradientHooks", "Pending", "PoolStats", "abort", "members_of", "new_handle",
+    "poll", "pool_arm", "pool_expect", "pool_offset", "pool_patch", "pool_stats", "rank", "ranks_of",
+    "run", "run_all", "run_now", "submit", "submit_group", "synchronize", "takes_gpus",
     "wait_all",
-]
+]  # fmt: skip
 
 rank = _core.rank
 
@@ -47,6 +37,25 @@ wait_all = _core.wait_all
 
 #: The short way for gradients, by hooks: see csrc/bindings/gradient_hooks.cc.
 GradientHooks = _core.GradientHooks
+
+
+#: Gradients in memory that ranks share: see csrc/api/hvdlite.h.
+pool_patch = _core.pool_patch
+pool_expect = _core.pool_expect
+pool_arm = _core.pool_arm
+pool_offset = _core.pool_offset
+
+
+class PoolStats(NamedTuple):
+    hits: int  # gradients allocated there
+    misses: int  # refused although the size is known
+    live: int  # allocated now
+    bytes: int  # of all blocks made
+
+
+def pool_stats() -> PoolStats:
+    """The counters of that memory."""
+    return PoolStats(*_core.pool_stats())
 
 
 def takes_gpus() -> bool:

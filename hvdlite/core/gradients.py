@@ -16,10 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hvdlite.base.ops import Average, Sum
-from hvdlite.core import engine
-from hvdlite.core.framework import Tensor
-from hvdlite.core.operations import (
+from hvdlite.base.operations import (
     ALLGATHER,
     ALLREDUCE,
     ALLTOALL,
@@ -28,10 +25,12 @@ from hvdlite.core.operations import (
     REDUCE,
     REDUCESCATTER,
     SAME,
-    Call,
     Operation,
-    keeps_input,
 )
+from hvdlite.base.ops import Average, Sum
+from hvdlite.core import engine
+from hvdlite.core.framework import Tensor
+from hvdlite.core.operations import Call, keeps_input
 
 
 class Rule:

@@ -1,6 +1,7 @@
-"""`hvdlite doctor train.py`: what a program that was written for Horovod will find different with hvdlite.
+"""`hvdlite doctor train.py`: what differs with hvdlite for a program that was written for Horovod.
 
     reading (what the program says) ──► checks (against surface, settings, advice) ──► report
 
-Programs are parsed, never run, and neither they nor hvdlite's adapters are imported: no framework has to be installed here.
+The doctor parses programs and never runs them. It imports neither the programs nor hvdlite's
+adapters, so no framework has to be installed.
 """

@@ -1,6 +1,8 @@
-"""The tables: what Horovod 0.28.1 has, what hvdlite does otherwise, and which variables have no effect.
+"""Tables: what Horovod 0.28.1 has, what hvdlite does differently, and which variables have no
+effect.
 
-What hvdlite has is not in here: surface reads that from its sources, and knobs.py from its own table.
+They do not list what hvdlite has: surface reads that from its sources, and knobs.py from its own
+table.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ _CALLBACKS = """BroadcastGlobalVariablesCallback MetricAverageCallback LearningR
     LearningRateWarmupCallback BestModelCheckpoint"""
 _KERAS_ELASTIC = "KerasState CommitStateCallback UpdateBatchStateCallback UpdateEpochStateCallback run"
 
-#: the names that programs use, by module; packages of which hvdlite has nothing are in compat.names
+#: the names that programs use, by module; compat.names lists packages of which hvdlite has nothing
 HOROVOD = {
     module: frozenset(text.split())
     for module, text in {
@@ -77,7 +79,7 @@ HOROVOD = {
     }.items()
 }
 
-#: functions by their last name: the same call, another answer
+#: functions by their last name, with the same call and another result
 DIFFERS = {
     "mpi_built": "says whether mpi4py and an MPI are found here, not what was compiled in",
     "mpi_enabled": "says whether mpirun has started the job or its tensors travel over MPI; Adasum does not need that here",
@@ -99,7 +101,7 @@ _OURS = "hvdlite has its own communication, to which this does not apply"
 BUILD = "Horovod's build read it; hvdlite has nothing to choose when it is built"
 _PLANNED = "hvdlite does not tune itself yet; set the knobs in docs/reference/knobs.md where the defaults do not suit"
 
-#: variables of others that hvdlite goes by
+#: other variables that hvdlite reads
 ALSO_WORK = {"TF_USE_LEGACY_KERAS": "tf.keras is tf_keras then (pip install tf_keras), for hvdlite as well"}
 
 #: variables that launchers set and programs need not
@@ -109,7 +111,7 @@ LAUNCHERS = {
         """.split()
 }
 
-#: variables that Horovod has and hvdlite does not read, and why
+#: variables that Horovod has and hvdlite does not read, and the reason
 NO_EFFECT = (
     dict.fromkeys(
         ["HOROVOD_CONTROLLER", "HOROVOD_ADASUM_MPI_CHUNK_SIZE", "HOROVOD_CCL_CACHE"],

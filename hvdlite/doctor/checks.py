@@ -1,4 +1,4 @@
-"""What one name, call or variable of a program means with hvdlite."""
+"""Says what one name, call or variable of a program means with hvdlite."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hvdlite.doctor.reading import Call, Program, Use
 
 
 def of_program(program: Program) -> Iterator[Finding]:
-    """Everything but what it takes the whole program to see."""
+    """Yields all findings that do not need the whole program."""
     yield from _uses(program)
     for call in program.calls:
         yield from _call(program.file, call)
@@ -27,9 +27,9 @@ def of_program(program: Program) -> Iterator[Finding]:
 
 
 def _uses(program: Program) -> Iterator[Finding]:
-    """What is missing at each place, what works once."""
+    """Yields what is missing, for each place, and what works, once."""
     works: dict[str, list[int]] = {}
-    optional: tuple[str, ...] = ()  # what the program has other plans without
+    optional: tuple[str, ...] = ()  # names that the program can do without
     for use in program.uses:
         found = surface.look_up(use.path)
         if isinstance(found, surface.Missing) and use.path.startswith(optional) and optional:
@@ -73,7 +73,7 @@ def _call(file: str, call: Call) -> Iterator[Finding]:
 
 
 def _compiles(program: Program) -> Iterator[Finding]:
-    """What Horovod's examples gave to compile() of a model."""
+    """Yields what Horovod's examples passed to a model's compile()."""
     for node in ast.walk(program.tree):
         if isinstance(node, ast.keyword) and node.arg == "experimental_run_tf_function":
             name, sentence = "compile(experimental_run_tf_function=)", "Keras 3 has no such argument: leave it out"

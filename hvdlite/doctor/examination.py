@@ -10,12 +10,13 @@ from pathlib import Path
 from hvdlite.doctor import checks, notebooks, reading, rewriting, scripts, surface, training
 from hvdlite.doctor.findings import Finding
 
-# Not the user's program.
+# Files that are not the user's program.
 _NOT_INSIDE = {"site-packages", "dist-packages", "node_modules", "__pycache__"}
 
 
 def examine(paths: Sequence[str]) -> tuple[list[Finding], list[str]]:
-    """The findings about files and folders, taken as one program, and a sentence for each that could not be read."""
+    """Returns the findings about files and folders, taken as one program, and a sentence for each
+    file that could not be read."""
     examination = _Examination()
     for file, was_named in _files(paths):
         examination.read(file, was_named)
@@ -30,7 +31,8 @@ class _Examination:
         self._places: dict[str, list[notebooks.Place]] = {}  # of a notebook's lines
 
     def read(self, file: str, was_named: bool) -> None:
-        """A file that the user has not named, and that says nothing of Horovod, need not be readable."""
+        """Reads a file. A file that the user has not named and that says nothing about Horovod need
+        not be readable."""
         try:
             raw = Path(file).read_bytes()
         except OSError as error:
@@ -61,7 +63,8 @@ class _Examination:
             return f"{self._where(file, error.lineno)}: not Python 3: {error.msg}"
         if isinstance(error, ValueError):
             return f"{file}: not {'a notebook' if file.endswith('.ipynb') else 'Python'}: {error}"
-        return f"{file}: nested too deeply to be read"  # the parser's ways to say so
+        # the parser raises MemoryError or RecursionError then
+        return f"{file}: nested too deeply to be read"
 
     def _where(self, file: str, line: int | None) -> str:
         if not line:
@@ -78,21 +81,21 @@ class _Examination:
 
 
 def fix(paths: Sequence[str]) -> Iterator[tuple[str, rewriting.Changed]]:
-    """Changes the imports in Python files, and tells each line that is another one now."""
+    """Changes the imports in Python files, and reports each changed line."""
     for file, _ in _files(paths):
         if not file.endswith(".py"):
             continue
         try:
             new, changed = rewriting.rewritten(Path(file).read_bytes())
         except (OSError, SyntaxError, ValueError, MemoryError, RecursionError):
-            continue  # examine() tells
+            continue  # examine() reports it
         if changed:
             Path(file).write_bytes(new)
         yield from ((file, each) for each in changed)
 
 
 def _files(paths: Sequence[str]) -> Iterator[tuple[str, bool]]:
-    """With whether the user has named it, rather than the folder that it is in."""
+    """Yields files, with whether the user has named the file itself rather than its folder."""
     for path in paths:
         if Path(path).is_dir():
             yield from ((file, False) for file in _inside(path))
@@ -105,6 +108,6 @@ def _inside(path: str) -> Iterator[str]:
         inside[:] = sorted(name for name in inside if name not in _NOT_INSIDE and not name.startswith("."))
         for name in sorted(names):
             file = Path(folder, name)
-            # A pipe would be waited for.
+            # Reading a pipe would wait.
             if (file.suffix in (".py", ".ipynb") or scripts.is_script(file)) and file.is_file():
                 yield str(file)

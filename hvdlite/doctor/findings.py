@@ -1,4 +1,4 @@
-"""What is said about a program, one line each."""
+"""Findings about a program, one line each."""
 
 from __future__ import annotations
 
@@ -7,21 +7,22 @@ from enum import Enum
 
 
 class Kind(Enum):
-    """How much it matters, worst first."""
+    """The severity, worst first."""
 
-    CHANGE = "change"  # does not work as it stands
-    DIFFERS = "differs"  # works, but not just as with Horovod
-    HINT = "hint"  # worth a look; may well be right
+    CHANGE = "change"  # does not work unchanged
+    DIFFERS = "differs"  # works, but differs from Horovod
+    HINT = "hint"  # a hint; the program may well be right
     WORKS = "works"
 
 
 @dataclass(frozen=True)
 class Finding:
-    """`name`: what it is about, by Horovod's full name where it is one of Horovod's. `sentence`: what to know or to do."""
+    """`name`: the subject, by Horovod's full name if it is one of Horovod's. `sentence`: what to
+    know or to do."""
 
     kind: Kind
     file: str
     line: int
     name: str
     sentence: str
-    cell: int = 0  # of a notebook, in which lines are counted anew
+    cell: int = 0  # of a notebook, in which each cell counts its own lines

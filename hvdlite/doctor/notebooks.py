@@ -1,4 +1,4 @@
-"""The Python in a notebook's cells, as one program, and the place of each of its lines."""
+"""Turns a notebook's cells into one Python program, with the place of each line."""
 
 from __future__ import annotations
 
@@ -7,22 +7,23 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-# Of IPython, on a line of its own: %pip install, !ls, name?, and the result of a command: files = !ls
+# Lines of IPython: %pip install, !ls, name?, and the result of a command: files = !ls
 _IPYTHON = re.compile(r"\s*([%!?]|\w+(\.\w+)*\?\??\s*$|\w+\s*=\s*[%!])")
-# Cells of other languages; after %%time and its like comes Python.
+# Cells of other languages. Python follows after %%time and similar lines.
 _PYTHON_FOLLOWS = {"%%time", "%%timeit", "%%capture", "%%prun", "%%python", "%%python3"}
 
 
 @dataclass(frozen=True)
 class Place:
-    """Cells are counted from 1, as are their lines."""
+    """A cell and a line in it, both counted from 1."""
 
     cell: int
     line: int
 
 
 def python_of(raw: bytes) -> tuple[str, list[Place]]:
-    """The program, and where each of its lines stands. ValueError if it is no notebook."""
+    """Returns the program, and the place of each of its lines. Raises ValueError if it is no
+    notebook."""
     notebook = json.loads(raw)
     cells = notebook.get("cells") if isinstance(notebook, dict) else None
     if not isinstance(cells, list):
@@ -44,5 +45,5 @@ def _without_ipython(lines: Sequence[str]) -> list[str]:
     first = next((line.split() for line in lines if line.strip()), [""])[0]
     if first.startswith("%%") and first not in _PYTHON_FOLLOWS:
         return [""] * len(lines)
-    # A statement may have to stand there: `if x:` and then `!ls`.
+    # A statement may be needed there: `if x:` and then `!ls`.
     return [re.sub(r"\S.*", "pass", line) if _IPYTHON.match(line) else line for line in lines]

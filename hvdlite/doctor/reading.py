@@ -1,4 +1,5 @@
-"""What a program says about Horovod: imports, names it uses, calls, variables it sets. It is parsed and not run."""
+"""Reads what a program says about Horovod: imports, names, calls, variables that it sets. Parses
+the program and does not run it."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ _IMPORT_ERRORS = {"ImportError", "ModuleNotFoundError", "Exception", "BaseExcept
 
 @dataclass(frozen=True)
 class Use:
-    """`path`: by Horovod's full name, such as horovod.torch.allreduce, whatever the program calls it."""
+    """`path`: Horovod's full name, such as horovod.torch.allreduce, whatever the program calls it."""
 
     path: str
     line: int
@@ -59,14 +60,16 @@ class Program:
 
 
 def read(file: str, text: str | bytes, star: Callable[[str], list[str]]) -> Program:
-    """SyntaxError or ValueError if it is not Python. `star`: the names that `from module import *` brings."""
+    """Parses a file. Raises SyntaxError or ValueError if it is not Python. `star`: the names that
+    `from module import *` binds."""
     program = Program(file, ast.parse(text, filename=file))
     _Reader(program, star).visit(program.tree)
     return program
 
 
 def horovods_name(module: str) -> str | None:
-    """The module's name in Horovod, for one of Horovod's and for an adapter of hvdlite's; None for all others."""
+    """Returns the module's name in Horovod, for a module of Horovod or an adapter of hvdlite; None
+    for all others."""
     top, _, rest = module.partition(".")
     if top == "hvdlite" and rest.partition(".")[0] in ("torch", "tensorflow", "keras"):
         return f"horovod.{rest}"
@@ -74,7 +77,7 @@ def horovods_name(module: str) -> str | None:
 
 
 def imported_by_call(node: ast.AST) -> str | None:
-    """What import_module(), of whatever module it is, is called with."""
+    """Returns the argument of a call of import_module(), of any module."""
     if not isinstance(node, ast.Call) or not node.args:
         return None
     function = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
@@ -82,14 +85,14 @@ def imported_by_call(node: ast.AST) -> str | None:
 
 
 class _Reader(ast.NodeVisitor):
-    """Follows names through the file from top to bottom; scopes are not told apart."""
+    """Follows names through the file from top to bottom. It does not distinguish scopes."""
 
     def __init__(self, program: Program, star: Callable[[str], list[str]]) -> None:
         self._program = program
         self._star = star
-        self._meaning: dict[str, str] = {}  # the program's names for things of horovod's
+        self._meaning: dict[str, str] = {}  # the program's names for objects of horovod
         self._guarded = False
-        self._followed: set[int] = set()  # strings whose import was seen
+        self._followed: set[int] = set()  # strings whose import was read
 
     # --- imports
 
@@ -188,7 +191,7 @@ class _Reader(ast.NodeVisitor):
         return None
 
     def _imported(self, node: ast.expr) -> str | None:
-        """The module that importlib.import_module("horovod...") or __import__ gives."""
+        """Returns the module that importlib.import_module("horovod...") or __import__ returns."""
         name = imported_by_call(node)
         return horovods_name(name) if name else None
 
@@ -217,7 +220,8 @@ def _is_environ(node: ast.AST) -> bool:
 
 
 def _set_in_environment(call: ast.Call) -> Iterator[ast.expr]:
-    """The keys in os.environ.setdefault(key, ...), os.putenv(key, ...), os.environ.update({key: ...}, key=...)."""
+    """Returns the keys in os.environ.setdefault(key, ...), os.putenv(key, ...),
+    os.environ.update({key: ...}, key=...)."""
     if not isinstance(call.func, ast.Attribute):
         return
     method, owner = call.func.attr, call.func.value

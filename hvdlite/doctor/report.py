@@ -11,12 +11,12 @@ _ORDER = list(Kind)
 
 
 def in_order(findings: Sequence[Finding]) -> list[Finding]:
-    """File by file, the worst first."""
+    """Returns the findings file by file, the worst first."""
     return sorted(findings, key=lambda f: (f.file, _ORDER.index(f.kind), f.cell, f.line, f.name))
 
 
 def text(findings: Sequence[Finding]) -> str:
-    """One line for each, and how many there are."""
+    """Returns one line for each, and the totals."""
     lines = [f"{_place(f)}: {f.kind.value}: {f.name}: {f.sentence}" for f in in_order(findings)]
     if not findings:
         return "Nothing of Horovod is used here."
@@ -33,7 +33,7 @@ def _place(finding: Finding) -> str:
 
 
 def as_json(findings: Sequence[Finding], unreadable: Sequence[str]) -> str:
-    """The same as an object."""
+    """Returns the same as an object."""
     rows = [
         {"kind": f.kind.value, "file": f.file, "line": f.line, "name": f.name, "sentence": f.sentence}
         | ({"cell": f.cell} if f.cell else {})

@@ -1,4 +1,5 @@
-"""`hvdlite doctor --fix`: imports of Horovod's modules become imports of hvdlite's. Nothing else of a file changes."""
+"""`hvdlite doctor --fix`: changes imports of Horovod's modules to imports of hvdlite's, and nothing
+else."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|$)")  # as Python's parser ends lines
 
 @dataclass(frozen=True)
 class Edit:
-    """Bytes of a line, counted as ast does: in UTF-8."""
+    """A change of a line. Positions are bytes of UTF-8, as in ast."""
 
     line: int
     begin: int
@@ -34,7 +35,8 @@ class Changed:
 
 
 def rewritten(raw: bytes) -> tuple[bytes, list[Changed]]:
-    """The file with hvdlite's imports, and the lines that are others now. SyntaxError or ValueError if it is not Python."""
+    """Returns the file with hvdlite's imports, and the changed lines. Raises SyntaxError or
+    ValueError if it is not Python."""
     encoding, _ = tokenize.detect_encoding(io.BytesIO(raw).readline)
     text = raw.decode(encoding)
     lines = _LINE.findall(text)
@@ -59,7 +61,8 @@ def _edits(tree: ast.Module) -> Iterator[Edit]:
                 if alias.asname and (new := _new_name(alias.name)):
                     yield Edit(alias.lineno, alias.col_offset, alias.name, new)
         elif isinstance(node, ast.Call) and (name := imported_by_call(node)) and (new := _new_name(name)):
-            yield Edit(node.args[0].lineno, node.args[0].col_offset + 1, name, new)  # behind the quotation mark
+            # after the quotation mark
+            yield Edit(node.args[0].lineno, node.args[0].col_offset + 1, name, new)
     if not any(_binds_horovod(node) and not _is_plain(node) for node in ast.walk(tree)):
         yield from _of_plain_imports(tree)
 
@@ -80,7 +83,8 @@ def _of_import_from(node: ast.ImportFrom) -> Iterator[Edit]:
         yield Edit(node.lineno, node.col_offset + len("from "), module, new)
 
 
-# --- `import horovod.torch`, and then horovod.torch.init(): all of them, or none
+# --- `import horovod.torch`, followed by uses such as horovod.torch.init(): changes all of them, or
+# none
 
 
 def _binds_horovod(node: ast.AST) -> bool:
@@ -90,7 +94,7 @@ def _binds_horovod(node: ast.AST) -> bool:
 
 
 def _is_plain(node: ast.AST) -> bool:
-    """Whether what it binds has the same name below hvdlite."""
+    """Whether the bound name is the same in hvdlite."""
     assert isinstance(node, ast.Import)
     return all(
         _new_name(alias.name) == alias.name.replace("horovod", "hvdlite", 1)
@@ -112,7 +116,7 @@ def _of_plain_imports(tree: ast.Module) -> Iterator[Edit]:
 
 
 def _new_name(module: str) -> str | None:
-    """None: there is no such module of hvdlite's, or it is the alias' own."""
+    """Returns None if hvdlite has no such module, or if only the alias has it."""
     if module.partition(".")[0] != "horovod":
         return None
     found = surface.look_up(module)

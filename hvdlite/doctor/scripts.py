@@ -1,4 +1,5 @@
-"""What shell scripts, batch jobs, Dockerfiles and YAML say about Horovod: commands and variables, found line by line."""
+"""Finds commands and variables of Horovod in shell scripts, batch jobs, Dockerfiles and YAML, line
+by line."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ def is_script(path: Path) -> bool:
 
 
 def findings(file: str, text: str) -> Iterator[Finding]:
-    """Comments are passed over."""
+    """Yields findings. Skips comments."""
     for number, line in enumerate(text.splitlines(), 1):
         if line.lstrip().startswith("#"):
             continue

@@ -1,4 +1,5 @@
-"""What hvdlite offers under Horovod's names, read from its own sources: no list that could go out of date, no import."""
+"""Finds what hvdlite offers under Horovod's names, by reading its sources. So no list can go out of
+date, and nothing is imported."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ _PACKAGE = Path(DIRECTORY).parents[1]
 
 @dataclass(frozen=True)
 class Found:
-    """Something that is there. `path`: its name, without what comes behind it. `parameters`: those of a function or class,
-    where they say all there is to say."""
+    """A name that exists. `path`: the name without the attributes behind it. `parameters`: those of
+    a function or class, if they are complete."""
 
     path: str
     is_module: bool = False
@@ -25,7 +26,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Missing:
-    """`module` exists and has no `name`; `module` is one of horovod's names."""
+    """`module`, one of horovod's names, exists and has no `name`."""
 
     module: str
     name: str
@@ -33,15 +34,17 @@ class Missing:
 
 @dataclass
 class _Module:
-    """The names that a source file binds at its top level: to a definition, or to something of another module."""
+    """The names that a source file binds at its top level: to a definition, or to an object of
+    another module."""
 
     definitions: dict[str, ast.stmt] = field(default_factory=dict)
     imports: dict[str, tuple[str, str]] = field(default_factory=dict)
-    listed: set[str] | None = None  # in __all__
+    listed: set[str] | None = None  # listed in __all__
 
 
 def look_up(path: str) -> Found | Missing:
-    """What horovod.torch.allreduce, say, is. Attributes of functions, classes and values are not looked at."""
+    """Resolves a name such as horovod.torch.allreduce. Does not look at attributes of functions,
+    classes and values."""
     parts = path.split(".")
     reached = parts[0]
     for part in parts[1:]:
@@ -59,13 +62,13 @@ def look_up(path: str) -> Found | Missing:
 
 
 def public_names(module: str) -> list[str]:
-    """What `from module import *` binds, for one of horovod's modules."""
+    """Returns what `from module import *` binds, for one of horovod's modules."""
     file = _file_of_horovods(module)
     return sorted(_bound(file, public=True)) if file is not None else []
 
 
 def _file_of_horovods(name: str) -> Path | None:
-    """The source of what the alias gives for a module of horovod."""
+    """Returns the source of the alias' module for a module of horovod."""
     target = names.target(name)
     if target is None:
         return _source(Path(DIRECTORY), name)
@@ -100,7 +103,7 @@ def _binding(file: Path, name: str, path: str) -> Found | None:
         origin, original = module.imports[name]
         source = _source(_PACKAGE.parent, origin)
         if source is None:
-            return Found(path)  # not of hvdlite
+            return Found(path)  # another package than hvdlite
         if _source(_PACKAGE.parent, f"{origin}.{original}") is not None:
             return Found(path, is_module=True)
         return _binding(source, original, path)
@@ -141,7 +144,7 @@ def _read(file: Path) -> _Module:
 
 
 def _top_level(body: list[ast.stmt]) -> list[ast.stmt]:
-    """With what stands inside of `if` and `try`."""
+    """Yields the top-level statements, including those inside `if` and `try`."""
     found = []
     for statement in body:
         if isinstance(statement, (ast.If, ast.Try)):
@@ -165,7 +168,7 @@ def _is_empty(file: Path) -> bool:
 
 
 def _listed_by(module: _Module, added: ast.expr) -> set[str]:
-    """What stands in `__all__ = [...]` or `__all__ += other.__all__`."""
+    """Returns the names in `__all__ = [...]` or `__all__ += other.__all__`."""
     if isinstance(added, ast.Attribute) and isinstance(added.value, ast.Name):
         package, name = module.imports[added.value.id]
         source = _source(_PACKAGE.parent, f"{package}.{name}")

@@ -1,6 +1,8 @@
-"""What a data-parallel program needs as a whole, and what is missing in those that train on each rank alone.
+"""Finds what a data-parallel program needs as a whole, and what is missing in programs that train
+on each rank alone.
 
-All files of a program are looked at together: the model may be in one and the loop in another.
+It looks at all files of a program together, because the model may be in one and the loop in
+another.
 """
 
 from __future__ import annotations
@@ -17,14 +19,14 @@ _WRAPPERS = {
     "DistributedOptimizer", "PartialDistributedOptimizer", "DistributedGradientTape", "PartialDistributedGradientTape",
     "ddp_comm_hook", "load_model",
 }  # fmt: skip
-#: by which a wrapper is known that is called through something else, such as self.hvd
+#: names by which a wrapper is recognised that is called through an object, such as self.hvd
 _WRAPPERS_BY_NAME = _WRAPPERS - {"load_model"}
 _STARTS = re.compile(r"[Bb]roadcast_?(parameters|variables|global_?variables|optimizer_state|object)", re.IGNORECASE)
 _SHARDING = {"DistributedSampler", "ElasticSampler", "shard", "num_replicas", "num_shards", "shard_index", "split_list"}
 
 
 def of_programs(programs: Sequence[Program]) -> Iterator[Finding]:
-    """Empty unless they use one of the adapters."""
+    """Returns hints; none unless the programs use one of the adapters."""
     uses = [(p.file, use) for p in programs for use in p.uses if use.path.startswith(_ADAPTERS)]
     if not uses:
         return
@@ -66,7 +68,7 @@ def of_programs(programs: Sequence[Program]) -> Iterator[Finding]:
 
 
 def _words(tree: ast.AST) -> set[str]:
-    """Every identifier."""
+    """Yields every identifier."""
     found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):
@@ -85,7 +87,7 @@ def _trains(words: set[str]) -> bool:
 
 
 def _scales_by_size(program: Program) -> bool:
-    """Whether hvd.size() or local_size(), or a variable that holds one, is a factor of something."""
+    """Whether hvd.size() or local_size(), or a variable with its value, is a factor of a product."""
     products = [
         n for n in ast.walk(program.tree) if isinstance(n, (ast.BinOp, ast.AugAssign)) and isinstance(n.op, ast.Mult)
     ]
@@ -93,14 +95,15 @@ def _scales_by_size(program: Program) -> bool:
 
 
 def _computes_with_rank(program: Program) -> bool:
-    """Whether hvd.rank() is used for more than to ask whether it is 0, or to print it."""
+    """Whether hvd.rank() is used for more than comparing it with 0 or printing it."""
     kinds = (ast.BinOp, ast.Subscript, ast.Slice, ast.keyword, ast.Call)
     places = [n for n in ast.walk(program.tree) if isinstance(n, kinds)]
     return _any_holds(program, [n for n in places if _name(n) != "print"], {"rank"})
 
 
 def _any_holds(program: Program, nodes: Sequence[ast.AST], functions: set[str]) -> bool:
-    """Whether one of the nodes has for a child a call of these functions, or something that is named after one's result."""
+    """Whether one of the nodes has a child that calls one of these functions, or that is named
+    after its result."""
     calls = {id(call.node) for call in program.calls if call.path.rpartition(".")[2] in functions}
     holders = set()
     for node in ast.walk(program.tree):
@@ -115,7 +118,7 @@ def _any_holds(program: Program, nodes: Sequence[ast.AST], functions: set[str]) 
 
 
 def _name(node: ast.AST) -> str:
-    """`size` of `size`, `args.size` and `self.size()`."""
+    """Returns `size` for `size`, `args.size` and `self.size()`."""
     if isinstance(node, ast.Call):
         return _name(node.func)
     return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""

@@ -1,4 +1,4 @@
-"""What an environment variable of Horovod's means with hvdlite."""
+"""Says what an environment variable of Horovod means with hvdlite."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _KNOWN = {name for knob in knobs.KNOBS for name in knob.environment}
 
 
 def about(file: str, line: int, name: str) -> Iterator[Finding]:
-    """Nothing about variables that have nothing to do with Horovod."""
+    """Yields findings. Ignores variables that have nothing to do with Horovod."""
     if name in _KNOWN:
         yield Finding(Kind.WORKS, file, line, name, "is read by hvd.init(); docs/reference/knobs.md")
     elif name in advice.ALSO_WORK:

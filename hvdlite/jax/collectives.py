@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from hvdlite.base.operations import EXCHANGED, SHARED
 from hvdlite.core.collectives import Collectives, check_scatter
 from hvdlite.core.engine import rank, ranks_of
-from hvdlite.core.operations import EXCHANGED, SHARED, Call, compiled_shape
+from hvdlite.core.operations import Call, compiled_shape
 from hvdlite.core.process_sets import ProcessSet, set_id_of
 from hvdlite.jax import trace, traced
 from hvdlite.jax.framework import FRAMEWORK
@@ -35,7 +36,7 @@ class JaxCollectives(Collectives):
         for tensor in tensors:
             FRAMEWORK.check(tensor)
         if call.operation.result is SHARED:
-            check_scatter(call.op)
+            check_scatter(call.operation, call.op)
         if call.splits is not None:
             raise ValueError(
                 "alltoall with splits has a result whose shape only the other ranks know, which a compiled function cannot "

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from hvdlite.adapter.step import Options
-from hvdlite.core.operations import ALLREDUCE, Call
+from hvdlite.base.operations import ALLREDUCE
+from hvdlite.core.operations import Call
 from hvdlite.core.process_sets import set_id_of
 from hvdlite.jax.leaves import map_leaves
 from hvdlite.jax.ops import run

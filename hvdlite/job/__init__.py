@@ -1,1 +1,1 @@
-"""The life of a job: init and shutdown, who takes part, what can be seen of it."""
+"""The life of a job: init and shutdown, process sets, observation."""

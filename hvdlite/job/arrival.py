@@ -1,6 +1,8 @@
-"""What init() has to know before the native core can meet the other ranks: who this is, where they meet, which MPI there is.
+"""What init() needs before the native core can meet the other ranks: this process's rank, the place
+to meet, and the MPI.
 
-`hvdlite.bootstrap` is imported only where something has to be found out: hvdliterun has said all, and its ranks start sooner.
+`hvdlite.bootstrap` is imported only if something has to be found out. hvdliterun has told its ranks
+everything, so they start sooner.
 """
 
 from __future__ import annotations
@@ -26,8 +28,9 @@ _SERIALIZED = 2
 
 @dataclass(frozen=True)
 class Arrival:
-    """`communicator`: the one that init() was given. `place`: the address of the job's store, and the secret; None for a process that
-    is alone. `mpi`: what the core is told about MPI; None where the program does not ask for it."""
+    """`communicator`: the argument of init(). `place`: the address of the job's store and the
+    secret; None for a process that is alone. `mpi`: what the core is told about MPI; None if the
+    program does not ask for MPI."""
 
     me: Identity
     communicator: Any
@@ -36,8 +39,9 @@ class Arrival:
 
 
 def arrive(comm: Any, asked: environment.Asked, values: Mapping[str, knobs.Value]) -> Arrival:
-    """Ends when rank 0's address is known here. ValueError, RuntimeError: what was asked, or what launchers have set, is wrong;
-    HorovodInternalError, TimeoutError: it did not come to that."""
+    """Returns when this rank knows rank 0's address. Raises ValueError or RuntimeError if an
+    argument or a launcher's variable is wrong, and HorovodInternalError or TimeoutError if the
+    ranks could not meet."""
     me = _identity(comm, asked)
     communicator = comm if is_communicator(comm) else None
     place = _meet(me, communicator, values)
@@ -45,7 +49,7 @@ def arrive(comm: Any, asked: environment.Asked, values: Mapping[str, knobs.Value
 
 
 def all_are_here() -> None:
-    """The native core has met all ranks."""
+    """Called when the native core has met all ranks."""
     if "hvdlite.bootstrap" in sys.modules:
         from hvdlite import bootstrap
 
@@ -53,7 +57,8 @@ def all_are_here() -> None:
 
 
 def warn_of_few_threads(arrived: Arrival, values: Mapping[str, knobs.Value]) -> None:
-    """Once a job uses MPI that allows one thread at a time: hvdlite keeps to that among its own, but cannot stop the program."""
+    """Warns once if the job uses an MPI that allows one thread at a time. hvdlite's own threads
+    keep to that, but hvdlite cannot stop the program's."""
     if (
         arrived.mpi is None
         or arrived.mpi["threads"] != _SERIALIZED
@@ -111,7 +116,7 @@ def _mpi(
 
 
 def _known_to_mpi(communicator: Any) -> tuple[int, int] | None:
-    """This process' rank and size by the program's own MPI."""
+    """Returns this process's rank and size by the program's own MPI."""
     mpi = sys.modules.get("mpi4py.MPI")
     if mpi is None or not mpi.Is_initialized() or mpi.Is_finalized():
         return None

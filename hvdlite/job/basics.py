@@ -1,4 +1,4 @@
-"""init and shutdown, and where this process stands in the job."""
+"""init and shutdown, and this process's place in the job."""
 
 from __future__ import annotations
 
@@ -25,17 +25,9 @@ from hvdlite.launch.one_line import in_one_line
 from hvdlite.rendezvous.addresses import join_address
 
 __all__ = [
-    "cross_rank",
-    "cross_size",
-    "init",
-    "is_homogeneous",
-    "is_initialized",
-    "local_rank",
-    "local_size",
-    "rank",
-    "shutdown",
-    "size",
-]
+    "cross_rank", "cross_size", "init", "is_homogeneous", "is_initialized", "local_rank",
+    "local_size", "rank", "shutdown", "size",
+]  # fmt: skip
 
 _log = logging.getLogger("hvdlite")
 _lock = threading.Lock()
@@ -43,7 +35,8 @@ _incarnation = 0  # how often this process has joined a job
 _met_over_mpi = False
 _hooks_installed = False
 
-# At exit the peers get this long to finish what needs this rank; a job that is stuck must still be able to end.
+# At exit the peers get this long to finish operations that need this rank. A job that hangs must
+# still end.
 _EXIT_TIMEOUT = 10.0
 
 
@@ -58,15 +51,18 @@ def init(
 ) -> None:
     """Joins the job that the launcher has started, and waits for its other ranks.
 
-    The launcher may be hvdliterun, horovodrun, torchrun, an MPI's mpirun, srun or jsrun (docs/guides/launching.md). Without one the
-    process is a job of its own, with rank 0 and size 1. A second call does nothing but register the given process sets.
-    `process_sets` lists sets that exist from the start, in the same order on all ranks. `comm` makes a job of some of the
-    processes: a communicator of mpi4py, whose ranks are the job's, or a list of ranks as the launcher numbers them, in which
-    the position is the rank. All of them call this, with the same one, and no other rank does.
+    The launcher may be hvdliterun, horovodrun, torchrun, an MPI's mpirun, srun or jsrun
+    (docs/guides/launching.md). Without a launcher, the process is a job of its own with rank 0 and
+    size 1. A second call only registers the given process sets.
 
-    Who starts processes in a way of their own says here which `rank` this is of how many (`size`) and where they meet:
-    `rendezvous`, "host:port", is an address of rank 0's host with a free port. `secret`, 64 hex digits or 32 bytes, is the same
-    for the ranks of this job alone.
+    `process_sets` lists sets that exist from the start, in the same order on all ranks. `comm`
+    makes a job of some of the processes. It is a communicator of mpi4py, whose ranks become the
+    job's ranks, or a list of the launcher's ranks, in which the position becomes the rank. All of
+    these processes call init() with the same `comm`, and no other process does.
+
+    If you start the processes yourself, pass `rank`, `size` and `rendezvous`, "host:port", an
+    address of rank 0's host with a free port. `secret`, 64 hex digits or 32 bytes, is known to the
+    ranks of this job only.
     """
     global _incarnation, _met_over_mpi
     sets: list[ProcessSet] = []
@@ -82,7 +78,7 @@ def init(
             texts["nccl_wheel"] = texts["nccl_wheel"] or gpu_libraries.nccl_wheel()
             arrived = arrive(comm, environment.Asked(rank, size, rendezvous, secret), values)
             identity, place = arrived.me, arrived.place
-            _core.release_all()  # of the job before: they will not be asked for any more
+            _core.release_all()  # handles of the job before, which nothing waits for any more
             _interruptibly(
                 lambda: _core.init(
                     rank=identity.rank,
@@ -112,8 +108,9 @@ def init(
 
 
 def shutdown(timeout: float = _EXIT_TIMEOUT) -> None:
-    """Leaves the job. Operations that all ranks have asked for still happen; then all ranks' engines end, and what is
-    outstanding elsewhere raises. init() may be called again afterwards."""
+    """Leaves the job. Operations that all ranks have submitted are still carried out. Then the
+    engines of all ranks end, and other operations raise an error. The program may call init()
+    again."""
     with _lock:
         _stop_pulse()
         _tell_mpi(_core.shutdown(timeout))
@@ -124,12 +121,12 @@ def shutdown(timeout: float = _EXIT_TIMEOUT) -> None:
 
 
 def incarnation() -> int:
-    """How often this process has joined a job."""
+    """Returns how often this process has joined a job."""
     return _incarnation
 
 
 def met_over_mpi() -> bool:
-    """Whether this job's ranks have met through the MPI that has started them."""
+    """Whether the ranks of this job have met through the MPI that has started them."""
     return _met_over_mpi and _core.is_initialized()
 
 
@@ -139,32 +136,32 @@ def is_initialized() -> bool:
 
 
 def rank() -> int:
-    """This process' number among all processes of the job."""
+    """Returns this process's number among all processes of the job."""
     return _core.rank()
 
 
 def size() -> int:
-    """How many processes the job has."""
+    """Returns how many processes the job has."""
     return _core.size()
 
 
 def local_rank() -> int:
-    """This process' number among those on its host; usually the index of its GPU."""
+    """Returns this process's number among those on its host; usually the index of its GPU."""
     return _core.local_rank()
 
 
 def local_size() -> int:
-    """How many processes of the job run on this host."""
+    """Returns how many processes of the job run on this host."""
     return _core.local_size()
 
 
 def cross_rank() -> int:
-    """This host's number among the hosts that have a process with this local rank."""
+    """Returns this host's number among the hosts that have a process with this local rank."""
     return _core.cross_rank()
 
 
 def cross_size() -> int:
-    """How many hosts have a process with this local rank."""
+    """Returns how many hosts have a process with this local rank."""
     return _core.cross_size()
 
 
@@ -174,7 +171,7 @@ def is_homogeneous() -> bool:
 
 
 def _begin_with_mpi() -> None:
-    """A program that ends MPI leaves the job first, if that uses MPI."""
+    """If the job uses MPI and the program finalises MPI, the process leaves the job first."""
     if "hvdlite.bootstrap.mpi_library" in sys.modules:
         from hvdlite.bootstrap import mpi_end, mpi_library
 
@@ -188,7 +185,7 @@ def _before_finalize() -> None:
 
 
 def _tell_mpi(failure: str) -> None:
-    """Where MPI was used: after a failure the process must not wait in MPI_Finalize for ranks that are lost."""
+    """After a failure, a process that has used MPI must not wait in MPI_Finalize for lost ranks."""
     if failure and "hvdlite.bootstrap.mpi_library" in sys.modules:
         from hvdlite.bootstrap import mpi_end, mpi_library
 
@@ -210,13 +207,15 @@ def _stop_pulse() -> None:
 
 
 def _say_where_hosts_differ(identity: environment.Identity, values: Mapping[str, knobs.Value]) -> None:
-    """A program that takes the GPU of the launcher's local rank, and one that takes hvd.local_rank()'s, should agree."""
+    """Warns if hvd.local_rank() differs from the launcher's local rank: programs choose their GPU
+    by either."""
     here = (_core.local_rank(), _core.local_size())
-    # Open MPI 5 may number the ranks of an oversubscribed host in another order; it counts as many.
+    # Open MPI 5 may number the ranks of an oversubscribed host in another order. Its count is
+    # right.
     if identity.local_rank is None or identity.local_size == here[1] or values["host_id"]:
         return
     if _incarnation > 1 or here[0] != 0:
-        return  # said already, or said by the first rank of this host
+        return  # hvdlite has warned already, or the first rank of this host has
     _log.warning(
         "%s says that rank %d is local rank %d of %d, but it shares its host with %d ranks of the job in all, and "
         "hvd.local_rank() is %d. Are several agents of the launcher on this host, or ranks of one host in containers? "
@@ -226,7 +225,8 @@ def _say_where_hosts_differ(identity: environment.Identity, values: Mapping[str,
 
 
 def _interruptibly(work: Callable[[], None]) -> None:
-    """Runs a native call that may block for long so that Ctrl-C ends the wait for it, though not the call itself."""
+    """Runs a native call that may block for long, so that Ctrl-C ends the wait for the call, though
+    not the call itself."""
     if threading.current_thread() is not threading.main_thread():
         return work()
     errors: list[BaseException] = []
@@ -245,7 +245,7 @@ def _interruptibly(work: Callable[[], None]) -> None:
 
 
 def _text(value: object) -> str:
-    """As csrc/base/config.cc reads it."""
+    """Returns the text that csrc/base/config.cc reads."""
     return str(int(value)) if isinstance(value, bool) else str(value)
 
 
@@ -270,7 +270,7 @@ def _leave() -> None:
     _stop_pulse()
     if _core.is_initialized():
         _tell_mpi(_core.shutdown(_EXIT_TIMEOUT))
-        # Daemon threads that waited have an error now; they have to be back before the interpreter goes.
+        # Daemon threads that waited get an error now. They must return before the interpreter ends.
         patience = time.monotonic() + 1
         while _core.threads_inside() > 0 and time.monotonic() < patience:
             time.sleep(0.0005)

@@ -1,4 +1,5 @@
-"""What Horovod's programs ask about the build. One binary serves all; what matters is what can be used here and now."""
+"""Horovod's questions about the build. hvdlite has one binary, so the answers say what can be used
+here and now."""
 
 from __future__ import annotations
 
@@ -8,21 +9,13 @@ from hvdlite import _core
 from hvdlite.job import basics, gpu_libraries
 
 __all__ = [
-    "ccl_built",
-    "cuda_built",
-    "ddl_built",
-    "gloo_built",
-    "gloo_enabled",
-    "mpi_built",
-    "mpi_enabled",
-    "mpi_threads_supported",
-    "nccl_built",
-    "rocm_built",
-]
+    "ccl_built", "cuda_built", "ddl_built", "gloo_built", "gloo_enabled", "mpi_built",
+    "mpi_enabled", "mpi_threads_supported", "nccl_built", "rocm_built",
+]  # fmt: skip
 
 
 def gloo_built() -> bool:
-    """True: hvdlite's own shared memory and TCP stand in for gloo."""
+    """True: hvdlite's own shared memory and TCP take the place of gloo."""
     return True
 
 
@@ -32,7 +25,8 @@ def gloo_enabled() -> bool:
 
 
 def mpi_built() -> bool:
-    """Whether there is an MPI here that could be used: mpi4py with a library that it can load. Nothing is initialised."""
+    """Whether there is an MPI that could be used: mpi4py with a library that it can load.
+    Initialises nothing."""
     if "mpi4py.MPI" in sys.modules:
         return True
     from hvdlite.bootstrap import mpi_library
@@ -45,14 +39,15 @@ def mpi_built() -> bool:
 
 
 def mpi_enabled() -> bool:
-    """Whether MPI is part of this job: its tensors travel over it, or an mpirun has started it and its ranks have met through MPI. Within
-    a host tensors are in shared memory all the same."""
+    """Whether MPI is part of this job: its tensors go over MPI, or mpirun has started it and its
+    ranks have met through MPI. Tensors within a host are in shared memory in either case."""
     return _core.uses_mpi() or basics.met_over_mpi()
 
 
 def mpi_threads_supported() -> bool:
-    """Whether the program may call MPI while operations are under way. ValueError: MPI is not used."""
-    _core.rank()  # says so where hvd.init() is missing
+    """Whether the program may call MPI while operations are in flight. Raises ValueError if the job
+    does not use MPI."""
+    _core.rank()  # raises an error if hvd.init() is missing
     if not mpi_enabled():
         raise ValueError(
             "this job does not use MPI: tensors travel through shared memory and TCP. "
@@ -63,7 +58,8 @@ def mpi_threads_supported() -> bool:
 
 
 def nccl_built() -> int:
-    """The version code of the NCCL that this process would take (22803 for 2.28.3), or 0. No GPU is asked for; NCCL is loaded."""
+    """Returns the version code of the NCCL that this process would use (22803 for 2.28.3), or 0.
+    Loads NCCL, but touches no GPU."""
     try:
         return gpu_libraries.find_nccl()
     except NotImplementedError:
@@ -71,20 +67,21 @@ def nccl_built() -> int:
 
 
 def ddl_built() -> bool:
-    """False: IBM's DDL is no more."""
+    """False: IBM's DDL no longer exists."""
     return False
 
 
 def ccl_built() -> bool:
-    """False: oneCCL is not used."""
+    """False: hvdlite does not use oneCCL."""
     return False
 
 
 def cuda_built() -> bool:
-    """Whether this build has kernels for GPUs, as Horovod's that was compiled with CUDA. Nothing is initialised."""
+    """Whether this build has kernels for GPUs, like a Horovod compiled with CUDA. Initialises
+    nothing."""
     return bool(_core.gpu_kernels())
 
 
 def rocm_built() -> bool:
-    """False: GPUs of AMD are not used."""
+    """False: hvdlite does not use GPUs of AMD."""
     return False

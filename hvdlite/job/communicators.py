@@ -1,4 +1,4 @@
-"""Communicators of mpi4py, where a program names ranks by them: init(comm=...), ProcessSet(comm)."""
+"""Communicators of mpi4py by which a program names ranks: init(comm=...), ProcessSet(comm)."""
 
 from __future__ import annotations
 
@@ -7,21 +7,23 @@ from typing import Any
 
 from hvdlite import _core
 
-# What init() was given, and the ranks of the launcher that make the job: how MPI's ranks and the job's belong together.
+# The argument of init() and the launcher's ranks that make the job. They relate MPI's ranks to the
+# job's.
 _job: Any = None
 _part: tuple[int, ...] = ()
 
 
 def begin(communicator: Any, part: tuple[int, ...]) -> None:
-    """A job has begun."""
+    """Called when a job has begun."""
     global _job, _part
     _job, _part = communicator, part
 
 
 def ranks_of(communicator: Any) -> list[int] | None:
-    """The job's ranks that are in it, ascending; None for COMM_NULL, which processes get that are in no group. ValueError: it has
-    others, or MPI does not know this job."""
-    mpi = sys.modules["mpi4py.MPI"]  # no program has a communicator without it
+    """Returns the job's ranks in the communicator, ascending; None for COMM_NULL, which a process
+    gets that is in no group. Raises ValueError if it has other ranks, or if MPI does not know this
+    job."""
+    mpi = sys.modules["mpi4py.MPI"]  # a program needs it to have a communicator
     if communicator == mpi.COMM_NULL:
         return None
     whole = mpi.COMM_WORLD if _job is None else _job
@@ -38,9 +40,11 @@ def ranks_of(communicator: Any) -> list[int] | None:
 
 
 def agree(mine: list[tuple[bool, list[int] | None]]) -> list[list[list[int]]]:
-    """Of a list of process sets, the same length on all ranks, what each entry means to all of them together. An entry is whether
-    it was a communicator, which may be another one on each rank, and its ranks here."""
-    from hvdlite.arrays.objects import allgather_object  # brings cloudpickle, which init() does not need
+    """Returns what each entry of a list of process sets means to all ranks together. The lists have
+    the same length on all ranks. An entry says whether it was a communicator, which may differ
+    between ranks, and has its ranks here."""
+    # imports cloudpickle, which init() does not need
+    from hvdlite.arrays.objects import allgather_object
 
     said = allgather_object(mine)
     if len({len(entries) for entries in said}) > 1:

@@ -1,5 +1,6 @@
-"""`python -m hvdlite.job.gpu_report`: what there is here for tensors on a GPU, in lines for `hvdliterun --check-build`. A process of its
-own, because it initialises CUDA and loads NCCL."""
+"""`python -m hvdlite.job.gpu_report`: prints what there is for tensors on a GPU, in lines for
+`hvdliterun --check-build`. It is a process of its own, because it initialises CUDA and loads NCCL.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from hvdlite.job import gpu_libraries
 
 
 def rows() -> Iterator[tuple[bool, str]]:
-    """Whether it is there; and which, or why not."""
+    """Yields for each part whether it is there, and which it is or why it is missing."""
     compiler = _core.gpu_kernels()
     yield (
         bool(compiler),

@@ -1,6 +1,7 @@
-"""horovod.common.basics: the functions of hvdlite.job.basics and hvdlite.job.built as methods of one object.
+"""horovod.common.basics: the functions of hvdlite.job.basics and hvdlite.job.built as methods of
+one object.
 
-Programs reach it as hvd.mpi_ops._basics, mostly for the process sets that exist.
+Programs use it as hvd.mpi_ops._basics, mostly for the existing process sets.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ __all__ = ["HorovodBasics"]
 
 
 class HorovodBasics:
-    """Has no state of its own; Horovod's tells by its arguments which library to load."""
+    """Has no state of its own. Horovod's class takes arguments that name the library to load."""
 
     def __init__(self, *unused: object) -> None:
         pass

@@ -1,4 +1,4 @@
-"""What the job has been doing: timeline, counters, the last operations."""
+"""Observation of the job: timeline, counters, the last operations."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ __all__ = ["metrics", "recent_operations", "start_timeline", "stop_timeline"]
 
 
 def start_timeline(file_path: str, mark_cycles: bool = False) -> None:
-    """Writes what happens to each tensor from now on to a file that chrome://tracing and Perfetto open.
+    """Starts to write what happens to each tensor to a file that chrome://tracing and Perfetto
+    open.
 
-    Rank 0 writes; with HVDLITE_TIMELINE_RANKS=all every rank does, each to a file of its own.
+    Rank 0 writes. With HVDLITE_TIMELINE_RANKS=all every rank writes a file of its own.
     """
     _core.start_timeline(file_path, mark_cycles)
 
@@ -24,12 +25,14 @@ def stop_timeline() -> None:
 
 
 def metrics() -> dict[str, Any]:
-    """This rank's counters since init(). On rank 0, `seconds_waited_for_rank` tells who keeps the others waiting."""
+    """Returns this rank's counters since init(). On rank 0, `seconds_waited_for_rank` shows which
+    ranks the others wait for."""
     text = _core.describe("metrics")
     return dict(json.loads(text)) if text else {}
 
 
 def recent_operations() -> list[dict[str, Any]]:
-    """The last operations of this rank (HVDLITE_RECORDER_ENTRIES of them), oldest first. Also after a failure."""
+    """Returns the last operations of this rank (HVDLITE_RECORDER_ENTRIES of them), oldest first.
+    Works after a failure, too."""
     text = _core.describe("recent")
     return list(json.loads(text)) if text else []

@@ -1,4 +1,4 @@
-"""The names that hvdlite has for every framework, beside those on the framework's own tensors."""
+"""The names that hvdlite has for every framework, besides those on the framework's own tensors."""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""A rank's pulse: now and then a few numbers to the job's store, which `hvdliterun --monitor` shows.
+"""Reports of a rank: a few numbers now and then to the job's store, which `hvdliterun --monitor`
+shows.
 
-Beats in a thread of its own, and only where the launcher asks for it (HVDLITE_MONITOR). The counters cost microseconds.
-The list of past operations costs milliseconds, so it is looked at so rarely that it takes a twentieth of a per cent of a core.
+A thread of its own writes them, and only if the launcher asks for it (HVDLITE_MONITOR). Reading the
+counters costs microseconds. Reading the list of past operations costs milliseconds, so it happens
+so rarely that it takes 0.05 % of a core.
 """
 
 from __future__ import annotations
@@ -22,8 +24,8 @@ _pulse: _Pulse | None = None
 
 
 def operations_per_step(recent: Sequence[dict[str, Any]]) -> int | None:
-    """How many operations lie between one use of a name and the next: gradients have the same names in every step.
-    None where names do not come again."""
+    """Returns how many operations lie between one use of a name and the next: gradients have the
+    same names in every step. Returns None if names do not return."""
     seen: dict[tuple[int, str], int] = {}
     distances: list[int] = []
     for operation in recent:
@@ -35,7 +37,8 @@ def operations_per_step(recent: Sequence[dict[str, Any]]) -> int | None:
 
 
 def share_waiting(recent: Sequence[dict[str, Any]]) -> float | None:
-    """Of the time that these operations span, how much this rank had asked for something that others had not."""
+    """Returns the share of the time of these operations in which this rank had submitted something
+    that others had not."""
     if not recent:
         return None
     intervals = sorted((operation["submitted"], operation["agreed"]) for operation in recent)
@@ -88,14 +91,14 @@ class _Pulse:
 
 
 def start(rank: int, store: tuple[str, int], secret: bytes, seconds: float) -> None:
-    """Called by init(). `seconds` between two beats."""
+    """Called by init(). `seconds`: the time between two reports."""
     global _pulse
     stop()
     _pulse = _Pulse(rank, store, secret, seconds)
 
 
 def stop() -> None:
-    """Called when the job ends. The thread must be gone before the interpreter is."""
+    """Called when the job ends. The thread must be gone before the interpreter ends."""
     global _pulse
     if _pulse is not None:
         _pulse.stop()

@@ -1,11 +1,12 @@
-"""Process sets become known to all ranks, or are removed. All ranks of the job take part."""
+"""Registers process sets with all ranks, and removes them. All ranks of the job take part."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from hvdlite import _core
-from hvdlite.base.ops import Kind, Sum
+from hvdlite.base.operations import ADD_PROCESS_SET, REMOVE_PROCESS_SET
+from hvdlite.base.ops import Sum
 from hvdlite.core.process_sets import ProcessSet
 from hvdlite.job import communicators
 
@@ -32,7 +33,8 @@ def _check(process_set: ProcessSet) -> list[int]:
 
 
 def add_process_set(process_set: ProcessSet | Iterable[int]) -> ProcessSet:
-    """Registers a process set. All ranks of the job must call this, with the same ranks, in the same order."""
+    """Registers a process set. All ranks of the job must call this with the same ranks, in the same
+    order."""
     if not isinstance(process_set, ProcessSet):
         process_set = ProcessSet(process_set)
     for ranks in _meant([process_set])[0]:
@@ -44,7 +46,8 @@ def add_process_set(process_set: ProcessSet | Iterable[int]) -> ProcessSet:
 
 
 def _meant(process_sets: list[ProcessSet]) -> list[list[list[int]]]:
-    """For each of them the sets of ranks that it stands for: its own, or, of a communicator, that of each rank."""
+    """Returns the sets of ranks that each entry means: its own ranks, or for a communicator those
+    of each rank."""
     if all(process_set.mpi_comm is None for process_set in process_sets):
         return [[_check(process_set)] for process_set in process_sets]
     for process_set in process_sets:
@@ -56,26 +59,28 @@ def _meant(process_sets: list[ProcessSet]) -> list[list[list[int]]]:
 
 
 def _register(process_set: ProcessSet, ranks: list[int]) -> None:
-    """On all ranks; the object of this one has its own ranks only."""
+    """Registers a set on all ranks. The object of this rank has its own ranks only."""
     number = _registered_id(ranks)
     if number is None:
-        number = _core.run(Kind.ADD_PROCESS_SET, Sum, 0, None, None, None, 0, 1.0, 1.0, ranks)[2]
+        number = _core.run(ADD_PROCESS_SET.kind, Sum, 0, None, None, None, 0, 1.0, 1.0, ranks)[2]
     if process_set.ranks == ranks:
         process_set.process_set_id = number
 
 
 def remove_process_set(process_set: ProcessSet) -> bool:
-    """Removes a process set on all ranks, all of which must call this. False if there is nothing to remove."""
+    """Removes a process set on all ranks; all of them must call this. Returns False if there is
+    nothing to remove."""
     if process_set.process_set_id is None or process_set.process_set_id == 0:
         return False
     number = process_set.process_set_id
-    existed = bool(_core.run(Kind.REMOVE_PROCESS_SET, Sum, 0, None, None, None, number, 1.0, 1.0, [])[2] == 1)
+    existed = bool(_core.run(REMOVE_PROCESS_SET.kind, Sum, 0, None, None, None, number, 1.0, 1.0, [])[2] == 1)
     process_set.process_set_id = None
     return existed
 
 
 def register_all(process_sets: list[ProcessSet]) -> None:
-    """What init(process_sets=[...]) does: registers those that are new, finds the ids of those that are not."""
+    """Does what init(process_sets=[...]) means: registers new sets, and finds the ids of known
+    ones."""
     seen: list[list[int]] = [_core.process_set_ranks(0)]
     meant = _meant(process_sets)
     for number, (process_set, sets) in enumerate(zip(process_sets, meant, strict=True)):

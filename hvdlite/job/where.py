@@ -1,6 +1,7 @@
-"""Where is the user's program? Answered by a thread of its own when operations stall, for the stall inspector's verdict.
+"""Finds out where the user's program is. A thread answers when operations stall, for the stall
+report.
 
-The thread sleeps in the native core without the interpreter lock; it costs nothing until it is asked.
+The thread sleeps in the native core without the GIL. It costs nothing until it is asked.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ _thread: threading.Thread | None = None
 
 
 def place_of(frame: FrameType | None) -> str:
-    """`evaluate() train.py:88`: the innermost frame that is the user's own, or else the innermost of all."""
+    """Returns `evaluate() train.py:88`: the innermost frame of the user's own code, or else the
+    innermost of all."""
     innermost = frame
     while frame is not None:
         path = os.path.abspath(frame.f_code.co_filename)
@@ -48,7 +50,8 @@ def start() -> None:
 
 
 def stop() -> None:
-    """Called when the job has ended; the thread has noticed already. It must be gone before the interpreter is."""
+    """Called when the job has ended; the thread has noticed that already. It must be gone before
+    the interpreter ends."""
     global _thread
     if _thread is not None and _thread is not threading.current_thread():
         _thread.join(5.0)

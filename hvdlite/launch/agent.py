@@ -1,14 +1,16 @@
-"""The agent: starts the ranks of a host that is not the launcher's, and is the launcher's hands and ears there.
+"""The agent: starts the ranks of another host for the launcher, and reports what happens to them.
 
     launcher ──► ssh ─ ─ ─ network ─ ─ ─ sshd ──► agent ──► guardian ──► ranks
 
-It runs as `python -m hvdlite.launch.agent`, gets the job over its standard input (the secret as well: neither an argument
-nor a variable, where others would see it), finds out under which address the store can be reached from here, and then
-passes on what ranks print and what happens to them (`spawn/agent_protocol`).
+It runs as `python -m hvdlite.launch.agent`. It gets the job over its standard input, including the
+secret: other users could see an argument or a variable. It finds out under which address the store
+can be reached from here. Then it passes on what ranks print and what happens to them
+(`spawn/agent_protocol`).
 
-It ends with the channel. When the launcher, ssh, sshd or the network dies, its input ends, or the connection that it
-keeps with the store does (whose kernel asks the other one for signs of life, so that a pulled cable shows, too): the
-ranks are killed. When the agent itself is killed, the guardian kills them.
+The agent ends with the channel. When the launcher, ssh, sshd or the network dies, the agent's input
+ends, or its connection with the store does. The kernel of that connection asks the other side for
+signs of life, so it notices a pulled cable, too. The agent then kills the ranks. When the agent
+itself is killed, the guardian kills them.
 """
 
 from __future__ import annotations
@@ -31,10 +33,11 @@ from hvdlite.launch.spawn.silence import socket_options
 from hvdlite.rendezvous import addresses
 from hvdlite.rendezvous.addresses import join_address
 
-# More than this waits for the launcher: the ranks wait as well.
+# If more than this waits for the launcher, the ranks wait as well.
 _BACKLOG_BYTES = 4 << 20
 _READ_BYTES = 1 << 16
-# So long the channel may take nothing when all ranks are gone, and what they said last is on its way.
+# How long the channel may accept nothing when all ranks are gone and their last output is on its
+# way.
 _FAREWELL_SECONDS = 5.0
 
 
@@ -52,7 +55,7 @@ def main() -> int:
 
 
 def _leave_with_the_channel() -> None:
-    # No terminal and no login manager is to decide when the job ends.
+    # Neither a terminal nor a login manager decides when the job ends.
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
 
@@ -90,31 +93,32 @@ def _run(order: Order) -> int:
 
 
 def _ask_for_signs_of_life(sock: socket.socket, silence: float) -> None:
-    """The connection ends when the other machine's kernel has said nothing for longer; 0: it never does."""
+    """Makes the connection end when the other machine's kernel has been silent for longer; 0:
+    never."""
     for level, option, value in socket_options(silence):
         sock.setsockopt(level, option, value)
 
 
 def _where_ssh_came_from(order: Order) -> list[str]:
-    """The launcher's address as it is seen from here, unless interfaces were chosen by hand."""
+    """Returns the launcher's address as seen from here, unless the user has chosen interfaces."""
     client = os.environ.get("SSH_CONNECTION", "").split()[:1]
     return [] if order.addresses_chosen else client
 
 
 class _Relay:
-    """Between the ranks here and the launcher there, until all ranks are gone."""
+    """Connects the ranks here with the launcher, until all ranks are gone."""
 
     def __init__(self, ranks: local.Ranks, store: socket.socket, where: str) -> None:
         self.ranks = ranks
         self.store = store
-        self.where = where  # the store is
+        self.where = where  # the address of the store
         self.patience = Patience()
         self.pipes = {fd: (rank, kind) for rank, p in ranks.pipes.items() for fd, kind in _kinds(p)}
         self.out: deque[bytes] = deque()
         self.waiting = 0  # bytes in `out`
         self.gone = False
-        self.leaving = False  # the launcher tells the agent nothing any more
-        self.deaf = False  # the launcher does not listen any more
+        self.leaving = False  # the launcher sends nothing any more
+        self.deaf = False  # the launcher reads nothing any more
         self.selector = selectors.DefaultSelector()
         self.reading = False
 
@@ -134,7 +138,7 @@ class _Relay:
             if 0 in ready and not self.leaving:
                 self._obey()
             if self.store.fileno() in ready and not self.leaving:
-                self._lost_store()  # it never speaks first
+                self._lost_store()  # the store never speaks first
             if 1 in ready:
                 self._write()
             if not self.gone and self.patience.left(time.monotonic()) == 0:
@@ -166,7 +170,7 @@ class _Relay:
         return bool(data)
 
     def _happened(self, event: events.Event) -> None:
-        # What a rank has printed goes before its end.
+        # A rank's output goes before its end.
         rank = getattr(event, "rank", None)
         for descriptor, (whose, _) in list(self.pipes.items()):
             if whose == rank or isinstance(event, events.AllGone):
@@ -191,7 +195,7 @@ class _Relay:
         self.patience.asked(self.ranks.ending_seconds(politely=False), time.monotonic())
 
     def _lost_store(self) -> None:
-        """The channel may still be there: then the launcher learns why this host ends."""
+        """The channel may still work: the launcher then learns why this host ends."""
         why = "it was closed"
         try:
             self.store.recv(1, socket.MSG_DONTWAIT)

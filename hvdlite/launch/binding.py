@@ -1,4 +1,5 @@
-"""Which processors each rank of a host gets (--bind). Only here() looks; the rest decides and is pure."""
+"""Chooses the processors of each rank of a host (--bind). Only here() reads the system; the rest is
+pure."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ WISHES = ("auto", "core", "none")
 
 @dataclass(frozen=True)
 class Processor:
-    """A number that the kernel schedules on. Threads of one core share its number in one package."""
+    """The number of a processor of the kernel. The threads of one core have the same core number in
+    one package."""
 
     number: int
     package: int
@@ -20,7 +22,7 @@ class Processor:
 
 
 def here() -> tuple[list[Processor], int]:
-    """Those that this process may use, and how many this host has."""
+    """Returns the processors that this process may use, and how many this host has."""
     allowed = [
         Processor(number, _topology(number, "physical_package_id", 0), _topology(number, "core_id", number))
         for number in sorted(os.sched_getaffinity(0))
@@ -37,7 +39,8 @@ def _topology(number: int, what: str, unknown: int) -> int:
 
 
 def shares(processors: Sequence[Processor], ranks: int) -> list[list[int]]:
-    """One for each rank: whole cores that are neighbours. Empty: there are more ranks than cores."""
+    """Returns a share for each rank: whole, neighbouring cores. Empty: there are more ranks than
+    cores."""
     cores = _cores(processors)
     if ranks > len(cores):
         return []
@@ -48,10 +51,12 @@ def shares(processors: Sequence[Processor], ranks: int) -> list[list[int]]:
 
 
 def decide(wish: str, processors: Sequence[Processor], online: int, ranks: int) -> list[list[int]]:
-    """Each rank's processors, or nothing: the kernel chooses. ValueError: `core` cannot be.
+    """Returns each rank's processors, or nothing: the kernel chooses. Raises ValueError if `core`
+    is not possible.
 
-    `auto` binds where the processors were given to this job: by Slurm, a container's cpuset or taskset. Where it has all of the
-    host's, another job has them as well, and both would bind to the same ones.
+    `auto` binds if this job was given its processors by Slurm, a container's cpuset or taskset. If
+    the job may use all of the host's processors, another job may use them as well, and both would
+    bind to the same ones.
     """
     if wish == "none" or not ranks:
         return []
@@ -68,7 +73,7 @@ def decide(wish: str, processors: Sequence[Processor], online: int, ranks: int) 
 
 
 def _cores(processors: Sequence[Processor]) -> list[list[int]]:
-    """The numbers of each core's threads, neighbours side by side."""
+    """Returns the numbers of each core's threads, neighbours side by side."""
     ordered = sorted(processors, key=lambda each: (each.package, each.core, each.number))
     return [
         [each.number for each in threads] for _, threads in groupby(ordered, key=lambda each: (each.package, each.core))

@@ -1,6 +1,8 @@
-"""Bytes of any size in the job's store, whose values have a limit: what `hvdlite.run` and its ranks hand one another.
+"""Bytes of any size in the job's store, whose values have a limit: `hvdlite.run` and its ranks
+exchange them.
 
-A parcel is `key/0`, `key/1`, ... and, set last, `key` with their number: a reader that finds that finds all of it.
+A blob is `key/0`, `key/1`, ... and then `key` with their number. A reader that finds `key` finds
+all of the blob.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ PIECE_BYTES = 32 << 20
 
 
 def send(client: StoreClient, key: str, data: bytes) -> None:
-    """Put a parcel into the store; a key takes one."""
+    """Puts a blob into the store. A key can be used once."""
     view = memoryview(data)
     starts = range(0, len(view), PIECE_BYTES)
     for number, start in enumerate(starts):
@@ -20,6 +22,6 @@ def send(client: StoreClient, key: str, data: bytes) -> None:
 
 
 def receive(client: StoreClient, key: str, timeout: float) -> bytes:
-    """The parcel, which stays where it is. TimeoutError when it does not come in time."""
+    """Returns the blob, which stays in the store. Raises TimeoutError if it does not come in time."""
     count = int(client.get(key, timeout))
     return b"".join(client.get(f"{key}/{number}", timeout) for number in range(count))

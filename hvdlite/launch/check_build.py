@@ -1,7 +1,8 @@
-"""`hvdliterun --check-build`: what this installation can do, and the proof: two ranks that add with each framework.
+"""`hvdliterun --check-build`: lists what this installation can do, and tests it: two ranks add
+numbers with each framework.
 
-With -v also how tensors travel between two ranks and why, and which MPI there is. Everything is tried in processes of its own, because a
-library may not even load.
+With -v it also says what carries tensors between two ranks and why, and which MPI there is. Each
+test runs in a process of its own, because a library may fail to load.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ assert {value} == hvd.size() == 2, total
 """
 
 
-# Why the core's tensors travel as they do.
+# Why the core carries tensors in this way.
 _EXPLAIN = """
 import numpy
 import hvdlite as hvd
@@ -49,8 +50,9 @@ _WAYS: tuple[tuple[str, list[str], dict[str, str]], ...] = (
 @dataclass(frozen=True)
 class Framework:
     title: str
-    package: str  # what is imported
-    distributions: tuple[str, ...]  # whose version is shown: the first that is installed
+    package: str  # the module to import
+    # packages whose version is shown: the first one that is installed
+    distributions: tuple[str, ...]
     module: str
     one: str
     value: str
@@ -60,7 +62,7 @@ class Framework:
         return _SUM.format(module=self.module, prepare=self.prepare, one=self.one, value=self.value)
 
     def version(self) -> str | None:
-        """None: not installed. Nothing is imported for it."""
+        """Returns the version without importing anything; None: not installed."""
         if util.find_spec(self.package) is None:
             return None
         for name in self.distributions:
@@ -88,7 +90,7 @@ FRAMEWORKS = (
 
 
 def run(verbose: bool) -> int:
-    """Prints the summary; 0 when everything that is there works."""
+    """Prints the summary. Returns 0 if everything that is installed works."""
     print(f"hvdlite {__version__}, Python {platform.python_version()}, {platform.machine()}\n", flush=True)
     print("Frameworks (two ranks add with each that is installed):", flush=True)
     well = True
@@ -116,7 +118,8 @@ def run(verbose: bool) -> int:
 
 
 def _facts() -> list[tuple[str, list[tuple[bool, str]]]]:
-    """What the native core says of itself, asked in another process: it may not even load."""
+    """Returns what the native core says about itself. Asks in another process, because the core may
+    fail to load."""
     asked = attempt(["-c", "from hvdlite.job import built; print(built.mpi_built())"])
     if asked.problem:
         return [("Native core", [(False, asked.problem)])]
@@ -143,7 +146,7 @@ def _folder() -> str:
 
 
 def ways() -> Iterator[tuple[bool, str]]:
-    """For each way whether it works, and why tensors would take it."""
+    """Yields for each carrier whether it works, and why tensors would use it."""
     for title, flags, variables in _WAYS:
         tried = two_ranks(flags, _EXPLAIN, _surroundings() | variables)
         why = [line.partition(":")[2] for line in tried.lines if line.startswith("[0]")]
@@ -152,30 +155,30 @@ def ways() -> Iterator[tuple[bool, str]]:
 
 
 def mpi() -> Iterator[tuple[bool, str]]:
-    """What mpi4py loads here, or why there is nothing."""
+    """Yields what mpi4py loads here, or why there is nothing."""
     tried = attempt(["-m", "hvdlite.bootstrap.mpi_report"], _surroundings())
     yield from [(False, tried.problem)] if tried.problem else ((True, line) for line in tried.lines)
 
 
 def gpu() -> Iterator[tuple[bool, str]]:
-    """Kernels, driver and NCCL: which, or why there is none."""
+    """Yields the kernels, the driver and NCCL, or why one is missing."""
     tried = attempt(["-m", "hvdlite.job.gpu_report"])
     yield from [(False, tried.problem)] if tried.problem else ((line[0] == "X", line[2:]) for line in tried.lines)
 
 
 def _surroundings() -> dict[str, str]:
-    """No wish for a way."""
+    """Returns the environment without settings that choose a carrier."""
     return {name: value for name, value in os.environ.items() if not name.endswith("_CPU_OPERATIONS")}
 
 
 @dataclass(frozen=True)
 class Attempt:
     lines: tuple[str, ...] = ()  # of stdout
-    problem: str = ""  # empty: exit code 0. Else the last line of stderr
+    problem: str = ""  # empty: the exit code was 0. Otherwise the last line of stderr
 
 
 def attempt(arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> Attempt:
-    """Runs the interpreter with them."""
+    """Runs the interpreter with these arguments."""
     try:
         done = subprocess.run(
             [sys.executable, *arguments],
@@ -191,6 +194,6 @@ def attempt(arguments: Sequence[str], environment: Mapping[str, str] | None = No
 
 
 def two_ranks(flags: Sequence[str], program: str, environment: Mapping[str, str] | None = None) -> Attempt:
-    """Runs the program's text on two ranks that hvdliterun starts."""
+    """Runs the text of a program on two ranks that hvdliterun starts."""
     launch = ["-m", "hvdlite.launch", "-np", "2", *flags]
     return attempt([*launch, sys.executable, "-c", program], environment)

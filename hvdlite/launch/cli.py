@@ -20,7 +20,7 @@ from hvdlite.launch.hosts import Found, Host, Reader, from_environment, parse_ho
 if TYPE_CHECKING:
     from hvdlite.launch import job
 
-# What is needed only to start something is imported there: `--help` answers at once.
+# Modules that only a start needs are imported there, so `--help` answers at once.
 
 # How other launchers are told to bind ranks.
 _BINDS = {
@@ -32,18 +32,19 @@ _BINDS = {
 
 @dataclass(frozen=True)
 class Request:
-    """What the command line asks for, all of it checked."""
+    """The request of the command line, checked."""
 
-    mode: str  # gloo (ourselves) | mpi | srun | jsrun
+    mode: str  # gloo (hvdliterun itself) | mpi | srun | jsrun
     hosts: list[Host]
-    processes: int | None  # None: as many as there are slots
+    processes: int | None  # None: one per slot
     command: list[str]
-    environment: dict[str, str]  # what flags set
-    notes: list[str]  # for people; those that begin with a flag at any rate
+    environment: dict[str, str]  # variables that flags set
+    notes: list[str]  # sentences for people; those that begin with a flag are always printed
 
 
 def read_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Flags and the config file. SystemExit for what argparse refuses; ValueError, OSError for the file."""
+    """Reads flags and the config file. argparse raises SystemExit; the file raises ValueError or
+    OSError."""
     parser = flags.build_parser()
     arguments = parser.parse_args(argv)
     if arguments.command[:1] == ["--"]:
@@ -61,7 +62,8 @@ def understand(
     read: Reader,
     look: Callable[[Mapping[str, str]], machine.Machine] = machine.here,
 ) -> Request:
-    """Decides who starts what where; `read` gives a file's text, `look` says what this host has. ValueError: a sentence."""
+    """Decides how many ranks are started where, and by which launcher. `read` returns a file's
+    text, and `look` what this host has. Raises ValueError with a sentence."""
     refused = flags.given(arguments, flags.REFUSED)
     if refused:
         raise ValueError(f"{refused[0].flags[0]} is refused: {refused[0].why}.")
@@ -110,7 +112,7 @@ def _with_slots(
     notes: list[str],
     look: Callable[[], machine.Machine],
 ) -> list[Host]:
-    """The hosts, or this one where none was found, with as many slots as flags say."""
+    """Returns the hosts, or this one if none was found, with as many slots as the flags say."""
     wish, flag = arguments.per_node, "--nproc-per-node"
     if wish is None and not hosts and arguments.processes == "auto":
         wish, flag = "auto", "-np"
@@ -127,13 +129,14 @@ def _with_slots(
 
 
 def _mode(found: Found | None) -> str:
-    """Slurm starts processes itself: its nodes need not allow ssh, and it must know what it has to end."""
+    """Slurm starts processes itself: its nodes need not allow ssh, and it must know the processes
+    that it has to end."""
     in_slurm = found is not None and found.source.startswith("Slurm")
     return "srun" if in_slurm and shutil.which("srun") else "gloo"
 
 
 def _exports(given: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
-    """-x NAME=VALUE; NAME alone has to exist, or a slip would go unnoticed."""
+    """Reads -x NAME=VALUE. NAME alone has to exist, because a typing error would go unnoticed."""
     exports: dict[str, str] = {}
     for text in given:
         name, equals, value = text.partition("=")
@@ -146,11 +149,11 @@ def _exports(given: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit status."""
+    """Runs the command line and returns the exit status."""
     _occupy_standard_descriptors()
     try:
         return _main(argv)
-    except KeyboardInterrupt:  # a job has its own answer to that
+    except KeyboardInterrupt:  # a job handles this itself
         print("hvdliterun: ended by SIGINT.", file=sys.stderr)
         return 128 + signal.SIGINT
 
@@ -166,7 +169,7 @@ def _main(argv: Sequence[str] | None) -> int:
             print(__version__)
             return 0
         request = understand(arguments, os.environ, flags.read_text)
-        # A bad knob in the environment is reported once, here, instead of by every rank.
+        # A bad knob in the environment is reported once here, instead of by every rank.
         values = knobs.resolve({**os.environ, **request.environment})
         if values["secret_file"]:
             secret.read(str(values["secret_file"]))
@@ -197,7 +200,7 @@ def _main(argv: Sequence[str] | None) -> int:
 
 
 def options(arguments: argparse.Namespace, values: Mapping[str, knobs.Value]) -> job.Options:
-    """What the job itself has to know; `values` are all knobs'."""
+    """Returns the options of the job itself. `values`: the values of all knobs."""
     from hvdlite.launch import job
     from hvdlite.launch.spawn import ssh
 
@@ -231,11 +234,12 @@ def _said(error: Exception) -> str:
 
 
 def _occupy_standard_descriptors() -> None:
-    """Where stdin, stdout or stderr is closed (`2>&-`), the next pipe or socket would get its number, and be written to."""
+    """If stdin, stdout or stderr is closed (`2>&-`), the next pipe or socket would get its number
+    and receive the output."""
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(descriptor, True)
     os.close(descriptor)
-    # Python has none for a closed descriptor, and prints what is meant for stderr to stdout.
+    # Python has no stream for a closed descriptor, and prints to stdout what is meant for stderr.
     sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115
     sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
 

@@ -1,4 +1,5 @@
-"""`--collapse`: a line that several ranks print at about the same time comes out once, as `[0-3]<stdout>:`."""
+"""`--collapse`: prints a line once, as `[0-3]<stdout>:`, if several ranks print it at about the
+same time."""
 
 from __future__ import annotations
 
@@ -9,15 +10,16 @@ from dataclasses import dataclass
 
 from hvdlite.launch.output import Sink
 
-# So long a line waits for other ranks to say the same. What all have said does not wait.
+# How long a line waits for other ranks to print it, too. A line that all ranks have printed does
+# not wait.
 MOMENT_SECONDS = 0.5
-# More than this does not wait.
+# More lines than this do not wait.
 MOST_BYTES = 1 << 20
 
 
 @dataclass
 class Held:
-    """A line, and who has said it."""
+    """A line, and the ranks that have printed it."""
 
     line: bytes
     ranks: set[int]
@@ -25,18 +27,19 @@ class Held:
 
 
 class Gathering:
-    """Lines that wait, the oldest first. Pure: times are handed in. No rank's lines change their order."""
+    """Lines that wait, the oldest first. The lines of each rank keep their order. Pure: times are
+    arguments."""
 
     def __init__(self, ranks: Iterable[int]) -> None:
         self._all = set(ranks)
         self._held: deque[Held] = deque()
-        self._first = 0  # the number of the oldest; the others follow it
-        self._numbers: dict[bytes, deque[int]] = {}  # of equal lines
-        self._last: dict[int, int] = {}  # the number of a rank's newest
+        self._first = 0  # the number of the oldest line; the others follow it
+        self._numbers: dict[bytes, deque[int]] = {}  # the numbers of equal lines
+        self._last: dict[int, int] = {}  # the number of each rank's newest line
         self._bytes = 0
 
     def heard(self, rank: int, line: bytes, now: float) -> None:
-        """A whole line of that rank."""
+        """Adds a whole line of that rank."""
         equal = self._numbers.setdefault(line, deque())
         before = self._last.get(rank, -1)
         number = next((number for number in equal if number > before), None)
@@ -49,7 +52,7 @@ class Gathering:
         self._last[rank] = number
 
     def ripe(self, now: float) -> list[Held]:
-        """Those that wait no longer."""
+        """Returns the lines that wait no longer."""
         found: list[Held] = []
         while self._held and (
             now - self._held[0].since >= MOMENT_SECONDS or self._held[0].ranks >= self._all or self._bytes > MOST_BYTES
@@ -58,15 +61,15 @@ class Gathering:
         return found
 
     def all_of(self, rank: int) -> list[Held]:
-        """Those up to the newest of that rank."""
+        """Returns the lines up to the newest of that rank."""
         return [self._pop() for _ in range(self._last.get(rank, -1) + 1 - self._first)]
 
     def left(self, rank: int) -> None:
-        """Nothing more comes from it."""
+        """This rank prints nothing more."""
         self._all.discard(rank)
 
     def due(self) -> float | None:
-        """When the oldest has waited long enough."""
+        """Returns when the oldest line has waited long enough."""
         return self._held[0].since + MOMENT_SECONDS if self._held else None
 
     def _pop(self) -> Held:
@@ -81,12 +84,13 @@ class Gathering:
 
 
 class Collapse:
-    """One stream, stdout or stderr, of all ranks on its way into a Sink."""
+    """One stream, stdout or stderr, of all ranks on its way to a Sink."""
 
     def __init__(self, name: str, ranks: Iterable[int], sink: Sink) -> None:
         self._name, self._sink = name, sink
         self._gathering = Gathering(ranks)
-        self._unfinished: set[int] = set()  # ranks in the middle of a line that is shown already
+        # ranks in the middle of a line that has been partly shown
+        self._unfinished: set[int] = set()
 
     def put(self, rank: int, lines: Sequence[bytes], now: float) -> None:
         for line in filter(None, lines):
@@ -103,12 +107,12 @@ class Collapse:
         self._show(self._gathering.ripe(now))
 
     def wait(self, now: float) -> float | None:
-        """Seconds until tick() has something to do."""
+        """Returns the seconds until tick() has something to do."""
         due = self._gathering.due()
         return None if due is None else max(0.0, due - now)
 
     def end(self, rank: int) -> None:
-        """Its stream has ended."""
+        """The stream of that rank has ended."""
         self._gathering.left(rank)
         self.tick(float("-inf"))
 
@@ -121,8 +125,8 @@ class Collapse:
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """0-3,7"""
-    # In a run of neighbours the difference of number and place is the same.
+    """Returns ranges such as 0-3,7."""
+    # Within a run of neighbours, number minus position is constant.
     runs = itertools.groupby(enumerate(sorted(numbers)), lambda pair: pair[1] - pair[0])
     ends = ([number for _, number in run] for _, run in runs)
     return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in ends)

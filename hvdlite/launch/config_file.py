@@ -1,4 +1,4 @@
-"""`--config-file`: horovodrun's YAML layout becomes what the same flags would have said. Flags win.
+"""`--config-file`: horovodrun's YAML layout sets what the same flags would set. Flags win.
 
 params:        {fusion_threshold_mb: 32, cycle_time_ms: 10}
 timeline:      {filename: f.json, mark_cycles: true}
@@ -15,7 +15,7 @@ from typing import Any
 from hvdlite.base import knobs
 from hvdlite.launch import flags
 
-# Where each key goes: to a knob (by the flag's own name), or to a flag that does nothing here.
+# Maps each key to a knob (by the name of the flag), or to a flag that has no effect here.
 _KNOBS = {tuple(knob.yaml.removeprefix("not ").split(".")): knob for knob in knobs.KNOBS if knob.yaml}
 _FOREIGN = {
     ("params", "hierarchical_allgather"): "--hierarchical-allgather",
@@ -28,13 +28,14 @@ _FOREIGN = {
     ("library_options", "num_nccl_streams"): "--num-nccl-streams",
     ("library_options", "gloo_timeout_seconds"): "--gloo-timeout-seconds",
 }
-# Horovod's own example has it, and Horovod does not read it.
+# Horovod's own example has this key, and Horovod does not read it.
 _IGNORED = {("logging", "hide_timestamp")}
 _CONTROLLERS = ("gloo", "mpi")
 
 
 def load(path: str) -> dict[str, Any]:
-    """The file's content. ValueError: it is no YAML mapping; OSError: it cannot be read."""
+    """Returns the file's content. Raises ValueError if it is no YAML mapping, and OSError if it
+    cannot be read."""
     text = flags.read_text(path)
     try:
         import yaml
@@ -52,7 +53,8 @@ def load(path: str) -> dict[str, Any]:
 
 
 def apply(content: Mapping[str, Any], arguments: argparse.Namespace, path: str) -> None:
-    """Completes `arguments` with what the file says and no flag has said. ValueError names the key and what is allowed."""
+    """Sets the `arguments` that the file has and no flag has set. ValueError names the key and what
+    is allowed."""
     known = {*_KNOBS, *_FOREIGN, *_IGNORED}
     for section, values in content.items():
         if section == "controller":

@@ -1,4 +1,4 @@
-"""Where a job's output goes, and what the launcher itself says between it."""
+"""Where a job's output goes, with the launcher's own lines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hvdlite.launch.watch import JobObserver
 
 
 class Console:
-    """Where output goes: the launcher's own stdout and stderr, or what takes their place."""
+    """The targets of output: the launcher's own stdout and stderr, or replacements for them."""
 
     def __init__(
         self,
@@ -22,18 +22,19 @@ class Console:
         obey_returns: tuple[bool, bool] = (True, True),
     ) -> None:
         self._writers = stdout, stderr
-        self._told: set[str] = set()  # whose losses
+        self._told: set[str] = set()  # streams whose losses have been reported
         self._screen = stderr if isinstance(stderr, Screen) else None
         self.stdout = output.Sink(stdout, timestamps, obey_returns[0])
         self.stderr = output.Sink(stderr, timestamps, obey_returns[1])
 
     def say(self, text: str) -> None:
-        """A line, or several, of the launcher itself."""
+        """Prints one or several lines of the launcher itself."""
         for line in text.splitlines():
             self.stderr.say(line if line.startswith("hvdliterun: ") else f"hvdliterun: {line}")
 
     def show_phases(self, phases: Mapping[str, str]) -> None:
-        """On a terminal, until called anew: how far each host is. With none all traces go."""
+        """Shows on a terminal how far each host is, until the next call. Without any phases, the
+        display disappears."""
         if self._screen is not None:
             if phases:
                 self._screen.show(screen.progress(phases, self._screen.size()[0] - 1))
@@ -41,7 +42,8 @@ class Console:
                 self._screen.end()
 
     def losses(self) -> list[str]:
-        """A sentence for each of its streams that can be written to no more, once."""
+        """Returns a sentence for each of its streams that can no longer be written to. Reports each
+        once."""
         told = []
         for name, writer in zip(("stdout", "stderr"), self._writers, strict=True):
             if writer.failure is not None and name not in self._told:
@@ -55,13 +57,13 @@ class Console:
         return told
 
     def flush(self, stop: Callable[[], bool] = lambda: False) -> None:
-        """Wait as long as the reader takes, as every program does, or until stop()."""
+        """Waits as long as the reader takes, like every program, or until stop()."""
         for sink in (self.stdout, self.stderr):
             while not sink.wait_flushed(1.0) and not stop():
                 pass
 
     def close(self) -> None:
-        """Ends its threads. What is not written yet still will be."""
+        """Ends its threads. They still write what is left."""
         for writer in self._writers:
             writer.close()
 
@@ -73,9 +75,10 @@ def _reason(error: Exception) -> str:
 def of_the_command_line(
     hosts: Mapping[int, str], phases: bool, ranks: bool, timestamps: bool
 ) -> tuple[Console, JobObserver]:
-    """The launcher's stdout and stderr, and what shows the ranks, whose `hosts` are by rank, there.
+    """Returns the launcher's stdout and stderr, with the display of ranks. `hosts`: the host of
+    each rank.
 
-    `phases`: show_phases() will be called. `ranks`: they are to be shown.
+    `phases`: show_phases() will be called. `ranks`: show the ranks.
     """
     terminals = os.isatty(1), os.isatty(2)
     if (phases or ranks) and screen.possible(os.environ):

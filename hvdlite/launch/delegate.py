@@ -1,9 +1,11 @@
-"""One job that another launcher starts (`--mpi`, `--srun`, `--jsrun`): from its command line to its last line.
+"""A job that another launcher starts (`--mpi`, `--srun`, `--jsrun`), from its command line to its
+last line.
 
     status = delegate.run("mpi", hosts, plan.assign(hosts), command, knobs, delegate.Options(job.Options(...)))
 
-Ranks get their numbers from that launcher, and meet at the store of this one: HVDLITE_RENDEZVOUS and HVDLITE_SECRET, or
-HVDLITE_SECRET_FILE if the user has one, are in their environment, but no HVDLITE_RANK.
+Ranks get their numbers from that launcher and meet at the store of this one. HVDLITE_RENDEZVOUS and
+HVDLITE_SECRET are in their environment, but no HVDLITE_RANK. If the user has a HVDLITE_SECRET_FILE,
+it takes the place of HVDLITE_SECRET.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from hvdlite.launch.verdict import Verdict
 from hvdlite.rendezvous import addresses
 from hvdlite.rendezvous.addresses import join_address
 
-# Which mpirun to use; otherwise the first on PATH.
+# Names the mpirun to use; the default is the first on PATH.
 PROGRAM = "HVDLITE_MPIRUN"
 _ASKING_SECONDS = 20.0
 _MERCY_SECONDS = 3.0
@@ -37,8 +39,8 @@ _MERCY_SECONDS = 3.0
 
 @dataclass(frozen=True)
 class Options:
-    """`arguments` and `binding` as on horovodrun's command line (--mpi-args, --binding-args): several words in one text. srun and
-    jsrun get them, too."""
+    """`arguments` and `binding` are those of horovodrun's command line (--mpi-args,
+    --binding-args): several words in one text. srun and jsrun get them, too."""
 
     job: job.Options
     arguments: str = ""
@@ -47,7 +49,8 @@ class Options:
 
 
 class LaunchersVerdict(Verdict):
-    """Where the launcher has failed and names no rank, its own status and what the ranks have said is all there is."""
+    """Decides if the launcher has failed without naming a rank. Its own status and the ranks'
+    output are then all there is."""
 
     group: Delegated | None = None
     streams: Mapping[tuple[int, str], output.Stream] = {}
@@ -75,7 +78,7 @@ class LaunchersVerdict(Verdict):
 
 
 class _LaunchersStream(output.Stream):
-    """What the launcher itself says bears no rank."""
+    """Output of the launcher itself has no rank."""
 
     @property
     def prefix(self) -> bytes:
@@ -90,10 +93,10 @@ def run(
     knobs: Mapping[str, str],
     options: Options,
 ) -> int:
-    """Run the job to its end; returns the exit status. Main thread only.
+    """Runs the job to its end and returns the exit status. Main thread only.
 
-    `mode`: mpi | srun | jsrun. `slots`: the ranks, as they would be placed on `hosts` here; that launcher may place them otherwise.
-    `knobs`: variables that flags set.
+    `mode`: mpi | srun | jsrun. `slots`: the ranks as hvdliterun would place them on `hosts`; that
+    launcher may place them differently. `knobs`: variables that flags set.
     """
     verdict = LaunchersVerdict({slot.rank: slot.host for slot in slots})
     names = [host.name for host in hosts]
@@ -109,17 +112,17 @@ def _supervise(this: job.Job, mode: str, hosts: Sequence[Host], options: Options
         environment = request.without_rank(plan.job_environment(os.environ, this.knobs))
         if mode == "srun":
             environment = plan.without_mpi(environment)
-        if here and mode == "mpi":  # srun gives each rank its own cores, or has been told not to
+        if here and mode == "mpi":  # srun gives each rank its own cores, unless it was told not to
             environment |= direct.share_cores(this, environment, len(this.slots))
         environment |= _meeting(opened.store.address[1], here, options.job.interfaces)
-        # A descriptor would not survive the other launcher, and reaches no other host.
+        # A descriptor would not survive the other launcher, and cannot reach another host.
         if environment.get(secret.FILE_VARIABLE):
             environment[secret.FILE_VARIABLE] = os.path.abspath(environment[secret.FILE_VARIABLE])
         else:
             environment[secret.TEXT_VARIABLE] = opened.key.hex()
         asked = _request(mode, hosts, len(this.slots), this.command, environment, options)
         scratch = tempfile.mkdtemp(prefix="hvdlite-")
-        # The guardian removes it, too, should this process be killed.
+        # The guardian removes the directory, too, if this process is killed.
         stack.callback(shutil.rmtree, scratch, ignore_errors=True)
         launcher = _mpi(asked, here, scratch) if mode == "mpi" else _srun(asked, environment)
         this.log(f"runs {shlex.join(launcher.launch.argv)}")
@@ -130,7 +133,8 @@ def _supervise(this: job.Job, mode: str, hosts: Sequence[Host], options: Options
             {0: {}},
             grace_seconds=options.job.grace_seconds,
             scratch=scratch,
-            # srun answers SIGTERM with SIGKILL for all ranks; without that Slurm gives them its KillWait, 30 s.
+            # srun answers SIGTERM with SIGKILL for all ranks. Without that, Slurm gives them its
+            # KillWait, 30 s.
             mercy_seconds=_MERCY_SECONDS if mode == "srun" else 0.0,
         )
         group = Delegated(
@@ -146,7 +150,7 @@ def _supervise(this: job.Job, mode: str, hosts: Sequence[Host], options: Options
 
 @dataclass(frozen=True)
 class _Launcher:
-    """A launcher with all that is peculiar to it."""
+    """Everything that differs between launchers."""
 
     name: str
     launch: request.Launch
@@ -160,13 +164,13 @@ def _mpi(asked: request.Request, here: bool, scratch: str) -> _Launcher:
     version = ask_version(program)
     mark = f"<{secrets.token_hex(8)}>"
     launch = mpi.launch(version, program, mark, scratch, asked)
-    # MPICH's mpirun dies of SIGUSR2, and Intel's, a shell script, of every signal.
+    # SIGUSR2 kills MPICH's mpirun. Intel's is a shell script, and every signal kills it.
     passed_on = {
         mpi.Family.OPEN_MPI: (signal.SIGUSR1, signal.SIGUSR2),
         mpi.Family.MPICH: (signal.SIGUSR1,),
         mpi.Family.INTEL: (),
     }[version.family]
-    # On other hosts only mpirun reaches the ranks.
+    # Only mpirun reaches the ranks on other hosts.
     far = delegated.ByItself if version.family is mpi.Family.MPICH else delegated.ToEverybody
     policy = (delegated.AroundIt if here else far)(*passed_on)
     if version.family is mpi.Family.OPEN_MPI:
@@ -184,7 +188,7 @@ def _srun(asked: request.Request, environment: Mapping[str, str]) -> _Launcher:
 
 
 def find_mpirun() -> str:
-    """The mpirun to use; ValueError when there is none."""
+    """Returns the mpirun to use. Raises ValueError if there is none."""
     chosen = os.environ.get(PROGRAM)
     found = shutil.which(chosen or "mpirun")
     if found:
@@ -194,7 +198,8 @@ def find_mpirun() -> str:
 
 
 def ask_version(program: str) -> mpi.Version:
-    """Whose mpirun that is. ValueError: unknown. SubprocessError: it does not answer."""
+    """Returns the vendor and version of that mpirun. Raises ValueError if it is unknown, and
+    SubprocessError if it does not answer."""
     done = subprocess.run(
         [program, "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_ASKING_SECONDS
     )
@@ -212,7 +217,7 @@ def _request(
     given = hosts
     if mode == "srun":
         allocation = from_environment(os.environ, lambda path: "")
-        # Slurm knows its own allocation, also where nodes have got different numbers of tasks.
+        # Slurm knows its own allocation, even if nodes have different numbers of tasks.
         given = () if allocation is not None and list(hosts) == allocation.hosts else hosts
     return request.Request(
         hosts=given,
@@ -238,7 +243,8 @@ def _jsrun(asked: request.Request) -> str:
 
 
 def _meeting(port: int, here: bool, interfaces: Sequence[str]) -> dict[str, str]:
-    """Where the store is: on other hosts it is not known which of this machine's addresses leads here, so ranks try them all."""
+    """Returns where the store is. It is not known which of this machine's addresses other hosts can
+    reach, so ranks try them all."""
     names = ["127.0.0.1"] if here else addresses.of_this_machine(interfaces) or ["127.0.0.1"]
     return {
         **plan.meeting_environment((names[0], port)),

@@ -1,4 +1,4 @@
-"""One job whose ranks we start ourselves, here and by ssh: the steps in their order."""
+"""A job whose ranks hvdliterun starts itself, here and by ssh: the steps in their order."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ from hvdlite.launch.verdict import Verdict
 from hvdlite.rendezvous import addresses
 from hvdlite.rendezvous.addresses import join_address
 
-# How long an agent looks for the store: the store is there already, so this is about the network only.
+# How long an agent looks for the store. The store exists already, so only the network matters.
 _PATIENCE = 10.0
-# Once in a process, however many jobs a notebook starts.
+# Once in a process, for any number of jobs that a notebook starts.
 _told: set[str] = set()
 
 
 def run(slots: Sequence[plan.Slot], command: Sequence[str], knobs: Mapping[str, str], options: job.Options) -> int:
-    """Run the job to its end; returns the exit status. Main thread only."""
+    """Runs the job to its end and returns the exit status. Main thread only."""
     hosts = {slot.rank: slot.host for slot in slots}
     this = job.of_the_command_line(hosts.values(), slots, command, knobs, options, Verdict(hosts))
     return this.conclude(lambda: supervise(this))
 
 
 def supervise(this: job.Job) -> None:
-    """From the secret until nothing of the job is left, by whatever way this is left. OSError, ValueError: it cannot start."""
+    """Runs from the secret until nothing of the job is left, even if an exception ends it. Raises
+    OSError or ValueError if the job cannot start."""
     slots, options = this.slots, this.options
     hosts = list(dict.fromkeys(slot.host for slot in slots))
     with this.opened() as opened, contextlib.ExitStack() as stack:
@@ -96,7 +97,8 @@ def supervise(this: job.Job) -> None:
 
 
 def _torch_meeting(environment: Mapping[str, str], first: str, far: Sequence[str]) -> tuple[str, int]:
-    """The host, empty for this machine, and the port where torch's rank 0 will listen; the user may have chosen them."""
+    """Returns the host, empty for this machine, and the port where torch's rank 0 will listen. The
+    user may have chosen them."""
     host = environment.get("MASTER_ADDR") or (plan.torch_host(first) if first in far else "")
     text = environment.get("MASTER_PORT")
     if not text:
@@ -107,7 +109,7 @@ def _torch_meeting(environment: Mapping[str, str], first: str, far: Sequence[str
 
 
 def share_cores(this: job.Job, environment: Mapping[str, str], ranks: int) -> Mapping[str, str]:
-    """For the ranks of this host; those of others get theirs there. Says so."""
+    """Sets the threads of the ranks of this host, and says so. Agents do it on other hosts."""
     cores = machine.here(environment).cores
     given = machine.threads(environment, cores, ranks)
     if given or (this.far and machine.THREADS not in environment):
@@ -129,7 +131,7 @@ def _start_here(
     key: bytes,
     stack: contextlib.ExitStack,
 ) -> local.Ranks:
-    """The ranks of this host, and on `stack` what ends them."""
+    """Starts the ranks of this host. What ends them goes on `stack`."""
     processors = dict(zip(own, binding.decide(this.options.bind, *binding.here(), ranks=len(own)), strict=False))
     for rank, numbers in processors.items():
         this.log(f"rank {rank} gets the processors {', '.join(map(str, numbers))} (--bind)")

@@ -1,7 +1,9 @@
-"""The command line of `hvdliterun`: every flag of horovodrun, with the same meaning, and a few more.
+"""The command line of `hvdliterun`: every flag of horovodrun, with the same meaning, and a few
+more.
 
-What is a knob comes from hvdlite/base/knobs.py. What horovodrun has and hvdlite has no use for is in `WITHOUT_EFFECT` and
-`REFUSED`: the first is accepted with a line that says why nothing happens, the second ends the launcher with one.
+Flags of knobs come from hvdlite/base/knobs.py. `WITHOUT_EFFECT` and `REFUSED` have the flags of
+horovodrun that hvdlite has no use for. The former are accepted with a line that says why they have
+no effect; the latter end the launcher with an error.
 """
 
 from __future__ import annotations
@@ -22,15 +24,17 @@ _EXAMPLES = """examples:
   hvdliterun -np 2 --horovod-compat python program_that_imports_horovod.py
   hvdliterun --check-build
 
-Other hosts are reached by ssh, which has to work without a password. In a Slurm allocation srun starts the ranks.
-The exit code is that of the first rank that failed (128 + signal if it was killed). When a rank fails, or on Ctrl-C,
-all ranks get SIGTERM and after --grace-seconds SIGKILL. Every knob is also an environment variable (docs/reference/knobs.md).
+hvdliterun reaches other hosts by ssh, which must work without a password. In a Slurm
+allocation, srun starts the ranks. When a rank fails, or on Ctrl-C, all ranks get SIGTERM and,
+after --grace-seconds, SIGKILL. The exit code is that of the rank that failed first, or
+128 + signal if it was killed. Every knob is also an environment variable
+(docs/reference/knobs.md).
 """
 
 
 @dataclass(frozen=True)
 class Foreign:
-    """A flag of horovodrun's that does nothing here."""
+    """A flag of horovodrun that does nothing here."""
 
     flags: tuple[str, ...]
     why: str
@@ -69,7 +73,7 @@ REFUSED = (
 
 
 class _Parser(argparse.ArgumentParser):
-    """Who mistypes an option is told which one is like it."""
+    """Suggests a similar option for an unknown one."""
 
     def error(self, message: str) -> NoReturn:
         what, colon, words = message.partition(": ")
@@ -92,18 +96,18 @@ def build_parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="hvdliterun",
         usage="hvdliterun -np N [options] command [arguments ...]",
-        description="Start N processes of a program as the ranks of one job and watch over them.",
+        description="Start N processes of a program as the ranks of one job, and watch them.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     add = parser.add_argument
-    add("-v", "--version", action="store_true", help="show the version and exit; with --check-build: show more")
+    add("-v", "--version", action="store_true", help="show the version and exit; with --check-build, show more")
     add(
         "-cb",
         "--check-build",
         action="store_true",
-        help="show what this installation can do, run two ranks with each framework that is there, and exit",
+        help="show what this installation can do, test each framework with two ranks, and exit",
     )
     add(
         "-np",
@@ -112,7 +116,7 @@ def build_parser() -> argparse.ArgumentParser:
         dest="processes",
         type=_processes,
         metavar="N",
-        help="how many processes to start; auto: as many as the hosts have slots, or this host has GPUs, else cores",
+        help="how many processes to start; auto: one per slot of the hosts, else per GPU of this host, else per core",
     )
     add(
         "--nproc-per-node",
@@ -120,12 +124,12 @@ def build_parser() -> argparse.ArgumentParser:
         dest="per_node",
         type=_per_node,
         metavar="N",
-        help="how many on each host; auto, gpu or cpu: as many as this host has GPUs, else cores",
+        help="how many processes on each host; gpu or cpu: one per GPU or core of this host; auto: per GPU, else per core",
     )
     add(
         "--torch-env",
         action="store_true",
-        help="set torchrun's variables as well (RANK, WORLD_SIZE, MASTER_ADDR ...), for programs that go by them",
+        help="also set torchrun's variables (RANK, WORLD_SIZE, MASTER_ADDR ...), for programs that read them",
     )
     add(
         "-x",
@@ -133,22 +137,22 @@ def build_parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="NAME[=VALUE]",
-        help="set a variable for all ranks (the caller's environment goes along anyway)",
+        help="set a variable for all ranks, in addition to the caller's environment",
     )
-    add("--config-file", metavar="FILE", help="read options from a YAML file; flags win over it")
+    add("--config-file", metavar="FILE", help="read options from a YAML file; flags override it")
     add(
         "--horovod-compat",
         action="store_true",
-        help="let `import horovod` find hvdlite in the ranks, so that programs written for Horovod run unchanged",
+        help="make `import horovod` find hvdlite in the ranks, so programs written for Horovod run unchanged",
     )
     add(
         "--bind",
         choices=binding.WISHES,
         default="auto",
-        help="give each rank its share of a host's cores; auto (the default): where the job was given some of them only, by "
-        "Slurm, a container or taskset",
+        help="core: bind each rank to its share of the host's cores; none: do not bind; auto (the default): bind if Slurm, a "
+        "container or taskset has given the job only some of the cores",
     )
-    add("--verbose", action="store_true", help="say what is started and what ends")
+    add("--verbose", action="store_true", help="report what starts and what ends")
     _add_hosts(parser)
     _add_output(parser)
     _add_modes(parser)
@@ -165,7 +169,7 @@ def _add_hosts(parser: argparse.ArgumentParser) -> None:
         "-H",
         "--hosts",
         metavar="HOST:SLOTS,...",
-        help="where, and how many processes at most (default: what the batch system says, else localhost:N)",
+        help="hosts, and the most processes on each (default: those of the batch system, else localhost:N)",
     )
     which.add_argument(
         "-hostfile", "--hostfile", metavar="FILE", help="hosts, one per line: `name slots=4`, `name:4` or `name`"
@@ -176,7 +180,7 @@ def _add_hosts(parser: argparse.ArgumentParser) -> None:
         "--slots-per-host",
         type=int,
         metavar="N",
-        help="slots of hosts for which none are given (default: 1)",
+        help="slots of a host without a number of slots (default: 1)",
     )
     group.add_argument("-p", "--ssh-port", type=int, metavar="PORT", help="port of the hosts' ssh servers")
     group.add_argument("-i", "--ssh-identity-file", metavar="FILE", help="private key for ssh")
@@ -189,7 +193,7 @@ def _add_hosts(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="interface to use between hosts; may be repeated (see also --network-interfaces)",
+        help="network interface to use between hosts; may be repeated (see also --network-interfaces)",
     )
 
 
@@ -198,24 +202,24 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--output-filename",
         metavar="DIR",
-        help="write each rank's output to DIR/rank.<rank>/stdout and stderr as well, without prefixes",
+        help="also write each rank's output, without prefixes, to DIR/rank.<rank>/stdout and stderr",
     )
     group.add_argument(
         "--monitor",
         action="store_true",
-        help="show what each rank does: a live table on a terminal, else a line every 10 seconds",
+        help="show what each rank does: a live table on a terminal, otherwise a line every 10 seconds",
     )
     group.add_argument(
         "-prefix-timestamp",
         "--prefix-output-with-timestamp",
         dest="timestamps",
         action="store_true",
-        help="put the time before each line of output",
+        help="put the time in front of each line of output",
     )
     group.add_argument(
         "--collapse",
         action="store_true",
-        help="show a line that several ranks print at about the same time once, as [0-3]<stdout>:",
+        help="print a line only once, as [0-3]<stdout>:, if several ranks print it at about the same time",
     )
 
 
@@ -223,17 +227,17 @@ def _add_modes(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("who starts the ranks")
     mode = group.add_mutually_exclusive_group()
     for flag, about in (
-        ("gloo", "hvdliterun itself, by ssh on other hosts (the default, but for Slurm); the name is Horovod's"),
-        ("mpi", "mpirun, of whichever MPI is the first on PATH"),
-        ("srun", "srun (the default in a Slurm allocation when no hosts are given)"),
-        ("jsrun", "jsrun; in LSF jobs on machines that have it"),
+        ("gloo", "hvdliterun itself, by ssh on other hosts (the default, except in Slurm); Horovod's name"),
+        ("mpi", "the first mpirun on PATH, of any MPI"),
+        ("srun", "srun (the default in a Slurm allocation if no hosts are given)"),
+        ("jsrun", "jsrun, in LSF jobs; its command line is only printed"),
     ):
         mode.add_argument(f"--{flag}", dest="mode", action="store_const", const=flag, help=about)
     group.add_argument("--mpi-args", type=_words, metavar='="ARGS"', help="more arguments for mpirun, srun or jsrun")
     group.add_argument(
-        "--binding-args", type=_words, metavar='="ARGS"', help="arguments for mpirun in place of its binding's"
+        "--binding-args", type=_words, metavar='="ARGS"', help="arguments for mpirun that replace those for binding"
     )
-    group.add_argument("--tcp", action="store_true", help="let MPI and NCCL use nothing but TCP")
+    group.add_argument("--tcp", action="store_true", help="make MPI and NCCL use TCP only")
 
 
 def _add_knobs(parser: argparse.ArgumentParser) -> None:
@@ -249,7 +253,9 @@ def _add_knobs(parser: argparse.ArgumentParser) -> None:
             pair = group.add_mutually_exclusive_group()
             pair.add_argument(knob.flag, dest=destination, action="store_const", const="1", help=about)
             if knob.flag_off:
-                pair.add_argument(knob.flag_off, dest=destination, action="store_const", const="0", help="the opposite")
+                pair.add_argument(
+                    knob.flag_off, dest=destination, action="store_const", const="0", help="turn this off"
+                )
         else:
             word = knob.flag.rsplit("-", 1)[-1].upper()
             metavar = "|".join(knob.choices) if knob.choices else word
@@ -265,7 +271,7 @@ def _add_knobs(parser: argparse.ArgumentParser) -> None:
 
 def _add_foreign(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group(
-        "accepted for horovodrun's sake, without effect",
+        "flags of horovodrun without effect",
         ", ".join(foreign.flags[0] for foreign in WITHOUT_EFFECT),
     )
     for foreign in (*WITHOUT_EFFECT, REFUSED[0]):
@@ -278,7 +284,8 @@ def _add_foreign(parser: argparse.ArgumentParser) -> None:
 
 
 def knob_value(knob: knobs.Knob, source: str) -> Callable[[str], str]:
-    """argparse's type for a knob: checks, and gives the text for the environment."""
+    """Returns argparse's type for a knob: it checks a value, and returns the text for the
+    environment."""
 
     def convert(text: str) -> str:
         if knob.flag_scale != 1:
@@ -324,7 +331,7 @@ def _words(text: str) -> str:
 
 
 def chosen_knobs(arguments: argparse.Namespace) -> dict[str, str]:
-    """The variables that the given flags set, under all names: programs may read Horovod's."""
+    """Returns the variables that the given flags set, under all names: programs may read Horovod's."""
     chosen: dict[str, str] = {}
     for knob in knobs.KNOBS:
         value = getattr(arguments, f"knob_{knob.field}", None)
@@ -334,13 +341,14 @@ def chosen_knobs(arguments: argparse.Namespace) -> dict[str, str]:
 
 
 def given(arguments: argparse.Namespace, foreign: Sequence[Foreign]) -> list[Foreign]:
-    """Which of these are on the command line."""
+    """Returns which of these flags are on the command line."""
     return [each for each in foreign if getattr(arguments, each.destination, None) is not None]
 
 
 def read_text(path: str) -> str:
-    """A file that a flag names. OSError, or ValueError when it is no text."""
-    with open(path, encoding="utf-8-sig") as file:  # Windows' editors begin files with a mark
+    """Returns the text of a file that a flag names. Raises OSError, or ValueError if it is no text."""
+    # Windows' editors begin files with a byte order mark
+    with open(path, encoding="utf-8-sig") as file:
         try:
             return file.read()
         except UnicodeDecodeError as error:

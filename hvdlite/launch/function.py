@@ -54,17 +54,22 @@ def run(
     torch_env: bool = False,
     collapse: bool = False,
 ) -> list[Any]:
-    """Calls `func(*args, **kwargs)` in `num_proc` new processes, the ranks of one job, and returns what they return,
-    in the order of their ranks. Everything that cloudpickle takes can travel, lambdas and a notebook's own functions
-    included; `func` decides by itself whether it needs `hvd.init()`.
+    """Calls `func(*args, **kwargs)` in `num_proc` new processes, the ranks of one job. Returns the
+    results in the order of the ranks.
 
-    What ranks print appears in this process' `sys.stdout` and `sys.stderr`, line by line with `[rank]<stdout>:` before
-    it. A rank that raises ends the others: RuntimeError here, with its number, its host and its traceback, caused by
-    its exception. Ctrl-C ends all ranks and is raised here. The ranks' environment and working directory are this
-    process'. `executable`: their Python interpreter, of the same version as this one. `num_proc="auto"`: as many ranks
-    as `hosts` have slots, or this host has GPUs, else cores. `torch_env`, `collapse`: as the flags of these names.
+    cloudpickle pickles the function, so lambdas and functions of a notebook work. `func` calls
+    `hvd.init()` itself, if it needs it.
 
-    The other parameters are those of `hvdliterun` (docs/guides/running-functions.md); `disable_cache` is accepted for Horovod's sake.
+    The ranks' output appears in this process's `sys.stdout` and `sys.stderr`, line by line with
+    `[rank]<stdout>:` in front. A rank that raises an exception ends the others. run() then raises a
+    RuntimeError with the rank's number, host and traceback; its cause is the rank's exception.
+    Ctrl-C ends all ranks, and run() raises KeyboardInterrupt.
+
+    The ranks have this process's environment and working directory. `executable` is their Python
+    interpreter, of the same version as this one. `num_proc="auto"` starts as many ranks as `hosts`
+    have slots, else as this host has GPUs, else cores. `torch_env` and `collapse` are the flags of
+    these names. The other parameters are those of `hvdliterun` (docs/guides/running-functions.md).
+    `disable_cache` is accepted for Horovod's sake.
     """
     num_proc = _renamed("np", np, "num_proc", num_proc)
     min_num_proc = _renamed("min_np", min_np, "min_num_proc", min_num_proc)
@@ -86,7 +91,7 @@ def run(
     )
     _refuse("only hvdliterun starts ranks through mpirun", use_mpi=use_mpi or None, mpi_args=mpi_args)
     payload = _pickled(func, args, kwargs)
-    # As on a command line, but for the texts' detour.
+    # As on a command line, but without the conversion to text.
     flags = build_parser().parse_args([])
     flags.command = [executable or sys.executable, "-m", "hvdlite.launch.task"]
     flags.mode = "gloo"
@@ -106,7 +111,7 @@ def run(
 
 
 def _check(args: Any, num_proc: Any, hosts: Any) -> None:
-    """What a slip of the pen would turn into an error of something far below."""
+    """Checks arguments that would otherwise cause an error far below."""
     if num_proc != "auto" and (isinstance(num_proc, bool) or not hasattr(num_proc, "__index__")):
         raise TypeError(f"hvdlite.run(num_proc={num_proc!r}): expected a whole number, or 'auto'.")
     if isinstance(args, (str, bytes)) or not isinstance(args, Iterable):
@@ -133,7 +138,7 @@ def _pickled(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str,
         raise TypeError(
             f"hvdlite.run() needs a function to call, not {type(func).__name__}: hvdlite.run(train, num_proc=2)"
         )
-    from hvdlite.launch import pickling  # brings cloudpickle, which hvdliterun does not need
+    from hvdlite.launch import pickling  # imports cloudpickle, which hvdliterun does not need
 
     try:
         return pickling.dumps((func, tuple(args), dict(kwargs or {})))
@@ -146,7 +151,8 @@ def _pickled(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str,
 
 
 def _program() -> bytes:
-    """How this interpreter finds modules, as far as another one of the same kind would not by itself."""
+    """Returns how this interpreter finds modules, if another one of the same kind would not by
+    itself."""
     usual = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     path = [os.path.abspath(entry) for entry in sys.path]
     own = [entry for entry in path if not entry.endswith(".zip") and not any(_below(entry, top) for top in usual)]
@@ -175,7 +181,7 @@ def _call(payload: bytes, request: cli.Request, options: job.Options) -> list[An
 
 
 class _Delivery(JobObserver):
-    """Takes the function to the ranks and brings their results."""
+    """Takes the function to the ranks and collects their results."""
 
     def __init__(self, payload: bytes, slots: Sequence[plan.Slot], verdict: Verdict, command: Sequence[str]) -> None:
         self.results: list[Any] = []
@@ -213,9 +219,9 @@ def _result(client: StoreClient, slot: plan.Slot) -> Any:
 
 
 def _raise_failure(client: StoreClient, verdict: Verdict, command: Sequence[str]) -> None:
-    """Nothing where all ranks have ended well."""
+    """Raises the failure, if a rank has failed."""
     if verdict.interrupted:
-        # It was held back until the ranks had ended; now it does what it does in this program.
+        # It was held back until the ranks had ended. Now it takes its effect in this program.
         signal.raise_signal(verdict.interrupted)
         if verdict.interrupted == signal.SIGINT:
             raise KeyboardInterrupt
@@ -227,12 +233,13 @@ def _raise_failure(client: StoreClient, verdict: Verdict, command: Sequence[str]
         raise RuntimeError(sentence)
     told = _told(client, rank)
     if told is not None and is_consequence(told[0].encode()):
-        # The cause has told before it let the others know, but its process may take longer to end than theirs.
+        # The cause is reported before the others learn of it, but its process may take longer to
+        # end.
         others = ((other, _told(client, other)) for other in verdict.hosts)
         causes = [(other, it) for other, it in others if it is not None and not is_consequence(it[0].encode())]
         rank, told = causes[0] if causes else (rank, told)
     if told is None:
-        raise RuntimeError(sentence)  # it died without a word
+        raise RuntimeError(sentence)  # it died without a report
     last_line, trace, itself = told
     raise RuntimeError(
         f"rank {rank} on {verdict.hosts[rank]} raised {last_line}\n\nOn rank {rank}:\n{trace}"
@@ -240,7 +247,7 @@ def _raise_failure(client: StoreClient, verdict: Verdict, command: Sequence[str]
 
 
 def _told(client: StoreClient, rank: int) -> tuple[str, str, bytes | None] | None:
-    """What a rank that has raised has left in the store."""
+    """Returns the report of a rank that has raised an exception."""
     try:
         told: tuple[str, str, bytes | None] = pickle.loads(blobs.receive(client, task.failure_key(rank), 0))
     except TimeoutError:
@@ -249,7 +256,7 @@ def _told(client: StoreClient, rank: int) -> tuple[str, str, bytes | None] | Non
 
 
 def _exception(data: bytes | None) -> BaseException | None:
-    """A rank's exception, where it can be made again here."""
+    """Returns a rank's exception, if this process can unpickle it."""
     try:
         error = pickle.loads(data) if data is not None else None
     except Exception:

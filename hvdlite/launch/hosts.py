@@ -1,6 +1,7 @@
-"""Which hosts there are and how many processes each may have: from -H, a hostfile, or what a batch system says. Pure.
+"""Finds the hosts and how many processes each may have: from -H, a hostfile or a batch system.
+Pure.
 
-A hostfile has a host per line, in any of the three ways that launchers have taught people; `#` begins a comment:
+A hostfile has a host per line, in the syntax of any launcher; `#` begins a comment:
 
     node1 slots=4        as for Open MPI and horovodrun
     node2:4              as for MPICH and Intel MPI
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 
 from hvdlite.launch import nodelist
 
-# A name or an address, IPv6 in brackets; ssh's `user@` may stand before it.
+# A name or an address, IPv6 in brackets; ssh's `user@` may be in front.
 _NAME = r"(?!-)(?:[\w.-]+@)?(?:[\w.-]+|\[[0-9a-fA-F:.%\w]+\])"
 _ENTRY = re.compile(rf"({_NAME})(?::([0-9]+))?")
 _LINE = re.compile(rf"({_NAME})(?::([0-9]+)|((?:\s+[\w-]+=\S+)+))?")
@@ -33,14 +34,14 @@ class Host:
 
 @dataclass(frozen=True)
 class Found:
-    """What the environment says, and who said it."""
+    """The hosts of the environment, and the source."""
 
     hosts: list[Host]
     source: str
 
 
 def parse_hosts(text: str) -> list[Host]:
-    """`a:2,b:4,[fd00::1]:2`; a name alone has one slot."""
+    """Parses `a:2,b:4,[fd00::1]:2`; a name alone has one slot."""
     hosts: list[Host] = []
     for entry in text.split(","):
         match = _ENTRY.fullmatch(entry.strip())
@@ -54,7 +55,7 @@ def parse_hosts(text: str) -> list[Host]:
 
 
 def parse_hostfile(text: str, name: str, slots_per_host: int | None = None) -> list[Host]:
-    """The hosts of a file; `name` is what errors call it."""
+    """Returns the hosts of a file. Errors call it `name`."""
     hosts: list[Host] = []
     for number, line in enumerate(text.splitlines(), 1):
         content = line.split("#", 1)[0].strip()
@@ -72,7 +73,7 @@ def _parse_line(line: str, where: str, slots_per_host: int | None) -> Host:
     if match is not None and match.group(2):
         slots = int(match.group(2))
     elif match is not None and match.group(3):
-        # Open MPI's other words, as max_slots=, say nothing about how many processes to start.
+        # Other words of Open MPI, such as max_slots=, do not say how many processes to start.
         given = [word.split("=", 1)[1] for word in match.group(3).split() if word.startswith("slots=")]
         if given:
             slots = int(given[0]) if len(given) == 1 and given[0].isdecimal() else 0
@@ -88,9 +89,10 @@ def _refuse_twice(hosts: Iterable[Host], where: str) -> None:
 
 
 def from_environment(environ: Mapping[str, str], read: Reader, slots_per_host: int | None = None) -> Found | None:
-    """The hosts that a batch system has given to this job; `read` gives a file's text.
+    """Returns the hosts that a batch system has given to this job; `read` returns a file's text.
 
-    LSF, a Slurm allocation (but not a step in it: there the hosts are taken), and the MPI Operator of Kubernetes.
+    Reads LSF, a Slurm allocation, and the MPI Operator of Kubernetes. In a step of Slurm, the hosts
+    are in use already.
     """
     for source in (_from_lsf, _from_slurm, _from_mpi_operator):
         found = source(environ, read, slots_per_host)
@@ -111,14 +113,15 @@ def _from_lsf(environ: Mapping[str, str], read: Reader, slots_per_host: int | No
 
 def _from_slurm(environ: Mapping[str, str], read: Reader, slots_per_host: int | None) -> Found | None:
     names = environ.get("SLURM_JOB_NODELIST")
-    # An `srun` step has SLURM_STEP_ID, but so has the shell that salloc or `srun --pty` gives to a person.
+    # An `srun` step has SLURM_STEP_ID, but so has the shell of salloc or `srun --pty`.
     if not names or not environ.get("SLURM_JOB_ID"):
         return None
     expanded = nodelist.expand(names)
     tasks = environ.get("SLURM_TASKS_PER_NODE")
     counts = nodelist.tasks_per_node(tasks) if tasks else [slots_per_host or 1] * len(expanded)
     if len(counts) != len(expanded) and environ.get("SLURM_STEP_ID") and environ.get("SLURM_JOB_CPUS_PER_NODE"):
-        # In a shell that is a step itself the number of tasks is the step's, while the nodes are the job's.
+        # In a shell that is a step itself, the number of tasks is the step's, but the nodes are the
+        # job's.
         counts = nodelist.tasks_per_node(environ["SLURM_JOB_CPUS_PER_NODE"])
     if len(counts) != len(expanded):
         raise ValueError(
@@ -129,7 +132,8 @@ def _from_slurm(environ: Mapping[str, str], read: Reader, slots_per_host: int | 
     )
 
 
-# Where the operator says that its hostfile is: for Open MPI, its successor's runtime, Intel MPI and MPICH.
+# The variables by which the operator names its hostfile: for Open MPI, its successor's runtime,
+# Intel MPI and MPICH.
 _OPERATORS_FILES = (
     "OMPI_MCA_orte_default_hostfile",
     "PRTE_MCA_prte_default_hostfile",

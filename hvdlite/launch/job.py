@@ -1,9 +1,10 @@
-"""What every job has, however its ranks are started: options, a console, the store where the ranks meet, and a last line.
+"""What every job has, however its ranks are started: options, a console, the store where the ranks
+meet, and a last line.
 
     this = job.of_the_command_line(hosts, slots, command, knobs, options, Verdict(...))
     status = this.conclude(supervise)
 
-`direct` starts ranks itself, `delegate` lets another launcher do so.
+`direct` starts ranks itself, and `delegate` lets another launcher do so.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Options:
     collapse: bool = False
     torch_env: bool = False
     bind: str = "auto"  # of binding.WISHES
-    exits: bool = False  # the process ends with the job
+    exits: bool = False  # whether the process ends with the job
     start_timeout: float = 30.0
     grace_seconds: float = guardian.GRACE_SECONDS
     interfaces: Sequence[str] = ()
@@ -44,7 +45,7 @@ class Options:
 
 
 class NotRun(Exception):
-    """What is only shown; the text is the launcher's last words."""
+    """Nothing was run, only shown; the text is the launcher's last line."""
 
 
 @dataclass(frozen=True)
@@ -62,39 +63,42 @@ class Job:
     command: Sequence[str]
     knobs: Mapping[str, str]  # variables that flags set
     options: Options
-    far: Sequence[str]  # the hosts that are not this one, each once
+    far: Sequence[str]  # other hosts than this one, each once
     console: console.Console
     verdict: Verdict
     observer: JobObserver
-    lasting: list[Signals] | None = None  # caught until the last line is said, where there is one
+    # signals are caught until the last line is printed, if the job has signals
+    lasting: list[Signals] | None = None
 
     def signals(self) -> Signals:
-        """To be caught from here on."""
+        """Catches signals from here on."""
         caught = Signals(lasting=self.lasting is not None)
         if self.lasting is not None:
             self.lasting.append(caught)
         return caught
 
     def log(self, text: str) -> None:
-        """For --verbose."""
+        """Prints a line for --verbose."""
         if self.options.verbose:
             self.console.say(text)
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[Opened]:
-        """Files, the secret and the store; a bad path or a bad secret is a ValueError or an OSError before anything has started."""
+        """Opens files, the secret and the store. A bad path or a bad secret raises ValueError or
+        OSError before anything has started."""
         streams = self._open_streams()
         key = secret.of_the_user({**os.environ, **self.knobs}) or secret.create()
         with contextlib.ExitStack() as stack:
             for stream in streams.values():
                 stack.callback(stream.end)
-            # When all ranks are on this host, nothing listens anywhere but on the loopback.
+            # If all ranks are on this host, the store listens on loopback only.
             store = stack.enter_context(StoreServer.reached(key, everywhere=bool(self.far)))
+            self.verdict.hearing = lambda: not store.is_empty()
             self.observer.begin(store, key)
             yield Opened(streams, key, store)
 
     def _open_streams(self) -> dict[tuple[int, str], output.Stream]:
-        """With the files for --output-filename."""
+        """Opens the streams, with the files for --output-filename."""
         found: dict[tuple[int, str], output.Stream] = {}
         together: dict[str, output.Together] = {}
         if self.options.collapse:
@@ -116,12 +120,14 @@ class Job:
     def watch(
         self, groups: Mapping[str, Group], streams: Mapping[tuple[int, str], output.Stream], signals: Signals
     ) -> None:
-        """Until all ranks have ended. `signals` are caught since before the first was started."""
+        """Watches until all ranks have ended. `signals` have been caught since before the first
+        rank was started."""
         watch.watch(groups, streams, self.verdict, self.log, self.observer.tick, signals)
         self.observer.end()
 
     def conclude(self, supervise: Callable[[], None]) -> int:
-        """Let `supervise` run the ranks to their end, and say how that was; returns the exit status. Main thread only."""
+        """Lets `supervise` run the ranks to their end, prints the result and returns the exit
+        status. Main thread only."""
         try:
             return self._conclude(supervise)
         finally:
@@ -139,9 +145,9 @@ class Job:
             status, sentence = 2, str(shown)
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             status, sentence = 1, _why_not(error)
-        except KeyboardInterrupt:  # before or after the watch, which has its own handlers
+        except KeyboardInterrupt:  # before or after the watch, which has handlers of its own
             status, sentence = 128 + signal.SIGINT, "ended by SIGINT; all ranks were ended."
-        self.observer.end()  # it has not where an exception has come
+        self.observer.end()  # not if an exception has come
         losses = self.console.losses()
         self.console.say("\n".join([*losses, sentence]))
         with contextlib.suppress(KeyboardInterrupt):
@@ -153,7 +159,7 @@ class Job:
         return status or (1 if losses else 0)
 
     def _flush(self) -> None:
-        """Until all is read, or a signal comes meanwhile."""
+        """Waits until the output has been read, or until a signal comes."""
         before = self._count()
         self.console.flush(lambda: self._count() > before)
 
@@ -169,21 +175,23 @@ def of_the_command_line(
     options: Options,
     verdict: Verdict,
 ) -> Job:
-    """A job that is seen on the launcher's stdout and stderr. `hosts`: all where ranks may be started."""
-    logging.basicConfig(format="hvdliterun: %(message)s")  # what the store says of strangers
+    """Returns a job that prints to the launcher's stdout and stderr. `hosts`: all hosts where ranks
+    may be started."""
+    logging.basicConfig(format="hvdliterun: %(message)s")  # the store's log about strangers
     far = elsewhere(hosts)
     screen, shown = console.of_the_command_line(verdict.hosts, bool(far), options.monitor, options.timestamps)
     return Job(slots, command, knobs, options, far, screen, verdict, shown, lasting=[])
 
 
 def elsewhere(hosts: Iterable[str]) -> list[str]:
-    """Those that are not this machine, each once. Asks for their addresses, which may take a while."""
-    # A host with a user name means ssh.
+    """Returns the hosts that are not this machine, each once. It resolves their names, which may
+    take a while."""
+    # A host with a user name needs ssh.
     return [host for host in dict.fromkeys(hosts) if "@" in host or not addresses.is_of_this_machine(host.strip("[]"))]
 
 
 def _why_not(error: Exception) -> str:
-    """The launcher's last line where a job cannot start."""
+    """Returns the launcher's last line for a job that cannot start."""
     if not isinstance(error, OSError) or not error.strerror:
         return str(error)
     if error.errno == errno.EMFILE:

@@ -1,4 +1,4 @@
-"""What a rank has said last: the line that names its exception, if there is one."""
+"""Finds the last words of a rank: the line that names its exception, if there is one."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from collections.abc import Sequence
 
 from hvdlite.launch.one_line import NAMES_AN_ERROR, printable
 
-_MOST = 300  # bytes of a line
-_LINES = 400  # that are remembered
+_MOST = 300  # bytes of a line that are kept
+_LINES = 400  # lines that are kept
 
 _NAMES_AN_ERROR = re.compile(NAMES_AN_ERROR.pattern.encode())
-# hvdlite's own log, which repeats what the program or another rank has said.
+# hvdlite's own log, which repeats a message of the program or of another rank.
 _LOG = re.compile(rb"\[(?:[\d :.-]+ )?hvdlite \d+/\d+\] \w+: ")
 _TRACEBACK = b"Traceback (most recent call last)"
 
 
 class LastWords:
-    """Lines in, and what they come to is found when it is asked for: ranks may print much."""
+    """Takes lines, and interprets them only on request, because ranks may print much."""
 
     def __init__(self) -> None:
         self._lines: deque[bytes] = deque(maxlen=_LINES)
@@ -27,8 +27,9 @@ class LastWords:
         self._lines.extend(line[: _MOST + 1] for line in lines[-_LINES:])
 
     def found(self) -> tuple[bytes, bool]:
-        """The words, and whether they name an exception: the last one that does so; else the last line, rather one of the
-        program's than one of hvdlite's log."""
+        """Returns the words, and whether they name an exception. They are the last line that names
+        one. Otherwise they are the last line, preferably one of the program's instead of hvdlite's
+        log."""
         words, weight = b"", 0
         in_traceback = False
         for line in self._lines:
@@ -38,7 +39,7 @@ class LastWords:
             if said.startswith(_TRACEBACK):
                 in_traceback = True
                 continue
-            # Behind the frames stands the exception, whatever it is called.
+            # The exception follows the frames, whatever its name is.
             its_weight = 3 if in_traceback or _NAMES_AN_ERROR.match(said) else 2
             in_traceback = False
             if logged := _LOG.match(said):
@@ -49,5 +50,5 @@ class LastWords:
 
 
 def shown(words: bytes) -> str:
-    """As text that a terminal does not obey."""
+    """Returns the text without control of the terminal."""
     return printable(words.decode(errors="backslashreplace"))

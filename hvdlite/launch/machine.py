@@ -1,4 +1,5 @@
-"""What this machine offers to ranks: processors and GPUs. Only here() looks; the rest decides and is pure."""
+"""What this machine offers to ranks: processors and GPUs. Only here() reads the system; the rest is
+pure."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-# Libraries that compute with OpenMP, MKL and OpenBLAS among them, take as many threads.
+# Libraries that use OpenMP, such as MKL and OpenBLAS, start this many threads.
 THREADS = "OMP_NUM_THREADS"
 _GPUS = "CUDA_VISIBLE_DEVICES"
 _QUOTA = "/sys/fs/cgroup/cpu.max"
@@ -32,7 +33,8 @@ def here(environ: Mapping[str, str]) -> Machine:
 
 
 def cores(allowed: int, quota: str) -> int:
-    """How many run at a time of the `allowed` ones; `quota`: a cgroup's cpu.max, as `200000 100000` for two."""
+    """Returns how many of the `allowed` processors can run at a time. `quota`: a cgroup's cpu.max,
+    such as `200000 100000` for two."""
     words = quota.split()
     if len(words) == 2 and all(word.isdecimal() and int(word) for word in words):
         return max(1, min(allowed, int(words[0]) // int(words[1])))
@@ -40,8 +42,8 @@ def cores(allowed: int, quota: str) -> int:
 
 
 def gpus(there: int, visible: str | None) -> int:
-    """How many a program sees; `visible`: CUDA_VISIBLE_DEVICES, numbers and names of which CUDA takes those before the first
-    that does not exist."""
+    """Returns how many GPUs a program sees. `visible`: CUDA_VISIBLE_DEVICES, numbers and names;
+    CUDA uses those before the first that does not exist."""
     if visible is None:
         return there
     count = 0
@@ -53,7 +55,8 @@ def gpus(there: int, visible: str | None) -> int:
 
 
 def count(wish: str, machine: Machine) -> tuple[int, str]:
-    """How many ranks `auto`, `gpu` or `cpu` are here, and one for each of what. ValueError: there is none of that."""
+    """Returns the number of ranks for `auto`, `gpu` or `cpu`, and what each rank gets. Raises
+    ValueError if there is none of that."""
     if wish == "gpu" and not machine.gpus:
         raise ValueError("there is no GPU on this host that a program could use (/dev/nvidia*, CUDA_VISIBLE_DEVICES).")
     if wish != "cpu" and machine.gpus:
@@ -62,14 +65,16 @@ def count(wish: str, machine: Machine) -> tuple[int, str]:
 
 
 def threads(environment: Mapping[str, str], cores: int, ranks: int) -> dict[str, str]:
-    """What ranks of one host get so that they do not take each other's cores: nothing where the user has chosen."""
+    """Returns the variables that keep ranks of one host off each other's cores; nothing if the user
+    has chosen."""
     if THREADS in environment or ranks < 2:
         return {}
     return {THREADS: str(max(1, cores // ranks))}
 
 
 def about_threads(given: Mapping[str, str], cores: int, far: bool) -> str:
-    """For people. `given`: what threads() gives here; `far`: there are ranks on other hosts."""
+    """Returns a sentence. `given`: the result of threads() here; `far`: there are ranks on other
+    hosts."""
     advice = f"-x {THREADS}=N gives them another number."
     if far:
         own = f" (here {given[THREADS]})" if given else ""

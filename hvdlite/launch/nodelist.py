@@ -1,17 +1,17 @@
-"""How Slurm writes down nodes and tasks: `n[1-2,07],m03` and `2(x3),1`. Pure."""
+"""Parses Slurm's notation of nodes and tasks: `n[1-2,07],m03` and `2(x3),1`. Pure."""
 
 from __future__ import annotations
 
 import re
 
-# Slurm's own limit is 65 536 nodes; a slip such as n[1-999999999] must not eat the memory.
+# Slurm's own limit is 65 536 nodes. A typing error such as n[1-999999999] must not fill the memory.
 _MOST = 1 << 16
 
 
 def expand(text: str) -> list[str]:
-    """The nodes in the order in which they are written: `n[1-2,07]-ib,m03` is n1-ib, n2-ib, n07-ib and m03.
+    """Returns the nodes in the written order: `n[1-2,07]-ib,m03` is n1-ib, n2-ib, n07-ib and m03.
 
-    Leading zeros are kept, and an entry may have several brackets. ValueError for anything else.
+    Keeps leading zeros. An entry may have several brackets. Raises ValueError for anything else.
     """
     nodes: list[str] = []
     for entry in _split(text.strip(), text):
@@ -26,7 +26,8 @@ def expand(text: str) -> list[str]:
 
 
 def tasks_per_node(text: str) -> list[int]:
-    """How many tasks each node has: `2(x3),1` is 2, 2, 2 and 1. ValueError for anything else."""
+    """Returns how many tasks each node has: `2(x3),1` is 2, 2, 2 and 1. Raises ValueError for
+    anything else."""
     counts: list[int] = []
     for entry in text.split(","):
         match = re.fullmatch(r"([0-9]+)(?:\(x([0-9]+)\))?", entry.strip())
@@ -40,7 +41,7 @@ def tasks_per_node(text: str) -> list[int]:
 
 
 def _split(entries: str, text: str) -> list[str]:
-    """At the commas outside brackets."""
+    """Splits at the commas outside brackets."""
     parts, depth = [""], 0
     for character in entries:
         depth += (character == "[") - (character == "]")
@@ -59,7 +60,7 @@ def _split(entries: str, text: str) -> list[str]:
 
 
 def _numbers(ranges: str, text: str) -> list[str]:
-    """What stands between brackets: `1-2,07`."""
+    """Parses the text between brackets: `1-2,07`."""
     found: list[str] = []
     for piece in ranges.split(","):
         match = re.fullmatch(r"([0-9]+)(?:-([0-9]+))?", piece)

@@ -1,16 +1,18 @@
-"""An exception, or what is left of one in a program's output, in one line: for other ranks and for last lines."""
+"""Shortens an exception, or its text in a program's output, to one line, for other ranks and for
+last lines."""
 
 from __future__ import annotations
 
 import re
 
-# What a line begins with that names an exception, in a traceback or in the text of another exception.
+# The beginning of a line that names an exception, in a traceback or in the text of another
+# exception.
 NAMES_AN_ERROR = re.compile(r"[\w.]*(?:Error|Exception|Interrupt|Fault|Abort)\b")
 
 
 def in_one_line(error: BaseException, most: int = 500) -> str:
-    """Its type, the first line of its text, and the exception that a later line names: torch's DataLoader puts a worker's
-    traceback there, whose end is the cause."""
+    """Returns the type, the first line of the text, and the exception that a later line names:
+    torch's DataLoader puts a worker's traceback there, which ends with the cause."""
     kind = type(error).__name__
     try:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
@@ -27,5 +29,5 @@ def in_one_line(error: BaseException, most: int = 500) -> str:
 
 
 def printable(text: str) -> str:
-    """Without what a terminal would obey."""
+    """Returns the text without control characters of terminals."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -1,16 +1,17 @@
-r"""What ranks print becomes the launcher's output, line by line: `[1]<stdout>:text`.
+r"""Turns the ranks' output into the launcher's, line by line: `[1]<stdout>:text`.
 
     rank's pipe ──► Stream: cut into lines ──► Sink: prefix, one line at a time ──► Writer (thread) ──► stdout
                        └──► copy in D/rank.1/stdout, byte for byte
 
-Nothing is decoded: bytes come out as they went in, and within a stream never in another order. A line ends
-with `\n`, `\r\n` or `\r` (progress bars), which is kept on a terminal; elsewhere `bars` makes lines of some states. A line that stays
-unfinished is shown after a moment; if another rank speaks in between, the rest of it starts a new line.
+Nothing is decoded: bytes come out as they went in, and a stream keeps their order. A line ends with
+`\n`, `\r\n` or `\r` (progress bars). A terminal gets these ends; elsewhere `bars` makes lines of
+some states. An unfinished line is shown after a moment. If another rank prints in between, the rest
+of it starts a new line.
 
-The reader may be slow (a pager, a stopped terminal). Up to BACKLOG_BYTES wait in memory; beyond that ranks
-wait as they would for any slow reader; but when not one byte has been taken for PATIENCE_SECONDS, text is
-dropped and counted: a forgotten pager must not stop a training run. When the reader is gone altogether the
-rest goes nowhere. The copies in files are always complete.
+The reader may be slow (a pager, a stopped terminal). Up to BACKLOG_BYTES wait in memory. Beyond
+that, ranks wait as they would for any slow reader. If not one byte has been taken for
+PATIENCE_SECONDS, text is dropped and counted, because a forgotten pager must not stop a training
+run. When the reader has gone, the rest is discarded. The copies in files are always complete.
 """
 
 from __future__ import annotations
@@ -32,17 +33,17 @@ from hvdlite.launch.last_words import LastWords
 BACKLOG_BYTES = 16 << 20
 PATIENCE_SECONDS = 10.0
 IDLE_SECONDS = 0.2
-# A longer line is passed on in pieces.
+# A longer line is passed on in parts.
 LINE_BYTES = 1 << 20
-# What a pipe takes at once: a write that ends shows that the reader is alive.
+# What a pipe takes at once. A write that ends shows that the reader is alive.
 _WRITE_BYTES = 4096
 
 _LINE_END = re.compile(rb"\r\n|\n|\r(?=[^\n])")
 
 
 def drain(read: Callable[[], bool]) -> None:
-    """Calls `read` while it says that there was something; not for ever, because a process that was left behind may write
-    without end."""
+    """Calls `read` while it returns that there was something; but not for ever, because a process
+    that was left behind may write without end."""
     for _ in range(64):
         if not read():
             return
@@ -55,22 +56,23 @@ class Lines:
         self.pending = b""
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The lines that are now complete, each with its end."""
+        """Returns the lines that are now complete, each with its end."""
         text = self.pending + data
         end = 0
         lines: list[bytes] = []
-        # Nothing before the old text's last byte can end a line.
+        # No byte before the last one of the old text can end a line.
         for match in _LINE_END.finditer(text, max(0, len(self.pending) - 1)):
             lines.append(text[end : match.end()])
             end = match.end()
         self.pending = text[end:]
-        # A `\r` at the very end may be half of `\r\n`: it waits for the next byte, or for flush().
+        # A `\r` at the very end may be half of `\r\n`, so it waits for the next byte, or for
+        # flush().
         if len(self.pending) > LINE_BYTES:
             lines.append(self.flush())
         return lines
 
     def flush(self) -> bytes:
-        """What there is of the last line."""
+        """Returns what there is of the last line."""
         pending, self.pending = self.pending, b""
         return pending
 
@@ -92,11 +94,11 @@ class Writer:
 
     @property
     def backlog(self) -> int:
-        """Bytes that wait."""
+        """Returns how many bytes wait."""
         return self._backlog
 
     def stuck(self, now: float) -> float:
-        """For how many seconds the reader has not taken a byte."""
+        """Returns for how many seconds the reader has not taken a byte."""
         return now - self._progress if self._backlog else 0.0
 
     def put(self, data: bytes) -> None:
@@ -110,22 +112,22 @@ class Writer:
             self._changed.notify_all()
 
     def wait_flushed(self, seconds: float) -> bool:
-        """Wait until all is written; False when it is not by then."""
+        """Waits until all is written. Returns False if it is not by then."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._backlog, seconds)
 
     def close(self) -> None:
-        """Ends the thread as soon as it has written what it was given."""
+        """Ends the thread when it has written all text."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
 
     def _write(self, data: memoryview) -> int:
-        """As os.write; an exception when the reader has gone."""
+        """Like os.write; raises an exception if the reader has gone."""
         while True:
             try:
                 return os.write(self._descriptor, data)
-            except BlockingIOError:  # another process made our terminal or pipe non-blocking
+            except BlockingIOError:  # another process made our terminal or pipe nonblocking
                 select.select([], [self._descriptor], [])
 
     def _run(self) -> None:
@@ -139,7 +141,8 @@ class Writer:
             while view:
                 try:
                     written = self._write(view[:_WRITE_BYTES])
-                except Exception as error:  # not only OSError: a program's own `sys.stdout` may raise anything
+                # any exception: a program's own `sys.stdout` may raise anything
+                except Exception as error:
                     with self._changed:
                         self.failure = error
                         self._gone = True
@@ -156,7 +159,7 @@ class Writer:
 
 
 class TextWriter(Writer):
-    """Writes to a text stream: where `sys.stdout` is a notebook's or a test's, descriptor 1 leads elsewhere."""
+    """Writes to a text stream. The `sys.stdout` of a notebook or of a test is not descriptor 1."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -167,14 +170,15 @@ class TextWriter(Writer):
     def _write(self, data: memoryview) -> int:
         text = self._decoder.decode(data)
         self._stream.write(text.encode(self._encoding, "backslashreplace").decode(self._encoding))
-        if len(data) == self.backlog:  # nothing more waits
+        if len(data) == self.backlog:  # no text waits any more
             self._stream.flush()
         return len(data)
 
 
 class Sink:
-    """One of the launcher's own streams, shared by the same stream of all ranks. One thread at a time. `obeys_returns`: a
-    carriage return takes the reader back to the beginning of the line, as on a terminal."""
+    """One of the launcher's own streams, shared by the same stream of all ranks. One thread at a
+    time. `obeys_returns`: a carriage return moves the reader to the beginning of the line, as on a
+    terminal."""
 
     def __init__(self, writer: Writer, timestamps: bool = False, obeys_returns: bool = True) -> None:
         self.obeys_returns = obeys_returns
@@ -185,7 +189,7 @@ class Sink:
         self._dropped = 0
 
     def accepts(self, now: float) -> bool:
-        """Whether ranks' output should be read now; if not, they wait."""
+        """Whether ranks' output should be read now; otherwise the ranks wait."""
         if self._writer.backlog <= BACKLOG_BYTES // 2:
             self._dropping = False
             if self._dropped:
@@ -195,14 +199,14 @@ class Sink:
         return self._dropping or self._writer.backlog < BACKLOG_BYTES
 
     def emit(self, prefix: bytes, lines: list[bytes]) -> None:
-        """Pieces of one stream; only the last may be unfinished."""
+        """Prints parts of one stream; only the last may be unfinished."""
         if self._dropping:
             self._dropped += len(lines)
             return
         start = f"{time.asctime()}".encode() + prefix if self._timestamps else prefix
         pieces: list[bytes] = []
         for line in lines:
-            if not line or (line == b"\r" and self._open != prefix):  # that is where the line begins anyway
+            if not line or (line == b"\r" and self._open != prefix):  # the line begins there anyway
                 continue
             if self._open != prefix:
                 pieces.append(start if self._open is None else b"\n" + start)
@@ -211,7 +215,7 @@ class Sink:
         self._writer.put(b"".join(pieces))
 
     def say(self, text: str) -> None:
-        """A line of the launcher itself."""
+        """Prints a line of the launcher itself."""
         line = text.encode("utf-8", "backslashreplace") + b"\n"
         self._writer.put(line if self._open is None else b"\n" + line)
         self._open = None
@@ -227,7 +231,7 @@ class Sink:
 
 
 class Together(Protocol):
-    """What several ranks' streams go through on their way to a sink (`collapse`)."""
+    """Processes the streams of several ranks before a sink (`collapse`)."""
 
     def put(self, rank: int, lines: Sequence[bytes], now: float) -> None: ...
 
@@ -245,7 +249,7 @@ class Stream:
     rank: int
     name: str  # stdout | stderr
     sink: Sink
-    copy: int | None = None  # descriptor of the file
+    copy: int | None = None  # the file's descriptor
     together: Together | None = None
     last_words: LastWords = field(default_factory=LastWords)
     _lines: Lines = field(default_factory=Lines)
@@ -263,7 +267,7 @@ class Stream:
         self._emit(self._lines.feed(data), returns)
 
     def tick(self, now: float) -> None:
-        """Show an unfinished line that has waited long enough, or a progress bar."""
+        """Shows an unfinished line that has waited long enough, or a progress bar."""
         is_old = now - self._fed >= IDLE_SECONDS
         if self._bars.drawing:
             self._pass_on(self._bars.tick(now, self._lines.pending if is_old else b""), now)
@@ -273,7 +277,7 @@ class Stream:
             self.together.tick(now)
 
     def wait(self, now: float) -> float | None:
-        """Seconds until tick() has something to do."""
+        """Returns the seconds until tick() has something to do."""
         waits = [self.together.wait(now) if self.together is not None else None]
         if self._bars.drawing:
             waits.append(self._bars.wait(now))
@@ -291,8 +295,8 @@ class Stream:
             self.copy = None
 
     def _emit(self, lines: list[bytes], returns: bool = True) -> None:
-        """`returns`: there may be a carriage return in them."""
-        if self.name == "stderr":  # those of stdout are not asked for
+        """`returns`: there may be a carriage return in the text."""
+        if self.name == "stderr":  # last words are those of stderr
             self.last_words.heard(lines)
         if not self.sink.obeys_returns and (returns or self._bars.drawing):
             lines = self._bars.thin(lines, self._fed)
@@ -319,7 +323,7 @@ class Stream:
 
 
 def open_copy(directory: str, rank: int, size: int, name: str) -> int:
-    """The file D/rank.<padded>/stdout for a rank, empty."""
+    """Opens the file D/rank.<padded>/stdout for a rank, empty."""
     folder = os.path.join(directory, f"rank.{rank:0{len(str(size - 1))}d}")
     os.makedirs(folder, exist_ok=True)
     return os.open(os.path.join(folder, name), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)

@@ -9,7 +9,7 @@ from typing import Any
 
 import cloudpickle
 
-_WITHOUT_FILE = "<dynamic-code>"  # what cloudpickle calls the file of every function since 3.1.3
+_WITHOUT_FILE = "<dynamic-code>"  # cloudpickle's name for the file of every function since 3.1.3
 
 
 def _with_file(code: CodeType) -> tuple[Any, ...]:
@@ -18,13 +18,13 @@ def _with_file(code: CodeType) -> tuple[Any, ...]:
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """Keeps the name of the file that a function comes from: a traceback of a rank shows its lines."""
+    """Keeps the name of a function's file, so a traceback of a rank shows its lines."""
 
     dispatch_table = ChainMap({CodeType: _with_file}, cloudpickle.Pickler.dispatch_table)
 
 
 def dumps(value: Any) -> bytes:
-    """As cloudpickle.dumps()."""
+    """Like cloudpickle.dumps()."""
     buffer = io.BytesIO()
     _Pickler(buffer).dump(value)
     return buffer.getvalue()

@@ -1,4 +1,4 @@
-"""Who is which rank on which host, and the environment that tells it so. Pure."""
+"""Places ranks on hosts, and builds the environment that tells them their place. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from hvdlite.launch.hosts import Host
 from hvdlite.rendezvous.addresses import Address, join_address
 
-# Far above any job: a slip of the finger is refused before it fills the memory.
+# Far above any job: a typing error is refused before it fills the memory.
 MOST_RANKS = 1 << 16
 
 
@@ -28,7 +28,8 @@ class Slot:
 
 
 def assign(hosts: Sequence[Host], processes: int | None = None) -> list[Slot]:
-    """One slot per process, host by host. Fewer processes than slots leave the last slots empty."""
+    """Returns one slot per process, host by host. If there are fewer processes than slots, the last
+    slots stay empty."""
     available = sum(host.slots for host in hosts)
     size = available if processes is None else processes
     if size < 1:
@@ -45,7 +46,7 @@ def assign(hosts: Sequence[Host], processes: int | None = None) -> list[Slot]:
         if free > 0:
             taken.append((host.name, min(host.slots, free)))
             free -= host.slots
-    # As Horovod: "across" are the ranks with the same local rank on the hosts that have it.
+    # As in Horovod, "across" are the ranks with the same local rank on the hosts that have it.
     across = Counter(local_rank for _, local_size in taken for local_rank in range(local_size))
     before: Counter[int] = Counter()
     slots: list[Slot] = []
@@ -56,36 +57,37 @@ def assign(hosts: Sequence[Host], processes: int | None = None) -> list[Slot]:
     return slots
 
 
-# What belongs to the launcher's own machine or login and would be wrong on another.
+# Variables of the launcher's own machine or login, which would be wrong on another.
 _STAYS = re.compile(
     r"BASH_FUNC_.*|OLDPWD|PWD|HOSTNAME|.*CUDA_VISIBLE_DEVICES|SSH_.*|XDG_(RUNTIME_DIR|SESSION_.*|SEAT|VTNR)"
     r"|DBUS_SESSION_BUS_ADDRESS|DISPLAY|XAUTHORITY|TMUX.*|STY|TTY|_"
 )
-# A job that was started from within another one must not see the outer one's identity.
+# A job that is started from within another one must not see the outer one's identity.
 _OUTER = ("HVDLITE_SECRET", "HVDLITE_SECRET_FD", "HVDLITE_RENDEZVOUS")
 
 
 def job_environment(environ: Mapping[str, str], knobs: Mapping[str, str]) -> dict[str, str]:
-    """What all ranks get from the caller: its environment and the chosen knobs."""
+    """Returns the environment of all ranks: the caller's, with the chosen knobs."""
     shared = {name: value for name, value in environ.items() if name not in _OUTER}
     shared.setdefault("PYTHONUNBUFFERED", "1")
     return {**shared, **knobs}
 
 
 def without_mpi(environment: Mapping[str, str]) -> dict[str, str]:
-    """For ranks that no MPI has started: programs that look find what Horovod would say, unless the user has chosen."""
+    """For ranks that no MPI has started. Sets what Horovod sets for programs that look, unless the
+    user has chosen."""
     if any(environment.get(f"{prefix}_CPU_OPERATIONS") for prefix in ("HVDLITE", "HOROVOD")):
         return dict(environment)
     return {**environment, "HOROVOD_CONTROLLER": "gloo", "HOROVOD_CPU_OPERATIONS": "gloo"}
 
 
 def travelling(environment: Mapping[str, str]) -> dict[str, str]:
-    """What of it goes along to another host."""
+    """Returns the part of it that goes to another host."""
     return {name: value for name, value in environment.items() if not _STAYS.fullmatch(name)}
 
 
 def meeting_environment(address: Address) -> dict[str, str]:
-    """Where the ranks meet; as seen from their host."""
+    """Returns where the ranks meet, as seen from their host."""
     return {
         "HVDLITE_RENDEZVOUS": join_address(*address),
         "HOROVOD_GLOO_RENDEZVOUS_ADDR": address[0],
@@ -94,7 +96,8 @@ def meeting_environment(address: Address) -> dict[str, str]:
 
 
 def torch_environment(slots: Sequence[Slot], run: str) -> dict[int, dict[str, str]]:
-    """By rank, what torchrun would tell them, but for where they meet. `run`: a name that no other job has."""
+    """Returns by rank the variables of torchrun, except where the ranks meet. `run`: a name that no
+    other job has."""
     hosts = list(dict.fromkeys(slot.host for slot in slots))
     return {
         slot.rank: {
@@ -110,24 +113,24 @@ def torch_environment(slots: Sequence[Slot], run: str) -> dict[int, dict[str, st
             "TORCHELASTIC_RUN_ID": run,
             "TORCHELASTIC_RESTART_COUNT": "0",
             "TORCHELASTIC_MAX_RESTARTS": "0",
-            "TORCHELASTIC_USE_AGENT_STORE": "False",  # rank 0 serves it
+            "TORCHELASTIC_USE_AGENT_STORE": "False",  # rank 0 serves the store
         }
         for slot in slots
     }
 
 
 def torch_meeting(host: str, port: int) -> dict[str, str]:
-    """Where torch's ranks meet."""
+    """Returns where torch's ranks meet."""
     return {"MASTER_ADDR": host, "MASTER_PORT": str(port)}
 
 
 def torch_host(first: str) -> str:
-    """How the other ranks reach `first`, the host of rank 0, by what it is called in -H."""
+    """Returns how the other ranks reach `first`, the host of rank 0, by its name in -H."""
     return first.rpartition("@")[2].strip("[]")
 
 
 def rank_environment(slot: Slot, several_hosts: bool) -> dict[str, str]:
-    """What only this rank gets. Programs read Horovod's names, so those are set as well."""
+    """Returns what only this rank gets. Programs read Horovod's names, so it sets those as well."""
     numbers = {
         "RANK": slot.rank,
         "SIZE": slot.size,
@@ -139,6 +142,6 @@ def rank_environment(slot: Slot, several_hosts: bool) -> dict[str, str]:
     own = {f"{prefix}_{name}": str(n) for prefix in ("HVDLITE", "HOROVOD") for name, n in numbers.items()}
     own["HOROVOD_HOSTNAME"] = slot.host
     if several_hosts:
-        # `localhost:2,127.0.0.1:2` pretends to be two hosts: its ranks have to believe it, too.
+        # `localhost:2,127.0.0.1:2` acts as two hosts, and its ranks have to believe it, too.
         own["HVDLITE_HOST_ID"] = slot.host
     return own

@@ -1,9 +1,11 @@
 """The job's secret: 32 random bytes that every connection has to prove it knows.
 
-It travels in a sealed memfd that all ranks inherit: not in argv and not in the environment, where other
-programs and logs would show it. It is read by position and never consumed, so init() may be called again.
-A program between the launcher and the rank that closes inherited descriptors breaks this; for those cases
-HVDLITE_SECRET=<64 hex digits>, set by the user before `hvdliterun`, is used instead and stays visible; or
+It is in a sealed memfd that all ranks inherit. Other programs and logs would show argv and the
+environment, so it is in neither. It is read by position and never consumed, so init() may be called
+again.
+
+A program between the launcher and the rank may close inherited descriptors. For such cases, the
+user sets HVDLITE_SECRET=<64 hex digits> before `hvdliterun`; this is visible. Or
 HVDLITE_SECRET_FILE names a file with these digits that only its owner can read.
 """
 
@@ -24,18 +26,19 @@ FILE_VARIABLE = "HVDLITE_SECRET_FILE"
 _NAME = "hvdlite-secret"
 _FILE_BYTES = 4096
 _MAKE_FILE = f"`(umask 077; openssl rand -hex {SIZE} > FILE)` makes one as it has to be."
-# Above what shell scripts open for themselves (`exec 3<file`; bash keeps 10 and 255).
+# Above the descriptors that shell scripts open for themselves (`exec 3<file`; bash keeps 10 and
+# 255).
 _LOWEST_DESCRIPTOR = 100
 _SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 
 
 def create() -> bytes:
-    """A new secret."""
+    """Creates a new secret."""
     return secrets.token_bytes(SIZE)
 
 
 def store(secret: bytes) -> int:
-    """A descriptor that holds the secret. Close it when the ranks have inherited it."""
+    """Returns a descriptor that holds the secret. Close it when the ranks have inherited it."""
     first = os.memfd_create(_NAME, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         os.write(first, secret)
@@ -48,11 +51,11 @@ def store(secret: bytes) -> int:
 
 
 def load(descriptor: int) -> bytes:
-    """The secret in an inherited descriptor; ValueError when that is not what it holds."""
+    """Returns the secret in an inherited descriptor. Raises ValueError if it does not hold one."""
     try:
         target = os.readlink(f"/proc/self/fd/{descriptor}")
     except OSError:
-        target = _NAME  # no /proc: the length below has to do
+        target = _NAME  # without /proc, the length below has to suffice
     try:
         secret = os.pread(descriptor, SIZE + 1, 0) if _NAME in target else b""
     except OSError:
@@ -68,7 +71,7 @@ def load(descriptor: int) -> bytes:
 
 
 def parse(text: str, source: str = TEXT_VARIABLE) -> bytes:
-    """The secret in this text, which `source` has given. The error does not repeat the text."""
+    """Returns the secret in this text of `source`. The error does not repeat the text."""
     try:
         secret = bytes.fromhex(text)
     except ValueError:
@@ -79,10 +82,11 @@ def parse(text: str, source: str = TEXT_VARIABLE) -> bytes:
 
 
 def read(path: str) -> bytes:
-    """The secret in a file that only its owner, this user, can read. ValueError: a sentence."""
+    """Returns the secret in a file that only its owner, this user, can read. Raises ValueError with
+    a sentence."""
     named = f"{FILE_VARIABLE}={path}"
     try:
-        # A named pipe must not hold the rank up.
+        # A named pipe must not block the rank.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
         raise ValueError(
@@ -99,7 +103,7 @@ def read(path: str) -> bytes:
 
 
 def why_not_private(status: os.stat_result, user: int) -> str:
-    """What is wrong with a file for secrets of this user; empty: nothing."""
+    """Returns what is wrong with a file for secrets of this user; empty: nothing."""
     if not stat.S_ISREG(status.st_mode):
         return "is not a regular file"
     if status.st_uid != user:
@@ -110,7 +114,7 @@ def why_not_private(status: os.stat_result, user: int) -> str:
 
 
 def from_environment(environ: Mapping[str, str]) -> bytes | None:
-    """The secret this process was given, or None."""
+    """Returns the secret that this process was given, or None."""
     descriptor = environ.get(DESCRIPTOR_VARIABLE)
     if descriptor:
         if not descriptor.isdecimal():
@@ -120,7 +124,8 @@ def from_environment(environ: Mapping[str, str]) -> bytes | None:
 
 
 def of_the_user(environ: Mapping[str, str]) -> bytes | None:
-    """The secret that the user has chosen, as a text or in a file; None: a new one has to be made. ValueError: a sentence."""
+    """Returns the secret that the user has chosen, as a text or in a file; None: a new one has to
+    be made. Raises ValueError with a sentence."""
     text, path = environ.get(TEXT_VARIABLE), environ.get(FILE_VARIABLE)
     in_text = parse(text) if text else None
     in_file = read(path) if path else None

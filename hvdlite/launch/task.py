@@ -1,6 +1,7 @@
-"""One rank of `hvdlite.run(fn)`: fetches the function, calls it, and leaves in the store what came of it.
+"""One rank of `hvdlite.run(fn)`: fetches the function, calls it, and stores the result.
 
-What is unpickled here came over a connection whose other end has proved that it knows the job's secret.
+It unpickles only what came over a connection whose other end has proved that it knows the job's
+secret.
 """
 
 from __future__ import annotations
@@ -15,20 +16,22 @@ from typing import Any
 from hvdlite.launch import blobs, environment
 from hvdlite.rendezvous import StoreClient
 
-# The caller puts these before the ranks start.
-PROGRAM = "run/program"  # JSON: "python", the version that has pickled the function, and "path", where its modules are
+# The caller stores these before the ranks start.
+# JSON: "python", the version that has pickled the function, and "path", the module search path
+PROGRAM = "run/program"
 FUNCTION = "run/function"  # the pickle of (function, args, kwargs)
 
 _FETCH_SECONDS = 60.0
 
 
 def result_key(rank: int) -> str:
-    """Where the pickle of a rank's return value is."""
+    """Returns the key for the pickle of a rank's result."""
     return f"run/result/{rank}"
 
 
 def failure_key(rank: int) -> str:
-    """Where the pickle of (its last line, the traceback, the pickled exception or None) is, if a rank has raised."""
+    """Returns the key for the report of a rank that has raised: the pickle of (its last line, the
+    traceback, the pickled exception or None)."""
     return f"run/failure/{rank}"
 
 
@@ -63,7 +66,7 @@ def _pickled(result: Any) -> bytes:
 
 
 def _tell(me: environment.Identity, error: BaseException) -> None:
-    """Leave the failure in the store, then do as the interpreter does with an uncaught exception."""
+    """Stores the failure, then does what the interpreter does with an uncaught exception."""
     if error.__traceback__ is not None:
         error = error.with_traceback(error.__traceback__.tb_next)  # without this file's own frame
     try:
@@ -83,7 +86,7 @@ def _tell(me: environment.Identity, error: BaseException) -> None:
 
 
 def main() -> int:
-    """The exit status."""
+    """Returns the exit status."""
     me = environment.discover(os.environ)
     if me.rendezvous is None or me.secret is None:
         print("hvdlite.launch.task is what hvdlite.run(fn) starts; it does nothing by itself", file=sys.stderr)

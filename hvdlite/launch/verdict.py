@@ -1,26 +1,30 @@
-"""Whose failure has ended a job, and what the launcher says of it. Pure: times are handed in."""
+"""Decides whose failure has ended a job, and what the launcher says about it. Pure: times are
+arguments."""
 
 from __future__ import annotations
 
 import errno
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hvdlite.launch.last_words import shown
 from hvdlite.launch.spawn.events import AllGone, Ended, StartFailed, signal_name
 
-# A rank that fails because a peer was lost may exit sooner than the peer, whose interpreter takes its time
-# to end. So long the launcher waits for the cause before it takes the consequence for it.
+# A rank that fails because a peer was lost may exit before that peer, whose interpreter takes its
+# time to end. The launcher waits this long for the cause before it takes the consequence for it.
 SETTLE_SECONDS = 0.5
+# The other ranks get this long to raise their own error, to run the program's `except` and `finally`,
+# and to end.
+SURVIVOR_SECONDS = 1.0
 _CONSEQUENCES = (b"PeerLostError", b"ShutDownError")
-# What ssh itself exits with when the connection fails.
+# ssh's exit status when the connection fails.
 _CONNECTION_LOST = 255
 
 
 def is_consequence(last_words: bytes) -> bool:
-    """Whether a rank that says so has failed because another one was lost."""
+    """Whether a rank with these last words has failed because another one was lost."""
     return any(name in last_words for name in _CONSEQUENCES)
 
 
@@ -31,29 +35,35 @@ class Failure:
 
     @property
     def order(self) -> tuple[bool, bool]:
-        """Sorts causes before consequences and, of ranks that died at the same time, crashes before exits."""
+        """Sorts causes before consequences and, among ranks that died at the same time, crashes
+        before exits."""
         return not self.ended.signal and is_consequence(self.last_words), not self.ended.signal
 
 
 @dataclass
 class Verdict:
-    """Whose failure ended the job? Pure; times are handed in."""
+    """Decides whose failure ended the job. Pure: times are arguments."""
 
     hosts: Mapping[int, str]
     failures: list[Failure] = field(default_factory=list)
     start_failure: StartFailed | None = None
-    lost: tuple[str, str] | None = None  # the first host of which nothing is heard any more, and why
-    silent: dict[str, bool] = field(
-        default_factory=dict
-    )  # hosts that were asked to end; whether it was done without them
+    lost: tuple[str, str] | None = None  # the first host that was lost, and why
+    # Hosts that were asked to end and did not answer; whether their ranks were killed without them.
+    silent: dict[str, bool] = field(default_factory=dict)
     interrupted: int = 0
     gone: AllGone | None = None
     decided: bool = False
-    met: bool = True  # any ranks, in hvd.init()
+    met: bool = True  # whether any rank was in hvd.init()
+    # Whether ranks have met, so the others hear of a loss.
+    hearing: Callable[[], bool] = lambda: False
+    hurried: bool = False  # a signal has come after the decision
     _first_failure: float = 0.0
+    _decided_at: float = 0.0
+    _asked: bool = False  # decide() has returned True
 
     def ended(self, ended: Ended, last_words: bytes, now: float) -> None:
-        # What ends after the decision was ended by us; what ends on a lost host was killed by its agent.
+        # The launcher ended what ends after the decision; the agent killed what ends on a lost
+        # host.
         lost = self.lost is not None and self.hosts[ended.rank] == self.lost[0]
         if ended.status and not self.decided and not lost:
             if not self.failures:
@@ -65,22 +75,32 @@ class Verdict:
             self.lost = host, reason
 
     def unanswered(self, host: str, killed: bool) -> None:
-        """A host was asked to end its ranks and has not; they were `killed` without its help, or may still run."""
+        """A host was asked to end its ranks and has not answered. They were `killed` without it, or
+        may still run."""
         self.silent[host] = killed
 
     def decide(self, now: float) -> bool:
-        """True once, when the other ranks have to be ended now. To be asked after each batch of events."""
-        if self.decided or not (self.failures or self.start_failure or self.lost or self.interrupted):
+        """Returns True once, when the other ranks have to be ended. Ask after each batch of events."""
+        if self._asked or not (self.failures or self.start_failure or self.lost or self.interrupted):
             return False
-        only_consequences = bool(self.failures) and all(failure.order[0] for failure in self.failures)
-        if only_consequences and not (self.interrupted or self.lost) and now - self._first_failure < SETTLE_SECONDS:
+        if not self.decided:
+            only_consequences = bool(self.failures) and all(failure.order[0] for failure in self.failures)
+            if only_consequences and not (self.interrupted or self.lost) and now - self._first_failure < SETTLE_SECONDS:
+                return False
+            self.decided = True
+            self._decided_at = now
+        if self._survivors_may_hear() and now - self._decided_at < SURVIVOR_SECONDS:
             return False
-        self.decided = True
+        self._asked = True
         return True
 
+    def _survivors_may_hear(self) -> bool:
+        ended_by_us = self.interrupted or self.hurried or self.start_failure is not None
+        return not ended_by_us and len(self.hosts) > 1 and self.hearing()
+
     def pending(self) -> bool:
-        """Whether decide() has to be asked again soon although nothing happens."""
-        return bool(self.failures) and not self.decided
+        """Whether decide() has to be asked again soon even without an event."""
+        return bool(self.failures or self.lost) and not self._asked
 
     def status(self) -> int:
         """The launcher's exit status."""
@@ -102,7 +122,7 @@ class Verdict:
         return f"hvdliterun: {' '.join(parts)}" if parts else ""
 
     def culprit(self) -> int | None:
-        """The rank whose failure ended the job, if one's did."""
+        """Returns the rank whose failure ended the job, if there is one."""
         if self.interrupted or self.start_failure is not None or self._lost_is_the_cause() or not self.failures:
             return None
         return self._cause().ended.rank
@@ -143,7 +163,8 @@ class Verdict:
         return f"rank {rank} on {self.hosts[rank]} {how.removesuffix('.')}.{others}"
 
     def _who_never_met(self, command: Sequence[str]) -> str:
-        """A training program that knows nothing of the other ranks trains a model of its own; of `hostname` that is right."""
+        """Returns a sentence if the ranks never met: a training program that does not know the
+        other ranks trains a model of its own. For `hostname` that is right."""
         is_python = os.path.basename(command[0]).startswith("python") or command[0].endswith(".py")
         if self.met or len(self.hosts) == 1 or not is_python:
             return ""

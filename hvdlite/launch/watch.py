@@ -1,4 +1,5 @@
-"""From the ranks' start to the end of the job: output, deaths and signals. `verdict.Verdict` decides; `watch` does the waiting."""
+"""From the ranks' start to the end of the job: output, deaths and signals. `verdict.Verdict`
+decides, and `watch` waits."""
 
 from __future__ import annotations
 
@@ -22,36 +23,39 @@ from hvdlite.rendezvous.server import StoreServer
 _READ_BYTES = 1 << 16
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _FORWARDED = (signal.SIGUSR1, signal.SIGUSR2)
-# Where no signal ends a wait, so often the thread looks whether it was sent an exception.
+# If no signal can end a wait, the thread checks this often whether it was sent an exception.
 _GLANCE_SECONDS = 0.5
 
 
 class JobObserver:
-    """What goes along with a job: `hvdlite.run` with the function and its results, or the monitor. Does nothing itself; the thread that
-    supervises the job calls it."""
+    """Accompanies a job: `hvdlite.run` with the function and its results, or the monitor. This
+    class does nothing itself. The thread that supervises the job calls it."""
 
     def begin(self, store: StoreServer, secret: bytes) -> None:
-        """The store is there, the ranks are not yet."""
+        """The store exists, and the ranks do not yet."""
 
     def tick(self) -> float | None:
-        """Called often while the ranks run. After how many seconds at the latest to call again, if that matters."""
+        """Called often while the ranks run. Returns the maximum seconds until the next call, if
+        that matters."""
         return None
 
     def end(self) -> None:
-        """All ranks have ended, the store is still there. Not called when an exception has ended the job."""
+        """All ranks have ended, and the store still exists. Not called if an exception has ended
+        the job."""
 
 
 class Signals:
-    """From here on signals for the launcher are collected, to be answered by `watch`: begun before the first rank is started, so
-    that none comes at a moment at which it would end the launcher alone. Nothing outside the main thread, which alone receives
-    them. `lasting`: they are collected beyond close(), until restore() or ignore()."""
+    """Collects the launcher's signals for `watch`. Begins before the first rank is started, so no
+    signal can end the launcher alone. Does nothing outside the main thread, which alone receives
+    signals. `lasting`: collects them beyond close(), until restore() or ignore()."""
 
     def __init__(self, lasting: bool = False) -> None:
         self.caught: list[int] = []
         self._lasting = lasting
         self._handlers: dict[int, Any] = {}
         self._before: int | None = None
-        self.wake, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)  # `wake` becomes readable
+        # `wake` becomes readable
+        self.wake, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         if threading.current_thread() is not threading.main_thread():
             return
         self._before = signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
@@ -75,12 +79,12 @@ class Signals:
             self.wake = -1
 
     def restore(self) -> None:
-        """Signals do again what they did before."""
+        """Restores the effect that signals had before."""
         while self._handlers:
             signal.signal(*self._handlers.popitem())
 
     def ignore(self) -> None:
-        """For a process that has nothing to do any more but to exit with its status."""
+        """For a process that only has to exit with its status."""
         for number in self._handlers:
             signal.signal(number, signal.SIG_IGN)
 
@@ -93,10 +97,12 @@ def watch(
     chore: Callable[[], float | None] = lambda: None,
     signals: Signals | None = None,
 ) -> None:
-    """Pump output and judge deaths until nothing is left. `groups` by host; `streams` by rank and name.
+    """Pumps output and judges deaths until nothing is left. `groups` by host; `streams` by rank and
+    name.
 
-    `chore` is done in every turn; it returns after how many seconds at the latest it has to be done again. `signals` is closed at the
-    end. Outside the main thread no signal ends the job, but an exception that is sent to the thread does.
+    `chore()` runs in every turn and returns the maximum seconds until its next run. `signals` is
+    closed at the end. Outside the main thread no signal ends the job, but an exception that is sent
+    to the thread does.
     """
     with (
         contextlib.closing(signals or Signals()) as received,
@@ -116,7 +122,7 @@ class _Watch:
     ) -> None:
         self.chore = chore
         self.glance = None if threading.current_thread() is threading.main_thread() else _GLANCE_SECONDS
-        self.streams = dict(streams)  # those that have not ended
+        self.streams = dict(streams)  # groups that have not ended
         self.stderr = {rank: stream for (rank, name), stream in streams.items() if name == "stderr"}
         self.verdict = verdict
         self.log = log
@@ -129,9 +135,11 @@ class _Watch:
                 self.pipes[pipes.stdout] = rank, "stdout"
                 self.pipes[pipes.stderr] = rank, "stderr"
         self.patience = {descriptor: Patience() for descriptor in self.groups}
-        self.paused: set[int] = set()  # descriptors of which nothing is read, because a sink accepts nothing now
+        # descriptors that are not read, because a sink accepts nothing now
+        self.paused: set[int] = set()
         for descriptor in (*self.groups, *self.pipes):
             self.selector.register(descriptor, selectors.EVENT_READ)
+        self.asked = False  # the ranks have been asked to end
         self.turn = time.monotonic()
         self.resisting = 0
         self.guardian_died = False
@@ -140,8 +148,8 @@ class _Watch:
         self.selector.register(wake, selectors.EVENT_READ)
         while self.groups:
             ready = {key.fd for key, _ in self.selector.select(self._pause())}
-            # What has come until here is read in this turn. A launcher that is put aside in the middle of one must not take that
-            # for silence of the ranks.
+            # This turn reads all output up to now. If the launcher is suspended in the middle of a
+            # turn, it must not take that for silence of the ranks.
             self.turn = time.monotonic()
             for descriptor in ready & self.pipes.keys():
                 self._read(descriptor)
@@ -161,7 +169,8 @@ class _Watch:
             self._tick()
         self.verdict.gone = AllGone(self.resisting, self.guardian_died)
         for descriptor in list(self.pipes):
-            # No process of the job is left: the pipes hold all there will be, or the output of a process that has escaped.
+            # No process of the job is left: the pipes hold all output, or the output of a process
+            # that has escaped.
             drain(partial(self._read, descriptor))
 
     def close(self) -> None:
@@ -181,7 +190,7 @@ class _Watch:
         return min((seconds for seconds in reasons if seconds is not None), default=None)
 
     def _read(self, descriptor: int) -> bool:
-        """True when there was something."""
+        """Returns True if there was something."""
         try:
             data = os.read(descriptor, _READ_BYTES)
         except BlockingIOError:
@@ -210,7 +219,7 @@ class _Watch:
             self.selector.unregister(descriptor)
 
     def _read_last_words(self, events: Sequence[Event]) -> None:
-        # A rank's last words are in the pipe before it ends; they may not have been read yet.
+        # A rank's last words are in the pipe before it ends, but they may not have been read yet.
         ended = {event.rank for event in events if isinstance(event, Ended)}
         for descriptor, (rank, _) in list(self.pipes.items()):
             if rank in ended and descriptor not in self.paused:
@@ -240,7 +249,8 @@ class _Watch:
             del self.groups[descriptor]
 
     def _ask(self, politely: bool) -> None:
-        """Ranks have to end: after the grace period, or at once."""
+        """Asks the ranks to end: after the grace period, or at once."""
+        self.asked = True
         for descriptor, (_, group) in self.groups.items():
             if politely:
                 group.terminate()
@@ -249,7 +259,7 @@ class _Watch:
             self.patience[descriptor].asked(group.ending_seconds(politely), time.monotonic())
 
     def _give_up(self) -> None:
-        """Hosts that were asked to end their ranks and do not answer."""
+        """Gives up hosts that were asked to end their ranks and do not answer."""
         now = time.monotonic()
         for descriptor, (host, group) in list(self.groups.items()):
             if descriptor in self.paused:
@@ -265,10 +275,12 @@ class _Watch:
             if number in _FORWARDED:
                 for _, group in self.groups.values():
                     group.forward(number)
-            elif self.verdict.decided or self.verdict.interrupted:
-                self._ask(politely=False)  # asked twice: no more patience
-            if number not in _FORWARDED and not self.verdict.decided:
-                self.verdict.interrupted = self.verdict.interrupted or number
+            elif self.asked or self.verdict.interrupted:
+                self._ask(politely=False)  # a second request ends the patience
+            elif self.verdict.decided:
+                self.verdict.hurried = True
+            else:
+                self.verdict.interrupted = number
 
     def _tick(self) -> None:
         for stream in self.streams.values():
@@ -278,7 +290,7 @@ class _Watch:
             if which in self.streams:
                 self._pause_unless(self.streams[which].sink.accepts(now), descriptor)
         if any(not group.pipes for _, group in self.groups.values()):
-            # The output of a host that is elsewhere comes in one stream with its events.
+            # The output of another host comes in one stream with its events.
             accepts = all(sink.accepts(now) for sink in {stream.sink for stream in self.streams.values()})
             for descriptor, (_, group) in self.groups.items():
                 if not group.pipes:

@@ -1,8 +1,9 @@
-"""Under which addresses this machine may be reached, and which of another's addresses leads there.
+"""Finds the addresses of this machine, and which address of another machine leads to it.
 
-It is not known beforehand: a name may resolve to 127.0.1.1 on its own machine, docker0 has the same address everywhere,
-and a host may have a network for storage, one for the batch system and one for the job. So a listener offers all it
-has, and a client tries them at the same time and takes the first behind which the job's secret is known.
+This is not known beforehand. A name may resolve to 127.0.1.1 on its own machine, and docker0 has
+the same address everywhere. A host may have one network for storage, one for the batch system and
+one for the job. So a listener offers all of its addresses. A client tries them at the same time,
+and takes the first whose other end knows the job's secret.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from hvdlite.rendezvous.client import StoreClient
 Address = tuple[str, int]
 
 _SIOCGIFADDR = 0x8915
-# Between attempts: a store that is about to open is found soon, one that takes long is not asked all the time.
+# The pause between attempts. It grows, so a store that opens soon is found soon, and one that takes
+# long is not asked all the time.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.03, 0.5
 _ATTEMPT_SECONDS = 10.0
 _QUIET_PORTS = range(20000, 32768)  # net.ipv4.ip_local_port_range begins there
@@ -30,7 +32,7 @@ _ATTEMPTS = 100
 
 
 def join_address(host: str, port: int | str) -> str:
-    """As parse_address() reads it."""
+    """Writes an address as parse_address() reads it."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
@@ -47,14 +49,15 @@ def parse_address(text: str, source: str) -> Address:
 
 
 def parse_addresses(text: str, source: str) -> tuple[Address, ...]:
-    """One or several of them, separated by commas: the ways to one store."""
+    """Reads one or several addresses of one store, separated by commas."""
     return tuple(parse_address(part, source) for part in text.split(","))
 
 
 def of_this_machine(interfaces: Collection[str] = ()) -> list[str]:
-    """IPv4 addresses, then IPv6 ones, loopback and link-local addresses left out; or those of the named interfaces.
+    """Returns IPv4 addresses, then IPv6 ones, without loopback and link-local addresses; or those
+    of the named interfaces.
 
-    ValueError: a named interface does not exist or has no address.
+    Raises ValueError if a named interface does not exist or has no address.
     """
     found: list[tuple[str, str]] = []
     for _, name in socket.if_nameindex():
@@ -71,7 +74,8 @@ def of_this_machine(interfaces: Collection[str] = ()) -> list[str]:
                     f"only {', '.join(sorted(existing))}."
                 )
         return [address for name, address in found if name in interfaces]
-    # Bridges of containers and of virtual machines are there on every host and lead nowhere: they come last.
+    # Bridges of containers and of virtual machines exist on every host and lead nowhere, so they
+    # come last.
     usual = [a for name, a in found if name != "lo" and not name.startswith(("docker", "virbr", "br-"))]
     return usual + [a for name, a in found if name.startswith(("docker", "virbr", "br-"))]
 
@@ -88,13 +92,13 @@ def _ipv6() -> list[tuple[str, str]]:
     with contextlib.suppress(OSError), open("/proc/net/if_inet6") as file:
         for line in file:
             address, _, _, scope, _, interface = line.split()
-            if scope != "20":  # link-local: of no use without the name of an interface of the other side
+            if scope != "20":  # link-local: useless without the name of the other side's interface
                 found.append((interface, socket.inet_ntop(socket.AF_INET6, bytes.fromhex(address))))
     return found
 
 
 def is_of_this_machine(name: str) -> bool:
-    """Whether that host is this one: an address it resolves to can be bound here."""
+    """Whether `host` is this machine: an address of it can be bound here."""
     try:
         found = socket.getaddrinfo(name, 0, type=socket.SOCK_DGRAM)
     except OSError:
@@ -107,7 +111,8 @@ def is_of_this_machine(name: str) -> bool:
 
 
 def quiet_port() -> int:
-    """One at which no process listens here, and which no kernel takes for a connection by itself: for another host as well, most likely."""
+    """Returns a port at which no process listens here, and which no kernel chooses by itself for a
+    connection. Most likely, it is free on another host as well."""
     for _ in range(_ATTEMPTS):
         port = _QUIET_PORTS[int.from_bytes(os.urandom(4), "big") % len(_QUIET_PORTS)]
         with contextlib.suppress(OSError), socket.socket() as sock:
@@ -117,10 +122,12 @@ def quiet_port() -> int:
 
 
 def reach(addresses: Sequence[Address], secret: bytes, timeout: float) -> tuple[Address, StoreClient]:
-    """Connects to the store that listens at one of these addresses, and tells at which.
+    """Connects to the store that listens at one of these addresses, and returns the connection with
+    its address.
 
-    All are tried at once and again until the time is over: a store may come late, a name may not resolve yet. The first
-    whose handshake succeeds is taken. ConnectionError: what each of them said last.
+    Tries all at once, again and again until the deadline, because a store may open late and a name
+    may not resolve yet. Takes the first whose handshake succeeds. ConnectionError lists the last
+    failure of each.
     """
     deadline = time.monotonic() + timeout
     results: queue.SimpleQueue[tuple[Address, StoreClient | None]] = queue.SimpleQueue()
@@ -140,7 +147,7 @@ def reach(addresses: Sequence[Address], secret: bytes, timeout: float) -> tuple[
                 return address, result
     finally:
         done.set()
-        while not results.empty():  # who came second
+        while not results.empty():  # another address was faster
             _, late = results.get()
             if late is not None:
                 late.close()
@@ -162,7 +169,7 @@ def _try(
         try:
             client = StoreClient(address, secret, max(0.1, min(left, _ATTEMPT_SECONDS)))
         except (OSError, ValueError) as error:
-            # At once: at the deadline the waiting thread may be quicker than this thread.
+            # Now: at the deadline, the waiting thread may be faster than this one.
             said[address] = str(error.__cause__ or error)
         else:
             if done.is_set():

@@ -1,4 +1,4 @@
-"""The store's client in Python, for the launcher, elastic workers and tests."""
+"""The store's client in Python, for the launcher, the ranks' Python code and tests."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import time
 from hvdlite.rendezvous import protocol
 from hvdlite.rendezvous.protocol import Operation, ReplyStatus, Request
 
-# How long the server may take for what needs no waiting, and on top of a wait it was asked for.
+# How long the server may take for a request without a wait, and in addition to a requested wait.
 _PATIENCE = 60.0
 
 
 class StoreClient:
-    """One authenticated connection. Calls of several threads take turns, a call that waits included.
+    """One authenticated connection. Calls of several threads take turns, including calls that wait.
 
-    `TimeoutError`: the key did not come in time; the connection goes on. `ValueError`: a request the store
-    cannot serve. `ConnectionError` (from the constructor also its `HandshakeError`): the connection is of no
-    more use.
+    `TimeoutError`: the key did not come in time; the connection continues. `ValueError`: the store
+    cannot serve the request. `ConnectionError` (from the constructor also its `HandshakeError`):
+    the connection cannot be used any more.
     """
 
     def __init__(self, address: tuple[str, int], secret: bytes, timeout: float = 30.0) -> None:
@@ -43,14 +43,14 @@ class StoreClient:
 
     @property
     def socket(self) -> socket.socket:
-        """To be watched: it becomes readable when the server is gone. Not to be read."""
+        """For select(): it becomes readable when the server has gone. Do not read from it."""
         return self._sock
 
     def set(self, key: str, value: bytes) -> None:
         self._ask(Request(Operation.SET, key, 0, bytes(value)))
 
     def get(self, key: str, timeout: float | None = None) -> bytes:
-        """Waits until the key exists; for ever with None."""
+        """Waits until the key exists; without a limit if `timeout` is None."""
         return self._ask(Request(Operation.GET, key, _millis(timeout)), timeout)
 
     def collect(self, key: str, n: int, timeout: float | None = None) -> list[bytes]:
@@ -102,7 +102,8 @@ class StoreClient:
             deadline = None if timeout is None else time.monotonic() + timeout + _PATIENCE
             try:
                 status, value = self._exchange(payload, deadline)
-            except BaseException as error:  # Ctrl-C as well: the reply would be taken for the next one's
+            # Ctrl-C, too: the next call would read this call's reply
+            except BaseException as error:
                 self._broken = f"lost {self._who} while asking for {request.key!r}: {error}"
                 self._sock.close()
                 if isinstance(error, OSError):

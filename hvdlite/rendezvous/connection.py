@@ -1,4 +1,4 @@
-"""One client of the store server: bytes in, bytes out, and what is expected next."""
+"""One client of the store server: its input, its output and the state of the protocol."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ _READ_BYTES = 256 << 10
 
 
 class Connection:
-    """What it still has to send, and what it has not read yet.
+    """Holds the bytes to send and the bytes that are not read yet.
 
-    At most one request is held at a time: the next is taken only when the last is answered and the answer has
-    gone out, so a client that does not read cannot make the server hoard.
+    It holds at most one request at a time. It takes the next one only when the last one is answered
+    and the answer is sent. So a client that does not read cannot make the server store more and
+    more.
     """
 
     def __init__(self, sock: socket.socket, who: str, deadline: float) -> None:

@@ -1,10 +1,13 @@
-"""Who is joining which job, and what the others are told when one of them is lost. Pure: no socket, no thread, no clock.
+"""Tracks which ranks join which job, and what the others are told when one is lost. Pure: no
+socket, no thread, no clock.
 
-A rank that joins leaves its last will: if its connection ends before all ranks have arrived, the attempt to meet has
-failed, and all its ranks are told which one was lost. An attempt fails once; its first verdict is that of all.
+A rank that joins leaves its last will. If its connection ends before all ranks have arrived, the
+attempt to meet has failed, and all its ranks are told which one was lost. An attempt fails once,
+and its first verdict is that of all.
 
-What comes after a failed attempt: a rank that knows of it and joins again opens the next one. A rank that comes late and does
-not know yet is told first, instead of waiting for ranks that have given up.
+After a failed attempt, a rank that knows of the failure opens the next attempt by joining again. A
+rank that comes late and does not know of it is told first, instead of waiting for ranks that have
+given up.
 """
 
 from __future__ import annotations
@@ -12,14 +15,14 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 
-from hvdlite.rendezvous.protocol import MAX_COLLECT, BadRequest, encode_verdict
+from hvdlite.rendezvous.protocol import MAX_COLLECT, NOBODY, BadRequest, encode_verdict
 
 # StatusCode::kPeerLost in csrc/base/status.h
-_PEER_LOST = 4
+PEER_LOST = 4
 
 
 class Lost(Exception):
-    """The attempt has failed. `verdict` says why, as it travels."""
+    """The attempt has failed. `verdict` says why, in the bytes of the protocol."""
 
     def __init__(self, verdict: bytes) -> None:
         super().__init__()
@@ -34,7 +37,7 @@ class Attempt:
     seats: dict[int, Hashable] = field(default_factory=dict)  # by rank: the connection that speaks for it
     arrived: set[int] = field(default_factory=set)
     verdict: bytes | None = None
-    told: set[int] = field(default_factory=set)  # the ranks that know, or are dead
+    told: set[int] = field(default_factory=set)  # the ranks that know of the failure, or are dead
 
     @property
     def met(self) -> bool:
@@ -42,16 +45,18 @@ class Attempt:
 
     @property
     def key(self) -> str:
-        """Keys of this attempt begin with it."""
+        """Returns the prefix of this attempt's keys."""
         return f"{self.name}/{self.number}/"
 
 
 class Meetings:
-    """`who` is a connection, as whatever the caller likes. Calls that raise change nothing but who has been told."""
+    """`who` identifies a connection; any hashable object will do. A call that raises changes
+    nothing, except which ranks have been told."""
 
     def __init__(self) -> None:
         self._latest: dict[str, Attempt] = {}
         self._seats: dict[Hashable, tuple[Attempt, int]] = {}
+        self._called_off: dict[str, bytes] = {}  # by name: the verdict
 
     def join(self, name: str, rank: int, size: int, who: Hashable) -> int:
         """From now on `who` speaks for the rank. Returns the number of the attempt."""
@@ -59,6 +64,8 @@ class Meetings:
             raise BadRequest(f"rank {rank} of {size} cannot join a job")
         if who in self._seats:
             raise BadRequest("this connection speaks for a rank already")
+        if name in self._called_off:
+            raise Lost(self._called_off[name])
         attempt = self._open(name, rank, size)
         if attempt.size != size:
             raise BadRequest(f"rank {rank} takes the job for one of {size} ranks, the others for one of {attempt.size}")
@@ -69,7 +76,8 @@ class Meetings:
         return attempt.number
 
     def arrive(self, who: Hashable) -> tuple[Attempt, int]:
-        """The rank is ready. When all are, their wills are void. Returns its attempt and rank."""
+        """The rank is ready. When all ranks are, their wills are void. Returns the attempt and the
+        rank."""
         attempt, rank = self._seat(who)
         attempt.arrived.add(rank)
         if attempt.met:
@@ -77,14 +85,29 @@ class Meetings:
         return attempt, rank
 
     def fail(self, who: Hashable, verdict: bytes) -> list[Hashable]:
-        """The rank cannot join; returns the others, who have to be told its verdict."""
+        """The rank cannot join. Returns the other connections, which must get its verdict."""
         attempt, rank = self._seat(who)
         if attempt.met:
             raise BadRequest("all ranks have met already")
         return self._end(attempt, rank, verdict)
 
+    def call_off(self, name: str, verdict: bytes) -> list[Hashable]:
+        """Ends all meetings of this name. Returns the connections that have joined, which must be
+        told.
+
+        A meeting that has taken place does not change.
+        """
+        attempt = self._latest.get(name)
+        if attempt is not None and attempt.met:
+            return []
+        self._called_off[name] = verdict
+        if attempt is None or attempt.verdict is not None:
+            return []
+        return self._end(attempt, NOBODY, verdict)
+
     def gone(self, who: Hashable) -> tuple[bytes, list[Hashable]] | None:
-        """The connection has ended. If that executes a will: the verdict, and who has to be told."""
+        """The connection has ended. If this executes a will, returns the verdict and the
+        connections that must get it."""
         attempt, rank = self._seats.pop(who, (None, -1))
         if attempt is None or attempt.met or attempt.verdict is not None:
             return None
@@ -92,11 +115,11 @@ class Meetings:
             f"rank {rank} died during hvd.init(): its process ended, or its connection with the job's store broke. "
             "Look at its output for the cause: an exception, the out-of-memory killer, a signal."
         )
-        verdict = encode_verdict(rank, _PEER_LOST, text)
+        verdict = encode_verdict(rank, PEER_LOST, text)
         return verdict, self._end(attempt, rank, verdict)
 
     def _open(self, name: str, rank: int, size: int) -> Attempt:
-        """The attempt that this rank may join."""
+        """Returns the attempt that this rank may join."""
         latest = self._latest.get(name)
         if latest is not None and not latest.met:
             if latest.verdict is None:

@@ -1,4 +1,4 @@
-"""The bytes of docs/how-it-works/wire.md, without a socket: what is said, not how it travels."""
+"""The messages of docs/how-it-works/wire.md as bytes. Needs no socket."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NONCE_BYTES = 32
 PROOF_BYTES = 32
 HELLO_BYTES = len(MAGIC) + 1 + NONCE_BYTES
 ANSWER_BYTES = len(MAGIC) + NONCE_BYTES + PROOF_BYTES
-# How long a server lets a stranger stand in the door.
+# How long a server waits for the handshake of a new connection.
 HANDSHAKE_SECONDS = 5.0
 
 FRAME_HEADER = struct.Struct("<IQ")  # sequence, length
@@ -24,8 +24,8 @@ MAX_PAYLOAD = 64 << 20
 MAX_KEY_BYTES = 4096
 MAX_COLLECT = 1 << 20
 MAX_VERDICT = 4096
-NOBODY = -1  # where a rank could be named
-WAIT_FOREVER = 0xFFFFFFFF  # as a timeout in milliseconds
+NOBODY = -1  # for a rank that is not known
+WAIT_FOREVER = 0xFFFFFFFF  # a timeout in milliseconds
 
 _REQUEST_HEADER = struct.Struct("<BI")  # operation, key length
 _U32 = struct.Struct("<I")
@@ -37,7 +37,7 @@ _MAX_SEQUENCE = 0xFFFFFFFF
 
 
 class ProtocolError(ConnectionError):
-    """The other side sent what the protocol does not allow. The connection is of no more use."""
+    """The other side has violated the protocol. The connection cannot be used any more."""
 
 
 class HandshakeError(ProtocolError):
@@ -45,7 +45,7 @@ class HandshakeError(ProtocolError):
 
 
 class BadRequest(ValueError):
-    """A well-framed request that cannot be served. The connection goes on."""
+    """A well-framed request that the store cannot serve. The connection continues."""
 
 
 class Operation(enum.IntEnum):
@@ -75,7 +75,7 @@ class Request:
 
 
 def new_secret() -> bytes:
-    """A secret for one job."""
+    """Returns a new secret for one job."""
     return os.urandom(SECRET_BYTES)
 
 
@@ -98,13 +98,14 @@ def hello(client_nonce: bytes, purpose: int = PURPOSE_STORE) -> bytes:
 
 
 def check_magic(data: bytes | bytearray) -> None:
-    """On any number of first bytes: a browser or a port scanner need not finish its sentence."""
+    """Checks the first bytes, however many have come. So a browser or a port scanner is rejected
+    early."""
     if not MAGIC.startswith(data[: len(MAGIC)]):
         raise HandshakeError("it does not speak hvdlite's protocol, version 1")
 
 
 def answer_hello(secret: bytes, data: bytes, server_nonce: bytes) -> tuple[bytes, bytes]:
-    """Step 2, by the server: what to send, and the proof that has to come back."""
+    """Step 2, by the server. Returns what to send, and the proof that has to come back."""
     check_magic(data)
     purpose = data[len(MAGIC)]
     if purpose != PURPOSE_STORE:
@@ -115,7 +116,7 @@ def answer_hello(secret: bytes, data: bytes, server_nonce: bytes) -> tuple[bytes
 
 
 def answer_server(secret: bytes, client_nonce: bytes, data: bytes, purpose: int = PURPOSE_STORE) -> bytes:
-    """Step 3, by the client, after checking the server's proof."""
+    """Step 3, by the client, after it has checked the server's proof."""
     check_magic(data)
     server_nonce = data[len(MAGIC) : len(MAGIC) + NONCE_BYTES]
     proof = _proof(secret, b"hvdlite server", purpose, client_nonce, server_nonce)
@@ -125,7 +126,7 @@ def answer_server(secret: bytes, client_nonce: bytes, data: bytes, purpose: int 
 
 
 def check_client(expected_proof: bytes, data: bytes) -> None:
-    """The server, on step 3."""
+    """Checks step 3, by the server."""
     if not hmac.compare_digest(expected_proof, data):
         raise HandshakeError("it does not know this job's secret")
 
@@ -138,7 +139,7 @@ def next_sequence(sequence: int) -> int:
 
 
 def parse_frame_header(header: bytes, expected_sequence: int) -> int:
-    """The length of the payload that follows."""
+    """Returns the length of the payload that follows."""
     sequence, length = FRAME_HEADER.unpack(header)
     if sequence != expected_sequence:
         raise ProtocolError(f"frame {sequence} came instead of frame {expected_sequence}")
@@ -213,7 +214,7 @@ def encode_verdict(rank: int, code: int, sentence: str) -> bytes:
 
 
 def check_verdict(verdict: bytes) -> bytes:
-    """On what a rank says of its failure; the others get it word for word."""
+    """Checks what a rank says of its failure; the others get it word for word."""
     if not _VERDICT.size < len(verdict) <= MAX_VERDICT:
         raise BadRequest(f"a verdict has {_VERDICT.size + 1} to {MAX_VERDICT} bytes, not {len(verdict)}")
     if _VERDICT.unpack_from(verdict)[1] == 0:

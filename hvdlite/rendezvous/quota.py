@@ -1,4 +1,4 @@
-"""How much a log is told of what may come without end. Pure: times are handed in."""
+"""Limits the lines of a log about events that may come without end. Pure: times are arguments."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ SECONDS = 60.0
 
 
 class Quota:
-    """The first few lines are written; what follows is counted, and the count is told once per interval for as long as
-    more comes. After an interval in which nothing came there are first lines again."""
+    """Allows the first few lines of an interval. Then it counts, and the count is reported once per
+    interval as long as more comes. After an interval without events, first lines are allowed again.
+    """
 
     def __init__(self) -> None:
-        self._end = float("-inf")  # of the interval
+        self._end = float("-inf")  # within the interval
         self._allowed = 0
         self._left_out = 0
 
     def allows(self, now: float) -> bool:
-        """Whether a line is written that would be now."""
+        """Whether a line may be written at `now`."""
         if now >= self._end and not self._left_out:
             self._end, self._allowed = now + SECONDS, FIRST
         if self._allowed:
@@ -26,11 +27,11 @@ class Quota:
         return False
 
     def due(self) -> float | None:
-        """When the count has to be told; None: there is nothing to tell."""
+        """Returns when the count must be reported; None: there is nothing to report."""
         return self._end if self._left_out else None
 
     def take(self, now: float) -> int:
-        """The count, if it has to be told now; else 0."""
+        """Returns the count if it must be reported now; else 0."""
         if not self._left_out or now < self._end:
             return 0
         count, self._left_out = self._left_out, 0

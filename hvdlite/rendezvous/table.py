@@ -1,4 +1,5 @@
-"""The keys and those who wait for them. Pure: no socket, no thread, and no clock but the one handed in."""
+"""The keys, and the requests that wait for them. Pure: no socket and no thread; times are
+arguments."""
 
 from __future__ import annotations
 
@@ -22,21 +23,21 @@ from hvdlite.rendezvous.protocol import (
 
 Reply = Callable[[bytes], None]
 
-# Of the keys missing at a timeout: enough to see the pattern, few enough for one line.
+# How many missing keys a timeout lists: enough to see the pattern, few enough for one line.
 _MOST_NAMED = 64
 
 
 class Waiter:
     """A get or collect that is not answered yet.
 
-    It stands in the queue of one key only, the first that it misses: so a collect of n keys costs n steps in
-    all and no memory per key, however many ranks collect.
+    It is in the queue of one key only, the first that is missing. So a collect of n keys costs n
+    steps in all and no memory per key, however many ranks collect.
     """
 
     def __init__(self, key: str, n: int | None, reply: Reply) -> None:
         self.key = key
         self.n = n  # None: a get
-        self.position = 0  # keys before this one were there when they were looked at
+        self.position = 0  # the keys before this one existed when it looked
         self.reply: Reply | None = reply  # None once answered or cancelled
         self.missing = ""  # in whose queue it stands
 
@@ -54,11 +55,12 @@ class Table:
         self._sweep_at = 1024
         self._numbers = itertools.count()
         self._version = 0
-        # All ranks collect the same keys, and are answered when the last one comes: encode that answer once.
+        # All ranks collect the same keys, and are answered when the last one comes. This encodes
+        # that answer once.
         self._collected: tuple[int, str, int, bytes] = (-1, "", 0, b"")
 
     def submit(self, request: Request, now: float, reply: Reply) -> Waiter | None:
-        """Calls `reply` with the payload, at once or later; a waiter is returned when it is later."""
+        """Calls `reply` with the payload, at once or later. Returns a waiter if it is later."""
         try:
             return self._submit(request, now, reply)
         except BadRequest as error:
@@ -88,14 +90,15 @@ class Table:
         return None
 
     def peek(self, key: str) -> bytes | None:
-        """What the key has now. This and is_empty() are for other threads than the owner's, too."""
+        """Returns the present value of the key. Other threads than the owner's may call this and
+        is_empty()."""
         return self._values.get(key)
 
     def is_empty(self) -> bool:
         return not self._values
 
     def cancel(self, waiter: Waiter) -> None:
-        """The answer is no longer wanted."""
+        """The answer is no longer needed."""
         waiter.reply = None
         queue = self._waiters.get(waiter.missing)
         if queue is not None:
@@ -109,7 +112,7 @@ class Table:
         return self._deadlines[0][0] if self._deadlines else None
 
     def expire(self, now: float) -> None:
-        """Answers those whose time is over."""
+        """Answers the waiters whose time is over."""
         while True:
             deadline = self.next_deadline()
             if deadline is None or deadline > now:
@@ -150,13 +153,13 @@ class Table:
         for found in [k for k in self._values if k == key or k.startswith(below)]:
             del self._values[found]
         self._version += 1
-        self._collected = (-1, "", 0, b"")  # its memory is the keys' memory
+        self._collected = (-1, "", 0, b"")  # the memory of the keys
 
     def _try_answer(self, waiter: Waiter) -> bool:
-        """Answers, or puts the waiter into the queue of the first key that it misses."""
+        """Answers the waiter, or puts it into the queue of the first key that is missing."""
         index = self._first_missing(waiter, waiter.position)
         if index is None and waiter.position > 0:
-            index = self._first_missing(waiter, 0)  # what was there may have been deleted since
+            index = self._first_missing(waiter, 0)  # keys that existed may have been deleted since
         if index is not None:
             waiter.position = index
             waiter.missing = next(waiter.keys(index))

@@ -8,6 +8,8 @@ from typing import Any
 import tensorflow as tf
 
 from hvdlite.adapter.accumulation import Accumulation
+from hvdlite.adapter.step import check_passes
+from hvdlite.tensorflow.gradients import BACKEND
 from hvdlite.tensorflow.ops import do_not_convert
 
 __all__ = ["LocalGradientAggregationHelper"]
@@ -19,26 +21,14 @@ class LocalGradientAggregationHelper(Accumulation):
     `allreduce_func(grads, variables)` does the reduction.
     """
 
-    def __init__(
-        self,
-        backward_passes_per_step: int,
-        allreduce_func: Callable[[Sequence[Any], Sequence[Any]], Sequence[Any]],
-        sparse_as_dense: bool = False,
-        average_aggregated_gradients: bool = False,
-    ) -> None:
-        if backward_passes_per_step < 1:
-            raise ValueError("backward_passes_per_step must be 1 or more")
-        super().__init__(backward_passes_per_step, average_aggregated_gradients, sparse_as_dense)
+    def __init__(self, backward_passes_per_step: int,
+                 allreduce_func: Callable[[Sequence[Any], Sequence[Any]], Sequence[Any]],
+                 sparse_as_dense: bool = False, average_aggregated_gradients: bool = False) -> None:  # fmt: skip
+        super().__init__(BACKEND, check_passes(backward_passes_per_step), average_aggregated_gradients, sparse_as_dense)
         self._allreduce = allreduce_func
         #: passes since the last reduction
         self.counter: Any = None
         self._sums: dict[int, Any] = {}  # by the variable, or by the position of a gradient without one
-
-    def is_sparse(self, gradient: Any) -> bool:
-        return isinstance(gradient, tf.IndexedSlices)
-
-    def to_dense(self, gradient: Any) -> Any:
-        return tf.convert_to_tensor(gradient)
 
     def _sum_of(self, gradient: Any, variable: Any, position: int) -> Any:
         """None for a variable that never got a gradient."""
@@ -62,16 +52,16 @@ class LocalGradientAggregationHelper(Accumulation):
         with tf.control_dependencies([passes]):
             totals = [None if held is None else held.read_value() for held in sums]
 
-        def reduce() -> list[Any]:
+        def reduced() -> list[Any]:
             results = self._allreduce([self.settled(total) for total in totals], variables)
-            reduced = [self.dense(result) for result in results if result is not None]
+            sums_of_all = [self.dense(result) for result in results if result is not None]
             # What was read may be the sums' own memory: they are cleared once it is not needed any more.
-            with tf.control_dependencies(reduced):
+            with tf.control_dependencies(sums_of_all):
                 cleared = [sums[i].assign(tf.zeros_like(sums[i])) for i in present]
             with tf.control_dependencies([*cleared, self.counter.assign(0)]):
-                return [tf.identity(result) for result in reduced]
+                return [tf.identity(result) for result in sums_of_all]
 
-        outcome = tf.cond(passes >= self.passes, reduce, lambda: [tf.identity(totals[i]) for i in present])
+        outcome = tf.cond(passes >= self.passes, reduced, lambda: [tf.identity(totals[i]) for i in present])
         results = dict(zip(present, outcome, strict=True))
         return [results.get(i) for i in range(len(totals))]
 

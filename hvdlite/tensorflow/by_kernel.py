@@ -7,7 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from hvdlite.core.operations import EXCHANGED, Call
+from hvdlite.base.operations import EXCHANGED
+from hvdlite.core.operations import Call
 from hvdlite.core.process_sets import set_id_of
 from hvdlite.tensorflow.framework import with_shapes
 from hvdlite.tensorflow.native import OPERATIONS, bits

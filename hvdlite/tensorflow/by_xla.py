@@ -11,16 +11,17 @@ from typing import Any
 
 import tensorflow as tf
 
+from hvdlite.base.operations import EXCHANGED, SHARED
 from hvdlite.core import engine
 from hvdlite.core.collectives import check_scatter
-from hvdlite.core.operations import EXCHANGED, SHARED, Call, compiled_shape
+from hvdlite.core.operations import Call, compiled_shape
 from hvdlite.core.process_sets import set_id_of
 from hvdlite.tensorflow import xla
 
 
 def emit(call: Call, tensors: Sequence[Any]) -> list[Any]:
     if call.operation.result is SHARED:
-        check_scatter(call.op)
+        check_scatter(call.operation, call.op)
     members = len(engine.ranks_of(set_id_of(call.process_set)))
     given = [xla.static_shape(tensor, str(call.name)) for tensor in tensors]
     where = "in a function that XLA compiles (jit_compile=True)"

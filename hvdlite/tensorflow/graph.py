@@ -11,8 +11,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from hvdlite.base.operations import ALLGATHER
 from hvdlite.core import engine
-from hvdlite.core.operations import ALLGATHER, Call
+from hvdlite.core.operations import Call
 from hvdlite.core.process_sets import ProcessSet
 from hvdlite.tensorflow import by_kernel, by_numpy, by_xla, native, xla
 from hvdlite.tensorflow.framework import FRAMEWORK

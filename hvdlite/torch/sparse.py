@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 import torch
 
+from hvdlite.base.operations import ALLGATHER
 from hvdlite.base.ops import Average, Sum
 from hvdlite.core.collectives import Collectives
 from hvdlite.core.engine import Pending, run_now
-from hvdlite.core.operations import ALLGATHER, Call
+from hvdlite.core.operations import Call
 from hvdlite.core.process_sets import ProcessSet
 
 

@@ -12,10 +12,11 @@ from typing import Any
 
 import torch
 
+from hvdlite.base.operations import GATHERED, OPERATIONS, SHARED, Operation
 from hvdlite.core import engine
 from hvdlite.core.collectives import Collectives
 from hvdlite.core.gradients import Rule
-from hvdlite.core.operations import GATHERED, OPERATIONS, SHARED, Call, Operation, keeps_input
+from hvdlite.core.operations import Call, keeps_input
 from hvdlite.core.process_sets import ProcessSet, global_process_set, set_id_of
 from hvdlite.torch.framework import FRAMEWORK
 

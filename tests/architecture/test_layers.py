@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from pathlib import Path
 
 import pytest
 from imports import imported
 
-from hvdlite.base import knobs
+from hvdlite.base import knobs, operations
 
 ROOT = Path(__file__).resolve().parents[2]
 CSRC = ROOT / "csrc"
@@ -104,12 +103,13 @@ def test_no_global_outside_the_runtime() -> None:
 
 
 def test_every_operation_of_ops_def_is_on_the_wire_and_in_python() -> None:
-    rows = re.findall(r'^HVDLITE_OP\((\w+), \w+, (\d+), "(\w+)"', (CSRC / "base" / "ops.def").read_text(), re.M)
-    assert [int(n) for _, n, _ in rows] == list(range(len(rows))), "numbers are consecutive"
-    tree = ast.parse((ROOT / "hvdlite" / "base" / "ops.py").read_text())
-    kinds = next(n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "Kind")
-    named = {n.target.id: n.value.value for n in kinds.body if isinstance(n, ast.AnnAssign)}
-    assert named == {name.upper(): int(number) for _, number, name in rows}
+    row = r'^HVDLITE_OP\(\w+, \w+, (\d+), "(\w+)", k(\w+), ([^)]*)\)'
+    rows = re.findall(row, (CSRC / "base" / "ops.def").read_text(), re.M)
+    assert [int(number) for number, *_ in rows] == list(range(len(rows))), "numbers are consecutive"
+    of_core = [(int(n), name, result, "kReduces" in traits, "kRooted" in traits) for n, name, result, traits in rows]
+    of_python = [(r.kind, r.name, r.result.title().replace(" ", ""), r.reduces, r.rooted) for r in operations.ROWS]
+    assert of_python == of_core
+    assert all("kGroups" in traits for (*_, traits), row in zip(rows, operations.ROWS, strict=True) if row.groups)
 
 
 def test_what_holds_for_a_kind_is_a_column_of_ops_def_and_not_its_number() -> None:

@@ -10,17 +10,7 @@ from tier import by_tier, one_of
 
 _FORCED = {"HVDLITE_CPU_OPERATIONS": "mpi"}
 # What depends on the communicator; the rest of the battery is about what comes before it.
-_COLLECTIVES = (
-    "basics",
-    "allreduce",
-    "allgather",
-    "broadcast",
-    "alltoall",
-    "reduce",
-    "reducescatter",
-    "determinism",
-    "process_sets",
-)
+_COLLECTIVES = ("basics", "collectives", "allreduce", "others", "determinism", "process_sets")
 
 
 def configurations(launcher: Launcher) -> tuple[Configuration, ...]:

@@ -10,17 +10,7 @@ from checks.listing import listed
 from runner import Configuration
 from tier import by_tier, one_of
 
-_HEAVY = (
-    "allreduce",
-    "allgather",
-    "broadcast",
-    "alltoall",
-    "reduce",
-    "reducescatter",
-    "groups",
-    "mismatch",
-    "determinism",
-)
+_HEAVY = ("collectives", "allreduce", "others", "groups", "mismatch", "determinism")
 
 _ENGINE = frozenset({"engine"})
 
@@ -43,10 +33,10 @@ _ALGORITHMS = tuple(
         modules=modules,
     )
     for algorithm, ranks, modules in (
-        ("direct", 3, ("allreduce", "groups")),
-        ("gather", 3, ("allreduce", "groups")),
-        ("ring", 4, ("allgather",)),
-        ("chain", 4, ("broadcast",)),
+        ("direct", 3, ("collectives", "allreduce", "groups")),
+        ("gather", 3, ("collectives", "allreduce", "groups")),
+        ("ring", 4, ("collectives", "others")),
+        ("chain", 4, ("collectives", "others")),
     )
 )
 # Those of three ranks by turns: net-3 tries the direct one as well, by its own choice.

@@ -12,7 +12,7 @@ needs_installed("torch")
 
 # Two ranks try everything. What is compiled knows nothing of their number, and an optimizer nothing of the way of its
 # gradients; four ranks are for what combines them in pairs, a network for what crosses it.
-_COLLECTIVES = ("torch_allreduce", "torch_others", "torch_gradients")
+_COLLECTIVES = ("collectives", "torch_tensors", "gradients", "torch_gradients")
 _NOT_COMPILED = tuple(module for module in checks.SUITES["torch"] if module != "torch_compiled")
 _ALONE = Configuration("shm-1", "shm", 1, suite="torch", modules=_NOT_COMPILED)
 _TWO = Configuration("shm-2", "shm", 2, suite="torch")

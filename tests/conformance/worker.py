@@ -94,9 +94,11 @@ def main() -> None:
         say(check="init", event="end", error=error, seconds=0)
         sys.exit(error)
     hvd.init()
+    from checks.api import choose
     from checks.here import Here
 
     here = Here(rank, size, plan["communicator"], plan["over_mpi"], plan["environment"])
+    choose(plan["suite"])
     say(check="init", event="end", error="", seconds=0)
     watchdog.end()
     for number, name in enumerate(plan["checks"], 1):

@@ -155,6 +155,11 @@ class Ranks:
         codes = self.wait(seconds)
         assert set(codes.values()) == {0}, f"{codes}\n{self.outputs()}"
 
+    def all_end_well(self, text: str, prefix: Sequence[str] = (), seconds: float = 30, **extra: str) -> None:
+        """Runs `program(text)` on all ranks, and waits until all have ended with code 0."""
+        self.start(text, prefix=prefix, **extra)
+        self.end_well(seconds)
+
     def wait_for_flags(self, *names: str, seconds: float = 20) -> None:
         self.job.wait_for_files(names, seconds)
 
@@ -182,6 +187,11 @@ class Ranks:
         assert f"rank {victim}" in told["text"] and told["peer"] == victim, told
         took = told["at"] - death
         assert took < within(seconds), f"rank {rank} heard of the death of rank {victim} after {took:.2f} s: {told}"
+
+    def all_hear_of(self, victim: int) -> None:
+        """In time after what the victim has told last."""
+        for rank in set(range(self.size)) - {victim}:
+            self.expect_named(rank, victim, self.last(victim)["at"])
 
     def report(self, rank: int) -> list[dict[str, Any]]:
         path = self.directory / f"report.{rank}"

@@ -14,6 +14,7 @@ from types import FrameType
 
 import pytest
 import shared_memory
+from bare_ranks import Ranks
 from launched import ROOT, Job
 from machine import within
 
@@ -47,6 +48,20 @@ HOSTS: dict[str, tuple[str, ...]] = {"shm": (), "net": ("a", "b", "c"), "hierarc
 @pytest.fixture(params=list(HOSTS))
 def hosts(request: pytest.FixtureRequest) -> tuple[str, ...]:
     return HOSTS[request.param]
+
+
+@pytest.fixture
+def two_ranks(tmp_path: Path) -> Iterator[Ranks]:
+    """Without a launcher, on one host."""
+    with Ranks(tmp_path, 2) as ranks:
+        yield ranks
+
+
+@pytest.fixture
+def three_ranks(tmp_path: Path, hosts: tuple[str, ...]) -> Iterator[Ranks]:
+    """Without a launcher, on one host, on three, and on two."""
+    with Ranks(tmp_path, 3, hosts) as ranks:
+        yield ranks
 
 
 @pytest.fixture(autouse=True)

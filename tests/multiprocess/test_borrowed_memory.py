@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from bare_ranks import Ranks
 from installed import needs_installed
@@ -58,26 +56,25 @@ _WAYS = {
 
 
 @pytest.mark.parametrize("way", _WAYS)
-def test_memory_stays_when_the_wait_for_it_has_ended(tmp_path: Path, way: str) -> None:
+def test_memory_stays_when_the_wait_for_it_has_ended(two_ranks: Ranks, way: str) -> None:
     first, second = _WAYS[way]
-    with Ranks(tmp_path, 2) as ranks:
-        ranks.start(
-            f"{_TOOLS}hvd.init()\n"
-            "x = np.ones(100_000, np.float32); seen = weakref.ref(x)\n"
-            "if RANK == 0:\n"
-            f"    {first}\n"
-            "    del x; gc.collect()\n"
-            "    assert seen() is not None, 'freed, and the engine works on it'\n"
-            "    flag('go')\n"
-            "    soon(lambda: (seen() == 2).all())\n"
-            "else:\n"
-            "    wait_flag('go')\n"
-            f"    {second}\n"
-            "    del x\n"
-            "hvd.barrier(); hvd.shutdown(); gc.collect()\n"
-            "assert seen() is None, 'held for ever'\n"
-        )
-        _fine(ranks)
+    two_ranks.start(
+        f"{_TOOLS}hvd.init()\n"
+        "x = np.ones(100_000, np.float32); seen = weakref.ref(x)\n"
+        "if RANK == 0:\n"
+        f"    {first}\n"
+        "    del x; gc.collect()\n"
+        "    assert seen() is not None, 'freed, and the engine works on it'\n"
+        "    flag('go')\n"
+        "    soon(lambda: (seen() == 2).all())\n"
+        "else:\n"
+        "    wait_flag('go')\n"
+        f"    {second}\n"
+        "    del x\n"
+        "hvd.barrier(); hvd.shutdown(); gc.collect()\n"
+        "assert seen() is None, 'held for ever'\n"
+    )
+    _fine(two_ranks)
 
 
 _ABANDONED = """
@@ -100,51 +97,48 @@ assert seen() is None, 'held for ever'
 
 
 @pytest.mark.watchdog(200)
-def test_gradients_stay_when_a_step_is_abandoned(tmp_path: Path) -> None:
+def test_gradients_stay_when_a_step_is_abandoned(two_ranks: Ranks) -> None:
     needs_installed("torch")
     ways = ("del optimizer, net", "optimizer.load_state_dict(optimizer.state_dict()); net.zero_grad()")
-    with Ranks(tmp_path, 2) as ranks:
-        ranks.start(
-            f"end_after(180)\n{_TOOLS}import torch, hvdlite.torch as hvd\n"
-            + "".join(_ABANDONED.format(way=way, name=f"go.{i}") for i, way in enumerate(ways))
-        )
-        _fine(ranks, 180)
+    two_ranks.start(
+        f"end_after(180)\n{_TOOLS}import torch, hvdlite.torch as hvd\n"
+        + "".join(_ABANDONED.format(way=way, name=f"go.{i}") for i, way in enumerate(ways))
+    )
+    _fine(two_ranks, 180)
 
 
-def test_an_operation_that_fails_gives_its_memory_back(tmp_path: Path) -> None:
-    with Ranks(tmp_path, 2) as ranks:
-        ranks.start(
-            f"{_TOOLS}hvd.init()\n"
-            "x = np.ones(10 + RANK); seen = weakref.ref(x)\n"
-            "try: hvd.synchronize(hvd.allreduce_async_(x, name='x')); assert False\n"
-            "except hvd.MismatchError: pass\n"
-            "del x; gc.collect(); assert seen() is None\n"
-        )
-        _fine(ranks)
+def test_an_operation_that_fails_gives_its_memory_back(two_ranks: Ranks) -> None:
+    two_ranks.start(
+        f"{_TOOLS}hvd.init()\n"
+        "x = np.ones(10 + RANK); seen = weakref.ref(x)\n"
+        "try: hvd.synchronize(hvd.allreduce_async_(x, name='x')); assert False\n"
+        "except hvd.MismatchError: pass\n"
+        "del x; gc.collect(); assert seen() is None\n"
+    )
+    _fine(two_ranks)
 
 
-def test_memory_lent_by_a_temporary_is_held_until_the_operation_is_done(tmp_path: Path) -> None:
-    with Ranks(tmp_path, 2) as ranks:
-        ranks.start(
-            "import gc, weakref\n"
-            "class Array(np.ndarray): pass\n"
-            "class Lender:\n"
-            "    def __dlpack__(self, **kw):\n"
-            "        self.seen = np.full(100_000, 1.0).view(Array)\n"
-            "        seen, self.seen = self.seen, weakref.ref(self.seen)\n"
-            "        return seen.__dlpack__(**kw)\n"
-            "    def __dlpack_device__(self): return (1, 0)\n"
-            "hvd.init()\n"
-            "from hvdlite import _core\n"
-            "lender = Lender()\n"
-            "if RANK == 0:\n"
-            "    handle = _core.submit(0, 1, 0, 'x', lender, None, 0, 1.0, 1.0, [])\n"
-            "    gc.collect(); assert lender.seen() is not None\n"
-            "    flag('go')\n"
-            "    assert (_core.wait(handle)[0] == 2).all()\n"
-            "    gc.collect(); assert lender.seen() is None\n"
-            "else:\n"
-            "    wait_flag('go')\n"
-            "    assert (hvd.allreduce(np.full(100_000, 1.0), op=hvd.Sum, name='x') == 2).all()\n"
-        )
-        _fine(ranks)
+def test_memory_lent_by_a_temporary_is_held_until_the_operation_is_done(two_ranks: Ranks) -> None:
+    two_ranks.start(
+        "import gc, weakref\n"
+        "class Array(np.ndarray): pass\n"
+        "class Lender:\n"
+        "    def __dlpack__(self, **kw):\n"
+        "        self.seen = np.full(100_000, 1.0).view(Array)\n"
+        "        seen, self.seen = self.seen, weakref.ref(self.seen)\n"
+        "        return seen.__dlpack__(**kw)\n"
+        "    def __dlpack_device__(self): return (1, 0)\n"
+        "hvd.init()\n"
+        "from hvdlite import _core\n"
+        "lender = Lender()\n"
+        "if RANK == 0:\n"
+        "    handle = _core.submit(0, 1, 0, 'x', lender, None, 0, 1.0, 1.0, [])\n"
+        "    gc.collect(); assert lender.seen() is not None\n"
+        "    flag('go')\n"
+        "    assert (_core.wait(handle)[0] == 2).all()\n"
+        "    gc.collect(); assert lender.seen() is None\n"
+        "else:\n"
+        "    wait_flag('go')\n"
+        "    assert (hvd.allreduce(np.full(100_000, 1.0), op=hvd.Sum, name='x') == 2).all()\n"
+    )
+    _fine(two_ranks)

@@ -1,4 +1,4 @@
-"""docs/reference/errors.md against the code: each line of its tables is provoked, and compared with what a user is told."""
+"""docs/reference/errors.md against the code: each message is provoked, and compared with what a user is told."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Row:
 
 def _rows() -> list[Row]:
     page = (ROOT / "docs" / "reference" / "errors.md").read_text()
-    return [Row(message, kind) for message, kind in re.findall(r"^\| `(.+?)` \| ([^|]+?) \|", page, re.M)]
+    return [Row(message, kind) for message, kind in re.findall(r"^`(.+)`\n:   \*\*(.+?)\.\*\*$", page, re.M)]
 
 
 ROWS = _rows()
@@ -48,7 +48,7 @@ NOT_PROVOKED = {
     "rank … of this host ended during start-up": "see test_a_rank_that_dies_during_init_is_named_without_a_launcher",
     "… has started this process as rank … of …, but MPI says that it is rank … of …": "see test_launchers",
     "MPI says that there are … processes, but no variable by which hvdlite recognises a launcher is set": "see test_launchers",
-    "rank … finds no way to rank …": "takes two hosts without a network in common",
+    "rank … has no usable address of rank …": "takes two hosts without a network in common",
     "cannot reserve … of shared memory": "takes a host without memory",
     "hvdlite communicates tensors in host memory and on CUDA GPUs": "takes another kind of device",
     "…: inside a graph or a compiled program hvdlite takes tensors in host memory only": "takes a GPU",
@@ -98,7 +98,7 @@ NOT_PROVOKED = {
         ],
         "see the checks of tests/conformance/checks/torch_absent.py and torch_misuse.py",
     ),
-    "…Different operations never meet, not even under one name, and here are: …": "see test_observation",
+    "…Different operations are never matched with each other, even under one name: …": "see test_observation",
     **dict.fromkeys(
         [
             "HVDLITE_CPU_OPERATIONS=mpi, but … has no MPI",

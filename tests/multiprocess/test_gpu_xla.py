@@ -12,13 +12,13 @@ pytestmark = pytest.mark.watchdog(120)  # the first builds the fake
 
 XLA = """
 import xla_frames
+from hvdlite.base.operations import ALLGATHER, ALLREDUCE, ALLTOALL, BROADCAST, REDUCESCATTER
 from hvdlite.adapter import xla
-from hvdlite.base.ops import Kind
-from hvdlite.core.operations import ALLREDUCE, Call, Operation
+from hvdlite.core.operations import Call
 Array = gpu_arrays.Array
 
-def run(kind, arrays, shapes=None, name="x", op=hvd.Sum, root=0, factors=(1.0, 1.0), process_set=hvd.global_process_set):
-    call = Call(Operation(kind, "", ""), name, process_set, op, *factors, root)
+def run(operation, arrays, shapes=None, name="x", op=hvd.Sum, root=0, factors=(1.0, 1.0), process_set=hvd.global_process_set):
+    call = Call(operation, name, process_set, op, *factors, root)
     return xla_frames.call(arrays, shapes, xla.attributes(call, name))
 
 def made(*arguments, **more):
@@ -43,30 +43,30 @@ assert xla_frames.metadata() == (0, 1, 0)
 for step in range(3):
     x = np.arange(3000, dtype=np.float32) + rank
     total = sum(np.arange(3000, dtype=np.float32) + r for r in range(size))
-    same(made(Kind.ALLREDUCE, [Array(x)])[0], total)
-    same(made(Kind.ALLREDUCE, [Array(x)], op=hvd.Average, factors=(2.0, 0.5))[0], total / np.float32(size))
+    same(made(ALLREDUCE, [Array(x)])[0], total)
+    same(made(ALLREDUCE, [Array(x)], op=hvd.Average, factors=(2.0, 0.5))[0], total / np.float32(size))
     many = [np.full(n, n + rank, t) for n in (0, 1, 7, 5000) for t in (np.float64, np.float16, np.int32)]
-    sums = made(Kind.ALLREDUCE, [Array(v) for v in many], name="many")
+    sums = made(ALLREDUCE, [Array(v) for v in many], name="many")
     for seen, value in zip(sums, many):
         same(seen, (size * (value - rank) + sum(range(size))).astype(value.dtype))
     # A chain, in which nobody waits for the device but the next call's stream.
     chained = Array(x)
     for _ in range(5):
-        chained = made(Kind.ALLREDUCE, [chained], name="chain", op=hvd.Average)[0]
+        chained = made(ALLREDUCE, [chained], name="chain", op=hvd.Average)[0]
     same(chained, total / np.float32(size))
-    same(made(Kind.BROADCAST, [Array(x)], root=size - 1)[0], x - rank + size - 1)
+    same(made(BROADCAST, [Array(x)], root=size - 1)[0], x - rank + size - 1)
     rows = np.full((2, 3), rank, np.int64)
     whole = np.concatenate([np.full((2, 3), r, np.int64) for r in range(size)])
-    same(made(Kind.ALLGATHER, [Array(rows)], [whole.shape])[0], whole)
+    same(made(ALLGATHER, [Array(rows)], [whole.shape])[0], whole)
     nothing = np.zeros((0, 3), np.float32)
-    both = made(Kind.ALLGATHER, [Array(rows), Array(nothing)], [whole.shape, (0, 3)], name="both")
+    both = made(ALLGATHER, [Array(rows), Array(nothing)], [whole.shape, (0, 3)], name="both")
     same(both[0], whole)
     same(both[1], nothing)
     parts = np.arange(3 * size, dtype=np.int32) * (rank + 1)
     own = np.arange(3 * rank, 3 * rank + 3, dtype=np.int32)
-    same(made(Kind.ALLTOALL, [Array(parts)])[0], np.concatenate([own * (r + 1) for r in range(size)]))
-    same(made(Kind.REDUCESCATTER, [Array(parts)], [(3,)])[0], own * sum(r + 1 for r in range(size)))
-    same(made(Kind.ALLREDUCE, [Array(np.zeros((0, 4), np.float16))])[0], np.zeros((0, 4), np.float16))
+    same(made(ALLTOALL, [Array(parts)])[0], np.concatenate([own * (r + 1) for r in range(size)]))
+    same(made(REDUCESCATTER, [Array(parts)], [(3,)])[0], own * sum(r + 1 for r in range(size)))
+    same(made(ALLREDUCE, [Array(np.zeros((0, 4), np.float16))])[0], np.zeros((0, 4), np.float16))
 """
 
 
@@ -76,12 +76,12 @@ def test_every_kind_of_call_with_random_delays(job: Job, way: str, ranks: int) -
 
 
 HELD = """
-made(Kind.ALLREDUCE, [Array(np.ones(10, np.float32))])  # NCCL is there
+made(ALLREDUCE, [Array(np.ones(10, np.float32))])  # NCCL is there
 late = Array(np.full(1000, rank, np.float32))
 gpu.hold(True)
-first = made(Kind.ALLREDUCE, [late], name="first")
-second = made(Kind.ALLREDUCE, first, name="second")
-gathered = made(Kind.ALLGATHER, second, [(1000 * size,)], name="gathered")
+first = made(ALLREDUCE, [late], name="first")
+second = made(ALLREDUCE, first, name="second")
+gathered = made(ALLGATHER, second, [(1000 * size,)], name="gathered")
 gpu.hold(False)
 total = np.full(1000, size * sum(range(size)), np.float32)
 same(second[0], total)
@@ -95,20 +95,20 @@ def test_the_call_returns_before_the_device_has_begun(job: Job) -> None:
 
 WRONG = """
 xla_frames.stream_fails = True
-assert run(Kind.ALLREDUCE, [Array(np.ones(3, np.float32))])[1] == "no stream"
+assert run(ALLREDUCE, [Array(np.ones(3, np.float32))])[1] == "no stream"
 xla_frames.stream_fails = False
-error = run(Kind.ALLREDUCE, [Array(np.ones(3 + rank, np.float32))], name="shapes")[1]
+error = run(ALLREDUCE, [Array(np.ones(3 + rank, np.float32))], name="shapes")[1]
 assert error.startswith("9: hvdlite.MismatchError") and "shapes" in error, error
-error = run(Kind.ALLGATHER, [Array(np.ones((2, 2), np.float32))], [(3, 2)], name="rows")[1]
-assert "of shape [6, 2] has come together, but the function was compiled for [3, 2]" in error, error
+error = run(ALLGATHER, [Array(np.ones((2, 2), np.float32))], [(3, 2)], name="rows")[1]
+assert "the result has shape [6, 2], but the function was compiled for [3, 2]" in error, error
 pair = hvd.add_process_set([0, 1])
 if rank < 2:
-    same(made(Kind.ALLREDUCE, [Array(np.ones(3, np.float32))], process_set=pair)[0], np.full(3, 2, np.float32))
+    same(made(ALLREDUCE, [Array(np.ones(3, np.float32))], process_set=pair)[0], np.full(3, 2, np.float32))
 attributes = xla.attributes(Call(ALLREDUCE, "x", pair, hvd.Sum), "x")
 hvd.remove_process_set(pair)
 error = xla_frames.call([Array(np.ones(3, np.float32))], None, attributes)[1]
 assert "has been removed" in error, error
-same(made(Kind.ALLREDUCE, [Array(np.ones(3, np.float32))])[0], np.full(3, size, np.float32))
+same(made(ALLREDUCE, [Array(np.ones(3, np.float32))])[0], np.full(3, size, np.float32))
 """
 
 
@@ -120,13 +120,13 @@ LOST = """
 import os, signal, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the launcher's, which comes at once
 hvd.barrier()  # both are deaf to it: a call returns before the others have begun theirs
-made(Kind.ALLREDUCE, [Array(np.ones(1000, np.float32))])
+made(ALLREDUCE, [Array(np.ones(1000, np.float32))])
 if rank == 1:
     while not os.path.exists("asks"):
         time.sleep(0.001)  # poll
     os.kill(os.getpid(), signal.SIGKILL)
 open("asks", "w").close()
-error = run(Kind.ALLREDUCE, [Array(np.ones(1000, np.float32))], name="never")[1]
+error = run(ALLREDUCE, [Array(np.ones(1000, np.float32))], name="never")[1]
 assert error.startswith("2: hvdlite.PeerLostError (rank 1): "), error
 survivor = Array(np.arange(5, dtype=np.float32))
 assert np.array_equal(survivor.numpy(), np.arange(5)), "XLA's stream goes on"

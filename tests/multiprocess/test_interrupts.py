@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import time
-from pathlib import Path
 
 import pytest
 from bare_ranks import Ranks
@@ -25,74 +24,71 @@ Hosts = tuple[str, ...]
         "hvd.add_process_set([0])",
     ],
 )
-def test_ctrl_c_in_a_blocking_operation_is_a_keyboard_interrupt_at_once(tmp_path: Path, blocking: str) -> None:
-    with Ranks(tmp_path, 2) as ranks:
-        ranks.start(
-            "hvd.init(); hvd.barrier()\n"
-            "if RANK == 0:\n"
-            "    handle = hvd.allreduce_async(np.ones(3), name='handle')\n"
-            "    try:\n"
-            "        flag_when_inside('waits'); " + blocking + "; tell(interrupted=False)\n"
-            "    except KeyboardInterrupt:\n"
-            "        tell(interrupted=True)\n"
-            "    flag('go')\n"
-            "else:\n"
-            "    wait_flag('go')\n"
-        )
-        ranks.wait_for_flags("waits")
-        sent = ranks.kill(0, signal.SIGINT)
-        codes = ranks.wait(20)
-        told = ranks.last(0)
-        assert told["interrupted"], told
-        # Nothing else would have ended its wait.
-        assert told["at"] - sent < within(5), f"KeyboardInterrupt came after {told['at'] - sent:.2f} s"
-        assert codes == {0: 0, 1: 0}, f"{codes}\n{ranks.outputs()}"
+def test_ctrl_c_in_a_blocking_operation_is_a_keyboard_interrupt_at_once(two_ranks: Ranks, blocking: str) -> None:
+    two_ranks.start(
+        "hvd.init(); hvd.barrier()\n"
+        "if RANK == 0:\n"
+        "    handle = hvd.allreduce_async(np.ones(3), name='handle')\n"
+        "    try:\n"
+        "        flag_when_inside('waits'); " + blocking + "; tell(interrupted=False)\n"
+        "    except KeyboardInterrupt:\n"
+        "        tell(interrupted=True)\n"
+        "    flag('go')\n"
+        "else:\n"
+        "    wait_flag('go')\n"
+    )
+    two_ranks.wait_for_flags("waits")
+    sent = two_ranks.kill(0, signal.SIGINT)
+    codes = two_ranks.wait(20)
+    told = two_ranks.last(0)
+    assert told["interrupted"], told
+    # Nothing else would have ended its wait.
+    assert told["at"] - sent < within(5), f"KeyboardInterrupt came after {told['at'] - sent:.2f} s"
+    assert codes == {0: 0, 1: 0}, f"{codes}\n{two_ranks.outputs()}"
 
 
-def test_after_ctrl_c_the_interrupted_operation_goes_on_and_the_job_too(tmp_path: Path, hosts: Hosts) -> None:
-    with Ranks(tmp_path, 3, hosts) as ranks:
-        ranks.start(
-            "hvd.init(); hvd.barrier()\n"
-            "big = np.full(100_000, 1.0)\n"
-            "if RANK == 0:\n"
-            "    handle = hvd.allreduce_async(np.ones(3), op=hvd.Sum, name='handle')\n"
-            "    for turn in range(3):\n"
-            "        try:\n"
-            "            flag_when_inside(f'waits.{turn}'); hvd.synchronize(handle); tell(interrupted=False)\n"
-            "        except KeyboardInterrupt: tell(interrupted=True)\n"
-            "    flag_when_inside('waits.3')\n"
-            "    try: hvd.allreduce_(big, op=hvd.Sum, name='big')\n"
-            "    except KeyboardInterrupt: pass\n"
-            "    import sys\n"
-            "    assert sys.getrefcount(big) > 2, 'the engine still writes into it, so somebody must hold it'\n"
-            "    flag('go'); del big\n"
-            "else:\n"
-            "    wait_flag('go')\n"
-            "    hvd.allreduce_(big, op=hvd.Sum, name='big')\n"
-            "    handle = hvd.allreduce_async(np.ones(3), op=hvd.Sum, name='handle')\n"
-            "assert (hvd.synchronize(handle) == 3).all()\n"
-            "assert hvd.allreduce(1, op=hvd.Sum) == 3\n"
-        )
-        for turn in range(4):
-            ranks.wait_for_flags(f"waits.{turn}")
-            ranks.kill(0, signal.SIGINT)
-        ranks.end_well()
-        assert [line["interrupted"] for line in ranks.report(0)] == [True] * 3
+def test_after_ctrl_c_the_interrupted_operation_goes_on_and_the_job_too(three_ranks: Ranks) -> None:
+    three_ranks.start(
+        "hvd.init(); hvd.barrier()\n"
+        "big = np.full(100_000, 1.0)\n"
+        "if RANK == 0:\n"
+        "    handle = hvd.allreduce_async(np.ones(3), op=hvd.Sum, name='handle')\n"
+        "    for turn in range(3):\n"
+        "        try:\n"
+        "            flag_when_inside(f'waits.{turn}'); hvd.synchronize(handle); tell(interrupted=False)\n"
+        "        except KeyboardInterrupt: tell(interrupted=True)\n"
+        "    flag_when_inside('waits.3')\n"
+        "    try: hvd.allreduce_(big, op=hvd.Sum, name='big')\n"
+        "    except KeyboardInterrupt: pass\n"
+        "    import sys\n"
+        "    assert sys.getrefcount(big) > 2, 'the engine still writes into it, so somebody must hold it'\n"
+        "    flag('go'); del big\n"
+        "else:\n"
+        "    wait_flag('go')\n"
+        "    hvd.allreduce_(big, op=hvd.Sum, name='big')\n"
+        "    handle = hvd.allreduce_async(np.ones(3), op=hvd.Sum, name='handle')\n"
+        "assert (hvd.synchronize(handle) == 3).all()\n"
+        "assert hvd.allreduce(1, op=hvd.Sum) == 3\n"
+    )
+    for turn in range(4):
+        three_ranks.wait_for_flags(f"waits.{turn}")
+        three_ranks.kill(0, signal.SIGINT)
+    three_ranks.end_well()
+    assert [line["interrupted"] for line in three_ranks.report(0)] == [True] * 3
 
 
-def test_ctrl_c_while_init_waits_for_the_others(tmp_path: Path) -> None:
-    with Ranks(tmp_path, 2) as ranks:
-        ranks.start(
-            "try: hvd.init(); tell(interrupted=False)\nexcept KeyboardInterrupt: tell(interrupted=True)\n",
-            ranks=[0],
-            HVDLITE_START_TIMEOUT="600",
-        )
-        ranks.wait_for_members(0)
-        ranks.wait_until_still(0)
-        sent = ranks.kill(0, signal.SIGINT)
-        ranks.wait(25)
-        assert ranks.last(0)["interrupted"]
-        assert ranks.last(0)["at"] - sent < within(5)
+def test_ctrl_c_while_init_waits_for_the_others(two_ranks: Ranks) -> None:
+    two_ranks.start(
+        "try: hvd.init(); tell(interrupted=False)\nexcept KeyboardInterrupt: tell(interrupted=True)\n",
+        ranks=[0],
+        HVDLITE_START_TIMEOUT="600",
+    )
+    two_ranks.wait_for_members(0)
+    two_ranks.wait_until_still(0)
+    sent = two_ranks.kill(0, signal.SIGINT)
+    two_ranks.wait(25)
+    assert two_ranks.last(0)["interrupted"]
+    assert two_ranks.last(0)["at"] - sent < within(5)
 
 
 def test_an_uncaught_ctrl_c_in_one_rank_ends_the_job_under_the_launcher(job: Job) -> None:

@@ -72,20 +72,16 @@ flag("acted"); wait_flag("die"); tell(dying=True); os._exit(7)
 
 @pytest.mark.parametrize("victim", [0, 1])
 @pytest.mark.parametrize("phase", ["joined", "a member", "doors"])
-def test_a_death_in_any_phase_is_told_to_those_who_wait_there(
-    tmp_path: Path, hosts: Hosts, phase: str, victim: int
-) -> None:
-    with Ranks(tmp_path, 3, hosts) as ranks:
-        ranks.start(f"PHASE = {phase!r}\n" + _ACTOR, ranks=[victim])
-        others = sorted({0, 1, 2} - {victim})
-        ranks.start(TRY + "attempt()\n", ranks=others)
-        ranks.wait_for_flags("acted")
-        ranks.wait_for_members(*others)
-        ranks.wait_until_still(*others)
-        (tmp_path / "die").touch()
-        assert ranks.wait()[victim] == 7, ranks.outputs()
-        for rank in others:
-            ranks.expect_named(rank, victim, ranks.last(victim)["at"])
+def test_a_death_in_any_phase_is_told_to_those_who_wait_there(three_ranks: Ranks, phase: str, victim: int) -> None:
+    three_ranks.start(f"PHASE = {phase!r}\n" + _ACTOR, ranks=[victim])
+    others = sorted({0, 1, 2} - {victim})
+    three_ranks.start(TRY + "attempt()\n", ranks=others)
+    three_ranks.wait_for_flags("acted")
+    three_ranks.wait_for_members(*others)
+    three_ranks.wait_until_still(*others)
+    (three_ranks.directory / "die").touch()
+    assert three_ranks.wait()[victim] == 7, three_ranks.outputs()
+    three_ranks.all_hear_of(victim)
 
 
 def _kill_after_joining(ranks: Ranks, victim: int, pause: float) -> float:
@@ -116,36 +112,33 @@ def test_a_kill_at_any_moment_of_joining_is_told_to_everybody(
             assert told["at"] - max(death, came["at"]) < within(PROMPT), told
 
 
-def test_a_rank_that_comes_after_a_death_is_told_at_once(tmp_path: Path, hosts: Hosts) -> None:
-    with Ranks(tmp_path, 3, hosts) as ranks:
-        ranks.start(TRY + "attempt()\n", ranks=[0, 1])
-        _kill_after_joining(ranks, 0, 0)
-        ranks.start(TRY + "tell(); attempt()\n", ranks=[2])
-        ranks.wait()
-        ranks.expect_named(2, 0, ranks.report(2)[0]["at"])
+def test_a_rank_that_comes_after_a_death_is_told_at_once(three_ranks: Ranks) -> None:
+    three_ranks.start(TRY + "attempt()\n", ranks=[0, 1])
+    _kill_after_joining(three_ranks, 0, 0)
+    three_ranks.start(TRY + "tell(); attempt()\n", ranks=[2])
+    three_ranks.wait()
+    three_ranks.expect_named(2, 0, three_ranks.report(2)[0]["at"])
 
 
-def test_an_error_inside_init_of_one_rank_reaches_the_others_with_its_text(tmp_path: Path, hosts: Hosts) -> None:
-    with Ranks(tmp_path, 3, hosts) as ranks:
-        ranks.start(TRY + "attempt()\n", ranks=[0, 2])
-        ranks.start(TRY + "attempt()\n", ranks=[1], HVDLITE_NETWORK_INTERFACES="nowhere0")
-        ranks.wait()
-        own = ranks.last(1)
-        assert own["error"] == "ValueError" and "nowhere0" in own["text"]
-        for rank in (0, 2):
-            ranks.expect_named(rank, 1, own["at"])
-            assert "nowhere0" in ranks.last(rank)["text"]
+def test_an_error_inside_init_of_one_rank_reaches_the_others_with_its_text(three_ranks: Ranks) -> None:
+    three_ranks.start(TRY + "attempt()\n", ranks=[0, 2])
+    three_ranks.start(TRY + "attempt()\n", ranks=[1], HVDLITE_NETWORK_INTERFACES="nowhere0")
+    three_ranks.wait()
+    own = three_ranks.last(1)
+    assert own["error"] == "ValueError" and "nowhere0" in own["text"]
+    for rank in (0, 2):
+        three_ranks.expect_named(rank, 1, own["at"])
+        assert "nowhere0" in three_ranks.last(rank)["text"]
 
 
-def test_ranks_that_disagree_about_the_size_are_told(tmp_path: Path) -> None:
-    with Ranks(tmp_path, 2) as ranks:
-        ranks.start(TRY + "attempt()\n", ranks=[0])
-        ranks.wait_for_members(0)
-        ranks.start("os.environ['HVDLITE_SIZE'] = '3'\n" + TRY + "attempt()\n", ranks=[1])
-        ranks.processes[1].wait()
-        ranks.kill(0)
-        told = ranks.last(1)
-        assert told["error"] == "ValueError" and "one of 3 ranks, the others for one of 2" in told["text"], told
+def test_ranks_that_disagree_about_the_size_are_told(two_ranks: Ranks) -> None:
+    two_ranks.start(TRY + "attempt()\n", ranks=[0])
+    two_ranks.wait_for_members(0)
+    two_ranks.start("os.environ['HVDLITE_SIZE'] = '3'\n" + TRY + "attempt()\n", ranks=[1])
+    two_ranks.processes[1].wait()
+    two_ranks.kill(0)
+    told = two_ranks.last(1)
+    assert told["error"] == "ValueError" and "one of 3 ranks, the others for one of 2" in told["text"], told
 
 
 # --- afterwards
@@ -169,41 +162,39 @@ def _all_have_met(ranks: Ranks, n: int) -> None:
 
 @pytest.mark.parametrize("victim", [0, 2])
 @pytest.mark.parametrize("how", ["lost while joining", "lost later"])
-def test_survivors_init_again_together_with_a_replacement(tmp_path: Path, hosts: Hosts, how: str, victim: int) -> None:
+def test_survivors_init_again_together_with_a_replacement(three_ranks: Ranks, how: str, victim: int) -> None:
     others = sorted({0, 1, 2} - {victim})
-    with Ranks(tmp_path, 3, hosts) as ranks:
-        ranks.start(_AGAIN, ranks=others)
-        if how == "lost while joining":
-            ranks.start("PHASE = 'doors'\n" + _ACTOR, ranks=[victim])
-        else:
-            ranks.start("hvd.init(); hvd.allreduce(np.ones(1)); flag('acted'); os._exit(7)\n", ranks=[victim])
-        ranks.wait_for_flags("acted")
-        if how == "lost while joining":
-            ranks.wait_for_members(*others)
-        (tmp_path / "die").touch()
-        # One of the survivors may be back before the others know.
-        ranks.wait_for_flags(f"failed.{others[0]}")
-        ranks.processes[victim].wait()
-        ranks.start(_REPLACEMENT, ranks=[victim])
-        _all_have_met(ranks, 3)
+    three_ranks.start(_AGAIN, ranks=others)
+    if how == "lost while joining":
+        three_ranks.start("PHASE = 'doors'\n" + _ACTOR, ranks=[victim])
+    else:
+        three_ranks.start("hvd.init(); hvd.allreduce(np.ones(1)); flag('acted'); os._exit(7)\n", ranks=[victim])
+    three_ranks.wait_for_flags("acted")
+    if how == "lost while joining":
+        three_ranks.wait_for_members(*others)
+    (three_ranks.directory / "die").touch()
+    # One of the survivors may be back before the others know.
+    three_ranks.wait_for_flags(f"failed.{others[0]}")
+    three_ranks.processes[victim].wait()
+    three_ranks.start(_REPLACEMENT, ranks=[victim])
+    _all_have_met(three_ranks, 3)
 
 
-def test_after_a_start_timeout_a_retry_meets_the_rank_that_was_late(tmp_path: Path, hosts: Hosts) -> None:
-    with Ranks(tmp_path, 3, hosts) as ranks:
-        ranks.start(
-            # Together, or the one that is first waits in vain for two.
-            "flag(f'here.{RANK}'); wait_flag(f'here.{1 - RANK}')\n"
-            + _AGAIN.replace("hvd.shutdown()", "hvd.shutdown(); os.environ['HVDLITE_START_TIMEOUT'] = str(within(20))"),
-            ranks=[0, 1],
-            HVDLITE_START_TIMEOUT="2",
-        )
-        ranks.wait_for_flags("failed.0", "failed.1")
-        ranks.wait_for_members(0, attempt=1)
-        ranks.start(_REPLACEMENT, ranks=[2])
-        _all_have_met(ranks, 3)
-        for rank in (0, 1):
-            assert ranks.report(rank)[0]["error"] == "TimeoutError"
-            assert "rank 2 did not call hvd.init()" in ranks.report(rank)[0]["text"]
+def test_after_a_start_timeout_a_retry_meets_the_rank_that_was_late(three_ranks: Ranks) -> None:
+    three_ranks.start(
+        # Together, or the one that is first waits in vain for two.
+        "flag(f'here.{RANK}'); wait_flag(f'here.{1 - RANK}')\n"
+        + _AGAIN.replace("hvd.shutdown()", "hvd.shutdown(); os.environ['HVDLITE_START_TIMEOUT'] = str(within(20))"),
+        ranks=[0, 1],
+        HVDLITE_START_TIMEOUT="2",
+    )
+    three_ranks.wait_for_flags("failed.0", "failed.1")
+    three_ranks.wait_for_members(0, attempt=1)
+    three_ranks.start(_REPLACEMENT, ranks=[2])
+    _all_have_met(three_ranks, 3)
+    for rank in (0, 1):
+        assert three_ranks.report(rank)[0]["error"] == "TimeoutError"
+        assert "rank 2 did not call hvd.init()" in three_ranks.report(rank)[0]["text"]
 
 
 # --- what might keep a death secret
@@ -239,75 +230,74 @@ _FORK_SLOWLY = (
     ids=["before init", "while it waits", "while it connects", "by a fork that began before it connects"],
 )
 def test_a_forked_child_does_not_keep_the_death_of_a_joining_rank_secret(
-    tmp_path: Path, hosts: Hosts, before: str, during: str
+    three_ranks: Ranks, before: str, during: str
 ) -> None:
-    with Ranks(tmp_path, 3, hosts) as ranks:
-        ranks.start(TRY + "attempt()\n", ranks=[0])
-        ranks.start(
-            "def fork():\n"
-            "    if os.fork() == 0: outlive('heard')\n"
-            "def die():\n"
-            f"    {during}\n"
-            "    wait_flag('waiting'); tell(dying=True); os.kill(os.getpid(), signal.SIGKILL)\n"
-            f"{before}\n"
-            "threading.Thread(target=die, daemon=True).start()\n"
-            "hvd.init()\n",
-            ranks=[1],
-        )
-        ranks.wait_for_members(0, 1)
-        ranks.wait_until_still(0)
-        (tmp_path / "waiting").touch()
-        ranks.wait()
-        ranks.expect_named(0, 1, ranks.last(1)["at"])
-        (tmp_path / "heard").touch()  # before that the children have not ended
+    three_ranks.start(TRY + "attempt()\n", ranks=[0])
+    three_ranks.start(
+        "def fork():\n"
+        "    if os.fork() == 0: outlive('heard')\n"
+        "def die():\n"
+        f"    {during}\n"
+        "    wait_flag('waiting'); tell(dying=True); os.kill(os.getpid(), signal.SIGKILL)\n"
+        f"{before}\n"
+        "threading.Thread(target=die, daemon=True).start()\n"
+        "hvd.init()\n",
+        ranks=[1],
+    )
+    three_ranks.wait_for_members(0, 1)
+    three_ranks.wait_until_still(0)
+    (three_ranks.directory / "waiting").touch()
+    three_ranks.wait()
+    three_ranks.expect_named(0, 1, three_ranks.last(1)["at"])
+    (three_ranks.directory / "heard").touch()  # before that the children have not ended
 
 
-def test_a_rank_that_serves_the_store_and_dies_is_named(tmp_path: Path, hosts: Hosts) -> None:
-    with Ranks(tmp_path, 3, hosts) as ranks:
-        ranks.start(
-            "from hvdlite.rendezvous import StoreClient, StoreServer\n"
-            "secret = bytes.fromhex(os.environ['HVDLITE_SECRET'])\n"
-            "server = StoreServer(secret, rank=0).start()\n"
-            "with open('port.new', 'w') as file: file.write(str(server.address[1]))\n"
-            "os.rename('port.new', 'port')\n"
-            "os.environ['HVDLITE_RENDEZVOUS'] = f'127.0.0.1:{server.address[1]}'\n"
-            "if os.fork() == 0: outlive('heard')\n"
-            "def die():\n"
-            "    with StoreClient(server.address, secret) as store: store.get('init/0/member/1', within(20))\n"
-            "    flag('known'); wait_flag('die'); tell(dying=True); os.kill(os.getpid(), signal.SIGKILL)\n"
-            "threading.Thread(target=die, daemon=True).start()\n"
-            "hvd.init()\n",
-            ranks=[0],
-        )
-        ranks.wait_for_flags("port")
-        ranks.start(
-            f"os.environ['HVDLITE_RENDEZVOUS'] = '127.0.0.1:{(tmp_path / 'port').read_text()}'\n" + TRY + "attempt()\n",
-            ranks=[1],
-        )
-        ranks.wait_for_flags("known")
-        ranks.wait_until_still(1)
-        (tmp_path / "die").touch()
-        ranks.wait()
-        ranks.expect_named(1, 0, ranks.last(0)["at"])
-        (tmp_path / "heard").touch()  # before that the child has not ended
+def test_a_rank_that_serves_the_store_and_dies_is_named(three_ranks: Ranks) -> None:
+    three_ranks.start(
+        "from hvdlite.rendezvous import StoreClient, StoreServer\n"
+        "secret = bytes.fromhex(os.environ['HVDLITE_SECRET'])\n"
+        "server = StoreServer(secret, rank=0).start()\n"
+        "with open('port.new', 'w') as file: file.write(str(server.address[1]))\n"
+        "os.rename('port.new', 'port')\n"
+        "os.environ['HVDLITE_RENDEZVOUS'] = f'127.0.0.1:{server.address[1]}'\n"
+        "if os.fork() == 0: outlive('heard')\n"
+        "def die():\n"
+        "    with StoreClient(server.address, secret) as store: store.get('init/0/member/1', within(20))\n"
+        "    flag('known'); wait_flag('die'); tell(dying=True); os.kill(os.getpid(), signal.SIGKILL)\n"
+        "threading.Thread(target=die, daemon=True).start()\n"
+        "hvd.init()\n",
+        ranks=[0],
+    )
+    three_ranks.wait_for_flags("port")
+    three_ranks.start(
+        f"os.environ['HVDLITE_RENDEZVOUS'] = '127.0.0.1:{(three_ranks.directory / 'port').read_text()}'\n"
+        + TRY
+        + "attempt()\n",
+        ranks=[1],
+    )
+    three_ranks.wait_for_flags("known")
+    three_ranks.wait_until_still(1)
+    (three_ranks.directory / "die").touch()
+    three_ranks.wait()
+    three_ranks.expect_named(1, 0, three_ranks.last(0)["at"])
+    (three_ranks.directory / "heard").touch()  # before that the child has not ended
 
 
-def test_a_store_that_ends_is_noticed_at_once_by_those_who_join(tmp_path: Path, hosts: Hosts) -> None:
-    with Ranks(tmp_path, 3, hosts) as ranks:
-        ranks.start("PHASE = 'doors'\n" + _ACTOR, ranks=[0])
-        ranks.start(TRY + "attempt()\n", ranks=[1, 2])
-        ranks.wait_for_members(0, 1, 2)
-        ranks.wait_until_still(1, 2)
-        ended = time.monotonic()
-        ranks.server.close()
-        for rank in (1, 2):
-            ranks.processes[rank].wait(within(20))
-        for rank in (1, 2):
-            told = ranks.last(rank)
-            assert told["error"] == "HorovodInternalError" and "lost the job's store" in told["text"], told
-            assert told["at"] - ended < within(PROMPT)
-        (tmp_path / "die").touch()
-        ranks.wait()
+def test_a_store_that_ends_is_noticed_at_once_by_those_who_join(three_ranks: Ranks) -> None:
+    three_ranks.start("PHASE = 'doors'\n" + _ACTOR, ranks=[0])
+    three_ranks.start(TRY + "attempt()\n", ranks=[1, 2])
+    three_ranks.wait_for_members(0, 1, 2)
+    three_ranks.wait_until_still(1, 2)
+    ended = time.monotonic()
+    three_ranks.server.close()
+    for rank in (1, 2):
+        three_ranks.processes[rank].wait(within(20))
+    for rank in (1, 2):
+        told = three_ranks.last(rank)
+        assert told["error"] == "HorovodInternalError" and "lost the job's store" in told["text"], told
+        assert told["at"] - ended < within(PROMPT)
+    (three_ranks.directory / "die").touch()
+    three_ranks.wait()
 
 
 # --- process sets are connected later, and in hvd.init(process_sets=[...]) at once

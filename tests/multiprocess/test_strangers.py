@@ -80,24 +80,23 @@ _GARBAGE = {
 
 
 @pytest.mark.parametrize("garbage", list(_GARBAGE))
-def test_garbage_on_every_open_port_leaves_the_job_unharmed(tmp_path: Path, garbage: str, hosts: Hosts) -> None:
-    with Ranks(tmp_path, 3, hosts) as ranks:
-        ranks.start(_RUNS)
-        ranks.wait_for_flags("ready.0", "ready.1", "ready.2")
-        ports = [(f, p) for f, _, p in _listening(list(ranks.job.pids()))] + [("4", ranks.server.address[1])]
-        for family, port in ports:
-            for piece in _GARBAGE[garbage]:
-                where = ("127.0.0.1", port) if family == "4" else ("::1", port)
-                with socket.socket(socket.AF_INET if family == "4" else socket.AF_INET6) as stranger:
-                    stranger.settimeout(2)
-                    try:
-                        stranger.connect(where)
-                        stranger.sendall(piece)
-                        stranger.recv(1)
-                    except OSError:
-                        pass
-        (tmp_path / "enough").touch()
-        ranks.end_well()
+def test_garbage_on_every_open_port_leaves_the_job_unharmed(three_ranks: Ranks, garbage: str) -> None:
+    three_ranks.start(_RUNS)
+    three_ranks.wait_for_flags("ready.0", "ready.1", "ready.2")
+    ports = [(f, p) for f, _, p in _listening(list(three_ranks.job.pids()))] + [("4", three_ranks.server.address[1])]
+    for family, port in ports:
+        for piece in _GARBAGE[garbage]:
+            where = ("127.0.0.1", port) if family == "4" else ("::1", port)
+            with socket.socket(socket.AF_INET if family == "4" else socket.AF_INET6) as stranger:
+                stranger.settimeout(2)
+                try:
+                    stranger.connect(where)
+                    stranger.sendall(piece)
+                    stranger.recv(1)
+                except OSError:
+                    pass
+    (three_ranks.directory / "enough").touch()
+    three_ranks.end_well()
 
 
 _OF_THE_FILE = (
@@ -167,15 +166,14 @@ def test_another_user_of_the_host_does_not_get_into_a_job_of_one_host(job: Job, 
     assert codes == [0, 0] and output.count("hello") == 2, output
 
 
-def test_a_member_with_the_wrong_secret_does_not_get_in(tmp_path: Path) -> None:
-    with Ranks(tmp_path, 2) as ranks:
-        ranks.start(_RUNS, ranks=[0])
-        right, ranks.secret = ranks.secret, bytes(32)
-        ranks.start("try: hvd.init()\nexcept Exception as e: tell(text=str(e))\n", ranks=[1])
-        assert ranks.processes[1].wait(within(20)) == 0
-        assert "secret" in ranks.last(1)["text"] or "handshake" in ranks.last(1)["text"], ranks.last(1)
-        ranks.secret = right
-        ranks.start(_RUNS, ranks=[1])
-        ranks.wait_for_flags("ready.0", "ready.1")
-        (tmp_path / "enough").touch()
-        ranks.end_well()
+def test_a_member_with_the_wrong_secret_does_not_get_in(two_ranks: Ranks) -> None:
+    two_ranks.start(_RUNS, ranks=[0])
+    right, two_ranks.secret = two_ranks.secret, bytes(32)
+    two_ranks.start("try: hvd.init()\nexcept Exception as e: tell(text=str(e))\n", ranks=[1])
+    assert two_ranks.processes[1].wait(within(20)) == 0
+    assert "secret" in two_ranks.last(1)["text"] or "handshake" in two_ranks.last(1)["text"], two_ranks.last(1)
+    two_ranks.secret = right
+    two_ranks.start(_RUNS, ranks=[1])
+    two_ranks.wait_for_flags("ready.0", "ready.1")
+    (two_ranks.directory / "enough").touch()
+    two_ranks.end_well()

@@ -24,7 +24,8 @@ _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2", "TF_NUM_INTRAOP_THREADS": "1"}
 # of them would be enough for a deadlock.
 _A_THOUSAND = """
 import tensorflow as tf, hvdlite.tensorflow as hvd
-from hvdlite.core.operations import ALLREDUCE, Call
+from hvdlite.base.operations import ALLREDUCE
+from hvdlite.core.operations import Call
 from hvdlite.tensorflow.graph import GRAPH
 tf.config.threading.set_inter_op_parallelism_threads(2)
 tf.config.threading.set_intra_op_parallelism_threads(1)
@@ -79,30 +80,28 @@ _JIT = pytest.mark.parametrize("jit", [False, True], ids=["graph", "compiled"])
 
 @_JIT
 @pytest.mark.watchdog(120)
-def test_ctrl_c_inside_a_graph_ends_the_step_at_once(tmp_path: Path, jit: bool) -> None:
-    with Ranks(tmp_path, 2) as ranks:
-        ranks.start(f"JIT = {jit}\n{_WAITING}", **_QUIET)
-        ranks.wait_for_flags("ready.0", "ready.1", seconds=100)
-        ranks.wait_until_still(0)
-        at = ranks.kill(0, signal.SIGINT)
-        ranks.processes[0].wait(within(15))
-        told = ranks.last(0)
-        assert told["at"] - at < within(PROMPT), told
-        # TensorFlow reports its error with Python's inside.
-        assert "KeyboardInterrupt" in told["error"] + told["text"], told
-        ranks.kill(1)
+def test_ctrl_c_inside_a_graph_ends_the_step_at_once(two_ranks: Ranks, jit: bool) -> None:
+    two_ranks.start(f"JIT = {jit}\n{_WAITING}", **_QUIET)
+    two_ranks.wait_for_flags("ready.0", "ready.1", seconds=100)
+    two_ranks.wait_until_still(0)
+    at = two_ranks.kill(0, signal.SIGINT)
+    two_ranks.processes[0].wait(within(15))
+    told = two_ranks.last(0)
+    assert told["at"] - at < within(PROMPT), told
+    # TensorFlow reports its error with Python's inside.
+    assert "KeyboardInterrupt" in told["error"] + told["text"], told
+    two_ranks.kill(1)
 
 
 @_JIT
 @pytest.mark.watchdog(120)
-def test_a_rank_that_dies_ends_the_others_graphs_and_is_named(tmp_path: Path, jit: bool) -> None:
-    with Ranks(tmp_path, 2) as ranks:
-        ranks.start(f"JIT = {jit}\n{_WAITING}", **_QUIET)
-        ranks.wait_for_flags("ready.0", "ready.1", seconds=100)
-        ranks.kill(1)
-        ranks.processes[0].wait(within(30))
-        told = ranks.last(0)
-        assert told["error"] == "UnknownError" and "rank 1" in told["text"], told
+def test_a_rank_that_dies_ends_the_others_graphs_and_is_named(two_ranks: Ranks, jit: bool) -> None:
+    two_ranks.start(f"JIT = {jit}\n{_WAITING}", **_QUIET)
+    two_ranks.wait_for_flags("ready.0", "ready.1", seconds=100)
+    two_ranks.kill(1)
+    two_ranks.processes[0].wait(within(30))
+    told = two_ranks.last(0)
+    assert told["error"] == "UnknownError" and "rank 1" in told["text"], told
 
 
 _LACKING = """

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from bare_ranks import Ranks
 from installed import needs_installed
@@ -91,14 +89,13 @@ tell(step=step)
 
 
 @pytest.mark.watchdog(120)
-def test_a_failure_in_a_hook_ends_the_step_everywhere_and_says_whose_it_was(tmp_path: Path) -> None:
-    with Ranks(tmp_path, 2) as ranks:
-        ranks.start(_FAILING, OMP_NUM_THREADS="1")
-        codes = ranks.wait(90)
-        assert codes[1] == 1 and "no room in the compressor" in ranks.outputs()
-        told = ranks.last(0)
-        assert told["step"] == 3 and told["peer"] == 1 and told["error"] == "PeerLostError", told
-        assert "no room in the compressor" in told["text"]
+def test_a_failure_in_a_hook_ends_the_step_everywhere_and_says_whose_it_was(two_ranks: Ranks) -> None:
+    two_ranks.start(_FAILING, OMP_NUM_THREADS="1")
+    codes = two_ranks.wait(90)
+    assert codes[1] == 1 and "no room in the compressor" in two_ranks.outputs()
+    told = two_ranks.last(0)
+    assert told["step"] == 3 and told["peer"] == 1 and told["error"] == "PeerLostError", told
+    assert "no room in the compressor" in told["text"]
 
 
 _OTHER_MODEL = """
@@ -116,14 +113,13 @@ except hvd.MismatchError as error:
 
 
 @pytest.mark.watchdog(120)
-def test_ranks_with_different_models_are_told_so_at_the_first_step(tmp_path: Path) -> None:
-    with Ranks(tmp_path, 2) as ranks:
-        ranks.start(_OTHER_MODEL, OMP_NUM_THREADS="1")
-        ranks.wait(90)
-        for rank in range(2):
-            text = ranks.last(rank)["text"]
-            assert "Rank 0 trains 2 parameters, but rank 1 4. On rank 1 '1.weight' is trained" in text, text
-            assert "All ranks must build" in text
+def test_ranks_with_different_models_are_told_so_at_the_first_step(two_ranks: Ranks) -> None:
+    two_ranks.start(_OTHER_MODEL, OMP_NUM_THREADS="1")
+    two_ranks.wait(90)
+    for rank in range(2):
+        text = two_ranks.last(rank)["text"]
+        assert "Rank 0 trains 2 parameters, but rank 1 4. On rank 1 '1.weight' is trained" in text, text
+        assert "All ranks must build" in text
 
 
 _NOTHING_LOADED = """

@@ -149,6 +149,9 @@ def test_the_readme_does_what_it_says(job: Job) -> None:
     needs_installed("torch")
     shell = Shell(job)
     program, install, commands, horovod = _blocks(ROOT / "README.md")
+    assert program.text == _blocks(ROOT / "docs" / "index.md")[0].text, (
+        "the home page of the site shows another program"
+    )
     assert install.text.strip() in NOT_RUN
     script = job.directory / "train.py"
     script.write_text(program.added())

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from mutants.mutant import Mutant
 
-_J = "tests/conformance/test_jax.py::shm-2::jax_"
+_JAX = "tests/conformance/test_jax.py::shm-2::"
+_J = _JAX + "jax_"
 
 MUTANTS = (
     Mutant(
         "J1",
         "hvdlite/jax/collectives.py",
-        "            check_scatter(call.op)\n",
+        "            check_scatter(call.operation, call.op)\n",
         "            pass\n",
         "a compiled reducescatter takes any op",
         (_J + "arguments.wrong_arguments_are_refused",),
@@ -21,7 +22,7 @@ MUTANTS = (
         "    follow(token_after)\n    return made\n",
         "    return made\n",
         "calls of one program run in any order: ranks wait for each other",
-        (_J + "compiled.independent_calls_come_in_one_order_on_all_ranks",),
+        (_JAX + "programs.independent_calls_come_in_one_order_on_all_ranks",),
     ),
     Mutant(
         "J3",
@@ -45,7 +46,7 @@ MUTANTS = (
         "    if not process_set.included():\n        return list(gradients)\n",
         "",
         "ranks outside the process set cannot train",
-        ("tests/conformance/test_jax.py::shm-2::jax_training.ranks_outside_the_process_set_train_alone",),
+        (_J + "training.ranks_outside_the_process_set_train_alone",),
     ),
     Mutant(
         "J6",
@@ -53,7 +54,7 @@ MUTANTS = (
         "return [position * length for length in lengths]",
         "return [0 for length in lengths]",
         "the gradient of a compiled allgather is that of the first rank's rows",
-        (_J + "gradients.of_allgather_is_the_average_of_ones_own_rows",),
+        (_JAX + "gradients.of_allgather_is_the_average_of_ones_own_rows",),
     ),
     Mutant(
         "J7",

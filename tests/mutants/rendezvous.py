@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mutants.mutant import Mutant
 
-_SERVER = "hvdlite/rendezvous/server.py"
+_SERVER = "hvdlite/rendezvous/serving.py"
 _TABLE = "hvdlite/rendezvous/table.py"
 _MEETINGS = "hvdlite/rendezvous/meetings.py"
 _PROTOCOL = "hvdlite/rendezvous/protocol.py"
@@ -63,7 +63,7 @@ MUTANTS = (
     Mutant(
         "V6",
         _TABLE,
-        "        if index is None and waiter.position > 0:\n            index = self._first_missing(waiter, 0)  # what was there may have been deleted since\n",
+        "        if index is None and waiter.position > 0:\n            index = self._first_missing(waiter, 0)  # keys that existed may have been deleted since\n",
         "",
         "a collect is answered with keys that did not exist at the same time",
         (

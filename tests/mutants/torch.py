@@ -9,14 +9,15 @@ _HOOKS = "hvdlite/torch/hooks.py"
 _OPTIMIZER = "hvdlite/torch/distributed.py"
 _STATE = "hvdlite/torch/optimizer_state.py"
 _ADAPTER = "tests/unit/test_adapter.py::"
-_T = "tests/conformance/test_torch.py::shm-2::torch_"
+_TORCH = "tests/conformance/test_torch.py::shm-2::"
+_T = _TORCH + "torch_"
 
 MUTANTS = (
     Mutant(
         "R1",
         _REDUCER,
-        "            lacking = {place for place, gradient in gradients.items() if gradient is None}\n",
-        "            lacking = set[int]()\n",
+        "                lacking.add(flight.place)\n",
+        "                pass\n",
         "a gradient that nobody has is announced as present: weight decay moves what took no part",
         (_T + "equivalence.with_a_sparse_embedding", _T + "equivalence.with_parameters_that_get_no_gradient_in_a_step"),
     ),
@@ -96,7 +97,7 @@ MUTANTS = (
     ),
     Mutant(
         "R10",
-        _REDUCER,
+        "hvdlite/adapter/roll_call.py",
         "            self._refuse(found.of_both_kinds, mine)\n",
         "            pass\n",
         "a gradient that is dense on one rank and sparse on another waits for ever",
@@ -225,7 +226,7 @@ MUTANTS = (
         "        if op == Average:\n            values = values / members\n",
         "",
         "averages of sparse tensors are sums",
-        (_T + "others.sparse_tensors_add_up", _T + "equivalence.with_a_sparse_embedding"),
+        (_T + "tensors.sparse_tensors_add_up", _T + "equivalence.with_a_sparse_embedding"),
     ),
     Mutant(
         "A1",
@@ -249,7 +250,7 @@ MUTANTS = (
         "return tensor if self._framework.dtype(tensor) == ctx else self._framework.cast(tensor, ctx)",
         "return tensor",
         "what was compressed stays in 16 bits",
-        (_T + "allreduce.compression_keeps_the_dtype_and_leaves_integers_alone",),
+        (_TORCH + "collectives.compression_keeps_the_dtype_and_leaves_integers_alone",),
     ),
     Mutant(
         "A4",
@@ -257,7 +258,7 @@ MUTANTS = (
         "        factor *= call.process_set.size() or 1\n",
         "        pass\n",
         "the gradient of a reducescatter of sums is too small",
-        (_T + "gradients.of_reducescatter_is_the_allgather",),
+        (_TORCH + "gradients.of_reducescatter_is_the_allgather",),
     ),
     Mutant(
         "A5",

@@ -195,7 +195,7 @@ MUTANTS = (
     Mutant(
         "T22",
         "csrc/engine/negotiate/agree.cc",
-        "    edge->heard = now;  // a part of a frame may be all that ever comes of it\n",
+        "    edge->heard = now;  // only whole frames count: a partial frame may never be completed\n",
         "",
         "no whole frame counts as a sign of life",
         ("C++ AgreementHeard.is_each_whole_frame",),

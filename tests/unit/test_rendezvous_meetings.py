@@ -24,6 +24,8 @@ def happen(meetings, what, *arguments):
             return f"{attempt.key}{rank} of {attempt.size}{' met' if attempt.met else ''}"
         if what == "fail":
             return sorted(meetings.fail(*arguments))
+        if what == "call off":
+            return sorted(meetings.call_off(arguments[0], encode_verdict(-1, 4, "member 7 is gone")))
         will = meetings.gone(*arguments)
         return None if will is None else (whom(will[0]), sorted(will[1]))
     except Lost as lost:
@@ -46,6 +48,27 @@ STORIES = {
         (("gone", "c1"), None),
         (("gone", "c0"), None),
         (("fail", "c2", OURS), "bad: all ranks have met already"),
+    ),
+    "a meeting that is called off is over for those who wait and those who come": (
+        (("join", "j", 0, 3), 0),
+        (("join", "j", 1, 3), 0),
+        (("arrive", "c1"), "j/0/1 of 3"),
+        (("call off", "j"), ["c0", "c1"]),
+        (("arrive", "c0"), "lost -1"),
+        (("join", "j", 2, 3), "lost -1"),
+        (("call off", "j"), []),
+        (("join", "k", 2, 3, "c9"), 0),
+    ),
+    "a meeting that is called off before anyone comes does not take place": (
+        (("call off", "j"), []),
+        (("join", "j", 0, 3), "lost -1"),
+    ),
+    "a meeting that has taken place is not called off": (
+        *((step, 0) for step in JOINED),
+        (("arrive", "c0"), "j/0/0 of 3"),
+        (("arrive", "c1"), "j/0/1 of 3"),
+        (("arrive", "c2"), "j/0/2 of 3 met"),
+        (("call off", "j"), []),
     ),
     "a rank is lost while others have not come": (
         (JOINED[0], 0),

@@ -224,7 +224,7 @@ def test_a_client_that_does_not_read_its_replies_delays_nobody_and_hoards_nothin
 
 
 def test_a_flood_of_strangers_pushes_out_the_oldest_and_friends_get_in(server, caplog, monkeypatch):
-    monkeypatch.setattr("hvdlite.rendezvous.server._MAX_STRANGERS", 20)
+    monkeypatch.setattr("hvdlite.rendezvous.serving._MAX_STRANGERS", 20)
     with contextlib.ExitStack() as stack:
         strangers = [stack.enter_context(dial(server)) for _ in range(60)]
         assert_serves(server)

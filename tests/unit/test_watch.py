@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
+from collections.abc import Callable
 
 import pytest
 
@@ -14,7 +15,7 @@ from hvdlite.launch.spawn import guardian
 from hvdlite.launch.spawn.events import AllGone, Ended, Event, Output, StartFailed, Unanswered
 from hvdlite.launch.spawn.guardian import Process, members
 from hvdlite.launch.spawn.patience import SILENCE_SECONDS, Patience
-from hvdlite.launch.verdict import SETTLE_SECONDS, Verdict
+from hvdlite.launch.verdict import SETTLE_SECONDS, SURVIVOR_SECONDS, Verdict
 from hvdlite.launch.watch import watch
 
 COMMAND = ["python", "train.py"]
@@ -99,6 +100,45 @@ def test_a_lost_peer_is_the_cause_when_no_other_comes() -> None:
     assert not verdict.decide(SETTLE_SECONDS * 0.9)
     assert verdict.decide(SETTLE_SECONDS)
     assert verdict.status() == 1
+
+
+def _dead(verdict: Verdict) -> None:
+    verdict.ended(Ended(1, signal=signal.SIGKILL), b"", 5)
+
+
+def _host_lost(verdict: Verdict) -> None:
+    verdict.lost_host("host1", "ssh ended with status 255")
+
+
+@pytest.mark.parametrize("happens", [_dead, _host_lost])
+def test_ranks_that_have_met_get_the_time_to_hear_of_a_loss(happens: Callable[[Verdict], None]) -> None:
+    verdict = _verdict()
+    verdict.hearing = lambda: True
+    happens(verdict)
+    assert not verdict.decide(5) and verdict.pending()
+    verdict.ended(Ended(0, code=1), b"PeerLostError: rank 1 is gone", 5.1)
+    verdict.ended(Ended(2, signal=signal.SIGSEGV), b"", 5.2)  # in what it does about the loss
+    assert not verdict.decide(5 + SURVIVOR_SECONDS * 0.9)
+    assert verdict.decide(5 + SURVIVOR_SECONDS) and not verdict.decide(9) and not verdict.pending()
+    assert "host1" in verdict.sentence(COMMAND) and verdict.culprit() in (1, None)
+
+
+def test_a_signal_ends_the_time_that_survivors_have() -> None:
+    verdict = _verdict()
+    verdict.hearing = lambda: True
+    _dead(verdict)
+    assert not verdict.decide(5)
+    verdict.hurried = True
+    assert verdict.decide(5.1)
+    assert verdict.status() == 137
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_ranks_that_have_not_met_are_ended_at_once(ranks: int) -> None:
+    verdict = _verdict(ranks)
+    verdict.hearing = lambda: ranks == 1  # alone, there is no other
+    verdict.ended(Ended(0, code=3), b"", 5)
+    assert verdict.decide(5)
 
 
 def test_an_interrupt_ends_the_job_with_its_signal() -> None:

@@ -1,9 +1,8 @@
-// Card: the one GPU of this rank, opened by the first tensor that lies on one, and what can be said
-// of it.
+// Card: the GPU of this rank, opened by the first tensor that lies on one.
 //
-// In a process that never sees such a tensor nothing is loaded, and nothing allocated.
-// Thread-safety: any thread. Failure: kUnsupported with a sentence why there is no CUDA here;
-// kInvalidArgument for a tensor on a second device.
+// A process that never sees such a tensor loads and allocates nothing. Thread-safety: any thread.
+// Failure: kUnsupported with the reason why there is no CUDA here; kInvalidArgument for a tensor on
+// a second device.
 #pragma once
 
 #include <atomic>
@@ -24,16 +23,16 @@ class Card {
 
   // Whether CUDA can be used here at all. Touches no device.
   Status Usable() EXCLUDES(mutex_);
-  // The GPU that this rank uses from now on. Its stream is for memory that changes hands; nothing
-  // there waits for a peer.
+  // Opens the GPU that this rank uses from now on. Its stream is for memory that changes owner;
+  // nothing there waits for a peer.
   Status Open(int ordinal, std::shared_ptr<device::Gpu>* gpu) EXCLUDES(mutex_);
-  // Which GPU this memory lies on, by the number that Open takes: for who has an address and no
-  // more.
+  // Finds the GPU on which this memory lies, by the ordinal that Open takes. For callers that have
+  // only an address.
   Status Find(const void* memory, int* ordinal) EXCLUDES(mutex_);
-  // Another stream of the same device; null: there is none yet.
+  // Opens another stream of the same device. Null if no device is open yet.
   Status OpenStream(std::shared_ptr<device::Gpu>* gpu) EXCLUDES(mutex_);
 
-  // The NCCL of this process; kUnsupported: a sentence why there is none.
+  // The NCCL of this process. kUnsupported says why there is none.
   Status Nccl(std::shared_ptr<const nccl::Library>* library) EXCLUDES(mutex_);
 
   const Config& config;

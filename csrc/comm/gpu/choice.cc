@@ -19,11 +19,11 @@ bool SameGpu(const Record& a, const Record& b) {
   return std::memcmp(a.uuid.bytes, b.uuid.bytes, sizeof(a.uuid.bytes)) == 0;
 }
 
-// Older ones do not know NCCL_MULTI_RANK_GPU_ENABLE.
+// Older versions do not know NCCL_MULTI_RANK_GPU_ENABLE.
 constexpr int kSharesGpus = 22800;
 
-// NCCL refuses two ranks on one device of one host, unless it is told not to, or believes that
-// there are two hosts.
+// NCCL refuses two ranks on one device of one host, unless a setting allows it or NCCL takes them
+// to be on two hosts.
 bool MayShare(const Record& a, const Record& b) {
   const bool told = a.nccl_shares_gpus && b.nccl_shares_gpus && a.nccl >= kSharesGpus;
   return told || a.nccl_host_id != b.nccl_host_id;
@@ -33,12 +33,12 @@ std::string CudaText(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
-// Where GPUs of a host do not reach each other directly NCCL makes segments of 10 MB there, about
+// If the GPUs of a host do not reach each other directly, NCCL makes segments of 10 MB there, about
 // three for each rank.
 constexpr int64_t kSharedMemoryEach = 32 << 20;
 
-// What may go wrong although NCCL can be used; empty if nothing comes to mind. The rooms of a
-// host's members are one.
+// Why NCCL may fail although it can be used; empty if no reason is known. The members of a host
+// share one /dev/shm.
 std::string Doubt(const std::vector<Record>& records, const std::vector<int>& ranks) {
   for (size_t m = 0; m < records.size(); ++m) {
     const auto mates = std::count_if(records.begin(), records.end(),
@@ -53,7 +53,7 @@ std::string Doubt(const std::vector<Record>& records, const std::vector<int>& ra
   return "";
 }
 
-// What keeps the members from using NCCL; empty if nothing does.
+// Why the members cannot use NCCL; empty if they can.
 std::string Obstacle(const std::vector<Record>& records, const std::vector<int>& ranks) {
   for (size_t m = 0; m < records.size(); ++m) {
     if (records[m].nccl == 0) return RankOf(ranks, m) + " has no NCCL: " + records[m].no_nccl;

@@ -1,5 +1,5 @@
-// Choice: how the tensors on GPUs of one process set travel. DECIDES, from what all members have
-// said of themselves, so all decide alike.
+// Choice: how one process set's tensors on GPUs travel. DECIDES, from the records of all members,
+// so all decide alike.
 #pragma once
 
 #include <string>
@@ -17,8 +17,8 @@ enum class Route : uint8_t {
 
 struct Choice {
   Route route = Route::kLater;
-  std::string why;    // a sentence for people
-  bool warn = false;  // not asked for by the user, and it costs speed or may fail
+  std::string why;    // as a sentence
+  bool warn = false;  // the user did not ask for it, and it costs speed or may fail
 };
 
 struct Wish {
@@ -27,7 +27,7 @@ struct Wish {
 };
 
 // `ranks`: the members' global ranks, in the order of `records`. kInvalidArgument: NCCL was
-// demanded, and a rank, which is named, keeps it from being used.
+// demanded, but the named rank cannot use it.
 Status Decide(const std::vector<Record>& records, const std::vector<int>& ranks, const Wish& wish,
               Choice* choice);
 

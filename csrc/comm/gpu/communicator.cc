@@ -14,12 +14,12 @@ namespace hvdlite::comm::gpu {
 
 namespace {
 
-// Of a member's sentence why it cannot take part.
+// The most bytes of a member's reason why it cannot take part.
 constexpr size_t kReasonBytes = 256;
 
 }  // namespace
 
-// One batch, from the first question to what is put on the stream.
+// One batch, from the first exchange to the work on the stream.
 class Communicator::GpuWork final : public Work {
  public:
   GpuWork(Communicator* owner, const Batch& batch) : all_(*owner), batch_(batch) {}
@@ -55,7 +55,7 @@ class Communicator::GpuWork final : public Work {
     return AskFirst();
   }
 
-  // All members tell what they have.
+  // All members exchange their records.
   Progress Meet() {
     const Progress progress = exchange_->Advance();
     if (progress == Progress::kFailed) return Fail(exchange_->status());
@@ -71,7 +71,7 @@ class Communicator::GpuWork final : public Work {
     return Progress::kSome;
   }
 
-  // All members come to NCCL's communicators, where they have decided for that.
+  // All members connect to NCCL, if they have decided for it.
   Progress Connect() {
     if (all_.channels_ != nullptr) {
       bool ready = false;
@@ -85,7 +85,7 @@ class Communicator::GpuWork final : public Work {
     return AskFirst();
   }
 
-  // All members say whether they can take part, where that is in question.
+  // All members say whether they can take part, if that is in question.
   Progress AskFirst() {
     if (!all_.refused_.ok()) return FailAlone(all_.refused_);
     if (!all_.AsksFirst(batch_)) return StartMoving();
@@ -216,7 +216,7 @@ Status Communicator::MakeIds(const nccl::Library& library) {
   return Status::Ok();
 }
 
-// What is not OK here ends the job; what the members refuse alike is in refused_.
+// An error here ends the job. An error with which all members refuse alike is in refused_.
 Status Communicator::Judge(const std::vector<Record>& records) {
   refused_ = Decide(records, options_.ranks, options_.wish, &choice_);
   if (!refused_.ok()) return Status::Ok();
@@ -228,7 +228,7 @@ Status Communicator::Judge(const std::vector<Record>& records) {
     else
       options_.log->Info("tensors on GPUs: " + choice_.why);
   }
-  // Anew with each choice, so that all members have agreed on nothing yet.
+  // Made anew with each choice, so that the members start without any agreed memory.
   staging_ = std::make_unique<StagingCommunicator>(
       host_, gpu_, options_.me, static_cast<int>(options_.ranks.size()), options_.room);
   staging_->CountIn(carried());
@@ -238,7 +238,7 @@ Status Communicator::Judge(const std::vector<Record>& records) {
   return Meet(records);
 }
 
-// Each communicator's id comes from the member that is its first.
+// The first member of each communicator makes its id.
 Status Communicator::Meet(const std::vector<Record>& records) {
   const nccl::Grid& grid = options_.grid;
   const std::array<int, 3> first = {0, grid.first_of_host, grid.first_of_place};
@@ -275,7 +275,7 @@ Status Communicator::Look() {
 }
 
 bool Communicator::ShutDown(const Until& until) {
-  if (channels_ != nullptr) return false;  // not all have come
+  if (channels_ != nullptr) return false;  // not all members have connected
   return nccl_ == nullptr || nccl_->ShutDown(until);
 }
 
@@ -292,7 +292,7 @@ void Communicator::EndAbort(const Deadline& deadline) {
 bool Communicator::Settle(const Until& until) {
   if (gpu_ == nullptr) return true;
   bool idle = false;
-  // A device that has failed does nothing any more.
+  // A failed device does no more work.
   while (gpu_->Idle(&idle).ok() && !idle) {
     if (until.deadline.Passed() || !until.Look().ok()) return false;
     usleep(100);

@@ -1,14 +1,15 @@
 // Communicator: collectives of one process set on tensors on GPUs.
 //
-// At its first batch the members tell one another, through the host communicator, what each has
-// (record.h) and decide alike (choice.h) who carries the tensors from then on: NCCL, or staging.
-// Staging also takes what NCCL cannot do.
+// At the first batch the members exchange their records (record.h) through the host communicator.
+// From these they decide alike (choice.h) whether NCCL or staging carries the tensors from then on.
+// Staging also takes the batches that NCCL cannot do.
 //
-// What may need memory that a member turns out not to have is agreed on first: an allgather or an
-// alltoall, whose result could not be allocated before, and a batch larger than any staged before.
-// If a member lacks the memory, the operation fails on all members alike, and nothing else does.
+// Some batches may need memory that a member does not have: an allgather or an alltoall, whose
+// result could not be allocated before, and a batch larger than any staged before. The members
+// first agree on such a batch. If a member lacks the memory, the operation fails on all members
+// alike, and nothing else does.
 //
-// Each process set has a stream of its own: sets begin their batches in different orders on
+// Each process set has a stream of its own. Sets begin their batches in different orders on
 // different ranks, and on one stream two of them could wait for each other for ever. Thread-safety:
 // as every communicator. Borrows the host communicator and the card.
 #pragma once
@@ -31,7 +32,7 @@ namespace hvdlite::comm::gpu {
 
 struct Options {
   int me = 0;
-  std::vector<int> ranks;  // of the members
+  std::vector<int> ranks;  // the members' global ranks
   Wish wish;
   int host = 0;  // the number of this member's host within the set
   nccl::Grid grid;
@@ -52,20 +53,20 @@ class Communicator final : public comm::Communicator {
 
   // The device and the stream on which batches happen. Null: this rank has none yet.
   const std::shared_ptr<device::Gpu>& gpu() const { return gpu_; }
-  // Opens it, if this rank has one by now.
+  // Opens a stream on this rank's GPU, if the rank has one by now.
   Status FindGpu();
-  // Why tensors travel as they do; empty before the members have decided.
+  // Why tensors travel this way; empty before the members have decided.
   const std::string& why() const { return choice_.why; }
-  // Whether something has failed since a batch was done.
+  // Reports failures since a batch was done.
   Status Look();
-  // Waits until everything on the stream is done. False: it was not, in time.
+  // Waits until everything on the stream is done. Returns false if it was not done in time.
   bool Settle(const Until& until);
-  // Of NCCL's communicators, if there are any. False: not possible, or not in time; then they have
-  // to be aborted.
+  // Shuts NCCL's communicators down, if there are any. Returns false if that was not possible, or
+  // not in time; then they have to be aborted.
   bool ShutDown(const Until& until);
-  // A peer is lost, or the job ends: what is under way on the device ends, with whatever result,
-  // and the stream goes on. Where there are several process sets all begin before any waits: to
-  // end one may take that another's kernel has ended.
+  // Aborts after the loss of a peer or at the end of the job. Work in flight on the device ends,
+  // with an undefined result, and the stream continues. With several process sets, begin all aborts
+  // before waiting for any, because one may end only after another's kernel has ended.
   void BeginAbort();
   void EndAbort(const Deadline& deadline);
 
@@ -73,12 +74,12 @@ class Communicator final : public comm::Communicator {
   class GpuWork;
 
   Status Describe(Record* record);
-  // Of NCCL's communicators, the ids that this member makes. Once: NCCL listens for each, in a
-  // thread that only the ranks' coming ends.
+  // Creates the ids of the NCCL communicators of which this member is the first. Called once: for
+  // each id NCCL starts a listener thread that runs until all ranks have connected.
   Status MakeIds(const nccl::Library& library);
   Status Judge(const std::vector<Record>& records);
   Status Meet(const std::vector<Record>& records);
-  // Whether this batch goes by NCCL: alike on all members.
+  // Whether NCCL carries this batch: the same on all members.
   bool ByNccl(const Batch& batch) const;
   // Whether the members must agree first that all can take part.
   bool AsksFirst(const Batch& batch) const;
@@ -88,11 +89,11 @@ class Communicator final : public comm::Communicator {
   const Options options_;
   std::shared_ptr<device::Gpu> gpu_;
   Choice choice_;
-  Status refused_;                         // the members have decided that nothing goes
-  std::array<std::string, 3> unique_ids_;  // by nccl::Among: those that this member has made
+  Status refused_;                         // why the members refuse all batches
+  std::array<std::string, 3> unique_ids_;  // those that this member has made, by nccl::Among
   std::unique_ptr<StagingCommunicator> staging_;
   bool kernels_ = false;                      // all members have them
-  std::unique_ptr<nccl::Channels> channels_;  // until all members have come
+  std::unique_ptr<nccl::Channels> channels_;  // until all members have connected
   std::unique_ptr<nccl::Communicator> nccl_;
 };
 

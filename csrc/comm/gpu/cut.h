@@ -1,9 +1,9 @@
-// Cut: how a batch is taken apart into rounds, each of which fits into staging memory. Pure: all
-// members cut alike, whether their tensors lie on a GPU or nowhere.
+// Cut: divides a batch into rounds, each of which fits into staging memory. Pure: all members cut
+// alike, whether or not their tensors are on a GPU.
 //
-// What is summed element by element, told or gathered is one long array for this (comm/layout.h),
-// so that a round takes as much as fits, of many small tensors or of a part of a large one. Adasum
-// looks at each tensor as a whole: its rounds hold whole tensors, and at least one.
+// Tensors that are summed element by element, broadcast or gathered are one long array here
+// (comm/layout.h). So a round takes as much as fits: many small tensors, or a part of a large one.
+// Adasum looks at each tensor as a whole, so its rounds hold whole tensors, and at least one.
 #pragma once
 
 #include <cstddef>
@@ -15,24 +15,24 @@
 namespace hvdlite::comm::gpu {
 
 struct Round {
-  std::vector<Cursor> give;  // of Cut::source(): one after another they are the staged input
-  std::vector<Cursor> take;  // of Cut::target(): where the staged output goes
+  std::vector<Cursor> give;  // in Cut::source(): one after another they are the staged input
+  std::vector<Cursor> take;  // in Cut::target(): the places of the staged output
   size_t give_bytes = 0;
   size_t take_bytes = 0;
-  // for the host; they follow one another in staging memory, but have no memory yet
+  // for the host communicator; one after another in staging memory, without pointers yet
   std::vector<Piece> pieces;
 };
 
 class Cut {
  public:
-  // `room`: bytes that a round may take of input, and of output.
+  // `room`: the most bytes of input, and of output, in a round.
   Cut(const Batch& batch, int me, int members, size_t room);
 
   size_t rounds() const { return rounds_; }
   Round At(size_t round) const;
   const Flat& source() const { return source_; }
   const Flat& target() const { return target_; }
-  // The host reads and writes the same staging memory.
+  // Whether the host reads and writes the same staging memory.
   bool in_place() const;
   // The bytes that the largest round needs, of input or of output.
   size_t largest() const { return largest_; }
@@ -48,13 +48,13 @@ class Cut {
   Flat target_;
   size_t rounds_ = 0;
   size_t largest_ = 0;
-  // By block: where it lies in source and target; what this member has none of is empty there.
-  // `all` are the lengths of all blocks that the members speak of, in the order of Piece::counts.
+  // By block: its place in source and target; empty if this member has nothing of it. `all_` has
+  // the lengths of all blocks that the members exchange, in the order of Piece::counts.
   std::vector<Cursor> give_;
   std::vector<Cursor> take_;
   std::vector<size_t> all_;
-  size_t part_ = 0;            // so much of each block is in a round
-  std::vector<size_t> whole_;  // Adasum: pieces begin here, and end where the next one begins
+  size_t part_ = 0;            // bytes of each block in a round
+  std::vector<size_t> whole_;  // Adasum: the begin of each piece, and the end of the last
   std::vector<size_t> first_;  // Adasum: the first piece of each round, and the number of pieces
 };
 

@@ -1,5 +1,5 @@
-// Exchange: each member of a process set tells all others a text of one length, through the host
-// communicator.
+// Exchange: each member of a process set sends a text of a fixed length to all others, through the
+// host communicator.
 #pragma once
 
 #include <memory>
@@ -18,7 +18,7 @@ class Exchange {
 
   Progress Advance() { return work_->Advance(); }
   const Status& status() const { return work_->status(); }
-  // After kDone.
+  // The text of `member`, after kDone.
   std::string_view From(int member) const {
     return std::string_view(all_).substr(static_cast<size_t>(member) * mine_.size(), mine_.size());
   }

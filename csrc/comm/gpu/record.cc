@@ -8,7 +8,7 @@ namespace hvdlite::comm::gpu {
 
 namespace {
 
-// Six texts of so many bytes fit, whatever the numbers.
+// Six texts of this length fit into a record, whatever the numbers.
 constexpr size_t kLongestText = 190;
 
 std::string_view Shorten(std::string_view text) {
@@ -56,7 +56,7 @@ Status Decode(std::string_view bytes, Record* record) {
   for (std::string& id : record->unique_ids) id = in.Text();
   if (!in.ok() || uuid.size() != sizeof(record->uuid.bytes)) {
     return Status::Internal(
-        "what a rank says of its GPU cannot be read; do all run the same version of hvdlite?");
+        "the GPU record of a rank cannot be read; do all run the same version of hvdlite?");
   }
   std::memcpy(record->uuid.bytes, uuid.data(), uuid.size());
   return Status::Ok();

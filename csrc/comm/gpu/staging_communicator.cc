@@ -8,7 +8,7 @@ namespace hvdlite::comm::gpu {
 
 namespace {
 
-// Of input and of output each; smaller memory would only be asked for again soon.
+// The least bytes of input and of output each. Smaller memory would soon be too small.
 constexpr size_t kLeast = 64 << 10;
 
 size_t RoundedUp(size_t bytes) {
@@ -17,7 +17,7 @@ size_t RoundedUp(size_t bytes) {
 
 }  // namespace
 
-// Once.
+// Called once.
 Status Stage::Reserve(device::Gpu* gpu, size_t wanted) {
   if (gpu != nullptr) {
     HVDLITE_RETURN_IF_ERROR(gpu->Pinned(2 * wanted, &pinned_));
@@ -43,7 +43,7 @@ class StagingCommunicator::StagedWork final : public Work {
 
   Progress Advance() override {
     if (sum_ != nullptr) return Sum();
-    // The next round leaves the device while the host works on this one.
+    // The next round's input leaves the device while the host works on this round.
     if (sent_ < cut_.rounds() && sent_ < summed_ + stages_.size()) {
       const Status sent = CopyOut(sent_);
       if (!sent.ok()) return Fail(sent);
@@ -69,7 +69,7 @@ class StagingCommunicator::StagedWork final : public Work {
   struct Slot {
     Round round;
     Batch batch;
-    device::EventPtr out;  // the input has arrived, and what was here before has left
+    device::EventPtr out;  // the input has arrived, and the earlier contents have left
   };
   Slot& SlotOf(size_t round) { return slots_[round % slots_.size()]; }
   Stage& StageOf(size_t round) { return *stages_[round % stages_.size()]; }
@@ -85,7 +85,7 @@ class StagingCommunicator::StagedWork final : public Work {
     return summed_ == cut_.rounds() ? Progress::kDone : Progress::kSome;
   }
 
-  // What was in this memory before leaves it in the stream's order; the host has done with it.
+  // Earlier contents of this memory leave it in the stream's order, and the host is done with it.
   Status CopyOut(size_t number) {
     Slot& slot = SlotOf(number);
     Stage& stage = StageOf(number);
@@ -122,7 +122,8 @@ class StagingCommunicator::StagedWork final : public Work {
     return number + 1 < cut_.rounds() ? Status::Ok() : gpu_->Record(gpu_->stream(), &finished_);
   }
 
-  // copy(memory, offset in the staging memory, bytes) for each unbroken stretch that has memory.
+  // Calls copy(memory, offset in the staging memory, bytes) for each contiguous stretch that has
+  // memory.
   template <typename Copy>
   static Status Each(const Flat& flat, const std::vector<Cursor>& stretches, Copy copy) {
     Status status;

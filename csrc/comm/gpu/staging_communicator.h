@@ -1,18 +1,19 @@
-// StagingCommunicator: tensors on GPUs through host memory: the device copies them out on its
-// stream, the host communicator does the collective, the device copies the result back.
+// StagingCommunicator: collectives on tensors on GPUs through host memory. The device copies the
+// tensors out on its stream, the host communicator does the collective, and the device copies the
+// result back.
 //
 //   stream   out 0   out 1            in 0   out 2           in 1   ...
 //   host                     round 0                round 1
 //
-// In rounds (cut.h), with memory for two, so that copies and collective overlap and memory stays
-// bounded. Works without any kernel, for every operation that the host communicator knows; results
-// are its results, bit by bit.
+// It works in rounds (cut.h), with memory for two, so that copies and collective overlap and memory
+// stays bounded. It needs no kernel and supports every operation that the host communicator knows;
+// results are its results, bit by bit.
 //
 // A member that has no GPU (it has called join() before it used one) takes part with host memory.
-// Done is, as everywhere on a GPU, what has been put on the stream. Staging memory is used in the
-// stream's order, so the next batch may begin at once; work that is done keeps its memory until it
-// is destroyed, which must wait for finished(). Thread-safety: as every communicator. Borrows the
-// host communicator.
+// As everywhere on a GPU, done means enqueued on the stream. Staging memory is used in the stream's
+// order, so the next batch may begin at once. Work that is done keeps its memory until it is
+// destroyed, so destroy it only after finished() has fired. Thread-safety: as every communicator.
+// Borrows the host communicator.
 #pragma once
 
 #include <array>
@@ -26,13 +27,13 @@
 
 namespace hvdlite::comm::gpu {
 
-// Staging memory for one round: pinned where there is a GPU.
+// Staging memory for one round: pinned if there is a GPU.
 struct Stage {
   Status Reserve(device::Gpu* gpu, size_t bytes);
 
   size_t bytes = 0;
   char* input = nullptr;
-  char* output = nullptr;  // the same, where the host works in place
+  char* output = nullptr;  // the same as `input` if the host works in place
 
  private:
   std::unique_ptr<device::Gpu::Buffer> pinned_;
@@ -48,17 +49,18 @@ class StagingCommunicator final : public comm::Communicator {
 
   const char* name() const override { return "stage"; }
   std::string Explain(const Batch& batch) const override;
-  // Everything in `batch.ready` must hold back the stream already, and Reserve have been called.
+  // The stream must already wait for everything in `batch.ready`, and Reserve must have been
+  // called.
   std::unique_ptr<Work> Start(const Batch& batch) override;
   void AddPollFds(std::vector<pollfd>* fds) const override { host_->AddPollFds(fds); }
   // The device's copies ring no bell.
   bool must_be_asked() const override { return true; }
 
-  // Whether this batch needs more staging memory than any before it: the members ask that alike,
-  // and must then agree that all of them have it.
+  // Whether this batch needs more staging memory than any before it. All members answer alike, and
+  // must then agree that all of them have the memory.
   bool Grows(const Batch& batch) const;
   Status Reserve(const Batch& batch);
-  // All members have it.
+  // All members have the memory for `batch`.
   void Agreed(const Batch& batch);
 
  private:

@@ -12,7 +12,7 @@ bool IsHalf(DType dtype) {
   return dtype == DType::kFloat16 || dtype == DType::kBFloat16;
 }
 
-// Up to this share of 16-bit floats one exchange of float32 costs less than two with fewer bytes.
+// Up to this many 16-bit floats, one exchange in float32 costs less than two with fewer bytes.
 constexpr int64_t kExchangeMaxElements = 16 << 10;
 
 int64_t Part(int64_t count, int parts, int i) {
@@ -37,8 +37,7 @@ class Communicator::Allreduce final : public Sequence {
     const auto local = static_cast<size_t>(owner_.region_->me());
     const size_t size = SizeOf(batch.dtype);
 
-    // Inside the host nothing is finished yet: the divisor and the last factor belong to the whole
-    // sum.
+    // The sum inside the host is not final: the divisor and the last factor apply to the whole sum.
     scatter_ = Like(batch, OpKind::kReducescatter);
     scatter_.reduce.divisor = 1.0;
     scatter_.reduce.postscale = 1.0;
@@ -95,7 +94,7 @@ class Communicator::Allreduce final : public Sequence {
       Then([this, sums, share] { return Round(sums, share, mine_); });
       return;
     }
-    // Sums travel in float32 to the member that finishes them, and rounded from there.
+    // A sum travels in float32 to the member that finishes it, and rounded from there.
     between_.kind = OpKind::kReducescatter;
     spread_ = Like(batch, OpKind::kAllgather);
     Piece part;
@@ -133,8 +132,7 @@ class Communicator::Broadcast final : public Sequence {
     between_.root = owner->topology_.host_of[root];
     inside_.root = root_local;
     if (owner->region_->me() == root_local) {
-      // What came from the other host is what this host is told. The root itself tells from its
-      // input.
+      // The members of this host get what came from the other host. The root sends its input.
       if (owner->me_ != batch.root) {
         for (Piece& piece : inside_.pieces) piece.input = piece.output;
       }
@@ -147,7 +145,7 @@ class Communicator::Broadcast final : public Sequence {
   Batch between_, inside_;
 };
 
-// A root without a rail would have to tell another member of its host first.
+// A root without a rail would first have to send to another member of its host.
 bool Communicator::Carries(const Batch& batch) const {
   if (batch.kind == OpKind::kAllreduce) return !batch.adasum;
   return batch.kind == OpKind::kBroadcast &&

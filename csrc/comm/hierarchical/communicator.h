@@ -3,15 +3,15 @@
 //   allreduce     host A   [0 1 2 3]     inside each host: reduce-scatter, each rail owns 1/4
 //                           | | | |      between hosts: each rail allreduces its share, all at once
 //                 host B   [4 5 6 7]     inside each host: allgather
-//   broadcast     the root tells the members of its rail on the other hosts; each tells its host
-//   the others    flat, over links
+//   broadcast     the root sends to its rail's members on the other hosts; each sends to its host
+//   other kinds   flat, over links
 //
-// A rail joins the members of one local number, one per host. There are as many as the host with
-// the fewest members has; members beyond have no share. Every byte crosses each network card once
-// per direction, whatever the number of members on a host. Bit-identical on all members: an element
-// is summed in the order of members inside hosts, then of hosts, whatever else is in the batch.
-// float16 and bfloat16 are float32 from the first sum to the last and rounded once. Borrows
-// everything.
+// A rail connects the members with one local number, one per host. The number of rails is that of
+// the members on the smallest host; members beyond it have no share. Every byte crosses each
+// network card once per direction, whatever the number of members on a host. Results are
+// bit-identical on all members: an element is summed in the order of members inside hosts, then in
+// the order of hosts, whatever else is in the batch. float16 and bfloat16 stay float32 from the
+// first sum to the last and are rounded once. Borrows everything.
 #pragma once
 
 #include <vector>
@@ -24,8 +24,8 @@ namespace hvdlite::comm::hierarchical {
 
 class Communicator final : public comm::Communicator {
  public:
-  // `rail`: the members with my local number, one per host, in the order of hosts; null where there
-  // is none. `flat`: all members.
+  // `rail`: the members with my local number, one per host, in the order of hosts; null if there is
+  // none. `flat`: all members.
   Communicator(const Topology& topology, int me, shm::Region* region, comm::Communicator* rail,
                comm::Communicator* flat)
       : topology_(topology),
@@ -64,7 +64,7 @@ class Communicator final : public comm::Communicator {
   comm::Communicator* const flat_;
   // This member's share of the fused tensors; these grow to the largest batch and stay.
   std::vector<char> share_;
-  // of 16-bit floats: the share, then what this host's member of the rail finishes of it
+  // for 16-bit floats: the share, then the part of it that this member finishes
   std::vector<float> sums_;
 };
 

@@ -8,12 +8,12 @@ namespace hvdlite::comm::mpi {
 
 namespace {
 
-// A message of MPI between processors of one host, or of hosts with a fast network; a factor of
-// three hardly matters.
+// The cost of MPI messages between processors of one host, or of hosts with a fast network. A
+// factor of three hardly matters.
 constexpr CostModel kModel{.alpha = 2e-6, .overhead = 0.4e-6, .beta = 0.1e-9, .gamma = 0.05e-9};
 
-// What the library does is unknown; it will not be worse than halving and doubling along a
-// hypercube.
+// The library's algorithm is unknown. It is assumed to be no worse than halving and doubling along
+// a hypercube.
 double LibrarySeconds(const Question& question) {
   const double n = question.members;
   const double steps = 2 * std::ceil(std::log2(n));
@@ -37,7 +37,7 @@ AllreduceImpl ChooseImpl(const Question& question, ReduceOp op, const std::strin
   consider(AllreduceImpl::kDirect, PredictSeconds(question, Algorithm::kDirect, kModel));
   if (gathers)
     consider(AllreduceImpl::kGather, PredictSeconds(question, Algorithm::kGather, kModel));
-  // The order in which integers are added does not show.
+  // The order in which integers are added makes no difference.
   const bool as_good = IsNative(question.dtype, op) && !IsFloating(question.dtype);
   if (as_good && wish == "auto") consider(AllreduceImpl::kLibrary, LibrarySeconds(question));
   return way;
@@ -50,7 +50,7 @@ std::string ExplainImpl(const Question& question, ReduceOp op, const std::string
          std::to_string(question.members) + " members";
   if (wish == "library" && !IsNative(question.dtype, op)) {
     why += " (" + std::string(Name(op)) + " of " + std::string(Name(question.dtype)) +
-           " is not for MPI to do: it would not round, or not compare, as everywhere else)";
+           " is not done by MPI, which would round or compare differently)";
   } else if (wish != "auto") {
     why += " (HVDLITE_MPI_ALLREDUCE=" + wish + ")";
   }

@@ -1,4 +1,5 @@
-// AllreduceImpl: how an allreduce goes over MPI. DECIDES: pure arithmetic, equal on all members.
+// AllreduceImpl: the algorithm of an allreduce over MPI. DECIDES: pure arithmetic, equal on all
+// members.
 #pragma once
 
 #include <string>
@@ -9,15 +10,15 @@
 namespace hvdlite::comm::mpi {
 
 enum class AllreduceImpl : uint8_t {
-  kOneShot,  // everyone sends all to all
-  kDirect,   // to the owner, who sums, and back
-  kGather,   // everyone gets all in doubling stretches, everyone sums
+  kOneShot,  // all send all to all
+  kDirect,   // to the owner, which sums, and back
+  kGather,   // all get all in doubling stretches, and sum
   kLibrary,  // MPI_Iallreduce, which sums in an order of its own
 };
 
-// `wish`: HVDLITE_MPI_ALLREDUCE. Unless it is "library", no way changes a bit.
+// `wish`: HVDLITE_MPI_ALLREDUCE. Unless it is "library", the choice changes no bit of the result.
 AllreduceImpl ChooseImpl(const Question& question, ReduceOp op, const std::string& wish);
-// The sentence for people.
+// The choice as a sentence.
 std::string ExplainImpl(const Question& question, ReduceOp op, const std::string& wish);
 
 }  // namespace hvdlite::comm::mpi

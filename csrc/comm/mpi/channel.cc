@@ -12,11 +12,11 @@ namespace hvdlite::comm::mpi {
 
 namespace {
 
-// Slots take memory in blocks of at least so much.
+// Slots allocate memory in blocks of at least this size.
 constexpr size_t kBlockBytes = 1 << 20;
 constexpr Nanos kOpeningPause = 100 * kMicrosecond;
 
-// What the thread that opens a channel leaves behind. Owned by both sides: the one that waits may
+// The result of the thread that opens a channel. Both threads own it, because the waiting one may
 // have given up.
 struct Opening {
   std::atomic<bool> done{false};
@@ -36,7 +36,7 @@ Status Create(const Library& mpi, Handle base, const std::vector<int>& ranks, in
       mpi.Check(mpi.Comm_create_group(base, ours, tag, &out->comm), "MPI_Comm_create_group"));
   mpi.Group_free(&ours);
   mpi.Group_free(&all);
-  // From here on errors come back as numbers; MPI's default is to end the process.
+  // From here on MPI returns errors as numbers; its default is to end the process.
   HVDLITE_RETURN_IF_ERROR(
       mpi.Check(mpi.Comm_set_errhandler(out->comm, mpi.ERRORS_RETURN), "MPI_Comm_set_errhandler"));
   return mpi.Check(mpi.Comm_rank(out->comm, &out->me), "MPI_Comm_rank");
@@ -49,8 +49,9 @@ Status Channel::Open(std::shared_ptr<const Library> library, Handle base,
                      std::unique_ptr<Channel>* out) {
   if (library->finalized())
     return Status::Unsupported("MPI was finalised, and hvdlite is to use it");
-  // MPI offers no way to make a communicator that ends before all have come. So a thread of its own
-  // waits in MPI; if a rank never comes it waits for ever, and the job ends all the same.
+  // MPI offers no way to abandon a communicator before all members have joined. So a separate
+  // thread waits in MPI. If a rank never joins, that thread waits for ever, but the job ends
+  // anyway.
   auto opening = std::make_shared<Opening>();
   std::thread([library, base, ranks, tag, opening] {
     opening->status = Create(*library, base, ranks, tag, opening.get());
@@ -87,15 +88,14 @@ char* Unbroken(const Flat& flat, Cursor stretch) {
 Slot::~Slot() {
   if (done_ == count_) return;
   channel_.Break();
-  // What has been sent cannot be taken back; what has not come yet must not come any more: its
-  // place may be freed.
+  // A send cannot be undone. A receive must be cancelled, because its memory may be freed.
   const Library& mpi = channel_.library();
   if (mpi.finalized()) return;
   for (size_t i = done_; i < count_; ++i) {
     if (requests_[i]->receives && mpi.Cancel(&requests_[i]->handle) == 0)
       mpi.Request_free(&requests_[i]->handle);
   }
-  // MPI may still read from it.
+  // MPI may still read from this memory.
   for (Block& block : blocks_) LeakOnPurpose(block.memory.release());
   for (size_t i = done_; i < count_; ++i) LeakOnPurpose(requests_[i].release());
 }
@@ -170,8 +170,8 @@ Status Slot::ReceiveInto(void* memory, size_t bytes, int from, int tag) {
       "MPI_Irecv");
 }
 
-// All have to be done, so it suffices to ask for the first that is not: each question moves MPI as
-// a whole.
+// All requests have to complete, so it is enough to test the first incomplete one. Each test
+// advances MPI as a whole.
 Status Slot::Test(bool* done) {
   const Library& mpi = channel_.library();
   *done = false;
@@ -180,7 +180,7 @@ Status Slot::Test(bool* done) {
     int complete = 0;
     const int code = mpi.Test(&requests_[done_]->handle, &complete, &ignored);
     if (code != 0) {
-      ++done_;  // MPI has given it up
+      ++done_;  // MPI has freed the request
       return mpi.Check(code, "MPI_Test");
     }
     if (complete == 0) return Status::Ok();

@@ -1,13 +1,13 @@
 // Channel: an MPI communicator of our own among some ranks of the job, and one rank's messages
 // through it.
 //
-// What is under way is a Slot: requests, and memory for what does not lie in one piece. A Slot
-// posts and then only asks; nothing here waits but Open().
+// A Slot holds the operations in progress: requests, and memory for stretches that do not lie in
+// one piece. A Slot posts requests and then only tests them. Only Open() waits.
 //
 // Thread-safety: one thread at a time (the holder of the engine's turn). Lifetime: slots end before
-// it. Failure: MPI's, with MPI's words. A channel on which something was given up half-way is
-// broken: neither its MPI communicator nor its memory is given back, because MPI may still write
-// into it.
+// the channel. Failure: MPI's, with MPI's description. A channel on which an operation was
+// abandoned is broken: neither its MPI communicator nor its memory is freed, because MPI may still
+// write into that memory.
 #pragma once
 
 #include <cstddef>
@@ -23,8 +23,8 @@ namespace hvdlite::comm::mpi {
 
 class Channel {
  public:
-  // Blocks until all of `ranks` (of the communicator `base`, in their order) have come. `tag`:
-  // equal on all of them, and of no other channel that is being opened.
+  // Blocks until all of `ranks` (of the communicator `base`, in their order) have joined. `tag` is
+  // the same on all of them, and differs from that of any other channel being opened.
   static Status Open(std::shared_ptr<const Library> library, Handle base,
                      const std::vector<int>& ranks, int tag, const Until& until,
                      std::unique_ptr<Channel>* channel);
@@ -54,34 +54,34 @@ class Channel {
 class Slot {
  public:
   explicit Slot(Channel* channel) : channel_(*channel) {}
-  // Gives up what is under way, if anything is, and breaks the channel.
+  // Abandons operations in progress, if there are any, and breaks the channel.
   ~Slot();
   Slot(const Slot&) = delete;
   Slot& operator=(const Slot&) = delete;
 
-  // Before a step: forgets the one before, keeps its memory.
+  // Call before a step. Forgets the step before, keeps its memory.
   void Reset();
-  // Memory until the next Reset.
+  // Returns memory that is valid until the next Reset.
   char* Memory(size_t bytes);
 
-  // A stretch of a Flat to or from a member, in one message of at most 2 GiB. Nothing is sent where
-  // it is empty; both sides know.
+  // Sends or receives a stretch of a Flat in one message of at most 2 GiB. An empty stretch is not
+  // sent; both sides know.
   Status Send(const Flat& flat, Cursor stretch, int to, int tag);
   Status Receive(const Flat& flat, Cursor stretch, int from, int tag);
   Status SendFrom(const void* memory, size_t bytes, int to, int tag);
   Status ReceiveInto(void* memory, size_t bytes, int from, int tag);
-  // Where MPI itself does the collective: the requests are this step's, too.
+  // Adds a request of this step for a collective that MPI does itself.
   Handle* AddRequest();
-  // The stretch in one piece: as it lies, or copied together.
+  // The stretch in one piece: its own memory if that is one piece, else a copy.
   char* Gather(const Flat& flat, Cursor stretch);
-  // Memory for the stretch in one piece, which lands in the Flat once the step is done.
+  // Memory in one piece for a stretch to be received. Scatter() copies it to the Flat.
   char* Await(const Flat& flat, Cursor stretch);
 
-  // *done: all requests are. Never waits.
+  // *done: all requests are complete. Never waits.
   Status Test(bool* done);
-  // After that: what came in one piece goes where it belongs.
+  // Call after that: copies received stretches to their places.
   void Scatter();
-  // Whether Test() has got any further since the last call of this.
+  // Whether Test() has advanced since the last call of this.
   bool Moved();
 
  private:
@@ -100,15 +100,15 @@ class Slot {
   };
 
   Channel& channel_;
-  // of stable address; the first `count_` are in use
+  // their addresses are stable; the first `count_` are in use
   std::vector<std::unique_ptr<Request>> requests_;
   size_t count_ = 0;
-  size_t done_ = 0;  // of them, the first so many
+  size_t done_ = 0;  // the number of complete requests, which come first
   size_t seen_ = 0;
   std::vector<Landing> landings_;
   std::vector<Block> blocks_;
-  size_t block_ = 0;  // the one that Memory() takes from
-  size_t taken_ = 0;  // of it
+  size_t block_ = 0;  // the block that Memory() takes from
+  size_t taken_ = 0;  // bytes taken from that block
 };
 
 // The one stretch of memory behind a stretch of a Flat, or null if it is in several.

@@ -15,7 +15,7 @@ Status Decide(const rendezvous::Roster& roster, const std::string& wish, Choice*
       return Status::InvalidArgument("HVDLITE_CPU_OPERATIONS=mpi, but " + why +
                                      ". Without MPI: HVDLITE_CPU_OPERATIONS=net");
     }
-    // MPI is not in question unless it has started the job.
+    // MPI does not matter unless it has started the job.
     choice->why = member.mpi_absent.empty() ? "" : why;
     return Status::Ok();
   }

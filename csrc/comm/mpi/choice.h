@@ -1,5 +1,5 @@
-// Choice: whether the job uses MPI. DECIDES, from what all ranks have said of themselves, so all
-// decide alike.
+// Choice: whether the job uses MPI. DECIDES, from the descriptions of all ranks, so all decide
+// alike.
 #pragma once
 
 #include <string>
@@ -11,11 +11,11 @@ namespace hvdlite::comm::mpi {
 
 struct Choice {
   bool use = false;
-  std::string why;  // "Open MPI v5.0.11", or why not
+  std::string why;  // "Open MPI v5.0.11", or why MPI is not used
 };
 
-// `wish`: HVDLITE_CPU_OPERATIONS. kInvalidArgument: MPI was demanded, and a rank, which is named,
-// cannot; or two ranks have different ones.
+// `wish`: HVDLITE_CPU_OPERATIONS. kInvalidArgument: MPI was demanded, but the named rank cannot use
+// it, or two ranks have different ones.
 Status Decide(const rendezvous::Roster& roster, const std::string& wish, Choice* choice);
 
 }  // namespace hvdlite::comm::mpi

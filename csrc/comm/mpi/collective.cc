@@ -1,5 +1,5 @@
-// Collectives that MPI does itself, of tensors as they lie or copied together: a library tuned for
-// its network, or its switches, does them best among many members.
+// Collectives that MPI does itself, on tensors in place or copied together. Among many members, a
+// library tuned for its network, or its switches, does them best.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -13,12 +13,12 @@ namespace hvdlite::comm::mpi {
 
 namespace {
 
-// Small tensors are copied together up to so many chunks; a larger one goes as it lies, in parts of
-// at most so many.
+// Small tensors are copied together, up to kFused chunks. A larger one is sent from its own memory,
+// in parts of at most kLargest chunks.
 constexpr size_t kFused = 4;
 constexpr size_t kLargest = 256;
 
-// Cuts the pieces into stretches, one for each call of MPI. Derived from what all members know.
+// Cuts the pieces into stretches, one for each call of MPI. All members cut alike.
 std::vector<Cursor> Stretches(const Batch& batch, size_t chunk) {
   std::vector<Cursor> stretches;
   Cursor fused;

@@ -9,7 +9,8 @@ namespace hvdlite::comm::mpi {
 
 namespace {
 
-// Contributions of all other members wait in memory: with very many of them chunks get smaller.
+// The contributions of all other members wait in memory, so with very many members chunks get
+// smaller.
 constexpr size_t kScratchBytes = 32 << 20;
 
 size_t ChunkFor(size_t wanted, int members) {
@@ -53,7 +54,7 @@ std::unique_ptr<Work> Communicator::Start(const Batch& batch) {
   }
   if (channel_->broken()) {
     return std::make_unique<FailedWork>(
-        Status::Internal("an operation over MPI was given up half-way before"));
+        Status::Internal("an earlier operation over MPI was abandoned"));
   }
   const Context context{channel_.get(), &slots_, ChunkFor(options_.chunk_bytes, channel_->size())};
   switch (batch.kind) {

@@ -1,12 +1,12 @@
-// Communicator: collectives over the MPI that the site has.
+// Communicator: collectives over the site's MPI.
 //
-// Allreduce by messages and our own kernels, or by MPI's own collective: ChooseImpl says which.
-// Broadcast is MPI's; the rest are messages. No MPI call that may block is made while an operation
-// is under way. What arrives rings no bell and wakes no poll(2): a waiting thread has to come back
-// and ask.
+// An allreduce uses messages and our own kernels, or MPI's own collective: ChooseImpl decides. A
+// broadcast is MPI's; the rest are messages. No MPI call that may block is made while an operation
+// is in progress. An arriving message rings no doorbell and wakes no poll(2), so a waiting thread
+// has to poll.
 //
-// Thread-safety: one thread at a time. Failure: a Work fails with MPI's words; then the
-// communicator is of no more use.
+// Thread-safety: one thread at a time. Failure: a Work fails with MPI's description; then the
+// communicator cannot be used any more.
 #pragma once
 
 #include <memory>
@@ -26,7 +26,7 @@ struct Options {
 
 class Communicator final : public comm::Communicator {
  public:
-  // `over_pipes`: what does Adasum and gathers, over transports made of this channel's messages.
+  // `over_pipes`: performs Adasum and gathers, over transports made of this channel's messages.
   Communicator(std::unique_ptr<Channel> channel, std::unique_ptr<comm::Communicator> over_pipes,
                Options options);
 

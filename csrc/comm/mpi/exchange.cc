@@ -3,10 +3,10 @@
 //   direct     phase 0: each member sends its part of a block to the block's owner, which sums them
 //              phase 1: the owner sends the sum to all (not in a reducescatter)
 //   one-shot   the same, where each member owns everything, and no phase 1: for small tensors
-//   pairwise   nothing is summed: each member's own to whom it is meant for
+//   pairwise   nothing is summed: each member sends its own part to each receiver
 //
-// In place (output = input) the first two are safe: what a result overwrites has left before,
-// because phase 1 begins when phase 0 has ended, its sends included.
+// In place (output = input) the first two are safe: phase 1 begins when phase 0 has ended,
+// including its sends, so a result overwrites only bytes that have been sent.
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -28,7 +28,7 @@ size_t RoundsFor(size_t bytes, size_t chunk) {
   return (bytes + chunk - 1) / chunk;
 }
 
-// The members in the order in which `me` turns to them: not all to the same one at once.
+// The i-th peer of `me`. Each member begins with another peer.
 int Other(const Channel& channel, int i) {
   return (channel.me() + 1 + i) % channel.size();
 }
@@ -41,7 +41,7 @@ size_t Widest(const std::vector<Cursor>& blocks) {
 
 class Direct final : public Rounds {
  public:
-  // `blocks`: of which each member forms the sum.
+  // Each member sums one of `blocks`.
   Direct(const Context& context, Reduction reduction, std::vector<Cursor> blocks, bool tell_all)
       : Rounds(context.slots, RoundsFor(Widest(blocks), ChunkOf(blocks, context.chunk)),
                tell_all ? 2 : 1),
@@ -69,8 +69,8 @@ class Direct final : public Rounds {
     return Chunk(blocks_[static_cast<size_t>(member)], round, chunk_);
   }
 
-  // Two rounds would gain less by overlapping than a second message costs: 4 MiB on two ranks took
-  // a fifth longer.
+  // With two rounds, overlapping would gain less than a second message costs: 4 MiB on two ranks
+  // took a fifth longer.
   static size_t ChunkOf(const std::vector<Cursor>& blocks, size_t chunk) {
     const size_t widest = Widest(blocks);
     return widest <= 2 * chunk ? std::max<size_t>(widest, 1) : chunk;
@@ -114,8 +114,8 @@ class Direct final : public Rounds {
 
 class Pairwise final : public Rounds {
  public:
-  // By member: what goes to it, in `source`, and where what comes from it goes, in `target`; the
-  // own entries are copied.
+  // `give`: the stretch of `source` for each member. `take`: the place in `target` of each member's
+  // stretch. The own entries are copied.
   Pairwise(const Context& context, Flat source, std::vector<Cursor> give, Flat target,
            std::vector<Cursor> take)
       : Rounds(context.slots, RoundsFor(std::max(Widest(give), Widest(take)), context.chunk), 1),
@@ -138,7 +138,7 @@ class Pairwise final : public Rounds {
       const int to = Other(channel_, i);
       const Cursor part = Part(give_, to, round);
       if (part.done()) continue;
-      // An allgather sends the same to all: copied together once.
+      // An allgather sends the same stretch to all, so it is copied together only once.
       if (data == nullptr || part.at != last.at || part.end != last.end)
         data = slot->Gather(source_, part);
       last = part;

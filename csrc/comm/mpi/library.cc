@@ -6,7 +6,7 @@ namespace hvdlite::comm::mpi {
 
 namespace {
 
-// Of MPI_Error_string: 512 bytes in Open MPI, 512 or 1024 in MPICH.
+// The size of MPI_Error_string: 512 bytes in Open MPI, 512 or 1024 in MPICH.
 constexpr size_t kErrorText = 4096;
 
 Status Missing(const std::string& what) {
@@ -32,7 +32,7 @@ bool Library::finalized() const {
 
 Status Load(const std::string& module, const NamedHandles& handles, void* in_place,
             std::shared_ptr<const Library>* out) {
-  // It is there already, because mpi4py was imported; the handle is never given back, so it stays.
+  // mpi4py has loaded it already. The handle is never closed, so the library stays loaded.
   void* const opened = dlopen(module.c_str(), RTLD_NOW | RTLD_NOLOAD);
   if (opened == nullptr) return Missing(module + " is not loaded");
   auto library = std::make_shared<Library>();

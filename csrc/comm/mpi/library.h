@@ -1,14 +1,14 @@
-// Library: the MPI of this process, as hvdlite calls it: functions found by name, handles as
-// numbers.
+// Library: the functions and handles of this process's MPI that hvdlite uses. Functions are found
+// by name; handles are numbers.
 //
 // Nothing is compiled or linked against any MPI. In Open MPI a handle is a pointer, in MPICH and
-// Intel MPI an int: both travel in an integer register, so one declaration calls either; and where
-// MPI writes a handle through a pointer the rest of ours is zero already. A status is scratch of
-// more bytes than any MPI's has.
+// Intel MPI an int. Both travel in an integer register, so one declaration calls either. Where MPI
+// writes an int through a pointer, the rest of our handle is already zero. A status is scratch
+// memory with more bytes than any MPI needs.
 //
-// Thread-safety: an immutable value. Whether several threads may call its functions at
-// once is MPI's to say; here only the holder of the engine's turn does. Failure: Check() makes a
-// Status of what a function returns.
+// Thread-safety: an immutable value. MPI decides whether several threads may call its functions at
+// once; here only the holder of the engine's turn does. Failure: Check() makes a Status of what a
+// function returns.
 #pragma once
 
 #include <cstdint>
@@ -37,14 +37,14 @@ struct Library {
 #undef HVDLITE_MPI
   void* in_place = nullptr;  // MPI_IN_PLACE
 
-  // OK for MPI_SUCCESS; else kPeerLost, without saying who, because that is the usual reason and
-  // MPI does not tell: with what hvdlite was doing and MPI's own words.
+  // Returns OK for MPI_SUCCESS, otherwise kPeerLost with `doing` and MPI's description. A lost peer
+  // is the usual reason. MPI does not tell which peer, so the status names none.
   Status Check(int code, std::string_view doing) const;
-  // After MPI_Finalize nothing else may be called.
+  // Whether MPI_Finalize has been called. After that, no other function may be called.
   bool finalized() const;
 };
 
-// The names of handles.def, which Load wants values for.
+// The names of handles.def. Load needs a value for each.
 constexpr std::string_view kHandleNames[] = {
 #define HVDLITE_MPI(name) #name,
 #include "comm/mpi/handles.def"
@@ -58,12 +58,12 @@ using NamedHandles = std::vector<std::pair<std::string, Handle>>;
 Status Load(const std::string& module, const NamedHandles& handles, void* in_place,
             std::shared_ptr<const Library>* library);
 
-// What this rank can say about its MPI.
+// This rank's MPI.
 struct Access {
-  std::shared_ptr<const Library> library;  // null: there is none here, or MPI is not used
+  std::shared_ptr<const Library> library;  // null: there is none, or MPI is not used
   Handle communicator = 0;                 // its ranks are the job's
-  std::string name;                        // "Open MPI v5.0.11": of all ranks the same
-  std::string absent;                      // a sentence why there is none
+  std::string name;                        // "Open MPI v5.0.11", the same on all ranks
+  std::string absent;                      // why there is none
   bool asked() const { return library != nullptr || !absent.empty(); }
 };
 

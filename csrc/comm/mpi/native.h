@@ -1,4 +1,4 @@
-// What MPI sums as hvdlite promises it, and by which handles.
+// The reductions that MPI performs as hvdlite promises them, and MPI's handles for them.
 #pragma once
 
 #include "base/dtype.h"
@@ -7,16 +7,16 @@
 
 namespace hvdlite::comm::mpi {
 
-// Not: 16-bit floats, of which MPI knows nothing everywhere, and which would be rounded at each
-// step; bool, of which any byte but 0 is true here; the least and the greatest of floats, where a
-// NaN has to win.
+// MPI does not do the following as hvdlite promises. 16-bit floats: it has no portable type for
+// them and rounds at each step. Bool: here any byte but 0 is true. Min and Max of floats: here NaN
+// wins.
 constexpr bool IsNative(DType dtype, ReduceOp op) {
   if (dtype == DType::kBool || dtype == DType::kFloat16 || dtype == DType::kBFloat16) return false;
   if (op == ReduceOp::kSum || op == ReduceOp::kProduct) return true;
   return (op == ReduceOp::kMin || op == ReduceOp::kMax) && !IsFloating(dtype);
 }
 
-// Of what IsNative().
+// MPI's type for a dtype that IsNative() accepts.
 inline Handle TypeOf(const Library& mpi, DType dtype) {
   switch (dtype) {
     case DType::kInt8: return mpi.INT8_T;

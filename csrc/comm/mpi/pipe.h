@@ -1,6 +1,6 @@
-// Pipe: a Transport between two members of a channel, in small messages. For algorithms that
-// were written over transports (Adasum): a copy more on each side than messages from where a tensor
-// lies.
+// Pipe: a Transport between two members of a channel, in small messages. It is for algorithms that
+// work over transports (Adasum). It costs one more copy on each side than sending a tensor from its
+// own memory.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@ namespace hvdlite::comm::mpi {
 
 class Pipe final : public transport::Transport {
  public:
-  // `member`: of the channel. `peer`: the same as a global rank. Borrows the channel.
+  // `member` is the peer's number in the channel, `peer` its global rank. Borrows the channel.
   Pipe(Channel* channel, int member, int peer);
 
   Status TrySend(const void* data, size_t bytes, size_t* moved) override;
@@ -28,12 +28,12 @@ class Pipe final : public transport::Transport {
   Channel& channel_;
   const int member_;
   const int peer_;
-  std::array<Slot, kInFlight> out_;  // taken in turn
+  std::array<Slot, kInFlight> out_;  // used in turn
   size_t next_out_ = 0;
   Slot in_;
-  const char* arrived_ = nullptr;  // of the message that is being taken, what is left
+  const char* arrived_ = nullptr;  // the rest of the message that is being read
   size_t left_ = 0;
-  size_t coming_ = 0;  // bytes of the message that is being received; 0: none is
+  size_t coming_ = 0;  // bytes of the message being received; 0: none
 };
 
 }  // namespace hvdlite::comm::mpi

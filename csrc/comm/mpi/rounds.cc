@@ -5,7 +5,7 @@
 namespace hvdlite::comm::mpi {
 
 Rounds::~Rounds() {
-  // Given up half-way: buffers that MPI may still write to end with the channel.
+  // The operation was abandoned. Buffers that MPI may still write to end with the channel.
   if (ended_) return;
   for (size_t i = 0; i < count_; ++i) slots_[active_[i].round % kDepth].reset();
 }
@@ -30,8 +30,8 @@ Status Rounds::Turn(bool* moved) {
     HVDLITE_RETURN_IF_ERROR(slot.Test(&done));
     *moved |= slot.Moved();
     if (!done) continue;
-    // Each phase begins in the order of the rounds, or messages would be taken for one another's;
-    // and rounds end in their order, because slots are taken in turn.
+    // Each phase begins in the order of the rounds; otherwise messages of two rounds could be
+    // confused. Rounds end in their order, too, because slots are used in turn.
     if (i > 0 && active_[i - 1].phase <= active.phase) continue;
     const bool last = active.phase + 1 == phases_;
     if (last && i > 0) continue;

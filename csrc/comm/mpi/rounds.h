@@ -1,12 +1,12 @@
-// Rounds: an operation cut into steps that are alike, a few of them under way at once.
+// Rounds: an operation cut into equal steps, of which a few are in progress at once.
 //
 //   round 0   | phase 0: post, test ... | phase 1: post, test ... |
 //   round 1            | phase 0 ...             | phase 1 ...    |
 //   round 2                                                | phase 0 ...
 //
-// While one round's messages travel, another one's are summed. All members have the same rounds in
-// the same order, so the messages between two of them match by their order alone; phases are told
-// apart by the tag.
+// While one round's messages travel, another round's are summed. All members have the same rounds
+// in the same order, so the messages between two members match by their order. The tag tells the
+// phases apart.
 #pragma once
 
 #include <array>
@@ -17,22 +17,22 @@
 
 namespace hvdlite::comm::mpi {
 
-// How many rounds are under way at once.
+// The number of rounds in progress at once.
 constexpr size_t kDepth = 3;
 using Slots = std::array<std::unique_ptr<Slot>, kDepth>;
 
 class Rounds : public Work {
  public:
-  // `slots` belong to the communicator, whose memory outlives one operation; idle.
+  // `slots` are idle and belong to the communicator, whose memory outlives one operation.
   Rounds(Slots* slots, size_t rounds, int phases)
       : slots_(*slots), rounds_(rounds), phases_(phases) {}
   ~Rounds() override;
   Progress Advance() final;
 
  protected:
-  // Posts what the phase of the round needs.
+  // Posts the requests of a phase of the round.
   virtual Status Post(size_t round, int phase, Slot* slot) = 0;
-  // All of it has arrived and left.
+  // Called when all of them have completed.
   virtual void Finish(size_t round, int phase, Slot* slot) = 0;
 
  private:

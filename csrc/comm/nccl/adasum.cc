@@ -3,16 +3,16 @@
 //   halving     level s: exchange halves with the member at distance 2^s; a is the vector of the
 //               lower group of 2^s members, b that of the upper one; both are spread over the group
 //                 1. dot products of my part of each tensor
-//                 2. their sums over the 2^(s+1) members who share a and b
+//                 2. their sums over the 2^(s+1) members that share a and b
 //                 3. combine my part
 //   doubling    the same way back with finished parts
 //
-// NCCL sums over all members, not over some of them: so all groups of a level do it at once, each
-// in a row of its own of a table, which is zero elsewhere. Members beyond the largest power of two
-// hand their vectors to another one before the first level and get the result after the last
-// (comm/hypercube.h); between the two they add zeros.
+// NCCL sums over all members, not over some of them. So all groups of a level sum at once, each in
+// its own row of a table that is zero elsewhere. Members beyond the largest power of two send their
+// vectors to another member before the first level, and get the result after the last
+// (comm/hypercube.h). Between the two they add zeros.
 //
-// Cost: 3 log2 n calls of NCCL's, 2 M (n-1)/n bytes each way and 24 bytes n for each tensor in the
+// Cost: 3 log2 n calls of NCCL, 2 M (n-1)/n bytes each way, and 24 n bytes for each tensor in the
 // tables.
 #include "comm/nccl/adasum.h"
 
@@ -32,14 +32,14 @@ namespace {
 
 using kernels::AdasumDots;
 
-// Vectors are cut where kernels move 16 bytes at a time.
+// Vectors are cut at multiples of 16 bytes, so that kernels can move 16 bytes at a time.
 constexpr size_t kUnit = Aligned(1);
 
 size_t Length(Cursor part) {
   return part.end - part.at;
 }
 
-// A tensor, and where it is among the others: one after another, each from a boundary on.
+// A tensor, and its place in the line of all tensors, each of which begins at a boundary.
 struct Tensor {
   const Piece* piece;
   Cursor place;  // in bytes
@@ -102,13 +102,13 @@ class AdasumWork final : public NcclWork {
   }
 
   int Levels() const { return std::bit_width(static_cast<unsigned>(cube_.core)) - 1; }
-  // Of so many members each, who have one row in the level's table.
+  // The number of this level's groups. Each has one row in the level's table.
   int Groups(int level) const { return cube_.core >> (level + 1); }
   AdasumDots* Row(int level) const {
     return dots_ + static_cast<size_t>(context().me >> (level + 1)) * tensors_.size();
   }
 
-  // One tensor is worked on where its result goes.
+  // A single tensor is combined in the place of its result.
   Status Reserve() {
     const bool packed = tensors_.size() > 1;
     const size_t room = cube_.guest >= 0         ? all_.end
@@ -148,7 +148,7 @@ class AdasumWork final : public NcclWork {
     return Move({batch_.dtype, batch_.reduce.postscale}, moves);
   }
 
-  // A message each way; none where there is nothing to say, and the peer knows that.
+  // Exchanges a message each way. An empty message is not sent, which the peer knows.
   Status Exchange(int peer, Cursor give, char* to, size_t bytes) {
     std::vector<Call> calls;
     if (!give.done()) {
@@ -159,8 +159,8 @@ class AdasumWork final : public NcclWork {
     return Run(calls);
   }
 
-  // What the tensors have in `part`, mine and that which has arrived. *first: the tensor of the
-  // first pair.
+  // The pairs of my tensors and the arrived ones within `part`. *first is the tensor of the first
+  // pair.
   std::vector<kernels::Pair> Pairs(Cursor part, size_t* first) const {
     std::vector<kernels::Pair> pairs;
     for (const Tensor& tensor : tensors_) {
@@ -174,12 +174,12 @@ class AdasumWork final : public NcclWork {
     return pairs;
   }
 
-  // `lower`: what this member holds is a, what has arrived is b; otherwise the reverse.
+  // `lower`: this member holds a, and b has arrived; otherwise the reverse.
   Status Dot(Cursor part, bool lower, AdasumDots* dots) {
     size_t first = 0;
     std::vector<kernels::Pair> pairs = Pairs(part, &first);
     for (kernels::Pair& pair : pairs) {
-      // Nothing is written to them.
+      // The const_cast is safe: the dot product does not write.
       if (!lower) pair = {const_cast<void*>(pair.b), pair.a, pair.elements};
     }
     return kernels::AdasumDotAll(gpu(), batch_.dtype, pairs, dots + first, sums_);
@@ -191,7 +191,7 @@ class AdasumWork final : public NcclWork {
     return kernels::AdasumCombineAll(gpu(), batch_.dtype, pairs, dots + first, /*swapped=*/!lower);
   }
 
-  // My group's dot products into its row, and all rows over all members.
+  // Writes my group's dot products into its row, and sums all rows over all members.
   Status AddUp(int level) {
     const size_t count = static_cast<size_t>(Groups(level)) * tensors_.size();
     HVDLITE_RETURN_IF_ERROR(gpu()->Zero(dots_, count * sizeof(AdasumDots)));
@@ -205,7 +205,7 @@ class AdasumWork final : public NcclWork {
   const std::vector<Tensor> tensors_;
   const Cursor all_;
   const Hypercube cube_;
-  char* vectors_ = nullptr;  // as all_ says
+  char* vectors_ = nullptr;  // laid out as all_ says
   char* arrived_ = nullptr;
   AdasumDots* dots_ = nullptr;  // the table
   char* sums_ = nullptr;

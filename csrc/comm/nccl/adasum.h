@@ -1,9 +1,9 @@
-// Adasum of tensors on GPUs, over NCCL: what comm/net/adasum.cc does for the host, in the order of
-// the device's stream.
+// Adasum of tensors on GPUs, over NCCL, in the order of the device's stream. comm/net/adasum.cc
+// does the same for the host.
 //
-// Any number of members, and the tensors of a batch at once. Requires kernels/gpu.h on all members.
-// The sums are near those of the host, not the same to the last bit: dot products add up in another
-// order.
+// Any number of members, and all tensors of a batch at once. Requires kernels/gpu.h on all members.
+// The results are near those of the host, but not the same to the last bit, because dot products
+// add up in another order.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@
 
 namespace hvdlite::comm::nccl {
 
-// The sentence for people.
+// The choice as a sentence.
 std::string WhyAdasum(int members);
 std::unique_ptr<Work> AdasumAllreduce(Communicator* communicator, const Batch& batch);
 

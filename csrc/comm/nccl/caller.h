@@ -1,9 +1,9 @@
-// Caller: who makes the calls of one communicator.
+// Caller: makes the calls of one communicator, in a thread that suits NCCL.
 //
-// Until 2.27 NCCL keeps what goes on in the background (ncclInProgress) with the thread that has
-// asked for it. That thread must not end meanwhile, nor ask for anything on another communicator:
-// and the holder of the engine's turn does both. So there each communicator has a thread of its
-// own, which lives as long as it does. Later versions are called in the calling thread.
+// Before 2.27 NCCL keeps the state of background work (ncclInProgress) with the thread that has
+// asked for it. That thread must not end meanwhile, nor call NCCL on another communicator. The
+// holder of the engine's turn does both. So with such an NCCL each communicator has a thread of its
+// own, which lives as long as the communicator. Later versions are called in the calling thread.
 //
 // Thread-safety: one thread at a time.
 #pragma once
@@ -23,7 +23,7 @@ class Caller {
   Caller(const Caller&) = delete;
   Caller& operator=(const Caller&) = delete;
 
-  // What `call` returns, which does not wait for other ranks.
+  // Returns what `call` returns. `call` must not wait for other ranks.
   Status Do(const std::function<Status()>& call) EXCLUDES(mutex_);
 
  private:

@@ -10,13 +10,13 @@ namespace hvdlite::comm::nccl {
 
 namespace {
 
-// Usually it takes milliseconds. If it waits for another rank, that one may wait for who waits
-// here.
+// Freeing usually takes milliseconds. If it waits for another rank, that rank may be waiting for
+// this one.
 constexpr Nanos kFreePatience = kSecond;
 
 }  // namespace
 
-// Whether a thread has come to its end.
+// Whether a thread has ended.
 class Channel::Done {
  public:
   void Set() EXCLUDES(mutex_) {
@@ -120,7 +120,8 @@ Status Channel::MakeAll(const std::vector<Call>& calls) {
     made = library_->Check(Make(call), "a collective of a group", comm_);
     if (!made.ok()) break;
   }
-  // Also after a failure: the group belongs to this thread, and the next one would go on in it.
+  // The group is ended after a failure, too. It belongs to this thread, which would otherwise add
+  // the next group to it.
   const Status ended = library_->Check(library_->GroupEnd(), "a group of collectives", comm_);
   return Keep(made.ok() ? ended : made);
 }
@@ -129,7 +130,7 @@ bool Channel::BeginLeave() {
   bool ready = false;
   if (comm_ == nullptr || !Poll(&ready).ok() || !ready) return false;
   const auto finalize = [&] {
-    return library_->Check(library_->CommFinalize(comm_), "taking leave of a communicator", comm_);
+    return library_->Check(library_->CommFinalize(comm_), "finalizing a communicator", comm_);
   };
   return Do(finalize).ok();
 }
@@ -147,7 +148,7 @@ bool Channel::EndLeave(const Until& until) {
 
 void Channel::BeginAbort() {
   if (comm_ == nullptr) return;
-  if (failure_.ok()) failure_ = Status::Io("the NCCL communicator has been given up");
+  if (failure_.ok()) failure_ = Status::Io("the NCCL communicator was aborted");
   GiveBack(library_->CommAbort);
 }
 

@@ -6,7 +6,7 @@ namespace hvdlite::comm::nccl {
 
 namespace {
 
-// For the others to take leave, too.
+// The time for the others to finalize, too.
 constexpr Nanos kLeavePatience = 5 * kSecond;
 
 }  // namespace
@@ -51,7 +51,7 @@ Status Channels::Run(Among among, const std::vector<Call>& calls) {
   return begun_[static_cast<size_t>(among)]->Run(calls);
 }
 
-// All at once: what one has put on the stream may stand behind what another has.
+// Begins all aborts at once, because one channel's work may be behind another's on the stream.
 void Channels::BeginAbort() {
   for (const auto& channel : begun_) channel->BeginAbort();
 }

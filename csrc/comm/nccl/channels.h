@@ -1,8 +1,8 @@
-// Channels: NCCL's communicators of one process set: of all members, and, where it has a Grid, of
-// those on this member's host and of those at its place on every host.
+// Channels: the NCCL communicators of one process set. One has all members. With a Grid there are
+// two more: the members on this member's host, and the members at its place on every host.
 //
-// They come about one after another, in the same order on all members. What is put on them goes to
-// one stream, so that they never wait for one another in different orders.
+// They are made one after another, in the same order on all members. Their work goes to one stream,
+// so they never wait for one another in different orders.
 //
 // Thread-safety and failure: as Channel. A failure of one is a failure of all.
 #pragma once
@@ -16,7 +16,7 @@ namespace hvdlite::comm::nccl {
 
 enum class Among : uint8_t { kAll, kHost, kPlace };
 
-// A communicator to be, as this member comes to it.
+// A communicator to be made, as this member joins it.
 struct CommSpec {
   UniqueId id;
   int me = 0;
@@ -34,16 +34,16 @@ class Channels {
   Channels& operator=(const Channels&) = delete;
 
   const std::shared_ptr<device::Gpu>& gpu() const { return gpu_; }
-  // *ready: all have come to all communicators, and NCCL has done what it was asked for last. Also
-  // where an error comes out that happened since, on the device or on the network.
+  // *ready: all members have connected to all communicators, and NCCL has completed its last
+  // request. Also reports an error that has happened since, on the device or on the network.
   Status Poll(bool* ready);
-  // Puts the calls on gpu()->stream(), as one group. They are there only when Poll() says so:
-  // before, nothing that has to come after them may be put on the stream.
+  // Puts the calls on gpu()->stream(), as one group. They are on the stream only when Poll() says
+  // so. Until then, put nothing on the stream that has to follow them.
   Status Run(Among among, const std::vector<Call>& calls);
-  // Takes leave in the proper order and frees what NCCL holds. That takes as long as the others
-  // take to do the same. False: not possible, or not in time.
+  // Finalizes the communicators in the proper order and frees NCCL's resources. This takes until
+  // the others do the same. Returns false if it was not possible, or not in time.
   bool ShutDown(const Until& until);
-  // What has been put on the stream ends, with whatever result, so that the stream goes on.
+  // Aborts: the work on the stream ends, with an undefined result, so that the stream continues.
   void BeginAbort();
   void EndAbort(const Deadline& deadline);
 

@@ -17,7 +17,7 @@ namespace {
 
 constexpr Nanos kEndPatience = 2 * kSecond;
 
-// What comes before NCCL, NCCL's rounds, and what comes after them.
+// Performs a plan: kernels before NCCL, NCCL's rounds, and kernels after them.
 class PlannedWork final : public NcclWork {
  public:
   using NcclWork::NcclWork;
@@ -45,7 +45,7 @@ Communicator::Communicator(std::unique_ptr<Channels> channels, Context context)
     : context_(std::move(context)), channels_(std::move(channels)), gpu_(channels_->gpu()) {}
 
 Communicator::~Communicator() {
-  channels_.reset();  // ends NCCL's part, in order or by force
+  channels_.reset();  // shuts NCCL down, or aborts it
   const Deadline deadline = Deadline::After(kEndPatience);
   Status seen = Reap();
   while (seen.ok() && (last_ != nullptr || !retired_.empty()) && !deadline.Passed()) {

@@ -8,7 +8,7 @@ Grid MakeGrid(const Topology& topology, int me, bool wanted) {
   const size_t most = topology.most_on_a_host();
   const bool several = most > 1 && !topology.single_host();
   if (!several || !topology.homogeneous()) {
-    grid.why = std::string("not by hosts, as was asked for: ") +
+    grid.why = std::string("not by hosts, although that was requested: ") +
                (topology.single_host() ? "all members are on one host"
                 : most == 1            ? "there is one member on each host"
                                        : "the hosts have different numbers of members");

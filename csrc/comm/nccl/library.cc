@@ -17,7 +17,7 @@ Status Missing(const std::string& what) {
   return Status::Unsupported("NCCL cannot be used: " + what);
 }
 
-// The library of the wheel, or an empty text.
+// The library in the wheel, or an empty text.
 std::string InWheel(const Places& places) {
   std::istringstream folders(places.wheel);
   for (std::string folder; std::getline(folders, folder, ':');) {
@@ -27,7 +27,7 @@ std::string InWheel(const Places& places) {
   return "";
 }
 
-// The handle is never given back, so the library stays.
+// The handle is never closed, so the library stays loaded.
 Status Open(const Places& places, void** opened, std::string* origin) {
   const auto attempt = [&](const std::string& file, int flags, std::string from) {
     if (file.empty()) return false;
@@ -54,7 +54,7 @@ Status Open(const Places& places, void** opened, std::string* origin) {
 }  // namespace
 
 std::string VersionText(int version) {
-  // Until 2.8 the major version had a factor of 1000: 2804.
+  // Up to 2.8 the major version had a factor of 1000: 2804.
   const int major = version < 10000 ? 1000 : 10000;
   return std::to_string(version / major) + "." + std::to_string(version % major / 100) + "." +
          std::to_string(version % 100);
@@ -92,7 +92,8 @@ Status Load(const Places& places, std::shared_ptr<const Library>* out) {
   void* opened = nullptr;
   auto library = std::make_shared<Library>();
   HVDLITE_RETURN_IF_ERROR(Open(places, &opened, &library->origin));
-  // The version first: an old one lacks functions, too, and that would be the worse sentence.
+  // Check the version first. An old library lacks functions, too, and naming one would be the worse
+  // error.
   const auto version = reinterpret_cast<Result (*)(int*)>(dlsym(opened, "ncclGetVersion"));
   if (version == nullptr || version(&library->version) != kSuccess) {
     return Missing(library->origin + " does not say which version it is");

@@ -1,9 +1,9 @@
-// Library: the NCCL of this process, as hvdlite calls it: functions found by name in libnccl.so.2,
-// nothing linked.
+// Library: the functions of this process's NCCL that hvdlite calls. They are found by name in
+// libnccl.so.2; nothing is linked.
 //
 // The declarations are our own, of NCCL's stable C interface (compared with nccl.h of 2.32).
-// Frameworks bring NCCL as a wheel and load it themselves; what is loaded already is taken first,
-// so that a process has one NCCL.
+// Frameworks bring NCCL as a wheel and load it themselves. A library that is already loaded is
+// preferred, so that a process has one NCCL.
 //
 // Thread-safety: an immutable value. Failure: Check() makes a Status of what a function returns.
 #pragma once
@@ -51,8 +51,8 @@ enum DataType : int {
 };
 enum RedOp : int { kSum = 0, kProd = 1, kMax = 2, kMin = 3, kAvg = 4 };
 
-// The beginning of ncclConfig_t. NCCL reads as much as `size` says, and of that what `version`
-// knew: for 2.14 only `blocking`, so this means the same to every NCCL.
+// The beginning of ncclConfig_t. NCCL reads `size` bytes, and of these the fields that `version`
+// knew. For 2.14 that is only `blocking`, so this means the same to every NCCL.
 struct Config {
   size_t size = sizeof(Config);
   unsigned magic = 0xcafebeef;
@@ -62,7 +62,7 @@ struct Config {
 };
 static_assert(sizeof(Config) == 24);
 
-// Of PyTorch 2.1; everything that is called here is older.
+// The version of PyTorch 2.1. Every function called here is older.
 constexpr int kOldestVersion = 21800;
 
 struct Library {
@@ -71,33 +71,34 @@ struct Library {
 #undef HVDLITE_NCCL
   const char* (*GetLastError)(Comm) = nullptr;  // null in an NCCL without it
   int version = 0;                              // 22803 for 2.28.3
-  int cuda = 0;        // 13: it was built for CUDA 13; 0: it does not say so
-  std::string origin;  // where it was found, for people: "loaded by the framework"
+  int cuda = 0;                                 // 13: it was built for CUDA 13; 0: unknown
+  std::string origin;  // where it was found, for messages: "loaded by the framework"
 
-  // OK for kSuccess and for kInProgress, which every function may return that is called on a
-  // communicator. Else a sentence with what hvdlite was doing and NCCL's own words about `comm`,
-  // which may be null. kPeerLost when NCCL blames the network or another process, without saying
-  // which; kIo for the rest.
+  // Returns OK for kSuccess, and for kInProgress, which every function on a communicator may
+  // return. Otherwise the error says what hvdlite was doing and what NCCL reports about `comm`,
+  // which may be null. It is kPeerLost when NCCL blames the network or another process, without
+  // saying which; otherwise kIo.
   Status Check(Result result, std::string_view doing, Comm comm) const;
 };
 
 // "2.28.3"
 std::string VersionText(int version);
 
-// The major version of CUDA that a library was built for, if it lies in a package of Python that
-// says so by its name, nvidia-nccl-cu13; else 0. The library itself does not tell.
+// The major version of CUDA that a library was built for. It is known if the library lies in a
+// Python package that names it, such as nvidia-nccl-cu13; otherwise 0. The library itself does not
+// tell.
 int CudaOfPackage(const std::string& library_file);
 
 struct Places {
   std::string wanted;  // HVDLITE_NCCL_LIBRARY: this and no other
-  // folders of Python's packages, ':' between them: the nvidia-nccl wheel may be in one
+  // folders of Python's packages, separated by ':', where the nvidia-nccl wheel may be
   std::string wheel;
   std::string file = "libnccl.so.2";  // its name, in the wheel and elsewhere
 };
 
-// Looks for: the wanted one; the one that the process has already, if PyTorch has loaded it; the
-// wheel's; the system's. kUnsupported: a sentence why there is none: not installed, too old, lacks
-// a function.
+// Tries, in this order, the wanted library; the one that the process has already, if PyTorch has
+// loaded it; the wheel's; the system's. kUnsupported says why there is none: not installed, too
+// old, lacks a function.
 Status Load(const Places& places, std::shared_ptr<const Library>* library);
 
 }  // namespace hvdlite::comm::nccl

@@ -9,7 +9,7 @@ Progress NcclWork::Advance() {
   return done ? Progress::kDone : Progress::kNone;
 }
 
-// As far as NCCL lets it.
+// Continues as far as NCCL allows.
 Status NcclWork::Continue(bool* done) {
   if (!begun_) {
     begun_ = true;

@@ -1,8 +1,8 @@
-// NcclWork: one batch on its way to the device's stream, step by step. Of use to comm/nccl alone.
+// NcclWork: puts one batch on the device's stream, step by step. Internal to comm/nccl.
 //
-// A step puts kernels, and at most one group of NCCL's calls behind them, on the stream. The next
-// step follows when NCCL says that its part is there: before, what has to come after it could
-// overtake it.
+// A step puts kernels, and after them at most one group of NCCL's calls, on the stream. The next
+// step follows when NCCL says that its calls are on the stream. Before that, the next step's work
+// could overtake them.
 #pragma once
 
 #include <functional>
@@ -22,12 +22,12 @@ class NcclWork : public Work {
 
  protected:
   using Step = std::function<Status()>;
-  // The first step, and which ones follow.
+  // Performs the first step. Returns the steps that follow.
   virtual Status Begin(std::vector<Step>* rest) = 0;
 
   const Context& context() const { return all_.context_; }
   device::Gpu* gpu() const { return all_.gpu_.get(); }
-  // As Communicator has it: until the last step.
+  // As in Communicator: valid until the last step.
   Status Memory(size_t bytes, char** memory) { return all_.Memory(bytes, memory); }
   Status Move(const kernels::Scaling& scaling, const std::vector<kernels::Move>& moves);
   Status Run(const std::vector<Call>& calls, Among among = Among::kAll);

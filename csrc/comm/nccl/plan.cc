@@ -11,10 +11,10 @@ namespace hvdlite::comm::nccl {
 
 namespace {
 
-// Gaps of so much cost less than more calls do.
+// Gaps of up to this size cost less than more calls.
 constexpr size_t kCheapGaps = 256 << 10;
 
-// NCCL has no bool: logic on bytes that are 0 or 1.
+// NCCL has no bool, so logic is done on bytes that are 0 or 1.
 DataType TypeOf(DType dtype) {
   switch (dtype) {
     case DType::kBool:
@@ -29,7 +29,7 @@ DataType TypeOf(DType dtype) {
     case DType::kFloat32: return kFloat32;
     case DType::kFloat64: return kFloat64;
     case DType::kUInt16:
-    case DType::kInt16: break;  // Can() says no
+    case DType::kInt16: break;  // Can() refuses it
   }
   return kUint8;
 }
@@ -44,8 +44,9 @@ RedOp OpOf(const kernels::ReduceSpec& spec) {
   }
 }
 
-// NCCL divides itself, and saves a kernel. Of integers it would round otherwise than we do; and
-// each contribution it multiplies by the reciprocal, which 16 bits hold only of a power of two.
+// Whether NCCL divides, which saves a kernel. It does not for integers, which NCCL would round
+// differently. NCCL multiplies each contribution by the reciprocal, and 16 bits hold that exactly
+// only for a power of two.
 bool NcclAverages(const Batch& batch, int size) {
   const bool sums = batch.reduce.op == ReduceOp::kSum || batch.reduce.op == ReduceOp::kAverage;
   if (!Has(batch.kind, kReduces) || !IsFloating(batch.dtype) || !sums) return false;
@@ -97,7 +98,8 @@ LayoutKind Planner::Choose() const {
   if (pieces_.empty()) return LayoutKind::kNothing;
   if (!context_.kernels || batch_.kind == OpKind::kAlltoall) return LayoutKind::kDirect;
   const bool scattered = batch_.kind == OpKind::kReducescatter;
-  // An allreduce is scaled on its way to the output; here the output is smaller than that.
+  // An allreduce is scaled on its way to the output. A reducescatter's output is too small for
+  // that.
   if (pieces_.size() == 1 && !(scattered && steps_.changes_before)) return LayoutKind::kDirect;
   if (!scattered && batch_.kind != OpKind::kAllgather) return LayoutKind::kPacked;
   const size_t tight = PartBegin(context_.size, false);
@@ -139,7 +141,7 @@ Plan Planner::Make(char* buffer) && {
   return std::move(plan_);
 }
 
-// A reduction's moves are of its elements, the rest's of bytes.
+// The moves of a reduction count elements; all others count bytes.
 kernels::Move Planner::MoveOf(const void* from, void* to, size_t bytes) const {
   return {from, to, static_cast<int64_t>(Has(batch_.kind, kReduces) ? bytes / element_ : bytes)};
 }

@@ -1,5 +1,6 @@
-// Plan: what becomes of a batch on a GPU: kernels before, rounds of NCCL's calls, kernels after.
-// DECIDES: pure arithmetic on counts and addresses, and equal on all members but for the addresses.
+// Plan: the work of a batch on a GPU: kernels before, rounds of NCCL's calls, kernels after.
+// DECIDES: pure arithmetic on counts and addresses. All members decide alike, except for the
+// addresses.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +14,7 @@
 
 namespace hvdlite::comm::nccl {
 
-// Of the members alike, but for `me` and where it sits.
+// The same on all members, except for `me` and its position in the grid.
 struct Context {
   int me = 0;
   int size = 1;
@@ -21,19 +22,19 @@ struct Context {
   Grid grid = {};
 };
 
-// False: this batch is not for NCCL, and why.
+// Whether NCCL can perform this batch. If not, *why says the reason.
 bool Can(const Context& context, const Batch& batch, std::string* why);
 
 enum class LayoutKind : uint8_t {
   kNothing,  // there are no elements
-  kDirect,   // each tensor from where it lies to where it belongs, all in one group
-  kPacked,   // through one buffer. Gathered and scattered: parts without gaps, a call for each
-  kPadded,   // through one buffer with parts of one size, in one call, which costs the gaps
+  kDirect,   // each tensor from its input to its output, all in one group
+  kPacked,   // through one buffer. Gathered and scattered: parts without gaps, one call for each
+  kPadded,   // through one buffer with parts of equal size, in one call, at the cost of gaps
 };
-// The sentence for people.
+// The choice as a sentence.
 std::string ExplainLayout(const Context& context, const Batch& batch);
 
-// Calls that go out together. Before the next round they must be on the stream.
+// Calls that are made together. They must be on the stream before the next round.
 struct Round {
   Among among = Among::kAll;
   std::vector<Call> calls;

@@ -1,4 +1,4 @@
-// Each tensor from where it lies to where it belongs.
+// Direct plans: each tensor goes from its input to its output, without a buffer.
 #include <algorithm>
 
 #include "comm/nccl/planner.h"

@@ -1,6 +1,6 @@
-// An allreduce by a Grid: each host sums, so that the member at place p holds the p-th share of its
-// host's sum; the members at each place sum their shares; each host gathers them. What cannot be
-// shared evenly, less than an element for each place, goes among all.
+// An allreduce by a Grid. Each host sums, so that the member at place p holds the p-th share of its
+// host's sum. The members at each place sum their shares. Each host gathers them. A rest that
+// cannot be shared evenly, less than an element for each place, is summed among all members.
 #include "comm/nccl/planner.h"
 
 namespace hvdlite::comm::nccl {

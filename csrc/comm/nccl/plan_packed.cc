@@ -1,4 +1,4 @@
-// Through one buffer: tensors packed before NCCL's part, and unpacked after it.
+// Packed plans: tensors go through one buffer, packed before NCCL's calls and unpacked after them.
 #include "comm/nccl/planner.h"
 
 namespace hvdlite::comm::nccl {

@@ -1,4 +1,4 @@
-// Planner: makes the Plan of one batch, once it knows where its buffer is. Borrows context and
+// Planner: makes the Plan of one batch, once the place of its buffer is known. Borrows context and
 // batch.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace hvdlite::comm::nccl {
 
-// So that kernels can move 16 bytes at a time.
+// Rounds up to 16, so that kernels can move 16 bytes at a time.
 constexpr size_t Aligned(size_t bytes) {
   constexpr size_t alignment = 16;
   return (bytes + alignment - 1) / alignment * alignment;
@@ -24,7 +24,7 @@ inline char* At(void* memory, size_t offset) {
   return static_cast<char*>(memory) + offset;
 }
 
-// What kernels do to a batch's elements, where it is a reduction.
+// The kernels' part of a reduction: scaling before and after NCCL.
 struct Steps {
   explicit Steps(const Batch& batch);
   kernels::Scaling before;
@@ -39,14 +39,14 @@ class Planner {
   Planner(const Context& context, const Batch& batch);
 
   LayoutKind way() const { return way_; }
-  // What Make() wants of memory: 0 if none.
+  // The bytes of memory that Make() needs: 0 if none.
   size_t BufferBytes() const;
-  // `buffer`: so many bytes, aligned to 16.
+  // `buffer`: BufferBytes() bytes, aligned to 16.
   Plan Make(char* buffer) &&;
 
  private:
   using What = Call::What;
-  // A Grid's rounds follow one another; everything else is in the first.
+  // The rounds of a Grid follow one another. Everything else is in the first round.
   enum Step : uint8_t { kOnce, kInside, kBetween, kInsideAgain };
   static constexpr std::array kAmong = {Among::kAll, Among::kHost, Among::kPlace, Among::kHost};
 
@@ -54,8 +54,8 @@ class Planner {
   size_t me() const { return static_cast<size_t>(context_.me); }
   size_t Bytes(int64_t count) const { return static_cast<size_t>(count) * element_; }
 
-  // What is done, in bytes; nothing where there are none. Of AllGather and ReduceScatter each
-  // member's.
+  // These add work to the plan; they add nothing for no bytes. Sizes are in bytes, for AllGather
+  // and ReduceScatter each member's.
   void Before(const void* from, void* to, size_t bytes);
   void After(const void* from, void* to, size_t bytes);
   void Do(What what, const void* from, void* to, size_t bytes, int peer = 0) {
@@ -68,11 +68,11 @@ class Planner {
 
   // plan_grid.cc
   void Allreduce(const void* from, void* to, size_t bytes);
-  // So many bytes, or a few more, that a Grid's places share evenly.
+  // Rounds `bytes` up to a number that divides evenly among the grid's places.
   size_t Shared(size_t bytes) const;
 
-  // plan_packed.cc. A buffer of gathered or scattered tensors has a part for each member, in which
-  // the pieces follow one another.
+  // plan_packed.cc. A buffer of gathered or scattered tensors has a part for each member, which
+  // holds the pieces one after another.
   void PackedAllreduce();
   void PackedBroadcast();
   void PackedAllgather(bool padded);
@@ -81,8 +81,8 @@ class Planner {
     if (padded) return static_cast<size_t>(member) * largest_;
     return std::accumulate(parts_.begin(), parts_.begin() + member, size_t{0});
   }
-  // visit(member, piece, where its share is in the buffer, the share's bytes, where it is in the
-  // tensor of all shares)
+  // Calls visit(member, piece, place of the share in the buffer, bytes of the share, offset of the
+  // share in the tensor of all shares).
   template <typename Visit>
   void ForEachShare(bool padded, Visit visit) const {
     for (int m = 0; m < context_.size; ++m) {
@@ -104,7 +104,7 @@ class Planner {
   void DirectAllgather();
   void DirectReducescatter();
   void DirectAlltoall();
-  // Decides on NCCL's operation; whether anything is left to do afterwards.
+  // Chooses NCCL's operation. Returns whether anything is left to do afterwards.
   bool DirectReduction();
 
   const Context& context_;
@@ -113,7 +113,7 @@ class Planner {
   const Steps steps_;
   const bool nccl_averages_;
   RedOp op_;
-  std::vector<const Piece*> pieces_;  // with elements on any member
+  std::vector<const Piece*> pieces_;  // pieces that have elements on some member
   std::vector<size_t> parts_;  // gathered or scattered: bytes of each member's part of a buffer
   size_t largest_ = 0;
   LayoutKind way_;

@@ -10,14 +10,14 @@
 //
 // Cost: 2 log2 n + log2 n (log2 n + 1) / 2 steps; 2 M (n-1)/n bytes each way.
 //
-// Other sizes than powers of two: member core + i (core: the largest power of two) hands its
-// vectors to member i, which forms adasum(x_i, x_(core+i)) before the first step and returns the
+// For other sizes than powers of two, member core + i (core: the largest power of two) sends its
+// vectors to member i. Member i forms adasum(x_i, x_(core+i)) before the first step and returns the
 // result after the last. Adasum is not associative, so for n = 3 the answer is adasum(adasum(x0,
 // x2), x1): deterministic, the same on every member.
 //
-// The part that arrives must be kept until the dot products are known: scratch of half a batch, or
-// of a whole one on a member that takes in another. It is the communicator's and grows to the
-// largest Adasum batch seen.
+// The part that arrives must be kept until the dot products are known. This takes scratch of half a
+// batch, or of a whole batch on a member that takes in another. The communicator owns the scratch,
+// which grows to the largest Adasum batch seen.
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -48,8 +48,8 @@ struct State {
 
   int64_t Count(size_t bytes) const { return static_cast<int64_t>(bytes / reduction.element()); }
 
-  // `lower`: what this member holds is a, what has arrived is b; otherwise the reverse. `base` is
-  // the offset of the first arrived byte.
+  // `lower`: this member holds a, and b has arrived; otherwise the reverse. `base` is the offset of
+  // the first arrived byte.
   void Dot(bool lower, size_t base, size_t begin, size_t end) {
     reduction.out().Walk(begin, end, [&](const char* own, size_t at, size_t bytes) {
       const char* other = scratch + (at - base);

@@ -1,10 +1,10 @@
-// The algorithms of the net communicator: each file makes one Work out of a batch and the links.
+// The algorithms of the net communicator: each file makes one Work of a batch and the links.
 //
-// Common to all: nothing blocks; any number of members, one included; several pieces, empty ones
-// too; each link carries exactly the bytes that its two ends derive from the batch, so operations
-// follow one another without a barrier; results are bit-identical on all members, whatever the
-// timing and whatever else is in the batch: sums are formed in the order of members, rounded once.
-// `wire` and `batch` outlive the work.
+// All of them have these properties. Nothing blocks. Any number of members works, including one,
+// and any number of pieces, including empty ones. Each link carries exactly the bytes that its two
+// ends derive from the batch, so operations follow one another without a barrier. Results are
+// bit-identical on all members, whatever the timing and whatever else is in the batch: sums are
+// formed in the order of members and rounded once. `wire` and `batch` outlive the work.
 #pragma once
 
 #include <memory>

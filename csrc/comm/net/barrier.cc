@@ -1,5 +1,5 @@
-// Barrier by dissemination: in step s each member tells the one 2^s after it and hears from the one
-// 2^s before.
+// Barrier by dissemination: in step s each member sends to the member 2^s after it and receives
+// from the member 2^s before it.
 //
 //   a member knows of 2 members after step 0, of 4 after step 1, of 2^(s+1) after step s
 //

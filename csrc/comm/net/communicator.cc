@@ -14,8 +14,8 @@ constexpr Carrier CarrierOf(Algorithm algorithm) {
 }
 static_assert(CarrierOf(Algorithm::kAdasum) == Carrier::kNetAdasum);
 
-// A batch that the members could not carry out. All of them hold the same one, so all of them see
-// the same.
+// Refuses a batch that the members cannot perform. All of them hold the same batch, so all of them
+// refuse it.
 Status Validate(const Batch& batch, const Question& question, Algorithm algorithm) {
   if (!IsLegal(question, algorithm)) {
     return Status::InvalidArgument(std::string(Name(batch.kind)) + " is not an operation on data");

@@ -23,11 +23,11 @@ namespace hvdlite::comm::net {
 struct Options {
   CostModel model;           // the same on all members
   int members_per_card = 1;  // see Question
-  // What moves between two looks at anything else: two of them and their sum fit the L2 cache.
+  // The bytes moved before anything else is checked. Two pieces and their sum fit the L2 cache.
   size_t piece_bytes = 128 << 10;
-  // Arrived contributions of all peers together; Adasum may need more.
+  // The arrived contributions of all peers together. Adasum may need more.
   size_t scratch_bytes = 4 << 20;
-  // HVDLITE_DEBUG_NET_ALGORITHM: taken wherever it is legal.
+  // HVDLITE_DEBUG_NET_ALGORITHM: used wherever it is legal.
   std::optional<Algorithm> force;
 };
 

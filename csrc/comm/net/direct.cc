@@ -1,4 +1,4 @@
-// Direct: contributions go straight to the owner of a block, who sums all of them at once, in
+// Direct: contributions go straight to the owner of a block, which sums all of them at once, in
 // member order.
 //
 //   member 0:  own block ◄── contributions of 1, 2, 3    phase 1 (reduce-scatter)
@@ -6,8 +6,8 @@
 //              own block ──► 1, 2, 3                     phase 2 (allgather, for allreduce)
 //
 // Cost: 2 steps of n-1 messages; 2 M (n-1)/n bytes each way per member, as few as the ring's.
-// One-shot: everyone "owns" everything: 1 step, (n-1) M bytes; for the smallest tensors and for two
-// members.
+// One-shot: each member "owns" everything: 1 step, (n-1) M bytes; for the smallest tensors and for
+// two members.
 //
 // One Reduce() per element makes this the algorithm for float16 and bfloat16 (summed in float32,
 // rounded once), gives the same bits as the shared-memory communicator, and gives them for both
@@ -20,9 +20,9 @@
 //        taken by Reduce()   arrived       room
 //   slot |xxxxxxxxxxxxxxxxx|:::::::::::|...........|   offset in the block modulo the slot's size
 //
-// In place (output = input) this is safe: a result from peer j for byte e arrives only after j has
-// had this member's contribution for e, so what a result overwrites has left. One-shot has no such
-// reply and lets the sum follow the slowest send as well.
+// In place (output = input) this is safe. A result from peer j for byte e arrives only after j has
+// received this member's contribution for e, so a result overwrites only bytes that have been sent.
+// One-shot has no such reply, so its sum follows the slowest send as well.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -36,8 +36,8 @@ namespace hvdlite::comm::net {
 
 namespace {
 
-// A slot should hold a few system calls' worth; with very many members this floor exceeds the
-// scratch budget.
+// A slot should hold a few system calls' worth of bytes. With very many members this floor exceeds
+// the scratch budget.
 constexpr size_t kSlotFloor = 8 << 10;
 // Two pieces: one is summed while the next arrives.
 constexpr size_t kSlotPieces = 2;
@@ -46,7 +46,7 @@ constexpr size_t kSumAtLeast = 16 << 10;
 
 class Direct : public NetWork {
  public:
-  // `begin`: where each member's block begins, and the end of the last.
+  // `begin`: the begin of each member's block, and the end of the last.
   Direct(Wire* wire, Reduction reduction, std::vector<size_t> begin, bool one_shot, bool gather)
       : NetWork(wire), reduction_(std::move(reduction)), one_shot_(one_shot) {
     const auto n = static_cast<size_t>(wire->size());
@@ -68,7 +68,7 @@ class Direct : public NetWork {
 
  protected:
   Status Turn(bool* done) override {
-    // Begins with another peer each turn, so that none is always served last.
+    // Begins with another peer in each turn, so that none is always served last.
     const int others = wire_.size() - 1;
     if (++first_ >= others) first_ = 0;
     for (int i = 0; i < others && !wire_.enough(); ++i) HVDLITE_RETURN_IF_ERROR(SendTo(Member(i)));
@@ -92,8 +92,8 @@ class Direct : public NetWork {
     Cursor gather;  // the peer's finished block, on its way to me
   };
 
-  // The i-th peer of this turn. Counted from this member on, so that not all call on the same one
-  // at once.
+  // The i-th peer of this turn. Counting starts at this member, so that not all members serve the
+  // same peer first.
   int Member(int i) const {
     return (wire_.me() + 1 + (first_ + i) % (wire_.size() - 1)) % wire_.size();
   }
@@ -127,7 +127,7 @@ class Direct : public NetWork {
     return Status::Ok();
   }
 
-  // Sums what all peers have contributed by now, if that is worth a call.
+  // Sums what all peers have contributed so far, if that is worth a call.
   void SumSome() {
     if (own_.done()) return;
     size_t limit = std::min(own_.end, own_.at + wire_.piece_bytes());
@@ -154,7 +154,7 @@ class Direct : public NetWork {
   const bool one_shot_;
   Cursor own_;  // my block; `at`: how far it is summed
   size_t own_begin_ = 0;
-  std::vector<Peer> peers_;                 // by member; mine has nothing to do
+  std::vector<Peer> peers_;                 // by member; my own entry is unused
   std::vector<const char*> contributions_;  // of one Reduce()
   char* slots_ = nullptr;                   // scratch: one slot per peer
   size_t slot_ = 0;                         // bytes of each

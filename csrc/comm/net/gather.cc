@@ -4,7 +4,7 @@
 //   4 of 7 members        0          1          2          3         blocks by distance from owner
 //   step 0, distance 1    0 1        1 2        2 3        3 4
 //   step 1, distance 2    0 1 2 3    1 2 3 4    2 3 4 5    3 4 5 6
-//   step 2, distance 4    the last stretch is as long as is left: 0 1 2 3 4 5 6, ...
+//   step 2, distance 4    the last stretch has what is missing: 0 1 2 3 4 5 6, ...
 //
 // Cost: log2 n steps (rounded up) and (n-1) M bytes each way; scratch for n M bytes. One-shot sends
 // n-1 messages where this one sends log2 n.

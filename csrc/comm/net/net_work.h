@@ -1,4 +1,4 @@
-// NetWork: what all algorithms over links share: a turn, and the three answers Advance() gives.
+// NetWork: the base of all algorithms over links: a turn, and the three results of Advance().
 #pragma once
 
 #include "comm/communicator.h"
@@ -9,8 +9,8 @@ namespace hvdlite::comm::net {
 class NetWork : public Work {
  public:
   explicit NetWork(Wire* wire) : wire_(*wire) {}
-  // A work that is given up leaves no waits behind; a finished one may outlive the start of the
-  // next.
+  // An abandoned work must leave no waits behind. A finished work clears none, because it may
+  // outlive the start of the next.
   ~NetWork() override {
     if (!finished_) wire_.BeginTurn();
   }
@@ -28,8 +28,7 @@ class NetWork : public Work {
   }
 
  protected:
-  // Tries everything that could move, about a piece in total, and says whether nothing is left to
-  // do.
+  // Moves whatever can move, about a piece in total. Sets *done when nothing is left to do.
   virtual Status Turn(bool* done) = 0;
 
   Wire& wire_;

@@ -6,9 +6,9 @@
 //
 // Cost: 1 step of n-1 messages; each byte travels once.
 //
-// The window bounds how many senders meet at one receiver. It cannot lock: let k be the smallest
-// distance at which any pair is unfinished; all distances before it are done everywhere, so k is in
-// every member's window.
+// The window bounds how many senders meet at one receiver. It cannot deadlock: let k be the
+// smallest distance at which any pair is unfinished; all distances before it are done everywhere,
+// so k is in every member's window.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -21,13 +21,14 @@ namespace hvdlite::comm::net {
 
 namespace {
 
-// Enough to fill a network card from several senders, few enough to be kind to a switch's buffers.
+// Enough to fill a network card from several senders, and few enough not to overflow a switch's
+// buffers.
 constexpr int kWindow = 8;
 
 class Pairwise : public NetWork {
  public:
-  // sends[i]: the stretch of `source` for member i. receives[i]: where in `target` member i's block
-  // goes. This member's own block is copied from sends[me] to receives[me].
+  // sends[i]: the stretch of `source` for member i. receives[i]: the place of member i's block in
+  // `target`. This member's own block is copied from sends[me] to receives[me].
   Pairwise(Wire* wire, Flat source, std::vector<Cursor> sends, Flat target,
            std::vector<Cursor> receives)
       : NetWork(wire),
@@ -62,7 +63,7 @@ class Pairwise : public NetWork {
   Cursor& Sent(int distance) { return sends_[static_cast<size_t>(To(distance))]; }
   Cursor& Received(int distance) { return receives_[static_cast<size_t>(From(distance))]; }
 
-  // A piece of it, so that no turn is long.
+  // Copies a piece of my own block, so that no turn is long.
   void CopyOwn() {
     Cursor& from = Sent(0);
     Cursor& to = Received(0);

@@ -4,11 +4,11 @@
 //   member 0 --> 1 --> 2 --> 3 --> 0    member r sends block r, r-1, r-2, ...;
 //                                       the k-th block sent is the (k-1)-th received
 //
-// Cost: n-1 steps and the bytes of all others. Latency grows with n, but every card carries each
-// byte only once each way.
+// Cost: n-1 steps and the bytes of all other members. Latency grows with n, but every card carries
+// each byte only once each way.
 //
-// There are no steps to keep: sending may go as far as receiving has come, byte by byte, and the
-// two directions progress independently.
+// The steps are not synchronised: sending may advance as far as receiving has, byte by byte, and
+// the two directions progress independently.
 #include <algorithm>
 #include <utility>
 
@@ -22,7 +22,7 @@ namespace {
 
 class Ring : public NetWork {
  public:
-  // `in` and `out` have the same offsets; of `in` only this member's block has memory.
+  // `in` and `out` have the same offsets. In `in` only this member's block has memory.
   Ring(Wire* wire, Flat in, Layout out)
       : NetWork(wire),
         in_(std::move(in)),
@@ -81,7 +81,7 @@ class Ring : public NetWork {
   const Flat in_;
   const Layout out_;
   const int steps_;
-  Cursor own_;      // my own block's way from the input to the output
+  Cursor own_;      // my own block, copied from the input to the output
   Cursor send_;     // in block Block(sent_)
   Cursor receive_;  // in block Block(received_ + 1)
   int sent_ = 0;

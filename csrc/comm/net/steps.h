@@ -1,7 +1,7 @@
 // Steps: a work that is a list of exchanges and local stretches of arithmetic, one after another.
 //
-// For algorithms whose steps depend on one another as a whole (gather, Adasum, barrier). Within an
-// exchange, sending and receiving progress independently.
+// It is for algorithms whose steps depend on one another as a whole (gather, Adasum, barrier).
+// Within an exchange, sending and receiving progress independently.
 #pragma once
 
 #include <functional>
@@ -26,7 +26,7 @@ class Steps : public NetWork {
 
   // The Flats must live as long as the steps: Keep() them.
   void Exchange(Transfer send, Transfer receive) { steps_.push_back({send, receive, nullptr, {}}); }
-  // Calls compute(begin, end) over `bytes`, a piece at a time. Nothing if `bytes` is empty.
+  // Calls compute(begin, end) over `bytes`, a piece at a time. Does nothing if `bytes` is empty.
   void Compute(Cursor bytes, std::function<void(size_t, size_t)> compute) {
     steps_.push_back({{}, {}, std::move(compute), bytes});
   }

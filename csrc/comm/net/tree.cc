@@ -10,8 +10,8 @@
 //       │
 //       7
 //
-// Cost: binomial log n steps, but the root sends log n times M bytes; chain n-1 steps, everyone
-// sends M once.
+// Cost: binomial log n steps, but the root sends log n times M bytes; chain n-1 steps, and each
+// member sends M once.
 #include <algorithm>
 #include <utility>
 #include <vector>

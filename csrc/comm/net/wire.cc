@@ -10,8 +10,8 @@ namespace hvdlite::comm::net {
 namespace {
 
 constexpr std::align_val_t kAlignment{64};
-// A system call on loopback costs about 1 us, which copies 16 KiB: longer stretches are not worth
-// gathering.
+// A system call on loopback costs about 1 us, the time to copy 16 KiB. So longer stretches are not
+// worth gathering.
 constexpr size_t kGatherBelow = 16 << 10;
 
 }  // namespace

@@ -1,10 +1,10 @@
-// Wire: the links of one communicator, what the work under way waits for on each, and the scratch
-// memory.
+// Wire: the links of one communicator, the events that the current work waits for on each, and the
+// scratch memory.
 //
-// Moves stretches of a Flat over a link. Small tensors are gathered into (and scattered from) a
-// staging piece, so that a hundred biases cost one system call; large ones go straight from and to
-// their own memory. What did not fit is gathered again, so one piece serves all links for sending;
-// for receiving, each link has its own, because a frame that is not complete lies there.
+// It moves stretches of a Flat over a link. Small tensors are gathered into (and scattered from) a
+// staging piece, so that a hundred biases cost one system call. Large ones go straight from and to
+// their own memory. Bytes that did not fit are gathered again, so all links share one piece for
+// sending. For receiving each link has its own piece, because an incomplete frame stays there.
 // Thread-safety: one thread at a time. Failure: the transport's status, which names the peer.
 #pragma once
 
@@ -33,9 +33,9 @@ class Wire {
   size_t piece_bytes() const { return piece_bytes_; }
   size_t scratch_bytes() const { return scratch_bytes_; }
 
-  // A turn is one Work::Advance(): forgets the waits of the last one and starts counting anew.
+  // A turn is one Work::Advance(). BeginTurn forgets the waits of the last turn and counts anew.
   void BeginTurn();
-  // Work done in this turn, in bytes moved or touched: more than 0 means progress, more than a
+  // The work done in this turn, in bytes moved or touched. More than 0 means progress; more than a
   // piece means enough.
   size_t spent() const { return spent_; }
   bool enough() const { return spent_ >= piece_bytes_; }
@@ -45,11 +45,11 @@ class Wire {
   // cursor.
   Status Send(int to, const Flat& flat, Cursor* cursor, size_t limit = SIZE_MAX);
   Status Receive(int from, const Flat& flat, Cursor* cursor, size_t limit = SIZE_MAX);
-  // Into plain memory: *moved bytes, at most a piece.
+  // Receives into plain memory: *moved bytes, at most a piece.
   Status ReceiveInto(int from, void* data, size_t bytes, size_t* moved);
 
-  // At least `bytes` of memory that the current work alone uses; grown once, kept, aligned to 64
-  // bytes. The pointer stays valid until the next call with a larger size.
+  // Returns at least `bytes` of memory for the current work alone, aligned to 64 bytes. It grows
+  // when needed and is kept. The pointer stays valid until the next call with a larger size.
   char* Scratch(size_t bytes);
 
   void AddPollFds(std::vector<pollfd>* fds) const;
@@ -71,8 +71,8 @@ class Wire {
   std::vector<short> waits_;  // poll(2) events per member, of the last turn
   std::vector<int> waiting_;  // the members whose entry in waits_ is not 0
   size_t spent_ = 0;
-  Memory staging_;                // on the way out
-  std::vector<Memory> arriving_;  // by member: on the way in
+  Memory staging_;                // for sending
+  std::vector<Memory> arriving_;  // for receiving, by member
   Memory scratch_;
   size_t scratch_size_ = 0;
 };

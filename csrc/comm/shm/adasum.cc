@@ -10,8 +10,8 @@
 namespace hvdlite::comm::shm {
 namespace {
 
-// The vectors under combination (the outputs of the batch), and what is known of them at the
-// current level.
+// The vectors being combined (the outputs of the batch), and their dot products at the current
+// level.
 struct State {
   const Batch* batch;
   Flat outputs;
@@ -19,10 +19,10 @@ struct State {
   std::vector<char> scratch;              // one chunk
 };
 
-// Streams everyone's vectors by; what a member does with its partner's is the subclass's.
+// Streams the vectors of all members. The subclass processes the partner's.
 class Pass : public Pipeline {
  public:
-  // `partner` is -1 for members that only keep the rhythm.
+  // `partner` is -1 for members that only take part in the steps.
   Pass(Region* region, State* state, int partner)
       : Pipeline(region,
                  (state->outputs.size() + region->chunk_bytes() - 1) / region->chunk_bytes(),

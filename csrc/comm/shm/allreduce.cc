@@ -8,8 +8,8 @@
 namespace hvdlite::comm::shm {
 namespace {
 
-// Pointers to one element of every member, for kernels::Reduce. Small sets, which is nearly all,
-// need no allocation.
+// Pointers to one element of every member, for kernels::Reduce. Small sets need no allocation, and
+// nearly all sets are small.
 class Sources {
  public:
   explicit Sources(int n) : n_(n), many_(n > kFew ? static_cast<size_t>(n) : 0) {}
@@ -73,7 +73,7 @@ class Shares final : public Pipeline {
   Cursor ChunkOf(uint64_t step) const {
     return Chunk({0, inputs_.size()}, step, region().chunk_bytes());
   }
-  // The part of a chunk that `member` reduces: whole cache lines, as equal as they come.
+  // The part of a chunk that `member` reduces: whole cache lines, as equal as possible.
   Cursor ShareOf(Cursor chunk, int member) const {
     const size_t lines = (chunk.end - chunk.at + kLine - 1) / kLine;
     const auto edge = [&](int m) {
@@ -85,7 +85,7 @@ class Shares final : public Pipeline {
   void CopyIn(uint64_t step, char* slot) override {
     const Cursor chunk = ChunkOf(step);
     const Cursor mine = ShareOf(chunk, region().me());
-    // My own share is reduced straight from my tensors, so no member needs it in the slot.
+    // My own share is reduced straight from my tensors, so the slot does not need it.
     comm::CopyOut(inputs_, {chunk.at, mine.at}, slot);
     comm::CopyOut(inputs_, {mine.end, chunk.end}, slot + (mine.end - chunk.at));
   }

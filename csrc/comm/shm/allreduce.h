@@ -1,5 +1,5 @@
-// Allreduce in shared memory. Two algorithms, both one fixed order of summation (member 0, 1, 2,
-// ...), both bit-identical on all members and to each other:
+// Allreduce in shared memory. There are two algorithms. Both sum in one fixed order (member 0, 1,
+// 2, ...), so all members get the same bits, whichever of the two runs:
 //
 //   exchange   each member copies its tensor in and reduces everything; 1 hand-over a chunk,
 //              n * bytes read

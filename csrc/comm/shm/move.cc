@@ -20,7 +20,7 @@ size_t Longest(const Layout& layout) {
   return bytes;
 }
 
-// The root streams its tensors through its slots; everyone else copies them out.
+// The root streams its tensors through its slots; all other members copy them out.
 class Broadcast final : public Pipeline {
  public:
   Broadcast(Region* region, const Batch& batch, Flat inputs)
@@ -84,7 +84,7 @@ class Allgather final : public Pipeline {
   const Layout outputs_;
 };
 
-// Each member streams its send buffer as it is; a receiver copies what is addressed to it.
+// Each member streams its send buffer as it is; a receiver copies the parts addressed to it.
 class Alltoall final : public Pipeline {
  public:
   Alltoall(Region* region, const Batch& batch)
@@ -138,8 +138,8 @@ class Alltoall final : public Pipeline {
   const uint64_t size_of_;
 };
 
-// Chunks are cut so that each holds an equal part of every member's rows: all members then add at
-// the same time. Step s covers bytes [s * part, (s + 1) * part) of each member's block.
+// Each chunk holds an equal part of every member's rows, so that all members add at the same time.
+// Step s covers bytes [s * part, (s + 1) * part) of each member's block.
 class Reducescatter final : public Pipeline {
  public:
   Reducescatter(Region* region, const Batch& batch, Layout inputs, bool to_float)
@@ -196,7 +196,7 @@ class Reducescatter final : public Pipeline {
   std::vector<const void*> sources_;
 };
 
-// One empty step: it is over when everyone has begun it.
+// One empty step, which ends when every member has begun it.
 class Barrier final : public Pipeline {
  public:
   explicit Barrier(Region* region) : Pipeline(region, 1, false) {}

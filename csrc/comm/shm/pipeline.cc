@@ -5,8 +5,8 @@ namespace hvdlite::comm::shm {
 bool Pipeline::AdvanceIn() {
   if (in_ == steps_) return false;
   const uint64_t step = first_ + in_;
-  // Being one step ahead of the reduction keeps both caches and peers busy; more only evicts what
-  // is needed next.
+  // One step ahead of the reduction keeps both caches and peers busy. More would only evict what is
+  // needed next.
   if (in_ > out_ + 1) return false;
   if (step >= Region::kSlots && !region_->AllReached(Flag::kOut, step + 1 - Region::kSlots))
     return false;

@@ -1,4 +1,4 @@
-// Pipeline: the rhythm that all shared-memory algorithms share.
+// Pipeline: the steps that all shared-memory algorithms share.
 //
 //   step           0      1      2      3
 //   copy in      [ 0 ]  [ 1 ]  [ 2 ]  [ 3 ]              my data -> my slot, posts `in`
@@ -6,12 +6,13 @@
 //   copy out                   [ 0 ]  [ 1 ]  [ 2 ] ...   all slots -> my result, posts `out`
 //
 // A step is one chunk. Copy-in of step s waits until no member reads slot s - kSlots any more
-// (`out`), the reduction until all have copied in, copy-out until all have reduced. An algorithm
-// without a reduction leaves that phase out.
+// (`out`), the reduction until all have copied in, and copy-out until all have reduced. An
+// algorithm without a reduction omits that phase.
 //
-// A subclass fills in the phases. The batches of a set follow one another without a barrier: each
-// operation takes the next `steps` steps, the same number on all members. Flags are absolute, so an
-// operation that leaves a phase out owes nothing: the next one that has it jumps over.
+// A subclass implements the phases. The batches of a set follow one another without a barrier: each
+// operation takes the next `steps` steps, the same number on all members. Flags are absolute. An
+// operation that omits a phase need not post its flag; the next operation that has the phase posts
+// a higher count.
 #pragma once
 
 #include "comm/communicator.h"

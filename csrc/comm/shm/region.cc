@@ -20,8 +20,8 @@ Region::Region(void* memory, int me, std::vector<int> local_ranks, size_t chunk_
       seen_(local_ranks_.size() * 3, 0) {
   const size_t n = local_ranks_.size();
   char* at = static_cast<char*>(memory);
-  // Zero bytes are a valid FlagLine; constructing one could erase what a faster member has posted
-  // already.
+  // Zero bytes are a valid FlagLine. Constructing one could erase what a faster member has already
+  // posted.
   flags_ = reinterpret_cast<FlagLine*>(at);
   at += n * 3 * sizeof(FlagLine);
   pipes_ = at;

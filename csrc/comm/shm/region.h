@@ -1,6 +1,6 @@
 // Region: the part of the host's shared memory that belongs to one process set.
 //
-//   per member   three flags, each on lines of its own:   in   copied steps into my slots
+//   per member   three flags, each on its own lines:      in   steps copied into my slots
 //                                                          mid  reduced steps
 //                                                          out  steps that I no longer read
 //   per member   kSlots slots of chunk_bytes:             staging; step s uses slot s % kSlots
@@ -31,8 +31,8 @@ class Region {
 
   static size_t Footprint(int members, size_t chunk_bytes);
 
-  // `memory`: Footprint bytes, zero when first mapped. `local_ranks`: whose bells the members have
-  // on this host.
+  // `memory`: Footprint bytes, zero when first mapped. `local_ranks`: the members' ranks on this
+  // host, whose bells to ring.
   Region(void* memory, int me, std::vector<int> local_ranks, size_t chunk_bytes,
          transport::shm::Doorbells* bells);
 
@@ -47,12 +47,12 @@ class Region {
 
   // Announces that this member has done all steps below `count`, and wakes sleeping members.
   void Post(Flag flag, uint64_t count);
-  // True once every member but this one has posted at least `count`.
+  // Whether every member but this one has posted at least `count`.
   bool AllReached(Flag flag, uint64_t count) const;
   bool Reached(Flag flag, int member, uint64_t count) const;
 
-  // This member reads nothing of the region any more. True for the last to say so (of several at
-  // once, for more than one).
+  // This member no longer reads the region. Returns true for the last member to call it (for more
+  // than one, if several call it at once).
   bool Leave();
 
   // Memory for the pipe between member 0 and `member` (> 0).
@@ -78,7 +78,7 @@ class Region {
   FlagLine* flags_;
   char* slots_;
   char* pipes_;
-  // What was last seen of each flag: a member that was ahead need not be looked at again.
+  // The value last read of each flag. A member that was ahead need not be read again.
   mutable std::vector<uint64_t> seen_;
 };
 

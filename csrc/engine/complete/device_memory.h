@@ -1,9 +1,8 @@
-// DeviceMemory: a result on a GPU that the engine has allocated, from the operation to its last
-// user.
+// DeviceMemory: a result on a GPU that the engine has allocated.
 //
-// Freed in the order of the streams that use it: the operation's and, if there is one, the last
-// user's. Thread-safety: one thread at a time. A forked child must leak it instead of destroying
-// it.
+// It is freed in the order of the streams that use it: the operation's and, if there is one, the
+// last user's. Thread-safety: one thread at a time. A forked child must leak it instead of
+// destroying it.
 #pragma once
 
 #include <memory>

@@ -1,8 +1,8 @@
-// Handle: the caller's side of one submitted operation: is it done, how did it end, what did it
-// yield.
+// Handle: the caller's side of one submitted operation: whether it is done, how it ended, and its
+// result.
 //
-// Written by the engine until Complete(), constant afterwards; done() makes everything else
-// visible. Shared between the caller and the engine, so that neither needs the other to live.
+// The engine writes it until Complete(); it is constant afterwards, and done() makes everything
+// else visible. The caller and the engine share it, so that either may end first.
 #pragma once
 
 #include <atomic>
@@ -25,19 +25,19 @@ class Handle {
 
   bool done() const { return done_.load(std::memory_order_acquire); }
 
-  // All below: only after done().
+  // Call everything below only after done().
   const Status& status() const { return status_; }
   // The result of operations whose shape the caller could not know (allgather, alltoall,
   // reducescatter). Points into storage that this handle owns until TakeStorage.
   TensorView output;
   std::vector<int64_t> received_splits;  // Alltoall: rows from each member
-  int64_t number = -1;                   // Join: who was last. AddProcessSet: the id.
-  // GPU: the batch, of which done() says that it is enqueued; null: no work on the device
+  int64_t number = -1;                   // Join: the last rank. AddProcessSet: the id.
+  // GPU: the batch, which is enqueued after done(); null: no work on the device
   PendingBatchPtr pending;
 
   using Storage = std::unique_ptr<void, decltype(&free)>;
-  // Memory for `output`, whose dtype and shape are set; null if there is none. An empty tensor has
-  // an address, too.
+  // Allocates memory for `output`, whose dtype and shape are set; null if there is none. An empty
+  // tensor has an address, too.
   void* Allocate() {
     if (completion_.allocate) {
       static char nothing;
@@ -55,7 +55,7 @@ class Handle {
   }
   DeviceMemory* memory() const { return memory_.get(); }
   std::unique_ptr<DeviceMemory> TakeMemory() { return std::move(memory_); }
-  // Before Complete().
+  // Call before Complete().
   void Enqueued(const PendingBatchPtr& with) {
     pending = with;
     if (memory_ != nullptr) memory_->pending = with;

@@ -1,11 +1,11 @@
 // PendingBatch: a batch that is enqueued on a GPU's stream and may not have finished there. Its
 // handles share it.
 //
-// The first look after the event has fired marks the batch finished; nothing can fail it
-// afterwards. A failure of the job marks it aborted before the device's work is aborted, so that an
+// The first check after the event has fired marks the batch finished; nothing can fail it
+// afterwards. A failure of the job marks it aborted before the device's work is aborted. So an
 // event that fires because of the abort is never taken for a result. An aborted batch reports its
-// failure once the device has stopped using the tensors, or after kAbortWait: the caller frees them
-// then. Thread-safety: all members.
+// failure once the device has stopped using the tensors, or after kAbortWait: the caller then frees
+// them. Thread-safety: any thread.
 #pragma once
 
 #include <unistd.h>
@@ -26,8 +26,8 @@ class PendingBatch {
  public:
   explicit PendingBatch(device::EventPtr finished) : finished_(std::move(finished)) {}
 
-  // Whether the results are complete. Fails if the device has failed, or the job before the batch
-  // had finished.
+  // Whether the results are complete. Fails if the device has failed, or if the job failed before
+  // the batch had finished.
   Status Finished(bool* finished) EXCLUDES(mutex_) {
     *finished = state_.load(std::memory_order_acquire) == State::kFinished;
     if (*finished) return Status::Ok();
@@ -42,7 +42,7 @@ class PendingBatch {
     return Status::Ok();
   }
 
-  // Waits for that until about the deadline; a signal ends the wait early.
+  // Waits until the batch has finished, or about the deadline; a signal ends the wait early.
   Status Wait(Deadline deadline, bool* finished) EXCLUDES(mutex_) {
     constexpr Nanos kShortest = 20 * kMicrosecond;
     constexpr Nanos kLongest = kMillisecond;
@@ -54,8 +54,8 @@ class PendingBatch {
     }
   }
 
-  // Makes `stream` wait for the batch, also if the batch is aborted: until the device has ended it,
-  // it may still write.
+  // Makes `stream` wait for the batch, even if it is aborted: the device may still write until it
+  // has ended the batch.
   Status MakeWait(device::Stream stream) EXCLUDES(mutex_) {
     const Status held = finished_->MakeWait(stream);
     MutexLock lock(mutex_);

@@ -8,12 +8,12 @@ namespace hvdlite::engine {
 
 namespace {
 
-// How long the device may take for the rest of a stream whose process set ends.
+// How long the device may take for the rest of a stream when its process set ends.
 constexpr Nanos kSettle = 2 * kSecond;
-// How long the other members may take to come to the same point when a set is removed.
+// How long the other members may take to reach the same point when a set is removed.
 constexpr Nanos kLeaving = 5 * kSecond;
-// How long a batch that was being enqueued when the job failed may need. Usually the abort has
-// ended it; its producer may be late.
+// How long a batch that was being enqueued when the job failed may take. Usually the abort has
+// ended it, but its producer may be late.
 constexpr Nanos kAfterAbort = 500 * kMillisecond;
 
 }  // namespace
@@ -51,7 +51,7 @@ void InFlight::EndAbort(const Deadline& deadline) {
   if (!open()) return;
   communicator_->EndAbort(deadline);
   if (batches_.empty() || batches_.back().pending != nullptr) return;
-  // The batch was being enqueued and has no event yet; the caller frees its tensors when it hears
+  // The batch was being enqueued and has no event yet. The caller frees its tensors when it learns
   // of the failure.
   (void)communicator_->Settle(Deadline::After(kAfterAbort));
 }
@@ -78,7 +78,8 @@ void InFlight::ShutDown(const Status& reason, std::unique_ptr<Running>* running,
 void InFlight::Free(const Logger& log, const Lookout& meanwhile) {
   if (!open() || batches_.empty()) return;
   if (!communicator_->Settle(Until(Deadline::After(kSettle), meanwhile))) {
-    log.Warning("the GPU does not finish what it was given; what that uses is not freed");
+    log.Warning(
+        "the GPU does not finish the work it was given; memory that the work uses is not freed");
     for (Batch& each : batches_) LeakOnPurpose(each.running.release());
   }
   batches_.clear();

@@ -25,8 +25,8 @@ Status AllocateOutput(Entry* entry, Shape shape, int rank) {
   return Status::Ok();
 }
 
-// The shape of an allgather's or an alltoall's result was not known before. An empty result has
-// memory and no address.
+// Allocates the result of an allgather or an alltoall, whose shape was not known before. An empty
+// result has memory without an address.
 Status AllocateOnGpu(Entry* entry, Shape shape, comm::gpu::Card* card, Batch* batch) {
   if (entry->output.data != nullptr || entry->handle->memory() != nullptr) return Status::Ok();
   std::shared_ptr<device::Gpu> gpu;
@@ -45,7 +45,7 @@ Status AllocateOnGpu(Entry* entry, Shape shape, comm::gpu::Card* card, Batch* ba
   return Status::Ok();
 }
 
-// Bytes that a member which has joined must offer and swallow for this piece.
+// The bytes that a joined member needs for this piece, as input and as output.
 size_t StandInBytes(const Piece& piece, DType dtype) {
   const int64_t elements =
       piece.counts.empty() ? piece.count
@@ -53,8 +53,8 @@ size_t StandInBytes(const Piece& piece, DType dtype) {
   return static_cast<size_t>(elements) * SizeOf(dtype);
 }
 
-// For the pieces of a joined member. All may offer the same zeros, but each needs a place of its
-// own for its results: outputs are what many algorithms work in, and pass on.
+// Gives the pieces of a joined member their memory. All inputs may be the same zeros. Each output
+// needs a place of its own, because many algorithms work in outputs, and pass them on.
 Status LendStandIns(Running* running, DType dtype, size_t zeros, size_t ignored, device::Gpu* gpu) {
   const void* nothing = nullptr;
   char* place = nullptr;
@@ -80,7 +80,7 @@ Status LendStandIns(Running* running, DType dtype, size_t zeros, size_t ignored,
   return Status::Ok();
 }
 
-// What the operation waits for becomes part of `ready`.
+// Adds to `ready` the events that the operation waits for.
 Status PrepareOnGpu(const ProcessSet& set, comm::gpu::Card* card, Submission* submission,
                     Handle* handle, ProducerEvents* produced_by,
                     std::vector<device::EventPtr>* ready) {

@@ -13,17 +13,17 @@ namespace hvdlite::engine {
 struct Running {
   comm::Batch batch;
   std::vector<Response> responses;
-  std::vector<Entry*> entries;  // null where this rank has joined
-  std::vector<char> zeros;      // what a joined rank contributes ...
-  std::vector<char> ignored;    // ... and where its results go
-  // the same, if it has a GPU and the batch is on one
+  std::vector<Entry*> entries;  // null on a joined rank
+  std::vector<char> zeros;      // a joined rank's input
+  std::vector<char> ignored;    // a joined rank's output
+  // the same on the GPU, if the rank has one and the batch is on GPUs
   std::unique_ptr<device::Gpu::Buffer> zeros_on_gpu;
   std::unique_ptr<device::Gpu::Buffer> ignored_on_gpu;
-  comm::Communicator* communicator = nullptr;  // what carries it
+  comm::Communicator* communicator = nullptr;  // performs the batch
   std::unique_ptr<comm::Work> work;
-  bool failed = false;  // work has said kFailed: it must not be touched again
+  bool failed = false;  // work has returned kFailed: it must not be touched again
   Nanos started = 0;
-  Nanos waits_since = 0;  // for a peer; kept where news wakes no thread
+  Nanos waits_since = 0;  // for a peer; kept if news wakes no thread
 };
 
 }  // namespace hvdlite::engine

@@ -13,7 +13,7 @@ bool SameBatch(const Request& a, const Request& b, bool groups_alone) {
 
 struct OpenBatch {
   const Request* like;
-  size_t index;  // in the result
+  size_t index;  // into the result
   int64_t bytes;
 };
 
@@ -31,7 +31,7 @@ std::vector<std::vector<size_t>> Plan(const std::vector<AgreedPtr>& ready,
     for (OpenBatch& batch : open) {
       if (SameBatch(*batch.like, request, options.groups_alone)) match = &batch;
     }
-    // A group's members stay with the ones before them even beyond the threshold.
+    // A group's members stay with the earlier ones, even beyond the threshold.
     const bool continues_group =
         match != nullptr && in_group && match->like->group == request.group;
     if (match != nullptr && Has(request.kind, kFuses) && options.threshold > 0 &&

@@ -1,10 +1,10 @@
-// Which ready operations travel together. DECIDES; pure.
+// Decides which ready operations form one batch. DECIDES; pure.
 //
 // Operations of the same kind, dtype, reduction, scale factors and root are put into one batch
-// until it holds `threshold` bytes; what does not match starts another batch and does not stop the
-// first from growing (look-ahead). Members of a group stay together whatever their size. Runs on
-// one member of the set only, so all members execute the same batches because they are told, not
-// because they compute alike.
+// until it holds `threshold` bytes. Other operations start another batch and do not stop the first
+// from growing (look-ahead). Members of a group stay together whatever their size. Only one member
+// of the set runs this, so all members execute the same batches because they are told, not because
+// they compute alike.
 #pragma once
 
 #include <cstdint>

@@ -29,8 +29,8 @@ Agreement::Agreement(const TreePlace& place, std::vector<int> ranks,
   }
 }
 
-// One frame speaks for one member; a relay that passes on several members' words sends several
-// frames.
+// One frame speaks for one member. A relay that passes on the records of several members sends
+// several frames.
 Writer& Agreement::UpFor(int member) {
   if (up_member_ != member) SendUp();
   if (up_.empty()) {
@@ -216,7 +216,7 @@ Status Agreement::HandleUp(const Edge& edge, std::string_view frame, Nanos now,
   return in.ok() ? Status::Ok() : Nonsense(sender);
 }
 
-// What the rest of the engine relies on when it looks up members in a response.
+// Checks what the rest of the engine relies on when it looks up members in a response.
 bool Agreement::MakesSense(const Response& response) const {
   if (response.cached) return true;
   return IsPossible(*response.agreed, static_cast<int>(ranks_.size()));
@@ -272,7 +272,7 @@ Status Agreement::Receive(Edge* edge, Nanos now, std::vector<Decision>* decision
   while (status.ok()) {
     status = edge->channel->Next(&frame, moved);
     if (!status.ok() || frame.data() == nullptr) break;
-    edge->heard = now;  // a part of a frame may be all that ever comes of it
+    edge->heard = now;  // only whole frames count: a partial frame may never be completed
     if (edge == parent_.get()) {
       Broadcast(frame);
       status = HandleDown(frame, decisions);
@@ -284,7 +284,7 @@ Status Agreement::Receive(Edge* edge, Nanos now, std::vector<Decision>* decision
 }
 
 Status Agreement::Exchange(Nanos now, std::vector<Decision>* decisions, bool* moved) {
-  // One broken edge does not keep us from hearing, over another, who broke it.
+  // If one edge is broken, another may still report which rank broke it.
   Status first_error;
   const auto note = [&](Status status) {
     if (first_error.ok() && !status.ok()) first_error = std::move(status);
@@ -309,7 +309,7 @@ Status Agreement::Exchange(Nanos now, std::vector<Decision>* decisions, bool* mo
 bool Agreement::Flush() {
   bool moved = false;
   SendUp();
-  // An edge that fails now has no rank at its other end to tell.
+  // An edge that fails now has no rank at its other end that needs the message.
   const auto drained = [&](Edge& edge) {
     return !edge.channel->PumpOut(&moved).ok() || !edge.channel->wants_to_send();
   };

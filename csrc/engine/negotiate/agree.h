@@ -1,5 +1,5 @@
-// Agreement: the conversation by which the members of a process set come to hold the same decisions
-// in the same order.
+// Agreement: the negotiation by which all members of a process set get the same decisions in the
+// same order.
 //
 //          member 0 (root): ledger, decides
 //         /        |        \         requests flow up
@@ -8,11 +8,11 @@
 //               members ...      members
 //
 // No member waits for another: each turn moves what has arrived. Edges inside a host are
-// shared-memory pipes, between hosts TCP links. A host's leader passes on what its members say, and
-// says "all of us" once instead of one by one.
+// shared-memory pipes, between hosts TCP links. A host's leader passes on the records of its
+// members, and sends "all of us" once instead of one record each.
 //
-// Thread-safety: one thread at a time (the holder of the engine's turn).
-// Failure: kPeerLost when an edge breaks; kInternal when a neighbour talks nonsense.
+// Thread-safety: one thread at a time (the holder of the engine's turn). Failure: kPeerLost when an
+// edge breaks; kInternal when a neighbour sends an invalid message.
 #pragma once
 
 #include <poll.h>
@@ -38,7 +38,7 @@ struct TreePlace {
   transport::Transport* parent = nullptr;  // null at the root
   struct Child {
     transport::Transport* transport;
-    std::vector<int> members;  // everyone it speaks for, itself included
+    std::vector<int> members;  // all members below it, itself included
   };
   std::vector<Child> children;
 };
@@ -48,7 +48,7 @@ struct AgreementOptions {
   FuseOptions fuse;
 };
 
-// What all members are told to do next, in order.
+// A decision that all members carry out next, in order.
 struct Decision {
   Down kind = Down::kExecute;
   std::vector<Response> batch;     // kExecute
@@ -64,51 +64,52 @@ class Agreement {
 
   bool is_root() const { return parent_ == nullptr; }
 
-  // This member asks for an operation: in full, or as the slot that stands for the same request.
-  // `slot` is what the name of the request in full had stood for so far, if anything.
+  // Announces this member's request: in full, or as the slot that stands for the same request.
+  // `slot` is the slot that the name of a full request stood for until now, if any.
   Status Announce(const Request& request, uint64_t slot, Nanos now);
   Status AnnounceSlot(uint64_t slot, Nanos now);
   void AnnounceEvicted(uint64_t slot);
-  // This member wants to leave. Everything announced before it still happens.
+  // Announces that this member leaves. Everything announced before still happens.
   void AnnounceShutdown(Nanos now);
   // Tells the neighbours in the tree that the job has failed. They pass it on. Best effort.
   void SpreadAbort(const Status& status);
-  // Root only: asks all members where their programs are. Their answers come in over the next
-  // produced_by.
+  // Root only: asks all members where their programs are. Their answers arrive during the next
+  // exchanges.
   void AskWhere(std::vector<Decision>* decisions);
-  // Where this member's program is; `idle` is how long ago it last submitted anything.
+  // Where this member's program is. `idle` is the time since it last submitted anything.
   void AnswerWhere(const std::string& place, Nanos idle);
   struct Answer {
     std::string place;
     Nanos idle = 0;
   };
-  // Root only: what has been answered since AskWhere, by global rank.
+  // Root only: the answers since AskWhere, by global rank.
   const std::map<int, Answer>& answers() const { return answers_; }
-  // The timeline shows when each member asks: a relay then passes on at once what it would
-  // bundle, and the root keeps the arrivals for TakeArrivals. May change at any time.
+  // Makes the arrival of each member's request visible to the timeline. A relay then passes on at
+  // once what it would bundle, and the root keeps the arrivals for TakeArrivals. May change at any
+  // time.
   void WatchArrivals(bool on);
   std::vector<Ledger::Arrival> TakeArrivals() { return ledger_.TakeArrivals(); }
-  // Lets the neighbours know that this rank lives.
+  // Sends a sign of life to the neighbours.
   void SendAlive();
 
-  // Moves messages and, at the root, decides. Appends what has been decided to `decisions`.
+  // Moves messages and, at the root, decides. Appends the decisions to `decisions`.
   Status Exchange(Nanos now, std::vector<Decision>* decisions, bool* moved);
-  // Sends what is queued, as far as it goes. True when nothing is left.
+  // Sends queued messages as far as possible. Returns true when none is left.
   bool Flush();
-  // After the last word: ends sending to the neighbours and drops what they still say. True when
-  // all of them have ended as well. Who closes its sockets then takes back no word from a neighbour
-  // that has not read it yet.
+  // Call after the final message. Ends sending to the neighbours and drops what they still send.
+  // Returns true when all of them have ended as well. Closing the sockets then discards no message
+  // that a neighbour has not read yet.
   bool TakeLeave();
 
-  // When the last whole frame of each neighbour in the tree on another host has come, for the
-  // heartbeat.
+  // For the heartbeat: when the last whole frame arrived from each neighbour in the tree on another
+  // host.
   struct Heard {
     const transport::Transport* from;
     Nanos at;
   };
   std::vector<Heard> LastHeard() const;
   void AddPollFds(std::vector<pollfd>* fds) const;
-  // Only the root's says anything.
+  // Only the root's ledger has entries.
   const Ledger& ledger() const { return ledger_; }
   const std::vector<int>& ranks() const { return ranks_; }
 
@@ -118,15 +119,16 @@ class Agreement {
     std::vector<int> members;
     Nanos heard = 0;
   };
-  // A slot that some members below this relay have announced. The relay keeps it to itself until
-  // all have, unless one of them will not (it asks in full, or has forgotten the slot), or the root
-  // has to know who is missing.
+  // A slot that some members below this relay have announced. The relay passes it on when all have
+  // announced it. It does so earlier if one of them will not (it asks in full, or has forgotten the
+  // slot), or if the root has to know which members are missing.
   struct Partial {
     std::vector<int> members;  // announced
     size_t declined = 0;       // members that asked in full instead
     size_t forgotten = 0;      // members for which the slot means nothing any more
     Nanos since = 0;
-    bool spelled_out = false;  // what has come was passed on one by one, and so will be the rest
+    // the announcements were passed on one by one; later ones will be, too
+    bool spelled_out = false;
   };
 
   Status Receive(Edge* edge, Nanos now, std::vector<Decision>* decisions, bool* moved);
@@ -150,7 +152,7 @@ class Agreement {
   // decide.cc
   void Decide(Nanos now, std::vector<Decision>* decisions);
   void DecideReady(const std::vector<Tally*>& ready, Writer* out);
-  // Ends the tally's round; how its operation is put to the others.
+  // Ends the tally's round. Returns the response for its operation.
   Response Settle(Tally* tally);
   void Broadcast(std::string_view frame);
 
@@ -159,20 +161,20 @@ class Agreement {
   const AgreementOptions options_;
   std::unique_ptr<Edge> parent_;
   std::vector<Edge> children_;
-  size_t below_ = 1;  // members this one speaks for, itself included
+  size_t below_ = 1;  // the number of members it speaks for, itself included
   Ledger ledger_;
-  Writer up_;           // the frame to the parent that is being written
-  int up_member_ = -1;  // whom it speaks for
+  Writer up_;           // the frame to the parent, being written
+  int up_member_ = -1;  // the member that the frame speaks for
   std::unordered_map<uint64_t, Partial> partials_;
   bool watching_ = false;
-  // Some member below has joined and announces nothing: wait for no subtree to be complete.
+  // Some member below has joined and announces nothing, so no subtree becomes complete.
   bool joined_below_ = false;
   std::map<int, Answer> answers_;
-  // held back until what the children said before it is heard: who is last matters
+  // kept until the earlier messages of the children are read, because the order of joins matters
   std::optional<Request> joining_;
   std::vector<int> leaving_;
   Nanos leaving_since_ = 0;
-  Nanos next_look_ = 0;  // on the root: for groups that can never become ready
+  Nanos next_look_ = 0;  // on the root: the next search for groups that can never become ready
   bool shutdown_decided_ = false;
 };
 

@@ -1,4 +1,4 @@
-// The root of the negotiation tree: from what is ready to decisions.
+// The root of the negotiation tree: turns ready operations into decisions.
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -10,13 +10,14 @@
 namespace hvdlite::engine {
 namespace {
 
-// How long a member that leaves is waited for by operations it has announced and others have not.
+// How long announced operations wait for a member that leaves, if other members have not announced
+// them.
 constexpr Nanos kAnnouncedGrace = 2 * kSecond;
 
-// How often groups are looked for that can never become ready.
+// How often the root searches for groups that can never become ready.
 constexpr Nanos kLookEvery = kSecond / 4;
 
-// The same, with no rows from those that have joined.
+// The same agreement, without rows of joined members.
 AgreedPtr WithoutRowsOfJoined(const Tally& tally) {
   Agreed agreed = *tally.agreed;
   for (size_t m = 0; m < tally.presence.size(); ++m) {
@@ -25,7 +26,7 @@ AgreedPtr WithoutRowsOfJoined(const Tally& tally) {
   return std::make_shared<const Agreed>(std::move(agreed));
 }
 
-// A group with one member that the ranks disagree about fails as a whole.
+// A group fails as a whole if the ranks disagree about one of its members.
 void FailWholeGroups(const std::vector<Tally*>& ready, std::vector<Status>* verdicts) {
   std::unordered_map<uint64_t, Status> failed;
   for (size_t i = 0; i < ready.size(); ++i) {
@@ -44,7 +45,7 @@ Response Agreement::Settle(Tally* tally) {
   const bool anybody_joined = std::find(tally->presence.begin(), tally->presence.end(),
                                         Presence::kJoined) != tally->presence.end();
   const Request& request = tally->agreed->request;
-  // The zero rows of a joined member must not be what the slot remembers of it.
+  // The slot must not remember the zero rows of a joined member.
   const bool remember = request.cacheable && !(anybody_joined && RowsDiffer(request.kind));
   Response response;
   response.cached = remember && tally->agreed == tally->remembered;
@@ -55,7 +56,7 @@ Response Agreement::Settle(Tally* tally) {
   return response;
 }
 
-// What the ranks agree on goes into batches, what they do not becomes an error.
+// Operations on which the ranks agree go into batches; the others become errors.
 void Agreement::DecideReady(const std::vector<Tally*>& ready, Writer* out) {
   std::vector<Status> verdicts;
   verdicts.reserve(ready.size());
@@ -88,8 +89,8 @@ void Agreement::DecideReady(const std::vector<Tally*>& ready, Writer* out) {
   }
 }
 
-// The root turns what is ready into decisions, tells all members, and takes its own copy the way
-// all others get theirs.
+// Turns ready operations into decisions and sends them to all members. The root decodes its own
+// copy as the others do.
 void Agreement::Decide(Nanos now, std::vector<Decision>* decisions) {
   Writer out;
   if (now >= next_look_) {
@@ -135,7 +136,7 @@ void Agreement::Decide(Nanos now, std::vector<Decision>* decisions) {
   }
   if (out.empty()) return;
   Broadcast(out.bytes());
-  // Our own words always make sense.
+  // The root's own message is always valid.
   const Status decoded = HandleDown(out.bytes(), decisions);
   if (!decoded.ok()) {
     Decision abort;

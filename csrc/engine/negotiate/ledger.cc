@@ -39,10 +39,10 @@ void Ledger::RemovePending(Tally* tally) {
   tally->pending_index = SIZE_MAX;
 }
 
-// Counts a request in full. The round has begun.
+// Counts a request in full. Its round has begun.
 void Ledger::Record(Tally* tally, int member, Request request) {
   if (!tally->draft) {
-    // From here on the slot no longer says it all: spell out what those said who came by slot.
+    // From here on the slot no longer says everything. Write down the requests that came by slot.
     tally->draft.emplace();
     Tally::Draft& draft = *tally->draft;
     tally->first_member = -1;
@@ -95,8 +95,8 @@ bool Ledger::Add(int member, Request request, Nanos now) {
     return true;
   }
   if (!IsPossible(request, members_)) return false;
-  // One that has joined has nothing to say, one that has asked is waiting. A refused member
-  // begins no round.
+  // A joined member sends no requests, and a member that has asked waits. A refused member begins
+  // no round.
   if (joined_[static_cast<size_t>(member)]) return false;
   Tally* tally = Find(request.name);
   if (tally->present == 0) BeginRound(tally, member, now);
@@ -111,7 +111,8 @@ bool Ledger::Add(int member, Request request, Nanos now) {
 bool Ledger::AddCached(int member, uint64_t slot, Nanos now) {
   const auto found = slots_.find(slot);
   if (found == slots_.end()) {
-    // A number that crossed its own eviction on the way: the request it stands for is still known.
+    // The number crossed its own eviction on the way. The request that it stands for is still
+    // known.
     const auto evicted = evicted_.find(slot);
     if (evicted == evicted_.end()) return false;
     return Add(member, RequestOf(*evicted->second.tally->remembered, member, members_), now);
@@ -131,7 +132,7 @@ void Ledger::Join(int member) {
   joined_[static_cast<size_t>(member)] = true;
   ++joined_count_;
   last_joined_ = member;
-  // MarkPresent removes what it completes from pending_, so walk a copy.
+  // MarkPresent removes completed tallies from pending_, so iterate over a copy.
   const std::vector<Tally*> pending = pending_;
   for (Tally* tally : pending) {
     if (tally->presence[static_cast<size_t>(member)] == Presence::kMissing)
@@ -162,8 +163,8 @@ std::vector<Tally*> Ledger::TakeReady() {
 void Ledger::FindTornGroups() {
   struct Asked {
     std::vector<Tally*> tallies;
-    std::vector<uint32_t> sizes;   // per member; 0: has not asked
-    std::vector<uint32_t> counts;  // per member: how many of so many have come
+    std::vector<uint32_t> sizes;   // per member: tensors in the group; 0: has not asked
+    std::vector<uint32_t> counts;  // per member: tensors that it has asked for
   };
   const size_t members = static_cast<size_t>(members_);
   std::unordered_map<uint64_t, Asked> groups;
@@ -236,7 +237,7 @@ void Ledger::Settle(Tally* tally, bool remember) {
 
 std::vector<uint64_t> Ledger::TakeEvictions() {
   if (slots_.size() <= capacity_) return {};
-  // A tenth at a time, so that the search for the oldest is paid once per many new names.
+  // Evict a tenth at a time, so that one search for the oldest serves many new names.
   std::vector<Tally*> idle;
   for (const auto& [slot, tally] : slots_) {
     if (tally->present == 0) idle.push_back(tally);

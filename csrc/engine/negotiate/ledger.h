@@ -1,9 +1,9 @@
-// Ledger: counts, for every named operation, which members of a process set have asked for it.
-// DECIDES what is ready; pure: no I/O, no clock but the one handed in.
+// Ledger: counts, for every named operation, the members of a process set that have asked for it.
+// DECIDES what is ready; pure: no I/O, and the caller passes the time.
 //
-// Lives on the first member of the set. A request may come in full or as the number of a slot,
+// It lives on the first member of the set. A request may come in full or as the number of a slot,
 // which stands for "the same as last time". Operations become ready in the order in which their
-// last member asked. Members of a group are ready together. A member that joined counts as present
+// last member asked. Members of a group are ready together. A joined member counts as present
 // everywhere.
 #pragma once
 
@@ -27,34 +27,36 @@ class Ledger {
   Ledger(int members, size_t capacity)
       : members_(members), capacity_(capacity), joined_(members, false), waited_for_(members) {}
 
-  // False when the bytes make no sense from this member (unknown slot, asked twice): the sender is
-  // broken.
+  // Returns false if the request is impossible for this member (unknown slot, asked twice): the
+  // sender is broken.
   bool Add(int member, Request request, Nanos now);
   bool AddCached(int member, uint64_t slot, Nanos now);
-  // One more member has forgotten an evicted slot and will never send its number again.
+  // Records that one more member has forgotten an evicted slot and will never send its number
+  // again.
   void Forgotten(uint64_t slot);
 
-  // Everything that has become ready since the last call, in order. Valid until Settle. A join that
-  // is complete shows as last_joined() >= 0.
+  // The operations that have become ready since the last call, in order. Valid until Settle. A
+  // complete join shows as last_joined() >= 0.
   std::vector<Tally*> TakeReady();
-  // Makes ready, as disagreements, what never becomes ready by itself: groups that every member has
-  // asked for in full, but with different numbers of tensors, and so under different names. Looks
-  // at everything that is pending.
+  // Makes groups ready, as disagreements, that would never become ready: every member has asked for
+  // the group in full, but with different numbers of tensors, and so under different names.
+  // Searches everything that is pending.
   void FindTornGroups();
-  // Ends the round of a tally from TakeReady. With `remember` the operation keeps, or gets, a slot.
+  // Ends the round of a tally from TakeReady. With `remember` the operation keeps or gets a slot.
   void Settle(Tally* tally, bool remember);
   // The slot that a tally from TakeReady will have after Settle(remember); kNoSlot if the cache is
   // off.
   uint64_t SlotFor(Tally* tally);
 
-  // Once all members have joined: which was last. Resets the join. -1 otherwise.
+  // The last member to join, once all members have joined; then resets the join. -1 otherwise.
   int TakeLastJoined();
   bool joined(int member) const { return joined_[static_cast<size_t>(member)]; }
 
-  // Slots to forget now because there are too many. Each member answers with Forgotten.
+  // Slots to forget now because there are too many. Each member answers, which is passed to
+  // Forgotten.
   std::vector<uint64_t> TakeEvictions();
 
-  // One member's request, where arrivals are watched.
+  // One member's request, if arrivals are watched.
   struct Arrival {
     std::string name;
     OpKind kind;
@@ -62,11 +64,11 @@ class Ledger {
     Nanos at;
   };
   void WatchArrivals(bool on) { watching_ = on; }
-  // Those since the last call, in order.
+  // The arrivals since the last call, in order.
   std::vector<Arrival> TakeArrivals() { return std::exchange(arrivals_, {}); }
 
-  // How long all others have waited for each member, summed over operations it was the last to ask
-  // for.
+  // How long all others have waited for each member, summed over the operations for which it was
+  // the last to ask.
   const std::vector<Spans>& waited_for() const { return waited_for_; }
 
   // Operations that some but not all members have asked for.
@@ -88,7 +90,8 @@ class Ledger {
   void MarkPresent(Tally* tally, int member, Presence presence);
   void MarkAsked(Tally* tally, int member, Nanos now);
   void Join(int member);
-  // The tallies of one group, and how many tensors each member has put into it.
+  // Makes a group ready as a disagreement. `tallies` are its tensors; `sizes` has the number of
+  // tensors that each member has put into it.
   void TearApart(const std::vector<Tally*>& tallies, const std::vector<uint32_t>& sizes);
   void RemovePending(Tally* tally);
 

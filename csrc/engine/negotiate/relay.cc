@@ -1,11 +1,11 @@
-// What a relay of the negotiation tree keeps to itself: "slot s" from each member below it becomes
-// one "slot s from all of us", unless one of them will not say it this time.
+// A relay of the negotiation tree bundles announcements: "slot s" from each member below it becomes
+// one "slot s from all of us", unless one of them will not announce it this time.
 #include "engine/negotiate/agree.h"
 
 namespace hvdlite::engine {
 namespace {
 
-// How long a relay keeps an incomplete slot to itself before the root has to know who is missing.
+// How long a relay keeps an incomplete slot before the root must know which members are missing.
 constexpr Nanos kSpellOutAfter = kSecond;
 
 }  // namespace
@@ -60,9 +60,9 @@ void Agreement::SpellOutOldPartials(Nanos now) {
   }
 }
 
-// A member asks in full for what the slot stood for: this time the whole subtree will not come by
-// slot, so those who have must not be kept waiting. Every relay on the way to the root has to know;
-// the root itself does not care.
+// A member asks in full for the operation of a slot. So the subtree will not be complete this time,
+// and members that have announced the slot must not be kept waiting. Every relay on the way to the
+// root must know; the root itself does not need to.
 void Agreement::PassOnUncached(int member, uint64_t slot, Nanos now) {
   if (below_ > 1 && !joined_below_) {
     Partial& partial = partials_[slot];
@@ -75,7 +75,7 @@ void Agreement::PassOnUncached(int member, uint64_t slot, Nanos now) {
 }
 
 // The root knows what an evicted slot stood for only until the last member has forgotten it. So
-// the announcing members must be heard before, and from now on at once.
+// announcements must be passed on before that, and from now on at once.
 void Agreement::PassOnEvicted(int member, uint64_t slot) {
   if (below_ > 1) {
     Partial& partial = partials_[slot];
@@ -85,13 +85,14 @@ void Agreement::PassOnEvicted(int member, uint64_t slot) {
   PassOnSlot(Up::kEvicted, member, slot);
 }
 
-// What a leaver has announced must be known to the root before it leaves: it still happens.
+// The root must know what a leaving member has announced before it leaves: those operations still
+// happen.
 void Agreement::PassOnShutdown(int member) {
   for (auto& [slot, partial] : partials_) SpellOut(slot, &partial);
   UpFor(member).U8(static_cast<uint8_t>(Up::kShutdown));
 }
 
-// Until all have joined, no subtree with a joined member is ever complete.
+// Until all members have joined, no subtree with a joined member becomes complete.
 void Agreement::NoteJoin(const Request& request) {
   if (request.kind != OpKind::kJoin || joined_below_) return;
   joined_below_ = true;

@@ -1,4 +1,5 @@
-// Tally: one named operation on its way to agreement: who has asked for it, and what each has said.
+// Tally: one named operation in negotiation: which members have asked for it, and with which
+// requests.
 #pragma once
 
 #include <cstdint>
@@ -19,18 +20,19 @@ enum class Presence : uint8_t {
 
 struct Tally {
   // This round.
-  // Once some member has sent the request in full, and the slot no longer says it all.
+  // Set once a member has sent the request in full, so that the slot no longer says everything.
   struct Draft {
-    Request first;              // what the first member said; the others are compared with it
+    Request first;              // the first member's request; the others are compared with it
     std::vector<int64_t> rows;  // as in Agreed::rows
   };
   std::optional<Draft> draft;
   int first_member = -1;
-  std::vector<Presence> presence;                // per member
-  int present = 0;                               // how many are not kMissing
-  std::vector<std::pair<int, Request>> dissent;  // members that said something else that must agree
-  Nanos since = 0;                               // when the first member asked
-  AgreedPtr agreed;                              // once it is ready
+  std::vector<Presence> presence;  // per member
+  int present = 0;                 // how many are not kMissing
+  // members whose request differs in something that must agree
+  std::vector<std::pair<int, Request>> dissent;
+  Nanos since = 0;   // when the first member asked
+  AgreedPtr agreed;  // set once it is ready
 
   // What the slot remembers from the last agreed round.
   uint64_t slot = kNoSlot;
@@ -39,7 +41,7 @@ struct Tally {
 
   size_t pending_index = SIZE_MAX;  // where the ledger lists it while it is incomplete
 
-  // What this round is about, before it is agreed.
+  // The request of this round, before it is agreed.
   const Request& said() const { return draft ? draft->first : remembered->request; }
 };
 

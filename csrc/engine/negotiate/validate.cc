@@ -9,7 +9,7 @@
 namespace hvdlite::engine {
 namespace {
 
-// One thing that must agree: how to say it, and what to do when it does not.
+// One property that must agree: how to describe it, and what to advise if it does not.
 struct Aspect {
   std::string (*said)(const Request&, const std::vector<int>& ranks);
   const char* advice;
@@ -27,7 +27,7 @@ std::string Number(double value) {
   return text;
 }
 
-// In the order in which a person would want to hear of them.
+// Ordered by what a user should be told first.
 const Aspect kAspects[] = {
     {[](const Request& r, const std::vector<int>&) {
        return "asked for " + std::string(Name(r.kind));
@@ -62,7 +62,7 @@ const Aspect kAspects[] = {
      },
      "All ranks must group the same tensors."},
     {[](const Request& r, const std::vector<int>&) {
-       // Of an alltoall only the parts are known, not how many rows they were cut from.
+       // In an alltoall only the parts are known, not the number of rows they were cut from.
        if (ResultOf(r.kind) == Result::kExchanged)
          return "sent rows of shape " + ToString(Shape(r.shape.begin() + 1, r.shape.end()));
        return "sent shape " + ToString(r.shape);
@@ -125,7 +125,7 @@ Status Validate(const Tally& tally, const std::vector<int>& ranks) {
   const int members = static_cast<int>(ranks.size());
   if (!tally.dissent.empty()) {
     for (const Aspect& aspect : kAspects) {
-      // Who said what, in the order of the lowest rank that said it.
+      // The requests and their ranks, in the order of the lowest rank.
       std::map<std::string, std::vector<int>> said;
       std::map<int, const Request*> others;
       for (const auto& [member, request] : tally.dissent) others[member] = &request;

@@ -30,7 +30,7 @@ std::string Seconds(Nanos span) {
   return text;
 }
 
-// What has carried nothing is left out.
+// Carriers without a batch are left out.
 std::string Carriers(const comm::Carried& carried) {
   std::string out;
   for (int c = 0; c < comm::kCarrierCount; ++c) {
@@ -49,13 +49,22 @@ std::string Carriers(const comm::Carried& carried) {
   return out;
 }
 
-// Process sets may use the same name at the same time.
+// Nothing where gradients are not allocated in shared memory.
+std::string Gradients(const std::optional<pool::Stats>& pool) {
+  if (!pool) return "";
+  return ", \"gradient_pool\": {\"hits\": " + std::to_string(pool->hits) +
+         ", \"misses\": " + std::to_string(pool->misses) +
+         ", \"live\": " + std::to_string(pool->live) +
+         ", \"bytes\": " + std::to_string(pool->bytes) + "}";
+}
+
+// Adds the set, because several process sets may use the same name at the same time.
 std::string Shown(const ProcessSet& set, const std::string& name) {
   return set.id == 0 ? name : name + " (process set " + std::to_string(set.id) + ")";
 }
 
-// Why it went this way, for the timeline. A barrier, or a join, goes no way: the agreement was the
-// meeting.
+// The reason for the algorithm, for the timeline. A barrier or a join has none: the agreement
+// completes it.
 std::string How(const ProcessSet& set, const Running& running) {
   const comm::Batch& batch = running.batch;
   if (!HasTensor(batch.kind)) return "";
@@ -68,7 +77,7 @@ std::string How(const ProcessSet& set, const Running& running) {
 
 void Observer::Announced(const ProcessSet& set, const Entry& entry, bool by_slot, Nanos now) {
   (by_slot ? slots_ : requests_).fetch_add(1, kRelaxed);
-  // The root hears of itself as of all others.
+  // The root sees its own requests with those of all others.
   if (!timeline_.on() || set.agreement->is_root()) return;
   Arrived(set, {entry.request.name, entry.request.kind, set.group->me, now});
 }
@@ -84,7 +93,7 @@ void Observer::Began(const ProcessSet& set, const Running& running, Nanos now) {
     if (entry != nullptr) negotiating_.Add(entry->submitted, now);
   }
   if (!timeline_.on()) return;
-  // A rank that has joined takes part in what it has not asked for.
+  // A joined rank takes part in operations that it has not asked for.
   for (const Response& response : running.responses) {
     const OpKind kind = response.agreed->request.kind;
     if (Has(kind, kAboutJob)) continue;
@@ -183,7 +192,7 @@ std::string Observer::Metrics(const Elsewhere& elsewhere, const comm::Carried& c
   }
   return out + "}, \"background_wakes\": " + std::to_string(elsewhere.background_wakes) +
          ", \"moves_to_another_processor\": " + std::to_string(elsewhere.moves) +
-         ", \"carried_by\": {" + Carriers(carried) + "}}";
+         Gradients(elsewhere.gradients) + ", \"carried_by\": {" + Carriers(carried) + "}}";
 }
 
 std::string Observer::Recent() {

@@ -1,10 +1,11 @@
-// Observer: what the engine tells people about itself. The engine calls it at the stations of an
+// Observer: records what the engine does, for people. The engine calls it at each step of an
 // operation; it never influences one.
 //
-// Thread-safety: the stations are for the holder of the turn; everything else from any thread.
+// Thread-safety: the steps are for the holder of the turn; everything else from any thread.
 #pragma once
 
 #include <atomic>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "engine/observe/recorder.h"
 #include "engine/observe/timeline.h"
 #include "engine/process_set.h"
+#include "pool/segment.h"
 
 namespace hvdlite::engine {
 
@@ -22,37 +24,38 @@ class Observer {
   Observer(size_t recorder_entries, int rank, bool all_write)
       : rank_(rank), all_write_(all_write), recorder_(recorder_entries) {}
 
-  // ---- The stations of an operation
+  // ---- The steps of an operation
   void Announced(const ProcessSet& set, const Entry& entry, bool by_slot, Nanos now);
   // On the root, after WatchArrivals.
   void Arrived(const ProcessSet& set, const Ledger::Arrival& arrival);
   void Began(const ProcessSet& set, const Running& running, Nanos now);
   void Ended(const ProcessSet& set, const Running& running, Nanos now);
   void Failed(const ProcessSet& set, const Entry& entry, Nanos now);
-  // An operation that this rank has not asked for.
+  // For an operation that this rank has not asked for.
   void FailedElsewhere(const ProcessSet& set, const std::string& name, Nanos now);
   void Turned(Nanos now) {
     if (timeline_.marks_cycles() && timeline_.on()) timeline_.MarkCycle(now);
   }
 
-  // ---- The timeline of this rank, from now on. "trace.json" is rank 0's; if all ranks write, rank
+  // ---- The timeline of this rank, from now on. "trace.json" is rank 0's. If all ranks write, rank
   // 3's is "trace.rank3.json".
   Status StartTimeline(const std::string& path, bool mark_cycles);
   void StopTimeline();
-  // A program has started a timeline on this rank. On a rank that writes none: those that do learn
-  // when this one asks.
+  // Whether a program has started a timeline on this rank. If this rank writes none, it shows its
+  // requests to the ranks that do.
   bool watches_arrivals() const { return watches_arrivals_.load(std::memory_order_relaxed); }
 
   // Where the program is, for the thread that can tell.
   Question& question() { return question_; }
 
-  // ---- For people, as JSON
+  // ---- Reports as JSON
   struct Elsewhere {
     std::vector<std::pair<int, Nanos>> waited_for;  // on the root, by rank
     uint64_t background_wakes = 0;
-    uint64_t moves = 0;  // to another processor
+    uint64_t moves = 0;                    // to another processor
+    std::optional<pool::Stats> gradients;  // where they are allocated in shared memory
   };
-  // For the holder of the turn, too.
+  // Also for the holder of the turn.
   std::string Metrics(const Elsewhere& elsewhere, const comm::Carried& carried) const;
   std::string Recent();
 

@@ -1,8 +1,7 @@
-// Question: "where is your program?", asked by the engine, answered by a thread that may run
-// Python.
+// Question: asks where the program is. The engine asks; a thread that may run Python answers.
 //
-// The engine never takes the GIL, so it cannot look at a Python stack; a thread of the binding
-// waits here instead. Thread-safety: all of it.
+// The engine never takes the GIL, so it cannot look at a Python stack. A thread of the binding
+// waits here instead. Thread-safety: any thread.
 #pragma once
 
 #include <string>
@@ -21,7 +20,7 @@ class Question {
     asked_ = true;
     changed_.NotifyAll();
   }
-  // For the thread that answers. kClosed: there will be no more questions.
+  // For the answering thread. kClosed: there will be no more questions.
   Asked Wait(Nanos span) EXCLUDES(mutex_) {
     MutexLock lock(mutex_);
     if (!asked_ && !closed_) changed_.WaitFor(mutex_, span);
@@ -32,7 +31,7 @@ class Question {
     MutexLock lock(mutex_);
     answer_ = std::move(text);
   }
-  // Empty while there is none.
+  // The answer, or an empty text while there is none.
   std::string TakeAnswer() EXCLUDES(mutex_) {
     MutexLock lock(mutex_);
     return std::exchange(answer_, {});

@@ -1,7 +1,7 @@
-// Recorder: the last collectives of this rank, always on, so that after a failure one can see what
-// led to it.
+// Recorder: the last collectives of this rank. It is always on, so that after a failure one can see
+// what led to it.
 //
-// A ring of fixed-size records: no allocation, a few dozen nanoseconds per operation.
+// It is a ring of fixed-size records: no allocation, a few dozen nanoseconds per operation.
 // Thread-safety: Add for the holder of the turn; Recent from any thread.
 #pragma once
 
@@ -22,11 +22,11 @@ struct Record {
   OpKind kind = OpKind::kAllreduce;
   bool failed = false;
   int64_t bytes = 0;        // of the result
-  uint32_t batch_size = 0;  // how many operations travelled together
+  uint32_t batch_size = 0;  // operations in the batch
   Nanos submitted = 0;      // by the user; the others follow in this order
   Nanos agreed = 0;         // all ranks have asked
   Nanos done = 0;
-  std::array<char, 80> name{};  // cut off if longer
+  std::array<char, 80> name{};  // cut if longer
 };
 
 class Recorder {

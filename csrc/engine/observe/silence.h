@@ -1,7 +1,7 @@
-// Silences: for how long those that this rank listens to have given no sign of life. DECIDES; pure.
+// Silences: how long the watched ranks have given no sign of life. DECIDES; pure.
 //
-// Only time during which this rank itself was alive counts, so a machine that was suspended as a
-// whole does not accuse itself.
+// Time counts only while this rank itself was alive, so a machine that was suspended as a whole
+// does not accuse itself.
 #pragma once
 
 #include <algorithm>
@@ -14,18 +14,18 @@ namespace hvdlite::engine {
 
 class Silences {
  public:
-  // `longest_step`: however long this rank has not looked, not more than this is held against the
-  // others.
+  // `longest_step`: the most time that counts against the others, however long this rank has not
+  // looked.
   explicit Silences(Nanos longest_step) : longest_step_(longest_step) {}
 
-  // Before asking about any rank; the first time, from when on silence counts.
+  // Call before asking about any rank. The first call sets the time from which silence counts.
   void Look(Nanos now) {
     passed_ = std::min(now - last_look_, longest_step_);
     last_look_ = now;
   }
 
-  // `sign` is another one each time that rank has given a sign of life, and not 0. `counts`: it
-  // could have been heard.
+  // `sign` changes with each sign of life of that rank, and is not 0. `counts`: the rank could have
+  // been heard.
   Nanos Of(int rank, uint64_t sign, bool counts = true) {
     Silence& silence = silences_[rank];
     silence = sign != silence.sign ? Silence{sign, 0}

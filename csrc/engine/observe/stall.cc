@@ -22,13 +22,13 @@ std::vector<int> RanksThatAsked(const Tally& tally, const std::vector<int>& rank
   return asked;
 }
 
-// What the program calls it, without the kind of operation.
+// The program's name for it, without the kind of operation.
 std::string PlainName(const Request& request) {
   return Shown(request).substr(Name(request.kind).size());
 }
 
-// A name under which ranks have submitted different operations, none of them more than one: they
-// have probably meant one. A sentence, or nothing.
+// A sentence if ranks have submitted different operations under one name, at most one of each: they
+// have probably meant one. Otherwise empty.
 std::string DifferentKinds(const std::vector<Tally*>& pending, const std::vector<int>& ranks) {
   std::map<std::string, std::vector<const Tally*>> by_name;
   for (const Tally* tally : pending) by_name[PlainName(tally->said())].push_back(tally);
@@ -45,8 +45,8 @@ std::string DifferentKinds(const std::vector<Tally*>& pending, const std::vector
     }
     std::sort(seen.begin(), seen.end());
     if (std::adjacent_find(seen.begin(), seen.end()) != seen.end()) continue;
-    return "\nDifferent operations never meet, not even under one name, and here are: " + list +
-           ". If one operation is meant, call the same one on all ranks.";
+    return "\nDifferent operations are never matched with each other, even under one name: " +
+           list + ". If one operation is meant, call the same one on all ranks.";
   }
   return "";
 }

@@ -1,7 +1,8 @@
-// Stall inspector: which operations have waited too long, and for whom. DECIDES; pure.
+// Stall inspector: finds operations that have waited too long, and the ranks they wait for.
+// DECIDES; pure.
 //
-// Runs on the root of a process set, over the operations that some members have asked for and
-// others have not.
+// Runs on the root of a process set, over the operations that some but not all members have asked
+// for.
 #pragma once
 
 #include <string>
@@ -20,13 +21,12 @@ struct StallOptions {
 struct StallReport {
   // Empty: nothing is stalled.
   std::string warning;
-  // The ranks that are waited for, lowest first; for the verdict and for asking them where they
-  // are.
+  // The missing ranks, lowest first. The verdict names them, and they are asked where they are.
   std::vector<int> missing;
   std::vector<int> waiting;  // the ranks that wait in the oldest operation
-  std::string oldest;        // that operation's name, as the user knows it
+  std::string oldest;        // that operation's name in the program
   Nanos oldest_age = 0;
-  bool shut_down = false;  // beyond the last limit
+  bool shut_down = false;  // the last limit has passed
 };
 
 // `ranks`: the members' global ranks.

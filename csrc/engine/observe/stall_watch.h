@@ -1,5 +1,5 @@
-// StallWatch: on the root of a process set, notices operations that some ranks have asked for long
-// ago and others have not. It asks all ranks where they are, and warns a second later, with the
+// StallWatch: finds, on the root of a process set, operations that some ranks asked for long ago
+// and others have not. It asks all ranks where they are, and warns a second later, with the
 // answers.
 //
 // Thread-safety: for the holder of the turn.
@@ -19,10 +19,10 @@ class StallWatch {
   // Borrows `log`.
   StallWatch(const StallOptions& options, const Logger* log) : options_(options), log_(*log) {}
 
-  // A few times a second. `answer`: where this rank's program is, if it was asked; `idle`: for how
-  // long it has submitted nothing. Not OK: a stall has lasted beyond the last limit.
+  // Call a few times a second. `answer`: where this rank's program is, if it was asked. `idle`: how
+  // long it has submitted nothing. Fails if a stall has lasted beyond the last limit.
   Status Look(Nanos now, const std::string& answer, Nanos idle, const Sets& sets);
-  // The set is removed.
+  // Forgets a removed set.
   void Forget(int set);
 
  private:

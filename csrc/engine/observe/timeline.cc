@@ -8,7 +8,7 @@
 namespace hvdlite::engine {
 namespace {
 
-// What comes within this is written at once. A job that is killed loses so much.
+// Events within this time are written together. A job that is killed loses at most this much.
 constexpr Nanos kGather = 20 * kMillisecond;
 
 std::string Quote(const std::string& text) {
@@ -92,7 +92,7 @@ void Timeline::Write() {
       last = stopping_;
     }
     if (events.empty()) continue;
-    // Overwrites the closing bracket, and closes again.
+    // Overwrites the closing bracket, and writes it again after the events.
     fseek(file_, -1, SEEK_END);
     fwrite(events.data(), 1, events.size(), file_);
     fputc(']', file_);
@@ -116,7 +116,7 @@ void Timeline::Describe(const char* what, int rank, int lane, const std::string&
 
 void Timeline::NameLane(int rank, int lane) {
   if (!named_.emplace(rank, lane).second) return;
-  // Lane 0 is none: it stands for the rank itself.
+  // Lane 0 is no lane: it stands for the rank itself.
   if (named_.emplace(rank, 0).second) {
     Describe("process_name", rank, 0, "\"name\": \"rank " + std::to_string(rank) + "\"");
     Describe("process_sort_index", rank, 0, "\"sort_index\": " + std::to_string(rank));

@@ -1,4 +1,4 @@
-// Timeline: what happened to each operation when, in the JSON that chrome://tracing and Perfetto
+// Timeline: records each phase of each operation, in the JSON that chrome://tracing and Perfetto
 // open.
 //
 //   rank 0   | allreduce.a                                |   the rank that writes the file
@@ -7,13 +7,13 @@
 //   rank 1   .             | allreduce.a   |                  from its request to the agreement
 //   rank 2   .                        | ...|                  the shortest one was waited for
 //
-// Each rank is a "process" of the trace. What is in flight at the same time lies on threads of it
+// Each rank is a "process" of the trace. Operations that overlap are on different threads of it
 // ("lanes"), and an operation has the same lane on all ranks. Only the root of the negotiation
 // knows of other ranks. The file is a complete JSON array after every flush, so a job that dies
 // leaves a readable one.
 //
-// Thread-safety: Start, Stop and the events from any thread. Events are formatted by the caller and
-// written by a thread of its own, so that a slow disk never holds up a collective.
+// Thread-safety: Start, Stop and the events from any thread. The caller formats events; a separate
+// thread writes them, so that a slow disk never holds up a collective.
 #pragma once
 
 #include <atomic>
@@ -35,26 +35,25 @@ class Timeline {
  public:
   ~Timeline() { Stop(); }
 
-  // kIo names the file. Starting while started is kInvalidArgument.
+  // kIo names the file. kInvalidArgument if already started.
   Status Start(const std::string& path, bool mark_cycles, int rank) EXCLUDES(life_mutex_, mutex_);
-  // Writes what is left and closes. Does nothing if not started.
+  // Writes the remaining events and closes. Does nothing if not started.
   void Stop() EXCLUDES(life_mutex_, mutex_);
 
   bool on() const { return on_.load(std::memory_order_relaxed); }
   bool marks_cycles() const { return mark_cycles_.load(std::memory_order_relaxed); }
 
-  // `rank` asks for an operation. The first one that does begins `phase`, the negotiation. A rank
-  // may be so fast that it asks again while this one is still busy with the round before: the next
-  // negotiation begins when that is closed.
+  // `rank` asks for an operation. The first rank that asks begins `phase`, the negotiation. A fast
+  // rank may ask again while this rank is still busy with the round before. The next negotiation
+  // then begins when that round is closed.
   void Arrive(const std::string& operation, const std::string& phase, int rank, Nanos now)
       EXCLUDES(mutex_);
-  // All ranks have asked: ends the negotiation, if it was seen.
+  // All ranks have asked. Ends the negotiation, if it was recorded.
   void Agree(const std::string& operation, Nanos now) EXCLUDES(mutex_);
-  // Nested phases. End closes the innermost one; `args` is a JSON object or empty.
+  // Begin and end nested phases. End closes the innermost one; `args` is a JSON object or empty.
   void Begin(const std::string& operation, const std::string& phase, Nanos now) EXCLUDES(mutex_);
   void End(const std::string& operation, Nanos now, const std::string& args = "") EXCLUDES(mutex_);
-  // The operation is over, and so is every phase that is open. Does nothing if it was not seen to
-  // begin.
+  // Ends the operation and all its open phases. Does nothing if its begin was not recorded.
   void Close(const std::string& operation, Nanos now) EXCLUDES(mutex_);
   // The same, with "ERROR" at the end.
   void Fail(const std::string& operation, Nanos now) EXCLUDES(mutex_);
@@ -63,15 +62,15 @@ class Timeline {
  private:
   struct Operation {
     int lane = 0;
-    int depth = 0;  // phases that are open
+    int depth = 0;  // open phases
     bool agreed = false;
-    // rank and when; after the agreement, those of the next round
+    // rank and time; after the agreement, those of the next round
     std::vector<std::pair<int, Nanos>> arrived;
-    std::string phase;  // which the arrivals begin
+    std::string phase;  // the phase that the arrivals begin
   };
 
   Operation* Open(const std::string& name, Nanos now) REQUIRES(mutex_);
-  // `at`: when the rank asked, at the latest now.
+  // `at`: when the rank asked, not later than now.
   void ArriveOpen(const std::string& name, const std::string& phase, int rank, Nanos at, Nanos now)
       REQUIRES(mutex_);
   void EndPhases(Operation* operation, int down_to, Nanos now) REQUIRES(mutex_);
@@ -98,7 +97,7 @@ class Timeline {
   bool stopping_ GUARDED_BY(mutex_) = false;
   bool first_ GUARDED_BY(mutex_) = true;
   Nanos started_ GUARDED_BY(mutex_) = 0;
-  FILE* file_ = nullptr;  // of the writer, once it runs
+  FILE* file_ = nullptr;  // used by the writer, once it runs
   std::thread writer_;
 };
 

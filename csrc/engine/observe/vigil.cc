@@ -39,8 +39,8 @@ void Vigil::Look(Nanos now) {
 }
 
 Status Vigil::Check(Nanos now, Nanos limit, comm::World* world, const Sets& sets) {
-  // Between hosts the edges of the world's negotiation tree carry the beat, also of a rank that
-  // does not ask for the others'.
+  // Between hosts the edges of the world's negotiation tree carry heartbeats. A rank sends them
+  // even if it does not check the others'.
   Agreement& agreement = *sets.world().agreement;
   if (world->multi_host()) agreement.SendAlive();
   if (limit <= 0) return Status::Ok();
@@ -56,9 +56,8 @@ Status Vigil::Check(Nanos now, Nanos limit, comm::World* world, const Sets& sets
   return Status::Ok();
 }
 
-// While links are being made no thread turns, so nothing is heard. But the heart beats, what was
-// decided before still reaches all members, and the world's links end with the processes behind
-// them.
+// While links are being made no thread drives, so nothing is received. But heartbeats are sent,
+// earlier decisions still reach all members, and the world's links end with their processes.
 Status Vigil::BeatAndLook(comm::World* world, const Sets& sets) {
   world->segment()
       .line(world->place().local_rank)
@@ -89,8 +88,8 @@ Status Vigil::CheckHost(Nanos limit, comm::World* world) {
   return Status::Ok();
 }
 
-// Of all links: one that carries tensors may lose large packets where the negotiation's small ones
-// get through.
+// Checks all links. One that carries tensors may lose large packets while the negotiation's small
+// ones get through.
 Status Vigil::CheckOutages(Nanos now, Nanos limit, const Sets& sets) {
   outages_.Look(now);
   for (const ProcessSetPtr& set : sets.mine()) {

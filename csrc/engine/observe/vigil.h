@@ -1,9 +1,9 @@
-// Vigil: looks a few times a second for ranks that have given no sign of life and for connections
-// that carry nothing.
+// Vigil: looks a few times a second for ranks that give no sign of life and for connections that
+// carry nothing.
 //
-// A rank whose heart has stopped is frozen (SIGSTOP, swapping, a hung file system), or its host is
-// gone. A rank that is busy in user code has a beating heart, whatever it does. Thread-safety: for
-// the holder of the turn.
+// A rank without a heartbeat is frozen (SIGSTOP, swapping, a hung file system), or its host is
+// gone. A rank that is busy in user code still sends heartbeats. Thread-safety: for the holder of
+// the turn.
 #pragma once
 
 #include <vector>
@@ -21,16 +21,16 @@ class Vigil {
   explicit Vigil(Nanos tick)
       : silences_(3 * tick), remote_silences_(3 * tick), outages_(3 * tick) {}
 
-  // From now on silence and outages count.
+  // Silence and outages count from now on.
   void Begin(Nanos now);
-  // Time passes. Before each Check.
+  // Tells that time has passed. Call before each Check.
   void Look(Nanos now);
-  // OK, or which rank is frozen or which connection is interrupted. `limit`: how long either may
-  // last; 0: for ever.
+  // Returns OK, or an error that names the frozen rank or the interrupted connection. `limit`: how
+  // long either may last; 0: for ever.
   Status Check(Nanos now, Nanos limit, comm::World* world, const Sets& sets);
 
-  // For a thread that holds the turn and waits elsewhere. Shows that this rank is alive; OK, or the
-  // death of a rank whose link would have told in a turn.
+  // For a thread that holds the turn and waits elsewhere. Shows that this rank is alive. Returns
+  // OK, or the death of a rank whose link Cycle would have found broken.
   static Status BeatAndLook(comm::World* world, const Sets& sets);
 
  private:

@@ -1,7 +1,7 @@
-// Inbox: where user threads leave their operations until the holder of the turn fetches them, and
-// the book of names that are outstanding.
+// Inbox: holds operations of user threads until the holder of the turn fetches them, and the names
+// of outstanding operations.
 //
-// One per process set. Thread-safe.
+// There is one per process set. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -18,40 +18,40 @@ namespace hvdlite::engine {
 
 class Inbox {
  public:
-  // kInvalidArgument if an operation of that name is outstanding (that one is unaffected); the
-  // reason once closed.
+  // kDuplicateName if an operation of that name is outstanding (that one is unaffected). After
+  // Close, the reason given there.
   Status Submit(std::unique_ptr<Entry> entry) EXCLUDES(mutex_);
-  // All or none: a group must not be torn apart.
+  // Submits all or none, so that no group is split.
   Status SubmitGroup(std::vector<std::unique_ptr<Entry>> entries) EXCLUDES(mutex_);
 
-  // The next name for an operation of that kind whose caller gave none: "noname.<n>". All members
-  // count alike, because they make the same calls; after a join, which some reach with more calls
-  // than others, all start again.
+  // The next name for an operation of that kind without a name: "noname.<n>". All members count
+  // alike, because they make the same calls. Some members have made more calls than others when
+  // they join, so after a join all restart.
   std::string DefaultName(const std::string& kind) EXCLUDES(mutex_);
   void RestartDefaultNames() EXCLUDES(mutex_);
 
-  // Without a lock: is there anything to fetch?
+  // Whether there is nothing to fetch. Takes no lock.
   bool empty() const { return waiting_.load(std::memory_order_seq_cst) == 0; }
-  // Nothing is outstanding.
+  // Whether nothing is outstanding.
   bool all_done() EXCLUDES(mutex_) {
     MutexLock lock(mutex_);
     return outstanding_.empty();
   }
   // Moves the submitted entries into `out`, in order. They stay outstanding.
   void Fetch(std::vector<Entry*>* out) EXCLUDES(mutex_);
-  // The outstanding entry of that name, or null (this rank has joined, or has not asked).
+  // The outstanding entry of that name. Null if this rank has joined, or has not asked.
   Entry* Find(const std::string& name) EXCLUDES(mutex_);
   // Ends an entry: forgets its name, then completes its handle.
   void Complete(Entry* entry, Status status) EXCLUDES(mutex_);
-  // Completes everything outstanding with `reason` and refuses everything from now on with the
-  // same. Returns the handles of what that was.
+  // Completes everything outstanding with `reason` and refuses later submissions with the same.
+  // Returns the handles that it completed.
   std::vector<HandlePtr> Close(const Status& reason) EXCLUDES(mutex_);
 
  private:
   Status AddLocked(std::unique_ptr<Entry> entry) REQUIRES(mutex_);
 
   Mutex mutex_;
-  // By name, which is the entry's own.
+  // By name. The key is the entry's own string.
   std::unordered_map<std::string_view, std::unique_ptr<Entry>> outstanding_ GUARDED_BY(mutex_);
   std::vector<Entry*> submitted_ GUARDED_BY(mutex_);
   std::unordered_map<std::string, int64_t> unnamed_ GUARDED_BY(mutex_);

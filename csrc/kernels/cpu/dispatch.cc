@@ -15,8 +15,8 @@ extern const KernelTable kAvx512Table;
 namespace {
 
 #if defined(__x86_64__)
-// __builtin_cpu_supports also asks whether the operating system saves the wide registers, which a
-// bare cpuid does not; but not every compiler knows it by the name "f16c".
+// __builtin_cpu_supports also checks that the operating system saves the wide registers, which a
+// bare cpuid does not. But not every compiler knows the name "f16c".
 bool HasF16c() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;

@@ -1,5 +1,5 @@
-// Which instruction sets this build and this CPU have. Internal to kernels/; tests compare all of
-// them. Thread-safe. Tables live as long as the process.
+// The instruction sets that this build and this CPU have. Internal to kernels/; tests compare all
+// of them. Thread-safe. Tables live as long as the process.
 #pragma once
 
 #include <vector>

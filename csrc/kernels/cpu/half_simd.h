@@ -42,7 +42,7 @@ struct BFloat16 {
   static HVDLITE_INLINE VFloat LoadInOrder(const char* from) {
     return Bits<V>(Widen(Load<HalfOfWords>(from)) << 16);
   }
-  // Of any float32: a NaN stays a quiet one.
+  // Takes any float32. A NaN stays a quiet one.
   static HVDLITE_INLINE void StoreInOrder(char* to, VFloat value) {
     const VUint32 quiet = Bits<VUint32>(value) | 0x400000u;
     const VUint32 bits = value != value ? quiet : RoundToBFloat16(value);
@@ -97,7 +97,7 @@ struct Float16 {
 
 #else  // no conversion instructions: integer arithmetic on 32-bit lanes
 
-// Comparisons are made on signed lanes: SSE2 has no others, and without the sign bit it is the
+// Comparisons use signed lanes, because SSE2 has no others. Without the sign bit the result is the
 // same.
 using VInt32 = Vector<int32_t>;
 
@@ -106,7 +106,8 @@ HVDLITE_INLINE VFloat WidenHalf(VUint32 half) {
   const VUint32 sign = (half & 0x8000u) << 16;
   const VUint32 magnitude = (half & 0x7fffu) << 13;
   const VUint32 normal = magnitude + (112u << 23);
-  // Subnormals: put the mantissa under the exponent of 2^-14, then take 2^-14 away; exact.
+  // Subnormals: puts the mantissa under the exponent of 2^-14, then subtracts 2^-14, which is
+  // exact.
   const VFloat subnormal = Bits<VFloat>(magnitude + (113u << 23)) - 0x1p-14f;
   const VUint32 special = magnitude | 0x7f800000u;
   const VInt32 m = Bits<VInt32>(magnitude);
@@ -120,8 +121,7 @@ HVDLITE_INLINE VUint32 NarrowHalf(VFloat value) {
   const VUint32 all = Bits<VUint32>(value);
   const VUint32 magnitude = all & 0x7fffffffu;
   const VUint32 normal = (magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
-  // Subnormals: adding 1/2 pushes the mantissa to where a half keeps it, and the adder does the
-  // rounding.
+  // Subnormals: adding 1/2 moves the mantissa to its place in a half, and the adder rounds.
   const VUint32 subnormal = Bits<VUint32>(Bits<VFloat>(magnitude) + 0.5f) - 0x3f000000u;
   const VUint32 not_a_number = ((magnitude >> 13) & 0x3ffu) | 0x7e00u;
   const VInt32 m = Bits<VInt32>(magnitude);

@@ -11,7 +11,7 @@ T Saturate(double value) {
   // NOLINTNEXTLINE(bugprone-integer-division): half of it, rounded up, is a power of two
   constexpr double kEnd = static_cast<double>(std::numeric_limits<T>::max() / 2 + 1) * 2.0;
   constexpr double kLowest = static_cast<double>(std::numeric_limits<T>::min());
-  // Selections, not branches, and a conversion that is always in range: so the narrow types
+  // Selections instead of branches, and a conversion that is always in range, let the narrow types
   // vectorise.
   const bool above = value >= kEnd, below = value <= kLowest,
              inside = value > kLowest && value < kEnd;

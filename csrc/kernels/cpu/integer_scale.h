@@ -1,9 +1,10 @@
-// One scaling step on integers: to double, times or divided by a factor, truncated towards zero.
+// One scaling step on integers: converts to double, multiplies or divides by a factor, and
+// truncates towards zero.
 //
-// What does not fit the type saturates (so uint8 200 * 2 is 255, and a negative product of an
-// unsigned one is 0); a NaN becomes 0. A factor of exactly 1 is the caller's to skip: int64 beyond
-// 2^53 would lose bits here. Plain code, the same for all instruction sets; a scaled integer is
-// rare, and usually short.
+// A result that does not fit the type saturates (so uint8 200 * 2 is 255, and a negative product of
+// an unsigned type is 0); a NaN becomes 0. The caller skips a factor of exactly 1, because int64
+// beyond 2^53 would lose bits here. This is plain code, the same for all instruction sets: a scaled
+// integer is rare, and usually short.
 #pragma once
 
 #include <cstdint>

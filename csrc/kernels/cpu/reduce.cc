@@ -31,16 +31,16 @@ KernelTable::ReduceKernel KernelOf(const Kernels& kernels, DType dtype, Combine 
 }
 
 // The reciprocal of a power of two is exact, and multiplying by it rounds as dividing does. The
-// range is that of float32's normal numbers, whose reciprocals are normal as well; beyond it no
-// caller divides in earnest.
+// range is that of float32's normal numbers whose reciprocals are normal as well; no real divisor
+// lies beyond it.
 bool IsModeratePowerOfTwo(double value) {
   const uint64_t bits = std::bit_cast<uint64_t>(value);
   const bool power = (bits & 0xfffffffffffffull) == 0;
   return power && value >= 0x1p-125 && value <= 0x1p125;
 }
 
-// The default NaN for any NaN, so that no payload of a factor meets the rounding to bfloat16
-// (half_simd.h).
+// Replaces any NaN by the default NaN, so that no payload of a factor meets the rounding to
+// bfloat16 (half_simd.h).
 double WithoutPayload(double factor) {
   return std::isnan(factor) ? std::numeric_limits<double>::quiet_NaN() : factor;
 }
@@ -50,8 +50,8 @@ void RunFloating(const Kernels& kernels, DType dtype, Combine combine, ReduceArg
   for (double* factor : {&args.prescale, &args.divisor, &args.postscale}) {
     *factor = WithoutPayload(*factor);
   }
-  // The kernels compute in the accumulator's type, so that is where it matters which power of two
-  // this is.
+  // The kernels compute in the accumulator's type, so the divisor must be a power of two in that
+  // type.
   if (dtype != DType::kFloat64)
     args.divisor = static_cast<double>(static_cast<float>(args.divisor));
   Scaling scaling = Scaling::kAll;
@@ -65,7 +65,7 @@ void RunFloating(const Kernels& kernels, DType dtype, Combine combine, ReduceArg
   KernelOf(kernels, dtype, combine, scaling)(args);
 }
 
-// Bool and integers without a scaling step in between.
+// Bool, and integers without a scaling step in between.
 void RunUnscaled(const KernelTable& table, DType dtype, Combine combine, void* destination,
                  void* second, const void* const* sources, int n, size_t bytes) {
   ReduceArgs args;

@@ -1,5 +1,5 @@
-// The functions of kernels/reduce.h with the table of kernels as an argument, so that tests can run
-// every instruction set that this CPU has. The contracts are written there.
+// The functions of kernels/reduce.h, which has the contracts, with the table of kernels as an
+// argument. So tests can run every instruction set that this CPU has.
 #pragma once
 
 #include <cstdint>

@@ -75,7 +75,7 @@ struct Narrowed : Plain<float> {
   }
 };
 
-// What a quad occupies at the destination.
+// The bytes of a quad at the destination.
 template <class Element>
 constexpr size_t StoredBytes() {
   if constexpr (requires { Element::kStoredBytes; }) return Element::kStoredBytes;
@@ -113,7 +113,7 @@ struct Max {
     return a > b ? a : b;
   }
 };
-// For floats: with a NaN in b the comparison is false and gives b; a NaN in a is put back. So NaN
+// For floats: with a NaN in b the comparison is false and gives b; a NaN in a is restored. So NaN
 // wins, as in numpy.
 template <class Order>
 struct NanWins {
@@ -158,8 +158,8 @@ struct Reduction {
 };
 
 // With three and more streams the processor's own prefetching falls behind the short steps in each
-// of them: asking a KiB ahead gains a fifth from the L2 cache and up to two thirds from memory (8
-// sources of bfloat16).
+// of them. Prefetching a KiB ahead gains a fifth from the L2 cache and up to two thirds from memory
+// (8 sources of bfloat16).
 constexpr size_t kPrefetch = 1024;
 
 template <class Element, class Op, Scaling kScaling>

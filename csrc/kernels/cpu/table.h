@@ -14,11 +14,11 @@
 
 namespace hvdlite::kernels::cpu {
 
-// How two elements become one. For bool: kSum and kMax are OR, kProduct and kMin are AND.
+// How two elements are combined. For bool: kSum and kMax are OR, kProduct and kMin are AND.
 enum class Combine : uint8_t { kSum = 0, kProduct = 1, kMin = 2, kMax = 3 };
 constexpr int kCombineCount = 4;
 
-// Floating types only; integers and bool are scaled outside (integer_scale.h) and know kNone alone.
+// For floating types. Integers and bool are scaled elsewhere (integer_scale.h) and have kNone only.
 enum class Scaling : uint8_t {
   kNone = 0,   // all factors are 1
   kFinal = 1,  // one multiplication at the end, by `postscale`; the other factors are 1
@@ -49,8 +49,8 @@ struct KernelTable {
 
   const char* name;
   ReduceKernel reduce[kDTypeCount][kCombineCount][kScalingCount];
-  // Of float16 and bfloat16, null for the others. Wide: the destination is float32. Round: one
-  // source, which is float32.
+  // Set for float16 and bfloat16, null for the others. reduce_wide has a destination in float32;
+  // round has one source, in float32.
   ReduceKernel reduce_wide[kDTypeCount][kCombineCount][kScalingCount];
   ReduceKernel round[kDTypeCount];
   DotKernel dot[kDTypeCount];      // null for integers and bool

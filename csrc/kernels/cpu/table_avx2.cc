@@ -1,5 +1,5 @@
-// Compiled with -mavx2 -mf16c (simd.cmake); called only where dispatch.cc has found both. The table
-// is a constant, so that nothing here runs when the library is loaded.
+// Compiled with -mavx2 -mf16c (simd.cmake); called only if dispatch.cc has found both. The table is
+// a constant, so nothing here runs when the library is loaded.
 #if defined(__x86_64__)
 #define HVDLITE_VECTOR_BYTES 32
 #include "kernels/cpu/table_impl.h"

@@ -1,4 +1,4 @@
-// Compiled with AVX-512 F, BW, DQ and VL (simd.cmake); called only where dispatch.cc has found them
+// Compiled with AVX-512 F, BW, DQ and VL (simd.cmake); called only if dispatch.cc has found them
 // all.
 #if defined(__x86_64__)
 #define HVDLITE_VECTOR_BYTES 64

@@ -1,5 +1,6 @@
-// What every machine of this architecture has: SSE2 on x86-64, NEON on aarch64. The compiler turns
-// the 16-byte vectors into whatever it has; without vector registers, into scalar code.
+// The instruction set that every machine of this architecture has: SSE2 on x86-64, NEON on aarch64.
+// The compiler makes the 16-byte vectors of whatever it has; without vector registers, of scalar
+// code.
 #define HVDLITE_VECTOR_BYTES 16
 #include "kernels/cpu/table_impl.h"
 

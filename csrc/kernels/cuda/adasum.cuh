@@ -1,8 +1,8 @@
-// Adasum's arithmetic (kernels/adasum.h) for a list of pairs: sums of each piece, the sums of each
-// pair from those, the combination.
+// Adasum's arithmetic (kernels/adasum.h) for a list of pairs: the sums of each piece, from those
+// the sums of each pair, and the combination.
 //
-// Which thread adds which elements in which order follows from the number of elements alone, not
-// from alignment nor from the device: so all ranks get the same bits.
+// The number of elements alone decides which thread adds which elements in which order. Alignment
+// and device do not, so all ranks get the same bits.
 #pragma once
 
 #include "kernels/cuda/elements.cuh"
@@ -10,7 +10,7 @@
 
 namespace hvdlite::kernels::cuda {
 
-// The sum of what the threads of a block have, for each of them.
+// Returns, to each thread, the sum of the values of the block's threads.
 inline __device__ double BlockSum(double value) {
   __shared__ double warps[kThreads / 32];
   for (unsigned distance = 16; distance > 0; distance /= 2)
@@ -23,7 +23,7 @@ inline __device__ double BlockSum(double value) {
   return sum;
 }
 
-// 16 bytes of elements that begin at `from`, of which `count` are there: the others are zero.
+// Loads 16 bytes of elements from `from`. Only `count` elements exist; the others are zero.
 template <class Stored>
 __device__ Vector<Stored> LoadGroup(const Stored* from, int count, bool aligned) {
   Vector<Stored> group = {};
@@ -48,7 +48,7 @@ __device__ void StoreGroup(Stored* to, const Vector<Stored>& group, int count, b
   }
 }
 
-// What block b has to do: piece b of the list.
+// The work of block b: piece b of the list.
 template <class Stored>
 struct PairPiece {
   explicit __device__ PairPiece(const PairList& list)
@@ -64,7 +64,7 @@ struct PairPiece {
     a_aligned = BeforeBoundary(a) == 0;
     b_aligned = BeforeBoundary(b) == 0;
   }
-  // Calls body(first element, how many are left from there) for this thread's groups.
+  // Calls body(first element, number of elements from there on) for this thread's groups.
   template <class Body>
   __device__ void EachGroup(const Body& body) const {
     constexpr int kGroup = Vector<Stored>::kElements;

@@ -1,5 +1,5 @@
-// Elements on the device: how 16-bit floats become float32 and back, and 16 bytes of elements as
-// one load or store.
+// Elements on the device: conversion of 16-bit floats to float32 and back, and 16 bytes of elements
+// as one load or store.
 #pragma once
 
 #ifndef __CUDACC__
@@ -8,7 +8,7 @@
 
 namespace hvdlite::kernels::cuda {
 
-// Element types: what is stored, and what it is scaled in and, by Adasum, blended in.
+// Element types: the stored type, the type for scaling, and the type for blending in Adasum.
 struct Float32 {
   using Stored = float;
   using Computed = float;
@@ -59,13 +59,13 @@ struct BFloat16 {
   }
   static __device__ Stored Narrow(float value) {
     const unsigned bits = __float_as_uint(value);
-    // A NaN of the device is all ones: rounded like a number it would become zero.
+    // A NaN of the device has all bits set. Rounded like a number it would become zero.
     if ((bits & 0x7fffffffu) > 0x7f800000u) return 0x7fc0u;
     return static_cast<Stored>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
   }
 };
 
-// As many elements as one instruction loads or stores.
+// The elements that one instruction loads or stores.
 template <class Stored>
 union Vector {
   static constexpr int kElements = 16 / sizeof(Stored);
@@ -73,14 +73,14 @@ union Vector {
   Stored at[kElements];
 };
 
-// How many elements precede the first 16-byte boundary.
+// The number of elements before the first 16-byte boundary.
 template <class Stored>
 __device__ int BeforeBoundary(const Stored* address) {
   const unsigned long long past = reinterpret_cast<unsigned long long>(address) % 16;
   return static_cast<int>((16 - past) % 16 / sizeof(Stored));
 }
 
-// The last of `count` entries whose first piece is not after `piece`.
+// Returns the last of `count` entries whose first piece is not after `piece`.
 inline __device__ int EntryOf(const unsigned* first_piece, int count, unsigned piece) {
   int low = 0, high = count;
   while (high - low > 1) {

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-// The bytes of each image: .incbin puts a file into the object as it is.
+// The bytes of each image. .incbin puts a file into the object unchanged.
 #define HVDLITE_KERNEL_COMPILER(name)
 #define HVDLITE_KERNEL_IMAGE(architecture, major, minor, ptx, bytes, path) \
   asm(".pushsection .rodata\n"                                             \

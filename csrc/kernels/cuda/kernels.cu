@@ -1,5 +1,4 @@
-// All kernels, as one image. See csrc/kernels/gpu.cc for who launches them, compile.py for how they
-// are compiled.
+// All kernels, as one image. csrc/kernels/gpu.cc launches them; compile.py compiles them.
 #include "kernels/cuda/adasum.cuh"
 #include "kernels/cuda/move.cuh"
 

@@ -8,7 +8,7 @@
 namespace hvdlite::kernels::cuda {
 namespace {
 
-// The kernels for this device, as this build carries them.
+// Finds the image of this build for this device.
 Status ImageFor(const device::Gpu& gpu, const Image** image) {
   if (Images().empty()) return Status::Unsupported("this build of hvdlite has no GPU kernels");
   const device::Driver& driver = gpu.driver();

@@ -1,5 +1,5 @@
-// Starts a kernel of kernels.def on a GPU's stream. Nothing is waited for. Failure: kUnsupported
-// when no kernel of this build runs on the device; the driver's words otherwise.
+// Starts a kernel of kernels.def on a GPU's stream, without waiting. Failure: kUnsupported when no
+// kernel of this build runs on the device; otherwise the driver's description.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@
 
 namespace hvdlite::kernels::cuda {
 
-// Finds the kernel; the first call loads them all.
+// Finds the kernel; the first call loads all kernels.
 Status Load(device::Gpu* gpu, const std::string& kernel, device::Function* function);
 
-// `parameters`: the kernel's one parameter.
+// `parameters` is the kernel's one parameter.
 Status Launch(device::Gpu* gpu, const std::string& kernel, unsigned blocks, void* parameters);
 
-// How many pieces that is, and so how many blocks.
+// The number of pieces, which is the number of blocks.
 unsigned PiecesOf(int64_t elements, size_t element_bytes);
 
 }  // namespace hvdlite::kernels::cuda

@@ -1,4 +1,4 @@
-// Moving a list of tensors, with up to two scaling steps (kernels/reduce.h) on the way.
+// Moves a list of tensors, with up to two scaling steps (kernels/reduce.h) on the way.
 #pragma once
 
 #include "kernels/cuda/elements.cuh"
@@ -6,7 +6,7 @@
 
 namespace hvdlite::kernels::cuda {
 
-// What happens to an element. No step at all:
+// The step applied to each element. Copy changes nothing.
 template <class T>
 struct Copy {
   using Stored = T;
@@ -15,7 +15,7 @@ struct Copy {
   __device__ T operator()(T value) const { return value; }
 };
 
-// Bool: any byte but 0 is true.
+// Bool: any byte but 0 is true and becomes 1.
 struct Normalise {
   using Stored = unsigned char;
   static constexpr bool kByVectors = true;
@@ -50,8 +50,8 @@ struct Range {
   static constexpr double kEnd = static_cast<double>(kHighest / 2 + 1) * 2.0;
 };
 
-// Arithmetic in double takes longer than the memory, and sixteen of them at once a megabyte of
-// code.
+// Not by vectors: arithmetic in double takes longer than the memory, and sixteen at once would make
+// a megabyte of code.
 template <class T>
 struct ScaleInteger {
   using Stored = T;
@@ -64,7 +64,7 @@ struct ScaleInteger {
     return value == value ? static_cast<T>(value) : T{0};
   }
   __device__ T operator()(T value) const {
-    // A factor of 1 is no step: not all integers of 64 bits are doubles.
+    // A factor of 1 is no step, because not all 64-bit integers are doubles.
     if (first != 1.0) {
       const double exact = static_cast<double>(value);
       value = Saturate(divide ? exact / first : exact * first);
@@ -75,8 +75,8 @@ struct ScaleInteger {
   double first, second;
 };
 
-// Units 0 to count - 1, which are to be found at place(i), spread over the block. Each thread has
-// several loads under way before it stores: so much it takes to keep the memory busy.
+// Moves units 0 to count - 1, which lie at place(i), with all threads of the block. Each thread has
+// several loads in flight before it stores; a single one would not keep the memory busy.
 template <class Unit, class Place, class Apply>
 __device__ void MoveUnits(const Unit* from, Unit* to, int count, const Place& place,
                           const Apply& apply) {
@@ -93,8 +93,8 @@ __device__ void MoveUnits(const Unit* from, Unit* to, int count, const Place& pl
   }
 }
 
-// By 16 bytes between the first boundary and the last where both ends have their boundaries at the
-// same elements; what lies before and behind, and everything else, one by one.
+// Moves 16 bytes at a time between the first and the last boundary, if both ends have their
+// boundaries at the same elements. All other elements are moved one by one.
 template <class Step>
 __device__ void MovePiece(const Step& step, const typename Step::Stored* from,
                           typename Step::Stored* to, int count) {

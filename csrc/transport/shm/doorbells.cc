@@ -28,8 +28,8 @@ FutexResult Doorbells::Sleep(uint32_t ticket, std::vector<pollfd>* fds, Nanos sp
   const int ready = ppoll(fds->data(), fds->size(), &timeout, nullptr);
   if (ready < 0) return FutexResult::kInterrupted;
   if (ready == 0) return FutexResult::kTimeout;
-  // Rung before we lay down, for another sleeper who has not got up yet: let it, instead of waking
-  // again and again.
+  // The bell was rung before this thread slept, for another sleeper that is not up yet. Let that
+  // one run, instead of waking again and again.
   if (mine().bell.load(std::memory_order_seq_cst) == ticket && fds->back().revents != 0)
     sched_yield();
   return FutexResult::kWoken;
@@ -43,8 +43,8 @@ void Doorbells::EnterPoll() {
 void Doorbells::LeavePoll() {
   MutexLock lock(polling_mutex_);
   if (--polling_ > 0) return;
-  // A ring that is emptied here came before the next sleeper announces itself: its news will be
-  // seen without a bell.
+  // A ring that is emptied here came before the next sleeper announces itself. That sleeper looks
+  // for news before it sleeps, so it needs no bell.
   uint64_t count;
   [[maybe_unused]] const ssize_t drained =
       read(eventfds_[static_cast<size_t>(local_rank_)], &count, sizeof(count));

@@ -67,7 +67,7 @@ Status HostSegment::MapStart(bool create) {
 }
 
 Status HostSegment::Map(size_t offset, size_t bytes, void** address) {
-  // fallocate only ever grows the file, so ranks may come in any order.
+  // fallocate only ever grows the file, so ranks may call it in any order.
   int rc;
   do {
     rc = fallocate(fd_, 0, static_cast<off_t>(offset), static_cast<off_t>(bytes));
@@ -92,7 +92,7 @@ void HostSegment::Unmap(void* address, bool last) {
   if (region == regions_.end()) return;
   munmap(region->address, region->bytes);
   if (last) {
-    // What is not given back stays until the job's end, which does no harm at once.
+    // Memory that is not released here stays until the job's end, which does no harm at once.
     [[maybe_unused]] const int rc =
         fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                   static_cast<off_t>(region->offset), static_cast<off_t>(region->bytes));

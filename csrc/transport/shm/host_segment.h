@@ -1,13 +1,13 @@
 // HostSegment: the memory that all ranks of one host share, and what lies at its start.
 //
-// One anonymous file (memfd) per host and incarnation. It has no name anywhere, so nothing is left
-// behind whatever way the processes die, and it does not count against the size of /dev/shm. It
-// begins with a header and one RankLine per local rank; behind that each process set appends a
-// region of its own (see Map).
+// There is one anonymous file (memfd) per host and incarnation. It has no name anywhere, so nothing
+// is left behind however the processes die, and it does not count against the size of /dev/shm. It
+// begins with a header and one RankLine per local rank. Each process set appends a region of its
+// own behind them (see Map).
 //
-// Thread-safety: everything in the mapping is atomic; Map is for one thread at a time.
-// Lifetime: regions stay mapped until the segment object is destroyed.
-// Failure: kIo with a sentence about what the machine lacks.
+// Thread-safety: everything in the mapping is atomic; Map is for one thread at a time. Lifetime:
+// regions stay mapped until the segment object is destroyed. Failure: kIo with a sentence about
+// what the machine lacks.
 #pragma once
 
 #include <atomic>
@@ -25,14 +25,14 @@ constexpr size_t kCacheLine = 64;
 // Two lines: the adjacent-line prefetcher of x86 pulls lines in pairs.
 constexpr size_t kPrivateLines = 128;
 
-// What every rank of the host may know about one of them. Written by its owner unless said
+// What every rank of the host may know about one of them. The rank itself writes it unless noted
 // otherwise.
 struct alignas(kPrivateLines) RankLine {
   std::atomic<uint32_t> sleepers{0};  // threads of the owner that sleep (or are about to) on `bell`
   std::atomic<uint32_t> bell{0};      // futex word; incremented by each ring
   std::atomic<uint32_t> uses_eventfd{0};  // the owner sleeps in poll(2): ring through its eventfd
   std::atomic<uint32_t> left{0};          // the owner has left in good order
-  std::atomic<int32_t> processor{-1};     // on which the owner was when it last waited
+  std::atomic<int32_t> processor{-1};     // where the owner was when it last waited
   std::atomic<uint64_t> heartbeat{0};  // changes at least four times a second while the owner lives
 };
 

@@ -1,11 +1,11 @@
 // Neighbours: the Unix sockets between the ranks of one host: a hub (local rank 0) and its spokes.
 //
-// They carry two things. At the start the hub hands out the shared segment and everyone's eventfd
-// as descriptors. Afterwards nothing is sent; the kernel closes a socket when its process ends,
-// however it ends, so an end-of-file is the death notice. The hub hears of every spoke, the spokes
-// hear of the hub; the segment's abort word tells the rest.
+// They have two uses. During start-up the hub sends the shared segment, every rank's eventfd and
+// what ranks share besides, as descriptors. Afterwards nothing is sent. The kernel closes a socket
+// when its process ends, however it ends, so an end-of-file reports the death of a process. The hub
+// watches every spoke, and the spokes watch the hub; the segment's abort word tells the rest.
 //
-// The socket lives in the abstract namespace (no file to leave behind) under a random name; a peer
+// The socket lives in the abstract namespace (no file to leave behind) under a random name. A peer
 // must have the same user id and know the job's secret before it gets a descriptor. Thread-safety:
 // one thread at a time.
 #pragma once
@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "base/fd.h"
 #include "base/status.h"
 #include "base/until.h"
 #include "transport/shm/host_segment.h"
@@ -22,12 +23,12 @@ namespace hvdlite::transport::shm {
 
 class Neighbours {
  public:
-  // Step 1, on the hub: opens the meeting point. `*name` is what the spokes need.
+  // Step 1, on the hub: opens the listener. `*name` is what the spokes need to connect.
   static Status Open(int* listener, std::string* name);
 
-  // Step 2. Everyone ends up with the mapped segment and, if `want_eventfds`, with every local
-  // rank's eventfd. The hub passes the listener of step 1 (closed on return), the spokes the name.
-  // `global_ranks` names the local ranks in messages.
+  // Step 2: every rank gets the mapped segment and, if `want_eventfds`, every local rank's eventfd.
+  // The hub passes the listener of step 1 (closed on return), the spokes the name. `global_ranks`
+  // names the local ranks in messages.
   static Status Host(int listener, const std::string& secret, std::vector<int> global_ranks,
                      bool want_eventfds, const Until& until, std::unique_ptr<Neighbours>* out);
   static Status Join(const std::string& name, const std::string& secret, int local_rank,
@@ -35,16 +36,22 @@ class Neighbours {
                      std::unique_ptr<Neighbours>* out);
   ~Neighbours();
 
+  // Each rank gives one descriptor (-1: none) and gets everyone's, by local rank: the spokes all,
+  // the hub those of the spokes. Right after the start, by all ranks of the host.
+  Status Share(int own, const Until& until, std::vector<Fd>* all);
+
   HostSegment* segment() { return segment_.get(); }
-  // Empty, or one per local rank. Owned by this object.
+  // Empty, or one per local rank. This object owns them.
   const std::vector<int>& eventfds() const { return eventfds_; }
   // The sockets to poll for end-of-file.
   const std::vector<int>& sockets() const { return sockets_; }
-  // Looks without waiting. kPeerLost with the global rank of a neighbour that died without leaving
-  // in good order.
+  // Checks, without waiting, for dead neighbours. kPeerLost with the global rank of a neighbour
+  // that died without leaving in good order.
   Status Check();
 
  private:
+  static Status SendShared(int socket, const std::vector<int>& shared);
+  Status ReceiveShared(const Until& until, std::vector<Fd>* all);
   explicit Neighbours(std::vector<int> global_ranks) : global_ranks_(std::move(global_ranks)) {}
 
   const std::vector<int> global_ranks_;

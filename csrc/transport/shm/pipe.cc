@@ -7,8 +7,8 @@ namespace hvdlite::transport::shm {
 
 Pipe::Pipe(void* memory, size_t capacity, bool first, int peer, int peer_local, Doorbells* bells)
     : capacity_(capacity), peer_(peer), peer_local_(peer_local), bells_(bells) {
-  // A fresh mapping is zero, which is what a new ring is: no end may construct it, the other may be
-  // ahead already.
+  // A new ring is all zeros, like a new mapping. Neither end may construct it, because the other
+  // may be ahead already.
   char* base = static_cast<char*>(memory);
   const auto ring = [&](size_t index) {
     char* start = base + index * (sizeof(RingHeader) + capacity);
@@ -48,7 +48,7 @@ Status Pipe::TryReceive(void* data, size_t bytes, size_t* moved) {
   memcpy(data, in_.data + at, head);
   memcpy(static_cast<char*>(data) + head, in_.data, n - head);
   in_.header->read.store(read + n, std::memory_order_seq_cst);
-  // A producer that sleeps for want of space found the ring full, so one of the reads that empty it
+  // A producer that sleeps for want of space found the ring full. So one of the reads that empty it
   // starts with at least half of it in view, even if `in_written_seen_` was old before.
   if (available >= capacity_ / 2) bells_->Ring(peer_local_);
   return Status::Ok();

@@ -1,6 +1,6 @@
-// Pipe: a Transport between two ranks of one host: two single-producer single-consumer byte
-// rings in shared memory, one per direction. A message costs a memcpy and one cache line hand-over;
-// no system call unless the peer sleeps.
+// Pipe: a Transport between two ranks of one host, made of two single-producer single-consumer byte
+// rings in shared memory, one per direction. A message costs a memcpy and one cache line hand-over,
+// and no system call unless the peer sleeps.
 #pragma once
 
 #include <atomic>
@@ -19,8 +19,8 @@ struct alignas(kPrivateLines) RingHeader {
 
 class Pipe final : public Transport {
  public:
-  // Bytes of shared memory for both directions. `capacity` per direction, a power of two and at
-  // least 128.
+  // The bytes of shared memory for both directions. `capacity` is per direction, a power of two and
+  // at least 128.
   static constexpr size_t Footprint(size_t capacity) { return 2 * (sizeof(RingHeader) + capacity); }
 
   // `memory` is zeroed memory of Footprint(capacity) bytes; `first` says which end this is (the two
@@ -43,8 +43,8 @@ class Pipe final : public Transport {
   Doorbells* const bells_;
   Ring out_;
   Ring in_;
-  // What this end last saw of the other end's position: saves touching its cache line while there
-  // is enough.
+  // The other end's position, as this end last saw it. It saves touching the other end's cache line
+  // while there is enough.
   uint64_t out_read_seen_ = 0;
   uint64_t in_written_seen_ = 0;
 };

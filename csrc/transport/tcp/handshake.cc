@@ -63,7 +63,7 @@ Handshake::Progress Handshake::Advance(int fd) {
   return progress_;
 }
 
-// Bounded: three turns of at most 72 bytes each way.
+// Bounded: there are three turns, each of at most 72 bytes in each direction.
 Status Handshake::Move(int fd) {
   while (true) {
     while (sent_ < out_bytes_) {
@@ -90,8 +90,8 @@ Status Handshake::Move(int fd) {
       }
       if (n < 0) break;
       received_ += static_cast<size_t>(n);
-      // The first thing either side reads starts with the magic. A browser or a port scanner is
-      // shown out at its first byte, not after as many as we want to see.
+      // The first bytes that either side reads are the magic. A browser or a port scanner is
+      // disconnected at its first wrong byte.
       if (turn_ == 1 &&
           std::memcmp(in_.data(), kMagic.data(), std::min(received_, kMagic.size())) != 0) {
         return Status::Io(who_ + " does not speak hvdlite's protocol, version 1");

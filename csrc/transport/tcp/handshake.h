@@ -1,12 +1,11 @@
 // The handshake of docs/how-it-works/wire.md: both sides prove that they know the job's secret
 // before anything is parsed.
 //
-// Both sides are state machines that never block, so that one thread can hold many doors open and a
-// peer that dawdles or sends garbage delays no other. Call Advance() when poll(2) reports
-// wants(), and again at the deadline. A side reads exactly its part of the handshake: what the peer
-// sends afterwards stays in the socket. Memory per connection is the size of the object, whatever
-// the peer sends. Thread-safety: one thread at a time. Does not own the descriptor; its owner
-// closes it on kFailed.
+// Both sides are state machines that never block. So one thread can serve many connections, and a
+// peer that is slow or sends garbage delays no other. Call Advance() when poll(2) reports wants(),
+// and again at the deadline. A side reads exactly its part of the handshake: later bytes stay in
+// the socket. Memory per connection is the size of the object, whatever the peer sends.
+// Thread-safety: one thread at a time. Does not own the descriptor; its owner closes it on kFailed.
 #pragma once
 
 #include <array>
@@ -22,14 +21,15 @@ namespace hvdlite::transport::tcp {
 
 // The job's secret: random, fresh for each job, never in argv or a log.
 using Secret = std::array<uint8_t, 32>;
-// From 64 hexadecimal digits. The error never repeats the text.
+// Reads 64 hexadecimal digits. The error never repeats the text.
 Status ParseSecret(std::string_view hex, Secret* secret);
 
-// What the connection is for: a proof for one purpose is worthless for the other. On the wire.
+// What the connection is for. It travels on the wire, and a proof for one purpose is worthless for
+// the other.
 enum class Purpose : uint8_t { kStore = 0, kLink = 1 };
 
-// How long a server lets a stranger stand in the door. Long enough for a loaded machine and a slow
-// network.
+// How long a server waits for an unauthenticated connection: long enough for a loaded machine and a
+// slow network.
 constexpr Nanos kHandshakeSpan = 5 * kSecond;
 
 class Handshake {
@@ -42,10 +42,10 @@ class Handshake {
 
   // Moves what fits now. kDone and kFailed are final.
   Progress Advance(int fd);
-  // What to poll for while kPending: POLLIN or POLLOUT.
+  // The event to poll for while kPending: POLLIN or POLLOUT.
   short wants() const;
   Deadline deadline() const { return deadline_; }
-  // OK unless kFailed. Names the other side as given to the constructor.
+  // OK unless kFailed. Names the other side by the constructor's `who`.
   const Status& status() const { return status_; }
 
  protected:
@@ -57,9 +57,8 @@ class Handshake {
   Handshake(const Secret& secret, Purpose purpose, Deadline deadline, std::string who)
       : secret_(secret), purpose_(purpose), deadline_(deadline), who_(std::move(who)) {}
 
-  // Called at the start (turn 0) and each time that all of the last turn is sent and received:
-  // checks in_, then calls Send and Expect for the next exchange. A turn that calls neither is the
-  // last.
+  // Called at the start (turn 0), and whenever all of the last turn is sent and received. It checks
+  // in_, then calls Send and Expect for the next exchange. A turn that calls neither is the last.
   virtual Status Turn(int turn) = 0;
   void Send(const void* data, size_t bytes);
   void Expect(size_t bytes) { in_bytes_ = bytes; }
@@ -97,8 +96,7 @@ class ServerHandshake final : public Handshake {
 
 class ClientHandshake final : public Handshake {
  public:
-  // The deadline is not shortened: a server that is still busy starting up answers late, and
-  // rightly so.
+  // The deadline is not shortened, because a server that is still starting up answers late.
   ClientHandshake(const Secret& secret, Purpose purpose, Deadline deadline, std::string who);
 
  private:
@@ -106,7 +104,7 @@ class ClientHandshake final : public Handshake {
   Nonce client_nonce_{};
 };
 
-// Turns a handshake until it is done, failed or past its deadline. For those who have only one
+// Advances a handshake until it is done, failed or past its deadline. For callers with a single
 // connection.
 Status WaitHandshake(int fd, Handshake* handshake);
 

@@ -11,7 +11,7 @@
 
 namespace hvdlite::transport::tcp {
 
-// The name is made now: a connection that has failed does not know any more where it led.
+// The name is made now, because a connection that has failed no longer knows its other end.
 Link::Link(Fd fd, int peer, int me) : fd_(std::move(fd)), peer_(peer) {
   int domain = AF_UNIX;
   socklen_t length = sizeof(domain);
@@ -67,7 +67,7 @@ Status Link::SendParts(const iovec* parts, size_t count, size_t* moved) {
 Status Link::ReceiveParts(const iovec* parts, size_t count, size_t* moved) {
   *moved = 0;
   if (!receiving_.ok()) return receiving_;
-  // Recvmsg() would return 0, which means "closed" otherwise.
+  // For an empty first part recvmsg() would return 0, which otherwise means "closed".
   if (parts[0].iov_len == 0) return Status::Ok();
   msghdr message{};
   message.msg_iov = const_cast<iovec*>(parts);
@@ -88,8 +88,8 @@ void Link::EndSending() {
   shutdown(fd_.get(), SHUT_WR);
 }
 
-// What has left this machine and is not acknowledged; what waits here because the peer reads
-// nothing does not count.
+// Bytes are waiting once they have left this machine. Bytes that stay here because the peer reads
+// nothing do not count.
 Transport::Acknowledged Link::acknowledged() const {
   int queued = 0, unsent = 0;
   if (!is_tcp_ || ioctl(fd_.get(), SIOCOUTQ, &queued) != 0 ||
@@ -98,7 +98,8 @@ Transport::Acknowledged Link::acknowledged() const {
   return {true, sent_ - static_cast<uint64_t>(queued), queued > unsent};
 }
 
-// 0: the peer closed its end in good order, as a process does that exits or is killed.
+// An error of 0 means that the peer closed its end in good order, as happens when its process exits
+// or is killed.
 Status Link::Lost(int error) const {
   const std::string rank = "rank " + std::to_string(peer_);
   if (error == 0 || error == ECONNRESET || error == EPIPE) {

@@ -1,13 +1,13 @@
 // Link: a Transport over one connected stream socket (TCP between hosts; a socket pair in tests).
 //
-// Thread-safety and lifetime as for any Transport; owns its descriptor. Failure: everything that
-// ends the connection is kPeerLost and names the peer: "rank 3 closed the connection". It is final:
-// each later call of that direction returns the same status. A peer's last words are often why it
-// left, so a send that fails does not prevent receiving what had come before.
+// Thread-safety and lifetime as for any Transport; owns its descriptor. Failure: any end of the
+// connection is kPeerLost and names the peer: "rank 3 closed the connection". The failure is final:
+// each later call of that direction returns the same status. A peer's final message often says why
+// it left, so a send that fails does not prevent receiving bytes that arrived before.
 //
-// One stream per peer. Between two processes of one machine more streams bring nothing (the
-// kernel's copying is the limit); where a single stream cannot fill a network card, the hello of
-// docs/how-it-works/wire.md already has a stream number.
+// There is one stream per peer. Between two processes of one machine more streams bring nothing,
+// because the kernel's copying is the limit. If a single stream cannot fill a network card, the
+// hello of docs/how-it-works/wire.md already has a stream number.
 #pragma once
 
 #include <cstddef>
@@ -22,9 +22,9 @@ namespace hvdlite::transport::tcp {
 
 class Link final : public Transport {
  public:
-  // `fd` is connected and non-blocking. The kernel keeps tuning its buffers to the path (setting
-  // SO_SNDBUF or SO_RCVBUF would end that, and no one size suits both a rack and a wide-area
-  // network). `me`: this end's rank, for messages; -1: unknown.
+  // `fd` is connected and non-blocking. The kernel tunes its buffers to the path. Setting SO_SNDBUF
+  // or SO_RCVBUF would end that, and no one size suits both a rack and a wide-area network. `me` is
+  // this end's rank, for messages, or -1 if unknown.
   Link(Fd fd, int peer, int me = -1);
 
   Status TrySend(const void* data, size_t bytes, size_t* moved) override;

@@ -42,7 +42,7 @@ bool LinkDial::Turn(Nanos now) {
   return false;
 }
 
-// Goes through as many stages as it can.
+// Goes through as many stages as possible without blocking.
 Status LinkDial::Advance(Attempt* attempt, bool* won) {
   using Stage = Attempt::Stage;
   if (attempt->stage == Stage::kPausing) {
@@ -102,8 +102,8 @@ Status LinkDial::Connected(Attempt* attempt, bool* ready) const {
   socklen_t length = sizeof(error);
   if (getsockopt(attempt->fd.get(), SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
   if (error != 0) return CannotConnect(where, error);
-  // A connect to a free port of this machine can meet itself (simultaneous open): no peer is
-  // listening there.
+  // A connect to a free port of this machine can connect to itself (simultaneous open). Then no
+  // peer is listening there.
   Endpoint local;
   Endpoint peer;
   HVDLITE_RETURN_IF_ERROR(LocalEndpoint(attempt->fd.get(), &local));
@@ -172,7 +172,7 @@ std::string LinkDial::Failures() const {
     } else {
       text += attempt.candidate.ToString() + " accepted the connection, but then said nothing";
     }
-    // The one that is under way tells less than the last that came to an end.
+    // An attempt in progress tells less than the last one that ended.
     if (!attempt.failure.ok() && attempt.stage != Attempt::Stage::kPausing) {
       text += " (before: " + attempt.failure.message() + ")";
     }

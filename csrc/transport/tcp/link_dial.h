@@ -1,13 +1,13 @@
-// LinkDial: this rank's way to one peer: tries its addresses until one of them welcomes us. Never
-// blocks (but for the look-up of an address that is a name, kResolveSpan at most; rosters hold
-// numbers).
+// LinkDial: connects this rank to one peer. Tries the peer's addresses until one of them welcomes
+// us. Never blocks, except for the look-up of an address that is a name (kResolveSpan at most;
+// rosters hold numbers).
 //
 //   per address:  connect ─► handshake ─► hello ─► welcome
 //                    └──────── any failure: again after a pause ──┘
 //
-// Addresses start one after another, kStagger apart, and then run side by side: one that swallows
-// packets or leads to another process costs no more than that. The first welcome wins; the others
-// are closed. Thread-safety: one thread at a time.
+// Addresses start one after another, kStagger apart, and then run side by side. So an address that
+// drops packets or leads to another process delays the others by kStagger only. The first welcome
+// wins; the other attempts are closed. Thread-safety: one thread at a time.
 #pragma once
 
 #include <poll.h>
@@ -28,19 +28,19 @@ class LinkDial {
  public:
   static constexpr Nanos kStagger = 250 * kMillisecond;
   static constexpr Nanos kResolveSpan = 2 * kSecond;
-  // A peer that has not opened its door yet is a matter of milliseconds; one whose host still
-  // boots, of seconds.
+  // A peer whose listener is not open yet takes milliseconds; a peer whose host still boots takes
+  // seconds.
   static constexpr Nanos kFirstPause = 20 * kMillisecond;
   static constexpr Nanos kLongestPause = kSecond;
 
   LinkDial(const LinkHello& hello, std::vector<Endpoint> candidates, const Secret& secret,
            Deadline deadline);
 
-  // True when it has got through: then Take() the connection.
+  // Returns true when connected. Then Take() the connection.
   bool Turn(Nanos now);
   Fd Take() { return std::move(won_); }
   void AddPollFds(std::vector<pollfd>* fds) const;
-  // What went wrong last, per address: "10.0.0.5:4000: Connection refused; 172.17.0.1:4000: ...".
+  // The last failure of each address: "10.0.0.5:4000: Connection refused; 172.17.0.1:4000: ...".
   std::string Failures() const;
 
  private:
@@ -53,12 +53,12 @@ class LinkDial {
     unsigned tries = 0;
     Fd fd;
     std::unique_ptr<ClientHandshake> handshake;
-    size_t moved = 0;  // of the hello, then of the welcome
+    size_t moved = 0;  // bytes of the hello, then of the welcome
     std::array<uint8_t, kLinkWelcomeBytes> welcome{};
     Status failure;
   };
 
-  // OK while there is hope; *won when the welcome has come.
+  // Returns OK unless the attempt has failed; sets *won when the welcome has arrived.
   Status Advance(Attempt* attempt, bool* won);
   Status Begin(Attempt* attempt);
   Status Connected(Attempt* attempt, bool* ready) const;

@@ -1,12 +1,12 @@
-// What the two ends of a new link say to each other after the handshake (docs/how-it-works/wire.md,
-// "Links"). All fields are u32, little-endian.
+// The messages that the two ends of a new link exchange after the handshake
+// (docs/how-it-works/wire.md, "Links"). All fields are u32, little-endian.
 //
 //   client  LinkHello, 32 bytes: which link this is
 //   server  LinkWelcome, 8 bytes: sent when the connection is claimed; all later bytes belong to
 //           collectives
 //
-// The welcome tells a client that it has reached the rank it meant: an address that several hosts
-// have (a bridge of containers) may lead to another rank of the same job, which closes the
+// The welcome tells a client that it has reached the rank it meant. An address that several hosts
+// have (a bridge of containers) may lead to another rank of the same job. That rank closes the
 // connection instead.
 #pragma once
 
@@ -52,14 +52,14 @@ inline std::array<uint8_t, kLinkHelloBytes> Encode(const LinkHello& hello) {
   return bytes;
 }
 
-// False for anything but a hello of this protocol.
+// Returns false for anything but a hello of this protocol.
 inline bool Decode(const std::array<uint8_t, kLinkHelloBytes>& bytes, LinkHello* hello) {
   const auto values = GetU32s<kLinkHelloBytes>(bytes);
   *hello = {values[1], values[2], values[3], values[4], values[5]};
   return values[0] == kLinkProtocol && values[6] == 0 && values[7] == 0;
 }
 
-// Says whom the client has reached.
+// Tells the client which rank it has reached.
 inline std::array<uint8_t, kLinkWelcomeBytes> EncodeWelcome(const LinkHello& hello) {
   std::array<uint8_t, kLinkWelcomeBytes> bytes{};
   PutU32s<kLinkWelcomeBytes>({hello.to, hello.generation}, &bytes);

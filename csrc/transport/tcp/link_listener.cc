@@ -10,8 +10,9 @@ namespace hvdlite::transport::tcp {
 
 namespace {
 
-// So many strangers may stand in the door; one more and the oldest has to go. A rank is through in
-// milliseconds, so only a flood comes near, and it must not use up the process's descriptors.
+// The number of connections that may wait unauthenticated; one more displaces the oldest. A rank is
+// authenticated in milliseconds, so only a flood reaches this limit. The flood must not use up the
+// process's descriptors.
 constexpr size_t kStandingMost = 256;
 
 }  // namespace
@@ -64,7 +65,7 @@ Status LinkListener::ReadHello(Guest* guest) {
     if (n > 0) {
       guest->received += static_cast<size_t>(n);
     } else if (n == 0) {
-      return Status::Io(guest->who + " left before it said which link it is");
+      return Status::Io(guest->who + " closed the connection before it said which link it is");
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       if (!guest->handshake->deadline().Passed()) return Status::Ok();
       return Status::Timeout(guest->who + " did not say in time which link it is");
@@ -83,7 +84,7 @@ Status LinkListener::Park(Guest* guest) {
   const std::string link = "rank " + std::to_string(hello.from) + " of generation " +
                            std::to_string(hello.generation) + " wanted rank " +
                            std::to_string(hello.to);
-  if (!Wanted(hello)) return Status::Io(link + ", but this is another one");
+  if (!Wanted(hello)) return Status::Io(link + ", but this is another rank");
   if (claimed_.contains(hello)) return Status::Io(link + " a second time");
   // The newer connection is the one that the client still holds.
   parked_[hello] = std::move(guest->fd);
@@ -111,8 +112,8 @@ Fd LinkListener::TryClaim(const LinkHello& hello) {
   Fd fd = std::move(found->second);
   parked_.erase(found);
   const auto welcome = EncodeWelcome(hello);
-  // The socket has sent 72 bytes in its life: this fits, unless the client is gone. Then it will
-  // come again.
+  // The socket has sent 72 bytes so far, so this fits unless the client is gone. The client then
+  // connects again.
   const ssize_t n = send(fd.get(), welcome.data(), welcome.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   if (n != static_cast<ssize_t>(welcome.size())) return Fd();
   claimed_.insert(hello);

@@ -1,13 +1,12 @@
-// LinkListener: the door through which higher ranks' links come in. Open for the life of the
-// engine.
+// LinkListener: accepts the links of higher ranks. Open for the life of the engine.
 //
 //   accept ─► handshake (the job's secret) ─► hello (32 bytes) ─► parked ─► claimed by ConnectMesh
 //
-// Nothing here blocks, and no connection delays another: garbage, a wrong secret,
-// a replay or silence gets its connection closed, after kHandshakeSpan at the latest, with one log
-// line. Between two Turn() calls newcomers wait in the kernel's queue; their time starts when they
-// are accepted. Thread-safety: one thread at a time. Failure: of Turn() only what the listening
-// socket itself has (too many open files).
+// Nothing here blocks, and no connection delays another. A connection with garbage, a wrong secret,
+// a replay or silence is closed, after kHandshakeSpan at the latest, with one log line. Between two
+// Turn() calls new connections wait in the kernel's queue; their time starts when they are
+// accepted. Thread-safety: one thread at a time. Failure: Turn() fails only if the listening socket
+// itself does (too many open files).
 #pragma once
 
 #include <poll.h>
@@ -28,25 +27,26 @@ namespace hvdlite::transport::tcp {
 
 class LinkListener {
  public:
-  // Port 0 takes a free one: see endpoint(). `backlog`: at least the number of ranks. `log` may be
-  // null; borrowed.
+  // Port 0 chooses a free one: see endpoint(). `backlog`: at least the number of ranks. `log` may
+  // be null; borrowed.
   static Status Open(const Endpoint& at, int backlog, const Secret& secret, const Logger* log,
                      std::unique_ptr<LinkListener>* listener);
 
   const Endpoint& endpoint() const { return endpoint_; }
 
-  // Accepts, turns all handshakes, reads hellos, closes those who are late.
+  // Accepts connections, advances all handshakes, reads hellos, closes connections that are late.
   Status Turn();
   void AddPollFds(std::vector<pollfd>* fds) const;
 
-  // From now on this process is `rank` of `generation`. Connections meant for another rank of it,
-  // or for an earlier generation, are closed; those for a later one stay parked.
+  // Sets this process to be `rank` of `generation`. Connections meant for another rank of this
+  // generation, or for an earlier generation, are closed. Connections for a later generation stay
+  // parked.
   void Be(uint32_t generation, uint32_t rank);
-  // Hands over the parked connection of this hello and welcomes the client. Invalid when it has not
-  // come.
+  // Returns the parked connection of this hello and welcomes the client. Returns an invalid Fd if
+  // it has not arrived.
   Fd TryClaim(const LinkHello& hello);
 
-  size_t standing() const { return standing_.size(); }  // in the door
+  size_t standing() const { return standing_.size(); }  // not yet parked
   size_t parked() const { return parked_.size(); }
 
  private:
@@ -75,7 +75,7 @@ class LinkListener {
   uint32_t rank_ = 0;
   std::deque<Guest> standing_;  // oldest first
   std::map<LinkHello, Fd> parked_;
-  // of this generation: a second connection of the same link is a mistake
+  // those of this generation: a second connection of the same link is a mistake
   std::set<LinkHello> claimed_;
 };
 

@@ -12,8 +12,7 @@ namespace hvdlite::transport::tcp {
 
 namespace {
 
-// How often timers (pauses between attempts, handshakes that are late) get a look while nothing
-// happens.
+// How often timers (pauses between attempts, late handshakes) are checked while nothing happens.
 constexpr int kSliceMillis = 20;
 
 struct Missing {
@@ -47,7 +46,7 @@ Status Late(int me, const std::vector<MeshPeer>& peers, const std::vector<Missin
   return Status(StatusCode::kTimeout, text, peers[missing.front().index].rank);
 }
 
-// True when the link is there.
+// Returns true when the link exists.
 bool Turn(Missing* one, LinkListener* listener, Fd* fd) {
   if (one->dial == nullptr) {
     *fd = listener->TryClaim(one->hello);

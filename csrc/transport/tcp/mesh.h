@@ -1,12 +1,13 @@
 // Mesh: a Link between each two of a set of ranks.
 //
-//   rank 0 ◄── rank 1          the higher rank connects to the lower; all dial and answer
-//     ▲  ▲       ▲             the door at the same time, so the order of arrival does not matter
+//   rank 0 ◄── rank 1          the higher rank connects to the lower; all connect and accept
+//     ▲  ▲       ▲             at the same time, so the order of arrival does not matter
 //     │  └────── │ ── rank 3
 //     └── rank 2 ┘
 //
-// Blocks up to its deadline or until its lookout has news: it runs at init() and when a process set
-// is added, never during an operation. Thread-safety: one thread at a time per listener.
+// Blocks until its deadline at most, or until its lookout reports an error. It runs at init() and
+// when a process set is added, never during an operation. Thread-safety: one thread at a time per
+// listener.
 #pragma once
 
 #include <cstdint>
@@ -22,16 +23,16 @@ namespace hvdlite::transport::tcp {
 
 struct MeshPeer {
   int rank = 0;  // global
-  // Where its LinkListener may be reached, the likeliest first: numbers rather than names. IPv4 and
+  // The addresses of its LinkListener, the likeliest first: numbers rather than names, IPv4 and
   // IPv6.
   std::vector<Endpoint> candidates;
 };
 
-// Joins `me` (a global rank) to all `peers` but itself. On success (*links)[i] leads to peers[i]
-// and is null for me. `group` and `generation` tell this mesh from others over the same listeners;
-// all ranks pass the same, and no rank builds the same mesh twice. On failure *links is empty and
-// the status names each peer that is missing, the addresses tried and what the system said;
-// status.peer() is the first of them.
+// Connects `me` (a global rank) to all `peers` but itself. On success (*links)[i] leads to
+// peers[i]; the entry of `me` is null. `group` and `generation` tell this mesh from others over the
+// same listeners. All ranks pass the same values, and no rank builds the same mesh twice. On
+// failure *links is empty. The status names each missing peer, the addresses tried and the system's
+// errors; status.peer() is the first of them.
 Status ConnectMesh(uint32_t group, uint32_t generation, int me, const std::vector<MeshPeer>& peers,
                    LinkListener* listener, const Secret& secret, const Until& until,
                    std::vector<std::unique_ptr<Link>>* links);

@@ -1,4 +1,4 @@
-// Names to addresses and back (declared in socket.h).
+// Converts names to addresses and back (declared in socket.h).
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -44,7 +44,7 @@ Lookup LookUp(const Endpoint& endpoint, int flags) {
   return result;
 }
 
-// Shared with the thread that looks up, which may outlive the caller.
+// Shared with the look-up thread, which may outlive the caller.
 struct Answer {
   Mutex mutex;
   CondVar arrived;
@@ -77,7 +77,7 @@ Status Resolve(const Endpoint& endpoint, Deadline deadline, std::vector<SocketAd
         answer->done = true;
         answer->arrived.NotifyAll();
       }).detach();
-      // The thread limit; Status is the only way out of this layer.
+      // The system's limit on threads is reached. This layer reports errors by Status only.
     } catch (const std::system_error& error) {
       return Status::FromErrno("cannot look up '" + endpoint.host + "' in a thread",
                                error.code().value());
@@ -100,7 +100,8 @@ Status Resolve(const Endpoint& endpoint, Deadline deadline, std::vector<SocketAd
 Endpoint SocketAddress::ToEndpoint() const {
   char host[NI_MAXHOST];
   char port[NI_MAXSERV];
-  // Numeric both ways: no lookup, no waiting. IPv6 link-local addresses come with their %scope.
+  // Numeric both ways, so there is no look-up and no waiting. IPv6 link-local addresses include
+  // their %scope.
   if (getnameinfo(reinterpret_cast<const sockaddr*>(&storage), length, host, sizeof(host), port,
                   sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
     return Endpoint{"an unknown address", 0};

@@ -13,10 +13,10 @@
 namespace hvdlite::transport::tcp {
 namespace {
 
-// poll(2) takes an int of milliseconds; longer waits are several of these.
+// poll(2) takes an int of milliseconds, so longer waits are made of several of these.
 constexpr int kPollMillis = 60 * 1000;
-// How long one of several addresses of a host may keep us waiting: a lost SYN or two, repeated
-// after 1 s and 3 s.
+// The time for one of several addresses of a host: enough for one or two lost SYNs, which are
+// repeated after 1 s and 3 s.
 constexpr Nanos kAddressSpan = 10 * kSecond;
 
 Status Configure(int fd, const std::string& where) {
@@ -62,8 +62,8 @@ Status ConnectOne(const SocketAddress& address, Deadline deadline, Fd* fd) {
     if (getsockopt(made.get(), SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
     if (error != 0) return CannotConnect(where, error);
   }
-  // A connect to a free port of this machine can meet itself (simultaneous open): no peer is
-  // listening there.
+  // A connect to a free port of this machine can connect to itself (simultaneous open). Then no
+  // peer is listening there.
   Endpoint local;
   Endpoint peer;
   if (LocalEndpoint(made.get(), &local).ok() && PeerEndpoint(made.get(), &peer).ok() &&
@@ -109,7 +109,7 @@ Status Connect(const Endpoint& endpoint, Deadline deadline, Fd* fd) {
   HVDLITE_RETURN_IF_ERROR(Resolve(endpoint, deadline, &addresses));
   Status status;
   for (size_t i = 0; i < addresses.size(); ++i) {
-    // An address that swallows packets (a broken IPv6 route) must not eat the time of the next one.
+    // An address that drops packets (a broken IPv6 route) must not use up the time of the next one.
     const auto left = static_cast<Nanos>(addresses.size() - i);
     const Deadline share =
         left == 1 ? deadline : Deadline::After(deadline.Left(kAddressSpan * left) / left);
@@ -131,7 +131,7 @@ Status Listen(const Endpoint& endpoint, int backlog, Fd* listener, Endpoint* bou
   const std::string what = "cannot listen on " + endpoint.ToString();
   Fd made(socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!made.valid()) return Status::FromErrno(what, errno);
-  // A fixed port must not be refused because of the last job's connections in TIME_WAIT.
+  // A fixed port must not be refused because the last job left connections in TIME_WAIT.
   const int on = 1;
   if (setsockopt(made.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0)
     return Status::FromErrno(what, errno);
@@ -152,8 +152,8 @@ Status TryAccept(int listener, Fd* fd, Endpoint* peer) {
                   SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (!made.valid()) {
     const int error = errno;
-    // Those that Linux passes on from a connection that died in the queue are no fault of the
-    // listener (accept(2)).
+    // Linux reports the errors of connections that died in the queue here (accept(2)). They are not
+    // the listener's.
     constexpr int harmless[] = {EAGAIN, EWOULDBLOCK,  EINTR,       ECONNABORTED,
                                 EPROTO, ENETDOWN,     ENOPROTOOPT, EHOSTDOWN,
                                 ENONET, EHOSTUNREACH, EOPNOTSUPP,  ENETUNREACH};
@@ -189,7 +189,7 @@ Status WaitFor(int fd, short events, Deadline deadline, bool* ready) {
   *ready = false;
   while (true) {
     pollfd entry{fd, events, 0};
-    const bool last = deadline.Passed();  // one look is due even then
+    const bool last = deadline.Passed();  // check once even then
     const int n = poll(&entry, 1, last ? 0 : deadline.LeftMillis(kPollMillis));
     if (n < 0 && errno != EINTR) return Status::FromErrno("cannot wait for a socket (poll)", errno);
     if (n > 0 && (entry.revents & POLLNVAL) != 0)
@@ -248,7 +248,7 @@ Status LocalEndpoint(int fd, Endpoint* endpoint) {
   SocketAddress address;
   address.length = sizeof(address.storage);
   if (getsockname(fd, reinterpret_cast<sockaddr*>(&address.storage), &address.length) != 0) {
-    return Status::FromErrno("cannot tell the own address of a socket", errno);
+    return Status::FromErrno("cannot get the local address of a socket", errno);
   }
   *endpoint = address.ToEndpoint();
   return Status::Ok();
@@ -258,7 +258,7 @@ Status PeerEndpoint(int fd, Endpoint* endpoint) {
   SocketAddress address;
   address.length = sizeof(address.storage);
   if (getpeername(fd, reinterpret_cast<sockaddr*>(&address.storage), &address.length) != 0) {
-    return Status::FromErrno("cannot tell the address of the other end of a socket", errno);
+    return Status::FromErrno("cannot get the remote address of a socket", errno);
   }
   *endpoint = address.ToEndpoint();
   return Status::Ok();

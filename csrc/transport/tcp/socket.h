@@ -1,11 +1,10 @@
-// TCP sockets: names to addresses, connect, listen, accept, and reads and writes that end at a
-// deadline.
+// TCP sockets: resolves names, connects, listens, accepts, and reads and writes until a deadline.
 //
 // Every socket made here is non-blocking, close-on-exec and TCP_NODELAY. Functions named Wait...,
 // ReadFull, WriteFull and Connect block until their deadline at most; Try... never blocks.
 // Thread-safety: free functions; an Fd belongs to one thread. Failure: a Status whose sentence says
-// who, where, and what the system said. kTimeout for a passed deadline, kIo for everything else
-// (which peer a socket belongs to, and so kPeerLost, is known further up).
+// which peer, where, and what the system said. The code is kTimeout for a passed deadline and kIo
+// for everything else. Higher layers know which peer a socket belongs to, and make kPeerLost of it.
 #pragma once
 
 #include <sys/socket.h>
@@ -30,7 +29,7 @@ struct Endpoint {
   std::string ToString() const;
   bool operator==(const Endpoint&) const = default;
 };
-// Wants a host and a port. "::1:80" is refused: it is ambiguous where the address ends.
+// Requires a host and a port. "::1:80" is refused, because it is ambiguous where the address ends.
 Status ParseEndpoint(std::string_view text, Endpoint* endpoint);
 
 // A numeric address with its port, as the system wants it.
@@ -39,31 +38,30 @@ struct SocketAddress {
   socklen_t length = 0;
   Endpoint ToEndpoint() const;
 };
-// Numbers never block. Names are looked up in a thread of their own, because getaddrinfo knows no
-// deadline; one that has not come back by then is abandoned. At least one address when OK, in
+// Numbers never block. Names are looked up in a thread of their own, because getaddrinfo has no
+// deadline; a look-up that is not done by then is abandoned. OK means at least one address, in
 // getaddrinfo's order.
 Status Resolve(const Endpoint& endpoint, Deadline deadline, std::vector<SocketAddress>* addresses);
 
-// Tries the addresses of the endpoint one after the other, each with its share of the time left,
-// once.
+// Tries each address of the endpoint once, one after the other, each with its share of the time
+// left.
 Status Connect(const Endpoint& endpoint, Deadline deadline, Fd* fd);
-// Why a connection to `where` failed, with advice where the system's own words need it.
+// The error of a failed connection to `where`, with advice where the system's text needs it.
 Status CannotConnect(const std::string& where, int error);
 
-// Listens on one address of this machine and on no other. `bound` gets the real port when port 0
-// was asked. An empty host is refused: for every interface write 0.0.0.0 or ::.
+// Listens on one address of this machine and on no other. If port 0 is requested, `bound` has the
+// real port. An empty host is refused: for every interface write 0.0.0.0 or ::.
 Status Listen(const Endpoint& endpoint, int backlog, Fd* listener, Endpoint* bound);
 
 // OK and an invalid *fd when no connection is waiting.
 Status TryAccept(int listener, Fd* fd, Endpoint* peer);
 Status WaitAccept(int listener, Deadline deadline, Fd* fd, Endpoint* peer);
 
-// Waits until poll(2) reports one of `events` (or an error or hang-up, which the next call on fd
-// then tells). *ready is false when the deadline passed first.
+// Waits until poll(2) reports one of `events`, or an error or hang-up, which the next call on fd
+// then reports. *ready is false when the deadline passed first.
 Status WaitFor(int fd, short events, Deadline deadline, bool* ready);
 
-// Moves exactly `bytes` bytes. `who` is the other side in error sentences: "the store at
-// 10.0.0.5:80".
+// Moves exactly `bytes` bytes. `who` names the other side in errors: "the store at 10.0.0.5:80".
 Status ReadFull(int fd, void* data, size_t bytes, Deadline deadline, const std::string& who);
 Status WriteFull(int fd, const void* data, size_t bytes, Deadline deadline, const std::string& who);
 

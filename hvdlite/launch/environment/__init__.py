@@ -1,14 +1,14 @@
-"""Which rank is this process, of how many, and how do they meet? Decided here, from what a launcher has left; pure but for the
-secret's descriptor. `hvdlite.bootstrap` does what was decided.
+"""Decides which rank this process is, of how many, and how the ranks meet, from the variables of a
+launcher. Pure, except for the secret's descriptor. `hvdlite.bootstrap` executes the decision.
 
-N processes that each believe they are alone would train N models and say nothing: so what is incomplete or contradicts itself is
-an error, and HVDLITE_ALLOW_SINGLETON=1 the only way round it.
+N processes that each believe they are alone would train N models and say nothing. So incomplete or
+contradictory variables are an error; HVDLITE_ALLOW_SINGLETON=1 is the only way to avoid it.
 
-    identity     the answer: an Identity, with its way to meet
+    identity     the result: an Identity, with its way to meet
     sources      the table of launchers and their variables
-    discovery    their order, and what must not contradict
+    discovery    the order of the sources, and what must not contradict
     meetings     how the ranks of each launcher meet
-    transport    whether MPI is to be asked about
+    transport    whether hvdlite asks about MPI
 """
 
 from hvdlite.launch.environment.discovery import ALLOW_SINGLETON, allows_singleton, discover

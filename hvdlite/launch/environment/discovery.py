@@ -1,4 +1,4 @@
-"""The sources in their order, and what must not contradict."""
+"""The order of the sources, and what must not contradict."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _ARGUMENTS = "the arguments of init()"
 def discover(
     environ: Mapping[str, str], asked: Asked | None = None, read_secret: SecretReader = job_secret.from_environment
 ) -> Identity:
-    """The identity of the process that has this environment and was asked this.
+    """Returns the identity of a process with this environment and these arguments of init().
 
-    ValueError: what was asked, or what a launcher has set, is incomplete or contradicts itself. RuntimeError: launchers
-    contradict one another.
+    Raises ValueError if the arguments or a launcher's variables are incomplete or contradict
+    themselves, and RuntimeError if launchers contradict one another.
     """
     asked = asked or Asked()
     may_be_alone = allows_singleton(environ)
@@ -67,11 +67,11 @@ def _asked_for(asked: Asked) -> Numbers | None:
 
 
 def _refuse_to_contradict(environ: Mapping[str, str], numbers: Numbers, source: Source | None, other: Source) -> None:
-    """A lower source may speak of other processes (under srun, Slurm counts torchrun's agents), but not of more while the
-    chosen one says there is only this."""
+    """A lower source may describe other processes: under srun, Slurm counts torchrun's agents. But
+    it must not count several processes if the chosen one says that this process is alone."""
     try:
         size = other.read(environ).size
-    except ValueError:  # half of it was inherited from somewhere: it is no evidence
+    except ValueError:  # half of the variables were inherited from somewhere, so they prove nothing
         return
     ours = f"init(size={numbers.size})" if source is None else f"{source.global_[1]}={numbers.size}"
     theirs = f"{other.launcher} has started {size} processes ({other.global_[1] or 'PMIx'}={size})"

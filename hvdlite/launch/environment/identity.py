@@ -10,10 +10,10 @@ from hvdlite.rendezvous.addresses import Address
 
 @dataclass(frozen=True)
 class AtStore:
-    """A store is there already, at one of these addresses."""
+    """A store exists already at one of these addresses."""
 
     addresses: tuple[Address, ...]
-    may_open: bool = False  # where nothing listens there, rank 0 opens the store
+    may_open: bool = False  # if no process listens there, rank 0 opens the store
 
 
 @dataclass(frozen=True)
@@ -38,17 +38,17 @@ class OverTorchStore:
 
 @dataclass(frozen=True)
 class AtPorts:
-    """The launcher can pass nothing on: rank 0, on the first of these hosts, opens the store at a port that follows from what all
-    processes know."""
+    """The launcher has no channel. Rank 0, on the first of these hosts, opens the store at a port
+    that follows from what all processes know."""
 
-    hosts: tuple[str, ...]  # the others are further ways to the first
+    hosts: tuple[str, ...]  # the other names are further ways to the first host
     job: str  # ditto
 
 
 @dataclass(frozen=True)
 class OnThisHost:
-    """All ranks are on one host: rank 0 opens the store and tells the others at a socket that shows each side whose process the
-    other is."""
+    """All ranks are on one host. Rank 0 opens the store and tells the others at a socket that shows
+    each side the user of the other."""
 
     job: str  # ditto
 
@@ -58,7 +58,8 @@ Meeting = AtStore | OverMpi | OverHttp | OverTorchStore | AtPorts | OnThisHost
 
 @dataclass(frozen=True)
 class Numbers:
-    """As the launcher says. What it leaves open (None) is found out when the ranks have met."""
+    """The launcher's numbers. Those that it does not tell (None) are found after the ranks have
+    met."""
 
     rank: int = 0
     size: int = 1
@@ -70,15 +71,17 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Identity(Numbers):
-    """This process' place in the job. Alone: the defaults."""
+    """This process's place in the job. The defaults are those of a process that is alone."""
 
-    launcher: str = ""  # for sentences: "torchrun"
+    launcher: str = ""  # for messages: "torchrun"
     meeting: Meeting | None = None
-    secret: bytes | None = field(default=None, repr=False)  # None: made, or derived, when the ranks meet
-    by_mpi: bool = False  # the launcher is an MPI's: MPI can be initialised in its processes
-    # Where the program has chosen some of the ranks, and called them otherwise:
+    # None: created or derived when the ranks meet
+    secret: bytes | None = field(default=None, repr=False)
+    by_mpi: bool = False  # an MPI's launcher: its processes can initialise MPI
+    # If the program has selected and renumbered some of the ranks:
     whole: Identity | None = None  # the job as it was started
-    part: tuple[int, ...] = ()  # the numbers there of the ranks here; empty also where a communicator says who they are
+    # the numbers there of the ranks here; also empty if a communicator names them
+    part: tuple[int, ...] = ()
 
     @property
     def on_one_host(self) -> bool:
@@ -87,22 +90,24 @@ class Identity(Numbers):
 
     @property
     def apart(self) -> str:
-        """What keeps apart jobs that share a place to meet: a name for the part; empty for all ranks."""
+        """Returns a name that separates jobs with the same place to meet: the name of the part;
+        empty for all ranks."""
         return f"part-{hashlib.sha256(repr(self.part).encode()).hexdigest()[:16]}" if self.part else ""
 
     @property
     def started_as(self) -> int:
-        """This process' number by the launcher."""
+        """Returns this process's number by the launcher."""
         return (self.whole or self).rank
 
     @property
     def rendezvous(self) -> Address | None:
-        """Where a launcher has opened the store."""
+        """Returns where a launcher has opened the store."""
         return self.meeting.addresses[0] if isinstance(self.meeting, AtStore) else None
 
     @property
     def place(self) -> tuple[Address, bytes] | None:
-        """The store's address and the secret, where a launcher has said both and nothing has to be found out."""
+        """Returns the store's address and the secret, if a launcher has told both and nothing has
+        to be found out."""
         known = isinstance(self.meeting, AtStore) and len(self.meeting.addresses) == 1 and not self.meeting.may_open
         return (self.rendezvous, self.secret) if known and self.rendezvous and self.secret else None
 

@@ -26,7 +26,8 @@ _HTTP = ("HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT")
 
 
 def refuse_without_numbers(environ: Mapping[str, str], asked: Asked) -> None:
-    """A place to meet, and no number for this rank: a launcher started by ours has lost the numbers."""
+    """Raises an error if there is a place to meet and no number for this rank: a launcher between
+    ours and the rank has lost the numbers."""
     if is_given(environ, asked):
         given = _RENDEZVOUS if environ.get(_RENDEZVOUS) else "init(rendezvous=...)"
         raise ValueError(
@@ -36,12 +37,13 @@ def refuse_without_numbers(environ: Mapping[str, str], asked: Asked) -> None:
 
 
 def is_given(environ: Mapping[str, str], asked: Asked) -> bool:
-    """Whether a place to meet has been named."""
+    """Whether a place to meet is named."""
     return bool(environ.get(_RENDEZVOUS)) or asked.rendezvous is not None
 
 
 def choose(environ: Mapping[str, str], asked: Asked, source: Source | None, numbers: Numbers) -> Meeting:
-    """The way to meet for several ranks that `source` has numbered; None: the arguments of init()."""
+    """Returns the way to meet for several ranks that `source` has numbered. If `source` is None,
+    the arguments of init() number them."""
     if asked.rendezvous is not None:
         return AtStore(parse_addresses(asked.rendezvous, "rendezvous"), may_open=True)
     if environ.get(_RENDEZVOUS):
@@ -70,7 +72,8 @@ def secret_of(
     meeting: Meeting,
     read_secret: Callable[[Mapping[str, str]], bytes | None],
 ) -> bytes | None:
-    """The secret that the user or the launcher has given to all ranks; None: one is made when they meet."""
+    """Returns the secret that the user or the launcher has given to all ranks; None: one is created
+    when they meet."""
     if asked.secret is not None:
         if isinstance(asked.secret, str):
             return job_secret.parse(asked.secret)
@@ -138,7 +141,8 @@ def _in_slurm(environ: Mapping[str, str], here: bool) -> Meeting:
     )  # fmt: skip
     if here:
         return OnThisHost(job)
-    # A name need not resolve everywhere. srun often runs on the first node as well; where it does not, no process answers there.
+    # A name may not resolve everywhere. srun often runs on the first node as well; if it does not,
+    # no process answers there.
     hosts = (nodelist.expand(nodes)[0], environ.get("SLURM_LAUNCH_NODE_IPADDR", ""))
     return AtPorts(tuple(host for host in hosts if host), job)
 

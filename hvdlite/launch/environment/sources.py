@@ -1,6 +1,7 @@
-"""The launchers, and the variables by which a process recognises what it is: one row each, the highest first.
+"""The launchers, with the variables by which a process recognises them: one row each, the highest
+first.
 
-Seen on real runs of each of them, but for JSM's, which are IBM's documentation.
+The rows have been checked in real runs, except JSM's, which follows IBM's documentation.
 """
 
 from __future__ import annotations
@@ -13,32 +14,34 @@ from hvdlite.launch.environment.identity import Numbers
 
 Pair = tuple[str, str]  # the variables of a rank and of the size that it is below
 
-# Steps with these numbers are not srun's: the batch script, the external step, the shell of salloc.
+# Steps with these numbers are not those of srun: the batch script, the external step, the shell of
+# salloc.
 _FIRST_RESERVED_STEP = 0xFFFFFFF0
 
 
 @dataclass(frozen=True)
 class Source:
-    """`signs`: the process counts as one of this launcher's ranks when all variables of one of these groups are set."""
+    """`signs`: groups of variables. If all variables of one group are set, the process counts as
+    one of this launcher's ranks."""
 
     launcher: str
     global_: Pair
     signs: tuple[tuple[str, ...], ...]
     local: Pair = ("", "")
     cross: Pair = ("", "")
-    needs: tuple[str, ...] = ()  # what has to be set besides rank and size
-    # Sources of one family speak of the same processes: their sizes have to agree.
+    needs: tuple[str, ...] = ()  # variables that must be set besides rank and size
+    # Sources of one family describe the same processes, so their sizes must agree.
     family: str = ""
 
     def is_here(self, environ: Mapping[str, str]) -> bool:
         return any(all(environ.get(name) for name in group) for group in self.signs)
 
     def has_mpi(self, environ: Mapping[str, str]) -> bool:
-        """Whether MPI can be initialised in its processes. Elsewhere that may end them."""
+        """Whether its processes can initialise MPI. In others, MPI may end the process."""
         return self.family == "MPI"
 
     def read(self, environ: Mapping[str, str]) -> Numbers:
-        """ValueError: half set, or contradicting itself."""
+        """Returns the numbers. Raises ValueError if they are half set or contradict themselves."""
         needed = (*self.global_, *self.needs)
         missing = [name for name in needed if not environ.get(name)]
         if missing:
@@ -69,7 +72,8 @@ class Source:
 
 @dataclass(frozen=True)
 class SlurmStep(Source):
-    """Slurm gives the tasks of all nodes in one text, and the same variables to what is no task of a step."""
+    """Slurm gives the tasks of all nodes in one text. It sets the same variables for processes that
+    are no tasks of a step."""
 
     def is_here(self, environ: Mapping[str, str]) -> bool:
         step = environ.get("SLURM_STEP_ID", "")
@@ -97,13 +101,15 @@ class SlurmStep(Source):
 
 @dataclass(frozen=True)
 class Hydra(Source):
-    """PMI's variables. `srun --mpi=pmi2` sets them as well, and then Slurm's own say more: its processes need no MPI to meet."""
+    """PMI's variables. `srun --mpi=pmi2` sets them as well. Slurm's own variables then say more,
+    and its processes need no MPI to meet."""
 
     def is_here(self, environ: Mapping[str, str]) -> bool:
         return super().is_here(environ) and not self._by_slurm(environ)
 
     def _by_slurm(self, environ: Mapping[str, str]) -> bool:
-        # Hydra's processes inside a step may agree with its variables by chance, and their neighbours not.
+        # Inside a step, the numbers of one of Hydra's processes may agree with Slurm's by chance,
+        # while its neighbours' do not.
         if not SLURM.is_here(environ) or environ.get(self.local[0]):
             return False
         pairs = zip(self.global_, SLURM.global_, strict=True)
@@ -112,7 +118,8 @@ class Hydra(Source):
 
 @dataclass(frozen=True)
 class Pmix(Source):
-    """PMIx has a variable for the rank and none for the size: Slurm's own PMIx leaves that to Slurm."""
+    """PMIx has a variable for the rank and none for the size. Slurm's own PMIx sets the size by
+    Slurm's variables."""
 
     def has_mpi(self, environ: Mapping[str, str]) -> bool:
         return JSM.is_here(environ) and not SLURM.is_here(environ)
@@ -143,7 +150,7 @@ def whole_number(environ: Mapping[str, str], name: str) -> int:
 
 
 def _own(launcher: str, prefix: str, *, all_needed: bool) -> Source:
-    """Our six variables, and Horovod's, which differ in their prefix."""
+    """Returns our six variables, or Horovod's, which have another prefix."""
     global_, local, cross = ((f"{prefix}_{of}RANK", f"{prefix}_{of}SIZE") for of in ("", "LOCAL_", "CROSS_"))
     needs = (*local, *cross)
     signs = tuple((name,) for name in (*global_, *needs))
@@ -152,8 +159,8 @@ def _own(launcher: str, prefix: str, *, all_needed: bool) -> Source:
 
 HVDLITE = _own("hvdliterun", "HVDLITE", all_needed=True)
 HOROVOD = _own("horovodrun", "HOROVOD", all_needed=False)
-# RANK and WORLD_SIZE are names that anything may use; with MASTER_ADDR they mean this. The Kubeflow operator and Ray Train
-# set the same ones.
+# Any program may use the names RANK and WORLD_SIZE. With MASTER_ADDR they mean torchrun. The
+# Kubeflow operator and Ray Train set the same ones.
 TORCHRUN = Source(
     "torchrun",
     ("RANK", "WORLD_SIZE"),
@@ -182,8 +189,8 @@ HYDRA = Hydra(
     local=("MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
     family="MPI",
 )
-# The body of a batch script has SLURM_PROCID and SLURM_NTASKS without being a rank, but no SLURM_STEP_ID; and SLURM_NTASKS
-# speaks of the allocation as often as of the step.
+# The body of a batch script has SLURM_PROCID and SLURM_NTASKS without being a rank, but no
+# SLURM_STEP_ID. SLURM_NTASKS describes the allocation as often as the step.
 SLURM = SlurmStep("srun", ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"), (("SLURM_STEP_ID", "SLURM_PROCID"),))
 JSM = Source(
     "jsrun",
@@ -194,6 +201,6 @@ JSM = Source(
 )
 PMIX = Pmix("PMIx", ("PMIX_RANK", ""), (("PMIX_RANK",),))
 
-# MPI before Slurm: mpirun's processes inherit the step of the daemon that started them. torchrun before both: under srun
-# it is the agents that are the tasks.
+# MPI comes before Slurm: mpirun's processes inherit the step of the daemon that started them.
+# torchrun comes before both: under srun, the tasks are its agents.
 SOURCES = (HVDLITE, HOROVOD, TORCHRUN, OPEN_MPI, MVAPICH, HYDRA, PMIX, SLURM, JSM)

@@ -1,4 +1,4 @@
-"""Is MPI to be asked about, and what do programs hear of it? Pure."""
+"""Decides whether hvdlite asks about MPI, and what programs hear about it. Pure."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from hvdlite.launch.environment.identity import Identity, OverMpi
 def asks_about_mpi(me: Identity, cpu_operations: str, pretends: bool, world: tuple[int, int] | None) -> bool:
     """Whether this rank loads MPI, and initialises it if the program has not.
 
-    `pretends`: ranks of one host say that they are on several. `world`: rank and size by the program's own MPI, if it has
-    initialised that. Where MPI was not asked for it is initialised only under an MPI's launcher: elsewhere Open MPI may end
-    the process, or believe that it is alone. And only where it might be used: ranks of one host share memory, and start sooner.
+    `pretends`: ranks of one host act as ranks of several hosts. `world`: rank and size by the
+    program's own MPI, if the program has initialised it. Unless the user asks for MPI, it is
+    initialised only under an MPI's launcher: elsewhere Open MPI may end the process, or believe
+    that it is alone. It is also initialised only if it might be used: ranks of one host share
+    memory, and start sooner without it.
     """
     if me.size == 1 or cpu_operations not in ("auto", "mpi"):
         return False
@@ -22,6 +24,7 @@ def asks_about_mpi(me: Identity, cpu_operations: str, pretends: bool, world: tup
 
 
 def meets_over_mpi(me: Identity, cpu_operations: str) -> bool:
-    """Whether MPI is part of this job although its tensors may not need it: an mpirun has started it, the ranks have met through its
-    MPI, and the user has not chosen against that. All ranks of a job agree."""
+    """Whether MPI is part of this job although its tensors may not need it: mpirun has started it,
+    the ranks have met through its MPI, and the user has not chosen otherwise. All ranks of a job
+    agree."""
     return me.size > 1 and isinstance(me.meeting, OverMpi) and cpu_operations in ("auto", "mpi")

@@ -1,1 +1,2 @@
-"""`hvdliterun --monitor`: what each rank does, on the terminal of the person who waits for the job."""
+"""`hvdliterun --monitor`: shows what each rank does, on the terminal of the person who waits for
+the job."""

@@ -1,8 +1,9 @@
-"""What the ranks of a job report, made into what a person wants to see. Pure: times are handed in.
+"""Turns the reports of a job's ranks into what a person wants to see. Pure: times are arguments.
 
-A *step* is what lies between one use of a tensor's name and the next. *Waiting* is the share of the time in which a
-rank had asked for a collective that others had not. *Late* is for how long an operation waited, on average, for this
-rank as the last; a rank is marked as a straggler when that is a good part of a step and stands out among the ranks.
+A *step* is the time between one use of a tensor's name and the next. *Waiting* is the share of the
+time in which a rank had submitted a collective that others had not. *Late* is how long an operation
+waited, on average, for this rank as the last. A rank is marked as a straggler if this is a good
+part of a step and stands out among the ranks.
 """
 
 from __future__ import annotations
@@ -13,28 +14,29 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-# Rates are those of the last seconds: short enough to see a change, long enough for steps of a few seconds.
+# Rates cover the last seconds: short enough to see a change, long enough for steps of a few
+# seconds.
 WINDOW_SECONDS = 10.0
-# A rank whose last report is this old is shown as silent, not with numbers from the past.
+# A rank whose last report is this old is shown as silent, and not with old numbers.
 SILENT_SECONDS = 5.0
 _LATE_SHARE_OF_STEP = 0.05
 _LATE_BEYOND_AVERAGE = 1.5
 
 
 def report_key(rank: int) -> str:
-    """Where in the job's store a rank's last report is."""
+    """Returns the key of a rank's last report in the job's store."""
     return f"monitor/{rank}"
 
 
 @dataclass
 class Row:
-    """What is known of a rank; None: nothing."""
+    """What is known about a rank; None: nothing."""
 
     rank: int
     host: str
-    steps: float | None = None  # a second
-    operations: float | None = None  # a second
-    bytes: float | None = None  # a second
+    steps: float | None = None  # per second
+    operations: float | None = None  # per second
+    bytes: float | None = None  # per second
     waiting: float | None = None  # 0 to 1
     late: float | None = None  # seconds per operation
     last: str = ""  # collective
@@ -48,7 +50,8 @@ class _Rank:
     raw: bytes = b""
     heard: float = 0.0
     left: bool = False
-    reports: deque[dict[str, Any]] = field(default_factory=deque)  # those of the window, and one before it
+    # the reports within the window, and one before it
+    reports: deque[dict[str, Any]] = field(default_factory=deque)
 
     def take(self, raw: bytes, now: float) -> None:
         if raw == self.raw:
@@ -60,13 +63,13 @@ class _Rank:
             return
         self.left = False
         if self.reports and report["clock"] < self.reports[-1]["clock"]:
-            self.reports.clear()  # another process
+            self.reports.clear()  # a report of another process
         self.reports.append(report)
         while len(self.reports) > 2 and self.reports[1]["clock"] <= report["clock"] - WINDOW_SECONDS:
             self.reports.popleft()
 
     def growth(self, counter: str) -> float:
-        """Of a counter, within the window."""
+        """Returns the growth of a counter within the window."""
         first, last = (report["counters"].get(counter, 0) for report in (self.reports[0], self.reports[-1]))
         return float(last - first)
 
@@ -75,7 +78,7 @@ class _Rank:
         return float(self.reports[-1]["clock"] - self.reports[0]["clock"]) if self.reports else 0.0
 
     def pending(self) -> int:
-        """Operations that this rank has asked for and that have not ended."""
+        """Returns how many operations this rank has submitted that have not ended."""
         counters = self.reports[-1]["counters"]
         return self.announced() - int(counters.get("operations", 0)) - int(counters.get("failures", 0))
 
@@ -96,11 +99,11 @@ class Board:
         return self._ranks
 
     def take(self, rank: int, raw: bytes, now: float) -> None:
-        """What stands in the store for that rank now."""
+        """Takes the present value in the store for that rank."""
         self._ranks[rank].take(raw, now)
 
     def rows(self, now: float) -> list[Row]:
-        """One per rank, in their order."""
+        """Returns one row per rank, in order."""
         rows = [self._row(number, rank, now) for number, rank in self._ranks.items()]
         self._add_lateness(rows)
         self._mark_stalled(rows)
@@ -128,7 +131,7 @@ class Board:
         return row
 
     def _add_lateness(self, rows: Sequence[Row]) -> None:
-        """Rank 0 knows for whom it was waited."""
+        """Adds how long operations waited for each rank; rank 0 knows it."""
         root = self._ranks[0]
         if len(root.reports) < 2 or not root.growth("operations") or len(rows) < 2:
             return
@@ -143,7 +146,8 @@ class Board:
                 row.note = row.note or f"others wait {milliseconds(row.late)} for it"
 
     def _mark_stalled(self, rows: Sequence[Row]) -> None:
-        """Nothing moves: then the ranks that have asked for less than others are those that all wait for."""
+        """If nothing moves, marks the ranks that have submitted less than others: all others wait
+        for them."""
         heard = [row for row in rows if row.operations is not None]
         if not heard or any(row.operations for row in heard):
             return
@@ -157,7 +161,7 @@ class Board:
                 row.note = "all others wait for it"
 
     def summary(self, now: float) -> str:
-        """All of it in one line."""
+        """Returns everything in one line."""
         rows = self.rows(now)
         told = [row for row in rows if row.operations is not None]
         parts = [f"{len(rows)} ranks" if len(rows) > 1 else "1 rank"]
@@ -177,14 +181,14 @@ class Board:
 
 
 def rate(value: float | None) -> str:
-    """Three digits."""
+    """Returns three digits."""
     if value is None:
         return "-"
     return f"{value:.0f}" if value >= 100 or value == 0 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
 def size(value: float | None) -> str:
-    """1.5 MB"""
+    """Returns a size such as 1.5 MB."""
     if value is None:
         return "-"
     for unit in ("B", "kB", "MB", "GB"):

@@ -1,4 +1,4 @@
-"""A few lines that stay at the bottom of a terminal while everything else scrolls above them."""
+"""Keeps a few lines at the bottom of a terminal while other output scrolls above them."""
 
 from __future__ import annotations
 
@@ -9,31 +9,33 @@ from collections.abc import Mapping, Sequence
 from hvdlite.launch.output import Writer
 
 _ERASE_BELOW = b"\x1b[J"
-# A line that is this long and still has no end is taken for one that has.
+# A line of this length without an end counts as finished.
 _LINE_BYTES = 4096
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x1f\x7f]")
 
 
 class Screen(Writer):
-    """A Writer to a terminal. What is put scrolls; what show() was given is drawn below it, and by refresh() again.
+    """A Writer to a terminal. Output scrolls. The lines of show() are drawn below it, and refresh()
+    draws them again.
 
-    A line that is not finished, a progress bar as well, is drawn as the first of the lines that stay, cut to the width.
+    An unfinished line, such as a progress bar, is drawn as the first of the fixed lines, cut to the
+    width.
     """
 
     def __init__(self, descriptor: int) -> None:
         self._terminal = descriptor
         self._lines: list[str] = []
-        self._drawn = 0  # how many lines stand on the terminal now, the cursor in the last
+        self._drawn = 0  # how many lines are on the terminal now, with the cursor in the last
         self._unfinished = b""
         super().__init__(descriptor)
 
     @property
     def drawn(self) -> bool:
-        """Whether the lines are there; output has removed them if not."""
+        """Whether the lines are on the terminal; output removes them."""
         return self._drawn > 0
 
     def size(self) -> tuple[int, int]:
-        """Columns and rows."""
+        """Returns columns and rows."""
         try:
             columns, rows = os.get_terminal_size(self._terminal)
         except OSError:
@@ -41,11 +43,12 @@ class Screen(Writer):
         return columns or 80, rows or 24
 
     def show(self, lines: Sequence[str]) -> None:
-        """From now on these; they must fit."""
+        """Shows these lines from now on; they must fit."""
         if self._drawn and self._lines == list(lines):
             return
         if not self._lines and self._unfinished:
-            super().put(b"\r" + _ERASE_BELOW)  # it stands there and becomes the first of the lines
+            # it is on the terminal and becomes the first of the fixed lines
+            super().put(b"\r" + _ERASE_BELOW)
         self._lines = list(lines)
         super().put(self._erased() + self._drawing())
 
@@ -66,7 +69,7 @@ class Screen(Writer):
         super().put(self._erased() + text[:end])
 
     def end(self) -> None:
-        """The lines go; the terminal looks as if they had never been."""
+        """Removes the lines without a trace."""
         if self._lines:
             super().put(self._erased() + self._unfinished)
         self._lines = []
@@ -94,7 +97,8 @@ def possible(environ: Mapping[str, str]) -> bool:
 
 
 def progress(phases: Mapping[str, str], columns: int) -> list[str]:
-    """How far the hosts of a job are while it starts: a line per phase that some host is in; `phases` by host."""
+    """Returns how far the hosts of a job are during the start: a line per phase that some host is
+    in. `phases` by host."""
     shown = []
     for phase in dict.fromkeys(phases.values()):
         hosts = [host for host, its in phases.items() if its == phase]
@@ -104,5 +108,5 @@ def progress(phases: Mapping[str, str], columns: int) -> list[str]:
 
 
 def _last_of(line: bytes) -> bytes:
-    r"""Of `10%\r 20%\r 30%\r` only the last is to be seen."""
+    r"""Of `10%\r 20%\r 30%\r`, only the last state is visible."""
     return line[line.rstrip(b"\r").rfind(b"\r") + 1 :]

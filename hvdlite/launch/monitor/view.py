@@ -1,8 +1,10 @@
-"""`hvdliterun --monitor`: a table of the ranks at the bottom of a terminal, or now and then a line in a log.
+"""`hvdliterun --monitor`: shows a table of the ranks at the bottom of a terminal, or prints a line
+in a log from time to time.
 
-Ranks put their reports into the job's store (`hvdlite/job/pulse.py`); here they are read and shown, on the launcher's one
-thread, which calls tick(). It draws so rarely that it takes at most 0.2 % of a core, whatever the number of ranks. (A table
-by rich took 7 ms for 4 ranks and 127 ms for 64, this one takes 0.07 and 0.7.)
+Ranks put their reports into the job's store (`hvdlite/job/pulse.py`). The launcher's only thread
+calls tick(), which reads and shows them. It draws so rarely that it takes at most 0.2 % of a core,
+for any number of ranks. (A table by rich took 7 ms for 4 ranks and 127 ms for 64; this one takes
+0.07 and 0.7 ms.)
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from hvdlite.rendezvous.server import StoreServer
 
 _READ_SECONDS = 1.0
 _SHARE_OF_A_CORE = 0.002
-# Output that is being printed removes the table; so soon after it the table is drawn again.
+# Printed output removes the table. It is drawn again this soon after the output.
 _REDRAW_SECONDS = 0.1
 _HEADINGS = ("rank", "host", "steps/s", "operations/s", "data/s", "waiting", "late", "", "last collective")
 _LEFT = (False, True, False, False, False, False, False, True, True)
@@ -30,20 +32,20 @@ _BOLD, _YELLOW, _RED, _PLAIN = "\x1b[1m", "\x1b[33m", "\x1b[1;31m", "\x1b[0m"
 class Display(Protocol):
     """How the board is shown."""
 
-    seconds: float  # between two times
+    seconds: float  # time between two drawings
 
     def draw(self, now: float) -> None:
-        """Show it as it is now."""
+        """Shows the present state."""
 
     def tick(self) -> float | None:
-        """Called often; returns after how many seconds it wants to be called again, if it does."""
+        """Called often. Returns the maximum seconds until the next call, if it matters."""
 
     def end(self) -> None:
         """The job has ended."""
 
 
 class Lines:
-    """For logs."""
+    """A display for logs."""
 
     seconds = 10.0
 
@@ -61,7 +63,7 @@ class Lines:
 
 
 class Table:
-    """For terminals."""
+    """A display for terminals."""
 
     seconds = 1.0
 
@@ -83,13 +85,14 @@ class Table:
 
 
 def render(rows: Sequence[Row], columns: int, most: int, colours: bool = True) -> list[str]:
-    """The table as lines for a terminal of that width, with at most so many ranks: those with a note first."""
+    """Returns the table as lines for a terminal of that width, with at most this many ranks; those
+    with a note come first."""
     noted = [row for row in rows if row.note]
     chosen = (noted + [row for row in rows if not row.note])[: max(1, most)]
     chosen.sort(key=lambda row: row.rank)
     texts = [_HEADINGS, *(cells(row) for row in chosen)]
     widths = [max(len(text[column]) for text in texts) for column in range(len(_HEADINGS))]
-    # Where it is too wide the names of collectives give way: of a name the end says most.
+    # If the table is too wide, the names of collectives are cut. The end of a name says most.
     spare = columns - sum(widths) - 2 * (len(widths) - 1)
     widths[_LAST] = max(len(_HEADINGS[_LAST]), widths[_LAST] + min(0, spare))
     styles = [_BOLD, *(_RED if row.silent else _YELLOW if row.straggler else "" for row in chosen)]
@@ -109,7 +112,7 @@ def _fitted(text: str, width: int, left: bool) -> str:
 
 
 def cells(row: Row) -> tuple[str, ...]:
-    """The texts of a row."""
+    """Returns the texts of a row."""
     return (
         str(row.rank),
         row.host,
@@ -124,7 +127,7 @@ def cells(row: Row) -> tuple[str, ...]:
 
 
 class Monitor(JobObserver):
-    """Reads the reports and has them shown."""
+    """Reads the reports and shows them."""
 
     def __init__(self, ranks: Board, display: Display) -> None:
         self._board, self._display = ranks, display

@@ -1,8 +1,9 @@
 """Ways to start a job's processes.
 
-    local, guardian     on this host
-    ssh, frames         on other hosts, through an agent
-    delegated           through another launcher; mpi, slurm and lsf know its command line, tags and causes what it prints
+    local, guardian      on this host
+    ssh, agent_protocol  on other hosts, through an agent
+    delegated            through another launcher: mpi, slurm and lsf build its command line;
+                         tags and failure_parsers read its output
 
-`events` is what all of them have in common.
+`events` is what all of them share.
 """

@@ -1,16 +1,18 @@
-"""How the launcher and the agent on another host speak with each other. Pure.
+"""The protocol between the launcher and the agent on another host. Pure.
 
-The launcher writes to the agent's standard input: an Order, as `<length>\\n<JSON>`, and then single letters: `S` start, and the guardian's.
+The launcher writes to the agent's standard input: an Order as `<length>\\n<JSON>`, and then single
+letters: `S` start, and those of the guardian.
 
-The agent writes to its standard output. First a line that marks the beginning: a login shell may have printed whatever it likes before. Then frames:
+The agent writes to its standard output. The first line is a mark, because a login shell may have
+printed something before. Then frames follow:
 
     kind (1 byte)   rank (4)   length (4, both big-endian)   payload
 
     r   ready: the payload is the address at which the ranks will reach the store
-    x   cannot take part: a sentence, the last frame
+    x   the host cannot take part: a sentence, the last frame
     e   an event, as events.line() writes it
-    1   what a rank wrote to its standard output; empty: the stream has ended
-    2   the same of standard error
+    1   output of a rank on its standard output; empty: the stream has ended
+    2   the same for standard error
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ START = b"S"
 
 _HEADER = struct.Struct(">cII")
 _MOST_NOISE = 1 << 16
-# The agent never sends more in one frame.
+# The agent never puts more into one frame.
 MOST_BYTES = 1 << 20
 
 
@@ -36,18 +38,20 @@ MOST_BYTES = 1 << 20
 class Order:
     secret: str = field(repr=False)  # the job's, in hex digits
     port: int  # of the store
-    addresses: Sequence[str]  # of the launcher's machine; which of them leads there has to be found out
-    addresses_chosen: bool  # by hand: no other is to be tried
-    patience: float  # seconds for finding out
+    # of the launcher's machine; the agent finds out which of them leads there
+    addresses: Sequence[str]
+    addresses_chosen: bool  # the user's choice: no other is tried
+    patience: float  # seconds for this search
     directory: str  # where the ranks run, if it exists
     command: Sequence[str]
     environment: Mapping[str, str]  # for all ranks
-    ranks: Mapping[int, Mapping[str, str]]  # those of this host, and what only each of them gets
+    # the ranks of this host, and what only each of them gets
+    ranks: Mapping[int, Mapping[str, str]]
     bind: str  # of binding.WISHES
     grace_seconds: float  # between SIGTERM and SIGKILL
     torch_host: str  # where torch's ranks meet; empty: on the launcher's machine
     torch_port: int  # 0: they do not (--torch-env)
-    silence_seconds: float  # after which the launcher's machine counts as gone; 0: never
+    silence_seconds: float  # after this time the launcher's machine counts as lost; 0: never
 
     def encode(self) -> bytes:
         text = json.dumps(dataclasses.asdict(self)).encode()
@@ -55,7 +59,7 @@ class Order:
 
     @classmethod
     def decode(cls, content: Mapping[str, Any]) -> Order:
-        """From what guardian.read_job() has read. ValueError: another version's."""
+        """Decodes what guardian.read_job() has read. Raises ValueError if it is another version's."""
         names = {each.name for each in dataclasses.fields(cls)}
         if content.keys() != names:
             raise ValueError(
@@ -81,12 +85,13 @@ class Decoder:
     """Cuts a stream into frames."""
 
     def __init__(self) -> None:
-        self.noise = b""  # what came before the mark, its end
+        self.noise = b""  # the output before the mark, its end
         self.begun = False
         self._rest = b""
 
     def feed(self, data: bytes) -> list[Frame]:
-        """The frames that are now complete. ValueError: the stream is no agent's."""
+        """Returns the frames that are now complete. Raises ValueError if the stream is not an
+        agent's."""
         self._rest += data
         if not self.begun:
             noise, mark, rest = self._rest.partition(MARK)

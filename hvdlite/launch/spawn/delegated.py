@@ -1,11 +1,12 @@
-"""A job whose ranks another launcher starts: mpirun, srun. That launcher is the one process under our guardian.
+"""A job whose ranks another launcher starts: mpirun or srun. That launcher is the only process
+under our guardian.
 
     hvdliterun ──► guardian ──► mpirun ──► ranks      here, and by its own means on other hosts
          ▲                        │
-         └── ranks' output, taken apart by its tags; who failed, from what it says at its end
+         └── ranks' output, separated by its tags; which rank failed, from its last messages
 
-So a killed hvdliterun leaves no mpirun, and mpirun's end ends its ranks everywhere. What differs between launchers is how they
-can be asked to end politely: see SignalPolicy below.
+So a killed hvdliterun leaves no mpirun, and the end of mpirun ends its ranks everywhere. Launchers
+differ in how they can be asked to end politely: see SignalPolicy below.
 """
 
 from __future__ import annotations
@@ -28,28 +29,31 @@ from hvdlite.launch.spawn.failure_parsers import Reader
 from hvdlite.launch.spawn.tags import LAUNCHER, Tag, Untangler
 
 _READ_BYTES = 1 << 16
-# Of what a launcher says, this much is kept to learn who failed. The end matters.
+# This much of a launcher's own output is kept to learn which rank failed. The end matters.
 _WORDS_BYTES = 1 << 16
 _SLURM_SECONDS = 10.0
 
 
 class SignalPolicy(Protocol):
-    """How a launcher's ranks are asked to end. `pid`: the launcher's."""
+    """How the ranks of a launcher are asked to end. `pid`: the launcher's."""
 
-    # The signals that it passes on to all ranks when it gets them.
+    # The signals that the launcher passes on to all ranks.
     forwards: frozenset[int]
-    # How long terminate() and abandoned() may take themselves.
+    # The maximum time of terminate() and abandoned() themselves.
     asking_seconds: float
 
     def terminate(self, pid: int) -> bool:
-        """SIGTERM to all ranks, while the launcher stays to see their end. False: the guardian has to do it."""
+        """Sends SIGTERM to all ranks, while the launcher stays and waits for their end. Returns
+        False if the guardian has to do it."""
 
     def abandoned(self) -> None:
-        """The launcher was killed: SIGKILL to what it has left elsewhere, where that does not end by itself."""
+        """The launcher was killed. Sends SIGKILL to its processes elsewhere, if they do not end by
+        themselves."""
 
 
 class ToEverybody:
-    """It cannot be relied upon: the guardian tells it and all ranks on this host."""
+    """For a launcher that is not reliable: the guardian signals the launcher and all ranks on this
+    host."""
 
     asking_seconds = 0.0
 
@@ -64,7 +68,8 @@ class ToEverybody:
 
 
 class ByItself(ToEverybody):
-    """It passes SIGTERM on and waits, as MPICH's does. The ranks must not hear of it twice."""
+    """For a launcher that passes SIGTERM on and waits, as MPICH's does. The ranks must not get it
+    twice."""
 
     def terminate(self, pid: int) -> bool:
         guardian.send([pid], signal.SIGTERM)
@@ -72,8 +77,9 @@ class ByItself(ToEverybody):
 
 
 class AroundIt(ToEverybody):
-    """On this host we tell the ranks ourselves, once and none of the launcher's processes. Told itself, Open MPI's ends within two
-    seconds and takes the ranks' output with it, and Intel's tells the ranks twice."""
+    """For a launcher that must not get the signal: hvdliterun signals the ranks of this host once,
+    and none of the launcher's processes. Open MPI's launcher would end within two seconds with the
+    ranks' output, and Intel's would signal the ranks twice."""
 
     _LAUNCHERS = ("mpirun", "mpiexec", "mpiexec.hydra", "hydra_pmi_proxy", "hydra_bstrap_pr", "prted", "orted")
 
@@ -81,12 +87,12 @@ class AroundIt(ToEverybody):
         members = guardian.members(guardian.processes(), pid, set())
         ranks = [member for member in members if _command(member) not in self._LAUNCHERS]
         guardian.send(ranks, signal.SIGTERM)
-        guardian.send(ranks, signal.SIGCONT)  # a stopped process would not hear it
+        guardian.send(ranks, signal.SIGCONT)  # a stopped process would not get it
         return bool(ranks)
 
 
 def _command(pid: int) -> str:
-    """Its first 15 characters."""
+    """Returns the first 15 characters of a process's command."""
     try:
         with open(f"/proc/{pid}/comm") as file:
             return file.read().strip()
@@ -95,7 +101,8 @@ def _command(pid: int) -> str:
 
 
 class ThroughSlurm(ToEverybody):
-    """srun answers SIGTERM with SIGKILL for all ranks; scancel can send them SIGTERM. `name`: of the step."""
+    """For srun, which answers SIGTERM with SIGKILL for all ranks; scancel can send them SIGTERM.
+    `name`: the step's."""
 
     asking_seconds = 2 * _SLURM_SECONDS
 
@@ -128,12 +135,14 @@ def _slurm(*command: str) -> str:
 
 
 def _tells(line: bytes) -> bool:
-    """Not the list of exit codes that we have asked Hydra for: our own last line says it better."""
+    """Whether a line is for the user. The list of exit codes that we have asked Hydra for is not:
+    our own last line says it better."""
     return not re.fullmatch(rb"\[mpiexec@[^]]*\] Exit codes: .*|\[[^]\s]+\] [\d,]+", line.strip())
 
 
 class Delegated:
-    """The Group of all ranks of a job. `tags` by stream; `causes` reads the launcher's words; `name` is what to call it."""
+    """The Group of all ranks of a job. `tags` by stream; `causes` parses the launcher's output;
+    `name` is the launcher's for messages."""
 
     def __init__(
         self,
@@ -146,8 +155,8 @@ class Delegated:
     ) -> None:
         # The ranks' output comes as events, mixed as it is.
         self.pipes: Mapping[int, Pipes] = {}
-        self.status = 0  # the launcher's own
-        self.hosts: dict[int, str] = {}  # of ranks that failed, where the launcher says
+        self.status = 0  # the launcher's own output
+        self.hosts: dict[int, str] = {}  # ranks that failed, if the launcher names them
         self._name = name
         self._launcher = launcher
         self._causes = causes
@@ -184,7 +193,7 @@ class Delegated:
         return happened
 
     def terminate(self) -> None:
-        # Slurm's programs may take seconds, and the output has to flow meanwhile.
+        # Slurm's programs may take seconds, and the output must flow meanwhile.
         self._ending = threading.Thread(target=self._terminate, name="hvd-terminate", daemon=True)
         self._ending.start()
 
@@ -226,7 +235,7 @@ class Delegated:
         self._launcher.terminate()
 
     def _read(self, descriptor: int, happened: list[Event]) -> bool:
-        """True when there was something."""
+        """Returns True if there was something."""
         try:
             data = os.read(descriptor, _READ_BYTES)
         except BlockingIOError:
@@ -239,7 +248,7 @@ class Delegated:
         for rank, text in pieces:
             if rank == LAUNCHER:
                 self._words = (self._words + text)[-_WORDS_BYTES:]
-                # Hydra writes to its stdout what does not belong to the ranks' output.
+                # Hydra writes messages of its own to its stdout.
                 happened += [Output(LAUNCHER, "stderr", line) for line in self._sentences.feed(text) if _tells(line)]
             else:
                 happened.append(Output(rank, stream, text))
@@ -263,7 +272,7 @@ class Delegated:
             happened.append(event)
 
     def _verdict(self, ended: Ended) -> list[Event]:
-        """The launcher has ended: which ranks were to blame?"""
+        """The launcher has ended: which ranks have failed?"""
         self.status = ended.status
         if not ended.status:
             return []

@@ -1,4 +1,4 @@
-"""What happens to the ranks of a host, and what can be asked of the process that started them."""
+"""Events of the ranks of a host, and requests to the process that started them."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class Ended:
 
     @property
     def status(self) -> int:
-        """As a shell counts: 128 + signal."""
+        """Returns a status as a shell does: 128 + signal."""
         return 128 + self.signal if self.signal else self.code
 
 
 @dataclass(frozen=True)
 class Output:
-    """What a rank has printed on a host whose pipes are not ours; empty: the stream has ended."""
+    """Output of a rank on a host whose pipes are not ours; empty: the stream has ended."""
 
     rank: int
     stream: str  # stdout | stderr
@@ -43,21 +43,23 @@ class Output:
 
 @dataclass(frozen=True)
 class Lost:
-    """Nothing more is heard of a host; its ranks end by themselves. AllGone follows."""
+    """A host was lost; its ranks end by themselves. AllGone follows."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class Unanswered:
-    """The process that started the ranks of this host has not ended them when it was asked to. AllGone follows."""
+    """The process that started the ranks of this host has not ended them on request. AllGone
+    follows."""
 
-    killed: bool  # they were killed without it; else they may still run
+    killed: bool  # True: they were killed without it; otherwise they may still run
 
 
 @dataclass(frozen=True)
 class AllGone:
-    """Nothing of the job is left on this host, but for `resisting` processes; the last event."""
+    """Nothing of the job is left on this host, except `resisting` processes. This is the last
+    event."""
 
     resisting: int = 0
     guardian_died: bool = False
@@ -67,7 +69,7 @@ Event = Started | StartFailed | Ended | Output | Lost | Unanswered | AllGone
 
 
 def parse(line: str) -> Event:
-    """A line as the guardian and the agent write it."""
+    """Parses a line of the guardian or the agent."""
     word, *rest = line.split()
     numbers = [int(text) for text in rest]
     if word == "started":
@@ -86,7 +88,7 @@ def parse(line: str) -> Event:
 
 
 def line(event: Event) -> str:
-    """The opposite of parse(), for the agent."""
+    """The reverse of parse(), for the agent."""
     if isinstance(event, Started):
         return f"started {event.rank} {event.pid}"
     if isinstance(event, StartFailed):
@@ -101,7 +103,7 @@ def line(event: Event) -> str:
 
 
 def signal_name(number: int) -> str:
-    """SIGKILL for 9."""
+    """Returns SIGKILL for 9."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -110,7 +112,7 @@ def signal_name(number: int) -> str:
 
 @dataclass(frozen=True)
 class Pipes:
-    """This side of a rank's two streams; not blocking."""
+    """Our end of a rank's two streams; nonblocking."""
 
     stdout: int
     stderr: int
@@ -121,31 +123,34 @@ class Group(Protocol):
 
     @property
     def pipes(self) -> Mapping[int, Pipes]:
-        """By rank, where the streams can be read here; elsewhere they come as Output."""
+        """Returns the streams by rank, if they can be read here; otherwise they come as Output."""
 
     def fileno(self) -> int:
-        """Readable when there are events."""
+        """Returns a descriptor that is readable when there are events."""
 
     def events(self) -> list[Event]:
-        """What has happened; may block until something has."""
+        """Returns the events so far; may block until there is one."""
 
     def terminate(self) -> None:
-        """SIGTERM to everything, SIGKILL after the grace period; returns at once."""
+        """Sends SIGTERM to everything, and SIGKILL after the grace period; returns at once."""
 
     def kill(self) -> None:
-        """SIGKILL to everything; returns at once."""
+        """Sends SIGKILL to everything; returns at once."""
 
     def forward(self, number: int) -> None:
-        """SIGUSR1 or SIGUSR2 to the ranks themselves, not to what they have started."""
+        """Sends SIGUSR1 or SIGUSR2 to the ranks themselves, not to processes that they have
+        started."""
 
     def wake(self) -> None:
-        """A rank's output has ended, and its end has perhaps not been told: the process that has to tell it may be stopped."""
+        """A rank's output has ended, and its end may not have been reported: the process that
+        reports it may be stopped."""
 
     def ending_seconds(self, politely: bool) -> float:
-        """Within this time of terminate(), or of kill(), AllGone comes from every host that is able to answer."""
+        """Every host that can answer sends AllGone within this time after terminate() or kill()."""
 
     def abandon(self) -> list[Event]:
-        """It has not come: kills what can be reached without help. Returns the last events, AllGone among them."""
+        """AllGone has not come: kills what can be reached without help. Returns the last events,
+        AllGone among them."""
 
     def close(self) -> None:
-        """Kill what is left and wait until it is gone. Idempotent."""
+        """Kills what is left and waits until it is gone. Idempotent."""

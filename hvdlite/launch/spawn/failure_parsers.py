@@ -1,4 +1,4 @@
-"""Which rank has failed, as far as another launcher tells: read from what it prints. Pure."""
+"""Finds the failed rank in the output of another launcher, as far as it tells. Pure."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 from hvdlite.launch.spawn.mpi import Family
 
-# What launchers end the survivors with.
+# The signals by which launchers end the survivors.
 _ENDED_BY_LAUNCHER = (signal.SIGKILL, signal.SIGTERM)
 
 
 @dataclass(frozen=True)
 class Cause:
-    """A rank that ended badly. `rank` is None when the launcher does not say which one."""
+    """A rank that ended badly. `rank` is None if the launcher does not name one."""
 
     rank: int | None
     host: str | None = None
@@ -23,13 +23,13 @@ class Cause:
     signal: int = 0
 
 
-# From all that a launcher has said.
+# A parser of a launcher's whole output.
 Reader = Callable[[str], Sequence[Cause]]
 
 
 def open_mpi(words: str) -> list[Cause]:
-    """Open MPI names the first one."""
-    text = " ".join(words.split())  # it breaks lines wherever they are full
+    """Open MPI names the first failed rank."""
+    text = " ".join(words.split())  # Open MPI breaks lines wherever they are full
     killed = re.search(r"process rank (\d+) with PID \d+ on node (\S+) exited on signal (\d+)", text)
     if killed:
         return [Cause(int(killed.group(1)), killed.group(2), signal=int(killed.group(3)))]
@@ -40,7 +40,8 @@ def open_mpi(words: str) -> list[Cause]:
 
 
 def hydra(words: str, family: Family) -> list[Cause]:
-    """Hydra lists how all of them ended, on each host in the order of the ranks; it kills the survivors of a crash itself."""
+    """Hydra lists how all ranks ended, on each host in the order of the ranks. It kills the
+    survivors of a crash itself."""
     listed = re.search(r"Exit codes: ((?:\[[^\]]+\] [\d,]+\s*)+)", words)
     if not listed:
         return []
@@ -61,13 +62,13 @@ def hydra(words: str, family: Family) -> list[Cause]:
 
 
 def _decode(number: int, family: Family) -> tuple[int, int]:
-    """(code, signal): MPICH prints what wait() gave it, Intel MPI what a shell would."""
+    """Returns (code, signal). MPICH prints the status of wait(), Intel MPI that of a shell."""
     if family is Family.INTEL:
         return (0, number - 128) if 128 < number < 128 + signal.NSIG else (number, 0)
     return number >> 8, number & 0x7F
 
 
-# As srun prints them: strsignal()'s words.
+# The words of strsignal(), as srun prints them.
 _SIGNALS = {signal.strsignal(number): int(number) for number in signal.valid_signals()}
 
 

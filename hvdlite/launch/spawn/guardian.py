@@ -1,27 +1,32 @@
-"""The guardian: starts the ranks of one host and sees to it that nothing of the job outlives the job.
+"""The guardian: starts the ranks of one host, and ends every process of the job when the job ends.
 
     launcher ──pipe──► guardian ──fork/exec──► rank 0   (each rank leads a session of its own)
              ◄──pipe──          ──fork/exec──► rank 1 ──► whatever it starts
 
-Why a process in between? A launcher that is killed with SIGKILL cannot tidy up. PR_SET_PDEATHSIG would end
-the ranks but not what they started (`bash -c "python train.py"`), a process group misses what moves to
-another group (`timeout 60 python train.py`), and a session misses what calls setsid(). The guardian is
-small, in a session that no terminal signal reaches, and a *subreaper*: a process that loses its parent
-becomes its child. So it knows every process of the job until the last one is gone. When the launcher dies,
-its pipe closes (and its pidfd becomes readable, should a stray child of the launcher hold the pipe):
-everything is killed at once. When the guardian dies, PR_SET_PDEATHSIG ends the ranks, and the launcher,
-which misses its farewell, kills the rest of their sessions.
+Why a process in between? A launcher that is killed with SIGKILL cannot end its ranks.
+PR_SET_PDEATHSIG would end the ranks, but not what they started (`bash -c "python train.py"`).
+A process group misses processes that move to another group (`timeout 60 python train.py`), and a
+session misses processes that call setsid().
 
-Runs as a script in a fresh interpreter (`python -I -S guardian.py`): the launcher may have threads or be a
-notebook, which must not be forked without exec. Standard library only.
+The guardian is small, and its session gets no signal of a terminal. It is a *subreaper*: a process
+that loses its parent becomes its child. So it knows every process of the job until the last one is
+gone. When the launcher dies, its pipe closes, and its pidfd becomes readable even if a stray child
+of the launcher holds the pipe: the guardian kills everything at once. When the guardian dies,
+PR_SET_PDEATHSIG ends the ranks. The launcher misses the guardian's farewell and kills the rest of
+the ranks' sessions.
 
-Where the guardian is killed, what ranks have started and what left their sessions becomes init's. The launcher finds that by
-a mark in its environment. No process does so where the launcher is killed in the same instant.
+It runs as a script in a fresh interpreter (`python -I -S guardian.py`): the launcher may have
+threads or be a notebook, which must not be forked without exec. It uses the standard library only.
 
-Protocol. On standard input first `<length>\\n<JSON>`, then single letters: `T` end politely (SIGTERM, a grace
-period, SIGKILL), `K` kill, `1` and `2` SIGUSR1 and SIGUSR2 to the ranks; end of file means K. On standard output lines: `started RANK PID`,
-`failed RANK ERRNO`, `exited RANK CODE`, `killed RANK SIGNAL`, and last `done LEFT` when nothing of the job is
-left (LEFT: how many processes could not be killed).
+If the guardian is killed, processes that have left the ranks' sessions become init's. The launcher
+finds them by a mark in their environment. If the launcher is killed in the same instant, no process
+finds them.
+
+Protocol. Standard input has `<length>\\n<JSON>` and then single letters: `T` end politely
+(SIGTERM, a grace period, SIGKILL), `K` kill, `1` and `2` send SIGUSR1 and SIGUSR2 to the ranks. End
+of file means K. Standard output has lines: `started RANK PID`, `failed RANK ERRNO`,
+`exited RANK CODE`, `killed RANK SIGNAL`, and last `done LEFT` when nothing of the job is left
+(LEFT: how many processes could not be killed).
 """
 
 from __future__ import annotations
@@ -36,20 +41,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-# Leftovers of ranks that all ended well (Python's resource tracker, say) get this long to leave by
+# Leftovers of ranks that all ended well, such as Python's resource tracker, get this long to end by
 # themselves.
 LINGER_SECONDS = 0.5
-# Horovod's value: checkpoints are written in SIGTERM handlers.
+# Horovod's value: programs write checkpoints in SIGTERM handlers.
 GRACE_SECONDS = 5.0
-# A batch system's warnings, which programs answer with a checkpoint. What a rank has started did not ask for them, and
-# would die of them.
+# A batch system's warnings, which programs answer with a checkpoint. They would kill processes that
+# a rank has started and that did not ask for them.
 FORWARDED = {signal.SIGUSR1: b"1", signal.SIGUSR2: b"2"}
 SIGNALS = {letter: number for number, letter in FORWARDED.items()}
-# SIGKILL takes effect at once but for a process that waits for a disk or a network file system.
+# SIGKILL takes effect at once, except for a process that waits for a disk or a network file system.
 KILL_SECONDS = 5.0
 _SCAN_SECONDS = 0.02
 
-# By Python, and by the guardian itself.
+# Signals that Python (the first two) and the guardian ignore.
 _IGNORED = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGHUP)
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -66,7 +71,7 @@ class Process:
 
 
 def processes() -> list[Process]:
-    """All living processes that /proc shows (zombies are not alive)."""
+    """Returns all living processes in /proc; zombies are not alive."""
     found: list[Process] = []
     try:
         names = os.listdir("/proc")
@@ -80,14 +85,14 @@ def processes() -> list[Process]:
                 # pid (command) state parent group session ...; the command may contain anything, even ")".
                 state, parent, _, session = file.read().rpartition(b")")[2].split()[:4]
         except (OSError, ValueError):
-            continue  # it ended while we looked
+            continue  # it ended while we read
         if state not in (b"Z", b"X"):
             found.append(Process(int(name), int(parent), int(session)))
     return found
 
 
 def members(table: Iterable[Process], root: int | None, sessions: set[int]) -> list[int]:
-    """The job: descendants of `root`, members of `sessions` and their descendants. Pure."""
+    """Returns the job: descendants of `root`, members of `sessions` and their descendants. Pure."""
     children: dict[int, list[int]] = {}
     found: list[int] = []
     frontier = [] if root is None else [root]
@@ -109,12 +114,12 @@ def members(table: Iterable[Process], root: int | None, sessions: set[int]) -> l
 
 def send(pids: Iterable[int], signal_number: int) -> None:
     for pid in pids:
-        with contextlib.suppress(OSError):  # gone, or it became another user's (setuid)
+        with contextlib.suppress(OSError):  # gone, or it belongs to another user now (setuid)
             os.kill(pid, signal_number)
 
 
 def marked(table: Iterable[Process], mark: bytes) -> list[int]:
-    """Those that have these bytes in their environment; none of another user's."""
+    """Returns processes with these bytes in their environment; none of another user's."""
     found: list[int] = []
     for process in table:
         with contextlib.suppress(OSError), open(f"/proc/{process.pid}/environ", "rb") as file:
@@ -124,8 +129,9 @@ def marked(table: Iterable[Process], mark: bytes) -> list[int]:
 
 
 def kill_all(root: int | None, sessions: set[int], mark: bytes, seconds: float = KILL_SECONDS) -> int:
-    """For the launcher, without a guardian's help: SIGKILL until none is left to all descendants of `root`, members of these
-    sessions and processes that bear the mark. Returns how many are left."""
+    """For the launcher, without a guardian's help: sends SIGKILL to all descendants of `root`, to
+    members of these sessions and to processes with the mark, until none is left. Returns how many
+    are left."""
     deadline = time.monotonic() + seconds
     while True:
         table = processes()
@@ -146,12 +152,12 @@ class Rank:
     environment: dict[bytes, bytes]
     stdout: int
     stderr: int
-    processors: list[int]  # that it is bound to; none: it is not
+    processors: list[int]  # the processors that it is bound to; none: it is not bound
 
 
 @dataclass
 class State:
-    ranks: dict[int, int] = field(default_factory=dict)  # pid -> rank, of those that run
+    ranks: dict[int, int] = field(default_factory=dict)  # pid -> rank, of running ranks
     sessions: set[int] = field(default_factory=set)
     grace_seconds: float = GRACE_SECONDS
     mercy_seconds: float = 0.0
@@ -161,7 +167,7 @@ class State:
 
 
 def _prctl(option: int, argument: int) -> None:
-    # Without ctypes or prctl the guardian still finds the members of the ranks' sessions.
+    # Without ctypes or prctl, the guardian still finds the members of the ranks' sessions.
     with contextlib.suppress(ImportError, OSError, AttributeError):
         import ctypes
 
@@ -169,7 +175,7 @@ def _prctl(option: int, argument: int) -> None:
 
 
 def _report(*lines: str) -> None:
-    with contextlib.suppress(OSError):  # the launcher is dead; the loop learns it from its pipe
+    with contextlib.suppress(OSError):  # the launcher is dead; the loop notices it by its pipe
         os.write(1, "".join(line + "\n" for line in lines).encode())
 
 
@@ -194,10 +200,10 @@ def read_job(descriptor: int = 0) -> dict[str, Any] | None:
 
 
 def _start(rank: Rank, command: list[bytes], secret: int | None) -> tuple[int, int]:
-    """Fork and exec; (pid, 0) or (0, errno)."""
+    """Forks and executes; returns (pid, 0) or (0, errno)."""
     guardian = os.getpid()
     try:
-        failed, tell = os.pipe()  # closed by a successful exec
+        failed, tell = os.pipe()  # a successful exec closes it
         pid = os.fork()
     except OSError as error:
         return 0, error.errno or errno.EAGAIN
@@ -208,12 +214,12 @@ def _start(rank: Rank, command: list[bytes], secret: int | None) -> tuple[int, i
             _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != guardian:
                 os._exit(1)  # it died before prctl could take effect
-            for ignored in _IGNORED:  # exec would hand that on
+            for ignored in _IGNORED:  # exec would pass that on
                 signal.signal(ignored, signal.SIG_DFL)
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             os.dup2(rank.stdout, 1)
             os.dup2(rank.stderr, 2)
-            with contextlib.suppress(OSError):  # one of them has been taken away meanwhile
+            with contextlib.suppress(OSError):  # one of them is no longer available
                 if rank.processors:
                     os.sched_setaffinity(0, rank.processors)
             if secret is not None:
@@ -248,10 +254,11 @@ def _enter(state: State, phase: str) -> None:
     elif phase == "terminating":
         left = _left(state)
         send(left, signal.SIGTERM)
-        send(left, signal.SIGCONT)  # a stopped process would not hear it
+        send(left, signal.SIGCONT)  # a stopped process would not get it
         state.deadline = now + state.grace_seconds
     else:
-        # Another launcher among the ranks cannot end those it has started elsewhere any more when it is killed itself.
+        # If another launcher among the ranks is killed, it cannot end the processes that it has
+        # started elsewhere.
         if state.mercy_seconds:
             send(state.ranks, signal.SIGTERM)
         state.mercy_until = now + state.mercy_seconds
@@ -259,7 +266,7 @@ def _enter(state: State, phase: str) -> None:
 
 
 def _reap(state: State) -> bool:
-    """Collect and report the dead; False when no child is left."""
+    """Collects and reports the dead; returns False if no child is left."""
     lines: list[str] = []
     pid = -1
     while pid != 0:
@@ -272,7 +279,7 @@ def _reap(state: State) -> bool:
             lines.append(f"killed {rank} {os.WTERMSIG(status)}")
         elif rank is not None:
             lines.append(f"exited {rank} {os.WEXITSTATUS(status)}")
-    # In one write: who died at the same time is judged together.
+    # In one write, so processes that died at the same time are judged together.
     if lines:
         _report(*lines)
     return pid == 0
@@ -282,11 +289,11 @@ def _watch_launcher() -> list[int]:
     try:
         return [os.pidfd_open(os.getppid())]
     except (AttributeError, OSError):
-        return []  # an old kernel: the pipe alone has to do
+        return []  # an old kernel: the pipe alone has to suffice
 
 
 def _guard(state: State, wake: int) -> int:
-    """Until nothing is left; returns how many processes resisted."""
+    """Runs until nothing is left; returns how many processes resisted."""
     commands, launcher = [0], _watch_launcher()
     while True:
         if not _reap(state):
@@ -336,7 +343,7 @@ def main() -> None:
     job = read_job()
     if job is None:
         return
-    # Texts are bytes in disguise (latin-1): the environment need not be UTF-8.
+    # Texts are bytes decoded as latin-1, because the environment need not be UTF-8.
     command = [word.encode("latin-1") for word in job["command"]]
     shared = _bytes(job["environment"])
     secret: int | None = job["secret"]
@@ -360,7 +367,7 @@ def main() -> None:
         state.sessions.add(pid)
         _report(f"started {rank.rank} {pid}")
     for descriptor in descriptors:
-        os.close(descriptor)  # or the pipes would never end
+        os.close(descriptor)  # otherwise the pipes would never end
     left = _guard(state, wake)
     if job["scratch"]:
         import shutil

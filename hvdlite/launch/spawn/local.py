@@ -1,4 +1,4 @@
-"""Starts ranks on this host through a guardian (see guardian.py) and hands out what happens to them."""
+"""Starts ranks on this host through a guardian (see guardian.py) and reports what happens to them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from hvdlite.launch.spawn import guardian
 from hvdlite.launch.spawn.events import AllGone, Ended, Event, Pipes, Started, Unanswered, parse
 
-# In the environment of all that belongs to a job, one after another where a job runs within a job.
+# A mark in the environment of all processes of a job. A job within a job adds its own.
 MARKS = "HVDLITE_JOB_MARKS"
-# For a guardian that is slow, on top of what it has to do.
+# Time for a slow guardian, in addition to what it has to do.
 _MARGIN_SECONDS = 2.0
 
 
@@ -27,7 +27,7 @@ class Ranks:
     pipes: dict[int, Pipes]
     _guardian: subprocess.Popen[bytes]
     _mark: bytes
-    _ending_seconds: tuple[float, float]  # asked by terminate(), by kill()
+    _ending_seconds: tuple[float, float]  # deadlines of terminate() and kill()
     _rest: bytes = b""
     _running: dict[int, int] = field(default_factory=dict)  # rank -> pid
     _sessions: set[int] = field(default_factory=set)
@@ -59,7 +59,7 @@ class Ranks:
         return self._ending_seconds[0 if politely else 1] + _MARGIN_SECONDS
 
     def abandon(self) -> list[Event]:
-        # The guardian last: as long as it is there, all of the job are its descendants.
+        # The guardian last: while it exists, all processes of the job are its descendants.
         left = self._kill_all(self._guardian.pid)
         self._guardian.kill()
         return [Unanswered(killed=True), *self._all_ended(left, guardian_died=False)]
@@ -67,7 +67,7 @@ class Ranks:
     def close(self) -> None:
         assert self._guardian.stdin is not None and self._guardian.stdout is not None
         with contextlib.suppress(OSError):
-            self._guardian.stdin.close()  # end of file means: kill
+            self._guardian.stdin.close()  # end of file means kill
         self.wake()
         try:
             self._guardian.wait(timeout=2 * guardian.KILL_SECONDS)
@@ -87,7 +87,7 @@ class Ranks:
     def _command(self, letter: bytes) -> None:
         assert self._guardian.stdin is not None
         self.wake()
-        with contextlib.suppress(OSError):  # it is dead: events() says so
+        with contextlib.suppress(OSError):  # it is dead; events() reports it
             self._guardian.stdin.write(letter)
             self._guardian.stdin.flush()
 
@@ -121,7 +121,7 @@ def _texts(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _pipe(ours: contextlib.ExitStack, theirs: contextlib.ExitStack) -> tuple[int, int]:
-    """Its two ends, each of which its stack closes."""
+    """Returns both ends of a pipe; a stack closes each."""
     read, write = os.pipe()
     ours.callback(os.close, read)
     theirs.callback(os.close, write)
@@ -139,10 +139,13 @@ def start(
     mercy_seconds: float = 0.0,
     processors: Mapping[int, Sequence[int]] | None = None,
 ) -> Ranks:
-    """One process per rank in `own`, its environment on top of `shared`. `secret`: a descriptor that they inherit.
-    `grace_seconds` lie between SIGTERM and SIGKILL. `scratch`: a directory that goes when the job does, however that ends.
-    `mercy_seconds`: how long before SIGKILL for all these processes get SIGTERM, without which srun would leave ranks behind.
-    `processors`: those that a rank is bound to."""
+    """Starts one process per rank in `own`, with its environment added to `shared`.
+
+    `secret`: a descriptor that they inherit. `grace_seconds`: time between SIGTERM and SIGKILL.
+    `scratch`: a directory that is removed at the end of the job, however the job ends.
+    `mercy_seconds`: grace after SIGTERM before SIGKILL for all processes; srun needs it to end its
+    ranks. `processors`: those that each rank is bound to.
+    """
     pipes: dict[int, Pipes] = {}
     entries: list[dict[str, object]] = []
     inherited = [] if secret is None else [secret]
@@ -185,7 +188,7 @@ def start(
     killing = mercy_seconds + guardian.KILL_SECONDS
     ranks = Ranks(pipes, process, mark.encode(), (grace_seconds + killing, killing))
     assert process.stdin is not None
-    with contextlib.suppress(OSError):  # it died at once: events() says so
+    with contextlib.suppress(OSError):  # it died at once; events() reports it
         process.stdin.write(f"{len(job)}\n".encode() + job)
         process.stdin.flush()
     return ranks

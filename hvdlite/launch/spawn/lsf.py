@@ -1,6 +1,6 @@
 """jsrun's command line, for a job in IBM's LSF. Pure.
 
-Only shown, never run: LSF is not at hand here, and what was never run is not offered as if it worked.
+It is only printed and never run: we have no LSF, and do not offer what we have never run.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from hvdlite.launch.spawn.request import Launch, Request
 
 
 def launch(request: Request) -> Launch:
-    """One resource set per host with all that the host has, as programs expect that choose their GPU by local rank."""
+    """One resource set per host with all of the host's resources, because programs choose their GPU
+    by local rank."""
     hosts = max(1, len(request.hosts))
     per_host = max((host.slots for host in request.hosts), default=request.processes)
     argv = [

@@ -1,7 +1,7 @@
 """mpirun's command lines: Open MPI 4 and 5, MPICH, Intel MPI. Pure.
 
-mpirun starts the ranks; tensors may travel over MPI, and programs may use mpi4py beside. So MPI's own choice of networks is left alone,
-unless --tcp asks otherwise.
+mpirun starts the ranks. Tensors may go over MPI, and programs may use mpi4py themselves. So MPI
+chooses its networks itself, unless --tcp restricts it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from hvdlite.launch.spawn.request import Launch, Request
 
-# From here on Open MPI's tree of ssh connections takes longer than one after another from here. As Horovod.
+# From this number of hosts on, Open MPI's tree of ssh connections takes longer than one connection
+# after another from here. Horovod's value.
 _MANY_HOSTS = 64
 
 
@@ -24,19 +25,20 @@ class Family(enum.Enum):
 
 @dataclass(frozen=True)
 class Version:
-    """Whose mpirun it is. `major` is 0 where the answer has no number."""
+    """The vendor of an mpirun. `major` is 0 if the answer has no number."""
 
     family: Family
     major: int
 
     @property
     def is_prrte(self) -> bool:
-        """From version 5 on Open MPI starts processes with PRRTE, which has other options and says other things."""
+        """From version 5 on, Open MPI starts processes with PRRTE, which has other options and
+        other messages."""
         return self.family is Family.OPEN_MPI and self.major >= 5
 
 
 def identify(answer: str) -> Version:
-    """From what `mpirun --version` prints. ValueError: it is none of those known."""
+    """Reads the output of `mpirun --version`. Raises ValueError if it is none of the known ones."""
     for family, pattern in (
         (Family.OPEN_MPI, r"\((?:Open MPI|OpenRTE|prte)\) (\d+)"),
         (Family.INTEL, r"Intel\(R\) MPI Library.*Version (\d+)"),
@@ -45,9 +47,9 @@ def identify(answer: str) -> Version:
         match = re.search(pattern, answer)
         if match:
             return Version(family, int(match.group(1)))
-    if "Spectrum MPI" in answer:  # IBM's, built on Open MPI 4
+    if "Spectrum MPI" in answer:  # IBM's MPI, built on Open MPI 4
         return Version(Family.OPEN_MPI, 4)
-    if "HYDRA" in answer:  # MVAPICH and others that took MPICH's launcher
+    if "HYDRA" in answer:  # MVAPICH and others with MPICH's launcher
         return Version(Family.MPICH, 0)
     said = " ".join(answer.split())[:200] or "nothing"
     raise ValueError(
@@ -57,15 +59,16 @@ def identify(answer: str) -> Version:
 
 
 def launch(version: Version, program: str, tag: str, scratch: str, request: Request) -> Launch:
-    """The command line that starts the ranks with `program`. `tag` marks their output where the launcher lets us choose: a text
-    that no program prints by chance, without `%`. `scratch`: a directory for the launcher's own files, where it keeps any."""
+    """Returns the command line that starts the ranks with `program`. `tag` marks their output if
+    the launcher lets us choose: a text that no program prints by chance, without `%`. `scratch`: a
+    directory for the launcher's own files, if it keeps any."""
     if version.family is Family.OPEN_MPI:
         return _open_mpi(version.is_prrte, program, scratch, request)
     return _hydra(version.family, program, tag, request)
 
 
 def _open_mpi(prrte: bool, program: str, scratch: str, request: Request) -> Launch:
-    # What configures the runtime; only in version 4 is that a part of MPI's own configuration.
+    # The configuration of the runtime; only in version 4 is it a part of MPI's own configuration.
     runtime = "--prtemca" if prrte else "--mca"
     remote = "plm_ssh" if prrte else "plm_rsh"
     argv = [program]
@@ -80,7 +83,8 @@ def _open_mpi(prrte: bool, program: str, scratch: str, request: Request) -> Laun
         argv += ["--mca", "pml", "ob1", "--mca", "btl", "self,sm,tcp" if prrte else "self,vader,tcp"]
     if request.ssh_arguments:
         argv += [runtime, f"{remote}_args", request.ssh_arguments]
-    if request.interfaces and len(request.hosts) > 1:  # PRRTE refuses the loopback, which is enough on one host
+    # PRRTE refuses the loopback, which is enough on one host
+    if request.interfaces and len(request.hosts) > 1:
         names = ",".join(request.interfaces)
         argv += ["--mca", "btl_tcp_if_include", names]
         argv += [runtime, "prte_if_include" if prrte else "oob_tcp_if_include", names]
@@ -95,7 +99,7 @@ def _open_mpi(prrte: bool, program: str, scratch: str, request: Request) -> Laun
 def _hydra(family: Family, program: str, tag: str, request: Request) -> Launch:
     environment: dict[str, str] = {}
     argv = [program, "-prepend-pattern", f"{tag}%r:", "-print-all-exitcodes", "-np", str(request.processes)]
-    if len(request.hosts) == 1:  # Intel's takes `a:2` for a name when it stands alone
+    if len(request.hosts) == 1:  # Intel's mpirun takes `a:2` for a name if it is alone
         argv += ["-hosts", request.hosts[0].name, "-ppn", str(request.hosts[0].slots)]
     elif request.hosts:
         argv += ["-hosts", request.host_list]

@@ -1,7 +1,7 @@
 """When two kernels, or ssh and sshd, give each other up. Pure.
 
-Whatever HVDLITE_HEARTBEAT_SECONDS forgives the ranks, it forgives the connections between the launcher and its hosts: an outage that is
-shorter ends neither.
+An outage that HVDLITE_HEARTBEAT_SECONDS allows to the ranks must not end the connections between
+the launcher and its hosts either.
 """
 
 from __future__ import annotations
@@ -12,15 +12,16 @@ from collections.abc import Sequence
 
 # How often the other side is asked for a sign of life while nothing else is sent.
 _PAUSE = 1
-# An answer is on its way, or the question after the outage.
+# Time for an answer on its way, or for the first question after the outage.
 _MARGIN = 2
 
 
 def socket_options(silence: float) -> Sequence[tuple[int, int, int]]:
-    """Of a connection that carries nothing most of the time, as setsockopt() wants them; 0: it is kept for ever.
+    """Returns options for setsockopt(), for a connection that is idle most of the time; 0: it is
+    kept for ever.
 
-    TCP_USER_TIMEOUT is the limit: with it, the kernel counts the seconds since it last heard anything, and not the questions that were
-    lost, of which none is repeated.
+    TCP_USER_TIMEOUT is the limit. With it, the kernel counts the seconds since it last heard
+    anything, and not the lost questions, none of which it repeats.
     """
     if silence <= 0:
         return []
@@ -34,7 +35,8 @@ def socket_options(silence: float) -> Sequence[tuple[int, int, int]]:
 
 
 def ssh_options(silence: float) -> Sequence[str]:
-    """Of ssh, whose questions and answers TCP carries. After an outage TCP may wait once more for as long before it tries again."""
+    """Returns options for ssh, whose questions and answers go over TCP. After an outage, TCP may
+    wait once more for as long before it tries again."""
     if silence <= 0:
         return ["ServerAliveInterval=0"]
     most = math.ceil((2 * silence + _MARGIN) / _PAUSE)

@@ -13,19 +13,19 @@ def launch(name: str, environ: Mapping[str, str], request: Request) -> Launch:
         "srun",
         f"--ntasks={request.processes}",
         f"--job-name={name}",
-        # Without it the others run on when a rank has died.
+        # Without this, the others continue when a rank has died.
         "--kill-on-bad-exit=1",
         "--label",
         "--input=none",
-        # sbatch --export=NONE would otherwise hold for the step, too.
+        # Otherwise sbatch --export=NONE would apply to the step, too.
         "--export=ALL",
     ]
     if request.hosts:
         argv += _placement(request)
-    # Since 22.05 srun no longer takes this over from sbatch, and ranks would share one core.
+    # Since 22.05, srun no longer takes this from sbatch, and ranks would share one core.
     if environ.get("SLURM_CPUS_PER_TASK"):
         argv.append(f"--cpus-per-task={environ['SLURM_CPUS_PER_TASK']}")
-    # A shell from `srun --pty` is a step itself: it holds the very processors that this step waits for.
+    # A shell of `srun --pty` is a step itself: it holds the processors that this step waits for.
     if environ.get("SLURM_STEP_ID", "").isdecimal():
         argv.append("--overlap")
     return Launch([*argv, *request.extra_arguments, *request.command])

@@ -1,8 +1,8 @@
-"""Starts ranks on other hosts: one ssh, one agent (see agent.py) per host.
+"""Starts ranks on other hosts: one ssh and one agent (see agent.py) per host.
 
-ssh is the user's own, with the user's configuration and keys. It never asks (BatchMode), it checks host keys as the user
-has told it to, and it notices when the other side is silent for longer than a rank may be. A host goes through these phases, and an
-error says which one it was in:
+ssh is the user's own, with the user's configuration and keys. It never asks (BatchMode), and it
+checks host keys as the user has set. It notices if the other side is silent for longer than a rank
+may be. A host goes through these phases, and an error names the phase:
 
     connecting ──► starting Python ──► looking for the store ──► ready ──► running
 """
@@ -28,18 +28,18 @@ from hvdlite.launch.spawn.agent_protocol import Order
 from hvdlite.launch.spawn.events import AllGone, Event, Lost, Output, Pipes, Unanswered
 from hvdlite.launch.spawn.silence import ssh_options
 
-# As many handshakes at once: more only make each of them slower.
+# The number of handshakes at once. More would only make each of them slower.
 _AT_ONCE = 64
 _READ_BYTES = 1 << 18
 _MOST_WORDS = 4096
-# What the far shell says first: the login has succeeded.
+# The far shell prints this first: the login has succeeded.
 _LOGGED_IN = "hvdlite logged in"
-# These may be over in a moment, where hosts come late.
+# These failures may pass in a moment, if hosts come late.
 _PASSING = re.compile(r"Could not resolve hostname|Connection refused|timed out|No route to host|Connection reset")
 _PAUSE = 1.0
-# For an agent that is slow or far away, on top of what it waits for its own guardian.
+# Time for a slow or distant agent, in addition to its own wait for its guardian.
 _MARGIN_SECONDS = 5.0
-# What the far interpreter needs in order to start at all; everything else goes over the channel.
+# Variables that the far interpreter needs to start at all; the others go over the channel.
 _NEEDED_BEFORE = ("PYTHONPATH", "LD_LIBRARY_PATH")
 
 Log = Callable[[str], None]
@@ -51,13 +51,14 @@ class Options:
     identity_file: str | None = None
     extra: Sequence[str] = ()
     connect_timeout: float = 30.0
-    silence_seconds: float = 10.0  # 0: a silent host is waited for
-    hosts_may_come_late: bool = False  # as on Kubernetes, where a pod's name exists some seconds after the pod
+    silence_seconds: float = 10.0  # 0: a silent host is never given up
+    # as on Kubernetes, where a pod's name exists some seconds after the pod
+    hosts_may_come_late: bool = False
     program: str = "ssh"
 
 
 def command_line(host: str, options: Options, environ: Mapping[str, str], interpreter: str) -> list[str]:
-    """Pure. The agent is started by the same interpreter as the launcher."""
+    """Returns ssh's command line. Pure. The agent runs with the same interpreter as the launcher."""
     words = [options.program, "-T", "-x", "-e", "none"]
     for option in (
         "BatchMode=yes",
@@ -72,12 +73,13 @@ def command_line(host: str, options: Options, environ: Mapping[str, str], interp
     words += [*options.extra, "--", re.sub(r"\[(.*)\]$", r"\1", host)]
     variables = [f"{name}={environ[name]}" for name in _NEEDED_BEFORE if environ.get(name)]
     agent = [*(["env", *variables] if variables else []), interpreter, "-m", "hvdlite.launch.agent"]
-    # Words that every shell understands in the same way, csh and fish included.
+    # Words that every shell understands in the same way, including csh and fish.
     return [*words, f"echo {_LOGGED_IN}; exec {shlex.join(agent)}"]
 
 
 def explain(host: str, status: int, words: str, interpreter: str) -> str:
-    """What went wrong before the agent answered, and what to do. Pure; `words` is what ssh and the far side said."""
+    """Says what went wrong before the agent answered, and what to do. Pure. `words`: the output of
+    ssh and of the far side."""
     said = words.strip().splitlines()[-1].strip() if words.strip() else ""
     at = f"ssh {host}"
     for pattern, advice in (
@@ -100,7 +102,7 @@ def explain(host: str, status: int, words: str, interpreter: str) -> str:
 
 @dataclass
 class Remote:
-    """The Group of another host's ranks. There are no pipes here: what ranks print comes as Output."""
+    """The Group of another host's ranks. It has no pipes: the ranks' output comes as Output."""
 
     host: str
     process: subprocess.Popen[bytes]
@@ -108,7 +110,7 @@ class Remote:
     interpreter: str
     say: Log
     phase: str = "connecting"
-    address: str = ""  # of the store, as seen from there
+    address: str = ""  # of the store, as seen from the host
     problem: str = ""  # why it cannot take part
     pipes: Mapping[int, Pipes] = field(default_factory=dict)
     _decoder: agent_protocol.Decoder = field(default_factory=agent_protocol.Decoder)
@@ -139,7 +141,7 @@ class Remote:
         return found
 
     def start(self) -> None:
-        """To be called once, when the phase is `ready`: its ranks start."""
+        """Starts the host's ranks. Call it once, in the phase `ready`."""
         self.phase = "running"
         self._send(agent_protocol.START)
 
@@ -172,7 +174,7 @@ class Remote:
             self.process.stdin.close()
 
     def wait(self, deadline: float) -> None:
-        """Until ssh is gone, or has to be killed."""
+        """Waits until ssh is gone, or has to be killed."""
         try:
             self.process.wait(timeout=max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
@@ -184,18 +186,19 @@ class Remote:
             stream.close()
 
     def _kill(self) -> None:
-        """ssh, which leads a group of its own, and what it has started: a ProxyCommand would go on trying."""
+        """Kills ssh, which leads a group of its own, with its children: a ProxyCommand would
+        continue to try."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
 
     def _send(self, data: bytes) -> None:
         assert self.process.stdin is not None
-        with contextlib.suppress(OSError):  # it is dead: events() says so
+        with contextlib.suppress(OSError):  # it is dead; events() reports it
             self.process.stdin.write(data)
             self.process.stdin.flush()
 
     def _heard(self, data: bytes, stream: Any) -> None:
-        """From ssh or from the agent; ranks' own words come in agent_protocol."""
+        """Handles output of ssh or of the agent; agent_protocol has the ranks' own output."""
         if not data:
             self._both.unregister(stream)
         self._words = (self._words + data)[-_MOST_WORDS:]
@@ -266,14 +269,16 @@ def contact(
     log: Log,
     show: Callable[[Mapping[str, str]], None],
 ) -> list[Remote]:
-    """Agents on all hosts, each of which has found the store. ConnectionError: a line for every host that has not.
+    """Returns agents on all hosts, each of which has found the store. ConnectionError has a line
+    for every host that has not.
 
-    `show` is given how far each host is whenever something has happened, and nothing at the end."""
+    `show` is called with the phase of each host after every event, and with nothing at the end.
+    """
     interpreter = sys.executable or "python3"
     deadline = time.monotonic() + timeout
     remotes: dict[str, Remote] = {}
     left = deque(orders)
-    again: deque[tuple[float, str]] = deque()  # when to call whom once more
+    again: deque[tuple[float, str]] = deque()  # when to call which host again
     try:
         with selectors.DefaultSelector() as selector:
             while True:
@@ -346,11 +351,11 @@ def _problems(pending: Iterable[Remote], left: Sequence[str], timeout: float, la
 
 
 def close(remotes: Iterable[Remote]) -> None:
-    """All at once: a host that does not answer must not keep the others alive."""
+    """Closes all at once: a host that does not answer must not keep the others alive."""
     remotes = list(remotes)
     for remote in remotes:
         remote.let_go()
-    # An agent may have to kill; where none has answered there is nothing to wait for.
+    # An agent may have to kill ranks; if none has answered, there is nothing to wait for.
     begun = any(remote.phase in ("ready", "running") for remote in remotes)
     deadline = time.monotonic() + (3 * guardian.KILL_SECONDS if begun else 0.2)
     for remote in remotes:

@@ -1,18 +1,20 @@
-r"""Which rank has printed what, in an output where another launcher has mixed all ranks. Pure.
+r"""Finds out which rank has printed what, in the output of another launcher that mixes all ranks. Pure.
 
-    Open MPI   `[1,0]<stdout>:text`, at the start of each line; version 4 again wherever a line goes on after a pause
+    Open MPI   `[1,0]<stdout>:text`, at the start of each line; version 4 repeats the tag if a line
+               continues after a pause
     Hydra      `<our mark>0:text`, likewise
     srun       `0: text`, at the start of each line and of each piece of 1024 bytes
 
-What stands at the start of a line without a tag was said by the launcher itself. Everything else comes out as the rank has
-written it, with two exceptions that srun makes: its lines arrive when they are complete, and a last line that is not gets an end.
+Text without a tag at the start of a line is the launcher's own. All other text comes out as the
+rank has written it. srun makes two exceptions: its lines arrive when they are complete, and an
+unfinished last line gets an end.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-# What the launcher itself says.
+# The launcher's own messages.
 LAUNCHER = -1
 # srun cuts longer lines into pieces of this size, and ends each of them.
 _SLURM_PIECE = 1024
@@ -27,12 +29,14 @@ class Tag:
     before: bytes
     after: bytes
     anywhere: bool = True  # also within a line
-    speaks: bytes = b""  # so the launcher itself begins, also within a line that a rank has not ended
-    padded: bool = False  # spaces may stand before it
-    piece: int = 0  # a line of exactly so many bytes goes on in the next one
+    # the beginning of the launcher's own messages, also within a line that a rank has not ended
+    speaks: bytes = b""
+    padded: bool = False  # spaces may be in front of it
+    piece: int = 0  # a line of exactly this length continues in the next one
 
     def match(self, text: bytes) -> tuple[int, int] | None:
-        """(rank, length) when `text` begins with a tag; (0, 0) when it is too short to tell; None when it does not."""
+        """Returns (rank, length) if `text` begins with a tag; (0, 0) if it is too short to tell;
+        None if it does not."""
         start = len(text) - len(text.lstrip(b" ")) if self.padded else 0
         head = text[start : start + len(self.before)]
         if head != self.before:
@@ -64,18 +68,19 @@ SLURM = Tag(b"", b": ", anywhere=False, padded=True, piece=_SLURM_PIECE)
 
 
 class Untangler:
-    """Takes one stream of a launcher apart."""
+    """Separates one stream of a launcher."""
 
     def __init__(self, tag: Tag) -> None:
         self._tag = tag
         self._rank = LAUNCHER
         self._line_start = True
-        self._length = 0  # of the present line so far, its tag not counted
+        self._length = 0  # length of the present line so far, without its tag
         self._held = b""  # may be the beginning of a tag
         self._found: list[tuple[int, bytes]] = []
 
     def feed(self, data: bytes) -> list[tuple[int, bytes]]:
-        """What is now known to belong to whom, in order. What may be the beginning of a tag waits for the rest."""
+        """Returns what is now known to belong to a rank, in order. Text that may be the beginning
+        of a tag waits for the rest."""
         text = self._held + data
         self._held = b""
         position = 0
@@ -89,7 +94,8 @@ class Untangler:
         return found
 
     def _tag_at(self, text: bytes, position: int) -> int | None:
-        """The length of the tag here, 0 when there is none; None when the text is too short to tell."""
+        """Returns the length of the tag here; 0 if there is none; None if the text is too short to
+        tell."""
         head = text[position : position + _MAX_TAG]
         match = self._tag.match(head) if self._line_start or self._tag.anywhere else None
         speaks = self._tag.speaks
@@ -108,7 +114,7 @@ class Untangler:
         self._rank, self._line_start = rank, False
 
     def flush(self) -> list[tuple[int, bytes]]:
-        """What still waits, at the end: it was no tag."""
+        """Returns what still waits, at the end: it was no tag."""
         held, self._held = self._held, b""
         if not held:
             return []
@@ -117,10 +123,10 @@ class Untangler:
         return [(self._rank, held)]
 
     def _take(self, text: bytes, position: int) -> int:
-        """The text up to the line's end, or to what may be a tag; returns where it ends."""
+        """Takes the text up to the line's end, or up to what may be a tag; returns where it ends."""
         newline = text.find(b"\n", position)
         end = len(text) if newline < 0 else newline + 1
-        # What begins right here was looked at already.
+        # The beginning of this text was checked already.
         marks = [self._tag.before] if self._tag.anywhere else []
         marks += [self._tag.speaks] if self._tag.speaks else []
         begins = [at for mark in marks if (at := _find(mark, text, position + 1, end)) >= 0]
@@ -138,7 +144,7 @@ class Untangler:
 
 
 def _find(mark: bytes, text: bytes, start: int, end: int) -> int:
-    """Where `mark` begins, or may begin at the very end of the text; -1: nowhere."""
+    """Returns where `mark` begins, or may begin at the very end of the text; -1: nowhere."""
     found = text.find(mark, start, end)
     if found < 0 and end == len(text):
         for length in range(min(len(mark) - 1, end - start), 0, -1):

@@ -1,7 +1,8 @@
 """The promises of hvdlite, one function each, for `worker.py` to try on every rank.
 
 A check is a function of a Here, named as the fact that it establishes; it fails by raising. All ranks of a job run the
-same checks in the same order. Importing a module of checks imports its framework; pytest lists them without (listing.py).
+same checks in the same order. What is promised for every framework is one check over an Api (api.py): modules without a
+framework in their names; a framework's own modules have what it alone has. Importing a module of checks imports its framework; pytest lists them without (listing.py).
 """
 
 from __future__ import annotations
@@ -14,12 +15,9 @@ from typing import Any
 # In the order in which a job runs them: what is simple first, what ends and restarts the engine last.
 MODULES = (
     "basics",
+    "collectives",
     "allreduce",
-    "allgather",
-    "broadcast",
-    "alltoall",
-    "reduce",
-    "reducescatter",
+    "others",
     "barrier",
     "groups",
     "names_and_handles",
@@ -35,17 +33,25 @@ MODULES = (
     "ways",
 )
 
+# The module that has the Api of a suite.
+APIS = {"": "numpy_api", "torch": "torch_api", "tensorflow": "tensorflow_api", "jax": "jax_api"}
+
 # The tag of checks that belong to every configuration of their suite, whatever else it is made of.
 ALWAYS = "always"
 
-# The promises of an adapter, in the same manner: worker.py runs one suite. They import their framework.
+# worker.py runs one suite: arrays of numpy, or an adapter.
 SUITES = {
     "": MODULES,
     "torch": (
-        "torch_allreduce",
-        "torch_others",
+        "collectives",
+        "torch_tensors",
+        "gradients",
         "torch_gradients",
-        "torch_arguments",
+        "names_and_handles",
+        "arguments",
+        "mismatch",
+        "join",
+        "objects",
         "torch_functions",
         "torch_equivalence",
         "torch_compression",
@@ -58,20 +64,28 @@ SUITES = {
         "torch_ways",
     ),
     "tensorflow": (
-        "tensorflow_ops",
-        "tensorflow_gradients",
+        "collectives",
+        "tensorflow_tensors",
+        "gradients",
+        "arguments",
+        "programs",
         "tensorflow_compiled",
+        "objects",
         "tensorflow_training",
         "tensorflow_batch_norm",
         "tensorflow_ways",
     ),
     "keras": ("keras_data", "keras_training", "keras_optimizer", "keras_files", "keras_callbacks", "keras_ways"),
     "jax": (
-        "jax_allreduce",
-        "jax_others",
+        "collectives",
+        "jax_trees",
+        "gradients",
         "jax_gradients",
+        "arguments",
         "jax_arguments",
+        "programs",
         "jax_compiled",
+        "objects",
         "jax_functions",
         "jax_training",
         "jax_ways",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import itertools
 import warnings
 
 import numpy as np
@@ -13,109 +12,18 @@ from checks import check, needs
 from checks.here import (
     ADASUM,
     AVERAGE,
-    DTYPES,
     FLOATS,
     INTEGERS,
     MAX,
     MIN,
     OPS,
     PRODUCT,
-    SHAPES,
     SUM,
     Here,
-    adasum_tree,
     dtype_of,
     raises,
     reference,
 )
-
-
-@check(dtype=DTYPES)
-def every_reduction_of_odd_shapes_is_numpys(here: Here, dtype: str) -> None:
-    for (label, op), shape in itertools.product(OPS.items(), SHAPES):
-        inputs = here.everyones(dtype, shape, label, op=op)
-        before = inputs[here.rank].tobytes()
-        got = hvd.allreduce(inputs[here.rank], op=op)
-        here.close(got, reference(inputs, op), f"{label} of {shape}")
-        assert inputs[here.rank].tobytes() == before, "the input was written to"
-        here.saw(got)
-    here.settle()
-
-
-@check(dtype=DTYPES, tags=["engine"])
-def async_in_place_and_grouped_forms_agree_with_the_plain_one(here: Here, dtype: str) -> None:
-    for label, op in (("Sum", SUM), ("Average", AVERAGE), ("Max", MAX)):
-        shapes = SHAPES
-        inputs = [here.everyones(dtype, shape, label, op=op) for shape in shapes]
-        mine = [each[here.rank] for each in inputs]
-        expected = [reference(each, op) for each in inputs]
-        handles = [hvd.allreduce_async(t, op=op, name=f"{here.check}.{label}.{i}") for i, t in enumerate(mine)]
-        for handle, want in zip(reversed(handles), reversed(expected), strict=True):
-            here.close(hvd.synchronize(handle), want, f"async {label} of {want.shape}")
-        places = [t.copy() for t in mine]
-        for place, want in zip(places, expected, strict=True):
-            assert hvd.allreduce_(place, op=op) is place
-            here.close(place, want, f"in place {label} of {want.shape}")
-        places = [t.copy() for t in mine]
-        handles = [hvd.allreduce_async_(t, op=op) for t in places]
-        for handle, place, want in zip(handles, places, expected, strict=True):
-            assert hvd.synchronize(handle) is place
-            here.close(place, want, f"async in place {label} of {want.shape}")
-        for got, want in zip(hvd.grouped_allreduce(mine, op=op), expected, strict=True):
-            here.close(got, want, f"grouped {label} of {want.shape}")
-            here.saw(got)
-        places = [t.copy() for t in mine]
-        results = hvd.grouped_allreduce_(places, op=op, name=here.check + label)
-        assert all(a is b for a, b in zip(results, places, strict=True))
-        for place, want in zip(places, expected, strict=True):
-            here.close(place, want, f"grouped in place {label} of {want.shape}")
-        handle = hvd.grouped_allreduce_async(mine, op=op)
-        for got, want in zip(hvd.synchronize(handle), expected, strict=True):
-            here.close(got, want, f"grouped async {label}")
-    here.settle()
-
-
-@check(dtype=("int8", "float16", "bfloat16", "float32", "float64", "bool"), seconds=40)
-def tensors_that_cross_chunks_are_numpys(here: Here, dtype: str) -> None:
-    # One element beyond a chunk of 256 KiB of each item size, and several MiB of an odd number of elements.
-    for count in (262144 // dtype_of(dtype).itemsize + 1, 262144 // 4 + 1, (3 << 20) // dtype_of(dtype).itemsize + 7):
-        for op in (SUM, AVERAGE, MIN) if count < 1 << 20 else (SUM,):
-            inputs = here.everyones(dtype, (count,), op, op=op)
-            got = hvd.allreduce(inputs[here.rank], op=op)
-            here.close(got, reference(inputs, op), f"op {op} of {count} elements")
-            here.saw(got)
-            place = inputs[here.rank].copy()
-            hvd.allreduce_(place, op=op)
-            assert place.tobytes() == got.tobytes(), "in place gives other bits"
-    here.settle()
-
-
-@check(dtype=[d for d in DTYPES if d != "bool"])
-def scale_factors_are_applied_before_and_after(here: Here, dtype: str) -> None:
-    factors = [(0.5, 1.0), (1.0, 0.25), (2.0, 0.125), (1 / 3, 3.0), (1.0, 1 / here.size)]
-    if dtype not in INTEGERS or dtype.startswith("int"):
-        factors += [(-1.5, 0.7)]
-    for (pre, post), (label, op), shape in itertools.product(factors, OPS.items(), ((), (5,), (129, 7))):
-        inputs = here.everyones(dtype, shape, label, op=op)
-        got = hvd.allreduce(inputs[here.rank], op=op, prescale_factor=pre, postscale_factor=post)
-        here.close(got, reference(inputs, op, pre, post), f"{label} of {shape} with {pre} and {post}")
-        here.saw(got)
-    here.settle()
-
-
-@check(dtype=FLOATS)
-def adasum_is_the_formula(here: Here, dtype: str) -> None:
-    for shape in ((1,), (3,), (7, 5), (), (0,), (70001,)):
-        inputs = here.everyones(dtype, shape)
-        got = hvd.allreduce(inputs[here.rank], op=ADASUM)
-        assert got.shape == shape and got.dtype == dtype_of(dtype)
-        here.saw(got)
-        want = adasum_tree(inputs)
-        tolerance = {"float16": 2e-2, "bfloat16": 1e-1, "float32": 1e-5, "float64": 1e-12}[dtype]
-        np.testing.assert_allclose(
-            got.astype(np.float64), want, rtol=tolerance, atol=tolerance * 16 * max(1, here.size - 1)
-        )
-    here.settle()
 
 
 @check()
@@ -185,13 +93,6 @@ def average_is_the_default_and_divides_once(here: Here) -> None:
     here.close(hvd.allreduce(inputs[here.rank]), reference(inputs, AVERAGE))
     ints = here.everyones("int32", (1000,))
     here.close(hvd.allreduce(ints[here.rank]), reference(ints, AVERAGE), exact=True)
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        here.close(hvd.allreduce(inputs[here.rank], average=False), reference(inputs, SUM))
-        here.close(hvd.allreduce(inputs[here.rank], True), reference(inputs, AVERAGE))
-    assert [w.category for w in said] == [DeprecationWarning] * 2
-    with raises(ValueError, "op= and average="):
-        hvd.allreduce(inputs[here.rank], average=True, op=SUM)
 
 
 @check()
@@ -278,3 +179,29 @@ def tensors_may_be_forgotten_while_they_travel(here: Here) -> None:
     total = sum(here.ranks)
     for i, handle in enumerate(handles):
         assert (hvd.synchronize(handle) == total + i * here.size).all()
+
+
+@check()
+def an_in_place_operation_needs_a_tensor_to_write_into(here: Here) -> None:
+    for wrong in (3.0, [1.0, 2.0], np.float32(1)):
+        with raises((TypeError, ValueError)):
+            hvd.allreduce_(wrong, op=SUM)
+        with raises((TypeError, ValueError)):
+            hvd.broadcast_(wrong, 0)
+    assert hvd.allreduce(1, op=SUM) == here.size
+
+
+@check()
+def positional_arguments_come_in_horovods_order(here: Here) -> None:
+    t = np.ones(3, np.float32)
+    assert (hvd.allreduce(t, None, "positional", hvd.Sum) == here.size).all()
+    hvd.allreduce_(t, None, "positional", hvd.Sum)
+    assert (t == here.size).all()
+    assert (hvd.allreduce(t, None, "positional", hvd.Sum, 2.0, 0.5, hvd.global_process_set) == here.size**2).all()
+    assert (hvd.broadcast(t, 0, "positional") == t).all()
+    assert hvd.allgather(t, "positional").shape == (3 * here.size,)
+    out, received = hvd.alltoall(np.ones(here.size), [1] * here.size, "positional")
+    assert out.sum() == here.size and received.tolist() == [1] * here.size
+    assert hvd.reducescatter(np.ones(here.size), "positional", hvd.Sum).tolist() == [here.size]
+    assert len(hvd.grouped_allreduce([t, t], None, "positional", hvd.Sum)) == 2
+    assert (hvd.Average, hvd.Sum, hvd.Adasum, hvd.Min, hvd.Max, hvd.Product) == (0, 1, 2, 3, 4, 5)

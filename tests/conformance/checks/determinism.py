@@ -52,17 +52,3 @@ def a_tensor_has_the_same_sum_alone_and_in_any_company(here: Here, dtype: str) -
     for company in ([small, large], [large, small], [np.ones(77, small.dtype), small, large]):
         results = [each.tobytes() for each in hvd.grouped_allreduce(company, op=SUM)]
         assert set(alone) <= set(results)
-
-
-@check()
-def forms_of_the_same_operation_give_the_same_bits(here: Here) -> None:
-    needs(here.in_rank_order, "sums in the order of ranks")
-    for dtype in FLOATS:
-        mine = here.data(dtype, (8192,), here.rank)
-        plain = hvd.allreduce(mine, op=SUM)
-        assert hvd.allreduce_(mine.copy(), op=SUM).tobytes() == plain.tobytes()
-        assert hvd.grouped_allreduce([mine, mine[:100]], op=SUM)[0].tobytes() == plain.tobytes()
-        rows = hvd.allgather(hvd.reducescatter(mine, op=SUM))
-        assert rows.tobytes() == plain.tobytes()
-        here.saw(plain)
-    here.settle()

@@ -22,22 +22,6 @@ def members_may_have_different_dtypes_and_sizes(here: Here) -> None:
             here.close(got, reference(each, SUM))
 
 
-@check()
-def an_empty_group_is_done_at_once(here: Here) -> None:
-    assert hvd.grouped_allreduce([]) == []
-    assert hvd.grouped_allgather([]) == []
-    assert hvd.grouped_reducescatter([]) == []
-    assert hvd.synchronize(hvd.grouped_allreduce_async([])) == []
-
-
-@check()
-def a_group_is_a_list(here: Here) -> None:
-    for wrong in (np.ones(3), 3, "abc", None, {1: np.ones(2)}, (np.ones(1) for _ in range(2))):
-        with raises(TypeError):
-            hvd.grouped_allreduce(wrong)
-    assert hvd.grouped_allreduce((np.ones(1), np.ones(2)), op=SUM)[1].tolist() == [here.size] * 2
-
-
 @check(min_ranks=2, tags=["engine"])
 def nothing_of_a_group_happens_before_all_of_it_is_there(here: Here) -> None:
     # Rank 0 submits the second group late; single operations submitted meanwhile are not held up.

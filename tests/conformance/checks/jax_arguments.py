@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import hvdlite.jax as hvd
 from checks import check
 from checks.here import Here, raises
-from checks.jax_here import WAYS, run
+from checks.jax_api import WAYS, run
 
 
 @check(way=WAYS)

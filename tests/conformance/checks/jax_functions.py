@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import hvdlite.jax as hvd
 from checks import check
 from checks.here import Here
-from checks.jax_here import WAYS, run
+from checks.jax_api import WAYS, run
 
 
 @check(way=WAYS)
@@ -37,11 +37,3 @@ def broadcast_parameters_of_an_optimizers_state(here: Here) -> None:
     got = hvd.broadcast_parameters(state)
     assert jax.tree_util.tree_structure(got) == jax.tree_util.tree_structure(state)
     assert all((leaf == 0).all() for leaf in jax.tree_util.tree_leaves(got))
-
-
-@check()
-def objects_travel(here: Here) -> None:
-    assert hvd.broadcast_object({"epoch": here.rank}, root_rank=0) == {"epoch": 0}
-    assert hvd.allgather_object(here.rank) == list(here.ranks)
-    values = hvd.allgather_object(jnp.full(2, here.rank))
-    assert [v.tolist() for v in values] == [[r, r] for r in here.ranks]

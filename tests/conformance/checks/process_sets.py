@@ -49,27 +49,6 @@ def every_operation_works_within_a_subset(here: Here) -> None:
 
 
 @check(min_ranks=2)
-def those_outside_are_refused_at_the_call(here: Here) -> None:
-    subset = hvd.add_process_set([0])
-    if here.rank == 0:
-        assert (hvd.allreduce(np.ones(2), op=SUM, process_set=subset) == 1).all()
-        for root in (1, here.size):
-            with raises(ValueError, f"{root}"):
-                hvd.broadcast(np.ones(2), root, process_set=subset)
-    else:
-        for call in (hvd.allreduce, hvd.allgather, hvd.alltoall, hvd.reducescatter, hvd.allreduce_async):
-            with raises(ValueError, f"rank {here.rank}", "not a member"):
-                call(np.ones(2), process_set=subset)
-        with raises(ValueError, "not a member"):
-            hvd.broadcast(np.ones(2), 0, process_set=subset)
-        with raises(ValueError, "not a member"):
-            hvd.barrier(process_set=subset)
-        with raises(ValueError, "not a member"):
-            hvd.grouped_allreduce([np.ones(2)], process_set=subset)
-    hvd.remove_process_set(subset)
-
-
-@check(min_ranks=2)
 def overlapping_sets_may_be_used_in_opposite_orders(here: Here) -> None:
     first = hvd.add_process_set([0])
     second = hvd.add_process_set([here.size - 1]) if here.size == 2 else hvd.add_process_set(range(1, here.size))

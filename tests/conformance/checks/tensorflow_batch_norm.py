@@ -10,7 +10,7 @@ import tensorflow as tf
 import hvdlite.tensorflow as hvd
 from checks import check
 from checks.here import Here, raises
-from checks.tensorflow_here import MODES, array, run
+from checks.tensorflow_api import MODES, array, run
 
 
 @check(mode=MODES)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 from unittest import mock
@@ -13,8 +12,9 @@ import tensorflow as tf
 import hvdlite as core
 import hvdlite.tensorflow as hvd
 from checks import check
-from checks.here import AVERAGE, SUM, Here, raises, reference
-from checks.tensorflow_here import array, made, process_sets, run, tensor
+from checks.here import AVERAGE, SUM, Here, raises
+from checks.programs import calls_of
+from checks.tensorflow_api import API, array, made, run, tensor
 from hvdlite.tensorflow import xla
 
 
@@ -26,91 +26,6 @@ def _names(count: int) -> list[str]:
     """Of the last allreduces, in their order."""
     names = [operation["name"] for operation in core.recent_operations()]
     return [name.rpartition("/")[2].removeprefix("allreduce.") for name in names][-count:]
-
-
-def _calls(function: Any, *args: Any) -> tuple[int, int]:
-    """How many of hvdlite's calls are in the compiled program, and how many come one after the other, because each needs
-    something of the last."""
-    program = function.experimental_get_compiler_ir(*args)(stage="optimized_hlo")
-    entry = program.split("ENTRY")[1]
-    depths: dict[str, int] = {}
-    calls = 0
-    for name, line in re.findall(
-        r"^ *(?:ROOT )?(%?[\w.-]+) = (.*)$", entry, re.M
-    ):  # in an order in which operands come first
-        ours = 'custom_call_target="hvdlite"' in line
-        depths[name] = max((depths.get(other, 0) for other in re.findall(r"%?[\w.-]+", line)), default=0) + ours
-        calls += ours
-    return calls, max(depths.values())
-
-
-@check(seconds=60)
-def the_others_and_their_gradients_are_numpys_in_process_sets(here: Here) -> None:
-    with process_sets(here) as sets:
-        for among in sets:
-            n, mine, s = len(among.members), among.mine, among.process_set
-            root = among.members[-1]
-            x = among.of(here.everyones("float64", (2 * n, 3), "x"))
-            dy = among.of(here.everyones("float64", (2 * n * n, 3), "dy"))
-            exchanged = np.concatenate([each[2 * mine : 2 * mine + 2] for each in x])
-            back = np.concatenate([each[2 * mine : 2 * mine + 2] for each in dy])
-            share = slice(2 * mine, 2 * mine + 2)
-            parts = np.concatenate([d[:2] for d in dy])
-            all_of_them: list[tuple[Any, Any, Any]] = [  # the operation, its result, the gradient for dy
-                (lambda t, s=s: hvd.allgather(t, process_set=s), np.concatenate(x),
-                 reference(dy, AVERAGE)[2 * n * mine : 2 * n * (mine + 1)]),
-                (lambda t, s=s: hvd.grouped_allgather([t, t[:1]], process_set=s)[0], np.concatenate(x),
-                 reference(dy, AVERAGE)[2 * n * mine : 2 * n * (mine + 1)]),
-                (lambda t, s=s, root=root: hvd.broadcast(t, root, process_set=s), x[-1],
-                 reference([d[: 2 * n] for d in dy], AVERAGE) * (here.rank == root)),
-                (lambda t, s=s: hvd.alltoall(t, process_set=s), exchanged, back),
-                (lambda t, s=s: hvd.alltoall(t, [2] * s.size(), process_set=s)[0], exchanged, back),
-                (lambda t, s=s: hvd.reducescatter(t, op=SUM, process_set=s), reference(x, SUM)[share], parts * n),
-                (lambda t, s=s: hvd.grouped_reducescatter([t, t], process_set=s)[1], reference(x, AVERAGE)[share], parts),
-            ]  # fmt: skip
-            functions = tuple(function for function, _, _ in all_of_them)
-
-            def all_with_gradients(t: Any, d: Any, functions: Any = functions) -> Any:
-                pairs = []
-                for function in functions:
-                    with tf.GradientTape() as tape:
-                        tape.watch(t)
-                        y = function(t)
-                    pairs.append((y, tape.gradient(y, t, output_gradients=d[: y.shape[0]])))
-                return pairs
-
-            pairs = run("compiled", all_with_gradients, tensor(x[mine]), tensor(dy[mine]))
-            for number, ((y, dx), (_, want, want_back)) in enumerate(zip(pairs, all_of_them, strict=True)):
-                here.close(array(y), want, f"result {number}", exact=False)
-                here.close(array(dx), want_back, f"gradient {number}", exact=False)
-
-
-@check(seconds=30)
-def calls_are_neither_merged_nor_dropped_nor_folded(here: Here) -> None:
-    @_compiled
-    def step(x: Any) -> Any:
-        hvd.allreduce(x, op=SUM, name="unused")
-        first, second = hvd.allreduce(x, op=SUM, name="twice"), hvd.allreduce(x, op=SUM, name="twice")
-        return first + second + hvd.allreduce(tf.constant(1.0), op=SUM, name="constant")
-
-    for _ in range(2):
-        assert array(step(tf.ones([4]))).tolist() == [3 * here.size] * 4
-        assert _names(4) == ["unused", "twice", "twice_1", "constant"], _names(4)
-
-
-@check(seconds=30)
-def independent_calls_come_in_one_order_on_all_ranks(here: Here) -> None:
-    """XLA would run them in any order, and each blocks one of its few threads: 24 at once could be a deadlock."""
-
-    @_compiled
-    def step(x: Any) -> Any:
-        return [hvd.allreduce(tf.sin(x * i), op=SUM) for i in range(1, 25)]
-
-    x = tf.fill([50_000], 0.1)
-    assert _calls(step, x) == (24, 24)
-    for _ in range(3):
-        for i, got in enumerate(step(x), 1):
-            np.testing.assert_allclose(array(got)[::9999], np.sin(0.1 * i) * here.size, rtol=1e-4, atol=1e-5)
 
 
 @check(seconds=30)
@@ -149,7 +64,7 @@ def gradients_travel_in_one_call(here: Here) -> None:
 
     compiled = _compiled(step)
     given = [tf.fill([4, n], here.rank + 1.0) for n in (3, 5, 7)]
-    assert _calls(compiled, *given)[0] == 1
+    assert calls_of(API.program(step, *given))[0] == 1
     for gradient, x in zip(compiled(*given), given, strict=True):
         assert array(gradient).tolist() == np.full((x.shape[1], 2), 4.0 * sum(r + 1 for r in here.ranks)).tolist()
 
@@ -165,17 +80,6 @@ def tensors_come_row_by_row_whatever_their_neighbours_would_like(here: Here) -> 
     summed, gathered = run("compiled", product, tensor(a[here.rank]), tensor(b[here.rank]))
     np.testing.assert_allclose(array(summed), sum(x.T @ y for x, y in zip(a, b, strict=True)).T, rtol=1e-9)
     here.close(array(gathered), np.concatenate([x.T for x in a]))
-
-
-@check()
-def a_function_outlives_shutdown_and_init(here: Here) -> None:
-    step = _compiled(lambda x: hvd.allreduce(x, op=SUM))
-    assert array(step(tf.ones([2]))).tolist() == [here.size] * 2
-    core.shutdown()
-    with raises(tf.errors.FailedPreconditionError, "hvd.init()"):
-        step(tf.ones([2]))
-    core.init()
-    assert array(step(tf.ones([2]))).tolist() == [here.size] * 2
 
 
 # ---- What cannot be
@@ -199,13 +103,6 @@ def what_xla_cannot_have_is_refused_when_it_is_traced(here: Here) -> None:
     )
     with raises(tf.errors.InvalidArgumentError, "shape", "(None, 3)", "ensure_shape"):
         unknown(tf.ones([2, 3]))
-
-
-@check(min_ranks=2)
-def ranks_with_different_rows_are_told_so(here: Here) -> None:
-    with raises(tf.errors.InvalidArgumentError, "compiled for", "equally many rows"):
-        run("compiled", lambda x: hvd.allgather(x, name="rows"), tf.ones([2 + (here.rank == 0), 3]))
-    assert array(run("compiled", lambda x: hvd.allgather(x, name="rows"), tf.ones([1]))).tolist() == [1] * here.size
 
 
 @check(min_ranks=2)

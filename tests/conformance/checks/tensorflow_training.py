@@ -10,7 +10,7 @@ import tensorflow as tf
 import hvdlite.tensorflow as hvd
 from checks import check
 from checks.here import Here, raises
-from checks.tensorflow_here import DYNAMIC_MODES, MODES, array, made, modes, run
+from checks.tensorflow_api import API, DYNAMIC_MODES, MODES, array, made, run
 
 WIDTHS = (4, 6, 3)
 
@@ -58,11 +58,11 @@ def a_tape_trains_like_one_process_on_all_the_data(here: Here, how: str) -> None
         for weight, gradient in zip(weights, grads, strict=True):
             weight.assign_sub(0.1 * scale * tf.convert_to_tensor(gradient))
 
-    for kind in modes():
+    for kind in API.modes:
         run_step = made(kind, step)
         for _ in range(3):
             run_step(words[mine], wanted[mine])
-    for _ in range(3 * len(modes())):
+    for _ in range(3 * len(API.modes)):
         with tf.GradientTape() as tape:
             loss = _loss(alone, words, wanted)
         for weight, gradient in zip(alone, tape.gradient(loss, alone), strict=True):
@@ -135,7 +135,7 @@ def wrong_settings_are_refused(here: Here) -> None:
 
 @check(average=(False, True))
 def aggregation_reduces_every_second_pass(here: Here, average: bool) -> None:
-    for kind in modes():
+    for kind in API.modes:
         helper = hvd.LocalGradientAggregationHelper(
             2,
             lambda grads, _: [None if g is None else hvd.allreduce(g, name=f"{i}") for i, g in enumerate(grads)],
@@ -177,15 +177,9 @@ def variables_get_the_roots_values(here: Here, mode: str) -> None:
     assert variables[2].numpy().tolist() == [root % 2 == 0]
     variables[1].assign(here.rank)
     assert hvd.broadcast_(variables[1:2], 0)[0] is variables[1] and variables[1].numpy() == 0
+    assert hvd.broadcast_object_fn(0)(here.rank) == 0
     with raises(RuntimeError, "runs eagerly"):
         hvd.broadcast_global_variables(0)
-
-
-@check()
-def objects_travel(here: Here) -> None:
-    assert hvd.broadcast_object({"from": here.rank}, root_rank=here.size - 1) == {"from": here.size - 1}
-    assert hvd.broadcast_object_fn(0)(here.rank) == 0
-    assert hvd.allgather_object(here.rank, name="ranks") == list(here.ranks)
 
 
 @check(mode=MODES)

@@ -9,7 +9,7 @@ import tensorflow as tf
 import hvdlite.tensorflow as hvd
 from checks import ALWAYS, check
 from checks.here import SUM, Here
-from checks.tensorflow_here import modes
+from checks.tensorflow_api import API
 from hvdlite.tensorflow import native
 
 
@@ -34,7 +34,7 @@ def a_collective_in_a_graph_is_a_kernel_or_a_call_of_xla_or_of_python(here: Here
     by_kernel = any(op.startswith("Hvdlite") for op in nodes)
     by_python = bool(nodes & {"PyFunc", "EagerPyFunc"})
     assert (by_kernel, by_python) == (with_kernels, not with_kernels), nodes
-    if "compiled" in modes():
+    if "compiled" in API.modes:
         nodes = _nodes(compiled, x)
         assert "XlaCallModule" in nodes and not any(
             op.startswith(("Hvdlite", "PyFunc", "EagerPyFunc")) for op in nodes

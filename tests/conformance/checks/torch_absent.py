@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -9,8 +10,20 @@ import torch
 import hvdlite.torch as hvd
 from checks import check, needs
 from checks.here import Here, raises
-from checks.torch_amp import RECIPES, WITH
-from checks.torch_training import batches, equal_everywhere, mean_square, model, part, same, sgd
+from checks.torch_amp import RECIPES, WITH, make_of, options_of
+from checks.torch_training import (
+    Training,
+    as_in_one_process,
+    backward,
+    batches,
+    distributed,
+    equal_everywhere,
+    mean_square,
+    model,
+    part,
+    same,
+    sgd,
+)
 
 
 def _lacking(here: Here, step: int) -> set[int]:
@@ -25,51 +38,29 @@ SPIKE = 2  # the step in which the last rank's loss overflows: nobody makes it
 def a_rank_without_a_batch_takes_part_in_a_scalers_step(here: Here, recipe: str) -> None:
     needs(hasattr(torch.amp, "GradScaler"), "a GradScaler for the CPU (torch 2.3)")
 
-    def train(distributed: bool, cleared_by: str) -> tuple[torch.nn.Module, float]:
-        net = model()
+    def train(run: Training, cleared_by: str) -> float:
         scaler = torch.amp.GradScaler("cpu", init_scale=2.0**8, growth_interval=3)
-        optimizer: Any = torch.optim.Adam(net.parameters(), fused=True) if "fused" in recipe else sgd(net.parameters())
-        if distributed:
-            optimizer = hvd.DistributedOptimizer(
-                optimizer,
-                net.named_parameters(),
-                groups=2 if "groups" in recipe else None,
-                backward_passes_per_step=2 if "accumulation" in recipe else 1,
-            )
         for step, (x, y) in enumerate(batches(here, 7)):
-            (optimizer if cleared_by == "optimizer" else net).zero_grad()
-            for rank in [here.rank] if distributed else here.ranks:
+            (run.optimizer if cleared_by == "optimizer" or not run.distributed else run.net).zero_grad()
+            for rank in [here.rank] if run.distributed else here.ranks:
                 if rank in _lacking(here, step):
                     continue
                 rows = slice(4 * rank, 4 * rank + 4)
                 spike = float("inf") if step == SPIKE and rank == here.size - 1 else 1.0
-                loss = mean_square(net, x[rows], y[rows]) * spike / (1 if distributed else here.size)
+                loss = mean_square(run.net, x[rows], y[rows]) * spike / (1 if run.distributed else here.size)
                 scaler.scale(loss).backward()  # with accumulation, one pass of two
-            if distributed and "horovod" in recipe:
-                optimizer.synchronize()
-            if "clipping" in recipe:
-                scaler.unscale_(optimizer)
-                torch.nn.utils.clip_grad_norm_(net.parameters(), 0.1)
-            if distributed and "horovod" in recipe:
-                with optimizer.skip_synchronize():
-                    scaler.step(optimizer)
-            else:
-                scaler.step(optimizer)
-            scaler.update()
-        return net, scaler.get_scale()
+            run.step_of(scaler, recipe)
+        return float(scaler.get_scale())
 
-    want, wanted_scale = train(False, "optimizer")
     for cleared_by in ("optimizer", "model"):
-        got, scale = train(True, cleared_by)
-        same(here, got, want)
-        assert scale == wanted_scale
+        program = functools.partial(train, cleared_by=cleared_by)
+        as_in_one_process(here, program, make_of(recipe), **options_of(recipe))
 
 
 @check(min_ranks=2)
 def a_rank_without_a_batch_takes_part_in_a_scalers_step_with_adasum_too(here: Here) -> None:
     needs(hasattr(torch.amp, "GradScaler"), "a GradScaler for the CPU (torch 2.3)")
-    net, scaler = model(), torch.amp.GradScaler("cpu", init_scale=2.0**8)
-    optimizer = hvd.DistributedOptimizer(sgd(net.parameters()), net.named_parameters(), op=hvd.Adasum)
+    (net, optimizer), scaler = distributed(op=hvd.Adasum), torch.amp.GradScaler("cpu", init_scale=2.0**8)
     for step, (x, y) in enumerate(batches(here, 5)):
         before = net[0].weight.detach().clone()
         optimizer.zero_grad()
@@ -87,8 +78,7 @@ def a_rank_without_a_batch_takes_part_in_a_scalers_step_with_adasum_too(here: He
 @check(min_ranks=2, op=("Average", "Adasum"))
 def a_scaler_that_finds_a_gradient_on_no_rank_says_so_on_all(here: Here, op: str) -> None:
     needs(hasattr(torch.amp, "GradScaler"), "a GradScaler for the CPU (torch 2.3)")
-    net, scaler = model(), torch.amp.GradScaler("cpu")
-    optimizer = hvd.DistributedOptimizer(sgd(net.parameters()), net.named_parameters(), op=getattr(hvd, op))
+    (_, optimizer), scaler = distributed(op=getattr(hvd, op)), torch.amp.GradScaler("cpu")
     scaler.scale(torch.ones(1))
     with raises(AssertionError, "No inf checks"):  # torch's, as in a single process
         scaler.step(optimizer)
@@ -103,8 +93,7 @@ def a_scaler_that_looks_up_the_learning_rate_does_not_wait(here: Here) -> None:
         def rate(self, optimizer: Any) -> float:
             return float(optimizer.param_groups[0]["lr"])
 
-    net, scaler = model(), Curious("cpu")
-    optimizer = hvd.DistributedOptimizer(sgd(net.parameters()), net.named_parameters())
+    (net, optimizer), scaler = distributed(), Curious("cpu")
     if here.rank == 0:
         assert scaler.rate(optimizer) == 0.2
     hvd.barrier()
@@ -132,10 +121,7 @@ class _Pairs(torch.autograd.Function):
 _USERS: tuple[tuple[int, ...], ...] = ((0,), (-1,), (), (0, -1), (0,))
 
 
-@check(
-    min_ranks=2,
-    how=("alone", "named", "as dense", "in groups", "with accumulation", "with compression"),
-)
+@check(min_ranks=2, how=("alone", "named", "as dense", "in groups", "with accumulation", "with compression"))
 def where_only_some_ranks_have_a_sparse_gradient_the_others_count_as_zeros(here: Here, how: str) -> None:
     def train(distributed: bool, dimensions: int) -> torch.nn.Module:
         net = torch.nn.ParameterList([torch.nn.Parameter(torch.ones(4, 3, 2).double()) for _ in range(2)])
@@ -218,8 +204,7 @@ def a_parameter_that_one_rank_alone_trains_is_named(here: Here, begun: str) -> N
 
 @check(min_ranks=2)
 def a_parameter_that_one_rank_freezes_counts_as_zeros_there(here: Here) -> None:
-    net = model()
-    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=1.0), net.named_parameters())
+    net, optimizer = distributed(make=lambda p: torch.optim.SGD(p, lr=1.0))
     before = net[0].weight.detach().clone()
     net[0].weight.requires_grad_(here.rank == 0)
     (net[0].weight.sum() + net[0].bias.sum()).backward()
@@ -232,8 +217,7 @@ def a_parameter_that_one_rank_freezes_counts_as_zeros_there(here: Here) -> None:
 def param_groups_that_one_rank_alone_adds_are_told(here: Here) -> None:
     net = model()
     optimizer = hvd.DistributedOptimizer(sgd(net[2].parameters()), net[2].named_parameters())
-    x, y = batches(here, 1)[0]
-    mean_square(net, part(here, x), part(here, y)).backward()
+    backward(here, net)
     optimizer.step()
     if here.rank == 0:
         optimizer.add_param_group({"params": [torch.nn.Parameter(torch.ones(2))]})

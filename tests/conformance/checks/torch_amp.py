@@ -9,7 +9,21 @@ import torch
 import hvdlite.torch as hvd
 from checks import check, needs
 from checks.here import Here
-from checks.torch_training import alone, batches, equal_everywhere, mean_square, model, part, same, sgd, together
+from checks.torch_training import (
+    Training,
+    alone,
+    as_in_one_process,
+    backward,
+    batches,
+    distributed,
+    equal_everywhere,
+    mean_square,
+    model,
+    part,
+    same,
+    sgd,
+    together,
+)
 
 
 @check()
@@ -31,41 +45,32 @@ RECIPES = ("pytorch", "pytorch with clipping", "horovod", "horovod with clipping
 WITH = ("in groups", "with accumulation", "with a fused optimizer")
 
 
+def make_of(recipe: str) -> Any:
+    return (lambda parameters: torch.optim.Adam(parameters, fused=True)) if "fused" in recipe else sgd
+
+
+def options_of(recipe: str) -> dict[str, Any]:
+    return {
+        "groups": 2 if "groups" in recipe else None,
+        "backward_passes_per_step": 2 if "accumulation" in recipe else 1,
+    }
+
+
 @check(recipe=(*RECIPES, *(f"{recipe} {what}" for recipe in RECIPES for what in WITH)))
 def scaled_gradients_give_the_weights_of_a_single_process(here: Here, recipe: str) -> None:
-    def train(distributed: bool) -> tuple[torch.nn.Module, float]:
-        net = model()
-        scaler = _scaler()
-        optimizer: Any = torch.optim.Adam(net.parameters(), fused=True) if "fused" in recipe else sgd(net.parameters())
-        passes = 2 if "accumulation" in recipe else 1
-        if distributed:
-            groups = 2 if "groups" in recipe else None
-            optimizer = hvd.DistributedOptimizer(
-                optimizer, net.named_parameters(), groups=groups, backward_passes_per_step=passes
-            )
-        for step, (x, y) in enumerate(batches(here, 8)):
-            optimizer.zero_grad()
-            # In step 2 the last rank's loss overflows: no rank may make a step.
-            spike = float("inf") if step == 2 and (not distributed or here.rank == here.size - 1) else 1.0
-            for _ in range(passes):
-                loss = mean_square(net, *((part(here, x), part(here, y)) if distributed else (x, y))) * spike
-                scaler.scale(loss).backward()
-            if distributed and recipe.startswith("horovod"):
-                optimizer.synchronize()
-            if "clipping" in recipe:
-                scaler.unscale_(optimizer)
-                torch.nn.utils.clip_grad_norm_(net.parameters(), 0.1)
-            if distributed and recipe.startswith("horovod"):
-                with optimizer.skip_synchronize():
-                    scaler.step(optimizer)
-            else:
-                scaler.step(optimizer)
-            scaler.update()
-        return net, scaler.get_scale()
+    passes = 2 if "accumulation" in recipe else 1
 
-    (got, scale), (want, wanted_scale) = train(True), train(False)
-    same(here, got, want)
-    assert scale == wanted_scale
+    def train(run: Training) -> float:
+        scaler = _scaler()
+        for step, x, y in run.steps(8):
+            # In step 2 the last rank's loss overflows: no rank may make a step.
+            spike = float("inf") if step == 2 and (not run.distributed or here.rank == here.size - 1) else 1.0
+            for _ in range(passes):
+                scaler.scale(run.loss(x, y) * spike).backward()
+            run.step_of(scaler, recipe)
+        return float(scaler.get_scale())
+
+    as_in_one_process(here, train, make_of(recipe), **options_of(recipe))
 
 
 @check(min_ranks=2)
@@ -77,8 +82,7 @@ def a_scaler_that_the_program_has_derived_finds_reduced_gradients(here: Here) ->
             self.seen = [p.grad.clone() for group in optimizer.param_groups for p in group["params"]]
             return super()._unscale_grads_(optimizer, inv_scale, *rest)
 
-    net, scaler = model(), Careful("cpu")
-    optimizer = hvd.DistributedOptimizer(sgd(net.parameters()), net.named_parameters())
+    (net, optimizer), scaler = distributed(), Careful("cpu")
     x, y = batches(here, 1)[0]
     scaler.scale(mean_square(net, part(here, x), part(here, y))).backward()
     scaler.step(optimizer)
@@ -89,8 +93,7 @@ def a_scaler_that_the_program_has_derived_finds_reduced_gradients(here: Here) ->
 
 @check(min_ranks=2)
 def an_overflow_of_one_rank_skips_the_step_of_all_with_adasum_too(here: Here) -> None:
-    net, scaler = model(), _scaler()
-    optimizer = hvd.DistributedOptimizer(sgd(net.parameters()), net.named_parameters(), op=hvd.Adasum)
+    (net, optimizer), scaler = distributed(op=hvd.Adasum), _scaler()
     for step, (x, y) in enumerate(batches(here, 3)):
         before = net[0].weight.detach().clone()
         optimizer.zero_grad()
@@ -105,10 +108,8 @@ def an_overflow_of_one_rank_skips_the_step_of_all_with_adasum_too(here: Here) ->
 
 @check(min_ranks=2)
 def who_looks_up_the_learning_rate_does_not_wait(here: Here) -> None:
-    net = model()
-    optimizer = hvd.DistributedOptimizer(sgd(net.parameters()), net.named_parameters())
-    x, y = batches(here, 1)[0]
-    mean_square(net, part(here, x), part(here, y)).backward()
+    net, optimizer = distributed()
+    backward(here, net)
     if here.rank == 0:
         assert optimizer.param_groups[0]["lr"] == 0.2
     hvd.barrier()
@@ -131,8 +132,7 @@ def a_gradient_that_one_rank_lacks_is_unscaled_like_the_others(here: Here) -> No
 def the_plain_recipe_warns_of_nothing(here: Here) -> None:
     import warnings
 
-    net, scaler = model(), _scaler()
-    optimizer = hvd.DistributedOptimizer(sgd(net.parameters()), net.named_parameters())
+    (net, optimizer), scaler = distributed(), _scaler()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for x, y in batches(here, 3):

@@ -11,7 +11,7 @@ import torch
 import hvdlite.torch as hvd
 from checks import check
 from checks.here import SUM, Here, raises
-from checks.torch_training import alone, batches, equal_everywhere, mean_square, model, part, same, sgd, together
+from checks.torch_training import alone, equal_everywhere, model, run_steps, same, sgd, together
 
 
 class Rounding(hvd.compression.Compressor):
@@ -78,10 +78,7 @@ def error_feedback_sends_in_the_end_what_it_was_given(here: Here, groups: int | 
     )
     for epoch in range(2):
         rounding.on_epoch(epoch)
-        for x, y in batches(here, 4):
-            optimizer.zero_grad()
-            mean_square(net, part(here, x), part(here, y)).backward()
-            optimizer.step()
+        run_steps(here, net, optimizer, 4)
     assert len(rounding.memory) == 4 and rounding.digits == 2
     missing = {name: rounding.given[name] - rounding.memory[name] for name in rounding.memory}
     sent = {name: hvd.allreduce(value, op=hvd.Average, name=f"sent.{name}") for name, value in missing.items()}
@@ -94,10 +91,7 @@ def error_feedback_sends_in_the_end_what_it_was_given(here: Here, groups: int | 
 @check(min_ranks=2)
 def its_memory_is_part_of_the_checkpoint(here: Here) -> None:
     def go_on(net: torch.nn.Module, optimizer: Any) -> None:
-        for x, y in batches(here, 3):
-            optimizer.zero_grad()
-            mean_square(net, part(here, x), part(here, y)).backward()
-            optimizer.step()
+        run_steps(here, net, optimizer, 3)
 
     def make(net: torch.nn.Module) -> tuple[Rounding, Any]:
         rounding = Rounding()

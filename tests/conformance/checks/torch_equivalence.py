@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,20 @@ import hvdlite.torch as hvd
 from checks import check
 from checks.here import Here
 from checks.torch_functions import OPTIMIZERS, make_optimizer
-from checks.torch_training import alone, batches, equal_everywhere, mean_square, model, part, same, sgd, together
+from checks.torch_training import (
+    Training,
+    alone,
+    as_in_one_process,
+    batches,
+    distributed,
+    equal_everywhere,
+    mean_square,
+    model,
+    part,
+    same,
+    sgd,
+    together,
+)
 
 
 @check(optimizer=OPTIMIZERS)
@@ -68,95 +81,65 @@ def with_accumulation_whose_gradients_are_added_up(here: Here, how: str) -> None
     if "predivide" in how:
         options["gradient_predivide_factor"] = 2.0
 
-    def train(distributed: bool) -> torch.nn.Module:
-        net = model()
-        optimizer: Any = sgd(net.parameters())
-        if distributed:
-            optimizer = hvd.DistributedOptimizer(
-                optimizer, net.named_parameters(), backward_passes_per_step=3, **options
-            )
+    def train(run: Training) -> None:
         micro = batches(here, 7)
 
         def passes(first: int) -> torch.Tensor:
-            optimizer.zero_grad()
+            run.optimizer.zero_grad()
             total = torch.zeros(())
             for x, y in micro[first : first + 3]:  # the last step comes after one pass
-                loss = mean_square(net, *((part(here, x), part(here, y)) if distributed else (x, y)))
-                loss = loss / here.size if distributed and how == "sums" else loss
+                loss = run.loss(x, y)
+                loss = loss / here.size if run.distributed and how == "sums" else loss
                 loss.backward()
                 total = total + loss.detach()
             return total
 
         for first in (0, 3, 6):
             if how == "closure":
-                optimizer.step(lambda first=first: passes(first))
+                run.optimizer.step(lambda first=first: passes(first))
                 continue
             passes(first)
-            if how != "clipping":
-                optimizer.step()
-                continue
-            if distributed:
-                optimizer.synchronize()
-            torch.nn.utils.clip_grad_norm_(net.parameters(), 0.1)
-            with optimizer.skip_synchronize() if distributed else contextlib.nullcontext():
-                optimizer.step()
-        if distributed:
-            optimizer.set_backward_passes_per_step(1)
-            optimizer.zero_grad()
-        return net
+            if how == "clipping":
+                run.clip_and_step()
+            else:
+                run.optimizer.step()
+        if run.distributed:
+            run.optimizer.set_backward_passes_per_step(1)
+            run.optimizer.zero_grad()
 
-    same(here, train(True), train(False))
+    as_in_one_process(here, train, backward_passes_per_step=3, **options)
 
 
 @check(op=("Average", "Sum"))
 def with_gradients_that_are_kept_from_step_to_step(here: Here, op: str) -> None:
     # Without zero_grad() what comes home is added to: Average leaves equal parts as they are, Sum multiplies them.
-    def train(distributed: bool) -> torch.nn.Module:
-        net = model()
-        optimizer: Any = torch.optim.SGD(net.parameters(), lr=0.05)
-        if distributed:
-            optimizer = hvd.DistributedOptimizer(optimizer, net.named_parameters(), op=getattr(hvd, op))
+    def train(run: Training) -> None:
         for step, (x, y) in enumerate(batches(here, 6)):
             if step % 3 == 0:
-                optimizer.zero_grad()
-            elif not distributed and op == "Sum":
-                for parameter in net.parameters():
+                run.optimizer.zero_grad()
+            elif not run.distributed and op == "Sum":
+                for parameter in run.net.parameters():
                     parameter.grad *= here.size
-            loss = mean_square(net, *((part(here, x), part(here, y)) if distributed else (x, y)))
-            (loss / here.size if distributed and op == "Sum" else loss).backward()
-            optimizer.step()
-        return net
+            loss = run.loss(x, y)
+            (loss / here.size if run.distributed and op == "Sum" else loss).backward()
+            run.optimizer.step()
 
-    same(here, train(True), train(False))
+    as_in_one_process(here, train, lambda parameters: torch.optim.SGD(parameters, lr=0.05), op=getattr(hvd, op))
 
 
 @check()
 def with_clipping_of_the_reduced_gradient(here: Here) -> None:
-    def train(distributed: bool) -> torch.nn.Module:
-        net = model()
-        optimizer: Any = sgd(net.parameters())
-        if distributed:
-            optimizer = hvd.DistributedOptimizer(optimizer, net.named_parameters())
-        for x, y in batches(here, 5):
-            optimizer.zero_grad()
-            mean_square(net, *((part(here, x), part(here, y)) if distributed else (x, y))).backward()
-            if not distributed:
-                torch.nn.utils.clip_grad_norm_(net.parameters(), 0.1)
-                optimizer.step()
-                continue
-            optimizer.synchronize()
-            torch.nn.utils.clip_grad_norm_(net.parameters(), 0.1)
-            with optimizer.skip_synchronize():
-                optimizer.step()
-        return net
+    def train(run: Training) -> None:
+        for _, x, y in run.steps(5):
+            run.loss(x, y).backward()
+            run.clip_and_step()
 
-    same(here, train(True), train(False))
+    as_in_one_process(here, train)
 
 
 @check()
 def with_a_closure(here: Here) -> None:
-    net = model()
-    optimizer = hvd.DistributedOptimizer(sgd(net.parameters()), net.named_parameters())
+    net, optimizer = distributed()
     for x, y in batches(here, 5):
 
         def closure(x: torch.Tensor = x, y: torch.Tensor = y) -> torch.Tensor:
@@ -214,27 +197,20 @@ def with_a_sparse_embedding(here: Here, sparse_as_dense: bool) -> None:
 
 @check()
 def with_parameters_that_get_no_gradient_in_a_step(here: Here) -> None:
-    def train(distributed: bool) -> torch.nn.Module:
-        net = model()
-        optimizer: Any = torch.optim.AdamW(net.parameters(), lr=0.1, weight_decay=0.1)
-        if distributed:
-            optimizer = hvd.DistributedOptimizer(optimizer, net.named_parameters())
-        for step, (x, y) in enumerate(batches(here, 6)):
-            optimizer.zero_grad()
-            net[0].requires_grad_(step % 3 != 1)  # in steps 1 and 4 nobody has a gradient: no decay either
-            mean_square(net, *((part(here, x), part(here, y)) if distributed else (x, y))).backward()
-            optimizer.step()
+    def train(run: Training) -> None:
+        for step, x, y in run.steps(6):
+            run.net[0].requires_grad_(step % 3 != 1)  # in steps 1 and 4 nobody has a gradient: no decay either
+            run.loss(x, y).backward()
+            run.optimizer.step()
             if step % 3 == 1:
-                assert net[0].weight.grad is None
-        return net
+                assert run.net[0].weight.grad is None
 
-    same(here, train(True), train(False))
+    as_in_one_process(here, train, lambda parameters: torch.optim.AdamW(parameters, lr=0.1, weight_decay=0.1))
 
 
 @check(min_ranks=2)
 def where_only_some_ranks_have_a_gradient_the_others_count_as_zeros(here: Here) -> None:
-    net = model()
-    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=1.0), net.named_parameters())
+    net, optimizer = distributed(make=lambda p: torch.optim.SGD(p, lr=1.0))
     before = net[0].weight.detach().clone()
     (net[0].weight if here.rank == 0 else net[0].bias).sum().backward()
     # Something else in between does not wait for anybody's gradient.
@@ -311,28 +287,18 @@ _SCHEDULES: dict[str, Callable[[Any], Any]] = {
 
 @check(schedule=tuple(_SCHEDULES))
 def with_learning_rate_schedules_made_before_and_after(here: Here, schedule: str) -> None:
-    def train(distributed: bool, before: bool) -> torch.nn.Module:
-        net = model()
-        optimizer: Any = sgd(net.parameters())
-        rates = _SCHEDULES[schedule](optimizer) if before else None
-        if distributed:
-            optimizer = hvd.DistributedOptimizer(optimizer, net.named_parameters())
-        rates = rates or _SCHEDULES[schedule](optimizer)
-        for step, (x, y) in enumerate(batches(here, 5)):
-            optimizer.zero_grad()
-            mean_square(net, *((part(here, x), part(here, y)) if distributed else (x, y))).backward()
-            optimizer.step()
-            if schedule == "ReduceLROnPlateau":
-                rates.step(float(step))  # it becomes worse and worse
-            else:
-                rates.step()
-        assert optimizer.param_groups[0]["lr"] != 0.2, "the schedule has done nothing"
-        return net
+    def train(run: Training, before: bool) -> None:
+        rates = _SCHEDULES[schedule](run.own if before else run.optimizer)
+        for step, x, y in run.steps(5):
+            run.loss(x, y).backward()
+            run.optimizer.step()
+            rates.step(*([float(step)] if schedule == "ReduceLROnPlateau" else []))  # it becomes worse and worse
+        assert run.optimizer.param_groups[0]["lr"] != 0.2, "the schedule has done nothing"
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the schedule of the bare optimizer does not see our step()
         for before in (False, True):
-            same(here, train(True, before), train(False, before))
+            as_in_one_process(here, functools.partial(train, before=before))
 
 
 @check()

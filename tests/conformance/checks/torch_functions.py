@@ -182,18 +182,3 @@ def what_cannot_be_made_equal_is_refused(here: Here) -> None:
     frozen[0].weight.requires_grad_(False)
     hvd.broadcast_optimizer_state(torch.optim.SGD(frozen.parameters(), lr=0.1, momentum=0.9), root_rank=0)
     assert frozen[0].weight.grad is None
-
-
-@check()
-def objects_travel(here: Here) -> None:
-    thing = {"rank": here.rank, "tensor": torch.ones(2) * here.rank, "function": lambda x, r=here.rank: x + r}
-    got = hvd.broadcast_object(thing, root_rank=here.size - 1, name="thing")
-    assert got["rank"] == here.size - 1 and got["function"](1) == here.size
-    assert (got is thing) == (here.rank == here.size - 1)
-    everyones = hvd.allgather_object(thing, name="thing")
-    assert [each["rank"] for each in everyones] == list(here.ranks)
-    subset = hvd.add_process_set([here.size - 1]) if here.size > 1 else hvd.global_process_set
-    if subset.included():
-        assert hvd.broadcast_object("x", here.size - 1, process_set=subset) == "x"
-    if here.size > 1:
-        hvd.remove_process_set(subset)

@@ -13,14 +13,20 @@ import torch
 import hvdlite.torch as hvd
 from checks import check, needs
 from checks.here import SUM, Here, raises
-from checks.torch_training import alone, batches, equal_everywhere, mean_square, model, part, same, sgd
-
-
-def _train(here: Here, net: torch.nn.Module, optimizer: Any, steps: int = 3) -> None:
-    for x, y in batches(here, steps):
-        optimizer.zero_grad()
-        mean_square(net, part(here, x), part(here, y)).backward()
-        optimizer.step()
+from checks.torch_training import (
+    Training,
+    alone,
+    as_in_one_process,
+    batches,
+    distributed,
+    equal_everywhere,
+    mean_square,
+    model,
+    part,
+    run_steps,
+    same,
+    sgd,
+)
 
 
 @check()
@@ -42,8 +48,7 @@ def it_is_an_optimizer_of_the_users_class(here: Here) -> None:
 
 @check(min_ranks=2)
 def members_of_a_group_do_not_leave_alone(here: Here) -> None:
-    net = model()
-    optimizer = hvd.DistributedOptimizer(sgd(net.parameters()), net.named_parameters(), groups=1)
+    net, optimizer = distributed(groups=1)
     net(torch.ones(2, 6).double()).sum().backward()
     reducer = optimizer._hvd.reducer
     assert not reducer._direct.handles and len(reducer._others) == 1
@@ -62,7 +67,7 @@ def step_hooks_of_torch_run_once(here: Here) -> None:
     calls.clear()
     optimizer = hvd.DistributedOptimizer(own, net.named_parameters())
     optimizer.register_step_post_hook(lambda *a: calls.append("post"))
-    _train(here, net, optimizer, 2)
+    run_steps(here, net, optimizer, 2)
     assert calls == ["pre", "post"] * 2, calls
 
 
@@ -85,27 +90,25 @@ def two_optimizers_may_have_gradients_of_the_same_name_under_way(here: Here) -> 
 def one_that_is_made_anew_for_the_same_model_takes_over(here: Here) -> None:
     net = model()
     first = hvd.DistributedOptimizer(sgd(net.parameters()), net.named_parameters())
-    _train(here, net, first)
+    run_steps(here, net, first)
     second = hvd.DistributedOptimizer(sgd(net.parameters()), net.named_parameters())
-    _train(here, net, second)
+    run_steps(here, net, second)
     equal_everywhere(net)
     del first, second
-    _train(here, net, sgd(net.parameters()))  # nobody reduces any more
+    run_steps(here, net, sgd(net.parameters()))  # nobody reduces any more
 
 
 @check()
 def parameters_added_later_are_reduced_too(here: Here) -> None:
     def train(distributed: bool) -> torch.nn.Module:
         net = model()
-        optimizer: Any = sgd(net[2].parameters())
-        if distributed:
-            optimizer = hvd.DistributedOptimizer(optimizer, net[2].named_parameters())
-        for step, (x, y) in enumerate(batches(here, 4)):
+        run = Training(here, distributed, sgd, net[2])
+        run.net = net
+        for step, x, y in run.steps(4):
             if step == 2:
-                optimizer.add_param_group({"params": list(net[0].parameters()), "lr": 0.1})
-            optimizer.zero_grad()
-            mean_square(net, *((part(here, x), part(here, y)) if distributed else (x, y))).backward()
-            optimizer.step()
+                run.optimizer.add_param_group({"params": list(net[0].parameters()), "lr": 0.1})
+            run.loss(x, y).backward()
+            run.optimizer.step()
             net.zero_grad()
         return net
 
@@ -114,30 +117,25 @@ def parameters_added_later_are_reduced_too(here: Here) -> None:
 
 @check(passes=(1, 2))
 def layers_that_thaw_later_are_reduced_too(here: Here, passes: int) -> None:
-    def train(distributed: bool) -> torch.nn.Module:
+    def frozen() -> torch.nn.Module:
         net = model()
         net[0].requires_grad_(False)
-        optimizer: Any = sgd(net.parameters())
-        if distributed:
-            optimizer = hvd.DistributedOptimizer(
-                optimizer, net.named_parameters(), groups=2, backward_passes_per_step=passes
-            )
-        for step, (x, y) in enumerate(batches(here, 5)):
-            net[0].requires_grad_(step >= 2)
-            optimizer.zero_grad()
-            for _ in range(passes):
-                mean_square(net, *((part(here, x), part(here, y)) if distributed else (x, y))).backward()
-            optimizer.step()
         return net
 
-    same(here, train(True), train(False))
+    def train(run: Training) -> None:
+        for step, x, y in run.steps(5):
+            run.net[0].requires_grad_(step >= 2)
+            for _ in range(passes):
+                run.loss(x, y).backward()
+            run.optimizer.step()
+
+    as_in_one_process(here, train, net=frozen, groups=2, backward_passes_per_step=passes)
 
 
 @check(way=("pickle", "torch.save", "deepcopy"))
 def a_copy_goes_on_where_the_original_stood(here: Here, way: str) -> None:
-    net = model()
-    optimizer = hvd.DistributedOptimizer(sgd(net.parameters()), net.named_parameters(), groups=2)
-    _train(here, net, optimizer)
+    net, optimizer = distributed(groups=2)
+    run_steps(here, net, optimizer)
     if way == "pickle":
         net2, optimizer2 = pickle.loads(pickle.dumps((net, optimizer)))
     elif way == "torch.save":
@@ -149,23 +147,22 @@ def a_copy_goes_on_where_the_original_stood(here: Here, way: str) -> None:
         net2, optimizer2 = copy.deepcopy((net, optimizer))
     assert type(optimizer2).__name__ == "SGD" and optimizer2 is not optimizer
     assert optimizer2.param_groups[0]["params"][0] is net2[0].weight
-    _train(here, net, optimizer)
-    _train(here, net2, optimizer2)
+    run_steps(here, net, optimizer)
+    run_steps(here, net2, optimizer2)
     same(here, net2, net, rtol=0, atol=0)
 
 
 @check()
 def a_state_dict_fits_both_ways(here: Here) -> None:
-    net = model()
-    optimizer = hvd.DistributedOptimizer(torch.optim.Adam(net.parameters()), net.named_parameters())
-    _train(here, net, optimizer)
+    net, optimizer = distributed(make=lambda p: torch.optim.Adam(p))
+    run_steps(here, net, optimizer)
     state = copy.deepcopy(optimizer.state_dict())
     plain = torch.optim.Adam(model().parameters())
     plain.load_state_dict(state)
     again = hvd.DistributedOptimizer(torch.optim.Adam(net.parameters()), net.named_parameters())
     again.load_state_dict(copy.deepcopy(plain.state_dict()))
     assert repr(again.state_dict()) == repr(state) and set(state) == {"state", "param_groups"}
-    _train(here, net, again)
+    run_steps(here, net, again)
     equal_everywhere(net)
 
 
@@ -174,29 +171,26 @@ def what_was_made_on_the_wrapped_optimizer_goes_on_after_a_checkpoint_is_loaded(
     hook = getattr(torch.optim.Optimizer, "register_load_state_dict_post_hook", None)
     needs(hook or loads == "the wrapper", "a torch that tells when an optimizer has loaded a checkpoint")
 
-    def train(distributed: bool) -> torch.nn.Module:
-        net = model()
-        own = torch.optim.SGD(
-            [{"params": net[0].parameters()}, {"params": net[2].parameters(), "lr": 0.1}], lr=0.2, momentum=0.9
-        )
-        rates = torch.optim.lr_scheduler.ExponentialLR(own, 0.5)
-        optimizer: Any = hvd.DistributedOptimizer(own, net.named_parameters()) if distributed else own
-        for step, (x, y) in enumerate(batches(here, 6)):
+    def make(parameters: Any) -> Any:
+        first, *rest = parameters
+        return torch.optim.SGD([{"params": [first]}, {"params": rest, "lr": 0.1}], lr=0.2, momentum=0.9)
+
+    def train(run: Training) -> None:
+        rates = torch.optim.lr_scheduler.ExponentialLR(run.own, 0.5)
+        for step, x, y in run.steps(6):
             if step == 3:
-                checkpoint = copy.deepcopy(optimizer.state_dict())
+                checkpoint = copy.deepcopy(run.optimizer.state_dict())
                 checkpoint["param_groups"][0]["momentum"] = 0.5
-                (own if loads == "the wrapped" else optimizer).load_state_dict(checkpoint)
-            optimizer.zero_grad()
-            mean_square(net, *((part(here, x), part(here, y)) if distributed else (x, y))).backward()
-            optimizer.step()
+                (run.own if loads == "the wrapped" else run.optimizer).load_state_dict(checkpoint)
+            run.loss(x, y).backward()
+            run.optimizer.step()
             rates.step()
-            assert [group["lr"] for group in optimizer.param_groups] == rates.get_last_lr()
-        assert optimizer.param_groups is own.param_groups and optimizer.state is own.state
-        return net
+            assert [group["lr"] for group in run.optimizer.param_groups] == rates.get_last_lr()
+        assert run.optimizer.param_groups is run.own.param_groups and run.optimizer.state is run.own.state
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the schedule of the bare optimizer does not see our step()
-        same(here, train(True), train(False))
+        as_in_one_process(here, train, make)
 
 
 @check(seconds=30, how=("alone", "groups", "accumulation", "compression"))
@@ -227,8 +221,7 @@ def two_hundred_gradients_in_another_order_on_every_rank(here: Here, how: str) -
 
 @check(seconds=60, start=("fork", "spawn"))
 def workers_of_a_data_loader_do_no_harm(here: Here, start: str) -> None:
-    net = model()
-    optimizer = hvd.DistributedOptimizer(sgd(net.parameters()), net.named_parameters())
+    net, optimizer = distributed()
     x, y = batches(here, 1)[0]
     data = torch.utils.data.TensorDataset(part(here, x), part(here, y))
     sampler = torch.utils.data.DistributedSampler(data, num_replicas=1, rank=0)
@@ -253,9 +246,8 @@ def hooks_work_without_torchs_newer_kind(here: Here) -> None:
 
     newer, hooks._register = hooks._register, old
     try:
-        net = model()
-        optimizer = hvd.DistributedOptimizer(sgd(net.parameters()), net.named_parameters())
-        _train(here, net, optimizer, 5)
+        net, optimizer = distributed()
+        run_steps(here, net, optimizer, 5)
     finally:
         hooks._register = newer
     same(here, net, alone(here, sgd))

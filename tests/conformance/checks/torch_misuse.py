@@ -11,12 +11,7 @@ import torch
 import hvdlite.torch as hvd
 from checks import check
 from checks.here import Here, raises
-from checks.torch_training import batches, equal_everywhere, mean_square, model, part, same, sgd
-
-
-def _backward(here: Here, net: torch.nn.Module) -> None:
-    x, y = batches(here, 1)[0]
-    mean_square(net, part(here, x), part(here, y)).backward()
+from checks.torch_training import backward, batches, distributed, equal_everywhere, mean_square, model, part, same, sgd
 
 
 @check()
@@ -62,20 +57,19 @@ def wrong_arguments_are_refused(here: Here) -> None:
 
 @check(min_ranks=2)
 def zero_grad_between_backward_and_step_is_an_error(here: Here) -> None:
-    net = model()
-    optimizer = hvd.DistributedOptimizer(sgd(net.parameters()), net.named_parameters())
-    _backward(here, net)
+    net, optimizer = distributed()
+    backward(here, net)
     with raises(AssertionError, "optimizer.zero_grad() between backward() and step()"):
         optimizer.zero_grad()
     with raises(AssertionError):
         optimizer.zero_grad(set_to_none=True)
     optimizer.synchronize()
     optimizer.zero_grad()
-    _backward(here, net)
+    backward(here, net)
     net.zero_grad()  # the model's own cannot be caught there, but in step()
     with raises(AssertionError, "was replaced", "'2.bias'"):
         optimizer.step()
-    _backward(here, net)
+    backward(here, net)
     optimizer.step()
     equal_everywhere(net)
 
@@ -91,21 +85,21 @@ def two_optimizers_that_share_parameters_are_told_so(here: Here, used: str) -> N
     words = ("'0.weight' (and 1 more)", "another hvd.DistributedOptimizer", "made before")
     for _ in range(passes):
         first.zero_grad()
-        _backward(here, net)
+        backward(here, net)
         first.step()
     with raises(AssertionError, *words):
         if used == "in turn":
             second.zero_grad()
         else:
             first.zero_grad()
-            _backward(here, net)
+            backward(here, net)
     with raises(AssertionError, "was replaced", *words) if used != "in turn" else contextlib.nullcontext():
         second.synchronize()
     del first
     hvd.barrier()
     net.zero_grad()
     for _ in range(passes):
-        _backward(here, net)
+        backward(here, net)
     with raises(AssertionError, "zero_grad() between backward() and step()") as caught:
         second.zero_grad()
     assert "another" not in str(caught[0])
@@ -136,7 +130,7 @@ def two_optimizers_that_share_parameters_do_not_add_up_their_gradients_twice(her
     first = hvd.DistributedOptimizer(sgd(net.parameters()), net.named_parameters(), op=hvd.Sum)
     second = hvd.DistributedOptimizer(sgd(net[2].parameters()), net[2].named_parameters("2"), op=hvd.Sum)
     before = [parameter.detach().clone() for parameter in net.parameters()]
-    _backward(here, net)
+    backward(here, net)
     with raises(RuntimeError, "'2.weight' (and 1 more)", "made later", "op=Sum"):
         first.step()
     assert all(torch.equal(b, p) for b, p in zip(before, net.parameters(), strict=True))
@@ -144,34 +138,32 @@ def two_optimizers_that_share_parameters_do_not_add_up_their_gradients_twice(her
     equal_everywhere(net)
     del second
     net.zero_grad()
-    _backward(here, net)
+    backward(here, net)
     first.step()  # nobody shares any more
     equal_everywhere(net)
 
 
 @check(min_ranks=2, passes=(1, 2))
 def too_many_backward_passes_are_an_error(here: Here, passes: int) -> None:
-    net = model()
-    optimizer = hvd.DistributedOptimizer(sgd(net.parameters()), net.named_parameters(), backward_passes_per_step=passes)
+    net, optimizer = distributed(backward_passes_per_step=passes)
     for _ in range(passes):
-        _backward(here, net)
+        backward(here, net)
     with raises(AssertionError, "backward() has computed more gradients than backward_passes_per_step announces"):
-        _backward(here, net)
+        backward(here, net)
     optimizer.load_state_dict(optimizer.state_dict())  # forgets what was under way
     hvd.barrier()
     optimizer.zero_grad()
     for _ in range(passes):
-        _backward(here, net)
+        backward(here, net)
     optimizer.step()
 
 
 @check(min_ranks=2)
 def step_after_synchronize_warns_exactly_once(here: Here) -> None:
-    net = model()
-    optimizer = hvd.DistributedOptimizer(sgd(net.parameters()), net.named_parameters())
+    net, optimizer = distributed()
     for skip in (True, False):
         optimizer.zero_grad()
-        _backward(here, net)
+        backward(here, net)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             optimizer.synchronize()
@@ -198,9 +190,8 @@ def a_failure_in_a_hook_surfaces_in_step(here: Here) -> None:
         def decompress(tensor: torch.Tensor, context: None) -> torch.Tensor:
             return tensor
 
-    net = model()
-    optimizer = hvd.DistributedOptimizer(sgd(net.parameters()), net.named_parameters(), compression=Broken)
-    _backward(here, net)
+    net, optimizer = distributed(compression=Broken)
+    backward(here, net)
     with raises(OSError, "the disk of the compressor is full"):
         optimizer.step()
     net = model(seed=2)
@@ -228,7 +219,7 @@ def ranks_that_start_with_different_parameters_are_told(here: Here, mode: str) -
                 net[2].weight[-1, -1] += 1e-3  # the last of its elements alone
                 net[2].bias[-1] += 1
         optimizer = hvd.DistributedOptimizer(sgd(net.parameters()), net.named_parameters())
-        _backward(here, net)
+        backward(here, net)
         words = ("'2.weight'", "1 more", "rank 0", f"rank {here.size - 1}", "broadcast_parameters")
         if mode == "error":
             with raises(hvd.MismatchError, *words):
@@ -238,7 +229,7 @@ def ranks_that_start_with_different_parameters_are_told(here: Here, mode: str) -
             warnings.simplefilter("always")
             optimizer.step()
             optimizer.zero_grad()
-            _backward(here, net)
+            backward(here, net)
             optimizer.step()
         assert len(caught) == (1 if mode == "warn" and here.rank == 0 else 0)
         assert not caught or all(word in str(caught[0].message) for word in words), str(caught[0].message)
@@ -258,7 +249,7 @@ def an_optimizer_that_evaluates_its_closure_twice_is_refused(here: Here) -> None
 
     def closure() -> torch.Tensor:
         optimizer.zero_grad()
-        _backward(here, net)
+        backward(here, net)
         return torch.ones(1)
 
     with raises(RuntimeError, "closure more than once"):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -38,6 +39,76 @@ def mean_square(net: torch.nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch
     return torch.nn.functional.mse_loss(net(x), y)
 
 
+def distributed(make: Callable[[Any], Any] | None = None, net: Any = None, **how: Any) -> tuple[Any, Any]:
+    """A model with its distributed optimizer."""
+    net = net if net is not None else model()
+    return net, hvd.DistributedOptimizer((make or sgd)(net.parameters()), net.named_parameters(), **how)
+
+
+def backward(here: Here, net: Any) -> None:
+    """On this rank's rows of the first batch."""
+    x, y = batches(here, 1)[0]
+    mean_square(net, part(here, x), part(here, y)).backward()
+
+
+def run_steps(here: Here, net: Any, optimizer: Any, steps: int = 3, loss: Loss | None = None) -> None:
+    """Each with this rank's rows of a batch."""
+    for x, y in batches(here, steps, next(net.parameters()).dtype):
+        optimizer.zero_grad()
+        (loss or mean_square)(net, part(here, x), part(here, y)).backward()
+        optimizer.step()
+
+
+class Training:
+    """A model and its optimizer: on all ranks, each with its part of every batch, or in one process with the whole."""
+
+    def __init__(self, here: Here, distributed: bool, make: Callable[[Any], Any], net: Any, **options: Any) -> None:
+        self.here, self.distributed, self.net = here, distributed, net
+        self.own = make(net.parameters())  # the optimizer that is wrapped
+        self.optimizer: Any = self.own
+        if distributed:
+            self.optimizer = hvd.DistributedOptimizer(self.own, net.named_parameters(), **options)
+
+    def steps(self, number: int) -> Iterator[tuple[int, torch.Tensor, torch.Tensor]]:
+        """Each with its number and global batch; gradients are cleared before."""
+        for step, (x, y) in enumerate(batches(self.here, number, next(self.net.parameters()).dtype)):
+            self.optimizer.zero_grad()
+            yield step, x, y
+
+    def loss(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return mean_square(self.net, *((part(self.here, x), part(self.here, y)) if self.distributed else (x, y)))
+
+    def clip_and_step(self) -> None:
+        """Horovod's recipe: the gradients are reduced first."""
+        if self.distributed:
+            self.optimizer.synchronize()
+        torch.nn.utils.clip_grad_norm_(self.net.parameters(), 0.1)
+        with self.optimizer.skip_synchronize() if self.distributed else contextlib.nullcontext():
+            self.optimizer.step()
+
+    def step_of(self, scaler: Any, recipe: str) -> None:
+        """The end of a step with a GradScaler, as PyTorch's page says, or Horovod's."""
+        horovods = self.distributed and "horovod" in recipe
+        if horovods:
+            self.optimizer.synchronize()
+        if "clipping" in recipe:
+            scaler.unscale_(self.optimizer)
+            torch.nn.utils.clip_grad_norm_(self.net.parameters(), 0.1)
+        with self.optimizer.skip_synchronize() if horovods else contextlib.nullcontext():
+            scaler.step(self.optimizer)
+        scaler.update()
+
+
+def as_in_one_process(
+    here: Here, train: Callable[[Training], Any], make: Any = None, net: Any = None, **options: Any
+) -> None:
+    """The same program gives the same weights on all ranks as in one process, and returns the same."""
+    both = [Training(here, distributed, make or sgd, (net or model)(), **options) for distributed in (True, False)]
+    returned = [train(each) for each in both]
+    same(here, both[0].net, both[1].net)
+    assert returned[0] == returned[1], returned
+
+
 def alone(here: Here, make: Callable[[Any], Any], steps: int = 5, net: Any = None, loss: Loss = mean_square) -> Any:
     """The model after training in one process on the global batches."""
     net = net if net is not None else model()
@@ -53,12 +124,8 @@ def together(
     here: Here, make: Callable[[Any], Any], steps: int = 5, net: Any = None, loss: Loss = mean_square, **how: Any
 ) -> Any:
     """The model after training on each rank's part."""
-    net = net if net is not None else model()
-    optimizer = hvd.DistributedOptimizer(make(net.parameters()), named_parameters=net.named_parameters(), **how)
-    for x, y in batches(here, steps, next(net.parameters()).dtype):
-        optimizer.zero_grad()
-        loss(net, part(here, x), part(here, y)).backward()
-        optimizer.step()
+    net, optimizer = distributed(make, net, **how)
+    run_steps(here, net, optimizer, steps, loss)
     return net
 
 

@@ -5,25 +5,21 @@ from __future__ import annotations
 from unittest import mock
 
 import hvdlite
-import hvdlite.torch as hvd
 from checks import ALWAYS, check
 from checks.here import Here
-from checks.torch_training import batches, mean_square, model, part, sgd
+from checks.torch_training import distributed, run_steps
 from hvdlite.torch.reducer import GradientReducer
 
 
 @check(tags=[ALWAYS])
 def dense_gradients_leave_by_their_native_hooks(here: Here) -> None:
-    net = model()
-    optimizer = hvd.DistributedOptimizer(sgd(net.parameters()), named_parameters=net.named_parameters())
+    net, optimizer = distributed()
     operations = []
     arrived = mock.patch.object(GradientReducer, "arrived", autospec=True, side_effect=GradientReducer.arrived)
     started = mock.patch.object(GradientReducer, "_start", autospec=True, side_effect=GradientReducer._start)
     with arrived as in_python, started as the_long_way:
-        for x, y in batches(here, 3):
-            optimizer.zero_grad()
-            mean_square(net, part(here, x), part(here, y)).backward()
-            optimizer.step()
+        for _ in range(3):
+            run_steps(here, net, optimizer, 1)
             operations.append(hvdlite.metrics()["operations"])
     assert (in_python.call_count, the_long_way.call_count) == (0, 0)
     # Four gradients, and which ranks have them.

@@ -130,9 +130,8 @@ TEST(MpiWay, SaysWhy) {
             "MPI_Iallreduce, 4096 bytes among 2 members (HVDLITE_MPI_ALLREDUCE=library)");
   question.dtype = DType::kBFloat16;
   EXPECT_EQ(ExplainImpl(question, ReduceOp::kSum, "library"),
-            "one-shot, 4096 bytes among 2 members (Sum of bfloat16 is not for MPI to do: it would "
-            "not round, or not "
-            "compare, as everywhere else)");
+            "one-shot, 4096 bytes among 2 members (Sum of bfloat16 is not done by MPI, which "
+            "would round or compare differently)");
 }
 
 }  // namespace

@@ -44,7 +44,7 @@ TEST(NcclGrid, IsUsedWhereHostsAreSeveralAndAlike) {
   for (const auto& [topology, why] : flat) {
     const Grid grid = nccl::MakeGrid(topology, 0, true);
     EXPECT_FALSE(grid.used);
-    EXPECT_EQ(grid.why, std::string("not by hosts, as was asked for: ") + why);
+    EXPECT_EQ(grid.why, std::string("not by hosts, although that was requested: ") + why);
   }
   const Topology topology = HostsOf({{0, 2, 5}, {1, 3, 4}});
   EXPECT_FALSE(nccl::MakeGrid(topology, 0, false).used);

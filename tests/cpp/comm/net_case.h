@@ -156,6 +156,60 @@ inline std::vector<Case> EveryKindDtypeAndShape(
   return cases;
 }
 
+// Reductions of six dtypes, with more factors than ScaleInTurns().
+inline std::vector<Case> EveryReductionAndScale(int members, const std::vector<OpKind>& kinds = {
+                                                                 OpKind::kAllreduce}) {
+  std::vector<Case> cases;
+  uint32_t seed = 1;
+  for (OpKind kind : kinds) {
+    for (DType dtype : {DType::kFloat32, DType::kInt32, DType::kBFloat16, DType::kFloat64,
+                        DType::kInt8, DType::kBool}) {
+      for (ReduceOp op : {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct,
+                          ReduceOp::kAverage}) {
+        for (const auto& sizes : Shapes()) {
+          Case c;
+          c.kind = kind;
+          c.dtype = dtype;
+          c.op = op;
+          c.members = members;
+          c.sizes = sizes;
+          c.seed = ++seed;
+          c.in_place = seed % 2 == 0;
+          if (op != ReduceOp::kProduct) {
+            if (seed % 3 != 0) c.prescale = 0.5;
+            if (seed % 5 != 0) c.divisor = 4;
+            if (seed % 7 != 0) c.postscale = 2;
+          }
+          cases.push_back(c);
+        }
+      }
+    }
+  }
+  return cases;
+}
+
+// Of any kind, dtype and root, with a few pieces of any size; an alltoall has one.
+inline std::vector<Case> Mixed(int members, uint32_t count, int64_t most_elements) {
+  std::mt19937 random(5);
+  std::vector<Case> cases;
+  for (uint32_t i = 0; i < count; ++i) {
+    Case c;
+    c.kind = kKinds[random() % kKinds.size()];
+    c.dtype = static_cast<DType>(random() % kDTypeCount);
+    c.members = members;
+    c.root = static_cast<int>(random() % static_cast<uint32_t>(members));
+    c.sizes.clear();
+    const uint32_t pieces = c.kind == OpKind::kBarrier    ? 0
+                            : c.kind == OpKind::kAlltoall ? 1
+                                                          : random() % 4;
+    for (uint32_t p = 0; p < pieces; ++p) c.sizes.push_back(random() % most_elements);
+    c.in_place = random() % 2 == 0;
+    c.seed = i;
+    cases.push_back(c);
+  }
+  return cases;
+}
+
 // The tensors of all members. Each member touches only its own.
 class Trial {
  public:

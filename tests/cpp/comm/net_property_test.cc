@@ -52,30 +52,7 @@ TEST_P(NetProperty, EveryAllreduceAlgorithmOpAndScaleMatchesTheReference) {
   const int members = GetParam().members;
   for (Algorithm algorithm : {Algorithm::kOneShot, Algorithm::kDirect, Algorithm::kGather}) {
     NetWorld net = World(SmallPieces(algorithm), Weather(78));
-    std::vector<Case> cases;
-    uint32_t seed = 1;
-    for (DType dtype : {DType::kFloat32, DType::kInt32, DType::kBFloat16, DType::kFloat64,
-                        DType::kInt8, DType::kBool}) {
-      for (ReduceOp op : {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct,
-                          ReduceOp::kAverage}) {
-        for (const auto& sizes : Shapes()) {
-          Case c;
-          c.dtype = dtype;
-          c.op = op;
-          c.members = members;
-          c.sizes = sizes;
-          c.seed = ++seed;
-          c.in_place = seed % 2 == 0;
-          if (op != ReduceOp::kProduct) {
-            if (seed % 3 != 0) c.prescale = 0.5;
-            if (seed % 5 != 0) c.divisor = 4;
-            if (seed % 7 != 0) c.postscale = 2;
-          }
-          cases.push_back(c);
-        }
-      }
-    }
-    RunCases(&net, cases);
+    RunCases(&net, EveryReductionAndScale(members));
   }
 }
 
@@ -108,22 +85,7 @@ TEST_P(NetProperty, EveryAlgorithmOfGatherAndBroadcastMatchesTheReference) {
 TEST_P(NetProperty, TwoHundredMixedOperationsFollowOneAnotherWithoutABarrier) {
   const int members = GetParam().members;
   NetWorld net = World(net::Options{}, Weather(80));
-  std::mt19937 random(5);
-  std::vector<Case> cases;
-  for (uint32_t i = 0; i < 200; ++i) {
-    Case c;
-    c.kind = kKinds[random() % kKinds.size()];
-    c.dtype = static_cast<DType>(random() % kDTypeCount);
-    c.members = members;
-    c.root = static_cast<int>(random()) & 0xff;
-    c.root %= members;
-    c.sizes.clear();
-    for (uint32_t pieces = random() % 4; pieces > 0; --pieces) c.sizes.push_back(random() % 2000);
-    c.in_place = random() % 2 == 0;
-    c.seed = i;
-    cases.push_back(c);
-  }
-  RunCases(&net, cases);
+  RunCases(&net, Mixed(members, 200, 2000));
 }
 
 TEST_P(NetProperty, LargeTensorsWithDefaultOptionsMatchTheReference) {

@@ -1,5 +1,6 @@
 // Every shared-memory algorithm against the plain reference: kinds, dtypes, sizes, members, pieces,
 // roots, uneven counts, with chunks so small that every slot is used many times.
+#include <algorithm>
 #include <cmath>
 
 #include "comm/shm_world.h"
@@ -9,15 +10,6 @@ namespace hvdlite::comm::shm_testing {
 namespace {
 
 using net_testing::Case;
-using net_testing::kKinds;
-
-std::vector<std::vector<int64_t>> Shapes(OpKind kind) {
-  if (kind == OpKind::kBarrier) return {{}};
-  // An alltoall is never fused.
-  if (kind == OpKind::kAlltoall) return {{0}, {1}, {3}, {1000}, {6007}};
-  return {{0},    {1},    {2},          {3},       {13},
-          {1000}, {6007}, {1, 0, 3, 0}, {0, 0, 5}, {7, 1, 300, 0, 2, 4099, 1}};
-}
 
 class ShmProperty : public ::testing::TestWithParam<int> {
  protected:
@@ -27,86 +19,37 @@ class ShmProperty : public ::testing::TestWithParam<int> {
 };
 
 TEST_P(ShmProperty, every_kind_dtype_and_shape) {
+  std::vector<Case> cases = net_testing::EveryKindDtypeAndShape(
+      GetParam(), {OpKind::kAllreduce, OpKind::kBroadcast, OpKind::kAllgather,
+                   OpKind::kReducescatter, OpKind::kBarrier});
+  // An alltoall is never fused.
+  for (const Case& c : net_testing::EveryKindDtypeAndShape(GetParam(), {OpKind::kAlltoall},
+                                                           {{0}, {1}, {3}, {1000}, {6007}}))
+    cases.push_back(c);
+  if (many()) {
+    cases.erase(std::remove_if(cases.begin(), cases.end(),
+                               [](const Case& c) { return static_cast<int>(c.dtype) % 6 != 0; }),
+                cases.end());
+  }
   for (const size_t chunk : {size_t{4096}, size_t{65536}}) {
     for (const size_t small : {size_t{0}, size_t{4096}}) {
       if (many() && (chunk > 4096) != (small == 0)) continue;
-      ShmWorld world(GetParam(), chunk, small);
-      std::vector<Case> cases;
-      uint32_t seed = 1;
-      for (OpKind kind : kKinds) {
-        for (int dtype = 0; dtype < kDTypeCount; dtype += many() ? 6 : 1) {
-          for (const auto& sizes : Shapes(kind)) {
-            Case c;
-            c.kind = kind;
-            c.dtype = static_cast<DType>(dtype);
-            c.members = GetParam();
-            c.sizes = sizes;
-            c.seed = ++seed;
-            c.root = static_cast<int>(seed) % GetParam();
-            c.in_place = seed % 2 == 0;
-            cases.push_back(c);
-          }
-        }
-      }
-      world.RunCases(cases);
+      ShmWorld(GetParam(), chunk, small).RunCases(cases);
     }
   }
 }
 
 TEST_P(ShmProperty, every_reduction_and_scale) {
   if (many()) GTEST_SKIP() << "seen with fewer members";
-  for (const size_t small : {size_t{0}, size_t{4096}}) {
-    ShmWorld world(GetParam(), 4096, small);
-    std::vector<Case> cases;
-    uint32_t seed = 1;
-    for (OpKind kind : {OpKind::kAllreduce, OpKind::kReducescatter}) {
-      for (DType dtype : {DType::kFloat32, DType::kInt32, DType::kBFloat16, DType::kFloat64,
-                          DType::kInt8, DType::kBool}) {
-        for (ReduceOp op : {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct,
-                            ReduceOp::kAverage}) {
-          for (const auto& sizes : Shapes(kind)) {
-            Case c;
-            c.kind = kind;
-            c.dtype = dtype;
-            c.op = op;
-            c.members = GetParam();
-            c.sizes = sizes;
-            c.seed = ++seed;
-            c.in_place = seed % 2 == 0;
-            if (op != ReduceOp::kProduct) {
-              if (seed % 3 != 0) c.prescale = 0.5;
-              if (seed % 5 != 0) c.divisor = 4;
-              if (seed % 7 != 0) c.postscale = 2;
-            }
-            cases.push_back(c);
-          }
-        }
-      }
-    }
-    world.RunCases(cases);
-  }
+  const std::vector<Case> cases =
+      net_testing::EveryReductionAndScale(GetParam(), {OpKind::kAllreduce, OpKind::kReducescatter});
+  for (const size_t small : {size_t{0}, size_t{4096}})
+    ShmWorld(GetParam(), 4096, small).RunCases(cases);
 }
 
 TEST_P(ShmProperty, mixed_operations_follow_one_another_without_a_barrier) {
-  ShmWorld world(GetParam(), 4096, 2048);
-  std::mt19937 random(5);
-  std::vector<Case> cases;
-  for (uint32_t i = 0; i < (many() ? 100u : 1000u); ++i) {
-    Case c;
-    c.kind = kKinds[random() % kKinds.size()];
-    c.dtype = static_cast<DType>(random() % kDTypeCount);
-    c.members = GetParam();
-    c.root = static_cast<int>(random() % static_cast<uint32_t>(GetParam()));
-    c.sizes.clear();
-    const uint32_t pieces = c.kind == OpKind::kBarrier    ? 0
-                            : c.kind == OpKind::kAlltoall ? 1
-                                                          : random() % 4;
-    for (uint32_t p = 0; p < pieces; ++p) c.sizes.push_back(random() % 2000);
-    c.in_place = random() % 2 == 0;
-    c.seed = i;
-    cases.push_back(c);
-  }
-  world.RunCases(cases);
+  ShmWorld(GetParam(), 4096, 2048)
+      .RunCases(net_testing::Mixed(GetParam(), many() ? 100 : 1000, 2000));
 }
 
 TEST_P(ShmProperty, exchange_and_shares_give_the_same_bits) {

@@ -89,9 +89,10 @@ TEST(EngineGpuBatch, goes_by_hosts_where_that_is_asked_for) {
         ASSERT_TRUE(
             mine.Do(mine.Ask(OpKind::kAllreduce, "pair", mine.Put(Count(10, 1))), &handle, 1).ok());
         EXPECT_EQ(mine.Get<float>(handle->output)[0], 2);
-        EXPECT_NE(me.engine->Explain(1).find(
-                      "not by hosts, as was asked for: there is one member on each host"),
-                  std::string::npos)
+        EXPECT_NE(
+            me.engine->Explain(1).find(
+                "not by hosts, although that was requested: there is one member on each host"),
+            std::string::npos)
             << me.engine->Explain(1);
       }
       ASSERT_TRUE(me.Do(Barrier("end")).ok());

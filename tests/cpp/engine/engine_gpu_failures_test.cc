@@ -250,7 +250,8 @@ TEST(EngineGpuFailure, what_the_device_does_not_finish_for_a_removed_set_is_said
     const Status removed = me.Do(RemoveSet("remove", set));
     const std::string said = ::testing::internal::GetCapturedStderr();
     EXPECT_TRUE(removed.ok()) << removed.ToString();
-    EXPECT_NE(said.find("the GPU does not finish what it was given; what that uses is not freed"),
+    EXPECT_NE(said.find("the GPU does not finish the work it was given; memory that the work uses "
+                        "is not freed"),
               std::string::npos)
         << said;
     EXPECT_EQ(fake_cuda_calls("cuMemFreeAsync"), frees);

@@ -168,7 +168,7 @@ TEST(TcpStore, AVerdictWithoutWordsIsStillToldInWords) {
   std::string value;
   const Status lost = store->Get("k", Deadline::Never(), &value);
   EXPECT_EQ(lost.code(), StatusCode::kIo);
-  EXPECT_NE(lost.message().find("ended the meeting without a word"), std::string::npos)
+  EXPECT_NE(lost.message().find("ended the meeting without a reason"), std::string::npos)
       << lost.message();
 }
 

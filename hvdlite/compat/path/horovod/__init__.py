@@ -1,4 +1,5 @@
-"""Is found where programs look for horovod, and puts hvdlite in its place. See hvdlite.compat; `hvdlite compat install` copies it."""
+"""Python finds this package for horovod, and it puts hvdlite in its place. See hvdlite.compat.
+`hvdlite compat install` copies it."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ __all__ = ["run"]
 
 __version__ = compat.HOROVOD_VERSION
 
-# Modules that hvdlite has under no other name are beside this file in hvdlite, wherever this copy of it is.
+# Modules that exist only under Horovod's names are beside this file in hvdlite, also if this is a
+# copy elsewhere.
 __path__ = [os.path.join(compat.DIRECTORY, "horovod")]
 
 finder.install()
@@ -32,7 +34,7 @@ original.say_if_hidden()
 
 
 def __getattr__(name: str) -> Any:
-    # Not before it is asked for: data loaders' processes import horovod, too, and start no jobs.
+    # On first use only: the processes of data loaders import horovod, too, and start no jobs.
     if name in ("run", "runner"):
         runner = import_module("horovod.runner")
         return runner if name == "runner" else runner.run

@@ -1,4 +1,5 @@
-"""horovod.common.util: what programs ask about the installation, and small helpers that they borrow."""
+"""horovod.common.util: questions of programs about the installation, and small helpers that they
+use."""
 
 from __future__ import annotations
 
@@ -21,10 +22,10 @@ __all__ = [
 
 Item = TypeVar("Item")
 
-#: a decorator: the function is called once for the same arguments
+#: a decorator that calls the function once for the same arguments
 _cache = cache
 
-# With Horovod's argument, which made it say what it was trying.
+# Horovod's argument, which made it print what it was trying.
 
 
 def gloo_built(verbose: bool = False) -> bool:
@@ -63,7 +64,8 @@ def gpu_available(ext_base_name: str, verbose: bool = False) -> bool:
 
 @contextmanager
 def env(**kwargs: str | None) -> Iterator[None]:
-    """Environment variables for the time of a `with` block; those that are None stay as they are."""
+    """Sets environment variables within a `with` block; a variable whose value is None does not
+    change."""
     wanted = {name: value for name, value in kwargs.items() if value is not None}
     before = {name: os.environ.get(name) for name in wanted}
     os.environ.update(wanted)
@@ -78,7 +80,7 @@ def env(**kwargs: str | None) -> Iterator[None]:
 
 
 def split_list(l: Sequence[Item], n: int) -> list[Sequence[Item]]:  # noqa: E741
-    """n parts of a list, in order, whose lengths differ by one at most."""
+    """Returns n parts of a list, in order, whose lengths differ by at most one."""
     short, longer = divmod(len(l), n)
     cuts = [i * short + min(i, longer) for i in range(n + 1)]
     return [l[a:b] for a, b in zip(cuts, cuts[1:], strict=False)]
@@ -105,7 +107,8 @@ def is_version_greater_equal_than(ver: str, target: str) -> bool:
 
 
 def get_average_backwards_compatibility_fun(reduce_ops: Any) -> Callable[[int | None, bool | None], int]:
-    """A function of (op, average) that tells which reduction a call with the deprecated `average` means."""
+    """Returns a function of (op, average) that tells which reduction a call with the deprecated
+    `average` means."""
     from hvdlite.base.ops import reduction_of
 
     return lambda op, average: reduction_of(average, op)

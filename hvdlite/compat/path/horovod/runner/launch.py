@@ -25,7 +25,7 @@ def run_commandline() -> NoReturn:
 
 
 def parse_args() -> argparse.Namespace:
-    """The flags in sys.argv, by horovodrun's names; None: not given."""
+    """Returns the flags in sys.argv by horovodrun's names; None: not given."""
     arguments = cli.read_arguments(sys.argv[1:])
     arguments.argv = list(sys.argv[1:])
     arguments.num_proc = arguments.np = arguments.processes
@@ -63,7 +63,8 @@ def run_controller(
     js_run: Callable[[], Any],
     verbosity: int | None,
 ) -> Any:
-    """Calls the function that was asked for; gloo_run, which is hvdliterun itself, if none was. ValueError: it cannot be used here."""
+    """Calls the function that the flags ask for; gloo_run, which is hvdliterun itself, if they ask
+    for none. Raises ValueError if it cannot be used here."""
     if use_mpi:
         if not built.mpi_built():
             raise ValueError("MPI support has not been built: `pip install 'hvdlite[mpi]'`, or leave --mpi out.")
@@ -83,7 +84,7 @@ def _attribute(flag: str) -> str:
 
 
 def _given(knob: knobs.Knob, text: str | None) -> knobs.Value | None:
-    """The number, or the truth, that the flag was given."""
+    """Returns the number or the truth value that the flag was given."""
     if text is None:
         return None
     if knob.is_switch:

@@ -1,1 +1,1 @@
-"""horovod.runner.common: what is in util."""
+"""horovod.runner.common: only util."""

@@ -1,1 +1,1 @@
-"""horovod.runner.util: small helpers of the launcher that programs borrow."""
+"""horovod.runner.util: small helpers of the launcher that programs use."""

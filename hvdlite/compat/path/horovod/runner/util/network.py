@@ -14,7 +14,7 @@ __all__ = [
 
 
 def get_local_host_addresses() -> set[str]:
-    """All of them, the loopback's as well."""
+    """Returns all of them, including loopback addresses."""
     return {"127.0.0.1", "::1", *addresses.of_this_machine()}
 
 
@@ -23,7 +23,7 @@ def get_local_host_intfs() -> set[str]:
 
 
 def resolve_host_address(host_name: str) -> str | None:
-    """An IPv4 address of the host; None: the name means nothing here."""
+    """Returns an IPv4 address of the host; None: the name does not resolve here."""
     try:
         return socket.gethostbyname(host_name)
     except OSError:
@@ -31,11 +31,12 @@ def resolve_host_address(host_name: str) -> str | None:
 
 
 def filter_local_addresses(all_host_names: Iterable[str]) -> list[str]:
-    """Those that are not this machine."""
+    """Returns the addresses that are not this machine's."""
     return [name for name in all_host_names if not addresses.is_of_this_machine(name)]
 
 
 def get_driver_ip(nics: Collection[str] | None) -> str:
-    """An address of this machine by which others reach it, on one of these interfaces if there are any."""
+    """Returns an address by which other machines reach this one, on one of these interfaces if any
+    are given."""
     found = addresses.of_this_machine([nic for nic in nics or () if nic != "lo"])
     return found[0] if found else "127.0.0.1"

@@ -1,4 +1,4 @@
-"""horovod.runner.util.streams: a pipe inside of a process."""
+"""horovod.runner.util.streams: a pipe inside a process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ __all__ = ["Pipe"]
 
 
 class Pipe:
-    """What one thread writes, text or bytes, another one reads. A writer waits until what was written before has been read."""
+    """One thread writes text or bytes, and another one reads them. A writer waits until the text
+    before has been read."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -25,7 +26,8 @@ class Pipe:
                 self._changed.notify_all()
 
     def read(self, length: int = -1, timeout: float | None = None) -> str | bytes | None:
-        """At most `length` of what was written, if that is positive. None: the pipe is closed, or the time is over."""
+        """Returns at most `length` characters or bytes of the text, if that is positive. None: the
+        pipe is closed, or the time is over."""
         with self._changed:
             self._changed.wait_for(lambda: self._held is not None or self._closed, timeout)
             if self._held is None:
@@ -37,7 +39,7 @@ class Pipe:
             return piece
 
     def flush(self) -> None:
-        """Nothing waits here to be passed on."""
+        """Does nothing: the pipe buffers nothing."""
 
     def close(self) -> None:
         with self._changed:

@@ -17,7 +17,8 @@ def in_thread(
     daemon: bool = True,
     silent: bool = False,
 ) -> threading.Thread:
-    """Runs target(*args) in a thread of its own. `silent`: an exception ends the thread without a word."""
+    """Runs target(*args) in a thread of its own. `silent`: an exception ends the thread without a
+    message."""
     if not isinstance(args, tuple):
         raise ValueError(f"args must be a tuple, not {args!r}; one argument is (arg,)")
 
@@ -63,7 +64,8 @@ def execute_function_multithreaded(
     block_until_all_done: bool = True,
     max_concurrent_executions: int = 1000,
 ) -> dict[int, Any] | None:
-    """fn(*args) for all of these, in threads; the results by the arguments' position. Without block_until_all_done nothing is waited for."""
+    """Calls fn(*args) for all of these in threads. Returns the results by the position of the
+    arguments. Without block_until_all_done it does not wait."""
     todo: queue.SimpleQueue[tuple[int, Sequence[Any]]] = queue.SimpleQueue()
     results: dict[int, Any] = {}
     for item in enumerate(args_list):

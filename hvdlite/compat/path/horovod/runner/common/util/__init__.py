@@ -1,1 +1,1 @@
-"""horovod.runner.common.util: small helpers of the launcher that programs and schedulers borrow."""
+"""horovod.runner.common.util: small helpers of the launcher that programs and schedulers use."""

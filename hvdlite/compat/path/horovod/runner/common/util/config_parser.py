@@ -24,7 +24,7 @@ HOROVOD_GLOO_TIMEOUT_SECONDS = "HOROVOD_GLOO_TIMEOUT_SECONDS"
 HOROVOD_LOG_LEVEL = "HOROVOD_LOG_LEVEL"
 HOROVOD_LOG_HIDE_TIME = "HOROVOD_LOG_HIDE_TIME"
 
-# Attributes of what parse_args() gives.
+# Attributes of the result of parse_args().
 _AS_THEY_ARE = {
     HOROVOD_CYCLE_TIME: "cycle_time_ms",
     HOROVOD_CACHE_CAPACITY: "cache_capacity",

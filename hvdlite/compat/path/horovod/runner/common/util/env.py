@@ -1,4 +1,4 @@
-"""horovod.runner.common.util.env: what a launcher has left in the environment."""
+"""horovod.runner.common.util.env: what a launcher has put into the environment."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ _PAIRS = (
 
 
 def get_env_rank_and_size() -> tuple[int, int]:
-    """Before init(): the rank of this process and how many there are. (0, 1) where no launcher has said it."""
+    """Returns the rank and the size of this process before init(); (0, 1) if no launcher has set
+    them."""
     for rank, size in _PAIRS:
         if rank in os.environ and size in os.environ:
             return int(os.environ[rank]), int(os.environ[size])

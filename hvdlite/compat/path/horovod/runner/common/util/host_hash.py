@@ -10,7 +10,7 @@ __all__ = ["host_hash"]
 
 
 def host_hash(salt: str | None = None) -> str:
-    """Of containers that are told apart by CONTAINER_ID (as in YARN) each has its own."""
+    """Containers with different CONTAINER_IDs (as in YARN) have different hashes."""
     name = socket.gethostname()
     inside = "".join(text for text in (os.environ.get("CONTAINER_ID", ""), salt or "") if text)
     return f"{name.split('.')[0]}-{hashlib.md5(f'{name}{inside}'.encode(), usedforsecurity=False).hexdigest()}"

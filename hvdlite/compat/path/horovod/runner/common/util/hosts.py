@@ -1,4 +1,5 @@
-"""horovod.runner.common.util.hosts: which rank runs where, for programs that start processes themselves."""
+"""horovod.runner.common.util.hosts: places ranks on hosts, for programs that start processes
+themselves."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ class SlotInfo:
 
     @staticmethod
     def from_response_string(response_string: str) -> SlotInfo:
-        """The reverse; the host is not in it."""
+        """The reverse of to_response_string(); the host is not in it."""
         rank, size, local_rank, local_size, cross_rank, cross_size = map(int, response_string.split(","))
         return SlotInfo("", rank, local_rank, cross_rank, size, local_size, cross_size)
 
@@ -66,7 +67,7 @@ def parse_hosts(hosts_string: str) -> list[HostInfo]:
 
 
 def parse_hosts_and_slots(hosts: str) -> tuple[list[str], dict[str, int]]:
-    """Their names, and the slots by name."""
+    """Returns their names, and the slots by name."""
     infos = parse_hosts(hosts)
     return [info.hostname for info in infos], {info.hostname: info.slots for info in infos}
 
@@ -80,7 +81,8 @@ def parse_host_files(filename: str) -> str:
 def get_host_assignments(
     hosts: Sequence[HostInfo], min_num_proc: int, max_num_proc: int | None = None
 ) -> list[SlotInfo]:
-    """Ranks, which fill the hosts in their order: all slots, or `max_num_proc` of them. ValueError: fewer than `min_num_proc` slots."""
+    """Returns the ranks. They fill the hosts in order: all slots, or `max_num_proc` of them. Raises
+    ValueError if there are fewer than `min_num_proc` slots."""
     slots = sum(host.slots for host in hosts)
     if slots < min_num_proc:
         raise ValueError(f"{min_num_proc} processes are more than the {slots} slots of the hosts")

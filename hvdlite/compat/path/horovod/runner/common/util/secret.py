@@ -1,4 +1,5 @@
-"""horovod.runner.common.util.secret: keys, and what proves that a message comes from a holder of one."""
+"""horovod.runner.common.util.secret: keys, and digests that prove that the sender of a message has
+the key."""
 
 from __future__ import annotations
 
