@@ -1,0 +1,1 @@
+"""Elastic training in a rank: the loop around a program's function, states and data."""
