@@ -72,6 +72,7 @@ def __dir__() -> list[str]:
 
 
 if TYPE_CHECKING:
+    from hvdlite import elastic as elastic
     from hvdlite.arrays.objects import *  # noqa: F403
     from hvdlite.arrays.ops import *  # noqa: F403
     from hvdlite.base.ops import *  # noqa: F403

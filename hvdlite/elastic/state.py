@@ -126,10 +126,12 @@ class ObjectState(State):
         super().__init__(bcast_object, get_rank)
         self._attributes = tuple(kwargs)
         self._pace = Pace()
+        self._copies_always = True  # in step(): no hook says when an object changes
         self._copy: dict[str, Any] = {}
         self._kept: dict[str, Any] = {}
         for name, value in kwargs.items():
             setattr(self, name, value)
+        self._make_copy()
 
     def save(self) -> None:
         """Makes the copy to which restore() goes back."""
@@ -153,7 +155,7 @@ class ObjectState(State):
         """
         self._marks.steps = True
         self._at_boundary()
-        if self._pace.is_due():
+        if self._copies_always or self._pace.is_due():
             before = time.monotonic()
             self._make_copy()
             self._pace.took(time.monotonic() - before)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from elastic_members import Members
 
 from hvdlite.rendezvous.roll import Part
@@ -72,3 +73,82 @@ def test_survivors_of_a_kill_go_on_and_a_newcomer_joins_them(tmp_path: Path) -> 
         for number in (0, 1, 3):
             members.wait_for_key(f"elastic/trains/{number}")
             members.wait_for_key(f"elastic/done/{number}")
+
+
+# The model's gradient is the same on all ranks, so the weights tell how many steps were made.
+# A second optimizer, made inside the function, has the same name on survivors and newcomers.
+TORCH = """
+import torch
+import hvdlite.torch as hvd
+hvd.init()
+torch.manual_seed(MEMBER)
+model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 1))
+optimizer = hvd.DistributedOptimizer(
+    torch.optim.Adam(model.parameters(), lr=0.01), named_parameters=model.named_parameters())
+hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+assert hvd.broadcast_object(7, root_rank=0) == 7
+sampler = hvd.elastic.ElasticSampler(range(1000), shuffle=False)
+state = hvd.elastic.TorchState(model, optimizer, sampler=sampler, steps=0, after=0)
+inside = []
+
+@hvd.elastic.run
+def train(state):
+    tell(rank=hvd.rank(), size=hvd.size(), generation=hvd.elastic.generation(), steps=state.steps)
+    other = torch.nn.Linear(2, 1)
+    inside.append(hvd.DistributedOptimizer(
+        torch.optim.SGD(other.parameters(), lr=0.1), named_parameters=other.named_parameters()))
+    while state.after < 5:
+        optimizer.zero_grad()
+        torch.manual_seed(state.steps)  # the same batch on all ranks
+        if MEMBER == 2 and state.steps == 5:
+            wait_to_be_killed()
+        model(torch.randn(16, 4)).square().mean().backward()
+        optimizer.step()
+        inside[-1].zero_grad()
+        other(torch.ones(1, 2)).sum().backward()
+        inside[-1].step()
+        sampler.record_batch(state.steps, 2)
+        state.steps += 1
+        if hvd.elastic.generation() == 3:
+            state.after += 1
+        state.END_OF_STEP()
+
+train(state)
+flat = torch.cat([t.double().reshape(-1) for t in model.state_dict().values()])
+adam = [t.double().sum() for s in optimizer.state.values() for t in s.values()]
+tell(end=[float(flat.sum()), float(torch.stack(adam).sum())], steps=state.steps, size=hvd.size(),
+     processed=sampler.processed_num, left=len(sampler))
+"""
+
+
+@pytest.mark.parametrize("end_of_step", ["commit", "step"])
+def test_models_and_optimizers_are_equal_after_a_kill_and_a_newcomer(
+    tmp_path: Path, end_of_step: str
+) -> None:
+    with Members(tmp_path, TORCH.replace("END_OF_STEP", end_of_step)) as members:
+        for number in range(3):
+            members.start(number, size=3)
+        members.form(members.gather((), range(3)))
+        members.job.wait_for_files(["waits.2"])
+
+        members.kill(2)
+        members.tell(broken=True, lost=(2,))
+        reports = members.gather((0, 1))
+        expected = (5, True) if end_of_step == "step" else (5, False)
+        assert [(report.position, report.whole) for report in reports] == [expected] * 2
+        second = members.form(reports)
+        assert second.source is None and second.position == 5
+
+        members.start(3, size=3, slot=2, meets=False)
+        newcomers = members.gather((), (3,))
+        members.tell(ready=(3,))
+        members.form([*members.gather((0, 1)), *newcomers])
+        members.end_well(0, 1, 3)
+
+        ends = [members.told(number)[-1] for number in (0, 1, 3)]
+        for end in ends:
+            del end["pid"]
+        assert ends[0] == ends[1] == ends[2]
+        # Five steps of three ranks, then some of two, then five of three, in batches of 2.
+        steps = ends[0]["steps"]
+        assert ends[0]["processed"] == 2 * (3 * 10 + 2 * (steps - 10))
