@@ -9,8 +9,8 @@
 //
 // No byte is returned before its frame is complete and correct, so a damaged byte is never added up
 // or passed on. No number of a header is used before the header is known to be correct, so the
-// receiver never waits for bytes that never come. Payload is copied directly from and to the
-// caller's memory, unless the caller asks for less than a frame.
+// receiver never waits for bytes that never come. Payload moves between the caller's memory and the
+// other transport without a copy, unless the caller asks for less than a frame.
 //
 // Thread-safety, blocking: as for any Transport. Failure: that of the other transport, and
 // kPeerLost for damage; later calls fail, too.

@@ -19,7 +19,7 @@ struct Running {
   // the same on the GPU, if the rank has one and the batch is on GPUs
   std::unique_ptr<device::Gpu::Buffer> zeros_on_gpu;
   std::unique_ptr<device::Gpu::Buffer> ignored_on_gpu;
-  comm::Communicator* communicator = nullptr;  // the one that performs it
+  comm::Communicator* communicator = nullptr;  // performs the batch
   std::unique_ptr<comm::Work> work;
   bool failed = false;  // work has returned kFailed: it must not be touched again
   Nanos started = 0;

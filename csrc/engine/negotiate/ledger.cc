@@ -163,8 +163,8 @@ std::vector<Tally*> Ledger::TakeReady() {
 void Ledger::FindTornGroups() {
   struct Asked {
     std::vector<Tally*> tallies;
-    std::vector<uint32_t> sizes;   // per member; 0: has not asked
-    std::vector<uint32_t> counts;  // per member: how many of them have asked
+    std::vector<uint32_t> sizes;   // per member: tensors in the group; 0: has not asked
+    std::vector<uint32_t> counts;  // per member: tensors that it has asked for
   };
   const size_t members = static_cast<size_t>(members_);
   std::unordered_map<uint64_t, Asked> groups;

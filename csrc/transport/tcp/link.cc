@@ -88,7 +88,7 @@ void Link::EndSending() {
   shutdown(fd_.get(), SHUT_WR);
 }
 
-// The sent bytes that the peer has not acknowledged. Bytes that wait here because the peer reads
+// Bytes are waiting once they have left this machine. Bytes that stay here because the peer reads
 // nothing do not count.
 Transport::Acknowledged Link::acknowledged() const {
   int queued = 0, unsent = 0;
