@@ -119,12 +119,11 @@ class Members:
         self.generation += 1
         decision = last_step.decide(reports)
         entries = tuple(
-            roll.Entry(r.member, "here", self.slots[r.member], decision.parts[r.member], r.newcomer)
-            for r in reports
+            roll.Entry(r.member, "here", self.slots[r.member], decision.parts[r.member], r.newcomer) for r in reports
         )
-        written = roll.Roll(
-            self.generation, entries, decision.position, decision.source, self.news
-        ).with_nonce(secrets.token_hex(roll.NONCE_DIGITS // 2))
+        written = roll.Roll(self.generation, entries, decision.position, decision.source, self.news).with_nonce(
+            secrets.token_hex(roll.NONCE_DIGITS // 2)
+        )
         self.store.set(f"elastic/roll/{self.generation}", roll.encode_roll(written))
         for report in reports:
             if not report.generation:
