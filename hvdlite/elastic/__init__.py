@@ -13,12 +13,14 @@
 This module is for numpy arrays and objects; each framework's adapter has an `elastic` of its own.
 """
 
+from hvdlite.elastic.cursor import Cursor
 from hvdlite.elastic.loop import run
 from hvdlite.elastic.place import generation, member, slot
 from hvdlite.elastic.state import ObjectState, State
 from hvdlite.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 
 __all__ = [
+    "Cursor",
     "HorovodInternalError",
     "HostsUpdatedInterrupt",
     "ObjectState",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import queue
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,13 @@ from hvdlite.arrays.objects import broadcast_object
 from hvdlite.arrays.ops import allreduce
 from hvdlite.base.ops import Max
 from hvdlite.elastic import news
+from hvdlite.elastic.cursor import Cursor
+from hvdlite.elastic.handlers import (
+    CursorHandler,
+    StateDictHandler,
+    StateHandler,
+    has_state_dict,
+)
 from hvdlite.elastic.marks import Marks, Pace
 from hvdlite.exceptions import HostsUpdatedInterrupt
 from hvdlite.job import basics, membership
@@ -115,7 +122,10 @@ class State:
 
 
 class ObjectState(State):
-    """Every keyword is an attribute. Copies are deep: a list changed in place is undone, too."""
+    """Every keyword is an attribute. Copies are deep: a list changed in place is undone, too.
+
+    What has a state_dict(), such as a Cursor, is not copied itself, but its state_dict() is.
+    """
 
     def __init__(
         self,
@@ -123,15 +133,27 @@ class ObjectState(State):
         get_rank: Callable[[], int] | None = None,
         **kwargs: Any,
     ) -> None:
+        self._handlers: dict[str, StateHandler] = {}
         super().__init__(bcast_object, get_rank)
-        self._attributes = tuple(kwargs)
-        self._pace = Pace()
-        self._copies_always = True  # in step(): no hook says when an object changes
-        self._copy: dict[str, Any] = {}
-        self._kept: dict[str, Any] = {}
         for name, value in kwargs.items():
             setattr(self, name, value)
+            handler = self._handler_of(value)
+            if handler is not None:
+                self._handlers[name] = handler
+        self._attributes = tuple(name for name in kwargs if name not in self._handlers)
+        self._pace = Pace()
+        self._copy: dict[str, Any] = {}
+        self._kept: dict[str, Any] = {}
+        self._copies_always = False  # in step()
+        self._guard(self._handlers.values())
         self._make_copy()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        handler = self.__dict__.get("_handlers", {}).get(name)
+        if handler is not None and handler.value is not value:
+            handler.set_value(value)
+            self._guard([handler])
 
     def save(self) -> None:
         """Makes the copy to which restore() goes back."""
@@ -141,12 +163,18 @@ class ObjectState(State):
     def restore(self) -> None:
         """Goes back to the last copy."""
         self._set(self._copy)
+        for handler in self._handlers.values():
+            handler.restore()
         self._marks.tear()
 
     def sync(self) -> None:
         """Gives all ranks rank 0's state."""
         self._receive(0)
         self._make_copy()
+
+    def reset(self) -> None:
+        for handler in self._handlers.values():
+            handler.reset()
 
     def step(self) -> None:
         """Ends a step without a copy of the weights, right behind the optimizer's step.
@@ -183,33 +211,53 @@ class ObjectState(State):
 
     def _at_boundary(self) -> None:
         super()._at_boundary()
+        for handler in self._handlers.values():
+            handler.at_boundary()
         self._keep()
 
-    def _values(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self._attributes}
+    def _handler_of(self, value: Any) -> StateHandler | None:
+        if isinstance(value, Cursor):
+            return CursorHandler(value)
+        return StateDictHandler(value) if has_state_dict(value) else None
+
+    def _guard(self, handlers: Iterable[StateHandler]) -> None:
+        """From now on, what these handlers guard tears the state before it changes."""
+        if not all([handler.guard(self._marks.tear) for handler in handlers]):
+            self._copies_always = True
 
     def _set(self, values: dict[str, Any]) -> None:
         for name, value in values.items():
             setattr(self, name, copy.deepcopy(value))
 
+    def _values(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self._attributes}
+
     def _make_copy(self) -> None:
+        for handler in self._handlers.values():
+            handler.save()
         self._copy = copy.deepcopy(self._values())
         self._marks.copied()
 
     def _keep(self) -> None:
         """Notes what a failed step would spoil, and what no optimizer's hook protects."""
         if self._marks.steps:
+            for handler in self._handlers.values():
+                handler.keep()
             self._kept = copy.deepcopy(self._values())
 
     def _put_back_kept(self) -> None:
         self._set(self._kept)
+        for handler in self._handlers.values():
+            handler.put_back()
 
     def _receive(self, root: int) -> None:
         """All ranks call this. `root` sends what it has."""
         values = self._values()
         received = self._bcast_object(values) if root == 0 else self._bcast_object(values, root)
-        if basics.rank() != root:
+        if self._rank() != root:
             self._set(received)
+        for handler in self._handlers.values():
+            handler.sync(root) if root else handler.sync()
 
 
 def _agreed(values: list[int]) -> list[int]:

@@ -275,7 +275,7 @@ def live(rng: random.Random) -> World:
     )
     world = World(rng, policy)
     world.found({"a": processes, "b": rng.randint(0, 2)})
-    for _ in range(rng.randint(5, 80)):
+    for _ in range(rng.randint(5, 60)):
         if world.end is not None:
             return world
         _move(world)

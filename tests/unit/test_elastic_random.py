@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 
 from elastic_histories import histories, seeded
 from elastic_world import live
@@ -32,7 +33,7 @@ def test_any_history_keeps_the_promises_and_ends() -> None:
     if len(chunks) == 1:
         results = [lived(chunks[0])]
     else:
-        with ProcessPoolExecutor() as pool:
+        with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
             results = list(pool.map(lived, chunks))
     generations, ended_well = map(sum, zip(*results, strict=True))
     assert generations > count and ended_well > count // 10  # or the histories try nothing

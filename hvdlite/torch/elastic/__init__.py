@@ -16,6 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hvdlite.elastic import Cursor as Cursor
     from hvdlite.elastic import HorovodInternalError as HorovodInternalError
     from hvdlite.elastic import HostsUpdatedInterrupt as HostsUpdatedInterrupt
     from hvdlite.elastic import ObjectState as ObjectState

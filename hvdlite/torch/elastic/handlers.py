@@ -3,52 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 
+from hvdlite.elastic.handlers import StateDictHandler, StateHandler
 from hvdlite.torch import functions
 from hvdlite.torch.adasum import DistributedAdasum
 from hvdlite.torch.elastic.copies import Copy
 from hvdlite.torch.optimizer_state import broadcast_optimizer_state
-
-
-class StateHandler:
-    """Of one value. Derive from it for a type of your own, and put that into the registry."""
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def save(self) -> None:
-        """Makes the copy to which restore() goes back."""
-        raise NotImplementedError
-
-    def restore(self) -> None:
-        raise NotImplementedError
-
-    def sync(self, root_rank: int = 0) -> None:
-        """Gives all ranks that of `root_rank`."""
-        raise NotImplementedError
-
-    def set_value(self, value: Any) -> None:
-        self.value = value
-        self.save()
-
-    # ---- for step()
-
-    def keep(self) -> None:
-        """Notes what a failed step would spoil before the optimizer's first update."""
-
-    def put_back(self) -> None:
-        """Goes back to what keep() has noted."""
-
-    def guard(self, tear: Callable[[], None]) -> bool:
-        """Has `tear` called before each change that keep() does not cover. False: impossible."""
-        del tear
-        return True
-
-    def reset(self) -> None:
-        """The job goes on with other ranks."""
 
 
 class ModelStateHandler(StateHandler):
@@ -108,35 +70,8 @@ class OptimizerStateHandler(StateHandler):
             distributed.forget()
 
 
-class StateDictHandler(StateHandler):
-    """Of what has a state_dict() of a few objects: samplers, schedules, scalers, cursors."""
-
-    def __init__(self, value: Any) -> None:
-        super().__init__(value)
-        self._copy = Copy()
-        self._kept = Copy()
-
-    def save(self) -> None:
-        self._copy.take(self.value.state_dict())
-
-    def restore(self) -> None:
-        self.value.load_state_dict(self._copy.fresh())
-
-    def sync(self, root_rank: int = 0) -> None:
-        self.value.load_state_dict(functions.broadcast_object(self.value.state_dict(), root_rank))
-
-    def keep(self) -> None:
-        self._kept.take(self.value.state_dict())
-
-    def put_back(self) -> None:
-        if self._kept.kept is not None:
-            self.value.load_state_dict(self._kept.fresh())
+class SamplerStateHandler(StateDictHandler):
+    """Of an ElasticSampler, which deals what is left of the epoch anew."""
 
     def reset(self) -> None:
-        reset = getattr(self.value, "reset", None)
-        if callable(reset):
-            reset()
-
-
-def has_state_dict(value: Any) -> bool:
-    return all(callable(getattr(value, name, None)) for name in ("state_dict", "load_state_dict"))
+        self.value.reset()

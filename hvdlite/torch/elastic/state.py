@@ -7,21 +7,18 @@ from typing import Any
 
 import torch
 
+from hvdlite.elastic.handlers import StateHandler
 from hvdlite.elastic.state import ObjectState
 from hvdlite.job import basics
 from hvdlite.torch import functions
-from hvdlite.torch.elastic.handlers import (
-    ModelStateHandler,
-    OptimizerStateHandler,
-    StateDictHandler,
-    StateHandler,
-    has_state_dict,
-)
+from hvdlite.torch.elastic.handlers import ModelStateHandler, OptimizerStateHandler, SamplerStateHandler
+from hvdlite.torch.elastic.sampler import ElasticSampler
 
 __all__ = ["TorchState", "get_handler_registry", "set_handler_registry"]
 
 _Registry = list[tuple[type, Callable[[Any], StateHandler]]]
 _registry: _Registry = [
+    (ElasticSampler, SamplerStateHandler),
     (torch.nn.Module, ModelStateHandler),
     (torch.optim.Optimizer, OptimizerStateHandler),
 ]
@@ -55,55 +52,9 @@ class TorchState(ObjectState):
         if copies not in _COPIES:
             raise ValueError(f"copies={copies!r} is not possible: expected 'auto' or 'always'")
         given = {"model": model, "optimizer": optimizer, **kwargs}
-        handlers = {name: _handler_of(value) for name, value in given.items()}
-        self._handlers = {name: found for name, found in handlers.items() if found is not None}
-        objects = {name: value for name, value in given.items() if name not in self._handlers}
-        for name, handler in self._handlers.items():
-            self.__dict__[name] = handler.value
-        super().__init__(functions.broadcast_object, basics.rank, **objects)
-        guarded = [handler.guard(self._marks.tear) for handler in self._handlers.values()]
-        self._copies_always = copies == "always" or not all(guarded)
+        super().__init__(functions.broadcast_object, basics.rank, **given)
+        self._copies_always = self._copies_always or copies == "always"
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        super().__setattr__(name, value)
-        handler = self.__dict__.get("_handlers", {}).get(name)
-        if handler is not None and handler.value is not value:
-            handler.set_value(value)
-            handler.guard(self._marks.tear)
-
-    def restore(self) -> None:
-        super().restore()
-        for handler in self._handlers.values():
-            handler.restore()
-
-    def reset(self) -> None:
-        for handler in self._handlers.values():
-            handler.reset()
-
-    def _make_copy(self) -> None:
-        for handler in self._handlers.values():
-            handler.save()
-        super()._make_copy()
-
-    def _keep(self) -> None:
-        super()._keep()
-        if self._marks.steps:
-            for handler in self._handlers.values():
-                handler.keep()
-
-    def _put_back_kept(self) -> None:
-        super()._put_back_kept()
-        for handler in self._handlers.values():
-            handler.put_back()
-
-    def _receive(self, root: int) -> None:
-        super()._receive(root)
-        for handler in self._handlers.values():
-            handler.sync(root) if root else handler.sync()
-
-
-def _handler_of(value: Any) -> StateHandler | None:
-    for kind, handler in _registry:
-        if isinstance(value, kind):
-            return handler(value)
-    return StateDictHandler(value) if has_state_dict(value) else None
+    def _handler_of(self, value: Any) -> StateHandler | None:
+        found = next((handler for kind, handler in _registry if isinstance(value, kind)), None)
+        return found(value) if found else super()._handler_of(value)
