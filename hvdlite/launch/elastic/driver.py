@@ -31,6 +31,7 @@ from hvdlite.rendezvous.watched import Watched
 PREFIX = "elastic/"
 # Lines about reports that are refused: a member that sends rubbish must not fill the log.
 _MOST_REFUSALS = 5
+_TOKEN_BYTES = 32
 
 
 @dataclass
@@ -266,7 +267,7 @@ class Driver(Watch):
             place.cross_rank,
             place.cross_size,
         )
-        token = secrets.token_bytes(roll.TOKEN_BYTES)
+        token = secrets.token_bytes(_TOKEN_BYTES)
         own = {
             **plan.rank_environment(slot, several_hosts=place.local_size < place.size),
             "HVDLITE_MEMBER": str(member),
