@@ -73,11 +73,11 @@ def test_gradients_are_grouped_by_a_number_or_by_lists(groups: object, together:
 
 
 def test_optimizers_are_counted_from_each_init_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    incarnation = 1
-    monkeypatch.setattr(names.basics, "incarnation", lambda: incarnation)
+    era = ("", 1)
+    monkeypatch.setattr(names.elastic, "era", lambda: era)
     monkeypatch.setattr(names, "_count", 7)
     assert [names.scope() for _ in range(3)] == ["", "optimizer.2.", "optimizer.3."]
-    incarnation = 2
+    era = ("", 2)
     assert [names.scope() for _ in range(2)] == ["", "optimizer.2."]
 
 
