@@ -346,7 +346,7 @@ def test_any_schedule_of_changes_deals_each_sample_once(monkeypatch: pytest.Monk
     rng = seeded("schedules of a cursor")
     steps = epochs = 0
     sizes: set[int] = set()
-    for _ in range(histories(200, 10_000)):
+    for _ in range(histories(200, 3_000)):
         seed = rng.getrandbits(64)
         try:
             schedule = _schedule(random.Random(seed))

@@ -373,18 +373,20 @@ class Membership:
         return self.phase is not Phase.ENDED and not over
 
     def _fill(self) -> None:
-        free, wanted = self.crew.free(self._now), self.crew.wanted()
+        free = self.crew.free(self._now)
+        if not free:
+            return
         there = self.crew.of(Stage.COLD, Stage.WARM, Stage.SERVING)
         progress = self._progress
         progress.cohort = progress.cohort and bool(there)
         first = not (progress.met or progress.cohort)
-        if not free or (first and len(there) + len(free) < self._least()):
+        if first and len(there) + len(free) < self._least():
             return
         if first:
             progress.cohort, self._since = True, self._now
         started = [
             self.crew.start(host, slot, meets=not progress.met, awaited=first)
-            for host, slot in free[: int(min(len(free), wanted))]
+            for host, slot in free[: int(min(len(free), self.crew.wanted()))]
         ]
         expected = self.crew.expected() if started else {}
         for new in started:
