@@ -186,6 +186,16 @@ def test_a_survivor_that_never_reports_is_killed_in_the_end() -> None:
     assert job.roll.numbers() == (1, 2)
 
 
+def test_a_generation_that_does_not_come_up_is_broken_and_only_the_silent_one_is_killed() -> None:
+    job = running("a:3", elastic_timeout=600)
+    job.report(1, 2, 3).hear(after=600)
+    assert job.kills == [] and job.news.broken and job.news.generation == 2
+    assert [fail.generation for fail in job.all(on.FailMeeting)] == [2]
+    job.report(1, 2, broken=True).hear(after=600)
+    assert job.kills == [3]
+    assert job.roll.numbers() == (1, 2)
+
+
 # Rule 4: silence is an accusation, a closed connection is none.
 
 

@@ -182,16 +182,24 @@ class Membership:
         if self._stop_by is not None and self._now >= self._stop_by:
             return self._end(self._outcome.stopped())
         self._departures.overdue(self._now)
-        late = self._awaited()
-        if late and self._now >= self._since + self.policy.elastic_timeout:
-            for member in late:
-                why = f"it was waited for {self.policy.elastic_timeout:g} s"
-                self._departures.kill(member, why, self._now)
-        elif late and not self._said_waiting and self._now >= self._since + TELL_OF_WAITING_SECONDS:
+        late, now = self._awaited(), self._now
+        if late and now >= self._since + self.policy.elastic_timeout:
+            self._waited_too_long(late)
+        elif late and now >= self._since + TELL_OF_WAITING_SECONDS and not self._said_waiting:
             self._said_waiting = True
             names = ", ".join(f"member {member.number} on {member.host}" for member in late)
-            self._actions.append(events.Say(f"waiting for {names}: in code of their own?"))
+            self._actions.append(events.Say(f"the next generation waits for {names}."))
         return None
+
+    def _waited_too_long(self, late: Sequence[Member]) -> None:
+        """Where a generation does not come up, all report, but those that cannot."""
+        if self.phase is Phase.FORMING:
+            self._breaks = True
+            self._actions.append(events.FailMeeting(self.generation, late[0].number))
+            return
+        for member in late:
+            why = f"it was waited for {self.policy.elastic_timeout:g} s"
+            self._departures.kill(member, why, self._now)
 
     def _awaited(self) -> list[Member]:
         """Those without which the phase does not end."""
@@ -222,15 +230,8 @@ class Membership:
             self._departures.lost.clear()
             self._broken = self.generation
         leaving, stop = self.crew.leaving(), self._outcome.stop is not None
-        news = self._announcements.news(
-            self.generation,
-            broken,
-            lost,
-            ready,
-            leaving,
-            stop,
-            self._now,
-        )
+        told = self._announcements
+        news = told.news(self.generation, broken, lost, ready, leaving, stop, self._now)
         self._actions.append(events.Tell(news))
 
     def _announce(self) -> None:
