@@ -8,7 +8,7 @@ import pytest
 from elastic_job import Job, running
 
 from hvdlite.launch.elastic import events as on
-from hvdlite.launch.elastic.membership import Phase
+from hvdlite.launch.elastic.progress import Phase
 
 
 def test_race_1_news_name_the_generation_that_they_break() -> None:
@@ -215,6 +215,16 @@ def test_stop_ends_the_job_when_its_time_is_up() -> None:
     job.hear(on.Stop(143)).report(1, leaves=True).hear(on.Stop(130), after=29)
     assert job.said == []
     job.hear(after=1)
+    assert job.end.status == 143
+
+
+def test_stop_gives_those_a_boundary_whose_generation_breaks_before() -> None:
+    job = running("a:3", least=3)
+    job.hear(on.Stop(143)).die(3).report(1, 2, broken=True)
+    assert job.roll.numbers() == (1, 2)
+    job.enter(1, 2)
+    assert job.news.stop and job.news.number > job.machine.generation
+    job.report(1, 2, leaves=True).die(1, status=0).die(2, status=0)
     assert job.end.status == 143
 
 

@@ -6,7 +6,7 @@ import pytest
 from elastic_job import Job, running
 
 from hvdlite.launch.elastic import events as on
-from hvdlite.launch.elastic.membership import Phase
+from hvdlite.launch.elastic.progress import Phase
 from hvdlite.rendezvous.roll import Accusation, Cause, Part, Report
 
 SILENT = (Accusation(4, Cause.SILENCE),)

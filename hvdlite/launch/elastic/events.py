@@ -23,7 +23,8 @@ What a process does, so that the machine is right about it:
    it reports into the next generation and waits for that roll. A newcomer stays one in its
    reports until it has had the job's state.
 5. News that name it as leaving, or `stop`: at the next boundary it reports with `leaves`, and
-   exits with 0. If its generation breaks before, it reports without, and may be in the next roll.
+   exits with 0. If its generation breaks before, it reports without; the next roll may name it, so
+   that it comes to a boundary.
 6. A roll without it: it exits with 0.
 """
 

@@ -3,10 +3,8 @@
 Events and times go in, actions come out (see `events`). It reads no clock and does no I/O;
 a time that is earlier than the last one counts as the last one.
 
-    GATHERING    reports of the living members of generation g are awaited
-    FORMING      roll g + 1 is written, its engines come up
-    RUNNING      all are in; a loss or a report ends the generation
-    ENDED
+It goes from one phase to the next (see `progress`): a generation is formed, runs, and ends with a
+loss or a report; then reports are gathered until the next roll can be written.
 
 The first generation gathers in `init()`. If all its members die before any has trained, the job
 starts anew. After the first member whose function has returned there is no minimum any more:
@@ -16,14 +14,13 @@ those that are left finish among themselves.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from enum import Enum
 
 from hvdlite.launch.elastic import events, outcome
 from hvdlite.launch.elastic.announcing import Announcements
 from hvdlite.launch.elastic.crew import Crew, Member, Policy, Stage
 from hvdlite.launch.elastic.departures import Departures
 from hvdlite.launch.elastic.events import Action, Event, OfMember
+from hvdlite.launch.elastic.progress import Phase, Progress
 from hvdlite.launch.elastic.unreachable import Unreachable, accusations
 from hvdlite.rendezvous.last_step import Decision, Inconsistent, decide
 from hvdlite.rendezvous.roll import Cause, Entry, Report, Roll
@@ -31,23 +28,6 @@ from hvdlite.rendezvous.roll import Cause, Entry, Report, Roll
 SUSPECT_SECONDS = 2.0
 TELL_OF_WAITING_SECONDS = 60.0
 _CANNOT_START = 127
-
-
-class Phase(Enum):
-    GATHERING = "gathering"
-    FORMING = "forming"
-    RUNNING = "running"
-    ENDED = "ended"
-
-
-@dataclass
-class _Progress:
-    """How far the job has come."""
-
-    met: bool = False  # a generation was up since the job has started, or started anew
-    cohort: bool = False  # those that the first generation waits for are started
-    resets: int = 0  # generations with other members than the one before
-    ranks: tuple[int, ...] = ()  # of the latest roll
 
 
 class Membership:
@@ -67,7 +47,7 @@ class Membership:
         self._departures = Departures(self.crew, self._outcome, self._actions)
         self._announcements = Announcements()
         self._unreachable = Unreachable()
-        self._progress = _Progress()
+        self._progress = Progress()
         self._now = now
         self._since = now  # of the phase
         self._short_since: float | None = now  # fewer than the minimum are there
@@ -267,6 +247,8 @@ class Membership:
         """All are in. Newcomers that wait in init() are too late for it."""
         self._enter(Phase.RUNNING)
         self._progress.met = True
+        if self._outcome.stop is not None:
+            self._tell()  # the roll has answered the news that said so
         for member in self.crew.newcomers():
             if member.meets:
                 member.meets, member.stage, member.report = False, Stage.COLD, None
@@ -274,7 +256,7 @@ class Membership:
 
     def _admitted(self, staying: Sequence[Member]) -> list[Member]:
         """The newcomers that a roll takes along: those that are warm, as long as there is room."""
-        if self._outcome.returned or self._outcome.stop is not None:
+        if self._outcome.winds_down:
             return []
         warm = self.crew.of(Stage.WARM)
         most = self.policy.most
@@ -287,10 +269,11 @@ class Membership:
                 return self._end(outcome.repeated(fault))
             if self._progress.ranks and not self.crew.of(Stage.SERVING):
                 self._start_anew()
-        if self._outcome.stop is not None or self._awaited():
+        if self._awaited():
             return None
         staying = self.crew.staying()
-        if self._outcome.trained and not any(member.has_state for member in staying):
+        begun = self._outcome.trained or self._outcome.stop is not None
+        if begun and not any(member.has_state for member in staying):
             self._short_since = None
             return None  # the outcome decides, once all have left
         members = self.crew.in_order_of_ranks(staying + self._admitted(staying))
@@ -315,7 +298,7 @@ class Membership:
 
     def _least(self) -> int:
         """How many members a generation has at least; at the very start, how many slots."""
-        if self._outcome.returned:
+        if self._outcome.winds_down:
             return 1
         first = not self.generation and not self._progress.cohort
         return self.policy.processes if first else self.policy.least
@@ -370,8 +353,7 @@ class Membership:
 
     def _fills(self) -> bool:
         """Whether newcomers are wanted at all."""
-        over = self._outcome.returned or self._outcome.stop is not None
-        return self.phase is not Phase.ENDED and not over
+        return self.phase is not Phase.ENDED and not self._outcome.winds_down
 
     def _fill(self) -> None:
         free = self.crew.free(self._now)
