@@ -242,6 +242,15 @@ def test_the_slot_of_a_member_that_has_left_cools_down() -> None:
     assert job.starts == [(3, "a", 1)]
 
 
+def test_one_that_leaves_does_not_put_out_its_host() -> None:
+    job = running("a:2", failure_unit="host")
+    job.hear(on.MemberLeaves(2, "SIGTERM")).report(2, leaves=True).report(1).form(1)
+    job.die(2, status=0).hear(after=0.5)
+    assert job.starts == [] and job.machine.crew.cooling(job.now) == {"a:1": 0.5}
+    job.hear(after=0.5)
+    assert job.starts == [(3, "a", 1)]
+
+
 def test_a_notice_holds_whatever_discovery_says() -> None:
     job = running("a:2")
     job.hear(on.MemberLeaves(2, "SIGTERM")).found("a:2")
