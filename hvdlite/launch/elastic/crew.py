@@ -135,7 +135,7 @@ class Crew:
         """The slots that may be filled now, and are wanted."""
 
         def empty(host: str, slot: int) -> bool:
-            failed = self._after_failure.empty(host, now) or self._after_failure.empty((host, slot), now)
+            failed = any(self._after_failure.empty(each, now) for each in (host, (host, slot)))
             return failed or self._after_leave.empty((host, slot), now)
 
         taken = {(member.host, member.slot) for member in self.members.values()}
