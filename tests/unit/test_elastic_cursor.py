@@ -114,12 +114,16 @@ def test_a_turn_of_the_loop_is_a_step_and_so_is_the_states_step() -> None:
     assert by_turns.epoch == 1
 
 
-def test_a_loop_that_is_left_has_taken_its_last_step() -> None:
+def test_a_turn_that_is_left_is_dealt_anew_unless_the_state_has_stepped() -> None:
     cursor = cursor_of(0, 1, 10, 2, shuffle=False)
     for loop in (cursor, cursor.track(cursor.batches())):
         for _ in loop:
             break
-    assert next(iter(cursor)).tolist() == [4, 5]
+        assert cursor.sample == 0
+    for _ in cursor:
+        cursor.whole()
+        break
+    assert next(iter(cursor)).tolist() == [2, 3]
 
 
 def test_a_loop_goes_on_when_the_state_goes_back_to_an_earlier_epoch() -> None:
