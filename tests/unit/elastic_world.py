@@ -119,7 +119,7 @@ class World:
         assert len(set(numbers)) == len(numbers) == len(slots), "a slot or a member twice"
         assert all(self.processes[number].doing in ("waits", "reported") for number in numbers)
         assert roll.answers == self.news
-        least = 1 if self.returned else self.policy.least
+        least = 1 if self.returned or self.stopped else self.policy.least
         assert least <= len(numbers) <= (self.policy.most or len(numbers)), "the minimum"
         parts = {entry.member: entry.part for entry in roll.members}
         receive = Part.RECEIVE in parts.values()

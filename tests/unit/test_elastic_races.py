@@ -8,7 +8,7 @@ import pytest
 from elastic_job import Job, running
 
 from hvdlite.launch.elastic import events as on
-from hvdlite.launch.elastic.membership import Phase
+from hvdlite.launch.elastic.progress import Phase
 
 
 def test_race_1_news_name_the_generation_that_they_break() -> None:
@@ -218,6 +218,16 @@ def test_stop_ends_the_job_when_its_time_is_up() -> None:
     assert job.end.status == 143
 
 
+def test_stop_gives_those_a_boundary_whose_generation_breaks_before() -> None:
+    job = running("a:3", least=3)
+    job.hear(on.Stop(143)).die(3).report(1, 2, broken=True)
+    assert job.roll.numbers() == (1, 2)
+    job.enter(1, 2)
+    assert job.news.stop and job.news.number > job.machine.generation
+    job.report(1, 2, leaves=True).die(1, status=0).die(2, status=0)
+    assert job.end.status == 143
+
+
 def test_stop_before_any_generation_ends_the_job_at_once() -> None:
     job = Job("a:2", processes=4)
     assert job.hear(on.Stop(143)).end.status == 143
@@ -229,6 +239,15 @@ def test_the_slot_of_a_member_that_has_left_cools_down() -> None:
     job.die(2, status=0)
     assert job.starts == []
     job.hear(after=1.0)
+    assert job.starts == [(3, "a", 1)]
+
+
+def test_one_that_leaves_does_not_put_out_its_host() -> None:
+    job = running("a:2", failure_unit="host")
+    job.hear(on.MemberLeaves(2, "SIGTERM")).report(2, leaves=True).report(1).form(1)
+    job.die(2, status=0).hear(after=0.5)
+    assert job.starts == [] and job.machine.crew.cooling(job.now) == {"a:1": 0.5}
+    job.hear(after=0.5)
     assert job.starts == [(3, "a", 1)]
 
 

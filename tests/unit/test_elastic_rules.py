@@ -6,7 +6,7 @@ import pytest
 from elastic_job import Job, running
 
 from hvdlite.launch.elastic import events as on
-from hvdlite.launch.elastic.membership import Phase
+from hvdlite.launch.elastic.progress import Phase
 from hvdlite.rendezvous.roll import Accusation, Cause, Part, Report
 
 SILENT = (Accusation(4, Cause.SILENCE),)
@@ -182,6 +182,16 @@ def test_a_survivor_in_code_of_its_own_is_waited_for_and_named() -> None:
 def test_a_survivor_that_never_reports_is_killed_in_the_end() -> None:
     job = running(elastic_timeout=600)
     job.die(4).report(1, 2).hear(after=600)
+    assert job.kills == [3]
+    assert job.roll.numbers() == (1, 2)
+
+
+def test_a_generation_that_does_not_come_up_is_broken_and_only_the_silent_one_is_killed() -> None:
+    job = running("a:3", elastic_timeout=600)
+    job.report(1, 2, 3).hear(after=600)
+    assert job.kills == [] and job.news.broken and job.news.generation == 2
+    assert [fail.generation for fail in job.all(on.FailMeeting)] == [2]
+    job.report(1, 2, broken=True).hear(after=600)
     assert job.kills == [3]
     assert job.roll.numbers() == (1, 2)
 

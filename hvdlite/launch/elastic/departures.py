@@ -40,7 +40,7 @@ class Departures:
             # A program that does without `run`, or even without the others, ends well by itself.
             outcome.returned = outcome.succeeded = True
         elif member.stage is Stage.LEFT:
-            self._crew.cool(member, now)
+            self._crew.rest(member, now)
         elif member.stage is not Stage.LOST:
             self.lose(member, failure, now)
 

@@ -24,6 +24,11 @@ class Outcome:
     failures: list[Failure] = field(default_factory=list)  # that no roll has made good
     stop: int | None = None  # the status with which the launcher ends when all have left
 
+    @property
+    def winds_down(self) -> bool:
+        """No newcomer is started or admitted, and there is no minimum any more."""
+        return self.returned or self.stop is not None
+
     def cause(self) -> Failure | None:
         """Of those that ended the last generation, the first that is no consequence."""
         causes = [failure for failure in self.failures if not failure.is_consequence]
