@@ -103,7 +103,8 @@ def write(results: Mapping[str, Any], notes: str) -> str:
     parts = [
         "# Benchmarks: training inside graphs and compiled programs",
         "<!-- Written by benchmarks/train-graphs from docs/benchmarks/data/graphs.json and benchmarks/graphs_notes.md: change those. -->",
-        f"{results['ranks']} ranks with one thread each on {results['cores']} cores, "
+        "This page compares training steps with and without hvdlite in TensorFlow, Keras and JAX.\n"
+        f"Each run has {results['ranks']} ranks with one thread each on {results['cores']} cores, "
         f"{results['scheduling']}, {results['rounds']} rounds.\n"
         "In each round *none* and *hvdlite* take turns, so compare within a row.\n"
         "*none*: each rank trains for itself, which is the bound.\n"

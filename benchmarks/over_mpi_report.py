@@ -19,20 +19,20 @@ LEAST_SHARE = 0.95  # of what the MPI itself does, from LARGE up
 LARGE = 1 << 20
 LEAST_STEP = 2.0  # times as fast as the calls one by one
 
-ABOUT = """{cores} cores.
+ABOUT = """This page compares hvdlite over MPI with the MPI itself, on {cores} cores.
 In each round all columns take turns at each size, one block of about {block:.0f} ms each.
 So compare within a row.
 Blocks during which other programs had more than a quarter of the machine are left out
 where enough blocks remain.
 `benchmarks/over-mpi` repeats the measurement.
 
-- *MPI*: `Allreduce` of mpi4py, in place. A step is one call after another.
-- *hvdlite*: the caller waits in `allreduce_`, and so does the work itself.
-  The tensors of a step are all submitted and then waited for.
+- *MPI*: `Allreduce` of mpi4py, in place. A step makes one call after another.
+- *hvdlite*: the caller waits in `allreduce_`, so its thread does the work itself.
+  A step submits all tensors and then waits for them.
 - *background*: `allreduce_async_`.
-  The caller gives its core away (`sched_yield`) until `poll` says that the background thread
+  The caller yields its core (`sched_yield`) until `poll` says that the background thread
   has done the work.
-  `HVDLITE_CYCLE_TIME=0`: otherwise the thread would wait 1 ms for more submissions.
+  `HVDLITE_CYCLE_TIME=0` is set: otherwise the thread would wait 1 ms for more submissions.
 - *grouped*: one call of `grouped_allreduce_` submits the tensors of a step."""
 
 

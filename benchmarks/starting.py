@@ -90,7 +90,8 @@ def markdown(times: dict[str, list[float]], date: str) -> str:
     lines = [
         "# Starting",
         "",
-        f"Written by `benchmarks/starting` on {date}.\n{os.cpu_count()} shared cores; "
+        "This page shows how long commands take.\n"
+        f"`benchmarks/starting` wrote it on {date}, on {os.cpu_count()} shared cores with these versions:\n"
         + ", ".join(f"{name} {version}" for name, version in versions.items()) + ".",
         "Each row is a whole command, from its start to its end.",
         "The programs do nothing.",

@@ -27,6 +27,13 @@ WAYS = (
     Backend("none", "none", "each rank trains for itself", (), launch.KEEP_MEMORY),
     Backend("ddp", "ddp", "DistributedDataParallel over gloo, gradient_as_bucket_view=True", (), launch.KEEP_MEMORY),
     Backend("hvdlite", "hvdlite", "hvd.DistributedOptimizer", _HVDLITE, launch.KEEP_MEMORY),
+    Backend(
+        "pool",
+        "hvdlite",
+        "the same, gradients in shared memory",
+        _HVDLITE,
+        launch.KEEP_MEMORY | {"HVDLITE_GRADIENT_POOL": "1"},
+    ),
 )
 # Steps of a block: about half a second without communication.
 STEPS = {"resnet50": 20, "mlp": 6, "conv": 15, "transformer": 4}
@@ -60,7 +67,7 @@ def memory(ranks: int, name: str = "resnet50") -> dict[str, Any]:
         with Group(way, ranks, "training_worker.py") as group:
             group.block(op="train", workload=name, warmup=2, steps=5)
             answers = group.ask(op="memory")
-        shared = max(a["shared"] for a in answers) if way.name == "hvdlite" else 0
+        shared = max(a["shared"] for a in answers) if way.peer == "hvdlite" else 0
         own = statistics.mean(a["peak"] for a in answers) - shared
         found[way.name] = own + shared / ranks
     return {"workload": name, "kib_per_rank": found}

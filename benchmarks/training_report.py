@@ -90,19 +90,22 @@ def write(results: Mapping[str, Any], notes: str) -> str:
     faster = []
     for name, blocks in results["blocks"].items():
         middle, low, high = ratio(blocks, "ddp", "hvdlite")
-        shares = [_share(blocks, way, time) for way in ("ddp", "hvdlite") for time in ("seconds", "in_step")]
+        shares = [_share(blocks, way, time) for way in ways[1:] for time in ("seconds", "in_step")]
         faster.append([name, *shares, f"{middle:.2f} [{low:.2f}..{high:.2f}]"])
         faster[-1].append(f"{_communication(blocks, 'ddp')} / {_communication(blocks, 'hvdlite')}")
     peak = results["memory"]["kib_per_rank"]
+    shares_of = [head for way in ways[1:] for head in (f"{way}: share of the bound", "in step")]
     parts = [
         "# Benchmarks: training with torch",
         "<!-- Written by benchmarks/train from docs/benchmarks/data/torch.json and benchmarks/training_notes.md: change those. -->",
-        f"{results['ranks']} ranks with one thread each on {results['cores']} cores, "
+        "This page compares training steps with hvdlite, with DistributedDataParallel and alone.\n"
+        f"Each run has {results['ranks']} ranks with one thread each on {results['cores']} cores, "
         f"{results['scheduling']}, {results['rounds']} rounds.\n"
         "In each round the columns take turns, so compare within a row.\n"
         "*none*: each rank trains for itself, which is the bound.\n"
         "*ddp*: DistributedDataParallel over gloo with `gradient_as_bucket_view=True`.\n"
-        "All three keep freed memory in the process, as `hvd.DistributedOptimizer` does by default.\n"
+        + ("*pool*: hvdlite with `HVDLITE_GRADIENT_POOL=1`.\n" if "pool" in ways else "")
+        + "All keep freed memory in the process, as `hvd.DistributedOptimizer` does by default.\n"
         "Blocks during which other programs had more than a quarter of the machine are left out\n"
         f"where enough blocks remain (the median share of other programs is {_foreign(results)}).\n"
         "`benchmarks/train` repeats the measurement.",
@@ -112,7 +115,7 @@ def write(results: Mapping[str, Any], notes: str) -> str:
         "## Ratios\n\nThe median over the rounds [quartiles].\n*in step* is the share of another bound: "
         "each step waits for the slower rank,\nand communication costs nothing.\n"
         "What is missing from 100 % there is communication; the rest is this machine's unsteadiness.",
-        table(["", "DDP: share of the bound", "in step", "hvdlite: share of the bound", "in step", "DDP's time over hvdlite's", "beyond the bound: DDP / hvdlite"], faster),
+        table(["", *shares_of, "DDP's time over hvdlite's", "beyond the bound: DDP / hvdlite"], faster),
         "## Peak memory of a rank\n\n"
         + table(list(peak), [[f"{kib / 1024:.0f} MiB" for kib in peak.values()]]),
         "## Overhead per gradient\n\nThe time of hook, submission and completion for a tensor of 64 bytes, with one rank alone.\n"

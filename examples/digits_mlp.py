@@ -1,8 +1,9 @@
-"""Trains a small network on handwritten digits with as many processes as you like. Numpy only, no framework.
+"""Trains a small network on handwritten digits, with numpy only and any number of processes.
 
     hvdliterun -np 2 python examples/digits_mlp.py
 
-Each rank trains on its own part of the data; the gradients are averaged, so all ranks keep the same weights.
+Each rank trains on its own part of the data. The gradients are averaged, so all ranks keep the same
+weights.
 """
 
 import argparse
@@ -23,7 +24,7 @@ def forward(weights, x):
 
 
 def gradients(weights, x, labels):
-    """Cross-entropy loss of one batch and its gradient, by hand."""
+    """Returns the cross-entropy loss of one batch and its gradient."""
     hidden, probabilities = forward(weights, x)
     count = len(x)
     loss = -np.log(probabilities[np.arange(count), labels] + 1e-9).mean()
@@ -57,7 +58,7 @@ def main():
     train, test = order[:1437], order[1437:]
     mine = train[hvd.rank() :: hvd.size()]
 
-    # Different on purpose: broadcast_ makes them equal to rank 0's.
+    # Weights differ between ranks here; broadcast_ makes them equal to rank 0's.
     random = np.random.default_rng(hvd.rank())
     weights = {
         "w1": (random.standard_normal((64, 128)) * 0.1).astype(np.float32),
@@ -69,7 +70,7 @@ def main():
         hvd.broadcast_(value, root_rank=0, name=name)
 
     velocity = {name: np.zeros_like(value) for name, value in weights.items()}
-    # All ranks must take the same number of steps: the smallest part of the data decides.
+    # All ranks must make the same number of steps: the smallest part of the data decides.
     steps = len(train) // hvd.size() // args.batch_size
     start = time.perf_counter()
     for epoch in range(args.epochs):
@@ -92,7 +93,7 @@ def main():
             )
     seconds = time.perf_counter() - start
 
-    # The proof that the ranks stayed together: nobody's weights differ from rank 0's.
+    # This proves that the ranks stayed together: all weights equal rank 0's.
     for name, value in weights.items():
         assert np.array_equal(value, hvd.broadcast(value, root_rank=0)), f"{name} differs on rank {hvd.rank()}"
     if hvd.rank() == 0:

@@ -1,8 +1,9 @@
-"""Trains a small convolutional network on handwritten digits with JAX and optax, with as many processes as you like.
+"""Trains a small convolutional network on handwritten digits with JAX and optax, with any number of
+processes.
 
     hvdliterun -np 2 python examples/jax_digits.py
 
-The whole step, with the averaging of gradients, is one compiled program.
+The whole step, including the averaging of gradients, is one compiled program.
 """
 
 import argparse
@@ -53,7 +54,7 @@ def main():
     train, test = order[:1437], order[1437:]
     mine = train[hvd.rank() :: hvd.size()]
 
-    # Different on purpose: broadcast_parameters makes them equal to rank 0's.
+    # Parameters differ between ranks here; broadcast_parameters makes them equal to rank 0's.
     params = hvd.broadcast_parameters(make_params(jax.random.key(hvd.rank())), root_rank=0)
     optimizer = hvd.distributed(optax.adam(args.lr))
     state = optimizer.init(params)
@@ -68,7 +69,7 @@ def main():
     def accuracy(params):
         return (logits(params, x[test]).argmax(axis=1) == labels[test]).mean()
 
-    # All ranks must take the same number of steps: the smallest part of the data decides.
+    # All ranks must make the same number of steps: the smallest part of the data decides.
     steps = len(train) // hvd.size() // args.batch_size
     start = time.perf_counter()
     for epoch in range(args.epochs):
@@ -80,7 +81,7 @@ def main():
             print(f"epoch {epoch + 1}  loss {float(loss):.4f}  test accuracy {float(accuracy(params)):.4f}")
     seconds = time.perf_counter() - start
 
-    # The proof that the ranks stayed together: nobody's parameters differ from rank 0's.
+    # This proves that the ranks stayed together: all parameters equal rank 0's.
     same = jax.tree_util.tree_map(lambda a, b: bool((a == b).all()), params, hvd.broadcast(params, 0))
     assert all(jax.tree_util.tree_leaves(same)), same
     if hvd.rank() == 0:

@@ -1,4 +1,4 @@
-"""A convolutional network on handwritten digits with Keras 3, on whichever backend you choose.
+"""Trains a convolutional network on handwritten digits with Keras 3, on any backend.
 
 KERAS_BACKEND=torch      hvdliterun -np 2 python examples/keras_digits.py
 KERAS_BACKEND=jax        hvdliterun -np 2 python examples/keras_digits.py
@@ -24,10 +24,11 @@ def main():
     digits = load_digits()
     x, y = digits.data.reshape(-1, 8, 8, 1).astype("float32") / 16, digits.target
     train, test = np.split(np.random.default_rng(0).permutation(len(x)), [1440])
-    # Equally many for each rank, so that all make the same number of steps.
+    # The same number of samples for each rank, so all ranks make the same number of steps.
     mine = train[: len(train) // hvd.size() * hvd.size()][hvd.rank() :: hvd.size()]
 
-    keras.utils.set_random_seed(hvd.rank())  # other dropout on each rank; the callback makes the weights equal
+    # each rank has its own dropout; the callback makes the weights equal
+    keras.utils.set_random_seed(hvd.rank())
     model = keras.Sequential(
         [
             keras.Input((8, 8, 1)),

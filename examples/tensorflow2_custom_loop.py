@@ -1,4 +1,4 @@
-"""A loop of one's own in TensorFlow 2: tape, tf.function, one broadcast. Trains on scikit-learn's digits, on the CPU.
+"""Trains on scikit-learn's digits with a custom loop of TensorFlow 2: tape, function, broadcast.
 
 hvdliterun -np 2 python examples/tensorflow2_custom_loop.py
 """
@@ -19,12 +19,13 @@ parser.add_argument("--rate", type=float, default=0.1, help="learning rate of on
 arguments = parser.parse_args()
 
 hvd.init()
-tf.random.set_seed(hvd.rank())  # different weights: the broadcast below makes them equal
+# weights differ between ranks here; the broadcast below makes them equal
+tf.random.set_seed(hvd.rank())
 
 digits = load_digits()
 images, labels = (digits.images / 16.0).astype("float32").reshape(-1, 64), digits.target
 held_out = 360
-# Each rank reads its own part; all have equally many batches.
+# Each rank reads its own part, and all have the same number of batches.
 batches = (
     tf.data.Dataset.from_tensor_slices((images[held_out:], labels[held_out:]))
     .shard(hvd.size(), hvd.rank())
@@ -49,7 +50,7 @@ def logits(x: tf.Tensor) -> tf.Tensor:
 def step(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
     with tf.GradientTape() as tape:
         loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(y, logits(x)))
-    # Averaged over all ranks; without this line the program trains alone.
+    # Averages the gradients over all ranks; without this line, each rank trains alone.
     gradients = hvd.DistributedGradientTape(tape).gradient(loss, variables)
     for variable, gradient in zip(variables, gradients, strict=True):
         variable.assign_sub(arguments.rate * hvd.size() * gradient)

@@ -1,4 +1,5 @@
-"""How fast does it train? A convolutional network of Keras on random images, in a loop of its own, with and without compression.
+"""Measures the speed of training: a convolutional network of Keras on random images, in a custom
+loop, with and without compression.
 
 hvdliterun -np 2 python examples/tensorflow2_synthetic_benchmark.py
 """

@@ -1,4 +1,4 @@
-"""Mixed precision on the CPU: the model computes in bfloat16, and gradients travel in it, too.
+"""Mixed precision on the CPU: the model computes in bfloat16, and gradients are sent in bfloat16.
 
 hvdliterun -np 2 python examples/torch_amp_bf16.py
 """
@@ -26,7 +26,8 @@ def main():
     optimizer = hvd.DistributedOptimizer(
         torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9),
         named_parameters=model.named_parameters(),
-        compression=hvd.Compression.bf16,  # halves what is sent; float32's range, so that nothing need be scaled
+        # sends half of the bytes; bfloat16 has float32's range, so it needs no scaling
+        compression=hvd.Compression.bf16,
     )
     generator = torch.Generator().manual_seed(hvd.rank())
     for step in range(args.steps):

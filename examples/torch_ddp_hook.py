@@ -1,4 +1,4 @@
-"""A program written for DistributedDataParallel keeps it, and lets hvdlite move the gradients.
+"""A program that uses DistributedDataParallel and lets hvdlite reduce the gradients.
 
 hvdliterun -np 2 python examples/torch_ddp_hook.py
 """
@@ -17,7 +17,8 @@ import hvdlite.torch as hvd
 
 
 def start_gloo():
-    """DDP wants a process group of its own; hvdlite's launcher knows ranks and sizes, and rank 0 finds a port."""
+    """Starts the process group that DDP needs. hvdlite's launcher knows ranks and sizes, and rank 0
+    finds a port."""
     port = 0
     if hvd.rank() == 0:
         with socket.socket() as probe:

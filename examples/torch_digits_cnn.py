@@ -1,4 +1,4 @@
-"""Trains a small convolutional network on handwritten digits. The marked lines are all that hvdlite needs.
+"""Trains a small convolutional network on handwritten digits. hvdlite needs only the marked lines.
 
 hvdliterun -np 2 python examples/torch_digits_cnn.py
 """

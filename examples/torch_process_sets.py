@@ -1,4 +1,4 @@
-"""Two models at once: even ranks train one, odd ranks the other, and all compare notes.
+"""Trains two models at once: even ranks one, odd ranks the other. All ranks compare the results.
 
 hvdliterun -np 4 python examples/torch_process_sets.py
 """
@@ -19,7 +19,7 @@ def main():
 
     hvd.init()
     torch.set_num_threads(1)
-    # Every rank registers every set, in the same order. A single rank is both teams.
+    # Every rank registers every set, in the same order. A job of one rank has it in both teams.
     widths = {"even": 16, "odd": 64}
     sets = {"even": hvd.global_process_set, "odd": hvd.global_process_set}
     if hvd.size() > 1:

@@ -1,4 +1,4 @@
-"""Batch normalization over all ranks: what changes when each rank sees only two rows at a time.
+"""Batch normalization over all ranks, compared with one in which each rank sees only two rows.
 
 hvdliterun -np 2 python examples/torch_sync_batch_norm.py
 """
@@ -24,7 +24,8 @@ def train(norm, x, y, test, test_y, steps, rows):
         optimizer.zero_grad()
         F.cross_entropy(model(x[mine]), y[mine]).backward()
         optimizer.step()
-    spread = hvd.allgather(model[1].running_mean[None])  # equal on all ranks only if it is synchronized
+    # equal on all ranks only with synchronization
+    spread = hvd.allgather(model[1].running_mean[None])
     model.eval()
     with torch.no_grad():
         accuracy = (model(test).argmax(1) == test_y).float().mean()

@@ -1,4 +1,4 @@
-"""How fast does it train? A ResNet on random images, with and without compression.
+"""Measures the speed of training: a ResNet on random images, with and without compression.
 
 hvdliterun -np 2 python examples/torch_synthetic_resnet.py
 """

@@ -89,3 +89,12 @@ def command_help(module: str) -> str:
 def on_page_markdown(markdown: str, **_: Any) -> str:
     markdown = re.sub(r"^<!-- api: (\S+) -->$", lambda m: api(m[1]), markdown, flags=re.M)
     return re.sub(r"^<!-- help: (\S+) -->$", lambda m: command_help(m[1]), markdown, flags=re.M)
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Keeps a number and its unit on one line in the cells of tables."""
+
+    def together(cell: re.Match[str]) -> str:
+        return re.sub(r"(\d) (?=(?:ns|µs|ms|s|B|KiB|MiB|GiB)\b|%)", r"\1&nbsp;", cell[0])
+
+    return re.sub(r"<td[^>]*>.*?</td>", together, html, flags=re.S)

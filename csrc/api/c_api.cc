@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "api/hvdlite.h"
+#include "api/report.h"
 #include "api/runtime.h"
 #include "api/translate.h"
 #include "comm/nccl/library.h"
@@ -15,18 +16,9 @@
 namespace {
 
 using hvdlite::Status;
+using hvdlite::api::LastError;
+using hvdlite::api::Report;
 using hvdlite::api::Runtime;
-
-Status& LastError() {
-  thread_local Status status;
-  return status;
-}
-
-hvdlite_code Report(Status status) {
-  const hvdlite_code code = static_cast<hvdlite_code>(status.code());
-  if (code != HVDLITE_OK) LastError() = std::move(status);
-  return code;
-}
 
 Status UnknownHandle(int64_t handle) {
   return Status::InvalidArgument("no operation has handle " + std::to_string(handle) +

@@ -281,6 +281,34 @@ HVDLITE_API hvdlite_code hvdlite_submit_group_then(const hvdlite_operation* oper
                                                    int32_t count, const char* group,
                                                    const hvdlite_completion* completions);
 
+/* ---- Gradients allocated in shared memory ---------------------------------------------------- */
+
+/* A framework's allocator of host memory, found in what the process has loaded. */
+typedef struct {
+  const char* module;   /* path of a loaded library that uses the framework */
+  const char* function; /* a symbol that the allocating library alone defines */
+  const char* gate;     /* a symbol: int f(void), `outside` unless the thread computes gradients */
+  int32_t outside;
+} hvdlite_pool_allocator;
+/* From now on the framework's library asks the pool first (see csrc/pool/slots.h), which hands out
+ * nothing before hvdlite_pool_arm(1). HVDLITE_UNSUPPORTED: the error says why nothing has changed.
+ * Needs a job with the knob gradient_pool. */
+HVDLITE_API hvdlite_code hvdlite_pool_patch(const hvdlite_pool_allocator* allocator);
+/* So many more gradients (fewer, if negative) of `bytes` each are expected. */
+HVDLITE_API void hvdlite_pool_expect(int64_t bytes, int64_t gradients);
+/* Whether gradients of these sizes are allocated in the pool. They can be freed in any case. */
+HVDLITE_API void hvdlite_pool_arm(int32_t on);
+/* Where the memory lies in the pool; -1: elsewhere. */
+HVDLITE_API int64_t hvdlite_pool_offset(const void* memory);
+
+typedef struct {
+  uint64_t hits;   /* blocks handed out */
+  uint64_t misses; /* refused although the size is known */
+  uint64_t live;   /* blocks allocated now */
+  uint64_t bytes;  /* of all blocks made */
+} hvdlite_pool_counters;
+HVDLITE_API void hvdlite_pool_stats(hvdlite_pool_counters* counters);
+
 /* ---- Observation ---------------------------------------------------------------------------- */
 
 /* Starts this rank's timeline: on rank 0, or on all ranks if the knob timeline_ranks says so. */

@@ -9,6 +9,8 @@
 #include <thread>
 
 #include "api/translate.h"
+#include "pool/fork.h"
+#include "pool/pool.h"
 
 namespace hvdlite::api {
 namespace {
@@ -39,9 +41,11 @@ Runtime& Runtime::Get() {
 
 void Runtime::BeforeFork() {
   Get().forks_begun_.fetch_add(1);
+  pool::BeforeFork();
 }
 
 void Runtime::AfterForkInParent() {
+  pool::AfterForkInParent();
   Get().forks_ended_.fetch_add(1);
 }
 
@@ -53,6 +57,7 @@ void Runtime::AfterForkInChild() {
   self.forked_ = true;
   if (self.joining_ >= 0) close(self.joining_);
   self.AbandonLocked();
+  pool::AfterForkInChild();
 }
 
 void Runtime::AbandonLocked() {
@@ -69,6 +74,11 @@ Status Runtime::Init(const hvdlite_init_options& options) {
   if (initialized()) return Status::Ok();
   EngineOptions engine_options;
   HVDLITE_RETURN_IF_ERROR(ReadOptions(options, &engine_options));
+  if (engine_options.config.gradient_pool) {
+    // A rank without a segment takes part in the job all the same: hvdlite_pool_patch says why.
+    (void)pool::Pool::Process().Open(static_cast<size_t>(engine_options.config.gradient_pool_bytes),
+                                     &engine_options.gradients);
+  }
   const Deadline deadline = Deadline::AfterSeconds(engine_options.config.start_timeout_seconds);
   std::unique_ptr<rendezvous::TcpStore> store;
   if (options.size > 1) {

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import sys
 from pathlib import Path
 from types import ModuleType
 
-TABLE = Path(__file__).resolve().parents[2] / "hvdlite" / "base" / "knobs.py"
+ROOT = Path(__file__).resolve().parents[2]
 TYPES = {"bool": "bool", "int": "int64_t", "float": "double", "str": "std::string", "choice": "std::string"}
 
 
 def _table() -> ModuleType:
-    """Without hvdlite, which is not built yet."""
-    spec = importlib.util.spec_from_file_location("knobs_table", TABLE)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
+    """From the source tree: hvdlite is not built yet, and its base needs nothing that is."""
+    sys.path.insert(0, str(ROOT))
+    return importlib.import_module("hvdlite.base.knobs")
 
 
 def _literal(value: object) -> str:

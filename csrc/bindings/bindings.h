@@ -14,6 +14,7 @@ void BindGradientHooks(pybind11::module_& module);  // allreduce of gradients, b
 void BindDeviceArrays(pybind11::module_& module);   // results on a GPU
 void BindObservation(pybind11::module_& module);    // timeline, metrics, ...
 void BindGpu(pybind11::module_& module);            // CUDA and NCCL of this machine
+void BindPool(pybind11::module_& module);           // gradients in shared memory
 void BindErrors(pybind11::module_& module);
 
 // Throws the Python exception for `code` and the calling thread's last error, unless code is

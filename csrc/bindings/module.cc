@@ -11,4 +11,5 @@ PYBIND11_MODULE(_core, module) {
   hvdlite::bindings::BindGradientHooks(module);
   hvdlite::bindings::BindDeviceArrays(module);
   hvdlite::bindings::BindObservation(module);
+  hvdlite::bindings::BindPool(module);
 }

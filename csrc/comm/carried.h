@@ -20,6 +20,7 @@ enum class Carrier : uint8_t {
   kShmShares,
   kShmStream,
   kShmAdasum,
+  kShmInPlace,
   kNetOneShot,  // from here on in the order of Algorithm
   kNetDirect,
   kNetGather,
@@ -39,32 +40,16 @@ enum class Carrier : uint8_t {
   kStage,
   kNccl,
 };
-constexpr int kCarrierCount = 23;
+constexpr int kCarrierCount = 24;
 
 constexpr std::string_view Name(Carrier carrier) {
-  constexpr std::string_view names[kCarrierCount] = {"self",
-                                                     "shm exchange",
-                                                     "shm shares",
-                                                     "shm stream",
-                                                     "shm adasum",
-                                                     "net one-shot",
-                                                     "net direct",
-                                                     "net gather",
-                                                     "net ring",
-                                                     "net pairwise",
-                                                     "net tree",
-                                                     "net chain",
-                                                     "net dissemination",
-                                                     "net adasum",
-                                                     "hierarchical",
-                                                     "mpi one-shot",
-                                                     "mpi direct",
-                                                     "mpi pairwise",
-                                                     "mpi gather",
-                                                     "mpi library",
-                                                     "mpi pipes",
-                                                     "stage",
-                                                     "nccl"};
+  constexpr std::string_view names[kCarrierCount] = {
+      "self",         "shm exchange",      "shm shares",   "shm stream",
+      "shm adasum",   "shm in place",      "net one-shot", "net direct",
+      "net gather",   "net ring",          "net pairwise", "net tree",
+      "net chain",    "net dissemination", "net adasum",   "hierarchical",
+      "mpi one-shot", "mpi direct",        "mpi pairwise", "mpi gather",
+      "mpi library",  "mpi pipes",         "stage",        "nccl"};
   return names[static_cast<int>(carrier)];
 }
 

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "base/fd.h"
 #include "comm/self/communicator.h"
 #include "comm/shm/communicator.h"
 #include "rendezvous/host_id.h"
@@ -124,6 +125,7 @@ Status World::Join(const WorldOptions& options, rendezvous::Store* store, Deadli
     HVDLITE_RETURN_IF_ERROR(Neighbours::Join(name, secret, place.local_rank, mates, multi_host,
                                              until, &world->neighbours_));
   }
+  HVDLITE_RETURN_IF_ERROR(world->ShareGradients(until));
   world->bells_ = std::make_unique<transport::shm::Doorbells>(&world->segment(), place.local_rank,
                                                               world->neighbours_->eventfds());
   world->next_region_ = world->segment().regions_begin();
@@ -138,6 +140,38 @@ Status World::Join(const WorldOptions& options, rendezvous::Store* store, Deadli
 }
 
 World::~World() = default;
+
+Status World::ShareGradients(const Until& until) {
+  if (!options_.config->gradient_pool) return Status::Ok();
+  const int me = place().local_rank;
+  pool::Segment* const own = options_.gradients;
+  std::vector<Fd> given;
+  HVDLITE_RETURN_IF_ERROR(neighbours_->Share(own == nullptr ? -1 : own->fd(), until, &given));
+  gradients_ = std::make_unique<pool::Peers>(static_cast<int>(given.size()), me, own);
+  for (size_t rank = 0; rank < given.size(); ++rank) {
+    shares_gradients_.push_back(given[rank].valid());
+    if (static_cast<int>(rank) == me) {
+      shares_gradients_.back() = own != nullptr;
+    } else if (given[rank].valid()) {
+      const Status mapped = gradients_->Map(static_cast<int>(rank), given[rank].get());
+      if (mapped.ok()) continue;
+      options_.log->Warning("gradients are not reduced in place: " + mapped.message());
+      gradients_->GiveUp();
+    }
+  }
+  return Status::Ok();
+}
+
+shm::SharedTensors World::Sharing(const Topology& topology) const {
+  if (gradients_ == nullptr) return {};
+  shm::SharedTensors shared{gradients_.get(), {}};
+  for (int rank : topology.ranks) {
+    const int local = roster_.places[static_cast<size_t>(rank)].local_rank;
+    if (!shares_gradients_[static_cast<size_t>(local)]) return {};
+    shared.local_ranks.push_back(local);
+  }
+  return shared;
+}
 
 // Maps the set's part of the host's memory, and makes the pipes between its leader and the others.
 Status World::ConnectHost(Group* group, std::vector<std::unique_ptr<Transport>>* pipes) {
@@ -221,8 +255,10 @@ Status World::Connect(std::vector<int> ranks, uint32_t set, const Until& until,
                                     static_cast<int>(2 * set), until, &group->communicator));
     group->why = "mpi (" + mpi_.why + "): HVDLITE_CPU_OPERATIONS=mpi";
   } else if (topology.single_host()) {
-    group->communicator = std::make_unique<shm::Communicator>(
+    auto shm = std::make_unique<shm::Communicator>(
         group->region.get(), static_cast<size_t>(options_.config->shm_small_bytes));
+    shm->ReduceInPlace(Sharing(topology));
+    group->communicator = std::move(shm);
     group->why = "shm: all members are on one host";
   } else {
     HVDLITE_RETURN_IF_ERROR(BuildBetweenHosts(group.get(), set, links, until));

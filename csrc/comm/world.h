@@ -22,8 +22,10 @@
 #include "comm/gpu/communicator.h"
 #include "comm/mpi/channel.h"
 #include "comm/mpi/choice.h"
+#include "comm/shm/in_place.h"
 #include "comm/shm/region.h"
 #include "comm/topology.h"
+#include "pool/peers.h"
 #include "rendezvous/store.h"
 #include "transport/shm/doorbells.h"
 #include "transport/shm/neighbours.h"
@@ -63,6 +65,7 @@ struct WorldOptions {
   const Logger* log = nullptr;     // borrowed
   std::string release;             // of hvdlite
   mpi::Access mpi;
+  pool::Segment* gradients = nullptr;  // of this process; null: it has none. Borrowed
 };
 
 // The ranks that have not set their `what` in the store: "rank 1, rank 3".
@@ -110,6 +113,10 @@ class World {
 
  private:
   explicit World(const WorldOptions& options) : options_(options), card_(*options.config) {}
+  // Swaps gradient segments with the ranks of this host.
+  Status ShareGradients(const Until& until);
+  // Which of the set's tensors all members share; no peers: none.
+  shm::SharedTensors Sharing(const Topology& topology) const;
   Status ConnectHost(Group* group, std::vector<std::unique_ptr<transport::Transport>>* pipes);
   // In world_net.cc, which only jobs with several hosts use.
   Status TellAddresses(rendezvous::Member* me);
@@ -137,6 +144,8 @@ class World {
   std::vector<transport::tcp::Endpoint> doors_;             // the listeners, by rank
   std::unique_ptr<transport::shm::Neighbours> neighbours_;
   std::unique_ptr<transport::shm::Doorbells> bells_;
+  std::unique_ptr<pool::Peers> gradients_;  // of this host; null: not shared
+  std::vector<bool> shares_gradients_;      // by local rank
   mpi::Choice mpi_;
   gpu::Card card_;
   Carried carried_;

@@ -69,6 +69,7 @@ std::string Engine::Metrics() {
   Observer::Elsewhere elsewhere;
   elsewhere.moves = turn_.moves();
   elsewhere.background_wakes = turn_.background_wakes();
+  if (options_.gradients != nullptr) elsewhere.gradients = options_.gradients->stats();
   turn_.Take();
   const ProcessSet& everyone = sets_.world();
   if (everyone.agreement->is_root()) {
@@ -91,6 +92,7 @@ Status Engine::Connect(rendezvous::Store* store, Deadline deadline) {
   world.log = &log_;
   world.release = options_.release;
   world.mpi = options_.mpi;
+  world.gradients = options_.gradients;
   HVDLITE_RETURN_IF_ERROR(comm::World::Join(world, store, deadline, &world_));
   const Config& config = options_.config;
   Turn::Options turn;

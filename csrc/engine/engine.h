@@ -34,8 +34,9 @@ struct EngineOptions {
   std::string store_prefix;
   transport::tcp::Secret secret{};
   Config config;
-  std::string release;    // of hvdlite; equal on all ranks
-  comm::mpi::Access mpi;  // this rank's MPI, if the user asked for it
+  std::string release;                 // of hvdlite; equal on all ranks
+  comm::mpi::Access mpi;               // this rank's MPI, if the user asked for it
+  pool::Segment* gradients = nullptr;  // of this process, borrowed; null: none
   // Process sets that exist from the start, with ids 1, 2, ... Equal on all ranks.
   std::vector<std::vector<int>> process_sets;
 };

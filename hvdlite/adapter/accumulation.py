@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from hvdlite.adapter.reduction import Backend
+
 _SPARSE = (
     "a gradient is sparse (tf.IndexedSlices), and with backward_passes_per_step > 1 gradients add up in dense tensors: "
     "pass sparse_as_dense=True"
@@ -14,27 +16,20 @@ _SPARSE = (
 
 
 class Accumulation:
-    """`is_sparse` and `to_dense` come from the framework, or from the subclass."""
-
-    def __init__(self, passes: int, average: bool, sparse_as_dense: bool) -> None:
+    def __init__(self, backend: Backend, passes: int, average: bool, sparse_as_dense: bool) -> None:
+        self._backend = backend
         self.passes = passes
         self.average = average
         self.sparse_as_dense = sparse_as_dense
 
     def dense(self, gradient: Any) -> Any:
         """What is added to the sum; None, if the variable got no gradient in this pass."""
-        if gradient is None or not self.is_sparse(gradient):
+        if gradient is None or not self._backend.is_sparse(gradient):
             return gradient
         if not self.sparse_as_dense:
             raise ValueError(_SPARSE)
-        return self.to_dense(gradient)
+        return self._backend.to_dense(gradient)
 
     def settled(self, total: Any) -> Any:
         """What is reduced after the last pass: the sum, or the mean over the passes if the program asked for it."""
         return total / self.passes if self.average and total is not None else total
-
-    def is_sparse(self, gradient: Any) -> bool:
-        raise NotImplementedError
-
-    def to_dense(self, gradient: Any) -> Any:
-        raise NotImplementedError

@@ -15,11 +15,14 @@ compress(tensor) without a name, is taken as well.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
-from hvdlite.core.engine import synchronize
+from hvdlite.core.collectives import Collectives
+from hvdlite.core.engine import run_now, synchronize
 from hvdlite.core.framework import DifferentiableFramework, Tensor
+from hvdlite.core.operations import Call
 
 
 class Compressor:
@@ -87,6 +90,16 @@ class Settled:
         else:
             self.compress = lambda tensor, name: compress(tensor)
 
+    def start(self, ops: Collectives, call: Call, tensor: Tensor) -> Callable[[], Tensor]:
+        """Starts an allreduce of the compressed tensor; the function returned waits for it. It may be called once."""
+        payload, context = self.compress(tensor, call.name)
+        if self.communicate is not None:
+            handle = self.communicate(payload, call.name, call.op, call.process_set)
+            wait = handle if callable(handle) else partial(synchronize, handle)
+        else:
+            wait = partial(run_now, ops.start(call, [payload]))
+        return lambda: self.decompress(wait(), context)
+
     def state_dict(self) -> dict[str, Any]:
         remember = getattr(self.given, "state_dict", None)
         return remember() if callable(remember) else {}
@@ -97,9 +110,22 @@ class Settled:
             recall(state)
 
 
-def wait_for(handle: Any) -> Any:
-    """The result of what communicate() has started."""
-    return handle() if callable(handle) else synchronize(handle)
+def compressed(
+    compression: Any, tensors: Sequence[Tensor], name: str | None, send: Callable[[Sequence[Tensor]], Sequence[Tensor]]
+) -> list[Tensor]:
+    """send(tensors), compressed on their way."""
+    if type(compression) is Compressor:  # hvd.Compression.none
+        return list(send(tensors))
+    settled = Settled(compression)
+    packed = [settled.compress(tensor, name) for tensor in tensors]
+    received = send([payload for payload, _ in packed])
+    return [settled.decompress(tensor, context) for tensor, (_, context) in zip(received, packed, strict=True)]
+
+
+def as_class(name: str, cast: Cast) -> type[Compressor]:
+    """A compressor as Horovod has it: a class whose functions are called without an object."""
+    functions = {"compress": staticmethod(cast.compress), "decompress": staticmethod(cast.decompress)}
+    return type(name, (Compressor,), functions)
 
 
 def _does_nothing(compression: Any) -> bool:

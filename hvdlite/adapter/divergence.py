@@ -1,13 +1,16 @@
-"""Notices at the first step that ranks have started with different parameters: they would never become equal again."""
+"""Notices that ranks differ where they may not: in parameters at the first step, in variables, steps and metrics."""
 
 from __future__ import annotations
 
 import os
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
+from hvdlite.adapter import elastic
 from hvdlite.arrays.objects import allgather_object
 from hvdlite.base import knobs
+from hvdlite.core import engine
 from hvdlite.core.process_sets import ProcessSet
 from hvdlite.exceptions import MismatchError
 
@@ -18,7 +21,12 @@ _ADVICE = (
 
 
 def mode() -> str:
-    """warn, error or off."""
+    """warn, error or off.
+
+    Off in elastic jobs: a newcomer would check alone, and states make parameters equal there.
+    """
+    if elastic.enabled():
+        return "off"
     return str(knobs.resolve(os.environ)["parameter_check"])
 
 
@@ -72,3 +80,45 @@ def _different_contents(everyones: _Everyones, ranks: Sequence[int]) -> str:
             more = f" (and {total - 1} more)" if total > 1 else ""
             return f"Parameter '{name}'{more} is not the same on rank {ranks[0]} and on {who} at the first step."
     return ""
+
+
+def check_alike(arrays: Sequence[Any], names: Sequence[str], process_set: ProcessSet) -> None:
+    """A MismatchError if the members are about to broadcast different lists of variables. All members must call this."""
+    mine = [(array.shape, str(array.dtype)) for array in arrays]
+    everyones = allgather_object(mine, "broadcast_variables", process_set)
+    for other, theirs in zip(process_set.ranks or [], everyones, strict=True):
+        if theirs == mine:
+            continue
+        where = f"{len(mine)} variables here, {len(theirs)} there"
+        different = [i for i, (a, b) in enumerate(zip(mine, theirs, strict=False)) if a != b]
+        if different:
+            i = different[0]
+            where = f"'{names[i]}' is {mine[i]} here, {theirs[i]} there"
+        raise MismatchError(
+            f"broadcast_variables: rank {engine.rank()} and rank {other} have different variables: {where}. "
+            "Build the same model and optimizer on all ranks."
+        )
+
+
+def check_steps(steps: Sequence[int | None]) -> None:
+    """A ValueError if the ranks are about to make different numbers of steps. None: not known."""
+    known = {rank: count for rank, count in enumerate(steps) if count is not None}
+    if len(set(known.values())) > 1:
+        each = ", ".join(f"rank {rank}: {count}" for rank, count in list(known.items())[:16])
+        raise ValueError(
+            f"the ranks have different numbers of steps per epoch ({each}). Each step needs all ranks, so they would wait for "
+            f"each other at the end of the epoch. Pass steps_per_epoch={min(known.values())} to fit(), or give all ranks "
+            "equally many batches."
+        )
+
+
+def mean_metrics(mine: dict[str, float]) -> dict[str, float]:
+    """The averages over all ranks; a MismatchError if some have others."""
+    everyones = allgather_object(mine, "MetricAverageCallback")
+    for rank, theirs in enumerate(everyones):
+        if theirs.keys() != mine.keys():
+            raise MismatchError(
+                f"rank {rank} has the metrics {', '.join(theirs)}, this rank {', '.join(mine)}: compile the same metrics, "
+                "and pass validation data, on all ranks or on none"
+            )
+    return {name: sum(theirs[name] for theirs in everyones) / len(everyones) for name in mine}

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from hvdlite.adapter import elastic
 from hvdlite.adapter.compression import Compressor, Settled
 from hvdlite.adapter.grouping import VARIABLES, Groups, Members
-from hvdlite.base.ops import Average
-from hvdlite.core.process_sets import ProcessSet, global_process_set
+from hvdlite.base.ops import Adasum, Average
+from hvdlite.core.process_sets import ProcessSet, global_process_set, set_id_of
 
 NO_COMPRESSION = Settled(Compressor())
 
@@ -31,34 +32,42 @@ class Options:
     average_passes: bool = False
     scope: str = ""  # before the names of what travels: each optimizer of a program has its own
 
+    def arguments(self) -> dict[str, Any]:
+        """Horovod's arguments, of which settle() makes these options."""
+        return {
+            "op": self.op, "gradient_predivide_factor": self.postscale,
+            "compression": self.compression.given, "sparse_as_dense": self.sparse_as_dense,
+            "groups": self.groups, "process_set": self.process_set,
+            "backward_passes_per_step": self.passes,
+        }  # fmt: skip
+
     def reduces(self) -> bool:
         """Whether this rank has others to reduce with. An elastic job may get them later."""
+        set_id_of(self.process_set)  # or an error that says what is missing
         if not self.process_set.included():
             return False
         return (self.process_set.size() or 1) > 1 or elastic.enabled()
 
 
+def check_passes(passes: int) -> int:
+    if passes <= 0:
+        raise ValueError("backward_passes_per_step must be 1 or more")
+    return passes
+
+
 def settle(
-    op: int,
-    gradient_predivide_factor: float,
-    compression: Any,
-    sparse_as_dense: bool = False,
-    num_groups: int = 0,
-    groups: Any = None,
-    process_set: ProcessSet = global_process_set,
-    scale_local_gradients: bool = True,
-    backward_passes_per_step: int = 1,
-    average_aggregated_gradients: bool = False,
-    *,
-    members: Members = VARIABLES,
-) -> Options:
+    op: int, gradient_predivide_factor: float, compression: Any, sparse_as_dense: bool = False,
+    num_groups: int = 0, groups: Any = None, process_set: ProcessSet = global_process_set,
+    scale_local_gradients: bool = True, backward_passes_per_step: int = 1,
+    average_aggregated_gradients: bool = False, *, members: Members = VARIABLES,
+) -> Options:  # fmt: skip
     """For the function that a program calls: a warning names that program's line. `members`: what `groups` lists."""
     if gradient_predivide_factor != 1.0 and op != Average:
         raise ValueError(
             "gradient_predivide_factor splits the division of op=hvd.Average: leave it out with another op"
         )
-    if backward_passes_per_step <= 0:
-        raise ValueError("backward_passes_per_step must be 1 or more")
+    if op == Adasum and process_set.process_set_id != 0:
+        raise NotImplementedError("op=hvd.Adasum works on all ranks only, not in process sets")
     if num_groups != 0:
         warnings.warn("num_groups= is deprecated, use groups=", DeprecationWarning, stacklevel=3)
         groups = num_groups if groups is None else groups
@@ -73,7 +82,7 @@ def settle(
         groups=members.checked(groups),
         process_set=process_set,
         scale_local=scale_local_gradients,
-        passes=backward_passes_per_step,
+        passes=check_passes(backward_passes_per_step),
         average_passes=average_aggregated_gradients,
     )
 
@@ -88,3 +97,18 @@ class Local:
     def ids(self) -> set[int]:
         found = {id(v) for layer in self._layers for v in layer.trainable_variables}
         return found | {id(v) for v in self.variables}
+
+
+class HasLocal:
+    """An optimizer with such variables. Its data are not attributes in the usual way: Keras would save them."""
+
+    _hvd_local_layers: Sequence[Any] = ()
+
+    @property
+    def _hvd_local(self) -> Local:
+        local: Local = self.__dict__.setdefault("_hvd_local_variables", Local(self._hvd_local_layers))
+        return local
+
+    def register_local_var(self, var: Any) -> None:
+        """From now on the gradient of this variable stays on its rank."""
+        self._hvd_local.variables.append(var)

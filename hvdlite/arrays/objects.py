@@ -27,12 +27,8 @@ def _from_bytes(data: Array) -> Any:
     return cloudpickle.loads(data.data)
 
 
-def broadcast_object(
-    obj: Any = None,
-    root_rank: int = 0,
-    name: str | None = None,
-    process_set: ProcessSet = global_process_set,
-) -> Any:
+def broadcast_object(obj: Any = None, root_rank: int = 0, name: str | None = None,
+                     process_set: ProcessSet = global_process_set) -> Any:  # fmt: skip
     """Returns `root_rank`'s object on every rank. The root gets its own object back; the other
     ranks' `obj` is ignored."""
     prefix = None if name is None else f"{name}."

@@ -44,33 +44,21 @@ def _run_group(call: Call, tensors: Sequence[Tensor]) -> list[Any]:
     return results
 
 
-# fmt: off  (a signature is read as a whole)
 # ---- Allreduce
 
 
-def allreduce_async(
-    tensor: Tensor,
-    average: bool | None = None,
-    name: str | None = None,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> int:
+def allreduce_async(tensor: Tensor, average: bool | None = None, name: str | None = None,
+                    op: int | None = None, prescale_factor: float = 1.0,
+                    postscale_factor: float = 1.0,
+                    process_set: ProcessSet = global_process_set) -> int:  # fmt: skip
     """Starts allreduce() and returns a handle."""
     op = reduction_of(average, op)
     return _start(Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor), [tensor])
 
 
-def allreduce(
-    tensor: Tensor,
-    average: bool | None = None,
-    name: str | None = None,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> Any:
+def allreduce(tensor: Tensor, average: bool | None = None, name: str | None = None,
+              op: int | None = None, prescale_factor: float = 1.0, postscale_factor: float = 1.0,
+              process_set: ProcessSet = global_process_set) -> Any:  # fmt: skip
     """Combines the tensors of all ranks element by element; returns the same bits on every rank.
 
     `op` is hvd.Average (the default), Sum, Min, Max, Product or Adasum; the factors are applied to
@@ -80,85 +68,54 @@ def allreduce(
     return _run(tensor, ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor)
 
 
-def allreduce_async_(
-    tensor: Tensor,
-    average: bool | None = None,
-    name: str | None = None,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> int:
+def allreduce_async_(tensor: Tensor, average: bool | None = None, name: str | None = None,
+                     op: int | None = None, prescale_factor: float = 1.0,
+                     postscale_factor: float = 1.0,
+                     process_set: ProcessSet = global_process_set) -> int:  # fmt: skip
     """Starts allreduce_() and returns a handle."""
     op = reduction_of(average, op)
     return _start(Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor, in_place=True), [tensor])
 
 
-def allreduce_(
-    tensor: Tensor,
-    average: bool | None = None,
-    name: str | None = None,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> Any:
+def allreduce_(tensor: Tensor, average: bool | None = None, name: str | None = None,
+               op: int | None = None, prescale_factor: float = 1.0, postscale_factor: float = 1.0,
+               process_set: ProcessSet = global_process_set) -> Any:  # fmt: skip
     """allreduce() in place. Returns the tensor."""
     op = reduction_of(average, op)
     return _run(tensor, ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor, in_place=True)
 
 
-def grouped_allreduce_async(
-    tensors: Sequence[Tensor],
-    average: bool | None = None,
-    name: str | None = None,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> int:
+def grouped_allreduce_async(tensors: Sequence[Tensor], average: bool | None = None,
+                            name: str | None = None, op: int | None = None,
+                            prescale_factor: float = 1.0, postscale_factor: float = 1.0,
+                            process_set: ProcessSet = global_process_set) -> int:  # fmt: skip
     """Starts grouped_allreduce() and returns a handle."""
     op = reduction_of(average, op)
     return _start(Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor, grouped=True), tensors)
 
 
-def grouped_allreduce(
-    tensors: Sequence[Tensor],
-    average: bool | None = None,
-    name: str | None = None,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> list[Any]:
+def grouped_allreduce(tensors: Sequence[Tensor], average: bool | None = None,
+                      name: str | None = None, op: int | None = None, prescale_factor: float = 1.0,
+                      postscale_factor: float = 1.0,
+                      process_set: ProcessSet = global_process_set) -> list[Any]:  # fmt: skip
     """allreduce() of several tensors as one operation. Returns a list."""
     op = reduction_of(average, op)
     return _run_group(Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor, grouped=True), tensors)
 
 
-def grouped_allreduce_async_(
-    tensors: Sequence[Tensor],
-    average: bool | None = None,
-    name: str | None = None,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> int:
+def grouped_allreduce_async_(tensors: Sequence[Tensor], average: bool | None = None,
+                             name: str | None = None, op: int | None = None,
+                             prescale_factor: float = 1.0, postscale_factor: float = 1.0,
+                             process_set: ProcessSet = global_process_set) -> int:  # fmt: skip
     """Starts grouped_allreduce_() and returns a handle."""
     how = (ALLREDUCE, name, process_set, reduction_of(average, op), prescale_factor, postscale_factor)
     return _start(Call(*how, in_place=True, grouped=True), tensors)
 
 
-def grouped_allreduce_(
-    tensors: Sequence[Tensor],
-    average: bool | None = None,
-    name: str | None = None,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> list[Any]:
+def grouped_allreduce_(tensors: Sequence[Tensor], average: bool | None = None,
+                       name: str | None = None, op: int | None = None, prescale_factor: float = 1.0,
+                       postscale_factor: float = 1.0,
+                       process_set: ProcessSet = global_process_set) -> list[Any]:  # fmt: skip
     """grouped_allreduce() in place. Returns the tensors."""
     op = reduction_of(average, op)
     return _run_group(
@@ -180,60 +137,52 @@ def allgather(tensor: Tensor, name: str | None = None, process_set: ProcessSet =
     return _run(tensor, ALLGATHER, name, process_set)
 
 
-def grouped_allgather_async(
-    tensors: Sequence[Tensor], name: str | None = None, process_set: ProcessSet = global_process_set
-) -> int:
+def grouped_allgather_async(tensors: Sequence[Tensor], name: str | None = None,
+                            process_set: ProcessSet = global_process_set) -> int:  # fmt: skip
     """Starts grouped_allgather() and returns a handle."""
     return _start(Call(ALLGATHER, name, process_set, grouped=True), tensors)
 
 
-def grouped_allgather(
-    tensors: Sequence[Tensor], name: str | None = None, process_set: ProcessSet = global_process_set
-) -> list[Any]:
+def grouped_allgather(tensors: Sequence[Tensor], name: str | None = None,
+                      process_set: ProcessSet = global_process_set) -> list[Any]:  # fmt: skip
     """allgather() of several tensors as one operation. Returns a list."""
     return _run_group(Call(ALLGATHER, name, process_set, grouped=True), tensors)
 
 
-def broadcast_async(
-    tensor: Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
-) -> int:
+def broadcast_async(tensor: Tensor, root_rank: int, name: str | None = None,
+                    process_set: ProcessSet = global_process_set) -> int:  # fmt: skip
     """Starts broadcast() and returns a handle."""
     return _start(Call(BROADCAST, name, process_set, Sum, 1.0, 1.0, root_rank), [tensor])
 
 
-def broadcast(
-    tensor: Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
-) -> Any:
+def broadcast(tensor: Tensor, root_rank: int, name: str | None = None,
+              process_set: ProcessSet = global_process_set) -> Any:  # fmt: skip
     """Returns the tensor of `root_rank`, a global rank also in a process set. Shapes must be equal
     on all ranks."""
     return _run(tensor, BROADCAST, name, process_set, root=root_rank)
 
 
-def broadcast_async_(
-    tensor: Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
-) -> int:
+def broadcast_async_(tensor: Tensor, root_rank: int, name: str | None = None,
+                     process_set: ProcessSet = global_process_set) -> int:  # fmt: skip
     """Starts broadcast_() and returns a handle."""
     return _start(Call(BROADCAST, name, process_set, Sum, 1.0, 1.0, root_rank, in_place=True), [tensor])
 
 
-def broadcast_(
-    tensor: Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
-) -> Any:
+def broadcast_(tensor: Tensor, root_rank: int, name: str | None = None,
+               process_set: ProcessSet = global_process_set) -> Any:  # fmt: skip
     """broadcast() in place. Returns the tensor."""
     return _run(tensor, BROADCAST, name, process_set, root=root_rank, in_place=True)
 
 
-def alltoall_async(
-    tensor: Tensor, splits: Any = None, name: str | None = None, process_set: ProcessSet = global_process_set
-) -> int:
+def alltoall_async(tensor: Tensor, splits: Any = None, name: str | None = None,
+                   process_set: ProcessSet = global_process_set) -> int:  # fmt: skip
     """Starts alltoall() and returns a handle. synchronize() then always returns (output,
     received_splits)."""
     return _start(Call(ALLTOALL, name, process_set, Sum, 1.0, 1.0, 0, _splits(splits)), [tensor])
 
 
-def alltoall(
-    tensor: Tensor, splits: Any = None, name: str | None = None, process_set: ProcessSet = global_process_set
-) -> Any:
+def alltoall(tensor: Tensor, splits: Any = None, name: str | None = None,
+             process_set: ProcessSet = global_process_set) -> Any:  # fmt: skip
     """Sends the i-th part of the first dimension to rank i and returns the parts received, in the
     order of ranks.
 
@@ -244,26 +193,16 @@ def alltoall(
     return both[0] if splits is None else both
 
 
-def reducescatter_async(
-    tensor: Tensor,
-    name: str | None = None,
-    op: int = Average,
-    process_set: ProcessSet = global_process_set,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-) -> int:
+def reducescatter_async(tensor: Tensor, name: str | None = None, op: int = Average,
+                        process_set: ProcessSet = global_process_set, prescale_factor: float = 1.0,
+                        postscale_factor: float = 1.0) -> int:  # fmt: skip
     """Starts reducescatter() and returns a handle."""
     return _start(Call(REDUCESCATTER, name, process_set, op, prescale_factor, postscale_factor), [tensor])
 
 
-def reducescatter(
-    tensor: Tensor,
-    name: str | None = None,
-    op: int = Average,
-    process_set: ProcessSet = global_process_set,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-) -> Any:
+def reducescatter(tensor: Tensor, name: str | None = None, op: int = Average,
+                  process_set: ProcessSet = global_process_set, prescale_factor: float = 1.0,
+                  postscale_factor: float = 1.0) -> Any:  # fmt: skip
     """Reduces the tensors of all ranks and returns this rank's part of the rows.
 
     If the rows do not divide evenly, lower ranks get one more.
@@ -271,28 +210,16 @@ def reducescatter(
     return _run(tensor, REDUCESCATTER, name, process_set, op, prescale_factor, postscale_factor)
 
 
-def reduce_async(
-    tensor: Tensor,
-    root_rank: int,
-    name: str | None = None,
-    op: int = Average,
-    process_set: ProcessSet = global_process_set,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-) -> int:
+def reduce_async(tensor: Tensor, root_rank: int, name: str | None = None, op: int = Average,
+                 process_set: ProcessSet = global_process_set, prescale_factor: float = 1.0,
+                 postscale_factor: float = 1.0) -> int:  # fmt: skip
     """Starts reduce() and returns a handle."""
     return _start(Call(REDUCE, name, process_set, op, prescale_factor, postscale_factor, root_rank), [tensor])
 
 
-def reduce(
-    tensor: Tensor,
-    root_rank: int,
-    name: str | None = None,
-    op: int = Average,
-    process_set: ProcessSet = global_process_set,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-) -> Any:
+def reduce(tensor: Tensor, root_rank: int, name: str | None = None, op: int = Average,
+           process_set: ProcessSet = global_process_set, prescale_factor: float = 1.0,
+           postscale_factor: float = 1.0) -> Any:  # fmt: skip
     """Combines the tensors of all ranks on `root_rank`, a global rank. The other ranks get their
     own tensor back.
 
@@ -301,33 +228,20 @@ def reduce(
     return _run(tensor, REDUCE, name, process_set, op, prescale_factor, postscale_factor, root_rank)
 
 
-def grouped_reducescatter_async(
-    tensors: Sequence[Tensor],
-    name: str | None = None,
-    op: int = Average,
-    process_set: ProcessSet = global_process_set,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-) -> int:
+def grouped_reducescatter_async(tensors: Sequence[Tensor], name: str | None = None,
+                                op: int = Average, process_set: ProcessSet = global_process_set,
+                                prescale_factor: float = 1.0, postscale_factor: float = 1.0) -> int:  # fmt: skip
     """Starts grouped_reducescatter() and returns a handle."""
     return _start(Call(REDUCESCATTER, name, process_set, op, prescale_factor, postscale_factor, grouped=True), tensors)
 
 
-def grouped_reducescatter(
-    tensors: Sequence[Tensor],
-    name: str | None = None,
-    op: int = Average,
-    process_set: ProcessSet = global_process_set,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-) -> list[Any]:
+def grouped_reducescatter(tensors: Sequence[Tensor], name: str | None = None, op: int = Average,
+                          process_set: ProcessSet = global_process_set,
+                          prescale_factor: float = 1.0, postscale_factor: float = 1.0) -> list[Any]:  # fmt: skip
     """reducescatter() of several tensors as one operation. Returns a list."""
     return _run_group(
         Call(REDUCESCATTER, name, process_set, op, prescale_factor, postscale_factor, grouped=True), tensors
     )
-
-
-# fmt: on
 
 
 def _splits(splits: Any) -> list[int] | None:

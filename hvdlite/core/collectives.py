@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from hvdlite.base.operations import ALLGATHER, EXCHANGED, OF_OTHER_ROWS, SAME, SHARED, Operation
+from hvdlite.base.operations import ALLGATHER, BROADCAST, EXCHANGED, OF_OTHER_ROWS, SAME, SHARED, Operation
 from hvdlite.base.ops import Average, Sum
 from hvdlite.core import engine
 from hvdlite.core.engine import Pending
@@ -82,6 +82,14 @@ class Collectives:
             natives = [native]
         return Pending(natives, partial(self._finish, call, tensors, outs))
 
+    def broadcast_all(
+        self, tensors: Sequence[Tensor], names: Sequence[str | None], root: int,
+        process_set: ProcessSet = global_process_set, in_place: bool = False,
+    ) -> list[Any]:  # fmt: skip
+        """The tensors of the root, all under way at once."""
+        calls = [Call(BROADCAST, name, process_set, root=root, in_place=in_place) for name in names]
+        return engine.run_all([self.start(call, [tensor]) for call, tensor in zip(calls, tensors, strict=True)])
+
     def _finish(self, call: Call, tensors: Sequence[Tensor], outs: list[Any], answers: list[Any]) -> Any:
         home = self.framework.write_back if call.in_place else self.framework.deliver
         results = tuple(
@@ -94,9 +102,9 @@ class Collectives:
 
     def _output(self, operation: Operation, host: Any, root: int) -> Any:
         """Memory for the result; None: the core allocates it."""
-        if operation.result in OF_OTHER_ROWS or keeps_input(operation, root):
-            return None
-        return self.framework.empty_like(host)
+        if operation.result is SAME or not (operation.result in OF_OTHER_ROWS or keeps_input(operation, root)):
+            return self.framework.empty_like(host)
+        return None
 
     def _received(self, operation: Operation, answer: Any, tensor: Tensor, splits_like: Any, root: int) -> Any:
         """A result whose memory is the core's."""

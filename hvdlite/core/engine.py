@@ -3,35 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from hvdlite import _core
 from hvdlite.base.operations import BROADCAST
-from hvdlite.core.handles import Pending, new_handle, poll, run_now, synchronize
+from hvdlite.core.handles import Pending, new_handle, poll, run_all, run_now, synchronize
 from hvdlite.core.process_sets import ProcessSet
 from hvdlite.exceptions import NotInitializedError
 
 __all__ = [
-    "GradientHooks",
-    "DeviceArray",
-    "Pending",
-    "abort",
-    "is_root",
-    "members_of",
-    "new_handle",
-    "poll",
-    "rank",
-    "ranks_of",
-    "run",
-    "run_now",
-    "submit",
-    "submit_group",
-    "synchronize",
-    "takes_gpus",
-    "wait_all",
-    "warm_up",
-    "warms_up",
-]
+    "DeviceArray", "GradientHooks", "Pending", "PoolStats", "abort", "is_root", "members_of", "new_handle",
+    "poll", "pool_arm", "pool_expect", "pool_offset", "pool_patch", "pool_stats", "rank", "ranks_of",
+    "run", "run_all", "run_now", "submit", "submit_group", "synchronize", "takes_gpus",
+    "wait_all", "warm_up", "warms_up",
+]  # fmt: skip
 
 rank = _core.rank
 
@@ -94,6 +79,25 @@ def _to_itself(call: Callable[..., Any]) -> Callable[..., Any]:
         return call(kind, op, 0, name, data, output, 0, *rest[1:])
 
     return broadcast_only
+
+
+#: Gradients in memory that ranks share: see csrc/api/hvdlite.h.
+pool_patch = _core.pool_patch
+pool_expect = _core.pool_expect
+pool_arm = _core.pool_arm
+pool_offset = _core.pool_offset
+
+
+class PoolStats(NamedTuple):
+    hits: int  # gradients allocated there
+    misses: int  # refused although the size is known
+    live: int  # allocated now
+    bytes: int  # of all blocks made
+
+
+def pool_stats() -> PoolStats:
+    """The counters of that memory."""
+    return PoolStats(*_core.pool_stats())
 
 
 def takes_gpus() -> bool:

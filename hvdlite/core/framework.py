@@ -10,22 +10,10 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 Tensor = Any  # the framework's own
+#: The types that the core knows, by the names that frameworks have for them.
+DTYPES = "bool uint8 int8 uint16 int16 uint32 int32 uint64 int64 float16 bfloat16 float32 float64".split()
+
 Host = Any  # what the native core can be lent: contiguous, in host memory or on a CUDA GPU
-
-
-class Rule(Protocol):
-    """A differentiable operation: how its results come about, and what their gradients become."""
-
-    @property
-    def in_place(self) -> bool: ...
-
-    @property
-    def constants(self) -> int:
-        """So many of the last results have no gradient."""
-
-    def forward(self, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]: ...
-
-    def backward(self, gradients: Sequence[Tensor]) -> Sequence[Tensor]: ...
 
 
 class Framework(Protocol):
@@ -77,5 +65,5 @@ class DifferentiableFramework(Framework, Protocol):
     def cast(self, tensor: Tensor, dtype: Any) -> Tensor:
         """Differentiable."""
 
-    def differentiable(self, rule: Rule, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """rule.forward(), recorded so that gradients pass through rule.backward()."""
+    def differentiable(self, rule: Any, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """rule.forward(), recorded so that gradients pass through rule.backward(): a hvdlite.core.gradients.Rule."""

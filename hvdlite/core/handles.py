@@ -7,7 +7,7 @@ operation is done: a program may simply forget a handle.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from hvdlite import _core
@@ -59,6 +59,19 @@ def synchronize(handle: int) -> Any:
 def run_now(pending: Pending) -> Any:
     """Waits for an operation that has no handle."""
     return _complete(pending, lambda: None)
+
+
+def run_all(operations: Sequence[Pending]) -> list[Any]:
+    """Waits for all of them, whatever becomes of some, then raises the first one's error."""
+    results, error = [], None
+    for pending in operations:
+        try:
+            results.append(run_now(pending))
+        except Exception as failed:
+            error = error or failed
+    if error is not None:
+        raise error
+    return results
 
 
 def _complete(pending: Pending, forget: Callable[[], Any]) -> Any:

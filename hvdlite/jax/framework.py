@@ -9,13 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hvdlite.core.framework import Rule
+from hvdlite.core.framework import DTYPES
+from hvdlite.core.gradients import Rule
 from hvdlite.jax import trace, traced
 
 Array = Any
 
-_NAMES = "bool uint8 int8 uint16 int16 uint32 int32 uint64 int64 float16 bfloat16 float32 float64".split()
-SUPPORTED = frozenset(jnp.dtype(name) for name in _NAMES)
+SUPPORTED = frozenset(jnp.dtype(name) for name in DTYPES)
 float0 = jax.dtypes.float0
 
 
@@ -33,7 +33,7 @@ class JaxFramework:
                 "jax.random.wrap_key_data()"
             )
         if dtype not in SUPPORTED:
-            raise ValueError(f"arrays of dtype {dtype} cannot be communicated; cast to one of {', '.join(_NAMES)}")
+            raise ValueError(f"arrays of dtype {dtype} cannot be communicated; cast to one of {', '.join(DTYPES)}")
 
     def shape(self, tensor: Array) -> Sequence[int]:
         return tuple(tensor.shape)

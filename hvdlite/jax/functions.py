@@ -7,9 +7,6 @@ from typing import Any
 import jax
 
 from hvdlite.arrays.objects import allgather_object, broadcast_object
-from hvdlite.base.operations import BROADCAST
-from hvdlite.core.engine import run_now
-from hvdlite.core.operations import Call
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.jax import trace
 from hvdlite.jax.collectives import OPS
@@ -32,9 +29,7 @@ def broadcast_parameters(params: Tree, root_rank: int = 0, *, process_set: Proce
             return [
                 broadcast(a, root_rank, name, process_set=process_set) for a, name in zip(arrays, names, strict=True)
             ]
-        calls = [Call(BROADCAST, name, process_set, root=root_rank) for name in names]
-        pending = [OPS.start(call, [array]) for call, array in zip(calls, arrays, strict=True)]
-        return [run_now(p) for p in pending]
+        return OPS.broadcast_all(arrays, names, root_rank, process_set)
 
     equal = map_leaves(plain, send)
     if not any(keys):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from hvdlite.adapter.compression import compressed
 from hvdlite.arrays import ops as on_arrays
 from hvdlite.base.operations import ALLGATHER, ALLREDUCE, ALLTOALL, BROADCAST, REDUCE, REDUCESCATTER
 from hvdlite.base.ops import Adasum, Average, Max, Min, Product, Sum, reduction_of
@@ -18,7 +19,7 @@ from hvdlite.core.operations import Call
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.jax import trace, traced
 from hvdlite.jax.collectives import OPS
-from hvdlite.jax.compression import Compression, compressed
+from hvdlite.jax.compression import Compression
 from hvdlite.jax.framework import FRAMEWORK
 from hvdlite.jax.leaves import map_leaves
 
@@ -32,19 +33,9 @@ Tree = Any
 Array = Any
 
 
-# fmt: off  (a signature is read as a whole)
-
-
-def allreduce(
-    tree: Tree,
-    name: str | None = None,
-    *,
-    op: int = Average,
-    compression: Any = Compression.none,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> Tree:
+def allreduce(tree: Tree, name: str | None = None, *, op: int = Average,
+              compression: Any = Compression.none, prescale_factor: float = 1.0,
+              postscale_factor: float = 1.0, process_set: ProcessSet = global_process_set) -> Tree:  # fmt: skip
     """Combines the arrays of all ranks element by element; the same bits on every rank."""
     op = reduction_of(None, op)
     return _together(Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor), tree, compression)
@@ -56,20 +47,14 @@ def allgather(tree: Tree, name: str | None = None, *, process_set: ProcessSet = 
     return _together(Call(ALLGATHER, name, process_set), tree)
 
 
-def broadcast(
-    tree: Tree, root_rank: int, name: str | None = None, *, process_set: ProcessSet = global_process_set
-) -> Tree:
+def broadcast(tree: Tree, root_rank: int, name: str | None = None, *,
+              process_set: ProcessSet = global_process_set) -> Tree:  # fmt: skip
     """The arrays of `root_rank`, which is a global rank in process sets, too. Shapes must be equal on all ranks."""
     return _each(Call(BROADCAST, name, process_set, root=root_rank), tree)
 
 
-def alltoall(
-    tree: Tree,
-    splits: Sequence[int] | None = None,
-    name: str | None = None,
-    *,
-    process_set: ProcessSet = global_process_set,
-) -> Any:
+def alltoall(tree: Tree, splits: Sequence[int] | None = None, name: str | None = None, *,
+             process_set: ProcessSet = global_process_set) -> Any:  # fmt: skip
     """Sends the i-th part of the first dimension to rank i; returns the parts received, in the order of the ranks.
 
     `splits` says how many rows each rank gets; then the result is (output, received splits), `tree` must be one array, and the
@@ -89,16 +74,10 @@ def alltoall(
     return map_leaves(tree, send), received[0]
 
 
-def reducescatter(
-    tree: Tree,
-    name: str | None = None,
-    *,
-    op: int = Average,
-    compression: Any = Compression.none,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> Tree:
+def reducescatter(tree: Tree, name: str | None = None, *, op: int = Average,
+                  compression: Any = Compression.none, prescale_factor: float = 1.0,
+                  postscale_factor: float = 1.0,
+                  process_set: ProcessSet = global_process_set) -> Tree:  # fmt: skip
     """Reduces the arrays of all ranks and returns this rank's part of the rows.
 
     If the rows do not divide evenly, lower ranks get one more; in a compiled function they must divide evenly.
@@ -107,17 +86,9 @@ def reducescatter(
     return _together(Call(REDUCESCATTER, name, process_set, op, prescale_factor, postscale_factor), tree, compression)
 
 
-def reduce(
-    tree: Tree,
-    root_rank: int,
-    name: str | None = None,
-    *,
-    op: int = Average,
-    compression: Any = Compression.none,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> Tree:
+def reduce(tree: Tree, root_rank: int, name: str | None = None, *, op: int = Average,
+           compression: Any = Compression.none, prescale_factor: float = 1.0,
+           postscale_factor: float = 1.0, process_set: ProcessSet = global_process_set) -> Tree:  # fmt: skip
     """Combines the arrays of all ranks on `root_rank`, a global rank; the other ranks get their own arrays back.
 
     Moves half of the bytes that allreduce() moves between ranks.
@@ -125,9 +96,6 @@ def reduce(
     op = reduction_of(None, op)
     call = Call(REDUCE, name, process_set, op, prescale_factor, postscale_factor, root_rank)
     return _each(call, tree, compression)
-
-
-# fmt: on
 
 
 # With pytrees a group is nothing special. Under these names the other frameworks have it.

@@ -24,14 +24,9 @@ class Transformation(NamedTuple):
     update: Any
 
 
-def distributed(
-    optimizer: Any,
-    *,
-    op: int = Average,
-    compression: Any = Compression.none,
-    gradient_predivide_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> Any:
+def distributed(optimizer: Any, *, op: int = Average, compression: Any = Compression.none,
+                gradient_predivide_factor: float = 1.0,
+                process_set: ProcessSet = global_process_set) -> Any:  # fmt: skip
     """`optimizer`, with gradients that are reduced before it sees them; its state and its `init` stay what they are.
 
     It is anything with `init(params)` and `update(gradients, state, params)`. All gradients of an update travel together. Wrap

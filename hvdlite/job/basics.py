@@ -30,17 +30,9 @@ if TYPE_CHECKING:
     from hvdlite.rendezvous.roll import Place
 
 __all__ = [
-    "cross_rank",
-    "cross_size",
-    "init",
-    "is_homogeneous",
-    "is_initialized",
-    "local_rank",
-    "local_size",
-    "rank",
-    "shutdown",
-    "size",
-]
+    "cross_rank", "cross_size", "init", "is_homogeneous", "is_initialized", "local_rank",
+    "local_size", "rank", "shutdown", "size",
+]  # fmt: skip
 
 _log = logging.getLogger("hvdlite")
 _lock = threading.Lock()

@@ -9,17 +9,9 @@ from hvdlite import _core
 from hvdlite.job import basics, gpu_libraries
 
 __all__ = [
-    "ccl_built",
-    "cuda_built",
-    "ddl_built",
-    "gloo_built",
-    "gloo_enabled",
-    "mpi_built",
-    "mpi_enabled",
-    "mpi_threads_supported",
-    "nccl_built",
-    "rocm_built",
-]
+    "ccl_built", "cuda_built", "ddl_built", "gloo_built", "gloo_enabled", "mpi_built",
+    "mpi_enabled", "mpi_threads_supported", "nccl_built", "rocm_built",
+]  # fmt: skip
 
 
 def gloo_built() -> bool:

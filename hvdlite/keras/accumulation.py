@@ -17,8 +17,7 @@ from hvdlite.keras.flavour import KERAS
 
 class Accumulation(accumulation.Accumulation):
     def __init__(self, optimizer: Any, variables: Sequence[Any], options: Options, backend: Backend) -> None:
-        super().__init__(options.passes, options.average_passes, options.sparse_as_dense)
-        self.is_sparse, self.to_dense = backend.is_sparse, backend.to_dense  # type: ignore[method-assign]
+        super().__init__(backend, options.passes, options.average_passes, options.sparse_as_dense)
         self._optimizer = optimizer
         self._number_of = {id(variable): i for i, variable in enumerate(variables)}
         before = len(optimizer._variables)

@@ -12,12 +12,12 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from hvdlite.adapter.step import Local, Options
+from hvdlite.adapter.reduction import Gradients, reduced
+from hvdlite.adapter.step import HasLocal, Options
 from hvdlite.base.ops import Sum
 from hvdlite.keras.accumulation import Accumulation
 from hvdlite.keras.backends import chosen
 from hvdlite.keras.flavour import KERAS, backend_name
-from hvdlite.keras.reduction import Gradients, reduced
 
 _INSIDE_LOSS_SCALING = (
     "this DistributedOptimizer is inside a LossScaleOptimizer, where each rank would decide by itself whether to take a "
@@ -27,12 +27,11 @@ _INSIDE_LOSS_SCALING = (
 )
 
 
-class Distributed:
+class Distributed(HasLocal):
     """Its own data begin with _hvd. Nothing of them is saved: a file has the optimizer that was wrapped."""
 
     # Of the class, so that what from_config() makes of it is distributed as well.
     _hvd: Options
-    _hvd_local_layers: Sequence[Any]
     _hvd_handing_on = False  # the gradients are reduced already
     _hvd_computed: Gradients | None = None  # what compute_gradients() has given, until the next apply()
     _agg_helper: Accumulation | None = None  # Horovod's name for it
@@ -117,10 +116,6 @@ class Distributed:
 
     # ---- Horovod's
 
-    def register_local_var(self, var: Any) -> None:
-        """From now on the gradient of this variable stays on its rank."""
-        self._hvd_local.variables.append(var)
-
     def compute_gradients(self, loss: Any, var_list: Any, tape: Any = None) -> list[tuple[Any, Any]]:
         """The gradients of all ranks, with their variables; apply_gradients() does not reduce them again. With op=Sum this goes for the
         next apply_gradients(), whatever it is given; else for these gradients, and an average of what ranks have changed in the same way
@@ -143,11 +138,6 @@ class Distributed:
     ) -> list[tuple[Any, Any]]:
         del grad_loss
         return self.compute_gradients(loss, var_list, tape)
-
-    @property
-    def _hvd_local(self) -> Local:
-        local: Local = self.__dict__.setdefault("_hvd_local_variables", Local(self._hvd_local_layers))
-        return local
 
     # ---- inside
 

@@ -12,30 +12,20 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
-from hvdlite.adapter.step import Local, Options
+from hvdlite.adapter.reduction import reduced
+from hvdlite.adapter.step import HasLocal, Options
 from hvdlite.keras.backends.tensorflow import BACKEND
-from hvdlite.keras.reduction import reduced
 from hvdlite.tensorflow.aggregation import LocalGradientAggregationHelper
 
 Pairs = Sequence[tuple[Any, Any]]  # (gradient, variable)
 
 
-class _Distributed:
+class _Distributed(HasLocal):
     """Its own data begin with _hvd. None of them is saved."""
 
     _HAS_AGGREGATE_GRAD = True  # Horovod's promise to its callers
     _hvd: Options
-    _hvd_local_layers: Sequence[Any]
     _hvd_reduced = False  # by compute_gradients(), for the apply_gradients() to come
-
-    def register_local_var(self, var: Any) -> None:
-        """From now on the gradient of this variable stays on its rank."""
-        self._hvd_local.variables.append(var)
-
-    @property
-    def _hvd_local(self) -> Local:
-        local: Local = self.__dict__.setdefault("_hvd_local_variables", Local(self._hvd_local_layers))
-        return local
 
     @property
     def _agg_helper(self) -> LocalGradientAggregationHelper | None:

@@ -9,12 +9,12 @@ from typing import Any
 
 from hvdlite.adapter import names
 from hvdlite.adapter.step import Options, settle
-from hvdlite.base.ops import Average
+from hvdlite.base.ops import Average, Sum
 from hvdlite.core.process_sets import ProcessSet, global_process_set
+from hvdlite.job.basics import is_initialized, size
 from hvdlite.keras.backends import chosen
 from hvdlite.keras.compression import Compression
 from hvdlite.keras.flavour import KERAS, LEGACY
-from hvdlite.keras.settings import check
 
 
 def DistributedOptimizer(optimizer: Any, name: str | None = None, device_dense: str = "", device_sparse: str = "",
@@ -68,7 +68,7 @@ def load_model(filepath: Any, custom_optimizers: Any = None, custom_objects: Any
 
 def distribute(optimizer: Any, options: Options, local_layers: Sequence[Any] = ()) -> Any:
     """Gives the optimizer a class that reduces gradients."""
-    check(options)
+    _check(options)
     _refuse_twice(optimizer)
     options = replace(options, scope=names.scope())
     chosen()  # the backend's adapter is loaded now, and not while a step is being traced
@@ -87,6 +87,21 @@ def distribute(optimizer: Any, options: Options, local_layers: Sequence[Any] = (
     else:
         raise TypeError(f"expected an optimizer of {KERAS.__name__}.optimizers, got {type(optimizer).__name__}")
     return optimizer
+
+
+def _check(options: Options) -> None:
+    """A ValueError with a sentence for what cannot be."""
+    if not is_initialized():
+        size()  # says that hvd.init() is missing
+    if options.op not in (Average, Sum):
+        raise ValueError(
+            f"op={options.op} is not possible in a Keras optimizer, only hvd.Average and hvd.Sum: for Adasum use hvdlite.torch, or hvd.allreduce"
+        )
+    if options.compression.communicate is not None:
+        raise ValueError(
+            "a compressor with communicate() sends by its own means, which a compiled Keras step cannot: "
+            "leave communicate() out, or train with hvdlite.torch"
+        )
 
 
 def _extend(optimizer: Any, mixin: type, options: Options, local_layers: Sequence[Any]) -> None:

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import hvdlite
+from hvdlite.adapter import divergence
 from hvdlite.adapter.compression import Settled
+from hvdlite.arrays.ops import OPS
 from hvdlite.base.ops import Average, Sum
 from hvdlite.core.process_sets import ProcessSet, global_process_set
-from hvdlite.exceptions import MismatchError
 from hvdlite.job.basics import rank
 from hvdlite.keras.compression import Compression
 from hvdlite.keras.flavour import LEGACY
@@ -57,33 +58,13 @@ def reducescatter(value: Any, name: str | None = None, op: int = Average) -> Any
 def broadcast_variables(variables: Sequence[Any], root_rank: int, process_set: ProcessSet = global_process_set) -> None:
     """Gives all ranks the contents that the variables have on `root_rank`: model.weights, optimizer.variables."""
     arrays = [to_numpy(variable) for variable in variables]
-    _check_alike(arrays, variables, process_set)
-    handles = [
-        hvdlite.broadcast_async(array, root_rank, f"broadcast_variables.{i}", process_set)
-        for i, array in enumerate(arrays)
-    ]
-    for variable, handle in zip(variables, handles, strict=True):
-        received = hvdlite.synchronize(handle)
-        if rank() != root_rank:
-            variable.assign(received)
-
-
-def _check_alike(arrays: Sequence[Any], variables: Sequence[Any], process_set: ProcessSet) -> None:
-    mine = [(array.shape, str(array.dtype)) for array in arrays]
-    everyones = hvdlite.allgather_object(mine, "broadcast_variables", process_set)
-    for other, theirs in zip(process_set.ranks or [], everyones, strict=True):
-        if theirs == mine:
-            continue
-        different = [i for i, (a, b) in enumerate(zip(mine, theirs, strict=False)) if a != b]
-        where = f"{len(mine)} variables here, {len(theirs)} there"
-        if different:
-            i = different[0]
-            name = getattr(variables[i], "path", None) or getattr(variables[i], "name", str(i))
-            where = f"'{name}' is {mine[i]} here, {theirs[i]} there"
-        raise MismatchError(
-            f"broadcast_variables: rank {rank()} and rank {other} have different variables: {where}. "
-            "Build the same model and optimizer on all ranks."
-        )
+    called = [str(getattr(v, "path", None) or getattr(v, "name", i)) for i, v in enumerate(variables)]
+    divergence.check_alike(arrays, called, process_set)
+    names = [f"broadcast_variables.{i}" for i in range(len(arrays))]
+    received = OPS.broadcast_all(arrays, names, root_rank, process_set)
+    if rank() != root_rank:
+        for variable, array in zip(variables, received, strict=True):
+            variable.assign(array)
 
 
 def broadcast_global_variables(root_rank: int) -> None:

@@ -92,9 +92,10 @@ class Meetings:
         return self._end(attempt, rank, verdict)
 
     def call_off(self, name: str, verdict: bytes) -> list[Hashable]:
-        """No meeting of this name takes place any more. Returns those that have joined it, who have to be told.
+        """Ends all meetings of this name. Returns the connections that have joined, which must be
+        told.
 
-        A meeting that has taken place stays as it is.
+        A meeting that has taken place does not change.
         """
         attempt = self._latest.get(name)
         if attempt is not None and attempt.met:

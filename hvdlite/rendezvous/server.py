@@ -1,4 +1,4 @@
-"""The store server: a daemon thread (`serving`) and what its process may ask of it."""
+"""The store server: a daemon thread (`serving`), and the requests of its own process."""
 
 from __future__ import annotations
 
@@ -90,20 +90,23 @@ class StoreServer:
         return self._loop.peek(key) if self._loop is not None else None
 
     def put(self, key: str, value: bytes) -> None:
-        """Sets a key from the process that serves it. From any thread; returns at once."""
+        """Sets a key from the process that serves it. May be called from any thread; returns at
+        once."""
         self._order(lambda loop: loop.put(key, value))
 
     def delete(self, key: str) -> None:
-        """Removes the key and every key below it. From any thread; returns at once."""
+        """Removes the key and every key below it. May be called from any thread; returns at once."""
         self._order(lambda loop: loop.delete(key))
 
     def call_off(self, meeting: str, sentence: str) -> None:
-        """Ranks that wait in this meeting, or join it later, get a PeerLostError. From any thread; returns at once."""
+        """Makes ranks that wait in this meeting, or join it later, get a PeerLostError. May be
+        called from any thread; returns at once."""
         verdict = protocol.encode_verdict(protocol.NOBODY, PEER_LOST, sentence)
         self._order(lambda loop: loop.call_off(meeting, verdict))
 
     def watch(self, prefix: str) -> Watched:
-        """What clients set below this prefix from now on. One at most; before start()."""
+        """Returns what clients set below this prefix from now on. Only one prefix can be watched,
+        and only before start()."""
         if self._thread is not None or self._watched is not None:
             raise RuntimeError("a StoreServer is watched once, from before it starts")
         self._watched = Watched(prefix)
@@ -113,7 +116,8 @@ class StoreServer:
         if self._loop is None:
             raise RuntimeError("the StoreServer has not started")
         self._loop.orders.append(order)
-        with contextlib.suppress(OSError):  # it is full, so the thread wakes anyway, or closed
+        # it is full, so the thread wakes up anyway, or it is closed
+        with contextlib.suppress(OSError):
             self._wake_writer.send(b"o")
 
     def is_empty(self) -> bool:

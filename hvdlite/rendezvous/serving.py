@@ -39,12 +39,13 @@ _ACCEPT_PAUSE = 0.2
 
 
 class Loop:
-    """Owned by the server's thread, but for `orders`, peek() and is_empty()."""
+    """Belongs to the server's thread, except `orders`, peek() and is_empty()."""
 
     def __init__(
         self, secret: bytes, listener: socket.socket, wake: socket.socket, rank: int, watched: Watched | None
     ) -> None:
-        self.orders: collections.deque[Callable[[Loop], None]] = collections.deque()  # of other threads
+        # from other threads
+        self.orders: collections.deque[Callable[[Loop], None]] = collections.deque()
         self._watched = watched
         self._secret = secret
         self._rank = rank
@@ -54,7 +55,7 @@ class Loop:
         self._meetings = Meetings()
         self._selector = selectors.DefaultSelector()
         self._connections: set[Connection] = set()
-        # Those whose handshake is not complete, the oldest first.
+        # Connections without a complete handshake, the oldest first.
         self._strangers: collections.OrderedDict[Connection, None] = collections.OrderedDict()
         self._answered: list[Connection] = []
         self._accept_again: float | None = None
@@ -145,8 +146,8 @@ class Loop:
             try:
                 sock.setblocking(False)
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                # A client whose machine vanished never says so; without this its descriptor would stay for
-                # ever.
+                # A client whose machine vanished sends nothing. Without this its descriptor would
+                # stay open for ever.
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             except OSError as error:
                 self._close(connection, str(error))
@@ -156,7 +157,7 @@ class Loop:
             self._serve(connection, selectors.EVENT_READ)
 
     def _serve(self, connection: Connection, events: int) -> None:
-        """Reads what came, answers what is complete, writes what fits, and says what to wait for."""
+        """Reads new bytes, answers complete requests, writes what fits, and says what to wait for."""
         if connection.closed:
             return
         try:
@@ -186,7 +187,7 @@ class Loop:
             self._close(connection, str(error))
         except ConnectionError as error:
             self._close(connection, None if connection not in self._strangers else str(error))
-        except Exception as error:  # an error of ours must not take the other clients down
+        except Exception as error:  # a bug of ours must not end the other clients
             self._close(connection, f"serving it failed: {error!r}")
 
     def _listen_to(self, connection: Connection) -> None:
@@ -260,7 +261,7 @@ class Loop:
             self._tell(others, verdict)
 
     def _tell(self, others: list[Hashable], verdict: bytes) -> None:
-        """Whatever they wait for, or ask next, this is the answer."""
+        """Sends the verdict: it answers the request that they wait in, or their next one."""
         for other in others:
             assert isinstance(other, Connection)
             if other.waiter is not None:

@@ -1,4 +1,4 @@
-"""What the process that serves the store hears of its keys."""
+"""Tells the process that serves the store about changed keys."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import os
 
 
 class Watched:
-    """Keys that clients have set below a prefix, in their order. The store's thread writes, one other reads."""
+    """Keys that clients have set below a prefix, in order. The store's thread writes, and one other
+    thread reads."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
@@ -16,11 +17,11 @@ class Watched:
         self._news, self._bell = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
     def fileno(self) -> int:
-        """Readable when take() has something."""
+        """Returns a descriptor that is readable when take() has something."""
         return self._news
 
     def take(self) -> list[tuple[str, bytes]]:
-        """Keys, without the prefix, and values."""
+        """Returns keys, without the prefix, and values."""
         with contextlib.suppress(BlockingIOError):
             os.read(self._news, 1 << 16)
         found = []
@@ -31,7 +32,7 @@ class Watched:
     def heard(self, key: str, value: bytes) -> None:
         if key.startswith(self._prefix):
             self._heard.append((key[len(self._prefix) :], value))
-            with contextlib.suppress(BlockingIOError):  # full: it is readable
+            with contextlib.suppress(BlockingIOError):  # full, so it is readable already
                 os.write(self._bell, b"k")
 
     def close(self) -> None:

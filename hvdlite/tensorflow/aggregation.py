@@ -8,6 +8,8 @@ from typing import Any
 import tensorflow as tf
 
 from hvdlite.adapter.accumulation import Accumulation
+from hvdlite.adapter.step import check_passes
+from hvdlite.tensorflow.gradients import BACKEND
 from hvdlite.tensorflow.ops import do_not_convert
 
 __all__ = ["LocalGradientAggregationHelper"]
@@ -19,26 +21,14 @@ class LocalGradientAggregationHelper(Accumulation):
     `allreduce_func(grads, variables)` does the reduction.
     """
 
-    def __init__(
-        self,
-        backward_passes_per_step: int,
-        allreduce_func: Callable[[Sequence[Any], Sequence[Any]], Sequence[Any]],
-        sparse_as_dense: bool = False,
-        average_aggregated_gradients: bool = False,
-    ) -> None:
-        if backward_passes_per_step < 1:
-            raise ValueError("backward_passes_per_step must be 1 or more")
-        super().__init__(backward_passes_per_step, average_aggregated_gradients, sparse_as_dense)
+    def __init__(self, backward_passes_per_step: int,
+                 allreduce_func: Callable[[Sequence[Any], Sequence[Any]], Sequence[Any]],
+                 sparse_as_dense: bool = False, average_aggregated_gradients: bool = False) -> None:  # fmt: skip
+        super().__init__(BACKEND, check_passes(backward_passes_per_step), average_aggregated_gradients, sparse_as_dense)
         self._allreduce = allreduce_func
         #: passes since the last reduction
         self.counter: Any = None
         self._sums: dict[int, Any] = {}  # by the variable, or by the position of a gradient without one
-
-    def is_sparse(self, gradient: Any) -> bool:
-        return isinstance(gradient, tf.IndexedSlices)
-
-    def to_dense(self, gradient: Any) -> Any:
-        return tf.convert_to_tensor(gradient)
 
     def _sum_of(self, gradient: Any, variable: Any, position: int) -> Any:
         """None for a variable that never got a gradient."""

@@ -15,15 +15,11 @@ class LocalGradientAggregationHelperEager(LocalGradientAggregationHelper):
     """A pass that applies nothing adds one to the optimizer's `iterations`. `process_set` and `scale_local_gradients` are taken for
     Horovod's sake: `allreduce_func` knows them."""
 
-    def __init__(
-        self,
-        backward_passes_per_step: int,
-        allreduce_func: Callable[[Sequence[Any], Sequence[Any]], Sequence[Any]],
-        sparse_as_dense: bool = False,
-        average_aggregated_gradients: bool = False,
-        process_set: ProcessSet = global_process_set,
-        scale_local_gradients: bool = True,
-    ) -> None:
+    def __init__(self, backward_passes_per_step: int,
+                 allreduce_func: Callable[[Sequence[Any], Sequence[Any]], Sequence[Any]],
+                 sparse_as_dense: bool = False, average_aggregated_gradients: bool = False,
+                 process_set: ProcessSet = global_process_set,
+                 scale_local_gradients: bool = True) -> None:  # fmt: skip
         del process_set, scale_local_gradients
         super().__init__(backward_passes_per_step, allreduce_func, sparse_as_dense, average_aggregated_gradients)
 

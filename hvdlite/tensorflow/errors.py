@@ -24,33 +24,18 @@ class _InBothWords:
         tf.errors.OpError.__init__(self, node_def, op, message, self.code)  # type: ignore[attr-defined]
 
 
-class MismatchError(_InBothWords, exceptions.MismatchError, tf.errors.FailedPreconditionError):
-    code = tf.errors.FAILED_PRECONDITION
+def _in_both_words(ours: type[Exception], theirs: Any, name: str = "") -> Any:
+    body = {"code": theirs(None, None, "").error_code, "__module__": __name__}
+    return type(name or ours.__name__, (_InBothWords, ours, theirs), body)
 
 
-class NotInitializedError(_InBothWords, exceptions.NotInitializedError, tf.errors.FailedPreconditionError):
-    code = tf.errors.FAILED_PRECONDITION
-
-
-class DuplicateNameError(_InBothWords, exceptions.DuplicateNameError, tf.errors.InvalidArgumentError):
-    code = tf.errors.INVALID_ARGUMENT
-
-
-class InvalidArgumentError(_InBothWords, ValueError, tf.errors.InvalidArgumentError):
-    code = tf.errors.INVALID_ARGUMENT
-
-
-class PeerLostError(_InBothWords, exceptions.PeerLostError, tf.errors.UnknownError):
-    code = tf.errors.UNKNOWN
-
-
-class ShutDownError(_InBothWords, exceptions.ShutDownError, tf.errors.UnknownError):
-    code = tf.errors.UNKNOWN
-
-
-class HorovodInternalError(_InBothWords, exceptions.HorovodInternalError, tf.errors.UnknownError):
-    code = tf.errors.UNKNOWN
-
+MismatchError = _in_both_words(exceptions.MismatchError, tf.errors.FailedPreconditionError)
+NotInitializedError = _in_both_words(exceptions.NotInitializedError, tf.errors.FailedPreconditionError)
+DuplicateNameError = _in_both_words(exceptions.DuplicateNameError, tf.errors.InvalidArgumentError)
+InvalidArgumentError = _in_both_words(ValueError, tf.errors.InvalidArgumentError, "InvalidArgumentError")
+PeerLostError = _in_both_words(exceptions.PeerLostError, tf.errors.UnknownError)
+ShutDownError = _in_both_words(exceptions.ShutDownError, tf.errors.UnknownError)
+HorovodInternalError = _in_both_words(exceptions.HorovodInternalError, tf.errors.UnknownError)
 
 _CLASSES = (
     MismatchError, PeerLostError, ShutDownError, HorovodInternalError,

@@ -9,14 +9,12 @@ import numpy as np
 import tensorflow as tf
 
 from hvdlite.base.operations import SAME
-from hvdlite.core.framework import Rule
+from hvdlite.core.framework import DTYPES
+from hvdlite.core.gradients import Rule
 from hvdlite.core.operations import Call
 from hvdlite.tensorflow.errors import in_tensorflows_words
 
-SUPPORTED = frozenset(
-    getattr(tf, name)
-    for name in "bool uint8 int8 uint16 int16 uint32 int32 uint64 int64 float16 bfloat16 float32 float64".split()
-)
+SUPPORTED = frozenset(getattr(tf, name) for name in DTYPES)
 
 # What TensorFlow's kernels take for granted of memory that they are lent: they end the process where it is not so.
 _ALIGNMENT = 64

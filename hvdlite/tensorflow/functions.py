@@ -10,7 +10,6 @@ import tensorflow as tf
 from hvdlite.arrays.objects import allgather_object as _allgather_object
 from hvdlite.arrays.objects import broadcast_object as _broadcast_object
 from hvdlite.base.operations import BROADCAST
-from hvdlite.core import engine
 from hvdlite.core.operations import Call
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.tensorflow.errors import in_tensorflows_words
@@ -37,20 +36,14 @@ def broadcast_(
         return [variable.assign(value) for variable, value in zip(variables, new, strict=True)]
     names = [name and f"{name}.{i}" for i in range(len(values))]
     with in_tensorflows_words():
-        # All under way at once.
-        calls = [Call(BROADCAST, name, process_set, root=root_rank) for name in names]
-        started = [EAGER.start(call, [value]) for call, value in zip(calls, values, strict=True)]
-        for variable, pending in zip(variables, started, strict=True):
-            variable.assign(engine.run_now(pending))
+        new = EAGER.broadcast_all(values, names, root_rank, process_set)
+    for variable, value in zip(variables, new, strict=True):
+        variable.assign(value)
     return variables
 
 
-def broadcast_variables(
-    variables: Sequence[Any],
-    root_rank: int,
-    process_set: ProcessSet = global_process_set,
-    inplace: bool = False,
-) -> Any:
+def broadcast_variables(variables: Sequence[Any], root_rank: int,
+                        process_set: ProcessSet = global_process_set, inplace: bool = False) -> Any:  # fmt: skip
     """Gives variables the values of `root_rank`. In a graph of TensorFlow 1: what does so when it is run.
 
     `inplace` is accepted for Horovod's sake.
@@ -89,24 +82,15 @@ class BroadcastGlobalVariablesHook(tf.compat.v1.train.SessionRunHook):  # type: 
 # Objects travel beside graphs and sessions, which therefore are not needed.
 
 
-def broadcast_object(
-    obj: Any,
-    root_rank: int = 0,
-    session: Any = None,
-    name: str | None = None,
-    process_set: ProcessSet = global_process_set,
-) -> Any:
+def broadcast_object(obj: Any, root_rank: int = 0, session: Any = None, name: str | None = None,
+                     process_set: ProcessSet = global_process_set) -> Any:  # fmt: skip
     """`root_rank`'s object on every rank, pickled on its way. The root gets its own back; elsewhere `obj` is ignored."""
     with in_tensorflows_words():
         return _broadcast_object(obj, root_rank, name, process_set)
 
 
-def broadcast_object_fn(
-    root_rank: int = 0,
-    session: Any = None,
-    name: str | None = None,
-    process_set: ProcessSet = global_process_set,
-) -> Callable[[Any], Any]:
+def broadcast_object_fn(root_rank: int = 0, session: Any = None, name: str | None = None,
+                        process_set: ProcessSet = global_process_set) -> Callable[[Any], Any]:  # fmt: skip
     """A function that does broadcast_object()."""
     return lambda obj: broadcast_object(obj, root_rank, session, name, process_set)
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import tensorflow as tf
 
-from hvdlite.adapter.compression import Settled
+from hvdlite.adapter.compression import compressed
 from hvdlite.base.operations import ALLGATHER, ALLREDUCE, ALLTOALL, BROADCAST, REDUCE, REDUCESCATTER
 from hvdlite.base.ops import Adasum, Average, Max, Min, Product, Sum, reduction_of
 from hvdlite.core.collectives import Collectives
@@ -38,23 +39,11 @@ EAGER = Collectives(FRAMEWORK)
 do_not_convert: Callable[[_Function], _Function] = tf.autograph.experimental.do_not_convert
 
 
-# fmt: off  (a signature is read as a whole)
-
-
 @do_not_convert
-def allreduce(
-    tensor: Any,
-    average: bool | None = None,
-    device_dense: str = "",
-    device_sparse: str = "",
-    compression: Any = Compression.none,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    name: str | None = None,
-    process_set: ProcessSet = global_process_set,
-    ignore_name_scope: bool = False,
-) -> Any:
+def allreduce(tensor: Any, average: bool | None = None, device_dense: str = "",
+              device_sparse: str = "", compression: Any = Compression.none, op: int | None = None,
+              prescale_factor: float = 1.0, postscale_factor: float = 1.0, name: str | None = None,
+              process_set: ProcessSet = global_process_set, ignore_name_scope: bool = False) -> Any:  # fmt: skip
     """Combines the tensors of all ranks element by element; the same bits on every rank. tf.IndexedSlices are gathered."""
     op = reduction_of(average, op)
     if isinstance(tensor, tf.IndexedSlices):
@@ -66,89 +55,38 @@ def allreduce(
 
 
 @do_not_convert
-def _allreduce(
-    tensor: Any,
-    name: str | None = None,
-    op: int = Sum,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    ignore_name_scope: bool = False,
-    process_set: ProcessSet = global_process_set,
-) -> Any:
+def _allreduce(tensor: Any, name: str | None = None, op: int = Sum, prescale_factor: float = 1.0,
+               postscale_factor: float = 1.0, ignore_name_scope: bool = False,
+               process_set: ProcessSet = global_process_set) -> Any:  # fmt: skip
     """allreduce() without its conveniences; tests of Horovod's call it."""
-    return allreduce(
-        tensor,
-        None,
-        "",
-        "",
-        Compression.none,
-        op,
-        prescale_factor,
-        postscale_factor,
-        name,
-        process_set,
-        ignore_name_scope,
-    )
+    return allreduce(tensor, None, "", "", Compression.none, op, prescale_factor, postscale_factor,
+                     name, process_set, ignore_name_scope)  # fmt: skip
 
 
 @do_not_convert
-def _grouped_allreduce(
-    tensors: Sequence[Any],
-    name: str | None = None,
-    op: int = Sum,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    ignore_name_scope: bool = False,
-    process_set: ProcessSet = global_process_set,
-) -> list[Any]:
+def _grouped_allreduce(tensors: Sequence[Any], name: str | None = None, op: int = Sum,
+                       prescale_factor: float = 1.0, postscale_factor: float = 1.0,
+                       ignore_name_scope: bool = False,
+                       process_set: ProcessSet = global_process_set) -> list[Any]:  # fmt: skip
     """grouped_allreduce() without its conveniences; libraries of Horovod's users call it."""
-    return grouped_allreduce(
-        tensors,
-        None,
-        "",
-        "",
-        Compression.none,
-        op,
-        prescale_factor,
-        postscale_factor,
-        process_set,
-        ignore_name_scope,
-        name,
-    )
+    return grouped_allreduce(tensors, None, "", "", Compression.none, op, prescale_factor,
+                             postscale_factor, process_set, ignore_name_scope, name)  # fmt: skip
 
 
 @do_not_convert
-def grouped_allreduce(
-    tensors: Sequence[Any],
-    average: bool | None = None,
-    device_dense: str = "",
-    device_sparse: str = "",
-    compression: Any = Compression.none,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-    ignore_name_scope: bool = False,
-    name: str | None = None,
-) -> list[Any]:
+def grouped_allreduce(tensors: Sequence[Any], average: bool | None = None, device_dense: str = "",
+                      device_sparse: str = "", compression: Any = Compression.none,
+                      op: int | None = None, prescale_factor: float = 1.0,
+                      postscale_factor: float = 1.0, process_set: ProcessSet = global_process_set,
+                      ignore_name_scope: bool = False, name: str | None = None) -> list[Any]:  # fmt: skip
     """allreduce() of several tensors that become ready, travel and fail together."""
     op = reduction_of(average, op)
     results = list(tensors)
     dense = [i for i, t in enumerate(tensors) if not isinstance(t, tf.IndexedSlices)]
     for i in sorted(set(range(len(results))) - set(dense)):
-        results[i] = allreduce(
-            results[i],
-            None,
-            "",
-            "",
-            compression,
-            op,
-            prescale_factor,
-            postscale_factor,
-            name and f"{name}.{i}",
-            process_set,
-            ignore_name_scope,
-        )
+        results[i] = allreduce(results[i], None, "", "", compression, op, prescale_factor,
+                               postscale_factor, name and f"{name}.{i}", process_set,
+                               ignore_name_scope)  # fmt: skip
     if dense:
         call = Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor, grouped=True)
         reduced = _run(call, [tensors[i] for i in dense], ignore_name_scope, compression)
@@ -158,47 +96,30 @@ def grouped_allreduce(
 
 
 @do_not_convert
-def allgather(
-    tensor: Any,
-    name: str | None = None,
-    ignore_name_scope: bool = False,
-    process_set: ProcessSet = global_process_set,
-) -> Any:
+def allgather(tensor: Any, name: str | None = None, ignore_name_scope: bool = False,
+              process_set: ProcessSet = global_process_set) -> Any:  # fmt: skip
     """Concatenates the tensors of all ranks along their first dimension, which may differ from rank to rank."""
     return _run(Call(ALLGATHER, name, process_set), [tensor], ignore_name_scope)[0]
 
 
 @do_not_convert
-def grouped_allgather(
-    tensors: Sequence[Any],
-    name: str | None = None,
-    ignore_name_scope: bool = False,
-    process_set: ProcessSet = global_process_set,
-) -> list[Any]:
+def grouped_allgather(tensors: Sequence[Any], name: str | None = None,
+                      ignore_name_scope: bool = False,
+                      process_set: ProcessSet = global_process_set) -> list[Any]:  # fmt: skip
     """allgather() of several tensors that travel together."""
     return _run(Call(ALLGATHER, name, process_set, grouped=True), tensors, ignore_name_scope)
 
 
 @do_not_convert
-def broadcast(
-    tensor: Any,
-    root_rank: int,
-    name: str | None = None,
-    ignore_name_scope: bool = False,
-    process_set: ProcessSet = global_process_set,
-) -> Any:
+def broadcast(tensor: Any, root_rank: int, name: str | None = None, ignore_name_scope: bool = False,
+              process_set: ProcessSet = global_process_set) -> Any:  # fmt: skip
     """Returns the tensor of `root_rank` (a global rank, also in a process set). Shapes must be equal on all ranks."""
     return _run(Call(BROADCAST, name, process_set, root=root_rank), [tensor], ignore_name_scope)[0]
 
 
 @do_not_convert
-def alltoall(
-    tensor: Any,
-    splits: Any = None,
-    name: str | None = None,
-    ignore_name_scope: bool = False,
-    process_set: ProcessSet = global_process_set,
-) -> Any:
+def alltoall(tensor: Any, splits: Any = None, name: str | None = None,
+             ignore_name_scope: bool = False, process_set: ProcessSet = global_process_set) -> Any:  # fmt: skip
     """Sends the i-th part of the first dimension to rank i; returns the parts received, in the order of the ranks.
 
     `splits` (int32, or a list) says how many rows each rank gets; the result is then (output, received_splits).
@@ -208,17 +129,10 @@ def alltoall(
 
 
 @do_not_convert
-def reducescatter(
-    tensor: Any,
-    device_dense: str = "",
-    compression: Any = Compression.none,
-    op: int = Average,
-    name: str | None = None,
-    process_set: ProcessSet = global_process_set,
-    ignore_name_scope: bool = False,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-) -> Any:
+def reducescatter(tensor: Any, device_dense: str = "", compression: Any = Compression.none,
+                  op: int = Average, name: str | None = None,
+                  process_set: ProcessSet = global_process_set, ignore_name_scope: bool = False,
+                  prescale_factor: float = 1.0, postscale_factor: float = 1.0) -> Any:  # fmt: skip
     """Reduces the tensors of all ranks and returns this rank's part of the rows.
 
     If the rows do not divide evenly, lower ranks get one more.
@@ -228,17 +142,10 @@ def reducescatter(
 
 
 @do_not_convert
-def reduce(
-    tensor: Any,
-    root_rank: int,
-    compression: Any = Compression.none,
-    op: int = Average,
-    name: str | None = None,
-    process_set: ProcessSet = global_process_set,
-    ignore_name_scope: bool = False,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-) -> Any:
+def reduce(tensor: Any, root_rank: int, compression: Any = Compression.none, op: int = Average,
+           name: str | None = None, process_set: ProcessSet = global_process_set,
+           ignore_name_scope: bool = False, prescale_factor: float = 1.0,
+           postscale_factor: float = 1.0) -> Any:  # fmt: skip
     """Combines the tensors of all ranks on `root_rank`, a global rank; the other ranks get their own tensor back.
 
     Moves half of the bytes that allreduce() moves between ranks.
@@ -248,21 +155,13 @@ def reduce(
 
 
 @do_not_convert
-def grouped_reducescatter(
-    tensors: Sequence[Any],
-    device_dense: str = "",
-    compression: Any = Compression.none,
-    op: int = Average,
-    process_set: ProcessSet = global_process_set,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-) -> list[Any]:
+def grouped_reducescatter(tensors: Sequence[Any], device_dense: str = "",
+                          compression: Any = Compression.none, op: int = Average,
+                          process_set: ProcessSet = global_process_set,
+                          prescale_factor: float = 1.0, postscale_factor: float = 1.0) -> list[Any]:  # fmt: skip
     """reducescatter() of several tensors that travel together."""
     call = Call(REDUCESCATTER, None, process_set, op, prescale_factor, postscale_factor, grouped=True)
     return _run(call, tensors, False, compression)
-
-
-# fmt: on
 
 
 # ---- How they run
@@ -272,12 +171,7 @@ def _run(call: Call, tensors: Sequence[Any], ignore_name_scope: bool, compressio
     rule = Rule(EAGER if tf.executing_eagerly() else GRAPH, call)
     with _scope(ignore_name_scope):
         given = [tf.convert_to_tensor(tensor) for tensor in tensors]
-        if compression is Compression.none:
-            return list(FRAMEWORK.differentiable(rule, given))
-        settled = Settled(compression)
-        packed = [settled.compress(tensor, call.name) for tensor in given]
-        received = FRAMEWORK.differentiable(rule, [payload for payload, _ in packed])
-        return [settled.decompress(tensor, context) for tensor, (_, context) in zip(received, packed, strict=True)]
+        return compressed(compression, given, call.name, partial(FRAMEWORK.differentiable, rule))
 
 
 def _scope(ignored: bool) -> Any:

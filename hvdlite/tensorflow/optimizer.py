@@ -99,41 +99,21 @@ def _make_allreduce_grads_fn(
     return allreduce_grads
 
 
-# fmt: off  (a signature is read as a whole)
-def DistributedOptimizer(
-    optimizer: Any,
-    name: str | None = None,
-    use_locking: bool = False,
-    device_dense: str = "",
-    device_sparse: str = "",
-    compression: Any = Compression.none,
-    sparse_as_dense: bool = False,
-    backward_passes_per_step: int = 1,
-    op: int = Average,
-    gradient_predivide_factor: float = 1.0,
-    average_aggregated_gradients: bool = False,
-    num_groups: int = 0,
-    groups: Any = None,
-    process_set: ProcessSet = global_process_set,
-    scale_local_gradients: bool = True,
-) -> Any:
+def DistributedOptimizer(optimizer: Any, name: str | None = None, use_locking: bool = False,
+                         device_dense: str = "", device_sparse: str = "",
+                         compression: Any = Compression.none, sparse_as_dense: bool = False,
+                         backward_passes_per_step: int = 1, op: int = Average,
+                         gradient_predivide_factor: float = 1.0,
+                         average_aggregated_gradients: bool = False, num_groups: int = 0,
+                         groups: Any = None, process_set: ProcessSet = global_process_set,
+                         scale_local_gradients: bool = True) -> Any:  # fmt: skip
     """The optimizer, with its gradients reduced among the ranks before they are applied."""
     if op == Adasum and process_set.process_set_id != 0:
         raise NotImplementedError("op=hvd.Adasum works on all ranks only, not in process sets")
     if isinstance(optimizer, tf.compat.v1.train.Optimizer):
-        options = settle(
-            op,
-            gradient_predivide_factor,
-            compression,
-            sparse_as_dense,
-            num_groups,
-            groups,
-            process_set,
-            scale_local_gradients,
-            backward_passes_per_step,
-            average_aggregated_gradients,
-            members=VARIABLES,
-        )
+        options = settle(op, gradient_predivide_factor, compression, sparse_as_dense, num_groups,
+                         groups, process_set, scale_local_gradients, backward_passes_per_step,
+                         average_aggregated_gradients, members=VARIABLES)  # fmt: skip
         return _DistributedOptimizer(optimizer, name, use_locking, options)
     if op == Adasum:
         raise ValueError("op=hvd.Adasum is not possible with a Keras optimizer: use hvdlite.torch, or hvd.allreduce")
@@ -141,19 +121,7 @@ def DistributedOptimizer(
     from hvdlite.tensorflow import keras
 
     distribute: Any = keras.DistributedOptimizer  # mypy sees the one that it replaces
-    return distribute(
-        optimizer,
-        name,
-        device_dense,
-        device_sparse,
-        compression,
-        sparse_as_dense,
-        gradient_predivide_factor,
-        op,
-        backward_passes_per_step,
-        average_aggregated_gradients,
-        num_groups,
-        groups,
-        process_set,
-        scale_local_gradients,
-    )
+    return distribute(optimizer, name, device_dense, device_sparse, compression, sparse_as_dense,
+                      gradient_predivide_factor, op, backward_passes_per_step,
+                      average_aggregated_gradients, num_groups, groups, process_set,
+                      scale_local_gradients)  # fmt: skip

@@ -26,14 +26,9 @@ class _Distributed:
         self._hvd.local.variables.append(source)
 
     @do_not_convert
-    def gradient(
-        self,
-        target: Any,
-        sources: Any,
-        output_gradients: Any = None,
-        use_generic_names: bool = False,
-        unconnected_gradients: Any = tf.UnconnectedGradients.NONE,
-    ) -> Any:
+    def gradient(self, target: Any, sources: Any, output_gradients: Any = None,
+                 use_generic_names: bool = False,
+                 unconnected_gradients: Any = tf.UnconnectedGradients.NONE) -> Any:  # fmt: skip
         """As that of the tape, reduced. `use_generic_names`: names do not depend on the graph's name scope."""
         plain = super().gradient(target, sources, output_gradients, unconnected_gradients)  # type: ignore[misc]
         variables = tf.nest.flatten(sources)
@@ -57,75 +52,38 @@ class _Distributed:
         return local, [pair for pair in pairs if id(pair[0]) not in mine]
 
 
-# fmt: off  (a signature is read as a whole)
-
-
-def DistributedGradientTape(
-    gradtape: Any,
-    device_dense: str = "",
-    device_sparse: str = "",
-    compression: Any = Compression.none,
-    sparse_as_dense: bool = False,
-    op: int = Average,
-    gradient_predivide_factor: float = 1.0,
-    num_groups: int = 0,
-    groups: Any = None,
-    process_set: ProcessSet = global_process_set,
-    scale_local_gradients: bool = True,
-) -> Any:
+def DistributedGradientTape(gradtape: Any, device_dense: str = "", device_sparse: str = "",
+                            compression: Any = Compression.none, sparse_as_dense: bool = False,
+                            op: int = Average, gradient_predivide_factor: float = 1.0,
+                            num_groups: int = 0, groups: Any = None,
+                            process_set: ProcessSet = global_process_set,
+                            scale_local_gradients: bool = True) -> Any:  # fmt: skip
     """The tape, with a gradient() that is reduced among the ranks. Before, while or after the given one records."""
     base = type(gradtape)
     kind: Any = type(base.__name__, (_Distributed, base), {"__module__": __name__})
     tape = kind.__new__(kind)
     tape.__dict__.update(gradtape.__dict__)
-    tape._hvd = Distribution(
-        settle(
-            op,
-            gradient_predivide_factor,
-            compression,
-            sparse_as_dense,
-            num_groups,
-            groups,
-            process_set,
-            scale_local_gradients,
-            members=VARIABLES,
-        )
-    )
+    options = settle(op, gradient_predivide_factor, compression, sparse_as_dense, num_groups, groups,
+                     process_set, scale_local_gradients, members=VARIABLES)  # fmt: skip
+    tape._hvd = Distribution(options)
     return tape
 
 
-def PartialDistributedGradientTape(
-    gradtape: Any,
-    device_dense: str = "",
-    device_sparse: str = "",
-    compression: Any = Compression.none,
-    sparse_as_dense: bool = False,
-    op: int = Average,
-    gradient_predivide_factor: float = 1.0,
-    num_groups: int = 0,
-    groups: Any = None,
-    process_set: ProcessSet = global_process_set,
-    local_layers: Any = None,
-    scale_local_gradients: bool = True,
-) -> Any:
+def PartialDistributedGradientTape(gradtape: Any, device_dense: str = "", device_sparse: str = "",
+                                   compression: Any = Compression.none,
+                                   sparse_as_dense: bool = False, op: int = Average,
+                                   gradient_predivide_factor: float = 1.0, num_groups: int = 0,
+                                   groups: Any = None, process_set: ProcessSet = global_process_set,
+                                   local_layers: Any = None,
+                                   scale_local_gradients: bool = True) -> Any:  # fmt: skip
     """DistributedGradientTape() for a model some of whose layers are this rank's own: a layer, or a list of layers."""
     layers = [] if local_layers is None else local_layers if isinstance(local_layers, (list, tuple)) else [local_layers]
     for layer in layers:
         if not hasattr(layer, "trainable_weights"):
             raise ValueError(f"All local layers must be of tf.keras.layers.Layer type, not {type(layer).__name__}.")
-    tape = DistributedGradientTape(
-        gradtape,
-        device_dense,
-        device_sparse,
-        compression,
-        sparse_as_dense,
-        op,
-        gradient_predivide_factor,
-        num_groups,
-        groups,
-        process_set,
-        scale_local_gradients,
-    )
+    tape = DistributedGradientTape(gradtape, device_dense, device_sparse, compression,
+                                   sparse_as_dense, op, gradient_predivide_factor, num_groups,
+                                   groups, process_set, scale_local_gradients)  # fmt: skip
     for layer in layers:
         tape._hvd.local.variables += layer.trainable_weights
     return tape

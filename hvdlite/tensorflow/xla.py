@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
-from hvdlite.adapter import xla
+from hvdlite.adapter import stablehlo, xla
 from hvdlite.core.operations import Call
 
 try:  # TensorFlow has no public ways to either; JAX uses the first one as well
@@ -33,15 +31,13 @@ _ELEMENTS = {
     tf.uint64: "ui64", tf.int64: "i64", tf.float16: "f16", tf.bfloat16: "bf16", tf.float32: "f32", tf.float64: "f64",
 }  # fmt: skip
 
-Shape = Sequence[int]
-
 
 def is_compiling() -> bool:
     """Whether what is traced now will be compiled by XLA, with all that it calls."""
     return not tf.executing_eagerly() and _is_xlas is not None and bool(_is_xlas(tf.compat.v1.get_default_graph()))
 
 
-def emit(call: Call, tensors: Sequence[Any], shapes: Sequence[Shape]) -> list[Any]:
+def emit(call: Call, tensors: Sequence[Any], shapes: Sequence[Sequence[int]]) -> list[Any]:
     """The call as a node of the program. `shapes` are those of the results."""
     check_served()
     name = str(call.name)
@@ -50,11 +46,13 @@ def emit(call: Call, tensors: Sequence[Any], shapes: Sequence[Shape]) -> list[An
     operands = [*tensors, token.read_value()]
     results = [*shapes, ()]
     types = [t.dtype for t in operands]
+    shapes_given = [static_shape(t, name) for t in operands]
+    elements = [_ELEMENTS[each] for each in types]
     platforms = ["CPU", "CUDA"] if _sees_gpus() else ["CPU"]
     *made, after = _call_module(
         operands,
         version=_VERSION,
-        module=_module([static_shape(t, name) for t in operands], results, types, how, len(platforms)),
+        module=stablehlo.module(shapes_given, results, elements, how, len(platforms)),
         Sout=[tf.TensorShape(shape) for shape in results],
         Tout=types,
         platforms=platforms,
@@ -111,60 +109,3 @@ def problem(*, on_gpus: bool = False) -> str:
 def _token() -> Any:
     with tf.init_scope():  # it outlives the graph that needs it first
         return tf.Variable(0.0, trainable=False, name="hvdlite_order")
-
-
-# ---- The module, as text
-
-
-def _module(
-    operands: Sequence[Shape], results: Sequence[Shape], dtypes: Sequence[Any], how: Mapping[str, Any], platforms: int
-) -> str:
-    given = _types(operands, dtypes)
-    made = _types(results, dtypes)
-    arguments = ", ".join(f"%a{i}: {kind}" for i, kind in enumerate(given))
-    names = ", ".join(f"%a{i}" for i in range(len(given)))
-    if platforms > 1:  # which one it has become is told first
-        arguments = f"%platform: tensor<i32>, {arguments}"
-    token = len(given) - 1  # goes through the call as it is
-    returned = ", ".join(f"%r#{i}" for i in range(len(made)))
-    given_types, made_types = ", ".join(given), ", ".join(made)
-    # With side effects, so that a call whose result is not used on this rank still happens; with layouts, because XLA would
-    # otherwise choose those of its neighbours.
-    return f"""module @hvdlite {{
-  func.func public @main({arguments}) -> ({made_types}) {{
-    %r:{len(made)} = stablehlo.custom_call @{xla.TARGET}({names}) {{
-      api_version = 4 : i32, has_side_effect = true, backend_config = {{{_attributes(how)}}},
-      output_operand_aliases = [#stablehlo.output_operand_alias<
-        output_tuple_indices = [{token}], operand_index = {token}, operand_tuple_indices = []>],
-      operand_layouts = [{_layouts(operands)}], result_layouts = [{_layouts(results)}]
-    }} : ({given_types}) -> ({made_types})
-    return {returned} : {made_types}
-  }}
-}}"""
-
-
-def _types(shapes: Sequence[Shape], dtypes: Sequence[Any]) -> list[str]:
-    return [
-        f"tensor<{''.join(f'{n}x' for n in shape)}{_ELEMENTS[dtype]}>"
-        for shape, dtype in zip(shapes, dtypes, strict=True)
-    ]
-
-
-def _layouts(shapes: Sequence[Shape]) -> str:
-    """Row by row, each."""
-    orders = [list(reversed(range(len(shape)))) for shape in shapes]
-    return ", ".join(f"dense<{order or ''}> : tensor<{len(order)}xindex>" for order in orders)
-
-
-def _attributes(how: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} = {_attribute(value)}" for name, value in how.items())
-
-
-def _attribute(value: Any) -> str:
-    if isinstance(value, str):
-        return '"' + "".join(f"\\{byte:02X}" for byte in value.encode()) + '"'
-    if isinstance(value, np.ndarray):
-        return f"array<i32: {', '.join(map(str, value))}>" if value.size else "array<i32>"
-    if isinstance(value, np.float64):  # its bits, because decimals would be rounded
-        return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X} : f64"
-    return f"{value} : i{8 * value.dtype.itemsize}"

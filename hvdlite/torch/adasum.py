@@ -10,7 +10,6 @@ import torch
 
 from hvdlite.base.operations import ALLREDUCE
 from hvdlite.base.ops import Adasum, Max
-from hvdlite.core import engine
 from hvdlite.core.operations import Call
 from hvdlite.core.process_sets import global_process_set
 from hvdlite.torch.distributed import Distributed
@@ -28,14 +27,12 @@ class DistributedAdasum(Distributed):
         loss = super(Distributed, self).step(*([] if closure is None else [closure]), *args, **kwargs)  # type: ignore[misc]
         compression = self._hvd.compression
         with torch.no_grad():
-            ways = []
-            for parameter, start in zip(self._moving(), before, strict=True):
-                name = self._scope + self._parameter_names[parameter]
-                payload, context = compression.compress(parameter - start, name)
-                pending = OPS.start(Call(ALLREDUCE, name, op=Adasum, in_place=True), [payload])
-                ways.append((parameter, start, pending, context))
-            for parameter, start, pending, context in ways:
-                parameter.copy_(start + compression.decompress(engine.run_now(pending), context))
+            names = [self._scope + self._parameter_names[p] for p in self._moving()]
+            calls = [Call(ALLREDUCE, name, op=Adasum, in_place=True) for name in names]
+            ways = map(torch.sub, self._moving(), before)
+            under_way = [compression.start(OPS, call, way) for call, way in zip(calls, ways, strict=True)]
+            for parameter, start, finish in zip(self._moving(), before, under_way, strict=True):
+                parameter.copy_(start + finish())
         return loss
 
     step.hooked = True  # type: ignore[attr-defined]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
-from hvdlite.adapter.compression import Cast, Compressor, Nothing
+from hvdlite.adapter.compression import Cast, Compressor, Nothing, as_class
 from hvdlite.torch.framework import FRAMEWORK
 
 __all__ = ["Compression", "Compressor", "FP16Compressor", "NoneCompressor"]
@@ -25,15 +23,4 @@ class Compression:
 
 # Horovod's classes, which programs import: their functions are called without an object.
 NoneCompressor = Nothing
-
-
-class FP16Compressor(Compressor):
-    """hvd.Compression.fp16 as a class."""
-
-    @staticmethod
-    def compress(tensor: Any, name: str | None = None) -> tuple[Any, Any]:  # type: ignore[override]
-        return Compression.fp16.compress(tensor, name)
-
-    @staticmethod
-    def decompress(tensor: Any, ctx: Any) -> Any:  # type: ignore[override]
-        return Compression.fp16.decompress(tensor, ctx)
+FP16Compressor = as_class("FP16Compressor", Compression.fp16)

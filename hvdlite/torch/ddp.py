@@ -8,10 +8,9 @@ from typing import Any
 import torch
 
 from hvdlite.adapter import names
-from hvdlite.adapter.compression import Settled, wait_for
+from hvdlite.adapter.compression import Settled
 from hvdlite.base.operations import ALLREDUCE
 from hvdlite.base.ops import Average
-from hvdlite.core import engine
 from hvdlite.core.operations import Call
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.torch.compression import Compression
@@ -36,13 +35,8 @@ def ddp_comm_hook(
     under_way: list[tuple[torch.futures.Future[torch.Tensor], Callable[[], torch.Tensor]]] = []
 
     def start(bucket: Any) -> Callable[[], torch.Tensor]:
-        name = f"{prefix}{bucket.index()}"
-        payload, context = settled.compress(bucket.buffer(), name)
-        if settled.communicate is not None:
-            handle = settled.communicate(payload, name, op, process_set)
-            return lambda: settled.decompress(wait_for(handle), context)
-        pending = OPS.start(Call(ALLREDUCE, name, process_set, op, in_place=True), [payload])
-        return lambda: settled.decompress(engine.run_now(pending), context)
+        call = Call(ALLREDUCE, f"{prefix}{bucket.index()}", process_set, op, in_place=True)
+        return settled.start(OPS, call, bucket.buffer())
 
     def hook(state: Any, bucket: Any) -> torch.futures.Future[torch.Tensor]:
         del state

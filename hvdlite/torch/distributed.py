@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from hvdlite.adapter import names
-from hvdlite.adapter.step import Options
-from hvdlite.torch import optimizer_state, traced
+from hvdlite.adapter.step import Options, check_passes
+from hvdlite.torch import optimizer_state, pool, traced
 from hvdlite.torch.reducer import GradientReducer
 
 _AGAIN = (
@@ -151,21 +151,18 @@ class Distributed:
         pairs = None
         if self._hvd.named:
             pairs = [(name, parameter) for parameter, name in self._parameter_names.items()]
-        return self._hvd.rebuild, (base, torch.optim.Optimizer.__getstate__(self), pairs, self._hvd.options)  # type: ignore[arg-type]
+        return self._hvd.rebuild, (base, torch.optim.Optimizer.__getstate__(self), pairs, self._hvd.options.arguments())  # type: ignore[arg-type]
 
 
 class Shared:
     """Between an optimizer and its reducer: who has synchronized, and what was asked for. `rebuild` is what a pickle calls."""
 
-    def __init__(
-        self, options: dict[str, Any], settings: Options, pairs: list[tuple[str, Any]], rebuild: Callable[..., Any]
-    ) -> None:
+    def __init__(self, options: Options, pairs: list[tuple[str, Any]], rebuild: Callable[..., Any]) -> None:
         self.options = options
-        self._settings = settings
         self.rebuild = rebuild
         self.named = pairs
         self.synchronizes = True
-        self.compression = settings.compression
+        self.compression = options.compression
         self.reducer: GradientReducer | None = None
         self._scaled: Any = None  # the scaler's step in which gradients were reduced for it
         self._frozen: list[tuple[int, torch.Tensor]] = []  # parameters that have not required a gradient so far
@@ -204,6 +201,7 @@ class Shared:
         """Has the gradients reduced of parameters that require one by now."""
         assert self.reducer is not None
         frozen, self._frozen = self._frozen, []
+        pool.use([parameter for _, parameter in frozen if parameter.requires_grad], self.reducer)
         for place, parameter in frozen:
             if parameter.requires_grad:
                 self.reducer.add(parameter, place)
@@ -216,12 +214,12 @@ class Shared:
             self.reducer.abandon()
 
     def set_passes(self, passes: int) -> None:
-        self.options["backward_passes_per_step"] = check_passes(passes)
+        self.options = replace(self.options, passes=check_passes(passes))
         if self.reducer is not None:
             self.reducer.set_passes(passes)
 
     def start(self, scope: str) -> None:
-        self.reducer = GradientReducer(replace(self._settings, scope=scope))
+        self.reducer = GradientReducer(replace(self.options, scope=scope))
 
     def adopt(self, optimizer: Any) -> None:
         """Names the parameters that are new, and has their gradients reduced."""
@@ -238,7 +236,7 @@ class Shared:
                     continue
                 known[parameter] = settled[id(parameter)]
                 if self.reducer is not None:
-                    self._frozen.append((self.reducer.expect(known[parameter]), parameter))
+                    self._frozen.append((self.reducer.roll_call.expect(known[parameter]), parameter))
         if self.reducer is not None:
             self._thaw()
 
@@ -253,12 +251,6 @@ def _own_names(param_groups: Sequence[dict[str, Any]]) -> list[tuple[str, Any]]:
     if not all("param_names" in group for group in param_groups):
         return []
     return [pair for group in param_groups for pair in zip(group["param_names"], group["params"], strict=True)]
-
-
-def check_passes(passes: int) -> int:
-    if passes <= 0:
-        raise ValueError("backward_passes_per_step must be 1 or more")
-    return passes
 
 
 def _distributed_by(kind: type) -> type:

@@ -8,12 +8,12 @@ from typing import Any
 import torch
 
 from hvdlite.core import engine
-from hvdlite.core.framework import Rule
+from hvdlite.core.framework import DTYPES
+from hvdlite.core.gradients import Rule
 from hvdlite.torch import older
 
 # float8, complex and quantised tensors have no sum here.
-_NAMES = "bool uint8 int8 uint16 int16 uint32 int32 uint64 int64 float16 bfloat16 float32 float64".split()
-SUPPORTED = frozenset(getattr(torch, name) for name in _NAMES if hasattr(torch, name))
+SUPPORTED = frozenset(getattr(torch, name) for name in DTYPES if hasattr(torch, name))
 
 
 class TorchFramework:

@@ -10,7 +10,7 @@ import torch
 from hvdlite.arrays.objects import allgather_object as _allgather_object
 from hvdlite.arrays.objects import broadcast_object as _broadcast_object
 from hvdlite.core.process_sets import ProcessSet, global_process_set
-from hvdlite.torch.broadcasting import broadcast_all
+from hvdlite.torch.ops import OPS
 from hvdlite.torch.optimizer_state import broadcast_optimizer_state
 
 __all__ = ["allgather_object", "broadcast_object", "broadcast_optimizer_state", "broadcast_parameters"]
@@ -29,7 +29,8 @@ def broadcast_parameters(params: Any, root_rank: int) -> None:
         raise ValueError(
             f"hvd.broadcast_parameters() cannot take a {type(params).__name__}: pass model.state_dict(), or list(model.named_parameters())"
         )
-    broadcast_all([(name, p) for name, p in named if isinstance(p, torch.Tensor)], root_rank, global_process_set)
+    named = [(name, p) for name, p in named if isinstance(p, torch.Tensor)]
+    OPS.broadcast_all([p for _, p in named], [name for name, _ in named], root_rank, in_place=True)
 
 
 def broadcast_object(obj: Any, root_rank: int = 0, name: str | None = None,

@@ -11,16 +11,6 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 Hook = Callable[[Any], None]
 
-MADE_BEFORE = (
-    " This optimizer shares {} with another hvd.DistributedOptimizer, which was made before it: gradients of shared "
-    "parameters are reduced for the one that was made last, this one, in each backward pass, also in those for the other. "
-    "Put all parameters into one optimizer, with several param groups, or make this one when the other is no longer used."
-)
-MADE_LATER = (
-    "The gradient of {} would be added up twice: another hvd.DistributedOptimizer, made later, shares the parameter and "
-    "reduces it. With op=Sum, put all parameters into one optimizer, with several param groups."
-)
-
 
 class Reducer(Protocol):
     def arrived(self, number: int) -> None: ...
@@ -39,23 +29,6 @@ def take(parameter: torch.Tensor, reducer: Any, hook: Hook) -> Any:
         previous = reference()
     _owners[parameter] = (weakref.ref(reducer), _register(parameter, hook))
     return previous
-
-
-class Sharers:
-    """The parameters that a reducer has in common with others, as long as these exist."""
-
-    def __init__(self) -> None:
-        self._found: list[tuple[str, weakref.ref[Any]]] = []
-
-    def note(self, label: str, other: Any) -> None:
-        self._found.append((label, weakref.ref(other)))
-
-    def named(self) -> str:
-        """The first of these parameters, and how many more; empty if there are none."""
-        labels = [label for label, other in self._found if other() is not None]
-        if not labels:
-            return ""
-        return f"'{labels[0]}'" + (f" (and {len(labels) - 1} more)" if len(labels) > 1 else "")
 
 
 def arrival(reducer: Reducer, number: int) -> Hook:

@@ -7,11 +7,12 @@ what an operation does to a gradient, in hvdlite.core.gradients.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 
-from hvdlite.adapter.compression import Settled
+from hvdlite.adapter.compression import compressed
 from hvdlite.arrays.ops import barrier, join
 from hvdlite.base.operations import ALLGATHER, ALLREDUCE, ALLTOALL, BROADCAST, REDUCE, REDUCESCATTER
 from hvdlite.base.ops import Adasum, Average, Max, Min, Product, Sum, reduction_of
@@ -39,34 +40,22 @@ __all__ = [
 OPS = Collectives(FRAMEWORK)
 
 
-# fmt: off  (a signature is read as a whole)
 # ---- Allreduce ------------------------------------------------------------------------------------------------------
 
 
-def allreduce_async(
-    tensor: torch.Tensor,
-    average: bool | None = None,
-    name: str | None = None,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> int:
+def allreduce_async(tensor: torch.Tensor, average: bool | None = None, name: str | None = None,
+                    op: int | None = None, prescale_factor: float = 1.0,
+                    postscale_factor: float = 1.0,
+                    process_set: ProcessSet = global_process_set) -> int:  # fmt: skip
     """Starts allreduce() and returns a handle."""
     op = reduction_of(average, op)
     return _start(Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor), [tensor])
 
 
-def allreduce(
-    tensor: torch.Tensor,
-    average: bool | None = None,
-    name: str | None = None,
-    compression: Any = Compression.none,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> torch.Tensor:
+def allreduce(tensor: torch.Tensor, average: bool | None = None, name: str | None = None,
+              compression: Any = Compression.none, op: int | None = None,
+              prescale_factor: float = 1.0, postscale_factor: float = 1.0,
+              process_set: ProcessSet = global_process_set) -> torch.Tensor:  # fmt: skip
     """Combines the tensors of all ranks element by element; a new tensor, the same bits on every rank."""
     op = reduction_of(average, op)
     if compression is Compression.none and _is_plain(tensor):
@@ -75,30 +64,19 @@ def allreduce(
     return _run(call, [tensor], compression)[0]
 
 
-def allreduce_async_(
-    tensor: torch.Tensor,
-    average: bool | None = None,
-    name: str | None = None,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> int:
+def allreduce_async_(tensor: torch.Tensor, average: bool | None = None, name: str | None = None,
+                     op: int | None = None, prescale_factor: float = 1.0,
+                     postscale_factor: float = 1.0,
+                     process_set: ProcessSet = global_process_set) -> int:  # fmt: skip
     """Starts allreduce_() and returns a handle."""
     op = reduction_of(average, op)
     call = Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor, in_place=True)
     return _start(call, [tensor])
 
 
-def allreduce_(
-    tensor: torch.Tensor,
-    average: bool | None = None,
-    name: str | None = None,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> torch.Tensor:
+def allreduce_(tensor: torch.Tensor, average: bool | None = None, name: str | None = None,
+               op: int | None = None, prescale_factor: float = 1.0, postscale_factor: float = 1.0,
+               process_set: ProcessSet = global_process_set) -> torch.Tensor:  # fmt: skip
     """allreduce() in place. Returns the tensor."""
     op = reduction_of(average, op)
     if _is_plain(tensor):
@@ -108,59 +86,39 @@ def allreduce_(
     return _run(call, [tensor])[0]
 
 
-def grouped_allreduce_async(
-    tensors: Sequence[torch.Tensor],
-    average: bool | None = None,
-    name: str | None = None,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> int:
+def grouped_allreduce_async(tensors: Sequence[torch.Tensor], average: bool | None = None,
+                            name: str | None = None, op: int | None = None,
+                            prescale_factor: float = 1.0, postscale_factor: float = 1.0,
+                            process_set: ProcessSet = global_process_set) -> int:  # fmt: skip
     """Starts grouped_allreduce() and returns one handle for all; its result is a tuple."""
     op = reduction_of(average, op)
     return _start(Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor, grouped=True), tensors)
 
 
-def grouped_allreduce(
-    tensors: Sequence[torch.Tensor],
-    average: bool | None = None,
-    name: str | None = None,
-    compression: Any = Compression.none,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> list[torch.Tensor]:
+def grouped_allreduce(tensors: Sequence[torch.Tensor], average: bool | None = None,
+                      name: str | None = None, compression: Any = Compression.none,
+                      op: int | None = None, prescale_factor: float = 1.0,
+                      postscale_factor: float = 1.0,
+                      process_set: ProcessSet = global_process_set) -> list[torch.Tensor]:  # fmt: skip
     """allreduce() of several tensors that become ready, travel and fail together."""
     op = reduction_of(average, op)
     call = Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor, grouped=True)
     return _run(call, tensors, compression)
 
 
-def grouped_allreduce_async_(
-    tensors: Sequence[torch.Tensor],
-    average: bool | None = None,
-    name: str | None = None,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> int:
+def grouped_allreduce_async_(tensors: Sequence[torch.Tensor], average: bool | None = None,
+                             name: str | None = None, op: int | None = None,
+                             prescale_factor: float = 1.0, postscale_factor: float = 1.0,
+                             process_set: ProcessSet = global_process_set) -> int:  # fmt: skip
     """Starts grouped_allreduce_() and returns one handle for all."""
     how = (ALLREDUCE, name, process_set, reduction_of(average, op), prescale_factor, postscale_factor)
     return _start(Call(*how, in_place=True, grouped=True), tensors)
 
 
-def grouped_allreduce_(
-    tensors: Sequence[torch.Tensor],
-    average: bool | None = None,
-    name: str | None = None,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> list[torch.Tensor]:
+def grouped_allreduce_(tensors: Sequence[torch.Tensor], average: bool | None = None,
+                       name: str | None = None, op: int | None = None, prescale_factor: float = 1.0,
+                       postscale_factor: float = 1.0,
+                       process_set: ProcessSet = global_process_set) -> list[torch.Tensor]:  # fmt: skip
     """grouped_allreduce() in place. Returns the tensors."""
     how = (ALLREDUCE, name, process_set, reduction_of(average, op), prescale_factor, postscale_factor)
     return _run(Call(*how, in_place=True, grouped=True), tensors)
@@ -168,7 +126,7 @@ def grouped_allreduce_(
 
 def sparse_allreduce_async(
     tensor: torch.Tensor, name: str, op: int, process_set: ProcessSet = global_process_set
-) -> Callable[[], torch.Tensor]:
+) -> Callable[[], torch.Tensor]:  # fmt: skip
     """Starts the reduction of a sparse COO tensor; returns a function that waits and returns the result."""
     return sparse.start(OPS, tensor, name, op, process_set)
 
@@ -181,65 +139,56 @@ def allgather_async(tensor: torch.Tensor, name: str | None = None, process_set: 
     return _start(Call(ALLGATHER, name, process_set), [tensor])
 
 
-def allgather(
-    tensor: torch.Tensor, name: str | None = None, process_set: ProcessSet = global_process_set
-) -> torch.Tensor:
+def allgather(tensor: torch.Tensor, name: str | None = None,
+              process_set: ProcessSet = global_process_set) -> torch.Tensor:  # fmt: skip
     """Concatenates the tensors of all ranks along their first dimension, which may differ from rank to rank."""
     return _run(Call(ALLGATHER, name, process_set), [tensor])[0]
 
 
-def grouped_allgather_async(
-    tensors: Sequence[torch.Tensor], name: str | None = None, process_set: ProcessSet = global_process_set
-) -> int:
+def grouped_allgather_async(tensors: Sequence[torch.Tensor], name: str | None = None,
+                            process_set: ProcessSet = global_process_set) -> int:  # fmt: skip
     """Starts grouped_allgather() and returns one handle for all; its result is a tuple."""
     return _start(Call(ALLGATHER, name, process_set, grouped=True), tensors)
 
 
-def grouped_allgather(
-    tensors: Sequence[torch.Tensor], name: str | None = None, process_set: ProcessSet = global_process_set
-) -> list[torch.Tensor]:
+def grouped_allgather(tensors: Sequence[torch.Tensor], name: str | None = None,
+                      process_set: ProcessSet = global_process_set) -> list[torch.Tensor]:  # fmt: skip
     """allgather() of several tensors that travel together."""
     return _run(Call(ALLGATHER, name, process_set, grouped=True), tensors)
 
 
-def broadcast_async(
-    tensor: torch.Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
-) -> int:
+def broadcast_async(tensor: torch.Tensor, root_rank: int, name: str | None = None,
+                    process_set: ProcessSet = global_process_set) -> int:  # fmt: skip
     """Starts broadcast() and returns a handle."""
     return _start(Call(BROADCAST, name, process_set, root=root_rank), [tensor])
 
 
-def broadcast(
-    tensor: torch.Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
-) -> torch.Tensor:
+def broadcast(tensor: torch.Tensor, root_rank: int, name: str | None = None,
+              process_set: ProcessSet = global_process_set) -> torch.Tensor:  # fmt: skip
     """Returns the tensor of `root_rank` (a global rank, also in a process set). Shapes must be equal on all ranks."""
     return _run(Call(BROADCAST, name, process_set, root=root_rank), [tensor])[0]
 
 
-def broadcast_async_(
-    tensor: torch.Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
-) -> int:
+def broadcast_async_(tensor: torch.Tensor, root_rank: int, name: str | None = None,
+                     process_set: ProcessSet = global_process_set) -> int:  # fmt: skip
     """Starts broadcast_() and returns a handle."""
     return _start(Call(BROADCAST, name, process_set, root=root_rank, in_place=True), [tensor])
 
 
-def broadcast_(
-    tensor: torch.Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
-) -> torch.Tensor:
+def broadcast_(tensor: torch.Tensor, root_rank: int, name: str | None = None,
+               process_set: ProcessSet = global_process_set) -> torch.Tensor:  # fmt: skip
     """broadcast() in place. Returns the tensor."""
     return _run(Call(BROADCAST, name, process_set, root=root_rank, in_place=True), [tensor])[0]
 
 
-def alltoall_async(
-    tensor: torch.Tensor, splits: Any = None, name: str | None = None, process_set: ProcessSet = global_process_set
-) -> int:
+def alltoall_async(tensor: torch.Tensor, splits: Any = None, name: str | None = None,
+                   process_set: ProcessSet = global_process_set) -> int:  # fmt: skip
     """Starts alltoall() and returns a handle; synchronize() then returns (output, received_splits) in any case."""
     return _start(_alltoall(name, process_set, splits), [tensor])
 
 
-def alltoall(
-    tensor: torch.Tensor, splits: Any = None, name: str | None = None, process_set: ProcessSet = global_process_set
-) -> Any:
+def alltoall(tensor: torch.Tensor, splits: Any = None, name: str | None = None,
+             process_set: ProcessSet = global_process_set) -> Any:  # fmt: skip
     """Sends the i-th part of the first dimension to rank i; returns the parts received, in the order of the ranks.
 
     `splits` (int32, or a list) says how many rows each rank gets; the result is then (output, received_splits).
@@ -248,27 +197,17 @@ def alltoall(
     return results[0] if splits is None else tuple(results)
 
 
-def reducescatter_async(
-    tensor: torch.Tensor,
-    name: str | None = None,
-    op: int = Average,
-    process_set: ProcessSet = global_process_set,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-) -> int:
+def reducescatter_async(tensor: torch.Tensor, name: str | None = None, op: int = Average,
+                        process_set: ProcessSet = global_process_set, prescale_factor: float = 1.0,
+                        postscale_factor: float = 1.0) -> int:  # fmt: skip
     """Starts reducescatter() and returns a handle."""
     return _start(Call(REDUCESCATTER, name, process_set, op, prescale_factor, postscale_factor), [tensor])
 
 
-def reducescatter(
-    tensor: torch.Tensor,
-    name: str | None = None,
-    compression: Any = Compression.none,
-    op: int = Average,
-    process_set: ProcessSet = global_process_set,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-) -> torch.Tensor:
+def reducescatter(tensor: torch.Tensor, name: str | None = None,
+                  compression: Any = Compression.none, op: int = Average,
+                  process_set: ProcessSet = global_process_set, prescale_factor: float = 1.0,
+                  postscale_factor: float = 1.0) -> torch.Tensor:  # fmt: skip
     """Reduces the tensors of all ranks and returns this rank's part of the rows.
 
     If the rows do not divide evenly, lower ranks get one more.
@@ -277,29 +216,17 @@ def reducescatter(
     return _run(call, [tensor], compression)[0]
 
 
-def reduce_async(
-    tensor: torch.Tensor,
-    root_rank: int,
-    name: str | None = None,
-    op: int = Average,
-    process_set: ProcessSet = global_process_set,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-) -> int:
+def reduce_async(tensor: torch.Tensor, root_rank: int, name: str | None = None, op: int = Average,
+                 process_set: ProcessSet = global_process_set, prescale_factor: float = 1.0,
+                 postscale_factor: float = 1.0) -> int:  # fmt: skip
     """Starts reduce() and returns a handle."""
     return _start(Call(REDUCE, name, process_set, op, prescale_factor, postscale_factor, root_rank), [tensor])
 
 
-def reduce(
-    tensor: torch.Tensor,
-    root_rank: int,
-    name: str | None = None,
-    compression: Any = Compression.none,
-    op: int = Average,
-    process_set: ProcessSet = global_process_set,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-) -> torch.Tensor:
+def reduce(tensor: torch.Tensor, root_rank: int, name: str | None = None,
+           compression: Any = Compression.none, op: int = Average,
+           process_set: ProcessSet = global_process_set, prescale_factor: float = 1.0,
+           postscale_factor: float = 1.0) -> torch.Tensor:  # fmt: skip
     """Combines the tensors of all ranks on `root_rank`, a global rank; the other ranks get their own tensor back.
 
     Moves half of the bytes that allreduce() moves between ranks.
@@ -308,33 +235,23 @@ def reduce(
     return _run(call, [tensor], compression)[0]
 
 
-def grouped_reducescatter_async(
-    tensors: Sequence[torch.Tensor],
-    name: str | None = None,
-    op: int = Average,
-    process_set: ProcessSet = global_process_set,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-) -> int:
+def grouped_reducescatter_async(tensors: Sequence[torch.Tensor], name: str | None = None,
+                                op: int = Average, process_set: ProcessSet = global_process_set,
+                                prescale_factor: float = 1.0, postscale_factor: float = 1.0) -> int:  # fmt: skip
     """Starts grouped_reducescatter() and returns one handle for all; its result is a tuple."""
     return _start(Call(REDUCESCATTER, name, process_set, op, prescale_factor, postscale_factor, grouped=True), tensors)
 
 
-def grouped_reducescatter(
-    tensors: Sequence[torch.Tensor],
-    name: str | None = None,
-    compression: Any = Compression.none,
-    op: int = Average,
-    process_set: ProcessSet = global_process_set,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-) -> list[torch.Tensor]:
+def grouped_reducescatter(tensors: Sequence[torch.Tensor], name: str | None = None,
+                          compression: Any = Compression.none, op: int = Average,
+                          process_set: ProcessSet = global_process_set,
+                          prescale_factor: float = 1.0,
+                          postscale_factor: float = 1.0) -> list[torch.Tensor]:  # fmt: skip
     """reducescatter() of several tensors that travel together."""
     call = Call(REDUCESCATTER, name, process_set, op, prescale_factor, postscale_factor, grouped=True)
     return _run(call, tensors, compression)
 
 
-# fmt: on
 # ---- How they run ---------------------------------------------------------------------------------------------------
 
 
@@ -345,10 +262,15 @@ def _start(call: Call, tensors: Sequence[torch.Tensor]) -> int:
 def _run(call: Call, tensors: Sequence[torch.Tensor], compression: Any = Compression.none) -> list[torch.Tensor]:
     if not isinstance(tensors, (list, tuple)):
         raise TypeError(f"expected a list of tensors, got {type(tensors).__name__}")
+    if getattr(compression, "communicate", None) is not None:
+        raise ValueError(
+            "this compression has a communicate() of its own, which stands for the reduction of gradients: give it to "
+            "hvd.DistributedOptimizer or hvd.ddp_comm_hook"
+        )
     if not traced.is_compiling() or call.splits is not None:
         rule = Rule(OPS, call)
-        return _compressed(compression, list(tensors), call.name, lambda t: FRAMEWORK.differentiable(rule, t))
-    results = _compressed(compression, list(tensors), call.name, lambda t: traced.emit(call, t))
+        return compressed(compression, tensors, call.name, partial(FRAMEWORK.differentiable, rule))
+    results = compressed(compression, tensors, call.name, partial(traced.emit, call))
     if not call.in_place:
         return results
     return [tensor.copy_(result) for tensor, result in zip(tensors, results, strict=True)]
@@ -364,25 +286,6 @@ def _is_plain(tensor: Any) -> bool:
 def _alltoall(name: str | None, process_set: ProcessSet, splits: Any) -> Call:
     like = splits if isinstance(splits, torch.Tensor) else None
     return Call(ALLTOALL, name, process_set, splits=_splits(splits), splits_like=like)
-
-
-def _compressed(
-    compression: Any,
-    tensors: list[torch.Tensor],
-    name: str | None,
-    send: Callable[[list[torch.Tensor]], Sequence[torch.Tensor]],
-) -> list[torch.Tensor]:
-    if compression is Compression.none:
-        return list(send(tensors))
-    settled = Settled(compression)
-    if settled.communicate is not None:
-        raise ValueError(
-            "this compression has a communicate() of its own, which stands for the reduction of gradients: give it to "
-            "hvd.DistributedOptimizer or hvd.ddp_comm_hook"
-        )
-    packed = [settled.compress(tensor, name) for tensor in tensors]
-    received = send([payload for payload, _ in packed])
-    return [settled.decompress(tensor, context) for tensor, (_, context) in zip(received, packed, strict=True)]
 
 
 def _splits(splits: Any) -> list[int] | None:

@@ -13,14 +13,13 @@ from typing import Any
 
 import torch
 
-from hvdlite.adapter import elastic, names
-from hvdlite.adapter.compression import Settled
+from hvdlite.adapter import elastic, memory, names
 from hvdlite.adapter.grouping import Members, positions
-from hvdlite.adapter.step import settle
+from hvdlite.adapter.step import Options, settle
 from hvdlite.base.ops import Adasum, Average, Sum
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.job.basics import is_initialized, size
-from hvdlite.torch import memory, optimizer_state
+from hvdlite.torch import optimizer_state
 from hvdlite.torch.adasum import DistributedAdasum
 from hvdlite.torch.compression import Compression
 from hvdlite.torch.distributed import CLOSURE, Distributed, Shared
@@ -33,7 +32,7 @@ PARAMETERS = Members("parameter", "parameters", zero=False, expected="a paramete
                      is_one=lambda member: isinstance(member, torch.Tensor))  # fmt: skip
 
 
-def _check(optimizer: Any, op: int, process_set: ProcessSet) -> None:
+def _check(optimizer: Any, op: int) -> None:
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise TypeError(f"expected a torch.optim.Optimizer, got {type(optimizer).__name__}")
     if isinstance(optimizer, Distributed):
@@ -42,21 +41,20 @@ def _check(optimizer: Any, op: int, process_set: ProcessSet) -> None:
         raise ValueError("torch.optim.LBFGS cannot be distributed: " + CLOSURE)
     if op not in (Average, Sum, Adasum):
         raise ValueError(f"op={op!r} is not possible here; use hvd.Average, hvd.Sum or hvd.Adasum")
-    if op == Adasum and process_set != global_process_set:
-        raise NotImplementedError("op=hvd.Adasum works on all ranks only, not in process sets")
 
 
-def _check_compression(compression: Settled, options: dict[str, Any]) -> None:
-    if compression.communicate is None:
+def _check_compression(options: Options) -> None:
+    if options.compression.communicate is None:
         return
+    arguments = options.arguments()
     for name, possible in (
-        ("groups", options["groups"] is None),
-        ("gradient_predivide_factor", options["gradient_predivide_factor"] == 1.0),
-        ("op", options["op"] != Adasum),
+        ("groups", options.groups is None),
+        ("gradient_predivide_factor", options.postscale == 1.0),
+        ("op", options.op != Adasum),
     ):
         if not possible:
             raise ValueError(
-                f"{name}={options[name]!r} is not possible with this compression: its communicate() stands for the "
+                f"{name}={arguments[name]!r} is not possible with this compression: its communicate() stands for the "
                 "reduction that the option is about"
             )
 
@@ -70,20 +68,12 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer,
 
     Gradients are submitted while the backward pass goes on, and waited for in step(). See docs/guides/pytorch.md.
     """
-    _check(optimizer, op, process_set)
-    settings = settle(op, gradient_predivide_factor, compression, sparse_as_dense, num_groups, groups, process_set,
-                      backward_passes_per_step=backward_passes_per_step, members=PARAMETERS)  # fmt: skip
-    options = {
-        "compression": compression,
-        "backward_passes_per_step": backward_passes_per_step,
-        "op": op,
-        "gradient_predivide_factor": gradient_predivide_factor,
-        "groups": settings.groups,
-        "sparse_as_dense": sparse_as_dense,
-        "process_set": process_set,
-    }
-    shared = Shared(options, settings, names.check(named_parameters), _rebuild)
-    _check_compression(shared.compression, options)
+    _check(optimizer, op)
+    options = settle(op, gradient_predivide_factor, compression, sparse_as_dense, num_groups, groups,
+                     process_set, backward_passes_per_step=backward_passes_per_step,
+                     members=PARAMETERS)  # fmt: skip
+    _check_compression(options)
+    shared = Shared(options, names.check(named_parameters), _rebuild)
     trained = [p for g in optimizer.param_groups for p in g["params"] if p.requires_grad]
     adasum = op == Adasum and size() > 1
     base = type(optimizer)
@@ -98,12 +88,12 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer,
     if not adasum and (size() > 1 or elastic.enabled()) and process_set.included():
         shared.start(scope)
     shared.adopt(wrapped)
-    memory.keep(parameter for group in wrapped.param_groups for parameter in group["params"])
+    memory.keep(parameter.device.type for group in wrapped.param_groups for parameter in group["params"])
     if adasum:
         wrapped._scope = scope
     if shared.reducer is not None:
         numbers = {id(flight.parameter): n for n, flight in enumerate(shared.reducer.flights)}
-        for i, group in enumerate(positions(settings.groups, trained)):
+        for i, group in enumerate(positions(options.groups, trained)):
             shared.reducer.group([numbers[id(trained[place])] for place in group], f"group.{i}")
     return wrapped
 
@@ -118,57 +108,30 @@ def _rebuild(base: Any, state: dict[str, Any], pairs: Any, options: dict[str, An
 class _DistributedOptimizer(Distributed):
     """See the module. `params` are parameters, or groups of them with the options of each."""
 
-    def __init__(
-        self,
-        params: Any,
-        named_parameters: Iterable[tuple[str, torch.Tensor]] | None = None,
-        compression: Any = Compression.none,
-        backward_passes_per_step: int = 1,
-        op: int = Average,
-        gradient_predivide_factor: float = 1.0,
-        groups: Any = None,
-        sparse_as_dense: bool = False,
-        process_set: ProcessSet = global_process_set,
-    ) -> None:
-        _become_distributed(
-            self,
-            params,
-            named_parameters=named_parameters,
-            compression=compression,
-            backward_passes_per_step=backward_passes_per_step,
-            op=op,
-            gradient_predivide_factor=gradient_predivide_factor,
-            groups=groups,
-            sparse_as_dense=sparse_as_dense,
-            process_set=process_set,
-        )
+    def __init__(self, params: Any,
+                 named_parameters: Iterable[tuple[str, torch.Tensor]] | None = None,
+                 compression: Any = Compression.none, backward_passes_per_step: int = 1,
+                 op: int = Average, gradient_predivide_factor: float = 1.0, groups: Any = None,
+                 sparse_as_dense: bool = False,
+                 process_set: ProcessSet = global_process_set) -> None:  # fmt: skip
+        _become_distributed(self, params, named_parameters, compression, backward_passes_per_step, op,
+                            gradient_predivide_factor, 0, groups, sparse_as_dense, process_set)  # fmt: skip
 
 
 class _DistributedAdasumOptimizer(Distributed):
     """The same with op=Adasum."""
 
-    def __init__(
-        self,
-        params: Any,
-        named_parameters: Iterable[tuple[str, torch.Tensor]] | None = None,
-        compression: Any = Compression.none,
-        backward_passes_per_step: int = 1,
-    ) -> None:
-        _become_distributed(
-            self,
-            params,
-            named_parameters=named_parameters,
-            compression=compression,
-            backward_passes_per_step=backward_passes_per_step,
-            op=Adasum,
-        )
+    def __init__(self, params: Any,
+                 named_parameters: Iterable[tuple[str, torch.Tensor]] | None = None,
+                 compression: Any = Compression.none, backward_passes_per_step: int = 1) -> None:  # fmt: skip
+        _become_distributed(self, params, named_parameters, compression, backward_passes_per_step, Adasum)
 
 
-def _become_distributed(empty: Any, params: Any, **options: Any) -> None:
+def _become_distributed(empty: Any, params: Any, *options: Any) -> None:
     """Fills an object that has neither parameters nor state yet."""
     given = type(empty)
     base = _users_class(given)
-    wrapped = DistributedOptimizer(base(params), **options)
+    wrapped = DistributedOptimizer(base(params), *options)
     added = {name: value for kind in _above(given, base) for name, value in vars(kind).items()}
     body = {name: value for name, value in added.items() if name not in _NOT_TAKEN_OVER}
     made = type(wrapped)

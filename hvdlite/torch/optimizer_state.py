@@ -12,9 +12,8 @@ from typing import Any
 import torch
 
 from hvdlite.arrays.objects import broadcast_object
-from hvdlite.core.process_sets import global_process_set
 from hvdlite.job.basics import rank
-from hvdlite.torch.broadcasting import broadcast_all
+from hvdlite.torch.ops import OPS
 
 
 @dataclass(frozen=True)
@@ -41,11 +40,11 @@ def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int, 
                 parameter.grad = torch.zeros_like(parameter)
     tensors: list[torch.Tensor] = []
     described = _describe(optimizer, tensors) if rank() == root_rank else None
-    described = broadcast_object(described, root_rank, "broadcast_optimizer_state", global_process_set)
+    described = broadcast_object(described, root_rank, "broadcast_optimizer_state")
     if rank() != root_rank:
         tensors = _rebuild(optimizer, described)
     names = [f"broadcast_optimizer_state.{i}" for i in range(len(tensors))]
-    broadcast_all(list(zip(names, tensors, strict=True)), root_rank, global_process_set)
+    OPS.broadcast_all(tensors, names, root_rank, in_place=True)
 
 
 class Containers:

@@ -14,16 +14,14 @@ from typing import Any
 
 import torch
 
-from hvdlite.adapter import divergence, elastic, presence
+from hvdlite.adapter import divergence, presence, sharers
 from hvdlite.adapter.aggregation import Aggregation, Unit
-from hvdlite.adapter.compression import wait_for
+from hvdlite.adapter.roll_call import RollCall
 from hvdlite.adapter.step import Options
-from hvdlite.arrays.objects import allgather_object
 from hvdlite.base.operations import ALLREDUCE
-from hvdlite.base.ops import Max, Sum
+from hvdlite.base.ops import Sum
 from hvdlite.core import engine
 from hvdlite.core.operations import Call
-from hvdlite.exceptions import MismatchError
 from hvdlite.torch import hooks, sparse
 from hvdlite.torch.ops import OPS
 
@@ -46,6 +44,7 @@ class _Flight:
 class GradientReducer:
     def __init__(self, settings: Options) -> None:
         self.settings = settings
+        self._how = (settings.process_set, settings.op, settings.prescale, settings.postscale)
         self.flights: list[_Flight] = []
         self._aggregation = Aggregation(settings.passes)
         self._direct = engine.GradientHooks(settings.op, settings.prescale, settings.postscale, settings.process_set)
@@ -53,25 +52,17 @@ class GradientReducer:
         self._groups: dict[Unit, _Flight] = {}
         self._synchronized = ""
         self._plain = settings.compression.is_none
-        # In elastic jobs a newcomer would check alone. There, states make parameters equal.
-        self._checked = divergence.mode() == "off" or elastic.enabled()
-        self._earlier, self._later = hooks.Sharers(), hooks.Sharers()  # who was made before and after this one
-        self._labels: list[str] = []
+        self._checked = divergence.mode() == "off"
+        self._earlier, self._later = sharers.Sharers(), sharers.Sharers()  # who was made before and after this one
+        self.roll_call = RollCall(settings)
         self._sparse: dict[int, int] = {}  # of gradients under way, by place: how many of their dimensions are sparse
-        self._usual: torch.Tensor | None = None  # what ranks say that have all gradients, none of them sparse
 
     # ---- who takes part
 
-    def expect(self, label: str) -> int:
-        """A parameter of the optimizer, whether it is trained or frozen. Returns its place."""
-        self._labels.append(label)
-        self._usual = None
-        return len(self._labels) - 1
-
     def add(self, parameter: torch.Tensor, place: int) -> int:
         """Reduces the gradient of this parameter from now on. Returns its number."""
-        flight = _Flight(parameter, self.settings.scope, self._labels[place], self._plain, place)
-        self._usual = None
+        flight = _Flight(parameter, self.settings.scope, self.roll_call.labels[place], self._plain, place)
+        self.roll_call.train(place)
         number = self._aggregation.add()
         self._direct.add(flight.name)
         self.flights.append(flight)
@@ -122,7 +113,7 @@ class GradientReducer:
     def why_too_early(self) -> str:
         """Why gradients may be under way although the program has done nothing wrong with this optimizer."""
         shared = self._earlier.named()
-        return hooks.MADE_BEFORE.format(shared) if shared else ""
+        return sharers.MADE_BEFORE.format(shared) if shared else ""
 
     # ---- on the way out
 
@@ -166,7 +157,7 @@ class GradientReducer:
             self._sparse[flight.place] = sparse.dimensions(gradient)
             if settings.sparse_as_dense:
                 dense = gradient.to_dense()
-                pending = self._allreduce(dense, flight.name)
+                pending = OPS.start(self._call(flight.name), [dense])
 
                 def to_sparse() -> None:
                     parameter.grad = engine.run_now(pending).to_sparse(gradient.sparse_dim())
@@ -178,18 +169,11 @@ class GradientReducer:
                 parameter.grad = gather()
 
             return gathered
-        compression = settings.compression
-        payload, context = compression.compress(gradient.detach(), flight.name)
-        if compression.communicate is not None:
-            handle = compression.communicate(payload, flight.name, settings.op, settings.process_set)
-            return lambda: _assign(parameter, compression.decompress(wait_for(handle), context))
-        pending = self._allreduce(payload, flight.name)
-        return lambda: _assign(parameter, compression.decompress(engine.run_now(pending), context))
+        finish = settings.compression.start(OPS, self._call(flight.name), gradient.detach())
+        return lambda: _assign(parameter, finish())
 
-    def _allreduce(self, tensor: torch.Tensor, name: str) -> engine.Pending:
-        s = self.settings
-        call = Call(ALLREDUCE, name, s.process_set, s.op, s.prescale, s.postscale, in_place=True)
-        return OPS.start(call, [tensor])
+    def _call(self, name: str, grouped: bool = False) -> Call:
+        return Call(ALLREDUCE, name, *self._how, in_place=True, grouped=grouped)
 
     def _launch_group(self, unit: Unit) -> None:
         group = self._groups[unit]
@@ -212,15 +196,13 @@ class GradientReducer:
             group.error = error
 
     def _start_group(self, name: str, members: list[tuple[str, Any]]) -> Callable[[], None]:
-        s = self.settings
-        packed = [s.compression.compress(p.grad.detach(), label) for label, p in members]
-        payloads = [payload for payload, _ in packed]
-        how = (ALLREDUCE, name, s.process_set, s.op, s.prescale, s.postscale)
-        pending = OPS.start(Call(*how, in_place=True, grouped=True), payloads)
+        compression = self.settings.compression
+        packed = [compression.compress(p.grad.detach(), label) for label, p in members]
+        pending = OPS.start(self._call(name, grouped=True), [payload for payload, _ in packed])
 
         def finish() -> None:
             for (_, parameter), result, (_, context) in zip(members, engine.run_now(pending), packed, strict=True):
-                _assign(parameter, s.compression.decompress(result, context))
+                _assign(parameter, compression.decompress(result, context))
 
         return finish
 
@@ -291,48 +273,17 @@ class GradientReducer:
 
     def _exchange(self, rest: Sequence[Unit]) -> list[int] | None:
         """Tells the others which gradients this rank has, and hears what they have. None: all have all, and dense ones."""
-        usual = self._usual
-        if usual is None:
-            usual = self._usual = self._words({}, set())
-        mine = usual
-        if rest or self._sparse:
-            left = [self.flights[number] for unit in rest for number in unit]
-            gradients = {flight.place: flight.parameter.grad for flight in left}
-            shown = {place: sparse.dimensions(g) for place, g in gradients.items() if g is not None and g.is_sparse}
-            lacking = {place for place, gradient in gradients.items() if gradient is None}
-            mine = self._words({**self._sparse, **shown}, lacking)
-        settings = self.settings
-        name = f"{settings.scope}gradients present"
-        try:
-            heard = OPS.run_one(mine, ALLREDUCE, name, settings.process_set, Max)
-        except MismatchError as error:
-            raise MismatchError(
-                "Ranks have different numbers of parameters in this optimizer: add_param_group() has to be called on all "
-                f"ranks, between the same steps. (Each rank says two numbers of each parameter: {error})"
-            ) from error
-        if mine is usual and torch.equal(heard, usual):
-            return None
-        said: list[int] = heard.tolist()
-        found = presence.verdict(said)
-        self._refuse(found.trained_differently, mine)
-        if not settings.sparse_as_dense:
-            self._refuse(found.of_both_kinds, mine)
-        return said
-
-    def _words(self, sparse_ones: dict[int, int], lacking: set[int]) -> torch.Tensor:
-        trained = [flight.place for flight in self.flights]
-        return torch.tensor(presence.words(len(self._labels), trained, lacking, sparse_ones), dtype=torch.uint8)
-
-    def _refuse(self, places: Sequence[int], mine: torch.Tensor) -> None:
-        """Ends the step on all ranks, which have heard the same and are here, if there is one of these."""
-        if not places:
-            return
-        own = presence.kind(presence.said_of(places[0], mine.tolist()))
-        name, process_set = f"{self.settings.scope}gradients differ", self.settings.process_set
-        kinds = allgather_object(own, name, process_set)
-        ranks = process_set.ranks or range(len(kinds))
-        label = self._labels[places[0]]
-        raise MismatchError(presence.sentence(label, len(places) - 1, dict(zip(ranks, kinds, strict=True))))
+        if not rest and not self._sparse:
+            return self.roll_call.hold()
+        lacking: set[int] = set()
+        dimensions = dict(self._sparse)
+        for flight in (self.flights[number] for unit in rest for number in unit):
+            gradient = flight.parameter.grad
+            if gradient is None:
+                lacking.add(flight.place)
+            elif gradient.is_sparse:
+                dimensions[flight.place] = sparse.dimensions(gradient)
+        return self.roll_call.hold(lacking, dimensions)
 
     def _completed(self, unit: Unit, heard: Sequence[int] | None) -> Unit:
         """With zeros for what this rank lacks, of the kind that others have. What no rank has stays None, as without hvdlite."""
@@ -351,7 +302,7 @@ class GradientReducer:
     def _check_sharers(self) -> None:
         shared = self._later.named()
         if shared and self.settings.op == Sum:  # an average of averages is the average
-            raise RuntimeError(hooks.MADE_LATER.format(shared))
+            raise RuntimeError(sharers.MADE_LATER.format(shared))
 
     def _check_parameters(self) -> None:
         if self._checked:

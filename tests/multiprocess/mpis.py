@@ -62,3 +62,10 @@ def finish(*processes: subprocess.Popen[bytes], seconds: float = 50) -> tuple[li
     deadline = time.monotonic() + within(seconds)
     outputs = [process.communicate(timeout=max(0.1, deadline - time.monotonic()))[0] for process in processes]
     return [process.returncode for process in processes], b"".join(outputs).decode(errors="replace")
+
+
+def end_well(*processes: subprocess.Popen[bytes], seconds: float = 50) -> str:
+    """What all of them have printed; each ends with code 0."""
+    codes, output = finish(*processes, seconds=seconds)
+    assert codes == [0] * len(processes), output
+    return output

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 
 import pytest
 from launched import Job
-from mpis import finish, start
+from mpis import end_well, finish, start
 from others import (
     PROGRAM,
     PYTHON,
@@ -68,8 +68,7 @@ def torchrun(*arguments: str) -> list[str]:
 @pytest.mark.parametrize("size", [2, 3])
 @pytest.mark.watchdog(120)
 def test_torchrun(job: Job, size: int) -> None:
-    codes, output = finish(start(job, torchrun(f"--nproc-per-node={size}", job.script(TWICE))), seconds=100)
-    assert codes == [0], output
+    end_well(start(job, torchrun(f"--nproc-per-node={size}", job.script(TWICE))), seconds=100)
     expect_places(job, on_one_host(size))
 
 
@@ -85,8 +84,7 @@ def test_torchrun_starts_all_ranks_anew_when_one_fails(job: Job) -> None:
         "    os._exit(3)\n"
         "hvd.barrier()\n"
     )
-    codes, output = finish(start(job, torchrun("--nproc-per-node=2", "--max-restarts=1", script)), seconds=100)
-    assert codes == [0], output
+    end_well(start(job, torchrun("--nproc-per-node=2", "--max-restarts=1", script)), seconds=100)
     expect_places(job, on_one_host(2), turns=4)
     assert sorted(path.name for path in job.directory.glob("attempt.*")) == [
         "attempt.0.0", "attempt.0.1", "attempt.1.0", "attempt.1.1",
@@ -115,8 +113,7 @@ def test_a_rank_of_torchrun_that_is_killed_takes_all_with_it(job: Job) -> None:
 def test_two_torchruns_at_once_keep_apart(job: Job, tmp_path_factory: pytest.TempPathFactory) -> None:
     other = Job(tmp_path_factory.mktemp("other"))
     processes = [start(j, torchrun("--nproc-per-node=2", j.script(TWICE))) for j in (job, other)]
-    codes, output = finish(*processes, seconds=120)
-    assert codes == [0, 0], output
+    end_well(*processes, seconds=120)
     for each in (job, other):
         expect_places(each, on_one_host(2))
     assert not other.wait_until_gone(1.0)
@@ -130,8 +127,7 @@ def test_two_agents_of_torchrun(job: Job) -> None:
     meeting = [f"--rdzv-endpoint=127.0.0.1:{free_port()}", "--rdzv-backend=c10d", "--local-addr=127.0.0.1"]
     command = [PYTHON, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1", *meeting, script]
     agents = [start(job, command, HVDLITE_HOST_ID=host) for host in "ab"]
-    codes, output = finish(*agents, seconds=100)
-    assert codes == [0, 0], output
+    end_well(*agents, seconds=100)
     expect_places(job, TWO_HOSTS)
 
 
@@ -178,8 +174,7 @@ def test_once_all_have_come_torchruns_store_knows_no_secret(job: Job, hosts: int
 def test_torchs_variables_without_its_agent(job: Job) -> None:
     """As Ray Train and Kubeflow's operator set them."""
     variables = {"RANK": "{rank}", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    codes, output = finish(*ranks(job, 2, job.script(TWICE), variables))
-    assert codes == [0, 0], output
+    end_well(*ranks(job, 2, job.script(TWICE), variables))
     expect_places(job, on_one_host(2))
 
 
@@ -188,8 +183,7 @@ def test_a_launcher_that_sees_other_hosts_than_there_are_is_told(job: Job) -> No
     variables = {"RANK": "{rank}", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     variables |= {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
     script = job.script(TWICE)
-    codes, output = finish(*ranks(job, 2, script, variables))
-    assert codes == [0, 0], output
+    output = end_well(*ranks(job, 2, script, variables))
     expect_places(job, on_one_host(2))
     assert "torchrun says that rank 0 is local rank 0 of 1, but it shares its host with 2 ranks" in output
     assert output.count("shares its host") == 1, output
@@ -234,16 +228,14 @@ def test_a_rank_with_another_secret_is_told_at_once(job: Job, other: str) -> Non
 @pytest.mark.parametrize("secret", [None, "ab" * 32], ids=["derived key", "HVDLITE_SECRET"])
 def test_srun(job: Job, secret: str | None) -> None:
     extra = {} if secret is None else {"HVDLITE_SECRET": secret}
-    codes, output = finish(*ranks(job, 3, job.script(TWICE), step(3), **extra))
-    assert codes == [0, 0, 0], output
+    end_well(*ranks(job, 3, job.script(TWICE), step(3), **extra))
     expect_places(job, on_one_host(3))
 
 
 @pytest.mark.parametrize("secret", [None, "ab" * 32], ids=["derived key", "HVDLITE_SECRET"])
 def test_srun_on_two_hosts(job: Job, secret: str | None) -> None:
     extra = {} if secret is None else {"HVDLITE_SECRET": secret}
-    codes, output = finish(*ranks(job, 2, job.script(TWICE), step_of_two_hosts(), **extra))
-    assert codes == [0, 0], output
+    output = end_well(*ranks(job, 2, job.script(TWICE), step_of_two_hosts(), **extra))
     expect_places(job, TWO_HOSTS)
     # Said once, and only where it is so.
     assert output.count(_DOOR) == (1 if secret is None else 0), output
@@ -332,8 +324,7 @@ def horovodrun(job: Job) -> Iterator[dict[str, str]]:
 @pytest.mark.parametrize("hosts", ["one host", "hosts that it does not tell"])
 def test_horovodrun(job: Job, horovodrun: dict[str, str], hosts: str) -> None:
     variables = horovodrun if hosts == "one host" else horovodrun | {"HOROVOD_LOCAL_SIZE": ""}
-    codes, output = finish(*ranks(job, 2, job.script(TWICE), variables))
-    assert codes == [0, 0], output
+    end_well(*ranks(job, 2, job.script(TWICE), variables))
     expect_places(job, on_one_host(2))
 
 
@@ -365,8 +356,7 @@ def explicit(job: Job, secrets: Sequence[str], **extra: str) -> list[subprocess.
 
 
 def test_arguments(job: Job) -> None:
-    codes, output = finish(*explicit(job, ["ab" * 32] * 2))
-    assert codes == [0, 0], output
+    end_well(*explicit(job, ["ab" * 32] * 2))
     expect_places(job, on_one_host(2))
 
 

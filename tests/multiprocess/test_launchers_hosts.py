@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import network
 import pytest
 from launched import Job
-from mpis import finish, start
+from mpis import end_well, finish, start
 from others import PYTHON, TWICE, TWO_HOSTS, expect_places, serve_keys, step, stop_server
 
 _NO_NETWORK = network.why_not()
@@ -45,15 +45,13 @@ def test_of_the_addresses_that_rank_0_offers_the_one_that_leads_there_is_taken(
 def test_srun_between_hosts(job: Job, hosts: network.Network) -> None:
     variables = step(2, SLURM_STEP_TASKS_PER_NODE="1(x2)", SLURM_LOCALID="0", SLURM_NODEID="{rank}")
     variables |= {"SLURM_STEP_NODELIST": "nowhere,elsewhere", "SLURM_LAUNCH_NODE_IPADDR": hosts.address(0)}
-    codes, output = finish(*on_two_hosts(job, hosts, variables))
-    assert codes == [0, 0], output
+    end_well(*on_two_hosts(job, hosts, variables))
     expect_places(job, TWO_HOSTS)
 
 
 def test_torchs_variables_between_hosts(job: Job, hosts: network.Network) -> None:
     variables = {"RANK": "{rank}", "WORLD_SIZE": "2", "MASTER_ADDR": hosts.address(0), "MASTER_PORT": "29500"}
-    codes, output = finish(*on_two_hosts(job, hosts, variables))
-    assert codes == [0, 0], output
+    end_well(*on_two_hosts(job, hosts, variables))
     expect_places(job, TWO_HOSTS)
 
 

@@ -28,8 +28,10 @@ import hvdlite as hvd
 hvd.init()
 hvd.allreduce(np.ones(4, np.float32))
 if hvd.rank() == 1:
+    while not (os.path.exists("tries.0") and os.path.exists("tries.2")): pass
     {death}
 try:
+    open(f"tries.{{hvd.rank()}}", "w").close()
     while True: hvd.allreduce(np.ones(4, np.float32))
 except hvd.HorovodInternalError as error:
     open(f"saved.{{hvd.rank()}}", "w").write(f"{{type(error).__name__}}: {{error}}")

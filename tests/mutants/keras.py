@@ -26,7 +26,7 @@ MUTANTS = (
     ),
     Mutant(
         "K3",
-        "hvdlite/keras/callbacks/metrics.py",
+        "hvdlite/adapter/divergence.py",
         "if theirs.keys() != mine.keys():",
         "if False:",
         "ranks with other metrics are not told",
@@ -53,8 +53,8 @@ MUTANTS = (
     ),
     Mutant(
         "K6",
-        "hvdlite/keras/reduction.py",
-        "            if not seen:\n                results[i] = None\n",
+        "hvdlite/adapter/reduction.py",
+        "            results[i] = results[i] if seen else None\n",
         "            pass\n",
         "a variable that no rank has a gradient of gets one of zeros",
         (_K + "training.variables_without_a_gradient",),

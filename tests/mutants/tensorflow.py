@@ -9,16 +9,16 @@ _T = "tests/conformance/test_tensorflow.py::shm-3::tensorflow_"
 MUTANTS = (
     Mutant(
         "F2",
-        "hvdlite/tensorflow/distribution.py",
-        "values = gradient.values / members(process_set, gradient.values.dtype)",
-        "values = gradient.values",
+        "hvdlite/tensorflow/gradients.py",
+        "tf.IndexedSlices(gradient.values / count, ",
+        "tf.IndexedSlices(gradient.values, ",
         "local slices are not divided by the number of ranks",
         (_T + "training.local_sources_stay_local_and_are_scaled",),
     ),
     Mutant(
         "F4",
-        "hvdlite/tensorflow/distribution.py",
-        "everyones = [i for i, v in enumerate(variables) if id(v) not in local]",
+        "hvdlite/adapter/reduction.py",
+        "everyones = [i for i, variable in enumerate(variables) if id(variable) not in local]",
         "everyones = list(range(len(variables)))",
         "local variables are reduced",
         (_T + "training.local_sources_stay_local_and_are_scaled",),
@@ -50,8 +50,8 @@ MUTANTS = (
     Mutant(
         "F8",
         "hvdlite/tensorflow/functions.py",
-        "variable.assign(engine.run_now(pending))",
-        "engine.run_now(pending)",
+        "        variable.assign(value)\n",
+        "        pass\n",
         "variables keep their own values",
         (_T + "training.variables_get_the_roots_values",),
     ),

@@ -16,8 +16,8 @@ MUTANTS = (
     Mutant(
         "R1",
         _REDUCER,
-        "            lacking = {place for place, gradient in gradients.items() if gradient is None}\n",
-        "            lacking = set[int]()\n",
+        "                lacking.add(flight.place)\n",
+        "                pass\n",
         "a gradient that nobody has is announced as present: weight decay moves what took no part",
         (_T + "equivalence.with_a_sparse_embedding", _T + "equivalence.with_parameters_that_get_no_gradient_in_a_step"),
     ),
@@ -97,7 +97,7 @@ MUTANTS = (
     ),
     Mutant(
         "R10",
-        _REDUCER,
+        "hvdlite/adapter/roll_call.py",
         "            self._refuse(found.of_both_kinds, mine)\n",
         "            pass\n",
         "a gradient that is dense on one rank and sparse on another waits for ever",

@@ -24,16 +24,17 @@ from hvdlite.launch.environment.identity import (
 )
 
 SECRET = bytes(range(32))
-OURS = {
-    "HVDLITE_RANK": "5",
-    "HVDLITE_SIZE": "6",
-    "HVDLITE_LOCAL_RANK": "1",
-    "HVDLITE_LOCAL_SIZE": "2",
-    "HVDLITE_CROSS_RANK": "2",
-    "HVDLITE_CROSS_SIZE": "3",
-    "HVDLITE_RENDEZVOUS": "127.0.0.1:4000",
-    "HVDLITE_SECRET": SECRET.hex(),
-}
+
+
+def _places(prefix: str, rank: int = 1, size: int = 4, cross: tuple[int, int] | None = None) -> dict[str, str]:
+    """The variables of a launcher: this rank, which is the second of two on its host."""
+    numbers = {"RANK": rank, "SIZE": size, "LOCAL_RANK": 1, "LOCAL_SIZE": 2}
+    numbers |= {"CROSS_RANK": cross[0], "CROSS_SIZE": cross[1]} if cross else {}
+    return {prefix + name: str(number) for name, number in numbers.items()}
+
+
+OURS = _places("HVDLITE_", 5, 6, (2, 3))
+OURS |= {"HVDLITE_RENDEZVOUS": "127.0.0.1:4000", "HVDLITE_SECRET": SECRET.hex()}
 ALONE = {name: "1" if name.endswith("SIZE") else "0" for name in OURS if name.endswith(("RANK", "SIZE"))}
 
 
@@ -235,11 +236,7 @@ RAY_TRAIN = {
     "MASTER_ADDR": "10.0.0.1",
     "MASTER_PORT": "29500",
 }
-OPEN_MPI_4 = {
-    "OMPI_COMM_WORLD_RANK": "1",
-    "OMPI_COMM_WORLD_SIZE": "4",
-    "OMPI_COMM_WORLD_LOCAL_RANK": "1",
-    "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
+OPEN_MPI_4 = _places("OMPI_COMM_WORLD_") | {
     "OMPI_COMM_WORLD_NODE_RANK": "1",
     "PMIX_RANK": "1",
     "PMIX_NAMESPACE": "1234",
@@ -247,12 +244,7 @@ OPEN_MPI_4 = {
     "PMIX_SERVER_URI21": "1234.0;tcp4://10.0.0.1:4000",
 }
 OPEN_MPI_5 = OPEN_MPI_4 | {"OMPI_UNIVERSE_SIZE": "4", "PMIX_NAMESPACE": "prterun-node1-1@1", "PRTE_LAUNCHED": "1"}
-MVAPICH = {
-    "MV2_COMM_WORLD_RANK": "1",
-    "MV2_COMM_WORLD_SIZE": "4",
-    "MV2_COMM_WORLD_LOCAL_RANK": "1",
-    "MV2_COMM_WORLD_LOCAL_SIZE": "2",
-}
+MVAPICH = _places("MV2_COMM_WORLD_")
 MPICH = {"PMI_RANK": "1", "PMI_SIZE": "4", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2", "PMI_FD": "9"}
 SRUN = {
     "SLURM_JOB_ID": "77",
@@ -267,23 +259,12 @@ SRUN = {
 }
 SRUN_PMI2 = SRUN | {"PMI_RANK": "1", "PMI_SIZE": "4", "PMI_FD": "9", "PMI_JOBID": "77.0", "SLURM_MPI_TYPE": "pmi2"}
 SRUN_PMIX = SRUN | {"PMIX_RANK": "1", "PMIX_NAMESPACE": "slurm.pmix.77.0", "SLURM_MPI_TYPE": "pmix"}
-HOROVODRUN = {
-    "HOROVOD_RANK": "1",
-    "HOROVOD_SIZE": "4",
-    "HOROVOD_LOCAL_RANK": "1",
-    "HOROVOD_LOCAL_SIZE": "2",
-    "HOROVOD_CROSS_RANK": "0",
-    "HOROVOD_CROSS_SIZE": "2",
+HOROVODRUN = _places("HOROVOD_", cross=(0, 2)) | {
     "HOROVOD_GLOO_RENDEZVOUS_ADDR": "10.0.0.1",
     "HOROVOD_GLOO_RENDEZVOUS_PORT": "4000",
     "HOROVOD_CONTROLLER": "gloo",
 }
-JSRUN = {
-    "JSM_NAMESPACE_RANK": "1",
-    "JSM_NAMESPACE_SIZE": "4",
-    "JSM_NAMESPACE_LOCAL_RANK": "1",
-    "JSM_NAMESPACE_LOCAL_SIZE": "2",
-}
+JSRUN = _places("JSM_NAMESPACE_")
 
 # Rank 1 of 4, second on its host, under each of them.
 FOREIGN = [

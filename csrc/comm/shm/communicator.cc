@@ -7,15 +7,23 @@
 
 namespace hvdlite::comm::shm {
 
-bool Communicator::FitsExchange(const Batch& batch) const {
+size_t Communicator::BytesOf(const Batch& batch) {
   size_t bytes = 0;
   for (const Piece& piece : batch.pieces) {
     bytes += (static_cast<size_t>(piece.count) * SizeOf(batch.dtype) + kLine - 1) / kLine * kLine;
   }
-  return bytes <= exchange_bytes_;
+  return bytes;
+}
+
+bool Communicator::MayBeInPlace(const Batch& batch) const {
+  return shared_.peers != nullptr && batch.kind == OpKind::kAllreduce && !batch.adasum &&
+         BytesOf(batch) > small_bytes_ &&
+         SharedTensors::Fits(batch.pieces.size(), region_->chunk_bytes());
 }
 
 std::string Communicator::Explain(const Batch& batch) const {
+  if (MayBeInPlace(batch))
+    return "shm in place: tensors in shared memory are reduced where they lie, others by copies";
   if (batch.kind == OpKind::kAllreduce && batch.adasum)
     return "shm adasum: pairwise tree over shared slots";
   if (batch.kind == OpKind::kAllreduce) {
@@ -34,7 +42,13 @@ Carrier Communicator::Choose(const Batch& batch) const {
 }
 
 std::unique_ptr<Work> Communicator::Start(const Batch& batch) {
-  const Carrier carrier = Choose(batch);
+  if (!MayBeInPlace(batch)) return StartAs(Choose(batch), batch);
+  return StartInPlace(
+      region_, shared_, batch, [this](const Batch& rest) { return StartAs(Choose(rest), rest); },
+      [this] { Count(Carrier::kShmInPlace, OpKind::kAllreduce); });
+}
+
+std::unique_ptr<Work> Communicator::StartAs(Carrier carrier, const Batch& batch) {
   Count(carrier, batch.kind);
   switch (batch.kind) {
     case OpKind::kAllreduce:

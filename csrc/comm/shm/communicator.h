@@ -1,7 +1,10 @@
 // Communicator: collectives among the ranks of one host, through the memory that they share.
 #pragma once
 
+#include <utility>
+
 #include "comm/communicator.h"
+#include "comm/shm/in_place.h"
 #include "comm/shm/region.h"
 
 namespace hvdlite::comm::shm {
@@ -11,7 +14,13 @@ class Communicator final : public comm::Communicator {
   // Allreduces of at most `small_bytes` use the exchange. Between two members the limit is eight
   // times as high, because for two the exchange reads no more than the shares. Borrows the region.
   Communicator(Region* region, size_t small_bytes)
-      : region_(region), exchange_bytes_(region->members() == 2 ? 8 * small_bytes : small_bytes) {}
+      : region_(region),
+        small_bytes_(small_bytes),
+        exchange_bytes_(region->members() == 2 ? 8 * small_bytes : small_bytes) {}
+
+  // From now on tensors that all members share are reduced in place, in batches of more than
+  // `small_bytes`. All members say so.
+  void ReduceInPlace(SharedTensors shared) { shared_ = std::move(shared); }
 
   const char* name() const override { return "shm"; }
   std::string Explain(const Batch& batch) const override;
@@ -19,11 +28,17 @@ class Communicator final : public comm::Communicator {
   void AddPollFds(std::vector<pollfd>*) const override {}  // peers ring the doorbell
 
  private:
-  bool FitsExchange(const Batch& batch) const;
+  static size_t BytesOf(const Batch& batch);
+  bool FitsExchange(const Batch& batch) const { return BytesOf(batch) <= exchange_bytes_; }
+  // Whether the members ask one another where the batch's tensors lie.
+  bool MayBeInPlace(const Batch& batch) const;
   Carrier Choose(const Batch& batch) const;
+  std::unique_ptr<Work> StartAs(Carrier carrier, const Batch& batch);
 
   Region* const region_;
+  const size_t small_bytes_;
   const size_t exchange_bytes_;
+  SharedTensors shared_;
 };
 
 }  // namespace hvdlite::comm::shm

@@ -49,6 +49,15 @@ std::string Carriers(const comm::Carried& carried) {
   return out;
 }
 
+// Nothing where gradients are not allocated in shared memory.
+std::string Gradients(const std::optional<pool::Stats>& pool) {
+  if (!pool) return "";
+  return ", \"gradient_pool\": {\"hits\": " + std::to_string(pool->hits) +
+         ", \"misses\": " + std::to_string(pool->misses) +
+         ", \"live\": " + std::to_string(pool->live) +
+         ", \"bytes\": " + std::to_string(pool->bytes) + "}";
+}
+
 // Adds the set, because several process sets may use the same name at the same time.
 std::string Shown(const ProcessSet& set, const std::string& name) {
   return set.id == 0 ? name : name + " (process set " + std::to_string(set.id) + ")";
@@ -183,7 +192,7 @@ std::string Observer::Metrics(const Elsewhere& elsewhere, const comm::Carried& c
   }
   return out + "}, \"background_wakes\": " + std::to_string(elsewhere.background_wakes) +
          ", \"moves_to_another_processor\": " + std::to_string(elsewhere.moves) +
-         ", \"carried_by\": {" + Carriers(carried) + "}}";
+         Gradients(elsewhere.gradients) + ", \"carried_by\": {" + Carriers(carried) + "}}";
 }
 
 std::string Observer::Recent() {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <atomic>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "engine/observe/recorder.h"
 #include "engine/observe/timeline.h"
 #include "engine/process_set.h"
+#include "pool/segment.h"
 
 namespace hvdlite::engine {
 
@@ -50,7 +52,8 @@ class Observer {
   struct Elsewhere {
     std::vector<std::pair<int, Nanos>> waited_for;  // on the root, by rank
     uint64_t background_wakes = 0;
-    uint64_t moves = 0;  // to another processor
+    uint64_t moves = 0;                    // to another processor
+    std::optional<pool::Stats> gradients;  // where they are allocated in shared memory
   };
   // Also for the holder of the turn.
   std::string Metrics(const Elsewhere& elsewhere, const comm::Carried& carried) const;

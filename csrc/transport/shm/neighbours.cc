@@ -13,6 +13,7 @@
 
 #include "base/fd.h"
 #include "base/sha256.h"
+#include "transport/shm/descriptors.h"
 
 namespace hvdlite::transport::shm {
 namespace {
@@ -35,69 +36,6 @@ sockaddr_un AbstractAddress(const std::string& name, socklen_t* length) {
   return address;
 }
 
-// Waits until one of the sockets can be read.
-Status WaitReady(std::vector<pollfd>* fds, const Until& until, const std::string& what) {
-  for (;;) {
-    HVDLITE_RETURN_IF_ERROR(until.Look());
-    const int rc = poll(fds->data(), fds->size(), until.SliceMillis(1000));
-    if (rc > 0) return Status::Ok();
-    if (rc < 0 && errno != EINTR) return Status::FromErrno(what, errno);
-    if (until.deadline.Passed()) return Status::Timeout(what + ": no answer in time");
-  }
-}
-
-// Sends one message of `bytes` with `fds` attached. It fits into the socket's buffer, so this never
-// blocks.
-Status SendWithFds(int socket, const void* data, size_t bytes, const std::vector<int>& fds) {
-  iovec part{const_cast<void*>(data), bytes};
-  std::vector<char> control(CMSG_SPACE(sizeof(int) * std::max<size_t>(fds.size(), 1)));
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  if (!fds.empty()) {
-    message.msg_control = control.data();
-    message.msg_controllen = CMSG_SPACE(sizeof(int) * fds.size());
-    cmsghdr* header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof(int) * fds.size());
-    memcpy(CMSG_DATA(header), fds.data(), sizeof(int) * fds.size());
-  }
-  const ssize_t sent = sendmsg(socket, &message, MSG_NOSIGNAL);
-  if (sent == static_cast<ssize_t>(bytes)) return Status::Ok();
-  return Status::FromErrno("cannot pass descriptors to a rank of this host",
-                           sent < 0 ? errno : EMSGSIZE);
-}
-
-Status ReceiveWithFds(int socket, void* data, size_t bytes, size_t most_fds, const Until& until,
-                      std::vector<int>* fds) {
-  std::vector<pollfd> readable = {{socket, POLLIN, 0}};
-  HVDLITE_RETURN_IF_ERROR(WaitReady(&readable, until, "waiting for a rank of this host"));
-  iovec part{data, bytes};
-  std::vector<char> control(CMSG_SPACE(sizeof(int) * std::max<size_t>(most_fds, 1)));
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  const ssize_t got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
-  if (got > 0) {
-    for (cmsghdr* h = CMSG_FIRSTHDR(&message); h != nullptr; h = CMSG_NXTHDR(&message, h)) {
-      if (h->cmsg_level != SOL_SOCKET || h->cmsg_type != SCM_RIGHTS) continue;
-      const size_t count = (h->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-      for (size_t i = 0; i < count; ++i) {
-        int fd;
-        memcpy(&fd, CMSG_DATA(h) + i * sizeof(int), sizeof(int));
-        fds->push_back(fd);
-      }
-    }
-  }
-  if (got == static_cast<ssize_t>(bytes) && (message.msg_flags & MSG_CTRUNC) == 0)
-    return Status::Ok();
-  if (got < 0) return Status::FromErrno("cannot receive from a rank of this host", errno);
-  return Status::Io("a rank of this host closed its connection during start-up");
-}
-
 bool SameUser(int socket) {
   ucred credentials{};
   socklen_t length = sizeof(credentials);
@@ -114,9 +52,6 @@ Status Gone(int rank, const Status& how, const Until& until) {
                 " of this host ended during start-up, or belongs to a job with another secret (" +
                 how.message() + ")");
 }
-
-// Descriptors per message; the kernel's limit is 253.
-constexpr size_t kFdsPerMessage = 250;
 
 // The number of connections, beyond the number of ranks, that may wait without having proved who
 // they are. The next one displaces the oldest.
@@ -265,6 +200,63 @@ Status Neighbours::Join(const std::string& name, const std::string& secret, int 
   self->sockets_ = {hub.Release()};
   self->socket_ranks_ = {0};
   *out = std::move(self);
+  return Status::Ok();
+}
+
+Status Neighbours::Share(int own, const Until& until, std::vector<Fd>* all) {
+  all->clear();
+  all->resize(global_ranks_.size());
+  const auto mine = own < 0 ? std::vector<int>() : std::vector<int>{own};
+  const uint8_t given = own < 0 ? 0 : 1;
+  const bool is_spoke = !socket_ranks_.empty() && socket_ranks_[0] == 0;
+  if (is_spoke) {
+    const Status told = SendWithFds(sockets_[0], &given, sizeof(given), mine);
+    return told.ok() ? ReceiveShared(until, all) : Gone(global_ranks_[0], told, until);
+  }
+  for (size_t i = 0; i < sockets_.size(); ++i) {
+    uint8_t gives = 0;
+    std::vector<int> got;
+    const Status heard = ReceiveWithFds(sockets_[i], &gives, sizeof(gives), 1, until, &got);
+    const auto spoke = static_cast<size_t>(socket_ranks_[i]);
+    for (const int fd : got) (*all)[spoke].Reset(fd);
+    if (!heard.ok()) return Gone(global_ranks_[spoke], heard, until);
+  }
+  std::vector<int> shared = {own};
+  for (size_t rank = 1; rank < all->size(); ++rank) shared.push_back((*all)[rank].get());
+  for (size_t i = 0; i < sockets_.size(); ++i) {
+    const Status told = SendShared(sockets_[i], shared);
+    if (!told.ok()) return Gone(global_ranks_[static_cast<size_t>(socket_ranks_[i])], told, until);
+  }
+  return Status::Ok();
+}
+
+// Each message says of so many ranks, one byte each, whether they have given a descriptor.
+Status Neighbours::SendShared(int socket, const std::vector<int>& shared) {
+  for (size_t at = 0; at < shared.size(); at += kFdsPerMessage) {
+    std::vector<uint8_t> gave;
+    std::vector<int> given;
+    for (size_t rank = at; rank < std::min(at + kFdsPerMessage, shared.size()); ++rank) {
+      gave.push_back(shared[rank] < 0 ? 0 : 1);
+      if (shared[rank] >= 0) given.push_back(shared[rank]);
+    }
+    HVDLITE_RETURN_IF_ERROR(SendWithFds(socket, gave.data(), gave.size(), given));
+  }
+  return Status::Ok();
+}
+
+Status Neighbours::ReceiveShared(const Until& until, std::vector<Fd>* all) {
+  for (size_t at = 0; at < all->size(); at += kFdsPerMessage) {
+    std::vector<uint8_t> gave(std::min(kFdsPerMessage, all->size() - at));
+    std::vector<int> given;
+    const Status heard =
+        ReceiveWithFds(sockets_[0], gave.data(), gave.size(), kFdsPerMessage, until, &given);
+    size_t next = 0;
+    for (size_t i = 0; i < gave.size() && next < given.size(); ++i) {
+      if (gave[i] != 0) (*all)[at + i].Reset(given[next++]);
+    }
+    for (; next < given.size(); ++next) close(given[next]);
+    if (!heard.ok()) return Gone(global_ranks_[0], heard, until);
+  }
   return Status::Ok();
 }
 

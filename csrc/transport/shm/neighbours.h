@@ -1,9 +1,9 @@
 // Neighbours: the Unix sockets between the ranks of one host: a hub (local rank 0) and its spokes.
 //
-// They have two uses. During start-up the hub sends the shared segment and every rank's eventfd as
-// descriptors. Afterwards nothing is sent. The kernel closes a socket when its process ends,
-// however it ends, so an end-of-file reports the death of a process. The hub watches every spoke,
-// and the spokes watch the hub; the segment's abort word tells the rest.
+// They have two uses. During start-up the hub sends the shared segment, every rank's eventfd and
+// what ranks share besides, as descriptors. Afterwards nothing is sent. The kernel closes a socket
+// when its process ends, however it ends, so an end-of-file reports the death of a process. The hub
+// watches every spoke, and the spokes watch the hub; the segment's abort word tells the rest.
 //
 // The socket lives in the abstract namespace (no file to leave behind) under a random name. A peer
 // must have the same user id and know the job's secret before it gets a descriptor. Thread-safety:
@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "base/fd.h"
 #include "base/status.h"
 #include "base/until.h"
 #include "transport/shm/host_segment.h"
@@ -35,6 +36,10 @@ class Neighbours {
                      std::unique_ptr<Neighbours>* out);
   ~Neighbours();
 
+  // Each rank gives one descriptor (-1: none) and gets everyone's, by local rank: the spokes all,
+  // the hub those of the spokes. Right after the start, by all ranks of the host.
+  Status Share(int own, const Until& until, std::vector<Fd>* all);
+
   HostSegment* segment() { return segment_.get(); }
   // Empty, or one per local rank. This object owns them.
   const std::vector<int>& eventfds() const { return eventfds_; }
@@ -45,6 +50,8 @@ class Neighbours {
   Status Check();
 
  private:
+  static Status SendShared(int socket, const std::vector<int>& shared);
+  Status ReceiveShared(const Until& until, std::vector<Fd>* all);
   explicit Neighbours(std::vector<int> global_ranks) : global_ranks_(std::move(global_ranks)) {}
 
   const std::vector<int> global_ranks_;

@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any
 
-from hvdlite.adapter.step import Options
+from hvdlite.adapter import reduction
 from hvdlite.keras.flavour import backend_name
 
-Tensor = Any  # the backend's own
 
-
-class Backend(Protocol):
-    @property
-    def dynamic(self) -> bool:
-        """Whether a variable may get a gradient in one step and none in the next, so that ranks may differ about it."""
-
-    def allreduce(self, groups: Sequence[Sequence[Tensor]], options: Options) -> list[list[Tensor]]:
-        """The gradients of all ranks: at once, or as part of the step that is being traced."""
-
+class Backend(reduction.Backend):
     def outside(self, function: Callable[..., Any], *given: Any) -> Any:
         """function(*given), outside of what is being compiled where hvdlite cannot be inside."""
-
-    def is_sparse(self, gradient: Tensor) -> bool: ...
-
-    def to_dense(self, gradient: Tensor) -> Tensor: ...
-
-    def scaled(self, gradient: Tensor, factor: float) -> Tensor:
-        """gradient * factor, for sparse ones as well."""
+        return function(*given)
 
 
 def chosen() -> Backend:

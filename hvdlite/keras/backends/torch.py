@@ -1,42 +1,46 @@
-"""Keras on torch: everything happens at once."""
+"""Keras on torch: everything happens at once. Its embeddings have dense gradients."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from hvdlite.adapter.reduction import Group
 from hvdlite.adapter.step import Options
 from hvdlite.base.operations import ALLREDUCE
-from hvdlite.core.engine import run_now
+from hvdlite.core.engine import run_all
 from hvdlite.core.operations import Call
+from hvdlite.keras.backends import Backend
+from hvdlite.keras.flavour import KERAS
 from hvdlite.torch.ops import OPS
 from hvdlite.torch.traced import never_compiled
 
 
-class TorchBackend:
-    """See hvdlite.keras.backends.Backend."""
-
+class TorchBackend(Backend):
     dynamic = True
 
-    def allreduce(self, groups: Sequence[Sequence[Any]], options: Options) -> list[list[Any]]:
+    def allreduce(self, groups: Sequence[Group], options: Options) -> Group:
         how = (options.process_set, options.op, options.prescale, options.postscale)
-        names = [f"{options.scope}gradients.{i}" for i in range(len(groups))]
-        calls = [Call(ALLREDUCE, name, *how, grouped=True) for name in names]
-        under_way = [OPS.start(call, group) for call, group in zip(calls, groups, strict=True)]
-        return [list(run_now(pending)) for pending in under_way]
+        calls = [Call(ALLREDUCE, f"{options.scope}gradients.{i}", *how, grouped=True) for i in range(len(groups))]
+        started = [OPS.start(call, list(group.values())) for call, group in zip(calls, groups, strict=True)]
+        return {
+            number: result
+            for group, results in zip(groups, run_all(started), strict=True)
+            for number, result in zip(group, results, strict=True)
+        }
 
     @never_compiled  # compile(jit_compile=True)
     def outside(self, function: Callable[..., Any], *given: Any) -> Any:
         return function(*given)
 
-    def is_sparse(self, gradient: Any) -> bool:
-        return False  # Keras' embeddings have dense gradients on torch
+    def flags(self, values: Sequence[bool]) -> Any:
+        return KERAS.ops.convert_to_tensor([float(value) for value in values], "float32")
 
-    def to_dense(self, gradient: Any) -> Any:
-        return gradient
+    def seen(self, flags: Any) -> Sequence[bool]:
+        return [bool(flag) for flag in KERAS.ops.convert_to_numpy(flags)]
 
-    def scaled(self, gradient: Any, factor: float) -> Any:
-        return gradient * factor
+    def zeros_like(self, variable: Any) -> Any:
+        return KERAS.ops.zeros_like(variable)
 
 
 BACKEND = TorchBackend()

@@ -8,9 +8,6 @@ from hvdlite.keras.callbacks.learning_rate import LearningRateScheduleCallback, 
 from hvdlite.keras.callbacks.metrics import MetricAverageCallback
 
 __all__ = [
-    "BestModelCheckpoint",
-    "BroadcastGlobalVariablesCallback",
-    "LearningRateScheduleCallback",
-    "LearningRateWarmupCallback",
-    "MetricAverageCallback",
-]
+    "BestModelCheckpoint", "BroadcastGlobalVariablesCallback", "LearningRateScheduleCallback",
+    "LearningRateWarmupCallback", "MetricAverageCallback",
+]  # fmt: skip

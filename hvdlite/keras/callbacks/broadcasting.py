@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
+from hvdlite.adapter.divergence import check_steps
 from hvdlite.arrays.objects import allgather_object
 from hvdlite.keras.flavour import KERAS
 from hvdlite.keras.host import build, is_variable, model_variables, variables_of
@@ -37,7 +37,7 @@ class BroadcastGlobalVariablesCallback(KERAS.callbacks.Callback):  # type: ignor
         if ready:
             build(model.optimizer, model.trainable_variables)
         everyones = allgather_object((ready, self.params.get("steps")), "BroadcastGlobalVariablesCallback")
-        _check_steps([steps for _, steps in everyones])
+        check_steps([steps for _, steps in everyones])
         if all(ready for ready, _ in everyones):
             self._broadcast()
 
@@ -52,17 +52,6 @@ class BroadcastGlobalVariablesCallback(KERAS.callbacks.Callback):  # type: ignor
         everything = model_variables(model) + variables_of(model.optimizer)
         broadcast_variables([v for v in everything if id(v) not in local], self.root_rank)
         self._done = True
-
-
-def _check_steps(steps: Sequence[int | None]) -> None:
-    known = {rank: count for rank, count in enumerate(steps) if count is not None}
-    if len(set(known.values())) > 1:
-        each = ", ".join(f"rank {rank}: {count}" for rank, count in list(known.items())[:16])
-        raise ValueError(
-            f"the ranks have different numbers of steps per epoch ({each}). Each step needs all ranks, so they would wait for "
-            f"each other at the end of the epoch. Pass steps_per_epoch={min(known.values())} to fit(), or give all ranks "
-            "equally many batches."
-        )
 
 
 def _variables(given: Any) -> list[Any]:

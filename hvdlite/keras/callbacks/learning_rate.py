@@ -18,16 +18,9 @@ class LearningRateScheduleCallback(KERAS.callbacks.Callback):  # type: ignore[mi
     past gradients as the rate (https://arxiv.org/abs/1706.02677).
     """
 
-    def __init__(
-        self,
-        initial_lr: float,
-        multiplier: float | Callable[[float], float],
-        start_epoch: int = 0,
-        end_epoch: int | None = None,
-        staircase: bool = True,
-        momentum_correction: bool = True,
-        steps_per_epoch: int | None = None,
-    ) -> None:
+    def __init__(self, initial_lr: float, multiplier: float | Callable[[float], float],
+                 start_epoch: int = 0, end_epoch: int | None = None, staircase: bool = True,
+                 momentum_correction: bool = True, steps_per_epoch: int | None = None) -> None:  # fmt: skip
         super().__init__()
         if initial_lr is None:
             raise ValueError("initial_lr= is missing: the learning rate that the multiplier applies to")
@@ -98,28 +91,15 @@ class LearningRateScheduleCallback(KERAS.callbacks.Callback):  # type: ignore[mi
 class LearningRateWarmupCallback(LearningRateScheduleCallback):
     """Raises the learning rate from `initial_lr` / size() to `initial_lr` in the course of `warmup_epochs` epochs."""
 
-    def __init__(
-        self,
-        initial_lr: float,
-        warmup_epochs: int = 5,
-        momentum_correction: bool = True,
-        steps_per_epoch: int | None = None,
-        verbose: int = 0,
-    ) -> None:
+    def __init__(self, initial_lr: float, warmup_epochs: int = 5, momentum_correction: bool = True,
+                 steps_per_epoch: int | None = None, verbose: int = 0) -> None:  # fmt: skip
         def multiplier(epoch: float) -> float:
             # At the end of an epoch the rate is a round number, rather than at its beginning.
             epoch += 1.0 / (self.steps_per_epoch or 1)
             return 1.0 / size() * (epoch * (size() - 1) / warmup_epochs + 1)
 
-        super().__init__(
-            initial_lr,
-            multiplier,
-            start_epoch=0,
-            end_epoch=warmup_epochs,
-            staircase=False,
-            momentum_correction=momentum_correction,
-            steps_per_epoch=steps_per_epoch,
-        )
+        super().__init__(initial_lr, multiplier, 0, warmup_epochs, staircase=False,
+                         momentum_correction=momentum_correction, steps_per_epoch=steps_per_epoch)  # fmt: skip
         self.verbose = verbose
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:

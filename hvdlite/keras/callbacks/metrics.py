@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from hvdlite.arrays.objects import allgather_object
-from hvdlite.exceptions import MismatchError
+from hvdlite.adapter.divergence import mean_metrics
 from hvdlite.job.basics import size
 from hvdlite.keras.flavour import KERAS
 
@@ -26,13 +23,4 @@ class MetricAverageCallback(KERAS.callbacks.Callback):  # type: ignore[misc, nam
         """Changes `logs` in place."""
         if not logs or size() == 1:
             return
-        mine = {name: float(logs[name]) for name in sorted(logs)}
-        everyones = allgather_object(mine, "MetricAverageCallback")
-        for rank, theirs in enumerate(everyones):
-            if theirs.keys() != mine.keys():
-                raise MismatchError(
-                    f"rank {rank} has the metrics {', '.join(theirs)}, this rank {', '.join(mine)}: compile the same metrics, "
-                    "and pass validation data, on all ranks or on none"
-                )
-        for name in mine:
-            logs[name] = float(np.mean([theirs[name] for theirs in everyones]))
+        logs.update(mean_metrics({name: float(logs[name]) for name in sorted(logs)}))

@@ -1,7 +1,8 @@
 """The promises of hvdlite, one function each, for `worker.py` to try on every rank.
 
 A check is a function of a Here, named as the fact that it establishes; it fails by raising. All ranks of a job run the
-same checks in the same order. Importing a module of checks imports its framework; pytest lists them without (listing.py).
+same checks in the same order. What is promised for every framework is one check over an Api (api.py): modules without a
+framework in their names; a framework's own modules have what it alone has. Importing a module of checks imports its framework; pytest lists them without (listing.py).
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ APIS = {"": "numpy_api", "torch": "torch_api", "tensorflow": "tensorflow_api", "
 # The tag of checks that belong to every configuration of their suite, whatever else it is made of.
 ALWAYS = "always"
 
-# The promises of an adapter, in the same manner: worker.py runs one suite. They import their framework.
+# worker.py runs one suite: arrays of numpy, or an adapter.
 SUITES = {
     "": MODULES,
     "torch": (

@@ -41,8 +41,10 @@ class Api:
     dtypes: tuple[str, ...] = DTYPES
     gradient_dtypes: tuple[str, ...] = FLOATS
     scatters: tuple[str, ...] = ("Average", "Sum")  # the reductions of reducescatter
-
     lacks: tuple[tuple[str, tuple[int, ...]], ...] = ()  # dtypes and shapes that the framework cannot lend
+    no_tensors: tuple[Any, ...] = ()  # each is a TypeError, which says tensor_word
+    tensor_word = ""
+    dtype_error: tuple[type[Exception], str] = (ValueError, "is not supported")
 
     def kinds(self, shapes: Sequence[tuple[int, ...]]) -> list[tuple[str, tuple[int, ...]]]:
         """Every dtype with every shape."""
@@ -70,11 +72,6 @@ class Api:
     def splits(self, rows: list[int]) -> list[Any]:
         """All forms that alltoall takes for its splits."""
         return [rows]
-
-    no_tensors: tuple[Any, ...] = ()  # each is a TypeError, which names
-    tensor_word = ""
-    dtype_error: tuple[type[Exception], str] = (ValueError, "is not supported")
-    refuses_when_fixed = True  # what makes no sense, also where it is compiled for shapes
 
     def wrong_dtypes(self) -> list[Any]:
         """Tensors that cannot be reduced, which dtype_error says."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from checks import check, needs
 from checks.api import api, hvd
-from checks.here import SUM, Here, raises
+from checks.here import OPS, SUM, Here, raises
 from hvdlite.exceptions import HorovodInternalError
 
 
@@ -71,8 +71,6 @@ _REFUSED: dict[str, tuple[str, Callable[[Any], Any]]] = {
 def what_makes_no_sense_is_a_value_error(here: Here, what: str) -> None:
     word, call = _REFUSED[what]
     for mode in api.modes:
-        if mode in api.fixed_modes and not api.refuses_when_fixed:
-            continue
         with raises((ValueError, api.invalid(mode)), word):
             api.run(mode, call, api.ones(3))
     still_works(here)
@@ -88,6 +86,9 @@ def operations_without_meaning_are_refused_at_the_call(here: Here) -> None:
     for call in (hvd.reducescatter, lambda x, op: hvd.reduce(x, 0, op=op)):
         with raises((ValueError, NotImplementedError, HorovodInternalError), "reduce"):
             call(x, op=hvd.Adasum)
+    for label in OPS.keys() - set(api.scatters):
+        with raises(HorovodInternalError, "reducescatter", "Average"):
+            hvd.reducescatter(x, op=OPS[label])
     with raises(ValueError, "floating"):
         hvd.allreduce(api.ones(2, "int32"), op=hvd.Adasum)
     still_works(here)
@@ -159,3 +160,14 @@ def average_was_an_argument_of_its_own(here: Here) -> None:
         assert [w.category for w in said] == [DeprecationWarning] * 2
     with raises(ValueError, "op= and average="):
         hvd.allreduce(api.ones(1), average=True, op=SUM)
+
+
+@check()
+def a_name_may_come_by_its_position(here: Here) -> None:
+    needs(api.handles, "Horovod's order of arguments")
+    x = api.ones(here.size)
+    handles = [hvd.broadcast_async(x, 0, "named"), hvd.allgather_async(x, "named"), hvd.reducescatter_async(x, "named")]
+    handles += [hvd.alltoall_async(x, [1] * here.size, "named"), hvd.grouped_reducescatter_async([x], "group")]
+    for handle in handles:
+        hvd.synchronize(handle)
+    assert float(hvd.allreduce_(api.ones(()), None, "named", SUM)) == here.size

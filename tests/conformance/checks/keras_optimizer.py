@@ -6,16 +6,7 @@ from typing import Any
 
 from checks import check
 from checks.here import Here, raises
-from checks.keras_here import (
-    data,
-    equal_everywhere,
-    fit,
-    hvd,
-    keras,
-    model,
-    part,
-    state,
-)  # fmt: skip
+from checks.keras_here import data, equal_everywhere, fit, hvd, keras, model, part, state
 
 
 @check(seconds=30)

@@ -6,7 +6,7 @@ import torch
 
 import hvdlite.torch as hvd
 from checks import check
-from checks.here import Here
+from checks.here import Here, raises
 
 
 @check()
@@ -17,6 +17,12 @@ def is_not_recorded_where_nobody_asks(here: Here) -> None:
     results.append(hvd.alltoall(x, [2] * here.size)[1])
     results += [hvd.synchronize(hvd.allreduce_async(x)), hvd.allreduce(x.detach())]
     assert not any(result.requires_grad for result in results)
+
+
+@check(min_ranks=2)
+def does_not_hide_a_mismatch(here: Here) -> None:
+    with raises(hvd.MismatchError, "'torn'"):
+        hvd.allreduce(torch.ones(2 + min(here.rank, 1), requires_grad=True), name="torn")
 
 
 @check(sparse_as_dense=(False, True))

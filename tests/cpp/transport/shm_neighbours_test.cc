@@ -1,8 +1,10 @@
 #include "transport/shm/neighbours.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -95,6 +97,57 @@ TEST(Neighbours, all_get_the_same_segment_and_everyones_eventfd) {
     for (auto& each : host.all) ASSERT_TRUE(each->Check().ok());
   }
   setrlimit(RLIMIT_NOFILE, &before);
+}
+
+TEST(Neighbours, what_ranks_share_reaches_all_others) {
+  const testing::Watchdog watchdog(60);
+  for (const int size : {1, 2, 5}) {
+    Host host(size);
+    host.Meet();
+    std::vector<std::vector<Fd>> got(static_cast<size_t>(size));
+    std::vector<int> given;
+    for (int r = 0; r < size; ++r)  // rank 2 has none
+      given.push_back(r == 2 ? -1 : memfd_create(std::to_string(r).c_str(), MFD_CLOEXEC));
+    std::vector<std::thread> threads;
+    for (size_t r = 0; r < given.size(); ++r) {
+      threads.emplace_back([&, r] {
+        const Status shared = host.all[r]->Share(given[r], InTime(), &got[r]);
+        EXPECT_TRUE(shared.ok()) << shared.ToString();
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (size_t r = 0; r < given.size(); ++r) {
+      ASSERT_EQ(got[r].size(), given.size());
+      for (size_t other = 0; other < given.size(); ++other) {
+        if (other == r) continue;
+        ASSERT_EQ(got[r][other].valid(), given[other] >= 0);
+        if (given[other] < 0) continue;
+        struct stat sent{}, received{};
+        fstat(given[other], &sent);
+        fstat(got[r][other].get(), &received);
+        EXPECT_EQ(sent.st_ino, received.st_ino);
+      }
+    }
+    for (int fd : given) {
+      if (fd >= 0) close(fd);
+    }
+    for (auto& each : host.all) ASSERT_TRUE(each->Check().ok()) << "nothing is left over";
+  }
+}
+
+TEST(Neighbours, a_rank_that_dies_instead_of_sharing_is_named) {
+  const testing::Watchdog watchdog(60);
+  Host host(3);
+  host.Meet();
+  std::vector<Fd> got;
+  host.all[2].reset();
+  std::vector<Fd> of_spoke;
+  std::thread spoke([&] { (void)host.all[1]->Share(-1, InTime(), &of_spoke); });
+  const Status shared = host.all[0]->Share(-1, InTime(), &got);
+  host.all[0].reset();
+  spoke.join();
+  EXPECT_EQ(shared.code(), StatusCode::kPeerLost);
+  EXPECT_EQ(shared.peer(), 12);
 }
 
 TEST(Neighbours, a_death_is_told_from_a_departure) {

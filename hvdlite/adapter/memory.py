@@ -10,8 +10,6 @@ import ctypes
 import os
 from collections.abc import Iterable
 
-import torch
-
 from hvdlite.base import knobs
 
 # mallopt(3)
@@ -20,9 +18,9 @@ _TRIM_THRESHOLD, _MMAP_MAX = -1, -4
 _OWN_SETTINGS = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_MAX_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TOP_PAD_")
 
 
-def keep(parameters: Iterable[torch.Tensor]) -> bool:
-    """Has glibc keep what is freed, if there are gradients in host memory and the user has not said otherwise."""
-    if not knobs.resolve(os.environ)["keep_memory"] or all(each.device.type != "cpu" for each in parameters):
+def keep(devices: Iterable[str]) -> bool:
+    """Has glibc keep what is freed, if gradients are in host memory ("cpu") and the user has not said otherwise."""
+    if not knobs.resolve(os.environ)["keep_memory"] or all(device != "cpu" for device in devices):
         return False
     if any(name in os.environ for name in _OWN_SETTINGS) or "glibc.malloc" in os.environ.get("GLIBC_TUNABLES", ""):
         return False

@@ -1,0 +1,34 @@
+// The C functions of hvdlite.h about gradients in shared memory.
+#include "pool/pool.h"
+
+#include "api/hvdlite.h"
+#include "api/report.h"
+#include "pool/slots.h"
+
+using hvdlite::Status;
+using hvdlite::pool::Pool;
+
+hvdlite_code hvdlite_pool_patch(const hvdlite_pool_allocator* allocator) {
+  const Status opened = Pool::Process().opened();
+  if (!opened.ok()) return hvdlite::api::Report(Status::Unsupported(opened.message()));
+  return hvdlite::api::Report(hvdlite::pool::Patch(
+      {allocator->module, allocator->function, allocator->gate, allocator->outside}));
+}
+
+void hvdlite_pool_expect(int64_t bytes, int64_t gradients) {
+  if (bytes > 0) Pool::Process().Expect(static_cast<size_t>(bytes), gradients);
+}
+
+void hvdlite_pool_arm(int32_t on) {
+  Pool& pool = Pool::Process();
+  if (!pool.disowned()) pool.Arm(on != 0);
+}
+
+int64_t hvdlite_pool_offset(const void* memory) {
+  return Pool::Process().OffsetOf(memory);
+}
+
+void hvdlite_pool_stats(hvdlite_pool_counters* counters) {
+  const hvdlite::pool::Stats stats = Pool::Process().stats();
+  *counters = {stats.hits, stats.misses, stats.live, stats.bytes};
+}

@@ -1,0 +1,233 @@
+#include "pool/segment.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include "pool/memory.h"
+
+namespace hvdlite::pool {
+namespace {
+
+constexpr auto kRelaxed = std::memory_order_relaxed;
+
+Status Refused(const char* what, int error) {
+  return Status::Unsupported(std::string(what) + ": " + strerror(error));
+}
+
+}  // namespace
+
+Status Segment::Create(void* address, size_t bytes, std::unique_ptr<Segment>* segment) {
+  // Beyond this limit ftruncate kills the process by a signal.
+  rlimit limit{};
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < bytes)
+    return Status::Unsupported("the limit of a file's size is too low (ulimit -f)");
+  Fd fd(memfd_create("hvdlite-gradients", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd.valid()) return Refused("memfd_create", errno);
+  if (ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) return Refused("ftruncate", errno);
+  // So that no rank can make another one's access fail.
+  if (fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0)
+    return Refused("F_ADD_SEALS", errno);
+  const size_t owner_bytes = bytes / PageBytes() * sizeof(uint16_t);
+  void* const owner = mmap(nullptr, owner_bytes, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (owner == MAP_FAILED) return Refused("mmap", errno);
+  const int where = address == nullptr ? 0 : MAP_FIXED;
+  void* const base =
+      mmap(address, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | where, fd.get(), 0);
+  if (base == MAP_FAILED || !KeepFromChildren(base, bytes)) {
+    const int error = errno;
+    if (base != MAP_FAILED) munmap(base, bytes);
+    munmap(owner, owner_bytes);
+    return Refused("mmap of shared memory", error);
+  }
+  segment->reset(new Segment(fd.Release(), static_cast<char*>(base), bytes));
+  (*segment)->owner_ = static_cast<std::atomic<uint16_t>*>(owner);
+  return Status::Ok();
+}
+
+Segment::~Segment() {
+  munmap(base_, bytes_);
+  munmap(owner_, bytes_ / PageBytes() * sizeof(uint16_t));
+}
+
+Segment::Class* Segment::Find(size_t bytes) const {
+  if (bytes < kSmallestBlock) return nullptr;
+  for (size_t at = Hash(bytes);; at = (at + 1) % kTableSize) {
+    Class* const here = table_[at].load(std::memory_order_acquire);
+    if (here == nullptr || here->bytes == bytes) return here;
+  }
+}
+
+Segment::Class* Segment::FindOrAdd(size_t bytes) {
+  if (Class* const known = Find(bytes)) return known;
+  if (class_count_ == kMostClasses) return nullptr;
+  const size_t number = ++class_count_;
+  classes_[number] = std::make_unique<Class>();
+  Class* const made = classes_[number].get();
+  made->bytes = bytes;
+  made->number = static_cast<uint16_t>(number);
+  size_t at = Hash(bytes);
+  while (table_[at].load(kRelaxed) != nullptr) at = (at + 1) % kTableSize;
+  table_[at].store(made, std::memory_order_release);
+  return made;
+}
+
+void Segment::Expect(size_t bytes, int64_t gradients) {
+  if (bytes < kSmallestBlock || bytes > bytes_) return;
+  MutexLock classes(classes_mutex_);
+  Class* const its = FindOrAdd(bytes);
+  if (its == nullptr) return;
+  MutexLock lock(its->mutex);
+  const int64_t before = its->expected;
+  its->expected = std::max<int64_t>(before + gradients, 0);
+  expected_bytes_.fetch_add(static_cast<size_t>(its->expected - before) * RoundToPages(bytes),
+                            kRelaxed);
+  // Give() must not allocate.
+  its->free.reserve(std::max(its->made, static_cast<size_t>(its->expected * kBlocksPerGradient)));
+}
+
+bool Segment::Claim(size_t bytes) {
+  const size_t fixed = limit_.load(kRelaxed);
+  const size_t limit =
+      fixed != 0 ? fixed : expected_bytes_.load(kRelaxed) * kBytesPerGradientByte + kSpareBytes;
+  size_t before = made_bytes_.load(kRelaxed);
+  do {
+    if (before + bytes > limit) return false;
+  } while (!made_bytes_.compare_exchange_weak(before, before + bytes, kRelaxed));
+  return true;
+}
+
+bool Segment::Make(size_t bytes, uint32_t* page) {
+  const size_t whole = RoundToPages(bytes);
+  if (!Claim(whole)) return false;
+  size_t at = used_.load(kRelaxed);
+  do {
+    if (at + whole > bytes_) return false;
+  } while (!used_.compare_exchange_weak(at, at + whole, kRelaxed));
+  int rc;
+  do {
+    rc = fallocate(fd_.get(), 0, static_cast<off_t>(at), static_cast<off_t>(whole));
+  } while (rc != 0 && errno == EINTR);
+  if (rc != 0) return false;  // the addresses stay unused; what has been claimed bounds the loss
+  Populate(base_ + at, whole);
+  *page = static_cast<uint32_t>(at / PageBytes());
+  return true;
+}
+
+void* Segment::HandOut(Class* its, uint32_t page) {
+  owner_[page].store(its->number | kLive, kRelaxed);
+  its->hits.fetch_add(1, kRelaxed);
+  live_.fetch_add(1, kRelaxed);
+  return base_ + size_t{page} * PageBytes();
+}
+
+void* Segment::Take(size_t bytes) {
+  Class* const its = Find(bytes);
+  if (its == nullptr) return nullptr;
+  bool more = false;
+  {
+    MutexLock lock(its->mutex);
+    if (retired()) return nullptr;
+    if (!its->free.empty()) {
+      const uint32_t page = its->free.back();
+      its->free.pop_back();
+      return HandOut(its, page);
+    }
+    more = its->made < static_cast<size_t>(its->expected * kBlocksPerGradient);
+    if (more) {
+      ++its->made;
+      making_.fetch_add(1);
+    }
+  }
+  // Without the lock: new memory takes a microsecond a page.
+  const int error = errno;
+  uint32_t page = 0;
+  const bool made = more && Make(bytes, &page);
+  errno = error;
+  if (more) making_.fetch_sub(1);
+  MutexLock lock(its->mutex);
+  if (made && !retired()) return HandOut(its, page);
+  if (more) --its->made;
+  its->misses.fetch_add(1, kRelaxed);
+  return nullptr;
+}
+
+bool Segment::Give(void* block) {
+  const auto at = static_cast<size_t>(static_cast<char*>(block) - base_);
+  std::atomic<uint16_t>& owner = owner_[at / PageBytes()];
+  const uint16_t found = owner.load(kRelaxed);
+  if (at % PageBytes() != 0 || (found & kLive) == 0) return false;
+  Class* const its = classes_[found & ~kLive].get();
+  MutexLock lock(its->mutex);
+  if ((owner.load(kRelaxed) & kLive) == 0) return false;
+  owner.store(its->number, kRelaxed);
+  its->free.push_back(static_cast<uint32_t>(at / PageBytes()));
+  live_.fetch_sub(1, kRelaxed);
+  return true;
+}
+
+size_t Segment::SizeOf(const void* block) const {
+  const auto at = static_cast<size_t>(static_cast<const char*>(block) - base_);
+  const uint16_t found = owner_[at / PageBytes()].load(kRelaxed);
+  if (at % PageBytes() != 0 || (found & kLive) == 0) return 0;
+  return classes_[found & ~kLive]->bytes;
+}
+
+Stats Segment::stats() const {
+  Stats all;
+  for (const auto& each : table_) {
+    const Class* const its = each.load(std::memory_order_acquire);
+    if (its == nullptr) continue;
+    all.hits += its->hits.load(kRelaxed);
+    all.misses += its->misses.load(kRelaxed);
+  }
+  all.live = live();
+  all.bytes = made_bytes_.load(kRelaxed);
+  return all;
+}
+
+// The file's pages in this process alone. First the mapping, which no other thread sees half done,
+// then the copies: what threads write meanwhile is not lost.
+bool Segment::MapPrivately(int how) {
+  const size_t used = used_.load(kRelaxed);
+  if (used == 0) return true;
+  if (!MapPrivate(base_, used, fd_.get(), how)) return false;
+  for (size_t page = 0; page < used / PageBytes(); ++page) {
+    const uint16_t found = owner_[page].load(kRelaxed);
+    if ((found & kLive) == 0) continue;
+    Populate(base_ + page * PageBytes(), RoundToPages(classes_[found & ~kLive]->bytes));
+  }
+  return true;
+}
+
+void Segment::Retire() {
+  if (retired_.exchange(true)) return;
+  MutexLock classes(classes_mutex_);
+  for (size_t number = 1; number <= class_count_; ++number) {
+    // Afterwards a thread in Take() has handed out its block or finds the segment retired.
+    MutexLock lock(classes_[number]->mutex);
+  }
+  // The file stays as it is: a rank that has this one's share already may still end its pass.
+  MapPrivately(MAP_FIXED);
+}
+
+bool Segment::Release() {
+  if (!retired() || live() != 0 || making_.load() != 0) return false;
+  void* const gone = mmap(base_, bytes_, PROT_NONE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  fd_.Reset();
+  return gone == base_;
+}
+
+void Segment::CopyInChild() {
+  // If another handler has mapped something there, the blocks stay away, and touching one ends the
+  // child by a signal.
+  MapPrivately(MAP_FIXED_NOREPLACE);
+}
+
+}  // namespace hvdlite::pool

@@ -1,0 +1,104 @@
+"""Gradients in host memory are allocated in memory that the ranks of this host share, which reduce them where they lie.
+
+A framework's allocator asks the core's pool first (csrc/pool/slots.h). The pool serves sizes that parameters have, and only
+in a thread that computes gradients: activations and optimizer state of the same size stay outside. The C library serves
+whatever does not fit, and the core reduces it by copies, so the pool decides about time alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hvdlite.base import knobs
+from hvdlite.core import engine
+
+#: Smaller gradients are copied, all of them together.
+SMALLEST = 16 << 10
+# Of the gradient that tries the pool: no model has it, most likely.
+_TRIED = SMALLEST + 64 * 37
+
+_log = logging.getLogger("hvdlite")
+
+
+def contains(address: int) -> bool:
+    """Whether that memory is in the pool."""
+    return engine.pool_offset(address) >= 0
+
+
+@dataclass(frozen=True)
+class Framework:
+    """What the pool must know of a framework."""
+
+    module: str  # the path of a loaded library that uses the framework's allocator
+    allocator: str  # a symbol that the allocating library alone defines
+    gate: str  # a symbol: int f(), which returns `outside` unless the thread computes gradients
+    outside: int
+    # Computes a gradient of so many bytes. Returns it, and a tensor of that size that is no gradient.
+    compute: Callable[[int], tuple[Any, Any]]
+    address: Callable[[Any], int]
+
+
+class Pool:
+    """The use that a framework makes of the pool."""
+
+    def __init__(self, framework: Framework) -> None:
+        self.framework = framework
+        self._lock = threading.Lock()
+        self._why_off: str | None = None  # not known yet; empty: the pool is on
+
+    def use(self, sizes: Iterable[int], owner: object) -> bool:
+        """Has gradients of these sizes allocated in the pool while the owner lives, if the user has asked for it."""
+        counts = Counter(size for size in sizes if size >= SMALLEST)
+        if not counts or not knobs.resolve(os.environ)["gradient_pool"] or not self._is_on():
+            return False
+        _expect(counts, 1)
+        weakref.finalize(owner, _expect, counts, -1).atexit = False
+        return True
+
+    def _is_on(self) -> bool:
+        with self._lock:
+            if self._why_off is None:
+                self._why_off = self._start()
+                if self._why_off:
+                    _log.warning(
+                        "gradients are not allocated in shared memory (HVDLITE_GRADIENT_POOL=1): %s", self._why_off
+                    )
+            return not self._why_off
+
+    def _start(self) -> str:
+        """Why the pool stays off; empty: it is on."""
+        its = self.framework
+        engine.pool_expect(_TRIED, 1)
+        try:
+            engine.pool_patch(its.module, its.allocator, its.gate, its.outside)
+            engine.pool_arm(True)
+            why = self._try()
+        except Exception as error:  # an unexpected framework, which works without the pool
+            why = str(error)
+        finally:
+            engine.pool_expect(_TRIED, -1)
+        engine.pool_arm(not why)
+        return why
+
+    def _try(self) -> str:
+        """Whether the framework allocates, and frees, as is assumed. Empty: it does."""
+        before = engine.pool_stats().live
+        gradient, other = self.framework.compute(_TRIED)
+        if not contains(self.framework.address(gradient)):
+            return "a gradient was allocated elsewhere; does this version of the framework allocate in another way?"
+        if contains(self.framework.address(other)):
+            return "a tensor that is no gradient was allocated there"
+        del gradient, other
+        return "" if engine.pool_stats().live == before else "a gradient there was not freed"
+
+
+def _expect(counts: Mapping[int, int], sign: int) -> None:
+    for size, count in counts.items():
+        engine.pool_expect(size, sign * count)

@@ -1,0 +1,82 @@
+"""In each step of an optimizer the ranks tell one another which gradients they have: the words of presence.py, exchanged."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hvdlite.adapter import presence
+from hvdlite.adapter.step import Options
+from hvdlite.arrays.objects import allgather_object
+from hvdlite.arrays.ops import OPS
+from hvdlite.base.operations import ALLREDUCE
+from hvdlite.base.ops import Max
+from hvdlite.exceptions import MismatchError
+
+Words = np.ndarray[Any, Any]
+
+_NONE: Mapping[int, int] = {}
+_run = OPS.run_one
+
+
+class RollCall:
+    """Parameters have places: the frozen ones, too."""
+
+    def __init__(self, settings: Options) -> None:
+        self._settings = settings
+        self._name = f"{settings.scope}gradients present"
+        self.labels: list[str] = []  # for people, by place
+        self._trained: list[int] = []
+        self._usual: Words | None = None  # what ranks say that have all gradients, none of them sparse
+
+    def expect(self, label: str) -> int:
+        """A parameter of the optimizer, whether it is trained or frozen. Returns its place."""
+        self.labels.append(label)
+        self._usual = None
+        return len(self.labels) - 1
+
+    def train(self, place: int) -> None:
+        """From now on this parameter gets gradients."""
+        self._trained.append(place)
+        self._usual = None
+
+    def hold(self, lacking: Collection[int] = (), sparse: Mapping[int, int] = _NONE) -> list[int] | None:
+        """What the ranks have, by place, for presence.said_of(). None: all have all gradients, and dense ones.
+
+        `sparse`: how many dimensions are, of which gradient. MismatchError if ranks can never agree.
+        """
+        if self._usual is None:
+            self._usual = self._words((), {})
+        usual = self._usual
+        mine = self._words(lacking, sparse) if lacking or sparse else usual
+        try:
+            heard = _run(mine, ALLREDUCE, self._name, self._settings.process_set, Max)
+        except MismatchError as error:
+            raise MismatchError(
+                "Ranks have different numbers of parameters in this optimizer: add_param_group() has to be called on all "
+                f"ranks, between the same steps. (Each rank says two numbers of each parameter: {error})"
+            ) from error
+        if mine is usual and (heard == usual).all():
+            return None
+        said: list[int] = heard.tolist()
+        found = presence.verdict(said)
+        self._refuse(found.trained_differently, mine)
+        if not self._settings.sparse_as_dense:
+            self._refuse(found.of_both_kinds, mine)
+        return said
+
+    def _words(self, lacking: Collection[int], sparse: Mapping[int, int]) -> Words:
+        return np.array(presence.words(len(self.labels), self._trained, lacking, sparse), np.uint8)
+
+    def _refuse(self, places: Sequence[int], mine: Words) -> None:
+        """Ends the step on all ranks, which have heard the same and are here, if there is one of these."""
+        if not places:
+            return
+        own = presence.kind(presence.said_of(places[0], mine.tolist()))
+        process_set = self._settings.process_set
+        kinds = allgather_object(own, f"{self._settings.scope}gradients differ", process_set)
+        ranks = process_set.ranks or range(len(kinds))
+        label = self.labels[places[0]]
+        raise MismatchError(presence.sentence(label, len(places) - 1, dict(zip(ranks, kinds, strict=True))))

@@ -1,0 +1,32 @@
+"""What adapter/pool.py must know of torch. No type of torch crosses the border."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+
+from hvdlite.adapter import pool
+
+
+def _compute(size: int) -> tuple[torch.Tensor, torch.Tensor]:
+    parameter = torch.ones(size // 4, dtype=torch.float32, device="cpu", requires_grad=True)
+    with torch.enable_grad():
+        return torch.autograd.grad((parameter * 2.0).sum(), parameter)[0], parameter.detach()
+
+
+POOL = pool.Pool(
+    pool.Framework(
+        module=torch._C.__file__,
+        allocator="_ZN3c109alloc_cpuEm",  # c10::alloc_cpu(unsigned long)
+        gate="_ZN5torch8autograd25get_current_graph_task_idEv",  # torch::autograd::get_current_graph_task_id()
+        outside=-1,
+        compute=_compute,
+        address=torch.Tensor.data_ptr,
+    )
+)
+
+
+def use(parameters: Iterable[torch.Tensor], owner: object) -> bool:
+    """Has the gradients of these parameters allocated in the pool while the owner lives, if the user has asked for it."""
+    return POOL.use((p.numel() * p.element_size() for p in parameters if p.device.type == "cpu"), owner)
