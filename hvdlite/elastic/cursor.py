@@ -7,7 +7,8 @@ A cursor moves when a step is whole, not when a batch is fetched:
     reset()    a new deal: the step under way is dealt anew, and batches of the old deal are refused
 
 Iterating and `track()` call begin() with each batch, and whole() when the next one is asked for,
-if the state has not done so before.
+if the state has not done so before. A turn that is left by an error or by `break` is not whole,
+unless the state has said so: the next loop deals its batch anew.
 """
 
 from __future__ import annotations
@@ -125,7 +126,7 @@ class Cursor:
 
     def __iter__(self) -> Iterator[Indices]:
         """This rank's samples, step by step, of the rest of the epoch. Each turn is a step."""
-        self.whole()
+        self._under_way = None
         epoch = self.epoch
         while self.epoch <= epoch:
             yield self.begin()
@@ -141,7 +142,7 @@ class Cursor:
         None: to the end of the present one. The loader follows `batches()` or
         `indices_dataset()`; it is begun anew for each epoch and after each reset.
         """
-        self.whole()
+        self._under_way = None
         end = self.epoch + 1 if epochs is None else epochs
         while self.epoch < end:
             yield from self._rest_of_epoch(loader)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hmac
 import json
-import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -302,7 +301,7 @@ class _Fields:
         value = self._found[name]
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise Refused(f"{name} is no number of seconds")
-        if not 0 <= value <= _MOST_SECONDS or not math.isfinite(value):
+        if not 0 <= value <= _MOST_SECONDS:  # nor is NaN between them
             raise Refused(f"{name} is no number of seconds")
         return float(value)
 

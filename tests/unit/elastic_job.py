@@ -6,7 +6,8 @@ from typing import Any, TypeVar
 
 from hvdlite.launch.elastic import events as on
 from hvdlite.launch.elastic.crew import Policy
-from hvdlite.launch.elastic.membership import Membership, Phase
+from hvdlite.launch.elastic.membership import Membership
+from hvdlite.launch.elastic.progress import Phase
 from hvdlite.launch.hosts import parse_hosts
 from hvdlite.rendezvous.roll import News, Report, Roll
 

@@ -119,7 +119,7 @@ class World:
         assert len(set(numbers)) == len(numbers) == len(slots), "a slot or a member twice"
         assert all(self.processes[number].doing in ("waits", "reported") for number in numbers)
         assert roll.answers == self.news
-        least = 1 if self.returned else self.policy.least
+        least = 1 if self.returned or self.stopped else self.policy.least
         assert least <= len(numbers) <= (self.policy.most or len(numbers)), "the minimum"
         parts = {entry.member: entry.part for entry in roll.members}
         receive = Part.RECEIVE in parts.values()
@@ -174,7 +174,7 @@ class World:
     def _trains(self, process: Process, calm: bool) -> on.Event | None:
         if self.news > self.answered or process.leaves:
             return self._reports(process, calm)
-        if calm or self.rng.random() < 0.05:
+        if calm or self.rng.random() < 0.003:
             process.doing = "returned"
             return on.Returned(process.member)
         self.position += self.rng.random() < 0.3
@@ -210,12 +210,12 @@ class World:
         rng = self.rng
         members = list(self.processes)
         choice = rng.random()
-        if choice < 0.15 or not members:
-            self.found({host: rng.randint(0, 3) for host in HOSTS})
-        elif choice < 0.55:
-            count = 1 if rng.random() < 0.8 else rng.randint(1, len(members))
+        if choice < 0.25 or not members:
+            self.found({host: rng.choice([0, 2, 3, 4]) for host in HOSTS})
+        elif choice < 0.6:
+            count = 1 if rng.random() < 0.9 else rng.randint(1, len(members))
             self.tell(*[self._dies(member) for member in rng.sample(members, count)])
-        elif choice < 0.62:
+        elif choice < 0.64:
             host = rng.choice(HOSTS)
             for member in [p.member for p in self.processes.values() if p.host == host]:
                 del self.processes[member]
@@ -239,10 +239,15 @@ class World:
         self.tell(on.HostsFound(hosts))
 
     def _dies(self, member: int) -> on.Event:
-        del self.processes[member]
+        process = self.processes.pop(member)
         if self.rng.random() < 0.05:
             return on.StartFailed(member, "no such file")
         status = self.rng.choice([0, 1, 137, 137])
+        before_run = process.doing == "is up" or (process.doing == "starts" and process.meets)
+        if status == 0 and before_run and not process.has_state and not self.trained:
+            # With its host put out in the same batch, it would be lost instead.
+            self.returned |= self.policy.failure_unit == "slot"
+            status = 0 if self.returned else 1
         return on.Ended(member, status, self.rng.choice(["", "ValueError: 1", "ValueError: 2"]))
 
     def _stale(self, member: int) -> on.Event:
@@ -275,7 +280,7 @@ def live(rng: random.Random) -> World:
     )
     world = World(rng, policy)
     world.found({"a": processes, "b": rng.randint(0, 2)})
-    for _ in range(rng.randint(5, 60)):
+    for _ in range(rng.randint(10, 100)):
         if world.end is not None:
             return world
         _move(world)
@@ -286,9 +291,9 @@ def live(rng: random.Random) -> World:
 def _move(world: World) -> None:
     rng = world.rng
     choice = rng.random()
-    if choice < 0.08:
+    if choice < 0.1:
         world.disturb()
-    elif choice < 0.25 or not world.processes:
+    elif choice < 0.2 or not world.processes:
         due = world.machine.due()
         soon = world.now + rng.random() * 3
         world.now = soon if due is None or rng.random() < 0.8 else max(due, world.now)

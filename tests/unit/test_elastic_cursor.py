@@ -34,6 +34,7 @@ def epoch_of(size: int, length: int, *args: Any, **options: Any) -> list[list[li
         ("pad", {"global_batch": 5}, [[[0, 1], [2, 3, 4]], [[5, 6], [0, 1, 2]]]),
         ("drop", {"batch_size": 2}, [[[0, 1], [2, 3]]]),
         ("drop", {"global_batch": 3}, [[[0], [1, 2]], [[3], [4, 5]]]),
+        ("drop", {"global_batch": 7}, [[[0, 1, 2], [3, 4, 5, 6]]]),
         ("carry", {"batch_size": 2}, [[[0, 1], [2, 3]], [[4, 5], [6, 0]]]),
         ("short", {"global_batch": 4}, [[[0, 1], [2, 3]], [[4], [5, 6]]]),
         ("short", {"global_batch": 6}, [[[0, 1, 2], [3, 4, 5]], [[], [6]]]),
@@ -43,6 +44,7 @@ def test_an_epoch_of_seven_samples_and_two_ranks(
     tail: str, batch: dict[str, int], steps: list[list[list[int]]]
 ) -> None:
     assert epoch_of(2, 7, tail=tail, **batch) == steps
+    assert len(cursor_of(1, 2, 7, tail=tail, **batch)) == len(steps)
 
 
 def test_a_step_longer_than_the_epoch_repeats_or_carries() -> None:
@@ -68,7 +70,11 @@ def test_carry_deals_the_rest_of_an_epoch_before_the_next_ones_first() -> None:
 
 
 @pytest.mark.parametrize(("size", "rank", "weight"), [(2, 0, 1.0), (3, 0, 0.9), (3, 2, 1.2)])
-def test_the_weight_makes_the_mean_over_ranks_that_of_the_batch(size: int, rank: int, weight: float) -> None:
+def test_the_weight_makes_the_mean_over_ranks_that_of_the_batch(
+    size: int,
+    rank: int,
+    weight: float,
+) -> None:
     cursor = cursor_of(rank, size, 100, global_batch=10)
     assert cursor.weight == pytest.approx(weight)
     cursor.begin()
@@ -108,6 +114,34 @@ def test_a_turn_of_the_loop_is_a_step_and_so_is_the_states_step() -> None:
     assert by_turns.epoch == 1
 
 
+def test_a_turn_that_is_left_is_dealt_anew_unless_the_state_has_stepped() -> None:
+    cursor = cursor_of(0, 1, 10, 2, shuffle=False)
+    for loop in (cursor, cursor.track(cursor.batches())):
+        for _ in loop:
+            break
+        assert cursor.sample == 0
+    for _ in cursor:
+        cursor.whole()
+        break
+    assert next(iter(cursor)).tolist() == [2, 3]
+
+
+def test_a_loop_goes_on_when_the_state_goes_back_to_an_earlier_epoch() -> None:
+    cursor = cursor_of(0, 1, 4, 2, shuffle=False)
+    before = cursor.state_dict()
+    list(cursor)
+    loop = iter(cursor)
+    next(loop)
+    cursor.load_state_dict(before)
+    assert [indices.tolist() for indices in loop] == [[0, 1], [2, 3]] * 2
+
+
+def test_few_orders_are_kept() -> None:
+    cursor = cursor_of(0, 1, 10, 4, tail="carry")
+    for _ in cursor.track(cursor.batches(), epochs=20):
+        assert len(cursor._orders._kept) <= 3
+
+
 def test_a_step_that_fails_is_dealt_again() -> None:
     cursor = cursor_of(0, 1, 10, 2, shuffle=False)
     with pytest.raises(RuntimeError):
@@ -138,8 +172,11 @@ def test_loading_a_state_goes_there() -> None:
     state = json.loads(json.dumps(ahead.state_dict()))
     assert len(json.dumps(state)) < 100
     behind.begin()
+    deal = behind.deal
     behind.load_state_dict(state)
-    assert behind.state_dict() == state
+    assert behind.state_dict() == state and behind.deal > deal
+    behind.whole()
+    assert behind.state_dict() == state, "the step that was under way is dealt anew"
     assert behind.begin().tolist() == ahead.begin().tolist()
 
 
@@ -222,7 +259,8 @@ def test_a_loader_of_an_old_deal_stops() -> None:
 
 
 @pytest.mark.parametrize(
-    ("loader", "said"), [([1, 2, 3], "3 of the 5"), ([1] * 6, "more than the 5"), ([], "0 of the 5")]
+    ("loader", "said"),
+    [([1, 2, 3], "3 of the 5"), ([1] * 6, "more than the 5"), ([], "0 of the 5")],
 )
 def test_a_loader_that_does_not_follow_the_cursor_is_noticed(loader: list[int], said: str) -> None:
     cursor = cursor_of(0, 1, 10, 2)
@@ -341,7 +379,7 @@ def test_any_schedule_of_changes_deals_each_sample_once(monkeypatch: pytest.Monk
     rng = seeded("schedules of a cursor")
     steps = epochs = 0
     sizes: set[int] = set()
-    for _ in range(histories(200, 10_000)):
+    for _ in range(histories(200, 3_000)):
         seed = rng.getrandbits(64)
         try:
             schedule = _schedule(random.Random(seed))

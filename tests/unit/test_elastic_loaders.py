@@ -18,7 +18,8 @@ class World:
 
     def __init__(self) -> None:
         self.place = (0, 2)
-        self.cursor = Cursor(LENGTH, BATCH, seed=4, rank=lambda: self.place[0], size=lambda: self.place[1])
+        rank, size = lambda: self.place[0], lambda: self.place[1]
+        self.cursor = Cursor(LENGTH, BATCH, seed=4, rank=rank, size=size)
 
     def changes_to(self, rank: int, size: int) -> None:
         self.place = rank, size

@@ -8,7 +8,7 @@ import pytest
 from elastic_job import Job, running
 
 from hvdlite.launch.elastic import events as on
-from hvdlite.launch.elastic.membership import Phase
+from hvdlite.launch.elastic.progress import Phase
 
 
 def test_race_1_news_name_the_generation_that_they_break() -> None:
@@ -27,6 +27,17 @@ def test_race_2_the_meeting_of_one_that_dies_before_it_joins_is_failed() -> None
     assert job.news.lost == (2,) and job.phase is Phase.GATHERING
     job.report(1, 3)
     assert (job.roll.generation, job.roll.numbers()) == (3, (1, 3))
+
+
+def test_race_2_one_that_gives_up_meeting_fails_the_meeting_of_the_others() -> None:
+    job = running()
+    job.die(4).report(1, 2, 3).report(2, broken=True)
+    assert job.all(on.FailMeeting) == [on.FailMeeting(2, 2)]
+    assert job.news.broken and job.news.lost == ()
+    job.report(3, broken=True)
+    assert job.said == [], "it was told once"
+    job.report(1, broken=True)
+    assert job.roll.generation == 3
 
 
 def test_race_4_two_that_die_at_once_are_one_news() -> None:
@@ -181,6 +192,9 @@ def test_race_19_a_clock_that_jumps_back_stands_still() -> None:
     assert job.said == [] and job.machine.due() == due
     job.hear(after=1002)
     assert job.news.ready == (3,)
+    job.hear(on.MemberLeaves(2, "SIGTERM"), after=-1000)
+    assert job.hear(after=1029).kills == []
+    assert job.hear(after=1).kills == [2]
 
 
 # Notices.
@@ -196,6 +210,13 @@ def test_stop_lets_all_reach_a_boundary() -> None:
     assert job.end.status == 143
 
 
+def test_a_job_that_is_over_before_it_stops_has_succeeded() -> None:
+    job = running("a:2")
+    job.hear(on.Returned(1), on.Returned(2)).hear(on.Stop(143))
+    job.die(1, status=0).die(2, status=0)
+    assert job.end == on.End(0)
+
+
 def test_stop_ends_the_job_when_its_time_is_up() -> None:
     job = running("a:2", leave_seconds=30)
     job.hear(on.Stop(143)).report(1, leaves=True).hear(on.Stop(130), after=29)
@@ -204,9 +225,47 @@ def test_stop_ends_the_job_when_its_time_is_up() -> None:
     assert job.end.status == 143
 
 
+def test_stop_gives_those_a_boundary_whose_generation_breaks_before() -> None:
+    job = running("a:3", least=3)
+    job.hear(on.Stop(143)).die(3).report(1, 2, broken=True)
+    assert job.roll.numbers() == (1, 2)
+    job.enter(1, 2)
+    assert job.news.stop and job.news.number > job.machine.generation
+    job.report(1, 2, leaves=True).die(1, status=0).die(2, status=0)
+    assert job.end.status == 143
+
+
 def test_stop_before_any_generation_ends_the_job_at_once() -> None:
     job = Job("a:2", processes=4)
     assert job.hear(on.Stop(143)).end.status == 143
+
+
+def test_the_slot_of_a_member_that_has_left_cools_down() -> None:
+    job = running("a:2")
+    job.hear(on.MemberLeaves(2, "SIGTERM")).report(2, leaves=True).report(1).form(1)
+    job.die(2, status=0)
+    assert job.starts == []
+    job.hear(after=1.0)
+    assert job.starts == [(3, "a", 1)]
+
+
+def test_one_that_leaves_does_not_put_out_its_host() -> None:
+    job = running("a:2", failure_unit="host")
+    job.hear(on.MemberLeaves(2, "SIGTERM")).report(2, leaves=True).report(1).form(1)
+    job.die(2, status=0).hear(after=0.5)
+    assert job.starts == [] and job.machine.crew.cooling(job.now) == {"a:1": 0.5}
+    job.hear(after=0.5)
+    assert job.starts == [(3, "a", 1)]
+
+
+def test_a_notice_holds_whatever_discovery_says() -> None:
+    job = running("a:2")
+    job.hear(on.MemberLeaves(2, "SIGTERM")).found("a:2")
+    assert job.all(on.Tell) == []
+    job.found("a:2,b:1")
+    assert job.all(on.Tell) == []
+    job.hear(after=30)
+    assert job.kills == [2]
 
 
 def test_a_notice_during_a_roll_is_told_in_the_next_generation() -> None:
@@ -223,6 +282,8 @@ def test_a_notice_while_reports_are_gathered_takes_effect_in_this_roll() -> None
     assert job.roll.numbers() == (1,)
     job.hear(after=30)
     assert job.kills == [2], "its exit is waited for"
+    job.die(2)
+    assert job.all(on.Tell) == [], "that is no loss"
 
 
 def test_all_that_leave_end_the_job_in_order() -> None:

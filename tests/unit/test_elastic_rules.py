@@ -6,8 +6,8 @@ import pytest
 from elastic_job import Job, running
 
 from hvdlite.launch.elastic import events as on
-from hvdlite.launch.elastic.membership import Phase
-from hvdlite.rendezvous.roll import Accusation, Cause, Part
+from hvdlite.launch.elastic.progress import Phase
+from hvdlite.rendezvous.roll import Accusation, Cause, Part, Report
 
 SILENT = (Accusation(4, Cause.SILENCE),)
 
@@ -120,6 +120,30 @@ def test_below_the_minimum_for_too_long_ends_the_job() -> None:
     assert job.end.status == 1 and "only 2 of the 3 processes" in job.end.sentence
 
 
+@pytest.mark.parametrize("generation", [0, 1, 3])
+def test_a_report_into_another_generation_says_nothing(generation: int) -> None:
+    job = running()
+    late = [on.Reported(Report(member, generation, 5, whole=True)) for member in (1, 2, 3, 4)]
+    job.hear(*late)
+    assert job.said == [] and job.phase is Phase.RUNNING
+
+
+def test_a_generation_is_up_when_all_have_entered_this_one() -> None:
+    job = running("a:2")
+    job.report(1, 2).enter(1).hear(on.Entered(2, 1))
+    assert job.phase is Phase.FORMING
+    job.enter(2)
+    assert job.phase is Phase.RUNNING
+
+
+def test_a_report_at_a_boundary_breaks_nothing_and_one_of_an_error_does() -> None:
+    planned, broken = running(), running()
+    planned.report(1)
+    assert planned.said == [] and planned.phase is Phase.GATHERING
+    broken.report(1, broken=True)
+    assert broken.news.broken and broken.news.generation == 1 and broken.news.lost == ()
+
+
 # Rule 2: a lost member is out for good, and its slot is given again when it is reaped.
 
 
@@ -158,6 +182,16 @@ def test_a_survivor_in_code_of_its_own_is_waited_for_and_named() -> None:
 def test_a_survivor_that_never_reports_is_killed_in_the_end() -> None:
     job = running(elastic_timeout=600)
     job.die(4).report(1, 2).hear(after=600)
+    assert job.kills == [3]
+    assert job.roll.numbers() == (1, 2)
+
+
+def test_a_generation_that_does_not_come_up_is_broken_and_only_the_silent_one_is_killed() -> None:
+    job = running("a:3", elastic_timeout=600)
+    job.report(1, 2, 3).hear(after=600)
+    assert job.kills == [] and job.news.broken and job.news.generation == 2
+    assert [fail.generation for fail in job.all(on.FailMeeting)] == [2]
+    job.report(1, 2, broken=True).hear(after=600)
     assert job.kills == [3]
     assert job.roll.numbers() == (1, 2)
 
@@ -215,6 +249,23 @@ def test_the_second_time_the_smaller_host_is_put_out() -> None:
 
 def test_of_two_equal_hosts_the_later_one_is_put_out() -> None:
     job = _cut(_cut(running("a:1,b:1,c:1")))
+    assert job.kills == [3] and job.roll.numbers() == (1, 2)
+
+
+def test_a_closed_connection_is_no_accusation() -> None:
+    job = running("a:2,b:1")
+    closed = (Accusation(1, Cause.CLOSED),)
+    for _ in range(3):
+        job.report(1, 2, 3, broken=True, accused=closed)
+        assert job.roll.numbers() == (1, 2, 3)
+        job.form(1, 2, 3)
+
+
+def test_only_the_pair_that_has_failed_twice_is_judged() -> None:
+    job = running("a:1,b:1,c:1")
+    job.report(1, broken=True, accused=(Accusation(3, Cause.OUTAGE),)).report(2, 3).form(1, 2, 3)
+    both = (Accusation(2, Cause.OUTAGE), Accusation(3, Cause.OUTAGE))
+    job.report(1, broken=True, accused=both).report(2, 3)
     assert job.kills == [3] and job.roll.numbers() == (1, 2)
 
 
@@ -336,6 +387,12 @@ def test_the_job_has_succeeded_when_all_present_members_have() -> None:
     assert job.end == on.End(0)
 
 
+def test_after_the_first_that_returns_there_is_no_minimum() -> None:
+    job = running("a:2", least=2)
+    job.hear(on.Returned(1)).report(2, broken=True)
+    assert job.roll.numbers() == (2,)
+
+
 def test_an_exit_with_code_0_in_the_middle_is_a_loss() -> None:
     job = running("a:2")
     job.die(2, status=0)
@@ -364,6 +421,19 @@ def test_programs_that_never_meet_succeed_as_they_end() -> None:
     assert job.said == []
     job.die(2, status=0)
     assert job.end == on.End(0)
+
+
+def test_programs_without_run_succeed_as_they_end() -> None:
+    job = Job("a:2")
+    job.meet(1, 2).enter(1, 2).die(1, status=0).die(2, status=0)
+    assert job.end == on.End(0)
+
+
+def test_programs_without_run_start_anew_when_they_fail() -> None:
+    job = Job("a:2")
+    job.meet(1, 2).enter(1, 2).die(1, status=1, line="ValueError: x")
+    job.die(2, status=1, line="PeerLostError: rank 0").hear(after=1.0)
+    assert job.starts == [(3, "a", 0), (4, "a", 1)]
 
 
 # Rule 10: the program's own fault.
@@ -400,8 +470,8 @@ def test_a_program_that_fails_at_once_is_not_tried_for_ever() -> None:
 
 
 def test_newcomers_that_fail_while_they_warm_up_never_end_the_job() -> None:
-    job = running("a:1")
-    job.found("a:2")
+    job = running("a:2")
+    job.found("a:3")
     for seconds in (1.0, 2.0, 4.0, 8.0, 16.0):
         [(newcomer, *_)] = job.starts
         job.die(newcomer, status=1, line="ImportError: no module")
@@ -409,6 +479,8 @@ def test_newcomers_that_fail_while_they_warm_up_never_end_the_job() -> None:
         job.hear(after=seconds - 0.1)
         assert job.starts == []
         job.hear(after=0.1)
+    job.die(2).report(1)
+    assert job.roll.numbers() == (1,)
 
 
 # The limit of resets.

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from hvdlite.launch.elastic.cooldown import Cooldowns
-from hvdlite.launch.elastic.discovery import MOST_BYTES, BadAnswer, parse
+from hvdlite.launch.elastic.discovery import MOST_BYTES, Answer, Answers, BadAnswer, parse
 from hvdlite.launch.elastic.faults import Failure, Faults
 from hvdlite.launch.elastic.placing import Candidate, free_slots, in_order
 from hvdlite.launch.hosts import Host
@@ -63,6 +63,8 @@ def test_the_next_end_is_the_nearest() -> None:
     cooldowns.failed("a", 0.0)
     cooldowns.failed("b", 0.5)
     assert [cooldowns.next_end(now) for now in (0.5, 1.0, 1.5)] == [1.0, 1.5, None]
+    assert cooldowns.running(0.75) == {"a": 0.25, "b": 0.75}
+    assert cooldowns.running(1.25) == {"b": 0.25}
 
 
 def test_slots_are_free_host_by_host_and_from_below() -> None:
@@ -140,6 +142,30 @@ def test_any_output_is_hosts_or_refused() -> None:
         except BadAnswer:
             continue
         assert hosts and all(host.slots > 0 for host in hosts)
+
+
+def test_the_first_failure_of_a_script_is_fatal() -> None:
+    for answer in (
+        Answers().ended(1, b"a:2"),
+        Answers().ended(0, b"not a host"),
+        Answers().hangs(30),
+    ):
+        assert answer.fatal and answer.hosts is None
+        assert answer.trouble.startswith("the host discovery script has failed: ")
+
+
+def test_later_failures_are_told_once_and_the_last_answer_stays() -> None:
+    answers = Answers(slots_per_host=2)
+    assert answers.ended(0, b"a\nb:1") == Answer((Host("a", 2), Host("b", 1)))
+    assert answers.ended(0, b"a:2\nb:1") == Answer(), "nothing is new"
+    trouble = answers.ended(7, b"").trouble
+    assert trouble.endswith("it has ended with status 7. Its last answer stays.")
+    assert "not a host" in answers.ended(0, b"not a host").trouble
+    assert "more than 30 s" in answers.hangs(30).trouble
+    for again in (answers.ended(8, b""), answers.ended(0, b"rubbish?"), answers.hangs(30)):
+        assert again == Answer(), "its kind was told"
+    assert answers.ended(0, b"b:1") == Answer((Host("b", 1),))
+    assert answers.ended(9, b"").trouble, "after a run that went well"
 
 
 def test_faults_are_three_in_a_row() -> None:

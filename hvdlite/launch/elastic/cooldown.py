@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass
+
+#: A host, or a host and a slot.
+Place = str | tuple[str, int]
 
 DEFAULT_RANGE = (1.0, 60.0)
 FORGET_SECONDS = 600.0
@@ -19,7 +22,7 @@ class _Record:
 
 
 class Cooldowns:
-    """By place: a host, or a host and a slot.
+    """How long which places are empty.
 
     With a range (MIN, MAX) the k-th failure, counted from 0, empties a place for MIN * 2**k
     and up to MIN more by chance, but never longer than MAX.
@@ -38,9 +41,9 @@ class Cooldowns:
         self._least, self._most = seconds or DEFAULT_RANGE
         self._chance = chance if seconds else lambda: 0.0
         self._for_good = for_good
-        self._records: dict[Hashable, _Record] = {}
+        self._records: dict[Place, _Record] = {}
 
-    def failed(self, place: Hashable, now: float) -> float:
+    def failed(self, place: Place, now: float) -> float:
         """A place is empty from now on. Returns for how many seconds."""
         record = self._records.get(place)
         if record is None or now - max(record.last, record.until) >= FORGET_SECONDS:
@@ -51,9 +54,14 @@ class Cooldowns:
         record.last = now
         return record.until - now
 
-    def empty(self, place: Hashable, now: float) -> bool:
+    def empty(self, place: Place, now: float) -> bool:
         record = self._records.get(place)
         return record is not None and now < record.until
+
+    def running(self, now: float) -> dict[Place, float]:
+        """For how many seconds which places are empty still."""
+        ends = {place: record.until - now for place, record in self._records.items()}
+        return {place: seconds for place, seconds in ends.items() if seconds > 0}
 
     def next_end(self, now: float) -> float | None:
         """When the next place may be filled again."""

@@ -59,6 +59,13 @@ class Member:
         """Whether it is in the generation and has not reported."""
         return self.stage is Stage.SERVING and self.report is None
 
+    @property
+    def in_first_part(self) -> bool:
+        """Whether it is in the program's part before `run`, and not in `init()`."""
+        if self.stage is Stage.SERVING:
+            return self.inside and self.report is None and not self.has_state
+        return self.stage is Stage.COLD and self.meets
+
     def waits_for(self, report: Report) -> bool:
         """Whether a newcomer's report counts. One that still waits in init() may be too late."""
         new = self.stage in (Stage.COLD, Stage.WARM) and report.generation == 0
@@ -81,7 +88,8 @@ class Crew:
         self._started = 0
         by_host = policy.failure_unit == "host"
         for_good = by_host and policy.cooldown_range is None
-        self._cooldowns = Cooldowns(policy.cooldown_range, chance, for_good)
+        self._after_failure = Cooldowns(policy.cooldown_range, chance, for_good)
+        self._after_leave = Cooldowns(policy.cooldown_range, chance)
 
     def of(self, *stages: Stage) -> list[Member]:
         return [member for member in self.members.values() if member.stage in stages]
@@ -104,20 +112,31 @@ class Crew:
         if self.policy.failure_unit == "host":
             self.cool_host(member.host, now)
         else:
-            self._cooldowns.failed((member.host, member.slot), now)
+            self._after_failure.failed((member.host, member.slot), now)
 
     def cool_host(self, host: str, now: float) -> None:
-        self._cooldowns.failed(host, now)
+        self._after_failure.failed(host, now)
+
+    def rest(self, member: Member, now: float) -> None:
+        """A slot whose member has left stays empty for a while, and is never out for good."""
+        self._after_leave.failed((member.host, member.slot), now)
+
+    def cooling(self, now: float) -> dict[str, float]:
+        """For people: by host or host:slot, for how many seconds it stays empty."""
+        running = {**self._after_leave.running(now), **self._after_failure.running(now)}
+        return {_named(place): seconds for place, seconds in running.items()}
 
     def cooled(self, now: float) -> float | None:
         """When a slot may be filled next that may not be now."""
-        return self._cooldowns.next_end(now)
+        ends = [self._after_failure.next_end(now), self._after_leave.next_end(now)]
+        return min((end for end in ends if end is not None), default=None)
 
     def free(self, now: float) -> list[tuple[str, int]]:
         """The slots that may be filled now, and are wanted."""
 
         def empty(host: str, slot: int) -> bool:
-            return self._cooldowns.empty(host, now) or self._cooldowns.empty((host, slot), now)
+            failed = any(self._after_failure.empty(each, now) for each in (host, (host, slot)))
+            return failed or self._after_leave.empty((host, slot), now)
 
         taken = {(member.host, member.slot) for member in self.members.values()}
         hosts = [host for host in self.hosts if host.name not in self.departing]
@@ -179,3 +198,7 @@ class Crew:
             member.report, member.inside, member.suspect_until = None, False, None
         hosts = list(dict.fromkeys(member.host for member in ranks))
         self._order = hosts + [host.name for host in self.hosts if host.name not in hosts]
+
+
+def _named(place: str | tuple[str, int]) -> str:
+    return place if isinstance(place, str) else f"{place[0]}:{place[1]}"

@@ -36,11 +36,11 @@ class Departures:
             outcome.succeeded = outcome.succeeded or status == 0
             if status:
                 outcome.failed_later = outcome.failed_later or failure
-        elif member.stage is Stage.COLD and status == 0 and not outcome.rolled:
-            # A program that never meets the others is a success of its own.
+        elif status == 0 and not outcome.trained and member.in_first_part:
+            # A program that does without `run`, or even without the others, ends well by itself.
             outcome.returned = outcome.succeeded = True
         elif member.stage is Stage.LEFT:
-            self._crew.cool(member, now)
+            self._crew.rest(member, now)
         elif member.stage is not Stage.LOST:
             self.lose(member, failure, now)
 
@@ -54,11 +54,9 @@ class Departures:
             self.ended(member, _HOST_STATUS, "", now)
 
     def host_leaves(self, event: HostLeaves, now: float) -> None:
-        """The first notice of a host counts."""
-        host = event.host
-        if host not in self._crew.departing:
-            self._crew.departing.add(host)
-            self.asked_to_leave(self._crew.on(host), event.reason, event.seconds, now)
+        """Nothing starts on it until it is named anew, or until it was lost."""
+        self._crew.departing.add(event.host)
+        self.asked_to_leave(self._crew.on(event.host), event.reason, event.seconds, now)
 
     def hosts_found(self, hosts: tuple[Host, ...]) -> None:
         """The latest answer of discovery. Members of a host that is back stay."""

@@ -10,6 +10,22 @@ A process learns by these keys of the store what becomes of it:
     elastic/roll/<g>         WriteRoll     those of generation g - 1 wait for it
     elastic/place/<member>   WriteRoll     of a roll's newcomers: the generation's number
                              WarmAlone     0: `init()` returns at once, without an engine
+
+What a process does, so that the machine is right about it:
+
+1. Start(meets=True): `init()` reports into generation 0 (newcomer, meets) and waits for its place.
+   With 0 it goes on as 2.
+2. Start(meets=False): `init()` returns at once. `run` reports into generation 0 (newcomer) and
+   waits for its place.
+3. With a roll it forms the engine (Entered), takes its state, and calls the function (Trains the
+   first time, Returned when it is over).
+4. A boundary that agrees on news beyond the roll's `answers`, or an error of the engine (broken):
+   it reports into the next generation and waits for that roll. A newcomer stays one in its
+   reports until it has had the job's state.
+5. News that name it as leaving, or `stop`: at the next boundary it reports with `leaves`, and
+   exits with 0. If its generation breaks before, it reports without; the next roll may name it, so
+   that it comes to a boundary.
+6. A roll without it: it exits with 0.
 """
 
 from __future__ import annotations
@@ -55,7 +71,7 @@ class StartFailed:
 
 @dataclass(frozen=True)
 class Reported:
-    """A report that was decoded with its member's token."""
+    """A report that was decoded with its member's token: elastic/report/<g>/<member>."""
 
     report: Report
 
@@ -80,14 +96,17 @@ class Trains:
 
 @dataclass(frozen=True)
 class Returned:
-    """The program's function has returned: elastic/done/<member>. Now its exit 0 is a success."""
+    """The program's function has returned: elastic/done/<member>. Now its exit 0 is a success.
+
+    The exit 0 of a program that does without `run` is a success, too.
+    """
 
     member: int
 
 
 @dataclass(frozen=True)
 class MemberLeaves:
-    """A process was sent SIGTERM, or has called leave()."""
+    """A process was sent SIGTERM, or has called leave(): elastic/leave/<member>."""
 
     member: int
     reason: str = ""

@@ -3,10 +3,8 @@
 Events and times go in, actions come out (see `events`). It reads no clock and does no I/O;
 a time that is earlier than the last one counts as the last one.
 
-    GATHERING    reports of the living members of generation g are awaited
-    FORMING      roll g + 1 is written, its engines come up
-    RUNNING      all are in; a loss or a report ends the generation
-    ENDED
+It goes from one phase to the next (see `progress`): a generation is formed, runs, and ends with a
+loss or a report; then reports are gathered until the next roll can be written.
 
 The first generation gathers in `init()`. If all its members die before any has trained, the job
 starts anew. After the first member whose function has returned there is no minimum any more:
@@ -16,14 +14,13 @@ those that are left finish among themselves.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from enum import Enum
 
 from hvdlite.launch.elastic import events, outcome
 from hvdlite.launch.elastic.announcing import Announcements
 from hvdlite.launch.elastic.crew import Crew, Member, Policy, Stage
 from hvdlite.launch.elastic.departures import Departures
 from hvdlite.launch.elastic.events import Action, Event, OfMember
+from hvdlite.launch.elastic.progress import Phase, Progress
 from hvdlite.launch.elastic.unreachable import Unreachable, accusations
 from hvdlite.rendezvous.last_step import Decision, Inconsistent, decide
 from hvdlite.rendezvous.roll import Cause, Entry, Report, Roll
@@ -31,23 +28,6 @@ from hvdlite.rendezvous.roll import Cause, Entry, Report, Roll
 SUSPECT_SECONDS = 2.0
 TELL_OF_WAITING_SECONDS = 60.0
 _CANNOT_START = 127
-
-
-class Phase(Enum):
-    GATHERING = "gathering"
-    FORMING = "forming"
-    RUNNING = "running"
-    ENDED = "ended"
-
-
-@dataclass
-class _Progress:
-    """How far the job has come."""
-
-    met: bool = False  # a generation was up since the job has started, or started anew
-    cohort: bool = False  # those that the first generation waits for are started
-    resets: int = 0  # generations with other members than the one before
-    ranks: tuple[int, ...] = ()  # of the latest roll
 
 
 class Membership:
@@ -67,12 +47,13 @@ class Membership:
         self._departures = Departures(self.crew, self._outcome, self._actions)
         self._announcements = Announcements()
         self._unreachable = Unreachable()
-        self._progress = _Progress()
+        self._progress = Progress()
         self._now = now
         self._since = now  # of the phase
         self._short_since: float | None = now  # fewer than the minimum are there
         self._stop_by: float | None = None
-        self._breaks = False  # this generation is broken, and no news has said so
+        self._breaks = False  # a report says that this generation is broken
+        self._broken = 0  # the last generation of which news have said so
         self._said_waiting = False
 
     def handle(self, batch: Sequence[Event], now: float) -> list[Action]:
@@ -160,9 +141,11 @@ class Membership:
             accused = self.crew.members.get(accusation.member)
             if accusation.cause is Cause.SILENCE and accused and accused.is_missing:
                 accused.suspect_until = accused.suspect_until or self._now + SUSPECT_SECONDS
+        self._breaks = self._breaks or report.broken
+        if self.phase is Phase.FORMING:
+            self._actions.append(events.FailMeeting(self.generation, member.number))
         if self.phase is not Phase.GATHERING:
             self._enter(Phase.GATHERING)
-            self._breaks = report.broken
         if report.leaves:
             self._departures.left(member, self._now)
 
@@ -179,16 +162,24 @@ class Membership:
         if self._stop_by is not None and self._now >= self._stop_by:
             return self._end(self._outcome.stopped())
         self._departures.overdue(self._now)
-        late = self._awaited()
-        if late and self._now >= self._since + self.policy.elastic_timeout:
-            for member in late:
-                why = f"it was waited for {self.policy.elastic_timeout:g} s"
-                self._departures.kill(member, why, self._now)
-        elif late and not self._said_waiting and self._now >= self._since + TELL_OF_WAITING_SECONDS:
+        late, now = self._awaited(), self._now
+        if late and now >= self._since + self.policy.elastic_timeout:
+            self._waited_too_long(late)
+        elif late and now >= self._since + TELL_OF_WAITING_SECONDS and not self._said_waiting:
             self._said_waiting = True
             names = ", ".join(f"member {member.number} on {member.host}" for member in late)
-            self._actions.append(events.Say(f"waiting for {names}: in code of their own?"))
+            self._actions.append(events.Say(f"the next generation waits for {names}."))
         return None
+
+    def _waited_too_long(self, late: Sequence[Member]) -> None:
+        """Where a generation does not come up, all report, but those that cannot."""
+        if self.phase is Phase.FORMING:
+            self._breaks = True
+            self._actions.append(events.FailMeeting(self.generation, late[0].number))
+            return
+        for member in late:
+            why = f"it was waited for {self.policy.elastic_timeout:g} s"
+            self._departures.kill(member, why, self._now)
 
     def _awaited(self) -> list[Member]:
         """Those without which the phase does not end."""
@@ -204,7 +195,8 @@ class Membership:
 
     def _tell_of_losses(self) -> None:
         lost = self._departures.lost
-        if not (lost or self._breaks) or self.phase is Phase.ENDED:
+        breaks = self._breaks and self._broken != self.generation
+        if not (lost or breaks) or self.phase is Phase.ENDED:
             return
         if self.phase is Phase.FORMING:
             self._actions += [events.FailMeeting(self.generation, number) for number in lost]
@@ -216,17 +208,10 @@ class Membership:
         lost = tuple(self._departures.lost) if broken else ()
         if broken:
             self._departures.lost.clear()
-            self._breaks = False
+            self._broken = self.generation
         leaving, stop = self.crew.leaving(), self._outcome.stop is not None
-        news = self._announcements.news(
-            self.generation,
-            broken,
-            lost,
-            ready,
-            leaving,
-            stop,
-            self._now,
-        )
+        told = self._announcements
+        news = told.news(self.generation, broken, lost, ready, leaving, stop, self._now)
         self._actions.append(events.Tell(news))
 
     def _announce(self) -> None:
@@ -262,6 +247,8 @@ class Membership:
         """All are in. Newcomers that wait in init() are too late for it."""
         self._enter(Phase.RUNNING)
         self._progress.met = True
+        if self._outcome.stop is not None:
+            self._tell()  # the roll has answered the news that said so
         for member in self.crew.newcomers():
             if member.meets:
                 member.meets, member.stage, member.report = False, Stage.COLD, None
@@ -269,7 +256,7 @@ class Membership:
 
     def _admitted(self, staying: Sequence[Member]) -> list[Member]:
         """The newcomers that a roll takes along: those that are warm, as long as there is room."""
-        if self._outcome.returned or self._outcome.stop is not None:
+        if self._outcome.winds_down:
             return []
         warm = self.crew.of(Stage.WARM)
         most = self.policy.most
@@ -282,10 +269,11 @@ class Membership:
                 return self._end(outcome.repeated(fault))
             if self._progress.ranks and not self.crew.of(Stage.SERVING):
                 self._start_anew()
-        if self._outcome.stop is not None or self._awaited():
+        if self._awaited():
             return None
         staying = self.crew.staying()
-        if self._outcome.trained and not any(member.has_state for member in staying):
+        begun = self._outcome.trained or self._outcome.stop is not None
+        if begun and not any(member.has_state for member in staying):
             self._short_since = None
             return None  # the outcome decides, once all have left
         members = self.crew.in_order_of_ranks(staying + self._admitted(staying))
@@ -310,7 +298,7 @@ class Membership:
 
     def _least(self) -> int:
         """How many members a generation has at least; at the very start, how many slots."""
-        if self._outcome.returned:
+        if self._outcome.winds_down:
             return 1
         first = not self.generation and not self._progress.cohort
         return self.policy.processes if first else self.policy.least
@@ -365,22 +353,23 @@ class Membership:
 
     def _fills(self) -> bool:
         """Whether newcomers are wanted at all."""
-        over = self._outcome.returned or self._outcome.stop is not None
-        return self.phase is not Phase.ENDED and not over
+        return self.phase is not Phase.ENDED and not self._outcome.winds_down
 
     def _fill(self) -> None:
-        free, wanted = self.crew.free(self._now), self.crew.wanted()
+        free = self.crew.free(self._now)
+        if not free:
+            return
         there = self.crew.of(Stage.COLD, Stage.WARM, Stage.SERVING)
         progress = self._progress
         progress.cohort = progress.cohort and bool(there)
         first = not (progress.met or progress.cohort)
-        if not free or (first and len(there) + len(free) < self._least()):
+        if first and len(there) + len(free) < self._least():
             return
         if first:
             progress.cohort, self._since = True, self._now
         started = [
             self.crew.start(host, slot, meets=not progress.met, awaited=first)
-            for host, slot in free[: int(min(len(free), wanted))]
+            for host, slot in free[: int(min(len(free), self.crew.wanted()))]
         ]
         expected = self.crew.expected() if started else {}
         for new in started:

@@ -24,6 +24,11 @@ class Outcome:
     failures: list[Failure] = field(default_factory=list)  # that no roll has made good
     stop: int | None = None  # the status with which the launcher ends when all have left
 
+    @property
+    def winds_down(self) -> bool:
+        """No newcomer is started or admitted, and there is no minimum any more."""
+        return self.returned or self.stop is not None
+
     def cause(self) -> Failure | None:
         """Of those that ended the last generation, the first that is no consequence."""
         causes = [failure for failure in self.failures if not failure.is_consequence]
@@ -34,11 +39,11 @@ class Outcome:
         if crew.of(Stage.RETURNED, Stage.LEFT):
             return None
         serving = crew.of(Stage.SERVING)
-        if self.stop is not None and not serving:
-            return self.stopped()
         waiting = serving if self.rolled else crew.of(Stage.COLD, Stage.WARM)
         if self.succeeded and not waiting:
             return self._finished()
+        if self.stop is not None and not serving:
+            return self.stopped()
         if not self.trained or any(each.has_state or each.report is None for each in serving):
             return None
         return self._finished() if self.succeeded else self._no_survivor()

@@ -69,7 +69,7 @@ def ranks_with_different_rows_are_told_so(here: Here) -> None:
     def rows(x: Any) -> Any:
         return hvd.allgather(x, name="rows")
 
-    with raises((ValueError, api.invalid(COMPILED)), "'rows'", "equally many rows"):
+    with raises((ValueError, api.invalid(COMPILED)), "'rows'", "the same number of rows"):
         api.run(COMPILED, rows, api.ones((2 + (here.rank == 0), 3)))
     assert api.array(api.run(COMPILED, rows, api.ones(1))).tolist() == [1] * here.size
 
