@@ -31,6 +31,6 @@ def era() -> tuple[str, int]:
 def not_yet(name: str) -> NoReturn:
     """To be a module's __getattr__."""
     raise AttributeError(
-        f"hvdlite has no elastic training yet, and so no elastic.{name}: take the elastic parts out and save checkpoints, "
-        "from which the job can be started again."
+        f"hvdlite has no elastic.{name} for this framework yet: take the elastic parts out and "
+        "save checkpoints, from which the job can be started again."
     )

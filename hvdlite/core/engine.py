@@ -12,10 +12,10 @@ from hvdlite.core.process_sets import ProcessSet
 from hvdlite.exceptions import NotInitializedError
 
 __all__ = [
-    "DeviceArray", "GradientHooks", "Pending", "PoolStats", "abort", "is_root", "members_of",
-    "new_handle", "poll", "pool_arm", "pool_expect", "pool_offset", "pool_patch", "pool_stats",
-    "rank", "ranks_of", "run", "run_all", "run_now", "submit", "submit_group", "synchronize",
-    "takes_gpus", "wait_all", "warm_up", "warms_up",
+    "DeviceArray", "GradientHooks", "Pending", "PoolStats", "abort", "is_root", "members_of", "new_handle",
+    "poll", "pool_arm", "pool_expect", "pool_offset", "pool_patch", "pool_stats", "rank", "ranks_of",
+    "run", "run_all", "run_now", "submit", "submit_group", "synchronize", "takes_gpus",
+    "wait_all", "warm_up", "warms_up",
 ]  # fmt: skip
 
 rank = _core.rank
@@ -39,25 +39,6 @@ wait_all = _core.wait_all
 
 #: The short way for gradients, by hooks: see csrc/bindings/gradient_hooks.cc.
 GradientHooks = _core.GradientHooks
-
-
-#: Gradients in memory that ranks share: see csrc/api/hvdlite.h.
-pool_patch = _core.pool_patch
-pool_expect = _core.pool_expect
-pool_arm = _core.pool_arm
-pool_offset = _core.pool_offset
-
-
-class PoolStats(NamedTuple):
-    hits: int  # gradients allocated there
-    misses: int  # refused although the size is known
-    live: int  # allocated now
-    bytes: int  # of all blocks made
-
-
-def pool_stats() -> PoolStats:
-    """The counters of that memory."""
-    return PoolStats(*_core.pool_stats())
 
 
 _warms_up = False
@@ -98,6 +79,25 @@ def _to_itself(call: Callable[..., Any]) -> Callable[..., Any]:
         return call(kind, op, 0, name, data, output, 0, *rest[1:])
 
     return broadcast_only
+
+
+#: Gradients in memory that ranks share: see csrc/api/hvdlite.h.
+pool_patch = _core.pool_patch
+pool_expect = _core.pool_expect
+pool_arm = _core.pool_arm
+pool_offset = _core.pool_offset
+
+
+class PoolStats(NamedTuple):
+    hits: int  # gradients allocated there
+    misses: int  # refused although the size is known
+    live: int  # allocated now
+    bytes: int  # of all blocks made
+
+
+def pool_stats() -> PoolStats:
+    """The counters of that memory."""
+    return PoolStats(*_core.pool_stats())
 
 
 def takes_gpus() -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from hvdlite.elastic import news
-from hvdlite.elastic.state import ObjectState
+from hvdlite.elastic.state import ObjectState, State
 from hvdlite.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 from hvdlite.job import basics, membership
 from hvdlite.job.membership import Member, Standing
@@ -98,18 +98,27 @@ class _Loop:
 
     def _next_generation(self) -> None:
         """Ends when this process is in it. Raises PutOut if it is in none any more."""
-        foreign = self._foreign
-        self._member.standing = Standing(copy=0) if foreign else self._state._marks.standing()
+        self._member.standing = self._standing()
         basics.shutdown()
         basics.init()
 
+    def _standing(self) -> Standing:
+        """Of a foreign state only its copies are known: whatever the roll says, rank 0 sends."""
+        if not self._foreign:
+            standing: Standing = self._state._marks.standing()
+            return standing
+        position = self._state._marks.position if isinstance(self._state, State) else 0
+        return Standing(position, False, position)
+
     def _settle(self) -> None:
-        member = self._member
+        member, state = self._member, self._state
         assert member.roll is not None
-        if self._foreign:
-            self._state.sync()
-        else:
-            self._state._settle(member.entry.part, member.source, member.roll.position)
+        if not self._foreign:
+            state._settle(member.entry.part, member.source, member.roll.position)
+            return
+        state.sync()
+        if isinstance(state, State):
+            state._marks.position = member.roll.position
 
     def _hear(self, heard: Any) -> None:
         if hasattr(self._state, "_hear"):

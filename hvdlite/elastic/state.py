@@ -69,7 +69,10 @@ class State:
 
     def commit(self) -> None:
         """Ends a step: makes a copy to go back to, and lets the ranks change if they have to."""
+        before = self._marks.position
         self.save()
+        if self._marks.position == before:  # a save() of the program's own does not count
+            self._marks.at_boundary()
         self.check_host_updates()
         self._marks.go_on()
 

@@ -20,7 +20,7 @@ from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.exceptions import HorovodInternalError
 from hvdlite.job import communicators, gpu_libraries, where
 from hvdlite.job.arrival import Arrival, all_are_here, arrive, warn_of_few_threads
-from hvdlite.job.registration import register_all
+from hvdlite.job.registration import forget_all, register_all
 from hvdlite.launch import environment
 from hvdlite.launch.one_line import in_one_line
 from hvdlite.rendezvous.addresses import join_address
@@ -159,8 +159,10 @@ def shutdown(timeout: float = _EXIT_TIMEOUT) -> None:
         handles.forget_all()
         global_process_set.process_set_id = None
         global_process_set.ranks = None
-        _told = None
-        engine.warm_up(False)
+        if _told is not None:
+            _told = None
+            forget_all()
+            engine.warm_up(False)
 
 
 def warms_up() -> bool:

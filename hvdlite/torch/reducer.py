@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from hvdlite.adapter import divergence, elastic, presence, sharers
+from hvdlite.adapter import divergence, presence, sharers
 from hvdlite.adapter.aggregation import Aggregation, Unit
 from hvdlite.adapter.roll_call import RollCall
 from hvdlite.adapter.step import Options
@@ -52,8 +52,7 @@ class GradientReducer:
         self._groups: dict[Unit, _Flight] = {}
         self._synchronized = ""
         self._plain = settings.compression.is_none
-        # In elastic jobs a newcomer would check alone. There, states make parameters equal.
-        self._checked = divergence.mode() == "off" or elastic.enabled()
+        self._checked = divergence.mode() == "off"
         self._earlier, self._later = sharers.Sharers(), sharers.Sharers()  # who was made before and after this one
         self.roll_call = RollCall(settings)
         self._sparse: dict[int, int] = {}  # of gradients under way, by place: how many of their dimensions are sparse

@@ -15,6 +15,7 @@ from typing import Any
 
 from launched import Job
 from machine import within
+from stillness import wait_until_still
 
 from hvdlite.rendezvous import StoreClient, last_step, roll
 from hvdlite.rendezvous.server import StoreServer
@@ -89,6 +90,10 @@ class Members:
     def kill(self, number: int) -> None:
         self.processes[number].kill()
         self.processes[number].wait()
+
+    def wait_until_still(self, number: int) -> None:
+        """Until it waits for others."""
+        wait_until_still(self.processes[number].pid)
 
     def end_well(self, *numbers: int) -> None:
         """All of these, with code 0."""

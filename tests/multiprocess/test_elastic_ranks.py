@@ -155,6 +155,63 @@ def test_models_and_optimizers_are_equal_after_a_kill_and_a_newcomer(tmp_path: P
         assert ends[0]["processed"] == 2 * (3 * 10 + 2 * (steps - 10))
 
 
+def _begin(members: Members) -> None:
+    for number in range(3):
+        members.start(number, size=3)
+    members.form(members.gather((), range(3)))
+    members.job.wait_for_files(["waits.2"])
+
+
+def test_survivors_in_commit_keep_the_step_that_all_have_finished(tmp_path: Path) -> None:
+    lines = NUMPY.splitlines()
+    place = next(n for n, line in enumerate(lines) if "state.commit()" in line)
+    death = "        if MEMBER == 2 and state.steps == 6: wait_to_be_killed()"
+    program = "\n".join([*lines[:place], death, *lines[place:]]).replace("steps == 5", "steps == -1")
+    with Members(tmp_path, program) as members:
+        _begin(members)
+        for number in (0, 1):
+            members.wait_until_still(number)  # in commit()
+        members.kill(2)
+        members.tell(broken=True, lost=(2,))
+        reports = members.gather((0, 1))
+        assert [(r.position, r.whole, r.copy) for r in reports] == [(6, True, 6)] * 2
+        second = members.form(reports)
+        assert [entry.part for entry in second.members] == [Part.KEEP] * 2
+        members.kill(0)
+        members.tell(broken=True, lost=(0,))
+        members.form(members.gather((1,)))
+        members.end_well(1)
+        last = members.told(1)[-1]
+        assert last["end"] == 1000 * last["steps"]
+
+
+def test_a_newcomer_that_dies_while_it_receives_leaves_the_others_whole(tmp_path: Path) -> None:
+    program = NUMPY.replace(
+        "@hvd.elastic.run",
+        "if MEMBER == 3: type(state)._receive = lambda self, root: wait_to_be_killed()\n\n@hvd.elastic.run",
+    ).replace("generation() == 3", "generation() == 4")
+    with Members(tmp_path, program) as members:
+        _begin(members)
+        members.kill(2)
+        members.tell(broken=True, lost=(2,))
+        members.form(members.gather((0, 1)))
+        members.start(3, size=3, slot=2, meets=False)
+        newcomers = members.gather((), (3,))
+        members.tell(ready=(3,))
+        survivors = members.gather((0, 1))
+        members.form([*survivors, *newcomers])
+        members.job.wait_for_files(["waits.3"])
+        members.kill(3)
+        members.tell(broken=True, lost=(3,))
+        again = members.gather((0, 1))
+        assert all(report.whole and report.broken for report in again)
+        assert {report.position for report in again} == {survivors[0].position}
+        members.form(again)
+        members.end_well(0, 1)
+        ends = [members.told(number)[-1] for number in (0, 1)]
+        assert ends[0]["end"] == ends[1]["end"] == 1000 * ends[0]["steps"]
+
+
 def test_a_death_before_the_engines_are_up_leads_to_the_next_generation(tmp_path: Path) -> None:
     with Members(tmp_path, NUMPY) as members:
         for number in range(3):

@@ -210,6 +210,13 @@ def test_stop_lets_all_reach_a_boundary() -> None:
     assert job.end.status == 143
 
 
+def test_a_job_that_is_over_before_it_stops_has_succeeded() -> None:
+    job = running("a:2")
+    job.hear(on.Returned(1), on.Returned(2)).hear(on.Stop(143))
+    job.die(1, status=0).die(2, status=0)
+    assert job.end == on.End(0)
+
+
 def test_stop_ends_the_job_when_its_time_is_up() -> None:
     job = running("a:2", leave_seconds=30)
     job.hear(on.Stop(143)).report(1, leaves=True).hear(on.Stop(130), after=29)

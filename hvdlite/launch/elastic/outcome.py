@@ -39,11 +39,11 @@ class Outcome:
         if crew.of(Stage.RETURNED, Stage.LEFT):
             return None
         serving = crew.of(Stage.SERVING)
-        if self.stop is not None and not serving:
-            return self.stopped()
         waiting = serving if self.rolled else crew.of(Stage.COLD, Stage.WARM)
         if self.succeeded and not waiting:
             return self._finished()
+        if self.stop is not None and not serving:
+            return self.stopped()
         if not self.trained or any(each.has_state or each.report is None for each in serving):
             return None
         return self._finished() if self.succeeded else self._no_survivor()
