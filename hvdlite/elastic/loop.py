@@ -11,7 +11,7 @@ from hvdlite.elastic import news
 from hvdlite.elastic.state import ObjectState, State
 from hvdlite.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 from hvdlite.job import basics, membership
-from hvdlite.job.membership import Member, Standing
+from hvdlite.job.membership import Member, PutOut, Standing
 
 _log = logging.getLogger("hvdlite")
 _OWN = ("save", "restore", "sync")
@@ -33,7 +33,11 @@ def run(func: Callable[..., Result]) -> Callable[..., Result]:
         if member is None:
             return _one_generation(state, call)
         loop = _Loop(member, state, call)
-        result: Result = loop.run()
+        try:
+            result: Result = loop.run()
+        except PutOut as out:
+            _log.warning("%s", out.why)
+            raise
         return result
 
     return in_generations
@@ -89,12 +93,24 @@ class _Loop:
                 if self._foreign:
                     state.restore()
             except HostsUpdatedInterrupt:
-                pass
+                if self._is_to_leave():
+                    self._leave()
             else:
                 member.done()
                 return result
             self._next_generation()
             changed = True
+
+    def _is_to_leave(self) -> bool:
+        latest = news.latest()
+        named = latest is not None and self._member.number in [each.member for each in latest.leaving]
+        return named or (latest is not None and latest.stop)
+
+    def _leave(self) -> None:
+        """Ends the process; a boundary has been agreed on, so the other ranks lose nothing."""
+        self._member.leave(self._standing())
+        basics.shutdown()
+        raise PutOut("hvdlite: this process leaves the job, as hvdliterun has asked it to.")
 
     def _next_generation(self) -> None:
         """Ends when this process is in it. Raises PutOut if it is in none any more."""

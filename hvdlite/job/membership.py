@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from hvdlite.launch import environment
@@ -50,7 +50,11 @@ class Store(Protocol):
 
 
 class PutOut(SystemExit):
-    """The driver goes on without this process, which ends."""
+    """The job goes on without this process, which ends well: its exit status is 0."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(0)
+        self.why = why
 
 
 @dataclass(frozen=True)
@@ -168,6 +172,11 @@ class Member:
     def done(self) -> None:
         """The program's function has returned."""
         self._store.set(f"elastic/done/{self.number}", b"")
+
+    def leave(self, standing: Standing) -> None:
+        """At a boundary: the job goes on without this member, as it was asked to."""
+        self.standing = standing
+        self._write(replace(self._report(self._generation + 1), leaves=True))
 
     # ---- reports
 

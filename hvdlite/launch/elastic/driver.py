@@ -14,12 +14,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from hvdlite.launch import output, plan
+from hvdlite.launch import job, output, plan
 from hvdlite.launch.console import Console
 from hvdlite.launch.elastic import events
 from hvdlite.launch.elastic.crew import Policy
 from hvdlite.launch.elastic.membership import Membership
-from hvdlite.launch.elastic.scout import Failed, Fixed, Scout
+from hvdlite.launch.elastic.scout import Fixed, Scout
+from hvdlite.launch.hosts import Host
 from hvdlite.launch.spawn import local
 from hvdlite.launch.spawn.events import AllGone, Ended, Event, StartFailed
 from hvdlite.launch.verdict import Verdict
@@ -158,14 +159,25 @@ class Driver(Watch):
 
     def _read_source(self) -> None:
         for answer in self._source.take():
-            if not isinstance(answer, Failed):
-                self._handle([events.HostsFound(answer)])
-            elif answer.first:
-                sentence = f"the host discovery script has failed: {answer.why}."
+            far = self._far(answer.hosts or ())
+            if answer.fatal or far:
+                sentence = answer.trouble if answer.fatal else far
                 self._do(events.End(1, sentence))
-            else:
-                text = f"the host discovery script has failed: {answer.why}; its last answer stays."
-                self._around.console.say(text)
+            elif answer.trouble:
+                self._around.console.say(answer.trouble)
+            if answer.hosts is not None and not far:
+                self._handle([events.HostsFound(answer.hosts)])
+
+    @staticmethod
+    def _far(hosts: Sequence[Host]) -> str:
+        """Why these hosts cannot be used; empty if they can."""
+        far = job.elsewhere(host.name for host in hosts)
+        if not far:
+            return ""
+        return (
+            f"{far[0]} is another host: an elastic job runs on this host only in this version of "
+            "hvdlite. Name this host, or leave out --min-np and --host-discovery-script."
+        )
 
     def _read_store(self) -> None:
         found = [self._event(key, value) for key, value in self._watched.take()]

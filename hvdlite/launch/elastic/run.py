@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from hvdlite.launch import direct, job, plan
 from hvdlite.launch.elastic.driver import PREFIX, Driver, ElasticVerdict, Surroundings
 from hvdlite.launch.elastic.scout import Fixed, Scout
 from hvdlite.launch.elastic.wish import Wish
-from hvdlite.launch.hosts import Host
 from hvdlite.rendezvous.addresses import join_address
 
 
@@ -21,18 +20,7 @@ def run(wish: Wish, command: Sequence[str], knobs: Mapping[str, str], options: j
     return this.conclude(lambda: _supervise(this, wish, verdict))
 
 
-def refuse_far(hosts: Iterable[Host]) -> None:
-    """ValueError: a host is not this machine."""
-    far = job.elsewhere(host.name for host in hosts)
-    if far:
-        raise ValueError(
-            f"{far[0]} is another host: an elastic job runs on this host only in this version of "
-            "hvdlite. Leave out --min-np and --host-discovery-script, or name this host."
-        )
-
-
 def _supervise(this: job.Job, wish: Wish, verdict: ElasticVerdict) -> None:
-    refuse_far(wish.hosts)
     with this.opened(PREFIX) as opened, contextlib.ExitStack() as stack:
         this.log(f"the store is at {join_address(*opened.store.address)}")
         shared = plan.without_mpi(plan.job_environment(os.environ, this.knobs))
