@@ -40,7 +40,7 @@ def say(text):
 
 @hvd.elastic.run
 def fit(state):
-    say(f"generation {hvd.elastic.generation()}: {hvd.size()} ranks go on at epoch {state.epoch}")
+    say(f"generation {hvd.elastic.generation()}: {hvd.size()} rank(s) go on at epoch {state.epoch}")
     while state.epoch < args.epochs:
         order = train[torch.randperm(len(train), generator=torch.Generator().manual_seed(state.epoch))]
         batches = order.split(64)
@@ -55,8 +55,9 @@ def fit(state):
             state.commit()
         state.deaths = state.deaths if state.epoch < 1 else 0
         state.epoch, state.batch = state.epoch + 1, 0
+        state.commit()
         correct = (model(images[test]).argmax(1) == labels[test]).float().mean()
-        say(f"epoch {state.epoch}  test accuracy {correct:.3f}  {hvd.size()} ranks")
+        say(f"epoch {state.epoch}  test accuracy {correct:.3f}  {hvd.size()} rank(s)")
 
 
 fit(state)

@@ -63,8 +63,8 @@ def test_the_elastic_example_goes_on_without_a_rank_and_learns(job: Job) -> None
     done = job.run("-np", "2", "--min-np", "1", "python", program, "--kill")
     said = done.stdout.decode()
     assert done.returncode == 0, done.stderr.decode()
-    assert "generation 1: 2 ranks go on at epoch 0" in said
-    assert "generation 2: 1 ranks go on at epoch 1" in said
+    assert "generation 1: 2 rank(s) go on at epoch 0" in said
+    assert "generation 2: 1 rank(s) go on at epoch 1" in said
     assert re.search(r"epoch 6  test accuracy 0\.9", said) and "weights equal on all ranks: True" in said
 
 
