@@ -38,12 +38,14 @@ _HOMES = {
     ),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-__all__ = [*_HOME_OF, "__version__"]
+__all__ = [*_HOME_OF, "__version__", "elastic"]
 
 
 def __getattr__(name: str) -> Any:
     if name == "_core":
         return _native()
+    if name == "elastic":
+        return import_module("hvdlite.elastic")
     home = _HOME_OF.get(name)
     if home is None:
         raise AttributeError(f"module 'hvdlite' has no attribute {name!r}")
@@ -70,6 +72,7 @@ def __dir__() -> list[str]:
 
 
 if TYPE_CHECKING:
+    from hvdlite import elastic as elastic
     from hvdlite.arrays.objects import *  # noqa: F403
     from hvdlite.arrays.ops import *  # noqa: F403
     from hvdlite.base.ops import *  # noqa: F403

@@ -5,22 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from hvdlite.job import basics
+from hvdlite.adapter import elastic
 
-_counted_in = -1
+_counted_in: tuple[str, int] | None = None
 _count = 0
 
 
 def scope() -> str:
     """A prefix for each optimizer but the first, so that two may have gradients of the same name under way.
 
-    Optimizers are counted from each hvd.init() on; all ranks make them in the same order.
+    Optimizers are counted from each hvd.init() on; all ranks make them in the same order. In an
+    elastic job a name does not depend on how often a process has met others.
     """
     global _count, _counted_in
-    if _counted_in != basics.incarnation():
-        _counted_in, _count = basics.incarnation(), 0
+    era = elastic.era()
+    if _counted_in != era:
+        _counted_in, _count = era, 0
     _count += 1
-    return "" if _count == 1 else f"optimizer.{_count}."
+    return era[0] if _count == 1 else f"{era[0]}optimizer.{_count}."
 
 
 def check(named_parameters: Iterable[Any] | None) -> list[tuple[str, Any]]:

@@ -32,7 +32,7 @@ def broadcast_object(obj: Any = None, root_rank: int = 0, name: str | None = Non
     """Returns `root_rank`'s object on every rank. The root gets its own object back; the other
     ranks' `obj` is ignored."""
     prefix = None if name is None else f"{name}."
-    is_root = engine.rank() == root_rank
+    is_root = engine.is_root(root_rank)
     data = _to_bytes(obj) if is_root else np.empty(0, np.uint8)
     size = ops.broadcast(np.array([data.size], np.int64), root_rank, prefix and prefix + "sz", process_set)
     if not is_root:

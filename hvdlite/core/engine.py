@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from hvdlite import _core
+from hvdlite.base.operations import BROADCAST
 from hvdlite.core.handles import Pending, new_handle, poll, run_all, run_now, synchronize
 from hvdlite.core.process_sets import ProcessSet
 from hvdlite.exceptions import NotInitializedError
 
 __all__ = [
-    "DeviceArray", "GradientHooks", "Pending", "PoolStats", "abort", "members_of", "new_handle",
+    "DeviceArray", "GradientHooks", "Pending", "PoolStats", "abort", "is_root", "members_of", "new_handle",
     "poll", "pool_arm", "pool_expect", "pool_offset", "pool_patch", "pool_stats", "rank", "ranks_of",
     "run", "run_all", "run_now", "submit", "submit_group", "synchronize", "takes_gpus",
-    "wait_all",
+    "wait_all", "warm_up", "warms_up",
 ]  # fmt: skip
 
 rank = _core.rank
@@ -37,6 +39,46 @@ wait_all = _core.wait_all
 
 #: The short way for gradients, by hooks: see csrc/bindings/gradient_hooks.cc.
 GradientHooks = _core.GradientHooks
+
+
+_warms_up = False
+
+
+def warm_up(alone: bool) -> None:
+    """Turns the state on or off in which a newcomer of an elastic job warms up.
+
+    The process has an engine of its own, of one rank. A broadcast returns its input. Other
+    operations are refused, because their results would differ from those of the other ranks.
+    """
+    global _warms_up, run, submit, submit_group
+    if alone != _warms_up:
+        _warms_up = alone
+        calls: list[Callable[..., Any]] = [_core.run, _core.submit, _core.submit_group]
+        run, submit, submit_group = map(_to_itself, calls) if alone else calls
+
+
+def warms_up() -> bool:
+    return _warms_up
+
+
+def is_root(root: int) -> bool:
+    """Whether this rank sends in a broadcast from `root`."""
+    return _warms_up or _core.rank() == root
+
+
+def _to_itself(call: Callable[..., Any]) -> Callable[..., Any]:
+    def broadcast_only(
+        kind: int, op: int, process_set: int, name: str | None, data: Any, output: Any, *rest: Any
+    ) -> Any:
+        if kind != BROADCAST.kind:
+            raise RuntimeError(
+                "This process has joined a job that trains already, and the other ranks take part "
+                "in no operation before the function under @hvd.elastic.run. Only broadcasts are "
+                "possible here: move other operations into that function."
+            )
+        return call(kind, op, 0, name, data, output, 0, *rest[1:])
+
+    return broadcast_only
 
 
 #: Gradients in memory that ranks share: see csrc/api/hvdlite.h.

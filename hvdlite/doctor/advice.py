@@ -128,8 +128,8 @@ NO_EFFECT = (
     | {
         "HOROVOD_GLOO_TIMEOUT_SECONDS": "a rank that is lost is noticed by itself; see HVDLITE_HEARTBEAT_SECONDS in docs/reference/knobs.md",
         "HOROVOD_ENABLE_XLA_OPS": "collectives in compiled functions need no setting",
-        "HOROVOD_ELASTIC": "elastic training is not there yet",
-        "HOROVOD_ELASTIC_TIMEOUT": "elastic training is not there yet",
+        "HOROVOD_ELASTIC": "hvdliterun --min-np makes a job elastic and sets it",
+        "HOROVOD_ELASTIC_TIMEOUT": "hvdliterun --elastic-timeout says it",
         "HOROVOD_SPARK_START_TIMEOUT": "it is for horovod.spark",
     }
     | {

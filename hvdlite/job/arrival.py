@@ -11,8 +11,8 @@ import logging
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from hvdlite import _core
 from hvdlite.base import knobs
@@ -22,6 +22,9 @@ from hvdlite.launch.environment import Identity
 from hvdlite.launch.environment.identity import OverMpi
 from hvdlite.rendezvous.addresses import Address
 
+if TYPE_CHECKING:
+    from hvdlite.job.membership import Member
+
 _log = logging.getLogger("hvdlite")
 _SERIALIZED = 2
 
@@ -30,22 +33,53 @@ _SERIALIZED = 2
 class Arrival:
     """`communicator`: the argument of init(). `place`: the address of the job's store and the
     secret; None for a process that is alone. `mpi`: what the core is told about MPI; None if the
-    program does not ask for MPI."""
+    program does not ask for MPI. `prefix`: of the meeting's keys. `member`: in an elastic job."""
 
     me: Identity
     communicator: Any
     place: tuple[Address, bytes] | None
     mpi: dict[str, Any] | None
+    prefix: str = ""
+    member: Member | None = None
 
 
 def arrive(comm: Any, asked: environment.Asked, values: Mapping[str, knobs.Value]) -> Arrival:
     """Returns when this rank knows rank 0's address. Raises ValueError or RuntimeError if an
     argument or a launcher's variable is wrong, and HorovodInternalError or TimeoutError if the
     ranks could not meet."""
+    if os.environ.get("HVDLITE_MEMBER"):
+        from hvdlite.job import membership
+
+        if membership.is_asked_for(os.environ):
+            return _arrive_as_member(comm, asked)
     me = _identity(comm, asked)
     communicator = comm if is_communicator(comm) else None
     place = _meet(me, communicator, values)
-    return Arrival(me, communicator, place, _mpi(me, communicator, place, values))
+    prefix = me.apart and f"{me.apart}/"
+    return Arrival(me, communicator, place, _mpi(me, communicator, place, values), prefix)
+
+
+def _arrive_as_member(comm: Any, asked: environment.Asked) -> Arrival:
+    """Returns when the driver has a place for this process.
+
+    Elastic jobs do not use MPI, whose world is fixed.
+    """
+    from hvdlite.job import membership
+
+    if comm or asked != environment.Asked():
+        raise ValueError(
+            "init(comm=..., rank=..., size=...) is not allowed in an elastic job, whose driver "
+            "numbers the ranks: call hvd.init() without them."
+        )
+    started = environment.discover(os.environ)
+    member = membership.become(started)
+    roll = member.arrive()
+    if roll is None:
+        alone = replace(started, rank=0, size=1, local_rank=None, local_size=None)
+        return Arrival(alone, None, None, None, member=member)
+    me = replace(started, **vars(member.place))
+    place = None if me.size == 1 else started.place
+    return Arrival(me, None, place, None, f"g{roll.generation}/", member)
 
 
 def all_are_here() -> None:

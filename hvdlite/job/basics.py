@@ -10,19 +10,24 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import hvdlite
 from hvdlite import _core
 from hvdlite.base import knobs
-from hvdlite.core import handles
+from hvdlite.core import engine, handles
 from hvdlite.core.process_sets import ProcessSet, global_process_set
+from hvdlite.exceptions import HorovodInternalError
 from hvdlite.job import communicators, gpu_libraries, where
-from hvdlite.job.arrival import all_are_here, arrive, warn_of_few_threads
-from hvdlite.job.registration import register_all
+from hvdlite.job.arrival import Arrival, all_are_here, arrive, warn_of_few_threads
+from hvdlite.job.registration import forget_all, register_all
 from hvdlite.launch import environment
 from hvdlite.launch.one_line import in_one_line
 from hvdlite.rendezvous.addresses import join_address
+
+if TYPE_CHECKING:
+    from hvdlite.job.membership import Member
+    from hvdlite.rendezvous.roll import Place
 
 __all__ = [
     "cross_rank", "cross_size", "init", "is_homogeneous", "is_initialized", "local_rank",
@@ -33,6 +38,7 @@ _log = logging.getLogger("hvdlite")
 _lock = threading.Lock()
 _incarnation = 0  # how often this process has joined a job
 _met_over_mpi = False
+_told: Place | None = None  # in an elastic job: this process' numbers as the driver says them
 _hooks_installed = False
 
 # At exit the peers get this long to finish operations that need this rank. A job that hangs must
@@ -76,22 +82,10 @@ def init(
             values = knobs.resolve(os.environ)
             texts = {field: _text(value) for field, value in values.items() if knobs.by_field(field).core}
             texts["nccl_wheel"] = texts["nccl_wheel"] or gpu_libraries.nccl_wheel()
-            arrived = arrive(comm, environment.Asked(rank, size, rendezvous, secret), values)
-            identity, place = arrived.me, arrived.place
             _core.release_all()  # handles of the job before, which nothing waits for any more
-            _interruptibly(
-                lambda: _core.init(
-                    rank=identity.rank,
-                    size=identity.size,
-                    store=None if place is None else join_address(*place[0]),
-                    store_prefix=identity.apart and f"{identity.apart}/",
-                    secret=None if place is None else place[1].hex(),
-                    knobs=texts,
-                    process_sets=[],
-                    release=hvdlite.__version__,
-                    mpi=arrived.mpi,
-                )
-            )
+            asked = environment.Asked(rank, size, rendezvous, secret)
+            arrived = _met(comm, asked, values, texts)
+            identity, place = arrived.me, arrived.place
             all_are_here()
             _met_over_mpi = environment.meets_over_mpi(identity, str(values["cpu_operations"]))
             _incarnation += 1
@@ -104,13 +98,60 @@ def init(
             _start_pulse(identity.started_as, place or identity.place, float(values["monitor_seconds"]))
         global_process_set.process_set_id = 0
         global_process_set.ranks = _core.process_set_ranks(0)
-    register_all(sets)
+    if not warms_up():  # alone, a process set has no members
+        register_all(sets)
+
+
+def _met(comm: Any, asked: environment.Asked, values: Mapping[str, knobs.Value], texts: dict[str, str]) -> Arrival:
+    """Returns when the engine is up.
+
+    A member of an elastic job tries again in the next generation if another member dies.
+    """
+    while True:
+        arrived = arrive(comm, asked, values)
+        try:
+            _bring_up(arrived, texts)
+        except HorovodInternalError as error:
+            if arrived.member is None or not error.retryable:
+                raise
+            arrived.member.has_failed(getattr(error, "rank", None), str(error))
+        else:
+            if arrived.member is not None:
+                _begin_generation(arrived.member)
+            return arrived
+
+
+def _bring_up(arrived: Arrival, texts: dict[str, str]) -> None:
+    identity, place = arrived.me, arrived.place
+    _interruptibly(
+        lambda: _core.init(
+            rank=identity.rank,
+            size=identity.size,
+            store=None if place is None else join_address(*place[0]),
+            store_prefix=arrived.prefix,
+            secret=None if place is None else place[1].hex(),
+            knobs=texts,
+            process_sets=[],
+            release=hvdlite.__version__,
+            mpi=arrived.mpi,
+        )
+    )
+
+
+def _begin_generation(member: Member) -> None:
+    global _told
+    _told = member.place
+    if member.generation:
+        member.entered(_core.abort)
+    else:
+        engine.warm_up(True)
 
 
 def shutdown(timeout: float = _EXIT_TIMEOUT) -> None:
     """Leaves the job. Operations that all ranks have submitted are still carried out. Then the
     engines of all ranks end, and other operations raise an error. The program may call init()
     again."""
+    global _told
     with _lock:
         _stop_pulse()
         _tell_mpi(_core.shutdown(timeout))
@@ -118,6 +159,15 @@ def shutdown(timeout: float = _EXIT_TIMEOUT) -> None:
         handles.forget_all()
         global_process_set.process_set_id = None
         global_process_set.ranks = None
+        if _told is not None:
+            _told = None
+            forget_all()
+            engine.warm_up(False)
+
+
+def warms_up() -> bool:
+    """Whether this process is a newcomer of an elastic job that is not in a generation yet."""
+    return engine.warms_up()
 
 
 def incarnation() -> int:
@@ -137,32 +187,32 @@ def is_initialized() -> bool:
 
 def rank() -> int:
     """Returns this process's number among all processes of the job."""
-    return _core.rank()
+    return _core.rank() if _told is None else _told.rank
 
 
 def size() -> int:
     """Returns how many processes the job has."""
-    return _core.size()
+    return _core.size() if _told is None else _told.size
 
 
 def local_rank() -> int:
     """Returns this process's number among those on its host; usually the index of its GPU."""
-    return _core.local_rank()
+    return _core.local_rank() if _told is None else _told.local_rank
 
 
 def local_size() -> int:
     """Returns how many processes of the job run on this host."""
-    return _core.local_size()
+    return _core.local_size() if _told is None else _told.local_size
 
 
 def cross_rank() -> int:
     """Returns this host's number among the hosts that have a process with this local rank."""
-    return _core.cross_rank()
+    return _core.cross_rank() if _told is None else _told.cross_rank
 
 
 def cross_size() -> int:
     """Returns how many hosts have a process with this local rank."""
-    return _core.cross_size()
+    return _core.cross_size() if _told is None else _told.cross_size
 
 
 def is_homogeneous() -> bool:

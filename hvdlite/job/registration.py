@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable
 
 from hvdlite import _core
@@ -11,6 +12,8 @@ from hvdlite.core.process_sets import ProcessSet
 from hvdlite.job import communicators
 
 __all__ = ["add_process_set", "register_all", "remove_process_set"]
+
+_registered: weakref.WeakSet[ProcessSet] = weakref.WeakSet()
 
 
 def _registered_id(ranks: list[int]) -> int | None:
@@ -65,6 +68,7 @@ def _register(process_set: ProcessSet, ranks: list[int]) -> None:
         number = _core.run(ADD_PROCESS_SET.kind, Sum, 0, None, None, None, 0, 1.0, 1.0, ranks)[2]
     if process_set.ranks == ranks:
         process_set.process_set_id = number
+        _registered.add(process_set)
 
 
 def remove_process_set(process_set: ProcessSet) -> bool:
@@ -76,6 +80,13 @@ def remove_process_set(process_set: ProcessSet) -> bool:
     existed = bool(_core.run(REMOVE_PROCESS_SET.kind, Sum, 0, None, None, None, number, 1.0, 1.0, [])[2] == 1)
     process_set.process_set_id = None
     return existed
+
+
+def forget_all() -> None:
+    """The ranks of an elastic job change: a number may soon mean another set."""
+    for process_set in _registered:
+        process_set.process_set_id = None
+    _registered.clear()
 
 
 def register_all(process_sets: list[ProcessSet]) -> None:

@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING
 from hvdlite import __version__
 from hvdlite.base import knobs
 from hvdlite.launch import flags, machine, secret
+from hvdlite.launch.elastic import flags as elastic_flags
 from hvdlite.launch.hosts import Found, Host, Reader, from_environment, parse_hostfile, parse_hosts
 
 if TYPE_CHECKING:
     from hvdlite.launch import job
+    from hvdlite.launch.elastic.wish import Wish
 
 # Modules that only a start needs are imported there, so `--help` answers at once.
 
@@ -40,6 +42,7 @@ class Request:
     command: list[str]
     environment: dict[str, str]  # variables that flags set
     notes: list[str]  # sentences for people; those that begin with a flag are always printed
+    elastic: Wish | None = None
 
 
 def read_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -64,9 +67,6 @@ def understand(
 ) -> Request:
     """Decides how many ranks are started where, and by which launcher. `read` returns a file's
     text, and `look` what this host has. Raises ValueError with a sentence."""
-    refused = flags.given(arguments, flags.REFUSED)
-    if refused:
-        raise ValueError(f"{refused[0].flags[0]} is refused: {refused[0].why}.")
     if not arguments.command or not arguments.command[0]:
         raise ValueError("no command given: what should the processes run?  hvdliterun -np 2 python train.py")
     processes: int | None = None if arguments.processes == "auto" else arguments.processes
@@ -81,8 +81,9 @@ def understand(
     else:
         found = from_environment(environ, read, arguments.slots_per_host)
         hosts = found.hosts if found else []
-    hosts = _with_slots(arguments, hosts, processes, notes, lambda: look(environ))
-    mode = arguments.mode or _mode(found)
+    named, mode = hosts, arguments.mode or _mode(found)
+    if arguments.script is None:
+        hosts = _with_slots(arguments, hosts, processes, notes, lambda: look(environ))
     if arguments.torch_env and mode != "gloo":
         raise ValueError(f"--torch-env is for ranks that hvdliterun itself starts (--gloo), and here {mode} does.")
     if arguments.bind == "core" and mode != "gloo":
@@ -102,7 +103,16 @@ def understand(
             environment[name] = environ.get(name) or "1"
     if arguments.tcp:
         environment["NCCL_IB_DISABLE"] = "1"
-    return Request(mode, hosts, processes, arguments.command, environment, notes)
+    wish = None
+    if arguments.least is not None or arguments.script is not None:
+        from hvdlite.launch.elastic import wish as elastic
+
+        wish = elastic.understand(arguments, named, processes, mode)
+    else:
+        notes += [
+            f"{flag} has no effect: the job is not elastic (--min-np)." for flag in elastic_flags.given(arguments)
+        ]
+    return Request(mode, hosts, processes, arguments.command, environment, notes, wish)
 
 
 def _with_slots(
@@ -180,7 +190,7 @@ def _main(argv: Sequence[str] | None) -> int:
             environment |= compat.environment({**os.environ, **environment})
         from hvdlite.launch import plan
 
-        slots = plan.assign(request.hosts, request.processes)
+        slots = [] if request.elastic else plan.assign(request.hosts, request.processes)
     except (OSError, ValueError) as error:
         print(f"hvdliterun: {_said(error)}", file=sys.stderr)
         return 2
@@ -189,6 +199,10 @@ def _main(argv: Sequence[str] | None) -> int:
             print(f"hvdliterun: {note}", file=sys.stderr)
     sys.stderr.flush()
     chosen = replace(options(arguments, values), exits=argv is None)
+    if request.elastic is not None:
+        from hvdlite.launch.elastic import run as elastic
+
+        return elastic.run(request.elastic, request.command, environment, chosen)
     if request.mode != "gloo":
         from hvdlite.launch import delegate
 

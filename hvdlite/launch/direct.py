@@ -135,11 +135,20 @@ def _start_here(
     processors = dict(zip(own, binding.decide(this.options.bind, *binding.here(), ranks=len(own)), strict=False))
     for rank, numbers in processors.items():
         this.log(f"rank {rank} gets the processors {', '.join(map(str, numbers))} (--bind)")
-    descriptor = None
-    if secret.TEXT_VARIABLE not in shared:
-        descriptor = secret.store(key)
-        stack.callback(os.close, descriptor)
-        shared = {**shared, secret.DESCRIPTOR_VARIABLE: str(descriptor)}
-    ranks = local.start(this.command, shared, own, descriptor, this.options.grace_seconds, processors=processors)
+    descriptor, variables = hand_over(key, shared, stack)
+    everywhere = {**shared, **variables}
+    ranks = local.start(this.command, everywhere, own, descriptor, this.options.grace_seconds, processors=processors)
     stack.callback(ranks.close)
     return ranks
+
+
+def hand_over(
+    key: bytes, shared: Mapping[str, str], stack: contextlib.ExitStack
+) -> tuple[int | None, Mapping[str, str]]:
+    """How processes here get the secret: a descriptor that they inherit and the variable that names it, or neither
+    where the user has chosen the secret."""
+    if secret.TEXT_VARIABLE in shared:
+        return None, {}
+    descriptor = secret.store(key)
+    stack.callback(os.close, descriptor)
+    return descriptor, {secret.DESCRIPTOR_VARIABLE: str(descriptor)}

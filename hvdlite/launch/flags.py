@@ -1,9 +1,8 @@
 """The command line of `hvdliterun`: every flag of horovodrun, with the same meaning, and a few
 more.
 
-Flags of knobs come from hvdlite/base/knobs.py. `WITHOUT_EFFECT` and `REFUSED` have the flags of
-horovodrun that hvdlite has no use for. The former are accepted with a line that says why they have
-no effect; the latter end the launcher with an error.
+Flags of knobs come from hvdlite/base/knobs.py. `WITHOUT_EFFECT` has the flags of horovodrun that
+hvdlite has no use for: they are accepted, with a line that says why they have no effect.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from typing import Any, NoReturn
 
 from hvdlite.base import knobs
 from hvdlite.launch import binding
+from hvdlite.launch.elastic import flags as elastic_flags
 
 _EXAMPLES = """examples:
   hvdliterun -np 2 python train.py --epochs 3
@@ -47,7 +47,6 @@ class Foreign:
 
 
 _TUNING = "hvdlite has no autotuner; its defaults do not depend on the model, and every knob can be set by hand"
-_ELASTIC = "it belongs to elastic training, which this version does not have"
 
 WITHOUT_EFFECT = (
     Foreign(("--disable-cache",), "hvdliterun remembers nothing from one run to the next"),
@@ -60,16 +59,7 @@ WITHOUT_EFFECT = (
     Foreign(("--autotune-gaussian-process-noise",), _TUNING, 1, float),
     Foreign(("--num-nccl-streams",), "hvdlite orders its operations on one stream", 1, int),
     Foreign(("--gloo-timeout-seconds",), "--start-timeout and HVDLITE_HEARTBEAT_SECONDS say how long is waited", 1, int),
-    Foreign(("--max-np", "--max-num-proc"), _ELASTIC, 1, int),
-    Foreign(("--elastic-timeout",), _ELASTIC, 1, int),
-    Foreign(("--reset-limit",), _ELASTIC, 1, int),
-    Foreign(("--blacklist-cooldown-range",), _ELASTIC, 2, int),
 )  # fmt: skip
-
-REFUSED = (
-    Foreign(("--min-np", "--min-num-proc"), _ELASTIC + "; leave it out to run with a fixed number of ranks", 1, int),
-    Foreign(("--host-discovery-script",), _ELASTIC + "; give the hosts by -H or --hostfile", 1),
-)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -154,6 +144,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     add("--verbose", action="store_true", help="report what starts and what ends")
     _add_hosts(parser)
+    elastic_flags.add(parser)
     _add_output(parser)
     _add_modes(parser)
     _add_knobs(parser)
@@ -174,8 +165,12 @@ def _add_hosts(parser: argparse.ArgumentParser) -> None:
     which.add_argument(
         "-hostfile", "--hostfile", metavar="FILE", help="hosts, one per line: `name slots=4`, `name:4` or `name`"
     )
-    for foreign in REFUSED[1:]:
-        which.add_argument(*foreign.flags, dest=foreign.destination, metavar="SCRIPT", help=argparse.SUPPRESS)
+    which.add_argument(
+        "--host-discovery-script",
+        dest="script",
+        metavar="SCRIPT",
+        help="an elastic job: run once a second, it prints the hosts of the moment, `name` or `name:slots`",
+    )
     group.add_argument(
         "--slots-per-host",
         type=int,
@@ -274,7 +269,7 @@ def _add_foreign(parser: argparse.ArgumentParser) -> None:
         "flags of horovodrun without effect",
         ", ".join(foreign.flags[0] for foreign in WITHOUT_EFFECT),
     )
-    for foreign in (*WITHOUT_EFFECT, REFUSED[0]):
+    for foreign in WITHOUT_EFFECT:
         more: dict[str, Any] = {"nargs": foreign.arguments or None, "type": foreign.type, "metavar": "X"}
         if not foreign.arguments:
             more = {"action": "store_true"}

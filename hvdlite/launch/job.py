@@ -26,6 +26,7 @@ from hvdlite.launch.verdict import Verdict
 from hvdlite.launch.watch import JobObserver, Signals
 from hvdlite.rendezvous import addresses
 from hvdlite.rendezvous.server import StoreServer
+from hvdlite.rendezvous.watched import Watched
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ class Opened:
     streams: dict[tuple[int, str], output.Stream]  # by rank and name
     key: bytes
     store: StoreServer
+    watched: Watched | None  # what ranks set below the prefix that was asked for
 
 
 @dataclass(frozen=True)
@@ -83,19 +85,23 @@ class Job:
             self.console.say(text)
 
     @contextlib.contextmanager
-    def opened(self) -> Iterator[Opened]:
-        """Opens files, the secret and the store. A bad path or a bad secret raises ValueError or
-        OSError before anything has started."""
+    def opened(self, prefix: str = "") -> Iterator[Opened]:
+        """Opens files, the secret and the store, of whose keys below `prefix` the launcher hears.
+
+        A bad path or a bad secret raises ValueError or OSError before anything has started.
+        """
         streams = self._open_streams()
         key = secret.of_the_user({**os.environ, **self.knobs}) or secret.create()
         with contextlib.ExitStack() as stack:
             for stream in streams.values():
                 stack.callback(stream.end)
             # If all ranks are on this host, the store listens on loopback only.
-            store = stack.enter_context(StoreServer.reached(key, everywhere=bool(self.far)))
+            store = StoreServer.reached(key, everywhere=bool(self.far))
+            watched = store.watch(prefix) if prefix else None
+            stack.enter_context(store)
             self.verdict.hearing = lambda: not store.is_empty()
             self.observer.begin(store, key)
-            yield Opened(streams, key, store)
+            yield Opened(streams, key, store, watched)
 
     def _open_streams(self) -> dict[tuple[int, str], output.Stream]:
         """Opens the streams, with the files for --output-filename."""

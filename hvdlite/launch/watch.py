@@ -106,12 +106,14 @@ def watch(
     """
     with (
         contextlib.closing(signals or Signals()) as received,
-        contextlib.closing(_Watch(groups, streams, verdict, log, chore)) as watching,
+        contextlib.closing(Watch(groups, streams, verdict, log, chore)) as watching,
     ):
         watching.loop(received.wake, received.caught)
 
 
-class _Watch:
+class Watch:
+    """The loop of the launcher's main thread. Groups may be added while it runs."""
+
     def __init__(
         self,
         groups: Mapping[str, Group],
@@ -129,24 +131,37 @@ class _Watch:
         self.selector = selectors.DefaultSelector()
         self.groups: dict[int, tuple[str, Group]] = {}  # by descriptor, until all are gone
         self.pipes: dict[int, tuple[int, str]] = {}  # by descriptor, until they end
-        for host, group in groups.items():
-            self.groups[group.fileno()] = host, group
-            for rank, pipes in group.pipes.items():
-                self.pipes[pipes.stdout] = rank, "stdout"
-                self.pipes[pipes.stderr] = rank, "stderr"
-        self.patience = {descriptor: Patience() for descriptor in self.groups}
+        self.patience: dict[int, Patience] = {}  # by the groups' descriptors
+        self.calls: dict[int, Callable[[], None]] = {}  # other descriptors, and what reads them
         # descriptors that are not read, because a sink accepts nothing now
         self.paused: set[int] = set()
-        for descriptor in (*self.groups, *self.pipes):
-            self.selector.register(descriptor, selectors.EVENT_READ)
+        for host, group in groups.items():
+            self.add(host, group)
         self.asked = False  # the ranks have been asked to end
         self.turn = time.monotonic()
         self.resisting = 0
         self.guardian_died = False
 
+    def add(self, host: str, group: Group) -> None:
+        self.groups[group.fileno()] = host, group
+        self.patience[group.fileno()] = Patience()
+        self.selector.register(group.fileno(), selectors.EVENT_READ)
+        for rank, pipes in group.pipes.items():
+            for descriptor, name in ((pipes.stdout, "stdout"), (pipes.stderr, "stderr")):
+                self.pipes[descriptor] = rank, name
+                self.selector.register(descriptor, selectors.EVENT_READ)
+
+    def call(self, descriptor: int, answer: Callable[[], None]) -> None:
+        """Whenever this is readable."""
+        self.calls[descriptor] = answer
+        self.selector.register(descriptor, selectors.EVENT_READ)
+
+    def goes_on(self) -> bool:
+        return bool(self.groups)
+
     def loop(self, wake: int, caught: list[int]) -> None:
         self.selector.register(wake, selectors.EVENT_READ)
-        while self.groups:
+        while self.goes_on():
             ready = {key.fd for key, _ in self.selector.select(self._pause())}
             # This turn reads all output up to now. If the launcher is suspended in the middle of a
             # turn, it must not take that for silence of the ranks.
@@ -159,12 +174,13 @@ class _Watch:
                 events = group.events()
                 self._read_last_words(events)
                 for event in events:
-                    self._happened(descriptor, host, event)
+                    self.happened(descriptor, host, event)
+            for descriptor in ready & self.calls.keys():
+                self.calls[descriptor]()
             if wake in ready:
                 os.read(wake, 4096)
-            self._signalled(caught)
-            if self.verdict.decide(time.monotonic()):
-                self._ask(politely=True)
+            self.signalled(caught)
+            self.judge()
             self._give_up()
             self._tick()
         self.verdict.gone = AllGone(self.resisting, self.guardian_died)
@@ -172,6 +188,19 @@ class _Watch:
             # No process of the job is left: the pipes hold all output, or the output of a process
             # that has escaped.
             drain(partial(self._read, descriptor))
+
+    def finish(self, rank: int) -> None:
+        """Nothing of this rank is left: reads what its pipes hold, and forgets them."""
+        for descriptor, (whose, _) in list(self.pipes.items()):
+            if whose == rank:
+                drain(partial(self._read, descriptor))
+            if whose == rank and descriptor in self.pipes:
+                self._forget(descriptor)
+                self._end(self.pipes.pop(descriptor))
+
+    def judge(self) -> None:
+        if self.verdict.decide(time.monotonic()):
+            self.ask(politely=True)
 
     def close(self) -> None:
         for stream in self.streams.values():
@@ -225,7 +254,7 @@ class _Watch:
             if rank in ended and descriptor not in self.paused:
                 drain(partial(self._read, descriptor))
 
-    def _happened(self, descriptor: int, host: str, event: Event) -> None:
+    def happened(self, descriptor: int, host: str, event: Event) -> None:
         if isinstance(event, Output):
             if event.data:
                 self._feed((event.rank, event.stream), event.data)
@@ -248,7 +277,7 @@ class _Watch:
             self._forget(descriptor)
             del self.groups[descriptor]
 
-    def _ask(self, politely: bool) -> None:
+    def ask(self, politely: bool) -> None:
         """Asks the ranks to end: after the grace period, or at once."""
         self.asked = True
         for descriptor, (_, group) in self.groups.items():
@@ -267,16 +296,16 @@ class _Watch:
             elif self.patience[descriptor].left(now) == 0:
                 self.log(f"host {host} does not answer")
                 for event in group.abandon():
-                    self._happened(descriptor, host, event)
+                    self.happened(descriptor, host, event)
 
-    def _signalled(self, caught: list[int]) -> None:
+    def signalled(self, caught: list[int]) -> None:
         while caught:
             number = caught.pop(0)
             if number in _FORWARDED:
                 for _, group in self.groups.values():
                     group.forward(number)
             elif self.asked or self.verdict.interrupted:
-                self._ask(politely=False)  # a second request ends the patience
+                self.ask(politely=False)  # a second request ends the patience
             elif self.verdict.decided:
                 self.verdict.hurried = True
             else:

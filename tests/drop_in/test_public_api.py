@@ -151,10 +151,21 @@ def test_the_modules_that_programs_import() -> None:
     assert imported is hvd.mpi_ops
 
 
-def test_elastic_training_says_that_it_is_to_come() -> None:
-    assert not hasattr(hvd.elastic, "run")
-    with pytest.raises(AttributeError, match=r"no elastic training yet, and so no elastic\.run: .* save checkpoints"):
-        hvd.elastic.run  # noqa: B018
+def test_elastic_has_horovods_names_and_signatures() -> None:
+    from hvdlite.torch.elastic import ElasticSampler, TorchState
+    from hvdlite.torch.elastic.state import get_handler_registry, set_handler_registry
+
+    assert set(hvd.elastic.__all__) == {"ElasticSampler", "TorchState", "run"}
+    assert list(inspect.signature(TorchState).parameters)[:2] == ["model", "optimizer"]
+    assert str(inspect.signature(ElasticSampler)).startswith(
+        "(dataset: 'Any', shuffle: 'bool' = True, seed: 'int' = 0)"
+    )
+    set_handler_registry(get_handler_registry())
+    for name in "commit save restore sync reset on_reset on_hosts_updated register_reset_callbacks".split():
+        assert callable(getattr(TorchState, name))
+    assert hvd.elastic.run is not None and issubclass(TorchState, hvd.elastic.ObjectState)
+    with pytest.raises(AttributeError):
+        hvd.elastic.no_such_name  # noqa: B018
 
 
 def test_a_compressor_compresses_and_restores() -> None:

@@ -31,7 +31,7 @@ HASTY = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=
 
 
 def test_every_example_is_tested_here() -> None:
-    others = {"digits_mlp.py", "keras_digits.py"}
+    others = {"digits_mlp.py", "keras_digits.py", "torch_elastic_digits.py"}
     assert {p.name for p in (ROOT / "examples").glob("*.py")} == {*others, *TORCH, *TENSORFLOW, *JAX}
 
 
@@ -54,6 +54,18 @@ def test_torch_examples_show_what_they_promise(job: Job, name: str) -> None:
     said = done.stdout.decode()
     assert done.returncode == 0, done.stderr.decode()
     assert re.search(TORCH[name], said), said
+
+
+@pytest.mark.watchdog(150)
+def test_the_elastic_example_goes_on_without_a_rank_and_learns(job: Job) -> None:
+    needs_installed("torch")
+    program = str(ROOT / "examples" / "torch_elastic_digits.py")
+    done = job.run("-np", "2", "--min-np", "1", "python", program, "--kill")
+    said = done.stdout.decode()
+    assert done.returncode == 0, done.stderr.decode()
+    assert "generation 1: 2 rank(s) go on at epoch 0" in said
+    assert "generation 2: 1 rank(s) go on at epoch 1" in said
+    assert re.search(r"epoch 6  test accuracy 0\.9", said) and "weights equal on all ranks: True" in said
 
 
 @pytest.mark.watchdog(150)

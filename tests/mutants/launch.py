@@ -18,8 +18,8 @@ MUTANTS = (
     Mutant(
         "W1",
         _WATCH,
-        "self._ask(politely=False)  # a second request",
-        "self._ask(politely=True)  # a second request",
+        "self.ask(politely=False)  # a second request",
+        "self.ask(politely=True)  # a second request",
         "a second Ctrl-C does not kill",
         (_OF_LAUNCHER + "test_ctrl_c_twice_does_not_wait_for_the_grace_period",),
     ),

@@ -263,8 +263,8 @@ MUTANTS = (
     Mutant(
         "A5",
         "hvdlite/adapter/names.py",
-        "        _counted_in, _count = basics.incarnation(), 0\n",
-        "        _counted_in = basics.incarnation()\n",
+        "        _counted_in, _count = era, 0\n",
+        "        _counted_in = era\n",
         "after shutdown() and init() optimizers of ranks that made others before have other names",
         (_ADAPTER + "test_optimizers_are_counted_from_each_init_on",),
     ),

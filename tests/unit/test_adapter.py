@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 pytest.importorskip("hvdlite._core", reason="the native core is not built here")
@@ -10,6 +12,7 @@ from hvdlite.adapter import divergence, names  # noqa: E402
 from hvdlite.adapter.aggregation import Aggregation  # noqa: E402
 from hvdlite.adapter.compression import Compressor, Settled  # noqa: E402
 from hvdlite.adapter.grouping import positions  # noqa: E402
+from hvdlite.job import membership  # noqa: E402
 
 
 def _aggregation(count: int, passes: int = 1, groups: tuple[tuple[int, ...], ...] = ()) -> Aggregation:
@@ -74,11 +77,35 @@ def test_gradients_are_grouped_by_a_number_or_by_lists(groups: object, together:
 
 def test_optimizers_are_counted_from_each_init_on(monkeypatch: pytest.MonkeyPatch) -> None:
     incarnation = 1
-    monkeypatch.setattr(names.basics, "incarnation", lambda: incarnation)
+    monkeypatch.setattr(names.elastic.basics, "incarnation", lambda: incarnation)
     monkeypatch.setattr(names, "_count", 7)
     assert [names.scope() for _ in range(3)] == ["", "optimizer.2.", "optimizer.3."]
     incarnation = 2
     assert [names.scope() for _ in range(2)] == ["", "optimizer.2."]
+
+
+def test_names_in_an_elastic_job_do_not_depend_on_how_often_a_process_has_met(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    member = SimpleNamespace(in_run=False, generation=1)
+    monkeypatch.setenv("HVDLITE_ELASTIC", "1")
+    monkeypatch.setattr(membership, "_member", member)
+    monkeypatch.setattr(names, "_count", 7)
+    assert names.scope() == ""
+    member.generation = 4  # as a newcomer that has warmed up
+    assert names.scope() == "optimizer.2."
+    member.in_run = True
+    inside = [names.scope() for _ in range(2)]
+    member.generation = 5
+    assert [names.scope() for _ in range(2)] == inside
+    assert inside == ["run.", "run.optimizer.2."]
+
+
+def test_an_elastic_job_does_not_compare_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HVDLITE_PARAMETER_CHECK", "error")
+    assert divergence.mode() == "error"
+    monkeypatch.setenv("HOROVOD_ELASTIC", "1")
+    assert divergence.mode() == "off"
 
 
 def test_names_are_complete_or_absent() -> None:

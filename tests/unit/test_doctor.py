@@ -36,9 +36,10 @@ SNIPPETS = {
         ["differs 2 horovod.spark: only Horovod has it: .*; the ImportError is caught"],
     ),
     "elastic": (
-        TORCH + "@hvd.elastic.run\ndef f(state): pass",
-        ["change 3 horovod.torch.elastic.run: only Horovod has it: take the elastic parts out"],
+        "import horovod.keras as hvd\n@hvd.elastic.run\ndef f(state): pass",
+        ["change 2 horovod.keras.elastic.run: only Horovod has it: take the elastic parts out"],
     ),
+    "elastic with torch": (TORCH + "@hvd.elastic.run\ndef f(state): pass", []),
     "elastic by import": ("from horovod.keras.elastic import KerasState", ["change 1 horovod.keras.elastic.KerasState: only"]),
     "ray": ("from horovod.ray import RayExecutor", ["change 1 horovod.ray.RayExecutor: only"]),
     "mxnet": ("import horovod.mxnet as hvd\nhvd.init()", ["change 1 horovod.mxnet: only", "change 2 horovod.mxnet.init: only"]),

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hvdlite.launch import cli, config_file, flags
+from hvdlite.launch.elastic import flags as elastic_flags
+from hvdlite.launch.hosts import Host
 from hvdlite.launch.machine import Machine
 from hvdlite.launch.spawn import local
 
@@ -45,21 +48,47 @@ def _understand(*words: str, environ: dict[str, str] | None = None) -> cli.Reque
 def test_every_flag_of_horovodrun_is_understood(flag: str) -> None:
     arguments = _parse(*flag.split())
     assert arguments.command == ["python", "train.py"]
-    if flags.given(arguments, flags.REFUSED):
-        with pytest.raises(ValueError, match=r"is refused: it belongs to elastic training.*; "):
-            _understand(*flag.split())
-    elif flag.split()[0] in ("-np", "--num-proc", "-H", "--hosts", "-hostfile", "--hostfile"):
+    if flag.split()[0] in ("-np", "--num-proc", "-H", "--hosts", "-hostfile", "--hostfile"):
         assert _understand(*flag.split()).command == ["python", "train.py"]
     else:
         request = _understand("-np", "2", *flag.split())
         without = flags.given(arguments, flags.WITHOUT_EFFECT)
-        assert len(request.notes) == len(without)
+        assert len(request.notes) == len(without) + (0 if request.elastic else len(elastic_flags.given(arguments)))
         assert all("has no effect: " in note for note in request.notes)
 
 
 def test_what_does_nothing_says_why() -> None:
     notes = _understand("-np", "1", "--autotune", "--reset-limit", "3").notes
     assert len(notes) == 2 and notes[0].startswith("--autotune has no effect: hvdlite has no autotuner")
+
+
+def test_a_minimum_or_a_script_makes_a_job_elastic() -> None:
+    assert _understand("-np", "4").elastic is None
+    wish = _understand("-np", "4", "--min-np", "2", "--reset-limit", "3", "--failure-unit", "host").elastic
+    assert wish is not None and wish.hosts == [Host("localhost", 4)] and wish.script is None
+    assert (wish.policy.processes, wish.policy.least, wish.policy.most) == (4, 2, None)
+    assert (wish.policy.reset_limit, wish.policy.failure_unit, wish.policy.elastic_timeout) == (3, "host", 600.0)
+    wish = _understand("-np", "2", "--host-discovery-script", "./hosts.sh", "--slots-per-host", "3").elastic
+    assert wish is not None and (wish.script, wish.slots_per_host, wish.policy.least) == ("./hosts.sh", 3, 2)
+    wish = _understand("--min-np", "1", "-H", "localhost:3", "--max-np", "5").elastic
+    assert wish is not None and (wish.policy.processes, wish.policy.least, wish.policy.most) == (3, 1, 5)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("-np", "2", "--min-np", "3"), "--min-np 3 is more than -np 2"),
+        (("-np", "2", "--min-np", "1", "--max-np", "1"), "--max-np 1 is less than -np 2"),
+        (("-np", "3", "--min-np", "1", "-H", "localhost:2"), "-np 3 is more than the 2 slots"),
+        (("--host-discovery-script", "s"), "-np N is required"),
+        (("-np", "2", "--min-np", "1", "--mpi"), "hvdliterun itself starts the ranks of an elastic job"),
+        (("-np", "2", "--min-np", "1", "--torch-env"), "--torch-env is not there yet for elastic jobs"),
+        (("-np", "2", "--min-np", "1", "--blacklist-cooldown-range", "9", "1"), "MIN is more than MAX"),
+    ],
+)
+def test_what_an_elastic_job_cannot_be(words: tuple[str, ...], said: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(said)):
+        _understand(*words)
 
 
 def test_hosts_come_from_the_flag_or_the_file_or_the_batch_system() -> None:

@@ -33,7 +33,5 @@ def _paragraph(beginning: str) -> set[str]:
 
 def test_the_lists_are_complete() -> None:
     assert _paragraph("These have no effect") == {foreign.flags[0] for foreign in flags.WITHOUT_EFFECT}
-    refused = PAGE[PAGE.index("These end the launcher") :].partition(".\n")[0]
-    assert set(re.findall(r"`(-[-a-z]+)`", refused)) == {foreign.flags[0] for foreign in flags.REFUSED}
     without = {name for name in advice.NO_EFFECT if advice.NO_EFFECT[name] != advice.BUILD}
     assert _paragraph("Without effect are") == {n for n in without if not n.startswith("HOROVOD_AUTOTUNE_")}

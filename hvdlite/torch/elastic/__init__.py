@@ -1,5 +1,44 @@
-"""Elastic training with torch: the place of TorchState, ElasticSampler and run, which are still to come."""
+"""Elastic training with torch: a job whose ranks may die, leave and come while it trains.
 
-from hvdlite.adapter.elastic import not_yet as __getattr__  # noqa: F401
+    state = hvd.elastic.TorchState(model, optimizer, batch=0)
 
-__all__: list[str] = []
+    @hvd.elastic.run
+    def train(state):
+        ...
+        state.commit()
+
+Names are looked up when they are used, so that `import hvdlite.torch` takes no longer for them.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hvdlite.elastic import Cursor as Cursor
+    from hvdlite.elastic import HorovodInternalError as HorovodInternalError
+    from hvdlite.elastic import HostsUpdatedInterrupt as HostsUpdatedInterrupt
+    from hvdlite.elastic import ObjectState as ObjectState
+    from hvdlite.elastic import State as State
+    from hvdlite.elastic import generation as generation
+    from hvdlite.elastic import member as member
+    from hvdlite.elastic import run as run
+    from hvdlite.elastic import slot as slot
+    from hvdlite.torch.elastic.sampler import ElasticSampler as ElasticSampler
+    from hvdlite.torch.elastic.state import TorchState as TorchState
+
+_HOMES = {"ElasticSampler": "sampler", "TorchState": "state"}
+
+__all__ = ["ElasticSampler", "TorchState", "run"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    elif name.startswith("_"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    else:
+        value = getattr(import_module("hvdlite.elastic"), name)
+    globals()[name] = value
+    return value

@@ -36,7 +36,11 @@ def parse_args() -> argparse.Namespace:
     for knob in knobs.KNOBS:
         if knob.flag is not None:
             setattr(arguments, _attribute(knob.flag), _given(knob, getattr(arguments, f"knob_{knob.field}")))
-    for foreign in (*flags.WITHOUT_EFFECT, *flags.REFUSED):
+    arguments.min_num_proc = arguments.min_np = arguments.least
+    arguments.max_num_proc = arguments.max_np = arguments.most
+    arguments.host_discovery_script = arguments.script
+    arguments.cooldown_range = arguments.blacklist_cooldown_range = arguments.cooldown
+    for foreign in flags.WITHOUT_EFFECT:
         flag = [each for each in foreign.flags if not each.startswith("--no-")][-1]
         setattr(arguments, _attribute(flag), getattr(arguments, foreign.destination))
     if arguments.log_without_timestamp is not None:

@@ -1,0 +1,32 @@
+"""Elastic training: a job whose ranks may die, leave and come while it trains.
+
+    state = hvd.elastic.ObjectState(weights=weights, epoch=0)
+
+    @hvd.elastic.run
+    def train(state):
+        for state.epoch in range(state.epoch, 90):
+            ...
+            state.commit()
+
+    train(state)
+
+This module is for numpy arrays and objects; each framework's adapter has an `elastic` of its own.
+"""
+
+from hvdlite.elastic.cursor import Cursor
+from hvdlite.elastic.loop import run
+from hvdlite.elastic.place import generation, member, slot
+from hvdlite.elastic.state import ObjectState, State
+from hvdlite.exceptions import HorovodInternalError, HostsUpdatedInterrupt
+
+__all__ = [
+    "Cursor",
+    "HorovodInternalError",
+    "HostsUpdatedInterrupt",
+    "ObjectState",
+    "State",
+    "generation",
+    "member",
+    "run",
+    "slot",
+]

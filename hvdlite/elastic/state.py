@@ -1,0 +1,277 @@
+"""What all ranks have in common, and what becomes of it when ranks die, leave and come."""
+
+from __future__ import annotations
+
+import copy
+import queue
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from hvdlite.arrays.objects import broadcast_object
+from hvdlite.arrays.ops import allreduce
+from hvdlite.base.ops import Max
+from hvdlite.elastic import news
+from hvdlite.elastic.cursor import Cursor
+from hvdlite.elastic.handlers import (
+    CursorHandler,
+    StateDictHandler,
+    StateHandler,
+    has_state_dict,
+)
+from hvdlite.elastic.marks import Marks, Pace
+from hvdlite.exceptions import HostsUpdatedInterrupt
+from hvdlite.job import basics, membership
+from hvdlite.rendezvous.roll import News, Part
+
+_REMOVED, _ADDED = 1, 2  # Horovod's HostUpdateResult
+
+
+class NewsMessage(tuple[int, int]):
+    """A message in `_host_messages` that repeats what the reader of news has noted already."""
+
+
+class State:
+    """Derive from it, with `save`, `restore` and `sync`, for a state of another kind.
+
+    Such a state is restored as soon as an operation has failed, and gets rank 0's in each
+    generation. `bcast_object` and `get_rank` are the adapter's.
+    """
+
+    def __init__(
+        self,
+        bcast_object: Callable[..., Any] | None = None,
+        get_rank: Callable[[], int] | None = None,
+    ) -> None:
+        self._bcast_object = bcast_object or broadcast_object
+        self._rank = get_rank or basics.rank
+        self._host_messages: queue.Queue[Any] = queue.Queue()
+        self._last_updated_timestamp = 0
+        self._reset_callbacks: list[Callable[[], None]] = []
+        self._marks = Marks()
+
+    def register_reset_callbacks(self, callbacks: Sequence[Callable[[], None]]) -> None:
+        """Calls these functions, in this order, each time the job goes on with other ranks."""
+        self._reset_callbacks.extend(callbacks)
+
+    def on_reset(self) -> None:
+        """The job goes on with other ranks."""
+        self._host_messages = queue.Queue()
+        self.reset()
+        for callback in self._reset_callbacks:
+            callback()
+
+    def on_hosts_updated(self, timestamp: int, update_res: int) -> None:
+        """Notes that hosts came or went. All ranks hear of it at the next boundary."""
+        self._host_messages.put((timestamp, update_res))
+
+    def commit(self) -> None:
+        """Ends a step: makes a copy to go back to, and lets the ranks change if they have to."""
+        before = self._marks.position
+        self.save()
+        if self._marks.position == before:  # a save() of the program's own does not count
+            self._marks.at_boundary()
+        self.check_host_updates()
+        self._marks.go_on()
+
+    def check_host_updates(self) -> None:
+        """Raises HostsUpdatedInterrupt on all ranks if one of them has heard that ranks change."""
+        latest = news.latest()
+        told, removed, added = self._read_messages()
+        if latest is not None:
+            removed, added = removed or bool(latest.leaving), added or bool(latest.ready)
+        heard = latest.number if latest else 0
+        number, *agreed = _agreed([heard, told, removed, added])
+        if number > _answered() or agreed[0]:
+            if not self._marks.whole:
+                self._at_boundary()
+            raise HostsUpdatedInterrupt(skip_sync=agreed[1:] == [1, 0])
+
+    def save(self) -> None:
+        raise NotImplementedError
+
+    def restore(self) -> None:
+        raise NotImplementedError
+
+    def sync(self) -> None:
+        raise NotImplementedError
+
+    def reset(self) -> None:
+        """What a state does by itself when the job goes on with other ranks."""
+
+    # ---- for the loop
+
+    def _hear(self, heard: News) -> None:
+        """Called by the thread that reads news: existing programs look at the queue."""
+        result = (_REMOVED if heard.leaving else 0) | (_ADDED if heard.ready else 0)
+        self._host_messages.put(NewsMessage((int(time.time()), result)))
+
+    def _at_boundary(self) -> None:
+        self._marks.at_boundary()
+
+    def _read_messages(self) -> tuple[bool, bool, bool]:
+        told, result = False, 0
+        while not self._host_messages.empty():
+            message = self._host_messages.get()
+            if isinstance(message, NewsMessage):
+                continue
+            timestamp, update = message
+            if timestamp > self._last_updated_timestamp:
+                self._last_updated_timestamp = timestamp
+                told, result = True, result | int(update)
+        return told, bool(result & _REMOVED), bool(result & _ADDED)
+
+
+class ObjectState(State):
+    """Every keyword is an attribute. Copies are deep: a list changed in place is undone, too.
+
+    What has a state_dict(), such as a Cursor, is not copied itself, but its state_dict() is.
+    """
+
+    def __init__(
+        self,
+        bcast_object: Callable[..., Any] | None = None,
+        get_rank: Callable[[], int] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        self._handlers: dict[str, StateHandler] = {}
+        super().__init__(bcast_object, get_rank)
+        for name, value in kwargs.items():
+            setattr(self, name, value)
+            handler = self._handler_of(value)
+            if handler is not None:
+                self._handlers[name] = handler
+        self._attributes = tuple(name for name in kwargs if name not in self._handlers)
+        self._pace = Pace()
+        self._copy: dict[str, Any] = {}
+        self._kept: dict[str, Any] = {}
+        self._copies_always = False  # in step()
+        self._guard(self._handlers.values())
+        self._make_copy()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        handler = self.__dict__.get("_handlers", {}).get(name)
+        if handler is not None and handler.value is not value:
+            handler.set_value(value)
+            self._guard([handler])
+
+    def save(self) -> None:
+        """Makes the copy to which restore() goes back."""
+        self._at_boundary()
+        self._make_copy()
+
+    def restore(self) -> None:
+        """Goes back to the last copy."""
+        self._set(self._copy)
+        for handler in self._handlers.values():
+            handler.restore()
+        self._marks.tear()
+
+    def sync(self) -> None:
+        """Gives all ranks rank 0's state."""
+        self._receive(0)
+        self._make_copy()
+
+    def reset(self) -> None:
+        for handler in self._handlers.values():
+            handler.reset()
+
+    def step(self) -> None:
+        """Ends a step without a copy of the weights, right behind the optimizer's step.
+
+        After a failure the ranks agree which step is the last that one of them has finished.
+        """
+        self._marks.steps = True
+        self._at_boundary()
+        if self._copies_always or self._pace.is_due():
+            before = time.monotonic()
+            self._make_copy()
+            self._pace.took(time.monotonic() - before)
+        self.check_host_updates()
+
+    # ---- for the loop, and for the states of frameworks
+
+    def _settle(self, part: Part, source: int | None, position: int) -> None:
+        """Does what the roll says: afterwards this rank has the job's state at `position`."""
+        marks = self._marks
+        if part is Part.RESTORE:
+            self.restore()
+        elif part is Part.RECEIVE:
+            marks.tear()
+        elif marks.steps:
+            self._put_back_kept()
+        if source is not None:
+            self._receive(source)
+        marks.position = position
+        if part is Part.RECEIVE or position == 0 or marks.copy != position:
+            self._make_copy()
+        self._keep()
+        marks.whole = True
+        marks.go_on()
+
+    def _at_boundary(self) -> None:
+        super()._at_boundary()
+        for handler in self._handlers.values():
+            handler.at_boundary()
+        self._keep()
+
+    def _handler_of(self, value: Any) -> StateHandler | None:
+        if isinstance(value, Cursor):
+            return CursorHandler(value)
+        return StateDictHandler(value) if has_state_dict(value) else None
+
+    def _guard(self, handlers: Iterable[StateHandler]) -> None:
+        """From now on, what these handlers guard tears the state before it changes."""
+        if not all([handler.guard(self._marks.tear) for handler in handlers]):
+            self._copies_always = True
+
+    def _set(self, values: dict[str, Any]) -> None:
+        for name, value in values.items():
+            setattr(self, name, copy.deepcopy(value))
+
+    def _values(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self._attributes}
+
+    def _make_copy(self) -> None:
+        for handler in self._handlers.values():
+            handler.save()
+        self._copy = copy.deepcopy(self._values())
+        self._marks.copied()
+
+    def _keep(self) -> None:
+        """Notes what a failed step would spoil, and what no optimizer's hook protects."""
+        if self._marks.steps:
+            for handler in self._handlers.values():
+                handler.keep()
+            self._kept = copy.deepcopy(self._values())
+
+    def _put_back_kept(self) -> None:
+        self._set(self._kept)
+        for handler in self._handlers.values():
+            handler.put_back()
+
+    def _receive(self, root: int) -> None:
+        """All ranks call this. `root` sends what it has."""
+        values = self._values()
+        received = self._bcast_object(values) if root == 0 else self._bcast_object(values, root)
+        if self._rank() != root:
+            self._set(received)
+        for handler in self._handlers.values():
+            handler.sync(root) if root else handler.sync()
+
+
+def _agreed(values: list[int]) -> list[int]:
+    """The greatest of each on all ranks."""
+    if not basics.is_initialized() or basics.warms_up() or basics.size() == 1:
+        return values
+    found = allreduce(np.array(values, np.int64), op=Max, name="elastic.boundary")
+    return [int(value) for value in found]
+
+
+def _answered() -> int:
+    """The number of the last news that the present roll answers."""
+    member = membership.member()
+    return member.roll.answers if member is not None and member.roll is not None else 0

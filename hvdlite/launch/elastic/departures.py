@@ -1,0 +1,132 @@
+"""How members go: they end, are lost, are killed, or leave. Pure: times are handed in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hvdlite.launch.elastic.crew import Crew, Member, Stage
+from hvdlite.launch.elastic.events import Action, HostLeaves, Kill, Say
+from hvdlite.launch.elastic.faults import Failure, Faults
+from hvdlite.launch.elastic.outcome import Outcome
+from hvdlite.launch.hosts import Host
+
+# What is told of a host of which nothing is heard, as ssh's status is.
+_HOST_STATUS = 255
+_KILLED_STATUS = 137
+
+
+class Departures:
+    """A member that is lost is out for good. Its process is killed and reaped before its slot is
+    given again."""
+
+    def __init__(self, crew: Crew, outcome: Outcome, actions: list[Action]) -> None:
+        """`actions`: what is to be done is appended."""
+        self.faults = Faults()
+        self.lost: list[int] = []  # members of this generation, of which no news has told
+        self._crew = crew
+        self._outcome = outcome
+        self._actions = actions
+
+    def ended(self, member: Member, status: int, last_line: str, now: float) -> None:
+        """Its process is gone."""
+        failure = Failure(member.number, member.host, status, last_line)
+        outcome = self._outcome
+        self._crew.members.pop(member.number, None)
+        if member.stage is Stage.RETURNED:
+            outcome.succeeded = outcome.succeeded or status == 0
+            if status:
+                outcome.failed_later = outcome.failed_later or failure
+        elif status == 0 and not outcome.trained and member.in_first_part:
+            # A program that does without `run`, or even without the others, ends well by itself.
+            outcome.returned = outcome.succeeded = True
+        elif member.stage is Stage.LEFT:
+            self._crew.rest(member, now)
+        elif member.stage is not Stage.LOST:
+            self.lose(member, failure, now)
+
+    def host_lost(self, host: str, now: float) -> None:
+        self._crew.cool_host(host, now)
+        self._crew.departing.discard(host)
+        gone = self._crew.on(host)
+        for member in gone:
+            del self._crew.members[member.number]
+        for member in gone:
+            self.ended(member, _HOST_STATUS, "", now)
+
+    def host_leaves(self, event: HostLeaves, now: float) -> None:
+        """Nothing starts on it until it is named anew, or until it was lost."""
+        self._crew.departing.add(event.host)
+        self.asked_to_leave(self._crew.on(event.host), event.reason, event.seconds, now)
+
+    def hosts_found(self, hosts: tuple[Host, ...]) -> None:
+        """The latest answer of discovery. Members of a host that is back stay."""
+        self._crew.found(hosts)
+        gone = [each for each in self._crew.newcomers() if not self._crew.listed(each)]
+        self.dismiss(gone, "its slot is no longer named")
+        for member in self._crew.leaving():
+            if not member.noticed and self._crew.listed(member):
+                member.leave_by = None
+
+    def lose(self, member: Member, failure: Failure, now: float) -> None:
+        """Its slot, or its host, cools down."""
+        was, member.stage = member.stage, Stage.LOST
+        member.leave_by = member.suspect_until = None
+        self._crew.cool(member, now)
+        if was is Stage.SERVING:
+            self.lost.append(member.number)
+            self._outcome.failures.append(failure)
+        if was is Stage.SERVING or not self._outcome.trained:
+            self.faults.note(failure)
+        self._actions.append(Say(f"{failure.sentence()}."))
+        if self._crew.policy.failure_unit == "host":
+            self.put_out(member.host, "a member of its host has failed", now)
+
+    def kill(self, member: Member, why: str, now: float, politely: bool = False) -> None:
+        self._actions.append(Kill(member.number, why, politely))
+        self.lose(member, Failure(member.number, member.host, _KILLED_STATUS, ""), now)
+
+    def put_out(self, host: str, why: str, now: float) -> None:
+        """All that still work on a host."""
+        for member in self._crew.on(host):
+            if member.stage in (Stage.COLD, Stage.WARM, Stage.SERVING):
+                self.kill(member, why, now)
+
+    def dismiss(self, newcomers: Iterable[Member], why: str) -> None:
+        """They are of no more use, by no fault of theirs."""
+        for member in newcomers:
+            if member.stage in (Stage.COLD, Stage.WARM):
+                member.stage = Stage.LOST
+                self._actions.append(Kill(member.number, why, politely=True))
+
+    def asked_to_leave(
+        self,
+        members: Iterable[Member],
+        reason: str,
+        seconds: float | None,
+        now: float,
+    ) -> None:
+        """The first notice of a member counts."""
+        left = self._crew.policy.leave_seconds if seconds is None else seconds
+        for member in members:
+            if member.stage is Stage.SERVING and not member.noticed:
+                member.noticed, member.leave_by, member.reason = True, now + left, reason
+            self.dismiss([member], "it was asked to leave")
+
+    def left(self, member: Member, now: float) -> None:
+        """It has left its generation; its exit ends nothing."""
+        member.stage, member.suspect_until = Stage.LEFT, None
+        if member.leave_by is None:
+            member.leave_by = now + self._crew.policy.leave_seconds
+
+    def overdue(self, now: float) -> None:
+        """Those that have not left, or not reported, in time."""
+        for member in list(self._crew.members.values()):
+            if member.suspect_until is not None and now >= member.suspect_until:
+                self.kill(member, "it is silent: engines hear no heartbeat of it", now)
+            elif member.leave_by is not None and now >= member.leave_by:
+                member.leave_by = None
+                if member.stage is Stage.SERVING:
+                    self.kill(member, "it has not left in time", now, politely=True)
+                else:
+                    why = "it has not ended in time"
+                    self._actions.append(Kill(member.number, why, politely=True))

@@ -1,0 +1,97 @@
+"""The flags of elastic jobs."""
+
+from __future__ import annotations
+
+import argparse
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group(
+        "elastic training",
+        "--min-np or --host-discovery-script makes a job elastic: ranks may die, leave and come.",
+    )
+    group.add_argument(
+        "--min-np",
+        "--min-num-proc",
+        dest="least",
+        type=_count,
+        metavar="N",
+        help="with fewer ranks the job waits",
+    )
+    group.add_argument(
+        "--max-np",
+        "--max-num-proc",
+        dest="most",
+        type=_count,
+        metavar="N",
+        help="the job has no more ranks",
+    )
+    group.add_argument(
+        "--elastic-timeout",
+        type=_seconds,
+        metavar="SECONDS",
+        help="how long the job waits for --min-np ranks, or for a rank that does not come back (default: 600)",
+    )
+    group.add_argument(
+        "--reset-limit",
+        type=_count,
+        metavar="N",
+        help="end the job when its ranks have changed more often",
+    )
+    group.add_argument(
+        "--blacklist-cooldown-range",
+        dest="cooldown",
+        type=_seconds,
+        nargs=2,
+        metavar=("MIN", "MAX"),
+        help="how long a slot stays empty after a rank in it has failed, in seconds (default: from 1 to 60)",
+    )
+    group.add_argument(
+        "--failure-unit",
+        choices=("slot", "host"),
+        help="what a failed rank takes out of use: its slot (the default) or its host",
+    )
+    group.add_argument(
+        "--leave-seconds",
+        type=_seconds,
+        metavar="SECONDS",
+        help="how long ranks that are asked to leave may take until they come to the end of a step (default: 30)",
+    )
+
+
+def given(arguments: argparse.Namespace) -> list[str]:
+    """The flags given that only an elastic job has a use for."""
+    fields = ("most", "elastic_timeout", "reset_limit", "cooldown", "failure_unit", "leave_seconds")
+    names = (
+        "--max-np",
+        "--elastic-timeout",
+        "--reset-limit",
+        "--blacklist-cooldown-range",
+        "--failure-unit",
+        "--leave-seconds",
+    )
+    return [
+        name
+        for field, name in zip(fields, names, strict=True)
+        if getattr(arguments, field) is not None
+    ]
+
+
+def _count(text: str) -> int:
+    """argparse's type for numbers of ranks."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not allowed: expected a whole number of at least 1"
+        )
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    """argparse's type for spans of time."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 < seconds < 1e9:
+        raise argparse.ArgumentTypeError(f"{text!r} is not allowed: expected seconds, more than 0")
+    return seconds

@@ -1,0 +1,382 @@
+"""Who is in which generation of an elastic job: the driver's state machine. Pure.
+
+Events and times go in, actions come out (see `events`). It reads no clock and does no I/O;
+a time that is earlier than the last one counts as the last one.
+
+It goes from one phase to the next (see `progress`): a generation is formed, runs, and ends with a
+loss or a report; then reports are gathered until the next roll can be written.
+
+The first generation gathers in `init()`. If all its members die before any has trained, the job
+starts anew. After the first member whose function has returned there is no minimum any more:
+those that are left finish among themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from hvdlite.launch.elastic import events, outcome
+from hvdlite.launch.elastic.announcing import Announcements
+from hvdlite.launch.elastic.crew import Crew, Member, Policy, Stage
+from hvdlite.launch.elastic.departures import Departures
+from hvdlite.launch.elastic.events import Action, Event, OfMember
+from hvdlite.launch.elastic.progress import Phase, Progress
+from hvdlite.launch.elastic.unreachable import Unreachable, accusations
+from hvdlite.rendezvous.last_step import Decision, Inconsistent, decide
+from hvdlite.rendezvous.roll import Cause, Entry, Report, Roll
+
+SUSPECT_SECONDS = 2.0
+TELL_OF_WAITING_SECONDS = 60.0
+_CANNOT_START = 127
+
+
+class Membership:
+    def __init__(
+        self,
+        policy: Policy,
+        now: float = 0.0,
+        chance: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        """`chance` gives numbers from 0 to 1, for the cool-down."""
+        self.policy = policy
+        self.crew = Crew(policy, chance)
+        self.phase = Phase.GATHERING
+        self.generation = 0
+        self._actions: list[Action] = []
+        self._outcome = outcome.Outcome()
+        self._departures = Departures(self.crew, self._outcome, self._actions)
+        self._announcements = Announcements()
+        self._unreachable = Unreachable()
+        self._progress = Progress()
+        self._now = now
+        self._since = now  # of the phase
+        self._short_since: float | None = now  # fewer than the minimum are there
+        self._stop_by: float | None = None
+        self._breaks = False  # a report says that this generation is broken
+        self._broken = 0  # the last generation of which news have said so
+        self._said_waiting = False
+
+    def handle(self, batch: Sequence[Event], now: float) -> list[Action]:
+        """What has happened at once, in its order. No events: only time has passed."""
+        if self.phase is Phase.ENDED:
+            return []
+        self._now = max(self._now, now)
+        for event in batch:
+            self._hear(event)
+        self._overdue()
+        self._tell_of_losses()
+        self._proceed()
+        actions = list(self._actions)
+        self._actions.clear()
+        return actions
+
+    def due(self) -> float | None:
+        """When handle() has to be called at the latest, whether or not anything happens."""
+        if self.phase is Phase.ENDED:
+            return None
+        times = [self._stop_by]
+        for member in self.crew.members.values():
+            times += [member.leave_by, member.suspect_until]
+        if self._awaited():
+            times.append(self._since + self.policy.elastic_timeout)
+            if not self._said_waiting:
+                times.append(self._since + TELL_OF_WAITING_SECONDS)
+        elif self._short_since is not None and self._outcome.stop is None:
+            times.append(self._short_since + self.policy.elastic_timeout)
+        if self.phase is Phase.RUNNING:
+            times.append(self._announcements.deadline())
+        if self._fills():
+            times.append(self.crew.cooled(self._now))
+        return min((time for time in times if time is not None), default=None)
+
+    # Events.
+
+    def _hear(self, event: Event) -> None:
+        if isinstance(event, events.HostsFound):
+            self._departures.hosts_found(event.hosts)
+        elif isinstance(event, events.HostLost):
+            self._departures.host_lost(event.host, self._now)
+        elif isinstance(event, events.HostLeaves):
+            self._departures.host_leaves(event, self._now)
+        elif isinstance(event, events.Stop):
+            self._stop(event.status)
+        elif isinstance(event, events.Reported):
+            member = self.crew.members.get(event.report.member)
+            if member is not None:
+                self._reported(member, event.report)
+        elif event.member in self.crew.members:
+            self._hear_of(self.crew.members[event.member], event)
+
+    def _hear_of(
+        self,
+        member: Member,
+        event: OfMember,
+    ) -> None:
+        if isinstance(event, events.Ended):
+            self._departures.ended(member, event.status, event.last_line, self._now)
+        elif isinstance(event, events.StartFailed):
+            self._departures.ended(member, _CANNOT_START, event.reason, self._now)
+        elif isinstance(event, events.MemberLeaves):
+            self._departures.asked_to_leave([member], event.reason, event.seconds, self._now)
+        elif isinstance(event, events.Entered):
+            member.inside = member.inside or event.generation == self.generation
+        elif member.stage is Stage.SERVING:
+            member.has_state = self._outcome.trained = True
+            if isinstance(event, events.Returned):
+                member.stage, member.leave_by = Stage.RETURNED, None
+                member.suspect_until = None
+                self._outcome.returned = True
+
+    def _reported(self, member: Member, report: Report) -> None:
+        if member.stage is Stage.SERVING and report.generation == self.generation + 1:
+            self._survivor_reported(member, report)
+        elif member.waits_for(report):
+            member.stage, member.report = Stage.WARM, report
+
+    def _survivor_reported(self, member: Member, report: Report) -> None:
+        member.report, member.suspect_until = report, None
+        member.has_state = not report.newcomer
+        self._outcome.trained = self._outcome.trained or member.has_state
+        for accusation in report.accused:
+            accused = self.crew.members.get(accusation.member)
+            if accusation.cause is Cause.SILENCE and accused and accused.is_missing:
+                accused.suspect_until = accused.suspect_until or self._now + SUSPECT_SECONDS
+        self._breaks = self._breaks or report.broken
+        if self.phase is Phase.FORMING:
+            self._actions.append(events.FailMeeting(self.generation, member.number))
+        if self.phase is not Phase.GATHERING:
+            self._enter(Phase.GATHERING)
+        if report.leaves:
+            self._departures.left(member, self._now)
+
+    def _stop(self, status: int) -> None:
+        if self._outcome.stop is None:
+            self._outcome.stop = status
+            self._stop_by = self._now + self.policy.leave_seconds
+            self._departures.dismiss(self.crew.newcomers(), "the job ends")
+            self._tell()
+
+    # What time does.
+
+    def _overdue(self) -> None:
+        if self._stop_by is not None and self._now >= self._stop_by:
+            return self._end(self._outcome.stopped())
+        self._departures.overdue(self._now)
+        late, now = self._awaited(), self._now
+        if late and now >= self._since + self.policy.elastic_timeout:
+            self._waited_too_long(late)
+        elif late and now >= self._since + TELL_OF_WAITING_SECONDS and not self._said_waiting:
+            self._said_waiting = True
+            names = ", ".join(f"member {member.number} on {member.host}" for member in late)
+            self._actions.append(events.Say(f"the next generation waits for {names}."))
+        return None
+
+    def _waited_too_long(self, late: Sequence[Member]) -> None:
+        """Where a generation does not come up, all report, but those that cannot."""
+        if self.phase is Phase.FORMING:
+            self._breaks = True
+            self._actions.append(events.FailMeeting(self.generation, late[0].number))
+            return
+        for member in late:
+            why = f"it was waited for {self.policy.elastic_timeout:g} s"
+            self._departures.kill(member, why, self._now)
+
+    def _awaited(self) -> list[Member]:
+        """Those without which the phase does not end."""
+        serving = self.crew.of(Stage.SERVING)
+        if self.phase is Phase.FORMING:
+            return [member for member in serving if not member.inside]
+        if self.phase is not Phase.GATHERING:
+            return []
+        cohort = [m for m in self.crew.of(Stage.COLD) if m.awaited and not serving]
+        return cohort + [member for member in self.crew.staying() if member.report is None]
+
+    # News.
+
+    def _tell_of_losses(self) -> None:
+        lost = self._departures.lost
+        breaks = self._breaks and self._broken != self.generation
+        if not (lost or breaks) or self.phase is Phase.ENDED:
+            return
+        if self.phase is Phase.FORMING:
+            self._actions += [events.FailMeeting(self.generation, number) for number in lost]
+        if self.phase is not Phase.GATHERING:
+            self._enter(Phase.GATHERING)
+        self._tell(broken=True)
+
+    def _tell(self, broken: bool = False, ready: Sequence[Member] = ()) -> None:
+        lost = tuple(self._departures.lost) if broken else ()
+        if broken:
+            self._departures.lost.clear()
+            self._broken = self.generation
+        leaving, stop = self.crew.leaving(), self._outcome.stop is not None
+        told = self._announcements
+        news = told.news(self.generation, broken, lost, ready, leaving, stop, self._now)
+        self._actions.append(events.Tell(news))
+
+    def _announce(self) -> None:
+        """Planned changes."""
+        ready = self._admitted(self.crew.staying())
+        unlisted = self.crew.unlisted()
+        if self._announcements.due(ready, self.crew.leaving(), unlisted, self._now):
+            for member in unlisted:
+                member.leave_by = self._now + self.policy.leave_seconds
+                member.reason = "its host is no longer named"
+            self._tell(ready=ready)
+
+    # From one phase to the next.
+
+    def _enter(self, phase: Phase) -> None:
+        self.phase, self._since, self._said_waiting = phase, self._now, False
+
+    def _proceed(self) -> None:
+        """All that the present state asks for."""
+        if self.phase is Phase.FORMING and not self._awaited():
+            self._run()
+        over = self._outcome.end(self.crew)
+        if over is not None:
+            self._end(over)
+        if self.phase is Phase.GATHERING:
+            self._gathering()
+        if self.phase is Phase.RUNNING and self._outcome.stop is None:
+            self._announce()
+        if self._fills():
+            self._fill()
+
+    def _run(self) -> None:
+        """All are in. Newcomers that wait in init() are too late for it."""
+        self._enter(Phase.RUNNING)
+        self._progress.met = True
+        if self._outcome.stop is not None:
+            self._tell()  # the roll has answered the news that said so
+        for member in self.crew.newcomers():
+            if member.meets:
+                member.meets, member.stage, member.report = False, Stage.COLD, None
+                self._actions.append(events.WarmAlone(member.number))
+
+    def _admitted(self, staying: Sequence[Member]) -> list[Member]:
+        """The newcomers that a roll takes along: those that are warm, as long as there is room."""
+        if self._outcome.winds_down:
+            return []
+        warm = self.crew.of(Stage.WARM)
+        most = self.policy.most
+        return warm if most is None else warm[: max(0, most - len(staying))]
+
+    def _gathering(self) -> None:
+        if not self._outcome.trained:
+            fault = self._departures.faults.at(0)
+            if fault is not None:
+                return self._end(outcome.repeated(fault))
+            if self._progress.ranks and not self.crew.of(Stage.SERVING):
+                self._start_anew()
+        if self._awaited():
+            return None
+        staying = self.crew.staying()
+        begun = self._outcome.trained or self._outcome.stop is not None
+        if begun and not any(member.has_state for member in staying):
+            self._short_since = None
+            return None  # the outcome decides, once all have left
+        members = self.crew.in_order_of_ranks(staying + self._admitted(staying))
+        if len(members) < self._least():
+            return self._wait_for_more(len(members))
+        hosts = [member.host for member in members]
+        pairs = accusations(members)
+        cut_off = self._unreachable.judge(pairs, hosts, self.generation, self._now)
+        if cut_off is None:
+            return self._roll(members)
+        self.crew.cool_host(cut_off, self._now)
+        why = "the network between its host and another one has failed twice"
+        self._departures.put_out(cut_off, why, self._now)
+        return self._gathering()
+
+    def _start_anew(self) -> None:
+        """Newcomers that warm up on their own would miss what the others do before `run`."""
+        alone = [member for member in self.crew.newcomers() if not member.meets]
+        self._departures.dismiss(alone, "the job starts anew")
+        self._progress.met, self._progress.ranks = False, ()
+        self._short_since = self._now
+
+    def _least(self) -> int:
+        """How many members a generation has at least; at the very start, how many slots."""
+        if self._outcome.winds_down:
+            return 1
+        first = not self.generation and not self._progress.cohort
+        return self.policy.processes if first else self.policy.least
+
+    def _wait_for_more(self, there: int) -> None:
+        seconds = self.policy.elastic_timeout
+        self._short_since = self._now if self._short_since is None else self._short_since
+        if self._now >= self._short_since + seconds:
+            slots = sum(host.slots for host in self.crew.hosts)
+            self._end(outcome.too_few(there, self._least(), slots, seconds))
+
+    def _roll(self, ranks: Sequence[Member]) -> None:
+        try:
+            decision = decide([member.report for member in ranks if member.report is not None])
+        except Inconsistent as error:
+            return self._end(events.End(1, f"{error}."))
+        fault = self._departures.faults.at(decision.position)
+        if fault is not None:
+            return self._end(outcome.repeated(fault))
+        numbers = tuple(member.number for member in ranks)
+        # The same members again, as after a host that was away for a moment, are no change.
+        if self.generation and set(numbers) != set(self._progress.ranks):
+            self._progress.resets += 1
+            limit = self.policy.reset_limit
+            if limit is not None and self._progress.resets > limit:
+                return self._end(outcome.reset_limit(limit))
+        self._progress.ranks = numbers
+        return self._write(ranks, decision)
+
+    def _write(self, ranks: Sequence[Member], decision: Decision) -> None:
+        self.generation += 1
+        self._outcome.rolled = True
+        self._outcome.failures.clear()
+        parts = decision.parts
+        entries = [Entry(m.number, m.host, m.slot, parts[m.number], not m.has_state) for m in ranks]
+        position, source = decision.position, decision.source
+        answers = self._announcements.number
+        roll = Roll(self.generation, tuple(entries), position, source, answers)
+        self._actions.append(events.WriteRoll(roll))
+        if self.generation > 2:
+            self._actions.append(events.Forget(self.generation - 2))
+        self.crew.rolled(ranks)
+        for member in self.crew.of(Stage.SERVING):
+            if member not in ranks:
+                self._departures.left(member, self._now)
+        self._announcements.answered()
+        self._departures.lost.clear()
+        self._breaks, self._short_since = False, None
+        self._enter(Phase.FORMING)
+
+    # Starting and ending.
+
+    def _fills(self) -> bool:
+        """Whether newcomers are wanted at all."""
+        return self.phase is not Phase.ENDED and not self._outcome.winds_down
+
+    def _fill(self) -> None:
+        free = self.crew.free(self._now)
+        if not free:
+            return
+        there = self.crew.of(Stage.COLD, Stage.WARM, Stage.SERVING)
+        progress = self._progress
+        progress.cohort = progress.cohort and bool(there)
+        first = not (progress.met or progress.cohort)
+        if first and len(there) + len(free) < self._least():
+            return
+        if first:
+            progress.cohort, self._since = True, self._now
+        started = [
+            self.crew.start(host, slot, meets=not progress.met, awaited=first)
+            for host, slot in free[: int(min(len(free), self.crew.wanted()))]
+        ]
+        expected = self.crew.expected() if started else {}
+        for new in started:
+            place = expected[new.number]
+            self._actions.append(events.Start(new.number, new.host, new.slot, new.meets, place))
+
+    def _end(self, end: events.End) -> None:
+        if self.phase is not Phase.ENDED:
+            self.phase = Phase.ENDED
+            self._actions.append(end)

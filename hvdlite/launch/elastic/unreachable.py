@@ -1,0 +1,46 @@
+"""Two living members that cannot reach each other: the network is at fault. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from hvdlite.launch.elastic.crew import Member
+from hvdlite.rendezvous.roll import Cause
+
+AGAIN_SECONDS = 60.0
+
+
+class Unreachable:
+    """They train together once more. The second time within a minute, one host is put out."""
+
+    def __init__(self) -> None:
+        self._last: dict[frozenset[str], tuple[float, int]] = {}
+
+    def judge(
+        self,
+        pairs: Iterable[tuple[str, str]],
+        ranks: Sequence[str],
+        generation: int,
+        now: float,
+    ) -> str | None:
+        """The host to put out, or None. `pairs` of hosts; `ranks`: the hosts of all ranks.
+
+        It is the host with fewer members, and the later one of two equal ones.
+        """
+        count = Counter(ranks)
+        for pair in sorted({frozenset(pair) for pair in pairs}, key=sorted):
+            before, last = self._last.get(pair, (float("-inf"), generation))
+            self._last[pair] = now, generation
+            if len(pair) == 2 and last != generation and now - before <= AGAIN_SECONDS:
+                return min(pair, key=lambda host: (count[host], -ranks.index(host)))
+        return None
+
+
+def accusations(members: Sequence[Member]) -> Iterator[tuple[str, str]]:
+    """The hosts of members that accuse another one which has reported as well."""
+    hosts = {member.number: member.host for member in members}
+    for member in members:
+        for accusation in member.report.accused if member.report else ():
+            if accusation.cause is not Cause.CLOSED and accusation.member in hosts:
+                yield member.host, hosts[accusation.member]

@@ -1,0 +1,59 @@
+"""What the command line asks of an elastic job. Pure."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hvdlite.launch.elastic.crew import Policy
+from hvdlite.launch.hosts import Host
+
+
+@dataclass(frozen=True)
+class Wish:
+    """`script` names the hosts; without one `hosts` are all."""
+
+    policy: Policy
+    hosts: Sequence[Host]
+    script: str | None = None
+    slots_per_host: int = 1
+
+
+def understand(
+    arguments: argparse.Namespace, hosts: Sequence[Host], processes: int | None, mode: str
+) -> Wish:
+    """`hosts`: those that were named; none means this host. ValueError: a sentence."""
+    if mode != "gloo":
+        raise ValueError(
+            f"hvdliterun itself starts the ranks of an elastic job (--gloo), and here {mode} does."
+        )
+    for flag in ("torch_env", "collapse", "monitor"):
+        if getattr(arguments, flag):
+            name = flag.replace("_", "-")
+            raise ValueError(f"--{name} is not there yet for elastic jobs: leave it out.")
+    slots = sum(host.slots for host in hosts)
+    count = processes or slots or arguments.least
+    if not count:
+        raise ValueError("-np N is required: for how many slots to wait before the job starts")
+    least = arguments.least or count
+    if least > count:
+        raise ValueError(f"--min-np {least} is more than -np {count}.")
+    if arguments.most is not None and arguments.most < count:
+        raise ValueError(f"--max-np {arguments.most} is less than -np {count}.")
+    if hosts and slots < count:
+        raise ValueError(f"-np {count} is more than the {slots} slots of the hosts.")
+    low, high = arguments.cooldown or (None, None)
+    if low is not None and low > high:
+        raise ValueError(f"--blacklist-cooldown-range {low:g} {high:g}: MIN is more than MAX.")
+    given = {
+        "elastic_timeout": arguments.elastic_timeout,
+        "leave_seconds": arguments.leave_seconds,
+        "reset_limit": arguments.reset_limit,
+        "cooldown_range": arguments.cooldown and (low, high),
+        "failure_unit": arguments.failure_unit,
+    }
+    chosen = {name: value for name, value in given.items() if value is not None}
+    policy = Policy(count, least, arguments.most, **chosen)
+    here = [Host("localhost", arguments.most or count)]
+    return Wish(policy, hosts or here, arguments.script, arguments.slots_per_host or 1)

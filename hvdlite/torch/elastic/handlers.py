@@ -1,0 +1,77 @@
+"""How the parts of a TorchState are copied, put back and moved to other ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from hvdlite.elastic.handlers import StateDictHandler, StateHandler
+from hvdlite.torch import functions
+from hvdlite.torch.adasum import DistributedAdasum
+from hvdlite.torch.elastic.copies import Copy
+from hvdlite.torch.optimizer_state import broadcast_optimizer_state
+
+
+class ModelStateHandler(StateHandler):
+    """Of a module. A step that fails may have changed its buffers, such as BatchNorm's."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        super().__init__(model)
+        self._copy = Copy()
+        self._buffers = Copy()
+
+    def save(self) -> None:
+        self._copy.take(self.value.state_dict())
+
+    def restore(self) -> None:
+        self.value.load_state_dict(self._copy.kept)
+
+    def sync(self, root_rank: int = 0) -> None:
+        functions.broadcast_parameters(self.value.state_dict(), root_rank)
+
+    def keep(self) -> None:
+        self._buffers.take(dict(self.value.named_buffers()))
+
+    def put_back(self) -> None:
+        buffers = dict(self.value.named_buffers())
+        with torch.no_grad():
+            for name, kept in (self._buffers.kept or {}).items():
+                if name in buffers:
+                    buffers[name].copy_(kept)
+
+
+class OptimizerStateHandler(StateHandler):
+    """Of an optimizer, distributed or not."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        super().__init__(optimizer)
+        self._copy = Copy()
+
+    def save(self) -> None:
+        self._copy.take(self.value.state_dict())
+
+    def restore(self) -> None:
+        self.value.load_state_dict(self._copy.fresh())
+
+    def sync(self, root_rank: int = 0) -> None:
+        broadcast_optimizer_state(self.value, root_rank)
+
+    def guard(self, tear: Callable[[], None]) -> bool:
+        register = getattr(self.value, "register_step_pre_hook", None)
+        if register is None or isinstance(self.value, DistributedAdasum):
+            return False
+        register(lambda *_: tear())
+        return True
+
+    def reset(self) -> None:
+        distributed = getattr(self.value, "_hvd", None)
+        if distributed is not None:  # what was under way will never meet its like
+            distributed.forget()
+
+
+class SamplerStateHandler(StateDictHandler):
+    """Of an ElasticSampler, which deals what is left of the epoch anew."""
+
+    def reset(self) -> None:
+        self.value.reset()

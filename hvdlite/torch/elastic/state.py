@@ -1,0 +1,60 @@
+"""TorchState: models, optimizers and all else that a program trains with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from hvdlite.elastic.handlers import StateHandler
+from hvdlite.elastic.state import ObjectState
+from hvdlite.job import basics
+from hvdlite.torch import functions
+from hvdlite.torch.elastic.handlers import ModelStateHandler, OptimizerStateHandler, SamplerStateHandler
+from hvdlite.torch.elastic.sampler import ElasticSampler
+
+__all__ = ["TorchState", "get_handler_registry", "set_handler_registry"]
+
+_Registry = list[tuple[type, Callable[[Any], StateHandler]]]
+_registry: _Registry = [
+    (ElasticSampler, SamplerStateHandler),
+    (torch.nn.Module, ModelStateHandler),
+    (torch.optim.Optimizer, OptimizerStateHandler),
+]
+_COPIES = ("auto", "always")
+
+
+def get_handler_registry() -> _Registry:
+    """The handlers by type. The first that fits is taken."""
+    return _registry
+
+
+def set_handler_registry(registry: _Registry) -> None:
+    global _registry
+    _registry = registry
+
+
+class TorchState(ObjectState):
+    """Keywords are attributes: modules, optimizers, what has a state_dict(), and objects.
+
+    `copies="always"` makes `step()` copy everything each time.
+    """
+
+    def __init__(
+        self,
+        model: torch.nn.Module | None = None,
+        optimizer: torch.optim.Optimizer | None = None,
+        *,
+        copies: str = "auto",
+        **kwargs: Any,
+    ) -> None:
+        if copies not in _COPIES:
+            raise ValueError(f"copies={copies!r} is not possible: expected 'auto' or 'always'")
+        given = {"model": model, "optimizer": optimizer, **kwargs}
+        super().__init__(functions.broadcast_object, basics.rank, **given)
+        self._copies_always = self._copies_always or copies == "always"
+
+    def _handler_of(self, value: Any) -> StateHandler | None:
+        found = next((handler for kind, handler in _registry if isinstance(value, kind)), None)
+        return found(value) if found else super()._handler_of(value)

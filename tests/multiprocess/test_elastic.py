@@ -1,0 +1,216 @@
+"""Elastic jobs under hvdliterun: ranks die, come and leave while the others go on.
+
+The numbers are the rows of the design's table of faults. The program adds 1 to its weights in each
+step, as the average of all ranks, so that weights and steps agree whatever has happened. It ends
+when it has made its steps and the job has the size that the test waits for.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from launched import PATIENT, Job, last_line
+from waiting import wait_until
+
+PYTHON = sys.executable
+STEPS = 12
+
+PROGRAM = """
+import os, signal, sys
+import numpy as np
+import hvdlite as hvd
+
+MEMBER = int(os.environ["HVDLITE_MEMBER"])
+def happens(step): pass
+{happens}
+hvd.init()
+state = hvd.elastic.ObjectState(hvd.broadcast_object, hvd.rank, step=0, weights=np.zeros(3))
+
+@hvd.elastic.run
+def train(state):
+    open(f"trains.{{MEMBER}}.{{hvd.size()}}", "w").close()
+    while state.step < {steps} or not {done}:
+        happens(state.step)
+        state.weights = state.weights + hvd.allreduce(np.ones(3), name="gradient")
+        state.step += 1
+        state.commit()
+    assert (state.weights == state.step).all(), (state.weights, state.step)
+    return f"member {{MEMBER}} is rank {{hvd.rank()}} of {{hvd.size()}}, process {{os.getpid()}}"
+
+print("before", os.getpid(), flush=True)
+print("trained:", train(state), flush=True)
+"""
+
+
+def _program(job: Job, happens: str = "", done: str = "True", steps: int = STEPS) -> str:
+    return job.script(PROGRAM.format(happens=happens, done=done, steps=steps))
+
+
+def _dies(members: str, how: str) -> str:
+    return f"def happens(step):\n    if step == 5 and MEMBER in {members}: {how}\n"
+
+
+def _trained(out: str) -> dict[int, int]:
+    """The members whose function has returned, and their ranks."""
+    return {int(member): int(rank) for member, rank in re.findall(r"member (\d+) is rank (\d+)", out)}
+
+
+KILL = "os.kill(os.getpid(), signal.SIGKILL)"
+
+
+@pytest.mark.parametrize(
+    ("members", "how"),
+    [
+        ("(3,)", KILL),  # 1: the last rank
+        ("(1,)", KILL),  # 2: rank 0
+        ("(2,)", KILL),  # 3
+        ("(1, 2)", KILL),  # 4
+        ("(2,)", "raise ValueError('bad sample')"),  # 6
+        ("(2,)", "os._exit(0)"),  # 8
+    ],
+    ids=["last", "first", "middle", "two", "exception", "exit-0"],
+)
+def test_survivors_go_on_in_their_processes_and_slots_are_filled_again(job: Job, members: str, how: str) -> None:
+    program = _program(job, _dies(members, how), done="hvd.size() == 3")
+    done = job.run("-np", "3", "--min-np", "1", PYTHON, program)
+    assert done.returncode == 0, done.stderr.decode()
+    lost = set(eval(members))
+    trained = _trained(done.stdout.decode())
+    survivors = {1, 2, 3} - lost
+    assert survivors < set(trained) and len(trained) == 3 and not lost & set(trained)
+    assert trained[min(survivors)] == 0, "rank 0 is a survivor"
+    before = {line.rsplit(" ", 1)[1] for line in done.stdout.decode().splitlines() if "before" in line}
+    assert len(before) == 3 + len(lost), "a survivor has started anew"
+    assert job.pids() == []
+
+
+def test_a_job_whose_ranks_all_die_at_once_ends(job: Job) -> None:  # 5
+    done = job.run("-np", "2", "--min-np", "1", PYTHON, _program(job, _dies("(1, 2)", KILL)))
+    assert done.returncode == 137
+    assert "No member is left that has the state of the training" in last_line(done.stderr)
+    assert job.pids() == []
+
+
+def test_an_error_that_each_member_of_a_slot_meets_ends_the_job(job: Job) -> None:  # 7
+    happens = "def happens(step):\n    if step == 5 and hvd.rank() == 1: raise ValueError('bad sample 77')\n"
+    program = _program(job, happens)
+    cooldown = ("--blacklist-cooldown-range", "0.01", "0.02")
+    done = job.run("-np", "2", "--min-np", "2", *cooldown, PYTHON, program)
+    assert done.returncode == 1
+    assert "bad sample 77" in last_line(done.stderr) and "That is the program's fault" in last_line(done.stderr)
+    assert job.pids() == []
+
+
+def test_a_rank_whose_guardian_is_killed_is_lost_and_the_others_go_on(job: Job) -> None:  # 11
+    happens = (
+        "def happens(step):\n"
+        "    if step == 5 and MEMBER == 2:\n"
+        "        os.kill(os.getppid(), signal.SIGKILL)\n"
+        "        signal.pause()\n"
+    )
+    done = job.run("-np", "3", "--min-np", "1", PYTHON, _program(job, happens, done="hvd.size() == 3"))
+    assert done.returncode == 0, done.stderr.decode()
+    assert {1, 3} < set(_trained(done.stdout.decode()))
+    assert job.pids() == []
+
+
+def test_nothing_is_left_when_the_launcher_is_killed(job: Job) -> None:  # 12
+    process = job.start("-np", "2", "--min-np", "1", PYTHON, _program(job, done="False"))
+    job.wait_for_files(["trains.1.2", "trains.2.2"])
+    process.kill()
+    assert job.wait_until_gone(10.0) == []
+
+
+def test_a_script_makes_the_job_grow_and_shrink(job: Job) -> None:  # 15, 16, 18
+    hosts = job.directory / "hosts"
+    hosts.write_text("localhost:2\n")
+    program = _program(job, done="os.path.exists('enough')")
+    process = job.start("-np", "2", "--min-np", "1", "--host-discovery-script", f"cat {hosts}", PYTHON, program)
+    job.wait_for_files(["trains.1.2", "trains.2.2"])
+
+    def say(text: str) -> None:
+        (job.directory / "next").write_text(text)
+        os.replace(job.directory / "next", hosts)
+
+    say("localhost:3\n")
+    job.wait_for_files(["trains.1.3", "trains.2.3", "trains.3.3"])
+    say("localhost:1\n")
+    job.wait_for_files(["trains.1.1"])
+    (job.directory / "enough").touch()
+    out, err = process.communicate()
+    assert process.returncode == 0, err.decode()
+    assert _trained(out.decode()) == {1: 0}
+    assert job.pids() == []
+
+
+@pytest.mark.parametrize("limit", [1, 2])
+def test_changes_beyond_the_limit_end_the_job_with_horovods_sentence(job: Job, limit: int) -> None:  # 26
+    program = _program(job, _dies("(3,)", KILL), done="hvd.size() == 3 and MEMBER != 3")
+    done = job.run("-np", "3", "--min-np", "1", "--reset-limit", str(limit), PYTHON, program)
+    said = "number of resets during elastic job exceeded limit: 1" in last_line(done.stderr)
+    assert (done.returncode, said) == ((1, True) if limit == 1 else (0, False)), done.stderr.decode()
+    assert job.pids() == []
+
+
+def test_a_job_that_stays_below_its_minimum_ends(job: Job) -> None:  # 27
+    program = _program(job, _dies("(2,)", KILL))
+    cooldown = ("--blacklist-cooldown-range", "100", "100")
+    done = job.run("-np", "2", "--min-np", "2", "--elastic-timeout", "0.5", *cooldown, PYTHON, program)
+    assert done.returncode == 1, done.stderr.decode()
+    assert "--min-np" in last_line(done.stderr) or "0.5 s" in last_line(done.stderr)
+    assert job.pids() == []
+
+
+def test_ranks_that_ask_for_different_things_are_not_tried_again(job: Job) -> None:  # 30
+    happens = "def happens(step):\n    if step == 5: hvd.allreduce(np.ones(3 + hvd.rank()), name='gradient')\n"
+    done = job.run("-np", "2", "--min-np", "1", PYTHON, _program(job, happens))
+    assert done.returncode == 1
+    assert "MismatchError" in last_line(done.stderr)
+    assert job.pids() == []
+
+
+def test_sigterm_ends_the_job_at_a_boundary(job: Job) -> None:  # 24
+    process = job.start("-np", "2", "--min-np", "1", "--leave-seconds", PATIENT, PYTHON, _program(job, done="False"))
+    job.wait_for_files(["trains.1.2", "trains.2.2"])
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate()
+    assert process.returncode == 143, err.decode()
+    assert "was asked to end" in last_line(err)
+    assert job.pids() == []
+
+
+def test_ctrl_c_ends_the_job(job: Job) -> None:
+    process = job.start("-np", "2", "--min-np", "1", PYTHON, _program(job, done="False"))
+    job.wait_for_files(["trains.1.2", "trains.2.2"])
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate()
+    assert (process.returncode, last_line(err)) == (130, "hvdliterun: ended by SIGINT; all ranks were ended.")
+    assert job.pids() == []
+
+
+def test_copies_of_the_output_are_by_member(job: Job) -> None:
+    program = _program(job, _dies("(2,)", KILL), done="hvd.size() == 2")
+    done = job.run("-np", "2", "--min-np", "1", "--output-filename", "logs", PYTHON, program)
+    assert done.returncode == 0, done.stderr.decode()
+    logs = job.directory / "logs"
+    wait_until(lambda: len(list(logs.iterdir())) == 3)
+    assert "trained: member 1" in (logs / "rank.1" / "stdout").read_text()
+    assert (logs / "rank.2" / "stdout").read_text().startswith("before")
+    assert "trained: member 3" in Path(logs / "rank.3" / "stdout").read_text()
+
+
+def test_a_host_that_is_not_this_one_is_refused(job: Job) -> None:
+    done = job.run("-np", "2", "--min-np", "1", "-H", "203.0.113.7:2", "true")
+    assert done.returncode == 1
+    assert "an elastic job runs on this host only" in last_line(done.stderr)
+
+
+def test_a_script_that_fails_at_once_ends_the_job(job: Job) -> None:  # 19
+    done = job.run("-np", "2", "--host-discovery-script", "echo nothing of use; exit 3", "true")
+    assert done.returncode == 1
+    assert "the host discovery script" in last_line(done.stderr)

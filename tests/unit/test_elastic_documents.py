@@ -1,0 +1,300 @@
+"""Reports, news and rolls as they travel: what is read is what was written, or it is refused."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from elastic_histories import histories, seeded
+
+from hvdlite.rendezvous import roll as documents
+from hvdlite.rendezvous.roll import (
+    MOST_BYTES,
+    Accusation,
+    Cause,
+    Entry,
+    Leaving,
+    News,
+    Part,
+    Place,
+    Refused,
+    Report,
+    Roll,
+    decode_news,
+    decode_report,
+    decode_roll,
+    encode_news,
+    encode_report,
+    encode_roll,
+)
+
+TOKEN = bytes(range(32))
+REPORT = Report(
+    member=7,
+    generation=3,
+    position=1200,
+    whole=True,
+    copy=1100,
+    broken=True,
+    accused=(Accusation(4, Cause.SILENCE), Accusation(5, Cause.CLOSED)),
+    fingerprints=(("layer.weight", "a1"), ("größe", "b2")),
+)
+NEWS = News(
+    number=9,
+    generation=3,
+    broken=True,
+    lost=(4,),
+    ready=(8, 9),
+    leaving=(Leaving(5, 29.5, "SIGTERM"),),
+    stop=True,
+)
+ROLL = Roll(
+    generation=4,
+    members=(
+        Entry(7, "node1", 1, Part.KEEP),
+        Entry(5, "node1", 0, Part.RECEIVE),
+        Entry(9, "node2", 0, Part.RECEIVE, newcomer=True),
+    ),
+    position=1200,
+    source=7,
+    answers=9,
+    nonce="0123456789abcdef" * 2,
+)
+
+
+def _read_report(data: bytes) -> Report:
+    return decode_report(data, TOKEN, member=7, generation=3)
+
+
+WRITTEN: dict[str, tuple[bytes, Callable[[bytes], Any]]] = {
+    "report": (encode_report(REPORT, TOKEN), _read_report),
+    "news": (encode_news(NEWS), decode_news),
+    "roll": (encode_roll(ROLL), decode_roll),
+}
+
+
+def test_what_is_read_is_what_was_written() -> None:
+    assert _read_report(encode_report(REPORT, TOKEN)) == REPORT
+    newcomer = Report(7, 3, newcomer=True, meets=True)
+    assert _read_report(encode_report(newcomer, TOKEN)) == newcomer
+    assert decode_news(encode_news(NEWS)) == NEWS
+    assert decode_news(encode_news(News(1, 1))) == News(1, 1)
+    assert decode_roll(encode_roll(ROLL)) == ROLL
+
+
+def test_documents_are_json() -> None:
+    fields = json.loads(encode_roll(ROLL))
+    assert fields["members"][0] == {
+        "member": 7,
+        "host": "node1",
+        "slot": 1,
+        "part": "keep",
+        "newcomer": False,
+    }
+
+
+# Reports are sealed with their member's token.
+
+
+def test_a_report_of_another_token_is_refused() -> None:
+    with pytest.raises(Refused, match="not sealed with its token"):
+        _read_report(encode_report(REPORT, bytes(32)))
+
+
+@pytest.mark.parametrize("changed", [{"member": 6}, {"generation": 2}])
+def test_a_report_is_refused_below_another_key(changed: dict[str, int]) -> None:
+    """A report that is replayed, or copied to where another member's belongs."""
+    with pytest.raises(Refused, match="lies where"):
+        _read_report(encode_report(replace(REPORT, **changed), TOKEN))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("position", 1201), ("whole", False), ("copy", None), ("leaves", True), ("accused", [])],
+)
+def test_no_field_of_a_report_can_be_changed(name: str, value: object) -> None:
+    fields = {**json.loads(encode_report(REPORT, TOKEN)), name: value}
+    with pytest.raises(Refused, match="not sealed"):
+        _read_report(json.dumps(fields).encode())
+
+
+# What is not such a document.
+
+
+@pytest.mark.parametrize("kind", WRITTEN)
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{",
+        b"null",
+        b"[]",
+        b"{}",
+        b'"text"',
+        b"\x80\x04\x95",  # a pickle
+        b"\xff",
+        "{\u00e9}".encode(),
+        b"[" * MOST_BYTES,
+        b'{"a":' * (MOST_BYTES // 5),
+        b"9" * MOST_BYTES,
+        b"-1e999999",
+        b" " * (MOST_BYTES + 1),
+        b"NaN",
+    ],
+    ids=lambda data: f"{data[:12]!r} of {len(data)}",
+)
+def test_other_bytes_are_refused(kind: str, data: bytes) -> None:
+    with pytest.raises(Refused):
+        WRITTEN[kind][1](data)
+
+
+@pytest.mark.parametrize("kind", WRITTEN)
+def test_every_field_is_needed_and_has_its_type(kind: str) -> None:
+    data, read = WRITTEN[kind]
+    fields = json.loads(data)
+    for name in fields:
+        less = {other: value for other, value in fields.items() if other != name}
+        with pytest.raises(Refused, match="expected an object with the fields"):
+            read(json.dumps(less).encode())
+        for value in ({}, [[]], "\n", -1, 1.5, 1 << 53, "x" * 1001):
+            with pytest.raises(Refused):
+                read(json.dumps({**fields, name: value}).encode())
+    with pytest.raises(Refused, match="expected an object with the fields"):
+        read(json.dumps({**fields, "more": 1}).encode())
+    with pytest.raises(Refused, match="twice"):
+        read(data[:-1] + b"," + data[1:])
+
+
+@pytest.mark.parametrize("value", ["1", None, -0.5, 1e10, float("nan"), float("inf"), True])
+def test_seconds_are_a_number(value: object) -> None:
+    fields = json.loads(encode_news(NEWS))
+    fields["leaving"][0]["seconds"] = value
+    with pytest.raises(Refused, match="seconds"):
+        decode_news(json.dumps(fields).encode())
+
+
+@pytest.mark.parametrize("kind", WRITTEN)
+def test_a_document_has_a_mebibyte_at_most(kind: str) -> None:
+    data, read = WRITTEN[kind]
+    read(data.ljust(MOST_BYTES))
+    with pytest.raises(Refused, match="more than the 1048576"):
+        read(data.ljust(MOST_BYTES + 1))
+
+
+def test_a_list_has_as_many_items_as_a_job_has_members_at_most() -> None:
+    fields = json.loads(encode_news(NEWS))
+    most = json.dumps({**fields, "lost": [4] * 65536}).encode()
+    assert len(decode_news(most).lost) == 65536
+    with pytest.raises(Refused, match="at most 65536"):
+        decode_news(json.dumps({**fields, "lost": [4] * 65537}).encode())
+
+
+def test_true_is_no_number() -> None:
+    fields = {**json.loads(encode_roll(ROLL)), "position": True}
+    with pytest.raises(Refused, match="expected a number"):
+        decode_roll(json.dumps(fields).encode())
+
+
+KEEPS = Entry(7, "node1", 1, Part.KEEP)
+
+
+@pytest.mark.parametrize(
+    ("roll", "said"),
+    [
+        (replace(ROLL, members=()), "has members"),
+        (replace(ROLL, generation=0), "has members and a generation"),
+        (replace(ROLL, members=(KEEPS, replace(KEEPS, slot=2)), source=None), "twice"),
+        (replace(ROLL, members=(KEEPS, replace(KEEPS, member=2)), source=None), "twice"),
+        (replace(ROLL, source=None), "no source"),
+        (replace(ROLL, source=9), "nothing to send"),
+        (replace(ROLL, source=1000), "nothing to send"),
+        (replace(ROLL, nonce=""), "nonce"),
+        (replace(ROLL, nonce="g" * 32), "nonce"),
+        (replace(ROLL, members=(replace(KEEPS, host="a\x1b[2J"),), source=None), "printable"),
+    ],
+)
+def test_a_roll_that_is_none_cannot_be_written(roll: Roll, said: str) -> None:
+    with pytest.raises(Refused, match=said):
+        encode_roll(roll)
+
+
+def test_what_is_too_long_cannot_be_written() -> None:
+    many = tuple((f"tensor {number}", "0" * 32) for number in range(20_000))
+    fits = replace(REPORT, fingerprints=many)
+    assert _read_report(encode_report(fits, TOKEN)) == fits
+    with pytest.raises(Refused, match="more than the"):
+        encode_report(replace(REPORT, fingerprints=many * 2), TOKEN)
+
+
+# Random bytes.
+
+HOSTILE = (None, True, -1, 0, 1 << 62, 1e308, "", "\ud800", "x" * 2000, [], {}, [[[]]], {"a": 1})
+
+
+def _mutated(rng: random.Random, data: bytes) -> bytes:
+    """Bytes changed, left out, doubled or exchanged with others of the document."""
+    found = bytearray(data)
+    for _ in range(rng.randint(1, 4)):
+        at, length = rng.randrange(len(found) + 1), rng.randint(0, 8)
+        piece = rng.choice([b"", rng.randbytes(length), bytes(found[at : at + length]) * 2])
+        to = rng.randrange(len(found) + 1)
+        found[to : to + rng.randint(0, length)] = piece
+    return bytes(found)
+
+
+def _with_another_value(rng: random.Random, data: bytes) -> bytes:
+    """JSON in which some value is another one."""
+    document = json.loads(data)
+    at: Any = document
+    while True:
+        keys = list(at) if isinstance(at, dict) else list(range(len(at)))
+        if not keys:
+            return json.dumps(document).encode()
+        key = rng.choice(keys)
+        if isinstance(at[key], dict | list) and at[key] and rng.random() < 0.8:
+            at = at[key]
+            continue
+        at[key] = rng.choice(HOSTILE)
+        return json.dumps(document).encode()
+
+
+@pytest.mark.parametrize("kind", WRITTEN)
+def test_any_bytes_are_a_document_or_refused(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The seal of a report is taken away, so that all that it protects is read, too."""
+    monkeypatch.setattr(documents.hmac, "compare_digest", lambda *_: True)
+    rng = seeded(f"random bytes for a {kind}")
+    data, read = WRITTEN[kind]
+    refused = 0
+    for _ in range(histories(3000, 300_000)):
+        way = rng.random()
+        if way < 0.1:
+            tried = rng.randbytes(rng.randint(0, 200))
+        else:
+            tried = (_mutated if way < 0.5 else _with_another_value)(rng, data)
+        try:
+            read(tried)
+        except Refused:
+            refused += 1
+    assert refused > 100
+
+
+# The numbers of ranks.
+
+
+def test_places_are_horovods_but_for_the_local_rank() -> None:
+    """The local rank is the position of the slot among the host's taken ones."""
+    members = (
+        Entry(2, "a", 1, Part.KEEP),
+        Entry(5, "a", 0, Part.KEEP),
+        Entry(3, "b", 3, Part.KEEP),
+    )
+    places = replace(ROLL, members=members, source=None).places()
+    assert places == {
+        2: Place(rank=0, size=3, local_rank=1, local_size=2, cross_rank=0, cross_size=1),
+        5: Place(rank=1, size=3, local_rank=0, local_size=2, cross_rank=0, cross_size=2),
+        3: Place(rank=2, size=3, local_rank=0, local_size=1, cross_rank=1, cross_size=2),
+    }

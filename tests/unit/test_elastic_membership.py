@@ -1,0 +1,194 @@
+"""A member's reports and the rolls that it follows, with a store that is a dictionary."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from machine import within
+
+from hvdlite.elastic.news import Reader
+from hvdlite.job import membership
+from hvdlite.job.membership import Member, PutOut, Standing
+from hvdlite.launch.environment import Identity
+from hvdlite.rendezvous.roll import (
+    Accusation,
+    Cause,
+    Entry,
+    News,
+    Part,
+    Place,
+    Roll,
+    decode_report,
+    encode_news,
+    encode_roll,
+)
+
+TOKEN = bytes(range(32))
+
+
+class FakeStore:
+    """Keys are waited for, as in the real one; close() ends a wait."""
+
+    def __init__(self) -> None:
+        self.keys: dict[str, bytes] = {}
+        self.closed = False
+        self.changed = threading.Condition()
+
+    def set(self, key: str, value: bytes) -> None:
+        with self.changed:
+            self.keys[key] = value
+            self.changed.notify_all()
+
+    def get(self, key: str, timeout: float | None = None) -> bytes:
+        with self.changed:
+            came = self.changed.wait_for(lambda: key in self.keys or self.closed, within(10))
+            if not came or self.closed:
+                raise ConnectionError(f"no {key}")
+            return self.keys[key]
+
+    def delete(self, key: str) -> None:
+        with self.changed:
+            self.keys.pop(key, None)
+
+    def close(self) -> None:
+        with self.changed:
+            self.closed = True
+            self.changed.notify_all()
+
+
+def _member(store: FakeStore, number: int = 5, meets: bool = True) -> Member:
+    return Member(number, 1, TOKEN, Place(1, 2, 1, 2, 0, 1), meets, lambda: store)
+
+
+def _write_roll(store: FakeStore, generation: int, *numbers: int, answers: int = 0) -> None:
+    entries = tuple(Entry(m, "here", slot, Part.KEEP) for slot, m in enumerate(numbers))
+    roll = Roll(generation, entries, position=0, answers=answers).with_nonce("0" * 32)
+    store.set(f"elastic/roll/{generation}", encode_roll(roll))
+
+
+def _in_generation(store: FakeStore, generation: int, *numbers: int) -> Member:
+    member = _member(store)
+    store.set("elastic/place/5", str(generation).encode())
+    _write_roll(store, generation, *numbers)
+    assert member.arrive() is not None
+    return member
+
+
+def test_a_newcomer_reports_and_takes_its_place_from_the_roll() -> None:
+    store = FakeStore()
+    member = _in_generation(store, 3, 4, 5, 6)
+    report = decode_report(store.keys["elastic/report/0/5"], TOKEN, 5, 0)
+    assert report.newcomer and report.meets and not report.broken
+    assert (member.generation, member.place.rank, member.place.size) == (3, 1, 3)
+    assert member.entry.member == 5 and member.source is None
+    member.entered(lambda why: pytest.fail(why))
+    assert "elastic/in/3/5" in store.keys
+
+
+def test_one_that_came_too_late_asks_again_from_run() -> None:
+    store = FakeStore()
+    store.set("elastic/place/5", b"0")
+    member = _member(store)
+    assert member.arrive() is None and member.generation == 0 and member.place.size == 2
+    member.in_run = True
+    asked = threading.Thread(target=member.arrive)
+    asked.start()
+    with store.changed:
+        assert store.changed.wait_for(lambda: not _meets(store), within(10))
+        assert "elastic/place/5" not in store.keys  # the old answer is not taken for the new one
+    _write_roll(store, 9, 5)
+    store.set("elastic/place/5", b"9")
+    asked.join(within(10))
+    assert member.generation == 9
+
+
+def _meets(store: FakeStore) -> bool:
+    return decode_report(store.keys["elastic/report/0/5"], TOKEN, 5, 0).meets
+
+
+def test_one_that_does_not_meet_asks_for_nothing_before_run() -> None:
+    store = FakeStore()
+    assert _member(store, meets=False).arrive() is None and not store.keys
+
+
+def test_a_survivor_reports_its_marks_and_whom_its_engine_names() -> None:
+    store = FakeStore()
+    member = _in_generation(store, 3, 4, 5, 6)
+    member.trains()
+    member.standing = Standing(8, True, 6)
+    member.has_failed(2, "rank 2 has given no sign of life for 10 s")
+    _write_roll(store, 4, 4, 5)
+    member.arrive()
+    report = decode_report(store.keys["elastic/report/4/5"], TOKEN, 5, 4)
+    assert (report.position, report.whole, report.copy, report.broken) == (8, True, 6, True)
+    assert report.accused == (Accusation(6, Cause.SILENCE),) and not report.newcomer
+    assert (member.generation, member.place.size) == (4, 2)
+
+
+@pytest.mark.parametrize("lost", [1, -1, 3, None])
+def test_neither_itself_nor_an_unknown_rank_is_accused(lost: int | None) -> None:
+    store = FakeStore()
+    member = _in_generation(store, 3, 4, 5, 6)
+    member.has_failed(lost, "rank 1 failed: ")
+    _write_roll(store, 4, 5)
+    member.arrive()
+    assert decode_report(store.keys["elastic/report/4/5"], TOKEN, 5, 4).accused == ()
+
+
+def test_one_that_the_roll_does_not_name_is_put_out() -> None:
+    store = FakeStore()
+    member = _in_generation(store, 3, 4, 5)
+    _write_roll(store, 4, 4)
+    with pytest.raises(PutOut, match="goes on without this process"):
+        member.arrive()
+
+
+def test_only_news_about_the_present_generation_abort_its_engine() -> None:
+    member = _in_generation(FakeStore(), 3, 4, 5)
+    aborted: list[str] = []
+    member.end(2, "old", aborted.append)
+    assert aborted == []
+    member.end(3, "now", aborted.append)
+    assert aborted == ["now"]
+
+
+def test_an_engine_that_comes_up_in_an_ended_generation_is_aborted() -> None:
+    member = _in_generation(FakeStore(), 3, 4, 5)
+    early: list[str] = []
+    member.end(3, "member 4 died", early.append)
+    late: list[str] = []
+    member.entered(late.append)
+    assert early == late == ["member 4 died"]
+
+
+def test_the_reader_aborts_and_tells_and_ends() -> None:
+    store = FakeStore()
+    member = _in_generation(store, 3, 4, 5)
+    told: list[News] = []
+    aborted: list[str] = []
+    heard = threading.Event()
+
+    def abort(why: str) -> None:
+        aborted.append(why)
+        heard.set()
+
+    reader = Reader(member, 2, told.append, abort)
+    store.set("elastic/news/1", b"is answered by the roll already")
+    store.set("elastic/news/2", encode_news(News(2, 3, ready=(9,))))
+    store.set("elastic/news/3", encode_news(News(3, 3, broken=True, lost=(4,))))
+    assert heard.wait(within(10))
+    reader.stop()
+    assert [news.number for news in told] == [2]
+    assert reader.latest is not None and reader.latest.number == 3
+    assert "hvdliterun has lost member 4 (rank 0)" in aborted[0]
+    assert not any(thread.name == "hvdlite-news" for thread in threading.enumerate())
+
+
+def test_what_the_launcher_has_to_set() -> None:
+    environ = {"HVDLITE_ELASTIC": "1", "HVDLITE_MEMBER": "3"}
+    assert membership.is_asked_for(environ)
+    assert not membership.is_asked_for({"HVDLITE_ELASTIC": "1"})
+    assert not membership.is_asked_for({"HVDLITE_MEMBER": "3"})
+    with pytest.raises(ValueError, match="HVDLITE_SLOT, HVDLITE_MEMBER_TOKEN, HVDLITE_MEMBER_MEETS"):
+        membership._from_environment(environ, Identity())
