@@ -34,7 +34,12 @@ class Reader:
         self._abort = abort
         self._stopped = False
         self._store: Store = member.connect()
-        self._thread = threading.Thread(target=self._run, args=(first,), name="hvdlite-news", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run,
+            args=(first,),
+            name="hvdlite-news",
+            daemon=True,
+        )
         self._thread.start()
 
     def stop(self) -> None:

@@ -7,7 +7,8 @@ into generation after generation:
     a survivor   report/<g>/<member>
     both         wait for roll/<g>, bring an engine up, and set in/<g>/<member>
 
-The place "0" tells a newcomer in `init()` that the job trains already. It warms up alone until `run`.
+The place "0" tells a newcomer in `init()` that the job trains already. It warms up alone until
+`run`, deletes that answer, and reports again.
 """
 
 from __future__ import annotations
@@ -193,9 +194,13 @@ class Member:
     def _report(self, generation: int) -> Report:
         if self._newcomer:
             return Report(
-                self.number, generation, newcomer=True, meets=not self.in_run, broken=self.failure.broken,
+                self.number,
+                generation,
+                newcomer=True,
+                meets=not self.in_run,
+                broken=self.failure.broken,
                 accused=self._accused(),
-            )  # fmt: skip
+            )
         standing = self.standing
         return Report(
             self.number, generation, standing.position, standing.whole, standing.copy,
@@ -246,7 +251,7 @@ def _from_environment(environ: Mapping[str, str], identity: environment.Identity
     missing = [name for name in (MEMBER, SLOT, TOKEN, MEETS) if not environ.get(name)]
     if missing or identity.place is None:
         lacks = ", ".join(missing) or "the store's address or secret"
-        raise ValueError(f"{_ELASTIC}=1 and {MEMBER} are set, but not {lacks}: hvdliterun sets all.")
+        raise ValueError(f"{_ELASTIC}=1 and {MEMBER} are set without {lacks}: hvdliterun sets all.")
     token = bytes.fromhex(environ[TOKEN])
     if len(token) != _TOKEN_BYTES:
         raise ValueError(f"{TOKEN} has to be {2 * _TOKEN_BYTES} hex digits.")

@@ -165,7 +165,7 @@ def test_a_handler_of_the_programs_own() -> None:
 
 
 @pytest.mark.parametrize("shuffle", [True, False])
-def test_a_sampler_goes_on_with_another_number_of_ranks(monkeypatch: pytest.MonkeyPatch, shuffle: bool) -> None:
+def test_a_sampler_goes_on_with_other_ranks(monkeypatch: pytest.MonkeyPatch, shuffle: bool) -> None:
     place = {"rank": 0, "size": 2}
     monkeypatch.setattr(basics, "rank", lambda: place["rank"])
     monkeypatch.setattr(basics, "size", lambda: place["size"])

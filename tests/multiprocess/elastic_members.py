@@ -123,11 +123,17 @@ class Members:
     def write_roll(self, reports: list[roll.Report]) -> roll.Roll:
         self.generation += 1
         decision = last_step.decide(reports)
-        entries = tuple(
-            roll.Entry(r.member, "here", self.slots[r.member], decision.parts[r.member], r.newcomer) for r in reports
-        )
-        written = roll.Roll(self.generation, entries, decision.position, decision.source, self.news).with_nonce(
-            secrets.token_hex(roll.NONCE_DIGITS // 2)
+        entries = []
+        for r in reports:
+            part = decision.parts[r.member]
+            entries.append(roll.Entry(r.member, "here", self.slots[r.member], part, r.newcomer))
+        written = roll.Roll(
+            self.generation,
+            tuple(entries),
+            decision.position,
+            decision.source,
+            self.news,
+            secrets.token_hex(roll.NONCE_DIGITS // 2),
         )
         self.store.set(f"elastic/roll/{self.generation}", roll.encode_roll(written))
         for report in reports:

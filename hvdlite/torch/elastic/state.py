@@ -11,7 +11,11 @@ from hvdlite.elastic.handlers import StateHandler
 from hvdlite.elastic.state import ObjectState
 from hvdlite.job import basics
 from hvdlite.torch import functions
-from hvdlite.torch.elastic.handlers import ModelStateHandler, OptimizerStateHandler, SamplerStateHandler
+from hvdlite.torch.elastic.handlers import (
+    ModelStateHandler,
+    OptimizerStateHandler,
+    SamplerStateHandler,
+)
 from hvdlite.torch.elastic.sampler import ElasticSampler
 
 __all__ = ["TorchState", "get_handler_registry", "set_handler_registry"]
