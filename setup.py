@@ -1,6 +1,8 @@
-"""Builds the native core with CMake and packs it beside the Python files. See CMakeLists.txt for what is built.
+"""Builds the native core with CMake and packs it beside the Python files. See CMakeLists.txt for
+what is built.
 
-The wheel depends on no framework, no MPI, no CUDA and no NCCL: one build serves every version of all of them.
+The wheel depends on no framework, no MPI, no CUDA and no NCCL: one build serves every version of
+all of them.
 """
 
 import os
@@ -16,13 +18,16 @@ ROOT = Path(__file__).parent.resolve()
 
 
 class CMakeBuild(build_ext):
-    """One CMake build for everything in csrc/; the "extension" only tells setuptools that the wheel is not pure."""
+    """One CMake build for everything in csrc/; the "extension" only tells setuptools that the wheel
+    is not pure."""
 
     def build_extension(self, ext: Extension) -> None:
         import pybind11
 
         if shutil.which("cmake") is None:
-            raise SystemExit("hvdlite needs CMake to build (pip install cmake, or install it with your system)")
+            raise SystemExit(
+                "hvdlite needs CMake to build (pip install cmake, or install it with your system)"
+            )
         # One build folder per Python, kept: whoever installs again waits for what has changed only.
         build = ROOT / "build" / f"native-{sys.implementation.cache_tag}"
         package = Path(self.get_ext_fullpath(ext.name)).parent.resolve()
@@ -41,7 +46,8 @@ class CMakeBuild(build_ext):
         ]
         ninja = shutil.which("ninja")
         if ninja:
-            # Said each time: the one of the last build may have been in an isolated environment that is gone.
+            # Said each time: the one of the last build may have been in an isolated environment
+            # that is gone.
             configure += ["-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={ninja}"]
         jobs = os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL") or str(os.cpu_count() or 1)
         subprocess.run(configure, check=True)

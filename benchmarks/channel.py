@@ -1,4 +1,5 @@
-"""JSON, a line each way, over a Unix socket: how the coordinator and a rank talk. Whoever waits here sleeps."""
+"""JSON, a line each way, over a Unix socket: how the coordinator and a rank talk. Whoever waits
+here sleeps."""
 
 from __future__ import annotations
 

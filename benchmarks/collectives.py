@@ -1,4 +1,5 @@
-"""Allreduce, every size and backend: blocks of about the same length, the backends taking turns within each round."""
+"""Allreduce, every size and backend: blocks of about the same length, the backends taking turns
+within each round."""
 
 from __future__ import annotations
 
@@ -42,7 +43,9 @@ class Plan:
     floor: bool = True  # whether there is a column of cpp/floor.cc
 
 
-def cells(sizes: Sequence[int], dtypes: Sequence[str], steps: Sequence[str] = ("step",)) -> list[Cell]:
+def cells(
+    sizes: Sequence[int], dtypes: Sequence[str], steps: Sequence[str] = ("step",)
+) -> list[Cell]:
     found = [Cell("allreduce", dtype, size) for dtype in dtypes for size in sizes]
     for step in steps:
         numbers = sum(workloads.numbers(shape) for _, shape in workloads.STEPS[step]())
@@ -103,7 +106,8 @@ class _Column:
 
 
 class _Floor:
-    """The column of cpp/floor.cc: the same algorithm with nothing around it. Only where each rank has a core."""
+    """The column of cpp/floor.cc: the same algorithm with nothing around it. Only where each rank
+    has a core."""
 
     name = "floor"
 
@@ -124,7 +128,9 @@ class _Floor:
                 foreign.ours(float(answer[1]) if answer else 0.0)
             if answer:
                 seconds = float(answer[0])
-                self._iterations[cell] = max(1, min(10_000, round(self._plan.block_seconds / 15 / seconds)))
+                self._iterations[cell] = max(
+                    1, min(10_000, round(self._plan.block_seconds / 15 / seconds))
+                )
                 block = {"seconds": seconds, "foreign": foreign.share, "iterations": 1}
                 block |= {"user": 0.0, "system": 0.0, "switches": 0, "faults": 0}
         self.blocks[cell].append(block)
@@ -147,7 +153,10 @@ def measure(plan: Plan) -> dict[str, Any]:
                     column.measure(cell)
                 floor.measure(cell)
             probes.append(json.loads(probe.ask() or "{}"))
-            print(f"{plan.ranks} ranks: round {number + 1} of {plan.rounds}; {probes[-1]}", file=sys.stderr)
+            print(
+                f"{plan.ranks} ranks: round {number + 1} of {plan.rounds}; {probes[-1]}",
+                file=sys.stderr,
+            )
     finally:
         probe.close()
         floor.close()
@@ -166,7 +175,8 @@ def measure(plan: Plan) -> dict[str, Any]:
 
 
 def _row(cell: Cell, columns: Sequence[_Column | _Floor]) -> dict[str, Any]:
-    """What is shown of a cell: each backend's times, and everybody's time over that of the first."""
+    """What is shown of a cell: each backend's times, and everybody's time over that of the
+    first."""
     found: dict[str, Any] = {**cell.order, "backends": {}, "ratios": {}}
     for column in columns:
         blocks = column.blocks[cell]

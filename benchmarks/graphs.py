@@ -1,4 +1,5 @@
-"""Training inside graphs and compiled programs: hvdlite beside no communication at all, in one run, taking turns.
+"""Training inside graphs and compiled programs: hvdlite beside no communication at all, in one run,
+taking turns.
 
 benchmarks/train-graphs             docs/benchmarks/graphs.md and docs/benchmarks/data/graphs.json
 benchmarks/train-graphs --rounds 2 --output /tmp/here
@@ -42,7 +43,9 @@ class Measurement:
                     launcher = _HVDLITE if way == "hvdlite" else ()
                     backend = Backend(f"{way}-{framework}", f"{way}-{framework}", way, launcher)
                     self._groups[framework, way] = Group(backend, ranks, "graphs_worker.py")
-            answers = [group.ask(op="schedule", wanted=scheduling)[0] for group in self._groups.values()]
+            answers = [
+                group.ask(op="schedule", wanted=scheduling)[0] for group in self._groups.values()
+            ]
         except BaseException:
             self.close()
             raise
@@ -50,12 +53,19 @@ class Measurement:
         self.cases = [(f, name) for f in frameworks for name in workloads_of(f)]
 
     def blocks(self, rounds: int) -> dict[str, dict[str, list[Any]]]:
-        found: dict[str, dict[str, list[Any]]] = {f"{f} {name}": {way: [] for way in WAYS} for f, name in self.cases}
+        found: dict[str, dict[str, list[Any]]] = {
+            f"{f} {name}": {way: [] for way in WAYS} for f, name in self.cases
+        }
         for number in range(rounds):
             for framework, name in self.cases:
                 for way in WAYS:
                     machine.wait_for_quiet(self._quiet)
-                    order = {"op": "train", "workload": name, "warmup": 2 if number == 0 else 1, "steps": STEPS[name]}
+                    order = {
+                        "op": "train",
+                        "workload": name,
+                        "warmup": 2 if number == 0 else 1,
+                        "steps": STEPS[name],
+                    }
                     block = self._groups[framework, way].block(**order)
                     if "error" in block:
                         raise SystemExit(f"{way}, {framework}, {name}: {block['error']}")
@@ -66,7 +76,10 @@ class Measurement:
     def first_steps(self) -> dict[str, dict[str, list[float]]]:
         return {
             f"{framework} {name}": {
-                way: [self._slowest(framework, way, op="first", workload=name) for _ in range(FIRST_STEPS)]
+                way: [
+                    self._slowest(framework, way, op="first", workload=name)
+                    for _ in range(FIRST_STEPS)
+                ]
                 for way in WAYS
             }
             for framework, name in self.cases
@@ -75,7 +88,10 @@ class Measurement:
     def growth(self) -> dict[str, dict[str, float]]:
         return {
             framework: {
-                way: max(a["bytes"] for a in self._groups[framework, way].ask(op="growth", steps=GROWTH_STEPS))
+                way: max(
+                    a["bytes"]
+                    for a in self._groups[framework, way].ask(op="growth", steps=GROWTH_STEPS)
+                )
                 for way in WAYS
             }
             for framework, name in self.cases
@@ -97,7 +113,16 @@ def main() -> None:
     parser = training_options.parser(__doc__)
     parser.add_argument("--frameworks", nargs="+", default=list(FRAMEWORKS), choices=FRAMEWORKS)
     given = parser.parse_args()
-    packages = ("hvdlite", "tensorflow_cpu", "tensorflow", "torch", "jax", "jaxlib", "keras", "numpy")
+    packages = (
+        "hvdlite",
+        "tensorflow_cpu",
+        "tensorflow",
+        "torch",
+        "jax",
+        "jaxlib",
+        "keras",
+        "numpy",
+    )
     record = Record(given.output, "graphs.json", packages)
     record.results |= {"ranks": given.ranks, "rounds": given.rounds, "cores": os.cpu_count()}
     measurement = Measurement(given.ranks, given.frameworks, given.quiet, given.scheduling)

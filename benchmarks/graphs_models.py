@@ -1,6 +1,8 @@
-"""What is trained inside graphs: 161 small gradients without arithmetic, in TensorFlow and in JAX, and models of Keras.
+"""What is trained inside graphs: 161 small gradients without arithmetic, in TensorFlow and in JAX,
+and models of Keras.
 
-Each maker returns a step for a way: "hvdlite", or "none" where each rank trains for itself. Fixed seeds, so that all begin alike.
+Each maker returns a step for a way: "hvdlite", or "none" where each rank trains for itself. Fixed
+seeds, so that all begin alike.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ COUNT, LENGTH = 161, 64  # as many gradients as a ResNet-50 has, of 64 numbers e
 
 
 def tensorflow_gradients(way: str) -> Callable[[], Any]:
-    """Each variable's gradient is the variable by a factor: one kernel. Without hvdlite it goes through TensorFlow's identity."""
+    """Each variable's gradient is the variable by a factor: one kernel. Without hvdlite it goes
+    through TensorFlow's identity."""
     import tensorflow as tf
 
     import hvdlite.tensorflow as hvd
@@ -48,7 +51,9 @@ def jax_gradients(way: str) -> Callable[[], Any]:
         gradients = jax.grad(lambda ps: factor * sum(jnp.vdot(p, p) / 2 for p in ps))(parameters)
         if way == "hvdlite":
             gradients = hvd.allreduce(gradients)
-        return [parameter - gradient for parameter, gradient in zip(parameters, gradients, strict=True)]
+        return [
+            parameter - gradient for parameter, gradient in zip(parameters, gradients, strict=True)
+        ]
 
     parameters = [jnp.full(LENGTH, float(i)) for i in range(COUNT)]
 
@@ -65,7 +70,11 @@ GRADIENTS = {"tensorflow": tensorflow_gradients, "jax": jax_gradients}
 def _mlp() -> tuple[list[Any], tuple[int, ...], int]:
     from keras import layers
 
-    return [*[layers.Dense(1024, activation="relu") for _ in range(3)], layers.Dense(10)], (1024,), 256
+    return (
+        [*[layers.Dense(1024, activation="relu") for _ in range(3)], layers.Dense(10)],
+        (1024,),
+        256,
+    )
 
 
 def _conv() -> tuple[list[Any], tuple[int, ...], int]:
@@ -73,7 +82,11 @@ def _conv() -> tuple[list[Any], tuple[int, ...], int]:
 
     found: list[Any] = []
     for filters, stride in ((32, 1), (64, 2), (128, 2), (256, 2), (256, 1)):
-        found += [layers.Conv2D(filters, 3, stride, "same"), layers.BatchNormalization(), layers.ReLU()]
+        found += [
+            layers.Conv2D(filters, 3, stride, "same"),
+            layers.BatchNormalization(),
+            layers.ReLU(),
+        ]
     return [*found, layers.GlobalAveragePooling2D(), layers.Dense(10)], (32, 32, 3), 32
 
 
@@ -93,7 +106,9 @@ class Fit:
         self._model = keras.Sequential([keras.Input(self._shape), *layers])
         optimizer = keras.optimizers.SGD(1e-3)
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        self._model.compile(hvd.DistributedOptimizer(optimizer) if way == "hvdlite" else optimizer, loss)
+        self._model.compile(
+            hvd.DistributedOptimizer(optimizer) if way == "hvdlite" else optimizer, loss
+        )
         self._data: dict[int, Any] = {}
 
     def seconds(self, steps: int) -> float:

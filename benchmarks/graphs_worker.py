@@ -1,4 +1,5 @@
-"""One rank that trains inside graphs in one way, on one framework: "none-jax" or "hvdlite-tensorflow", for example.
+"""One rank that trains inside graphs in one way, on one framework: "none-jax" or
+"hvdlite-tensorflow", for example.
 
 python graphs_worker.py WAY SOCKET FILE
 """
@@ -45,7 +46,8 @@ class Trainer:
         return {"seconds": time.perf_counter() - start}
 
     def growth(self, order: channel.Message) -> channel.Message:
-        """How much memory of its own the process has more after so many steps, in bytes for each."""
+        """How much memory of its own the process has more after so many steps, in bytes for
+        each."""
         made = self._made["gradients"]
         rank.timed(made, order["steps"] // 2)
         before = _own_memory()

@@ -35,7 +35,9 @@ class Group:
             door.settimeout(1.0)
             self._processes: list[subprocess.Popen[bytes]] = []
             try:
-                self._processes = launch.start(backend, ranks, launch.worker(backend, directory, program))
+                self._processes = launch.start(
+                    backend, ranks, launch.worker(backend, directory, program)
+                )
                 self._channels = [self._accept(door) for _ in range(ranks)]
                 hello = [ranks_channel.receive() for ranks_channel in self._channels]
             except (OSError, EOFError) as error:
@@ -69,18 +71,28 @@ class Group:
             raise Lost(f"{self.name} was lost in {order}: {error}") from None
 
     def block(self, **order: Any) -> channel.Message:
-        """One block: the slowest rank's time, everybody's CPU time, and how much the machine did for others."""
+        """One block: the slowest rank's time, everybody's CPU time, and how much the machine did
+        for others."""
         with machine.Foreign() as foreign:
             answers = self.ask(**order)
             foreign.ours(sum(a.get("spent", 0.0) for a in answers))
         for answer in answers:
             if "unsupported" in answer or "error" in answer:
                 return answer
-        total = {key: sum(a[key] for a in answers) for key in ("user", "system", "switches", "faults")}
+        total = {
+            key: sum(a[key] for a in answers) for key in ("user", "system", "switches", "faults")
+        }
         slowest = {key: max(a[key] for a in answers) for key in ("seconds", "elapsed")}
         if "each" in answers[0]:  # as if every step waited for its slowest rank
-            slowest["in_step"] = statistics.median(map(max, zip(*(a["each"] for a in answers), strict=True)))
-        return {**slowest, **total, "iterations": answers[0]["iterations"], "foreign": foreign.share}
+            slowest["in_step"] = statistics.median(
+                map(max, zip(*(a["each"] for a in answers), strict=True))
+            )
+        return {
+            **slowest,
+            **total,
+            "iterations": answers[0]["iterations"],
+            "foreign": foreign.share,
+        }
 
     def close(self) -> None:
         for rank in getattr(self, "_channels", []):
@@ -99,6 +111,9 @@ class Group:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()

@@ -29,7 +29,8 @@ def _rows(program: Path, communicator: str) -> list[dict[str, Any]]:
 
 
 def _many_descriptors() -> None:
-    """All ranks are threads of one process, and each has a link to every other. Without root fewer ranks must do."""
+    """All ranks are threads of one process, and each has a link to every other. Without root fewer
+    ranks must do."""
     wanted = LARGEST * LARGEST * 2
     with contextlib.suppress(ValueError, PermissionError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, wanted))

@@ -1,4 +1,5 @@
-"""How each backend's ranks are started: its own launcher, and the environment in which it is at its best."""
+"""How each backend's ranks are started: its own launcher, and the environment in which it is at its
+best."""
 
 from __future__ import annotations
 
@@ -12,11 +13,12 @@ from pathlib import Path
 
 _HERE = Path(__file__).parent
 _PREFIX = sys.prefix
-# Not `python -m hvdlite.launch`, which takes the sources where it runs in the repository, and they have no native core.
+# Not `python -m hvdlite.launch`, which takes the sources where it runs in the repository, and they
+# have no native core.
 HVDLITERUN = str(Path(sysconfig.get_path("scripts"), "hvdliterun"))
 
-# glibc hands blocks above 32 MiB back to the kernel at every free, and the MPIs allocate such a block in every large
-# allreduce: without this they spend most of their time in page faults.
+# glibc hands blocks above 32 MiB back to the kernel at every free, and the MPIs allocate such a
+# block in every large allreduce: without this they spend most of their time in page faults.
 KEEP_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(16 << 30)}
 _MPI = KEEP_MEMORY | {"LD_LIBRARY_PATH": f"{_PREFIX}/lib"}
 _OPENMPI = {"OPAL_PREFIX": _PREFIX, "PRTE_PREFIX": _PREFIX, "PMIX_PREFIX": _PREFIX}
@@ -38,7 +40,8 @@ def _hvdlite(name: str, about: str, peer: str = "hvdlite", **environment: str) -
 
 BACKENDS = (
     _hvdlite("hvdlite", "over shared memory"),
-    _hvdlite("hvdlite-tcp", "over TCP: every rank pretends to be a host of its own", HVDLITE_CPU_OPERATIONS="net"),
+    _hvdlite("hvdlite-tcp", "over TCP: every rank pretends to be a host of "
+                            "its own", HVDLITE_CPU_OPERATIONS="net"),
     _hvdlite("hvdlite-torch", "over shared memory, called through hvdlite.torch", peer="hvdlite_torch"),
     Backend("gloo", "gloo", "torch.distributed"),
     Backend(
@@ -60,18 +63,31 @@ def start(backend: Backend, ranks: int, command: list[str]) -> list[subprocess.P
     launcher = [part.format(ranks=ranks) for part in backend.launcher]
     if launcher:
         return [subprocess.Popen([*launcher, *command], env=environment, start_new_session=True)]
-    environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port()), "GLOO_SOCKET_IFNAME": "lo"}
+    environment |= {
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(_free_port()),
+        "GLOO_SOCKET_IFNAME": "lo",
+    }
     return [
         subprocess.Popen(
-            command, env=environment | {"RANK": str(rank), "WORLD_SIZE": str(ranks)}, start_new_session=True
+            command,
+            env=environment | {"RANK": str(rank), "WORLD_SIZE": str(ranks)},
+            start_new_session=True,
         )
         for rank in range(ranks)
     ]
 
 
 def worker(backend: Backend, directory: str, program: str = "worker.py") -> list[str]:
-    """The command of a rank; in the directory are a socket to connect to, and 8 bytes that the ranks share."""
-    return [sys.executable, str(_HERE / program), backend.peer, f"{directory}/socket", f"{directory}/shared"]
+    """The command of a rank; in the directory are a socket to connect to, and 8 bytes that the
+    ranks share."""
+    return [
+        sys.executable,
+        str(_HERE / program),
+        backend.peer,
+        f"{directory}/socket",
+        f"{directory}/shared",
+    ]
 
 
 def _free_port() -> int:

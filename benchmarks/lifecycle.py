@@ -20,12 +20,15 @@ _FUSION_THRESHOLD_MIB = 128.0
 
 
 def idle(backends: Sequence[launch.Backend], seconds: float) -> dict[str, Any]:
-    """Share of a core that each backend's rank takes while the program sleeps, after an allreduce."""
+    """Share of a core that each backend's rank takes while the program sleeps, after an
+    allreduce."""
     share: dict[str, float] = {}
     for backend in backends:
         try:
             with Group(backend, 2) as group:
-                group.block(op="allreduce", dtype="float32", bytes=4096, warmup=1, iterations=10, limit=1.0)
+                group.block(
+                    op="allreduce", dtype="float32", bytes=4096, warmup=1, iterations=10, limit=1.0
+                )
                 answers = group.ask(op="idle", seconds=seconds)
                 share[backend.name] = max(answer["cpu"] for answer in answers) / seconds
         except Lost as reason:
@@ -34,7 +37,8 @@ def idle(backends: Sequence[launch.Backend], seconds: float) -> dict[str, Any]:
 
 
 def memory(backend: launch.Backend, operations: int) -> dict[str, Any]:
-    """Memory of a rank: when it starts, with its tensors, after large allreduces, and after very many small ones."""
+    """Memory of a rank: when it starts, with its tensors, after large allreduces, and after very
+    many small ones."""
     small = {"op": "allreduce", "dtype": "float32", "bytes": 4096, "warmup": 1, "limit": 3600.0}
     large = {**small, "bytes": 64 << 20}
     steps: list[dict[str, Any]] = []
@@ -42,7 +46,10 @@ def memory(backend: launch.Backend, operations: int) -> dict[str, Any]:
     with Group(backend, 2) as group:
 
         def look(at: str) -> dict[str, Any]:
-            steps.append({"at": at} | {k: v / 1024 for k, v in group.ask(op="memory")[0].items() if k != "spent"})
+            steps.append(
+                {"at": at}
+                | {k: v / 1024 for k, v in group.ask(op="memory")[0].items() if k != "spent"}
+            )
             return steps[-1]
 
         look("numpy is loaded, hvd.init() is done")
@@ -103,7 +110,11 @@ def startup(processes: int) -> dict[str, Any]:
             firsts.append(max(rank[2] for rank in ranks) - begin)
             jobs.append(max(rank[2] - rank[0] for rank in ranks))
     rows = [
-        ("`import hvdlite` with all that init and allreduce need, numpy being loaded", imports, 0.05),
+        (
+            "`import hvdlite` with all that init and allreduce need, numpy being loaded",
+            imports,
+            0.05,
+        ),
         ("`hvd.init()` of 2 ranks, from when the later one calls it", inits, None),
         ("the same with the first allreduce", firsts, 0.1),
         ("the same as the earlier rank sees it, which waits for the later", jobs, None),
@@ -111,7 +122,13 @@ def startup(processes: int) -> dict[str, Any]:
     return {
         "processes": processes,
         "rows": [
-            {"what": what, "median": median(values), "low": min(values), "high": max(values), "limit": limit}
+            {
+                "what": what,
+                "median": median(values),
+                "low": min(values),
+                "high": max(values),
+                "limit": limit,
+            }
             for what, values, limit in rows
         ],
     }
@@ -124,5 +141,7 @@ def _run(command: list[str], folder: str) -> str:
         if os.geteuid() == 0:
             os.setpriority(os.PRIO_PROCESS, 0, -18)
 
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=folder, preexec_fn=prefer)
+    done = subprocess.run(
+        command, check=True, stdout=subprocess.PIPE, text=True, cwd=folder, preexec_fn=prefer
+    )
     return done.stdout

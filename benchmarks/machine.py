@@ -10,13 +10,25 @@ from importlib import metadata
 from pathlib import Path
 from types import TracebackType
 
-_SIMD = ("avx2", "f16c", "avx512f", "avx512_bf16", "avx512_fp16", "amx_bf16", "asimd", "sve", "bf16")
+_SIMD = (
+    "avx2",
+    "f16c",
+    "avx512f",
+    "avx512_bf16",
+    "avx512_fp16",
+    "amx_bf16",
+    "asimd",
+    "sve",
+    "bf16",
+)
 
 
 def features() -> dict[str, str]:
     """What it can do; nothing that says whose it is."""
     info = Path("/proc/cpuinfo").read_text()
-    flags = next((line.split() for line in info.splitlines() if line.startswith(("flags", "Features"))), [])
+    flags = next(
+        (line.split() for line in info.splitlines() if line.startswith(("flags", "Features"))), []
+    )
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "cores": str(os.cpu_count()),
@@ -49,7 +61,8 @@ def _busy() -> float:
 
 
 class Foreign:
-    """What share of the machine's cores others took during the with-block; to 10 ms, which is the kernel's grain."""
+    """What share of the machine's cores others took during the with-block; to 10 ms, which is the
+    kernel's grain."""
 
     share = 0.0
 
@@ -62,7 +75,10 @@ class Foreign:
         self._ours += cpu_seconds
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         elapsed = max(time.monotonic() - self._began, 1e-3)
         others = _busy() - self._busy - self._ours - time.process_time()

@@ -1,4 +1,5 @@
-"""The small C++ programs in cpp/ that accompany a measurement: compiled when they are needed, asked line by line."""
+"""The small C++ programs in cpp/ that accompany a measurement: compiled when they are needed, asked
+line by line."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ from pathlib import Path
 
 
 class Program:
-    """A running program that answers each line with a line. None of its answers without a compiler."""
+    """A running program that answers each line with a line. None of its answers without a
+    compiler."""
 
     def __init__(self, name: str, *arguments: str) -> None:
         self._process: subprocess.Popen[str] | None = None

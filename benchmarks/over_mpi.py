@@ -19,9 +19,14 @@ from record import Record, end_in_order
 
 MPIS = {backend.name: backend for backend in launch.BACKENDS if backend.peer == "mpi"}
 _RANK = {"openmpi": "OMPI_COMM_WORLD_RANK", "mpich": "PMI_RANK"}
-# What makes the ranks of one host talk through its loopback interface, as if each had a host of its own.
+# What makes the ranks of one host talk through its loopback interface, as if each had a host of its
+# own.
 _TCP = {
-    "openmpi": {"OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "tcp,self", "OMPI_MCA_btl_tcp_if_include": "lo"},
+    "openmpi": {
+        "OMPI_MCA_pml": "ob1",
+        "OMPI_MCA_btl": "tcp,self",
+        "OMPI_MCA_btl_tcp_if_include": "lo",
+    },
     "mpich": {"MPIR_CVAR_NOLOCAL": "1", "FI_PROVIDER": "tcp", "FI_TCP_IFACE": "lo"},
 }
 WAYS = ("memory", "tcp")
@@ -49,21 +54,30 @@ def columns(mpi: str, way: str) -> list[launch.Backend]:
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--mpis", nargs="+", default=list(MPIS), choices=list(MPIS))
     parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=WAYS)
     parser.add_argument("--ranks", type=int, nargs="+", default=[2])
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES), help="bytes")
     parser.add_argument("--rounds", type=int, default=11)
     parser.add_argument("--block", type=float, default=0.06, help="length of a block in seconds")
-    parser.add_argument("--quiet", type=float, default=0.3, help="wait up to this long for others, before each block")
+    parser.add_argument(
+        "--quiet",
+        type=float,
+        default=0.3,
+        help="wait up to this long for others, before each block",
+    )
     parser.add_argument(
         "--scheduling",
         choices=["nice", "fifo", "normal"],
         default="fifo",
         help="where each rank has a core to itself; else nice",
     )
-    parser.add_argument("--output", type=Path, default=Path(__file__).parent.parent / "docs" / "benchmarks")
+    parser.add_argument(
+        "--output", type=Path, default=Path(__file__).parent.parent / "docs" / "benchmarks"
+    )
     return parser.parse_args()
 
 

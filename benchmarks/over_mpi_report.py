@@ -66,13 +66,21 @@ def _tables(run: Mapping[str, Any]) -> list[str]:
         row["backends"][name]["absent"]
         for row in run["rows"]
         for name in names
-        if "absent" in row["backends"][name] and not row["backends"][name]["absent"].startswith("only ")
+        if "absent" in row["backends"][name]
+        and not row["backends"][name]["absent"].startswith("only ")
     }
     parts = [
         f"## {_title(run)}\n\nTime: median [fastest..slowest block], {run['rounds']} rounds.",
-        table(["", *names], [[row_name(r), *(_shown(r["backends"][n]) for n in names)] for r in run["rows"]]),
-        "The MPI's time divided by the column's: ratio of the medians [quartiles of the rounds].\nAbove 1, hvdlite is faster.",
-        table(["", *others], [[row_name(r), *(_times_as_fast(r, n) for n in others)] for r in run["rows"]]),
+        table(
+            ["", *names],
+            [[row_name(r), *(_shown(r["backends"][n]) for n in names)] for r in run["rows"]],
+        ),
+        "The MPI's time divided by the column's: ratio of the medians [quartiles of the "
+        "rounds].\nAbove 1, hvdlite is faster.",
+        table(
+            ["", *others],
+            [[row_name(r), *(_times_as_fast(r, n) for n in others)] for r in run["rows"]],
+        ),
     ]
     return [*parts, *(f"Left out: {reason}." for reason in sorted(missing))]
 
@@ -95,7 +103,9 @@ def _verdicts(run: Mapping[str, Any]) -> list[list[str]]:
             ):
                 if name in has:
                     more = _over(row, name)
-                    judge(what, f"≤ {most * 1e6:.0f} µs more", f"{more * 1e6:+.1f} µs", more <= most)
+                    judge(
+                        what, f"≤ {most * 1e6:.0f} µs more", f"{more * 1e6:+.1f} µs", more <= most
+                    )
         elif row["op"] == "allreduce" and row["bytes"] >= LARGE and "hvdlite" in has:
             large[row_name(row)] = 1 / row["ratios"]["hvdlite"]["median"]
         elif row["op"] == "step" and "hvdlite" in has:
@@ -104,7 +114,12 @@ def _verdicts(run: Mapping[str, Any]) -> list[list[str]]:
     if large:
         worst = min(large, key=lambda name: large[name])
         share = f"{100 * large[worst]:.0f} % ({worst})"
-        judge("from 1 MiB up, the worst", f"≥ {100 * LEAST_SHARE:.0f} % of MPI", share, large[worst] >= LEAST_SHARE)
+        judge(
+            "from 1 MiB up, the worst",
+            f"≥ {100 * LEAST_SHARE:.0f} % of MPI",
+            share,
+            large[worst] >= LEAST_SHARE,
+        )
     return rows
 
 
@@ -118,10 +133,15 @@ def targets_of(results: Results, notes: str) -> str:
 def write(results: Results, notes: str) -> str:
     runs = list(results["runs"].values())
     features = [item(f"{name}: {value}") for name, value in results["machine"].items()]
-    features.append(item("versions: " + ", ".join(f"{name} {text}" for name, text in results["versions"].items())))
+    features.append(
+        item(
+            "versions: " + ", ".join(f"{name} {text}" for name, text in results["versions"].items())
+        )
+    )
     parts = [
         "# Benchmarks: over MPI",
-        "<!-- Written by benchmarks/over-mpi from docs/benchmarks/data/over-mpi.json and benchmarks/over_mpi_notes.md: change those. -->",
+        "<!-- Written by benchmarks/over-mpi from docs/benchmarks/data/over-mpi.json and "
+        "benchmarks/over_mpi_notes.md: change those. -->",
         ABOUT.format(cores=runs[0]["cores"], block=1e3 * runs[0]["block_seconds"]),
         for_users(notes),
         *(part for run in runs for part in _tables(run)),

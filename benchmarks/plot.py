@@ -42,16 +42,26 @@ def draw(run: Mapping[str, Any], folder: Path) -> None:
             factor = 1e6 if key == "backends" else 1
             sizes = [size for size, _ in points]
             axes.plot(
-                sizes, [c["median"] * factor for _, c in points], line, color=color, linewidth=width, label=backend
+                sizes,
+                [c["median"] * factor for _, c in points],
+                line,
+                color=color,
+                linewidth=width,
+                label=backend,
             )
             low, high = ([c[end] * factor for _, c in points] for end in ("low", "high"))
             axes.fill_between(sizes, low, high, color=color, alpha=0.12, linewidth=0)
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
         ticks = [r["bytes"] for r in rows]
-        axes.set_xticks(ticks, [workloads.size_text(size) for size in ticks], rotation=45, ha="right")
+        axes.set_xticks(
+            ticks, [workloads.size_text(size) for size in ticks], rotation=45, ha="right"
+        )
         axes.set_ylabel(label)
-        axes.set_title(f"blocking allreduce, float32, in place, {run['ranks']} ranks of one machine", fontsize=10)
+        axes.set_title(
+            f"blocking allreduce, float32, in place, {run['ranks']} ranks of one machine",
+            fontsize=10,
+        )
         axes.grid(True, which="major", alpha=0.3)
         axes.legend(fontsize=8)
         figure.tight_layout()

@@ -14,13 +14,15 @@ import channel
 
 
 def prefer() -> None:
-    """Before everybody else's builds, where we may. To be called first: threads that libraries start inherit it."""
+    """Before everybody else's builds, where we may. To be called first: threads that libraries
+    start inherit it."""
     with contextlib.suppress(PermissionError):
         os.setpriority(os.PRIO_PROCESS, 0, -18)
 
 
 def schedule(order: channel.Message) -> channel.Message:
-    """As worker.py's: "fifo" as if nobody else used the cores, where that is permitted. Answers what was."""
+    """As worker.py's: "fifo" as if nobody else used the cores, where that is permitted. Answers
+    what was."""
     if order["wanted"] == "fifo":
         with contextlib.suppress(PermissionError):
             # Who hangs must not keep the machine: after so long without a sleep the kernel ends it.
@@ -60,13 +62,18 @@ def timed(step: Callable[[], Any], steps: int) -> list[float]:
 
 
 def obey(trainer: Any, orders: channel.Channel, rank: int, size: int) -> None:
-    """Orders are methods of the trainer. Does not return: the coordinator ends all ranks at once, and nobody says goodbye."""
+    """Orders are methods of the trainer. Does not return: the coordinator ends all ranks at once,
+    and nobody says goodbye."""
     orders.send({"rank": rank, "size": size, "pid": os.getpid()})
     try:
         while (order := orders.receive())["op"] != "stop":
             spent = time.process_time()
             try:
-                answer = schedule(order) if order["op"] == "schedule" else getattr(trainer, order["op"])(order)
+                answer = (
+                    schedule(order)
+                    if order["op"] == "schedule"
+                    else getattr(trainer, order["op"])(order)
+                )
             except Exception as error:
                 answer = {"error": f"{type(error).__name__}: {error}"}
             orders.send(answer | {"spent": time.process_time() - spent})

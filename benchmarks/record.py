@@ -1,4 +1,5 @@
-"""Where a benchmark's figures go: a file of JSON, which later runs add to, and the page of Markdown that is made from it."""
+"""Where a benchmark's figures go: a file of JSON, which later runs add to, and the page of Markdown
+that is made from it."""
 
 from __future__ import annotations
 
@@ -21,12 +22,16 @@ def end_in_order() -> None:
 class Record:
     """`results` is what is known so far, and on which machine."""
 
-    def __init__(self, output: Path, figures: str, packages: Sequence[str] = machine.PACKAGES) -> None:
+    def __init__(
+        self, output: Path, figures: str, packages: Sequence[str] = machine.PACKAGES
+    ) -> None:
         self.folder = output
         self._file = output / "data" / figures
         for folder in ("data", "notes"):
             (output / folder).mkdir(parents=True, exist_ok=True)
-        self.results: dict[str, Any] = json.loads(self._file.read_text()) if self._file.exists() else {}
+        self.results: dict[str, Any] = (
+            json.loads(self._file.read_text()) if self._file.exists() else {}
+        )
         self.results |= {"machine": machine.features(), "versions": machine.versions(packages)}
 
     def save(self) -> None:

@@ -39,8 +39,12 @@ def for_users(notes: str) -> str:
 
 
 def targets_page(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], notes: str) -> str:
-    """A page of docs/benchmarks/notes: our targets, and why some were missed. The site does not show it."""
-    about = f"<!-- Written by the benchmark; the text is from its file of notes in benchmarks/, below '{MISSED}'. -->"
+    """A page of docs/benchmarks/notes: our targets, and why some were missed. The site does not
+    show it."""
+    about = (
+        "<!-- Written by the benchmark; the text is from its file of notes in benchmarks/, "
+        f"below '{MISSED}'. -->"
+    )
     missed = "".join(notes.partition(MISSED)[1:]).strip()
     parts = [f"# Targets: {title}", about, "## What was to be reached", table(head, rows), missed]
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -48,7 +52,9 @@ def targets_page(title: str, head: Sequence[str], rows: Sequence[Sequence[str]],
 
 def item(text: str) -> str:
     """An item of a list, within 100 columns."""
-    return textwrap.fill(f"- {text}", 100, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    return textwrap.fill(
+        f"- {text}", 100, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
 
 
 def row_name(row: Mapping[str, Any]) -> str:
@@ -66,7 +72,9 @@ def times_table(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
     def shown(cell: Mapping[str, Any]) -> str:
         return _spread(cell, time_text) if "median" in cell else "–"
 
-    return table(["", *names], [[row_name(r), *(shown(r["backends"][n]) for n in names)] for r in rows])
+    return table(
+        ["", *names], [[row_name(r), *(shown(r["backends"][n]) for n in names)] for r in rows]
+    )
 
 
 def ratios_table(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
@@ -75,7 +83,9 @@ def ratios_table(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str
     def shown(cell: Mapping[str, Any] | None) -> str:
         return _spread(cell, _digits) if cell else "–"
 
-    return table(["", *names], [[row_name(r), *(shown(r["ratios"].get(n)) for n in names)] for r in rows])
+    return table(
+        ["", *names], [[row_name(r), *(shown(r["ratios"].get(n)) for n in names)] for r in rows]
+    )
 
 
 def cpu_table(rows: Sequence[Mapping[str, Any]], names: Sequence[str], ranks: int) -> str:
@@ -83,7 +93,9 @@ def cpu_table(rows: Sequence[Mapping[str, Any]], names: Sequence[str], ranks: in
 
     def shown(row: Mapping[str, Any], name: str) -> str:
         cell = row["backends"][name]
-        return _digits(cell["cpu"] / ranks / (row["bytes"] / (1 << 30))) if "median" in cell else "–"
+        return (
+            _digits(cell["cpu"] / ranks / (row["bytes"] / (1 << 30))) if "median" in cell else "–"
+        )
 
     return table(["", *names], [[row_name(r), *(shown(r, n) for n in names)] for r in rows])
 
@@ -100,16 +112,27 @@ def _collectives(results: Results) -> list[str]:
         for dtype in dict.fromkeys(r["dtype"] for r in run["rows"]):
             rows = [r for r in run["rows"] if r["dtype"] == dtype]
             shown = [n for n in names if any("median" in r["backends"][n] for r in rows)]
-            missing = {r["backends"][n]["absent"] for r in rows for n in peers if "absent" in r["backends"][n]}
-            parts.append(f"## {_title(run)}, {dtype}\n\nTime of one operation: median [fastest..slowest block].")
+            missing = {
+                r["backends"][n]["absent"]
+                for r in rows
+                for n in peers
+                if "absent" in r["backends"][n]
+            }
+            parts.append(
+                f"## {_title(run)}, {dtype}\n\nTime of one operation: median [fastest..slowest "
+                "block]."
+            )
             parts.append(times_table(rows, shown))
             parts.append(
-                "Time divided by hvdlite's time: ratio of the medians [quartiles of the rounds' ratios].\nAbove 1, hvdlite is faster."
+                "Time divided by hvdlite's time: ratio of the medians [quartiles of the rounds' "
+                "ratios].\nAbove 1, hvdlite is faster."
             )
             parts.append(ratios_table(rows, [n for n in shown if n != "hvdlite"]))
             if missing:
                 parts.append("Left out: " + "; ".join(sorted(missing)) + ".")
-        large = [r for r in run["rows"] if r["bytes"] in (16 << 20, 64 << 20) and r["dtype"] == "float32"]
+        large = [
+            r for r in run["rows"] if r["bytes"] in (16 << 20, 64 << 20) and r["dtype"] == "float32"
+        ]
         if large:
             parts.append(f"## {_title(run)}: CPU seconds per GiB\n\n{_sentence(cpu_table)}")
             parts.append(cpu_table(large, [n for n in names if n != "floor"], run["ranks"]))
@@ -124,7 +147,11 @@ def _sentence(function: Callable[..., str]) -> str:
 
 def _features(results: Results) -> list[str]:
     lines = [item(f"{name}: {value}") for name, value in results["machine"].items()]
-    lines.append(item("versions: " + ", ".join(f"{name} {text}" for name, text in results["versions"].items())))
+    lines.append(
+        item(
+            "versions: " + ", ".join(f"{name} {text}" for name, text in results["versions"].items())
+        )
+    )
     for _, run in sorted(results.get("collectives", {}).items()):
         lines.append(item(f"{_title(run)}: {run['rounds']} rounds; {_probes(run['probes'])}"))
     return ["## The machine", "\n".join(lines)]
@@ -141,7 +168,10 @@ def _probes(probes: Sequence[Mapping[str, float]]) -> str:
     for key, (name, unit) in units.items():
         found = sorted(probe[key] for probe in probes if key in probe)
         if found:
-            texts.append(f"{name} {_digits(found[len(found) // 2])} [{_digits(found[0])}..{_digits(found[-1])}] {unit}")
+            texts.append(
+                f"{name} {_digits(found[len(found) // 2])} "
+                f"[{_digits(found[0])}..{_digits(found[-1])}] {unit}"
+            )
     return ", ".join(texts) or "no probe (no compiler)"
 
 
@@ -163,10 +193,12 @@ def _lifecycle(results: Results) -> list[str]:
     parts: list[str] = []
     if idle := results.get("idle"):
         rows = [[name, f"{100 * share:.3f} %"] for name, share in idle["share"].items()]
-        parts += [f"## Idle\n\nThe share of a core that an initialised rank takes while it does nothing, over {idle['seconds']} s.",
+        parts += ["## Idle\n\nThe share of a core that an initialised rank takes while it does "
+                  f"nothing, over {idle['seconds']} s.",
                   table(["", "of a core"], rows)]  # fmt: skip
     if memory := results.get("memory"):
-        parts += ["## Memory\n\nThe memory of one rank of 2, in MiB.\nThe ranks share the segment, so it counts once for all of them.",
+        parts += ["## Memory\n\nThe memory of one rank of 2, in MiB.\nThe ranks share the segment, "
+                  "so it counts once for all of them.",
                   table(["", "private", "shared"], [[s["at"], f"{s['private']:.1f}", f"{s['shared']:.1f}"] for s in memory["steps"]])]  # fmt: skip
     if startup := results.get("startup"):
         parts += ["## Starting\n\nThe median [fastest..slowest] of several processes.",
@@ -174,10 +206,12 @@ def _lifecycle(results: Results) -> list[str]:
     if negotiation := results.get("negotiation"):
         parts.append(
             "## Many ranks\n\n"
-            "These tables show the time of steps with so little data that negotiation takes most of it.\n"
+            "These tables show the time of steps with so little data that negotiation takes most "
+            "of it.\n"
             "N engines run as threads of one process.\n"
             "A step has one known tensor of 4 bytes, or 161 of them.\n"
-            "With more ranks than cores the ranks take turns, so a step's time grows at least with N.\n"
+            "With more ranks than cores the ranks take turns, so a step's time grows at least "
+            "with N.\n"
             "The CPU time is that of one rank in one step."
         )
         head = ["ranks", "1 tensor", "CPU time", "161 tensors", "CPU time"]
@@ -191,7 +225,8 @@ def _lifecycle(results: Results) -> list[str]:
 def write(results: Results, notes: str) -> str:
     head = [
         "# Benchmarks",
-        "<!-- Written by benchmarks/run from docs/benchmarks/data/results.json and benchmarks/notes.md: change those. -->",
+        "<!-- Written by benchmarks/run from docs/benchmarks/data/results.json and "
+        "benchmarks/notes.md: change those. -->",
     ]
     parts = [
         *head,

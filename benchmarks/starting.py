@@ -3,8 +3,8 @@
     benchmarks/starting                          a minute or two; prints Markdown
     benchmarks/starting --output docs/benchmarks/starting.md --json FILE
 
-All launchers take turns within a round, because the speed of a shared machine changes from minute to minute. What is
-compared is a launcher's own time: `true` takes a millisecond.
+All launchers take turns within a round, because the speed of a shared machine changes from minute
+to minute. What is compared is a launcher's own time: `true` takes a millisecond.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ def _seconds(command: Sequence[str]) -> float | None:
     """None: it failed."""
     began = time.perf_counter()
     try:
-        done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=120)
+        done = subprocess.run(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=120
+        )
     except subprocess.TimeoutExpired:
         return None
     if done.returncode:
@@ -91,7 +93,8 @@ def markdown(times: dict[str, list[float]], date: str) -> str:
         "# Starting",
         "",
         "This page shows how long commands take.\n"
-        f"`benchmarks/starting` wrote it on {date}, on {os.cpu_count()} shared cores with these versions:\n"
+        f"`benchmarks/starting` wrote it on {date}, on {os.cpu_count()} shared cores with these "
+        "versions:\n"
         + ", ".join(f"{name} {version}" for name, version in versions.items()) + ".",
         "Each row is a whole command, from its start to its end.",
         "The programs do nothing.",
@@ -101,7 +104,8 @@ def markdown(times: dict[str, list[float]], date: str) -> str:
         "|---|---|---|",
     ]  # fmt: skip
     lines += [
-        f"| {name} | {median(values):.2f} s ({min(values):.2f} to {max(values):.2f}) | {len(values)} |"
+        f"| {name} | {median(values):.2f} s ({min(values):.2f} to {max(values):.2f}) | "
+        f"{len(values)} |"
         for name, values in times.items()
     ]
     bare = median(times["python -c pass"])
@@ -109,15 +113,22 @@ def markdown(times: dict[str, list[float]], date: str) -> str:
     text = median(times["hvdliterun --help"])
     lines += [
         "",
-        f"hvdliterun adds {own:.2f} s to two ranks beyond the start of one Python; `--help` takes {text:.2f} s.",
+        f"hvdliterun adds {own:.2f} s to two ranks beyond the start of one Python; `--help` takes "
+        f"{text:.2f} s.",
     ]
     return "\n".join(lines) + "\n"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=15, help="how often each launcher has its turn (default 15)")
-    parser.add_argument("--many", type=int, default=64, help="ranks of the job that meets (default 64)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=15, help="how often each launcher has its turn (default 15)"
+    )
+    parser.add_argument(
+        "--many", type=int, default=64, help="ranks of the job that meets (default 64)"
+    )
     parser.add_argument("--output", type=Path, help="write the Markdown here as well")
     parser.add_argument("--json", type=Path, help="write all times here")
     given = parser.parse_args()

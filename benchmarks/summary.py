@@ -1,4 +1,5 @@
-"""From blocks to numbers: medians, their spread, and ratios of what was measured in the same rounds. Pure."""
+"""From blocks to numbers: medians, their spread, and ratios of what was measured in the same
+rounds. Pure."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ def times(blocks: Sequence[Block | None]) -> dict[str, Any]:
         "blocks": len(used),
         "disturbed": sum(b["foreign"] > DISTURBED for b in given),
         "iterations": used[0]["iterations"],
-        "cpu": per_operation("user") + per_operation("system"),  # of all ranks together, for one operation
+        # of all ranks together, for one operation
+        "cpu": per_operation("user") + per_operation("system"),
         "system": per_operation("system"),
         "switches": per_operation("switches"),
         "faults": per_operation("faults"),
@@ -42,8 +44,8 @@ def times(blocks: Sequence[Block | None]) -> dict[str, Any]:
 
 
 def ratio(slow: Sequence[Block | None], fast: Sequence[Block | None]) -> dict[str, float] | None:
-    """Time of `slow` over time of `fast`: the ratio of their medians in the rounds that both have, and the quartiles
-    of the rounds' own ratios."""
+    """Time of `slow` over time of `fast`: the ratio of their medians in the rounds that both have,
+    and the quartiles of the rounds' own ratios."""
     pairs = [
         (s["seconds"], f["seconds"])
         for s, f in zip(usable(slow), usable(fast), strict=True)

@@ -19,7 +19,8 @@ class Verdict:
 
 
 def judge(results: Mapping[str, Any], suffix: str = "") -> list[Verdict]:
-    """Of the runs named 2 and 4, or with a suffix 2-fifo and 4-fifo; the rest goes with the runs without one."""
+    """Of the runs named 2 and 4, or with a suffix 2-fifo and 4-fifo; the rest goes with the runs
+    without one."""
     found: list[Verdict] = []
     runs = results.get("collectives", {})
     if two := runs.get("2" + suffix):
@@ -47,7 +48,11 @@ def _best_mpi(row: Row) -> float | None:
 
 
 def _select(rows: list[Row], low: int, high: int, dtype: str = "float32") -> list[Row]:
-    return [r for r in rows if r["op"] == "allreduce" and r["dtype"] == dtype and low <= r["bytes"] <= high]
+    return [
+        r
+        for r in rows
+        if r["op"] == "allreduce" and r["dtype"] == dtype and low <= r["bytes"] <= high
+    ]
 
 
 def _at_least(what: str, wanted: float, values: list[float | None]) -> Iterator[Verdict]:
@@ -56,7 +61,9 @@ def _at_least(what: str, wanted: float, values: list[float | None]) -> Iterator[
         yield Verdict(what, f"≥ {wanted:g}×", f"{min(given):.2f}×", min(given) >= wanted)
 
 
-def _at_most(what: str, wanted: float, values: list[float | None], text: Callable[[float], str]) -> Iterator[Verdict]:
+def _at_most(
+    what: str, wanted: float, values: list[float | None], text: Callable[[float], str]
+) -> Iterator[Verdict]:
     given = [v for v in values if v is not None]
     if given:
         yield Verdict(what, f"≤ {text(wanted)}", text(max(given)), max(given) <= wanted)
@@ -68,8 +75,12 @@ def _micro(seconds: float) -> str:
 
 def _small(rows: list[Row]) -> Iterator[Verdict]:
     tiny, medium = _select(rows, 4, 4 * KIB), _select(rows, 64 * KIB, 64 * KIB)
-    yield from _at_most("4 B to 4 KiB, the slowest", 10e-6, [median(r, "hvdlite") for r in tiny], _micro)
-    yield from _at_least("4 B to 4 KiB, faster than gloo", 30, [times_faster(r, "gloo") for r in tiny])
+    yield from _at_most(
+        "4 B to 4 KiB, the slowest", 10e-6, [median(r, "hvdlite") for r in tiny], _micro
+    )
+    yield from _at_least(
+        "4 B to 4 KiB, faster than gloo", 30, [times_faster(r, "gloo") for r in tiny]
+    )
     yield from _at_most("64 KiB", 15e-6, [median(r, "hvdlite") for r in medium], _micro)
     yield from _at_least("64 KiB, faster than gloo", 25, [times_faster(r, "gloo") for r in medium])
 
@@ -77,44 +88,73 @@ def _small(rows: list[Row]) -> Iterator[Verdict]:
 def _large(rows: list[Row]) -> Iterator[Verdict]:
     one, sixteen, most = (_select(rows, size * MIB, size * MIB) for size in (1, 16, 64))
     yield from _at_least("1 MiB, faster than gloo", 12, [times_faster(r, "gloo") for r in one])
-    yield from _at_least("1 MiB, faster than Open MPI", 1.5, [times_faster(r, "openmpi") for r in one])
+    yield from _at_least(
+        "1 MiB, faster than Open MPI", 1.5, [times_faster(r, "openmpi") for r in one]
+    )
     yield from _at_least("16 MiB, faster than gloo", 10, [times_faster(r, "gloo") for r in sixteen])
     yield from _at_least("16 MiB, faster than the best MPI", 1.4, [_best_mpi(r) for r in sixteen])
     yield from _at_least("64 MiB, faster than gloo", 8, [times_faster(r, "gloo") for r in most])
     yield from _at_least("64 MiB, faster than the best MPI", 1.5, [_best_mpi(r) for r in most])
     for size in (1, 16, 64):
-        plain, half = (_select(rows, size * MIB, size * MIB, dtype) for dtype in ("float32", "bfloat16"))
-        if plain and half and (ours := median(half[0], "hvdlite")) and (reference := median(plain[0], "hvdlite")):
+        plain, half = (
+            _select(rows, size * MIB, size * MIB, dtype) for dtype in ("float32", "bfloat16")
+        )
+        if (
+            plain
+            and half
+            and (ours := median(half[0], "hvdlite"))
+            and (reference := median(plain[0], "hvdlite"))
+        ):
             yield Verdict(
-                f"{size} MiB of bfloat16 over float32", "≤ 1.1", f"{ours / reference:.2f}", ours <= 1.1 * reference
+                f"{size} MiB of bfloat16 over float32",
+                "≤ 1.1",
+                f"{ours / reference:.2f}",
+                ours <= 1.1 * reference,
             )
     steps = [r for r in rows if r["op"] == "step" and r["dtype"] == "float32"]
-    yield from _at_least("161 gradients, faster than gloo", 7, [times_faster(r, "gloo") for r in steps])
-    yield from _at_least("161 gradients, faster than Open MPI", 1.3, [times_faster(r, "openmpi") for r in steps])
+    yield from _at_least(
+        "161 gradients, faster than gloo", 7, [times_faster(r, "gloo") for r in steps]
+    )
+    yield from _at_least(
+        "161 gradients, faster than Open MPI", 1.3, [times_faster(r, "openmpi") for r in steps]
+    )
 
 
 def _tcp(rows: list[Row]) -> Iterator[Verdict]:
     small, large = _select(rows, 4, MIB - 1), _select(rows, MIB, 64 * MIB)
     yield from _at_least(
-        "TCP below 1 MiB, faster than gloo", 1, [times_faster(r, "gloo", "hvdlite-tcp") for r in small]
+        "TCP below 1 MiB, faster than gloo",
+        1,
+        [times_faster(r, "gloo", "hvdlite-tcp") for r in small],
     )
     yield from _at_least(
-        "TCP from 1 MiB up, faster than gloo", 1.5, [times_faster(r, "gloo", "hvdlite-tcp") for r in large]
+        "TCP from 1 MiB up, faster than gloo",
+        1.5,
+        [times_faster(r, "gloo", "hvdlite-tcp") for r in large],
     )
 
 
 def _crowded(rows: list[Row]) -> Iterator[Verdict]:
     for row in _select(rows, 64 * KIB, 64 * MIB):
         size = f"{row['bytes'] // MIB} MiB" if row["bytes"] >= MIB else f"{row['bytes'] // KIB} KiB"
-        yield from _at_least(f"4 ranks on 2 cores, {size}, faster than gloo", 6, [times_faster(row, "gloo")])
+        yield from _at_least(
+            f"4 ranks on 2 cores, {size}, faster than gloo", 6, [times_faster(row, "gloo")]
+        )
 
 
 def _cpu(rows: list[Row]) -> Iterator[Verdict]:
     for size in (16, 64):
         for row in _select(rows, size * MIB, size * MIB):
-            ours, theirs = (row["backends"].get(name, {}).get("cpu") for name in ("hvdlite", "gloo"))
+            ours, theirs = (
+                row["backends"].get(name, {}).get("cpu") for name in ("hvdlite", "gloo")
+            )
             if ours and theirs:
-                yield Verdict(f"{size} MiB, CPU time over gloo's", "≤ 0.25", f"{ours / theirs:.2f}", ours <= theirs / 4)
+                yield Verdict(
+                    f"{size} MiB, CPU time over gloo's",
+                    "≤ 0.25",
+                    f"{ours / theirs:.2f}",
+                    ours <= theirs / 4,
+                )
 
 
 def _lifecycle(results: Mapping[str, Any]) -> Iterator[Verdict]:
@@ -124,10 +164,14 @@ def _lifecycle(results: Mapping[str, Any]) -> Iterator[Verdict]:
     if memory := results.get("memory"):
         extra, growth = memory["extra_mib"], memory["growth_mib"]
         allowed = memory["allowed_mib"]
-        yield Verdict("extra memory of a rank", f"≤ {allowed:.0f} MiB", f"{extra:.1f} MiB", extra <= allowed)
+        yield Verdict(
+            "extra memory of a rank", f"≤ {allowed:.0f} MiB", f"{extra:.1f} MiB", extra <= allowed
+        )
         what = f"growth over {memory['operations']:,} operations"
         yield Verdict(what, "none (≤ 0.5 MiB)", f"{growth:.2f} MiB", growth <= 0.5)
     for row in results.get("startup", {}).get("rows", []):
         if limit := row.get("limit"):
             found = row["median"]
-            yield Verdict(row["what"], f"< {1e3 * limit:.0f} ms", f"{1e3 * found:.1f} ms", found < limit)
+            yield Verdict(
+                row["what"], f"< {1e3 * limit:.0f} ms", f"{1e3 * found:.1f} ms", found < limit
+            )

@@ -1,4 +1,5 @@
-"""Training with torch: hvdlite beside DDP over gloo and beside no communication at all, in one run, taking turns.
+"""Training with torch: hvdlite beside DDP over gloo and beside no communication at all, in one run,
+taking turns.
 
 benchmarks/train                    docs/benchmarks/torch.md and docs/benchmarks/data/torch.json
 benchmarks/train --rounds 2 --output /tmp/here
@@ -25,7 +26,13 @@ from record import Record
 _HVDLITE = (launch.HVDLITERUN, "-np", "{ranks}")
 WAYS = (
     Backend("none", "none", "each rank trains for itself", (), launch.KEEP_MEMORY),
-    Backend("ddp", "ddp", "DistributedDataParallel over gloo, gradient_as_bucket_view=True", (), launch.KEEP_MEMORY),
+    Backend(
+        "ddp",
+        "ddp",
+        "DistributedDataParallel over gloo, gradient_as_bucket_view=True",
+        (),
+        launch.KEEP_MEMORY,
+    ),
     Backend("hvdlite", "hvdlite", "hvd.DistributedOptimizer", _HVDLITE, launch.KEEP_MEMORY),
     Backend(
         "pool",
@@ -39,8 +46,12 @@ WAYS = (
 STEPS = {"resnet50": 20, "mlp": 6, "conv": 15, "transformer": 4}
 
 
-def measure(ranks: int, rounds: int, quiet: float, names: list[str], scheduling: str) -> dict[str, Any]:
-    blocks: dict[str, dict[str, list[Any]]] = {name: {way.name: [] for way in WAYS} for name in names}
+def measure(
+    ranks: int, rounds: int, quiet: float, names: list[str], scheduling: str
+) -> dict[str, Any]:
+    blocks: dict[str, dict[str, list[Any]]] = {
+        name: {way.name: [] for way in WAYS} for name in names
+    }
     groups = [Group(way, ranks, "training_worker.py") for way in WAYS]
     try:
         found = [group.ask(op="schedule", wanted=scheduling)[0]["scheduling"] for group in groups]
@@ -48,7 +59,12 @@ def measure(ranks: int, rounds: int, quiet: float, names: list[str], scheduling:
             for name in names:
                 for group in groups:
                     machine.wait_for_quiet(quiet)
-                    order = {"op": "train", "workload": name, "warmup": 2 if number == 0 else 1, "steps": STEPS[name]}
+                    order = {
+                        "op": "train",
+                        "workload": name,
+                        "warmup": 2 if number == 0 else 1,
+                        "steps": STEPS[name],
+                    }
                     block = group.block(**order)
                     if "error" in block:
                         raise SystemExit(f"{group.name}, {name}: {block['error']}")
@@ -57,11 +73,18 @@ def measure(ranks: int, rounds: int, quiet: float, names: list[str], scheduling:
     finally:
         for group in groups:
             group.close()
-    return {"ranks": ranks, "rounds": rounds, "cores": os.cpu_count(), "scheduling": found[0], "blocks": blocks}
+    return {
+        "ranks": ranks,
+        "rounds": rounds,
+        "cores": os.cpu_count(),
+        "scheduling": found[0],
+        "blocks": blocks,
+    }
 
 
 def memory(ranks: int, name: str = "resnet50") -> dict[str, Any]:
-    """The peak of a fresh rank that trains nothing but this; the shared segment counts once for all ranks."""
+    """The peak of a fresh rank that trains nothing but this; the shared segment counts once for all
+    ranks."""
     found = {}
     for way in WAYS:
         with Group(way, ranks, "training_worker.py") as group:
@@ -77,7 +100,9 @@ def overhead() -> dict[str, float]:
     """See training_overhead.py."""
     program = Path(__file__).with_name("training_overhead.py")
     runs = [
-        json.loads(subprocess.run([sys.executable, str(program)], capture_output=True, check=True).stdout)
+        json.loads(
+            subprocess.run([sys.executable, str(program)], capture_output=True, check=True).stdout
+        )
         for _ in range(5)
     ]
     return {name: min(run[name] for run in runs) for name in runs[0]}
@@ -88,7 +113,9 @@ def main() -> None:
     parser.add_argument("--workloads", nargs="+", default=list(STEPS), choices=list(STEPS))
     given = parser.parse_args()
     record = Record(given.output, "torch.json")
-    record.results |= measure(given.ranks, given.rounds, given.quiet, given.workloads, given.scheduling)
+    record.results |= measure(
+        given.ranks, given.rounds, given.quiet, given.workloads, given.scheduling
+    )
     record.results |= {"memory": memory(given.ranks), "overhead": overhead()}
     notes = Path(__file__).with_name("training_notes.md").read_text()
     record.publish("torch.md", training_report.write(record.results, notes))

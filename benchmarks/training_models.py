@@ -1,4 +1,5 @@
-"""What is trained: a model, and its batch. Fixed seeds, so that all ranks and all ways begin alike."""
+"""What is trained: a model, and its batch. Fixed seeds, so that all ranks and all ways begin
+alike."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ class _Given(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, _: torch.Tensor) -> tuple[Any, ...]:
-        # Tensors of their own on the same memory: autograd keeps what nobody else holds, and copies the rest.
+        # Tensors of their own on the same memory: autograd keeps what nobody else holds, and copies
+        # the rest.
         return None, *[gradient.detach() for gradient in ctx.gradients]
 
 
@@ -32,7 +34,9 @@ class Resnet50(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
         shapes = [shape for _, shape in workloads.resnet50()]
-        self.all = torch.nn.ParameterList([torch.nn.Parameter(torch.zeros(shape)) for shape in shapes])
+        self.all = torch.nn.ParameterList(
+            [torch.nn.Parameter(torch.zeros(shape)) for shape in shapes]
+        )
         self.gradients = [torch.ones(shape) for shape in shapes]
 
     def forward(self, _: torch.Tensor) -> torch.Tensor:
@@ -60,18 +64,35 @@ def _mlp() -> torch.nn.Module:
 
 def _conv() -> torch.nn.Module:
     layers: list[torch.nn.Module] = []
-    for inputs, outputs, stride in ((3, 32, 1), (32, 64, 2), (64, 128, 2), (128, 256, 2), (256, 256, 1)):
-        layers += [torch.nn.Conv2d(inputs, outputs, 3, stride, 1), torch.nn.BatchNorm2d(outputs), torch.nn.ReLU()]
-    return torch.nn.Sequential(*layers, torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(256, 10))
+    for inputs, outputs, stride in (
+        (3, 32, 1),
+        (32, 64, 2),
+        (64, 128, 2),
+        (128, 256, 2),
+        (256, 256, 1),
+    ):
+        layers += [
+            torch.nn.Conv2d(inputs, outputs, 3, stride, 1),
+            torch.nn.BatchNorm2d(outputs),
+            torch.nn.ReLU(),
+        ]
+    return torch.nn.Sequential(
+        *layers, torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(256, 10)
+    )
 
 
 #: name: how to make the model, its input, and the loss of its output
 WORKLOADS: dict[
-    str, tuple[Callable[[], torch.nn.Module], Callable[[], torch.Tensor], Callable[[Any], torch.Tensor]]
+    str,
+    tuple[Callable[[], torch.nn.Module], Callable[[], torch.Tensor], Callable[[Any], torch.Tensor]],
 ] = {
     "resnet50": (Resnet50, lambda: torch.zeros(1), lambda y: y),
     "mlp": (_mlp, lambda: torch.randn(64, 2048), lambda y: y.pow(2).mean()),
-    "conv": (_conv, lambda: torch.randn(16, 3, 32, 32), lambda y: F.cross_entropy(y, torch.arange(16) % 10)),
+    "conv": (
+        _conv,
+        lambda: torch.randn(16, 3, 32, 32),
+        lambda y: F.cross_entropy(y, torch.arange(16) % 10),
+    ),
     "transformer": (
         Transformer,
         lambda: torch.randint(2000, (8, 64)),

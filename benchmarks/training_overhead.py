@@ -1,7 +1,9 @@
-"""What hvdlite.torch costs per gradient, in a job of one rank: hook, submission and completion, and no communication.
+"""What hvdlite.torch costs per gradient, in a job of one rank: hook, submission and completion, and
+no communication.
 
-Prints JSON, in microseconds: an empty hook of torch's own, one that keeps the gradient, and hvdlite's, each beyond a step
-without hooks. The ways take turns, step by step, because a machine's speed may halve from one second to the next.
+Prints JSON, in microseconds: an empty hook of torch's own, one that keeps the gradient, and
+hvdlite's, each beyond a step without hooks. The ways take turns, step by step, because a machine's
+speed may halve from one second to the next.
 """
 
 from __future__ import annotations
@@ -20,13 +22,20 @@ WARM_UP = 20
 STEPS = 800
 
 
-def make(hook: Callable[[torch.Tensor], None] | None, finish: Callable[[], None] | None) -> Callable[[], None]:
-    """A step over parameters of their own; without `finish`, they are those of an optimizer of hvdlite's."""
+def make(
+    hook: Callable[[torch.Tensor], None] | None, finish: Callable[[], None] | None
+) -> Callable[[], None]:
+    """A step over parameters of their own; without `finish`, they are those of an optimizer of
+    hvdlite's."""
     import hvdlite.torch as hvd
 
     parameters = [torch.nn.Parameter(torch.zeros(16)) for _ in range(COUNT)]
     gradients = [torch.ones(16) for _ in range(COUNT)]
-    end = hvd.DistributedOptimizer(torch.optim.SGD(parameters, lr=0.0)).synchronize if finish is None else finish
+    end = (
+        hvd.DistributedOptimizer(torch.optim.SGD(parameters, lr=0.0)).synchronize
+        if finish is None
+        else finish
+    )
     for parameter in parameters if hook is not None else ():
         parameter.register_post_accumulate_grad_hook(hook)
 

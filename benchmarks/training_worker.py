@@ -1,4 +1,5 @@
-"""One rank that trains in one way: without communication ("none"), with DDP over gloo ("ddp"), or with hvdlite.
+"""One rank that trains in one way: without communication ("none"), with DDP over gloo ("ddp"), or
+with hvdlite.
 
 python training_worker.py WAY SOCKET FILE
 """

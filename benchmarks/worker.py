@@ -30,7 +30,8 @@ class Rank:
     def __init__(self, peer: Any, limit: str, nice: bool) -> None:
         self._peer = peer
         self._nice = nice
-        self._buffers: dict[str, Any] = {}  # by dtype: one of the largest size, and smaller ones are views of it
+        # by dtype: one of the largest size, and smaller ones are views of it
+        self._buffers: dict[str, Any] = {}
         self._lists: dict[tuple[str, str], dict[str, Any]] = {}
         self.rank, self.size = peer.start()
         self._limit = Limit(limit, self.rank)
@@ -74,16 +75,19 @@ class Rank:
 
     def allocate(self, order: channel.Message) -> channel.Message:
         dtype = order["dtype"]
-        self._buffers[dtype] = self._peer.buffer(dtype, max(workloads.SIZES) // workloads.WIDTH[dtype])
+        self._buffers[dtype] = self._peer.buffer(
+            dtype, max(workloads.SIZES) // workloads.WIDTH[dtype]
+        )
         return {}
 
     def schedule(self, order: channel.Message) -> channel.Message:
         """All ranks, of all backends, before everybody else's programs; answers what was permitted.
 
-        nice: -18, which changes little for those who sleep while they wait, but on a busy machine leaves two ranks that
-        spin on one core at times. fifo: as if nobody else used the cores; whoever sleeps is woken much faster than
-        programs usually are. With more ranks than cores a rank that spins can keep the one that it waits for from
-        its core: both MPIs stall now and then, and gloo's lists of gradients for good.
+        nice: -18, which changes little for those who sleep while they wait, but on a busy machine
+        leaves two ranks that spin on one core at times. fifo: as if nobody else used the cores;
+        whoever sleeps is woken much faster than programs usually are. With more ranks than cores a
+        rank that spins can keep the one that it waits for from its core: both MPIs stall now and
+        then, and gloo's lists of gradients for good.
         """
         found = "nice -18" if self._nice else "ordinary priority"
         with contextlib.suppress(PermissionError):
@@ -107,7 +111,8 @@ class Rank:
         else:
             answer: channel.Message = getattr(self, order["op"])(order)
             return answer
-        # Before the warm-up: rank 0 starts the agreement, and the operation that follows makes everybody see it.
+        # Before the warm-up: rank 0 starts the agreement, and the operation that follows makes
+        # everybody see it.
         self._limit.start(min(LAPS, order["iterations"]), order["limit"])
         for _ in range(order["warmup"]):
             run()
@@ -115,10 +120,11 @@ class Rank:
 
 
 class Limit:
-    """An agreement to end a block early, for when its operations take far longer than they did in the trial.
+    """An agreement to end a block early, for when its operations take far longer than they did in
+    the trial.
 
-    Rank 0 writes the lap before which all stop: one that nobody can have begun, as its operations need rank 0. The
-    others have seen it by then, as the operations before it needed rank 0, too.
+    Rank 0 writes the lap before which all stop: one that nobody can have begun, as its operations
+    need rank 0. The others have seen it by then, as the operations before it needed rank 0, too.
     """
 
     def __init__(self, path: str, rank: int) -> None:
@@ -195,7 +201,8 @@ def main() -> None:
                 answer = {"error": f"{type(error).__name__}: {error}"}
             orders.send(answer | {"spent": time.process_time() - spent})
     except (EOFError, OSError):
-        os._exit(1)  # the coordinator is gone; a launcher ends the other ranks, who may be waiting for this one
+        # the coordinator is gone; a launcher ends the other ranks, who may be waiting for this one
+        os._exit(1)
     rank._peer.stop()
 
 

@@ -42,7 +42,8 @@ def resnet50() -> list[tuple[str, Shape]]:
 
 
 def gpt2() -> list[tuple[str, Shape]]:
-    """The 148 trainable tensors of the smallest GPT-2, its output sharing the words' embedding: 124,439,808 numbers."""
+    """The 148 trainable tensors of the smallest GPT-2, its output sharing the words' embedding:
+    124,439,808 numbers."""
     width = 768
     found: list[tuple[str, Shape]] = [("wte.weight", (50257, width)), ("wpe.weight", (1024, width))]
 

@@ -48,7 +48,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--batch-size", type=int, default=32, help="per rank")
-    parser.add_argument("--lr", type=float, default=0.1, help="per rank; multiplied by the number of ranks")
+    parser.add_argument(
+        "--lr", type=float, default=0.1, help="per rank; multiplied by the number of ranks"
+    )
     args = parser.parse_args()
 
     hvd.init()
@@ -81,7 +83,9 @@ def main():
             batch = shuffled[step * args.batch_size : (step + 1) * args.batch_size]
             loss, grads = gradients(weights, x[batch], labels[batch])
             names = list(grads)
-            for name, grad in zip(names, hvd.grouped_allreduce([grads[n] for n in names], name="grads"), strict=True):
+            for name, grad in zip(
+                names, hvd.grouped_allreduce([grads[n] for n in names], name="grads"), strict=True
+            ):
                 velocity[name] = 0.9 * velocity[name] + grad
                 weights[name] -= args.lr * hvd.size() * 0.25 * velocity[name]
             losses.append(loss)
@@ -95,7 +99,9 @@ def main():
 
     # This proves that the ranks stayed together: all weights equal rank 0's.
     for name, value in weights.items():
-        assert np.array_equal(value, hvd.broadcast(value, root_rank=0)), f"{name} differs on rank {hvd.rank()}"
+        assert np.array_equal(value, hvd.broadcast(value, root_rank=0)), (
+            f"{name} differs on rank {hvd.rank()}"
+        )
     if hvd.rank() == 0:
         samples = args.epochs * steps * args.batch_size * hvd.size()
         print(f"{hvd.size()} ranks, {samples / seconds:.0f} samples/s, weights equal on all ranks")

@@ -30,7 +30,11 @@ def make_params(key):
 
 def logits(params, images):
     x = jax.lax.conv_general_dilated(
-        images[..., None], params["conv"], (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+        images[..., None],
+        params["conv"],
+        (2, 2),
+        "SAME",
+        dimension_numbers=("NHWC", "HWIO", "NHWC"),
     )
     x = jax.nn.relu(x).reshape(len(images), -1)
     return jax.nn.relu(x @ params["dense"] + params["dense_bias"]) @ params["out"]
@@ -78,15 +82,22 @@ def main():
             batch = shuffled[step * args.batch_size : (step + 1) * args.batch_size]
             params, state, loss = train_step(params, state, x[batch], labels[batch])
         if hvd.rank() == 0:
-            print(f"epoch {epoch + 1}  loss {float(loss):.4f}  test accuracy {float(accuracy(params)):.4f}")
+            print(
+                f"epoch {epoch + 1}  loss {float(loss):.4f}  test accuracy "
+                f"{float(accuracy(params)):.4f}"
+            )
     seconds = time.perf_counter() - start
 
     # This proves that the ranks stayed together: all parameters equal rank 0's.
-    same = jax.tree_util.tree_map(lambda a, b: bool((a == b).all()), params, hvd.broadcast(params, 0))
+    same = jax.tree_util.tree_map(
+        lambda a, b: bool((a == b).all()), params, hvd.broadcast(params, 0)
+    )
     assert all(jax.tree_util.tree_leaves(same)), same
     if hvd.rank() == 0:
         samples = args.epochs * steps * args.batch_size * hvd.size()
-        print(f"{hvd.size()} ranks, {samples / seconds:.0f} samples/s, parameters equal on all ranks")
+        print(
+            f"{hvd.size()} ranks, {samples / seconds:.0f} samples/s, parameters equal on all ranks"
+        )
     hvd.shutdown()
 
 

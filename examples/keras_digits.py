@@ -47,12 +47,21 @@ def main():
         hvd.callbacks.MetricAverageCallback(),
         hvd.callbacks.LearningRateWarmupCallback(initial_lr=0.001 * hvd.size(), warmup_epochs=2),
     ]
-    model.fit(x[mine], y[mine], batch_size=args.batch_size, epochs=args.epochs, callbacks=callbacks, verbose=0)
+    model.fit(
+        x[mine],
+        y[mine],
+        batch_size=args.batch_size,
+        epochs=args.epochs,
+        callbacks=callbacks,
+        verbose=0,
+    )
 
     loss, accuracy = model.evaluate(x[test], y[test], verbose=0)
     if hvd.rank() == 0:
         print(
-            f"{keras.backend.backend()}, {hvd.size()} ranks: test loss {loss:.4f}, accuracy {accuracy:.4f}", flush=True
+            f"{keras.backend.backend()}, {hvd.size()} ranks: test loss {loss:.4f}, accuracy "
+            f"{accuracy:.4f}",
+            flush=True,
         )
     hvd.shutdown()
 

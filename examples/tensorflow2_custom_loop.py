@@ -12,10 +12,14 @@ from sklearn.datasets import load_digits
 
 import hvdlite.tensorflow as hvd
 
-parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+)
 parser.add_argument("--epochs", type=int, default=8)
 parser.add_argument("--batch", type=int, default=32, help="of each rank")
-parser.add_argument("--rate", type=float, default=0.1, help="learning rate of one rank; all together learn faster")
+parser.add_argument(
+    "--rate", type=float, default=0.1, help="learning rate of one rank; all together learn faster"
+)
 arguments = parser.parse_args()
 
 hvd.init()
@@ -35,7 +39,10 @@ batches = (
 
 
 def layer(inputs: int, outputs: int) -> list[tf.Variable]:
-    return [tf.Variable(tf.random.normal([inputs, outputs]) / inputs**0.5), tf.Variable(tf.zeros([outputs]))]
+    return [
+        tf.Variable(tf.random.normal([inputs, outputs]) / inputs**0.5),
+        tf.Variable(tf.zeros([outputs])),
+    ]
 
 
 hidden, output = layer(64, 64), layer(64, 10)
@@ -63,7 +70,10 @@ for epoch in range(1, arguments.epochs + 1):
     loss = float(hvd.allreduce(tf.reduce_mean(losses)))
     right = tf.equal(tf.argmax(logits(images[:held_out]), 1), labels[:held_out])
     if hvd.rank() == 0:
-        print(f"epoch {epoch}  loss {loss:.3f}  test accuracy {tf.reduce_mean(tf.cast(right, tf.float32)):.3f}")
+        print(
+            f"epoch {epoch}  loss {loss:.3f}  test accuracy "
+            f"{tf.reduce_mean(tf.cast(right, tf.float32)):.3f}"
+        )
 
 sums = hvd.allgather_object([float(tf.reduce_sum(variable)) for variable in variables])
 if hvd.rank() == 0:

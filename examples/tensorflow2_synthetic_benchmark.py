@@ -15,10 +15,16 @@ import tensorflow as tf
 
 import hvdlite.tensorflow as hvd
 
-parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-parser.add_argument("--model", default="small", help="small, or the name of one of keras.applications, as ResNet50")
+parser = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+)
+parser.add_argument(
+    "--model", default="small", help="small, or the name of one of keras.applications, as ResNet50"
+)
 parser.add_argument("--batch-size", type=int, default=16, help="per rank")
-parser.add_argument("--image", type=int, default=32, help="its height and width; keras.applications want 224")
+parser.add_argument(
+    "--image", type=int, default=32, help="its height and width; keras.applications want 224"
+)
 parser.add_argument("--num-warmup-batches", type=int, default=2)
 parser.add_argument("--num-batches-per-iter", type=int, default=5)
 parser.add_argument("--num-iters", type=int, default=4)
@@ -37,14 +43,18 @@ def small() -> keras.Model:
             keras.layers.BatchNormalization(),
             keras.layers.ReLU(),
         ]
-    return keras.Sequential([*layers, keras.layers.GlobalAveragePooling2D(), keras.layers.Dense(1000)])
+    return keras.Sequential(
+        [*layers, keras.layers.GlobalAveragePooling2D(), keras.layers.Dense(1000)]
+    )
 
 
 def chosen() -> keras.Model:
     if arguments.model == "small":
         return small()
     make = getattr(keras.applications, arguments.model)
-    return make(weights=None, input_shape=(arguments.image, arguments.image, 3), classifier_activation=None)
+    return make(
+        weights=None, input_shape=(arguments.image, arguments.image, 3), classifier_activation=None
+    )
 
 
 model = chosen()

@@ -46,7 +46,9 @@ def main():
     with torch.no_grad():
         accuracy = (model(x[1437:]).argmax(1) == y[1437:]).float().mean().item()
     if hvd.rank() == 0:
-        print(f"{hvd.size()} ranks, accuracy {accuracy:.4f}, parameters are {model[0].weight.dtype}")
+        print(
+            f"{hvd.size()} ranks, accuracy {accuracy:.4f}, parameters are {model[0].weight.dtype}"
+        )
     hvd.shutdown()
 
 

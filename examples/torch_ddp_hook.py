@@ -26,7 +26,9 @@ def start_gloo():
             port = probe.getsockname()[1]
     port = hvd.broadcast_object(port)
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    dist.init_process_group("gloo", f"tcp://127.0.0.1:{port}", rank=hvd.rank(), world_size=hvd.size())
+    dist.init_process_group(
+        "gloo", f"tcp://127.0.0.1:{port}", rank=hvd.rank(), world_size=hvd.size()
+    )
 
 
 def train(model, images, labels, steps):
@@ -50,7 +52,10 @@ def main():
     torch.set_num_threads(1)
     start_gloo()
     generator = torch.Generator().manual_seed(hvd.rank())
-    images, labels = torch.randn(32, 64, generator=generator), torch.randint(10, (32,), generator=generator)
+    images, labels = (
+        torch.randn(32, 64, generator=generator),
+        torch.randint(10, (32,), generator=generator),
+    )
     losses = {}
     for way in ("gloo", "hvdlite"):
         torch.manual_seed(0)

@@ -31,7 +31,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--batch-size", type=int, default=32, help="per rank")
-    parser.add_argument("--lr", type=float, default=0.02, help="per rank; multiplied by the number of ranks")
+    parser.add_argument(
+        "--lr", type=float, default=0.02, help="per rank; multiplied by the number of ranks"
+    )
     args = parser.parse_args()
 
     hvd.init()  # <--
@@ -44,12 +46,14 @@ def main():
     order = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))
     train, test = order[:1437], order[1437:]
     data = TensorDataset(images[train], labels[train])
-    sampler = DistributedSampler(data, num_replicas=hvd.size(), rank=hvd.rank(), drop_last=True)  # <--
+    # <--
+    sampler = DistributedSampler(data, num_replicas=hvd.size(), rank=hvd.rank(), drop_last=True)
     loader = DataLoader(data, args.batch_size, sampler=sampler, drop_last=True)
 
     model = make_model()
     optimizer = torch.optim.SGD(model.parameters(), lr=args.lr * hvd.size(), momentum=0.9)
-    optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())  # <--
+    # <--
+    optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)  # <--
     hvd.broadcast_optimizer_state(optimizer, root_rank=0)  # <--
 
@@ -65,7 +69,9 @@ def main():
             correct = (model(images[test]).argmax(1) == labels[test]).float().mean()
         mean_loss = hvd.allreduce(loss.detach(), name="loss").item()  # <--
         if hvd.rank() == 0:
-            print(f"epoch {epoch + 1}  loss {mean_loss:.4f}  test accuracy {correct:.4f}", flush=True)
+            print(
+                f"epoch {epoch + 1}  loss {mean_loss:.4f}  test accuracy {correct:.4f}", flush=True
+            )
     seconds = time.perf_counter() - start
     if hvd.rank() == 0:
         samples = args.epochs * len(loader) * args.batch_size * hvd.size()

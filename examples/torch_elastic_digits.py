@@ -42,7 +42,9 @@ def say(text):
 def fit(state):
     say(f"generation {hvd.elastic.generation()}: {hvd.size()} rank(s) go on at epoch {state.epoch}")
     while state.epoch < args.epochs:
-        order = train[torch.randperm(len(train), generator=torch.Generator().manual_seed(state.epoch))]
+        order = train[
+            torch.randperm(len(train), generator=torch.Generator().manual_seed(state.epoch))
+        ]
         batches = order.split(64)
         while state.batch < len(batches):
             mine = batches[state.batch][hvd.rank() :: hvd.size()]

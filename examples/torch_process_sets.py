@@ -33,7 +33,9 @@ def main():
     digits = load_digits()
     x, y = torch.tensor(digits.data, dtype=torch.float32) / 16, torch.tensor(digits.target)
     torch.manual_seed(0)
-    model = torch.nn.Sequential(torch.nn.Linear(64, widths[team]), torch.nn.ReLU(), torch.nn.Linear(widths[team], 10))
+    model = torch.nn.Sequential(
+        torch.nn.Linear(64, widths[team]), torch.nn.ReLU(), torch.nn.Linear(widths[team], 10)
+    )
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters(), process_set=mine)
     generator = torch.Generator().manual_seed(hvd.rank())

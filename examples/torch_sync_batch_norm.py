@@ -14,7 +14,9 @@ import hvdlite.torch as hvd
 
 def train(norm, x, y, test, test_y, steps, rows):
     torch.manual_seed(0)
-    model = torch.nn.Sequential(torch.nn.Linear(64, 64), norm(64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
+    model = torch.nn.Sequential(
+        torch.nn.Linear(64, 64), norm(64), torch.nn.ReLU(), torch.nn.Linear(64, 10)
+    )
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
     order = torch.Generator().manual_seed(1)
@@ -29,7 +31,9 @@ def train(norm, x, y, test, test_y, steps, rows):
     model.eval()
     with torch.no_grad():
         accuracy = (model(test).argmax(1) == test_y).float().mean()
-    return hvd.allreduce(accuracy).item(), (spread.max(0).values - spread.min(0).values).max().item()
+    return hvd.allreduce(accuracy).item(), (
+        spread.max(0).values - spread.min(0).values
+    ).max().item()
 
 
 def main():
@@ -43,9 +47,15 @@ def main():
     digits = load_digits()
     x, y = torch.tensor(digits.data, dtype=torch.float32) / 16, torch.tensor(digits.target)
     for name, norm in (("BatchNorm1d", torch.nn.BatchNorm1d), ("SyncBatchNorm", hvd.SyncBatchNorm)):
-        accuracy, spread = train(norm, x[:1437], y[:1437], x[1437:], y[1437:], args.steps, args.rows)
+        accuracy, spread = train(
+            norm, x[:1437], y[:1437], x[1437:], y[1437:], args.steps, args.rows
+        )
         if hvd.rank() == 0:
-            print(f"{name:13}  accuracy {accuracy:.4f}  statistics differ between ranks by {spread:.4f}", flush=True)
+            print(
+                f"{name:13}  accuracy {accuracy:.4f}  statistics differ between ranks by "
+                f"{spread:.4f}",
+                flush=True,
+            )
     hvd.shutdown()
 
 

@@ -30,7 +30,10 @@ class Block(torch.nn.Module):
 def make_model(width):
     return torch.nn.Sequential(
         torch.nn.Conv2d(3, width, 3, padding=1, bias=False),
-        *(Block(width * i, width * o, s) for i, o, s in ((1, 1, 1), (1, 2, 2), (2, 4, 2), (4, 8, 2))),
+        *(
+            Block(width * i, width * o, s)
+            for i, o, s in ((1, 1, 1), (1, 2, 2), (2, 4, 2), (4, 8, 2))
+        ),
         torch.nn.AdaptiveAvgPool2d(1),
         torch.nn.Flatten(),
         torch.nn.Linear(8 * width, 100),
@@ -44,7 +47,9 @@ def main():
     parser.add_argument("--image", type=int, default=32)
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--compression", choices=["none", "fp16", "bf16"], default="none")
-    parser.add_argument("--groups", type=int, default=None, help="reduce gradients in so many groups")
+    parser.add_argument(
+        "--groups", type=int, default=None, help="reduce gradients in so many groups"
+    )
     args = parser.parse_args()
 
     hvd.init()
@@ -75,9 +80,13 @@ def main():
     if hvd.rank() == 0:
         count = sum(p.numel() for p in model.parameters())
         print(
-            f"{count / 1e6:.2f} million parameters in {len(list(model.parameters()))} tensors, loss {loss.item():.3f}"
+            f"{count / 1e6:.2f} million parameters in {len(list(model.parameters()))} tensors, "
+            f"loss {loss.item():.3f}"
         )
-        print(f"{hvd.size()} ranks, {total:.1f} images/s ({mine:.1f} on this rank), compression {args.compression}")
+        print(
+            f"{hvd.size()} ranks, {total:.1f} images/s ({mine:.1f} on this rank), compression "
+            f"{args.compression}"
+        )
     hvd.shutdown()
 
 

@@ -4,11 +4,12 @@
     hvd.init()
     gradient = hvd.allreduce(gradient)
 
-These functions take numpy arrays and everything that speaks DLPack. For a framework import its adapter instead
-(`import hvdlite.torch as hvd`, ...); each has the same functions with the framework's own tensors.
+These functions take numpy arrays and everything that speaks DLPack. For a framework import its
+adapter instead (`import hvdlite.torch as hvd`, ...); each has the same functions with the
+framework's own tensors.
 
-Names are looked up lazily: `import hvdlite` loads neither numpy nor the native core, so that `hvdliterun --help` works on
-a login node.
+Names are looked up lazily: `import hvdlite` loads neither numpy nor the native core, so that
+`hvdliterun --help` works on a login node.
 """
 
 from __future__ import annotations
@@ -24,17 +25,28 @@ __version__ = "0.1.0"
 # Where each public name lives.
 _HOMES = {
     "hvdlite.job.basics": (
-        "init shutdown is_initialized rank size local_rank local_size cross_rank cross_size is_homogeneous".split()
+        "init shutdown is_initialized rank size local_rank local_size cross_rank cross_size "
+        "is_homogeneous".split()
     ),
     "hvdlite.base.ops": "Average Sum Adasum Min Max Product".split(),
-    "hvdlite.arrays.ops": [*(name for row in _OPERATIONS for name in row.functions()), "barrier", "join"],
+    "hvdlite.arrays.ops": [
+        *(name for row in _OPERATIONS for name in row.functions()),
+        "barrier",
+        "join",
+    ],
     "hvdlite.core.handles": ["poll", "synchronize"],
     "hvdlite.job.observe": ["start_timeline", "stop_timeline", "metrics", "recent_operations"],
     "hvdlite.arrays.objects": ["broadcast_object", "allgather_object"],
-    "hvdlite.process_sets": ["ProcessSet", "add_process_set", "remove_process_set", "global_process_set"],
+    "hvdlite.process_sets": [
+        "ProcessSet",
+        "add_process_set",
+        "remove_process_set",
+        "global_process_set",
+    ],
     "hvdlite.launch.function": ["run"],
     "hvdlite.exceptions": (
-        "HorovodInternalError MismatchError PeerLostError ShutDownError NotInitializedError DuplicateNameError".split()
+        "HorovodInternalError MismatchError PeerLostError ShutDownError NotInitializedError "
+        "DuplicateNameError".split()
     ),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -61,9 +73,15 @@ def _native() -> Any:
         if error.name != "hvdlite._core":
             raise
         folder = Path(__file__).resolve().parent
-        why = "this Python has no hvdlite that was compiled for it: `pip install hvdlite` with this Python"
+        why = (
+            "this Python has no hvdlite that was compiled for it: `pip install hvdlite` with "
+            "this Python"
+        )
         if (folder.parent / "CMakeLists.txt").exists():
-            why = f"{folder} is the source, which hides an installed hvdlite: work elsewhere, or `pip install -e {folder.parent}`"
+            why = (
+                f"{folder} is the source, which hides an installed hvdlite: work elsewhere, or "
+                f"`pip install -e {folder.parent}`"
+            )
         raise ImportError(f"hvdlite's native core is missing: {why}", name=error.name) from None
 
 

@@ -28,13 +28,15 @@ __all__ = [
 
 
 class HorovodInternalError(RuntimeError):
-    """A collective failed. Elastic training restores its last state and tries again if `retryable`."""
+    """A collective failed. Elastic training restores its last state and tries again if
+    `retryable`."""
 
     retryable: bool = True
 
 
 class MismatchError(HorovodInternalError):
-    """Ranks disagree about a tensor (shape, type, operation, root, ...). Raised on every one of them."""
+    """Ranks disagree about a tensor (shape, type, operation, root, ...). Raised on every one of
+    them."""
 
     retryable = False
 
@@ -53,7 +55,8 @@ class ShutDownError(HorovodInternalError):
 
 
 class HostsUpdatedInterrupt(RuntimeError):
-    """Hosts were added or removed (elastic). `skip_sync`: no rank was lost, so state needs no broadcast."""
+    """Hosts were added or removed (elastic). `skip_sync`: no rank was lost, so state needs no
+    broadcast."""
 
     def __init__(self, skip_sync: bool = False) -> None:
         super().__init__(skip_sync)
@@ -83,8 +86,8 @@ class HorovodVersionMismatchError(ImportError):
 
     def __init__(self, name: str, version: str | None, installed_version: str | None) -> None:
         super().__init__(
-            f"This installation was made for {name} {version}, but {name} {installed_version} is installed. "
-            f"Reinstall hvdlite, or install {name} {version}.",
+            f"This installation was made for {name} {version}, but {name} {installed_version} is "
+            f"installed. Reinstall hvdlite, or install {name} {version}.",
             name=name,
         )
         self.version = version

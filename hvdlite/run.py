@@ -1,4 +1,5 @@
-"""`python -m hvdlite.run` is `hvdliterun`; `hvdlite.run(fn)` is a function, and stays one after `import hvdlite.run`."""
+"""`python -m hvdlite.run` is `hvdliterun`; `hvdlite.run(fn)` is a function, and stays one after
+`import hvdlite.run`."""
 
 import sys
 

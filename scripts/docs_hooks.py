@@ -1,4 +1,5 @@
-"""What mkdocs puts into the pages while it builds the site: the API of a package, and the help of a command.
+"""What mkdocs puts into the pages while it builds the site: the API of a package, and the help of a
+command.
 
 A page asks by a line of its own: `<!-- api: hvdlite.torch -->` or `<!-- help: hvdlite.launch -->`.
 """
@@ -17,7 +18,8 @@ from typing import Any
 import griffe
 
 REDUCTIONS = ("Average", "Sum", "Adasum", "Min", "Max", "Product")
-# Title of a section: a pattern that matches the names in it. A name belongs to the first section that matches.
+# Title of a section: a pattern that matches the names in it. A name belongs to the first section
+# that matches.
 SECTIONS = {
     "The job": "init|shutdown|is_initialized|is_homogeneous|run|(local_|cross_)?(rank|size)",
     "Optimizers and training": ".*Distributed.*|distributed|Compression|SyncBatchNorm.*|ddp_comm_hook|load_model"
@@ -47,10 +49,14 @@ def _package() -> griffe.Module:
 
 
 def _public(path: str) -> Iterator[tuple[str, str]]:
-    """Names of functions and classes of a package, and the places that document them. No framework is imported."""
+    """Names of functions and classes of a package, and the places that document them. No framework
+    is imported."""
     if path == "hvdlite":  # looks its names up lazily, so importing it loads nothing
         sys.path.insert(0, ".")
-        yield from ((name, f"{home}.{name}") for name, home in importlib.import_module(path)._HOME_OF.items())
+        yield from (
+            (name, f"{home}.{name}")
+            for name, home in importlib.import_module(path)._HOME_OF.items()
+        )
         return
     module = _package()[path.removeprefix("hvdlite.")]
     for name, member in module.members.items():
@@ -66,7 +72,11 @@ def _public(path: str) -> Iterator[tuple[str, str]]:
 
 def api(path: str) -> str:
     """Sections of mkdocstrings' directives."""
-    left = {name: place for name, place in sorted(_public(path)) if name not in REDUCTIONS and name[0] != "_"}
+    left = {
+        name: place
+        for name, place in sorted(_public(path))
+        if name not in REDUCTIONS and name[0] != "_"
+    }
     if len(left) < 5:
         raise SystemExit(f"{path} has hardly any public name: {sorted(left)}")
     parts = []

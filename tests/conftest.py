@@ -1,4 +1,5 @@
-"""For all tests: what is told to scripts/test, and which of the products of parameters a tier takes (conformance/tier.py)."""
+"""For all tests: what is told to scripts/test, and which of the products of parameters a tier takes
+(conformance/tier.py)."""
 
 from __future__ import annotations
 
@@ -8,9 +9,11 @@ import pytest
 import tier
 from suites.reporting import VARIABLE, Reporter
 
-# Parameters whose values are ways to the same promise: `quick` and `commit` keep one value for each test.
+# Parameters whose values are ways to the same promise: `quick` and `commit` keep one value for each
+# test.
 PRODUCTS = ("hosts", "mpirun", "jit")
-# Of the tests marked `costly`, which take the processor for many seconds, `commit` keeps one in so many.
+# Of the tests marked `costly`, which take the processor for many seconds, `commit` keeps one in so
+# many.
 COSTLY_TURNS = 4
 # Of the tests with processes `quick` keeps one in so many.
 QUICK_PROCESSES = 3
@@ -34,7 +37,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _named(config: pytest.Config) -> bool:
     """A test that is asked for by its name runs in every tier."""
-    return any("::" in argument for argument in config.invocation_params.args if isinstance(argument, str))
+    return any(
+        "::" in argument for argument in config.invocation_params.args if isinstance(argument, str)
+    )
 
 
 def _taken(item: pytest.Item) -> bool:
@@ -52,7 +57,9 @@ def _other_products(items: list[pytest.Item]) -> list[pytest.Item]:
         call = getattr(item, "callspec", None)
         product = next((name for name in PRODUCTS if call and name in call.params), None)
         if product and call:
-            rest = sorted((name, str(value)) for name, value in call.params.items() if name != product)
+            rest = sorted(
+                (name, str(value)) for name, value in call.params.items() if name != product
+            )
             groups.setdefault(f"{item.nodeid.partition('[')[0]} {rest}", []).append(item)
     return [
         member

@@ -2,9 +2,11 @@
 
     python worker.py plain | ddp | hvdlite | raw | batch  [--device cpu] [--hosts]
 
-plain: a step of training by torch alone. ddp: by torch's DistributedDataParallel over NCCL. hvdlite: by DistributedOptimizer.
-raw: one torch.distributed.all_reduce over NCCL of as much as a ResNet-50 has gradients, in one tensor. batch: the same gradients, in 161
-tensors, by one grouped allreduce of hvdlite; and one tensor of 4 bytes each. --hosts: NCCL is to believe each rank on a host of its own.
+plain: a step of training by torch alone. ddp: by torch's DistributedDataParallel over NCCL.
+hvdlite: by DistributedOptimizer. raw: one torch.distributed.all_reduce over NCCL of as much as a
+ResNet-50 has gradients, in one tensor. batch: the same gradients, in 161 tensors, by one grouped
+allreduce of hvdlite; and one tensor of 4 bytes each. --hosts: NCCL is to believe each rank on a
+host of its own.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ class Gpt(nn.Module):
 
     def __init__(self, layers: int, width: int, words: int) -> None:
         super().__init__()
-        layer = nn.TransformerEncoderLayer(width, width // 64, 4 * width, dropout=0.0, batch_first=True)
+        layer = nn.TransformerEncoderLayer(
+            width, width // 64, 4 * width, dropout=0.0, batch_first=True
+        )
         self.words = nn.Embedding(words, width)
         self.layers = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
         self.out = nn.Linear(width, words)

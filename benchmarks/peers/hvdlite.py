@@ -1,4 +1,5 @@
-"""hvdlite on numpy arrays (bfloat16: on torch tensors, numpy has none). The job's variables choose shm or TCP."""
+"""hvdlite on numpy arrays (bfloat16: on torch tensors, numpy has none). The job's variables choose
+shm or TCP."""
 
 from __future__ import annotations
 
@@ -38,7 +39,9 @@ def allreduce(tensor: Any, name: str) -> None:
 
 
 def step(tensors: dict[str, Any]) -> None:
-    for handle in [hvd.allreduce_async_(tensor, op=hvd.Sum, name=name) for name, tensor in tensors.items()]:
+    for handle in [
+        hvd.allreduce_async_(tensor, op=hvd.Sum, name=name) for name, tensor in tensors.items()
+    ]:
         hvd.synchronize(handle)
 
 

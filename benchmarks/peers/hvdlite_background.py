@@ -1,5 +1,5 @@
-"""hvdlite's background thread alone: the caller never waits inside hvdlite, where it would do the work itself, but gives its core
-away until it is told that all is done."""
+"""hvdlite's background thread alone: the caller never waits inside hvdlite, where it would do the
+work itself, but gives its core away until it is told that all is done."""
 
 from __future__ import annotations
 

@@ -23,7 +23,9 @@ def allreduce(tensor: Any, name: str) -> None:
 
 
 def step(tensors: dict[str, Any]) -> None:
-    for handle in [hvd.allreduce_async_(tensor, op=hvd.Sum, name=name) for name, tensor in tensors.items()]:
+    for handle in [
+        hvd.allreduce_async_(tensor, op=hvd.Sum, name=name) for name, tensor in tensors.items()
+    ]:
         hvd.synchronize(handle)
 
 

@@ -1,4 +1,5 @@
-"""Writes the X-macro list of the C++ config from the table of knobs: python knobs.py FILE. The build runs it."""
+"""Writes the X-macro list of the C++ config from the table of knobs: python knobs.py FILE. The
+build runs it."""
 
 from __future__ import annotations
 
@@ -8,7 +9,13 @@ from pathlib import Path
 from types import ModuleType
 
 ROOT = Path(__file__).resolve().parents[2]
-TYPES = {"bool": "bool", "int": "int64_t", "float": "double", "str": "std::string", "choice": "std::string"}
+TYPES = {
+    "bool": "bool",
+    "int": "int64_t",
+    "float": "double",
+    "str": "std::string",
+    "choice": "std::string",
+}
 
 
 def _table() -> ModuleType:
@@ -29,7 +36,13 @@ def main() -> None:
     lines = ["// Generated from hvdlite/base/knobs.py."]
     for k in _table().KNOBS:
         if k.core:
-            row = [TYPES[k.type], k.field, _literal(k.default), _literal(k.environment[0]), _literal(k.alike)]
+            row = [
+                TYPES[k.type],
+                k.field,
+                _literal(k.default),
+                _literal(k.environment[0]),
+                _literal(k.alike),
+            ]
             lines.append(f"HVDLITE_KNOB({', '.join(row)})")
     Path(sys.argv[1]).write_text("\n".join(lines) + "\n", encoding="utf-8")
 

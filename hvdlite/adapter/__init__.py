@@ -1,4 +1,6 @@
-"""What all adapters share: every operation, gradient rule and policy, once, over a Framework of primitives.
+"""What all adapters share: every operation, gradient rule and policy, once, over a Framework of
+primitives.
 
-Nothing here knows a framework: `hvdlite/torch`, `tensorflow`, `jax` and `keras` bring the primitives and the signatures.
+Nothing here knows a framework: `hvdlite/torch`, `tensorflow`, `jax` and `keras` bring the
+primitives and the signatures.
 """

@@ -1,6 +1,8 @@
-"""backward_passes_per_step: the gradients of several passes add up, and the last pass of a step reduces the sums.
+"""backward_passes_per_step: the gradients of several passes add up, and the last pass of a step
+reduces the sums.
 
-A framework keeps the sums and counts the passes; this class says what goes into a sum and what leaves it.
+A framework keeps the sums and counts the passes; this class says what goes into a sum and what
+leaves it.
 """
 
 from __future__ import annotations
@@ -10,8 +12,8 @@ from typing import Any
 from hvdlite.adapter.reduction import Backend
 
 _SPARSE = (
-    "a gradient is sparse (tf.IndexedSlices), and with backward_passes_per_step > 1 gradients add up in dense tensors: "
-    "pass sparse_as_dense=True"
+    "a gradient is sparse (tf.IndexedSlices), and with backward_passes_per_step > 1 gradients add "
+    "up in dense tensors: pass sparse_as_dense=True"
 )
 
 
@@ -31,5 +33,6 @@ class Accumulation:
         return self._backend.to_dense(gradient)
 
     def settled(self, total: Any) -> Any:
-        """What is reduced after the last pass: the sum, or the mean over the passes if the program asked for it."""
+        """What is reduced after the last pass: the sum, or the mean over the passes if the program
+        asked for it."""
         return total / self.passes if self.average and total is not None else total

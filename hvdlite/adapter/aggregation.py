@@ -1,4 +1,5 @@
-"""When gradients travel: after how many backward passes, and with whom. Knows numbers, no tensors; hooks ask it."""
+"""When gradients travel: after how many backward passes, and with whom. Knows numbers, no tensors;
+hooks ask it."""
 
 from __future__ import annotations
 
@@ -7,7 +8,8 @@ from collections.abc import Sequence
 Unit = tuple[int, ...]  # gradients that travel together
 
 _TOO_MANY = (
-    "backward() has computed more gradients than backward_passes_per_step announces for one step(). "
+    "backward() has computed more gradients than backward_passes_per_step announces for one "
+    "step(). "
     "Raise backward_passes_per_step to add several passes up, or call step() after each backward()."
 )
 
@@ -45,7 +47,8 @@ class Aggregation:
         return self.passes == 1 and len(self._unit_of[number]) == 1
 
     def arrived(self, number: int) -> Unit:
-        """A backward pass has reached this gradient. Returns those that may be submitted now, often none."""
+        """A backward pass has reached this gradient. Returns those that may be submitted now, often
+        none."""
         left = self._left[number] - 1
         if left:
             if left < 0:
@@ -65,7 +68,9 @@ class Aggregation:
         """Who has not travelled in this step. The step is over: counting begins anew."""
         units: list[Unit] = []
         if self._unsent:
-            alone = [u for u, left in zip(self._unit_of, self._left, strict=True) if left and len(u) == 1]
+            alone = [
+                u for u, left in zip(self._unit_of, self._left, strict=True) if left and len(u) == 1
+            ]
             units = alone + [unit for unit, waiting in self._waiting.items() if waiting]
         self.reset()
         return units

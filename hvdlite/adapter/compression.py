@@ -8,8 +8,8 @@ A compressor has, in its full form ("version 2"),
     state_dict(), load_state_dict(state)                      optional: memory that belongs into a checkpoint
     on_epoch(epoch)                                           optional
 
-`communicate` returns what synchronize() takes, or a function that waits and returns the payload. Horovod's form,
-compress(tensor) without a name, is taken as well.
+`communicate` returns what synchronize() takes, or a function that waits and returns the payload.
+Horovod's form, compress(tensor) without a name, is taken as well.
 """
 
 from __future__ import annotations
@@ -91,7 +91,8 @@ class Settled:
             self.compress = lambda tensor, name: compress(tensor)
 
     def start(self, ops: Collectives, call: Call, tensor: Tensor) -> Callable[[], Tensor]:
-        """Starts an allreduce of the compressed tensor; the function returned waits for it. It may be called once."""
+        """Starts an allreduce of the compressed tensor; the function returned waits for it. It may
+        be called once."""
         payload, context = self.compress(tensor, call.name)
         if self.communicate is not None:
             handle = self.communicate(payload, call.name, call.op, call.process_set)
@@ -111,7 +112,10 @@ class Settled:
 
 
 def compressed(
-    compression: Any, tensors: Sequence[Tensor], name: str | None, send: Callable[[Sequence[Tensor]], Sequence[Tensor]]
+    compression: Any,
+    tensors: Sequence[Tensor],
+    name: str | None,
+    send: Callable[[Sequence[Tensor]], Sequence[Tensor]],
 ) -> list[Tensor]:
     """send(tensors), compressed on their way."""
     if type(compression) is Compressor:  # hvd.Compression.none
@@ -119,12 +123,18 @@ def compressed(
     settled = Settled(compression)
     packed = [settled.compress(tensor, name) for tensor in tensors]
     received = send([payload for payload, _ in packed])
-    return [settled.decompress(tensor, context) for tensor, (_, context) in zip(received, packed, strict=True)]
+    return [
+        settled.decompress(tensor, context)
+        for tensor, (_, context) in zip(received, packed, strict=True)
+    ]
 
 
 def as_class(name: str, cast: Cast) -> type[Compressor]:
     """A compressor as Horovod has it: a class whose functions are called without an object."""
-    functions = {"compress": staticmethod(cast.compress), "decompress": staticmethod(cast.decompress)}
+    functions = {
+        "compress": staticmethod(cast.compress),
+        "decompress": staticmethod(cast.decompress),
+    }
     return type(name, (Compressor,), functions)
 
 

@@ -1,4 +1,5 @@
-"""Notices that ranks differ where they may not: in parameters at the first step, in variables, steps and metrics."""
+"""Notices that ranks differ where they may not: in parameters at the first step, in variables,
+steps and metrics."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from hvdlite.core.process_sets import ProcessSet
 from hvdlite.exceptions import MismatchError
 
 _ADVICE = (
-    "Call hvd.broadcast_parameters(model.state_dict(), root_rank=0) after hvd.init() and before the first step. "
+    "Call hvd.broadcast_parameters(model.state_dict(), root_rank=0) after hvd.init() and before "
+    "the first step. "
     "HVDLITE_PARAMETER_CHECK=error makes this an error, =off says that it is meant so."
 )
 
@@ -30,16 +32,24 @@ def mode() -> str:
     return str(knobs.resolve(os.environ)["parameter_check"])
 
 
-def check(names: Sequence[str], fingerprints: Sequence[int], scope: str, process_set: ProcessSet) -> None:
-    """Compares with all members, all of which must call this. Equal fingerprints are taken for equal contents.
+def check(
+    names: Sequence[str], fingerprints: Sequence[int], scope: str, process_set: ProcessSet
+) -> None:
+    """Compares with all members, all of which must call this. Equal fingerprints are taken for
+    equal contents.
 
-    MismatchError, on all of them, if they train different parameters: some gradients would wait for ever.
+    MismatchError, on all of them, if they train different parameters: some gradients would wait for
+    ever.
     """
-    everyones = allgather_object((list(names), list(fingerprints)), f"{scope}parameter check", process_set)
+    everyones = allgather_object(
+        (list(names), list(fingerprints)), f"{scope}parameter check", process_set
+    )
     ranks = process_set.ranks or list(range(len(everyones)))
     sentence = _different_names(everyones, ranks)
     if sentence:
-        raise MismatchError(f"{sentence} All ranks must build the same model, with the same parameters frozen.")
+        raise MismatchError(
+            f"{sentence} All ranks must build the same model, with the same parameters frozen."
+        )
     sentence = _different_contents(everyones, ranks)
     if not sentence:
         return
@@ -57,12 +67,15 @@ def _different_names(everyones: _Everyones, ranks: Sequence[int]) -> str:
     names, _ = everyones[0]
     for rank, (other_names, _) in zip(ranks, everyones, strict=True):
         if len(other_names) != len(names):
-            more, fewer = (names, other_names) if len(names) > len(other_names) else (other_names, names)
+            more, fewer = (
+                (names, other_names) if len(names) > len(other_names) else (other_names, names)
+            )
             alone = next((name for name in more if name not in set(fewer)), more[-1])
             who, not_who = (ranks[0], rank) if more is names else (rank, ranks[0])
             return (
-                f"Rank {ranks[0]} trains {len(names)} parameters, but rank {rank} {len(other_names)}. On rank {who} "
-                f"'{alone}' is trained, on rank {not_who} it is missing or frozen (requires_grad=False)."
+                f"Rank {ranks[0]} trains {len(names)} parameters, but rank {rank} "
+                f"{len(other_names)}. On rank {who} '{alone}' is trained, on rank {not_who} it is "
+                "missing or frozen (requires_grad=False)."
             )
         for mine, theirs in zip(names, other_names, strict=True):
             if mine != theirs:
@@ -73,17 +86,27 @@ def _different_names(everyones: _Everyones, ranks: Sequence[int]) -> str:
 def _different_contents(everyones: _Everyones, ranks: Sequence[int]) -> str:
     names, prints = everyones[0]
     for number, name in enumerate(names):
-        different = [r for r, (_, p) in zip(ranks, everyones, strict=True) if p[number] != prints[number]]
+        different = [
+            r for r, (_, p) in zip(ranks, everyones, strict=True) if p[number] != prints[number]
+        ]
         if different:
             total = sum(any(p[i] != prints[i] for _, p in everyones) for i in range(len(names)))
-            who = f"rank {different[0]}" if len(different) == 1 else f"ranks {', '.join(map(str, different))}"
+            who = (
+                f"rank {different[0]}"
+                if len(different) == 1
+                else f"ranks {', '.join(map(str, different))}"
+            )
             more = f" (and {total - 1} more)" if total > 1 else ""
-            return f"Parameter '{name}'{more} is not the same on rank {ranks[0]} and on {who} at the first step."
+            return (
+                f"Parameter '{name}'{more} is not the same on rank {ranks[0]} and on {who} at "
+                "the first step."
+            )
     return ""
 
 
 def check_alike(arrays: Sequence[Any], names: Sequence[str], process_set: ProcessSet) -> None:
-    """A MismatchError if the members are about to broadcast different lists of variables. All members must call this."""
+    """A MismatchError if the members are about to broadcast different lists of variables. All
+    members must call this."""
     mine = [(array.shape, str(array.dtype)) for array in arrays]
     everyones = allgather_object(mine, "broadcast_variables", process_set)
     for other, theirs in zip(process_set.ranks or [], everyones, strict=True):
@@ -95,8 +118,8 @@ def check_alike(arrays: Sequence[Any], names: Sequence[str], process_set: Proces
             i = different[0]
             where = f"'{names[i]}' is {mine[i]} here, {theirs[i]} there"
         raise MismatchError(
-            f"broadcast_variables: rank {engine.rank()} and rank {other} have different variables: {where}. "
-            "Build the same model and optimizer on all ranks."
+            f"broadcast_variables: rank {engine.rank()} and rank {other} have different variables: "
+            f"{where}. Build the same model and optimizer on all ranks."
         )
 
 
@@ -106,9 +129,10 @@ def check_steps(steps: Sequence[int | None]) -> None:
     if len(set(known.values())) > 1:
         each = ", ".join(f"rank {rank}: {count}" for rank, count in list(known.items())[:16])
         raise ValueError(
-            f"the ranks have different numbers of steps per epoch ({each}). Each step needs all ranks, so they would wait for "
-            f"each other at the end of the epoch. Pass steps_per_epoch={min(known.values())} to fit(), or give all ranks "
-            "equally many batches."
+            f"the ranks have different numbers of steps per epoch ({each}). Each step needs all "
+            "ranks, so they would wait for each other at the end of the epoch. Pass "
+            f"steps_per_epoch={min(known.values())} to fit(), or give all ranks equally many "
+            "batches."
         )
 
 
@@ -118,7 +142,7 @@ def mean_metrics(mine: dict[str, float]) -> dict[str, float]:
     for rank, theirs in enumerate(everyones):
         if theirs.keys() != mine.keys():
             raise MismatchError(
-                f"rank {rank} has the metrics {', '.join(theirs)}, this rank {', '.join(mine)}: compile the same metrics, "
-                "and pass validation data, on all ranks or on none"
+                f"rank {rank} has the metrics {', '.join(theirs)}, this rank {', '.join(mine)}: "
+                "compile the same metrics, and pass validation data, on all ranks or on none"
             )
     return {name: sum(theirs[name] for theirs in everyones) / len(everyones) for name in mine}

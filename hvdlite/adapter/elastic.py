@@ -1,4 +1,5 @@
-"""Whether a job is elastic, and what the frameworks' `elastic` modules say as long as they are empty."""
+"""Whether a job is elastic, and what the frameworks' `elastic` modules say as long as they are
+empty."""
 
 from __future__ import annotations
 

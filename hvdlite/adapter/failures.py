@@ -1,6 +1,8 @@
-"""Our errors, as they come back out of a framework's runtime: a text between the runtime's own words.
+"""Our errors, as they come back out of a framework's runtime: a text between the runtime's own
+words.
 
-csrc/ingraph/failure.h writes it: `hvdlite.PeerLostError (rank 2): ...`, or, where no rank is to blame, `hvdlite.MismatchError: ...`.
+csrc/ingraph/failure.h writes it: `hvdlite.PeerLostError (rank 2): ...`, or, where no rank is to
+blame, `hvdlite.MismatchError: ...`.
 """
 
 from __future__ import annotations

@@ -12,7 +12,8 @@ Groups = int | Sequence[Sequence[Any]] | None
 
 @dataclass(frozen=True)
 class Members:
-    """What a program lists in `groups`, in its framework's words, and whether 0 groups mean none."""
+    """What a program lists in `groups`, in its framework's words, and whether 0 groups mean
+    none."""
 
     one: str
     listed: str
@@ -22,13 +23,20 @@ class Members:
 
     def checked(self, groups: Any) -> Groups:
         """`groups`, or a ValueError with a sentence."""
-        if groups is None or (groups == 0 and self.zero and isinstance(groups, int) and groups is not False):
+        if groups is None or (
+            groups == 0 and self.zero and isinstance(groups, int) and groups is not False
+        ):
             return None
         if isinstance(groups, int) and not isinstance(groups, bool) and groups > 0:
             return groups
-        if not isinstance(groups, Iterable) or any(not isinstance(group, (list, tuple)) for group in groups):
+        if not isinstance(groups, Iterable) or any(
+            not isinstance(group, (list, tuple)) for group in groups
+        ):
             number = "non-negative" if self.zero else "positive"
-            raise ValueError(f"groups should be a {number} integer or a list of lists of {self.listed}, not {groups!r}")
+            raise ValueError(
+                f"groups should be a {number} integer or a list of lists of {self.listed}, not "
+                f"{groups!r}"
+            )
         lists = [list(group) for group in groups]
         seen: set[int] = set()
         for member in (m for group in lists for m in group):

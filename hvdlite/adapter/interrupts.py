@@ -1,10 +1,12 @@
-"""Ctrl-C while the main thread waits for other ranks inside a framework's graph or compiled program.
+"""Ctrl-C while the main thread waits for other ranks inside a framework's graph or compiled
+program.
 
-Python only notes a signal; its handler runs when the main thread comes back to Python, which it does not while it waits. So
-Python is asked to write the signal's number into a pipe at once, and a thread of ours reads it. If the main thread does not
-come back but sleeps, and a framework says that it is stuck, the job ends: the wait fails, and the handler has its turn. Nothing less
-would do, because the tensors are the framework's memory, and the engine works on it until the job has ended. A program that
-waits in Python is not touched, nor is one that has a handler of its own.
+Python only notes a signal; its handler runs when the main thread comes back to Python, which it
+does not while it waits. So Python is asked to write the signal's number into a pipe at once, and a
+thread of ours reads it. If the main thread does not come back but sleeps, and a framework says that
+it is stuck, the job ends: the wait fails, and the handler has its turn. Nothing less would do,
+because the tensors are the framework's memory, and the engine works on it until the job has ended.
+A program that waits in Python is not touched, nor is one that has a handler of its own.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ from hvdlite.job import basics
 
 # Python's handler runs within microseconds unless the main thread is in native code.
 _LOOK_EVERY = 0.05
-# A main thread that has not run at all between so many looks waits for ever. JAX's looks for signals every tenth of a second.
+# A main thread that has not run at all between so many looks waits for ever. JAX's looks for
+# signals every tenth of a second.
 _LOOKS = 4
 # One that runs may compute, or wait by polling.
 _LONGEST = 2.0
@@ -34,10 +37,11 @@ _theirs = -1  # the one that it wrote to before: an event loop's
 
 
 def watch(is_stuck: Callable[[str], bool]) -> None:
-    """From now on Ctrl-C ends the job when the main thread does not come back to Python and `is_stuck` is true, which is given
-    the file that the main thread's innermost frame is in.
+    """From now on Ctrl-C ends the job when the main thread does not come back to Python and
+    `is_stuck` is true, which is given the file that the main thread's innermost frame is in.
 
-    Works when called in the main thread; may be called again if other code has installed its own handlers.
+    Works when called in the main thread; may be called again if other code has installed its own
+    handlers.
     """
     global _ours, _theirs
     if is_stuck not in _signs:
@@ -60,12 +64,16 @@ def _read(pipe: int) -> None:
         if _theirs >= 0:
             with contextlib.suppress(OSError):
                 os.write(_theirs, signals)
-        if signal.SIGINT in signals and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        if (
+            signal.SIGINT in signals
+            and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        ):
             _end_if_stuck()
 
 
 def _end_if_stuck() -> None:
-    # What the main thread does next when it comes back to Python, at the same moments at which it looks for signals.
+    # What the main thread does next when it comes back to Python, at the same moments at which it
+    # looks for signals.
     came_back = _came_back
     ctypes.pythonapi.Py_AddPendingCall(_on_return, None)
     since = time.monotonic()
@@ -75,7 +83,9 @@ def _end_if_stuck() -> None:
         if _came_back != came_back or not basics.is_initialized():
             return
         seen = [*seen[-_LOOKS:], _how_the_main_thread_is()]
-        asleep = len(seen) > _LOOKS and len(set(seen)) == 1 and seen[0] is not None and seen[0][0] == "S"
+        asleep = (
+            len(seen) > _LOOKS and len(set(seen)) == 1 and seen[0] is not None and seen[0][0] == "S"
+        )
         if (asleep or time.monotonic() - since > _LONGEST) and _a_framework_waits():
             engine.abort("interrupted (Ctrl-C) inside a graph or a compiled program")
             return

@@ -1,8 +1,10 @@
-"""Gradients in host memory are allocated in memory that the ranks of this host share, which reduce them where they lie.
+"""Gradients in host memory are allocated in memory that the ranks of this host share, which reduce
+them where they lie.
 
-A framework's allocator asks the core's pool first (csrc/pool/slots.h). The pool serves sizes that parameters have, and only
-in a thread that computes gradients: activations and optimizer state of the same size stay outside. The C library serves
-whatever does not fit, and the core reduces it by copies, so the pool decides about time alone.
+A framework's allocator asks the core's pool first (csrc/pool/slots.h). The pool serves sizes that
+parameters have, and only in a thread that computes gradients: activations and optimizer state of
+the same size stay outside. The C library serves whatever does not fit, and the core reduces it by
+copies, so the pool decides about time alone.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ class Framework:
     allocator: str  # a symbol that the allocating library alone defines
     gate: str  # a symbol: int f(), which returns `outside` unless the thread computes gradients
     outside: int
-    # Computes a gradient of so many bytes. Returns it, and a tensor of that size that is no gradient.
+    # Computes a gradient of so many bytes. Returns it, and a tensor of that size that is no
+    # gradient.
     compute: Callable[[int], tuple[Any, Any]]
     address: Callable[[Any], int]
 
@@ -54,7 +57,8 @@ class Pool:
         self._why_off: str | None = None  # not known yet; empty: the pool is on
 
     def use(self, sizes: Iterable[int], owner: object) -> bool:
-        """Has gradients of these sizes allocated in the pool while the owner lives, if the user has asked for it."""
+        """Has gradients of these sizes allocated in the pool while the owner lives, if the user has
+        asked for it."""
         counts = Counter(size for size in sizes if size >= SMALLEST)
         if not counts or not knobs.resolve(os.environ)["gradient_pool"] or not self._is_on():
             return False
@@ -68,7 +72,9 @@ class Pool:
                 self._why_off = self._start()
                 if self._why_off:
                     _log.warning(
-                        "gradients are not allocated in shared memory (HVDLITE_GRADIENT_POOL=1): %s", self._why_off
+                        "gradients are not allocated in shared memory "
+                        "(HVDLITE_GRADIENT_POOL=1): %s",
+                        self._why_off,
                     )
             return not self._why_off
 
@@ -92,7 +98,10 @@ class Pool:
         before = engine.pool_stats().live
         gradient, other = self.framework.compute(_TRIED)
         if not contains(self.framework.address(gradient)):
-            return "a gradient was allocated elsewhere; does this version of the framework allocate in another way?"
+            return (
+                "a gradient was allocated elsewhere; does this version of the framework "
+                "allocate in another way?"
+            )
         if contains(self.framework.address(other)):
             return "a tensor that is no gradient was allocated there"
         del gradient, other

@@ -1,7 +1,8 @@
 """Which gradients the ranks have in a step, and of which kind: DECIDES, knows numbers, no tensors.
 
-Each rank says two numbers of every parameter of its optimizer, frozen ones included; of each, all ranks get the largest
-that a rank has said. So they come to the same verdict, and a rank that lacks a gradient knows what to put in its place.
+Each rank says two numbers of every parameter of its optimizer, frozen ones included; of each, all
+ranks get the largest that a rank has said. So they come to the same verdict, and a rank that lacks
+a gradient knows what to put in its place.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from dataclasses import dataclass
 
 # The first number.
 FROZEN, LACKING, DENSE = range(3)
-# The second: how many dimensions of the gradient are sparse, none if it is dense or lacking, or this.
+# The second: how many dimensions of the gradient are sparse, none if it is dense or lacking, or
+# this.
 SOMEWHERE_FROZEN = 255
 
 Said = tuple[int, int]
@@ -23,15 +25,21 @@ class Verdict:
     """What all ranks know of a step."""
 
     trained_differently: list[int]  # parameters that are frozen on some ranks and not on others
-    of_both_kinds: list[int]  # parameters with a dense gradient on some ranks and a sparse one on others
+    # parameters with a dense gradient on some ranks and a sparse one on others
+    of_both_kinds: list[int]
 
 
-def words(parameters: int, trained: Collection[int], lacking: Collection[int], sparse: Mapping[int, int]) -> list[int]:
-    """What a rank says: all first numbers, then all second ones. `sparse`: how many dimensions are, of which gradient."""
+def words(
+    parameters: int, trained: Collection[int], lacking: Collection[int], sparse: Mapping[int, int]
+) -> list[int]:
+    """What a rank says: all first numbers, then all second ones. `sparse`: how many dimensions are,
+    of which gradient."""
     first, second = [FROZEN] * parameters, [SOMEWHERE_FROZEN] * parameters
     for number in trained:
         first[number] = LACKING if number in lacking or number in sparse else DENSE
-        second[number] = 0 if number in lacking else min(sparse.get(number, 0), SOMEWHERE_FROZEN - 1)
+        second[number] = (
+            0 if number in lacking else min(sparse.get(number, 0), SOMEWHERE_FROZEN - 1)
+        )
     return [*first, *second]
 
 
@@ -57,20 +65,21 @@ def kind(said: Said) -> str:
 
 
 def sentence(label: str, others: int, kinds: Mapping[int, str]) -> str:
-    """A disagreement in words. `others`: how many more parameters there are; `kinds`: of each rank."""
+    """A disagreement in words. `others`: how many more parameters there are; `kinds`: of each
+    rank."""
     more = f" (and of {others} more)" if others else ""
     if "frozen" in kinds.values():
         frozen = _ranks([rank for rank, kind in kinds.items() if kind == "frozen"])
         trained = _ranks([rank for rank, kind in kinds.items() if kind != "frozen"])
         return (
-            f"requires_grad of parameter '{label}'{more} is False on {frozen} and True on {trained}. Freeze and thaw "
-            "parameters on all ranks, between the same steps."
+            f"requires_grad of parameter '{label}'{more} is False on {frozen} and True on "
+            f"{trained}. Freeze and thaw parameters on all ranks, between the same steps."
         )
     dense = _ranks([rank for rank, kind in kinds.items() if kind == "dense"])
     sparse = _ranks([rank for rank, kind in kinds.items() if kind == "sparse"])
     return (
-        f"The gradient of parameter '{label}'{more} is dense on {dense} and sparse on {sparse} in this step. "
-        "hvd.DistributedOptimizer(..., sparse_as_dense=True) reduces both alike."
+        f"The gradient of parameter '{label}'{more} is dense on {dense} and sparse on {sparse} in "
+        "this step. hvd.DistributedOptimizer(..., sparse_as_dense=True) reduces both alike."
     )
 
 

@@ -1,4 +1,5 @@
-"""The gradients of a step, from this rank's to those of all ranks: over the primitives of a backend, also while traced."""
+"""The gradients of a step, from this rank's to those of all ranks: over the primitives of a
+backend, also while traced."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ _PRESENT = -1  # the number of the tensor that says which gradients there are
 class Backend:
     """The primitives. The defaults suit frameworks without sparse gradients."""
 
-    #: whether ranks may differ about which variables got a gradient; flags(), seen() and zeros_like() are for these
+    # : whether ranks may differ about which variables got a gradient; flags(), seen() and
+    # zeros_like() are for these
     dynamic = False
 
     def allreduce(self, groups: Sequence[Group], options: Options) -> Group:
@@ -49,7 +51,8 @@ class Backend:
 
 def reduced(options: Options, backend: Backend, gradients: Sequence[Any], variables: Sequence[Any],
             local: Collection[int] = ()) -> Gradients:  # fmt: skip
-    """`local`: the ids of variables whose gradients stay here, divided by the number of ranks if it was asked for."""
+    """`local`: the ids of variables whose gradients stay here, divided by the number of ranks if it
+    was asked for."""
     results = list(gradients)
     if not options.reduces():
         return results
@@ -60,18 +63,28 @@ def reduced(options: Options, backend: Backend, gradients: Sequence[Any], variab
     if backend.dynamic:
         _with_missing_ones(options, backend, results, variables, everyones)
     else:
-        _travel(options, backend, results, variables, [i for i in everyones if results[i] is not None], {})
+        _travel(
+            options,
+            backend,
+            results,
+            variables,
+            [i for i in everyones if results[i] is not None],
+            {},
+        )
     return results
 
 
 def _with_missing_ones(options: Options, backend: Backend, results: Gradients,
                        variables: Sequence[Any], numbers: Sequence[int]) -> None:  # fmt: skip
-    """A gradient that is missing on some ranks counts as zeros; one that is missing on all stays None."""
+    """A gradient that is missing on some ranks counts as zeros; one that is missing on all stays
+    None."""
     present = backend.flags([results[i] is not None for i in numbers])
     for i in numbers:
         if results[i] is None:
             results[i] = backend.zeros_like(variables[i])
-    present = _travel(options, backend, results, variables, numbers, {_PRESENT: present}).get(_PRESENT)
+    present = _travel(options, backend, results, variables, numbers, {_PRESENT: present}).get(
+        _PRESENT
+    )
     if present is not None:
         for i, seen in zip(numbers, backend.seen(present), strict=True):
             results[i] = results[i] if seen else None
@@ -91,7 +104,9 @@ def _travel(options: Options, backend: Backend, results: Gradients, variables: S
             if is_sparse and options.sparse_as_dense:
                 gradient, is_sparse = backend.to_dense(gradient), False
             if not (compression.is_none or is_sparse):
-                gradient, contexts[i] = compression.compress(gradient, f"{options.scope}gradient.{i}")
+                gradient, contexts[i] = compression.compress(
+                    gradient, f"{options.scope}gradient.{i}"
+                )
             group[i] = gradient
         groups.append(group)
     received = backend.allreduce(groups, options) if groups else {}

@@ -1,4 +1,5 @@
-"""In each step of an optimizer the ranks tell one another which gradients they have: the words of presence.py, exchanged."""
+"""In each step of an optimizer the ranks tell one another which gradients they have: the words of
+presence.py, exchanged."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ class RollCall:
         self._name = f"{settings.scope}gradients present"
         self.labels: list[str] = []  # for people, by place
         self._trained: list[int] = []
-        self._usual: Words | None = None  # what ranks say that have all gradients, none of them sparse
+        # what ranks say that have all gradients, none of them sparse
+        self._usual: Words | None = None
 
     def expect(self, label: str) -> int:
         """A parameter of the optimizer, whether it is trained or frozen. Returns its place."""
@@ -42,10 +44,14 @@ class RollCall:
         self._trained.append(place)
         self._usual = None
 
-    def hold(self, lacking: Collection[int] = (), sparse: Mapping[int, int] = _NONE) -> list[int] | None:
-        """What the ranks have, by place, for presence.said_of(). None: all have all gradients, and dense ones.
+    def hold(
+        self, lacking: Collection[int] = (), sparse: Mapping[int, int] = _NONE
+    ) -> list[int] | None:
+        """What the ranks have, by place, for presence.said_of(). None: all have all gradients, and
+        dense ones.
 
-        `sparse`: how many dimensions are, of which gradient. MismatchError if ranks can never agree.
+        `sparse`: how many dimensions are, of which gradient. MismatchError if ranks can never
+        agree.
         """
         if self._usual is None:
             self._usual = self._words((), {})
@@ -55,8 +61,9 @@ class RollCall:
             heard = _run(mine, ALLREDUCE, self._name, self._settings.process_set, Max)
         except MismatchError as error:
             raise MismatchError(
-                "Ranks have different numbers of parameters in this optimizer: add_param_group() has to be called on all "
-                f"ranks, between the same steps. (Each rank says two numbers of each parameter: {error})"
+                "Ranks have different numbers of parameters in this optimizer: add_param_group() "
+                "has to be called on all ranks, between the same steps. (Each rank says two "
+                f"numbers of each parameter: {error})"
             ) from error
         if mine is usual and (heard == usual).all():
             return None
@@ -71,7 +78,8 @@ class RollCall:
         return np.array(presence.words(len(self.labels), self._trained, lacking, sparse), np.uint8)
 
     def _refuse(self, places: Sequence[int], mine: Words) -> None:
-        """Ends the step on all ranks, which have heard the same and are here, if there is one of these."""
+        """Ends the step on all ranks, which have heard the same and are here, if there is one of
+        these."""
         if not places:
             return
         own = presence.kind(presence.said_of(places[0], mine.tolist()))
@@ -79,4 +87,6 @@ class RollCall:
         kinds = allgather_object(own, f"{self._settings.scope}gradients differ", process_set)
         ranks = process_set.ranks or range(len(kinds))
         label = self.labels[places[0]]
-        raise MismatchError(presence.sentence(label, len(places) - 1, dict(zip(ranks, kinds, strict=True))))
+        raise MismatchError(
+            presence.sentence(label, len(places) - 1, dict(zip(ranks, kinds, strict=True)))
+        )

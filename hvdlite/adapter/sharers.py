@@ -1,4 +1,5 @@
-"""Optimizers that have parameters in common: gradients of these are reduced for one of them at a time."""
+"""Optimizers that have parameters in common: gradients of these are reduced for one of them at a
+time."""
 
 from __future__ import annotations
 
@@ -6,12 +7,14 @@ import weakref
 from typing import Any
 
 MADE_BEFORE = (
-    " This optimizer shares {} with another hvd.DistributedOptimizer, which was made before it: gradients of shared "
-    "parameters are reduced for the one that was made last, this one, in each backward pass, also in those for the other. "
-    "Put all parameters into one optimizer, with several param groups, or make this one when the other is no longer used."
+    " This optimizer shares {} with another hvd.DistributedOptimizer, which was made before it: "
+    "gradients of shared parameters are reduced for the one that was made last, this one, in each "
+    "backward pass, also in those for the other. Put all parameters into one optimizer, with "
+    "several param groups, or make this one when the other is no longer used."
 )
 MADE_LATER = (
-    "The gradient of {} would be added up twice: another hvd.DistributedOptimizer, made later, shares the parameter and "
+    "The gradient of {} would be added up twice: another hvd.DistributedOptimizer, made later, "
+    "shares the parameter and "
     "reduces it. With op=Sum, put all parameters into one optimizer, with several param groups."
 )
 

@@ -1,4 +1,5 @@
-"""A collective as a StableHLO module, in text: one custom call of the handler that adapter/xla.py describes."""
+"""A collective as a StableHLO module, in text: one custom call of the handler that adapter/xla.py
+describes."""
 
 from __future__ import annotations
 
@@ -25,8 +26,8 @@ def module(operands: Sequence[Shape], results: Sequence[Shape], elements: Sequen
     token = len(given) - 1  # goes through the call as it is
     returned = ", ".join(f"%r#{i}" for i in range(len(made)))
     given_types, made_types = ", ".join(given), ", ".join(made)
-    # With side effects, so that a call whose result is not used on this rank still happens; with layouts, because XLA would
-    # otherwise choose those of its neighbours.
+    # With side effects, so that a call whose result is not used on this rank still happens; with
+    # layouts, because XLA would otherwise choose those of its neighbours.
     return f"""module @hvdlite {{
   func.func public @main({arguments}) -> ({made_types}) {{
     %r:{len(made)} = stablehlo.custom_call @{TARGET}({names}) {{
@@ -42,7 +43,8 @@ def module(operands: Sequence[Shape], results: Sequence[Shape], elements: Sequen
 
 def _types(shapes: Sequence[Shape], elements: Sequence[str]) -> list[str]:
     return [
-        f"tensor<{''.join(f'{n}x' for n in shape)}{element}>" for shape, element in zip(shapes, elements, strict=True)
+        f"tensor<{''.join(f'{n}x' for n in shape)}{element}>"
+        for shape, element in zip(shapes, elements, strict=True)
     ]
 
 

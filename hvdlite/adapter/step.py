@@ -61,10 +61,12 @@ def settle(
     scale_local_gradients: bool = True, backward_passes_per_step: int = 1,
     average_aggregated_gradients: bool = False, *, members: Members = VARIABLES,
 ) -> Options:  # fmt: skip
-    """For the function that a program calls: a warning names that program's line. `members`: what `groups` lists."""
+    """For the function that a program calls: a warning names that program's line. `members`: what
+    `groups` lists."""
     if gradient_predivide_factor != 1.0 and op != Average:
         raise ValueError(
-            "gradient_predivide_factor splits the division of op=hvd.Average: leave it out with another op"
+            "gradient_predivide_factor splits the division of op=hvd.Average: leave it out with "
+            "another op"
         )
     if op == Adasum and process_set.process_set_id != 0:
         raise NotImplementedError("op=hvd.Adasum works on all ranks only, not in process sets")
@@ -88,7 +90,8 @@ def settle(
 
 
 class Local:
-    """The variables whose gradients stay on their rank. By identity: not all have another stable key."""
+    """The variables whose gradients stay on their rank. By identity: not all have another stable
+    key."""
 
     def __init__(self, layers: Any = ()) -> None:
         self._layers = layers  # whose variables may be made later
@@ -100,13 +103,16 @@ class Local:
 
 
 class HasLocal:
-    """An optimizer with such variables. Its data are not attributes in the usual way: Keras would save them."""
+    """An optimizer with such variables. Its data are not attributes in the usual way: Keras would
+    save them."""
 
     _hvd_local_layers: Sequence[Any] = ()
 
     @property
     def _hvd_local(self) -> Local:
-        local: Local = self.__dict__.setdefault("_hvd_local_variables", Local(self._hvd_local_layers))
+        local: Local = self.__dict__.setdefault(
+            "_hvd_local_variables", Local(self._hvd_local_layers)
+        )
         return local
 
     def register_local_var(self, var: Any) -> None:

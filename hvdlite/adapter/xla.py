@@ -1,8 +1,10 @@
-"""Collectives inside programs that XLA compiles, for whichever framework brings XLA: the handler, and how a call is described.
+"""Collectives inside programs that XLA compiles, for whichever framework brings XLA: the handler,
+and how a call is described.
 
-A call has the tensors as operands and an order token behind them, a scalar float32; its results are as many tensors and the
-token again. The handler (csrc/ingraph/xla.cc) blocks a thread of XLA's, which may have only two, and runs independent calls in
-any order. So calls of one program must depend on one another: each takes the token that the one before has returned.
+A call has the tensors as operands and an order token behind them, a scalar float32; its results are
+as many tensors and the token again. The handler (csrc/ingraph/xla.cc) blocks a thread of XLA's,
+which may have only two, and runs independent calls in any order. So calls of one program must
+depend on one another: each takes the token that the one before has returned.
 """
 
 from __future__ import annotations

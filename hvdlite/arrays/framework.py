@@ -43,7 +43,8 @@ class ArrayFramework:
         return tensor
 
     def adopt(self, array: Any, like: Tensor) -> Any:
-        """Returns the array as the kind of array that `like` is; for numbers and lists, as numpy's."""
+        """Returns the array as the kind of array that `like` is; for numbers and lists, as
+        numpy's."""
         if isinstance(array, engine.DeviceArray):
             from_dlpack = _from_dlpack_of(like)
             return from_dlpack(array) if from_dlpack else array
@@ -60,10 +61,13 @@ class ArrayFramework:
 
 def _check_writable(tensor: Tensor) -> None:
     if isinstance(tensor, _NUMBERS):
-        raise TypeError(f"an in-place operation needs a tensor to write into, not {type(tensor).__name__}")
+        raise TypeError(
+            f"an in-place operation needs a tensor to write into, not {type(tensor).__name__}"
+        )
     if isinstance(tensor, np.ndarray) and not tensor.flags.writeable:
         raise ValueError(
-            "the tensor is read-only, so the result cannot be written into it; pass a copy, or use the form without _"
+            "the tensor is read-only, so the result cannot be written into it; pass a copy, or use "
+            "the form without _"
         )
 
 

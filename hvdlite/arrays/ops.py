@@ -15,7 +15,16 @@ from typing import Any
 import numpy as np
 
 from hvdlite.arrays.framework import ArrayFramework, Tensor
-from hvdlite.base.operations import ALLGATHER, ALLREDUCE, ALLTOALL, BARRIER, BROADCAST, JOIN, REDUCE, REDUCESCATTER
+from hvdlite.base.operations import (
+    ALLGATHER,
+    ALLREDUCE,
+    ALLTOALL,
+    BARRIER,
+    BROADCAST,
+    JOIN,
+    REDUCE,
+    REDUCESCATTER,
+)
 from hvdlite.base.ops import Average, Sum, reduction_of
 from hvdlite.core import engine
 from hvdlite.core.collectives import Collectives
@@ -53,7 +62,9 @@ def allreduce_async(tensor: Tensor, average: bool | None = None, name: str | Non
                     process_set: ProcessSet = global_process_set) -> int:  # fmt: skip
     """Starts allreduce() and returns a handle."""
     op = reduction_of(average, op)
-    return _start(Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor), [tensor])
+    return _start(
+        Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor), [tensor]
+    )
 
 
 def allreduce(tensor: Tensor, average: bool | None = None, name: str | None = None,
@@ -74,7 +85,10 @@ def allreduce_async_(tensor: Tensor, average: bool | None = None, name: str | No
                      process_set: ProcessSet = global_process_set) -> int:  # fmt: skip
     """Starts allreduce_() and returns a handle."""
     op = reduction_of(average, op)
-    return _start(Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor, in_place=True), [tensor])
+    return _start(
+        Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor, in_place=True),
+        [tensor],
+    )
 
 
 def allreduce_(tensor: Tensor, average: bool | None = None, name: str | None = None,
@@ -82,7 +96,9 @@ def allreduce_(tensor: Tensor, average: bool | None = None, name: str | None = N
                process_set: ProcessSet = global_process_set) -> Any:  # fmt: skip
     """allreduce() in place. Returns the tensor."""
     op = reduction_of(average, op)
-    return _run(tensor, ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor, in_place=True)
+    return _run(
+        tensor, ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor, in_place=True
+    )
 
 
 def grouped_allreduce_async(tensors: Sequence[Tensor], average: bool | None = None,
@@ -91,7 +107,10 @@ def grouped_allreduce_async(tensors: Sequence[Tensor], average: bool | None = No
                             process_set: ProcessSet = global_process_set) -> int:  # fmt: skip
     """Starts grouped_allreduce() and returns a handle."""
     op = reduction_of(average, op)
-    return _start(Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor, grouped=True), tensors)
+    return _start(
+        Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor, grouped=True),
+        tensors,
+    )
 
 
 def grouped_allreduce(tensors: Sequence[Tensor], average: bool | None = None,
@@ -100,7 +119,10 @@ def grouped_allreduce(tensors: Sequence[Tensor], average: bool | None = None,
                       process_set: ProcessSet = global_process_set) -> list[Any]:  # fmt: skip
     """allreduce() of several tensors as one operation. Returns a list."""
     op = reduction_of(average, op)
-    return _run_group(Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor, grouped=True), tensors)
+    return _run_group(
+        Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor, grouped=True),
+        tensors,
+    )
 
 
 def grouped_allreduce_async_(tensors: Sequence[Tensor], average: bool | None = None,
@@ -108,7 +130,14 @@ def grouped_allreduce_async_(tensors: Sequence[Tensor], average: bool | None = N
                              prescale_factor: float = 1.0, postscale_factor: float = 1.0,
                              process_set: ProcessSet = global_process_set) -> int:  # fmt: skip
     """Starts grouped_allreduce_() and returns a handle."""
-    how = (ALLREDUCE, name, process_set, reduction_of(average, op), prescale_factor, postscale_factor)
+    how = (
+        ALLREDUCE,
+        name,
+        process_set,
+        reduction_of(average, op),
+        prescale_factor,
+        postscale_factor,
+    )
     return _start(Call(*how, in_place=True, grouped=True), tensors)
 
 
@@ -119,19 +148,33 @@ def grouped_allreduce_(tensors: Sequence[Tensor], average: bool | None = None,
     """grouped_allreduce() in place. Returns the tensors."""
     op = reduction_of(average, op)
     return _run_group(
-        Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor, in_place=True, grouped=True), tensors
+        Call(
+            ALLREDUCE,
+            name,
+            process_set,
+            op,
+            prescale_factor,
+            postscale_factor,
+            in_place=True,
+            grouped=True,
+        ),
+        tensors,
     )
 
 
 # ---- The others
 
 
-def allgather_async(tensor: Tensor, name: str | None = None, process_set: ProcessSet = global_process_set) -> int:
+def allgather_async(
+    tensor: Tensor, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> int:
     """Starts allgather() and returns a handle."""
     return _start(Call(ALLGATHER, name, process_set), [tensor])
 
 
-def allgather(tensor: Tensor, name: str | None = None, process_set: ProcessSet = global_process_set) -> Any:
+def allgather(
+    tensor: Tensor, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Any:
     """Concatenates the tensors of all ranks along their first dimension, which may differ between
     ranks."""
     return _run(tensor, ALLGATHER, name, process_set)
@@ -165,7 +208,9 @@ def broadcast(tensor: Tensor, root_rank: int, name: str | None = None,
 def broadcast_async_(tensor: Tensor, root_rank: int, name: str | None = None,
                      process_set: ProcessSet = global_process_set) -> int:  # fmt: skip
     """Starts broadcast_() and returns a handle."""
-    return _start(Call(BROADCAST, name, process_set, Sum, 1.0, 1.0, root_rank, in_place=True), [tensor])
+    return _start(
+        Call(BROADCAST, name, process_set, Sum, 1.0, 1.0, root_rank, in_place=True), [tensor]
+    )
 
 
 def broadcast_(tensor: Tensor, root_rank: int, name: str | None = None,
@@ -197,7 +242,9 @@ def reducescatter_async(tensor: Tensor, name: str | None = None, op: int = Avera
                         process_set: ProcessSet = global_process_set, prescale_factor: float = 1.0,
                         postscale_factor: float = 1.0) -> int:  # fmt: skip
     """Starts reducescatter() and returns a handle."""
-    return _start(Call(REDUCESCATTER, name, process_set, op, prescale_factor, postscale_factor), [tensor])
+    return _start(
+        Call(REDUCESCATTER, name, process_set, op, prescale_factor, postscale_factor), [tensor]
+    )
 
 
 def reducescatter(tensor: Tensor, name: str | None = None, op: int = Average,
@@ -214,7 +261,9 @@ def reduce_async(tensor: Tensor, root_rank: int, name: str | None = None, op: in
                  process_set: ProcessSet = global_process_set, prescale_factor: float = 1.0,
                  postscale_factor: float = 1.0) -> int:  # fmt: skip
     """Starts reduce() and returns a handle."""
-    return _start(Call(REDUCE, name, process_set, op, prescale_factor, postscale_factor, root_rank), [tensor])
+    return _start(
+        Call(REDUCE, name, process_set, op, prescale_factor, postscale_factor, root_rank), [tensor]
+    )
 
 
 def reduce(tensor: Tensor, root_rank: int, name: str | None = None, op: int = Average,
@@ -232,7 +281,10 @@ def grouped_reducescatter_async(tensors: Sequence[Tensor], name: str | None = No
                                 op: int = Average, process_set: ProcessSet = global_process_set,
                                 prescale_factor: float = 1.0, postscale_factor: float = 1.0) -> int:  # fmt: skip
     """Starts grouped_reducescatter() and returns a handle."""
-    return _start(Call(REDUCESCATTER, name, process_set, op, prescale_factor, postscale_factor, grouped=True), tensors)
+    return _start(
+        Call(REDUCESCATTER, name, process_set, op, prescale_factor, postscale_factor, grouped=True),
+        tensors,
+    )
 
 
 def grouped_reducescatter(tensors: Sequence[Tensor], name: str | None = None, op: int = Average,
@@ -240,7 +292,8 @@ def grouped_reducescatter(tensors: Sequence[Tensor], name: str | None = None, op
                           prescale_factor: float = 1.0, postscale_factor: float = 1.0) -> list[Any]:  # fmt: skip
     """reducescatter() of several tensors as one operation. Returns a list."""
     return _run_group(
-        Call(REDUCESCATTER, name, process_set, op, prescale_factor, postscale_factor, grouped=True), tensors
+        Call(REDUCESCATTER, name, process_set, op, prescale_factor, postscale_factor, grouped=True),
+        tensors,
     )
 
 

@@ -16,7 +16,8 @@ _FALSE = ("false", "no", "off")
 
 @dataclass(frozen=True)
 class Knob:
-    """One row. `environment` is searched from left to right; the first variable that is set wins."""
+    """One row. `environment` is searched from left to right; the first variable that is set
+    wins."""
 
     field: str  # name in the C++ config and in resolve()'s result
     environment: tuple[str, ...]

@@ -31,12 +31,14 @@ KNOBS: tuple[Knob, ...] = (
     ),
     Knob(
         "cycle_time", _names("CYCLE_TIME"), "float", 1.0,
-        "How long at most the background thread waits for more submissions before it sends a batch.",
+        "How long at most the background thread waits for more submissions before it sends a "
+        "batch.",
         "Batching", unit="milliseconds", minimum=0, maximum=60_000, flag="--cycle-time-ms", yaml="params.cycle_time_ms",
     ),
     Knob(
         "cache_capacity", _names("CACHE_CAPACITY"), "int", 65536,
-        "How many tensors are remembered. A remembered tensor is negotiated by its number alone; 0 remembers none.",
+        "How many tensors are remembered. A remembered tensor is negotiated by its number alone; 0 "
+        "remembers none.",
         "Batching", unit="tensors", minimum=0, maximum=1 << 24, flag="--cache-capacity", yaml="params.cache_capacity",
     ),
     Knob(
@@ -46,20 +48,23 @@ KNOBS: tuple[Knob, ...] = (
     ),
     Knob(
         "dynamic_process_sets", _names("DYNAMIC_PROCESS_SETS"), "bool", False,
-        "Accepted for Horovod's sake, without effect: process sets can always be added and removed at run time.",
+        "Accepted for Horovod's sake, without effect: process sets can always be added and removed "
+        "at run time.",
         "Batching",
     ),
     # --- Communication
     Knob(
         "cpu_operations", _names("CPU_OPERATIONS"), "choice", "auto",
-        "What carries tensors in host memory. shm: shared memory, so all ranks must be on one host. net: TCP. mpi: MPI. "
-        "gloo (Horovod's name): shared memory within a host, TCP between hosts. auto: shared memory within a host; "
-        "between hosts MPI, if an MPI's launcher has started the job, else TCP.",
+        "What carries tensors in host memory. shm: shared memory, so all ranks must be on one "
+        "host. net: TCP. mpi: MPI. gloo (Horovod's name): shared memory within a host, TCP between "
+        "hosts. auto: shared memory within a host; between hosts MPI, if an MPI's launcher has "
+        "started the job, else TCP.",
         "Communication", choices=("auto", "shm", "net", "mpi", "gloo"), alike=True,
     ),
     Knob(
         "hierarchical_allreduce", _names("HIERARCHICAL_ALLREDUCE"), "choice", "auto",
-        "An allreduce adds inside each host first, then between hosts. auto: for tensors in host memory. "
+        "An allreduce adds inside each host first, then between hosts. auto: for tensors in host "
+        "memory. "
         "on: for tensors on GPUs, too, where NCCL otherwise chooses rings or trees of its own.",
         "Communication", choices=("auto", "on", "off"),
         flag="--hierarchical-allreduce", flag_off="--no-hierarchical-allreduce", alike=True, yaml="params.hierarchical_allreduce",
@@ -76,12 +81,14 @@ KNOBS: tuple[Knob, ...] = (
     ),
     Knob(
         "shm_small_bytes", _names("SHM_SMALL_BYTES", None), "int", 32768,
-        "Ranks of one host exchange tensors up to this size whole, in one step; two ranks do so up to eight times this size.",
+        "Ranks of one host exchange tensors up to this size whole, in one step; two ranks do so up "
+        "to eight times this size.",
         "Communication", unit="bytes", minimum=0, maximum=1 << 30, alike=True,
     ),
     Knob(
         "mpi_allreduce", _names("MPI_ALLREDUCE", None), "choice", "auto",
-        "How an allreduce over MPI adds. library: MPI adds, in an order of its own. direct, gather: hvdlite adds what "
+        "How an allreduce over MPI adds. library: MPI adds, in an order of its own. direct, "
+        "gather: hvdlite adds what "
         "MPI's messages bring. auto: the fastest way that gives the same bits in every run.",
         "Communication", choices=("auto", "library", "direct", "gather"), alike=True,
     ),
@@ -98,33 +105,39 @@ KNOBS: tuple[Knob, ...] = (
     ),
     Knob(
         "gpu_operations", _names("GPU_OPERATIONS"), "choice", "auto",
-        "What carries tensors on GPUs. nccl: NCCL. stage: a copy in host memory, carried as HVDLITE_CPU_OPERATIONS says. "
-        "mpi (Horovod's name): the same as stage. auto: NCCL if all ranks of a process set can use it, else stage.",
+        "What carries tensors on GPUs. nccl: NCCL. stage: a copy in host memory, carried as "
+        "HVDLITE_CPU_OPERATIONS says. mpi (Horovod's name): the same as stage. auto: NCCL if all "
+        "ranks of a process set can use it, else stage.",
         "Communication", choices=("auto", "nccl", "mpi", "stage"), alike=True,
     ),
     Knob(
         "gpu_chunk_bytes", _names("GPU_CHUNK_BYTES", None), "int", 4 * _MIB,
-        "Size of the chunks in which large tensors on GPUs are staged. Each process set uses pinned memory for four of them.",
+        "Size of the chunks in which large tensors on GPUs are staged. Each process set uses "
+        "pinned memory for four of them.",
         "Communication", unit="bytes", minimum=4096, maximum=1 << 30, alike=True,
     ),
     Knob(
         "cuda_library", _names("CUDA_LIBRARY", None), "str", "libcuda.so.1",
-        "The library of the CUDA driver: a name or a path for the loader. It is loaded for the first tensor on a GPU.",
+        "The library of the CUDA driver: a name or a path for the loader. It is loaded for the "
+        "first tensor on a GPU.",
         "Communication",
     ),
     Knob(
         "nccl_library", _names("NCCL_LIBRARY", None), "str", "",
-        "The library of NCCL. Empty: the one that the framework has loaded, else that of the nvidia-nccl wheel, else the system's.",
+        "The library of NCCL. Empty: the one that the framework has loaded, else that of the "
+        "nvidia-nccl wheel, else the system's.",
         "Communication",
     ),
     Knob(
         "nccl_wheel", _names("NCCL_WHEEL", None), "str", "",
-        "Folders, separated by colons, in which hvdlite looks for the nvidia-nccl wheel. Empty: where Python looks for packages.",
+        "Folders, separated by colons, in which hvdlite looks for the nvidia-nccl wheel. Empty: "
+        "where Python looks for packages.",
         "Communication",
     ),
     Knob(
         "nccl_host_id", ("NCCL_HOSTID",), "str", "",
-        "NCCL's own variable. NCCL takes ranks with different texts for ranks of different hosts, which may share a GPU.",
+        "NCCL's own variable. NCCL takes ranks with different texts for ranks of different hosts, "
+        "which may share a GPU.",
         "Communication",
     ),
     Knob(
@@ -139,25 +152,28 @@ KNOBS: tuple[Knob, ...] = (
     ),
     Knob(
         "link_checks", _names("LINK_CHECKS", None), "choice", "auto",
-        "Put check words (CRC-32C) on the TCP connections between ranks. A bit that changes on the way is then an error "
+        "Put check words (CRC-32C) on the TCP connections between ranks. A bit that changes on the "
+        "way is then an error "
         "and never a wrong result. auto: between machines, but not between ranks of one machine.",
         "Communication", choices=("auto", "on", "off"), alike=True,
     ),
     Knob(
         "host_id", _names("HOST_ID", None), "str", "",
-        "Ranks with the same text share memory, and ranks with different texts count as different hosts. "
-        "Empty: the identity of the machine.",
+        "Ranks with the same text share memory, and ranks with different texts count as different "
+        "hosts. Empty: the identity of the machine.",
         "Communication",
     ),
     # --- Threads
     Knob(
         "spin_microseconds", _names("SPIN_MICROSECONDS", None), "int", -1,
-        "How long a waiting thread spins before it sleeps; -1 chooses by the number of cores per rank.",
+        "How long a waiting thread spins before it sleeps; -1 chooses by the number of cores per "
+        "rank.",
         "Threads", unit="microseconds", minimum=-1, maximum=1_000_000,
     ),
     Knob(
         "thread_affinity", _names("THREAD_AFFINITY"), "str", "",
-        "The core of each local rank's background thread: one number for each rank, separated by commas.",
+        "The core of each local rank's background thread: one number for each rank, separated by "
+        "commas.",
         "Threads", flag="--thread-affinity", yaml="library_options.thread_affinity",
     ),
     Knob(
@@ -179,19 +195,22 @@ KNOBS: tuple[Knob, ...] = (
     ),
     Knob(
         "secret_file", _names("SECRET_FILE", None), "str", "",
-        "A file with the job's secret: 64 hex digits, the same on all ranks. Only its owner may have access.",
+        "A file with the job's secret: 64 hex digits, the same on all ranks. Only its owner may "
+        "have access.",
         "Starting and ending", flag="--secret-file", core=False,
     ),
     Knob(
         "grace_seconds", _names("GRACE_SECONDS", None), "float", 5.0,
-        "How long ranks may take after SIGTERM, for example to write a checkpoint, before hvdliterun kills them.",
+        "How long ranks may take after SIGTERM, for example to write a checkpoint, before "
+        "hvdliterun kills them.",
         "Starting and ending", unit="seconds", minimum=0, flag="--grace-seconds", core=False,
     ),
     # --- Stalls and dead peers
     Knob(
         "heartbeat_seconds", _names("HEARTBEAT_SECONDS", None), "float", 10.0,
-        "A rank that gives no sign of life for this long counts as lost; 0 means never. A host that cannot be reached "
-        "counts as lost after twice this time and a second, so a shorter outage of the network does not end the job.",
+        "A rank that gives no sign of life for this long counts as lost; 0 means never. A host "
+        "that cannot be reached counts as lost after twice this time and a second, so a shorter "
+        "outage of the network does not end the job.",
         "Stalls and dead peers", unit="seconds", minimum=0,
     ),
     Knob(
@@ -201,7 +220,8 @@ KNOBS: tuple[Knob, ...] = (
     ),
     Knob(
         "stall_shutdown_time_seconds", _names("STALL_SHUTDOWN_TIME_SECONDS"), "float", 0.0,
-        "End the job when an operation has waited this long for ranks that have not submitted it; 0 means never.",
+        "End the job when an operation has waited this long for ranks that have not submitted it; "
+        "0 means never.",
         "Stalls and dead peers", unit="seconds", minimum=0, flag="--stall-check-shutdown-time-seconds", yaml="stall_check.shutdown_time_seconds",
     ),
     Knob(
@@ -217,23 +237,26 @@ KNOBS: tuple[Knob, ...] = (
     ),
     Knob(
         "keep_memory", _names("KEEP_MEMORY", None), "bool", True,
-        "With torch's DistributedOptimizer, the process keeps freed host memory for the gradients of the next step.",
+        "With torch's DistributedOptimizer, the process keeps freed host memory for the gradients "
+        "of the next step.",
         "Training", core=False,
     ),
     Knob(
         "gradient_pool", _names("GRADIENT_POOL", None), "bool", False,
-        "torch's DistributedOptimizer on CPUs: gradients are allocated in memory that the ranks of a host share, and reduced where they lie, "
-        "without copies.",
+        "torch's DistributedOptimizer on CPUs: gradients are allocated in memory that the ranks of "
+        "a host share, and reduced where they lie, without copies.",
         "Training", alike=True,
     ),
     Knob(
         "gradient_pool_bytes", _names("GRADIENT_POOL_BYTES", None), "int", 0,
-        "The most memory of that kind that each rank uses; 0: three times its gradients, and 64 MiB. Gradients beyond it are copied.",
+        "The most memory of that kind that each rank uses; 0: three times its gradients, and 64 "
+        "MiB. Gradients beyond it are copied.",
         "Training", unit="bytes", minimum=0,
     ),
     Knob(
         "tensorflow_kernels", _names("TENSORFLOW_KERNELS", None), "bool", True,
-        "Use hvdlite's own kernels inside a tf.function. Without them operations go through Python, which is slower.",
+        "Use hvdlite's own kernels inside a tf.function. Without them operations go through "
+        "Python, which is slower.",
         "Training", core=False,
     ),
     # --- Watching
@@ -249,7 +272,8 @@ KNOBS: tuple[Knob, ...] = (
     ),
     Knob(
         "timeline", _names("TIMELINE"), "str", "",
-        "The file of the timeline, a Chrome trace. DYNAMIC: start_timeline() names the file. Empty: no timeline.",
+        "The file of the timeline, a Chrome trace. DYNAMIC: start_timeline() names the file. "
+        "Empty: no timeline.",
         "Watching", flag="--timeline-filename", yaml="timeline.filename",
     ),
     Knob(
@@ -269,7 +293,8 @@ KNOBS: tuple[Knob, ...] = (
     ),
     Knob(
         "monitor_seconds", _names("MONITOR", None), "float", 0.0,
-        "How often each rank reports to the launcher; 0 means never. `hvdliterun --monitor` sets it.",
+        "How often each rank reports to the launcher; 0 means never. `hvdliterun --monitor` "
+        "sets it.",
         "Watching", unit="seconds", minimum=0, maximum=3600, core=False,
     ),
     # --- Testing
@@ -280,8 +305,8 @@ KNOBS: tuple[Knob, ...] = (
     ),
     Knob(
         "debug_net_algorithm", _names("DEBUG_NET_ALGORITHM", None), "choice", "auto",
-        "Use this algorithm over TCP for every collective that it can carry out (docs/how-it-works/algorithms.md). "
-        "auto: the fastest one for each.",
+        "Use this algorithm over TCP for every collective that it can carry out "
+        "(docs/how-it-works/algorithms.md). auto: the fastest one for each.",
         "Testing", choices=("auto", "one-shot", "direct", "gather", "ring", "pairwise", "tree", "chain"), alike=True,
     ),
 )  # fmt: skip

@@ -1,4 +1,5 @@
-"""docs/reference/knobs.md, from the knob table: `python -m hvdlite.base.knobs_page docs/reference/knobs.md`."""
+"""docs/reference/knobs.md, from the knob table: `python -m hvdlite.base.knobs_page
+docs/reference/knobs.md`."""
 
 from __future__ import annotations
 
@@ -83,7 +84,9 @@ def _entry(knob: Knob) -> Iterator[str]:
 
 def _wrapped(prefix: str, text: str) -> list[str]:
     below = " " * len(prefix)
-    return textwrap.wrap(text, 100, initial_indent=prefix, subsequent_indent=below, break_on_hyphens=False)
+    return textwrap.wrap(
+        text, 100, initial_indent=prefix, subsequent_indent=below, break_on_hyphens=False
+    )
 
 
 def markdown() -> str:

@@ -19,7 +19,8 @@ def reduction_of(average: bool | None, op: int | None) -> int:
         return Average if average else Sum
     if op is None:
         return Average
-    number = op if type(op) is int else operator.index(op) if hasattr(op, "__index__") else -1  # numpy's integers
+    # numpy's integers
+    number = op if type(op) is int else operator.index(op) if hasattr(op, "__index__") else -1
     if not 0 <= number <= 5:
         raise ValueError(f"op={op!r} is not one of hvd.Average, Sum, Adasum, Min, Max, Product")
     return number

@@ -34,8 +34,8 @@ def say(address: tuple[str, int], apart: str, text: bytes | None, seconds: float
                 problem = f"it answered {status}"
         if time.monotonic() + _PAUSE > deadline:
             raise TimeoutError(
-                f"no word from rank 0 within {seconds:.0f} s through horovodrun's rendezvous server at {address[0]} port "
-                f"{address[1]}: {problem}"
+                f"no word from rank 0 within {seconds:.0f} s through horovodrun's rendezvous "
+                f"server at {address[0]} port {address[1]}: {problem}"
             )
         time.sleep(_PAUSE)
 
@@ -45,9 +45,13 @@ def _forget(address: tuple[str, int], apart: str) -> None:
     import http.client
 
     try:
-        _request(address, _key(apart), Offer(problem="all ranks of the job have come already").encode())
+        _request(
+            address, _key(apart), Offer(problem="all ranks of the job have come already").encode()
+        )
     except http.client.HTTPException as error:
-        raise ConnectionError(f"horovodrun's rendezvous server: {type(error).__name__}: {error}") from error
+        raise ConnectionError(
+            f"horovodrun's rendezvous server: {type(error).__name__}: {error}"
+        ) from error
 
 
 def _key(apart: str) -> str:

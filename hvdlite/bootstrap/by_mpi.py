@@ -19,7 +19,8 @@ def say(me: Identity, wish: Wish, text: bytes | None, seconds: float) -> bytes:
         mpi = mpi_library.load(me, wish)
     except ConnectionError as error:
         raise ConnectionError(
-            f"they meet through MPI: {error}; or start the program with hvdliterun, whose ranks meet without"
+            f"they meet through MPI: {error}; or start the program with hvdliterun, whose ranks "
+            "meet without"
         ) from None
     communicator = mpi_library.communicator_of(me, mpi, wish, seconds)
     # A single message of fixed length, so there is only one wait.
@@ -51,10 +52,16 @@ def refuse_to_be_alone() -> None:
     """Raises RuntimeError if the program's own MPI has several ranks, although no launcher's
     variable is set."""
     mpi = sys.modules.get("mpi4py.MPI")
-    if mpi is None or not mpi.Is_initialized() or mpi.Is_finalized() or mpi.COMM_WORLD.Get_size() == 1:
+    if (
+        mpi is None
+        or not mpi.Is_initialized()
+        or mpi.Is_finalized()
+        or mpi.COMM_WORLD.Get_size() == 1
+    ):
         return
     raise RuntimeError(
-        f"MPI says that there are {mpi.COMM_WORLD.Get_size()} processes, but no variable by which hvdlite recognises a "
-        f"launcher is set: each of them would train alone. Pass rank=, size= and rendezvous= to init(), or start the program "
-        f"with hvdliterun; if this process is meant to be alone, set {ALLOW_SINGLETON}=1."
+        f"MPI says that there are {mpi.COMM_WORLD.Get_size()} processes, but no variable by which "
+        "hvdlite recognises a launcher is set: each of them would train alone. Pass rank=, size= "
+        "and rendezvous= to init(), or start the program with hvdliterun; if this process is "
+        f"meant to be alone, set {ALLOW_SINGLETON}=1."
     )

@@ -37,18 +37,27 @@ def meet(me: Identity, hosts: Sequence[str], job: str, seconds: float) -> Place:
             _warn(port, me)
         return Place(("127.0.0.1", port), secret)
     try:
-        address, client = addresses.reach([(host, port) for host in hosts for port in ports], secret, seconds)
+        address, client = addresses.reach(
+            [(host, port) for host in hosts for port in ports], secret, seconds
+        )
     except ConnectionError as error:
-        given = "was given a secret" if me.secret else "was given no secret (HVDLITE_SECRET_FILE, HVDLITE_SECRET)"
-        raise ConnectionError(f"{error}. This rank {given}: it has to be the same with all of them") from error
+        given = (
+            "was given a secret"
+            if me.secret
+            else "was given no secret (HVDLITE_SECRET_FILE, HVDLITE_SECRET)"
+        )
+        raise ConnectionError(
+            f"{error}. This rank {given}: it has to be the same with all of them"
+        ) from error
     client.close()
     return Place(address, secret)
 
 
 def _warn(port: int, me: Identity) -> None:
     _log.warning(
-        "%s has no way to give the ranks a secret, so the job's follows from what others can look up: every program that reaches port %d of %s can "
-        "join the job. HVDLITE_SECRET_FILE on all ranks closes that door (docs/guides/launching.md).",
+        "%s has no way to give the ranks a secret, so the job's follows from what others can look "
+        "up: every program that reaches port %d of %s can join the job. HVDLITE_SECRET_FILE on all "
+        "ranks closes that door (docs/guides/launching.md).",
         me.launcher, port, socket.gethostname(),
     )  # fmt: skip
 
@@ -71,7 +80,9 @@ def digests(job: str, purpose: bytes) -> Iterator[bytes]:
     """Yields digests of a job's facts, without end."""
     number = 0
     while True:
-        yield hmac.digest(b"hvdlite meeting 1", b"%s %d %s" % (purpose, number, job.encode()), "sha256")
+        yield hmac.digest(
+            b"hvdlite meeting 1", b"%s %d %s" % (purpose, number, job.encode()), "sha256"
+        )
         number += 1
 
 
@@ -83,7 +94,8 @@ def _open(secret: bytes, ports: list[int]) -> int:
             if error.errno != errno.EADDRINUSE:
                 raise
     raise ConnectionError(
-        f"the ports {', '.join(map(str, ports))}, which follow from the job's number, are all taken on "
+        f"the ports {', '.join(map(str, ports))}, which follow from the job's number, are all "
+        "taken on "
         f"{socket.gethostname()}: start the program with hvdliterun, or set HVDLITE_RENDEZVOUS"
     )
 
@@ -98,6 +110,7 @@ def _refuse_wrong_host(host: str, me: Identity) -> None:
     except OSError:
         return  # a name that does not resolve here may still mean this machine elsewhere
     raise ConnectionError(
-        f"rank 0 runs on {here}, but {me.launcher} says that the first host is {host}, and the others look for it there "
+        f"rank 0 runs on {here}, but {me.launcher} says that the first host is {host}, and the "
+        "others look for it there "
         "(an arbitrary distribution of tasks?): start the program with hvdliterun"
     )

@@ -86,7 +86,13 @@ class _Door:
             try:
                 sock, _ = self._listener.accept()
             except OSError as error:
-                if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ECONNABORTED, errno.ENOBUFS, errno.ENOMEM):
+                if error.errno not in (
+                    errno.EMFILE,
+                    errno.ENFILE,
+                    errno.ECONNABORTED,
+                    errno.ENOBUFS,
+                    errno.ENOMEM,
+                ):
                     return  # it was closed
                 time.sleep(_PAUSE)
                 continue
@@ -103,7 +109,9 @@ class _Door:
             return self._text
         if peer.user not in refused:
             refused.add(peer.user)
-            _log.warning("a process of another user wanted to join the job and was refused: %s", problem)
+            _log.warning(
+                "a process of another user wanted to join the job and was refused: %s", problem
+            )
         return Offer(problem=f"rank 0 refuses this process: {problem}").encode()
 
 
@@ -128,7 +136,9 @@ os.register_at_fork(after_in_child=_close_all)
 
 def peer_of(sock: socket.socket) -> Peer:
     """Raises OSError if the system does not tell the peer."""
-    pid, user, _ = _CREDENTIALS.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+    pid, user, _ = _CREDENTIALS.unpack(
+        sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    )
     return Peer(pid, user)
 
 
@@ -137,8 +147,8 @@ def why_not(peer: Peer, user: int) -> str:
     if peer.user == user:
         return ""
     return (
-        f"process {peer.pid} runs as the user with the number {peer.user}, and the other end as {user}: the ranks of a job have to run "
-        "as one user, or be given HVDLITE_SECRET_FILE"
+        f"process {peer.pid} runs as the user with the number {peer.user}, and the other end as "
+        f"{user}: the ranks of a job have to run as one user, or be given HVDLITE_SECRET_FILE"
     )
 
 
@@ -169,8 +179,9 @@ def _listen(job: str, deadline: float) -> socket.socket:
     listener.close()
     who = ", ".join(f"process {peer.pid} of the user with the number {peer.user}" for peer in taken)
     raise ConnectionError(
-        f"the place where the ranks of this job look for rank 0 on {socket.gethostname()} is taken by {who or 'another process'}: does "
-        "another job here have the same number, or the same MASTER_ADDR and MASTER_PORT? End it, or start the program with hvdliterun"
+        f"the place where the ranks of this job look for rank 0 on {socket.gethostname()} is taken "
+        f"by {who or 'another process'}: does another job here have the same number, or the same "
+        "MASTER_ADDR and MASTER_PORT? End it, or start the program with hvdliterun"
     )
 
 
@@ -198,8 +209,9 @@ def _hear(job: str, has_secret: bool, seconds: float) -> bytes:
                 problem = str(error)
         if time.monotonic() + _PAUSE > deadline:
             raise TimeoutError(
-                f"no word from rank 0 within {seconds:.0f} s at the job's socket on {socket.gethostname()}, where the launcher says that "
-                f"all ranks are: {problem}. Ranks in several containers need one network namespace, or HVDLITE_RENDEZVOUS"
+                f"no word from rank 0 within {seconds:.0f} s at the job's socket on "
+                f"{socket.gethostname()}, where the launcher says that all ranks are: {problem}. "
+                "Ranks in several containers need one network namespace, or HVDLITE_RENDEZVOUS"
             )
         time.sleep(_PAUSE)
 

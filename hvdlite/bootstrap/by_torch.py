@@ -19,13 +19,17 @@ def say(address: Address, job: str, text: bytes | None, seconds: float) -> bytes
     try:
         from torch.distributed import TCPStore  # type: ignore[attr-defined]
     except ImportError as error:
-        raise ConnectionError(f"meeting under torchrun needs torch in this Python: {error}") from None
+        raise ConnectionError(
+            f"meeting under torchrun needs torch in this Python: {error}"
+        ) from None
     deadline = time.monotonic() + seconds
     host, port = address
     where = f"the store of torchrun's agent at {host} port {port}"
     key = f"hvdlite/{job}/store"
     try:
-        store = TCPStore(host, port, is_master=False, timeout=timedelta(seconds=seconds), wait_for_workers=False)
+        store = TCPStore(
+            host, port, is_master=False, timeout=timedelta(seconds=seconds), wait_for_workers=False
+        )
         if text is not None:
             store.set(key, text.decode())
             store.set_timeout(timedelta(seconds=_LAST_SECONDS))

@@ -10,7 +10,14 @@ from hvdlite.bootstrap.mpi_library import Wish
 from hvdlite.bootstrap.offer import Place, through
 from hvdlite.exceptions import HorovodInternalError
 from hvdlite.launch.environment import Identity
-from hvdlite.launch.environment.identity import AtPorts, AtStore, Meeting, OnThisHost, OverHttp, OverTorchStore
+from hvdlite.launch.environment.identity import (
+    AtPorts,
+    AtStore,
+    Meeting,
+    OnThisHost,
+    OverHttp,
+    OverTorchStore,
+)
 from hvdlite.rendezvous import HandshakeError, StoreClient, addresses
 
 # The limit for an answer from a store that exists. No rank waits for it if there is no store.
@@ -41,8 +48,8 @@ def meet(me: Identity, interfaces: str, seconds: float, wish: Wish) -> Place | N
         except OSError as error:
             kind = TimeoutError if isinstance(error, TimeoutError) else HorovodInternalError
             raise kind(
-                f"rank {me.rank} of {me.size}, started by {me.launcher}, could not meet the other ranks: {error} "
-                "(HVDLITE_START_TIMEOUT sets how long to wait)"
+                f"rank {me.rank} of {me.size}, started by {me.launcher}, could not meet the other "
+                f"ranks: {error} (HVDLITE_START_TIMEOUT sets how long to wait)"
             ) from error
         if wish.communicator is None:
             _known[key] = place
@@ -51,7 +58,9 @@ def meet(me: Identity, interfaces: str, seconds: float, wish: Wish) -> Place | N
     return place
 
 
-def _meet(me: Identity, meeting: Meeting, interfaces: list[str], seconds: float, wish: Wish) -> Place:
+def _meet(
+    me: Identity, meeting: Meeting, interfaces: list[str], seconds: float, wish: Wish
+) -> Place:
     deadline = time.monotonic() + seconds
     if isinstance(meeting, AtStore):
         return _at_store(me, meeting, seconds)
@@ -63,7 +72,9 @@ def _meet(me: Identity, meeting: Meeting, interfaces: list[str], seconds: float,
     if isinstance(meeting, OverHttp):
         return through(partial(by_http.say, meeting.address, me.apart), me, interfaces, deadline)
     if isinstance(meeting, OverTorchStore):
-        return through(partial(by_torch.say, meeting.address, meeting.job + me.apart), me, interfaces, deadline)
+        return through(
+            partial(by_torch.say, meeting.address, meeting.job + me.apart), me, interfaces, deadline
+        )
     return through(partial(by_mpi.say, me, wish), me, interfaces, deadline)
 
 
@@ -89,9 +100,11 @@ def _open_unless_there(meeting: AtStore, secret: bytes) -> Place:
             continue
     for host, port in meeting.addresses:
         if addresses.is_of_this_machine(host):
-            return Place(("127.0.0.1", opening.open_store(secret, on_one_host=False, port=port)), secret)
+            return Place(
+                ("127.0.0.1", opening.open_store(secret, on_one_host=False, port=port)), secret
+            )
     tried = ", ".join(f"{host} port {port}" for host, port in meeting.addresses)
     raise ConnectionError(
-        f"no store answers at {tried}, and rank 0 cannot open it there, because that is not its machine: give an address "
-        "of rank 0's host"
+        f"no store answers at {tried}, and rank 0 cannot open it there, because that is not its "
+        "machine: give an address of rank 0's host"
     )

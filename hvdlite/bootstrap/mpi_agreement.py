@@ -27,7 +27,8 @@ def obstacle(me: Identity, place: Place, here: str, seconds: float) -> str:
             return client.get(f"{key}/verdict", seconds).decode()
         except TimeoutError:
             raise TimeoutError(
-                f"rank 0 has not asked about MPI within {seconds:.0f} s: it has not called init(), or has another "
+                f"rank 0 has not asked about MPI within {seconds:.0f} s: it has not called init(), "
+                "or has another "
                 "HVDLITE_CPU_OPERATIONS (HVDLITE_START_TIMEOUT sets how long to wait)"
             ) from None
 

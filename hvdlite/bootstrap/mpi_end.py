@@ -38,7 +38,8 @@ def begin(mpi: Any, leave: Callable[[], None]) -> None:
         leave()
         if _failure:
             print(
-                f"hvdlite: MPI_Abort instead of MPI_Finalize, which would wait for lost ranks: {_failure}",
+                "hvdlite: MPI_Abort instead of MPI_Finalize, which would wait for lost ranks: "
+                f"{_failure}",
                 file=sys.stderr,
             )
             _abort(mpi)

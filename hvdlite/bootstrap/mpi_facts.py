@@ -11,7 +11,9 @@ from hvdlite.bootstrap.offer import Place
 from hvdlite.launch.environment import Identity
 
 
-def gather(me: Identity, wish: Wish, place: Place | None, names: Sequence[str], seconds: float) -> dict[str, Any]:
+def gather(
+    me: Identity, wish: Wish, place: Place | None, names: Sequence[str], seconds: float
+) -> dict[str, Any]:
     """Returns the MPI with the handles of these names, or the sentence why tensors cannot go over
     it. All ranks get the sentence, so it is not an exception.
 
@@ -60,6 +62,7 @@ def _require_threads(mpi: Any) -> None:
     level = LEVELS[mpi_library.threads(mpi)]
     if level in ("single", "funneled"):
         raise ConnectionError(
-            f"MPI was initialised with MPI_THREAD_{level.upper()}, but hvdlite calls it from a thread of its own: put "
+            f"MPI was initialised with MPI_THREAD_{level.upper()}, but hvdlite calls it from a "
+            "thread of its own: put "
             "`import mpi4py; mpi4py.rc.thread_level = 'multiple'` before `from mpi4py import MPI`"
         )

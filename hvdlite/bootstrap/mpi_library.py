@@ -24,7 +24,9 @@ from hvdlite.launch.environment.identity import OverMpi
 from hvdlite.launch.environment.sources import OPEN_MPI
 
 LEVELS = ("single", "funneled", "serialized", "multiple")
-_FINALISED = "MPI was finalised before init(): call init() first, and MPI.Finalize() at the end, if at all"
+_FINALISED = (
+    "MPI was finalised before init(): call init() first, and MPI.Finalize() at the end, if at all"
+)
 _PAUSE = 0.001
 # The tag of the messages by which the ranks of a part find that all have come: "hv" as letters.
 _TAG = 0x6876
@@ -72,8 +74,8 @@ def load(me: Identity, wish: Wish) -> Any:
         atexit.register(_finalise, mpi)
     elif mpi.Query_thread() < mpi.THREAD_SERIALIZED and not mpi.Is_thread_main():
         raise ConnectionError(
-            f"MPI was initialised for one thread only, and init() was called in {threading.current_thread().name!r}: "
-            "call init() where MPI was initialised"
+            "MPI was initialised for one thread only, and init() was called in "
+            f"{threading.current_thread().name!r}: call init() where MPI was initialised"
         )
     _compare(me, mpi, wish.communicator)
     global loaded
@@ -82,7 +84,8 @@ def load(me: Identity, wish: Wish) -> Any:
 
 
 def threads(mpi: Any) -> int:
-    """Returns MPI's thread level, from 0 (single) to 3 (multiple). MPIs use numbers of their own."""
+    """Returns MPI's thread level, from 0 (single) to 3 (multiple). MPIs use numbers of their
+    own."""
     return [getattr(mpi, f"THREAD_{level.upper()}") for level in LEVELS].index(mpi.Query_thread())
 
 
@@ -113,7 +116,9 @@ def complete(requests: Sequence[Any], seconds: float) -> None:
     deadline = time.monotonic() + seconds
     while not all([request.Test() for request in requests]):
         if time.monotonic() > deadline:
-            raise TimeoutError(f"no word through MPI within {seconds:.0f} s: not all ranks have called init()")
+            raise TimeoutError(
+                f"no word through MPI within {seconds:.0f} s: not all ranks have called init()"
+            )
         time.sleep(_PAUSE)
 
 
@@ -144,7 +149,8 @@ def _imported(serialized: bool) -> Any:
 
 def _missing(error: Exception) -> str:
     return (
-        f"mpi4py cannot be imported ({' '.join(str(error).split())[:200]}): `pip install 'hvdlite[mpi]'` brings it with "
+        f"mpi4py cannot be imported ({' '.join(str(error).split())[:200]}): `pip install "
+        "'hvdlite[mpi]'` brings it with "
         "Open MPI, `pip install mpi4py` is for an MPI that is installed here"
     )
 
@@ -177,8 +183,8 @@ def _refuse_strangers(me: Identity, library: str) -> None:
     whole = me.whole or me
     if whole.launcher == OPEN_MPI.launcher and library.startswith(("MPICH", "Intel", "MVAPICH")):
         raise RuntimeError(
-            f"{whole.launcher} has started this process as rank {whole.rank} of {whole.size}, which another MPI cannot join. "
-            + _remedy(me, library)
+            f"{whole.launcher} has started this process as rank {whole.rank} of {whole.size}, "
+            "which another MPI cannot join. " + _remedy(me, library)
         )
 
 
@@ -193,8 +199,8 @@ def _compare(me: Identity, mpi: Any, communicator: Any) -> None:
     if same or (communicator is not None and not whole.launcher):
         return
     raise RuntimeError(
-        f"{whole.launcher} has started this process as rank {whole.rank} of {whole.size}, but MPI says that it is rank {rank} "
-        f"of {size}. " + _remedy(me, name_of(mpi))
+        f"{whole.launcher} has started this process as rank {whole.rank} of {whole.size}, but MPI "
+        f"says that it is rank {rank} of {size}. " + _remedy(me, name_of(mpi))
     )
 
 
@@ -204,10 +210,11 @@ def _remedy(me: Identity, library: str) -> str:
         without = "leave MPI out (HVDLITE_CPU_OPERATIONS=net)"
     if not (me.whole or me).by_mpi:
         return (
-            "MPI knows as one job only what an MPI's own launcher has started (or srun, if it has that MPI's plugin): use mpirun, "
-            f"or `hvdliterun --mpi`; or {without}."
+            "MPI knows as one job only what an MPI's own launcher has started (or srun, if it has "
+            f"that MPI's plugin): use mpirun, or `hvdliterun --mpi`; or {without}."
         )
     return (
-        f"mpi4py loads {library}: that is not the MPI whose mpirun was used. Use the mpirun of that MPI, or have mpi4py "
+        f"mpi4py loads {library}: that is not the MPI whose mpirun was used. Use the mpirun of "
+        "that MPI, or have mpi4py "
         f"load the other one (MPI4PY_MPIABI, LD_LIBRARY_PATH), or {without}."
     )

@@ -44,19 +44,28 @@ class Offer:
     problem: str = ""
 
     def encode(self) -> bytes:
-        return json.dumps({**vars(self), "secret": None if self.secret is None else self.secret.hex()}).encode()
+        return json.dumps(
+            {**vars(self), "secret": None if self.secret is None else self.secret.hex()}
+        ).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> Offer:
         """Raises ConnectionError if the text is no offer."""
         try:
             said = json.loads(data)
-            secret = None if said["secret"] is None else protocol.check_secret(bytes.fromhex(said["secret"]))
+            secret = (
+                None
+                if said["secret"] is None
+                else protocol.check_secret(bytes.fromhex(said["secret"]))
+            )
             texts = (str(said[name]) for name in ("salt", "proof", "problem"))
-            return cls(tuple((str(host), int(port)) for host, port in said["addresses"]), secret, *texts)
+            return cls(
+                tuple((str(host), int(port)) for host, port in said["addresses"]), secret, *texts
+            )
         except (ValueError, KeyError, TypeError):
             raise ConnectionError(
-                "what rank 0 said about the job's store makes no sense here: do all ranks run the same hvdlite?"
+                "what rank 0 said about the job's store makes no sense here: do all ranks run the "
+                "same hvdlite?"
             ) from None
 
 
@@ -85,19 +94,19 @@ def _secret_of(offer: Offer, me: Identity) -> bytes:
     if me.secret is None:
         if offer.secret is None:
             raise ConnectionError(
-                f"rank 0 was given a secret and this rank {me.rank} was not: {me.launcher} has to pass HVDLITE_SECRET or "
-                "HVDLITE_SECRET_FILE on to all"
+                f"rank 0 was given a secret and this rank {me.rank} was not: {me.launcher} has to "
+                "pass HVDLITE_SECRET or HVDLITE_SECRET_FILE on to all"
             )
         return offer.secret
     if offer.secret is not None:
         raise ConnectionError(
-            f"this rank {me.rank} was given a secret and rank 0 was not: {me.launcher} has to pass HVDLITE_SECRET or "
-            "HVDLITE_SECRET_FILE on to all"
+            f"this rank {me.rank} was given a secret and rank 0 was not: {me.launcher} has to pass "
+            "HVDLITE_SECRET or HVDLITE_SECRET_FILE on to all"
         )
     if not hmac.compare_digest(offer.proof.encode(), _proof(me.secret, offer.salt).encode()):
         raise ConnectionError(
-            f"this rank {me.rank} was given another secret than rank 0: HVDLITE_SECRET, or the file that HVDLITE_SECRET_FILE names, "
-            "has to be the same for all"
+            f"this rank {me.rank} was given another secret than rank 0: HVDLITE_SECRET, or the "
+            "file that HVDLITE_SECRET_FILE names, has to be the same for all"
         )
     return of_this_job(me.secret, offer.salt)
 
@@ -108,7 +117,10 @@ def through(channel: Channel, me: Identity, interfaces: list[str], deadline: flo
         try:
             offer, place = _opened(me, interfaces)
         except (OSError, ValueError) as error:
-            channel(Offer(problem=f"rank 0 could not open the job's store: {error}").encode(), _left(deadline))
+            channel(
+                Offer(problem=f"rank 0 could not open the job's store: {error}").encode(),
+                _left(deadline),
+            )
             raise
         channel(offer.encode(), _left(deadline))
         return place

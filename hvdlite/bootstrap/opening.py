@@ -20,7 +20,9 @@ def open_store(secret: bytes, on_one_host: bool, port: int = 0) -> int:
     return server.address[1]
 
 
-def addresses_of(port: int, on_one_host: bool, interfaces: list[str]) -> tuple[tuple[str, int], ...]:
+def addresses_of(
+    port: int, on_one_host: bool, interfaces: list[str]
+) -> tuple[tuple[str, int], ...]:
     """Returns the addresses at which the others may reach it, best first. Raises ValueError if a
     requested interface does not exist here."""
     hosts = [] if on_one_host else addresses.of_this_machine(interfaces)

@@ -37,29 +37,36 @@ def build_parser() -> argparse.ArgumentParser:
     compat = commands.add_parser(
         "compat",
         help="make `import horovod` find hvdlite in this environment, or undo that",
-        description="install: put a package horovod, which leads to hvdlite, and a command horovodrun into this environment. "
-        "remove: remove these two. status: say what `import horovod` finds. The real Horovod is never changed. "
-        "For a single program, `python -m hvdlite.compat train.py` does the same and installs nothing.",
+        description="install: put a package horovod, which leads to hvdlite, and a command "
+        "horovodrun into this environment. remove: remove these two. status: say what `import "
+        "horovod` finds. The real Horovod is never changed. For a single program, `python -m "
+        "hvdlite.compat train.py` does the same and installs nothing.",
     )
     compat.add_argument("action", choices=("install", "remove", "status"))
-    compat.add_argument("--target", metavar="DIR", help="use a folder for PYTHONPATH instead of this environment")
+    compat.add_argument(
+        "--target", metavar="DIR", help="use a folder for PYTHONPATH instead of this environment"
+    )
     compat.set_defaults(run=_compat)
 
     doctor = commands.add_parser(
         "doctor",
         help="list what differs for a program written for Horovod",
-        description="Read a program that was written for Horovod, without running it. List what has to be changed, what "
-        "differs, what is worth a look and what works. Several files and folders count as one program. "
-        "Exit code: 0 if nothing has to be changed, 1 if something has to, 2 if a file could not be read.",
+        description="Read a program that was written for Horovod, without running it. List what "
+        "has to be changed, what differs, what is worth a look and what works. Several files and "
+        "folders count as one program. Exit code: 0 if nothing has to be changed, 1 if something "
+        "has to, 2 if a file could not be read.",
     )
     doctor.add_argument(
-        "path", nargs="+", help="a Python file, a notebook, a shell script, a Dockerfile or YAML, or a folder of them"
+        "path",
+        nargs="+",
+        help="a Python file, a notebook, a shell script, a Dockerfile or YAML, or a folder of them",
     )
     doctor.add_argument("--json", action="store_true", help="print JSON, for other programs")
     doctor.add_argument(
         "--fix",
         action="store_true",
-        help="first change imports such as `import horovod.torch` to `import hvdlite.torch` in Python files",
+        help="first change imports such as `import horovod.torch` to `import hvdlite.torch` in "
+        "Python files",
     )
     doctor.set_defaults(run=_doctor)
     return parser

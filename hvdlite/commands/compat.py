@@ -28,7 +28,8 @@ def _install(place: Place) -> str:
         [
             f"horovod {HOROVOD_VERSION}, hvdlite's alias, {said}:",
             *(f"  {file}" for file in files),
-            "Programs that import horovod now get hvdlite, and horovodrun is hvdliterun. `hvdlite compat remove` undoes this.",
+            "Programs that import horovod now get hvdlite, and horovodrun is hvdliterun. `hvdlite "
+            "compat remove` undoes this.",
         ]
     )
 
@@ -37,16 +38,24 @@ def _remove(place: Place) -> str:
     files = installation.remove(place)
     if not files:
         real = installation.horovod_itself(place)
-        return f"Nothing to remove in {place.packages}." + (f" Horovod itself ({real}) stays." if real else "")
+        return f"Nothing to remove in {place.packages}." + (
+            f" Horovod itself ({real}) stays." if real else ""
+        )
     return "\n".join(["hvdlite's alias horovod is removed:", *(f"  {file}" for file in files)])
 
 
 def _status(place: Place) -> str:
     if installation.is_installed(place):
-        return f"horovod is hvdlite {__version__} for all of {place.packages}; `hvdlite compat remove` undoes this."
+        return (
+            f"horovod is hvdlite {__version__} for all of {place.packages}; `hvdlite compat "
+            "remove` undoes this."
+        )
     if real := installation.horovod_itself(place):
-        return f"horovod is Horovod itself ({real}); `python -m hvdlite.compat` runs a program with hvdlite instead."
+        return (
+            f"horovod is Horovod itself ({real}); `python -m hvdlite.compat` runs a program "
+            "with hvdlite instead."
+        )
     return (
-        f"Nothing is called horovod in {place.packages}: `hvdlite compat install` changes that for all programs, "
-        "`python -m hvdlite.compat` for one."
+        f"Nothing is called horovod in {place.packages}: `hvdlite compat install` changes that for "
+        "all programs, `python -m hvdlite.compat` for one."
     )

@@ -15,7 +15,10 @@ def run(paths: Sequence[str], as_json: bool, with_fix: bool) -> int:
     a file could not be read."""
     if with_fix:
         for file, changed in fix(paths):
-            print(f"{file}:{changed.line}: fixed: {changed.before} -> {changed.after}", file=sys.stderr)
+            print(
+                f"{file}:{changed.line}: fixed: {changed.before} -> {changed.after}",
+                file=sys.stderr,
+            )
     findings, unreadable = examine(paths)
     if as_json:
         print(report.as_json(findings, unreadable))

@@ -37,13 +37,17 @@ def main() -> None:
         sys.exit(0 if arguments else 2)
     if sys.flags.ignore_environment:
         sys.exit(
-            "hvdlite.compat: python -I and -E ignore PYTHONPATH, on which horovod's alias is found. Leave them out."
+            "hvdlite.compat: python -I and -E ignore PYTHONPATH, on which horovod's alias is "
+            "found. Leave them out."
         )
     # Python itself runs the program in this process, so sys.argv, __main__, tracebacks and exit
     # codes are right.
     os.environ.update(compat.environment(os.environ))
     sys.stdout.flush()
-    os.execv(sys.executable, [sys.executable, *interpreter_options(sys.orig_argv, len(arguments)), *arguments])
+    os.execv(
+        sys.executable,
+        [sys.executable, *interpreter_options(sys.orig_argv, len(arguments)), *arguments],
+    )
 
 
 if __name__ == "__main__":

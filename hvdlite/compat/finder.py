@@ -65,6 +65,7 @@ def install() -> None:
     loaded = sys.modules.get("horovod")
     if loaded is not None and not original.is_alias(loaded.__file__ or os.devnull):
         raise ImportError(
-            f"horovod has been imported already, from {loaded.__file__}: ask for hvdlite's alias before that"
+            f"horovod has been imported already, from {loaded.__file__}: ask for hvdlite's alias "
+            "before that"
         )
     sys.meta_path.insert(0, Finder())

@@ -54,7 +54,10 @@ def this_environment() -> Place:
     """Returns the environment of the running Python."""
     marker = Path(sysconfig.get_path("stdlib"), "EXTERNALLY-MANAGED")
     if sys.prefix == sys.base_prefix and marker.exists():
-        raise Refused(f"the packages of {sys.executable} belong to the system ({marker}): make a virtual environment")
+        raise Refused(
+            f"the packages of {sys.executable} belong to the system ({marker}): make a virtual "
+            "environment"
+        )
     others = tuple(entry for entry in sys.path if entry.endswith("-packages"))
     return Place(Path(sysconfig.get_path("purelib")), Path(sysconfig.get_path("scripts")), others)
 
@@ -87,7 +90,8 @@ def install(place: Place) -> list[str]:
     """Installs the alias, or installs it again. Returns the files."""
     if (real := horovod_itself(place)) is not None:
         raise Refused(
-            f"Horovod itself is installed ({real}), and hvdlite does not touch it: `pip uninstall horovod` first, "
+            f"Horovod itself is installed ({real}), and hvdlite does not touch it: `pip uninstall "
+            "horovod` first, "
             "or run programs with `python -m hvdlite.compat`, which leaves it where it is"
         )
     command = place.commands / "horovodrun"
@@ -105,8 +109,8 @@ def install(place: Place) -> list[str]:
         with suppress(OSError):
             _delete(written)
         raise Refused(
-            f"cannot write to {error.filename}: {error.strerror}. Use a virtual environment, `--target DIR`, or "
-            "`python -m hvdlite.compat`, which needs no installation"
+            f"cannot write to {error.filename}: {error.strerror}. Use a virtual environment, "
+            "`--target DIR`, or `python -m hvdlite.compat`, which needs no installation"
         ) from error
     return [str(path) for path in contents]
 
@@ -117,7 +121,9 @@ def remove(place: Place) -> list[str]:
     if not is_installed(place):
         return []
     with open(place.packages / _METADATA / "RECORD", newline="", encoding="utf-8") as record:
-        files = [Path(os.path.normpath(place.packages / row[0])) for row in csv.reader(record) if row]
+        files = [
+            Path(os.path.normpath(place.packages / row[0])) for row in csv.reader(record) if row
+        ]
     try:
         _delete(files)
     except OSError as error:
@@ -130,14 +136,23 @@ def _contents(place: Place) -> dict[Path, str]:
     removed."""
     source = Path(DIRECTORY)
     metadata = place.packages / _METADATA
-    files = {metadata / name: (source / _METADATA / name).read_text() for name in ("INSTALLER", "METADATA")}
-    files[place.packages / "horovod" / "__init__.py"] = (source / "horovod" / "__init__.py").read_text()
+    files = {
+        metadata / name: (source / _METADATA / name).read_text()
+        for name in ("INSTALLER", "METADATA")
+    }
+    files[place.packages / "horovod" / "__init__.py"] = (
+        source / "horovod" / "__init__.py"
+    ).read_text()
     files[place.commands / "horovodrun"] = _first_line() + _COMMAND
     record = io.StringIO()
     rows = csv.writer(record, lineterminator="\n")
     for path, text in files.items():
-        digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
-        rows.writerow([os.path.relpath(path, place.packages), f"sha256={digest}", len(text.encode())])
+        digest = (
+            base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
+        )
+        rows.writerow(
+            [os.path.relpath(path, place.packages), f"sha256={digest}", len(text.encode())]
+        )
     rows.writerow([f"{_METADATA}/RECORD", "", ""])
     return {metadata / "RECORD": record.getvalue(), **files}
 
@@ -151,10 +166,15 @@ def _first_line() -> str:
 
 
 def _delete(files: Iterable[Path]) -> None:
-    """Deletes the files, their compiled forms and folders that are then empty; RECORD comes last."""
+    """Deletes the files, their compiled forms and folders that are then empty; RECORD comes
+    last."""
     for path in sorted(files, key=lambda path: path.name == "RECORD"):
         path.unlink(missing_ok=True)
         if path.suffix == ".py":
             shutil.rmtree(path.parent / "__pycache__", ignore_errors=True)
-        if path.parent.name in ("horovod", _METADATA) and path.parent.is_dir() and not any(path.parent.iterdir()):
+        if (
+            path.parent.name in ("horovod", _METADATA)
+            and path.parent.is_dir()
+            and not any(path.parent.iterdir())
+        ):
             path.parent.rmdir()

@@ -24,7 +24,9 @@ _RENAMED = {
 
 _START = "start the processes with hvdliterun or your cluster's own launcher"
 
-_CHECKPOINTS = "take the elastic parts out and save checkpoints, from which the job can be started again"
+_CHECKPOINTS = (
+    "take the elastic parts out and save checkpoints, from which the job can be started again"
+)
 
 UNKNOWN = "docs/guides/migrating.md lists what there is"
 
@@ -33,10 +35,13 @@ _INSTEAD = {
     "horovod.spark": f"{_START}, and let each rank read its part of the data from files",
     "horovod.ray": _START,
     "horovod.mxnet": "MXNet is no longer maintained; move the model to torch, TensorFlow or JAX",
-    "horovod.data": "use your framework's own loader, such as torch.utils.data.DataLoader(num_workers=...)",
-    "horovod.tensorflow.data": "give each rank its part with tf.data.Dataset.shard(hvd.size(), hvd.rank())",
+    "horovod.data": "use your framework's own loader, such as "
+    "torch.utils.data.DataLoader(num_workers=...)",
+    "horovod.tensorflow.data": "give each rank its part with tf.data.Dataset.shard(hvd.size(), "
+    "hvd.rank())",
     "horovod.jax": "Horovod never had one, and hvdlite's is `import hvdlite.jax as hvd`",
-    "horovod.runner.http": "the ranks of hvdliterun meet by themselves; hvd.init(rank=, size=, rendezvous=, secret=) is for processes that you start",
+    "horovod.runner.http": "the ranks of hvdliterun meet by themselves; hvd.init(rank=, size=, "
+    "rendezvous=, secret=) is for processes that you start",
     "horovod.runner.elastic": _CHECKPOINTS,
     "horovod.runner.driver": _START,
     "horovod._keras": "import horovod.keras or horovod.tensorflow.keras",

@@ -12,7 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from hvdlite.base.operations import ALLGATHER, BROADCAST, EXCHANGED, OF_OTHER_ROWS, SAME, SHARED, Operation
+from hvdlite.base.operations import (
+    ALLGATHER,
+    BROADCAST,
+    EXCHANGED,
+    OF_OTHER_ROWS,
+    SAME,
+    SHARED,
+    Operation,
+)
 from hvdlite.base.ops import Average, Sum
 from hvdlite.core import engine
 from hvdlite.core.engine import Pending
@@ -51,7 +59,16 @@ class Collectives:
             out = framework.empty_like(host)
         set_id = 0 if process_set is global_process_set else set_id_of(process_set)
         answer = engine.run(
-            operation.kind, op, set_id, name, host, out, root, prescale, postscale, splits or _NO_SPLITS
+            operation.kind,
+            op,
+            set_id,
+            name,
+            host,
+            out,
+            root,
+            prescale,
+            postscale,
+            splits or _NO_SPLITS,
         )
         if out is None:
             return self._received(operation, answer, tensor, splits_like, root)
@@ -66,19 +83,24 @@ class Collectives:
         return result if call.operation.result is EXCHANGED else (result,)
 
     def start(self, call: Call, tensors: Sequence[Tensor]) -> Pending:
-        """Starts an operation. The Pending's result is that of the one tensor, or a group's tuple."""
+        """Starts an operation. The Pending's result is that of the one tensor, or a group's
+        tuple."""
         if not isinstance(tensors, (list, tuple)):
             raise TypeError(f"expected a list of tensors, got {type(tensors).__name__}")
         framework, operation = self.framework, call.operation
         hosts = [framework.lend(tensor, call.in_place) for tensor in tensors]
-        outs = hosts if call.in_place else [self._output(operation, host, call.root) for host in hosts]
+        outs = (
+            hosts if call.in_place else [self._output(operation, host, call.root) for host in hosts]
+        )
         splits = self._checked(operation, call.op, call.splits)
         how = (operation.kind, call.op, set_id_of(call.process_set), call.name)
         factors = (call.prescale, call.postscale)
         if call.grouped:
             natives = engine.submit_group(*how, hosts, outs, *factors)
         else:
-            native = engine.submit(*how, hosts[0], outs[0], call.root, *factors, splits or _NO_SPLITS)
+            native = engine.submit(
+                *how, hosts[0], outs[0], call.root, *factors, splits or _NO_SPLITS
+            )
             natives = [native]
         return Pending(natives, partial(self._finish, call, tensors, outs))
 
@@ -88,9 +110,13 @@ class Collectives:
     ) -> list[Any]:  # fmt: skip
         """The tensors of the root, all under way at once."""
         calls = [Call(BROADCAST, name, process_set, root=root, in_place=in_place) for name in names]
-        return engine.run_all([self.start(call, [tensor]) for call, tensor in zip(calls, tensors, strict=True)])
+        return engine.run_all(
+            [self.start(call, [tensor]) for call, tensor in zip(calls, tensors, strict=True)]
+        )
 
-    def _finish(self, call: Call, tensors: Sequence[Tensor], outs: list[Any], answers: list[Any]) -> Any:
+    def _finish(
+        self, call: Call, tensors: Sequence[Tensor], outs: list[Any], answers: list[Any]
+    ) -> Any:
         home = self.framework.write_back if call.in_place else self.framework.deliver
         results = tuple(
             self._received(call.operation, answer, tensor, call.splits_like, call.root)
@@ -102,11 +128,15 @@ class Collectives:
 
     def _output(self, operation: Operation, host: Any, root: int) -> Any:
         """Memory for the result; None: the core allocates it."""
-        if operation.result is SAME or not (operation.result in OF_OTHER_ROWS or keeps_input(operation, root)):
+        if operation.result is SAME or not (
+            operation.result in OF_OTHER_ROWS or keeps_input(operation, root)
+        ):
             return self.framework.empty_like(host)
         return None
 
-    def _received(self, operation: Operation, answer: Any, tensor: Tensor, splits_like: Any, root: int) -> Any:
+    def _received(
+        self, operation: Operation, answer: Any, tensor: Tensor, splits_like: Any, root: int
+    ) -> Any:
         """A result whose memory is the core's."""
         if keeps_input(operation, root):
             return tensor
@@ -117,7 +147,8 @@ class Collectives:
         return result, self.framework.integers(received, splits_like)
 
     def _checked(self, operation: Operation, op: int, splits: Any) -> Any:
-        """The splits, or an error for what the core would refuse with other words or another class."""
+        """The splits, or an error for what the core would refuse with other words or another
+        class."""
         if operation.result is SHARED and not self._scatters_any:
             check_scatter(operation, op)
         if splits is not None and not splits:
@@ -135,7 +166,9 @@ class Collectives:
         """The received splits of one alltoall as the splits of another."""
         return [int(n) for n in received]
 
-    def starts(self, lengths: Sequence[Any], name: str | None, process_set: ProcessSet) -> Sequence[Any]:
+    def starts(
+        self, lengths: Sequence[Any], name: str | None, process_set: ProcessSet
+    ) -> Sequence[Any]:
         """At which row of each gathered tensor this rank's rows begin.
 
         `lengths`: how many rows this rank has of each.
@@ -150,6 +183,8 @@ class Collectives:
 def check_scatter(operation: Operation, op: int) -> None:
     # Horovod's class for it, though the program is at fault.
     if op not in (Average, Sum):
-        error = HorovodInternalError(f"{operation.name}: op={op!r} is not possible; use hvd.Average or hvd.Sum")
+        error = HorovodInternalError(
+            f"{operation.name}: op={op!r} is not possible; use hvd.Average or hvd.Sum"
+        )
         error.retryable = False
         raise error

@@ -20,8 +20,9 @@ __all__ = [
 
 rank = _core.rank
 
-#: run, submit and submit_group take the numbers of an operation, a reduction and a process set, a name, the tensors and the
-#: memory for the results (None: the core allocates it): see _core.pyi. The core holds the memory until the operation is done.
+# : run, submit and submit_group take the numbers of an operation, a reduction and a process set, a
+# name, the tensors and the : memory for the results (None: the core allocates it): see _core.pyi.
+# The core holds the memory until the operation is done.
 run = _core.run
 submit = _core.submit
 submit_group = _core.submit_group
@@ -32,8 +33,8 @@ DeviceArray = _core.DeviceArray
 #: Ends the job on all ranks: abort(why).
 abort = _core.abort
 
-#: Waits for all native handles of a list, whatever becomes of some, then raises the first one's error. For results in their
-#: outputs. The list is emptied of those that are over.
+# : Waits for all native handles of a list, whatever becomes of some, then raises the first one's
+# error. For results in their : outputs. The list is emptied of those that are over.
 wait_all = _core.wait_all
 
 
@@ -101,7 +102,8 @@ def pool_stats() -> PoolStats:
 
 
 def takes_gpus() -> bool:
-    """Whether tensors on CUDA GPUs can be lent as they are; if not, they travel as copies in host memory."""
+    """Whether tensors on CUDA GPUs can be lent as they are; if not, they travel as copies in host
+    memory."""
     try:
         _core.check_gpus()
     except (NotImplementedError, NotInitializedError):
@@ -113,7 +115,9 @@ def ranks_of(set_id: int) -> list[int]:
     """The ranks of the set with this number."""
     members = _core.process_set_ranks(set_id)
     if not members:
-        raise ValueError(f"there is no process set {set_id}: it has been removed, or hvd.init() is missing")
+        raise ValueError(
+            f"there is no process set {set_id}: it has been removed, or hvd.init() is missing"
+        )
     return members
 
 

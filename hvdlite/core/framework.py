@@ -1,7 +1,7 @@
 """What hvdlite must know about a framework: a handful of primitives, and nothing else.
 
-Ask of each line in an adapter: is this about the operation or about the framework? What is about the operation belongs
-in this folder; what only the framework knows is a method here.
+Ask of each line in an adapter: is this about the operation or about the framework? What is about
+the operation belongs in this folder; what only the framework knows is a method here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ class Framework(Protocol):
     def shape(self, tensor: Tensor) -> Sequence[int]: ...
 
     def lend(self, tensor: Tensor, in_place: bool = False) -> Host:
-        """The tensor itself where the core can read it; else a contiguous copy, in host memory if need be.
+        """The tensor itself where the core can read it; else a contiguous copy, in host memory if
+        need be.
 
         Raises TypeError or ValueError for what cannot be communicated, or not in place.
         """
@@ -34,11 +35,12 @@ class Framework(Protocol):
         """A result as a tensor on the device of `like`."""
 
     def write_back(self, host: Host, tensor: Tensor) -> Tensor:
-        """After an operation in place: what lend() gave goes back into the tensor, unless it is the same memory."""
+        """After an operation in place: what lend() gave goes back into the tensor, unless it is the
+        same memory."""
 
     def adopt(self, array: Any, like: Tensor) -> Tensor:
-        """A result that came as a numpy array, or a DeviceArray if it is on a GPU, as a tensor of the dtype and on the
-        device of `like`.
+        """A result that came as a numpy array, or a DeviceArray if it is on a GPU, as a tensor of
+        the dtype and on the device of `like`.
 
         numpy has no bfloat16: that comes as int16, and is to be seen as what it is.
         """
@@ -66,4 +68,5 @@ class DifferentiableFramework(Framework, Protocol):
         """Differentiable."""
 
     def differentiable(self, rule: Any, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """rule.forward(), recorded so that gradients pass through rule.backward(): a hvdlite.core.gradients.Rule."""
+        """rule.forward(), recorded so that gradients pass through rule.backward(): a
+        hvdlite.core.gradients.Rule."""

@@ -7,8 +7,8 @@
     reducescatter   the allgather of the gradient; times the number of members if the op was Sum
     reduce          the broadcast of the root's gradient, in the same way; other ranks, which keep their tensor, add their own
 
-They are Horovod's: averages keep a gradient's size independent of the number of ranks. A gradient is computed by a
-differentiable collective again, so that there are gradients of gradients.
+They are Horovod's: averages keep a gradient's size independent of the number of ranks. A gradient
+is computed by a differentiable collective again, so that there are gradients of gradients.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ from hvdlite.core.operations import Call, keeps_input
 
 
 class Rule:
-    """A call that can be differentiated: how its results come about, and what their gradients become.
+    """A call that can be differentiated: how its results come about, and what their gradients
+    become.
 
     `ops` is a Collectives, or what builds the same as nodes of a graph.
     """
@@ -52,7 +53,8 @@ class Rule:
 
     @property
     def constants(self) -> int:
-        """How many of the last results have no gradient: an alltoall's received splits have none."""
+        """How many of the last results have no gradient: an alltoall's received splits have
+        none."""
         return int(self.call.operation.result is EXCHANGED)
 
     def forward(self, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
@@ -67,22 +69,32 @@ class Rule:
         return _BACKWARD[self.call.operation](self, gradients)
 
     def run_gradient(
-        self, operation: Operation, gradients: Sequence[Tensor], rows: Sequence[Any] | None = None, **how: Any
+        self,
+        operation: Operation,
+        gradients: Sequence[Tensor],
+        rows: Sequence[Any] | None = None,
+        **how: Any,
     ) -> Sequence[Tensor]:
-        """Another operation on the gradients, differentiable, with the name, the process set and the grouping of this one.
+        """Another operation on the gradients, differentiable, with the name, the process set and
+        the grouping of this one.
 
         `rows`: those of the results, if they are known.
         """
-        # Not numbered automatically, because ranks may walk back through their graphs in different orders.
+        # Not numbered automatically, because ranks may walk back through their graphs in different
+        # orders.
         name = None if self.call.name is None else f"{self.call.name}.gradient"
         call = Call(operation, name, self.call.process_set, grouped=self.call.grouped, **how)
-        results: Sequence[Tensor] = self.ops.framework.differentiable(Rule(self.ops, call, rows), gradients)
+        results: Sequence[Tensor] = self.ops.framework.differentiable(
+            Rule(self.ops, call, rows), gradients
+        )
         return results
 
 
 def _of_allreduce(rule: Rule, gradients: Sequence[Tensor]) -> Sequence[Tensor]:
     call = rule.call
-    return rule.run_gradient(ALLREDUCE, gradients, op=call.op, prescale=call.prescale, postscale=call.postscale)
+    return rule.run_gradient(
+        ALLREDUCE, gradients, op=call.op, prescale=call.prescale, postscale=call.postscale
+    )
 
 
 def _of_allgather(rule: Rule, gradients: Sequence[Tensor]) -> Sequence[Tensor]:
@@ -121,7 +133,11 @@ def _scaled(rule: Rule, results: Sequence[Tensor]) -> Sequence[Tensor]:
     factor = call.prescale * call.postscale
     if call.op == Sum:
         factor *= call.process_set.size() or 1
-    return results if factor == 1.0 else [rule.ops.framework.scaled(result, factor) for result in results]
+    return (
+        results
+        if factor == 1.0
+        else [rule.ops.framework.scaled(result, factor) for result in results]
+    )
 
 
 _BACKWARD: dict[Operation, Callable[[Rule, Sequence[Tensor]], Sequence[Tensor]]] = {

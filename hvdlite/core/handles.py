@@ -1,7 +1,7 @@
 """Handles: operations under way.
 
-A handle is a number. The memory that its operation reads and writes is not held here but by the native core, until the
-operation is done: a program may simply forget a handle.
+A handle is a number. The memory that its operation reads and writes is not held here but by the
+native core, until the operation is done: a program may simply forget a handle.
 """
 
 from __future__ import annotations
@@ -16,14 +16,16 @@ __all__ = ["poll", "synchronize"]
 
 
 class Pending:
-    """What a handle needs to become a result: the native handles, and what to make of their results."""
+    """What a handle needs to become a result: the native handles, and what to make of their
+    results."""
 
     __slots__ = ("finish", "natives", "outcomes")
 
     def __init__(self, natives: list[int], finish: Callable[[list[Any]], Any]) -> None:
         self.natives = natives
         self.finish = finish
-        self.outcomes: list[Any] = []  # of those that are over, in their order: results, or exceptions
+        # of those that are over, in their order: results, or exceptions
+        self.outcomes: list[Any] = []
 
 
 _pending: dict[int, Pending] = {}
@@ -41,7 +43,8 @@ def new_handle(pending: Pending) -> int:
 
 
 def poll(handle: int) -> bool:
-    """True once synchronize(handle) would not block. ValueError for a handle that was synchronized already."""
+    """True once synchronize(handle) would not block. ValueError for a handle that was synchronized
+    already."""
     pending = _pending.get(handle)
     if pending is None:
         raise ValueError(f"no operation has handle {handle}: each handle can be synchronized once")
@@ -49,7 +52,8 @@ def poll(handle: int) -> bool:
 
 
 def synchronize(handle: int) -> Any:
-    """Waits for an asynchronous operation and returns its result. None for a handle that was synchronized already."""
+    """Waits for an asynchronous operation and returns its result. None for a handle that was
+    synchronized already."""
     pending = _pending.get(handle)
     if pending is None:
         return None
@@ -82,7 +86,8 @@ def _complete(pending: Pending, forget: Callable[[], Any]) -> Any:
         try:
             outcome = _core.wait(native)
         except Exception as error:
-            if _is_under_way(native):  # a signal handler's exception; as Ctrl-C, it leaves the handle as it is
+            # a signal handler's exception; as Ctrl-C, it leaves the handle as it is
+            if _is_under_way(native):
                 raise
             outcome = error
         outcomes.append(outcome)

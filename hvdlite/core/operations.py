@@ -28,7 +28,8 @@ class Call(NamedTuple):
 
 
 def keeps_input(operation: Operation, root: int) -> bool:
-    """Whether this rank's result is its own tensor: only the root of a reduction gets another one."""
+    """Whether this rank's result is its own tensor: only the root of a reduction gets another
+    one."""
     return operation.reduces and operation.rooted and engine.rank() != root
 
 
@@ -36,8 +37,8 @@ def equal_rows(rows: int, members: int, call: Call, where: str) -> int:
     """The rows of each member, where all must have equally many."""
     if rows % members:
         raise ValueError(
-            f"{call.operation.name} {where}: the first dimension must be divisible by the {members} "
-            f"members of the process set, but it is {rows}"
+            f"{call.operation.name} {where}: the first dimension must be divisible by the "
+            f"{members} members of the process set, but it is {rows}"
         )
     return rows // members
 
@@ -53,7 +54,9 @@ def compiled_shape(call: Call, shape: Sequence[int], members: int, where: str) -
     if result not in OF_OTHER_ROWS:
         return tuple(shape)
     if not shape:
-        raise ValueError(f"{call.operation.name}: a tensor without dimensions has no rows; reshape it to (1,)")
+        raise ValueError(
+            f"{call.operation.name}: a tensor without dimensions has no rows; reshape it to (1,)"
+        )
     rows, *rest = shape
     if result is GATHERED:
         return (rows * members, *rest)

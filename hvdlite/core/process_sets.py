@@ -17,10 +17,12 @@ def is_communicator(comm: Any) -> bool:
 
 
 class ProcessSet:
-    """A set of global ranks. Register it with init(process_sets=[...]) or add_process_set() before use.
+    """A set of global ranks. Register it with init(process_sets=[...]) or add_process_set() before
+    use.
 
-    Of a communicator of mpi4py it is the set of its ranks, which are known when it is registered. Each rank passes the one that it
-    is in, as Split() makes them, and all of these become process sets."""
+    Of a communicator of mpi4py it is the set of its ranks, which are known when it is registered.
+    Each rank passes the one that it is in, as Split() makes them, and all of these become process
+    sets."""
 
     process_set_id: int | None = None
     ranks: list[int] | None = None
@@ -48,7 +50,8 @@ class ProcessSet:
         members = _members(self.process_set_id)
         if _core.rank() not in members:
             raise ValueError(
-                f"rank {_core.rank()} is not a member of process set {self.process_set_id}: see ProcessSet.included()"
+                f"rank {_core.rank()} is not a member of process set {self.process_set_id}: see "
+                "ProcessSet.included()"
             )
         return members.index(_core.rank())
 
@@ -59,7 +62,10 @@ class ProcessSet:
         return _core.rank() in self.ranks
 
     def __str__(self) -> str:
-        return f"ProcessSet(process_set_id={self.process_set_id}, ranks={self.ranks}, mpi_comm={self.mpi_comm})"
+        return (
+            f"ProcessSet(process_set_id={self.process_set_id}, ranks={self.ranks}, "
+            f"mpi_comm={self.mpi_comm})"
+        )
 
     __repr__ = __str__
 
@@ -88,6 +94,7 @@ def set_id_of(process_set: ProcessSet) -> int:
         if not _core.is_initialized():
             raise NotInitializedError()
         raise ValueError(
-            f"{process_set} is not registered: pass it to hvd.init(process_sets=[...]) or hvd.add_process_set() first"
+            f"{process_set} is not registered: pass it to hvd.init(process_sets=[...]) or "
+            "hvd.add_process_set() first"
         )
     return set_id

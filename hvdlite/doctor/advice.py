@@ -17,7 +17,9 @@ _KERAS = f"""{_BASICS} {_SETS} Average Sum Adasum Compression callbacks elastic 
     broadcast_global_variables allreduce allgather broadcast reducescatter load_model"""
 _CALLBACKS = """BroadcastGlobalVariablesCallback MetricAverageCallback LearningRateScheduleCallback
     LearningRateWarmupCallback BestModelCheckpoint"""
-_KERAS_ELASTIC = "KerasState CommitStateCallback UpdateBatchStateCallback UpdateEpochStateCallback run"
+_KERAS_ELASTIC = (
+    "KerasState CommitStateCallback UpdateBatchStateCallback UpdateEpochStateCallback run"
+)
 
 #: the names that programs use, by module; compat.names lists packages of which hvdlite has nothing
 HOROVOD = {
@@ -56,7 +58,8 @@ HOROVOD = {
         "horovod.common": "basics elastic exceptions process_sets util",
         "horovod.common.basics": "HorovodBasics",
         "horovod.common.elastic": "State ObjectState run_fn notification_manager",
-        "horovod.common.exceptions": "HorovodInternalError HostsUpdatedInterrupt HorovodVersionMismatchError",
+        "horovod.common.exceptions": "HorovodInternalError HostsUpdatedInterrupt "
+        "HorovodVersionMismatchError",
         "horovod.common.process_sets": _SETS,
         "horovod.common.util": """env gloo_built mpi_built nccl_built ddl_built ccl_built gpu_available extension_available
             _cache split_list num_rank_is_power_2 is_iterable is_version_greater_equal_than check_extension get_ext_suffix
@@ -69,12 +72,14 @@ HOROVOD = {
             resolve_host_address""",
         "horovod.runner.util.streams": "Pipe",
         "horovod.runner.common.util": "config_parser env host_hash hosts secret timeout",
-        "horovod.runner.common.util.config_parser": "set_env_from_args HOROVOD_FUSION_THRESHOLD HOROVOD_CYCLE_TIME",
+        "horovod.runner.common.util.config_parser": "set_env_from_args HOROVOD_FUSION_THRESHOLD "
+        "HOROVOD_CYCLE_TIME",
         "horovod.runner.common.util.env": "get_env_rank_and_size is_exportable",
         "horovod.runner.common.util.host_hash": "host_hash",
         "horovod.runner.common.util.hosts": """HostInfo SlotInfo INVALID_SLOT_INFO get_host_assignments parse_host_files parse_hosts
             parse_hosts_and_slots""",
-        "horovod.runner.common.util.secret": "HOROVOD_SECRET_KEY DIGEST_LENGTH_BYTES make_secret_key compute_digest check_digest",
+        "horovod.runner.common.util.secret": "HOROVOD_SECRET_KEY DIGEST_LENGTH_BYTES "
+        "make_secret_key compute_digest check_digest",
         "horovod.runner.common.util.timeout": "Timeout TimeoutException",
     }.items()
 }
@@ -82,9 +87,12 @@ HOROVOD = {
 #: functions by their last name, with the same call and another result
 DIFFERS = {
     "mpi_built": "says whether mpi4py and an MPI are found here, not what was compiled in",
-    "mpi_enabled": "says whether mpirun has started the job or its tensors travel over MPI; Adasum does not need that here",
-    "mpi_threads_supported": "raises ValueError where tensors do not travel over MPI, as Horovod does where MPI is not enabled",
-    "nccl_built": "is the version of the NCCL that is found here, not what was compiled in; 0: none",
+    "mpi_enabled": "says whether mpirun has started the job or its tensors travel over MPI; Adasum "
+    "does not need that here",
+    "mpi_threads_supported": "raises ValueError where tensors do not travel over MPI, as Horovod "
+    "does where MPI is not enabled",
+    "nccl_built": "is the version of the NCCL that is found here, not what was compiled in; "
+    "0: none",
     "rocm_built": "is False: tensors of AMD's GPUs are not taken",
 }
 
@@ -96,13 +104,20 @@ ARGUMENTS = {
     "device_sparse": "has no effect: hvdlite finds out by itself where a tensor is",
 }
 
-_LAUNCHERS = "hvd.init() believes it, and needs all that a launcher sets; hvdliterun does that for you"
+_LAUNCHERS = (
+    "hvd.init() believes it, and needs all that a launcher sets; hvdliterun does that for you"
+)
 _OURS = "hvdlite has its own communication, to which this does not apply"
 BUILD = "Horovod's build read it; hvdlite has nothing to choose when it is built"
-_PLANNED = "hvdlite does not tune itself yet; set the knobs in docs/reference/knobs.md where the defaults do not suit"
+_PLANNED = (
+    "hvdlite does not tune itself yet; set the knobs in docs/reference/knobs.md where the "
+    "defaults do not suit"
+)
 
 #: other variables that hvdlite reads
-ALSO_WORK = {"TF_USE_LEGACY_KERAS": "tf.keras is tf_keras then (pip install tf_keras), for hvdlite as well"}
+ALSO_WORK = {
+    "TF_USE_LEGACY_KERAS": "tf.keras is tf_keras then (pip install tf_keras), for hvdlite as well"
+}
 
 #: variables that launchers set and programs need not
 LAUNCHERS = {
@@ -117,7 +132,10 @@ NO_EFFECT = (
         ["HOROVOD_CONTROLLER", "HOROVOD_ADASUM_MPI_CHUNK_SIZE", "HOROVOD_CCL_CACHE"],
         _OURS,
     )
-    | dict.fromkeys(["HOROVOD_NUM_NCCL_STREAMS", "HOROVOD_DISABLE_NVTX_RANGES", "HOROVOD_BATCH_D2D_MEMCOPIES"], _OURS)
+    | dict.fromkeys(
+        ["HOROVOD_NUM_NCCL_STREAMS", "HOROVOD_DISABLE_NVTX_RANGES", "HOROVOD_BATCH_D2D_MEMCOPIES"],
+        _OURS,
+    )
     | dict.fromkeys(["HOROVOD_HIERARCHICAL_ALLGATHER", "HOROVOD_ENABLE_ASYNC_COMPLETION"], _OURS)
     | {
         f"HOROVOD_AUTOTUNE{name}": _PLANNED
@@ -126,7 +144,8 @@ NO_EFFECT = (
         )
     }
     | {
-        "HOROVOD_GLOO_TIMEOUT_SECONDS": "a rank that is lost is noticed by itself; see HVDLITE_HEARTBEAT_SECONDS in docs/reference/knobs.md",
+        "HOROVOD_GLOO_TIMEOUT_SECONDS": "a rank that is lost is noticed by itself; see "
+        "HVDLITE_HEARTBEAT_SECONDS in docs/reference/knobs.md",
         "HOROVOD_ENABLE_XLA_OPS": "collectives in compiled functions need no setting",
         "HOROVOD_ELASTIC": "hvdliterun --min-np makes a job elastic and sets it",
         "HOROVOD_ELASTIC_TIMEOUT": "hvdliterun --elastic-timeout says it",

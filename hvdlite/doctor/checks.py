@@ -20,7 +20,10 @@ def of_program(program: Program) -> Iterator[Finding]:
     for variable in program.variables:
         yield from variables.about(program.file, variable.line, variable.name)
     for mention in program.mentions:
-        sentence = "stands in a string: if it is imported by that, say hvdlite's name or `hvdlite compat install`"
+        sentence = (
+            "stands in a string: if it is imported by that, say hvdlite's name or `hvdlite "
+            "compat install`"
+        )
         yield Finding(Kind.HINT, program.file, mention.line, mention.path, sentence)
     if any(use.path.startswith(("horovod.keras", "horovod.tensorflow")) for use in program.uses):
         yield from _compiles(program)
@@ -56,7 +59,9 @@ def _missing(file: str, use: Use, missing: surface.Missing) -> Finding:
         close = difflib.get_close_matches(missing.name, surface.public_names(missing.module), 1)
         sentence = f"hvdlite does not have it: {f'is {close[0]} meant?' if close else instead}"
     if use.guarded and use.is_import:
-        return Finding(Kind.DIFFERS, file, use.line, use.path, f"{sentence}; the ImportError is caught")
+        return Finding(
+            Kind.DIFFERS, file, use.line, use.path, f"{sentence}; the ImportError is caught"
+        )
     return Finding(Kind.CHANGE, file, use.line, use.path, sentence)
 
 
@@ -65,16 +70,28 @@ def _call(file: str, call: Call) -> Iterator[Finding]:
     function = call.path.rpartition(".")[2]
     given = [keyword.arg for keyword in call.node.keywords if keyword.arg is not None]
     for name in given:
-        if isinstance(found, surface.Found) and found.parameters is not None and name not in found.parameters:
-            sentence = f"{function}() has no argument of this name; it has {', '.join(found.parameters) or 'none'}"
+        if (
+            isinstance(found, surface.Found)
+            and found.parameters is not None
+            and name not in found.parameters
+        ):
+            sentence = (
+                f"{function}() has no argument of this name; it has "
+                f"{', '.join(found.parameters) or 'none'}"
+            )
             yield Finding(Kind.CHANGE, file, call.line, f"{call.path}({name}=)", sentence)
         elif name in advice.ARGUMENTS and isinstance(found, surface.Found):
-            yield Finding(Kind.DIFFERS, file, call.line, f"{call.path}({name}=)", advice.ARGUMENTS[name])
+            yield Finding(
+                Kind.DIFFERS, file, call.line, f"{call.path}({name}=)", advice.ARGUMENTS[name]
+            )
 
 
 def _compiles(program: Program) -> Iterator[Finding]:
     """Yields what Horovod's examples passed to a model's compile()."""
     for node in ast.walk(program.tree):
         if isinstance(node, ast.keyword) and node.arg == "experimental_run_tf_function":
-            name, sentence = "compile(experimental_run_tf_function=)", "Keras 3 has no such argument: leave it out"
+            name, sentence = (
+                "compile(experimental_run_tf_function=)",
+                "Keras 3 has no such argument: leave it out",
+            )
             yield Finding(Kind.CHANGE, program.file, node.value.lineno, name, sentence)

@@ -70,7 +70,11 @@ class _Examination:
         if not line:
             return file
         places = self._places.get(file)
-        return f"{file}:cell {places[line - 1].cell}:{places[line - 1].line}" if places else f"{file}:{line}"
+        return (
+            f"{file}:cell {places[line - 1].cell}:{places[line - 1].line}"
+            if places
+            else f"{file}:{line}"
+        )
 
     def _placed(self, finding: Finding) -> Finding:
         places = self._places.get(finding.file)
@@ -105,7 +109,9 @@ def _files(paths: Sequence[str]) -> Iterator[tuple[str, bool]]:
 
 def _inside(path: str) -> Iterator[str]:
     for folder, inside, names in os.walk(path):
-        inside[:] = sorted(name for name in inside if name not in _NOT_INSIDE and not name.startswith("."))
+        inside[:] = sorted(
+            name for name in inside if name not in _NOT_INSIDE and not name.startswith(".")
+        )
         for name in sorted(names):
             file = Path(folder, name)
             # Reading a pipe would wait.

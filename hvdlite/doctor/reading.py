@@ -14,7 +14,8 @@ _IMPORT_ERRORS = {"ImportError", "ModuleNotFoundError", "Exception", "BaseExcept
 
 @dataclass(frozen=True)
 class Use:
-    """`path`: Horovod's full name, such as horovod.torch.allreduce, whatever the program calls it."""
+    """`path`: Horovod's full name, such as horovod.torch.allreduce, whatever the program calls
+    it."""
 
     path: str
     line: int
@@ -80,7 +81,9 @@ def imported_by_call(node: ast.AST) -> str | None:
     """Returns the argument of a call of import_module(), of any module."""
     if not isinstance(node, ast.Call) or not node.args:
         return None
-    function = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    function = (
+        node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    )
     return _constant(node.args[0]) if function == "import_module" else None
 
 
@@ -112,7 +115,9 @@ class _Reader(ast.NodeVisitor):
             return
         # `from hvdlite import torch` counts as well.
         for alias in node.names:
-            module = horovods_name(f"{node.module}.{alias.name}" if node.module == "hvdlite" else node.module)
+            module = horovods_name(
+                f"{node.module}.{alias.name}" if node.module == "hvdlite" else node.module
+            )
             if module is None:
                 continue
             if node.module == "hvdlite":
@@ -177,7 +182,11 @@ class _Reader(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Constant(self, node: ast.Constant) -> None:
-        if isinstance(node.value, str) and _MODULE.fullmatch(node.value) and id(node) not in self._followed:
+        if (
+            isinstance(node.value, str)
+            and _MODULE.fullmatch(node.value)
+            and id(node) not in self._followed
+        ):
             self._program.mentions.append(Mention(node.value, node.lineno))
 
     # --- details

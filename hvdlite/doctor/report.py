@@ -22,8 +22,8 @@ def text(findings: Sequence[Finding]) -> str:
         return "Nothing of Horovod is used here."
     counts = {kind: sum(f.kind is kind for f in findings) for kind in Kind}
     lines.append(
-        f"{counts[Kind.CHANGE]} to change, {counts[Kind.DIFFERS]} that differ, {counts[Kind.HINT]} hints, "
-        f"{counts[Kind.WORKS]} names that work as they are."
+        f"{counts[Kind.CHANGE]} to change, {counts[Kind.DIFFERS]} that differ, {counts[Kind.HINT]} "
+        f"hints, {counts[Kind.WORKS]} names that work as they are."
     )
     return "\n".join(lines)
 
@@ -35,7 +35,13 @@ def _place(finding: Finding) -> str:
 def as_json(findings: Sequence[Finding], unreadable: Sequence[str]) -> str:
     """Returns the same as an object."""
     rows = [
-        {"kind": f.kind.value, "file": f.file, "line": f.line, "name": f.name, "sentence": f.sentence}
+        {
+            "kind": f.kind.value,
+            "file": f.file,
+            "line": f.line,
+            "name": f.name,
+            "sentence": f.sentence,
+        }
         | ({"cell": f.cell} if f.cell else {})
         for f in in_order(findings)
     ]

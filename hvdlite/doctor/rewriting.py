@@ -60,7 +60,11 @@ def _edits(tree: ast.Module) -> Iterator[Edit]:
             for alias in node.names:
                 if alias.asname and (new := _new_name(alias.name)):
                     yield Edit(alias.lineno, alias.col_offset, alias.name, new)
-        elif isinstance(node, ast.Call) and (name := imported_by_call(node)) and (new := _new_name(name)):
+        elif (
+            isinstance(node, ast.Call)
+            and (name := imported_by_call(node))
+            and (new := _new_name(name))
+        ):
             # after the quotation mark
             yield Edit(node.args[0].lineno, node.args[0].col_offset + 1, name, new)
     if not any(_binds_horovod(node) and not _is_plain(node) for node in ast.walk(tree)):

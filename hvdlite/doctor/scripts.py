@@ -31,7 +31,9 @@ def findings(file: str, text: str) -> Iterator[Finding]:
             sentence = "install hvdlite, and `hvdlite compat install` where programs import horovod"
             yield Finding(Kind.CHANGE, file, number, "horovod", sentence)
         if _LAUNCHES.search(line):
-            sentence = "is hvdliterun, with the same flags; `hvdlite compat install` gives it this name"
+            sentence = (
+                "is hvdliterun, with the same flags; `hvdlite compat install` gives it this name"
+            )
             yield Finding(Kind.DIFFERS, file, number, "horovodrun", sentence)
         for name in dict.fromkeys(_VARIABLE.findall(line)):
             yield from variables.about(file, number, name)

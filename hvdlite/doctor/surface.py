@@ -121,7 +121,9 @@ def _read(file: Path) -> _Module:
             module.definitions[statement.name] = statement
         elif isinstance(statement, ast.Assign):
             targets = [node for target in statement.targets for node in ast.walk(target)]
-            module.definitions |= {node.id: statement for node in targets if isinstance(node, ast.Name)}
+            module.definitions |= {
+                node.id: statement for node in targets if isinstance(node, ast.Name)
+            }
             if any(isinstance(node, ast.Name) and node.id == "__all__" for node in targets):
                 module.listed = _listed_by(module, statement.value)
         elif isinstance(statement, ast.AugAssign) and module.listed is not None:
@@ -178,7 +180,9 @@ def _listed_by(module: _Module, added: ast.expr) -> set[str]:
 
 def _parameters(definition: ast.stmt) -> tuple[str, ...] | None:
     if isinstance(definition, ast.ClassDef):
-        made = [f for f in definition.body if isinstance(f, ast.FunctionDef) and f.name == "__init__"]
+        made = [
+            f for f in definition.body if isinstance(f, ast.FunctionDef) and f.name == "__init__"
+        ]
         if not made:
             return None
         found = _parameters(made[0])

@@ -21,8 +21,18 @@ _WRAPPERS = {
 }  # fmt: skip
 #: names by which a wrapper is recognised that is called through an object, such as self.hvd
 _WRAPPERS_BY_NAME = _WRAPPERS - {"load_model"}
-_STARTS = re.compile(r"[Bb]roadcast_?(parameters|variables|global_?variables|optimizer_state|object)", re.IGNORECASE)
-_SHARDING = {"DistributedSampler", "ElasticSampler", "shard", "num_replicas", "num_shards", "shard_index", "split_list"}
+_STARTS = re.compile(
+    r"[Bb]roadcast_?(parameters|variables|global_?variables|optimizer_state|object)", re.IGNORECASE
+)
+_SHARDING = {
+    "DistributedSampler",
+    "ElasticSampler",
+    "shard",
+    "num_replicas",
+    "num_shards",
+    "shard_index",
+    "split_list",
+}
 
 
 def of_programs(programs: Sequence[Program]) -> Iterator[Finding]:
@@ -41,29 +51,40 @@ def of_programs(programs: Sequence[Program]) -> Iterator[Finding]:
     if "init" not in used and used & (
         _WRAPPERS | {"rank", "size", "local_rank", "allreduce", "broadcast", "allgather"}
     ):
-        yield hint("hvd.init", "is not called in these files: it has to be, before anything else of hvd")
+        yield hint(
+            "hvd.init", "is not called in these files: it has to be, before anything else of hvd"
+        )
     if _trains(words) and not wrapped and not any("allreduce" in name for name in used):
         yield hint(
             "hvd.DistributedOptimizer",
-            "no optimizer or tape is wrapped in these files: each rank then trains a model of its own",
+            "no optimizer or tape is wrapped in these files: each rank then trains a model of "
+            "its own",
         )
     if not wrapped:
         return
-    if not any(_STARTS.match(word) for word in used | words) and not any(name.endswith("State") for name in used):
+    if not any(_STARTS.match(word) for word in used | words) and not any(
+        name.endswith("State") for name in used
+    ):
         yield hint(
             "hvd.broadcast_parameters",
-            "nothing is broadcast in these files, and ranks may begin with different weights: hvd.broadcast_parameters (torch), "
-            "hvd.broadcast_variables (TensorFlow) or hvd.callbacks.BroadcastGlobalVariablesCallback (Keras)",
+            "nothing is broadcast in these files, and ranks may begin with different weights: "
+            "hvd.broadcast_parameters (torch), hvd.broadcast_variables (TensorFlow) or "
+            "hvd.callbacks.BroadcastGlobalVariablesCallback (Keras)",
         )
-    if not any(_scales_by_size(program) for program in programs) and "LearningRateWarmupCallback" not in used:
+    if (
+        not any(_scales_by_size(program) for program in programs)
+        and "LearningRateWarmupCallback" not in used
+    ):
         yield hint(
             "learning rate",
-            "is not multiplied by hvd.size(), though the batch of all ranks is that much larger: intended?",
+            "is not multiplied by hvd.size(), though the batch of all ranks is that much larger: "
+            "intended?",
         )
     if not words & _SHARDING and not any(_computes_with_rank(program) for program in programs):
         yield hint(
             "data",
-            "no DistributedSampler, shard() or part by hvd.rank() is to be seen: does each rank read data of its own?",
+            "no DistributedSampler, shard() or part by hvd.rank() is to be seen: does each rank "
+            "read data of its own?",
         )
 
 
@@ -87,9 +108,12 @@ def _trains(words: set[str]) -> bool:
 
 
 def _scales_by_size(program: Program) -> bool:
-    """Whether hvd.size() or local_size(), or a variable with its value, is a factor of a product."""
+    """Whether hvd.size() or local_size(), or a variable with its value, is a factor of a
+    product."""
     products = [
-        n for n in ast.walk(program.tree) if isinstance(n, (ast.BinOp, ast.AugAssign)) and isinstance(n.op, ast.Mult)
+        n
+        for n in ast.walk(program.tree)
+        if isinstance(n, (ast.BinOp, ast.AugAssign)) and isinstance(n.op, ast.Mult)
     ]
     return _any_holds(program, products, {"size", "local_size"})
 
@@ -121,4 +145,10 @@ def _name(node: ast.AST) -> str:
     """Returns `size` for `size`, `args.size` and `self.size()`."""
     if isinstance(node, ast.Call):
         return _name(node.func)
-    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+    return (
+        node.id
+        if isinstance(node, ast.Name)
+        else node.attr
+        if isinstance(node, ast.Attribute)
+        else ""
+    )

@@ -103,7 +103,9 @@ class _Loop:
 
     def _is_to_leave(self) -> bool:
         latest = news.latest()
-        named = latest is not None and self._member.number in [each.member for each in latest.leaving]
+        named = latest is not None and self._member.number in [
+            each.member for each in latest.leaving
+        ]
         return named or (latest is not None and latest.stop)
 
     def _leave(self) -> None:

@@ -1,6 +1,8 @@
-"""Every collective on JAX arrays: at once where the arrays have values, as an operation of the program where they are traced.
+"""Every collective on JAX arrays: at once where the arrays have values, as an operation of the
+program where they are traced.
 
-In a program shapes are known beforehand: there all ranks have equally many rows, and alltoall has no splits.
+In a program shapes are known beforehand: there all ranks have equally many rows, and alltoall has
+no splits.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ class JaxCollectives(Collectives):
     def as_splits(self, received: Array) -> Any:
         return None if trace.is_tracing() else super().as_splits(received)
 
-    def starts(self, lengths: Sequence[int], name: str | None, process_set: ProcessSet) -> Sequence[int]:
+    def starts(
+        self, lengths: Sequence[int], name: str | None, process_set: ProcessSet
+    ) -> Sequence[int]:
         if not trace.is_tracing():
             return super().starts(lengths, name, process_set)
         position = ranks_of(set_id_of(process_set)).index(rank())
@@ -39,15 +43,17 @@ class JaxCollectives(Collectives):
             check_scatter(call.operation, call.op)
         if call.splits is not None:
             raise ValueError(
-                "alltoall with splits has a result whose shape only the other ranks know, which a compiled function cannot "
-                "have: call it outside jax.jit"
+                "alltoall with splits has a result whose shape only the other ranks know, which a "
+                "compiled function cannot have: call it outside jax.jit"
             )
         members = len(ranks_of(set_id_of(call.process_set)))
         shapes = [compiled_shape(call, t.shape, members, "in a compiled function") for t in tensors]
         results = tuple(traced.emit(call, tensors, shapes)) if tensors else ()
         if call.operation.result is not EXCHANGED:
             return results
-        return *results, self.framework.integers([shapes[0][0] // members] * members, call.splits_like)
+        return *results, self.framework.integers(
+            [shapes[0][0] // members] * members, call.splits_like
+        )
 
 
 OPS = JaxCollectives(FRAMEWORK)

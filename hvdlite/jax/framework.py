@@ -1,4 +1,5 @@
-"""JAX's primitives for hvdlite.adapter. Arrays in host memory are numpy's: the core reads a jax.Array where it lies."""
+"""JAX's primitives for hvdlite.adapter. Arrays in host memory are numpy's: the core reads a
+jax.Array where it lies."""
 
 from __future__ import annotations
 
@@ -29,11 +30,14 @@ class JaxFramework:
             raise TypeError(f"expected a JAX array, got {type(tensor).__name__}")
         if jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key):
             raise ValueError(
-                "a random key cannot be communicated as it is: send jax.random.key_data(key), and wrap what comes with "
-                "jax.random.wrap_key_data()"
+                "a random key cannot be communicated as it is: send jax.random.key_data(key), and "
+                "wrap what comes with jax.random.wrap_key_data()"
             )
         if dtype not in SUPPORTED:
-            raise ValueError(f"arrays of dtype {dtype} cannot be communicated; cast to one of {', '.join(DTYPES)}")
+            raise ValueError(
+                f"arrays of dtype {dtype} cannot be communicated; cast to one of "
+                f"{', '.join(DTYPES)}"
+            )
 
     def shape(self, tensor: Array) -> Sequence[int]:
         return tuple(tensor.shape)
@@ -52,7 +56,8 @@ class JaxFramework:
         raise TypeError("a JAX array cannot be written to")
 
     def adopt(self, array: Any, like: Array) -> Array:
-        if array.dtype != like.dtype:  # bfloat16, which the core hands over as the int16 of the same bits
+        # bfloat16, which the core hands over as the int16 of the same bits
+        if array.dtype != like.dtype:
             array = array.view(like.dtype)
         # Its number of rows may not suit the sharding of `like`.
         devices = like.devices() if isinstance(like, jax.Array) else set()
@@ -66,7 +71,11 @@ class JaxFramework:
 
     def lengthened(self, tensor: Array, rows: int) -> Array:
         missing = rows - tensor.shape[0]
-        return jnp.concatenate([tensor, jnp.zeros((missing, *tensor.shape[1:]), tensor.dtype)]) if missing else tensor
+        return (
+            jnp.concatenate([tensor, jnp.zeros((missing, *tensor.shape[1:]), tensor.dtype)])
+            if missing
+            else tensor
+        )
 
     def scaled(self, tensor: Array, factor: float) -> Array:
         return tensor * factor
@@ -83,7 +92,8 @@ class JaxFramework:
     def differentiable(self, rule: Rule, tensors: Sequence[Array]) -> tuple[Array, ...]:
         if not trace.is_tracing():
             return rule.forward(tensors)
-        # The token goes in and out as one more float, so that its "gradient" brings the way back into order, too.
+        # The token goes in and out as one more float, so that its "gradient" brings the way back
+        # into order, too.
         inputs = [jax.ShapeDtypeStruct(t.shape, t.dtype) for t in tensors]
 
         @jax.custom_vjp
@@ -109,7 +119,8 @@ class JaxFramework:
 
 
 def _backward(rule: Rule, gradients: Sequence[Array], inputs: Sequence[Any]) -> list[Array]:
-    """rule.backward(), for tensors of which some are no floats and have gradients of the type "nothing"."""
+    """rule.backward(), for tensors of which some are no floats and have gradients of the type
+    "nothing"."""
     if all(g.dtype == float0 for g in gradients):
         return [np.zeros(i.shape, float0) for i in inputs]
     filled = [jnp.zeros(g.shape, jnp.float32) if g.dtype == float0 else g for g in gradients]

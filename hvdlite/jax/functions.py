@@ -18,16 +18,22 @@ __all__ = ["allgather_object", "broadcast_object", "broadcast_parameters"]
 Tree = Any
 
 
-def broadcast_parameters(params: Tree, root_rank: int = 0, *, process_set: ProcessSet = global_process_set) -> Tree:
-    """The tree with `root_rank`'s arrays, all under way at once: parameters, an optimizer's state, random keys."""
+def broadcast_parameters(
+    params: Tree, root_rank: int = 0, *, process_set: ProcessSet = global_process_set
+) -> Tree:
+    """The tree with `root_rank`'s arrays, all under way at once: parameters, an optimizer's state,
+    random keys."""
     keys = [_is_key(leaf) for leaf in jax.tree_util.tree_leaves(params)]
-    plain = jax.tree_util.tree_map(lambda leaf: jax.random.key_data(leaf) if _is_key(leaf) else leaf, params)
+    plain = jax.tree_util.tree_map(
+        lambda leaf: jax.random.key_data(leaf) if _is_key(leaf) else leaf, params
+    )
 
     def send(arrays: list[Any]) -> list[Any]:
         names = [f"parameters.{i}" for i in range(len(arrays))]
         if trace.is_tracing():
             return [
-                broadcast(a, root_rank, name, process_set=process_set) for a, name in zip(arrays, names, strict=True)
+                broadcast(a, root_rank, name, process_set=process_set)
+                for a, name in zip(arrays, names, strict=True)
             ]
         return OPS.broadcast_all(arrays, names, root_rank, process_set)
 
@@ -36,7 +42,9 @@ def broadcast_parameters(params: Tree, root_rank: int = 0, *, process_set: Proce
         return equal
     return jax.tree_util.tree_map(
         lambda before, after: (
-            jax.random.wrap_key_data(after, impl=jax.random.key_impl(before)) if _is_key(before) else after
+            jax.random.wrap_key_data(after, impl=jax.random.key_impl(before))
+            if _is_key(before)
+            else after
         ),
         params,
         equal,

@@ -16,7 +16,8 @@ Array = Any
 
 
 def allreduce_gradients(gradients: Sequence[Array | None], options: Options) -> list[Array | None]:
-    """The reduced gradients. Absent ones (None) stay absent, and on ranks outside the process set all stay as they are."""
+    """The reduced gradients. Absent ones (None) stay absent, and on ranks outside the process set
+    all stay as they are."""
     process_set = options.process_set
     set_id_of(process_set)  # or an error that says what is missing
     if not process_set.included():

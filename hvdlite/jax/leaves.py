@@ -1,4 +1,5 @@
-"""What may stand in a pytree: arrays, numbers, and gradients of integers, which are nothing and do not travel."""
+"""What may stand in a pytree: arrays, numbers, and gradients of integers, which are nothing and do
+not travel."""
 
 from __future__ import annotations
 

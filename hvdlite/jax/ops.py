@@ -1,8 +1,9 @@
 """Collectives on pytrees of JAX arrays: at once, and inside jax.jit, jax.grad, jax.lax.scan.
 
-All leaves of a tree travel together. Names, factors, reductions and process sets are documented in hvdlite.arrays.ops; what an
-operation does to a gradient, in hvdlite.core.gradients. Numbers are taken for arrays; gradients of integers (float0) are
-left alone. In a compiled function a call without a name is named after the line of the program that makes it.
+All leaves of a tree travel together. Names, factors, reductions and process sets are documented in
+hvdlite.arrays.ops; what an operation does to a gradient, in hvdlite.core.gradients. Numbers are
+taken for arrays; gradients of integers (float0) are left alone. In a compiled function a call
+without a name is named after the line of the program that makes it.
 """
 
 from __future__ import annotations
@@ -38,27 +39,33 @@ def allreduce(tree: Tree, name: str | None = None, *, op: int = Average,
               postscale_factor: float = 1.0, process_set: ProcessSet = global_process_set) -> Tree:  # fmt: skip
     """Combines the arrays of all ranks element by element; the same bits on every rank."""
     op = reduction_of(None, op)
-    return _together(Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor), tree, compression)
+    return _together(
+        Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor), tree, compression
+    )
 
 
-def allgather(tree: Tree, name: str | None = None, *, process_set: ProcessSet = global_process_set) -> Tree:
-    """Concatenates the arrays of all ranks along their first dimension, which may differ from rank to rank; in a compiled
-    function it may not."""
+def allgather(
+    tree: Tree, name: str | None = None, *, process_set: ProcessSet = global_process_set
+) -> Tree:
+    """Concatenates the arrays of all ranks along their first dimension, which may differ from rank
+    to rank; in a compiled function it may not."""
     return _together(Call(ALLGATHER, name, process_set), tree)
 
 
 def broadcast(tree: Tree, root_rank: int, name: str | None = None, *,
               process_set: ProcessSet = global_process_set) -> Tree:  # fmt: skip
-    """The arrays of `root_rank`, which is a global rank in process sets, too. Shapes must be equal on all ranks."""
+    """The arrays of `root_rank`, which is a global rank in process sets, too. Shapes must be equal
+    on all ranks."""
     return _each(Call(BROADCAST, name, process_set, root=root_rank), tree)
 
 
 def alltoall(tree: Tree, splits: Sequence[int] | None = None, name: str | None = None, *,
              process_set: ProcessSet = global_process_set) -> Any:  # fmt: skip
-    """Sends the i-th part of the first dimension to rank i; returns the parts received, in the order of the ranks.
+    """Sends the i-th part of the first dimension to rank i; returns the parts received, in the
+    order of the ranks.
 
-    `splits` says how many rows each rank gets; then the result is (output, received splits), `tree` must be one array, and the
-    call cannot be in a compiled function.
+    `splits` says how many rows each rank gets; then the result is (output, received splits), `tree`
+    must be one array, and the call cannot be in a compiled function.
     """
     if splits is None:
         return _each(Call(ALLTOALL, name, process_set), tree)
@@ -67,7 +74,9 @@ def alltoall(tree: Tree, splits: Sequence[int] | None = None, name: str | None =
     def send(arrays: list[Array]) -> list[Array]:
         if len(arrays) != 1:
             raise ValueError(f"alltoall with splits takes one array, not a tree of {len(arrays)}")
-        output, parts = run(Call(ALLTOALL, name, process_set, splits=[int(n) for n in splits]), arrays)
+        output, parts = run(
+            Call(ALLTOALL, name, process_set, splits=[int(n) for n in splits]), arrays
+        )
         received.append(parts)
         return [output]
 
@@ -80,16 +89,22 @@ def reducescatter(tree: Tree, name: str | None = None, *, op: int = Average,
                   process_set: ProcessSet = global_process_set) -> Tree:  # fmt: skip
     """Reduces the arrays of all ranks and returns this rank's part of the rows.
 
-    If the rows do not divide evenly, lower ranks get one more; in a compiled function they must divide evenly.
+    If the rows do not divide evenly, lower ranks get one more; in a compiled function they must
+    divide evenly.
     """
     op = reduction_of(None, op)
-    return _together(Call(REDUCESCATTER, name, process_set, op, prescale_factor, postscale_factor), tree, compression)
+    return _together(
+        Call(REDUCESCATTER, name, process_set, op, prescale_factor, postscale_factor),
+        tree,
+        compression,
+    )
 
 
 def reduce(tree: Tree, root_rank: int, name: str | None = None, *, op: int = Average,
            compression: Any = Compression.none, prescale_factor: float = 1.0,
            postscale_factor: float = 1.0, process_set: ProcessSet = global_process_set) -> Tree:  # fmt: skip
-    """Combines the arrays of all ranks on `root_rank`, a global rank; the other ranks get their own arrays back.
+    """Combines the arrays of all ranks on `root_rank`, a global rank; the other ranks get their own
+    arrays back.
 
     Moves half of the bytes that allreduce() moves between ranks.
     """
@@ -105,14 +120,15 @@ grouped_reducescatter = reducescatter
 
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:
-    """Returns when all ranks have called it. Not for compiled functions, whose collectives come in their order anyway."""
+    """Returns when all ranks have called it. Not for compiled functions, whose collectives come in
+    their order anyway."""
     _not_traced("barrier")
     on_arrays.barrier(process_set)
 
 
 def join() -> int:
-    """Says that this rank has no more data, and waits until the others have none either; until then it adds zeros to their
-    allreduces. The rank that joined last."""
+    """Says that this rank has no more data, and waits until the others have none either; until then
+    it adds zeros to their allreduces. The rank that joined last."""
     _not_traced("join")
     return on_arrays.join()
 
@@ -122,13 +138,18 @@ def run(call: Call, arrays: list[Array], compression: Any = Compression.none) ->
     if call.name is None and trace.is_tracing():
         call = call._replace(name=traced.place())
     return compressed(
-        compression, arrays, call.name, lambda payloads: FRAMEWORK.differentiable(Rule(OPS, call), payloads)
+        compression,
+        arrays,
+        call.name,
+        lambda payloads: FRAMEWORK.differentiable(Rule(OPS, call), payloads),
     )
 
 
 def _together(call: Call, tree: Tree, compression: Any = Compression.none) -> Tree:
     """All leaves as one group."""
-    return map_leaves(tree, lambda arrays: run(call._replace(grouped=len(arrays) > 1), arrays, compression))
+    return map_leaves(
+        tree, lambda arrays: run(call._replace(grouped=len(arrays) > 1), arrays, compression)
+    )
 
 
 def _each(call: Call, tree: Tree, compression: Any = Compression.none) -> Tree:
@@ -138,7 +159,10 @@ def _each(call: Call, tree: Tree, compression: Any = Compression.none) -> Tree:
     def send(arrays: list[Array]) -> list[Array]:
         several = len(arrays) > 1 and name is not None
         names = [f"{name}.{i}" if several else name for i in range(len(arrays))]
-        return [run(call._replace(name=one), [array], compression)[0] for one, array in zip(names, arrays, strict=True)]
+        return [
+            run(call._replace(name=one), [array], compression)[0]
+            for one, array in zip(names, arrays, strict=True)
+        ]
 
     return map_leaves(tree, send)
 
@@ -146,5 +170,6 @@ def _each(call: Call, tree: Tree, compression: Any = Compression.none) -> Tree:
 def _not_traced(what: str) -> None:
     if trace.is_tracing():
         raise ValueError(
-            f"hvd.{what}() would run while the function is compiled, not when it runs: call it outside jax.jit"
+            f"hvd.{what}() would run while the function is compiled, not when it runs: call it "
+            "outside jax.jit"
         )

@@ -18,7 +18,8 @@ Tree = Any
 
 
 class Transformation(NamedTuple):
-    """What optax calls a GradientTransformation, for optimizers that are no tuples of two themselves."""
+    """What optax calls a GradientTransformation, for optimizers that are no tuples of two
+    themselves."""
 
     init: Any
     update: Any
@@ -27,10 +28,12 @@ class Transformation(NamedTuple):
 def distributed(optimizer: Any, *, op: int = Average, compression: Any = Compression.none,
                 gradient_predivide_factor: float = 1.0,
                 process_set: ProcessSet = global_process_set) -> Any:  # fmt: skip
-    """`optimizer`, with gradients that are reduced before it sees them; its state and its `init` stay what they are.
+    """`optimizer`, with gradients that are reduced before it sees them; its state and its `init`
+    stay what they are.
 
-    It is anything with `init(params)` and `update(gradients, state, params)`. All gradients of an update travel together. Wrap
-    what must see the same gradients on all ranks (clipping, for one) inside: hvd.distributed(optax.chain(clip, adam)).
+    It is anything with `init(params)` and `update(gradients, state, params)`. All gradients of an
+    update travel together. Wrap what must see the same gradients on all ranks (clipping, for one)
+    inside: hvd.distributed(optax.chain(clip, adam)).
     """
     options = settle(op, gradient_predivide_factor, compression, process_set=process_set)
     options = replace(options, op=reduction_of(None, op), scope=names.scope())
@@ -38,7 +41,9 @@ def distributed(optimizer: Any, *, op: int = Average, compression: Any = Compres
     def update(gradients: Tree, state: Any, params: Tree = None, **extra: Any) -> Any:
         leaves, structure = jax.tree_util.tree_flatten(gradients)
         reduced = allreduce_gradients(leaves, options)
-        return optimizer.update(jax.tree_util.tree_unflatten(structure, reduced), state, params, **extra)
+        return optimizer.update(
+            jax.tree_util.tree_unflatten(structure, reduced), state, params, **extra
+        )
 
     if hasattr(optimizer, "_replace"):  # optax's own types: what others ask of them stays true
         return optimizer._replace(update=update)

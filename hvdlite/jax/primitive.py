@@ -1,9 +1,11 @@
-"""A collective as a primitive of JAX, whose effect JAX has forgotten by the time it dispatches a program.
+"""A collective as a primitive of JAX, whose effect JAX has forgotten by the time it dispatches a
+program.
 
-The effect is why a call whose result is not used on this rank still happens: JAX drops what has none. But it dispatches a
-program that has one from Python instead of C++, which costs some 0.02 ms for each array that goes in. What may be dropped it
-decides when it lowers a program, by asking each primitive (dce_rules): that is when ours gives its effect up. Before XLA,
-which neither drops nor merges it, the call stands as one with side effects all the same.
+The effect is why a call whose result is not used on this rank still happens: JAX drops what has
+none. But it dispatches a program that has one from Python instead of C++, which costs some 0.02 ms
+for each array that goes in. What may be dropped it decides when it lowers a program, by asking each
+primitive (dce_rules): that is when ours gives its effect up. Before XLA, which neither drops nor
+merges it, the call stands as one with side effects all the same.
 """
 
 from __future__ import annotations
@@ -27,15 +29,23 @@ _collective.multiple_results = True
 # That of JAX's own calls with side effects, which it lets into loops and branches.
 _EFFECTS = frozenset(
     jax.make_jaxpr(
-        lambda: jax.ffi.ffi_call(xla.TARGET, jax.ShapeDtypeStruct((), "float32"), has_side_effect=True)()
+        lambda: jax.ffi.ffi_call(
+            xla.TARGET, jax.ShapeDtypeStruct((), "float32"), has_side_effect=True
+        )()
     )().effects
 )
 
 
-def collective(operands: Sequence[Array], results: Sequence[Any], attributes: dict[str, Any]) -> list[Array]:
+def collective(
+    operands: Sequence[Array], results: Sequence[Any], attributes: dict[str, Any]
+) -> list[Array]:
     """One call of the handler (see hvdlite.adapter.xla). `results` are jax.ShapeDtypeStructs."""
     avals = tuple(jax.core.ShapedArray(result.shape, result.dtype) for result in results)
-    return list(_collective.bind(*operands, results=avals, attributes=_Attributes(attributes), effectful=True))
+    return list(
+        _collective.bind(
+            *operands, results=avals, attributes=_Attributes(attributes), effectful=True
+        )
+    )
 
 
 class _Attributes(dict[str, Any]):
@@ -46,8 +56,10 @@ class _Attributes(dict[str, Any]):
 
 
 def _without_effect(_: Any, equation: Any) -> Any:
-    """What JAX asks when it drops what is not used: which operands are, and what is left of the call."""
-    if not trace.is_tracing():  # it may ask several times while it traces; this is for lowering, and the last
+    """What JAX asks when it drops what is not used: which operands are, and what is left of the
+    call."""
+    # it may ask several times while it traces; this is for lowering, and the last
+    if not trace.is_tracing():
         params = equation.params | {"effectful": False}
         equation = equation.replace(params=params, effects=frozenset())
     return [True] * len(equation.invars), equation
@@ -59,7 +71,9 @@ def _describe(*_: Any, results: Any, effectful: bool, **__: Any) -> Any:
 
 def _lower(context: Any, *operands: Any, attributes: _Attributes, **_: Any) -> Any:
     token = len(operands) - 1  # goes through the call as it is
-    lower = jax.ffi.ffi_lowering(xla.TARGET, has_side_effect=True, operand_output_aliases={token: token})
+    lower = jax.ffi.ffi_lowering(
+        xla.TARGET, has_side_effect=True, operand_output_aliases={token: token}
+    )
     return lower(context, *operands, **attributes)
 
 
@@ -70,13 +84,14 @@ def _run(*operands: Array, **how: Any) -> Any:
 
 def _refuse_vmap(*_: Any, **__: Any) -> Any:
     raise NotImplementedError(
-        "a collective cannot be vmapped: how often it would run, and under which names, depends on the batch. Call it outside "
-        "jax.vmap, on the whole batch at once."
+        "a collective cannot be vmapped: how often it would run, and under which names, depends on "
+        "the batch. Call it outside jax.vmap, on the whole batch at once."
     )
 
 
 def _allow_checkpoint() -> None:
-    """jax.checkpoint may run a collective a second time: all ranks do. JAX has no public way to say so."""
+    """jax.checkpoint may run a collective a second time: all ranks do. JAX has no public way to say
+    so."""
     with contextlib.suppress(ImportError, AttributeError):
         from jax._src import effects
 

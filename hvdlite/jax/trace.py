@@ -24,5 +24,6 @@ with jax.ensure_compile_time_eval():
 
 
 def is_tracing() -> bool:
-    """Whether a transformation runs the caller, so that what it does is recorded rather than done."""
+    """Whether a transformation runs the caller, so that what it does is recorded rather than
+    done."""
     return bool(state() != _NONE)

@@ -1,8 +1,9 @@
 """A collective as an operation of a compiled program (jax.jit), and the order of several.
 
-XLA runs what is independent at the same time and in any order, other ones on other ranks, while a collective blocks a thread
-until all ranks have come. So each call takes a token that the previous call of the same trace has returned, and ranks that
-trace the same program run its collectives in the same order, one by one.
+XLA runs what is independent at the same time and in any order, other ones on other ranks, while a
+collective blocks a thread until all ranks have come. So each call takes a token that the previous
+call of the same trace has returned, and ranks that trace the same program run its collectives in
+the same order, one by one.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ def after(token: Array) -> Iterator[None]:
 
 
 def place() -> str:
-    """A name for a call that has none: the line of the program that makes it, which all ranks have in common."""
+    """A name for a call that has none: the line of the program that makes it, which all ranks have
+    in common."""
     return place_of(sys._getframe(1))
 
 
@@ -64,7 +66,9 @@ def emit(call: Call, tensors: Sequence[Array], shapes: Sequence[tuple[int, ...]]
     """The call as an operation of the program. `shapes` are those of the results."""
     interrupts.watch(_is_waiting)
     attributes = xla.attributes(call, call.name or place())
-    results = [jax.ShapeDtypeStruct(shape, t.dtype) for shape, t in zip(shapes, tensors, strict=True)]
+    results = [
+        jax.ShapeDtypeStruct(shape, t.dtype) for shape, t in zip(shapes, tensors, strict=True)
+    ]
     results.append(jax.ShapeDtypeStruct((), jnp.float32))
     *made, token_after = primitive.collective([*tensors, token()], results, attributes)
     follow(token_after)

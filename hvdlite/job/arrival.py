@@ -101,9 +101,10 @@ def warn_of_few_threads(arrived: Arrival, values: Mapping[str, knobs.Value]) -> 
     ):
         return
     _log.warning(
-        "MPI was initialised with MPI_THREAD_SERIALIZED, one thread at a time: the program must not call MPI while operations of "
-        "hvdlite are under way. `mpi4py.rc.thread_level = 'multiple'` before `from mpi4py import MPI` allows it; "
-        "HVDLITE_MPI_THREADS_DISABLE=1 says that the program keeps to it."
+        "MPI was initialised with MPI_THREAD_SERIALIZED, one thread at a time: the program must "
+        "not call MPI while operations of hvdlite are under way. `mpi4py.rc.thread_level = "
+        "'multiple'` before `from mpi4py import MPI` allows it; HVDLITE_MPI_THREADS_DISABLE=1 says "
+        "that the program keeps to it."
     )
 
 
@@ -113,16 +114,27 @@ def _identity(comm: Any, asked: environment.Asked) -> Identity:
         return started
     if asked.rank is not None:
         raise ValueError(
-            "init(comm=..., rank=..., size=...) is not allowed: both say which ranks make the job; give one."
+            "init(comm=..., rank=..., size=...) is not allowed: both say which ranks make the job; "
+            "give one."
         )
     from hvdlite.bootstrap import chosen
 
-    return chosen.of_communicator(comm, started) if is_communicator(comm) else chosen.of_ranks(comm, started)
+    return (
+        chosen.of_communicator(comm, started)
+        if is_communicator(comm)
+        else chosen.of_ranks(comm, started)
+    )
 
 
-def _meet(me: Identity, communicator: Any, values: Mapping[str, knobs.Value]) -> tuple[Address, bytes] | None:
+def _meet(
+    me: Identity, communicator: Any, values: Mapping[str, knobs.Value]
+) -> tuple[Address, bytes] | None:
     if me.size == 1:
-        if me.whole is None and "mpi4py.MPI" in sys.modules and not environment.allows_singleton(os.environ):
+        if (
+            me.whole is None
+            and "mpi4py.MPI" in sys.modules
+            and not environment.allows_singleton(os.environ)
+        ):
             from hvdlite import bootstrap
 
             bootstrap.refuse_to_be_alone()
@@ -132,12 +144,17 @@ def _meet(me: Identity, communicator: Any, values: Mapping[str, knobs.Value]) ->
     from hvdlite import bootstrap
 
     wish = _wish(communicator, values)
-    place = bootstrap.meet(me, str(values["network_interfaces"]), float(values["start_timeout_seconds"]), wish)
+    place = bootstrap.meet(
+        me, str(values["network_interfaces"]), float(values["start_timeout_seconds"]), wish
+    )
     return None if place is None else (place.address, place.secret)
 
 
 def _mpi(
-    me: Identity, communicator: Any, place: tuple[Address, bytes] | None, values: Mapping[str, knobs.Value]
+    me: Identity,
+    communicator: Any,
+    place: tuple[Address, bytes] | None,
+    values: Mapping[str, knobs.Value],
 ) -> dict[str, Any] | None:
     operations, pretends = str(values["cpu_operations"]), bool(values["host_id"])
     if not environment.asks_about_mpi(me, operations, pretends, _known_to_mpi(communicator)):

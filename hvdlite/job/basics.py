@@ -75,12 +75,17 @@ def init(
     if process_sets is not None and not isinstance(process_sets, str):
         sets = [s if isinstance(s, ProcessSet) else ProcessSet(s) for s in process_sets]
     elif isinstance(process_sets, str) and process_sets.lower() != "dynamic":
-        raise ValueError(f"process_sets={process_sets!r} is not allowed: pass a list of process sets, or 'dynamic'")
+        raise ValueError(
+            f"process_sets={process_sets!r} is not allowed: pass a list of process sets, or "
+            "'dynamic'"
+        )
     with _lock:
         if not _core.is_initialized():
             _install_hooks()
             values = knobs.resolve(os.environ)
-            texts = {field: _text(value) for field, value in values.items() if knobs.by_field(field).core}
+            texts = {
+                field: _text(value) for field, value in values.items() if knobs.by_field(field).core
+            }
             texts["nccl_wheel"] = texts["nccl_wheel"] or gpu_libraries.nccl_wheel()
             _core.release_all()  # handles of the job before, which nothing waits for any more
             asked = environment.Asked(rank, size, rendezvous, secret)
@@ -95,14 +100,18 @@ def init(
             _say_where_hosts_differ(identity, values)
             if _incarnation == 1 and _core.uses_mpi():
                 warn_of_few_threads(arrived, values)
-            _start_pulse(identity.started_as, place or identity.place, float(values["monitor_seconds"]))
+            _start_pulse(
+                identity.started_as, place or identity.place, float(values["monitor_seconds"])
+            )
         global_process_set.process_set_id = 0
         global_process_set.ranks = _core.process_set_ranks(0)
     if not warms_up():  # alone, a process set has no members
         register_all(sets)
 
 
-def _met(comm: Any, asked: environment.Asked, values: Mapping[str, knobs.Value], texts: dict[str, str]) -> Arrival:
+def _met(
+    comm: Any, asked: environment.Asked, values: Mapping[str, knobs.Value], texts: dict[str, str]
+) -> Arrival:
     """Returns when the engine is up.
 
     A member of an elastic job tries again in the next generation if another member dies.
@@ -256,7 +265,9 @@ def _stop_pulse() -> None:
         pulse.stop()
 
 
-def _say_where_hosts_differ(identity: environment.Identity, values: Mapping[str, knobs.Value]) -> None:
+def _say_where_hosts_differ(
+    identity: environment.Identity, values: Mapping[str, knobs.Value]
+) -> None:
     """Warns if hvd.local_rank() differs from the launcher's local rank: programs choose their GPU
     by either."""
     here = (_core.local_rank(), _core.local_size())
@@ -267,9 +278,10 @@ def _say_where_hosts_differ(identity: environment.Identity, values: Mapping[str,
     if _incarnation > 1 or here[0] != 0:
         return  # hvdlite has warned already, or the first rank of this host has
     _log.warning(
-        "%s says that rank %d is local rank %d of %d, but it shares its host with %d ranks of the job in all, and "
-        "hvd.local_rank() is %d. Are several agents of the launcher on this host, or ranks of one host in containers? "
-        "HVDLITE_HOST_ID, a different text for each, tells hosts apart.",
+        "%s says that rank %d is local rank %d of %d, but it shares its host with %d ranks of the "
+        "job in all, and hvd.local_rank() is %d. Are several agents of the launcher on this host, "
+        "or ranks of one host in containers? HVDLITE_HOST_ID, a different text for each, tells "
+        "hosts apart.",
         identity.launcher, identity.rank, identity.local_rank, identity.local_size, here[1], here[0],
     )  # fmt: skip
 
@@ -307,7 +319,9 @@ def _install_hooks() -> None:
     atexit.register(_leave)
     previous = sys.excepthook
 
-    def tell_the_others(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    def tell_the_others(
+        kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    ) -> None:
         previous(kind, error, trace)
         if _core.is_initialized():
             _core.abort(in_one_line(error))

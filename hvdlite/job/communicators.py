@@ -30,8 +30,9 @@ def ranks_of(communicator: Any) -> list[int] | None:
     group = whole.Get_group().Incl(_part) if _part else whole.Get_group()
     if (group.Get_rank(), group.Get_size()) != (_core.rank(), _core.size()):
         raise ValueError(
-            f"this process is rank {_core.rank()} of {_core.size()} in the job, but rank {group.Get_rank()} of {group.Get_size()} "
-            "by MPI, so that a communicator says nothing about the job's ranks: start the program with mpirun, or pass ranks"
+            f"this process is rank {_core.rank()} of {_core.size()} in the job, but rank "
+            f"{group.Get_rank()} of {group.Get_size()} by MPI, so that a communicator says nothing "
+            "about the job's ranks: start the program with mpirun, or pass ranks"
         )
     ranks = sorted(mpi.Group.Translate_ranks(communicator.Get_group(), None, group))
     if mpi.UNDEFINED in ranks:
@@ -49,13 +50,16 @@ def agree(mine: list[tuple[bool, list[int] | None]]) -> list[list[list[int]]]:
     said = allgather_object(mine)
     if len({len(entries) for entries in said}) > 1:
         counts = ", ".join(f"rank {rank} has {len(entries)}" for rank, entries in enumerate(said))
-        raise ValueError(f"the ranks pass lists of different lengths to hvd.init(process_sets=...): {counts}")
+        raise ValueError(
+            f"the ranks pass lists of different lengths to hvd.init(process_sets=...): {counts}"
+        )
     meant = []
     for number, entries in enumerate(zip(*said, strict=True)):
         distinct = sorted({tuple(ranks) for _, ranks in entries if ranks is not None})
         if len(distinct) > 1 and not all(is_communicator for is_communicator, _ in entries):
             raise ValueError(
-                f"process_sets entry number {number} differs between ranks: {[ranks for _, ranks in entries]}"
+                f"process_sets entry number {number} differs between ranks: "
+                f"{[ranks for _, ranks in entries]}"
             )
         meant.append([list(ranks) for ranks in distinct])
     return meant

@@ -15,7 +15,9 @@ def find_nccl() -> int:
     """Returns the version of the NCCL that this process would use, 22803 for 2.28.3, and loads it.
     NotImplementedError says why there is none."""
     settings = knobs.resolve(os.environ)
-    return _core.find_nccl(str(settings["nccl_library"]), str(settings["nccl_wheel"]) or nccl_wheel())
+    return _core.find_nccl(
+        str(settings["nccl_library"]), str(settings["nccl_wheel"]) or nccl_wheel()
+    )
 
 
 def nccl_wheel() -> str:

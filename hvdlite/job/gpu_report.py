@@ -19,7 +19,8 @@ def rows() -> Iterator[tuple[bool, str]]:
         bool(compiler),
         f"kernels: compiled by {compiler}"
         if compiler
-        else "kernels: none, because neither nvcc nor NVRTC was there when this was built; tensors are staged through host memory",
+        else "kernels: none, because neither nvcc nor NVRTC was there when this was built; tensors "
+        "are staged through host memory",
     )
     try:
         version = _core.find_cuda(str(knobs.resolve(os.environ)["cuda_library"]))

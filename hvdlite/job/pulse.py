@@ -77,7 +77,10 @@ class _Pulse:
     def _report(self) -> dict[str, Any]:
         counters = observe.metrics()
         now = time.monotonic()
-        if counters.get("operations", 0) > self._seen.get("operations", 0) and now >= self._look_again:
+        if (
+            counters.get("operations", 0) > self._seen.get("operations", 0)
+            and now >= self._look_again
+        ):
             before = time.thread_time()
             recent = observe.recent_operations()
             self._seen = {

@@ -77,7 +77,9 @@ def remove_process_set(process_set: ProcessSet) -> bool:
     if process_set.process_set_id is None or process_set.process_set_id == 0:
         return False
     number = process_set.process_set_id
-    existed = bool(_core.run(REMOVE_PROCESS_SET.kind, Sum, 0, None, None, None, number, 1.0, 1.0, [])[2] == 1)
+    existed = bool(
+        _core.run(REMOVE_PROCESS_SET.kind, Sum, 0, None, None, None, number, 1.0, 1.0, [])[2] == 1
+    )
     process_set.process_set_id = None
     return existed
 
@@ -97,7 +99,8 @@ def register_all(process_sets: list[ProcessSet]) -> None:
     for number, (process_set, sets) in enumerate(zip(process_sets, meant, strict=True)):
         if any(ranks in seen for ranks in sets):
             raise ValueError(
-                f"entry {number} of hvd.init(process_sets=...) has the ranks of an earlier set, or of all ranks: {process_set}"
+                f"entry {number} of hvd.init(process_sets=...) has the ranks of an earlier set, or "
+                f"of all ranks: {process_set}"
             )
         seen += sets
     for process_set, sets in zip(process_sets, meant, strict=True):

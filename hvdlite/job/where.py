@@ -23,7 +23,11 @@ def place_of(frame: FrameType | None) -> str:
     innermost = frame
     while frame is not None:
         path = os.path.abspath(frame.f_code.co_filename)
-        if not path.startswith(_PACKAGE) and "site-packages" not in path and not path.startswith(sys.prefix + os.sep):
+        if (
+            not path.startswith(_PACKAGE)
+            and "site-packages" not in path
+            and not path.startswith(sys.prefix + os.sep)
+        ):
             break
         frame = frame.f_back
     shown = frame or innermost

@@ -1,4 +1,5 @@
-"""Horovod's API for Keras 3 on TensorFlow, torch and JAX, and for tf_keras under TF_USE_LEGACY_KERAS=1.
+"""Horovod's API for Keras 3 on TensorFlow, torch and JAX, and for tf_keras under
+TF_USE_LEGACY_KERAS=1.
 
     import hvdlite.keras as hvd
 

@@ -1,4 +1,5 @@
-"""Keras 3: the sums of several passes are variables of the optimizer, because on JAX a step has no other memory.
+"""Keras 3: the sums of several passes are variables of the optimizer, because on JAX a step has no
+other memory.
 
 They are not saved with the optimizer, so that a file fits the plain optimizer.
 """
@@ -16,14 +17,18 @@ from hvdlite.keras.flavour import KERAS
 
 
 class Accumulation(accumulation.Accumulation):
-    def __init__(self, optimizer: Any, variables: Sequence[Any], options: Options, backend: Backend) -> None:
+    def __init__(
+        self, optimizer: Any, variables: Sequence[Any], options: Options, backend: Backend
+    ) -> None:
         super().__init__(backend, options.passes, options.average_passes, options.sparse_as_dense)
         self._optimizer = optimizer
         self._number_of = {id(variable): i for i, variable in enumerate(variables)}
         before = len(optimizer._variables)
         #: how many passes are in the sums
         self.counter = optimizer.add_variable((), "zeros", "int32", name="passes")
-        self._sums = [optimizer.add_variable_from_reference(v, name="sum_of_gradients") for v in variables]
+        self._sums = [
+            optimizer.add_variable_from_reference(v, name="sum_of_gradients") for v in variables
+        ]
         self._own = {id(variable) for variable in optimizer._variables[before:]}
 
     def is_last(self) -> Any:
@@ -58,7 +63,8 @@ class Accumulation(accumulation.Accumulation):
         optimizer = self._optimizer
         everything = optimizer._variables
         plain = [v for v in everything if id(v) not in self._own]
-        object.__setattr__(optimizer, "_variables", plain)  # on TensorFlow, Keras tracks what is set in the usual way
+        # on TensorFlow, Keras tracks what is set in the usual way
+        object.__setattr__(optimizer, "_variables", plain)
         try:
             yield
         finally:

@@ -1,4 +1,5 @@
-"""Compression for Keras: hvd.Compression.none, .fp16 and .bf16, on every backend, and the class to derive others from."""
+"""Compression for Keras: hvd.Compression.none, .fp16 and .bf16, on every backend, and the class to
+derive others from."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ __all__ = ["Compression", "Compressor"]
 
 
 class _Primitives:
-    """As much of hvdlite.core.framework.Framework as a cast needs: eager, and while a step is traced."""
+    """As much of hvdlite.core.framework.Framework as a cast needs: eager, and while a step is
+    traced."""
 
     def dtype(self, tensor: Any) -> str:
         return tensor.dtype.name if LEGACY else str(KERAS.backend.standardize_dtype(tensor.dtype))

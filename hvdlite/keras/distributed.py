@@ -1,8 +1,9 @@
 """What DistributedOptimizer adds to the class of a Keras 3 optimizer.
 
-Keras calls apply() on the TensorFlow and torch backends, and stateless_apply() on JAX, where the whole step is a function of
-its state. Both reduce the gradients and hand them on, so that clipping, weight decay, and the decision of a
-LossScaleOptimizer whether the step is taken, see the gradients of all ranks.
+Keras calls apply() on the TensorFlow and torch backends, and stateless_apply() on JAX, where the
+whole step is a function of its state. Both reduce the gradients and hand them on, so that clipping,
+weight decay, and the decision of a LossScaleOptimizer whether the step is taken, see the gradients
+of all ranks.
 """
 
 from __future__ import annotations
@@ -20,20 +21,24 @@ from hvdlite.keras.backends import chosen
 from hvdlite.keras.flavour import KERAS, backend_name
 
 _INSIDE_LOSS_SCALING = (
-    "this DistributedOptimizer is inside a LossScaleOptimizer, where each rank would decide by itself whether to take a "
+    "this DistributedOptimizer is inside a LossScaleOptimizer, where each rank would decide by "
+    "itself whether to take a "
     "step, and the others would wait for ever. Wrap it the other way round:\n"
     "    hvd.DistributedOptimizer(keras.optimizers.LossScaleOptimizer(optimizer))\n"
-    "That is done for you where keras.config.set_dtype_policy('mixed_float16') comes before hvd.DistributedOptimizer()."
+    "That is done for you where keras.config.set_dtype_policy('mixed_float16') comes before "
+    "hvd.DistributedOptimizer()."
 )
 
 
 class Distributed(HasLocal):
-    """Its own data begin with _hvd. Nothing of them is saved: a file has the optimizer that was wrapped."""
+    """Its own data begin with _hvd. Nothing of them is saved: a file has the optimizer that was
+    wrapped."""
 
     # Of the class, so that what from_config() makes of it is distributed as well.
     _hvd: Options
     _hvd_handing_on = False  # the gradients are reduced already
-    _hvd_computed: Gradients | None = None  # what compute_gradients() has given, until the next apply()
+    # what compute_gradients() has given, until the next apply()
+    _hvd_computed: Gradients | None = None
     _agg_helper: Accumulation | None = None  # Horovod's name for it
 
     # ---- what Keras calls
@@ -51,13 +56,16 @@ class Distributed(HasLocal):
         totals = held.plus(grads, variables)
 
         def communicate() -> None:
-            self._hvd_apply(self._hvd_reduced(list(map(held.settled, totals)), variables), variables)
+            self._hvd_apply(
+                self._hvd_reduced(list(map(held.settled, totals)), variables), variables
+            )
             held.empty()
 
         def wait() -> None:
             held.keep(totals, variables)
 
-        if backend_name() == "jax":  # where ops.cond() would trace both, and leave traces in the variables
+        # where ops.cond() would trace both, and leave traces in the variables
+        if backend_name() == "jax":
             (communicate if held.is_last() else wait)()
         else:
             KERAS.ops.cond(held.is_last(), communicate, wait)
@@ -116,12 +124,17 @@ class Distributed(HasLocal):
 
     # ---- Horovod's
 
-    def compute_gradients(self, loss: Any, var_list: Any, tape: Any = None) -> list[tuple[Any, Any]]:
-        """The gradients of all ranks, with their variables; apply_gradients() does not reduce them again. With op=Sum this goes for the
-        next apply_gradients(), whatever it is given; else for these gradients, and an average of what ranks have changed in the same way
-        is that. With backward_passes_per_step > 1 they are this rank's, and apply_gradients() adds and reduces them.
+    def compute_gradients(
+        self, loss: Any, var_list: Any, tape: Any = None
+    ) -> list[tuple[Any, Any]]:
+        """The gradients of all ranks, with their variables; apply_gradients() does not reduce them
+        again. With op=Sum this goes for the next apply_gradients(), whatever it is given; else for
+        these gradients, and an average of what ranks have changed in the same way is that. With
+        backward_passes_per_step > 1 they are this rank's, and apply_gradients() adds and reduces
+        them.
 
-        `loss`: a function, or with `tape` a tensor that the tape has recorded. On TensorFlow's backend.
+        `loss`: a function, or with `tape` a tensor that the tape has recorded. On TensorFlow's
+        backend.
         """
         from hvdlite.keras import taped
 
@@ -148,7 +161,9 @@ class Distributed(HasLocal):
         object.__setattr__(self, "_hvd_computed", None)
         if self._hvd.op == Sum:  # a second sum would be another one
             return True
-        return len(grads) == len(computed) and all(a is b for a, b in zip(grads, computed, strict=True))
+        return len(grads) == len(computed) and all(
+            a is b for a, b in zip(grads, computed, strict=True)
+        )
 
     def _hvd_apply(self, gradients: Sequence[Any], variables: Sequence[Any]) -> None:
         with self._hvd_handed_on():
@@ -156,7 +171,9 @@ class Distributed(HasLocal):
 
     def _hvd_reduced(self, gradients: Sequence[Any], variables: Sequence[Any]) -> Gradients:
         backend = chosen()
-        done: Gradients = backend.outside(reduced, self._hvd, backend, gradients, variables, self._hvd_local.ids())
+        done: Gradients = backend.outside(
+            reduced, self._hvd, backend, gradients, variables, self._hvd_local.ids()
+        )
         return done
 
     def _hvd_prepared(self, variables: Sequence[Any] | None) -> list[Any]:

@@ -1,4 +1,5 @@
-"""Which Keras a program uses: Keras 3, or tf_keras where TF_USE_LEGACY_KERAS=1 has made it tf.keras."""
+"""Which Keras a program uses: Keras 3, or tf_keras where TF_USE_LEGACY_KERAS=1 has made it
+tf.keras."""
 
 from __future__ import annotations
 
@@ -16,8 +17,9 @@ def _load() -> Any:
     module = import_module("keras")
     if module.__version__.startswith("2."):
         raise ImportError(
-            f"hvdlite.keras needs Keras 3, but keras {module.__version__} is installed: pip install 'keras>=3'. "
-            "For programs that were written for Keras 2: pip install tf_keras, and set TF_USE_LEGACY_KERAS=1."
+            f"hvdlite.keras needs Keras 3, but keras {module.__version__} is installed: pip "
+            "install 'keras>=3'. For programs that were written for Keras 2: pip install "
+            "tf_keras, and set TF_USE_LEGACY_KERAS=1."
         )
     return module
 

@@ -28,21 +28,26 @@ def to_tensor(array: Any, dtype: Any = None) -> Any:
 
 
 def variables_of(optimizer: Any) -> list[Any]:
-    """An optimizer's; where Keras has a method for them, a property, or a list that can be called."""
+    """An optimizer's; where Keras has a method for them, a property, or a list that can be
+    called."""
     variables = optimizer.variables
-    return list(variables if isinstance(variables, list) or not callable(variables) else variables())
+    return list(
+        variables if isinstance(variables, list) or not callable(variables) else variables()
+    )
 
 
 def build(optimizer: Any, variables: Sequence[Any]) -> None:
     """Makes an optimizer's variables now, if it has not made them yet."""
     if hasattr(optimizer, "_create_all_weights"):
         optimizer._create_all_weights(variables)
-    elif not getattr(optimizer, "built", False):  # which tf_keras' have not: they know by themselves
+    # which tf_keras' have not: they know by themselves
+    elif not getattr(optimizer, "built", False):
         optimizer.build(variables)
 
 
 def model_variables(model: Any) -> list[Any]:
-    """Those that ranks share: not the states of random generators, or dropout would be the same on all ranks."""
+    """Those that ranks share: not the states of random generators, or dropout would be the same on
+    all ranks."""
     return list(model.weights)
 
 
@@ -55,11 +60,14 @@ def is_variable(value: Any) -> bool:
 
 
 def velocities_of(optimizer: Any) -> list[Any]:
-    """Where an optimizer with momentum keeps what past gradients have left, with the learning rate multiplied in."""
+    """Where an optimizer with momentum keeps what past gradients have left, with the learning rate
+    multiplied in."""
     optimizer = getattr(optimizer, "inner_optimizer", optimizer)
     if hasattr(optimizer, "get_slot"):
         variables = [v for v in optimizer.variables() if "/momentum" in v.name]
     else:
-        variables = getattr(optimizer, "momentums", None) or getattr(optimizer, "_momentums", None) or []
+        variables = (
+            getattr(optimizer, "momentums", None) or getattr(optimizer, "_momentums", None) or []
+        )
     # Adam keeps mere averages of gradients under a similar name; but has no attribute "momentum".
     return [v for v in variables if v is not None] if hasattr(optimizer, "momentum") else []

@@ -1,7 +1,8 @@
 """What DistributedOptimizer adds to the class of a tf_keras optimizer, of both generations.
 
-tf_keras asks its optimizers to "aggregate" gradients before they are applied, and its LossScaleOptimizer asks the optimizer
-inside before it decides whether the step is taken: this is the place to reduce.
+tf_keras asks its optimizers to "aggregate" gradients before they are applied, and its
+LossScaleOptimizer asks the optimizer inside before it decides whether the step is taken: this is
+the place to reduce.
 """
 
 from __future__ import annotations
@@ -82,7 +83,9 @@ class Distributed(_Distributed):
         """The gradients of all ranks."""
         return self._hvd_aggregated(grads_and_vars)
 
-    def compute_gradients(self, loss: Any, var_list: Any, tape: Any = None) -> list[tuple[Any, Any]]:
+    def compute_gradients(
+        self, loss: Any, var_list: Any, tape: Any = None
+    ) -> list[tuple[Any, Any]]:
         """The gradients of all ranks; apply_gradients() does not reduce them again."""
         return self._hvd_computed(super().compute_gradients(loss, var_list, tape))  # type: ignore[misc]
 
@@ -93,7 +96,11 @@ class Distributed(_Distributed):
         return self.compute_gradients(loss, var_list, tape)
 
     def apply_gradients(
-        self, grads_and_vars: Pairs, name: str | None = None, skip_gradients_aggregation: bool = False, **kwargs: Any
+        self,
+        grads_and_vars: Pairs,
+        name: str | None = None,
+        skip_gradients_aggregation: bool = False,
+        **kwargs: Any,
     ) -> Any:
         """One step with the gradients of all ranks."""
         if not skip_gradients_aggregation and kwargs.pop("experimental_aggregate_gradients", True):
@@ -104,7 +111,9 @@ class Distributed(_Distributed):
         if pairs and self._agg_helper is not None:
             with tf.init_scope():
                 self.build([variable for _, variable in pairs])  # type: ignore[attr-defined]
-        return self._hvd_apply(lambda: apply(pairs, name=name, skip_gradients_aggregation=True, **kwargs))
+        return self._hvd_apply(
+            lambda: apply(pairs, name=name, skip_gradients_aggregation=True, **kwargs)
+        )
 
 
 class DistributedOfOld(_Distributed):
@@ -113,7 +122,9 @@ class DistributedOfOld(_Distributed):
     def _aggregate_gradients(self, grads_and_vars: Pairs) -> list[tuple[Any, Any]]:
         return self._hvd_aggregated(grads_and_vars)
 
-    def compute_gradients(self, loss: Any, var_list: Any, tape: Any = None) -> list[tuple[Any, Any]]:
+    def compute_gradients(
+        self, loss: Any, var_list: Any, tape: Any = None
+    ) -> list[tuple[Any, Any]]:
         """The gradients of all ranks; apply_gradients() does not reduce them again."""
         return self._compute_gradients(loss, var_list, tape=tape)
 
@@ -125,13 +136,21 @@ class DistributedOfOld(_Distributed):
     def get_gradients(self, loss: Any, params: Sequence[Any]) -> list[Any]:
         """The gradients of all ranks, in a graph of TensorFlow 1."""
         gradients = super().get_gradients(loss, params)  # type: ignore[misc]
-        return [gradient for gradient, _ in self._hvd_computed(list(zip(gradients, params, strict=True)))]
+        return [
+            gradient
+            for gradient, _ in self._hvd_computed(list(zip(gradients, params, strict=True)))
+        ]
 
     def apply_gradients(
-        self, grads_and_vars: Pairs, name: str | None = None, experimental_aggregate_gradients: bool = True
+        self,
+        grads_and_vars: Pairs,
+        name: str | None = None,
+        experimental_aggregate_gradients: bool = True,
     ) -> Any:
         """One step with the gradients of all ranks."""
-        pairs = [(gradient, variable) for gradient, variable in grads_and_vars if gradient is not None]
+        pairs = [
+            (gradient, variable) for gradient, variable in grads_and_vars if gradient is not None
+        ]
         if experimental_aggregate_gradients:
             pairs = self._aggregate_gradients(self._transform_unaggregated_gradients(pairs))  # type: ignore[attr-defined]
         self._hvd_forget()
@@ -139,7 +158,9 @@ class DistributedOfOld(_Distributed):
         if self._agg_helper is not None:
             with tf.init_scope():
                 self._create_all_weights([variable for _, variable in pairs])  # type: ignore[attr-defined]
-        return self._hvd_apply(lambda: apply(pairs, name=name, experimental_aggregate_gradients=False))
+        return self._hvd_apply(
+            lambda: apply(pairs, name=name, experimental_aggregate_gradients=False)
+        )
 
 
 def mixin_for(optimizer: Any) -> Any:

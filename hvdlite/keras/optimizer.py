@@ -1,4 +1,5 @@
-"""DistributedOptimizer and its relatives: an optimizer of the user's class whose gradients are those of all ranks."""
+"""DistributedOptimizer and its relatives: an optimizer of the user's class whose gradients are
+those of all ranks."""
 
 from __future__ import annotations
 
@@ -25,8 +26,9 @@ def DistributedOptimizer(optimizer: Any, name: str | None = None, device_dense: 
                          scale_local_gradients: bool = True) -> Any:  # fmt: skip
     """The optimizer, with gradients averaged (or summed) over all ranks before each step.
 
-    It is the same object: its class is a subclass of the one it had, under the same name. See docs/guides/keras.md. `name`,
-    `device_dense` and `device_sparse` are accepted for Horovod's sake.
+    It is the same object: its class is a subclass of the one it had, under the same name. See
+    docs/guides/keras.md. `name`, `device_dense` and `device_sparse` are accepted for Horovod's
+    sake.
     """
     del name, device_dense, device_sparse
     options = settle(op, gradient_predivide_factor, compression, sparse_as_dense, num_groups, groups, process_set,
@@ -54,8 +56,8 @@ def load_model(filepath: Any, custom_optimizers: Any = None, custom_objects: Any
                compression: Any = Compression.none, legacy_opts: bool = False) -> Any:  # fmt: skip
     """keras.models.load_model(), with the optimizer distributed again and its state kept.
 
-    `custom_optimizers` are optimizer classes that the file needs and Keras does not know; `legacy_opts` is accepted for
-    Horovod's sake.
+    `custom_optimizers` are optimizer classes that the file needs and Keras does not know;
+    `legacy_opts` is accepted for Horovod's sake.
     """
     del legacy_opts
     known = {kind.__name__: kind for kind in custom_optimizers or ()}
@@ -85,7 +87,9 @@ def distribute(optimizer: Any, options: Options, local_layers: Sequence[Any] = (
         inner = getattr(optimizer, "inner_optimizer", optimizer)
         _extend(inner, legacy.mixin_for(inner), options, local_layers)
     else:
-        raise TypeError(f"expected an optimizer of {KERAS.__name__}.optimizers, got {type(optimizer).__name__}")
+        raise TypeError(
+            f"expected an optimizer of {KERAS.__name__}.optimizers, got {type(optimizer).__name__}"
+        )
     return optimizer
 
 
@@ -95,20 +99,28 @@ def _check(options: Options) -> None:
         size()  # says that hvd.init() is missing
     if options.op not in (Average, Sum):
         raise ValueError(
-            f"op={options.op} is not possible in a Keras optimizer, only hvd.Average and hvd.Sum: for Adasum use hvdlite.torch, or hvd.allreduce"
+            f"op={options.op} is not possible in a Keras optimizer, only hvd.Average and hvd.Sum: "
+            "for Adasum use hvdlite.torch, or hvd.allreduce"
         )
     if options.compression.communicate is not None:
         raise ValueError(
-            "a compressor with communicate() sends by its own means, which a compiled Keras step cannot: "
-            "leave communicate() out, or train with hvdlite.torch"
+            "a compressor with communicate() sends by its own means, which a compiled Keras step "
+            "cannot: leave communicate() out, or train with hvdlite.torch"
         )
 
 
 def _extend(optimizer: Any, mixin: type, options: Options, local_layers: Sequence[Any]) -> None:
     base = type(optimizer)
-    # Under the name and module of the one that it had: these are what a file says, which loads without hvdlite then.
-    body = {"__module__": base.__module__, "__qualname__": base.__qualname__, "__doc__": base.__doc__}
-    kind = type(base.__name__, (mixin, base), {**body, "_hvd": options, "_hvd_local_layers": local_layers})
+    # Under the name and module of the one that it had: these are what a file says, which loads
+    # without hvdlite then.
+    body = {
+        "__module__": base.__module__,
+        "__qualname__": base.__qualname__,
+        "__doc__": base.__doc__,
+    }
+    kind = type(
+        base.__name__, (mixin, base), {**body, "_hvd": options, "_hvd_local_layers": local_layers}
+    )
     optimizer.__class__ = kind  # and not a copy: it may have slots already
 
 
@@ -119,7 +131,8 @@ def _refuse_twice(optimizer: Any) -> None:
 
 
 def _with_loss_scaling(optimizer: Any) -> Any:
-    """As Model.compile() does it for mixed precision; but in Keras 3 the distributed optimizer has to be the outer one."""
+    """As Model.compile() does it for mixed precision; but in Keras 3 the distributed optimizer has
+    to be the outer one."""
     scaler = KERAS.optimizers.LossScaleOptimizer
     if KERAS.config.dtype_policy().name != "mixed_float16" or isinstance(optimizer, scaler):
         return optimizer
@@ -130,6 +143,8 @@ def _layers(local_layers: Any) -> list[Any]:
     layers = [] if local_layers is None else local_layers
     if isinstance(layers, KERAS.layers.Layer):
         layers = [layers]
-    if not isinstance(layers, (list, tuple)) or any(not isinstance(layer, KERAS.layers.Layer) for layer in layers):
+    if not isinstance(layers, (list, tuple)) or any(
+        not isinstance(layer, KERAS.layers.Layer) for layer in layers
+    ):
         raise ValueError("local_layers must be a layer of Keras, or a list of them")
     return list(layers)

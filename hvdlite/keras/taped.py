@@ -12,19 +12,23 @@ def gradients(optimizer: Any, loss: Any, variables: Sequence[Any], tape: Any) ->
     """This rank's. None for a variable on which the loss does not depend."""
     if backend_name() != "tensorflow":
         raise NotImplementedError(
-            f"compute_gradients() needs TensorFlow's tape, and Keras' backend is {backend_name()}: compute gradients as that does, "
-            "and give them to apply_gradients()"
+            f"compute_gradients() needs TensorFlow's tape, and Keras' backend is {backend_name()}: "
+            "compute gradients as that does, and give them to apply_gradients()"
         )
-    if isinstance(optimizer, KERAS.optimizers.LossScaleOptimizer) or optimizer.loss_scale_factor is not None:
+    if (
+        isinstance(optimizer, KERAS.optimizers.LossScaleOptimizer)
+        or optimizer.loss_scale_factor is not None
+    ):
         raise NotImplementedError(
-            "compute_gradients() does not scale the loss: compute the gradients of optimizer.scale_loss(loss) with a tape, and give them "
-            "to apply_gradients()"
+            "compute_gradients() does not scale the loss: compute the gradients of "
+            "optimizer.scale_loss(loss) with a tape, and give them to apply_gradients()"
         )
     import tensorflow as tf
 
     if tape is None and not callable(loss):
         raise ValueError(
-            "a loss that is a tensor needs the tape that has recorded it: compute_gradients(loss, variables, tape=tape)"
+            "a loss that is a tensor needs the tape that has recorded it: compute_gradients(loss, "
+            "variables, tape=tape)"
         )
     if callable(loss):
         tape = tf.GradientTape() if tape is None else tape

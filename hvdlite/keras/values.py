@@ -1,4 +1,5 @@
-"""Collectives on values: numbers, arrays, tensors and variables. Not for use inside a compiled function."""
+"""Collectives on values: numbers, arrays, tensors and variables. Not for use inside a compiled
+function."""
 
 from __future__ import annotations
 
@@ -32,13 +33,18 @@ def allreduce(value: Any, name: str | None = None, average: bool = True, prescal
     tensor = to_tensor(value)
     payload, context = compression.compress(tensor, name)
     sum_of_all = hvdlite.allreduce(
-        to_numpy(payload), name=name, op=op, prescale_factor=prescale_factor, postscale_factor=postscale_factor
+        to_numpy(payload),
+        name=name,
+        op=op,
+        prescale_factor=prescale_factor,
+        postscale_factor=postscale_factor,
     )
     return compression.decompress(to_tensor(sum_of_all, payload.dtype), context)
 
 
 def allgather(value: Any, name: str | None = None) -> Any:
-    """The values of all ranks, one behind another along the first dimension, which may differ from rank to rank."""
+    """The values of all ranks, one behind another along the first dimension, which may differ from
+    rank to rank."""
     tensor = to_tensor(value)
     return to_tensor(hvdlite.allgather(to_numpy(tensor), name), tensor.dtype)
 
@@ -50,15 +56,21 @@ def broadcast(value: Any, root_rank: int, name: str | None = None) -> Any:
 
 
 def reducescatter(value: Any, name: str | None = None, op: int = Average) -> Any:
-    """Reduces the values of all ranks and returns this rank's part of the rows; earlier ranks get the odd ones."""
+    """Reduces the values of all ranks and returns this rank's part of the rows; earlier ranks get
+    the odd ones."""
     tensor = to_tensor(value)
     return to_tensor(hvdlite.reducescatter(to_numpy(tensor), name, op), tensor.dtype)
 
 
-def broadcast_variables(variables: Sequence[Any], root_rank: int, process_set: ProcessSet = global_process_set) -> None:
-    """Gives all ranks the contents that the variables have on `root_rank`: model.weights, optimizer.variables."""
+def broadcast_variables(
+    variables: Sequence[Any], root_rank: int, process_set: ProcessSet = global_process_set
+) -> None:
+    """Gives all ranks the contents that the variables have on `root_rank`: model.weights,
+    optimizer.variables."""
     arrays = [to_numpy(variable) for variable in variables]
-    called = [str(getattr(v, "path", None) or getattr(v, "name", i)) for i, v in enumerate(variables)]
+    called = [
+        str(getattr(v, "path", None) or getattr(v, "name", i)) for i, v in enumerate(variables)
+    ]
     divergence.check_alike(arrays, called, process_set)
     names = [f"broadcast_variables.{i}" for i in range(len(arrays))]
     received = OPS.broadcast_all(arrays, names, root_rank, process_set)
@@ -74,7 +86,7 @@ def broadcast_global_variables(root_rank: int) -> None:
 
         return tensorflow.broadcast_global_variables(root_rank)  # type: ignore[no-any-return]
     raise RuntimeError(
-        "hvd.broadcast_global_variables() needs a graph of TensorFlow 1, and this program runs eagerly: use "
-        "hvd.callbacks.BroadcastGlobalVariablesCallback in fit(), or "
+        "hvd.broadcast_global_variables() needs a graph of TensorFlow 1, and this program runs "
+        "eagerly: use hvd.callbacks.BroadcastGlobalVariablesCallback in fit(), or "
         "hvd.broadcast_variables(model.weights + optimizer.variables, root_rank=0)"
     )

@@ -50,7 +50,12 @@ def main() -> int:
     try:
         return _run(Order.decode(job))
     except (OSError, ValueError) as error:
-        os.write(1, agent_protocol.encode(agent_protocol.REFUSED, str(error).encode()[: agent_protocol.MOST_BYTES]))
+        os.write(
+            1,
+            agent_protocol.encode(
+                agent_protocol.REFUSED, str(error).encode()[: agent_protocol.MOST_BYTES]
+            ),
+        )
         return 1
 
 
@@ -63,11 +68,16 @@ def _leave_with_the_channel() -> None:
 def _run(order: Order) -> int:
     shares = binding.decide(order.bind, *binding.here(), ranks=len(order.ranks))
     key = bytes.fromhex(order.secret)
-    offered = [(host, order.port) for host in dict.fromkeys([*_where_ssh_came_from(order), *order.addresses])]
+    offered = [
+        (host, order.port)
+        for host in dict.fromkeys([*_where_ssh_came_from(order), *order.addresses])
+    ]
     try:
         address, store = addresses.reach(offered, key, order.patience)
     except ConnectionError as error:
-        raise ConnectionError(f"{error} (it is looked for for half of --start-timeout, 10 s at most)") from error
+        raise ConnectionError(
+            f"{error} (it is looked for for half of --start-timeout, 10 s at most)"
+        ) from error
     _ask_for_signs_of_life(store.socket, order.silence_seconds)
     os.write(1, agent_protocol.encode(agent_protocol.READY, join_address(*address).encode()))
     if os.read(0, 1) != agent_protocol.START:
@@ -75,7 +85,10 @@ def _run(order: Order) -> int:
     try:
         os.chdir(order.directory)
     except OSError as error:
-        print(f"cannot go to the launcher's working directory: {error}; going on in {os.getcwd()}", file=sys.stderr)
+        print(
+            f"cannot go to the launcher's working directory: {error}; going on in {os.getcwd()}",
+            file=sys.stderr,
+        )
     text = order.environment.get(secret.TEXT_VARIABLE)
     descriptor = None if text else secret.store(key)
     proof = {} if descriptor is None else {secret.DESCRIPTOR_VARIABLE: str(descriptor)}
@@ -84,7 +97,9 @@ def _run(order: Order) -> int:
     if order.torch_port:
         shared |= plan.torch_meeting(order.torch_host or address[0], order.torch_port)
     processors = dict(zip(order.ranks, shares, strict=False))
-    ranks = local.start(order.command, shared, order.ranks, descriptor, order.grace_seconds, processors=processors)
+    ranks = local.start(
+        order.command, shared, order.ranks, descriptor, order.grace_seconds, processors=processors
+    )
     try:
         _Relay(ranks, store.socket, join_address(*address)).run()
     finally:
@@ -128,7 +143,9 @@ class _Relay:
             self.selector.register(source, selectors.EVENT_READ)
         self._set_reading(True)
         while not self.gone:
-            ready = {key.fd for key, _ in self.selector.select(self.patience.left(time.monotonic()))}
+            ready = {
+                key.fd for key, _ in self.selector.select(self.patience.left(time.monotonic()))
+            }
             for descriptor in ready & self.pipes.keys():
                 self._read(descriptor)
             if self.ranks.fileno() in ready:

@@ -49,7 +49,11 @@ class Bars:
 
     def wait(self, now: float) -> float | None:
         """Returns the seconds until tick() has something to show, if it will have."""
-        return max(0.0, self._due - now) if self.drawing and self._state not in (b"", self._shown) else None
+        return (
+            max(0.0, self._due - now)
+            if self.drawing and self._state not in (b"", self._shown)
+            else None
+        )
 
     def _show(self, now: float) -> list[bytes]:
         state, self._state = self._state, b""

@@ -24,7 +24,11 @@ class Processor:
 def here() -> tuple[list[Processor], int]:
     """Returns the processors that this process may use, and how many this host has."""
     allowed = [
-        Processor(number, _topology(number, "physical_package_id", 0), _topology(number, "core_id", number))
+        Processor(
+            number,
+            _topology(number, "physical_package_id", 0),
+            _topology(number, "core_id", number),
+        )
         for number in sorted(os.sched_getaffinity(0))
     ]
     return allowed, max(os.cpu_count() or 0, len(allowed))
@@ -45,7 +49,11 @@ def shares(processors: Sequence[Processor], ranks: int) -> list[list[int]]:
     if ranks > len(cores):
         return []
     return [
-        [number for core in cores[rank * len(cores) // ranks : (rank + 1) * len(cores) // ranks] for number in core]
+        [
+            number
+            for core in cores[rank * len(cores) // ranks : (rank + 1) * len(cores) // ranks]
+            for number in core
+        ]
         for rank in range(ranks)
     ]
 
@@ -66,8 +74,8 @@ def decide(wish: str, processors: Sequence[Processor], online: int, ranks: int) 
     if wish == "core" and not chosen:
         cores = len(_cores(processors))
         raise ValueError(
-            f"--bind core: {ranks} ranks, but {cores} core{'s' * (cores != 1)} that may be used on this host; "
-            "--bind none lets them share."
+            f"--bind core: {ranks} ranks, but {cores} core{'s' * (cores != 1)} that may be used on "
+            "this host; --bind none lets them share."
         )
     return chosen
 
@@ -76,5 +84,6 @@ def _cores(processors: Sequence[Processor]) -> list[list[int]]:
     """Returns the numbers of each core's threads, neighbours side by side."""
     ordered = sorted(processors, key=lambda each: (each.package, each.core, each.number))
     return [
-        [each.number for each in threads] for _, threads in groupby(ordered, key=lambda each: (each.package, each.core))
+        [each.number for each in threads]
+        for _, threads in groupby(ordered, key=lambda each: (each.package, each.core))
     ]

@@ -22,6 +22,7 @@ def send(client: StoreClient, key: str, data: bytes) -> None:
 
 
 def receive(client: StoreClient, key: str, timeout: float) -> bytes:
-    """Returns the blob, which stays in the store. Raises TimeoutError if it does not come in time."""
+    """Returns the blob, which stays in the store. Raises TimeoutError if it does not come in
+    time."""
     count = int(client.get(key, timeout))
     return b"".join(client.get(f"{key}/{number}", timeout) for number in range(count))

@@ -83,7 +83,8 @@ FRAMEWORKS = (
         "hvdlite.tensorflow", "tf.ones(3)", "float(total[0])", "import tensorflow as tf",
     ),
     Framework(
-        "Keras", "keras", ("keras",), "hvdlite.keras", "numpy.ones(3, numpy.float32)", "total[0]", "import numpy",
+        "Keras", "keras", ("keras",), "hvdlite.keras", "numpy.ones(3, "
+                                                       "numpy.float32)", "total[0]", "import numpy",
     ),
     Framework("JAX", "jax", ("jax",), "hvdlite.jax", "jax.numpy.ones(3)", "float(total[0])", "import jax"),
 )  # fmt: skip
@@ -91,7 +92,10 @@ FRAMEWORKS = (
 
 def run(verbose: bool) -> int:
     """Prints the summary. Returns 0 if everything that is installed works."""
-    print(f"hvdlite {__version__}, Python {platform.python_version()}, {platform.machine()}\n", flush=True)
+    print(
+        f"hvdlite {__version__}, Python {platform.python_version()}, {platform.machine()}\n",
+        flush=True,
+    )
     print("Frameworks (two ranks add with each that is installed):", flush=True)
     well = True
     for framework in FRAMEWORKS:
@@ -102,7 +106,11 @@ def run(verbose: bool) -> int:
         began = time.monotonic()
         problem = two_ranks(["-H", "localhost:2", "--gloo"], framework.program()).problem
         well = well and not problem
-        mark, said = ("!", f"FAILED: {problem}") if problem else ("X", f"works ({time.monotonic() - began:.1f} s)")
+        mark, said = (
+            ("!", f"FAILED: {problem}")
+            if problem
+            else ("X", f"works ({time.monotonic() - began:.1f} s)")
+        )
         print(f"    [{mark}] {framework.title} {version}: {said}", flush=True)
     for title, rows in _facts():
         print(f"\n{title}:")
@@ -163,12 +171,18 @@ def mpi() -> Iterator[tuple[bool, str]]:
 def gpu() -> Iterator[tuple[bool, str]]:
     """Yields the kernels, the driver and NCCL, or why one is missing."""
     tried = attempt(["-m", "hvdlite.job.gpu_report"])
-    yield from [(False, tried.problem)] if tried.problem else ((line[0] == "X", line[2:]) for line in tried.lines)
+    yield from (
+        [(False, tried.problem)]
+        if tried.problem
+        else ((line[0] == "X", line[2:]) for line in tried.lines)
+    )
 
 
 def _surroundings() -> dict[str, str]:
     """Returns the environment without settings that choose a carrier."""
-    return {name: value for name, value in os.environ.items() if not name.endswith("_CPU_OPERATIONS")}
+    return {
+        name: value for name, value in os.environ.items() if not name.endswith("_CPU_OPERATIONS")
+    }
 
 
 @dataclass(frozen=True)
@@ -190,10 +204,15 @@ def attempt(arguments: Sequence[str], environment: Mapping[str, str] | None = No
     except subprocess.TimeoutExpired:
         return Attempt(problem=f"no answer within {_TIMEOUT:g} s")
     last = done.stderr.strip().rsplit("\n", 1)[-1].removeprefix("hvdliterun: ")
-    return Attempt(tuple(done.stdout.splitlines()), (last or f"exit code {done.returncode}") if done.returncode else "")
+    return Attempt(
+        tuple(done.stdout.splitlines()),
+        (last or f"exit code {done.returncode}") if done.returncode else "",
+    )
 
 
-def two_ranks(flags: Sequence[str], program: str, environment: Mapping[str, str] | None = None) -> Attempt:
+def two_ranks(
+    flags: Sequence[str], program: str, environment: Mapping[str, str] | None = None
+) -> Attempt:
     """Runs the text of a program on two ranks that hvdliterun starts."""
     launch = ["-m", "hvdlite.launch", "-np", "2", *flags]
     return attempt([*launch, sys.executable, "-c", program], environment)

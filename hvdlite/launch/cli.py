@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from hvdlite import __version__
 from hvdlite.base import knobs
-from hvdlite.launch import flags, machine, secret
+from hvdlite.launch import flags, foreign_flags, machine, secret
 from hvdlite.launch.elastic import flags as elastic_flags
 from hvdlite.launch.hosts import Found, Host, Reader, from_environment, parse_hostfile, parse_hosts
 
@@ -68,16 +68,23 @@ def understand(
     """Decides how many ranks are started where, and by which launcher. `read` returns a file's
     text, and `look` what this host has. Raises ValueError with a sentence."""
     if not arguments.command or not arguments.command[0]:
-        raise ValueError("no command given: what should the processes run?  hvdliterun -np 2 python train.py")
+        raise ValueError(
+            "no command given: what should the processes run?  hvdliterun -np 2 python train.py"
+        )
     processes: int | None = None if arguments.processes == "auto" else arguments.processes
     if processes is not None and processes < 1:
         raise ValueError(f"-np {processes} is not allowed: expected at least 1 process.")
-    notes = [f"{each.flags[0]} has no effect: {each.why}." for each in flags.given(arguments, flags.WITHOUT_EFFECT)]
+    notes = [
+        f"{each.flags[0]} has no effect: {each.why}."
+        for each in foreign_flags.given(arguments, foreign_flags.WITHOUT_EFFECT)
+    ]
     found = None
     if arguments.hosts:
         hosts = parse_hosts(arguments.hosts)
     elif arguments.hostfile:
-        hosts = parse_hostfile(read(arguments.hostfile), arguments.hostfile, arguments.slots_per_host)
+        hosts = parse_hostfile(
+            read(arguments.hostfile), arguments.hostfile, arguments.slots_per_host
+        )
     else:
         found = from_environment(environ, read, arguments.slots_per_host)
         hosts = found.hosts if found else []
@@ -85,13 +92,19 @@ def understand(
     if arguments.script is None:
         hosts = _with_slots(arguments, hosts, processes, notes, lambda: look(environ))
     if arguments.torch_env and mode != "gloo":
-        raise ValueError(f"--torch-env is for ranks that hvdliterun itself starts (--gloo), and here {mode} does.")
+        raise ValueError(
+            f"--torch-env is for ranks that hvdliterun itself starts (--gloo), and here {mode} "
+            "does."
+        )
     if arguments.bind == "core" and mode != "gloo":
         raise ValueError(
-            f"--bind core is for ranks that hvdliterun itself starts (--gloo), and here {mode} does: {_BINDS[mode]}."
+            f"--bind core is for ranks that hvdliterun itself starts (--gloo), and here {mode} "
+            f"does: {_BINDS[mode]}."
         )
     if found is not None:
-        notes.append(f"hosts from {found.source}: " + ",".join(f"{host.name}:{host.slots}" for host in hosts))
+        notes.append(
+            f"hosts from {found.source}: " + ",".join(f"{host.name}:{host.slots}" for host in hosts)
+        )
     environment = _exports(arguments.exports, environ) | flags.chosen_knobs(arguments)
     if arguments.interfaces:
         knob = knobs.by_field("network_interfaces")
@@ -110,7 +123,8 @@ def understand(
         wish = elastic.understand(arguments, named, processes, mode)
     else:
         notes += [
-            f"{flag} has no effect: the job is not elastic (--min-np)." for flag in elastic_flags.given(arguments)
+            f"{flag} has no effect: the job is not elastic (--min-np)."
+            for flag in elastic_flags.given(arguments)
         ]
     return Request(mode, hosts, processes, arguments.command, environment, notes, wish)
 
@@ -133,7 +147,10 @@ def _with_slots(
         wish = count
     if wish is None:
         if not hosts and processes is None:
-            raise ValueError("-np N is required: how many processes to start (-np auto: one for each GPU, or core)")
+            raise ValueError(
+                "-np N is required: how many processes to start (-np auto: one for each GPU, or "
+                "core)"
+            )
         return hosts or [Host("localhost", processes or 1)]
     return [Host(host.name, wish) for host in hosts] or [Host("localhost", wish)]
 
@@ -153,7 +170,9 @@ def _exports(given: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]
         if not name.isidentifier():
             raise ValueError(f"-x {text!r} is not allowed: expected NAME or NAME=VALUE.")
         if not equals and name not in environ:
-            raise ValueError(f"-x {name}: there is no such variable here; -x {name}=VALUE sets one.")
+            raise ValueError(
+                f"-x {name}: there is no such variable here; -x {name}=VALUE sets one."
+            )
         exports[name] = value if equals else environ[name]
     return exports
 
@@ -206,8 +225,12 @@ def _main(argv: Sequence[str] | None) -> int:
     if request.mode != "gloo":
         from hvdlite.launch import delegate
 
-        delegated = delegate.Options(chosen, arguments.mpi_args or "", arguments.binding_args or "", arguments.tcp)
-        return delegate.run(request.mode, request.hosts, slots, request.command, environment, delegated)
+        delegated = delegate.Options(
+            chosen, arguments.mpi_args or "", arguments.binding_args or "", arguments.tcp
+        )
+        return delegate.run(
+            request.mode, request.hosts, slots, request.command, environment, delegated
+        )
     from hvdlite.launch import direct
 
     return direct.run(slots, request.command, environment, chosen)
@@ -229,7 +252,9 @@ def options(arguments: argparse.Namespace, values: Mapping[str, knobs.Value]) ->
         bind=arguments.bind,
         start_timeout=start_timeout,
         grace_seconds=float(values["grace_seconds"]),
-        interfaces=[name.strip() for name in str(values["network_interfaces"]).split(",") if name.strip()],
+        interfaces=[
+            name.strip() for name in str(values["network_interfaces"]).split(",") if name.strip()
+        ],
         ssh=ssh.Options(
             port=arguments.ssh_port,
             identity_file=arguments.ssh_identity_file,

@@ -55,7 +55,9 @@ class Gathering:
         """Returns the lines that wait no longer."""
         found: list[Held] = []
         while self._held and (
-            now - self._held[0].since >= MOMENT_SECONDS or self._held[0].ranks >= self._all or self._bytes > MOST_BYTES
+            now - self._held[0].since >= MOMENT_SECONDS
+            or self._held[0].ranks >= self._all
+            or self._bytes > MOST_BYTES
         ):
             found.append(self._pop())
         return found
@@ -99,7 +101,9 @@ class Collapse:
                 continue
             self._show(self._gathering.all_of(rank))
             self._sink.emit(self._prefix({rank}), [line])
-            change = self._unfinished.discard if line.endswith((b"\n", b"\r")) else self._unfinished.add
+            change = (
+                self._unfinished.discard if line.endswith((b"\n", b"\r")) else self._unfinished.add
+            )
             change(rank)
         self.tick(now)
 

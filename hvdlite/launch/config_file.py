@@ -13,10 +13,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from hvdlite.base import knobs
-from hvdlite.launch import flags
+from hvdlite.launch import flags, foreign_flags
 
 # Maps each key to a knob (by the name of the flag), or to a flag that has no effect here.
-_KNOBS = {tuple(knob.yaml.removeprefix("not ").split(".")): knob for knob in knobs.KNOBS if knob.yaml}
+_KNOBS = {
+    tuple(knob.yaml.removeprefix("not ").split(".")): knob for knob in knobs.KNOBS if knob.yaml
+}
 _FOREIGN = {
     ("params", "hierarchical_allgather"): "--hierarchical-allgather",
     ("autotune", "enabled"): "--autotune",
@@ -48,7 +50,9 @@ def load(path: str) -> dict[str, Any]:
     if content is None:
         return {}
     if not isinstance(content, dict):
-        raise ValueError(f"{path}: expected sections as in `params: {{cycle_time_ms: 10}}`, found {content!r}.")
+        raise ValueError(
+            f"{path}: expected sections as in `params: {{cycle_time_ms: 10}}`, found {content!r}."
+        )
     return content
 
 
@@ -60,21 +64,29 @@ def apply(content: Mapping[str, Any], arguments: argparse.Namespace, path: str) 
         if section == "controller":
             if values not in _CONTROLLERS:
                 raise ValueError(
-                    f"{path}: controller: {values!r} is not allowed: expected one of {', '.join(_CONTROLLERS)}."
+                    f"{path}: controller: {values!r} is not allowed: expected one of "
+                    f"{', '.join(_CONTROLLERS)}."
                 )
             arguments.mode = arguments.mode or values
             continue
         keys = [key for of, key in known if of == section]
         if not keys:
             sections = sorted({of for of, _ in known} | {"controller"})
-            raise ValueError(f"{path}: there is no section {section!r}, only {', '.join(sections)}.")
+            raise ValueError(
+                f"{path}: there is no section {section!r}, only {', '.join(sections)}."
+            )
         if values is None:
             continue
         if not isinstance(values, dict):
-            raise ValueError(f"{path}: {section} has to be a mapping of {', '.join(sorted(keys))}; found {values!r}.")
+            raise ValueError(
+                f"{path}: {section} has to be a mapping of {', '.join(sorted(keys))}; found "
+                f"{values!r}."
+            )
         for key, value in values.items():
             if key not in keys:
-                raise ValueError(f"{path}: {section} has no key {key!r}, only {', '.join(sorted(keys))}.")
+                raise ValueError(
+                    f"{path}: {section} has no key {key!r}, only {', '.join(sorted(keys))}."
+                )
             _apply(section, key, value, arguments, path)
 
 
@@ -82,7 +94,9 @@ def _apply(section: str, key: str, value: Any, arguments: argparse.Namespace, pa
     if value is None or (section, key) in _IGNORED:
         return
     if (section, key) in _FOREIGN:
-        foreign = next(each for each in flags.WITHOUT_EFFECT if _FOREIGN[section, key] in each.flags)
+        foreign = next(
+            each for each in foreign_flags.WITHOUT_EFFECT if _FOREIGN[section, key] in each.flags
+        )
         if value is not False and getattr(arguments, foreign.destination) is None:
             setattr(arguments, foreign.destination, value)
         return
@@ -99,7 +113,9 @@ def _apply(section: str, key: str, value: Any, arguments: argparse.Namespace, pa
             text = flags.knob_value(knob, source)(str(value))
         except argparse.ArgumentTypeError as error:
             message = str(error)
-            raise ValueError(message if message.startswith(source) else f"{source}: {message}") from None
+            raise ValueError(
+                message if message.startswith(source) else f"{source}: {message}"
+            ) from None
     destination = f"knob_{knob.field}"
     if getattr(arguments, destination) is None:
         setattr(arguments, destination, text)

@@ -83,7 +83,9 @@ def of_the_command_line(
     terminals = os.isatty(1), os.isatty(2)
     if (phases or ranks) and screen.possible(os.environ):
         terminal = Screen(2)
-        console = Console(terminal if os.isatty(1) else output.Writer(1), terminal, timestamps, terminals)
+        console = Console(
+            terminal if os.isatty(1) else output.Writer(1), terminal, timestamps, terminals
+        )
     else:
         terminal, console = None, Console(output.Writer(1), output.Writer(2), timestamps, terminals)
     if not ranks:
@@ -93,4 +95,6 @@ def of_the_command_line(
     shown = board.Board(hosts)
     if terminal is None:
         return console, view.Monitor(shown, view.Lines(shown, console.say))
-    return console, view.Monitor(shown, view.Table(shown, terminal, colours="NO_COLOR" not in os.environ))
+    return console, view.Monitor(
+        shown, view.Table(shown, terminal, colours="NO_COLOR" not in os.environ)
+    )

@@ -104,9 +104,13 @@ def run(
     return this.conclude(lambda: _supervise(this, mode, hosts, options, verdict))
 
 
-def _supervise(this: job.Job, mode: str, hosts: Sequence[Host], options: Options, verdict: LaunchersVerdict) -> None:
+def _supervise(
+    this: job.Job, mode: str, hosts: Sequence[Host], options: Options, verdict: LaunchersVerdict
+) -> None:
     if mode == "jsrun":
-        raise job.NotRun(_jsrun(_request("jsrun", hosts, len(this.slots), this.command, {}, options)))
+        raise job.NotRun(
+            _jsrun(_request("jsrun", hosts, len(this.slots), this.command, {}, options))
+        )
     here = not this.far
     with this.opened() as opened, ExitStack() as stack:
         environment = request.without_rank(plan.job_environment(os.environ, this.knobs))
@@ -138,7 +142,12 @@ def _supervise(this: job.Job, mode: str, hosts: Sequence[Host], options: Options
             mercy_seconds=_MERCY_SECONDS if mode == "srun" else 0.0,
         )
         group = Delegated(
-            launcher.name, process, launcher.tags, launcher.causes, launcher.policy, options.job.grace_seconds
+            launcher.name,
+            process,
+            launcher.tags,
+            launcher.causes,
+            launcher.policy,
+            options.job.grace_seconds,
         )
         stack.callback(group.close)
         verdict.group = group
@@ -174,17 +183,27 @@ def _mpi(asked: request.Request, here: bool, scratch: str) -> _Launcher:
     far = delegated.ByItself if version.family is mpi.Family.MPICH else delegated.ToEverybody
     policy = (delegated.AroundIt if here else far)(*passed_on)
     if version.family is mpi.Family.OPEN_MPI:
-        by_stream = {stream: tags.open_mpi(stream, version.is_prrte) for stream in ("stdout", "stderr")}
+        by_stream = {
+            stream: tags.open_mpi(stream, version.is_prrte) for stream in ("stdout", "stderr")
+        }
         return _Launcher("mpirun", launch, by_stream, failure_parsers.open_mpi, policy)
     by_stream = dict.fromkeys(("stdout", "stderr"), tags.hydra(mark))
-    return _Launcher("mpirun", launch, by_stream, lambda words: failure_parsers.hydra(words, version.family), policy)
+    return _Launcher(
+        "mpirun",
+        launch,
+        by_stream,
+        lambda words: failure_parsers.hydra(words, version.family),
+        policy,
+    )
 
 
 def _srun(asked: request.Request, environment: Mapping[str, str]) -> _Launcher:
     name = f"hvdlite-{secrets.token_hex(4)}"
     policy = delegated.ThroughSlurm(name, signal.SIGUSR1, signal.SIGUSR2)
     by_stream = dict.fromkeys(("stdout", "stderr"), tags.SLURM)
-    return _Launcher("srun", slurm.launch(name, environment, asked), by_stream, failure_parsers.slurm, policy)
+    return _Launcher(
+        "srun", slurm.launch(name, environment, asked), by_stream, failure_parsers.slurm, policy
+    )
 
 
 def find_mpirun() -> str:
@@ -194,14 +213,21 @@ def find_mpirun() -> str:
     if found:
         return found
     where = f"{PROGRAM}={chosen} is no program." if chosen else "There is no mpirun on PATH."
-    raise ValueError(f"{where} --mpi needs Open MPI, MPICH or Intel MPI; without --mpi hvdliterun starts ranks itself.")
+    raise ValueError(
+        f"{where} --mpi needs Open MPI, MPICH or Intel MPI; without --mpi hvdliterun starts ranks "
+        "itself."
+    )
 
 
 def ask_version(program: str) -> mpi.Version:
     """Returns the vendor and version of that mpirun. Raises ValueError if it is unknown, and
     SubprocessError if it does not answer."""
     done = subprocess.run(
-        [program, "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_ASKING_SECONDS
+        [program, "--version"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=_ASKING_SECONDS,
     )
     return mpi.identify(done.stdout + done.stderr)
 
@@ -236,9 +262,11 @@ def _request(
 
 def _jsrun(asked: request.Request) -> str:
     return (
-        "--jsrun shows its command line and does not run it: nobody could try it without IBM's LSF. In an LSF job, try\n"
+        "--jsrun shows its command line and does not run it: nobody could try it without IBM's "
+        "LSF. In an LSF job, try\n"
         f"    {shlex.join(lsf.launch(asked).argv)}\n"
-        "or leave --jsrun out: hvdliterun finds the hosts of an LSF job and starts the ranks by ssh."
+        "or leave --jsrun out: hvdliterun finds the hosts of an LSF job and starts the ranks "
+        "by ssh."
     )
 
 

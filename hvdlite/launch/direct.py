@@ -21,7 +21,12 @@ _PATIENCE = 10.0
 _told: set[str] = set()
 
 
-def run(slots: Sequence[plan.Slot], command: Sequence[str], knobs: Mapping[str, str], options: job.Options) -> int:
+def run(
+    slots: Sequence[plan.Slot],
+    command: Sequence[str],
+    knobs: Mapping[str, str],
+    options: job.Options,
+) -> int:
     """Runs the job to its end and returns the exit status. Main thread only."""
     hosts = {slot.rank: slot.host for slot in slots}
     this = job.of_the_command_line(hosts.values(), slots, command, knobs, options, Verdict(hosts))
@@ -40,7 +45,9 @@ def supervise(this: job.Job) -> None:
         text = os.environ.get(secret.TEXT_VARIABLE)
         if text:
             shared[secret.TEXT_VARIABLE] = text
-        own = {slot.rank: plan.rank_environment(slot, several_hosts=len(hosts) > 1) for slot in slots}
+        own = {
+            slot.rank: plan.rank_environment(slot, several_hosts=len(hosts) > 1) for slot in slots
+        }
         torch = _torch_meeting(shared, hosts[0], this.far) if options.torch_env else ("", 0)
         if options.torch_env:
             run = plan.torch_environment(slots, f"hvdlite-{port}")
@@ -87,7 +94,11 @@ def supervise(this: job.Job) -> None:
             shared |= plan.torch_meeting(torch[0] or next(iter(seen), "127.0.0.1"), torch[1])
         if near:
             groups[next(host for host in hosts if host not in this.far)] = _start_here(
-                this, shared | plan.meeting_environment(("127.0.0.1", port)), near, opened.key, stack
+                this,
+                shared | plan.meeting_environment(("127.0.0.1", port)),
+                near,
+                opened.key,
+                stack,
             )
         for group in groups.values():
             if isinstance(group, ssh.Remote):
@@ -96,7 +107,9 @@ def supervise(this: job.Job) -> None:
         this.verdict.met = options.torch_env or not opened.store.is_empty()
 
 
-def _torch_meeting(environment: Mapping[str, str], first: str, far: Sequence[str]) -> tuple[str, int]:
+def _torch_meeting(
+    environment: Mapping[str, str], first: str, far: Sequence[str]
+) -> tuple[str, int]:
     """Returns the host, empty for this machine, and the port where torch's rank 0 will listen. The
     user may have chosen them."""
     host = environment.get("MASTER_ADDR") or (plan.torch_host(first) if first in far else "")
@@ -120,7 +133,9 @@ def share_cores(this: job.Job, environment: Mapping[str, str], ranks: int) -> Ma
     return given
 
 
-def _of(host: str, slots: Sequence[plan.Slot], own: Mapping[int, Mapping[str, str]]) -> Mapping[int, Mapping[str, str]]:
+def _of(
+    host: str, slots: Sequence[plan.Slot], own: Mapping[int, Mapping[str, str]]
+) -> Mapping[int, Mapping[str, str]]:
     return {slot.rank: own[slot.rank] for slot in slots if slot.host == host}
 
 
@@ -132,12 +147,16 @@ def _start_here(
     stack: contextlib.ExitStack,
 ) -> local.Ranks:
     """Starts the ranks of this host. What ends them goes on `stack`."""
-    processors = dict(zip(own, binding.decide(this.options.bind, *binding.here(), ranks=len(own)), strict=False))
+    processors = dict(
+        zip(own, binding.decide(this.options.bind, *binding.here(), ranks=len(own)), strict=False)
+    )
     for rank, numbers in processors.items():
         this.log(f"rank {rank} gets the processors {', '.join(map(str, numbers))} (--bind)")
     descriptor, variables = hand_over(key, shared, stack)
     everywhere = {**shared, **variables}
-    ranks = local.start(this.command, everywhere, own, descriptor, this.options.grace_seconds, processors=processors)
+    ranks = local.start(
+        this.command, everywhere, own, descriptor, this.options.grace_seconds, processors=processors
+    )
     stack.callback(ranks.close)
     return ranks
 
@@ -145,8 +164,8 @@ def _start_here(
 def hand_over(
     key: bytes, shared: Mapping[str, str], stack: contextlib.ExitStack
 ) -> tuple[int | None, Mapping[str, str]]:
-    """How processes here get the secret: a descriptor that they inherit and the variable that names it, or neither
-    where the user has chosen the secret."""
+    """How processes here get the secret: a descriptor that they inherit and the variable that names
+    it, or neither where the user has chosen the secret."""
     if secret.TEXT_VARIABLE in shared:
         return None, {}
     descriptor = secret.store(key)

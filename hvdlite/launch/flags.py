@@ -1,20 +1,18 @@
 """The command line of `hvdliterun`: every flag of horovodrun, with the same meaning, and a few
 more.
 
-Flags of knobs come from hvdlite/base/knobs.py. `WITHOUT_EFFECT` has the flags of horovodrun that
-hvdlite has no use for: they are accepted, with a line that says why they have no effect.
+Flags of knobs come from hvdlite/base/knobs.py. `foreign_flags` has those without effect.
 """
 
 from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, NoReturn
+from collections.abc import Callable
+from typing import NoReturn
 
 from hvdlite.base import knobs
-from hvdlite.launch import binding
+from hvdlite.launch import binding, foreign_flags
 from hvdlite.launch.elastic import flags as elastic_flags
 
 _EXAMPLES = """examples:
@@ -30,36 +28,6 @@ after --grace-seconds, SIGKILL. The exit code is that of the rank that failed fi
 128 + signal if it was killed. Every knob is also an environment variable
 (docs/reference/knobs.md).
 """
-
-
-@dataclass(frozen=True)
-class Foreign:
-    """A flag of horovodrun that does nothing here."""
-
-    flags: tuple[str, ...]
-    why: str
-    arguments: int = 0
-    type: Callable[[str], object] = str
-
-    @property
-    def destination(self) -> str:
-        return "foreign_" + self.flags[0].lstrip("-").replace("-", "_")
-
-
-_TUNING = "hvdlite has no autotuner; its defaults do not depend on the model, and every knob can be set by hand"
-
-WITHOUT_EFFECT = (
-    Foreign(("--disable-cache",), "hvdliterun remembers nothing from one run to the next"),
-    Foreign(("--hierarchical-allgather", "--no-hierarchical-allgather"), "an allgather always uses shared memory within a host"),
-    Foreign(("--autotune", "--no-autotune"), _TUNING),
-    Foreign(("--autotune-log-file",), _TUNING, 1),
-    Foreign(("--autotune-warmup-samples",), _TUNING, 1, int),
-    Foreign(("--autotune-steps-per-sample",), _TUNING, 1, int),
-    Foreign(("--autotune-bayes-opt-max-samples",), _TUNING, 1, int),
-    Foreign(("--autotune-gaussian-process-noise",), _TUNING, 1, float),
-    Foreign(("--num-nccl-streams",), "hvdlite orders its operations on one stream", 1, int),
-    Foreign(("--gloo-timeout-seconds",), "--start-timeout and HVDLITE_HEARTBEAT_SECONDS say how long is waited", 1, int),
-)  # fmt: skip
 
 
 class _Parser(argparse.ArgumentParser):
@@ -78,7 +46,11 @@ class _Parser(argparse.ArgumentParser):
             ]
             typed = words.split()[0].partition("=")[0]
             similar = difflib.get_close_matches(typed, known, n=1)
-            message += f" (did you mean {similar[0]}?)" if similar else " (hvdliterun --help lists all options)"
+            message += (
+                f" (did you mean {similar[0]}?)"
+                if similar
+                else " (hvdliterun --help lists all options)"
+            )
         super().error(message)
 
 
@@ -92,7 +64,12 @@ def build_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     add = parser.add_argument
-    add("-v", "--version", action="store_true", help="show the version and exit; with --check-build, show more")
+    add(
+        "-v",
+        "--version",
+        action="store_true",
+        help="show the version and exit; with --check-build, show more",
+    )
     add(
         "-cb",
         "--check-build",
@@ -106,7 +83,8 @@ def build_parser() -> argparse.ArgumentParser:
         dest="processes",
         type=_processes,
         metavar="N",
-        help="how many processes to start; auto: one per slot of the hosts, else per GPU of this host, else per core",
+        help="how many processes to start; auto: one per slot of the hosts, else per GPU of this "
+        "host, else per core",
     )
     add(
         "--nproc-per-node",
@@ -114,12 +92,14 @@ def build_parser() -> argparse.ArgumentParser:
         dest="per_node",
         type=_per_node,
         metavar="N",
-        help="how many processes on each host; gpu or cpu: one per GPU or core of this host; auto: per GPU, else per core",
+        help="how many processes on each host; gpu or cpu: one per GPU or core of this host; auto: "
+        "per GPU, else per core",
     )
     add(
         "--torch-env",
         action="store_true",
-        help="also set torchrun's variables (RANK, WORLD_SIZE, MASTER_ADDR ...), for programs that read them",
+        help="also set torchrun's variables (RANK, WORLD_SIZE, MASTER_ADDR ...), for programs that "
+        "read them",
     )
     add(
         "-x",
@@ -133,14 +113,15 @@ def build_parser() -> argparse.ArgumentParser:
     add(
         "--horovod-compat",
         action="store_true",
-        help="make `import horovod` find hvdlite in the ranks, so programs written for Horovod run unchanged",
+        help="make `import horovod` find hvdlite in the ranks, so programs written for Horovod run "
+        "unchanged",
     )
     add(
         "--bind",
         choices=binding.WISHES,
         default="auto",
-        help="core: bind each rank to its share of the host's cores; none: do not bind; auto (the default): bind if Slurm, a "
-        "container or taskset has given the job only some of the cores",
+        help="core: bind each rank to its share of the host's cores; none: do not bind; auto (the "
+        "default): bind if Slurm, a container or taskset has given the job only some of the cores",
     )
     add("--verbose", action="store_true", help="report what starts and what ends")
     _add_hosts(parser)
@@ -148,7 +129,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_output(parser)
     _add_modes(parser)
     _add_knobs(parser)
-    _add_foreign(parser)
+    foreign_flags.add(parser)
     add("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     return parser
 
@@ -160,16 +141,21 @@ def _add_hosts(parser: argparse.ArgumentParser) -> None:
         "-H",
         "--hosts",
         metavar="HOST:SLOTS,...",
-        help="hosts, and the most processes on each (default: those of the batch system, else localhost:N)",
+        help="hosts, and the most processes on each (default: those of the batch system, else "
+        "localhost:N)",
     )
     which.add_argument(
-        "-hostfile", "--hostfile", metavar="FILE", help="hosts, one per line: `name slots=4`, `name:4` or `name`"
+        "-hostfile",
+        "--hostfile",
+        metavar="FILE",
+        help="hosts, one per line: `name slots=4`, `name:4` or `name`",
     )
     which.add_argument(
         "--host-discovery-script",
         dest="script",
         metavar="SCRIPT",
-        help="an elastic job: run once a second, it prints the hosts of the moment, `name` or `name:slots`",
+        help="an elastic job: run once a second, it prints the hosts of the moment, `name` or "
+        "`name:slots`",
     )
     group.add_argument(
         "--slots-per-host",
@@ -177,10 +163,15 @@ def _add_hosts(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="slots of a host without a number of slots (default: 1)",
     )
-    group.add_argument("-p", "--ssh-port", type=int, metavar="PORT", help="port of the hosts' ssh servers")
+    group.add_argument(
+        "-p", "--ssh-port", type=int, metavar="PORT", help="port of the hosts' ssh servers"
+    )
     group.add_argument("-i", "--ssh-identity-file", metavar="FILE", help="private key for ssh")
     group.add_argument(
-        "--ssh-args", type=_words, metavar='="ARGS"', help='more arguments for ssh, as in --ssh-args="-F config"'
+        "--ssh-args",
+        type=_words,
+        metavar='="ARGS"',
+        help='more arguments for ssh, as in --ssh-args="-F config"',
     )
     group.add_argument(
         "--network-interface",
@@ -188,7 +179,8 @@ def _add_hosts(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="network interface to use between hosts; may be repeated (see also --network-interfaces)",
+        help="network interface to use between hosts; may be repeated (see also "
+        "--network-interfaces)",
     )
 
 
@@ -197,12 +189,14 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--output-filename",
         metavar="DIR",
-        help="also write each rank's output, without prefixes, to DIR/rank.<rank>/stdout and stderr",
+        help="also write each rank's output, without prefixes, to DIR/rank.<rank>/stdout and "
+        "stderr",
     )
     group.add_argument(
         "--monitor",
         action="store_true",
-        help="show what each rank does: a live table on a terminal, otherwise a line every 10 seconds",
+        help="show what each rank does: a live table on a terminal, otherwise a line every 10 "
+        "seconds",
     )
     group.add_argument(
         "-prefix-timestamp",
@@ -214,7 +208,8 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--collapse",
         action="store_true",
-        help="print a line only once, as [0-3]<stdout>:, if several ranks print it at about the same time",
+        help="print a line only once, as [0-3]<stdout>:, if several ranks print it at about the "
+        "same time",
     )
 
 
@@ -222,15 +217,27 @@ def _add_modes(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("who starts the ranks")
     mode = group.add_mutually_exclusive_group()
     for flag, about in (
-        ("gloo", "hvdliterun itself, by ssh on other hosts (the default, except in Slurm); Horovod's name"),
+        (
+            "gloo",
+            "hvdliterun itself, by ssh on other hosts (the default, except in Slurm); "
+            "Horovod's name",
+        ),
         ("mpi", "the first mpirun on PATH, of any MPI"),
         ("srun", "srun (the default in a Slurm allocation if no hosts are given)"),
         ("jsrun", "jsrun, in LSF jobs; its command line is only printed"),
     ):
         mode.add_argument(f"--{flag}", dest="mode", action="store_const", const=flag, help=about)
-    group.add_argument("--mpi-args", type=_words, metavar='="ARGS"', help="more arguments for mpirun, srun or jsrun")
     group.add_argument(
-        "--binding-args", type=_words, metavar='="ARGS"', help="arguments for mpirun that replace those for binding"
+        "--mpi-args",
+        type=_words,
+        metavar='="ARGS"',
+        help="more arguments for mpirun, srun or jsrun",
+    )
+    group.add_argument(
+        "--binding-args",
+        type=_words,
+        metavar='="ARGS"',
+        help="arguments for mpirun that replace those for binding",
     )
     group.add_argument("--tcp", action="store_true", help="make MPI and NCCL use TCP only")
 
@@ -246,36 +253,34 @@ def _add_knobs(parser: argparse.ArgumentParser) -> None:
         destination = f"knob_{knob.field}"
         if knob.is_switch:
             pair = group.add_mutually_exclusive_group()
-            pair.add_argument(knob.flag, dest=destination, action="store_const", const="1", help=about)
+            pair.add_argument(
+                knob.flag, dest=destination, action="store_const", const="1", help=about
+            )
             if knob.flag_off:
                 pair.add_argument(
-                    knob.flag_off, dest=destination, action="store_const", const="0", help="turn this off"
+                    knob.flag_off,
+                    dest=destination,
+                    action="store_const",
+                    const="0",
+                    help="turn this off",
                 )
         else:
             word = knob.flag.rsplit("-", 1)[-1].upper()
             metavar = "|".join(knob.choices) if knob.choices else word
             convert = knob_value(knob, knob.flag)
-            group.add_argument(knob.flag, dest=destination, metavar=metavar, type=convert, help=about)
+            group.add_argument(
+                knob.flag, dest=destination, metavar=metavar, type=convert, help=about
+            )
     # Deprecated names of horovodrun.
     hide = next(knob for knob in knobs.KNOBS if knob.field == "log_hide_time")
     for flag, value in (("--log-hide-timestamp", "1"), ("--no-log-hide-timestamp", "0")):
         groups[hide.section].add_argument(
-            flag, dest="knob_log_hide_time", action="store_const", const=value, help=argparse.SUPPRESS
+            flag,
+            dest="knob_log_hide_time",
+            action="store_const",
+            const=value,
+            help=argparse.SUPPRESS,
         )
-
-
-def _add_foreign(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group(
-        "flags of horovodrun without effect",
-        ", ".join(foreign.flags[0] for foreign in WITHOUT_EFFECT),
-    )
-    for foreign in WITHOUT_EFFECT:
-        more: dict[str, Any] = {"nargs": foreign.arguments or None, "type": foreign.type, "metavar": "X"}
-        if not foreign.arguments:
-            more = {"action": "store_true"}
-        elif foreign.arguments == 1:
-            more["nargs"] = None
-        group.add_argument(*foreign.flags, dest=foreign.destination, default=None, help=argparse.SUPPRESS, **more)
 
 
 def knob_value(knob: knobs.Knob, source: str) -> Callable[[str], str]:
@@ -304,7 +309,9 @@ def _processes(text: str) -> int | str:
     try:
         return int(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of processes: expected 4, say, or auto") from None
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no number of processes: expected 4, say, or auto"
+        ) from None
 
 
 def _per_node(text: str) -> int | str:
@@ -312,7 +319,9 @@ def _per_node(text: str) -> int | str:
     if text in ("auto", "gpu", "cpu"):
         return text
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of processes: expected 4, say, or auto, gpu or cpu")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no number of processes: expected 4, say, or auto, gpu or cpu"
+        )
     return int(text)
 
 
@@ -326,7 +335,8 @@ def _words(text: str) -> str:
 
 
 def chosen_knobs(arguments: argparse.Namespace) -> dict[str, str]:
-    """Returns the variables that the given flags set, under all names: programs may read Horovod's."""
+    """Returns the variables that the given flags set, under all names: programs may read
+    Horovod's."""
     chosen: dict[str, str] = {}
     for knob in knobs.KNOBS:
         value = getattr(arguments, f"knob_{knob.field}", None)
@@ -335,13 +345,9 @@ def chosen_knobs(arguments: argparse.Namespace) -> dict[str, str]:
     return chosen
 
 
-def given(arguments: argparse.Namespace, foreign: Sequence[Foreign]) -> list[Foreign]:
-    """Returns which of these flags are on the command line."""
-    return [each for each in foreign if getattr(arguments, each.destination, None) is not None]
-
-
 def read_text(path: str) -> str:
-    """Returns the text of a file that a flag names. Raises OSError, or ValueError if it is no text."""
+    """Returns the text of a file that a flag names. Raises OSError, or ValueError if it is no
+    text."""
     # Windows' editors begin files with a byte order mark
     with open(path, encoding="utf-8-sig") as file:
         try:

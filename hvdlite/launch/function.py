@@ -74,7 +74,9 @@ def run(
     num_proc = _renamed("np", np, "num_proc", num_proc)
     min_num_proc = _renamed("min_np", min_np, "min_num_proc", min_num_proc)
     max_num_proc = _renamed("max_np", max_np, "max_num_proc", max_num_proc)
-    network_interfaces = _renamed("network_interface", network_interface, "network_interfaces", network_interfaces)
+    network_interfaces = _renamed(
+        "network_interface", network_interface, "network_interfaces", network_interfaces
+    )
     _check(args, num_proc, hosts)
     if hosts is not None and hostfile is not None:
         raise ValueError("hosts and hostfile exclude one another: give the hosts in one of them.")
@@ -89,7 +91,9 @@ def run(
         reset_limit=reset_limit,
         cooldown_range=cooldown_range,
     )
-    _refuse("only hvdliterun starts ranks through mpirun", use_mpi=use_mpi or None, mpi_args=mpi_args)
+    _refuse(
+        "only hvdliterun starts ranks through mpirun", use_mpi=use_mpi or None, mpi_args=mpi_args
+    )
     payload = _pickled(func, args, kwargs)
     # As on a command line, but without the conversion to text.
     flags = build_parser().parse_args([])
@@ -98,7 +102,9 @@ def run(
     if num_proc == "auto" and hosts is None and hostfile is None:
         num_proc = machine.count("auto", machine.here(os.environ))[0]
     flags.processes = num_proc
-    flags.hosts = hosts if hosts is not None or hostfile is not None else f"localhost:{max(1, int(num_proc))}"
+    flags.hosts = (
+        hosts if hosts is not None or hostfile is not None else f"localhost:{max(1, int(num_proc))}"
+    )
     flags.torch_env, flags.collapse = torch_env, collapse
     flags.hostfile = hostfile
     flags.ssh_port, flags.ssh_identity_file = ssh_port, ssh_identity_file
@@ -115,28 +121,40 @@ def _check(args: Any, num_proc: Any, hosts: Any) -> None:
     if num_proc != "auto" and (isinstance(num_proc, bool) or not hasattr(num_proc, "__index__")):
         raise TypeError(f"hvdlite.run(num_proc={num_proc!r}): expected a whole number, or 'auto'.")
     if isinstance(args, (str, bytes)) or not isinstance(args, Iterable):
-        raise TypeError(f"hvdlite.run(args={args!r}): expected the function's arguments in a tuple, as in args=(3,).")
+        raise TypeError(
+            f"hvdlite.run(args={args!r}): expected the function's arguments in a tuple, as in "
+            "args=(3,)."
+        )
     if hosts is not None and not isinstance(hosts, str):
-        raise TypeError(f"hvdlite.run(hosts={hosts!r}): expected a text, as in hosts='node1:4,node2:4'.")
+        raise TypeError(
+            f"hvdlite.run(hosts={hosts!r}): expected a text, as in hosts='node1:4,node2:4'."
+        )
 
 
 def _renamed(old: str, value: Any, new: str, otherwise: Any) -> Any:
     if value is None:
         return otherwise
-    warnings.warn(f"hvdlite.run({old}=...) is deprecated, use {new}", DeprecationWarning, stacklevel=3)
+    warnings.warn(
+        f"hvdlite.run({old}=...) is deprecated, use {new}", DeprecationWarning, stacklevel=3
+    )
     return value
 
 
 def _refuse(why: str, **given: Any) -> None:
     for name, value in given.items():
         if value is not None:
-            raise NotImplementedError(f"hvdlite.run({name}=...) is not possible: {why}. Leave it out.")
+            raise NotImplementedError(
+                f"hvdlite.run({name}=...) is not possible: {why}. Leave it out."
+            )
 
 
-def _pickled(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> bytes:
+def _pickled(
+    func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any] | None
+) -> bytes:
     if not callable(func):
         raise TypeError(
-            f"hvdlite.run() needs a function to call, not {type(func).__name__}: hvdlite.run(train, num_proc=2)"
+            f"hvdlite.run() needs a function to call, not {type(func).__name__}: "
+            "hvdlite.run(train, num_proc=2)"
         )
     from hvdlite.launch import pickling  # imports cloudpickle, which hvdliterun does not need
 
@@ -145,8 +163,8 @@ def _pickled(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str,
     except Exception as error:
         name = getattr(func, "__qualname__", repr(func))
         raise TypeError(
-            f"{name}() and its arguments cannot be pickled for the ranks: {error}. Open files, locks, connections and the "
-            "like have to be made within the function."
+            f"{name}() and its arguments cannot be pickled for the ranks: {error}. Open files, "
+            "locks, connections and the like have to be made within the function."
         ) from error
 
 
@@ -155,7 +173,11 @@ def _program() -> bytes:
     itself."""
     usual = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     path = [os.path.abspath(entry) for entry in sys.path]
-    own = [entry for entry in path if not entry.endswith(".zip") and not any(_below(entry, top) for top in usual)]
+    own = [
+        entry
+        for entry in path
+        if not entry.endswith(".zip") and not any(_below(entry, top) for top in usual)
+    ]
     return json.dumps({"python": sys.version_info[:2], "path": own}).encode()
 
 
@@ -168,8 +190,12 @@ def _call(payload: bytes, request: cli.Request, options: job.Options) -> list[An
     verdict = Verdict({slot.rank: slot.host for slot in slots})
     delivery = _Delivery(payload, slots, verdict, request.command)
     far = job.elsewhere(slot.host for slot in slots)
-    console = Console(output.TextWriter(sys.stdout), output.TextWriter(sys.stderr), options.timestamps)
-    this = job.Job(slots, request.command, request.environment, options, far, console, verdict, delivery)
+    console = Console(
+        output.TextWriter(sys.stdout), output.TextWriter(sys.stderr), options.timestamps
+    )
+    this = job.Job(
+        slots, request.command, request.environment, options, far, console, verdict, delivery
+    )
     try:
         direct.supervise(this)
     finally:
@@ -183,7 +209,9 @@ def _call(payload: bytes, request: cli.Request, options: job.Options) -> list[An
 class _Delivery(JobObserver):
     """Takes the function to the ranks and collects their results."""
 
-    def __init__(self, payload: bytes, slots: Sequence[plan.Slot], verdict: Verdict, command: Sequence[str]) -> None:
+    def __init__(
+        self, payload: bytes, slots: Sequence[plan.Slot], verdict: Verdict, command: Sequence[str]
+    ) -> None:
         self.results: list[Any] = []
         self._payload, self._slots, self._verdict, self._command = payload, slots, verdict, command
         self._where: tuple[tuple[str, int], bytes] | None = None
@@ -206,15 +234,16 @@ def _result(client: StoreClient, slot: plan.Slot) -> Any:
         data = blobs.receive(client, task.result_key(slot.rank), 0)
     except TimeoutError:
         raise RuntimeError(
-            f"rank {slot.rank} on {slot.host} ended without a result: the function has ended the process itself, "
-            "with sys.exit() or os._exit()"
+            f"rank {slot.rank} on {slot.host} ended without a result: the function has ended the "
+            "process itself, with sys.exit() or os._exit()"
         ) from None
     client.delete(task.result_key(slot.rank))
     try:
         return pickle.loads(data)
     except Exception as error:
         raise RuntimeError(
-            f"the result of rank {slot.rank} on {slot.host} cannot be unpickled here: {type(error).__name__}: {error}"
+            f"the result of rank {slot.rank} on {slot.host} cannot be unpickled here: "
+            f"{type(error).__name__}: {error}"
         ) from error
 
 
@@ -236,7 +265,11 @@ def _raise_failure(client: StoreClient, verdict: Verdict, command: Sequence[str]
         # The cause is reported before the others learn of it, but its process may take longer to
         # end.
         others = ((other, _told(client, other)) for other in verdict.hosts)
-        causes = [(other, it) for other, it in others if it is not None and not is_consequence(it[0].encode())]
+        causes = [
+            (other, it)
+            for other, it in others
+            if it is not None and not is_consequence(it[0].encode())
+        ]
         rank, told = causes[0] if causes else (rank, told)
     if told is None:
         raise RuntimeError(sentence)  # it died without a report
@@ -249,7 +282,9 @@ def _raise_failure(client: StoreClient, verdict: Verdict, command: Sequence[str]
 def _told(client: StoreClient, rank: int) -> tuple[str, str, bytes | None] | None:
     """Returns the report of a rank that has raised an exception."""
     try:
-        told: tuple[str, str, bytes | None] = pickle.loads(blobs.receive(client, task.failure_key(rank), 0))
+        told: tuple[str, str, bytes | None] = pickle.loads(
+            blobs.receive(client, task.failure_key(rank), 0)
+        )
     except TimeoutError:
         return None
     return told

@@ -47,7 +47,8 @@ def parse_hosts(text: str) -> list[Host]:
         match = _ENTRY.fullmatch(entry.strip())
         if match is None or int(match.group(2) or 1) < 1:
             raise ValueError(
-                f"Invalid host input {entry.strip()!r}: expected host:slots, separated by commas, as in localhost:4."
+                f"Invalid host input {entry.strip()!r}: expected host:slots, separated by commas, "
+                "as in localhost:4."
             )
         hosts.append(Host(match.group(1), int(match.group(2) or 1)))
     _refuse_twice(hosts, "-H")
@@ -74,21 +75,29 @@ def _parse_line(line: str, where: str, slots_per_host: int | None) -> Host:
         slots = int(match.group(2))
     elif match is not None and match.group(3):
         # Other words of Open MPI, such as max_slots=, do not say how many processes to start.
-        given = [word.split("=", 1)[1] for word in match.group(3).split() if word.startswith("slots=")]
+        given = [
+            word.split("=", 1)[1] for word in match.group(3).split() if word.startswith("slots=")
+        ]
         if given:
             slots = int(given[0]) if len(given) == 1 and given[0].isdecimal() else 0
     if match is None or slots < 1:
-        raise ValueError(f"{where}: {line!r} is not a host; expected `name slots=4`, `name:4` or `name`.")
+        raise ValueError(
+            f"{where}: {line!r} is not a host; expected `name slots=4`, `name:4` or `name`."
+        )
     return Host(match.group(1), slots)
 
 
 def _refuse_twice(hosts: Iterable[Host], where: str) -> None:
     twice = [name for name, count in Counter(host.name for host in hosts).items() if count > 1]
     if twice:
-        raise ValueError(f"Host {min(twice)!r} is listed twice in {where}: give it all its slots in one entry.")
+        raise ValueError(
+            f"Host {min(twice)!r} is listed twice in {where}: give it all its slots in one entry."
+        )
 
 
-def from_environment(environ: Mapping[str, str], read: Reader, slots_per_host: int | None = None) -> Found | None:
+def from_environment(
+    environ: Mapping[str, str], read: Reader, slots_per_host: int | None = None
+) -> Found | None:
     """Returns the hosts that a batch system has given to this job; `read` returns a file's text.
 
     Reads LSF, a Slurm allocation, and the MPI Operator of Kubernetes. In a step of Slurm, the hosts
@@ -106,12 +115,16 @@ def _from_lsf(environ: Mapping[str, str], read: Reader, slots_per_host: int | No
     if not environ.get("LSB_JOBID") or not words:
         return None
     if len(words) % 2 or not all(count.isdecimal() and int(count) > 0 for count in words[1::2]):
-        raise ValueError(f"LSB_MCPU_HOSTS={environ['LSB_MCPU_HOSTS']!r}: expected a count after every host.")
+        raise ValueError(
+            f"LSB_MCPU_HOSTS={environ['LSB_MCPU_HOSTS']!r}: expected a count after every host."
+        )
     hosts = [Host(name, int(count)) for name, count in zip(words[::2], words[1::2], strict=True)]
     return Found(hosts, "LSF (LSB_MCPU_HOSTS)")
 
 
-def _from_slurm(environ: Mapping[str, str], read: Reader, slots_per_host: int | None) -> Found | None:
+def _from_slurm(
+    environ: Mapping[str, str], read: Reader, slots_per_host: int | None
+) -> Found | None:
     names = environ.get("SLURM_JOB_NODELIST")
     # An `srun` step has SLURM_STEP_ID, but so has the shell of salloc or `srun --pty`.
     if not names or not environ.get("SLURM_JOB_ID"):
@@ -119,16 +132,22 @@ def _from_slurm(environ: Mapping[str, str], read: Reader, slots_per_host: int | 
     expanded = nodelist.expand(names)
     tasks = environ.get("SLURM_TASKS_PER_NODE")
     counts = nodelist.tasks_per_node(tasks) if tasks else [slots_per_host or 1] * len(expanded)
-    if len(counts) != len(expanded) and environ.get("SLURM_STEP_ID") and environ.get("SLURM_JOB_CPUS_PER_NODE"):
+    if (
+        len(counts) != len(expanded)
+        and environ.get("SLURM_STEP_ID")
+        and environ.get("SLURM_JOB_CPUS_PER_NODE")
+    ):
         # In a shell that is a step itself, the number of tasks is the step's, but the nodes are the
         # job's.
         counts = nodelist.tasks_per_node(environ["SLURM_JOB_CPUS_PER_NODE"])
     if len(counts) != len(expanded):
         raise ValueError(
-            f"SLURM_JOB_NODELIST={names} has {len(expanded)} nodes, but SLURM_TASKS_PER_NODE={tasks} speaks of {len(counts)}."
+            f"SLURM_JOB_NODELIST={names} has {len(expanded)} nodes, but "
+            f"SLURM_TASKS_PER_NODE={tasks} speaks of {len(counts)}."
         )
     return Found(
-        [Host(name, count) for name, count in zip(expanded, counts, strict=True)], "Slurm (SLURM_JOB_NODELIST)"
+        [Host(name, count) for name, count in zip(expanded, counts, strict=True)],
+        "Slurm (SLURM_JOB_NODELIST)",
     )
 
 
@@ -143,10 +162,16 @@ _OPERATORS_FILES = (
 _OPERATORS_SLOTS = ("OMPI_MCA_orte_set_default_slots", "I_MPI_PERHOST")
 
 
-def _from_mpi_operator(environ: Mapping[str, str], read: Reader, slots_per_host: int | None) -> Found | None:
+def _from_mpi_operator(
+    environ: Mapping[str, str], read: Reader, slots_per_host: int | None
+) -> Found | None:
     if environ.get("K_MPI_JOB_ROLE") != "launcher":
         return None
-    path = next((environ[name] for name in _OPERATORS_FILES if environ.get(name)), "/etc/mpi/hostfile")
-    given = next((environ[name] for name in _OPERATORS_SLOTS if environ.get(name, "").isdecimal()), None)
+    path = next(
+        (environ[name] for name in _OPERATORS_FILES if environ.get(name)), "/etc/mpi/hostfile"
+    )
+    given = next(
+        (environ[name] for name in _OPERATORS_SLOTS if environ.get(name, "").isdecimal()), None
+    )
     default = slots_per_host or (int(given) if given else None)
     return Found(parse_hostfile(read(path), path, default), f"the MPI Operator ({path})")

@@ -119,12 +119,19 @@ class Job:
             for name, sink in (("stdout", self.console.stdout), ("stderr", self.console.stderr)):
                 copy = None
                 if self.options.output_directory:
-                    copy = output.open_copy(self.options.output_directory, slot.rank, len(self.slots), name)
-                found[slot.rank, name] = output.Stream(slot.rank, name, sink, copy, together.get(name))
+                    copy = output.open_copy(
+                        self.options.output_directory, slot.rank, len(self.slots), name
+                    )
+                found[slot.rank, name] = output.Stream(
+                    slot.rank, name, sink, copy, together.get(name)
+                )
         return found
 
     def watch(
-        self, groups: Mapping[str, Group], streams: Mapping[tuple[int, str], output.Stream], signals: Signals
+        self,
+        groups: Mapping[str, Group],
+        streams: Mapping[tuple[int, str], output.Stream],
+        signals: Signals,
     ) -> None:
         """Watches until all ranks have ended. `signals` have been caught since before the first
         rank was started."""
@@ -185,7 +192,9 @@ def of_the_command_line(
     may be started."""
     logging.basicConfig(format="hvdliterun: %(message)s")  # the store's log about strangers
     far = elsewhere(hosts)
-    screen, shown = console.of_the_command_line(verdict.hosts, bool(far), options.monitor, options.timestamps)
+    screen, shown = console.of_the_command_line(
+        verdict.hosts, bool(far), options.monitor, options.timestamps
+    )
     return Job(slots, command, knobs, options, far, screen, verdict, shown, lasting=[])
 
 
@@ -193,7 +202,11 @@ def elsewhere(hosts: Iterable[str]) -> list[str]:
     """Returns the hosts that are not this machine, each once. It resolves their names, which may
     take a while."""
     # A host with a user name needs ssh.
-    return [host for host in dict.fromkeys(hosts) if "@" in host or not addresses.is_of_this_machine(host.strip("[]"))]
+    return [
+        host
+        for host in dict.fromkeys(hosts)
+        if "@" in host or not addresses.is_of_this_machine(host.strip("[]"))
+    ]
 
 
 def _why_not(error: Exception) -> str:
@@ -202,5 +215,12 @@ def _why_not(error: Exception) -> str:
         return str(error)
     if error.errno == errno.EMFILE:
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        return f"too many open files: {limit} are allowed here, and every rank needs 4. `ulimit -n` raises that."
-    return f"cannot open {error.filename}: {error.strerror}." if error.filename is not None else f"{error.strerror}."
+        return (
+            f"too many open files: {limit} are allowed here, and every rank needs 4. `ulimit "
+            "-n` raises that."
+        )
+    return (
+        f"cannot open {error.filename}: {error.strerror}."
+        if error.filename is not None
+        else f"{error.strerror}."
+    )

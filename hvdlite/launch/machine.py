@@ -58,10 +58,15 @@ def count(wish: str, machine: Machine) -> tuple[int, str]:
     """Returns the number of ranks for `auto`, `gpu` or `cpu`, and what each rank gets. Raises
     ValueError if there is none of that."""
     if wish == "gpu" and not machine.gpus:
-        raise ValueError("there is no GPU on this host that a program could use (/dev/nvidia*, CUDA_VISIBLE_DEVICES).")
+        raise ValueError(
+            "there is no GPU on this host that a program could use (/dev/nvidia*, "
+            "CUDA_VISIBLE_DEVICES)."
+        )
     if wish != "cpu" and machine.gpus:
         return machine.gpus, "one for each GPU of this host"
-    return machine.cores, "one for each core that may be used here" + ("" if wish == "cpu" else "; there is no GPU")
+    return machine.cores, "one for each core that may be used here" + (
+        "" if wish == "cpu" else "; there is no GPU"
+    )
 
 
 def threads(environment: Mapping[str, str], cores: int, ranks: int) -> dict[str, str]:
@@ -78,7 +83,10 @@ def about_threads(given: Mapping[str, str], cores: int, far: bool) -> str:
     advice = f"-x {THREADS}=N gives them another number."
     if far:
         own = f" (here {given[THREADS]})" if given else ""
-        return f"{THREADS} is not set: each rank computes with its share of its host's cores as threads{own}; {advice}"
+        return (
+            f"{THREADS} is not set: each rank computes with its share of its host's cores as "
+            f"threads{own}; {advice}"
+        )
     number = given[THREADS]
     what = "1 thread" if number == "1" else f"{number} threads"
     share = f"its share of {cores} cores" if cores > 1 else "for there is 1 core"

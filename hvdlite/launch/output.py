@@ -180,7 +180,9 @@ class Sink:
     time. `obeys_returns`: a carriage return moves the reader to the beginning of the line, as on a
     terminal."""
 
-    def __init__(self, writer: Writer, timestamps: bool = False, obeys_returns: bool = True) -> None:
+    def __init__(
+        self, writer: Writer, timestamps: bool = False, obeys_returns: bool = True
+    ) -> None:
         self.obeys_returns = obeys_returns
         self._writer = writer
         self._timestamps = timestamps
@@ -227,7 +229,10 @@ class Sink:
 
     def _notice(self) -> None:
         count, self._dropped = self._dropped, 0
-        self.say(f"hvdliterun: {count} lines are missing here: the reader took none for {PATIENCE_SECONDS:g} s.")
+        self.say(
+            f"hvdliterun: {count} lines are missing here: the reader took none for "
+            f"{PATIENCE_SECONDS:g} s."
+        )
 
 
 class Together(Protocol):
@@ -319,11 +324,15 @@ class Stream:
             os.close(self.copy)
             self.copy = None
             reason = error.strerror
-            self.sink.say(f"hvdliterun: the copy of rank {self.rank}'s {self.name} ends here: {reason}.")
+            self.sink.say(
+                f"hvdliterun: the copy of rank {self.rank}'s {self.name} ends here: {reason}."
+            )
 
 
 def open_copy(directory: str, rank: int, size: int, name: str) -> int:
     """Opens the file D/rank.<padded>/stdout for a rank, empty."""
     folder = os.path.join(directory, f"rank.{rank:0{len(str(size - 1))}d}")
     os.makedirs(folder, exist_ok=True)
-    return os.open(os.path.join(folder, name), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+    return os.open(
+        os.path.join(folder, name), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666
+    )

@@ -14,7 +14,11 @@ _WITHOUT_FILE = "<dynamic-code>"  # cloudpickle's name for the file of every fun
 
 def _with_file(code: CodeType) -> tuple[Any, ...]:
     make, parts, *rest = cloudpickle.Pickler.dispatch_table[CodeType](code)
-    return (make, tuple(code.co_filename if part == _WITHOUT_FILE else part for part in parts), *rest)
+    return (
+        make,
+        tuple(code.co_filename if part == _WITHOUT_FILE else part for part in parts),
+        *rest,
+    )
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]

@@ -36,7 +36,8 @@ def assign(hosts: Sequence[Host], processes: int | None = None) -> list[Slot]:
         raise ValueError(f"-np {size} is not allowed: expected at least 1 process.")
     if size > available:
         raise ValueError(
-            f"-np {size} is more than the {available} slots of the hosts: give them more (-H host:slots), or start fewer processes."
+            f"-np {size} is more than the {available} slots of the hosts: give them more (-H "
+            "host:slots), or start fewer processes."
         )
     if size > MOST_RANKS:
         raise ValueError(f"-np {size} is not allowed: a job has {MOST_RANKS} ranks at most.")
@@ -52,7 +53,17 @@ def assign(hosts: Sequence[Host], processes: int | None = None) -> list[Slot]:
     slots: list[Slot] = []
     for name, local_size in taken:
         for local_rank in range(local_size):
-            slots.append(Slot(name, len(slots), size, local_rank, local_size, before[local_rank], across[local_rank]))
+            slots.append(
+                Slot(
+                    name,
+                    len(slots),
+                    size,
+                    local_rank,
+                    local_size,
+                    before[local_rank],
+                    across[local_rank],
+                )
+            )
             before[local_rank] += 1
     return slots
 
@@ -139,7 +150,11 @@ def rank_environment(slot: Slot, several_hosts: bool) -> dict[str, str]:
         "CROSS_RANK": slot.cross_rank,
         "CROSS_SIZE": slot.cross_size,
     }
-    own = {f"{prefix}_{name}": str(n) for prefix in ("HVDLITE", "HOROVOD") for name, n in numbers.items()}
+    own = {
+        f"{prefix}_{name}": str(n)
+        for prefix in ("HVDLITE", "HOROVOD")
+        for name, n in numbers.items()
+    }
     own["HOROVOD_HOSTNAME"] = slot.host
     if several_hosts:
         # `localhost:2,127.0.0.1:2` acts as two hosts, and its ranks have to believe it, too.

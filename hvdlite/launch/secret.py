@@ -44,7 +44,11 @@ def store(secret: bytes) -> int:
         os.write(first, secret)
         fcntl.fcntl(first, fcntl.F_ADD_SEALS, _SEALS)
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        lowest = _LOWEST_DESCRIPTOR if limit == resource.RLIM_INFINITY else min(_LOWEST_DESCRIPTOR, limit // 2)
+        lowest = (
+            _LOWEST_DESCRIPTOR
+            if limit == resource.RLIM_INFINITY
+            else min(_LOWEST_DESCRIPTOR, limit // 2)
+        )
         return fcntl.fcntl(first, fcntl.F_DUPFD_CLOEXEC, lowest)
     finally:
         os.close(first)
@@ -62,10 +66,10 @@ def load(descriptor: int) -> bytes:
         secret = b""
     if len(secret) != SIZE:
         raise ValueError(
-            f"{DESCRIPTOR_VARIABLE}={descriptor} does not lead to the job's secret: a program between "
-            "hvdliterun and this one closes the descriptors it inherits (as Python's subprocess does). Start "
-            f"this one with close_fds=False, or set {TEXT_VARIABLE} to {2 * SIZE} random hex digits before "
-            "hvdliterun."
+            f"{DESCRIPTOR_VARIABLE}={descriptor} does not lead to the job's secret: a program "
+            "between hvdliterun and this one closes the descriptors it inherits (as Python's "
+            f"subprocess does). Start this one with close_fds=False, or set {TEXT_VARIABLE} to "
+            f"{2 * SIZE} random hex digits before hvdliterun."
         )
     return secret
 
@@ -77,7 +81,9 @@ def parse(text: str, source: str = TEXT_VARIABLE) -> bytes:
     except ValueError:
         secret = b""
     if len(secret) != SIZE:
-        raise ValueError(f"{source} has to be {2 * SIZE} hex digits (as from `openssl rand -hex {SIZE}`).")
+        raise ValueError(
+            f"{source} has to be {2 * SIZE} hex digits (as from `openssl rand -hex {SIZE}`)."
+        )
     return secret
 
 
@@ -90,7 +96,8 @@ def read(path: str) -> bytes:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
         raise ValueError(
-            f"{named} cannot be read: {error.strerror}. Every host needs the file, under this path and with the same digits."
+            f"{named} cannot be read: {error.strerror}. Every host needs the file, under this path "
+            "and with the same digits."
         ) from None
     try:
         problem = why_not_private(os.fstat(descriptor), os.geteuid())
@@ -107,9 +114,13 @@ def why_not_private(status: os.stat_result, user: int) -> str:
     if not stat.S_ISREG(status.st_mode):
         return "is not a regular file"
     if status.st_uid != user:
-        return f"belongs to the user with the number {status.st_uid}, and this process runs as {user}"
+        return (
+            f"belongs to the user with the number {status.st_uid}, and this process runs as {user}"
+        )
     if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-        return f"is open to others: its mode is {stat.S_IMODE(status.st_mode):04o}, and has to be 0600"
+        return (
+            f"is open to others: its mode is {stat.S_IMODE(status.st_mode):04o}, and has to be 0600"
+        )
     return ""
 
 
@@ -118,7 +129,10 @@ def from_environment(environ: Mapping[str, str]) -> bytes | None:
     descriptor = environ.get(DESCRIPTOR_VARIABLE)
     if descriptor:
         if not descriptor.isdecimal():
-            raise ValueError(f"{DESCRIPTOR_VARIABLE}={descriptor!r} is not allowed: expected a descriptor number.")
+            raise ValueError(
+                f"{DESCRIPTOR_VARIABLE}={descriptor!r} is not allowed: expected a descriptor "
+                "number."
+            )
         return load(int(descriptor))
     return of_the_user(environ)
 
@@ -131,6 +145,7 @@ def of_the_user(environ: Mapping[str, str]) -> bytes | None:
     in_file = read(path) if path else None
     if in_text and in_file and in_text != in_file:
         raise ValueError(
-            f"{TEXT_VARIABLE} and {FILE_VARIABLE} are both set, and to different secrets: unset one of them."
+            f"{TEXT_VARIABLE} and {FILE_VARIABLE} are both set, and to different secrets: unset "
+            "one of them."
         )
     return in_text or in_file

@@ -40,7 +40,8 @@ def _load(client: StoreClient) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     theirs, ours = tuple(program["python"]), sys.version_info[:2]
     if theirs != ours:
         raise RuntimeError(
-            f"the function was pickled by Python {theirs[0]}.{theirs[1]}, but this rank runs Python {ours[0]}.{ours[1]} "
+            f"the function was pickled by Python {theirs[0]}.{theirs[1]}, but this rank runs "
+            f"Python {ours[0]}.{ours[1]} "
             f"({sys.executable}): code can only travel between equal versions"
         )
     # `python -m` has put the working directory first; the caller may not have it there.
@@ -51,7 +52,9 @@ def _load(client: StoreClient) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
             blobs.receive(client, FUNCTION, _FETCH_SECONDS)
         )
     except Exception as error:
-        raise RuntimeError(f"the function cannot be loaded here: {type(error).__name__}: {error}") from error
+        raise RuntimeError(
+            f"the function cannot be loaded here: {type(error).__name__}: {error}"
+        ) from error
     return loaded
 
 
@@ -89,7 +92,10 @@ def main() -> int:
     """Returns the exit status."""
     me = environment.discover(os.environ)
     if me.rendezvous is None or me.secret is None:
-        print("hvdlite.launch.task is what hvdlite.run(fn) starts; it does nothing by itself", file=sys.stderr)
+        print(
+            "hvdlite.launch.task is what hvdlite.run(fn) starts; it does nothing by itself",
+            file=sys.stderr,
+        )
         return 2
     try:
         with StoreClient(me.rendezvous, me.secret) as client:

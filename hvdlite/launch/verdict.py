@@ -15,8 +15,8 @@ from hvdlite.launch.spawn.events import AllGone, Ended, StartFailed, signal_name
 # A rank that fails because a peer was lost may exit before that peer, whose interpreter takes its
 # time to end. The launcher waits this long for the cause before it takes the consequence for it.
 SETTLE_SECONDS = 0.5
-# The other ranks get this long to raise their own error, to run the program's `except` and `finally`,
-# and to end.
+# The other ranks get this long to raise their own error, to run the program's `except` and
+# `finally`, and to end.
 SURVIVOR_SECONDS = 1.0
 _CONSEQUENCES = (b"PeerLostError", b"ShutDownError")
 # ssh's exit status when the connection fails.
@@ -80,12 +80,21 @@ class Verdict:
         self.silent[host] = killed
 
     def decide(self, now: float) -> bool:
-        """Returns True once, when the other ranks have to be ended. Ask after each batch of events."""
-        if self._asked or not (self.failures or self.start_failure or self.lost or self.interrupted):
+        """Returns True once, when the other ranks have to be ended. Ask after each batch of
+        events."""
+        if self._asked or not (
+            self.failures or self.start_failure or self.lost or self.interrupted
+        ):
             return False
         if not self.decided:
-            only_consequences = bool(self.failures) and all(failure.order[0] for failure in self.failures)
-            if only_consequences and not (self.interrupted or self.lost) and now - self._first_failure < SETTLE_SECONDS:
+            only_consequences = bool(self.failures) and all(
+                failure.order[0] for failure in self.failures
+            )
+            if (
+                only_consequences
+                and not (self.interrupted or self.lost)
+                and now - self._first_failure < SETTLE_SECONDS
+            ):
                 return False
             self.decided = True
             self._decided_at = now
@@ -114,7 +123,9 @@ class Verdict:
             return _CONNECTION_LOST
         if self.failures:
             return self._cause().ended.status
-        return 1 if self.gone is not None and (self.gone.guardian_died or self.gone.resisting) else 0
+        return (
+            1 if self.gone is not None and (self.gone.guardian_died or self.gone.resisting) else 0
+        )
 
     def sentence(self, command: Sequence[str]) -> str:
         """The launcher's last line; empty when all went well."""
@@ -123,7 +134,12 @@ class Verdict:
 
     def culprit(self) -> int | None:
         """Returns the rank whose failure ended the job, if there is one."""
-        if self.interrupted or self.start_failure is not None or self._lost_is_the_cause() or not self.failures:
+        if (
+            self.interrupted
+            or self.start_failure is not None
+            or self._lost_is_the_cause()
+            or not self.failures
+        ):
             return None
         return self._cause().ended.rank
 
@@ -141,11 +157,15 @@ class Verdict:
             reason = os.strerror(self.start_failure.errno)
             hint = f" Did you mean `python {command[0]}`?" if command[0].endswith(".py") else ""
             if self.start_failure.errno == errno.EAGAIN:
-                hint = " Most likely there are as many processes as this user may have (`ulimit -u`)."
+                hint = (
+                    " Most likely there are as many processes as this user may have (`ulimit -u`)."
+                )
             return f"cannot start {command[0]!r}: {reason}.{hint}"
         if self.gone is not None and self.gone.guardian_died:
             return "the guardian of the ranks was killed, so all ranks were ended."
-        others = "" if len(self.hosts) == 1 or self._may_run() else " All other ranks have ended, too."
+        others = (
+            "" if len(self.hosts) == 1 or self._may_run() else " All other ranks have ended, too."
+        )
         if self.lost is not None and self._lost_is_the_cause():
             return f"host {self.lost[0]} was lost: {self.lost[1].removesuffix('.')}.{others}"
         if not self.failures:
@@ -169,8 +189,8 @@ class Verdict:
         if self.met or len(self.hosts) == 1 or not is_python:
             return ""
         return (
-            f"no rank has called hvd.init(): {len(self.hosts)} programs have run that knew nothing of each other. "
-            "--torch-env is for those that go by torchrun's variables."
+            f"no rank has called hvd.init(): {len(self.hosts)} programs have run that knew nothing "
+            "of each other. --torch-env is for those that go by torchrun's variables."
         )
 
     def _may_run(self) -> list[str]:
@@ -180,10 +200,14 @@ class Verdict:
         far = self._may_run()
         if far:
             which, whose = ("host", "its") if len(far) == 1 else ("hosts", "their")
-            return f"{which.capitalize()} {', '.join(far)} did not answer; {whose} ranks may still run."
+            return (
+                f"{which.capitalize()} {', '.join(far)} did not answer; {whose} ranks may "
+                "still run."
+            )
         if self.silent:
             return (
-                f"The guardian ({', '.join(self.silent)}) did not answer: hvdliterun itself has killed what was left."
+                f"The guardian ({', '.join(self.silent)}) did not answer: hvdliterun itself has "
+                "killed what was left."
             )
         return ""
 

@@ -15,7 +15,17 @@ from types import FrameType
 from typing import Any
 
 from hvdlite.launch.output import Stream, drain
-from hvdlite.launch.spawn.events import AllGone, Ended, Event, Group, Lost, Output, Started, StartFailed, Unanswered
+from hvdlite.launch.spawn.events import (
+    AllGone,
+    Ended,
+    Event,
+    Group,
+    Lost,
+    Output,
+    Started,
+    StartFailed,
+    Unanswered,
+)
 from hvdlite.launch.spawn.patience import Patience
 from hvdlite.launch.verdict import Verdict
 from hvdlite.rendezvous.server import StoreServer
@@ -123,7 +133,9 @@ class Watch:
         chore: Callable[[], float | None],
     ) -> None:
         self.chore = chore
-        self.glance = None if threading.current_thread() is threading.main_thread() else _GLANCE_SECONDS
+        self.glance = (
+            None if threading.current_thread() is threading.main_thread() else _GLANCE_SECONDS
+        )
         self.streams = dict(streams)  # groups that have not ended
         self.stderr = {rank: stream for (rank, name), stream in streams.items() if name == "stderr"}
         self.verdict = verdict
@@ -261,12 +273,16 @@ class Watch:
             else:
                 self._end((event.rank, event.stream))
         elif isinstance(event, Started):
-            self.log(f"rank {event.rank} on {self.verdict.hosts[event.rank]} is process {event.pid}")
+            self.log(
+                f"rank {event.rank} on {self.verdict.hosts[event.rank]} is process {event.pid}"
+            )
         elif isinstance(event, StartFailed):
             self.verdict.start_failure = event
         elif isinstance(event, Ended):
             self.log(f"rank {event.rank} ended with status {event.status}")
-            self.verdict.ended(event, self.stderr[event.rank].last_words.found()[0], time.monotonic())
+            self.verdict.ended(
+                event, self.stderr[event.rank].last_words.found()[0], time.monotonic()
+            )
         elif isinstance(event, Lost):
             self.verdict.lost_host(host, event.reason)
         elif isinstance(event, Unanswered):
@@ -320,7 +336,9 @@ class Watch:
                 self._pause_unless(self.streams[which].sink.accepts(now), descriptor)
         if any(not group.pipes for _, group in self.groups.values()):
             # The output of another host comes in one stream with its events.
-            accepts = all(sink.accepts(now) for sink in {stream.sink for stream in self.streams.values()})
+            accepts = all(
+                sink.accepts(now) for sink in {stream.sink for stream in self.streams.values()}
+            )
             for descriptor, (_, group) in self.groups.items():
                 if not group.pipes:
                     self._pause_unless(accepts, descriptor)

@@ -76,7 +76,9 @@ def of_this_machine(interfaces: Collection[str] = ()) -> list[str]:
         return [address for name, address in found if name in interfaces]
     # Bridges of containers and of virtual machines exist on every host and lead nowhere, so they
     # come last.
-    usual = [a for name, a in found if name != "lo" and not name.startswith(("docker", "virbr", "br-"))]
+    usual = [
+        a for name, a in found if name != "lo" and not name.startswith(("docker", "virbr", "br-"))
+    ]
     return usual + [a for name, a in found if name.startswith(("docker", "virbr", "br-"))]
 
 
@@ -121,7 +123,9 @@ def quiet_port() -> int:
     raise OSError(f"of the ports {_QUIET_PORTS[0]} to {_QUIET_PORTS[-1]} {_ATTEMPTS} were in use")
 
 
-def reach(addresses: Sequence[Address], secret: bytes, timeout: float) -> tuple[Address, StoreClient]:
+def reach(
+    addresses: Sequence[Address], secret: bytes, timeout: float
+) -> tuple[Address, StoreClient]:
     """Connects to the store that listens at one of these addresses, and returns the connection with
     its address.
 
@@ -135,7 +139,10 @@ def reach(addresses: Sequence[Address], secret: bytes, timeout: float) -> tuple[
     done = threading.Event()
     for address in addresses:
         threading.Thread(
-            target=_try, args=(address, secret, deadline, results, said, done), name="hvd-reach", daemon=True
+            target=_try,
+            args=(address, secret, deadline, results, said, done),
+            name="hvd-reach",
+            daemon=True,
         ).start()
     try:
         for _ in addresses:
@@ -151,7 +158,9 @@ def reach(addresses: Sequence[Address], secret: bytes, timeout: float) -> tuple[
             _, late = results.get()
             if late is not None:
                 late.close()
-    tried = "; ".join(f"{host} port {port}: {said.get((host, port), 'no answer')}" for host, port in addresses)
+    tried = "; ".join(
+        f"{host} port {port}: {said.get((host, port), 'no answer')}" for host, port in addresses
+    )
     raise ConnectionError(f"no answer within {timeout:g} s from the job's store. Tried {tried}")
 
 
@@ -177,7 +186,10 @@ def _try(
             else:
                 results.put((address, client))
             return
-        if done.wait(min(pause, max(0.0, deadline - time.monotonic()))) or time.monotonic() >= deadline:
+        if (
+            done.wait(min(pause, max(0.0, deadline - time.monotonic())))
+            or time.monotonic() >= deadline
+        ):
             results.put((address, None))
             return
         pause = min(2 * pause, _LONGEST_PAUSE)

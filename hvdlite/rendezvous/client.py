@@ -33,7 +33,9 @@ class StoreClient:
         try:
             self._sock = socket.create_connection(address, timeout)
         except OSError as error:
-            raise ConnectionError(f"cannot reach {self._who}: {error} (is the launcher still running?)") from error
+            raise ConnectionError(
+                f"cannot reach {self._who}: {error} (is the launcher still running?)"
+            ) from error
         try:
             self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._shake_hands(secret, deadline)
@@ -57,12 +59,16 @@ class StoreClient:
         """Waits until key/0 ... key/(n-1) exist."""
         if not 0 <= n <= protocol.MAX_COLLECT:
             raise ValueError(f"cannot collect {n} keys")
-        reply = self._ask(Request(Operation.COLLECT, key, _millis(timeout), protocol.encode_count(n)), timeout)
+        reply = self._ask(
+            Request(Operation.COLLECT, key, _millis(timeout), protocol.encode_count(n)), timeout
+        )
         return protocol.decode_values(reply, n)
 
     def add(self, key: str, amount: int) -> int:
         """Adds to a counter and returns the sum; a missing key counts as 0."""
-        return protocol.decode_counter(self._ask(Request(Operation.ADD, key, 0, protocol.encode_counter(amount))))
+        return protocol.decode_counter(
+            self._ask(Request(Operation.ADD, key, 0, protocol.encode_counter(amount)))
+        )
 
     def delete(self, key: str) -> None:
         """Removes the key and every key below ``key/``."""
@@ -107,7 +113,9 @@ class StoreClient:
                 self._broken = f"lost {self._who} while asking for {request.key!r}: {error}"
                 self._sock.close()
                 if isinstance(error, OSError):
-                    raise ConnectionError(f"{self._broken} (is the launcher still running?)") from error
+                    raise ConnectionError(
+                        f"{self._broken} (is the launcher still running?)"
+                    ) from error
                 raise
         if status == ReplyStatus.TIMEOUT:
             raise TimeoutError(f"{value.decode(errors='replace')} (asked of {self._who})")

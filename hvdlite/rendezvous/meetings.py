@@ -34,7 +34,8 @@ class Attempt:
     name: str
     number: int
     size: int
-    seats: dict[int, Hashable] = field(default_factory=dict)  # by rank: the connection that speaks for it
+    # by rank: the connection that speaks for it
+    seats: dict[int, Hashable] = field(default_factory=dict)
     arrived: set[int] = field(default_factory=set)
     verdict: bytes | None = None
     told: set[int] = field(default_factory=set)  # the ranks that know of the failure, or are dead
@@ -68,9 +69,15 @@ class Meetings:
             raise Lost(self._called_off[name])
         attempt = self._open(name, rank, size)
         if attempt.size != size:
-            raise BadRequest(f"rank {rank} takes the job for one of {size} ranks, the others for one of {attempt.size}")
+            raise BadRequest(
+                f"rank {rank} takes the job for one of {size} ranks, the others for one of "
+                f"{attempt.size}"
+            )
         if rank in attempt.seats:
-            raise BadRequest(f"another process is rank {rank} of this job already: were two started with that number?")
+            raise BadRequest(
+                f"another process is rank {rank} of this job already: were two started with that "
+                "number?"
+            )
         attempt.seats[rank] = who
         self._seats[who] = attempt, rank
         return attempt.number
@@ -112,7 +119,8 @@ class Meetings:
         if attempt is None or attempt.met or attempt.verdict is not None:
             return None
         text = (
-            f"rank {rank} died during hvd.init(): its process ended, or its connection with the job's store broke. "
+            f"rank {rank} died during hvd.init(): its process ended, or its connection with the "
+            "job's store broke. "
             "Look at its output for the cause: an exception, the out-of-memory killer, a signal."
         )
         verdict = encode_verdict(rank, PEER_LOST, text)

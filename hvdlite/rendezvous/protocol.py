@@ -88,7 +88,9 @@ def check_secret(secret: bytes) -> bytes:
 # The handshake. Each function makes or checks one step; nonces are fresh for each connection.
 
 
-def _proof(secret: bytes, label: bytes, purpose: int, client_nonce: bytes, server_nonce: bytes) -> bytes:
+def _proof(
+    secret: bytes, label: bytes, purpose: int, client_nonce: bytes, server_nonce: bytes
+) -> bytes:
     return hmac.digest(secret, label + bytes([purpose]) + client_nonce + server_nonce, "sha256")
 
 
@@ -109,19 +111,29 @@ def answer_hello(secret: bytes, data: bytes, server_nonce: bytes) -> tuple[bytes
     check_magic(data)
     purpose = data[len(MAGIC)]
     if purpose != PURPOSE_STORE:
-        raise HandshakeError(f"it wants a connection for purpose {purpose}, this port serves purpose 0 (store)")
+        raise HandshakeError(
+            f"it wants a connection for purpose {purpose}, this port serves purpose 0 (store)"
+        )
     client_nonce = data[len(MAGIC) + 1 :]
-    answer = MAGIC + server_nonce + _proof(secret, b"hvdlite server", purpose, client_nonce, server_nonce)
+    answer = (
+        MAGIC
+        + server_nonce
+        + _proof(secret, b"hvdlite server", purpose, client_nonce, server_nonce)
+    )
     return answer, _proof(secret, b"hvdlite client", purpose, client_nonce, server_nonce)
 
 
-def answer_server(secret: bytes, client_nonce: bytes, data: bytes, purpose: int = PURPOSE_STORE) -> bytes:
+def answer_server(
+    secret: bytes, client_nonce: bytes, data: bytes, purpose: int = PURPOSE_STORE
+) -> bytes:
     """Step 3, by the client, after it has checked the server's proof."""
     check_magic(data)
     server_nonce = data[len(MAGIC) : len(MAGIC) + NONCE_BYTES]
     proof = _proof(secret, b"hvdlite server", purpose, client_nonce, server_nonce)
     if not hmac.compare_digest(proof, data[len(MAGIC) + NONCE_BYTES :]):
-        raise HandshakeError("it does not know this job's secret: another job may be listening there")
+        raise HandshakeError(
+            "it does not know this job's secret: another job may be listening there"
+        )
     return _proof(secret, b"hvdlite client", purpose, client_nonce, server_nonce)
 
 
@@ -144,7 +156,9 @@ def parse_frame_header(header: bytes, expected_sequence: int) -> int:
     if sequence != expected_sequence:
         raise ProtocolError(f"frame {sequence} came instead of frame {expected_sequence}")
     if length > MAX_PAYLOAD:
-        raise ProtocolError(f"a frame of {length} bytes was announced; at most {MAX_PAYLOAD} are allowed")
+        raise ProtocolError(
+            f"a frame of {length} bytes was announced; at most {MAX_PAYLOAD} are allowed"
+        )
     return int(length)
 
 
@@ -156,7 +170,8 @@ def encode_request(request: Request) -> bytes:
     payload = b"".join((head, key, _U32.pack(request.argument), request.value))
     if len(payload) > MAX_PAYLOAD:
         raise ValueError(
-            f"the value of {request.key!r} has {len(request.value)} bytes; with the key 64 MiB are possible"
+            f"the value of {request.key!r} has {len(request.value)} bytes; with the key 64 MiB are "
+            "possible"
         )
     return payload
 
@@ -179,7 +194,9 @@ def decode_request(payload: bytes) -> Request:
         key = bytes(payload[start:end]).decode()
     except UnicodeDecodeError:
         raise BadRequest("the key is not UTF-8") from None
-    return Request(operation, key, _U32.unpack_from(payload, end)[0], bytes(payload[end + _U32.size :]))
+    return Request(
+        operation, key, _U32.unpack_from(payload, end)[0], bytes(payload[end + _U32.size :])
+    )
 
 
 def encode_count(n: int) -> bytes:
@@ -216,7 +233,9 @@ def encode_verdict(rank: int, code: int, sentence: str) -> bytes:
 def check_verdict(verdict: bytes) -> bytes:
     """Checks what a rank says of its failure; the others get it word for word."""
     if not _VERDICT.size < len(verdict) <= MAX_VERDICT:
-        raise BadRequest(f"a verdict has {_VERDICT.size + 1} to {MAX_VERDICT} bytes, not {len(verdict)}")
+        raise BadRequest(
+            f"a verdict has {_VERDICT.size + 1} to {MAX_VERDICT} bytes, not {len(verdict)}"
+        )
     if _VERDICT.unpack_from(verdict)[1] == 0:
         raise BadRequest("a failure needs a status code")
     return verdict

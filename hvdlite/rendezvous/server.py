@@ -24,11 +24,14 @@ class StoreServer:
     the rank in whose process it runs, so the others can name it when it is gone.
     """
 
-    def __init__(self, secret: bytes, host: str = "127.0.0.1", port: int = 0, rank: int = protocol.NOBODY) -> None:
+    def __init__(
+        self, secret: bytes, host: str = "127.0.0.1", port: int = 0, rank: int = protocol.NOBODY
+    ) -> None:
         self._secret = protocol.check_secret(secret)
         if not host:
             raise ValueError(
-                "the store needs an address to listen on (0.0.0.0 means every interface, :: those of IPv6 as well)"
+                "the store needs an address to listen on (0.0.0.0 means every interface, :: those "
+                "of IPv6 as well)"
             )
         family, kind, proto, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         self._listener = socket.socket(family, kind, proto)
@@ -40,7 +43,9 @@ class StoreServer:
             self._listener.listen(_BACKLOG)
         except OSError as error:
             self._listener.close()
-            raise OSError(error.errno, f"the store cannot listen on {host} port {port}: {error.strerror}") from error
+            raise OSError(
+                error.errno, f"the store cannot listen on {host} port {port}: {error.strerror}"
+            ) from error
         self._listener.setblocking(False)
         self.address: tuple[str, int] = self._listener.getsockname()[:2]
         self._wake_reader, self._wake_writer = socket.socketpair()
@@ -53,7 +58,9 @@ class StoreServer:
         _servers.add(self)
 
     @classmethod
-    def reached(cls, secret: bytes, everywhere: bool, port: int = 0, rank: int = protocol.NOBODY) -> StoreServer:
+    def reached(
+        cls, secret: bytes, everywhere: bool, port: int = 0, rank: int = protocol.NOBODY
+    ) -> StoreServer:
         """Listens by IPv6 and IPv4 where other hosts reach it; or, unless `everywhere`, on loopback
         only."""
         if not everywhere:
@@ -66,7 +73,9 @@ class StoreServer:
     def start(self) -> StoreServer:
         if self._thread is not None or self._closing:
             raise RuntimeError("a StoreServer starts once")
-        self._loop = Loop(self._secret, self._listener, self._wake_reader, self._rank, self._watched)
+        self._loop = Loop(
+            self._secret, self._listener, self._wake_reader, self._rank, self._watched
+        )
         self._thread = threading.Thread(target=self._loop.run, name="hvd-store", daemon=True)
         self._thread.start()
         return self
@@ -95,7 +104,8 @@ class StoreServer:
         self._order(lambda loop: loop.put(key, value))
 
     def delete(self, key: str) -> None:
-        """Removes the key and every key below it. May be called from any thread; returns at once."""
+        """Removes the key and every key below it. May be called from any thread; returns at
+        once."""
         self._order(lambda loop: loop.delete(key))
 
     def call_off(self, meeting: str, sentence: str) -> None:

@@ -42,7 +42,12 @@ class Loop:
     """Belongs to the server's thread, except `orders`, peek() and is_empty()."""
 
     def __init__(
-        self, secret: bytes, listener: socket.socket, wake: socket.socket, rank: int, watched: Watched | None
+        self,
+        secret: bytes,
+        listener: socket.socket,
+        wake: socket.socket,
+        rank: int,
+        watched: Watched | None,
     ) -> None:
         # from other threads
         self.orders: collections.deque[Callable[[Loop], None]] = collections.deque()
@@ -68,7 +73,9 @@ class Loop:
         return self._table.is_empty()
 
     def put(self, key: str, value: bytes) -> None:
-        self._table.submit(Request(Operation.SET, key, 0, value), time.monotonic(), lambda payload: None)
+        self._table.submit(
+            Request(Operation.SET, key, 0, value), time.monotonic(), lambda payload: None
+        )
 
     def delete(self, key: str) -> None:
         self._table.submit(Request(Operation.DELETE, key), time.monotonic(), lambda payload: None)
@@ -134,11 +141,17 @@ class Loop:
                 return
             except OSError as error:
                 if self._lines.allows(time.monotonic()):
-                    _log.warning("the store accepts no connection for %.1f s: %s", _ACCEPT_PAUSE, error)
+                    _log.warning(
+                        "the store accepts no connection for %.1f s: %s", _ACCEPT_PAUSE, error
+                    )
                 self._selector.unregister(self._listener)
                 self._accept_again = time.monotonic() + _ACCEPT_PAUSE
                 return
-            who = f"[{address[0]}]:{address[1]}" if ":" in address[0] else f"{address[0]}:{address[1]}"
+            who = (
+                f"[{address[0]}]:{address[1]}"
+                if ":" in address[0]
+                else f"{address[0]}:{address[1]}"
+            )
             connection = Connection(sock, who, time.monotonic() + protocol.HANDSHAKE_SECONDS)
             connection.expect(protocol.HELLO_BYTES, functools.partial(self._on_hello, connection))
             self._connections.add(connection)
@@ -153,11 +166,15 @@ class Loop:
                 self._close(connection, str(error))
                 continue
             if len(self._strangers) > _MAX_STRANGERS:
-                self._close(next(iter(self._strangers)), f"more than {_MAX_STRANGERS} handshakes are under way")
+                self._close(
+                    next(iter(self._strangers)),
+                    f"more than {_MAX_STRANGERS} handshakes are under way",
+                )
             self._serve(connection, selectors.EVENT_READ)
 
     def _serve(self, connection: Connection, events: int) -> None:
-        """Reads new bytes, answers complete requests, writes what fits, and says what to wait for."""
+        """Reads new bytes, answers complete requests, writes what fits, and says what to wait
+        for."""
         if connection.closed:
             return
         try:
@@ -210,12 +227,16 @@ class Loop:
         nonce = os.urandom(protocol.NONCE_BYTES)
         answer, proof = protocol.answer_hello(self._secret, data, nonce)
         connection.out.append(memoryview(answer))
-        connection.expect(protocol.PROOF_BYTES, functools.partial(self._on_proof, connection, proof))
+        connection.expect(
+            protocol.PROOF_BYTES, functools.partial(self._on_proof, connection, proof)
+        )
 
     def _on_proof(self, connection: Connection, expected: bytes, data: bytes) -> None:
         protocol.check_client(expected, data)
         del self._strangers[connection]
-        connection.expect(protocol.FRAME_HEADER.size, functools.partial(self._on_header, connection))
+        connection.expect(
+            protocol.FRAME_HEADER.size, functools.partial(self._on_header, connection)
+        )
 
     def _on_header(self, connection: Connection, data: bytes) -> None:
         length = protocol.parse_frame_header(data, connection.received)
@@ -225,7 +246,9 @@ class Loop:
         connection.expect(length, functools.partial(self._on_request, connection))
 
     def _on_request(self, connection: Connection, data: bytes) -> None:
-        connection.expect(protocol.FRAME_HEADER.size, functools.partial(self._on_header, connection))
+        connection.expect(
+            protocol.FRAME_HEADER.size, functools.partial(self._on_header, connection)
+        )
         try:
             request = protocol.decode_request(data)
             if request.operation in (Operation.JOIN, Operation.ARRIVE, Operation.FAIL):
@@ -233,7 +256,9 @@ class Loop:
             else:
                 self._submit(connection, request)
         except protocol.BadRequest as error:
-            self._reply(connection, protocol.encode_reply(ReplyStatus.BAD_REQUEST, str(error).encode()))
+            self._reply(
+                connection, protocol.encode_reply(ReplyStatus.BAD_REQUEST, str(error).encode())
+            )
         except Lost as error:
             self._reply(connection, protocol.encode_reply(ReplyStatus.LOST, error.verdict))
 
@@ -247,13 +272,19 @@ class Loop:
         if request.operation is Operation.JOIN:
             size = protocol.decode_count(request.value)
             number = self._meetings.join(request.key, request.argument, size, connection)
-            self._reply(connection, protocol.encode_reply(ReplyStatus.OK, protocol.encode_seat(number, self._rank)))
+            self._reply(
+                connection,
+                protocol.encode_reply(ReplyStatus.OK, protocol.encode_seat(number, self._rank)),
+            )
         elif request.operation is Operation.ARRIVE:
             attempt, rank = self._meetings.arrive(connection)
             mark = Request(Operation.SET, f"{attempt.key}arrived/{rank}")
             self._table.submit(mark, time.monotonic(), lambda payload: None)
             members = protocol.encode_count(attempt.size)
-            self._submit(connection, Request(Operation.COLLECT, f"{attempt.key}arrived", request.argument, members))
+            self._submit(
+                connection,
+                Request(Operation.COLLECT, f"{attempt.key}arrived", request.argument, members),
+            )
         else:
             verdict = protocol.check_verdict(request.value)
             others = self._meetings.fail(connection, verdict)
@@ -281,11 +312,15 @@ class Loop:
             oldest = next(iter(self._strangers))
             if oldest.deadline > now:
                 return
-            self._close(oldest, f"it did not finish the handshake within {protocol.HANDSHAKE_SECONDS:g} s")
+            self._close(
+                oldest, f"it did not finish the handshake within {protocol.HANDSHAKE_SECONDS:g} s"
+            )
 
     def _why_gone(self, connection: Connection) -> str | None:
         if connection in self._strangers:
-            return "it left during the handshake (it may belong to another job, with another secret)"
+            return (
+                "it left during the handshake (it may belong to another job, with another secret)"
+            )
         if connection.buffer:
             return "it left in the middle of a request"
         return None
@@ -293,10 +328,15 @@ class Loop:
     def _count_strangers(self, now: float) -> None:
         count = self._lines.take(now)
         if count:
-            _log.warning("the store has closed %d more connections of strangers: none knew the job's secret", count)
+            _log.warning(
+                "the store has closed %d more connections of strangers: none knew the job's secret",
+                count,
+            )
 
     def _close(self, connection: Connection, why: str | None = None) -> None:
-        if why is not None and (connection not in self._strangers or self._lines.allows(time.monotonic())):
+        if why is not None and (
+            connection not in self._strangers or self._lines.allows(time.monotonic())
+        ):
             _log.warning("the store closes the connection with %s: %s", connection.who, why)
         connection.closed = True
         if connection.waiter is not None:

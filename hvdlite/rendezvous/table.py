@@ -50,7 +50,8 @@ class Waiter:
 class Table:
     def __init__(self) -> None:
         self._values: dict[str, bytes] = {}
-        self._waiters: dict[str, dict[Waiter, None]] = {}  # a dict for its order: first come, first served
+        # a dict for its order: first come, first served
+        self._waiters: dict[str, dict[Waiter, None]] = {}
         self._deadlines: list[tuple[float, int, Waiter]] = []
         self._sweep_at = 1024
         self._numbers = itertools.count()
@@ -172,7 +173,9 @@ class Table:
         return True
 
     def _first_missing(self, waiter: Waiter, start: int) -> int | None:
-        return next((i for i, key in enumerate(waiter.keys(start), start) if key not in self._values), None)
+        return next(
+            (i for i, key in enumerate(waiter.keys(start), start) if key not in self._values), None
+        )
 
     def _answer(self, waiter: Waiter) -> bytes:
         if waiter.n is None:
@@ -181,7 +184,9 @@ class Table:
             values = [self._values[key] for key in waiter.keys()]
             total = sum(len(value) + 8 for value in values)
             if total >= MAX_PAYLOAD:
-                sentence = f"the values of '{waiter.key}' have {total} bytes together; 64 MiB are possible"
+                sentence = (
+                    f"the values of '{waiter.key}' have {total} bytes together; 64 MiB are possible"
+                )
                 return encode_reply(ReplyStatus.BAD_REQUEST, sentence.encode())
             payload = encode_reply(ReplyStatus.OK, encode_values(values))
             self._collected = (self._version, waiter.key, waiter.n, payload)

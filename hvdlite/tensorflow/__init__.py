@@ -29,7 +29,9 @@ from hvdlite.tensorflow import ops as _ops
 from hvdlite.tensorflow import optimizer as _optimizer
 from hvdlite.tensorflow import place as _place
 from hvdlite.tensorflow import util as util
-from hvdlite.tensorflow.aggregation import LocalGradientAggregationHelper as LocalGradientAggregationHelper
+from hvdlite.tensorflow.aggregation import (
+    LocalGradientAggregationHelper as LocalGradientAggregationHelper,
+)
 from hvdlite.tensorflow.compression import Compression as Compression
 from hvdlite.tensorflow.functions import *  # noqa: F403
 from hvdlite.tensorflow.ops import *  # noqa: F403

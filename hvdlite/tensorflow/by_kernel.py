@@ -34,7 +34,11 @@ def join(name: str) -> Any:
 
 
 def _attributes(call: Call, name: str) -> dict[str, Any]:
-    attributes: dict[str, Any] = {"tensor_name": name, "name": _node(name), "process_set": set_id_of(call.process_set)}
+    attributes: dict[str, Any] = {
+        "tensor_name": name,
+        "name": _node(name),
+        "process_set": set_id_of(call.process_set),
+    }
     if call.operation.reduces:
         factors = {"prescale_bits": bits(call.prescale), "postscale_bits": bits(call.postscale)}
         attributes.update(factors, op=call.op)
@@ -46,6 +50,9 @@ def _attributes(call: Call, name: str) -> dict[str, Any]:
 
 
 def _node(name: str) -> str:
-    """The last part of an operation's name as the name of its node: graphs are strict about those."""
-    kept = "".join(c if c.isalnum() or c in "_.-" else "_" for c in name.rpartition("/")[2] or "unnamed")
+    """The last part of an operation's name as the name of its node: graphs are strict about
+    those."""
+    kept = "".join(
+        c if c.isalnum() or c in "_.-" else "_" for c in name.rpartition("/")[2] or "unnamed"
+    )
     return f"Hvdlite_{kept}"

@@ -1,7 +1,9 @@
-"""Collectives inside a tf.function by way of Python: for where the native kernels (native.py) cannot be used.
+"""Collectives inside a tf.function by way of Python: for where the native kernels (native.py)
+cannot be used.
 
-Each blocks a thread of TensorFlow's executor, which has few: so all tensors of a call travel in one, and the calls are
-stateful, which makes tf.function run them one at a time and in the program's order, the same on every rank.
+Each blocks a thread of TensorFlow's executor, which has few: so all tensors of a call travel in
+one, and the calls are stateful, which makes tf.function run them one at a time and in the program's
+order, the same on every rank.
 """
 
 from __future__ import annotations
@@ -34,7 +36,10 @@ def gradients(call: Call, tensors: Sequence[Any], names: Sequence[str]) -> list[
 
     def body(*arrays: Any) -> Any:
         start = on_arrays.OPS.start
-        pending = [start(call._replace(name=name), [array]) for name, array in zip(names, arrays, strict=True)]
+        pending = [
+            start(call._replace(name=name), [array])
+            for name, array in zip(names, arrays, strict=True)
+        ]
         return [run_now(each) for each in pending]
 
     return with_shapes(call, _call(body, tensors, [t.dtype for t in tensors]), tensors)

@@ -1,7 +1,8 @@
 """Collectives inside a function that XLA compiles (jit_compile=True).
 
-All shapes are known when the function is traced, so all ranks have equally many rows there. Each call blocks a thread of XLA's
-until all ranks have come; calls run one at a time, in the program's order.
+All shapes are known when the function is traced, so all ranks have equally many rows there. Each
+call blocks a thread of XLA's until all ranks have come; calls run one at a time, in the program's
+order.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ def emit(call: Call, tensors: Sequence[Any]) -> list[Any]:
         if wanted is None or wanted.tolist() not in ([], even):
             raise xla.refuse(
                 "alltoall with splits",
-                "only the other ranks know the shape of its result. Leave splits= out, or call it outside",
+                "only the other ranks know the shape of its result. Leave splits= out, or call it "
+                "outside",
             )
     return [*xla.emit(call, tensors, shapes), tf.constant(even, tf.int32)]
 

@@ -1,4 +1,5 @@
-"""Compression for TensorFlow: hvd.Compression.none, .fp16 and .bf16, and the class to derive others from."""
+"""Compression for TensorFlow: hvd.Compression.none, .fp16 and .bf16, and the class to derive others
+from."""
 
 from __future__ import annotations
 

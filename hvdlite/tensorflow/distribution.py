@@ -1,4 +1,5 @@
-"""What tapes and optimizers have in common: how the gradients of a step are reduced, and which of them are not."""
+"""What tapes and optimizers have in common: how the gradients of a step are reduced, and which of
+them are not."""
 
 from __future__ import annotations
 
@@ -14,7 +15,9 @@ from hvdlite.adapter.step import Local, Options
 from hvdlite.tensorflow.gradients import BACKEND, scope_of
 from hvdlite.tensorflow.ops import do_not_convert
 
-VARIABLES = Members("variable", "tf.Variable", True, "a tf.Variable", lambda member: hasattr(member, "assign"))
+VARIABLES = Members(
+    "variable", "tf.Variable", True, "a tf.Variable", lambda member: hasattr(member, "assign")
+)
 
 
 class Distribution:

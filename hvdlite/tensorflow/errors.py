@@ -19,7 +19,8 @@ from hvdlite import exceptions
 
 
 class _InBothWords:
-    # The parameters are those by which TensorFlow makes such an error anew when it crosses a traced function.
+    # The parameters are those by which TensorFlow makes such an error anew when it crosses a traced
+    # function.
     def __init__(self, node_def: Any, op: Any, message: str, *_: Any) -> None:
         tf.errors.OpError.__init__(self, node_def, op, message, self.code)  # type: ignore[attr-defined]
 
@@ -30,9 +31,13 @@ def _in_both_words(ours: type[Exception], theirs: Any, name: str = "") -> Any:
 
 
 MismatchError = _in_both_words(exceptions.MismatchError, tf.errors.FailedPreconditionError)
-NotInitializedError = _in_both_words(exceptions.NotInitializedError, tf.errors.FailedPreconditionError)
+NotInitializedError = _in_both_words(
+    exceptions.NotInitializedError, tf.errors.FailedPreconditionError
+)
 DuplicateNameError = _in_both_words(exceptions.DuplicateNameError, tf.errors.InvalidArgumentError)
-InvalidArgumentError = _in_both_words(ValueError, tf.errors.InvalidArgumentError, "InvalidArgumentError")
+InvalidArgumentError = _in_both_words(
+    ValueError, tf.errors.InvalidArgumentError, "InvalidArgumentError"
+)
 PeerLostError = _in_both_words(exceptions.PeerLostError, tf.errors.UnknownError)
 ShutDownError = _in_both_words(exceptions.ShutDownError, tf.errors.UnknownError)
 HorovodInternalError = _in_both_words(exceptions.HorovodInternalError, tf.errors.UnknownError)

@@ -1,4 +1,5 @@
-"""TensorFlow's primitives for hvdlite.adapter, for code that runs eagerly. Graphs are graph.py's."""
+"""TensorFlow's primitives for hvdlite.adapter, for code that runs eagerly. Graphs are
+graph.py's."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from hvdlite.tensorflow.errors import in_tensorflows_words
 
 SUPPORTED = frozenset(getattr(tf, name) for name in DTYPES)
 
-# What TensorFlow's kernels take for granted of memory that they are lent: they end the process where it is not so.
+# What TensorFlow's kernels take for granted of memory that they are lent: they end the process
+# where it is not so.
 _ALIGNMENT = 64
 
 
@@ -27,7 +29,8 @@ class TensorFlowFramework:
         """TypeError or ValueError with a sentence, if this cannot be communicated."""
         if isinstance(tensor, tf.IndexedSlices):
             raise ValueError(
-                "tf.IndexedSlices cannot be communicated like this: use hvd.allreduce, or tf.convert_to_tensor(slices)"
+                "tf.IndexedSlices cannot be communicated like this: use hvd.allreduce, or "
+                "tf.convert_to_tensor(slices)"
             )
         if not tf.is_tensor(tensor):
             raise TypeError(f"expected a tf.Tensor, got {type(tensor).__name__}")
@@ -52,9 +55,12 @@ class TensorFlowFramework:
         raise TypeError("tensors of TensorFlow do not change; assign the result to a tf.Variable")
 
     def adopt(self, array: np.ndarray[Any, Any], like: Any) -> Any:
-        """The array's own memory as a tensor; it must be aligned, as that of empty_like() and of the core is."""
+        """The array's own memory as a tensor; it must be aligned, as that of empty_like() and of
+        the core is."""
         if like.dtype == tf.bfloat16:  # which numpy cannot hand on
-            return tf.bitcast(tf.experimental.dlpack.from_dlpack(array.view(np.int16).__dlpack__()), tf.bfloat16)
+            return tf.bitcast(
+                tf.experimental.dlpack.from_dlpack(array.view(np.int16).__dlpack__()), tf.bfloat16
+            )
         return tf.experimental.dlpack.from_dlpack(array.__dlpack__())
 
     def integers(self, values: Sequence[int], like: Any) -> Any:
@@ -104,7 +110,8 @@ def _empty(shape: Sequence[int], dtype: Any) -> np.ndarray[Any, Any]:
 
 
 def with_shapes(call: Call, results: Sequence[Any], tensors: Sequence[Any]) -> list[Any]:
-    """Nodes of a graph with what is known of their shapes: the tensors', maybe but for the number of rows."""
+    """Nodes of a graph with what is known of their shapes: the tensors', maybe but for the number
+    of rows."""
     for result, tensor in zip(results, tensors, strict=False):
         if call.operation.result is SAME:
             result.set_shape(tensor.shape)

@@ -24,14 +24,20 @@ __all__ = [
 
 @do_not_convert
 def broadcast_(
-    variables: Sequence[Any], root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
+    variables: Sequence[Any],
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
 ) -> list[Any]:
-    """Gives variables the values of `root_rank`, in place, and returns them; in a graph, what they are after that."""
+    """Gives variables the values of `root_rank`, in place, and returns them; in a graph, what they
+    are after that."""
     variables = list(variables)
     values = [tf.convert_to_tensor(variable) for variable in variables]
     if not tf.executing_eagerly():
         scope = unique_name(name or "broadcast_variables")
-        calls = [Call(BROADCAST, f"{scope}/{i}", process_set, root=root_rank) for i in range(len(values))]
+        calls = [
+            Call(BROADCAST, f"{scope}/{i}", process_set, root=root_rank) for i in range(len(values))
+        ]
         new = [GRAPH.run(call, [value])[0] for call, value in zip(calls, values, strict=True)]
         return [variable.assign(value) for variable, value in zip(variables, new, strict=True)]
     names = [name and f"{name}.{i}" for i in range(len(values))]
@@ -44,7 +50,8 @@ def broadcast_(
 
 def broadcast_variables(variables: Sequence[Any], root_rank: int,
                         process_set: ProcessSet = global_process_set, inplace: bool = False) -> Any:  # fmt: skip
-    """Gives variables the values of `root_rank`. In a graph of TensorFlow 1: what does so when it is run.
+    """Gives variables the values of `root_rank`. In a graph of TensorFlow 1: what does so when it
+    is run.
 
     `inplace` is accepted for Horovod's sake.
     """
@@ -56,14 +63,16 @@ def broadcast_global_variables(root_rank: int) -> Any:
     """broadcast_variables() of all global variables of a graph of TensorFlow 1."""
     if tf.executing_eagerly():
         raise RuntimeError(
-            "hvd.broadcast_global_variables() needs a graph of TensorFlow 1, and this program runs eagerly: call "
+            "hvd.broadcast_global_variables() needs a graph of TensorFlow 1, and this program runs "
+            "eagerly: call "
             "hvd.broadcast_variables(model.variables + optimizer.variables, root_rank=0)"
         )
     return broadcast_variables(tf.compat.v1.global_variables(), root_rank)
 
 
 class BroadcastGlobalVariablesHook(tf.compat.v1.train.SessionRunHook):  # type: ignore[misc]
-    """For sessions of TensorFlow 1: broadcasts all global variables of `root_rank` once the session has been made."""
+    """For sessions of TensorFlow 1: broadcasts all global variables of `root_rank` once the session
+    has been made."""
 
     def __init__(self, root_rank: int, device: str = "") -> None:
         super().__init__()
@@ -84,7 +93,8 @@ class BroadcastGlobalVariablesHook(tf.compat.v1.train.SessionRunHook):  # type: 
 
 def broadcast_object(obj: Any, root_rank: int = 0, session: Any = None, name: str | None = None,
                      process_set: ProcessSet = global_process_set) -> Any:  # fmt: skip
-    """`root_rank`'s object on every rank, pickled on its way. The root gets its own back; elsewhere `obj` is ignored."""
+    """`root_rank`'s object on every rank, pickled on its way. The root gets its own back; elsewhere
+    `obj` is ignored."""
     with in_tensorflows_words():
         return _broadcast_object(obj, root_rank, name, process_set)
 
@@ -96,7 +106,10 @@ def broadcast_object_fn(root_rank: int = 0, session: Any = None, name: str | Non
 
 
 def allgather_object(
-    obj: Any, session: Any = None, name: str | None = None, process_set: ProcessSet = global_process_set
+    obj: Any,
+    session: Any = None,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
 ) -> list[Any]:
     """The objects of all ranks, in their order."""
     with in_tensorflows_words():

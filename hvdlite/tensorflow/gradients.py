@@ -1,4 +1,5 @@
-"""The reduction of a step's gradients, for tapes and optimizers: eagerly, and inside a tf.function. Not differentiable."""
+"""The reduction of a step's gradients, for tapes and optimizers: eagerly, and inside a tf.function.
+Not differentiable."""
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ from hvdlite.tensorflow.place import members
 
 
 class TensorFlowBackend(Backend):
-    """Gradients are named by their numbers, behind the scope: all ranks must use the same, and no two reductions at once may
-    share them. Inside a tf.function each call's scope is made unique."""
+    """Gradients are named by their numbers, behind the scope: all ranks must use the same, and no
+    two reductions at once may share them. Inside a tf.function each call's scope is made unique."""
 
     @do_not_convert
     def allreduce(self, groups: Sequence[Group], options: Options) -> Group:
@@ -32,7 +33,9 @@ class TensorFlowBackend(Backend):
         for number, group in enumerate(groups):
             slices = {i: gradient for i, gradient in group.items() if self.is_sparse(gradient)}
             dense = {i: gradient for i, gradient in group.items() if i not in slices}
-            results |= {i: self._gathered(each, f"{scope}/{i}", options) for i, each in slices.items()}
+            results |= {
+                i: self._gathered(each, f"{scope}/{i}", options) for i, each in slices.items()
+            }
             if options.groups is None or len(dense) < 2:
                 alone |= dense
             else:
@@ -63,8 +66,8 @@ BACKEND = TensorFlowBackend()
 
 
 def scope_of(name: str) -> str:
-    # In a graph several reductions may be under way at once. The graph counts, so that ranks agree however often each
-    # of them has traced.
+    # In a graph several reductions may be under way at once. The graph counts, so that ranks agree
+    # however often each of them has traced.
     return name if tf.executing_eagerly() else unique_name(name)
 
 
@@ -72,16 +75,22 @@ def _send(gradients: Group, scope: str, group: str | None, options: Options) -> 
     """`group`: the name under which they travel together; None: each under its own."""
     tensors, names = list(gradients.values()), [f"{scope}/{i}" for i in gradients]
     factors = (options.prescale, options.postscale)
-    call = Call(ALLREDUCE, group, options.process_set, options.op, *factors, grouped=group is not None)
+    call = Call(
+        ALLREDUCE, group, options.process_set, options.op, *factors, grouped=group is not None
+    )
     with in_tensorflows_words():
         if not tensors:
             return {}
         if not tf.executing_eagerly():
-            sums = GRAPH.run(call, tensors) if call.grouped else GRAPH.gradients(call, tensors, names)
+            sums = (
+                GRAPH.run(call, tensors) if call.grouped else GRAPH.gradients(call, tensors, names)
+            )
         elif call.grouped:
             sums = engine.run_now(EAGER.start(call, tensors))
         else:
-            pending = [EAGER.start(call._replace(name=n), [t]) for n, t in zip(names, tensors, strict=True)]
+            pending = [
+                EAGER.start(call._replace(name=n), [t]) for n, t in zip(names, tensors, strict=True)
+            ]
             engine.wait_all([native for each in pending for native in each.natives])
             sums = [each.finish([None]) for each in pending]
     return dict(zip(gradients, sums, strict=True))

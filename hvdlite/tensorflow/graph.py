@@ -1,7 +1,7 @@
 """Collectives as nodes of a graph: as hvdlite.core.collectives, for code inside a tf.function.
 
-A node's name is its operation's name, so every rank must build the same graph; how often it has been traced does not
-matter. The graph counts calls without a name.
+A node's name is its operation's name, so every rank must build the same graph; how often it has
+been traced does not matter. The graph counts calls without a name.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ class GraphCollectives:
     def as_splits(self, received: Any) -> Any:
         return received
 
-    def starts(self, lengths: Sequence[Any], name: str | None, process_set: ProcessSet) -> Sequence[Any]:
+    def starts(
+        self, lengths: Sequence[Any], name: str | None, process_set: ProcessSet
+    ) -> Sequence[Any]:
         position = engine.members_of(process_set).index(engine.rank())
         if xla.is_compiling():  # all have equally many
             return [position * length for length in lengths]

@@ -34,8 +34,8 @@ def _load() -> tuple[Any, str]:
 OPERATIONS, WHY_NOT = _load()
 if OPERATIONS is None and "turns them off" not in WHY_NOT:
     warnings.warn(
-        f"hvdlite's kernels for TensorFlow {tf.__version__} cannot be used: {WHY_NOT}. Operations inside a tf.function go "
-        "by way of Python instead, which is slower.",
+        f"hvdlite's kernels for TensorFlow {tf.__version__} cannot be used: {WHY_NOT}. Operations "
+        "inside a tf.function go by way of Python instead, which is slower.",
         stacklevel=2,
     )
 

@@ -1,7 +1,9 @@
-"""Collectives on TensorFlow's tensors, with Horovod's signatures; all differentiable, eagerly and inside a tf.function.
+"""Collectives on TensorFlow's tensors, with Horovod's signatures; all differentiable, eagerly and
+inside a tf.function.
 
-Names, factors, reductions and process sets are documented in hvdlite.arrays.ops; what an operation does to a gradient,
-in hvdlite.core.gradients. `device_dense` and `device_sparse` are accepted for Horovod's sake.
+Names, factors, reductions and process sets are documented in hvdlite.arrays.ops; what an operation
+does to a gradient, in hvdlite.core.gradients. `device_dense` and `device_sparse` are accepted for
+Horovod's sake.
 """
 
 from __future__ import annotations
@@ -44,7 +46,8 @@ def allreduce(tensor: Any, average: bool | None = None, device_dense: str = "",
               device_sparse: str = "", compression: Any = Compression.none, op: int | None = None,
               prescale_factor: float = 1.0, postscale_factor: float = 1.0, name: str | None = None,
               process_set: ProcessSet = global_process_set, ignore_name_scope: bool = False) -> Any:  # fmt: skip
-    """Combines the tensors of all ranks element by element; the same bits on every rank. tf.IndexedSlices are gathered."""
+    """Combines the tensors of all ranks element by element; the same bits on every rank.
+    tf.IndexedSlices are gathered."""
     op = reduction_of(average, op)
     if isinstance(tensor, tf.IndexedSlices):
         sparse.check(op, prescale_factor, postscale_factor)
@@ -88,7 +91,9 @@ def grouped_allreduce(tensors: Sequence[Any], average: bool | None = None, devic
                                postscale_factor, name and f"{name}.{i}", process_set,
                                ignore_name_scope)  # fmt: skip
     if dense:
-        call = Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor, grouped=True)
+        call = Call(
+            ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor, grouped=True
+        )
         reduced = _run(call, [tensors[i] for i in dense], ignore_name_scope, compression)
         for i, result in zip(dense, reduced, strict=True):
             results[i] = result
@@ -98,7 +103,8 @@ def grouped_allreduce(tensors: Sequence[Any], average: bool | None = None, devic
 @do_not_convert
 def allgather(tensor: Any, name: str | None = None, ignore_name_scope: bool = False,
               process_set: ProcessSet = global_process_set) -> Any:  # fmt: skip
-    """Concatenates the tensors of all ranks along their first dimension, which may differ from rank to rank."""
+    """Concatenates the tensors of all ranks along their first dimension, which may differ from rank
+    to rank."""
     return _run(Call(ALLGATHER, name, process_set), [tensor], ignore_name_scope)[0]
 
 
@@ -113,18 +119,23 @@ def grouped_allgather(tensors: Sequence[Any], name: str | None = None,
 @do_not_convert
 def broadcast(tensor: Any, root_rank: int, name: str | None = None, ignore_name_scope: bool = False,
               process_set: ProcessSet = global_process_set) -> Any:  # fmt: skip
-    """Returns the tensor of `root_rank` (a global rank, also in a process set). Shapes must be equal on all ranks."""
+    """Returns the tensor of `root_rank` (a global rank, also in a process set). Shapes must be
+    equal on all ranks."""
     return _run(Call(BROADCAST, name, process_set, root=root_rank), [tensor], ignore_name_scope)[0]
 
 
 @do_not_convert
 def alltoall(tensor: Any, splits: Any = None, name: str | None = None,
              ignore_name_scope: bool = False, process_set: ProcessSet = global_process_set) -> Any:  # fmt: skip
-    """Sends the i-th part of the first dimension to rank i; returns the parts received, in the order of the ranks.
+    """Sends the i-th part of the first dimension to rank i; returns the parts received, in the
+    order of the ranks.
 
-    `splits` (int32, or a list) says how many rows each rank gets; the result is then (output, received_splits).
+    `splits` (int32, or a list) says how many rows each rank gets; the result is then (output,
+    received_splits).
     """
-    output, received = _run(Call(ALLTOALL, name, process_set, splits=_splits(splits)), [tensor], ignore_name_scope)
+    output, received = _run(
+        Call(ALLTOALL, name, process_set, splits=_splits(splits)), [tensor], ignore_name_scope
+    )
     return output if splits is None else (output, received)
 
 
@@ -146,7 +157,8 @@ def reduce(tensor: Any, root_rank: int, compression: Any = Compression.none, op:
            name: str | None = None, process_set: ProcessSet = global_process_set,
            ignore_name_scope: bool = False, prescale_factor: float = 1.0,
            postscale_factor: float = 1.0) -> Any:  # fmt: skip
-    """Combines the tensors of all ranks on `root_rank`, a global rank; the other ranks get their own tensor back.
+    """Combines the tensors of all ranks on `root_rank`, a global rank; the other ranks get their
+    own tensor back.
 
     Moves half of the bytes that allreduce() moves between ranks.
     """
@@ -160,14 +172,18 @@ def grouped_reducescatter(tensors: Sequence[Any], device_dense: str = "",
                           process_set: ProcessSet = global_process_set,
                           prescale_factor: float = 1.0, postscale_factor: float = 1.0) -> list[Any]:  # fmt: skip
     """reducescatter() of several tensors that travel together."""
-    call = Call(REDUCESCATTER, None, process_set, op, prescale_factor, postscale_factor, grouped=True)
+    call = Call(
+        REDUCESCATTER, None, process_set, op, prescale_factor, postscale_factor, grouped=True
+    )
     return _run(call, tensors, False, compression)
 
 
 # ---- How they run
 
 
-def _run(call: Call, tensors: Sequence[Any], ignore_name_scope: bool, compression: Any = Compression.none) -> list[Any]:
+def _run(
+    call: Call, tensors: Sequence[Any], ignore_name_scope: bool, compression: Any = Compression.none
+) -> list[Any]:
     rule = Rule(EAGER if tf.executing_eagerly() else GRAPH, call)
     with _scope(ignore_name_scope):
         given = [tf.convert_to_tensor(tensor) for tensor in tensors]
@@ -190,5 +206,8 @@ def _splits(splits: Any) -> Any:
         return tf.convert_to_tensor(splits, tf.int32)
     splits = tf.convert_to_tensor(splits) if tf.is_tensor(splits) else tf.constant(splits, tf.int32)
     if splits.dtype != tf.int32 or splits.shape.rank != 1:
-        raise ValueError(f"alltoall: splits must be one-dimensional and int32, not {splits.shape} {splits.dtype.name}")
+        raise ValueError(
+            f"alltoall: splits must be one-dimensional and int32, not {splits.shape} "
+            f"{splits.dtype.name}"
+        )
     return [int(n) for n in splits]

@@ -1,4 +1,5 @@
-"""Optimizers whose gradients are those of all ranks: TensorFlow 1's here, Keras' in hvdlite.keras."""
+"""Optimizers whose gradients are those of all ranks: TensorFlow 1's here, Keras' in
+hvdlite.keras."""
 
 from __future__ import annotations
 
@@ -23,9 +24,12 @@ _LegacyOptimizer: Any = tf.compat.v1.train.Optimizer
 
 
 class _DistributedOptimizer(tf.compat.v1.train.Optimizer):  # type: ignore[misc]
-    """Over an optimizer of TensorFlow 1, whose gradients it reduces between computing and applying them."""
+    """Over an optimizer of TensorFlow 1, whose gradients it reduces between computing and applying
+    them."""
 
-    def __init__(self, optimizer: Any, name: str | None, use_locking: bool, options: Options) -> None:
+    def __init__(
+        self, optimizer: Any, name: str | None, use_locking: bool, options: Options
+    ) -> None:
         super().__init__(use_locking, name or f"Distributed{type(optimizer).__name__}")
         self._optimizer = optimizer
         self._hvd = Distribution(options)
@@ -33,14 +37,19 @@ class _DistributedOptimizer(tf.compat.v1.train.Optimizer):  # type: ignore[misc]
         if options.passes > 1:
             if tf.executing_eagerly():
                 raise ValueError(
-                    "an optimizer of TensorFlow 1 adds passes up in graphs only: in eager mode leave backward_passes_per_step out"
+                    "an optimizer of TensorFlow 1 adds passes up in graphs only: in eager mode "
+                    "leave backward_passes_per_step out"
                 )
             self._agg_helper = LocalGradientAggregationHelper(
-                options.passes, self._allreduce_grads, options.sparse_as_dense, options.average_passes
+                options.passes,
+                self._allreduce_grads,
+                options.sparse_as_dense,
+                options.average_passes,
             )
 
     def register_local_var(self, var: Any) -> None:
-        """The gradient of this variable stays this rank's own, divided by the number of ranks (scale_local_gradients)."""
+        """The gradient of this variable stays this rank's own, divided by the number of ranks
+        (scale_local_gradients)."""
         self._hvd.local.variables.append(var)
 
     def _allreduce_grads(self, grads: Any, variables: Any) -> list[Any]:
@@ -51,7 +60,11 @@ class _DistributedOptimizer(tf.compat.v1.train.Optimizer):  # type: ignore[misc]
         """Those of the wrapped optimizer, reduced."""
         pairs = self._optimizer.compute_gradients(*args, **kwargs)
         grads, variables = [g for g, _ in pairs], [v for _, v in pairs]
-        reduce = self._allreduce_grads if self._agg_helper is None else self._agg_helper.compute_gradients
+        reduce = (
+            self._allreduce_grads
+            if self._agg_helper is None
+            else self._agg_helper.compute_gradients
+        )
         return list(zip(reduce(grads, variables), variables, strict=True))
 
     @do_not_convert
@@ -62,7 +75,9 @@ class _DistributedOptimizer(tf.compat.v1.train.Optimizer):  # type: ignore[misc]
             return self._optimizer.apply_gradients(pairs, *args, **kwargs)
         # Whether this pass has reduced is known once the gradients are.
         with tf.control_dependencies([g for g, _ in pairs if g is not None]):
-            return helper.apply_gradients(lambda: self._optimizer.apply_gradients(pairs, *args, **kwargs))
+            return helper.apply_gradients(
+                lambda: self._optimizer.apply_gradients(pairs, *args, **kwargs)
+            )
 
     def get_slot(self, *args: Any, **kwargs: Any) -> Any:
         return self._optimizer.get_slot(*args, **kwargs)
@@ -85,10 +100,18 @@ def _make_allreduce_grads_fn(
     groups: Any = None,
     process_set: ProcessSet = global_process_set,
 ) -> Callable[..., list[Any]]:
-    """A function of gradients (and their variables, which `groups` needs) that gives those of all ranks, for programs with a training
-    loop or an optimizer of their own. `name`: their scope; all ranks use the same."""
+    """A function of gradients (and their variables, which `groups` needs) that gives those of all
+    ranks, for programs with a training loop or an optimizer of their own. `name`: their scope; all
+    ranks use the same."""
     options = settle(
-        op, gradient_predivide_factor, compression, sparse_as_dense, 0, groups, process_set, members=VARIABLES
+        op,
+        gradient_predivide_factor,
+        compression,
+        sparse_as_dense,
+        0,
+        groups,
+        process_set,
+        members=VARIABLES,
     )
     how = Distribution(options)
 
@@ -116,7 +139,10 @@ def DistributedOptimizer(optimizer: Any, name: str | None = None, use_locking: b
                          average_aggregated_gradients, members=VARIABLES)  # fmt: skip
         return _DistributedOptimizer(optimizer, name, use_locking, options)
     if op == Adasum:
-        raise ValueError("op=hvd.Adasum is not possible with a Keras optimizer: use hvdlite.torch, or hvd.allreduce")
+        raise ValueError(
+            "op=hvd.Adasum is not possible with a Keras optimizer: use hvdlite.torch, or "
+            "hvd.allreduce"
+        )
     # Now, not above: it is made of this package.
     from hvdlite.tensorflow import keras
 

@@ -1,4 +1,5 @@
-"""Where this process stands in the job, as tensors: read when a graph runs, because elastic jobs change."""
+"""Where this process stands in the job, as tensors: read when a graph runs, because elastic jobs
+change."""
 
 from __future__ import annotations
 
@@ -16,7 +17,14 @@ from hvdlite.tensorflow import by_numpy, xla
 from hvdlite.tensorflow.errors import in_tensorflows_words
 from hvdlite.tensorflow.graph import GRAPH
 
-__all__ = ["join", "local_rank_op", "local_size_op", "process_set_included_op", "rank_op", "size_op"]
+__all__ = [
+    "join",
+    "local_rank_op",
+    "local_size_op",
+    "process_set_included_op",
+    "rank_op",
+    "size_op",
+]
 
 
 def _number(read: Callable[[], int], name: str | None) -> Any:
@@ -55,8 +63,8 @@ def local_size_op(name: str | None = None) -> Any:
 
 
 def join() -> Any:
-    """Says that this rank has no more data. Until all have joined it takes part in reductions with zeros. Returns the last
-    rank to join."""
+    """Says that this rank has no more data. Until all have joined it takes part in reductions with
+    zeros. Returns the last rank to join."""
     if not tf.executing_eagerly():
         return GRAPH.join()
     with in_tensorflows_words():

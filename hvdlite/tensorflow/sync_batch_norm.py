@@ -1,4 +1,5 @@
-"""Batch normalization over the batches of all ranks, for the Keras that tf.keras is: version 3 or tf_keras."""
+"""Batch normalization over the batches of all ranks, for the Keras that tf.keras is: version 3 or
+tf_keras."""
 
 from __future__ import annotations
 
@@ -14,17 +15,20 @@ from hvdlite.tensorflow.ops import allreduce, do_not_convert
 __all__ = ["SyncBatchNormalization"]
 
 # By what it overrides: tf_keras does not tell its version where tf.keras is.
-_IS_OF_KERAS_2 = "reduction_axes" in inspect.signature(tf.keras.layers.BatchNormalization._moments).parameters
+_IS_OF_KERAS_2 = (
+    "reduction_axes" in inspect.signature(tf.keras.layers.BatchNormalization._moments).parameters
+)
 
 
 class SyncBatchNormalization(tf.keras.layers.BatchNormalization):  # type: ignore[misc]
-    """As tf.keras.layers.BatchNormalization; while training, mean and variance are those of all ranks' batches, whose
-    sizes may differ."""
+    """As tf.keras.layers.BatchNormalization; while training, mean and variance are those of all
+    ranks' batches, whose sizes may differ."""
 
     def __init__(self, fused: bool | None = False, **kwargs: Any) -> None:
         if fused in (True, None):
             raise ValueError(
-                f"SyncBatchNormalization does not support fused={fused}: the fused kernel keeps its statistics to itself."
+                f"SyncBatchNormalization does not support fused={fused}: the fused kernel keeps "
+                "its statistics to itself."
             )
         if _IS_OF_KERAS_2:
             kwargs["fused"] = False  # in Keras 3 there is no such thing

@@ -22,14 +22,16 @@ class _Distributed:
     _hvd: Distribution
 
     def register_local_source(self, source: Any) -> None:
-        """The gradient of this variable stays this rank's own, divided by the number of ranks (scale_local_gradients)."""
+        """The gradient of this variable stays this rank's own, divided by the number of ranks
+        (scale_local_gradients)."""
         self._hvd.local.variables.append(source)
 
     @do_not_convert
     def gradient(self, target: Any, sources: Any, output_gradients: Any = None,
                  use_generic_names: bool = False,
                  unconnected_gradients: Any = tf.UnconnectedGradients.NONE) -> Any:  # fmt: skip
-        """As that of the tape, reduced. `use_generic_names`: names do not depend on the graph's name scope."""
+        """As that of the tape, reduced. `use_generic_names`: names do not depend on the graph's
+        name scope."""
         plain = super().gradient(target, sources, output_gradients, unconnected_gradients)  # type: ignore[misc]
         variables = tf.nest.flatten(sources)
         grads = tf.nest.flatten(plain)
@@ -41,7 +43,11 @@ class _Distributed:
         return tf.nest.pack_sequence_as(sources, reduced)
 
     def get_local_and_global_gradients(
-        self, target: Any, sources: Any, output_gradients: Any = None, use_generic_names: bool = False
+        self,
+        target: Any,
+        sources: Any,
+        output_gradients: Any = None,
+        use_generic_names: bool = False,
     ) -> tuple[list[tuple[Any, Any]], list[tuple[Any, Any]]]:
         """Pairs of a variable and its gradient: those of local sources, and all others."""
         variables = tf.nest.flatten(sources)
@@ -58,7 +64,8 @@ def DistributedGradientTape(gradtape: Any, device_dense: str = "", device_sparse
                             num_groups: int = 0, groups: Any = None,
                             process_set: ProcessSet = global_process_set,
                             scale_local_gradients: bool = True) -> Any:  # fmt: skip
-    """The tape, with a gradient() that is reduced among the ranks. Before, while or after the given one records."""
+    """The tape, with a gradient() that is reduced among the ranks. Before, while or after the given
+    one records."""
     base = type(gradtape)
     kind: Any = type(base.__name__, (_Distributed, base), {"__module__": __name__})
     tape = kind.__new__(kind)
@@ -76,11 +83,21 @@ def PartialDistributedGradientTape(gradtape: Any, device_dense: str = "", device
                                    groups: Any = None, process_set: ProcessSet = global_process_set,
                                    local_layers: Any = None,
                                    scale_local_gradients: bool = True) -> Any:  # fmt: skip
-    """DistributedGradientTape() for a model some of whose layers are this rank's own: a layer, or a list of layers."""
-    layers = [] if local_layers is None else local_layers if isinstance(local_layers, (list, tuple)) else [local_layers]
+    """DistributedGradientTape() for a model some of whose layers are this rank's own: a layer, or a
+    list of layers."""
+    layers = (
+        []
+        if local_layers is None
+        else local_layers
+        if isinstance(local_layers, (list, tuple))
+        else [local_layers]
+    )
     for layer in layers:
         if not hasattr(layer, "trainable_weights"):
-            raise ValueError(f"All local layers must be of tf.keras.layers.Layer type, not {type(layer).__name__}.")
+            raise ValueError(
+                "All local layers must be of tf.keras.layers.Layer type, not "
+                f"{type(layer).__name__}."
+            )
     tape = DistributedGradientTape(gradtape, device_dense, device_sparse, compression,
                                    sparse_as_dense, op, gradient_predivide_factor, num_groups,
                                    groups, process_set, scale_local_gradients)  # fmt: skip

@@ -1,8 +1,10 @@
-"""A collective as an operation of a program that TensorFlow has compiled by XLA: tf.function(jit_compile=True).
+"""A collective as an operation of a program that TensorFlow has compiled by XLA:
+tf.function(jit_compile=True).
 
-TensorFlow takes a StableHLO module as a node of a graph (XlaCallModule). Ours holds one custom call, whose handler is that of
-hvdlite.adapter.xla. The order token that it takes and returns lives in a variable of TensorFlow's: a function's reads and
-writes of a variable stay in the program's order, through conditions, loops and functions that it calls, and so do the calls.
+TensorFlow takes a StableHLO module as a node of a graph (XlaCallModule). Ours holds one custom
+call, whose handler is that of hvdlite.adapter.xla. The order token that it takes and returns lives
+in a variable of TensorFlow's: a function's reads and writes of a variable stay in the program's
+order, through conditions, loops and functions that it calls, and so do the calls.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ try:  # TensorFlow has no public ways to either; JAX uses the first one as well
 except ImportError:
     _is_xlas = None
 
-# The version of XlaCallModule's contract (tensorflow/compiler/tf2xla/kernels/xla_call_module_loader.h) whose features are used.
+# The version of XlaCallModule's contract
+# (tensorflow/compiler/tf2xla/kernels/xla_call_module_loader.h) whose features are used.
 _VERSION = 9
 
 _ELEMENTS = {
@@ -34,7 +37,11 @@ _ELEMENTS = {
 
 def is_compiling() -> bool:
     """Whether what is traced now will be compiled by XLA, with all that it calls."""
-    return not tf.executing_eagerly() and _is_xlas is not None and bool(_is_xlas(tf.compat.v1.get_default_graph()))
+    return (
+        not tf.executing_eagerly()
+        and _is_xlas is not None
+        and bool(_is_xlas(tf.compat.v1.get_default_graph()))
+    )
 
 
 def emit(call: Call, tensors: Sequence[Any], shapes: Sequence[Sequence[int]]) -> list[Any]:
@@ -66,27 +73,36 @@ def static_shape(tensor: Any, name: str) -> list[int]:
     if tensor.shape.is_fully_defined():
         return [int(n) for n in tensor.shape]
     raise ValueError(
-        f"'{name}': in a function that XLA compiles (jit_compile=True) the shape of what is communicated must be known when the "
-        f"function is traced, but it is {tensor.shape}. Give it with tf.ensure_shape() or the function's input_signature, pass "
-        "sparse_as_dense=True if it is that of a tf.IndexedSlices, or use jit_compile=False."
+        f"'{name}': in a function that XLA compiles (jit_compile=True) the shape of what is "
+        f"communicated must be known when the function is traced, but it is {tensor.shape}. Give "
+        "it with tf.ensure_shape() or the function's input_signature, pass sparse_as_dense=True "
+        "if it is that of a tf.IndexedSlices, or use jit_compile=False."
     )
 
 
-def refuse(what: str, instead: str = "call it outside of it, or use jit_compile=False") -> NotImplementedError:
-    return NotImplementedError(f"{what} cannot be in a function that XLA compiles (jit_compile=True): {instead}")
+def refuse(
+    what: str, instead: str = "call it outside of it, or use jit_compile=False"
+) -> NotImplementedError:
+    return NotImplementedError(
+        f"{what} cannot be in a function that XLA compiles (jit_compile=True): {instead}"
+    )
 
 
 def check_served() -> None:
-    """A sentence now, where XLA would say much later, in its own words, that it cannot compile the function."""
+    """A sentence now, where XLA would say much later, in its own words, that it cannot compile the
+    function."""
     if problem():
-        raise refuse(f"with TensorFlow {tf.__version__}, hvdlite's operations", f"{problem()}. Use jit_compile=False")
+        raise refuse(
+            f"with TensorFlow {tf.__version__}, hvdlite's operations",
+            f"{problem()}. Use jit_compile=False",
+        )
     if not tf.compat.v1.executing_eagerly_outside_functions():
         raise refuse("in a graph of TensorFlow 1, hvdlite's operations", "use jit_compile=False")
     if _sees_gpus() and (why_not := problem(on_gpus=True)):
         raise refuse(
             "on a GPU, hvdlite's operations",
-            f"{why_not}. Use jit_compile=False (Keras compiles by itself where it sees a GPU), or hide the GPUs with "
-            "tf.config.set_visible_devices([], 'GPU')",
+            f"{why_not}. Use jit_compile=False (Keras compiles by itself where it sees a GPU), or "
+            "hide the GPUs with tf.config.set_visible_devices([], 'GPU')",
         )
 
 
@@ -99,7 +115,9 @@ def problem(*, on_gpus: bool = False) -> str:
     """Registers the handler. Why that cannot be, as a sentence's part; empty if it can."""
     library = xla.library()
     register = (
-        library.hvdlite_xla_register_in_tensorflow_on_cuda if on_gpus else library.hvdlite_xla_register_in_tensorflow
+        library.hvdlite_xla_register_in_tensorflow_on_cuda
+        if on_gpus
+        else library.hvdlite_xla_register_in_tensorflow
     )
     register.restype = ctypes.c_char_p
     return str(register(xla.TARGET.encode()).decode())

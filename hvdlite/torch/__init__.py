@@ -28,7 +28,14 @@ from hvdlite.torch.ops import *  # noqa: F403
 from hvdlite.torch.optimizer import DistributedOptimizer as DistributedOptimizer
 from hvdlite.torch.sync_batch_norm import SyncBatchNorm as SyncBatchNorm
 
-__all__ = ["Compression", "DistributedOptimizer", "SyncBatchNorm", "ddp_comm_hook", "elastic", "mpi_ops"]
+__all__ = [
+    "Compression",
+    "DistributedOptimizer",
+    "SyncBatchNorm",
+    "ddp_comm_hook",
+    "elastic",
+    "mpi_ops",
+]
 __all__ += _public.__all__
 __all__ += _exceptions.__all__
 __all__ += _functions.__all__

@@ -22,15 +22,19 @@ class DistributedAdasum(Distributed):
     _scope: str
 
     def step(self, closure: Callable[[], Any] | None = None, *args: Any, **kwargs: Any) -> Any:
-        """The optimizer's step on this rank's gradients; the change of every parameter is then combined with the others'."""
+        """The optimizer's step on this rank's gradients; the change of every parameter is then
+        combined with the others'."""
         before = [p.detach().clone() for p in self._moving()]
-        loss = super(Distributed, self).step(*([] if closure is None else [closure]), *args, **kwargs)  # type: ignore[misc]
+        own = super(Distributed, self).step  # type: ignore[misc]
+        loss = own(*([] if closure is None else [closure]), *args, **kwargs)
         compression = self._hvd.compression
         with torch.no_grad():
             names = [self._scope + self._parameter_names[p] for p in self._moving()]
             calls = [Call(ALLREDUCE, name, op=Adasum, in_place=True) for name in names]
             ways = map(torch.sub, self._moving(), before)
-            under_way = [compression.start(OPS, call, way) for call, way in zip(calls, ways, strict=True)]
+            under_way = [
+                compression.start(OPS, call, way) for call, way in zip(calls, ways, strict=True)
+            ]
             for parameter, start, finish in zip(self._moving(), before, under_way, strict=True):
                 parameter.copy_(start + finish())
         return loss
@@ -38,12 +42,15 @@ class DistributedAdasum(Distributed):
     step.hooked = True  # type: ignore[attr-defined]
 
     def _groups_for(self, scaler: Any) -> list[dict[str, Any]]:
-        """Gradients are this rank's own: a scaler must find an overflow if any rank has one, also where there are none."""
+        """Gradients are this rank's own: a scaler must find an overflow if any rank has one, also
+        where there are none."""
         groups: list[dict[str, Any]] = self.__dict__["param_groups"]
         gradients = [p.grad for group in groups for p in group["params"] if p.grad is not None]
         finite = all(torch.isfinite(g).all() for g in gradients)
         mine = torch.tensor([not finite, bool(gradients)], dtype=torch.uint8)
-        overflow, some = OPS.run_one(mine, ALLREDUCE, f"{self._scope}overflow", global_process_set, Max)
+        overflow, some = OPS.run_one(
+            mine, ALLREDUCE, f"{self._scope}overflow", global_process_set, Max
+        )
         if gradients and overflow and finite:
             gradients[0].fill_(float("inf"))
         if gradients or not some:
@@ -62,6 +69,7 @@ class DistributedAdasum(Distributed):
     def skip_synchronize(self) -> Iterator[None]:
         """Not possible here."""
         raise AssertionError(
-            "optimizer.skip_synchronize() is not possible with op=hvd.Adasum, which reduces inside step()"
+            "optimizer.skip_synchronize() is not possible with op=hvd.Adasum, which reduces inside "
+            "step()"
         )
         yield

@@ -22,9 +22,12 @@ Hook = Callable[[Any, Any], "torch.futures.Future[torch.Tensor]"]
 
 
 def ddp_comm_hook(
-    op: int = Average, compression: Any = Compression.none, process_set: ProcessSet = global_process_set
+    op: int = Average,
+    compression: Any = Compression.none,
+    process_set: ProcessSet = global_process_set,
 ) -> Hook:
-    """For `ddp_model.register_comm_hook(None, hvd.ddp_comm_hook())`: hvdlite reduces the gradients, DDP does the rest.
+    """For `ddp_model.register_comm_hook(None, hvd.ddp_comm_hook())`: hvdlite reduces the gradients,
+    DDP does the rest.
 
     Each model needs one of its own.
     """

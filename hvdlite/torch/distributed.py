@@ -1,4 +1,5 @@
-"""The class that DistributedOptimizer adds to an optimizer's, and what it shares with its reducer."""
+"""The class that DistributedOptimizer adds to an optimizer's, and what it shares with its
+reducer."""
 
 from __future__ import annotations
 
@@ -17,15 +18,17 @@ from hvdlite.torch import optimizer_state, pool, traced
 from hvdlite.torch.reducer import GradientReducer
 
 _AGAIN = (
-    "optimizer.step() called without optimizer.skip_synchronize() context after optimizer.synchronize(). "
-    "The gradients are reduced a second time. Write: with optimizer.skip_synchronize(): optimizer.step()"
+    "optimizer.step() called without optimizer.skip_synchronize() context after "
+    "optimizer.synchronize(). The gradients are reduced a second time. Write: with "
+    "optimizer.skip_synchronize(): optimizer.step()"
 )
 _RACE = (
-    "optimizer.zero_grad() between backward() and step() would clear gradients that are being reduced. "
-    "Call it before backward(), or after step() or synchronize()."
+    "optimizer.zero_grad() between backward() and step() would clear gradients that are being "
+    "reduced. Call it before backward(), or after step() or synchronize()."
 )
 CLOSURE = (
-    "this optimizer evaluates its closure more than once per step. Each evaluation would have to agree between ranks; "
+    "this optimizer evaluates its closure more than once per step. Each evaluation would have to "
+    "agree between ranks; "
     "hvdlite supports optimizers that evaluate it once (all of torch.optim but LBFGS)."
 )
 
@@ -103,8 +106,8 @@ class Distributed:
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
-        # torch's GradScaler reads gradients by this way, between backward() and step(). No other rank is held up: a rank
-        # that looks up the learning rate would wait for ranks that do not.
+        # torch's GradScaler reads gradients by this way, between backward() and step(). No other
+        # rank is held up: a rank that looks up the learning rate would wait for ranks that do not.
         if not traced.is_compiling():
             caller = sys._getframe(1)
             if self._hvd.under_way or caller.f_code.co_name in _UNSCALING:
@@ -119,7 +122,8 @@ class Distributed:
         self.__dict__["param_groups"] = groups
 
     def _groups_for(self, scaler: Any) -> list[dict[str, Any]]:
-        """A scaler must find reduced gradients, also where this rank had none, or ranks would differ about the step."""
+        """A scaler must find reduced gradients, also where this rank had none, or ranks would
+        differ about the step."""
         self._hvd.meet(scaler)
         groups: list[dict[str, Any]] = self.__dict__["param_groups"]
         return groups
@@ -151,13 +155,17 @@ class Distributed:
         pairs = None
         if self._hvd.named:
             pairs = [(name, parameter) for parameter, name in self._parameter_names.items()]
-        return self._hvd.rebuild, (base, torch.optim.Optimizer.__getstate__(self), pairs, self._hvd.options.arguments())  # type: ignore[arg-type]
+        own = torch.optim.Optimizer.__getstate__(self)  # type: ignore[arg-type]
+        return self._hvd.rebuild, (base, own, pairs, self._hvd.options.arguments())
 
 
 class Shared:
-    """Between an optimizer and its reducer: who has synchronized, and what was asked for. `rebuild` is what a pickle calls."""
+    """Between an optimizer and its reducer: who has synchronized, and what was asked for. `rebuild`
+    is what a pickle calls."""
 
-    def __init__(self, options: Options, pairs: list[tuple[str, Any]], rebuild: Callable[..., Any]) -> None:
+    def __init__(
+        self, options: Options, pairs: list[tuple[str, Any]], rebuild: Callable[..., Any]
+    ) -> None:
         self.options = options
         self.rebuild = rebuild
         self.named = pairs
@@ -165,7 +173,8 @@ class Shared:
         self.compression = options.compression
         self.reducer: GradientReducer | None = None
         self._scaled: Any = None  # the scaler's step in which gradients were reduced for it
-        self._frozen: list[tuple[int, torch.Tensor]] = []  # parameters that have not required a gradient so far
+        # parameters that have not required a gradient so far
+        self._frozen: list[tuple[int, torch.Tensor]] = []
 
     @property
     def synchronized(self) -> str:
@@ -191,9 +200,12 @@ class Shared:
 
     def meet(self, scaler: Any) -> None:
         """Reduces what has not been reduced in this step of a scaler."""
-        step = getattr(scaler, "_per_optimizer_states", None)  # torch makes a new one in each update()
+        # torch makes a new one in each update()
+        step = getattr(scaler, "_per_optimizer_states", None)
         # A step that the scaler has skipped leaves its mark.
-        if not self.synchronized or (self.synchronized == "by a scaler" and step is not self._scaled):
+        if not self.synchronized or (
+            self.synchronized == "by a scaler" and step is not self._scaled
+        ):
             self.synchronize()
             self.synchronized, self._scaled = "by a scaler", step
 
@@ -236,13 +248,16 @@ class Shared:
                     continue
                 known[parameter] = settled[id(parameter)]
                 if self.reducer is not None:
-                    self._frozen.append((self.reducer.roll_call.expect(known[parameter]), parameter))
+                    self._frozen.append(
+                        (self.reducer.roll_call.expect(known[parameter]), parameter)
+                    )
         if self.reducer is not None:
             self._thaw()
 
 
 def _is_scaler(caller: Any) -> bool:
-    # By name, because torch has several (torch.amp, torch.cuda.amp, fsdp), and programs derive their own.
+    # By name, because torch has several (torch.amp, torch.cuda.amp, fsdp), and programs derive
+    # their own.
     return any(kind.__name__ == "GradScaler" for kind in type(caller).__mro__)
 
 
@@ -250,9 +265,17 @@ def _own_names(param_groups: Sequence[dict[str, Any]]) -> list[tuple[str, Any]]:
     """Names that the optimizer was given itself (torch >= 2.6)."""
     if not all("param_names" in group for group in param_groups):
         return []
-    return [pair for group in param_groups for pair in zip(group["param_names"], group["params"], strict=True)]
+    return [
+        pair
+        for group in param_groups
+        for pair in zip(group["param_names"], group["params"], strict=True)
+    ]
 
 
 def _distributed_by(kind: type) -> type:
     """The class of the optimizer that was distributed."""
-    return next(k for k in kind.__mro__ if issubclass(k, torch.optim.Optimizer) and not issubclass(k, Distributed))
+    return next(
+        k
+        for k in kind.__mro__
+        if issubclass(k, torch.optim.Optimizer) and not issubclass(k, Distributed)
+    )

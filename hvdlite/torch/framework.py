@@ -25,7 +25,8 @@ class TorchFramework:
             raise TypeError(f"expected a torch.Tensor, got {type(tensor).__name__}")
         if tensor.layout != torch.strided:
             raise ValueError(
-                "sparse tensors cannot be communicated like this: use hvd.sparse_allreduce_async, or tensor.to_dense()"
+                "sparse tensors cannot be communicated like this: use hvd.sparse_allreduce_async, "
+                "or tensor.to_dense()"
             )
         if tensor.dtype not in SUPPORTED:
             raise ValueError(f"Tensor type {tensor.type()} is not supported.")
@@ -69,14 +70,20 @@ class TorchFramework:
         return tensor if like.is_cpu else tensor.to(like.device)
 
     def integers(self, values: Sequence[int], like: torch.Tensor | None) -> torch.Tensor:
-        return torch.tensor(list(values), dtype=torch.int32, device=None if like is None else like.device)
+        return torch.tensor(
+            list(values), dtype=torch.int32, device=None if like is None else like.device
+        )
 
     def rows(self, tensor: torch.Tensor, start: int, count: int) -> torch.Tensor:
         return tensor.narrow(0, start, count)
 
     def lengthened(self, tensor: torch.Tensor, rows: int) -> torch.Tensor:
         missing = rows - tensor.shape[0]
-        return torch.cat([tensor, tensor.new_zeros((missing, *tensor.shape[1:]))]) if missing else tensor
+        return (
+            torch.cat([tensor, tensor.new_zeros((missing, *tensor.shape[1:]))])
+            if missing
+            else tensor
+        )
 
     def scaled(self, tensor: torch.Tensor, factor: float) -> torch.Tensor:
         return tensor * factor
@@ -90,7 +97,9 @@ class TorchFramework:
     def cast(self, tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         return tensor.to(dtype)
 
-    def differentiable(self, rule: Rule, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    def differentiable(
+        self, rule: Rule, tensors: Sequence[torch.Tensor]
+    ) -> tuple[torch.Tensor, ...]:
         if torch.is_grad_enabled() and _wants_gradient(rule, tensors):
             results: tuple[torch.Tensor, ...] = _Recorded.apply(rule, *tensors)  # type: ignore[no-untyped-call]
             return results
@@ -99,13 +108,18 @@ class TorchFramework:
 
 def _stays_on_gpu(tensor: torch.Tensor) -> bool:
     # ROCm's tensors call themselves CUDA's, too. Older versions of torch do not lend bool tensors.
-    lends = tensor.is_cuda and torch.version.hip is None and (tensor.dtype != torch.bool or older.lends_bool())
+    lends = (
+        tensor.is_cuda
+        and torch.version.hip is None
+        and (tensor.dtype != torch.bool or older.lends_bool())
+    )
     return lends and engine.takes_gpus()
 
 
 def _wants_gradient(rule: Rule, tensors: Sequence[torch.Tensor]) -> bool:
     needing = [t for t in tensors if isinstance(t, torch.Tensor) and t.requires_grad]
-    # A leaf that needs a gradient may not be part of an operation in place. Who asks for that means its value.
+    # A leaf that needs a gradient may not be part of an operation in place. Who asks for that means
+    # its value.
     return bool(needing) and not (rule.in_place and any(t.is_leaf for t in needing))
 
 
@@ -132,7 +146,9 @@ class _BoolByNumpyFramework(TorchFramework):
         return _lendable(super().lend(tensor, in_place))
 
     def deliver(self, host: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-        return super().deliver(host.as_subclass(torch.Tensor) if host.dtype == torch.bool else host, like)
+        return super().deliver(
+            host.as_subclass(torch.Tensor) if host.dtype == torch.bool else host, like
+        )
 
 
 def _lendable(host: torch.Tensor) -> torch.Tensor:

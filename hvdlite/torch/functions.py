@@ -13,11 +13,17 @@ from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.torch.ops import OPS
 from hvdlite.torch.optimizer_state import broadcast_optimizer_state
 
-__all__ = ["allgather_object", "broadcast_object", "broadcast_optimizer_state", "broadcast_parameters"]
+__all__ = [
+    "allgather_object",
+    "broadcast_object",
+    "broadcast_optimizer_state",
+    "broadcast_parameters",
+]
 
 
 def broadcast_parameters(params: Any, root_rank: int) -> None:
-    """Gives all ranks the tensors of `root_rank`, in place: a model.state_dict(), or a list of (name, tensor) or tensors.
+    """Gives all ranks the tensors of `root_rank`, in place: a model.state_dict(), or a list of
+    (name, tensor) or tensors.
 
     Values that are no tensors (None, a module's extra state) are left alone.
     """
@@ -27,7 +33,8 @@ def broadcast_parameters(params: Any, root_rank: int) -> None:
         named = [p if isinstance(p, tuple) else (None, p) for p in params]
     else:
         raise ValueError(
-            f"hvd.broadcast_parameters() cannot take a {type(params).__name__}: pass model.state_dict(), or list(model.named_parameters())"
+            f"hvd.broadcast_parameters() cannot take a {type(params).__name__}: pass "
+            "model.state_dict(), or list(model.named_parameters())"
         )
     named = [(name, p) for name, p in named if isinstance(p, torch.Tensor)]
     OPS.broadcast_all([p for _, p in named], [name for name, _ in named], root_rank, in_place=True)
@@ -35,10 +42,12 @@ def broadcast_parameters(params: Any, root_rank: int) -> None:
 
 def broadcast_object(obj: Any, root_rank: int = 0, name: str | None = None,
                      process_set: ProcessSet = global_process_set) -> Any:  # fmt: skip
-    """`root_rank`'s object on every rank, pickled on its way. The root gets its own back; elsewhere `obj` is ignored."""
+    """`root_rank`'s object on every rank, pickled on its way. The root gets its own back; elsewhere
+    `obj` is ignored."""
     return _broadcast_object(obj, root_rank, name, process_set)
 
 
-def allgather_object(obj: Any, name: str | None = None) -> list[Any]:
-    """The objects of all ranks, in their order."""
-    return _allgather_object(obj, name)
+def allgather_object(obj: Any, name: str | None = None,
+                     process_set: ProcessSet = global_process_set) -> list[Any]:  # fmt: skip
+    """The objects of all ranks of the set, in the order of the ranks."""
+    return _allgather_object(obj, name, process_set)

@@ -16,12 +16,14 @@ class Reducer(Protocol):
     def arrived(self, number: int) -> None: ...
 
 
-# The handle of each hook, and whose it is: an optimizer that is made anew for the same model takes over from the one before.
+# The handle of each hook, and whose it is: an optimizer that is made anew for the same model takes
+# over from the one before.
 _owners: Any = WeakTensorKeyDictionary()
 
 
 def take(parameter: torch.Tensor, reducer: Any, hook: Hook) -> Any:
-    """From now on only this hook is called, with the parameter. Returns the reducer that had one before and still exists."""
+    """From now on only this hook is called, with the parameter. Returns the reducer that had one
+    before and still exists."""
     previous = None
     if parameter in _owners:
         reference, handle = _owners.pop(parameter)
@@ -45,7 +47,8 @@ def arrival(reducer: Reducer, number: int) -> Hook:
 
 
 class _ByNode:
-    """For torch before register_post_accumulate_grad_hook: a hook of the node that accumulates the gradient."""
+    """For torch before register_post_accumulate_grad_hook: a hook of the node that accumulates the
+    gradient."""
 
     def __init__(self, parameter: torch.Tensor, hook: Hook) -> None:
         node: Any = parameter.expand_as(parameter).grad_fn.next_functions[0][0]  # type: ignore[union-attr]

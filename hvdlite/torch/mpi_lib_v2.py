@@ -1,4 +1,5 @@
-"""Horovod's native module for torch, of which programs use the functions that tell how an operation goes."""
+"""Horovod's native module for torch, of which programs use the functions that tell how an operation
+goes."""
 
 from __future__ import annotations
 

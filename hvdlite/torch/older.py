@@ -1,4 +1,5 @@
-"""What older versions of torch lack, in one place. The oldest that is tried is 2.1 (tests/versions)."""
+"""What older versions of torch lack, in one place. The oldest that is tried is 2.1
+(tests/versions)."""
 
 from __future__ import annotations
 
@@ -6,8 +7,11 @@ from typing import Any
 
 import torch
 
-#: Tells autograd that a tensor has been overwritten, so that it refuses to use what it has saved. Public from 2.2 on.
-has_changed = getattr(torch.autograd.graph, "increment_version", None) or torch._C._increment_version
+# : Tells autograd that a tensor has been overwritten, so that it refuses to use what it has saved.
+# Public from 2.2 on.
+has_changed = (
+    getattr(torch.autograd.graph, "increment_version", None) or torch._C._increment_version
+)
 
 
 def lends_bool() -> bool:

@@ -1,7 +1,7 @@
 """Collectives on torch tensors, with Horovod's signatures.
 
-The plain forms are differentiable. Names, factors, reductions and process sets are documented in hvdlite.arrays.ops;
-what an operation does to a gradient, in hvdlite.core.gradients.
+The plain forms are differentiable. Names, factors, reductions and process sets are documented in
+hvdlite.arrays.ops; what an operation does to a gradient, in hvdlite.core.gradients.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ __all__ = [
 OPS = Collectives(FRAMEWORK)
 
 
-# ---- Allreduce ------------------------------------------------------------------------------------------------------
+# ---- Allreduce
+# ------------------------------------------------------------------------------------------------------
 
 
 def allreduce_async(tensor: torch.Tensor, average: bool | None = None, name: str | None = None,
@@ -49,17 +50,22 @@ def allreduce_async(tensor: torch.Tensor, average: bool | None = None, name: str
                     process_set: ProcessSet = global_process_set) -> int:  # fmt: skip
     """Starts allreduce() and returns a handle."""
     op = reduction_of(average, op)
-    return _start(Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor), [tensor])
+    return _start(
+        Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor), [tensor]
+    )
 
 
 def allreduce(tensor: torch.Tensor, average: bool | None = None, name: str | None = None,
               compression: Any = Compression.none, op: int | None = None,
               prescale_factor: float = 1.0, postscale_factor: float = 1.0,
               process_set: ProcessSet = global_process_set) -> torch.Tensor:  # fmt: skip
-    """Combines the tensors of all ranks element by element; a new tensor, the same bits on every rank."""
+    """Combines the tensors of all ranks element by element; a new tensor, the same bits on every
+    rank."""
     op = reduction_of(average, op)
     if compression is Compression.none and _is_plain(tensor):
-        return OPS.run_one(tensor, ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor)
+        return OPS.run_one(
+            tensor, ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor
+        )
     call = Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor)
     return _run(call, [tensor], compression)[0]
 
@@ -92,7 +98,10 @@ def grouped_allreduce_async(tensors: Sequence[torch.Tensor], average: bool | Non
                             process_set: ProcessSet = global_process_set) -> int:  # fmt: skip
     """Starts grouped_allreduce() and returns one handle for all; its result is a tuple."""
     op = reduction_of(average, op)
-    return _start(Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor, grouped=True), tensors)
+    return _start(
+        Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor, grouped=True),
+        tensors,
+    )
 
 
 def grouped_allreduce(tensors: Sequence[torch.Tensor], average: bool | None = None,
@@ -111,7 +120,14 @@ def grouped_allreduce_async_(tensors: Sequence[torch.Tensor], average: bool | No
                              prescale_factor: float = 1.0, postscale_factor: float = 1.0,
                              process_set: ProcessSet = global_process_set) -> int:  # fmt: skip
     """Starts grouped_allreduce_() and returns one handle for all."""
-    how = (ALLREDUCE, name, process_set, reduction_of(average, op), prescale_factor, postscale_factor)
+    how = (
+        ALLREDUCE,
+        name,
+        process_set,
+        reduction_of(average, op),
+        prescale_factor,
+        postscale_factor,
+    )
     return _start(Call(*how, in_place=True, grouped=True), tensors)
 
 
@@ -120,28 +136,40 @@ def grouped_allreduce_(tensors: Sequence[torch.Tensor], average: bool | None = N
                        postscale_factor: float = 1.0,
                        process_set: ProcessSet = global_process_set) -> list[torch.Tensor]:  # fmt: skip
     """grouped_allreduce() in place. Returns the tensors."""
-    how = (ALLREDUCE, name, process_set, reduction_of(average, op), prescale_factor, postscale_factor)
+    how = (
+        ALLREDUCE,
+        name,
+        process_set,
+        reduction_of(average, op),
+        prescale_factor,
+        postscale_factor,
+    )
     return _run(Call(*how, in_place=True, grouped=True), tensors)
 
 
 def sparse_allreduce_async(
     tensor: torch.Tensor, name: str, op: int, process_set: ProcessSet = global_process_set
 ) -> Callable[[], torch.Tensor]:  # fmt: skip
-    """Starts the reduction of a sparse COO tensor; returns a function that waits and returns the result."""
+    """Starts the reduction of a sparse COO tensor; returns a function that waits and returns the
+    result."""
     return sparse.start(OPS, tensor, name, op, process_set)
 
 
-# ---- The others -----------------------------------------------------------------------------------------------------
+# ---- The others
+# -----------------------------------------------------------------------------------------------------
 
 
-def allgather_async(tensor: torch.Tensor, name: str | None = None, process_set: ProcessSet = global_process_set) -> int:
+def allgather_async(
+    tensor: torch.Tensor, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> int:
     """Starts allgather() and returns a handle."""
     return _start(Call(ALLGATHER, name, process_set), [tensor])
 
 
 def allgather(tensor: torch.Tensor, name: str | None = None,
               process_set: ProcessSet = global_process_set) -> torch.Tensor:  # fmt: skip
-    """Concatenates the tensors of all ranks along their first dimension, which may differ from rank to rank."""
+    """Concatenates the tensors of all ranks along their first dimension, which may differ from rank
+    to rank."""
     return _run(Call(ALLGATHER, name, process_set), [tensor])[0]
 
 
@@ -165,7 +193,8 @@ def broadcast_async(tensor: torch.Tensor, root_rank: int, name: str | None = Non
 
 def broadcast(tensor: torch.Tensor, root_rank: int, name: str | None = None,
               process_set: ProcessSet = global_process_set) -> torch.Tensor:  # fmt: skip
-    """Returns the tensor of `root_rank` (a global rank, also in a process set). Shapes must be equal on all ranks."""
+    """Returns the tensor of `root_rank` (a global rank, also in a process set). Shapes must be
+    equal on all ranks."""
     return _run(Call(BROADCAST, name, process_set, root=root_rank), [tensor])[0]
 
 
@@ -183,15 +212,18 @@ def broadcast_(tensor: torch.Tensor, root_rank: int, name: str | None = None,
 
 def alltoall_async(tensor: torch.Tensor, splits: Any = None, name: str | None = None,
                    process_set: ProcessSet = global_process_set) -> int:  # fmt: skip
-    """Starts alltoall() and returns a handle; synchronize() then returns (output, received_splits) in any case."""
+    """Starts alltoall() and returns a handle; synchronize() then returns (output, received_splits)
+    in any case."""
     return _start(_alltoall(name, process_set, splits), [tensor])
 
 
 def alltoall(tensor: torch.Tensor, splits: Any = None, name: str | None = None,
              process_set: ProcessSet = global_process_set) -> Any:  # fmt: skip
-    """Sends the i-th part of the first dimension to rank i; returns the parts received, in the order of the ranks.
+    """Sends the i-th part of the first dimension to rank i; returns the parts received, in the
+    order of the ranks.
 
-    `splits` (int32, or a list) says how many rows each rank gets; the result is then (output, received_splits).
+    `splits` (int32, or a list) says how many rows each rank gets; the result is then (output,
+    received_splits).
     """
     results = _run(_alltoall(name, process_set, splits), [tensor])
     return results[0] if splits is None else tuple(results)
@@ -201,7 +233,9 @@ def reducescatter_async(tensor: torch.Tensor, name: str | None = None, op: int =
                         process_set: ProcessSet = global_process_set, prescale_factor: float = 1.0,
                         postscale_factor: float = 1.0) -> int:  # fmt: skip
     """Starts reducescatter() and returns a handle."""
-    return _start(Call(REDUCESCATTER, name, process_set, op, prescale_factor, postscale_factor), [tensor])
+    return _start(
+        Call(REDUCESCATTER, name, process_set, op, prescale_factor, postscale_factor), [tensor]
+    )
 
 
 def reducescatter(tensor: torch.Tensor, name: str | None = None,
@@ -220,14 +254,17 @@ def reduce_async(tensor: torch.Tensor, root_rank: int, name: str | None = None, 
                  process_set: ProcessSet = global_process_set, prescale_factor: float = 1.0,
                  postscale_factor: float = 1.0) -> int:  # fmt: skip
     """Starts reduce() and returns a handle."""
-    return _start(Call(REDUCE, name, process_set, op, prescale_factor, postscale_factor, root_rank), [tensor])
+    return _start(
+        Call(REDUCE, name, process_set, op, prescale_factor, postscale_factor, root_rank), [tensor]
+    )
 
 
 def reduce(tensor: torch.Tensor, root_rank: int, name: str | None = None,
            compression: Any = Compression.none, op: int = Average,
            process_set: ProcessSet = global_process_set, prescale_factor: float = 1.0,
            postscale_factor: float = 1.0) -> torch.Tensor:  # fmt: skip
-    """Combines the tensors of all ranks on `root_rank`, a global rank; the other ranks get their own tensor back.
+    """Combines the tensors of all ranks on `root_rank`, a global rank; the other ranks get their
+    own tensor back.
 
     Moves half of the bytes that allreduce() moves between ranks.
     """
@@ -239,7 +276,10 @@ def grouped_reducescatter_async(tensors: Sequence[torch.Tensor], name: str | Non
                                 op: int = Average, process_set: ProcessSet = global_process_set,
                                 prescale_factor: float = 1.0, postscale_factor: float = 1.0) -> int:  # fmt: skip
     """Starts grouped_reducescatter() and returns one handle for all; its result is a tuple."""
-    return _start(Call(REDUCESCATTER, name, process_set, op, prescale_factor, postscale_factor, grouped=True), tensors)
+    return _start(
+        Call(REDUCESCATTER, name, process_set, op, prescale_factor, postscale_factor, grouped=True),
+        tensors,
+    )
 
 
 def grouped_reducescatter(tensors: Sequence[torch.Tensor], name: str | None = None,
@@ -248,24 +288,29 @@ def grouped_reducescatter(tensors: Sequence[torch.Tensor], name: str | None = No
                           prescale_factor: float = 1.0,
                           postscale_factor: float = 1.0) -> list[torch.Tensor]:  # fmt: skip
     """reducescatter() of several tensors that travel together."""
-    call = Call(REDUCESCATTER, name, process_set, op, prescale_factor, postscale_factor, grouped=True)
+    call = Call(
+        REDUCESCATTER, name, process_set, op, prescale_factor, postscale_factor, grouped=True
+    )
     return _run(call, tensors, compression)
 
 
-# ---- How they run ---------------------------------------------------------------------------------------------------
+# ---- How they run
+# ---------------------------------------------------------------------------------------------------
 
 
 def _start(call: Call, tensors: Sequence[torch.Tensor]) -> int:
     return engine.new_handle(OPS.start(call, tensors))
 
 
-def _run(call: Call, tensors: Sequence[torch.Tensor], compression: Any = Compression.none) -> list[torch.Tensor]:
+def _run(
+    call: Call, tensors: Sequence[torch.Tensor], compression: Any = Compression.none
+) -> list[torch.Tensor]:
     if not isinstance(tensors, (list, tuple)):
         raise TypeError(f"expected a list of tensors, got {type(tensors).__name__}")
     if getattr(compression, "communicate", None) is not None:
         raise ValueError(
-            "this compression has a communicate() of its own, which stands for the reduction of gradients: give it to "
-            "hvd.DistributedOptimizer or hvd.ddp_comm_hook"
+            "this compression has a communicate() of its own, which stands for the reduction of "
+            "gradients: give it to hvd.DistributedOptimizer or hvd.ddp_comm_hook"
         )
     if not traced.is_compiling() or call.splits is not None:
         rule = Rule(OPS, call)
@@ -280,7 +325,9 @@ def _is_plain(tensor: Any) -> bool:
     """Whether nothing has to be recorded, as in most calls."""
     if traced.is_compiling():
         return False
-    return not (torch.is_grad_enabled() and isinstance(tensor, torch.Tensor) and tensor.requires_grad)
+    return not (
+        torch.is_grad_enabled() and isinstance(tensor, torch.Tensor) and tensor.requires_grad
+    )
 
 
 def _alltoall(name: str | None, process_set: ProcessSet, splits: Any) -> Call:
@@ -297,6 +344,7 @@ def _splits(splits: Any) -> list[int] | None:
             splits = splits.to(torch.int32)
     if splits.dtype != torch.int32 or splits.dim() != 1:
         raise ValueError(
-            f"alltoall: splits must be one-dimensional and of dtype int32, not {splits.dim()}-dimensional {splits.dtype}"
+            "alltoall: splits must be one-dimensional and of dtype int32, not "
+            f"{splits.dim()}-dimensional {splits.dtype}"
         )
     return [int(n) for n in splits]

@@ -1,8 +1,9 @@
 """DistributedOptimizer: the user's optimizer, whose gradients are those of all ranks.
 
-Horovod makes the class of an optimizer by copying what stands in `_DistributedOptimizer` into a class of the user's optimizer;
-libraries import that name for annotations, derive from it, make objects of it with a list of parameters, and copy it in the same way
-into classes of their own. Whatever way an object is made, here it gets the class that DistributedOptimizer would give it, with
+Horovod makes the class of an optimizer by copying what stands in `_DistributedOptimizer` into a
+class of the user's optimizer; libraries import that name for annotations, derive from it, make
+objects of it with a list of parameters, and copy it in the same way into classes of their own.
+Whatever way an object is made, here it gets the class that DistributedOptimizer would give it, with
 what the library's class adds.
 """
 
@@ -25,7 +26,14 @@ from hvdlite.torch.compression import Compression
 from hvdlite.torch.distributed import CLOSURE, Distributed, Shared
 
 # What type() makes itself, and what makes the object.
-_NOT_TAKEN_OVER = {"__init__", "__dict__", "__weakref__", "__module__", "__qualname__", "__firstlineno__"}
+_NOT_TAKEN_OVER = {
+    "__init__",
+    "__dict__",
+    "__weakref__",
+    "__module__",
+    "__qualname__",
+    "__firstlineno__",
+}
 
 
 PARAMETERS = Members("parameter", "parameters", zero=False, expected="a parameter",
@@ -54,8 +62,8 @@ def _check_compression(options: Options) -> None:
     ):
         if not possible:
             raise ValueError(
-                f"{name}={arguments[name]!r} is not possible with this compression: its communicate() stands for the "
-                "reduction that the option is about"
+                f"{name}={arguments[name]!r} is not possible with this compression: its "
+                "communicate() stands for the reduction that the option is about"
             )
 
 
@@ -64,9 +72,11 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer,
                          compression: Any = Compression.none, backward_passes_per_step: int = 1, op: int = Average,
                          gradient_predivide_factor: float = 1.0, num_groups: int = 0, groups: Any = None,
                          sparse_as_dense: bool = False, process_set: ProcessSet = global_process_set) -> Any:  # fmt: skip
-    """The optimizer, of the same class, with gradients averaged (or summed, ...) over all ranks before each step.
+    """The optimizer, of the same class, with gradients averaged (or summed, ...) over all ranks
+    before each step.
 
-    Gradients are submitted while the backward pass goes on, and waited for in step(). See docs/guides/pytorch.md.
+    Gradients are submitted while the backward pass goes on, and waited for in step(). See
+    docs/guides/pytorch.md.
     """
     _check(optimizer, op)
     options = settle(op, gradient_predivide_factor, compression, sparse_as_dense, num_groups, groups,
@@ -77,18 +87,27 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer,
     trained = [p for g in optimizer.param_groups for p in g["params"] if p.requires_grad]
     adasum = op == Adasum and size() > 1
     base = type(optimizer)
-    kind: Any = type(base.__name__, (DistributedAdasum if adasum else Distributed, base), {"__module__": __name__})
+    kind: Any = type(
+        base.__name__,
+        (DistributedAdasum if adasum else Distributed, base),
+        {"__module__": __name__},
+    )
     wrapped = kind.__new__(kind)
-    # The same groups, state and hooks. Not its step: learning rate schedules put a function of theirs there.
+    # The same groups, state and hooks. Not its step: learning rate schedules put a function of
+    # theirs there.
     optimizer_state.share(optimizer)
-    wrapped.__dict__.update({key: value for key, value in optimizer.__dict__.items() if key != "step"})
+    wrapped.__dict__.update(
+        {key: value for key, value in optimizer.__dict__.items() if key != "step"}
+    )
     wrapped._hvd = shared
     wrapped._parameter_names = {}
     scope = names.scope()
     if not adasum and (size() > 1 or elastic.enabled()) and process_set.included():
         shared.start(scope)
     shared.adopt(wrapped)
-    memory.keep(parameter.device.type for group in wrapped.param_groups for parameter in group["params"])
+    memory.keep(
+        parameter.device.type for group in wrapped.param_groups for parameter in group["params"]
+    )
     if adasum:
         wrapped._scope = scope
     if shared.reducer is not None:
@@ -124,7 +143,9 @@ class _DistributedAdasumOptimizer(Distributed):
     def __init__(self, params: Any,
                  named_parameters: Iterable[tuple[str, torch.Tensor]] | None = None,
                  compression: Any = Compression.none, backward_passes_per_step: int = 1) -> None:  # fmt: skip
-        _become_distributed(self, params, named_parameters, compression, backward_passes_per_step, Adasum)
+        _become_distributed(
+            self, params, named_parameters, compression, backward_passes_per_step, Adasum
+        )
 
 
 def _become_distributed(empty: Any, params: Any, *options: Any) -> None:
@@ -147,10 +168,17 @@ def _users_class(given: type) -> Any:
         ours = issubclass(kind, Distributed) or not issubclass(kind, torch.optim.Optimizer)
         if not ours and kind is not torch.optim.Optimizer:
             return kind
-    raise TypeError(f"{given.__name__} has no optimizer of torch among its bases: put one beside _DistributedOptimizer")
+    raise TypeError(
+        f"{given.__name__} has no optimizer of torch among its bases: put one beside "
+        "_DistributedOptimizer"
+    )
 
 
 def _above(given: type, base: type) -> list[type]:
     """The library's own classes, the lowest first, so that what stands above replaces it."""
-    kinds = [kind for kind in given.__mro__[: given.__mro__.index(base)] if not kind.__module__.startswith("hvdlite.")]
+    kinds = [
+        kind
+        for kind in given.__mro__[: given.__mro__.index(base)]
+        if not kind.__module__.startswith("hvdlite.")
+    ]
     return kinds[::-1]

@@ -1,7 +1,9 @@
-"""An optimizer's state: from one rank to all others, and between an optimizer and the one that wraps it.
+"""An optimizer's state: from one rank to all others, and between an optimizer and the one that
+wraps it.
 
-The root describes its state: everything but the tensors' contents. The others build the same out of what they have, and
-the contents follow, in place. So it does not matter which optimizer it is, how deep its state is, or who has made a step.
+The root describes its state: everything but the tensors' contents. The others build the same out of
+what they have, and the contents follow, in place. So it does not matter which optimizer it is, how
+deep its state is, or who has made a step.
 """
 
 from __future__ import annotations
@@ -25,15 +27,19 @@ class _Described:
     on_host: bool  # a counter on the CPU stays there although the parameter is on a device
 
 
-def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int, model: Any = None) -> None:
+def broadcast_optimizer_state(
+    optimizer: torch.optim.Optimizer, root_rank: int, model: Any = None
+) -> None:
     """Gives all ranks the optimizer state and the options (learning rate, ...) of `root_rank`.
 
-    `model` is accepted for Horovod's sake. Parameters without a gradient get one of zeros if the optimizer has made no
-    step here, as in Horovod.
+    `model` is accepted for Horovod's sake. Parameters without a gradient get one of zeros if the
+    optimizer has made no step here, as in Horovod.
     """
     del model
     if isinstance(optimizer, torch.optim.LBFGS):
-        raise ValueError("cannot broadcast torch.optim.LBFGS state: it depends on the closure of each rank")
+        raise ValueError(
+            "cannot broadcast torch.optim.LBFGS state: it depends on the closure of each rank"
+        )
     if not optimizer.state:
         for parameter in _parameters(optimizer):
             if parameter.requires_grad and parameter.grad is None:
@@ -48,10 +54,11 @@ def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int, 
 
 
 class Containers:
-    """The groups and the state of an optimizer, which stay where others look for them when it loads a checkpoint.
+    """The groups and the state of an optimizer, which stay where others look for them when it loads
+    a checkpoint.
 
-    torch puts others in their place. Then a schedule that was made before the optimizer was wrapped would go on with what
-    no longer trains anything.
+    torch puts others in their place. Then a schedule that was made before the optimizer was wrapped
+    would go on with what no longer trains anything.
     """
 
     def __init__(self, optimizer: Any) -> None:
@@ -75,7 +82,8 @@ class Containers:
 
 
 def share(optimizer: torch.optim.Optimizer) -> None:
-    """Has an optimizer keep its containers when it loads a checkpoint itself, where torch tells when that is."""
+    """Has an optimizer keep its containers when it loads a checkpoint itself, where torch tells
+    when that is."""
     register = getattr(optimizer, "register_load_state_dict_post_hook", None)
     if register is not None and not optimizer.__dict__.get("_hvd_shares"):
         optimizer.__dict__["_hvd_shares"] = True
@@ -99,23 +107,33 @@ def _describe(optimizer: torch.optim.Optimizer, tensors: list[torch.Tensor]) -> 
         return _through(value, walk)
 
     state = {number_of.get(id(key), key): walk(value) for key, value in optimizer.state.items()}
-    groups = [{k: walk(v) for k, v in group.items() if k != "params"} for group in optimizer.param_groups]
+    groups = [
+        {k: walk(v) for k, v in group.items() if k != "params"} for group in optimizer.param_groups
+    ]
     return {"parameters": len(number_of), "state": state, "groups": groups}
 
 
 def _rebuild(optimizer: torch.optim.Optimizer, described: Any) -> list[torch.Tensor]:
-    """The other ranks' side: makes the state as described; returns the tensors whose contents are to come."""
+    """The other ranks' side: makes the state as described; returns the tensors whose contents are
+    to come."""
     parameters = _parameters(optimizer)
-    if described["parameters"] != len(parameters) or len(described["groups"]) != len(optimizer.param_groups):
+    if described["parameters"] != len(parameters) or len(described["groups"]) != len(
+        optimizer.param_groups
+    ):
         raise ValueError(
-            f"the root's optimizer has {described['parameters']} parameters in {len(described['groups'])} groups, this "
-            f"rank's {len(parameters)} in {len(optimizer.param_groups)}: build the same model and optimizer on all ranks"
+            f"the root's optimizer has {described['parameters']} parameters in "
+            f"{len(described['groups'])} groups, this rank's {len(parameters)} in "
+            f"{len(optimizer.param_groups)}: build the same model and optimizer on all ranks"
         )
     tensors: list[torch.Tensor] = []
 
     def build(value: Any, own: Any, like: torch.Tensor | None) -> Any:
         if isinstance(value, _Described):
-            same = isinstance(own, torch.Tensor) and tuple(own.shape) == value.shape and own.dtype == value.dtype
+            same = (
+                isinstance(own, torch.Tensor)
+                and tuple(own.shape) == value.shape
+                and own.dtype == value.dtype
+            )
             if not same:
                 device = None if value.on_host or like is None else like.device
                 own = torch.empty(value.shape, dtype=value.dtype, device=device)

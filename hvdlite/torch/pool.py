@@ -19,7 +19,8 @@ POOL = pool.Pool(
     pool.Framework(
         module=torch._C.__file__,
         allocator="_ZN3c109alloc_cpuEm",  # c10::alloc_cpu(unsigned long)
-        gate="_ZN5torch8autograd25get_current_graph_task_idEv",  # torch::autograd::get_current_graph_task_id()
+        # torch::autograd::get_current_graph_task_id()
+        gate="_ZN5torch8autograd25get_current_graph_task_idEv",
         outside=-1,
         compute=_compute,
         address=torch.Tensor.data_ptr,
@@ -28,5 +29,8 @@ POOL = pool.Pool(
 
 
 def use(parameters: Iterable[torch.Tensor], owner: object) -> bool:
-    """Has the gradients of these parameters allocated in the pool while the owner lives, if the user has asked for it."""
-    return POOL.use((p.numel() * p.element_size() for p in parameters if p.device.type == "cpu"), owner)
+    """Has the gradients of these parameters allocated in the pool while the owner lives, if the
+    user has asked for it."""
+    return POOL.use(
+        (p.numel() * p.element_size() for p in parameters if p.device.type == "cpu"), owner
+    )

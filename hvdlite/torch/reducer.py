@@ -1,8 +1,9 @@
-"""Reduces gradients while the backward pass goes on: a hook per parameter submits, synchronize() waits.
+"""Reduces gradients while the backward pass goes on: a hook per parameter submits, synchronize()
+waits.
 
-Most gradients (dense, contiguous, in host memory, not compressed, after one backward pass, in no group) are submitted as
-they are, in place, by a native hook. What that refuses goes the long way: `_hook` counts, `_launch` starts, and
-`_Flight.finish` brings it home.
+Most gradients (dense, contiguous, in host memory, not compressed, after one backward pass, in no
+group) are submitted as they are, in place, by a native hook. What that refuses goes the long way:
+`_hook` counts, `_launch` starts, and `_Flight.finish` brings it home.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ class _Flight:
 
     __slots__ = ("directly", "error", "finish", "label", "name", "parameter", "place")
 
-    def __init__(self, parameter: Any, scope: str, label: str, directly: bool, place: int = -1) -> None:
+    def __init__(
+        self, parameter: Any, scope: str, label: str, directly: bool, place: int = -1
+    ) -> None:
         self.parameter = parameter
         self.place = place  # among all parameters of the optimizer
         self.label = label  # for people
@@ -47,27 +50,35 @@ class GradientReducer:
         self._how = (settings.process_set, settings.op, settings.prescale, settings.postscale)
         self.flights: list[_Flight] = []
         self._aggregation = Aggregation(settings.passes)
-        self._direct = engine.GradientHooks(settings.op, settings.prescale, settings.postscale, settings.process_set)
+        self._direct = engine.GradientHooks(
+            settings.op, settings.prescale, settings.postscale, settings.process_set
+        )
         self._others: deque[_Flight] = deque()
         self._groups: dict[Unit, _Flight] = {}
         self._synchronized = ""
         self._plain = settings.compression.is_none
         self._checked = divergence.mode() == "off"
-        self._earlier, self._later = sharers.Sharers(), sharers.Sharers()  # who was made before and after this one
+        # who was made before and after this one
+        self._earlier, self._later = sharers.Sharers(), sharers.Sharers()
         self.roll_call = RollCall(settings)
-        self._sparse: dict[int, int] = {}  # of gradients under way, by place: how many of their dimensions are sparse
+        # of gradients under way, by place: how many of their dimensions are sparse
+        self._sparse: dict[int, int] = {}
 
     # ---- who takes part
 
     def add(self, parameter: torch.Tensor, place: int) -> int:
         """Reduces the gradient of this parameter from now on. Returns its number."""
-        flight = _Flight(parameter, self.settings.scope, self.roll_call.labels[place], self._plain, place)
+        flight = _Flight(
+            parameter, self.settings.scope, self.roll_call.labels[place], self._plain, place
+        )
         self.roll_call.train(place)
         number = self._aggregation.add()
         self._direct.add(flight.name)
         self.flights.append(flight)
         self._choose_way(number)
-        earlier = hooks.take(parameter, self, self._direct.hook(number, hooks.arrival(self, number)))
+        earlier = hooks.take(
+            parameter, self, self._direct.hook(number, hooks.arrival(self, number))
+        )
         if earlier is not None:
             self._earlier.note(flight.label, earlier)
             earlier._later.note(flight.label, self)
@@ -89,7 +100,9 @@ class GradientReducer:
         self._begin()
 
     def _choose_way(self, number: int) -> None:
-        self._direct.permit(number, self.flights[number].directly and self._aggregation.travels_at_once(number))
+        self._direct.permit(
+            number, self.flights[number].directly and self._aggregation.travels_at_once(number)
+        )
 
     def _permit(self, number: int, directly: bool) -> None:
         self.flights[number].directly = directly
@@ -111,14 +124,16 @@ class GradientReducer:
         self._synchronized = how
 
     def why_too_early(self) -> str:
-        """Why gradients may be under way although the program has done nothing wrong with this optimizer."""
+        """Why gradients may be under way although the program has done nothing wrong with this
+        optimizer."""
         shared = self._earlier.named()
         return sharers.MADE_BEFORE.format(shared) if shared else ""
 
     # ---- on the way out
 
     def arrived(self, number: int) -> None:
-        """A backward pass has reached this gradient, which cannot leave by its hook or has already."""
+        """A backward pass has reached this gradient, which cannot leave by its hook or has
+        already."""
         self._synchronized = ""
         try:
             self._count(self._direct.take_submitted())
@@ -146,7 +161,8 @@ class GradientReducer:
         try:
             with torch.no_grad():
                 flight.finish = self._start(flight, flight.parameter.grad)
-        except Exception as error:  # a hook's exception would end the backward pass somewhere; step() raises it
+        # a hook's exception would end the backward pass somewhere; step() raises it
+        except Exception as error:
             flight.error = error
             self._permit(number, self._plain)  # it was not the way's fault
         self._others.append(flight)
@@ -201,7 +217,9 @@ class GradientReducer:
         pending = OPS.start(self._call(name, grouped=True), [payload for payload, _ in packed])
 
         def finish() -> None:
-            for (_, parameter), result, (_, context) in zip(members, engine.run_now(pending), packed, strict=True):
+            for (_, parameter), result, (_, context) in zip(
+                members, engine.run_now(pending), packed, strict=True
+            ):
                 _assign(parameter, compression.decompress(result, context))
 
         return finish
@@ -209,7 +227,8 @@ class GradientReducer:
     # ---- coming home
 
     def synchronize(self) -> None:
-        """Reduces what has not been reduced in this step, and waits for everything. The first error is raised."""
+        """Reduces what has not been reduced in this step, and waits for everything. The first error
+        is raised."""
         try:
             self._check_sharers()
             self._check_parameters()
@@ -253,8 +272,9 @@ class GradientReducer:
             error = failed
         for number in self._direct.finish():
             error = error or AssertionError(
-                f"The gradient of '{self.flights[number].label}' was replaced between backward() and step(). Call "
-                f"model.zero_grad() after step(), or optimizer.synchronize() before changing gradients.{self.why_too_early()}"
+                f"The gradient of '{self.flights[number].label}' was replaced between backward() "
+                "and step(). Call model.zero_grad() after step(), or optimizer.synchronize() "
+                f"before changing gradients.{self.why_too_early()}"
             )
         while self._others:
             flight = self._others[0]
@@ -272,7 +292,8 @@ class GradientReducer:
             raise error
 
     def _exchange(self, rest: Sequence[Unit]) -> list[int] | None:
-        """Tells the others which gradients this rank has, and hears what they have. None: all have all, and dense ones."""
+        """Tells the others which gradients this rank has, and hears what they have. None: all have
+        all, and dense ones."""
         if not rest and not self._sparse:
             return self.roll_call.hold()
         lacking: set[int] = set()
@@ -286,7 +307,8 @@ class GradientReducer:
         return self.roll_call.hold(lacking, dimensions)
 
     def _completed(self, unit: Unit, heard: Sequence[int] | None) -> Unit:
-        """With zeros for what this rank lacks, of the kind that others have. What no rank has stays None, as without hvdlite."""
+        """With zeros for what this rank lacks, of the kind that others have. What no rank has stays
+        None, as without hvdlite."""
         if heard is None:
             return unit
         flights = [self.flights[number] for number in unit]
@@ -309,10 +331,13 @@ class GradientReducer:
             return
         self._checked = True
         prints = [_fingerprint(flight.parameter) for flight in self.flights]
-        divergence.check([f.label for f in self.flights], prints, self.settings.scope, self.settings.process_set)
+        divergence.check(
+            [f.label for f in self.flights], prints, self.settings.scope, self.settings.process_set
+        )
 
     def abandon(self) -> None:
-        """Forgets what is under way, after an exception in the middle of a step; the core holds the memory."""
+        """Forgets what is under way, after an exception in the middle of a step; the core holds the
+        memory."""
         self._direct.forget()
         for flight in self._others:
             flight.finish = flight.error = None

@@ -1,4 +1,5 @@
-"""Sparse COO tensors: their indices and values are gathered; adding up what falls together is the result's coalesce()."""
+"""Sparse COO tensors: their indices and values are gathered; adding up what falls together is the
+result's coalesce()."""
 
 from __future__ import annotations
 
@@ -20,14 +21,19 @@ def start(
     """Starts both gathers; the function returned waits for them. It may be called once."""
     if not isinstance(tensor, torch.Tensor) or tensor.layout != torch.sparse_coo:
         kind = tensor.layout if isinstance(tensor, torch.Tensor) else type(tensor).__name__
-        raise ValueError(f"sparse_allreduce_async takes a sparse COO tensor, got {kind}: use hvd.allreduce_async")
+        raise ValueError(
+            f"sparse_allreduce_async takes a sparse COO tensor, got {kind}: use hvd.allreduce_async"
+        )
     if op not in (Average, Sum):
         raise NotImplementedError("sparse tensors are reduced with op=hvd.Average or hvd.Sum only")
     tensor = tensor.detach().coalesce()
     members = process_set.size() or 1
     # Gathering is along the first dimension, and every entry is one row of both.
     gathers: list[Pending] = [
-        ops.start(Call(ALLGATHER, name and f"{name}.indices", process_set), [tensor.indices().t().contiguous()]),
+        ops.start(
+            Call(ALLGATHER, name and f"{name}.indices", process_set),
+            [tensor.indices().t().contiguous()],
+        ),
         ops.start(Call(ALLGATHER, name and f"{name}.values", process_set), [tensor.values()]),
     ]
 
@@ -35,14 +41,18 @@ def start(
         indices, values = (run_now(pending) for pending in gathers)
         if op == Average:
             values = values / members
-        # Checked: a rank whose tensor is larger would have its entries written beyond the end of this one.
-        return torch.sparse_coo_tensor(indices.t(), values, tensor.shape, check_invariants=True).coalesce()
+        # Checked: a rank whose tensor is larger would have its entries written beyond the end of
+        # this one.
+        return torch.sparse_coo_tensor(
+            indices.t(), values, tensor.shape, check_invariants=True
+        ).coalesce()
 
     return finish
 
 
 def dimensions(gradient: torch.Tensor) -> int:
-    """How many of its dimensions are sparse; 0 if the tensor is of another layout than start() takes."""
+    """How many of its dimensions are sparse; 0 if the tensor is of another layout than start()
+    takes."""
     return gradient.sparse_dim() if gradient.layout == torch.sparse_coo else 0
 
 

@@ -1,4 +1,5 @@
-"""Batch normalization over the batches of all ranks: the result of one process on the whole batch."""
+"""Batch normalization over the batches of all ranks: the result of one process on the whole
+batch."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ __all__ = ["SyncBatchNorm"]
 
 
 class SyncBatchNorm(_BatchNorm):
-    """As torch.nn.BatchNorm*d, for inputs of any number of dimensions from two on, on the CPU as well.
+    """As torch.nn.BatchNorm*d, for inputs of any number of dimensions from two on, on the CPU as
+    well.
 
     While training, mean and variance are those of all ranks' batches, whose sizes may differ.
     """
@@ -37,7 +39,9 @@ class SyncBatchNorm(_BatchNorm):
         output, mean, variance, count = _Normalize.apply(input, self.weight, self.bias, self.eps)  # type: ignore[no-untyped-call]
         if self.track_running_stats and self.num_batches_tracked is not None:
             self.num_batches_tracked.add_(1)
-            share = 1.0 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
+            share = (
+                1.0 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
+            )
             with torch.no_grad():
                 unbiased = variance * (count / max(count - 1.0, 1.0))
                 self.running_mean.lerp_(mean.to(self.running_mean.dtype), share)  # type: ignore[union-attr]
@@ -47,7 +51,9 @@ class SyncBatchNorm(_BatchNorm):
 
 class _Normalize(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, input: torch.Tensor, weight: Any, bias: Any, eps: float) -> tuple[Any, ...]:
+    def forward(
+        ctx: Any, input: torch.Tensor, weight: Any, bias: Any, eps: float
+    ) -> tuple[Any, ...]:
         wide = input if input.dtype == torch.float64 else input.float()
         channels = input.shape[1]
         own = input.numel() // max(channels, 1)
@@ -56,9 +62,16 @@ class _Normalize(torch.autograd.Function):
         else:
             variance = mean = wide.new_zeros(channels)
         mine = torch.cat([wide.new_tensor([own]), mean, variance])[None]
-        # All ranks' values, rather than sums: variances of small spreads around large means stay exact.
-        everyones = OPS.run_one(mine, ALLGATHER, f"sync_batch_norm.{channels}", global_process_set).double()
-        counts, means, variances = everyones[:, :1], everyones[:, 1 : channels + 1], everyones[:, channels + 1 :]
+        # All ranks' values, rather than sums: variances of small spreads around large means stay
+        # exact.
+        everyones = OPS.run_one(
+            mine, ALLGATHER, f"sync_batch_norm.{channels}", global_process_set
+        ).double()
+        counts, means, variances = (
+            everyones[:, :1],
+            everyones[:, 1 : channels + 1],
+            everyones[:, channels + 1 :],
+        )
         total = counts.sum()
         mean = (counts * means).sum(0) / total
         variance = (counts * (variances + (means - mean) ** 2)).sum(0) / total
@@ -66,7 +79,9 @@ class _Normalize(torch.autograd.Function):
         ctx.save_for_backward(input, weight, mean, torch.rsqrt(variance + eps))
         ctx.count = count
         w, b = (None if p is None else p.to(wide.dtype) for p in (weight, bias))
-        output = torch.nn.functional.batch_norm(wide, mean, variance, w, b, training=False, eps=eps).to(input.dtype)
+        output = torch.nn.functional.batch_norm(
+            wide, mean, variance, w, b, training=False, eps=eps
+        ).to(input.dtype)
         ctx.mark_non_differentiable(mean, variance)
         return output, mean, variance, count
 

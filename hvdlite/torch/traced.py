@@ -1,7 +1,8 @@
 """Collectives as operators of torch: torch.ops.hvdlite.*, for torch.compile(fullgraph=True).
 
-The functions of hvdlite.torch.ops use them while they are compiled. They are functional and blocking. Shapes must be
-known while compiling: allgather assumes that all ranks have equally many rows, and raises if they have not.
+The functions of hvdlite.torch.ops use them while they are compiled. They are functional and
+blocking. Shapes must be known while compiling: allgather assumes that all ranks have equally many
+rows, and raises if they have not.
 """
 
 from __future__ import annotations
@@ -24,18 +25,22 @@ from hvdlite.torch.framework import FRAMEWORK
 _library: Any = torch.library.Library("hvdlite", "DEF")  # type: ignore[no-untyped-call]
 AVAILABLE = hasattr(torch.library, "register_fake") and hasattr(torch.library, "register_autograd")
 
-# A Call's fields, as far as an operator takes them. `rows`: those of the results, where the input's do not tell.
+# A Call's fields, as far as an operator takes them. `rows`: those of the results, where the input's
+# do not tell.
 _SIGNATURE = (
-    "(Tensor[] x, SymInt[]? rows, str? name, int process_set, int op, float prescale, float postscale, int root, "
-    "bool grouped) -> Tensor[]"
+    "(Tensor[] x, SymInt[]? rows, str? name, int process_set, int op, float prescale, float "
+    "postscale, int root, bool grouped) -> Tensor[]"
 )
 
 
 def emit(call: Call, tensors: Sequence[torch.Tensor], rows: Any = None) -> list[torch.Tensor]:
-    """The call as an operator of the program that is being compiled; an alltoall without its received splits."""
+    """The call as an operator of the program that is being compiled; an alltoall without its
+    received splits."""
     operator = getattr(torch.ops.hvdlite, call.operation.name)
     how = (call.op, float(call.prescale), float(call.postscale), call.root, call.grouped)
-    results: list[torch.Tensor] = operator(list(tensors), rows, call.name, set_id_of(call.process_set), *how)
+    results: list[torch.Tensor] = operator(
+        list(tensors), rows, call.name, set_id_of(call.process_set), *how
+    )
     return results
 
 
@@ -66,7 +71,9 @@ def _position(number: int) -> tuple[int, int]:
 _OPS = Collectives(FRAMEWORK)
 
 
-def _run(operation: Operation, x: list[torch.Tensor], rows: list[int] | None, *how: Any) -> list[torch.Tensor]:
+def _run(
+    operation: Operation, x: list[torch.Tensor], rows: list[int] | None, *how: Any
+) -> list[torch.Tensor]:
     call = _call(operation, *how)
     results = list(_OPS.run(call, x))[: len(x)]
     if keeps_input(operation, call.root):
@@ -80,7 +87,8 @@ def _run(operation: Operation, x: list[torch.Tensor], rows: list[int] | None, *h
 def _check_rows(came: int, expected: int) -> None:
     if came != expected:
         raise ValueError(
-            f"allgather inside torch.compile: {came} rows came together, but {expected} were expected: there all "
+            f"allgather inside torch.compile: {came} rows came together, but {expected} were "
+            "expected: there all "
             "ranks must have equally many. Leave it out of the compiled region."
         )
 
@@ -88,11 +96,16 @@ def _check_rows(came: int, expected: int) -> None:
 # ---- The shapes of its results
 
 
-def _fake(operation: Operation, x: list[torch.Tensor], rows: list[Any] | None, *how: Any) -> list[torch.Tensor]:
+def _fake(
+    operation: Operation, x: list[torch.Tensor], rows: list[Any] | None, *how: Any
+) -> list[torch.Tensor]:
     if operation.result not in (GATHERED, SHARED):
         return [tensor.new_empty(tensor.shape) for tensor in x]
     counts = rows or _rows(_call(operation, *how), x)
-    return [tensor.new_empty((count, *tensor.shape[1:])) for tensor, count in zip(x, counts, strict=True)]
+    return [
+        tensor.new_empty((count, *tensor.shape[1:]))
+        for tensor, count in zip(x, counts, strict=True)
+    ]
 
 
 def _rows(call: Call, x: list[torch.Tensor]) -> list[Any]:
@@ -126,7 +139,9 @@ class _TracedFramework:
 class _TracedCollectives:
     framework = _TracedFramework()
 
-    def starts(self, lengths: Sequence[Any], name: str | None, process_set: ProcessSet) -> list[Any]:
+    def starts(
+        self, lengths: Sequence[Any], name: str | None, process_set: ProcessSet
+    ) -> list[Any]:
         position, _ = _position(set_id_of(process_set))
         return [position * length for length in lengths]
 
@@ -148,7 +163,9 @@ def _define(operation: Operation) -> None:
     _library.impl(name, partial(_run, operation), "CompositeExplicitAutograd")
     torch.library.register_fake(f"hvdlite::{name}", partial(_fake, operation), lib=_library)
     setup = partial(_keep, operation)
-    torch.library.register_autograd(f"hvdlite::{name}", _backward, setup_context=setup, lib=_library)
+    torch.library.register_autograd(
+        f"hvdlite::{name}", _backward, setup_context=setup, lib=_library
+    )
 
 
 if AVAILABLE:

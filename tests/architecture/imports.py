@@ -8,14 +8,18 @@ from pathlib import Path
 
 
 def imported(path: Path) -> set[str]:
-    """Modules, and what is taken out of them: `from a import b` is a and a.b. Not what only type checkers see."""
+    """Modules, and what is taken out of them: `from a import b` is a and a.b. Not what only type
+    checkers see."""
     pairs = _pairs(path)
     return {module for module, _ in pairs} | {f"{module}.{name}" for module, name in pairs if name}
 
 
 def needed(path: Path, modules: Collection[str]) -> set[str]:
     """Which of these modules: `from a import b` needs a.b if that is one, else a."""
-    found = {f"{module}.{name}" if f"{module}.{name}" in modules else module for module, name in _pairs(path)}
+    found = {
+        f"{module}.{name}" if f"{module}.{name}" in modules else module
+        for module, name in _pairs(path)
+    }
     return found & set(modules)
 
 
@@ -52,7 +56,11 @@ def _reached(start: str, arrows: dict[str, set[str]]) -> set[str]:
 
 
 def _seen_by_python(node: ast.AST) -> Iterator[ast.AST]:
-    if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+    if (
+        isinstance(node, ast.If)
+        and isinstance(node.test, ast.Name)
+        and node.test.id == "TYPE_CHECKING"
+    ):
         return
     yield node
     for child in ast.iter_child_nodes(node):

@@ -1,4 +1,5 @@
-"""No module of hvdlite imports itself by way of others, neither at its top nor inside a function."""
+"""No module of hvdlite imports itself by way of others, neither at its top nor inside a
+function."""
 
 from __future__ import annotations
 

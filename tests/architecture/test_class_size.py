@@ -1,4 +1,5 @@
-"""No class has more than 40 methods or 20 data members: a file of at most 400 lines may still be a part of a huge class."""
+"""No class has more than 40 methods or 20 data members: a file of at most 400 lines may still be a
+part of a huge class."""
 
 from __future__ import annotations
 
@@ -20,7 +21,9 @@ def cpp_classes(text: str) -> dict[str, tuple[int, int]]:
     text = re.sub(r'"(\\.|[^"\\\n])*"', '""', text)
     text = re.sub(r"//[^\n]*|/\*.*?\*/|^\s*#[^\n]*(\\\n[^\n]*)*", "", text, flags=re.S | re.M)
     found = {}
-    for match in re.finditer(r"\b(?:class|struct)\s+(?:[A-Z_]+(?:\([^)]*\))?\s+)?(\w+)[^;{()]*\{", text):
+    for match in re.finditer(
+        r"\b(?:class|struct)\s+(?:[A-Z_]+(?:\([^)]*\))?\s+)?(\w+)[^;{()]*\{", text
+    ):
         end, depth, statement = match.end(), 1, ""
         methods = members = 0
         while depth:
@@ -37,7 +40,8 @@ def cpp_classes(text: str) -> dict[str, tuple[int, int]]:
             said = re.sub(r"\b(public|private|protected)\s*:", "", statement).strip(" \n;")
             statement = ""
             if not said or re.match(
-                r"(using|friend|class|struct|enum|typedef|static constexpr|template.*\bclass\b)\b", said
+                r"(using|friend|class|struct|enum|typedef|static constexpr|template.*\bclass\b)\b",
+                said,
             ):
                 continue
             if _is_function(said):
@@ -49,7 +53,8 @@ def cpp_classes(text: str) -> dict[str, tuple[int, int]]:
 
 
 def _is_function(statement: str) -> bool:
-    """Whether a declaration has a list of parameters, and not only a type or an attribute with one."""
+    """Whether a declaration has a list of parameters, and not only a type or an attribute with
+    one."""
     plain = re.sub(r"\b(GUARDED_BY|alignas)\s*\([^)]*\)", "", statement)
     while re.search(r"<[^<>]*>", plain):
         plain = re.sub(r"<[^<>]*>", "", plain)
@@ -67,9 +72,15 @@ def python_classes(text: str) -> dict[str, tuple[int, int]]:
             for method in methods
             for each in ast.walk(method)
             for target in getattr(each, "targets", [getattr(each, "target", None)])
-            if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == "self"
+            if isinstance(target, ast.Attribute)
+            and isinstance(target.value, ast.Name)
+            and target.value.id == "self"
         }
-        fields = {f.target.id for f in node.body if isinstance(f, ast.AnnAssign) and isinstance(f.target, ast.Name)}
+        fields = {
+            f.target.id
+            for f in node.body
+            if isinstance(f, ast.AnnAssign) and isinstance(f.target, ast.Name)
+        }
         found[node.name] = (len(methods), len(kept | fields))
     return found
 
@@ -88,13 +99,26 @@ def test_classes_stay_small() -> None:
 @pytest.mark.parametrize(
     ("text", "size"),
     [
-        ("class A { public: A(int x) : x_(x) {} int f() const; private: int x_ GUARDED_BY(m_) = 0; };", (2, 1)),
-        ("struct A { std::function<void()> done; std::map<int, int> m = {{1, f()}}; enum E { kA }; };", (0, 2)),
         (
-            'class CAPABILITY("turn") A final : private B { void f() { if (x) { g(); } } struct C { int a; }; C c; };',
+            "class A { public: A(int x) : x_(x) {} int f() const; private: int x_ GUARDED_BY(m_) = "
+            "0; };",
+            (2, 1),
+        ),
+        (
+            "struct A { std::function<void()> done; std::map<int, int> m = {{1, f()}}; enum E { kA "
+            "}; };",
+            (0, 2),
+        ),
+        (
+            'class CAPABILITY("turn") A final : private B { void f() { if (x) { g(); } } struct C '
+            "{ int a; }; C c; };",
             (1, 1),
         ),
-        ("struct A { std::atomic<int> a{0}; static constexpr int k = 3; bool operator<(const A&) const; };", (1, 1)),
+        (
+            "struct A { std::atomic<int> a{0}; static constexpr int k = 3; bool operator<(const "
+            "A&) const; };",
+            (1, 1),
+        ),
     ],
 )
 def test_the_members_of_a_cpp_class_are_counted(text: str, size: tuple[int, int]) -> None:
@@ -103,6 +127,7 @@ def test_the_members_of_a_cpp_class_are_counted(text: str, size: tuple[int, int]
 
 def test_the_members_of_a_python_class_are_counted() -> None:
     text = (
-        "class A:\n    y: int\n    def __init__(self):\n        self.x = 1\n    def f(self):\n        self.z: int = 2\n"
+        "class A:\n    y: int\n    def __init__(self):\n        self.x = 1\n    def f(self):\n     "
+        "   self.z: int = 2\n"
     )
     assert python_classes(text)["A"] == (2, 3)

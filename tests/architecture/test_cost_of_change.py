@@ -1,4 +1,5 @@
-"""A collective is named in few files, and a framework brings few lines: scripts/cost-of-change has the goals."""
+"""A collective is named in few files, and a framework brings few lines: scripts/cost-of-change has
+the goals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""docs/how-it-works/architecture.md is the house as it stands: its table of layers and its invariants, checked against the files."""
+"""docs/how-it-works/architecture.md is the house as it stands: its table of layers and its
+invariants, checked against the files."""
 
 from __future__ import annotations
 
@@ -54,12 +55,17 @@ def test_includes_follow_the_table(path: Path) -> None:
 
 
 def test_a_namespace_is_a_folder() -> None:
-    """base is `hvdlite` itself, whose words all folders use; the folders of the engine are one namespace."""
+    """base is `hvdlite` itself, whose words all folders use; the folders of the engine are one
+    namespace."""
     for path in SOURCES:
         folders = path.parent.relative_to(CSRC).parts
-        expected = () if folders == ("base",) else folders[:1] if folders[0] == "engine" else folders
+        expected = (
+            () if folders == ("base",) else folders[:1] if folders[0] == "engine" else folders
+        )
         for name in re.findall(r"^namespace (hvdlite[\w:]*)", path.read_text(), re.M):
-            assert (name + "::").startswith("::".join(("hvdlite", *expected, ""))), f"{path} is in {name}"
+            assert (name + "::").startswith("::".join(("hvdlite", *expected, ""))), (
+                f"{path} is in {name}"
+            )
 
 
 def test_siblings_of_a_folder_do_not_include_one_another() -> None:
@@ -69,9 +75,13 @@ def test_siblings_of_a_folder_do_not_include_one_another() -> None:
         parts = path.relative_to(CSRC).parts
         if parts[0] not in ("transport", "comm") or len(parts) < 3:
             continue
-        for layer, sibling in re.findall(r'^#include "(transport|comm)/(\w+)/', path.read_text(), re.M):
+        for layer, sibling in re.findall(
+            r'^#include "(transport|comm)/(\w+)/', path.read_text(), re.M
+        ):
             if layer == parts[0] and sibling != parts[1]:
-                assert (parts[1], sibling) in allowed, f"{'/'.join(parts)} includes {layer}/{sibling}"
+                assert (parts[1], sibling) in allowed, (
+                    f"{'/'.join(parts)} includes {layer}/{sibling}"
+                )
 
 
 def test_no_framework_header_and_python_only_in_bindings() -> None:
@@ -94,27 +104,40 @@ def test_no_getenv_no_exceptions_below_the_bindings_and_no_console() -> None:
 
 
 def test_no_global_outside_the_runtime() -> None:
-    # g_names and mutable statics at namespace scope; function-local tables are constants or one-time choices.
+    # g_names and mutable statics at namespace scope; function-local tables are constants or
+    # one-time choices.
     for path in SOURCES:
         for line in _code(path).splitlines():
-            assert not re.match(r"^(static|inline) (?!const|constexpr|constinit)[\w:<>]+ \w+( =|;|\{)", line), (
-                f"{path}: {line}"
-            )
+            assert not re.match(
+                r"^(static|inline) (?!const|constexpr|constinit)[\w:<>]+ \w+( =|;|\{)", line
+            ), f"{path}: {line}"
 
 
 def test_every_operation_of_ops_def_is_on_the_wire_and_in_python() -> None:
     row = r'^HVDLITE_OP\(\w+, \w+, (\d+), "(\w+)", k(\w+), ([^)]*)\)'
     rows = re.findall(row, (CSRC / "base" / "ops.def").read_text(), re.M)
     assert [int(number) for number, *_ in rows] == list(range(len(rows))), "numbers are consecutive"
-    of_core = [(int(n), name, result, "kReduces" in traits, "kRooted" in traits) for n, name, result, traits in rows]
-    of_python = [(r.kind, r.name, r.result.title().replace(" ", ""), r.reduces, r.rooted) for r in operations.ROWS]
+    of_core = [
+        (int(n), name, result, "kReduces" in traits, "kRooted" in traits)
+        for n, name, result, traits in rows
+    ]
+    of_python = [
+        (r.kind, r.name, r.result.title().replace(" ", ""), r.reduces, r.rooted)
+        for r in operations.ROWS
+    ]
     assert of_python == of_core
-    assert all("kGroups" in traits for (*_, traits), row in zip(rows, operations.ROWS, strict=True) if row.groups)
+    assert all(
+        "kGroups" in traits
+        for (*_, traits), row in zip(rows, operations.ROWS, strict=True)
+        if row.groups
+    )
 
 
 def test_what_holds_for_a_kind_is_a_column_of_ops_def_and_not_its_number() -> None:
     for path in SOURCES:
-        assert not re.search(r"[<>]=? *OpKind::|OpKind::\w+ *[<>]", _code(path)), f"{path}: ask ops.def's columns"
+        assert not re.search(r"[<>]=? *OpKind::|OpKind::\w+ *[<>]", _code(path)), (
+            f"{path}: ask ops.def's columns"
+        )
 
 
 def test_the_c_interface_needs_no_other_header() -> None:
@@ -127,7 +150,8 @@ def test_the_c_interface_needs_no_other_header() -> None:
 
 
 def test_every_knob_is_read() -> None:
-    """A knob that nothing reads is a promise nobody keeps: HVDLITE_X=1 would be accepted and change nothing."""
+    """A knob that nothing reads is a promise nobody keeps: HVDLITE_X=1 would be accepted and change
+    nothing."""
     code = [_code(p) for p in SOURCES]
     # In Python a knob is read from resolve()'s dictionary, by a string.
     python = [p.read_text() for p in (ROOT / "hvdlite").rglob("*.py") if p.name != "knobs.py"]
@@ -136,21 +160,33 @@ def test_every_knob_is_read() -> None:
             continue
         field = re.compile(rf"\bconfig(\.|->){knob.field}\b")
         text = re.compile(rf"""\[["']{knob.field}["']\]""")
-        assert any(field.search(c) for c in code) or any(text.search(p) for p in python), f"nothing reads {knob.field}"
+        assert any(field.search(c) for c in code) or any(text.search(p) for p in python), (
+            f"nothing reads {knob.field}"
+        )
 
 
 @pytest.mark.parametrize("folder", ["launch", "rendezvous"])
 def test_what_runs_on_a_login_node_needs_no_core_and_no_framework(folder: str) -> None:
     for path in (ROOT / "hvdlite" / folder).rglob("*.py"):
         for name in imported(path):
-            assert name.split(".")[0] not in ("numpy", "torch", "tensorflow", "jax", "keras", "mpi4py"), (
-                f"{path}: {name}"
-            )
+            assert name.split(".")[0] not in (
+                "numpy",
+                "torch",
+                "tensorflow",
+                "jax",
+                "keras",
+                "mpi4py",
+            ), f"{path}: {name}"
             assert not name.startswith("hvdlite._core"), f"{path}: {name}"
             if name.startswith("hvdlite."):
-                assert name.split(".")[1] in ("launch", "rendezvous", "compat", "base", "exceptions", "__version__"), (
-                    f"{path}: {name}"
-                )
+                assert name.split(".")[1] in (
+                    "launch",
+                    "rendezvous",
+                    "compat",
+                    "base",
+                    "exceptions",
+                    "__version__",
+                ), f"{path}: {name}"
 
 
 FRAMEWORKS = {"torch", "tensorflow", "jax", "keras", "mpi4py"}
@@ -205,7 +241,9 @@ def test_an_arrow_that_points_up_is_needed() -> None:
     assert arrows >= UPWARD, f"take these off the list: {sorted(UPWARD - arrows)}"
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "hvdlite").rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "hvdlite").rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT))
+)
 def test_imports_follow_the_second_table(path: Path) -> None:
     folder = _python_folder(path)
     may, frameworks = PYTHON_LAYERS[folder]
@@ -214,7 +252,9 @@ def test_imports_follow_the_second_table(path: Path) -> None:
         assert top not in FRAMEWORKS - frameworks, f"{folder} may not import {name}"
         target = _folder_of(name)
         if top == "hvdlite":
-            assert target == folder or target in may or (folder, target) in UPWARD, f"{folder} may not import {name}"
+            assert target == folder or target in may or (folder, target) in UPWARD, (
+                f"{folder} may not import {name}"
+            )
     core = {name for name in imported(path) if name.startswith("hvdlite._core")}
     assert not core or folder in ("core", "job"), f"{path}: through core/engine.py"
 
@@ -235,7 +275,12 @@ def test_files_stay_small() -> None:
 @pytest.mark.parametrize("folder", ["csrc", "tests/cpp", "tests/fuzz", "tests/fake_gpu"])
 def test_lines_of_cpp_end_by_column_100(folder: str) -> None:
     sources = [p for p in (ROOT / folder).rglob("*") if p.suffix in (".h", ".cc")]
-    long = [f"{p}:{i}" for p in sources for i, line in enumerate(p.read_text().splitlines(), 1) if len(line) > 100]
+    long = [
+        f"{p}:{i}"
+        for p in sources
+        for i, line in enumerate(p.read_text().splitlines(), 1)
+        if len(line) > 100
+    ]
     assert not long, long
 
 

@@ -27,14 +27,21 @@ def unexplained(text: str) -> list[int]:
     return [
         number
         for number, line in enumerate(lines)
-        if _SLEEP.search(line) and not any(_REASON.search(place) for place in lines[number - 1 : number + 1])
+        if _SLEEP.search(line)
+        and not any(_REASON.search(place) for place in lines[number - 1 : number + 1])
     ]
 
 
 def test_every_sleep_says_why() -> None:
     """But those of suites/, which are no tests."""
-    files = {str(path.relative_to(TESTS)): path for path in TESTS.rglob("*.py") if path != Path(__file__)}
-    found = {name: unexplained(path.read_text()) for name, path in files.items() if not name.startswith("suites/")}
+    files = {
+        str(path.relative_to(TESTS)): path for path in TESTS.rglob("*.py") if path != Path(__file__)
+    }
+    found = {
+        name: unexplained(path.read_text())
+        for name, path in files.items()
+        if not name.startswith("suites/")
+    }
     assert len(files) > 100
     assert {name: lines for name, lines in found.items() if lines} == {}, (
         "wait for an event, or say `# span: reason`, `# poll` or `# until killed`"

@@ -15,5 +15,9 @@ MOST = 20
 def test_sentences_name_their_subject() -> None:
     files = [p for folder in ("csrc", "hvdlite", "docs") for p in (ROOT / folder).rglob("*")]
     files = [p for p in files if p.suffix in (".cc", ".h", ".def", ".py", ".md")]
-    found = [f"{p.relative_to(ROOT)}: {match[0]}" for p in files for match in PEOPLE.finditer(p.read_text())]
+    found = [
+        f"{p.relative_to(ROOT)}: {match[0]}"
+        for p in files
+        for match in PEOPLE.finditer(p.read_text())
+    ]
     assert len(found) <= MOST, "\n".join(found)

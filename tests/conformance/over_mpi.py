@@ -18,7 +18,9 @@ def configurations(launcher: Launcher) -> tuple[Configuration, ...]:
 
     def whole(ranks: int) -> Configuration:
         """On one host, where shared memory would be quicker."""
-        return Configuration(f"{launcher.name}-{ranks}", "mpi", ranks, (), _FORCED, launcher=launcher, over_mpi=True)
+        return Configuration(
+            f"{launcher.name}-{ranks}", "mpi", ranks, (), _FORCED, launcher=launcher, over_mpi=True
+        )
 
     def on_hosts(name: str, communicator: str, hosts: str, **knobs: str) -> Configuration:
         """MPI is what a job takes between hosts without being told."""
@@ -34,7 +36,9 @@ def configurations(launcher: Launcher) -> tuple[Configuration, ...]:
             tags=frozenset({"engine"}), launcher=launcher, over_mpi=True,
         )  # fmt: skip
 
-    hierarchical = replace(on_hosts("2x2", "hierarchical", "aabb"), tags=frozenset(), modules=_COLLECTIVES)
+    hierarchical = replace(
+        on_hosts("2x2", "hierarchical", "aabb"), tags=frozenset(), modules=_COLLECTIVES
+    )
     always = (
         hierarchical,
         on_hosts("flat", "mpi", "abab", HIERARCHICAL_ALLREDUCE="off"),

@@ -1,7 +1,7 @@
 """Runs a job of checks through a launcher and says for each check how it ended.
 
-A check that fails on one rank, or hangs, ends its job; the rest continue in a new one. So each check is blamed for itself
-alone, and all together cost few process starts.
+A check that fails on one rank, or hangs, ends its job; the rest continue in a new one. So each
+check is blamed for itself alone, and all together cost few process starts.
 """
 
 from __future__ import annotations
@@ -28,12 +28,14 @@ from hvdlite.rendezvous import StoreServer, new_secret
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 _MARK = "HVDLITE_TEST_MARK"
-_LIBC = ctypes.CDLL(None)  # here: a child between fork and exec must not wait for a lock of the loader's
+# here: a child between fork and exec must not wait for a lock of the loader's
+_LIBC = ctypes.CDLL(None)
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """A communicator (what explains itself by this word), a number of ranks, and the knobs that are turned."""
+    """A communicator (what explains itself by this word), a number of ranks, and the knobs that are
+    turned."""
 
     name: str
     communicator: str
@@ -65,7 +67,8 @@ class Result:
 
 
 def run(configuration: Configuration, checks: dict[str, float], limit: float) -> Result:
-    """`checks`: names in order, with the longest each may take. `limit`: of a machine of its own."""
+    """`checks`: names in order, with the longest each may take. `limit`: of a machine of its
+    own."""
     limit = within(limit)
     start = time.monotonic()
     left = list(checks)
@@ -80,30 +83,41 @@ def run(configuration: Configuration, checks: dict[str, float], limit: float) ->
             contextlib.closing(StoreServer(secret).start()) as store,
         ):
             agreement = {"address": store.address, "secret": secret.hex()}
-            done = _job(configuration, left, Path(directory), agreement, limit - (time.monotonic() - start))
+            done = _job(
+                configuration, left, Path(directory), agreement, limit - (time.monotonic() - start)
+            )
         leftovers += done.pop("leftovers").error.splitlines() if "leftovers" in done else []
         if "init" in done:
             # Nothing can run: say so for every check, and do not try again for each.
             outcomes.update({name: done["init"] for name in left})
             break
         if not done:
-            outcomes.update({name: Outcome("the job ended without running anything") for name in left})
+            outcomes.update(
+                {name: Outcome("the job ended without running anything") for name in left}
+            )
             break
         outcomes.update(done)
         left = [name for name in left if name not in outcomes]
     for name in left:
-        outcomes.setdefault(name, Outcome(f"not run: the checks before it took more than {limit:.0f} s"))
+        outcomes.setdefault(
+            name, Outcome(f"not run: the checks before it took more than {limit:.0f} s")
+        )
     return Result(outcomes, time.monotonic() - start, jobs, leftovers)
 
 
 def _end_with_parent() -> None:
-    """The launcher gets SIGTERM when the test run is killed, and a Ctrl-C that is ignored by nobody."""
+    """The launcher gets SIGTERM when the test run is killed, and a Ctrl-C that is ignored by
+    nobody."""
     _LIBC.prctl(1, signal.SIGTERM)
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _job(
-    configuration: Configuration, names: list[str], directory: Path, agreement: dict[str, object], limit: float
+    configuration: Configuration,
+    names: list[str],
+    directory: Path,
+    agreement: dict[str, object],
+    limit: float,
 ) -> dict[str, Outcome]:
     plan = {
         "rank_and_size": configuration.launcher.rank_and_size,
@@ -120,7 +134,9 @@ def _job(
     (directory / "plan.json").write_text(json.dumps(plan))
     mark = uuid.uuid4().hex
     clean = {
-        k: v for k, v in os.environ.items() if k == PATIENCE_VARIABLE or not k.startswith(("HVDLITE_", "HOROVOD_"))
+        k: v
+        for k, v in os.environ.items()
+        if k == PATIENCE_VARIABLE or not k.startswith(("HVDLITE_", "HOROVOD_"))
     }
     path = os.pathsep.join(p for p in (str(ROOT), os.environ.get("PYTHONPATH", "")) if p)
     threads = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")}
@@ -133,7 +149,11 @@ def _job(
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         cwd=directory,
-        env=clean | threads | patience | configuration.launcher.environment | {"PYTHONPATH": path, _MARK: mark},
+        env=clean
+        | threads
+        | patience
+        | configuration.launcher.environment
+        | {"PYTHONPATH": path, _MARK: mark},
         preexec_fn=_end_with_parent,
     )
     try:
@@ -142,7 +162,9 @@ def _job(
         process.kill()
         output, _ = process.communicate()
         output += b"\n(the whole job took too long)"
-    outcomes = _read(configuration, names, directory, output.decode(errors="replace"), process.returncode)
+    outcomes = _read(
+        configuration, names, directory, output.decode(errors="replace"), process.returncode
+    )
     remains = [f"process {line}" for line in _processes(mark)]
     if remains:
         outcomes["leftovers"] = Outcome("\n".join(remains))
@@ -181,14 +203,19 @@ def _read(
         outcomes.pop("init", None)
     shutdown = outcomes.pop("shutdown", Outcome())
     if shutdown.error and names:
-        outcomes.setdefault(names[-1], Outcome()).error += "shutdown after this check failed\n" + shutdown.error
+        outcomes.setdefault(names[-1], Outcome()).error += (
+            "shutdown after this check failed\n" + shutdown.error
+        )
     elif returncode and not any(o.error for o in outcomes.values()) and names[-1] in outcomes:
-        outcomes[names[-1]].error = f"all checks passed, but the job's exit code is {returncode}\n{output[-4000:]}"
+        outcomes[
+            names[-1]
+        ].error = f"all checks passed, but the job's exit code is {returncode}\n{output[-4000:]}"
     return outcomes
 
 
 def _processes(mark: str) -> list[str]:
-    """Who of the job is alive some seconds after its launcher's end, in which a machine may put aside who is ending; they are killed."""
+    """Who of the job is alive some seconds after its launcher's end, in which a machine may put
+    aside who is ending; they are killed."""
     deadline = time.monotonic() + within(5)
     while True:
         found = []

@@ -1,4 +1,5 @@
-"""THE battery: every promise over every communicator, at 1 to 4 ranks. A commit's run takes one number of ranks over each.
+"""THE battery: every promise over every communicator, at 1 to 4 ranks. A commit's run takes one
+number of ranks over each.
 
 Each row of CONFIGURATIONS is one job; see battery.py.
 """
@@ -15,11 +16,15 @@ _HEAVY = ("collectives", "allreduce", "others", "groups", "mismatch", "determini
 _ENGINE = frozenset({"engine"})
 
 _ON_ONE_HOST = {n: Configuration(f"shm-{n}", "shm", n) for n in (1, 2, 3, 4)}
-_NET = {n: Configuration(f"net-{n}", "net", n, tuple(f"host{r}" for r in range(n))) for n in (2, 3, 4)}
+_NET = {
+    n: Configuration(f"net-{n}", "net", n, tuple(f"host{r}" for r in range(n))) for n in (2, 3, 4)
+}
 _HIERARCHICAL = Configuration("hierarchical-2x2", "hierarchical", 4, ("a", "a", "b", "b"))
 _UNEVEN = (
     Configuration("hierarchical-2+1", "hierarchical", 3, ("a", "a", "b"), modules=_HEAVY),
-    Configuration("hierarchical-interleaved", "hierarchical", 4, ("a", "b", "a", "b"), modules=_HEAVY),
+    Configuration(
+        "hierarchical-interleaved", "hierarchical", 4, ("a", "b", "a", "b"), modules=_HEAVY
+    ),
 )
 
 # What few ranks on one machine never choose over sockets, with what it carries.
@@ -51,8 +56,16 @@ def _knob(name: str, ranks: int, **knobs: str) -> Configuration:
 
 _KNOBS = (
     Configuration("net-2-by-choice", "net", 2, (), {"HVDLITE_CPU_OPERATIONS": "net"}, tags=_ENGINE),
-    *one_of((_knob("cache-2", 3, CACHE_CAPACITY="2"), _knob("no-cache", 2, CACHE_CAPACITY="0")), "cache"),
-    *one_of((_knob("no-fusion", 2, FUSION_THRESHOLD="0"), _knob("fusion-100", 3, FUSION_THRESHOLD="100")), "fusion"),
+    *one_of(
+        (_knob("cache-2", 3, CACHE_CAPACITY="2"), _knob("no-cache", 2, CACHE_CAPACITY="0")), "cache"
+    ),
+    *one_of(
+        (
+            _knob("no-fusion", 2, FUSION_THRESHOLD="0"),
+            _knob("fusion-100", 3, FUSION_THRESHOLD="100"),
+        ),
+        "fusion",
+    ),
     _knob("tiny-chunks", 2, SHM_CHUNK_BYTES="4096", SHM_SMALL_BYTES="0"),
     _knob("delays", 2, DEBUG_DELAY_MICROSECONDS="300", CYCLE_TIME="0"),
 )
@@ -68,7 +81,14 @@ CONFIGURATIONS = by_tier(
         *_SOME_ALGORITHMS,
         *_KNOBS,
     ),
-    everything=(*_ON_ONE_HOST.values(), *_NET.values(), *_ALGORITHMS, _HIERARCHICAL, *_UNEVEN, *_KNOBS),
+    everything=(
+        *_ON_ONE_HOST.values(),
+        *_NET.values(),
+        *_ALGORITHMS,
+        _HIERARCHICAL,
+        *_UNEVEN,
+        *_KNOBS,
+    ),
 )
 
 test_it, test_nothing_is_left_behind = battery_of(CONFIGURATIONS)

@@ -12,11 +12,21 @@ from tier import by_tier, one_of
 needs_installed("jax")
 
 # Compiling takes most of the time, and how fast its result is does not matter here.
-_QUICKLY = {"XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"}
-_ALONE = Configuration("shm-1", "shm", 1, (), _QUICKLY, ("programs", "jax_compiled", "jax_training"), suite="jax")
+_QUICKLY = {
+    "XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+}
+_ALONE = Configuration(
+    "shm-1", "shm", 1, (), _QUICKLY, ("programs", "jax_compiled", "jax_training"), suite="jax"
+)
 _TWO = Configuration("shm-2", "shm", 2, (), _QUICKLY, suite="jax")
 _THREE = Configuration(
-    "shm-3", "shm", 3, (), _QUICKLY, ("collectives", "jax_trees", "arguments", "jax_arguments"), suite="jax"
+    "shm-3",
+    "shm",
+    3,
+    (),
+    _QUICKLY,
+    ("collectives", "jax_trees", "arguments", "jax_arguments"),
+    suite="jax",
 )
 
 CONFIGURATIONS = by_tier(

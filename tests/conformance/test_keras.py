@@ -1,4 +1,5 @@
-"""The battery for hvdlite.keras: as test_conformance.py, with the suite "keras" on each backend, and "tf_keras"."""
+"""The battery for hvdlite.keras: as test_conformance.py, with the suite "keras" on each backend,
+and "tf_keras"."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ from tier import by_tier, one_of
 
 needs_installed("keras")
 
-# Most of the time goes into compiling: XLA's machine code need not be fast here, and what Keras and hvdlite make of a step
-# is decided before.
+# Most of the time goes into compiling: XLA's machine code need not be fast here, and what Keras and
+# hvdlite make of a step is decided before.
 _HASTY = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "OMP_NUM_THREADS": "1", "XLA_FLAGS": _HASTY}
 
@@ -24,21 +25,31 @@ def _on(backend: str, ranks: int, *modules: str) -> Configuration:
     suite = "tf_keras" if backend == "tf_keras" else "keras"
     chosen = {"TF_USE_LEGACY_KERAS": "1"} if backend == "tf_keras" else {"KERAS_BACKEND": backend}
     tags = frozenset(["three"]) if ranks == 3 else frozenset[str]()
-    return Configuration(f"{backend}-{ranks}", "shm", ranks, (), _QUIET | chosen, modules, tags, suite)
+    return Configuration(
+        f"{backend}-{ranks}", "shm", ranks, (), _QUIET | chosen, modules, tags, suite
+    )
 
 
-# Three ranks for what depends on their number. On other backends than torch a commit's run tries what depends on the backend.
+# Three ranks for what depends on their number. On other backends than torch a commit's run tries
+# what depends on the backend.
 _CONFIGURATIONS = by_tier(
     quick=(_on("torch", 2, "keras_optimizer"),),
     commit=(
         _on("torch", 2),
         _on("jax", 2, *_PER_BACKEND),
         _on("tensorflow", 2, *_PER_BACKEND),
-        *one_of((_on("torch", 3), _on("jax", 3), _on("tensorflow", 3), _on("tf_keras", 2)), "keras"),
+        *one_of(
+            (_on("torch", 3), _on("jax", 3), _on("tensorflow", 3), _on("tf_keras", 2)), "keras"
+        ),
     ),
     everything=tuple(
         _on(backend, ranks)
-        for backend, numbers in (("torch", (2, 3)), ("jax", (2, 3)), ("tensorflow", (2, 3)), ("tf_keras", (2,)))
+        for backend, numbers in (
+            ("torch", (2, 3)),
+            ("jax", (2, 3)),
+            ("tensorflow", (2, 3)),
+            ("tf_keras", (2,)),
+        )
         for ranks in numbers
     ),
 )

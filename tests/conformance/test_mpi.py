@@ -1,4 +1,5 @@
-"""The battery under mpiexec, over MPI: Open MPI's wheel and MPICH's, the same binary of ours. Ranks meet over MPI, too.
+"""The battery under mpiexec, over MPI: Open MPI's wheel and MPICH's, the same binary of ours. Ranks
+meet over MPI, too.
 
 `tests/versions/run mpi-debian` does the same with Debian's MPIs (over_debian_mpi.py).
 """

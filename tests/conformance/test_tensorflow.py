@@ -1,4 +1,5 @@
-"""The battery for hvdlite.tensorflow: as test_conformance.py, with the checks of the suite "tensorflow"."""
+"""The battery for hvdlite.tensorflow: as test_conformance.py, with the checks of the suite
+"tensorflow"."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ from tier import by_tier, one_of
 
 needs_installed("tensorflow")
 
-# One process of each job imports TensorFlow for seconds, so there are few jobs. Two threads for a graph's nodes: what
-# blocks one of them would show.
+# One process of each job imports TensorFlow for seconds, so there are few jobs. Two threads for a
+# graph's nodes: what blocks one of them would show.
 _QUIET = {
     "TF_CPP_MIN_LOG_LEVEL": "2", "TF_NUM_INTEROP_THREADS": "2", "TF_NUM_INTRAOP_THREADS": "1",
     # How fast XLA's code is does not matter here.

@@ -10,15 +10,20 @@ from tier import by_tier, one_of
 
 needs_installed("torch")
 
-# Two ranks try everything. What is compiled knows nothing of their number, and an optimizer nothing of the way of its
-# gradients; four ranks are for what combines them in pairs, a network for what crosses it.
+# Two ranks try everything. What is compiled knows nothing of their number, and an optimizer nothing
+# of the way of its gradients; four ranks are for what combines them in pairs, a network for what
+# crosses it.
 _COLLECTIVES = ("collectives", "torch_tensors", "gradients", "torch_gradients")
 _NOT_COMPILED = tuple(module for module in checks.SUITES["torch"] if module != "torch_compiled")
 _ALONE = Configuration("shm-1", "shm", 1, suite="torch", modules=_NOT_COMPILED)
 _TWO = Configuration("shm-2", "shm", 2, suite="torch")
 _THREE = Configuration("shm-3", "shm", 3, suite="torch", modules=_NOT_COMPILED)
 _FOUR = Configuration(
-    "shm-4", "shm", 4, suite="torch", modules=(*_COLLECTIVES, "torch_compression", "torch_batch_norm")
+    "shm-4",
+    "shm",
+    4,
+    suite="torch",
+    modules=(*_COLLECTIVES, "torch_compression", "torch_batch_norm"),
 )
 _NET = Configuration(
     "net-2",

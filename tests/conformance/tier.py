@@ -1,7 +1,9 @@
-"""Which part of the products of parameters a run takes: `HVDLITE_TEST_TIER` is quick, commit or all (the default).
+"""Which part of the products of parameters a run takes: `HVDLITE_TEST_TIER` is quick, commit or all
+(the default).
 
-In `quick` and `commit` a test that is multiplied by a parameter runs with one of its values, picked by `HVDLITE_TEST_SEED` and the
-test's name. The same seed picks the same values, so a red run can be repeated.
+In `quick` and `commit` a test that is multiplied by a parameter runs with one of its values, picked
+by `HVDLITE_TEST_SEED` and the test's name. The same seed picks the same values, so a red run can be
+repeated.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ def draw(what: str, among: int) -> int:
     return int.from_bytes(hashlib.sha256(f"{SEED} {what}".encode()).digest()[:8], "big") % among
 
 
-def by_tier(quick: Sequence[Value], commit: Sequence[Value], everything: Sequence[Value]) -> Sequence[Value]:
+def by_tier(
+    quick: Sequence[Value], commit: Sequence[Value], everything: Sequence[Value]
+) -> Sequence[Value]:
     return {"quick": quick, "commit": commit, "all": everything}[TIER]
 
 

@@ -2,9 +2,10 @@
 
     hvdliterun -np N python worker.py PLAN      or an mpiexec
 
-PLAN is a JSON file: rank_and_size (the launcher's variables), communicator, over_mpi, hosts (a host id for each rank), environment, suite,
-checks, agreement (a store's address and secret), results (a directory). Ranks agree through the runner's store, not through what is
-under test, whether a check has passed everywhere. When one has not, the job ends, because its ranks may be out of step; the
+PLAN is a JSON file: rank_and_size (the launcher's variables), communicator, over_mpi, hosts (a host
+id for each rank), environment, suite, checks, agreement (a store's address and secret), results (a
+directory). Ranks agree through the runner's store, not through what is under test, whether a check
+has passed everywhere. When one has not, the job ends, because its ranks may be out of step; the
 runner then starts another one with the checks that are left.
 """
 
@@ -33,8 +34,8 @@ FAILED, HUNG = 70, 71
 
 
 class Watchdog:
-    """Ends this process, with all stacks, when a check takes too long here, or when it has failed elsewhere. It counts the
-    seconds in which it ran itself.
+    """Ends this process, with all stacks, when a check takes too long here, or when it has failed
+    elsewhere. It counts the seconds in which it ran itself.
     """
 
     def __init__(self, directory: Path, rank: int) -> None:
@@ -115,12 +116,20 @@ def main() -> None:
         except BaseException:
             error = traceback.format_exc()
             (directory / f"failed.{number}").touch()
-        say(check=name, event="end", error=error, skipped=skipped, seconds=round(time.monotonic() - start, 4))
+        say(
+            check=name,
+            event="end",
+            error=error,
+            skipped=skipped,
+            seconds=round(time.monotonic() - start, 4),
+        )
         watchdog.end()
         # Did all the others pass? One that hangs is ended by its own watchdog.
         store.set(f"conformance/{number}/{rank}", error.encode()[:1])
         try:
-            verdicts = store.collect(f"conformance/{number}", size, timeout=within(check.seconds) + 10)
+            verdicts = store.collect(
+                f"conformance/{number}", size, timeout=within(check.seconds) + 10
+            )
         except (TimeoutError, ConnectionError):
             os._exit(FAILED)
         if any(verdicts):

@@ -1,4 +1,5 @@
-"""The names and signatures of Horovod's Keras API, as a table. Read in a process of its own, which loads one Keras."""
+"""The names and signatures of Horovod's Keras API, as a table. Read in a process of its own, which
+loads one Keras."""
 
 from __future__ import annotations
 

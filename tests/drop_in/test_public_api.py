@@ -1,4 +1,5 @@
-"""The names and signatures of Horovod's torch API, as a table: a program finds all of them under the same import."""
+"""The names and signatures of Horovod's torch API, as a table: a program finds all of them under
+the same import."""
 
 from __future__ import annotations
 
@@ -129,7 +130,11 @@ def test_signatures_are_horovods(line: str) -> None:
     name, _, arguments = line.rstrip(")").partition("(")
     if name in MISSING:
         pytest.skip("not built yet: see MISSING")
-    scope = {"Average": Average, "Compression": hvd.Compression, "global_process_set": hvd.global_process_set}
+    scope = {
+        "Average": Average,
+        "Compression": hvd.Compression,
+        "global_process_set": hvd.global_process_set,
+    }
     expected = _parameters(eval(f"lambda {arguments}: None", scope))
     expected += [(added, inspect.Parameter.KEYWORD_ONLY, None) for added in ADDED.get(name, [])]
     assert _parameters(getattr(hvd, name)) == expected
@@ -142,7 +147,11 @@ def test_the_reductions_are_horovods_numbers() -> None:
 def test_the_modules_that_programs_import() -> None:
     from hvdlite.torch import compression, elastic, functions, mpi_ops
 
-    assert mpi_ops is hvd.mpi_ops and mpi_ops.allreduce is hvd.allreduce and callable(mpi_ops.is_homogeneous)
+    assert (
+        mpi_ops is hvd.mpi_ops
+        and mpi_ops.allreduce is hvd.allreduce
+        and callable(mpi_ops.is_homogeneous)
+    )
     assert mpi_ops.size is hvd.size and mpi_ops._basics.rank is hvd.rank
     assert functions.broadcast_object is hvd.broadcast_object
     assert compression.Compression is hvd.Compression and elastic is hvd.elastic
@@ -161,7 +170,9 @@ def test_elastic_has_horovods_names_and_signatures() -> None:
         "(dataset: 'Any', shuffle: 'bool' = True, seed: 'int' = 0)"
     )
     set_handler_registry(get_handler_registry())
-    for name in "commit save restore sync reset on_reset on_hosts_updated register_reset_callbacks".split():
+    for name in (
+        "commit save restore sync reset on_reset on_hosts_updated register_reset_callbacks".split()
+    ):
         assert callable(getattr(TorchState, name))
     assert hvd.elastic.run is not None and issubclass(TorchState, hvd.elastic.ObjectState)
     with pytest.raises(AttributeError):
@@ -171,10 +182,16 @@ def test_elastic_has_horovods_names_and_signatures() -> None:
 def test_a_compressor_compresses_and_restores() -> None:
     import torch
 
-    for name, narrow in (("none", torch.float64), ("fp16", torch.float16), ("bf16", torch.bfloat16)):
+    for name, narrow in (
+        ("none", torch.float64),
+        ("fp16", torch.float16),
+        ("bf16", torch.bfloat16),
+    ):
         compressor = getattr(hvd.Compression, name)
         small, context = compressor.compress(torch.ones(3, dtype=torch.float64))
-        assert small.dtype == narrow and compressor.decompress(small, context).dtype == torch.float64
+        assert (
+            small.dtype == narrow and compressor.decompress(small, context).dtype == torch.float64
+        )
         number = torch.ones(3, dtype=torch.int64)
         small, context = compressor.compress(number)
         assert small is number and compressor.decompress(small, context) is number
@@ -183,7 +200,8 @@ def test_a_compressor_compresses_and_restores() -> None:
 def test_what_the_build_can_do_is_asked_before_init() -> None:
     assert hvd.gloo_built() is True and hvd.gloo_enabled() is True
     assert type(hvd.nccl_built()) is int  # as the machine has it; see tests/unit/test_gpu_report.py
-    assert type(hvd.mpi_built()) is bool  # as the machine has it; see tests/multiprocess/test_mpi_programs.py
+    # as the machine has it; see tests/multiprocess/test_mpi_programs.py
+    assert type(hvd.mpi_built()) is bool
     assert hvd.cuda_built() is bool(_core.gpu_kernels())
     for ask in (hvd.mpi_enabled, hvd.rocm_built, hvd.ddl_built, hvd.ccl_built):
         assert ask() is False
@@ -193,6 +211,11 @@ def test_what_the_build_can_do_is_asked_before_init() -> None:
 
 
 def test_the_framework_free_package_imports_no_framework() -> None:
-    program = "import sys, hvdlite, hvdlite.arrays.ops, hvdlite.core.gradients; print('torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    program = (
+        "import sys, hvdlite, hvdlite.arrays.ops, hvdlite.core.gradients; print('torch' in "
+        "sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == "False"

@@ -1,4 +1,5 @@
-"""The names and signatures of Horovod's TensorFlow API, as a table: a program finds all of them under the same import."""
+"""The names and signatures of Horovod's TensorFlow API, as a table: a program finds all of them
+under the same import."""
 
 from __future__ import annotations
 
@@ -90,7 +91,10 @@ def test_the_modules_that_programs_import() -> None:
     from hvdlite.tensorflow import compression, functions
 
     assert mpi_ops.allreduce is hvd.allreduce and callable(mpi_ops.rank_op)
-    assert compression.Compression is hvd.Compression and functions.broadcast_object is hvd.broadcast_object
+    assert (
+        compression.Compression is hvd.Compression
+        and functions.broadcast_object is hvd.broadcast_object
+    )
     assert hvd.util._executing_eagerly() is True
 
 
@@ -100,7 +104,10 @@ def test_small_helpers() -> None:
     assert [n for n in range(10) if hvd.check_num_rank_power_of_2(n)] == [1, 2, 4, 8]
     assert hvd.handle_average_backwards_compatibility(None, None) == hvd.Average
     variables = [tf.Variable(1.0), tf.Variable(2.0)]
-    assert [a is b for a, b in zip(hvd.refs_to_vars(hvd.vars_to_refs(variables)), variables, strict=True)] == [True] * 2
+    assert [
+        a is b
+        for a, b in zip(hvd.refs_to_vars(hvd.vars_to_refs(variables)), variables, strict=True)
+    ] == [True] * 2
     calls = []
     cached = hvd._cache(lambda n: calls.append(n) or n)
     assert (cached(3), cached(3), calls) == (3, 3, [3])
@@ -112,5 +119,7 @@ def test_importing_it_loads_no_other_framework() -> None:
         "import sys, tensorflow; before = set(sys.modules); import hvdlite.tensorflow\n"
         "print([m for m in ('torch', 'jax') if m in sys.modules and m not in before])"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip().splitlines()[-1] == "[]"

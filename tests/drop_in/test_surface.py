@@ -1,4 +1,5 @@
-"""What `hvdlite doctor` reads from hvdlite's sources is what the modules have when they are imported."""
+"""What `hvdlite doctor` reads from hvdlite's sources is what the modules have when they are
+imported."""
 
 from __future__ import annotations
 
@@ -61,7 +62,9 @@ print(compared, wrong)
     ],
     ids=["common", "torch", "tensorflow"],
 )
-def test_the_sources_say_what_is_there(frameworks: tuple[str, ...], modules: tuple[str, ...], functions: int) -> None:
+def test_the_sources_say_what_is_there(
+    frameworks: tuple[str, ...], modules: tuple[str, ...], functions: int
+) -> None:
     for framework in frameworks:
         if find_spec(framework) is None:
             pytest.skip(f"{framework} is not installed")

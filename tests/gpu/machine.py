@@ -1,6 +1,8 @@
-"""A machine with a GPU, for tests/gpu/run and benchmarks/gpu/run: what it has, the build there, steps against the clock, the report.
+"""A machine with a GPU, for tests/gpu/run and benchmarks/gpu/run: what it has, the build there,
+steps against the clock, the report.
 
-Of Python's standard library alone, and without network: such machines are lent for minutes, and bare.
+Of Python's standard library alone, and without network: such machines are lent for minutes, and
+bare.
 """
 
 from __future__ import annotations
@@ -30,7 +32,12 @@ LIMIT = 540.0  # seconds for everything
 def facts() -> dict[str, str]:
     """What GPU this is and which versions are here. OSError: why there is none."""
     driver = ctypes.CDLL("libcuda.so.1")
-    number, count, device, text = ctypes.c_int(), ctypes.c_int(), ctypes.c_int(), ctypes.create_string_buffer(256)
+    number, count, device, text = (
+        ctypes.c_int(),
+        ctypes.c_int(),
+        ctypes.c_int(),
+        ctypes.create_string_buffer(256),
+    )
     if code := driver.cuInit(0):
         raise OSError(f"the driver cannot be used: cuInit returned {code}")
     driver.cuDeviceGetCount(ctypes.byref(count))
@@ -62,7 +69,8 @@ class Step:
 
 
 def _end(process: subprocess.Popen[str]) -> str:
-    """Ends a step with all of its processes (hvdliterun ends its ranks, which have sessions of their own); what it had said."""
+    """Ends a step with all of its processes (hvdliterun ends its ranks, which have sessions of
+    their own); what it had said."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     return process.communicate()[0]
@@ -84,8 +92,11 @@ class Session:
         if not self._starting:  # else nobody would end the step
             sys.exit(128 + number)
 
-    def run(self, name: str, command: Sequence[str | Path], limit: float = LIMIT, **variables: str) -> Step:
-        """One program, with these variables in its environment; all of its processes are ended with it."""
+    def run(
+        self, name: str, command: Sequence[str | Path], limit: float = LIMIT, **variables: str
+    ) -> Step:
+        """One program, with these variables in its environment; all of its processes are ended with
+        it."""
         began = time.monotonic()
         limit = min(limit, self._end - began)
         print(f"==> {name}", flush=True)
@@ -115,7 +126,9 @@ class Session:
             raise
         if process.returncode and not note:
             note = f"exit code {process.returncode}"
-        return self._add(Step(name, process.returncode == 0, time.monotonic() - began, output, note))
+        return self._add(
+            Step(name, process.returncode == 0, time.monotonic() - began, output, note)
+        )
 
     def skip(self, name: str, why: str) -> None:
         self._add(Step(name, False, 0.0, "", f"not run: {why}"))
@@ -129,7 +142,9 @@ class Session:
 
     def build(self, tests: bool) -> bool:
         """The libraries into this tree's hvdlite/, and the programs in C++ into BUILD."""
-        pybind = subprocess.run([sys.executable, "-m", "pybind11", "--cmakedir"], capture_output=True, text=True)
+        pybind = subprocess.run(
+            [sys.executable, "-m", "pybind11", "--cmakedir"], capture_output=True, text=True
+        )
         if pybind.returncode:
             self.skip("configure", "pybind11 is missing (pip install pybind11)")
             return False
@@ -140,15 +155,32 @@ class Session:
             configure += ["-G", "Ninja"]
         if not self.run("configure", configure).well:
             return False
-        targets = ["hvdlite", "hvdlite_tensorflow", "hvdlite_xla", "_core", "gpu_bench", "gpu_batch_bench"]
+        targets = [
+            "hvdlite",
+            "hvdlite_tensorflow",
+            "hvdlite_xla",
+            "_core",
+            "gpu_bench",
+            "gpu_batch_bench",
+        ]
         build = ["cmake", "--build", BUILD, "--parallel", str(os.cpu_count()), "--target", *targets]
         if not self.run("build", [*build, *(["hvdlite_tests"] if tests else [])]).well:
             return False
         return self.run("install", ["cmake", "--install", BUILD / "hvdlite"]).well
 
-    def ranks(self, name: str, count: int, program: Sequence[str | Path], limit: float, **variables: str) -> Step:
+    def ranks(
+        self, name: str, count: int, program: Sequence[str | Path], limit: float, **variables: str
+    ) -> Step:
         """As many ranks of a Python program, all on the first GPU."""
-        launch = [sys.executable, "-m", "hvdlite.launch.cli", "-np", str(count), sys.executable, *program]
+        launch = [
+            sys.executable,
+            "-m",
+            "hvdlite.launch.cli",
+            "-np",
+            str(count),
+            sys.executable,
+            *program,
+        ]
         return self.run(name, launch, limit, NCCL_MULTI_RANK_GPU_ENABLE="1", **variables)
 
 
@@ -163,17 +195,34 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
 
 
-def write(name: str, title: str, about: dict[str, str], session: Session, parts: Sequence[str], data: object) -> int:
+def write(
+    name: str,
+    title: str,
+    about: dict[str, str],
+    session: Session,
+    parts: Sequence[str],
+    data: object,
+) -> int:
     """NAME.md and NAME.json under $OUT (build/gpu without it). Returns the exit code."""
     folder = Path(os.environ.get("OUT") or BUILD)
     folder.mkdir(parents=True, exist_ok=True)
     steps = table(
         ("step", "result", "seconds"),
-        [(step.name, "well" if step.well else step.note, f"{step.seconds:.0f}") for step in session.steps],
+        [
+            (step.name, "well" if step.well else step.note, f"{step.seconds:.0f}")
+            for step in session.steps
+        ],
     )
-    page = "\n\n".join([f"# {title}", table(("what", "here"), list(about.items())), *parts, steps]) + "\n"
+    page = (
+        "\n\n".join([f"# {title}", table(("what", "here"), list(about.items())), *parts, steps])
+        + "\n"
+    )
     (folder / f"{name}.md").write_text(page)
-    everything = {"machine": about, "steps": [asdict(step) for step in session.steps], "results": data}
+    everything = {
+        "machine": about,
+        "steps": [asdict(step) for step in session.steps],
+        "results": data,
+    }
     (folder / f"{name}.json").write_text(json.dumps(everything, indent=1))
     print(page)
     return 0 if session.steps and all(step.well for step in session.steps) else 1

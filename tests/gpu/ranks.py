@@ -1,9 +1,11 @@
-"""One rank of a job whose tensors are on a GPU: every collective, compared with what all ranks' inputs give on the processor.
+"""One rank of a job whose tensors are on a GPU: every collective, compared with what all ranks'
+inputs give on the processor.
 
     hvdliterun -np 2 python tests/gpu/ranks.py [--device cpu] [--hosts]
 
-All ranks share the first GPU. --hosts lets NCCL believe that each is on a host of its own, where it does not take several ranks on
-one GPU (NCCL_MULTI_RANK_GPU_ENABLE=1) otherwise. --device cpu tries the checks themselves.
+All ranks share the first GPU. --hosts lets NCCL believe that each is on a host of its own, where it
+does not take several ranks on one GPU (NCCL_MULTI_RANK_GPU_ENABLE=1) otherwise. --device cpu tries
+the checks themselves.
 """
 
 from __future__ import annotations
@@ -26,12 +28,15 @@ Check = Callable[[torch.device], None]
 
 
 def tensors_of(dtype: torch.dtype, *shape: int, seed: int = 0) -> list[torch.Tensor]:
-    """What each rank hands over, in the order of ranks; on the processor. Small numbers, so that products stay in range."""
+    """What each rank hands over, in the order of ranks; on the processor. Small numbers, so that
+    products stay in range."""
     made = []
     for rank in range(hvd.size()):
         generator = torch.Generator().manual_seed(1000 * seed + rank)
         if dtype.is_floating_point:
-            made.append((torch.rand(shape, generator=generator, dtype=torch.float64) + 0.5).to(dtype))
+            made.append(
+                (torch.rand(shape, generator=generator, dtype=torch.float64) + 0.5).to(dtype)
+            )
         else:
             made.append(torch.randint(1, 4, shape, generator=generator).to(dtype))
     return made
@@ -46,7 +51,9 @@ def allreduce(device: torch.device) -> None:
     for dtype in FLOATS + INTEGERS:
         for elements in (1, 7, 1000, 300_001):
             inputs = tensors_of(dtype, elements, seed=elements)
-            wide = torch.stack([t.double() if dtype.is_floating_point else t.long() for t in inputs])
+            wide = torch.stack(
+                [t.double() if dtype.is_floating_point else t.long() for t in inputs]
+            )
             mine = inputs[hvd.rank()].to(device, copy=True)
             same(hvd.allreduce(mine, op=hvd.Sum), wide.sum(0).to(dtype))
             same(hvd.allreduce(mine, op=hvd.Min), wide.amin(0).to(dtype))
@@ -75,7 +82,10 @@ def adasum(device: torch.device) -> None:
     alike = inputs[0].to(device, copy=True)
     same(hvd.allreduce(alike, op=hvd.Adasum), inputs[0])  # of equal vectors: that vector
     for dtype in FLOATS:
-        each = [tensors_of(dtype, elements, seed=elements)[hvd.rank()] for elements in (1, 7, 1000, 300_001)]
+        each = [
+            tensors_of(dtype, elements, seed=elements)[hvd.rank()]
+            for elements in (1, 7, 1000, 300_001)
+        ]
         wanted = hvd.grouped_allreduce(each, op=hvd.Adasum)  # on the processor
         there = [tensor.to(device, copy=True) for tensor in each]
         for got, want in zip(hvd.grouped_allreduce(there, op=hvd.Adasum), wanted, strict=True):
@@ -92,13 +102,19 @@ def broadcast(device: torch.device) -> None:
     for root in range(hvd.size()):
         for dtype in (torch.float16, torch.float64, torch.int32, torch.bool):
             inputs = tensors_of(dtype, 257, 3, seed=root)
-            same(hvd.broadcast(inputs[hvd.rank()].to(device, copy=True), root_rank=root), inputs[root])
+            same(
+                hvd.broadcast(inputs[hvd.rank()].to(device, copy=True), root_rank=root),
+                inputs[root],
+            )
 
 
 def alltoall(device: torch.device) -> None:
     size, rank = hvd.size(), hvd.rank()
     # Rank r sends to rank k r + k + 1 rows.
-    inputs = [tensors_of(torch.float32, sum(r + k + 1 for k in range(size)), 3, seed=r)[r] for r in range(size)]
+    inputs = [
+        tensors_of(torch.float32, sum(r + k + 1 for k in range(size)), 3, seed=r)[r]
+        for r in range(size)
+    ]
     splits = torch.tensor([rank + k + 1 for k in range(size)], dtype=torch.int32)
     got, received = hvd.alltoall(inputs[rank].to(device, copy=True), splits=splits)
     parts = [inputs[r].split([r + k + 1 for k in range(size)])[rank] for r in range(size)]
@@ -118,7 +134,8 @@ def reducescatter(device: torch.device) -> None:
 
 
 def streams(device: torch.device) -> None:
-    """Nobody waits for a stream but the streams: a producer that takes its time, a consumer that begins at once."""
+    """Nobody waits for a stream but the streams: a producer that takes its time, a consumer that
+    begins at once."""
     if device.type != "cuda":
         return
     size, stream = hvd.size(), torch.cuda.Stream(device)
@@ -130,14 +147,19 @@ def streams(device: torch.device) -> None:
             total = hvd.allreduce(x, op=hvd.Sum, name=f"streams.{step}")
             doubled = total * 2
             want = 2.0 * (size * (size - 1) / 2 + size * step)
-            assert bool((doubled == want).all()), f"step {step}: {doubled.unique().tolist()} instead of {want}"
+            assert bool((doubled == want).all()), (
+                f"step {step}: {doubled.unique().tolist()} instead of {want}"
+            )
 
 
 def many_at_once(device: torch.device) -> None:
     inputs = [tensors_of(torch.float32, 50 + 997 * (n % 7), seed=n) for n in range(200)]
     order = list(range(200)) if hvd.rank() % 2 == 0 else list(reversed(range(200)))
     handles = {
-        n: hvd.allreduce_async(inputs[n][hvd.rank()].to(device, copy=True), op=hvd.Sum, name=f"many.{n}") for n in order
+        n: hvd.allreduce_async(
+            inputs[n][hvd.rank()].to(device, copy=True), op=hvd.Sum, name=f"many.{n}"
+        )
+        for n in order
     }
     for n, handle in handles.items():
         same(hvd.synchronize(handle), torch.stack(inputs[n]).sum(0))
@@ -152,7 +174,9 @@ def training(device: torch.device) -> None:
         return torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.Tanh(), torch.nn.Linear(32, 4))
 
     mine, alone = model().to(device), model()
-    distributed = hvd.DistributedOptimizer(torch.optim.SGD(mine.parameters(), lr=0.1), mine.named_parameters())
+    distributed = hvd.DistributedOptimizer(
+        torch.optim.SGD(mine.parameters(), lr=0.1), mine.named_parameters()
+    )
     plain = torch.optim.SGD(alone.parameters(), lr=0.1)
     for network, optimizer, batch in (
         (mine, distributed, data.chunk(hvd.size())[hvd.rank()].to(device, copy=True)),
@@ -193,7 +217,10 @@ def main() -> int:
         try:
             check(device)
         except Exception as problem:
-            print(f"rank {hvd.rank()}: {check.__name__}: {type(problem).__name__}: {problem}", flush=True)
+            print(
+                f"rank {hvd.rank()}: {check.__name__}: {type(problem).__name__}: {problem}",
+                flush=True,
+            )
             return 1
         if hvd.rank() == 0:
             print(f"{check.__name__} is right", flush=True)

@@ -1,6 +1,8 @@
-"""Ranks without a launcher: so that nobody ends them when one dies, and what they notice by themselves can be measured.
+"""Ranks without a launcher: so that nobody ends them when one dies, and what they notice by
+themselves can be measured.
 
-The store runs in the test's process. Every process of a job carries a mark in its environment, by which it is found again.
+The store runs in the test's process. Every process of a job carries a mark in its environment, by
+which it is found again.
 """
 
 from __future__ import annotations
@@ -24,12 +26,12 @@ from stillness import wait_until_still
 from hvdlite.rendezvous import StoreClient
 from hvdlite.rendezvous.server import StoreServer
 
-# The others know of a death within this, which is a fraction of a second. Without heartbeats, which these ranks do not have,
-# a death that nothing tells is never known.
+# The others know of a death within this, which is a fraction of a second. Without heartbeats, which
+# these ranks do not have, a death that nothing tells is never known.
 PROMPT = 5.0
 
-# What every rank's program begins with; see `program`. `tell` appends a line to the rank's report; times are CLOCK_MONOTONIC, which
-# all processes of a machine share.
+# What every rank's program begins with; see `program`. `tell` appends a line to the rank's report;
+# times are CLOCK_MONOTONIC, which all processes of a machine share.
 _PRELUDE = """
 import faulthandler, json, os, signal, sys, threading, time
 def within(seconds):
@@ -107,7 +109,13 @@ class Ranks:
         self.programs = 0
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
 
-    def start(self, text: str, ranks: Sequence[int] | None = None, prefix: Sequence[str] = (), **extra: str) -> None:
+    def start(
+        self,
+        text: str,
+        ranks: Sequence[int] | None = None,
+        prefix: Sequence[str] = (),
+        **extra: str,
+    ) -> None:
         """Runs `program(text)` on all ranks, or on these. `prefix`: a command before python."""
         path = self.directory / f"program.{self.programs}.py"
         self.programs += 1
@@ -121,7 +129,8 @@ class Ranks:
                 "HVDLITE_RENDEZVOUS": "[{}]:{}".format(*self.server.address),
                 "HVDLITE_SECRET": self.secret.hex(),
                 "OPENBLAS_NUM_THREADS": "1",
-                # A rank that is held up for long is not taken for dead, and a death that only silence would tell is not told.
+                # A rank that is held up for long is not taken for dead, and a death that only
+                # silence would tell is not told.
                 "HVDLITE_HEARTBEAT_SECONDS": "0",
                 "HVDLITE_START_TIMEOUT": f"{within(30):g}",
             }
@@ -155,7 +164,9 @@ class Ranks:
         codes = self.wait(seconds)
         assert set(codes.values()) == {0}, f"{codes}\n{self.outputs()}"
 
-    def all_end_well(self, text: str, prefix: Sequence[str] = (), seconds: float = 30, **extra: str) -> None:
+    def all_end_well(
+        self, text: str, prefix: Sequence[str] = (), seconds: float = 30, **extra: str
+    ) -> None:
         """Runs `program(text)` on all ranks, and waits until all have ended with code 0."""
         self.start(text, prefix=prefix, **extra)
         self.end_well(seconds)
@@ -186,7 +197,9 @@ class Ranks:
         assert told.get("error") == "PeerLostError", f"rank {rank}: {told}\n{self.outputs()}"
         assert f"rank {victim}" in told["text"] and told["peer"] == victim, told
         took = told["at"] - death
-        assert took < within(seconds), f"rank {rank} heard of the death of rank {victim} after {took:.2f} s: {told}"
+        assert took < within(seconds), (
+            f"rank {rank} heard of the death of rank {victim} after {took:.2f} s: {told}"
+        )
 
     def all_hear_of(self, victim: int) -> None:
         """In time after what the victim has told last."""
@@ -207,7 +220,9 @@ class Ranks:
         parts = []
         for rank in range(self.size):
             path = self.directory / f"output.{rank}"
-            parts.append(f"--- rank {rank}\n{path.read_text(errors='replace') if path.exists() else ''}")
+            parts.append(
+                f"--- rank {rank}\n{path.read_text(errors='replace') if path.exists() else ''}"
+            )
         return "\n".join(parts)
 
     def __enter__(self) -> Ranks:

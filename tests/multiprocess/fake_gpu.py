@@ -1,4 +1,5 @@
-"""The fake CUDA driver and the fake NCCL (tests/fake_gpu) as libraries that ranks load, built when a test first needs them."""
+"""The fake CUDA driver and the fake NCCL (tests/fake_gpu) as libraries that ranks load, built when
+a test first needs them."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ def _build(target: Path, sources: list[Path], *more: str) -> None:
     flags = ["-shared", "-fPIC", "-std=c++20", "-O1", "-pthread", "-ffp-contract=off"]
     includes = [f"-I{ROOT / 'csrc'}", f"-I{ROOT / 'tests'}"]
     partial = target.with_suffix(f".{os.getpid()}")
-    subprocess.run([compiler, *flags, *includes, *map(str, sources), *more, "-o", str(partial)], check=True)
+    subprocess.run(
+        [compiler, *flags, *includes, *map(str, sources), *more, "-o", str(partial)], check=True
+    )
     partial.rename(target)
 
 
@@ -35,4 +38,8 @@ def environment() -> dict[str, str]:
     nccl = cuda.parent / "libnccl.so.2"
     rpath = ["-Wl,-rpath,$ORIGIN", "-Wl,-soname,libnccl.so.2", f"-I{ROOT / 'tests' / 'cpp'}"]
     _build(nccl, sorted((folder / "nccl").glob("*.cc")), str(cuda), *rpath)
-    return {"HVDLITE_CUDA_LIBRARY": str(cuda), "HVDLITE_NCCL_LIBRARY": str(nccl), "FAKE_CUDA_DEVICES": "4"}
+    return {
+        "HVDLITE_CUDA_LIBRARY": str(cuda),
+        "HVDLITE_NCCL_LIBRARY": str(nccl),
+        "FAKE_CUDA_DEVICES": "4",
+    }

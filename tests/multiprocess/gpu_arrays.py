@@ -1,8 +1,9 @@
-"""A framework of our own on the fake GPU (tests/fake_gpu): arrays with a stream, lent and taken by DLPack.
+"""A framework of our own on the fake GPU (tests/fake_gpu): arrays with a stream, lent and taken by
+DLPack.
 
-Programs of the tests import it. Values go in and out by copies on the framework's own stream, and nothing here waits for
-anything else: an operation of hvdlite that does not wait for the producer, or does not hold back the consumer, gives wrong
-values.
+Programs of the tests import it. Values go in and out by copies on the framework's own stream, and
+nothing here waits for anything else: an operation of hvdlite that does not wait for the producer,
+or does not hold back the consumer, gives wrong values.
 """
 
 from __future__ import annotations
@@ -75,11 +76,23 @@ class Device:
 
     def copy_in(self, address: int, host: np.ndarray[Any, Any]) -> None:
         pointer = ctypes.c_void_p(host.ctypes.data)
-        self._call("cuMemcpyHtoDAsync_v2", ctypes.c_uint64(address), pointer, ctypes.c_size_t(host.nbytes), self.stream)
+        self._call(
+            "cuMemcpyHtoDAsync_v2",
+            ctypes.c_uint64(address),
+            pointer,
+            ctypes.c_size_t(host.nbytes),
+            self.stream,
+        )
 
     def copy_out(self, host: np.ndarray[Any, Any], address: int) -> None:
         pointer = ctypes.c_void_p(host.ctypes.data)
-        self._call("cuMemcpyDtoHAsync_v2", pointer, ctypes.c_uint64(address), ctypes.c_size_t(host.nbytes), self.stream)
+        self._call(
+            "cuMemcpyDtoHAsync_v2",
+            pointer,
+            ctypes.c_uint64(address),
+            ctypes.c_size_t(host.nbytes),
+            self.stream,
+        )
         self._call("cuStreamSynchronize", self.stream)
 
     def let_follow(self, stream: int) -> None:
@@ -91,7 +104,8 @@ class Device:
         self._call("cuEventDestroy_v2", event)
 
     def hold(self, held: bool) -> None:
-        """Nothing that the framework's stream has been given, and not begun, happens until it is let go."""
+        """Nothing that the framework's stream has been given, and not begun, happens until it is
+        let go."""
         self.cuda.fake_cuda_hold(self.stream, int(held))
 
     def complaints(self) -> str:
@@ -150,7 +164,9 @@ class Array:
         shape = self.fill_tensor(managed.tensor)
         managed.deleter = _let_go
         _lent[ctypes.addressof(managed)] = (managed, shape, self)
-        return _python.PyCapsule_New(ctypes.addressof(managed), b"dltensor", ctypes.cast(_destroy, ctypes.c_void_p))
+        return _python.PyCapsule_New(
+            ctypes.addressof(managed), b"dltensor", ctypes.cast(_destroy, ctypes.c_void_p)
+        )
 
 
 @_Deleter
@@ -160,7 +176,9 @@ def _let_go(managed: Any) -> None:
 
 @ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
 def _destroy(capsule: int) -> None:
-    get = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(("PyCapsule_GetPointer", _python))
+    get = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(
+        ("PyCapsule_GetPointer", _python)
+    )
     _lent.pop(get(capsule, b"dltensor"), None)
 
 
@@ -201,9 +219,12 @@ _table = _Exchange(
 
 
 class QuickArray(Array):
-    """Lent by DLPack's exchange table, as by torch: hvdlite learns the stream, and makes it follow."""
+    """Lent by DLPack's exchange table, as by torch: hvdlite learns the stream, and makes it
+    follow."""
 
-    __dlpack_c_exchange_api__ = _python.PyCapsule_New(ctypes.addressof(_table), b"dlpack_exchange_api", None)
+    __dlpack_c_exchange_api__ = _python.PyCapsule_New(
+        ctypes.addressof(_table), b"dlpack_exchange_api", None
+    )
     borrowed: Any = None
 
 
@@ -229,7 +250,9 @@ class _Owner:
         self._managed.deleter(ctypes.pointer(self._managed))
 
 
-def random_arrays(seed: int, kind: type[Array], count: int) -> Iterator[tuple[np.ndarray[Any, Any], Array]]:
+def random_arrays(
+    seed: int, kind: type[Array], count: int
+) -> Iterator[tuple[np.ndarray[Any, Any], Array]]:
     """Host values and the same on the device."""
     random = np.random.default_rng(seed)
     for _ in range(count):

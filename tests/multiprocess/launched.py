@@ -18,10 +18,12 @@ from waiting import wait_until
 ROOT = Path(__file__).resolve().parents[2]
 MARK = "HVDLITE_TEST_MARK"
 
-# For --grace-seconds: a launcher that waits for their end is found out, and no rank is killed because it is slow.
+# For --grace-seconds: a launcher that waits for their end is found out, and no rank is killed
+# because it is slow.
 PATIENT = "600"
 
-# What scripts of ranks are made of. Until somebody ends it, while handlers of signals do their work:
+# What scripts of ranks are made of. Until somebody ends it, while handlers of signals do their
+# work:
 WAIT = "import signal\nwhile True: signal.pause()\n"
 # "I am here" for wait_for_files(), and then WAIT.
 READY = 'import os\nopen("ready." + os.environ["HVDLITE_RANK"], "w").close()\n' + WAIT
@@ -35,7 +37,8 @@ def wait_for(*names):
 
 
 def _default_signals() -> None:
-    # A test run in the background (`pytest &`) ignores SIGINT, one under nohup SIGHUP, and children would inherit that.
+    # A test run in the background (`pytest &`) ignores SIGINT, one under nohup SIGHUP, and children
+    # would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
@@ -87,7 +90,9 @@ class Job:
         for entry in Path("/proc").iterdir():
             if entry.name.isdecimal() and int(entry.name) != os.getpid():
                 with contextlib.suppress(OSError):
-                    if f"{MARK}={self.mark}".encode() in (entry / "environ").read_bytes().split(b"\0"):
+                    if f"{MARK}={self.mark}".encode() in (entry / "environ").read_bytes().split(
+                        b"\0"
+                    ):
                         found.append(int(entry.name))
         return found
 
@@ -112,8 +117,11 @@ class Job:
 
 
 def went_to_sleep(*pids: int) -> int:
-    """How often the threads of these processes have done so until now: what is idle does it no more."""
-    statuses = [path.read_text() for pid in pids for path in Path(f"/proc/{pid}/task").glob("*/status")]
+    """How often the threads of these processes have done so until now: what is idle does it no
+    more."""
+    statuses = [
+        path.read_text() for pid in pids for path in Path(f"/proc/{pid}/task").glob("*/status")
+    ]
     return sum(int(text.partition("\nvoluntary_ctxt_switches:")[2].split()[0]) for text in statuses)
 
 
@@ -125,4 +133,6 @@ def last_line(err: bytes) -> str:
 def prefixed(out: bytes, rank: int, stream: str = "stdout") -> list[str]:
     """That rank's lines, without their prefixes."""
     prefix = f"[{rank}]<{stream}>:"
-    return [line.removeprefix(prefix) for line in out.decode().splitlines() if line.startswith(prefix)]
+    return [
+        line.removeprefix(prefix) for line in out.decode().splitlines() if line.startswith(prefix)
+    ]

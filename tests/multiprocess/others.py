@@ -1,4 +1,5 @@
-"""Ranks under the launchers of others: a program that tells its place, and what those launchers set for it."""
+"""Ranks under the launchers of others: a program that tells its place, and what those launchers set
+for it."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ TWO_HOSTS = [[0, 2, 0, 1, 0, 2], [1, 2, 0, 1, 1, 2]]
 
 
 def expect_places(job: Job, places: Sequence[Sequence[int]], turns: int = 2) -> None:
-    """Each rank's line: rank, size, local rank and size, cross rank and size; and the sum over all ranks."""
+    """Each rank's line: rank, size, local rank and size, cross rank and size; and the sum over all
+    ranks."""
     size = len(places)
     total = [size * i + size * (size - 1) / 2 for i in range(4)]
     for rank, place in enumerate(places):
@@ -54,10 +56,14 @@ def on_one_host(size: int) -> list[list[int]]:
     return [[rank, size, rank, size, 0, 1] for rank in range(size)]
 
 
-def ranks(job: Job, size: int, script: str, variables: dict[str, str], **extra: str) -> list[subprocess.Popen[bytes]]:
+def ranks(
+    job: Job, size: int, script: str, variables: dict[str, str], **extra: str
+) -> list[subprocess.Popen[bytes]]:
     """Processes that differ in nothing but `{rank}` in the variables."""
     return [
-        start(job, [PYTHON, script], **{k: v.format(rank=rank) for k, v in variables.items()}, **extra)
+        start(
+            job, [PYTHON, script], **{k: v.format(rank=rank) for k, v in variables.items()}, **extra
+        )
         for rank in range(size)
     ]
 
@@ -78,7 +84,8 @@ def step(size: int, **changes: str) -> dict[str, str]:
 
 
 def step_of_two_hosts(**changes: str) -> dict[str, str]:
-    """Two tasks, each on a host; both are this one, so that the store listens on all interfaces and is looked for by name."""
+    """Two tasks, each on a host; both are this one, so that the store listens on all interfaces and
+    is looked for by name."""
     here = {"SLURM_STEP_TASKS_PER_NODE": "1(x2)", "SLURM_LOCALID": "0", "SLURM_NODEID": "{rank}"}
     return step(2, **here, HVDLITE_HOST_ID="{rank}", **changes)
 
@@ -100,7 +107,8 @@ def step_with_free_ports() -> dict[str, str]:
 
 
 def free_port() -> int:
-    """Not one of those that the system gives to whoever asks for any: it would be somebody's before it is used."""
+    """Not one of those that the system gives to whoever asks for any: it would be somebody's before
+    it is used."""
     while True:
         with (
             contextlib.suppress(OSError),

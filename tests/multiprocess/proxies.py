@@ -1,4 +1,5 @@
-"""What stands between the ranks of pretended hosts and changes a bit of what it carries, with a good checksum of TCP."""
+"""What stands between the ranks of pretended hosts and changes a bit of what it carries, with a
+good checksum of TCP."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ import pytest
 
 from hvdlite.rendezvous.table import Table
 
-_PREFACE = {"dialer": 41 + 32 + 32, "listener": 72 + 8}  # bytes before the first frame (docs/how-it-works/wire.md)
+# bytes before the first frame (docs/how-it-works/wire.md)
+_PREFACE = {"dialer": 41 + 32 + 32, "listener": 72 + 8}
 _GROUP_AT = 41 + 32 + 4
 _HEADER = struct.Struct("<IIII")
 
@@ -59,7 +61,9 @@ class Proxies:
         host, port = door.decode().rsplit(":", 1)
         listener = socket.create_server(("127.0.0.1", 0))
         self._sockets.append(listener)
-        threading.Thread(target=self._serve, args=(listener, (host, int(port))), daemon=True).start()
+        threading.Thread(
+            target=self._serve, args=(listener, (host, int(port))), daemon=True
+        ).start()
         return f"127.0.0.1:{listener.getsockname()[1]}".encode()
 
     def _serve(self, listener: socket.socket, target: tuple[str, int]) -> None:
@@ -69,8 +73,13 @@ class Proxies:
                 answerer = socket.create_connection(target)
                 self._sockets += [dialer, answerer]
                 kind: list[str] = []  # known once the dialer has said it
-                for end, source, sink in (("dialer", dialer, answerer), ("listener", answerer, dialer)):
-                    threading.Thread(target=self._carry, args=(end, kind, source, sink), daemon=True).start()
+                for end, source, sink in (
+                    ("dialer", dialer, answerer),
+                    ("listener", answerer, dialer),
+                ):
+                    threading.Thread(
+                        target=self._carry, args=(end, kind, source, sink), daemon=True
+                    ).start()
 
     def _carry(self, end: str, kind: list[str], source: socket.socket, sink: socket.socket) -> None:
         """Its words as they come, but for one bit of one frame."""

@@ -1,4 +1,5 @@
-"""A real Slurm for tests: one controller and two nodes, all of them on this machine, from Debian's packages.
+"""A real Slurm for tests: one controller and two nodes, all of them on this machine, from Debian's
+packages.
 
     munged        proves who is who; a socket and a key of its own
     slurmctld     the controller
@@ -23,7 +24,17 @@ from pathlib import Path
 from machine import within
 from waiting import wait_until
 
-PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "sbatch", "salloc", "scancel", "sinfo", "squeue")
+PROGRAMS = (
+    "munged",
+    "slurmctld",
+    "slurmd",
+    "srun",
+    "sbatch",
+    "salloc",
+    "scancel",
+    "sinfo",
+    "squeue",
+)
 _START_SECONDS = 30.0
 
 _CONFIGURATION = """\
@@ -64,7 +75,9 @@ def why_not() -> str | None:
     """Why Slurm cannot be started here; None when it can."""
     missing = [program for program in PROGRAMS if _path(program) is None]
     if missing:
-        return f"no {', '.join(missing)} (Debian: apt-get install slurmctld slurmd slurm-client munge)"
+        return (
+            f"no {', '.join(missing)} (Debian: apt-get install slurmctld slurmd slurm-client munge)"
+        )
     if os.geteuid() != 0:
         return "slurmd starts jobs for others, which needs root"
     if subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode:
@@ -77,7 +90,8 @@ def _path(program: str) -> str | None:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Not of those that the system gives to whoever asks for any: one would be somebody's before a daemon has it."""
+    """Not of those that the system gives to whoever asks for any: one would be somebody's before a
+    daemon has it."""
     ports: list[int] = []
     with contextlib.ExitStack() as stack:
         while len(ports) < count:
@@ -90,7 +104,8 @@ def _free_ports(count: int) -> list[int]:
 
 @contextlib.contextmanager
 def cluster(directory: Path) -> Iterator[dict[str, str]]:
-    """Yields the variables with which Slurm's programs find it. AssertionError, with logs: it does not start."""
+    """Yields the variables with which Slurm's programs find it. AssertionError, with logs: it does
+    not start."""
     processes: list[subprocess.Popen[bytes]] = []
     variables = {"SLURM_CONF": str(directory / "slurm.conf")}
     environment = {**os.environ, **variables}
@@ -104,7 +119,14 @@ def cluster(directory: Path) -> Iterator[dict[str, str]]:
     key.write_bytes(secrets.token_bytes(128))
 
     # Execs, so that the processes' numbers are those of Slurm's programs.
-    knowing_the_nodes = ["unshare", "--mount", "sh", "-c", f"mount --bind '{hosts}' /etc/hosts && exec \"$@\"", "sh"]
+    knowing_the_nodes = [
+        "unshare",
+        "--mount",
+        "sh",
+        "-c",
+        f"mount --bind '{hosts}' /etc/hosts && exec \"$@\"",
+        "sh",
+    ]
 
     def start(program: str, *arguments: str) -> None:
         path = _path(program)
@@ -122,7 +144,12 @@ def cluster(directory: Path) -> Iterator[dict[str, str]]:
     try:
         files = {"key-file": "munge.key", "socket": "munge.sock", "pid-file": "munge.pid"}
         files |= {"log-file": "munge.log", "seed-file": "munge.seed"}
-        start("munged", "--foreground", "--force", *(f"--{name}={directory / file}" for name, file in files.items()))
+        start(
+            "munged",
+            "--foreground",
+            "--force",
+            *(f"--{name}={directory / file}" for name, file in files.items()),
+        )
         wait_until((directory / "munge.sock").exists, _START_SECONDS, lambda: _logs(directory))
         start("slurmctld", "-D")
         for node in ("n1", "n2"):
@@ -148,9 +175,13 @@ def cluster(directory: Path) -> Iterator[dict[str, str]]:
 
 
 def _ask(environment: dict[str, str], *command: str) -> str:
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=within(20))
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=within(20)
+    )
     return done.stdout
 
 
 def _logs(directory: Path) -> str:
-    return "\n".join(f"{path.name}: {path.read_text()[-800:]}" for path in sorted(directory.glob("*.out")))
+    return "\n".join(
+        f"{path.name}: {path.read_text()[-800:]}" for path in sorted(directory.glob("*.out"))
+    )

@@ -1,4 +1,5 @@
-"""Hosts that ssh leads to: network namespaces, each with a real sshd of its own and keys made for the test."""
+"""Hosts that ssh leads to: network namespaces, each with a real sshd of its own and keys made for
+the test."""
 
 from __future__ import annotations
 
@@ -26,9 +27,12 @@ def why_not() -> str | None:
 
 
 class SshHosts:
-    """Hosts a, b, ... of a Network; use as a context manager. `config` is what the client needs: `ssh -F config a`."""
+    """Hosts a, b, ... of a Network; use as a context manager. `config` is what the client needs:
+    `ssh -F config a`."""
 
-    def __init__(self, network: Network, names: Sequence[str], directory: Path, mark: str, forced: str = "") -> None:
+    def __init__(
+        self, network: Network, names: Sequence[str], directory: Path, mark: str, forced: str = ""
+    ) -> None:
         self._network = network
         self._names = names
         self._directory = directory
@@ -40,22 +44,29 @@ class SshHosts:
     def __enter__(self) -> SshHosts:
         folder = self._directory
         for key in ("host", "user"):
-            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / key], check=True)
+            subprocess.run(
+                ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / key], check=True
+            )
         (folder / "authorized").write_text((folder / "user.pub").read_text())
         host_key = " ".join((folder / "host.pub").read_text().split()[:2])
-        lines = [f"{self._network.address(number)} {host_key}" for number in range(len(self._names))]
+        lines = [
+            f"{self._network.address(number)} {host_key}" for number in range(len(self._names))
+        ]
         (folder / "known").write_text("\n".join(lines) + "\n")
         (folder / "sshd_config").write_text(
-            f"HostKey {folder}/host\nAuthorizedKeysFile {folder}/authorized\nStrictModes no\nUsePAM no\n"
-            "PasswordAuthentication no\nPermitRootLogin yes\nAcceptEnv *\nPidFile none\nMaxStartups 100\n"
-            + (f"ForceCommand {self._forced}\n" if self._forced else "")
+            f"HostKey {folder}/host\nAuthorizedKeysFile {folder}/authorized\nStrictModes "
+            "no\nUsePAM no\n"
+            "PasswordAuthentication no\nPermitRootLogin yes\nAcceptEnv *\nPidFile "
+            "none\nMaxStartups 100\n" + (f"ForceCommand {self._forced}\n" if self._forced else "")
         )
         self.config.write_text(
             "".join(
-                f"Host {name}\n  HostName {self._network.address(number)}\n" for number, name in enumerate(self._names)
+                f"Host {name}\n  HostName {self._network.address(number)}\n"
+                for number, name in enumerate(self._names)
             )
             + f"Host *\n  User root\n  IdentityFile {folder}/user\n  IdentitiesOnly yes\n"
-            f"  UserKnownHostsFile {folder}/known\n  GlobalKnownHostsFile /dev/null\n  SetEnv {self._mark}\n"
+            f"  UserKnownHostsFile {folder}/known\n  GlobalKnownHostsFile /dev/null\n  SetEnv "
+            f"{self._mark}\n"
         )
         Path("/run/sshd").mkdir(exist_ok=True)  # sshd insists
         try:
@@ -70,7 +81,14 @@ class SshHosts:
         address = self._network.address(number)
         with open(self._directory / f"sshd.{name}.log", "wb") as log:
             self._servers[name] = subprocess.Popen(
-                [*self._network.prefix(number), _SSHD, "-D", "-e", "-f", self._directory / "sshd_config"]
+                [
+                    *self._network.prefix(number),
+                    _SSHD,
+                    "-D",
+                    "-e",
+                    "-f",
+                    self._directory / "sshd_config",
+                ]
                 + ["-o", f"ListenAddress={address}"],
                 stdin=subprocess.DEVNULL,
                 stderr=log,
@@ -79,7 +97,10 @@ class SshHosts:
             )
         written = self._directory / f"sshd.{name}.log"
         wait_until(
-            lambda: b"Server listening" in written.read_bytes() or self._servers[name].poll() is not None,
+            lambda: (
+                b"Server listening" in written.read_bytes()
+                or self._servers[name].poll() is not None
+            ),
             said=written.read_bytes,
         )
         assert self._servers[name].poll() is None, written.read_bytes()

@@ -25,7 +25,8 @@ def _states(pid: int) -> set[str]:
 
 
 def wait_until_still(pid: int, seconds: float = 20) -> None:
-    """Until all its threads have been asleep in ten looks on end. What waits may look around, too, for some microseconds."""
+    """Until all its threads have been asleep in ten looks on end. What waits may look around, too,
+    for some microseconds."""
     end = time.monotonic() + within(seconds)
     asleep = 0
     while asleep < _LOOKS:

@@ -25,7 +25,8 @@ class Terminal:
         self.lines = [""]
         self.row = self.column = 0
         self._decoder = codecs.getincrementaldecoder("utf-8")()
-        self._rest = ""  # the beginning of a sequence: where much waits to be read, a read ends anywhere
+        # the beginning of a sequence: where much waits to be read, a read ends anywhere
+        self._rest = ""
 
     def feed(self, data: bytes) -> None:
         text = self._rest + self._decoder.decode(data)
@@ -62,7 +63,9 @@ class Watched:
     def __init__(self, job: Job, *arguments: str, stdout: int | None = None, **extra: str) -> None:
         self.master, slave = os.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 120, 0, 0))
-        environment = {k: v for k, v in job.environment(TERM="xterm", **extra).items() if k != "NO_COLOR"}
+        environment = {
+            k: v for k, v in job.environment(TERM="xterm", **extra).items() if k != "NO_COLOR"
+        }
         self.process = subprocess.Popen(
             [*job.prefix, sys.executable, *job.launcher, *arguments],
             stdin=subprocess.DEVNULL,
@@ -82,7 +85,9 @@ class Watched:
         while self._take(deadline):
             if re.search(pattern, self.seen()):
                 return self.seen()
-        assert self.process.poll() is not None, f"no {pattern!r} within {within(seconds):g} s:\n{self.seen()}"
+        assert self.process.poll() is not None, (
+            f"no {pattern!r} within {within(seconds):g} s:\n{self.seen()}"
+        )
         return self.seen()
 
     def watch_for(self, seconds: float) -> None:

@@ -1,4 +1,5 @@
-"""Memory that an operation works on stays until the operation is done, whatever has become of the program's own hold on it."""
+"""Memory that an operation works on stays until the operation is done, whatever has become of the
+program's own hold on it."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ def _fine(ranks: Ranks, seconds: float = 30) -> None:
     assert set(codes.values()) == {0}, f"{codes}\n{ranks.outputs()}"
 
 
-# `interrupted` runs what cannot end, because rank 1 has not asked for it yet, and interrupts it when it waits.
+# `interrupted` runs what cannot end, because rank 1 has not asked for it yet, and interrupts it
+# when it waits.
 _TOOLS = """
 import gc, weakref
 from hvdlite import _core
@@ -99,7 +101,10 @@ assert seen() is None, 'held for ever'
 @pytest.mark.watchdog(200)
 def test_gradients_stay_when_a_step_is_abandoned(two_ranks: Ranks) -> None:
     needs_installed("torch")
-    ways = ("del optimizer, net", "optimizer.load_state_dict(optimizer.state_dict()); net.zero_grad()")
+    ways = (
+        "del optimizer, net",
+        "optimizer.load_state_dict(optimizer.state_dict()); net.zero_grad()",
+    )
     two_ranks.start(
         f"end_after(180)\n{_TOOLS}import torch, hvdlite.torch as hvd\n"
         + "".join(_ABANDONED.format(way=way, name=f"go.{i}") for i, way in enumerate(ways))

@@ -1,4 +1,5 @@
-"""A bit changes between two hosts, and TCP does not notice: an error that names the connection, on every rank, and no wrong sum."""
+"""A bit changes between two hosts, and TCP does not notice: an error that names the connection, on
+every rank, and no wrong sum."""
 
 from __future__ import annotations
 
@@ -47,6 +48,7 @@ def test_a_bit_that_changes_is_told_to_every_rank(
             assert ranks.last(rank)["error"] == "PeerLostError", ranks.last(rank)
         assert len(texts) == 1, texts
         named = re.search(
-            r"the connection of rank (\d) \(\S+\) with rank (\d) \(\S+\) changes what it carries", texts.pop()
+            r"the connection of rank (\d) \(\S+\) with rank (\d) \(\S+\) changes what it carries",
+            texts.pop(),
         )
         assert named and named[1] != named[2], ranks.outputs()

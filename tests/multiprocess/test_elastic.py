@@ -57,7 +57,9 @@ def _dies(members: str, how: str) -> str:
 
 def _trained(out: str) -> dict[int, int]:
     """The members whose function has returned, and their ranks."""
-    return {int(member): int(rank) for member, rank in re.findall(r"member (\d+) is rank (\d+)", out)}
+    return {
+        int(member): int(rank) for member, rank in re.findall(r"member (\d+) is rank (\d+)", out)
+    }
 
 
 KILL = "os.kill(os.getpid(), signal.SIGKILL)"
@@ -75,7 +77,9 @@ KILL = "os.kill(os.getpid(), signal.SIGKILL)"
     ],
     ids=["last", "first", "middle", "two", "exception", "exit-0"],
 )
-def test_survivors_go_on_in_their_processes_and_slots_are_filled_again(job: Job, members: str, how: str) -> None:
+def test_survivors_go_on_in_their_processes_and_slots_are_filled_again(
+    job: Job, members: str, how: str
+) -> None:
     program = _program(job, _dies(members, how), done="hvd.size() == 3")
     done = job.run("-np", "3", "--min-np", "1", PYTHON, program)
     assert done.returncode == 0, done.stderr.decode()
@@ -84,7 +88,9 @@ def test_survivors_go_on_in_their_processes_and_slots_are_filled_again(job: Job,
     survivors = {1, 2, 3} - lost
     assert survivors < set(trained) and len(trained) == 3 and not lost & set(trained)
     assert trained[min(survivors)] == 0, "rank 0 is a survivor"
-    before = {line.rsplit(" ", 1)[1] for line in done.stdout.decode().splitlines() if "before" in line}
+    before = {
+        line.rsplit(" ", 1)[1] for line in done.stdout.decode().splitlines() if "before" in line
+    }
     assert len(before) == 3 + len(lost), "a survivor has started anew"
     assert job.pids() == []
 
@@ -97,12 +103,17 @@ def test_a_job_whose_ranks_all_die_at_once_ends(job: Job) -> None:  # 5
 
 
 def test_an_error_that_each_member_of_a_slot_meets_ends_the_job(job: Job) -> None:  # 7
-    happens = "def happens(step):\n    if step == 5 and hvd.rank() == 1: raise ValueError('bad sample 77')\n"
+    happens = (
+        "def happens(step):\n    if step == 5 and hvd.rank() == 1: raise ValueError('bad "
+        "sample 77')\n"
+    )
     program = _program(job, happens)
     cooldown = ("--blacklist-cooldown-range", "0.01", "0.02")
     done = job.run("-np", "2", "--min-np", "2", *cooldown, PYTHON, program)
     assert done.returncode == 1
-    assert "bad sample 77" in last_line(done.stderr) and "That is the program's fault" in last_line(done.stderr)
+    assert "bad sample 77" in last_line(done.stderr) and "That is the program's fault" in last_line(
+        done.stderr
+    )
     assert job.pids() == []
 
 
@@ -113,7 +124,9 @@ def test_a_rank_whose_guardian_is_killed_is_lost_and_the_others_go_on(job: Job) 
         "        os.kill(os.getppid(), signal.SIGKILL)\n"
         "        signal.pause()\n"
     )
-    done = job.run("-np", "3", "--min-np", "1", PYTHON, _program(job, happens, done="hvd.size() == 3"))
+    done = job.run(
+        "-np", "3", "--min-np", "1", PYTHON, _program(job, happens, done="hvd.size() == 3")
+    )
     assert done.returncode == 0, done.stderr.decode()
     assert {1, 3} < set(_trained(done.stdout.decode()))
     assert job.pids() == []
@@ -130,7 +143,9 @@ def test_a_script_makes_the_job_grow_and_shrink(job: Job) -> None:  # 15, 16, 18
     hosts = job.directory / "hosts"
     hosts.write_text("localhost:2\n")
     program = _program(job, done="os.path.exists('enough')")
-    process = job.start("-np", "2", "--min-np", "1", "--host-discovery-script", f"cat {hosts}", PYTHON, program)
+    process = job.start(
+        "-np", "2", "--min-np", "1", "--host-discovery-script", f"cat {hosts}", PYTHON, program
+    )
     job.wait_for_files(["trains.1.2", "trains.2.2"])
 
     def say(text: str) -> None:
@@ -149,25 +164,33 @@ def test_a_script_makes_the_job_grow_and_shrink(job: Job) -> None:  # 15, 16, 18
 
 
 @pytest.mark.parametrize("limit", [1, 2])
-def test_changes_beyond_the_limit_end_the_job_with_horovods_sentence(job: Job, limit: int) -> None:  # 26
+# 26
+def test_changes_beyond_the_limit_end_the_job_with_horovods_sentence(job: Job, limit: int) -> None:
     program = _program(job, _dies("(3,)", KILL), done="hvd.size() == 3 and MEMBER != 3")
     done = job.run("-np", "3", "--min-np", "1", "--reset-limit", str(limit), PYTHON, program)
     said = "number of resets during elastic job exceeded limit: 1" in last_line(done.stderr)
-    assert (done.returncode, said) == ((1, True) if limit == 1 else (0, False)), done.stderr.decode()
+    assert (done.returncode, said) == ((1, True) if limit == 1 else (0, False)), (
+        done.stderr.decode()
+    )
     assert job.pids() == []
 
 
 def test_a_job_that_stays_below_its_minimum_ends(job: Job) -> None:  # 27
     program = _program(job, _dies("(2,)", KILL))
     cooldown = ("--blacklist-cooldown-range", "100", "100")
-    done = job.run("-np", "2", "--min-np", "2", "--elastic-timeout", "0.5", *cooldown, PYTHON, program)
+    done = job.run(
+        "-np", "2", "--min-np", "2", "--elastic-timeout", "0.5", *cooldown, PYTHON, program
+    )
     assert done.returncode == 1, done.stderr.decode()
     assert "--min-np" in last_line(done.stderr) or "0.5 s" in last_line(done.stderr)
     assert job.pids() == []
 
 
 def test_ranks_that_ask_for_different_things_are_not_tried_again(job: Job) -> None:  # 30
-    happens = "def happens(step):\n    if step == 5: hvd.allreduce(np.ones(3 + hvd.rank()), name='gradient')\n"
+    happens = (
+        "def happens(step):\n    if step == 5: hvd.allreduce(np.ones(3 + hvd.rank()), "
+        "name='gradient')\n"
+    )
     done = job.run("-np", "2", "--min-np", "1", PYTHON, _program(job, happens))
     assert done.returncode == 1
     assert "MismatchError" in last_line(done.stderr)
@@ -175,7 +198,9 @@ def test_ranks_that_ask_for_different_things_are_not_tried_again(job: Job) -> No
 
 
 def test_sigterm_ends_the_job_at_a_boundary(job: Job) -> None:  # 24
-    process = job.start("-np", "2", "--min-np", "1", "--leave-seconds", PATIENT, PYTHON, _program(job, done="False"))
+    process = job.start(
+        "-np", "2", "--min-np", "1", "--leave-seconds", PATIENT, PYTHON, _program(job, done="False")
+    )
     job.wait_for_files(["trains.1.2", "trains.2.2"])
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate()
@@ -189,7 +214,10 @@ def test_ctrl_c_ends_the_job(job: Job) -> None:
     job.wait_for_files(["trains.1.2", "trains.2.2"])
     process.send_signal(signal.SIGINT)
     _, err = process.communicate()
-    assert (process.returncode, last_line(err)) == (130, "hvdliterun: ended by SIGINT; all ranks were ended.")
+    assert (process.returncode, last_line(err)) == (
+        130,
+        "hvdliterun: ended by SIGINT; all ranks were ended.",
+    )
     assert job.pids() == []
 
 

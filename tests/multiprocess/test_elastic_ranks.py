@@ -20,10 +20,14 @@ import hvdlite as hvd
 hvd.init()
 state = hvd.elastic.ObjectState(weights=np.zeros(1000), steps=0, after=0)
 state.register_reset_callbacks([lambda: tell(reset=hvd.size())])
+sets = []
 
 @hvd.elastic.run
 def train(state):
     tell(rank=hvd.rank(), size=hvd.size(), generation=hvd.elastic.generation(), steps=state.steps)
+    assert all(known.process_set_id is None for known in sets), "a number may mean another set now"
+    if hvd.size() > 1:
+        sets.append(hvd.add_process_set([0]))
     while state.after < 5:
         assert (state.weights == state.steps).all(), (state.steps, state.weights)
         if MEMBER == 2 and state.steps == 5:

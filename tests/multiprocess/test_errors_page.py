@@ -1,4 +1,5 @@
-"""docs/reference/errors.md against the code: each message is provoked, and compared with what a user is told."""
+"""docs/reference/errors.md against the code: each message is provoked, and compared with what a
+user is told."""
 
 from __future__ import annotations
 
@@ -31,45 +32,60 @@ class Row:
 
     def matches(self, kind: str, text: str) -> bool:
         pattern = ".+?".join(re.escape(piece) for piece in self.message.split("…"))
-        return (kind == self.kind or self.kind.startswith("(")) and re.match(pattern, text, re.S) is not None
+        return (kind == self.kind or self.kind.startswith("(")) and re.match(
+            pattern, text, re.S
+        ) is not None
 
 
 def _rows() -> list[Row]:
     page = (ROOT / "docs" / "reference" / "errors.md").read_text()
-    return [Row(message, kind) for message, kind in re.findall(r"^`(.+)`\n:   \*\*(.+?)\.\*\*$", page, re.M)]
+    return [
+        Row(message, kind)
+        for message, kind in re.findall(r"^`(.+)`\n:   \*\*(.+?)\.\*\*$", page, re.M)
+    ]
 
 
 ROWS = _rows()
 
 # What no test can provoke here; that the words are in the code is checked for these as for all.
 NOT_PROVOKED = {
-    "some settings have to be equal on all ranks, but rank … has … and rank … has …": "see test_settings_that_must_be_equal_are_compared",
+    "some settings have to be equal on all ranks, but rank … has … and rank … "
+    "has …": "see test_settings_that_must_be_equal_are_compared",
     "the ranks run different releases of hvdlite: …": "see test_ranks_of_different_releases_are_told_which_runs_what",
     "rank … of this host ended during start-up": "see test_a_rank_that_dies_during_init_is_named_without_a_launcher",
-    "… has started this process as rank … of …, but MPI says that it is rank … of …": "see test_launchers",
-    "MPI says that there are … processes, but no variable by which hvdlite recognises a launcher is set": "see test_launchers",
+    "… has started this process as rank … of …, but MPI says that it is rank "
+    "… of …": "see test_launchers",
+    "MPI says that there are … processes, but no variable by which hvdlite recognises a launcher "
+    "is set": "see test_launchers",
     "rank … has no usable address of rank …": "takes two hosts without a network in common",
     "cannot reserve … of shared memory": "takes a host without memory",
     "hvdlite communicates tensors in host memory and on CUDA GPUs": "takes another kind of device",
-    "…: inside a graph or a compiled program hvdlite takes tensors in host memory only": "takes a GPU",
+    "…: inside a graph or a compiled program hvdlite takes tensors in host "
+    "memory only": "takes a GPU",
     "this rank uses the GPU cuda:… and was given a tensor on cuda:…": "see tests/cpp/engine/engine_gpu_test.cc",
     "HVDLITE_GPU_OPERATIONS=nccl, but … has no NCCL: …": "see tests/cpp/comm/gpu_verdict_test.cc",
-    "HVDLITE_GPU_OPERATIONS=nccl, but … has an NCCL for CUDA … and an NVIDIA driver of CUDA …": "see tests/cpp/comm/gpu_verdict_test.cc",
+    "HVDLITE_GPU_OPERATIONS=nccl, but … has an NCCL for CUDA … and an NVIDIA driver of "
+    "CUDA …": "see tests/cpp/comm/gpu_verdict_test.cc",
     "HVDLITE_GPU_OPERATIONS=nccl, but … use the same GPU": "see tests/cpp/comm/gpu_verdict_test.cc",
     "HVDLITE_GPU_OPERATIONS=nccl, but … has NCCL … and … has NCCL …": "see tests/cpp/comm/gpu_verdict_test.cc",
-    "rank … cannot take part: … The operation has failed on all ranks; nothing else has": "see tests/cpp/engine/engine_gpu_test.cc",
+    "rank … cannot take part: … The operation has failed on all ranks; nothing "
+    "else has": "see tests/cpp/engine/engine_gpu_test.cc",
     "the connection of … with … failed: …": "takes a network that breaks",
-    "the connection of … with … is interrupted: bytes are sent, but nothing has been acknowledged for … s.": "see test_network",
+    "the connection of … with … is interrupted: bytes are sent, but nothing has been acknowledged "
+    "for … s.": "see test_network",
     "the connection of … with … changes what it carries: …": "see test_damage",
-    "… called hvd.init(), but did not say within … s where other hosts can connect to it.": "takes a network that loses large packets",
+    "… called hvd.init(), but did not say within … s where other hosts can connect "
+    "to it.": "takes a network that loses large packets",
     "rank … has no memory left for what it and its peers agreed to do": "see tests/cpp/engine/engine_memory_test.cc",
     "no memory on rank … for the result of …": "see tests/cpp/engine/engine_memory_test.cc",
     "lost the job's store while …": "see test_a_store_that_ends_is_noticed_at_once_by_those_who_join",
-    "rank … died during hvd.init(): its process ended, or its connection with the job's store broke.": "see test_joining",
+    "rank … died during hvd.init(): its process ended, or its connection with the job's store "
+    "broke.": "see test_joining",
     "rank … could not join the job: …": "see test_an_error_inside_init_of_one_rank_reaches_the_others_with_its_text",
     "rank … died during hvd.init(): …, which it served, is gone.": "see test_a_rank_that_serves_the_store_and_dies_is_named",
     "some ranks did not finish hvd.init() in time": "see tests/unit/test_rendezvous_wills.py",
-    "another process is rank … of this job already: were two started with that number?": "see test_rendezvous_meetings",
+    "another process is rank … of this job already: were two started with that "
+    "number?": "see test_rendezvous_meetings",
     "rank … takes the job for one of … ranks, the others for one of …": "see test_ranks_that_disagree_about_the_size_are_told",
     "… has started this process as rank … of …, which another MPI cannot join.": "see test_launchers",
     **dict.fromkeys(
@@ -86,19 +102,24 @@ NOT_PROVOKED = {
     ),
     **dict.fromkeys(
         [
-            "Rank … trains … parameters, but rank … …. On rank … '…' is trained, on rank … it is missing or frozen",
+            "Rank … trains … parameters, but rank … …. On rank … '…' is trained, on rank … it is "
+            "missing or frozen",
             "requires_grad of parameter … is False on … and True on …",
             "The gradient of parameter … is dense on … and sparse on … in this step.",
             "Ranks have different numbers of parameters in this optimizer",
-            "optimizer.zero_grad() between backward() and step() would clear gradients that are being reduced",
-            "backward() has computed more gradients than backward_passes_per_step announces for one step().",
+            "optimizer.zero_grad() between backward() and step() would clear gradients that are "
+            "being reduced",
+            "backward() has computed more gradients than backward_passes_per_step announces for "
+            "one step().",
             "The gradient of '…' was replaced between backward() and step().",
-            "… This optimizer shares … with another hvd.DistributedOptimizer, which was made before it",
+            "… This optimizer shares … with another hvd.DistributedOptimizer, which was made "
+            "before it",
             "The gradient of … would be added up twice",
         ],
         "see the checks of tests/conformance/checks/torch_absent.py and torch_misuse.py",
     ),
-    "…Different operations are never matched with each other, even under one name: …": "see test_observation",
+    "…Different operations are never matched with each other, even under one "
+    "name: …": "see test_observation",
     **dict.fromkeys(
         [
             "HVDLITE_CPU_OPERATIONS=mpi, but … has no MPI",
@@ -253,7 +274,9 @@ flag("told")
 
 
 @contextlib.contextmanager
-def _job(directory: Path, name: str, size: int, hosts: tuple[str, ...] = ()) -> Iterator[tuple[Ranks, list]]:
+def _job(
+    directory: Path, name: str, size: int, hosts: tuple[str, ...] = ()
+) -> Iterator[tuple[Ranks, list]]:
     (directory / name).mkdir()
     said: list[tuple[str, str]] = []
     with Ranks(directory / name, size, hosts) as ranks:
@@ -294,7 +317,10 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, str]]:
         ranks.wait(40)
     told += said
     with _job(base, "frozen", 2) as (ranks, said):
-        ranks.start(TRYING + LOST.format(end="flag('here'); signal.pause()"), HVDLITE_HEARTBEAT_SECONDS="1.5")
+        ranks.start(
+            TRYING + LOST.format(end="flag('here'); signal.pause()"),
+            HVDLITE_HEARTBEAT_SECONDS="1.5",
+        )
         ranks.wait_for_flags("here", seconds=40)
         ranks.kill(1, signal.SIGSTOP)
         ranks.processes[0].wait(within(40))
@@ -302,7 +328,10 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, str]]:
         ranks.wait(40)
     told += said
     with _job(base, "stalled", 2) as (ranks, said):
-        knobs = {"HVDLITE_STALL_CHECK_TIME_SECONDS": "0.5", "HVDLITE_STALL_SHUTDOWN_TIME_SECONDS": "2"}
+        knobs = {
+            "HVDLITE_STALL_CHECK_TIME_SECONDS": "0.5",
+            "HVDLITE_STALL_SHUTDOWN_TIME_SECONDS": "2",
+        }
         ranks.start(TRYING + LOST.format(end="wait_flag('told'); sys.exit()"), **knobs)
         ranks.wait(40)
         warning = re.search(r"warning: (Operations have waited.+)", ranks.outputs())
@@ -341,14 +370,23 @@ def _launcher(base: Path) -> list[tuple[str, str]]:
 
 
 @pytest.mark.watchdog(240)
-@pytest.mark.parametrize("row", [row for row in ROWS if row.message not in NOT_PROVOKED], ids=lambda row: row.message)
+@pytest.mark.parametrize(
+    "row", [row for row in ROWS if row.message not in NOT_PROVOKED], ids=lambda row: row.message
+)
 def test_a_user_is_told_this(row: Row, said: list[tuple[str, str]]) -> None:
-    close = [f"{kind}: {text}" for kind, text in said if any(piece.strip() in text for piece in row.pieces)]
-    assert any(row.matches(kind, text) for kind, text in said), f"nobody was told so; similar: {close or said}"
+    close = [
+        f"{kind}: {text}"
+        for kind, text in said
+        if any(piece.strip() in text for piece in row.pieces)
+    ]
+    assert any(row.matches(kind, text) for kind, text in said), (
+        f"nobody was told so; similar: {close or said}"
+    )
 
 
 def _literals() -> str:
-    """All texts of the code: string literals, adjacent ones joined, with a mark where a value goes in."""
+    """All texts of the code: string literals, adjacent ones joined, with a mark where a value goes
+    in."""
     texts = []
     for path in [*(ROOT / "csrc").rglob("*.cc"), *(ROOT / "csrc").rglob("*.h")]:
         code = re.sub(r"^\s*//.*$", "", path.read_text(), flags=re.M)

@@ -1,4 +1,5 @@
-"""Every example runs, and shows what a person wants to see. A commit's run takes one of each framework."""
+"""Every example runs, and shows what a person wants to see. A commit's run takes one of each
+framework."""
 
 from __future__ import annotations
 
@@ -13,17 +14,23 @@ from tier import one_of
 TORCH = {
     "torch_amp_bf16.py": r"2 ranks, accuracy 0\.[89]\d*, parameters are torch\.float32",
     "torch_ddp_hook.py": r"hvdlite +loss [\d.]+ +\d+ samples/s",
-    "torch_digits_cnn.py": r"epoch 6  loss [\d.]+  test accuracy 0\.9\d*\n(.*\n)*.*2 ranks, \d+ samples/s",
-    "torch_process_sets.py": r"even +ranks \[0\] +width 16 +accuracy 0\.[89]\d*\n.*odd +ranks \[1\] +width 64 +accuracy",
-    "torch_sync_batch_norm.py": r"SyncBatchNorm +accuracy 0\.[6-9]\d* +statistics differ between ranks by 0\.0000",
+    "torch_digits_cnn.py": r"epoch 6  loss [\d.]+  test accuracy 0\.9\d*\n(.*\n)*.*2 ranks, \d+ "
+    r"samples/s",
+    "torch_process_sets.py": r"even +ranks \[0\] +width 16 +accuracy 0\.[89]\d*\n.*odd +ranks "
+    r"\[1\] +width 64 +accuracy",
+    "torch_sync_batch_norm.py": r"SyncBatchNorm +accuracy 0\.[6-9]\d* +statistics differ between "
+    r"ranks by 0\.0000",
     "torch_synthetic_resnet.py": r"0\.32 million parameters.*\n.*2 ranks, [\d.]+ images/s",
 }
 TENSORFLOW = {
-    "tensorflow2_custom_loop.py": r"epoch 8  loss [\d.]+  test accuracy 0\.[89](.*\n)*.*2 ranks, weights equal",
-    "tensorflow2_synthetic_benchmark.py": r"Img/sec per rank: [\d.]+ \+-[\d.]+\n.*Total img/sec on 2 rank\(s\): [\d.]+",
+    "tensorflow2_custom_loop.py": r"epoch 8  loss [\d.]+  test accuracy 0\.[89](.*\n)*.*2 ranks, "
+    r"weights equal",
+    "tensorflow2_synthetic_benchmark.py": r"Img/sec per rank: [\d.]+ \+-[\d.]+\n.*Total img/sec on "
+    r"2 rank\(s\): [\d.]+",
 }
 JAX = {
-    "jax_digits.py": r"epoch 6  loss [\d.]+  test accuracy 0\.9\d*\n(.*\n)*.*2 ranks, \d+ samples/s, parameters equal",
+    "jax_digits.py": r"epoch 6  loss [\d.]+  test accuracy 0\.9\d*\n(.*\n)*.*2 ranks, \d+ "
+    r"samples/s, parameters equal",
 }
 
 # Compiling takes XLA most of an example's time, and how fast its result is does not matter here.
@@ -32,13 +39,20 @@ HASTY = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=
 
 def test_every_example_is_tested_here() -> None:
     others = {"digits_mlp.py", "keras_digits.py", "torch_elastic_digits.py"}
-    assert {p.name for p in (ROOT / "examples").glob("*.py")} == {*others, *TORCH, *TENSORFLOW, *JAX}
+    assert {p.name for p in (ROOT / "examples").glob("*.py")} == {
+        *others,
+        *TORCH,
+        *TENSORFLOW,
+        *JAX,
+    }
 
 
 @pytest.mark.parametrize("ranks", one_of((1, 2, 3), "ranks of digits_mlp.py"))
 def test_digits_mlp_learns_and_the_ranks_stay_together(job: Job, ranks: int) -> None:
     needs_installed("sklearn")
-    done = job.run("-np", str(ranks), "python", str(ROOT / "examples" / "digits_mlp.py"), "--epochs", "6")
+    done = job.run(
+        "-np", str(ranks), "python", str(ROOT / "examples" / "digits_mlp.py"), "--epochs", "6"
+    )
     said = done.stdout.decode()
     assert done.returncode == 0, done.stderr.decode()
     assert f"{ranks} ranks" in said and "weights equal on all ranks" in said
@@ -65,7 +79,10 @@ def test_the_elastic_example_goes_on_without_a_rank_and_learns(job: Job) -> None
     assert done.returncode == 0, done.stderr.decode()
     assert "generation 1: 2 rank(s) go on at epoch 0" in said
     assert "generation 2: 1 rank(s) go on at epoch 1" in said
-    assert re.search(r"epoch 6  test accuracy 0\.9", said) and "weights equal on all ranks: True" in said
+    assert (
+        re.search(r"epoch 6  test accuracy 0\.9", said)
+        and "weights equal on all ranks: True" in said
+    )
 
 
 @pytest.mark.watchdog(150)

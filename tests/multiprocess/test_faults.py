@@ -1,6 +1,8 @@
-"""Ranks that die, freeze or raise: the others are told who and why. Ranks here have no launcher, which would end them all.
+"""Ranks that die, freeze or raise: the others are told who and why. Ranks here have no launcher,
+which would end them all.
 
-When heartbeats accuse whom is tested with a clock of the test's own: tests/cpp/engine/observe/silence_test.cc.
+When heartbeats accuse whom is tested with a clock of the test's own:
+tests/cpp/engine/observe/silence_test.cc.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ VICTIM = {
 @pytest.mark.parametrize(
     ("how", "victim"), [*((how, v) for how in ("sigkill", "exit") for v in range(3)), ("abort", 1)]
 )
-def test_a_rank_that_dies_while_others_wait_for_it_is_named(three_ranks: Ranks, how: str, victim: int) -> None:
+def test_a_rank_that_dies_while_others_wait_for_it_is_named(
+    three_ranks: Ranks, how: str, victim: int
+) -> None:
     three_ranks.start(
         "hvd.init(); hvd.allreduce(np.ones(3), name='warm')\n"
         f"if RANK == {victim}:\n"
@@ -47,11 +51,14 @@ def test_a_rank_that_dies_while_others_wait_for_it_is_named(three_ranks: Ranks, 
 
 
 @pytest.mark.parametrize("victim", [0, 2])
-def test_a_rank_that_dies_in_the_middle_of_a_large_transfer_is_named(three_ranks: Ranks, victim: int) -> None:
+def test_a_rank_that_dies_in_the_middle_of_a_large_transfer_is_named(
+    three_ranks: Ranks, victim: int
+) -> None:
     three_ranks.start(
         "hvd.init(); big = np.ones(16 << 20, np.float32)\n"
         "def die():\n"
-        "    wait_for_others('under way'); wait_until_inside(); tell(dying=True); os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    wait_for_others('under way'); wait_until_inside(); tell(dying=True); "
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
         f"if RANK == {victim}: threading.Thread(target=die).start()\n"
         "until_it_fails(lambda: (hvd.allreduce_(big, name='big'), flag(f'under way.{RANK}')))\n"
     )
@@ -60,7 +67,9 @@ def test_a_rank_that_dies_in_the_middle_of_a_large_transfer_is_named(three_ranks
 
 
 @pytest.mark.parametrize("victim", [0, 1])
-def test_a_death_while_the_others_compute_is_reported_by_their_next_operation(three_ranks: Ranks, victim: int) -> None:
+def test_a_death_while_the_others_compute_is_reported_by_their_next_operation(
+    three_ranks: Ranks, victim: int
+) -> None:
     three_ranks.start(
         "hvd.init(); hvd.allreduce(np.ones(3))\n"
         f"if RANK == {victim}: wait_for_others('computes'); os._exit(5)\n"
@@ -77,7 +86,9 @@ def test_a_death_while_the_others_compute_is_reported_by_their_next_operation(th
 
 
 @pytest.mark.parametrize("victim", [0, 1])
-def test_an_outstanding_handle_fails_without_anybody_waiting_for_it(three_ranks: Ranks, victim: int) -> None:
+def test_an_outstanding_handle_fails_without_anybody_waiting_for_it(
+    three_ranks: Ranks, victim: int
+) -> None:
     three_ranks.start(
         "hvd.init(); hvd.allreduce(np.ones(3))\n"
         f"if RANK == {victim}: wait_for_others('submitted'); tell(dying=True); os._exit(5)\n"
@@ -101,10 +112,15 @@ def test_an_exception_travels_to_the_others_with_its_text(three_ranks: Ranks) ->
     assert codes == {0: 0, 1: 1, 2: 0}, three_ranks.outputs()
     for rank in (0, 2):
         three_ranks.expect_named(rank, 1, three_ranks.last(1)["at"])
-        assert "KeyError" in three_ranks.last(rank)["text"] and "the missing label" in three_ranks.last(rank)["text"]
+        assert (
+            "KeyError" in three_ranks.last(rank)["text"]
+            and "the missing label" in three_ranks.last(rank)["text"]
+        )
 
 
-def test_an_exception_in_init_of_one_rank_does_not_keep_the_others_waiting(two_ranks: Ranks) -> None:
+def test_an_exception_in_init_of_one_rank_does_not_keep_the_others_waiting(
+    two_ranks: Ranks,
+) -> None:
     two_ranks.start(
         "start = time.monotonic()\n"
         "try:\n    hvd.init()\nexcept ValueError as error:\n    tell(text=str(error))\n"
@@ -116,7 +132,8 @@ def test_an_exception_in_init_of_one_rank_does_not_keep_the_others_waiting(two_r
         assert "HVDLITE_CYCLE_TIME='soon'" in two_ranks.last(rank)["text"]
 
 
-# It has told the store that it exists, and dies before the ranks have met: one of the others comes when it has ended.
+# It has told the store that it exists, and dies before the ranks have met: one of the others comes
+# when it has ended.
 _DIES_IN_INIT = """
 import select
 from hvdlite.launch import environment
@@ -142,7 +159,9 @@ except Exception as error:
 
 
 @pytest.mark.parametrize("victim", [0, 1, 2])
-def test_a_rank_that_dies_during_init_is_named_without_a_launcher(three_ranks: Ranks, victim: int) -> None:
+def test_a_rank_that_dies_during_init_is_named_without_a_launcher(
+    three_ranks: Ranks, victim: int
+) -> None:
     three_ranks.start(f"VICTIM = {victim}\n" + _DIES_IN_INIT)
     codes = three_ranks.wait(20)
     assert codes[victim] == 7, "the test itself"
@@ -159,7 +178,9 @@ def test_a_rank_that_dies_during_init_is_named_without_a_launcher(three_ranks: R
 
 
 @pytest.mark.parametrize("victim", [0, 2])
-def test_a_rank_that_dies_during_init_ends_the_job_under_the_launcher(job: Job, victim: int) -> None:
+def test_a_rank_that_dies_during_init_ends_the_job_under_the_launcher(
+    job: Job, victim: int
+) -> None:
     script = job.script(program(f"VICTIM = {victim}\n" + _DIES_IN_INIT))
     start = time.monotonic()
     done = job.run("-np", "3", sys.executable, script, HVDLITE_START_TIMEOUT="300")
@@ -178,14 +199,19 @@ def test_a_rank_that_never_comes_is_named_when_the_start_timeout_has_passed(tmp_
         ranks.start(
             "start = time.monotonic()\n"
             "try:\n    hvd.init()\n"
-            "except Exception as error:\n    tell(error=type(error).__name__, text=str(error), took=time.monotonic() - start)\n",
+            "except Exception as error:\n    tell(error=type(error).__name__, text=str(error), "
+            "took=time.monotonic() - start)\n",
             ranks=[0],
             HVDLITE_START_TIMEOUT="1",
         )
         ranks.wait()
         told = ranks.last(0)
         assert told["error"] == "TimeoutError"
-        assert "rank 2 " in told["text"] and "HVDLITE_START_TIMEOUT" in told["text"] and "1 s" in told["text"], told
+        assert (
+            "rank 2 " in told["text"]
+            and "HVDLITE_START_TIMEOUT" in told["text"]
+            and "1 s" in told["text"]
+        ), told
         assert 1 <= told["took"] < within(PROMPT), told
 
 
@@ -204,16 +230,19 @@ def test_a_frozen_rank_is_reported_after_the_heartbeat_limit(two_ranks: Ranks) -
     two_ranks.wait()
     two_ranks.expect_named(0, 1, stopped)
     told = two_ranks.last(0)
-    assert told["at"] - stopped > 0.5, "too early"  # its last beat was before the stop, perhaps long before
+    # its last beat was before the stop, perhaps long before
+    assert told["at"] - stopped > 0.5, "too early"
     assert "SIGSTOP" in told["text"] and "HVDLITE_HEARTBEAT_SECONDS" in told["text"]
 
 
 def test_ranks_that_are_merely_busy_are_waited_for(tmp_path: Path) -> None:
-    """One waits for the others: for one that sleeps, one that holds the GIL, and one that computes."""
+    """One waits for the others: for one that sleeps, one that holds the GIL, and one that
+    computes."""
     with Ranks(tmp_path, 4) as ranks:
         ranks.start(
             "import ctypes\nlong = 3.0\nhvd.init(); hvd.allreduce(np.ones(3))\n"
-            "if RANK == 1: time.sleep(long)\n"  # span: longer than the limit, as in the next two lines
+            # span: longer than the limit, as in the next two lines
+            "if RANK == 1: time.sleep(long)\n"
             "if RANK == 2: ctypes.PyDLL(None).usleep(int(long * 1e6))\n"  # span: see above
             "end = time.monotonic() + long\n"
             "while RANK == 3 and time.monotonic() < end: pass\n"
@@ -250,7 +279,9 @@ def test_all_ranks_stopped_and_continued_together_go_on(two_ranks: Ranks) -> Non
 # --- what might hold back the news
 
 
-def test_a_forked_child_that_outlives_its_killed_parent_does_not_hold_back_the_news(three_ranks: Ranks) -> None:
+def test_a_forked_child_that_outlives_its_killed_parent_does_not_hold_back_the_news(
+    three_ranks: Ranks,
+) -> None:
     three_ranks.start(
         "hvd.init(); hvd.allreduce(np.ones(3))\n"
         "if RANK == 1:\n"
@@ -264,7 +295,9 @@ def test_a_forked_child_that_outlives_its_killed_parent_does_not_hold_back_the_n
     (three_ranks.directory / "heard").touch()  # before that the child has not ended
 
 
-def test_a_subprocess_that_outlives_its_killed_parent_does_not_hold_back_the_news(three_ranks: Ranks) -> None:
+def test_a_subprocess_that_outlives_its_killed_parent_does_not_hold_back_the_news(
+    three_ranks: Ranks,
+) -> None:
     three_ranks.start(
         "import subprocess\n"
         "hvd.init(); hvd.allreduce(np.ones(3))\n"

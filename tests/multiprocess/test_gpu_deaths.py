@@ -1,4 +1,5 @@
-"""Ranks that are killed somewhere inside an operation on a GPU: the others hear of it, their GPUs and they live on."""
+"""Ranks that are killed somewhere inside an operation on a GPU: the others hear of it, their GPUs
+and they live on."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from test_gpu_programs import BEGIN, PATIENTLY
 
 pytestmark = pytest.mark.watchdog(240)  # the first builds the fake
 
-# The victim is killed in the call that `where` names, in its first operation ("making") or when all is made ("going").
+# The victim is killed in the call that `where` names, in its first operation ("making") or when all
+# is made ("going").
 PROGRAM = """
 import ctypes, os, signal, threading, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the launcher's, which comes at once
@@ -67,10 +69,21 @@ print(f"rank {rank} lives", flush=True)
 """
 
 
-def kill(job: Job, way: str, library: str, symbol: str, when: str, victim: int = 1, kind: str = "QuickArray") -> None:
+def kill(
+    job: Job,
+    way: str,
+    library: str,
+    symbol: str,
+    when: str,
+    victim: int = 1,
+    kind: str = "QuickArray",
+) -> None:
     script = job.script(BEGIN + PROGRAM)
     # Its silence would tell, too, in time: not here.
-    environment = fake_gpu.environment() | {"HVDLITE_GPU_OPERATIONS": way, "HVDLITE_HEARTBEAT_SECONDS": "0"}
+    environment = fake_gpu.environment() | {
+        "HVDLITE_GPU_OPERATIONS": way,
+        "HVDLITE_HEARTBEAT_SECONDS": "0",
+    }
     arguments = (kind, way, library, symbol, when, str(victim))
     done = job.run("-np", "3", *PATIENTLY, "python", script, *arguments, **environment)
     said = done.stdout.decode()

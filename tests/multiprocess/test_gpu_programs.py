@@ -1,4 +1,5 @@
-"""Programs with arrays on a GPU, the fake one of tests/fake_gpu, under hvdliterun: by capsules, by DLPack's exchange table."""
+"""Programs with arrays on a GPU, the fake one of tests/fake_gpu, under hvdliterun: by capsules, by
+DLPack's exchange table."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ print("fine", rank, flush=True)
 """
 
 
-# Survivors ignore the launcher's SIGTERM. They end by themselves, when they have said what they found.
+# Survivors ignore the launcher's SIGTERM. They end by themselves, when they have said what they
+# found.
 PATIENTLY = ("--grace-seconds", "60")
 
 
@@ -82,7 +84,9 @@ for step in range(3):
 """
 
 
-@pytest.mark.parametrize(("kind", "way"), [("Array", "stage"), ("QuickArray", "stage"), ("QuickArray", "nccl")])
+@pytest.mark.parametrize(
+    ("kind", "way"), [("Array", "stage"), ("QuickArray", "stage"), ("QuickArray", "nccl")]
+)
 def test_every_operation_gives_what_it_gives_on_the_host(job: Job, kind: str, way: str) -> None:
     helper = "hvd_on_host = lambda x: hvd.allreduce(x, op=hvd.Adasum)\n"
     run(job, helper + ALL_KINDS, kind, way, ranks=2, HVDLITE_GPU_CHUNK_BYTES="4096")
@@ -102,7 +106,9 @@ for step in range(3):
 """
 
 
-@pytest.mark.parametrize(("kind", "way"), [("Array", "stage"), ("QuickArray", "stage"), ("QuickArray", "nccl")])
+@pytest.mark.parametrize(
+    ("kind", "way"), [("Array", "stage"), ("QuickArray", "stage"), ("QuickArray", "nccl")]
+)
 def test_many_at_once_with_random_delays(job: Job, kind: str, way: str) -> None:
     run(job, MANY, kind, way, HVDLITE_DEBUG_DELAY_MICROSECONDS="100", FAKE_CUDA_SEED="7")
 
@@ -210,7 +216,10 @@ def test_the_death_of_a_rank_is_news_at_once_and_the_gpu_survives(job: Job, way:
     script = job.script(BEGIN + KILLED + END)
     begun = time.monotonic()
     # Its silence would tell, too, in time: not here.
-    environment = fake_gpu.environment() | {"HVDLITE_GPU_OPERATIONS": way, "HVDLITE_HEARTBEAT_SECONDS": "0"}
+    environment = fake_gpu.environment() | {
+        "HVDLITE_GPU_OPERATIONS": way,
+        "HVDLITE_HEARTBEAT_SECONDS": "0",
+    }
     done = job.run("-np", "3", *PATIENTLY, "python", script, "QuickArray", way, **environment)
     said = done.stdout.decode()
     assert time.monotonic() - begun < within(60)

@@ -1,5 +1,5 @@
-"""The handler that XLA calls for tensors on a GPU (csrc/ingraph/xla.cc), with frames of our own and the fake GPU of
-tests/fake_gpu: neither JAX nor TensorFlow has a device here."""
+"""The handler that XLA calls for tensors on a GPU (csrc/ingraph/xla.cc), with frames of our own and
+the fake GPU of tests/fake_gpu: neither JAX nor TensorFlow has a device here."""
 
 from __future__ import annotations
 
@@ -72,7 +72,14 @@ for step in range(3):
 
 @pytest.mark.parametrize(("way", "ranks"), [("stage", 3), ("nccl", 3), ("nccl", 1)])
 def test_every_kind_of_call_with_random_delays(job: Job, way: str, ranks: int) -> None:
-    run(job, EVERY_KIND, way, ranks=ranks, HVDLITE_DEBUG_DELAY_MICROSECONDS="100", HVDLITE_GPU_CHUNK_BYTES="4096")
+    run(
+        job,
+        EVERY_KIND,
+        way,
+        ranks=ranks,
+        HVDLITE_DEBUG_DELAY_MICROSECONDS="100",
+        HVDLITE_GPU_CHUNK_BYTES="4096",
+    )
 
 
 HELD = """

@@ -39,34 +39,55 @@ def test_torch_by_python_m(job: Job) -> None:
 @pytest.mark.watchdog(180)
 def test_tensorflow_by_the_launchers_flag(job: Job) -> None:
     needs_installed("tensorflow")
-    _check(job.run("-np", "2", "--horovod-compat", "python", str(PROGRAMS / "tensorflow_tape.py"), **QUIET))
+    _check(
+        job.run(
+            "-np", "2", "--horovod-compat", "python", str(PROGRAMS / "tensorflow_tape.py"), **QUIET
+        )
+    )
 
 
 @pytest.mark.watchdog(180)
 @pytest.mark.parametrize("framework", ["torch", "tensorflow", "keras"])
 def test_what_libraries_borrow_of_horovod_is_there_and_works(job: Job, framework: str) -> None:
     needs_installed(framework, *(["tensorflow"] if framework == "keras" else []))
-    _check(job.run("-np", "2", "--horovod-compat", "python", str(BORROWED / f"from_{framework}.py"), **QUIET))
+    _check(
+        job.run(
+            "-np",
+            "2",
+            "--horovod-compat",
+            "python",
+            str(BORROWED / f"from_{framework}.py"),
+            **QUIET,
+        )
+    )
 
 
 @pytest.mark.watchdog(180)
 def test_keras_by_the_environment_alone(job: Job) -> None:
     needs_installed("tensorflow", "keras")
     variables = compat.environment(job.environment()) | QUIET
-    _check(job.run("-np", "2", "python", str(PROGRAMS / "keras_fit.py"), str(job.directory), **variables))
+    _check(
+        job.run(
+            "-np", "2", "python", str(PROGRAMS / "keras_fit.py"), str(job.directory), **variables
+        )
+    )
 
 
 @pytest.mark.watchdog(120)
 def test_torch_by_an_installed_alias_and_horovodrun(job: Job) -> None:
     needs_installed("torch")
     venv.create(job.directory / "venv", symlinks=True)
-    python, horovodrun = (str(job.directory / "venv" / "bin" / name) for name in ("python", "horovodrun"))
-    ours = [path for path in sys.path if path.endswith("-packages")]
-    Path(sysconfig.get_path("purelib", vars={"base": str(job.directory / "venv")}), "ours.pth").write_text(
-        "\n".join(ours)
+    python, horovodrun = (
+        str(job.directory / "venv" / "bin" / name) for name in ("python", "horovodrun")
     )
+    ours = [path for path in sys.path if path.endswith("-packages")]
+    Path(
+        sysconfig.get_path("purelib", vars={"base": str(job.directory / "venv")}), "ours.pth"
+    ).write_text("\n".join(ours))
     environment = job.environment()
-    subprocess.run([python, "-m", "hvdlite.commands", "compat", "install"], check=True, env=environment)
+    subprocess.run(
+        [python, "-m", "hvdlite.commands", "compat", "install"], check=True, env=environment
+    )
     flags = [
         "-np",
         "2",
@@ -79,7 +100,14 @@ def test_torch_by_an_installed_alias_and_horovodrun(job: Job) -> None:
         "--log-level",
         "WARNING",
     ]
-    command = [horovodrun, *flags, python, str(PROGRAMS / "torch_training.py"), "--gradient-predivide-factor", "2"]
+    command = [
+        horovodrun,
+        *flags,
+        python,
+        str(PROGRAMS / "torch_training.py"),
+        "--gradient-predivide-factor",
+        "2",
+    ]
     _check(subprocess.run(command, capture_output=True, env=environment))
 
 
@@ -168,11 +196,20 @@ else:
 
 
 def test_a_program_that_fails_looks_as_under_python_itself(job: Job) -> None:
-    script = job.script("import horovod.common.util, sys\nsys.argv.pop()\nraise SystemExit(int(sys.argv[1]))\n")
+    script = job.script(
+        "import horovod.common.util, sys\nsys.argv.pop()\nraise SystemExit(int(sys.argv[1]))\n"
+    )
     assert job.run("-np", "2", "python", "-m", "hvdlite.compat", script, "3", "x").returncode == 3
     script = job.script("import horovod.runner\n\ndef f():\n    raise KeyError('lost')\n\nf()\n")
     done = subprocess.run(
-        [sys.executable, "-m", "hvdlite.compat", script], capture_output=True, text=True, env=job.environment()
+        [sys.executable, "-m", "hvdlite.compat", script],
+        capture_output=True,
+        text=True,
+        env=job.environment(),
     )
     plain = f'Traceback (most recent call last):\n  File "{script}", line 6, in <module>\n    f()\n'
-    assert done.returncode == 1 and done.stderr.startswith(plain) and done.stderr.endswith("KeyError: 'lost'\n")
+    assert (
+        done.returncode == 1
+        and done.stderr.startswith(plain)
+        and done.stderr.endswith("KeyError: 'lost'\n")
+    )

@@ -24,7 +24,9 @@ Hosts = tuple[str, ...]
         "hvd.add_process_set([0])",
     ],
 )
-def test_ctrl_c_in_a_blocking_operation_is_a_keyboard_interrupt_at_once(two_ranks: Ranks, blocking: str) -> None:
+def test_ctrl_c_in_a_blocking_operation_is_a_keyboard_interrupt_at_once(
+    two_ranks: Ranks, blocking: str
+) -> None:
     two_ranks.start(
         "hvd.init(); hvd.barrier()\n"
         "if RANK == 0:\n"
@@ -55,13 +57,15 @@ def test_after_ctrl_c_the_interrupted_operation_goes_on_and_the_job_too(three_ra
         "    handle = hvd.allreduce_async(np.ones(3), op=hvd.Sum, name='handle')\n"
         "    for turn in range(3):\n"
         "        try:\n"
-        "            flag_when_inside(f'waits.{turn}'); hvd.synchronize(handle); tell(interrupted=False)\n"
+        "            flag_when_inside(f'waits.{turn}'); hvd.synchronize(handle); "
+        "tell(interrupted=False)\n"
         "        except KeyboardInterrupt: tell(interrupted=True)\n"
         "    flag_when_inside('waits.3')\n"
         "    try: hvd.allreduce_(big, op=hvd.Sum, name='big')\n"
         "    except KeyboardInterrupt: pass\n"
         "    import sys\n"
-        "    assert sys.getrefcount(big) > 2, 'the engine still writes into it, so somebody must hold it'\n"
+        "    assert sys.getrefcount(big) > 2, 'the engine still writes into it, so somebody must "
+        "hold it'\n"
         "    flag('go'); del big\n"
         "else:\n"
         "    wait_flag('go')\n"
@@ -79,7 +83,8 @@ def test_after_ctrl_c_the_interrupted_operation_goes_on_and_the_job_too(three_ra
 
 def test_ctrl_c_while_init_waits_for_the_others(two_ranks: Ranks) -> None:
     two_ranks.start(
-        "try: hvd.init(); tell(interrupted=False)\nexcept KeyboardInterrupt: tell(interrupted=True)\n",
+        "try: hvd.init(); tell(interrupted=False)\nexcept KeyboardInterrupt: "
+        "tell(interrupted=True)\n",
         ranks=[0],
         HVDLITE_START_TIMEOUT="600",
     )

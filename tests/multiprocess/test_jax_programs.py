@@ -64,7 +64,8 @@ else:
 """
 )
 
-# A program goes on that has a handler of its own, or whose main thread is in Python or in native code of somebody else.
+# A program goes on that has a handler of its own, or whose main thread is in Python or in native
+# code of somebody else.
 _NOT_INTERRUPTED = (
     _WAIT_FOR_SLEEP
     + """
@@ -133,4 +134,6 @@ def test_ctrl_c_of_a_program_that_is_not_stuck_is_the_programs(job: Job) -> None
     done = job.run("-np", "2", "python", job.script(_NOT_INTERRUPTED))
     said, errors = done.stdout.decode(), done.stderr.decode()
     assert done.returncode == 0, said + errors
-    assert "interrupted in Python" in said and "a handler" in said and said.count("[4. 4. 4. 4.]") == 3, said + errors
+    assert (
+        "interrupted in Python" in said and "a handler" in said and said.count("[4. 4. 4. 4.]") == 3
+    ), said + errors

@@ -1,4 +1,5 @@
-"""Ranks that are lost while they join: in every phase of hvd.init(), for every reason; and what can be done afterwards."""
+"""Ranks that are lost while they join: in every phase of hvd.init(), for every reason; and what can
+be done afterwards."""
 
 from __future__ import annotations
 
@@ -36,8 +37,8 @@ def attempt():
         return error
 """
 
-# A rank that goes so far and no further: joined, told where it is, opened its doors; then it dies. Its doors let everybody
-# in and never say a word.
+# A rank that goes so far and no further: joined, told where it is, opened its doors; then it dies.
+# Its doors let everybody in and never say a word.
 _ACTOR = """
 import socket, struct
 from hvdlite.base import knobs
@@ -72,7 +73,9 @@ flag("acted"); wait_flag("die"); tell(dying=True); os._exit(7)
 
 @pytest.mark.parametrize("victim", [0, 1])
 @pytest.mark.parametrize("phase", ["joined", "a member", "doors"])
-def test_a_death_in_any_phase_is_told_to_those_who_wait_there(three_ranks: Ranks, phase: str, victim: int) -> None:
+def test_a_death_in_any_phase_is_told_to_those_who_wait_there(
+    three_ranks: Ranks, phase: str, victim: int
+) -> None:
     three_ranks.start(f"PHASE = {phase!r}\n" + _ACTOR, ranks=[victim])
     others = sorted({0, 1, 2} - {victim})
     three_ranks.start(TRY + "attempt()\n", ranks=others)
@@ -99,14 +102,20 @@ def test_a_kill_at_any_moment_of_joining_is_told_to_everybody(
         pytest.skip("no taskset")
     dice = random.Random(seed)
     victim = dice.randrange(4)
-    prefix: Sequence[str] = ("taskset", "-c", str(min(os.sched_getaffinity(0)))) if on_one_processor else ()
+    prefix: Sequence[str] = (
+        ("taskset", "-c", str(min(os.sched_getaffinity(0)))) if on_one_processor else ()
+    )
     with Ranks(tmp_path, 4, (*hosts, hosts[-1])) as ranks:
         ranks.start(TRY + "tell(); attempt()\n", prefix=prefix)
-        death = _kill_after_joining(ranks, victim, dice.choice([0, dice.uniform(0, 0.01), dice.uniform(0, 0.3)]))
+        death = _kill_after_joining(
+            ranks, victim, dice.choice([0, dice.uniform(0, 0.01), dice.uniform(0, 0.3)])
+        )
         ranks.wait()
         for rank in set(range(4)) - {victim}:
             told = ranks.last(rank)
-            assert (told["error"], told["peer"]) == ("PeerLostError", victim), f"{told}\n{ranks.outputs()}"
+            assert (told["error"], told["peer"]) == ("PeerLostError", victim), (
+                f"{told}\n{ranks.outputs()}"
+            )
             # A rank that was still starting Python hears of it when it comes.
             came = ranks.report(rank)[0]
             assert told["at"] - max(death, came["at"]) < within(PROMPT), told
@@ -120,7 +129,9 @@ def test_a_rank_that_comes_after_a_death_is_told_at_once(three_ranks: Ranks) -> 
     three_ranks.expect_named(2, 0, three_ranks.report(2)[0]["at"])
 
 
-def test_an_error_inside_init_of_one_rank_reaches_the_others_with_its_text(three_ranks: Ranks) -> None:
+def test_an_error_inside_init_of_one_rank_reaches_the_others_with_its_text(
+    three_ranks: Ranks,
+) -> None:
     three_ranks.start(TRY + "attempt()\n", ranks=[0, 2])
     three_ranks.start(TRY + "attempt()\n", ranks=[1], HVDLITE_NETWORK_INTERFACES="nowhere0")
     three_ranks.wait()
@@ -138,7 +149,9 @@ def test_ranks_that_disagree_about_the_size_are_told(two_ranks: Ranks) -> None:
     two_ranks.processes[1].wait()
     two_ranks.kill(0)
     told = two_ranks.last(1)
-    assert told["error"] == "ValueError" and "one of 3 ranks, the others for one of 2" in told["text"], told
+    assert (
+        told["error"] == "ValueError" and "one of 3 ranks, the others for one of 2" in told["text"]
+    ), told
 
 
 # --- afterwards
@@ -162,13 +175,17 @@ def _all_have_met(ranks: Ranks, n: int) -> None:
 
 @pytest.mark.parametrize("victim", [0, 2])
 @pytest.mark.parametrize("how", ["lost while joining", "lost later"])
-def test_survivors_init_again_together_with_a_replacement(three_ranks: Ranks, how: str, victim: int) -> None:
+def test_survivors_init_again_together_with_a_replacement(
+    three_ranks: Ranks, how: str, victim: int
+) -> None:
     others = sorted({0, 1, 2} - {victim})
     three_ranks.start(_AGAIN, ranks=others)
     if how == "lost while joining":
         three_ranks.start("PHASE = 'doors'\n" + _ACTOR, ranks=[victim])
     else:
-        three_ranks.start("hvd.init(); hvd.allreduce(np.ones(1)); flag('acted'); os._exit(7)\n", ranks=[victim])
+        three_ranks.start(
+            "hvd.init(); hvd.allreduce(np.ones(1)); flag('acted'); os._exit(7)\n", ranks=[victim]
+        )
     three_ranks.wait_for_flags("acted")
     if how == "lost while joining":
         three_ranks.wait_for_members(*others)
@@ -184,7 +201,10 @@ def test_after_a_start_timeout_a_retry_meets_the_rank_that_was_late(three_ranks:
     three_ranks.start(
         # Together, or the one that is first waits in vain for two.
         "flag(f'here.{RANK}'); wait_flag(f'here.{1 - RANK}')\n"
-        + _AGAIN.replace("hvd.shutdown()", "hvd.shutdown(); os.environ['HVDLITE_START_TIMEOUT'] = str(within(20))"),
+        + _AGAIN.replace(
+            "hvd.shutdown()",
+            "hvd.shutdown(); os.environ['HVDLITE_START_TIMEOUT'] = str(within(20))",
+        ),
         ranks=[0, 1],
         HVDLITE_START_TIMEOUT="2",
     )
@@ -200,8 +220,8 @@ def test_after_a_start_timeout_a_retry_meets_the_rank_that_was_late(three_ranks:
 # --- what might keep a death secret
 
 
-# A thread's fork() pauses after hvdlite has been told of it, until the main thread has a connection with the store; a second at
-# most, which is how long a main thread that waits for the fork takes.
+# A thread's fork() pauses after hvdlite has been told of it, until the main thread has a connection
+# with the store; a second at most, which is how long a main thread that waits for the fork takes.
 _FORK_SLOWLY = (
     "import ctypes\n"
     "def is_socket(fd):\n"
@@ -227,7 +247,12 @@ _FORK_SLOWLY = (
         ("", "for _ in range(30): fork(); time.sleep(0.002)"),  # span: moments of its way
         (_FORK_SLOWLY, "fork()"),
     ],  # span: at moments of its way
-    ids=["before init", "while it waits", "while it connects", "by a fork that began before it connects"],
+    ids=[
+        "before init",
+        "while it waits",
+        "while it connects",
+        "by a fork that began before it connects",
+    ],
 )
 def test_a_forked_child_does_not_keep_the_death_of_a_joining_rank_secret(
     three_ranks: Ranks, before: str, during: str
@@ -262,17 +287,18 @@ def test_a_rank_that_serves_the_store_and_dies_is_named(three_ranks: Ranks) -> N
         "os.environ['HVDLITE_RENDEZVOUS'] = f'127.0.0.1:{server.address[1]}'\n"
         "if os.fork() == 0: outlive('heard')\n"
         "def die():\n"
-        "    with StoreClient(server.address, secret) as store: store.get('init/0/member/1', within(20))\n"
-        "    flag('known'); wait_flag('die'); tell(dying=True); os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    with StoreClient(server.address, secret) as store: store.get('init/0/member/1', "
+        "within(20))\n"
+        "    flag('known'); wait_flag('die'); tell(dying=True); os.kill(os.getpid(), "
+        "signal.SIGKILL)\n"
         "threading.Thread(target=die, daemon=True).start()\n"
         "hvd.init()\n",
         ranks=[0],
     )
     three_ranks.wait_for_flags("port")
     three_ranks.start(
-        f"os.environ['HVDLITE_RENDEZVOUS'] = '127.0.0.1:{(three_ranks.directory / 'port').read_text()}'\n"
-        + TRY
-        + "attempt()\n",
+        "os.environ['HVDLITE_RENDEZVOUS'] = "
+        f"'127.0.0.1:{(three_ranks.directory / 'port').read_text()}'\n" + TRY + "attempt()\n",
         ranks=[1],
     )
     three_ranks.wait_for_flags("known")
@@ -294,7 +320,9 @@ def test_a_store_that_ends_is_noticed_at_once_by_those_who_join(three_ranks: Ran
         three_ranks.processes[rank].wait(within(20))
     for rank in (1, 2):
         told = three_ranks.last(rank)
-        assert told["error"] == "HorovodInternalError" and "lost the job's store" in told["text"], told
+        assert told["error"] == "HorovodInternalError" and "lost the job's store" in told["text"], (
+            told
+        )
         assert told["at"] - ended < within(PROMPT)
     (three_ranks.directory / "die").touch()
     three_ranks.wait()
@@ -310,10 +338,12 @@ def test_a_death_ends_the_wait_of_those_who_connect_a_process_set(tmp_path: Path
             "if RANK == 1:\n"
             "    import resource\n"
             # It cannot make the links that the others wait for.
-            "    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir('/proc/self/fd')) - 1,) * 2)\n"
+            "    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir('/proc/self/fd')) - "
+            "1,) * 2)\n"
             "    try: hvd.add_process_set([0, 1, 2])\n"
             # A folder as a flag: there is no descriptor left for a file.
-            "    except hvd.HorovodInternalError: os.mkdir('gave up'); wait_flag('die'); tell(dying=True); os._exit(7)\n"
+            "    except hvd.HorovodInternalError: os.mkdir('gave up'); wait_flag('die'); "
+            "tell(dying=True); os._exit(7)\n"
             "until_it_fails(lambda: (hvd.add_process_set([0, 1, 2]), hvd.allreduce(1.0)))\n"
             "until_it_fails(lambda: hvd.allreduce(1.0))\n"
         )
@@ -323,23 +353,27 @@ def test_a_death_ends_the_wait_of_those_who_connect_a_process_set(tmp_path: Path
         assert ranks.wait() == {0: 0, 1: 7, 2: 0, 3: 0}, ranks.outputs()
         for rank in (0, 2, 3):
             told = ranks.last(rank)
-            # Why rank 1 gave up, in its own words; its death is what brought the others back from waiting for it.
+            # Why rank 1 gave up, in its own words; its death is what brought the others back from
+            # waiting for it.
             assert "Too many open files" in told["text"], told
             assert told["at"] - ranks.last(1)["at"] < within(PROMPT), told
 
 
 def test_ranks_of_different_releases_are_told_which_runs_what(tmp_path: Path) -> None:
-    """Even if they would understand each other: it is a mistake, and what it does shows later, if at all."""
+    """Even if they would understand each other: it is a mistake, and what it does shows later, if
+    at all."""
     with Ranks(tmp_path, 3) as ranks:
         ranks.start(
             "if RANK == 1: hvd.__version__ = '9.9.9'\n"
-            "try: hvd.init()\nexcept (ValueError, hvd.PeerLostError) as error: tell(text=str(error))\nelse: tell(text='let in')\n",
+            "try: hvd.init()\nexcept (ValueError, hvd.PeerLostError) as error: "
+            "tell(text=str(error))\nelse: tell(text='let in')\n",
             HVDLITE_HOST_ID="node1",
         )
         ranks.end_well()
         for rank in range(3):
             # Or, where another rank was quicker: it could not join the job, and this is why.
             assert ranks.last(rank)["text"].endswith(
-                f"the ranks run different releases of hvdlite: ranks 0, 2 on node1 run {hvdlite.__version__}; "
+                "the ranks run different releases of hvdlite: ranks 0, 2 on node1 run "
+                f"{hvdlite.__version__}; "
                 "rank 1 on node1 runs 9.9.9. Install the same release on all hosts"
             )

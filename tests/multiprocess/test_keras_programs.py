@@ -8,7 +8,8 @@ from launched import Job
 
 needs_installed("keras", "torch")
 
-# Without inductor, whose C++ compiler would take longer than all the rest: what is compiled, and what is left out, is the same.
+# Without inductor, whose C++ compiler would take longer than all the rest: what is compiled, and
+# what is left out, is the same.
 _COMPILED = """
 import functools
 import numpy as np, torch, keras, hvdlite.keras as hvd
@@ -33,7 +34,9 @@ print("equal", flush=True)
 @pytest.mark.costly
 @pytest.mark.watchdog(300)
 def test_keras_jit_on_torch_leaves_hvdlite_out_without_a_warning(job: Job) -> None:
-    done = job.run("-np", "2", "python", job.script(_COMPILED), KERAS_BACKEND="torch", TF_CPP_MIN_LOG_LEVEL="2")
+    done = job.run(
+        "-np", "2", "python", job.script(_COMPILED), KERAS_BACKEND="torch", TF_CPP_MIN_LOG_LEVEL="2"
+    )
     assert done.returncode == 0, done.stderr.decode()
     assert done.stdout.decode().count("equal") == 2
     assert "Dynamo" not in done.stderr.decode()

@@ -1,4 +1,5 @@
-"""`hvdliterun` as users and their accidents meet it. Ranks are shell or Python scripts without the core."""
+"""`hvdliterun` as users and their accidents meet it. Ranks are shell or Python scripts without the
+core."""
 
 from __future__ import annotations
 
@@ -22,12 +23,19 @@ PYTHON = sys.executable
 
 
 def test_each_rank_computes_with_its_share_of_the_cores_and_one_line_says_so(job: Job) -> None:
-    job.prefix = ["env", "-u", "OMP_NUM_THREADS", "taskset", "-c", str(min(os.sched_getaffinity(0)))]
+    job.prefix = [
+        "env",
+        "-u",
+        "OMP_NUM_THREADS",
+        "taskset",
+        "-c",
+        str(min(os.sched_getaffinity(0))),
+    ]
     done = job.run("-np", "2", "sh", "-c", "echo $OMP_NUM_THREADS")
     assert [prefixed(done.stdout, rank) for rank in range(2)] == [["1"], ["1"]]
     assert done.stderr.decode() == (
-        "hvdliterun: OMP_NUM_THREADS is not set: each rank computes with 1 thread, for there is 1 core; "
-        "-x OMP_NUM_THREADS=N gives them another number.\n"
+        "hvdliterun: OMP_NUM_THREADS is not set: each rank computes with 1 thread, for there is 1 "
+        "core; -x OMP_NUM_THREADS=N gives them another number.\n"
     )
     for words in (["-np", "2", "-x", "OMP_NUM_THREADS=7"], ["-np", "1"]):
         done = job.run(*words, "sh", "-c", "echo $OMP_NUM_THREADS")
@@ -53,7 +61,10 @@ def test_a_program_of_torchrun_runs(job: Job) -> None:
     )
     done = job.run("-np", "2", "--torch-env", PYTHON, script)
     assert done.returncode == 0, done.stderr
-    assert [prefixed(done.stdout, rank) for rank in range(2)] == [["0 2 3.0 True"], ["1 2 3.0 True"]]
+    assert [prefixed(done.stdout, rank) for rank in range(2)] == [
+        ["0 2 3.0 True"],
+        ["1 2 3.0 True"],
+    ]
     assert b"no rank has called" not in done.stderr
 
 
@@ -63,7 +74,8 @@ def test_each_rank_knows_its_place_and_reads_the_secret_twice(job: Job) -> None:
         "from hvdlite.launch.environment import discover\n"
         "a, b = discover(os.environ), discover(os.environ)\n"
         "assert a == b and len(a.secret) == 32\n"
-        "print(a.rank, a.size, a.local_rank, a.local_size, a.cross_rank, a.cross_size, hash(a.secret))\n"
+        "print(a.rank, a.size, a.local_rank, a.local_size, a.cross_rank, a.cross_size, "
+        "hash(a.secret))\n"
     )
     done = job.run("-np", "3", PYTHON, script, PYTHONHASHSEED="0")
     assert done.returncode == 0, done.stderr
@@ -83,13 +95,20 @@ def test_bound_ranks_have_shares_of_their_own_of_the_processors(job: Job) -> Non
     seen = [[*map(int, prefixed(done.stdout, rank)[0].split())] for rank in range(len(expected))]
     assert seen == [sorted(share) for share in expected]
     done = job.run("-np", "2", "--bind", "none", *_PROCESSORS)
-    assert prefixed(done.stdout, 0) == prefixed(done.stdout, 1) == [" ".join(map(str, sorted(os.sched_getaffinity(0))))]
+    assert (
+        prefixed(done.stdout, 0)
+        == prefixed(done.stdout, 1)
+        == [" ".join(map(str, sorted(os.sched_getaffinity(0))))]
+    )
 
 
 def test_more_bound_ranks_than_cores_are_refused(job: Job) -> None:
     done = job.run("-np", "999", "--bind", "core", "true")
     assert done.returncode == 1 and not done.stdout
-    assert b"--bind core: 999 ranks, but " in done.stderr and b"--bind none lets them share" in done.stderr
+    assert (
+        b"--bind core: 999 ranks, but " in done.stderr
+        and b"--bind none lets them share" in done.stderr
+    )
 
 
 def test_two_names_of_this_machine_count_as_two_hosts(job: Job) -> None:
@@ -121,7 +140,8 @@ def test_the_secret_shows_neither_in_argv_nor_in_the_environment_nor_in_logs(job
     script = job.script(
         "import os\n"
         "from hvdlite.launch.environment import discover\n"
-        "open('secret.' + os.environ['HVDLITE_RANK'], 'wb').write(discover(os.environ).secret)\n" + READY
+        "open('secret.' + os.environ['HVDLITE_RANK'], 'wb').write(discover(os.environ).secret)\n"
+        + READY
     )
     process = job.start("-np", "2", "--verbose", "--log-level", "trace", PYTHON, script)
     job.wait_for_files(["ready.0", "ready.1"])
@@ -131,7 +151,9 @@ def test_the_secret_shows_neither_in_argv_nor_in_the_environment_nor_in_logs(job
     pids = job.pids()
     assert len(pids) == 4  # launcher, guardian, two ranks
     for pid in pids:
-        shown += Path(f"/proc/{pid}/cmdline").read_bytes() + Path(f"/proc/{pid}/environ").read_bytes()
+        shown += (
+            Path(f"/proc/{pid}/cmdline").read_bytes() + Path(f"/proc/{pid}/environ").read_bytes()
+        )
     process.send_signal(signal.SIGTERM)
     shown += b"".join(process.communicate())
     assert b"HVDLITE_SECRET_FD=" in shown
@@ -141,10 +163,12 @@ def test_the_secret_shows_neither_in_argv_nor_in_the_environment_nor_in_logs(job
 
 def test_where_descriptors_get_lost_the_users_own_secret_is_used(job: Job) -> None:
     script = job.script(
-        "import os\nfrom hvdlite.launch.environment import discover\nprint(discover(os.environ).secret.hex())\n"
+        "import os\nfrom hvdlite.launch.environment import "
+        "discover\nprint(discover(os.environ).secret.hex())\n"
     )
     wrapper = job.script(
-        f"import subprocess, sys\nsys.exit(subprocess.run([sys.executable, {script!r}]).returncode)",
+        "import subprocess, sys\nsys.exit(subprocess.run([sys.executable, "
+        f"{script!r}]).returncode)",
         "wrapper.py",
     )
     lost = job.run("-np", "2", PYTHON, wrapper)
@@ -159,7 +183,9 @@ def test_where_descriptors_get_lost_the_users_own_secret_is_used(job: Job) -> No
 
 def test_flags_reach_the_ranks_under_both_names(job: Job) -> None:
     command = "echo $HVDLITE_FUSION_THRESHOLD $HOROVOD_FUSION_THRESHOLD $HOROVOD_CYCLE_TIME"
-    done = job.run("-np", "1", "--fusion-threshold-mb", "1", "sh", "-c", command, HOROVOD_CYCLE_TIME="3")
+    done = job.run(
+        "-np", "1", "--fusion-threshold-mb", "1", "sh", "-c", command, HOROVOD_CYCLE_TIME="3"
+    )
     assert prefixed(done.stdout, 0) == ["1048576 1048576 3"]
 
 
@@ -180,8 +206,8 @@ def test_success(job: Job) -> None:
 def test_the_exit_code_is_that_of_the_first_rank_that_fails(job: Job) -> None:
     script = job.script(
         WAIT_FOR
-        + "if os.environ['HVDLITE_RANK'] == '1':\n    wait_for('ready.0', 'ready.2')\n    raise SystemExit(3)\n"
-        + READY
+        + "if os.environ['HVDLITE_RANK'] == '1':\n    wait_for('ready.0', 'ready.2')\n    raise "
+        "SystemExit(3)\n" + READY
     )
     done = job.run("-np", "3", PYTHON, script)
     assert done.returncode == 3
@@ -194,13 +220,16 @@ def test_the_exit_code_is_that_of_the_first_rank_that_fails(job: Job) -> None:
 def test_an_exception_is_quoted_in_the_last_line(job: Job) -> None:
     done = job.run("-np", "1", PYTHON, "-c", "raise ValueError('the learning rate is negative')")
     assert done.returncode == 1
-    assert "rank 0 on localhost exited with code 1: ValueError: the learning rate is negative." in last_line(
-        done.stderr
+    assert (
+        "rank 0 on localhost exited with code 1: ValueError: the learning rate is negative."
+        in last_line(done.stderr)
     )
 
 
 def test_a_rank_killed_by_sigkill_gives_137(job: Job) -> None:
-    done = job.run("-np", "3", "bash", "-c", "if [ $HVDLITE_RANK = 2 ]; then kill -9 $$; fi; sleep 600")
+    done = job.run(
+        "-np", "3", "bash", "-c", "if [ $HVDLITE_RANK = 2 ]; then kill -9 $$; fi; sleep 600"
+    )
     assert done.returncode == 137
     assert "rank 2 on localhost was killed by SIGKILL" in last_line(done.stderr)
 
@@ -222,7 +251,9 @@ def test_what_a_successful_rank_leaves_behind_is_ended(job: Job) -> None:
 
 
 def test_a_rank_that_ignores_sigterm_is_killed_after_the_grace_period(job: Job) -> None:
-    script = job.script("import os, signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + READY)
+    script = job.script(
+        "import os, signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + READY
+    )
     process = job.start("-np", "2", "--grace-seconds", "0.5", PYTHON, script)
     job.wait_ready(2)
     asked = time.monotonic()
@@ -250,11 +281,16 @@ def test_a_rank_may_tidy_up_on_sigterm(job: Job) -> None:
     assert prefixed(out, 0) == prefixed(out, 1) == ["saved"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda n: n.name)
-def test_a_signal_that_comes_before_the_launcher_watches_is_answered_as_well(job: Job, number: signal.Signals) -> None:
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda n: n.name
+)
+def test_a_signal_that_comes_before_the_launcher_watches_is_answered_as_well(
+    job: Job, number: signal.Signals
+) -> None:
     rank = job.script(
         "import signal, sys\n"
-        "signal.signal(signal.SIGTERM, lambda *_: (print('saved', flush=True), sys.exit(0)))\n" + READY
+        "signal.signal(signal.SIGTERM, lambda *_: (print('saved', flush=True), sys.exit(0)))\n"
+        + READY
     )
     launcher = job.script(
         WAIT_FOR + "import sys\n"
@@ -280,7 +316,9 @@ def test_a_signal_that_comes_before_the_launcher_watches_is_answered_as_well(job
     assert prefixed(out, 0) == ["saved"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda n: n.name)
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda n: n.name
+)
 def test_a_signal_to_the_launcher_ends_all_ranks(job: Job, number: signal.Signals) -> None:
     command = f"{PYTHON} -c '{READY}'"
     process = job.start("-np", "3", "--grace-seconds", PATIENT, "bash", "-c", command)
@@ -305,7 +343,9 @@ def test_ctrl_c_twice_does_not_wait_for_the_grace_period(job: Job) -> None:
 
 
 def test_under_nohup_the_end_of_the_terminal_is_not_the_end_of_the_job(job: Job) -> None:
-    script = job.script("open('ready.0', 'w').close()\n" + WAIT_FOR + "wait_for('go')\nprint('trained')\n")
+    script = job.script(
+        "open('ready.0', 'w').close()\n" + WAIT_FOR + "wait_for('go')\nprint('trained')\n"
+    )
     job.prefix = ("nohup",)
     process = job.start("-np", "1", PYTHON, script)
     job.wait_ready(1)
@@ -321,14 +361,19 @@ def test_under_nohup_the_end_of_the_terminal_is_not_the_end_of_the_job(job: Job)
 def test_no_such_command(job: Job) -> None:
     done = job.run("-np", "2", "no-such-command-here")
     assert done.returncode == 127
-    assert done.stderr.decode() == ("hvdliterun: cannot start 'no-such-command-here': No such file or directory.\n")
+    assert done.stderr.decode() == (
+        "hvdliterun: cannot start 'no-such-command-here': No such file or directory.\n"
+    )
 
 
 def test_a_command_that_is_not_executable(job: Job) -> None:
     script = job.script("print(1)")
     done = job.run("-np", "2", script)
     assert done.returncode == 126
-    assert f"cannot start '{script}': Permission denied. Did you mean `python {script}`?" in last_line(done.stderr)
+    assert (
+        f"cannot start '{script}': Permission denied. Did you mean `python {script}`?"
+        in last_line(done.stderr)
+    )
 
 
 def test_no_such_script(job: Job) -> None:

@@ -1,4 +1,5 @@
-"""Whatever of a job is killed, nothing of it stays. Ranks are shell or Python scripts without the core."""
+"""Whatever of a job is killed, nothing of it stays. Ranks are shell or Python scripts without the
+core."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ FAMILY = (
 
 
 def _wait_for_two_families(job: Job) -> None:
-    """Until all of them are there, with the launcher and the guardian: those in the background start when they can."""
+    """Until all of them are there, with the launcher and the guardian: those in the background
+    start when they can."""
     job.wait_ready(2)
     wait_until(lambda: len(job.pids()) == 14, said=job.pids)
 
@@ -51,7 +53,18 @@ def test_kill_9_of_the_launcher_takes_grandchildren_along_at_once(job: Job) -> N
 
 def test_kill_9_of_the_launchers_process_group_does_so_too(job: Job) -> None:
     process = subprocess.Popen(
-        [PYTHON, "-m", "hvdlite.launch", "-np", "2", "--grace-seconds", PATIENT, "bash", "-c", FAMILY],
+        [
+            PYTHON,
+            "-m",
+            "hvdlite.launch",
+            "-np",
+            "2",
+            "--grace-seconds",
+            PATIENT,
+            "bash",
+            "-c",
+            FAMILY,
+        ],
         cwd=job.directory,
         env=job.environment(),
         start_new_session=True,
@@ -66,17 +79,22 @@ def test_kill_9_of_the_launchers_process_group_does_so_too(job: Job) -> None:
 
 # What a launcher does at these moments of a start is replaced so that it kills itself there.
 MOMENTS = {
-    "the guardian runs": "popen = local.subprocess.Popen\nlocal.subprocess.Popen = lambda *a, **k: (popen(*a, **k), die())\n",
+    "the guardian runs": "popen = local.subprocess.Popen\nlocal.subprocess.Popen = lambda *a, **k: "
+    "(popen(*a, **k), die())\n",
     "half of the job is sent": (
         "class Half:\n"
         "    def __init__(self, pipe): self.pipe = pipe\n"
-        "    def write(self, data): self.pipe.write(data[: len(data) // 2]); self.pipe.flush(); die()\n"
+        "    def write(self, data): self.pipe.write(data[: len(data) // 2]); self.pipe.flush(); "
+        "die()\n"
         "popen = local.subprocess.Popen\n"
-        "def start(*a, **k):\n    child = popen(*a, **k); child.stdin = Half(child.stdin); return child\n"
+        "def start(*a, **k):\n    child = popen(*a, **k); child.stdin = Half(child.stdin); return "
+        "child\n"
         "local.subprocess.Popen = start\n"
     ),
-    "all of the job is sent": "start = local.start\nlocal.start = lambda *a, **k: (start(*a, **k), die())\n",
-    "the first rank has started": "parse = local.parse\nlocal.parse = lambda line: (parse(line), die())\n",
+    "all of the job is sent": "start = local.start\nlocal.start = lambda *a, **k: (start(*a, **k), "
+    "die())\n",
+    "the first rank has started": "parse = local.parse\nlocal.parse = lambda line: (parse(line), "
+    "die())\n",
 }
 
 
@@ -113,7 +131,8 @@ def test_kill_9_of_the_guardian_takes_along_what_has_left_the_ranks_sessions(job
 
 def test_a_job_whose_guardian_is_stopped_ends_as_others_do(job: Job) -> None:
     script = job.script(
-        "import signal, sys\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(print('saved')))\n" + READY
+        "import signal, sys\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(print('saved')))\n"
+        + READY
     )
     process = job.start("-np", "2", "--grace-seconds", PATIENT, PYTHON, script)
     job.wait_ready(2)
@@ -143,7 +162,8 @@ def test_a_guardian_that_stays_frozen_holds_nothing_up(job: Job) -> None:
     # As in a cgroup that is frozen: SIGCONT does not help.
     job.launcher = [
         job.script(
-            "import sys\nfrom hvdlite.launch import cli\nfrom hvdlite.launch.spawn import guardian, local\n"
+            "import sys\nfrom hvdlite.launch import cli\nfrom hvdlite.launch.spawn import "
+            "guardian, local\n"
             "local.Ranks.wake = lambda self: None\nguardian.KILL_SECONDS = 3\n"
             "sys.exit(cli.main())\n",
             "launcher.py",

@@ -1,4 +1,5 @@
-"""What comes out of `hvdliterun`, and what it costs. Ranks are shell or Python scripts without the core."""
+"""What comes out of `hvdliterun`, and what it costs. Ranks are shell or Python scripts without the
+core."""
 
 from __future__ import annotations
 
@@ -40,7 +41,9 @@ def test_eight_ranks_print_in_order_and_without_mixing_lines(job: Job) -> None:
 
 def test_binary_output_comes_out_unchanged(job: Job) -> None:
     # Carriage returns are a progress bar's.
-    script = job.script("import os, sys; os.write(1, bytes(b for b in range(256) if b != 13) * 3 + b'end')")
+    script = job.script(
+        "import os, sys; os.write(1, bytes(b for b in range(256) if b != 13) * 3 + b'end')"
+    )
     done = job.run("-np", "1", "--output-filename", "logs", PYTHON, script)
     expected = bytes(b for b in range(256) if b != 13) * 3 + b"end"
     assert done.stdout.replace(b"[0]<stdout>:", b"") == expected
@@ -69,7 +72,9 @@ def test_copies_and_timestamps(job: Job) -> None:
 
 def test_a_reader_that_pauses_does_not_stop_the_ranks(job: Job) -> None:
     # 8 MB fit into the backlog: the rank goes on although nobody has read a byte.
-    process = job.start("-np", "1", "sh", "-c", "yes 0123456789abcde | head -c 8000000; touch finished")
+    process = job.start(
+        "-np", "1", "sh", "-c", "yes 0123456789abcde | head -c 8000000; touch finished"
+    )
     job.wait_for_files(["finished"])
     assert process.stdout is not None
     out, _ = process.communicate()
@@ -110,10 +115,13 @@ def test_on_a_terminal_a_progress_bar_is_one_line(job: Job) -> None:
 
 def test_collapsed_lines_name_all_that_have_said_them(job: Job) -> None:
     patient = (
-        "import sys\nfrom hvdlite.launch import cli, collapse\ncollapse.MOMENT_SECONDS = 600\nsys.exit(cli.main())\n"
+        "import sys\nfrom hvdlite.launch import cli, collapse\ncollapse.MOMENT_SECONDS = "
+        "600\nsys.exit(cli.main())\n"
     )
     job.launcher = [job.script(patient, "launcher.py")]
-    done = job.run("-np", "3", "--collapse", "sh", "-c", "echo same; echo rank $HVDLITE_RANK; echo same >&2")
+    done = job.run(
+        "-np", "3", "--collapse", "sh", "-c", "echo same; echo rank $HVDLITE_RANK; echo same >&2"
+    )
     assert done.returncode == 0
     first, *others = done.stdout.decode().splitlines()
     assert first == "[0-2]<stdout>:same"
@@ -132,7 +140,8 @@ def test_output_that_cannot_be_written_is_no_success(job: Job) -> None:
         )
     assert done.returncode == 1
     assert last_line(done.stderr) == (
-        "hvdliterun: what ranks have written to stdout is lost from some point on: No space left on device."
+        "hvdliterun: what ranks have written to stdout is lost from some point on: No space left "
+        "on device."
     )
 
 
@@ -144,18 +153,21 @@ def test_output_that_nobody_reads_is_no_success(job: Job) -> None:
     err = process.stderr.read()
     assert process.wait() == 1
     assert last_line(err) == (
-        "hvdliterun: what ranks have written to stdout is lost from some point on: nobody reads it any more."
+        "hvdliterun: what ranks have written to stdout is lost from some point on: nobody reads it "
+        "any more."
     )
 
 
-# --- what it costs: counted, because seconds depend on what else a machine does. benchmarks/starting measures them.
+# --- what it costs: counted, because seconds depend on what else a machine does.
+# benchmarks/starting measures them.
 
 
 def test_much_output_costs_little_time_of_the_processor(job: Job) -> None:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = job.run("-np", "2", "sh", "-c", "yes 0123456789abcdef0123456789abcde | head -c 16000000")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    # One a line. Where a rank is held up in the middle of one, the other begins a line of its own there.
+    # One a line. Where a rank is held up in the middle of one, the other begins a line of its own
+    # there.
     assert done.stdout.count(b"f") == 1_000_000
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 6  # 0.7
 
@@ -188,7 +200,11 @@ HEAVY = {
 
 def test_a_start_calls_little_and_imports_little(job: Job) -> None:
     done = subprocess.run(
-        [PYTHON, "-c", COUNTED], cwd=job.directory, env=job.environment(), capture_output=True, check=True
+        [PYTHON, "-c", COUNTED],
+        cwd=job.directory,
+        env=job.environment(),
+        capture_output=True,
+        check=True,
     )
     status, calls, modules = json.loads(done.stdout)
     assert status == 0
@@ -208,9 +224,12 @@ def test_who_watches_sleeps_until_something_happens(job: Job) -> None:
     tell = "import os, signal\nsignal.signal(signal.SIGUSR1, lambda *_: open('got', 'w').close())\n"
     process = job.start("-np", "1", PYTHON, job.script(tell + READY))
     job.wait_ready(1)
-    process.send_signal(signal.SIGUSR1)  # has to pass by the launcher and the guardian: after it both have started
+    # has to pass by the launcher and the guardian: after it both have started
+    process.send_signal(signal.SIGUSR1)
     job.wait_for_files(["got"])
-    (watching,) = (pid for pid in job.pids() if b"guardian.py" in Path(f"/proc/{pid}/cmdline").read_bytes())
+    (watching,) = (
+        pid for pid in job.pids() if b"guardian.py" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    )
     threads = sum(len(os.listdir(f"/proc/{pid}/task")) for pid in (process.pid, watching))
     before = went_to_sleep(process.pid, watching)
     time.sleep(1.2)  # span: twice the longest pause of a loop that looks instead of waiting

@@ -1,5 +1,5 @@
-"""init() under the launchers of others. They are the real ones, but for srun, whose variables are set here, and horovodrun, whose
-server is a few lines of others.py."""
+"""init() under the launchers of others. They are the real ones, but for srun, whose variables are
+set here, and horovodrun, whose server is a few lines of others.py."""
 
 from __future__ import annotations
 
@@ -110,7 +110,9 @@ def test_a_rank_of_torchrun_that_is_killed_takes_all_with_it(job: Job) -> None:
 
 @WITH_TORCH
 @pytest.mark.watchdog(150)
-def test_two_torchruns_at_once_keep_apart(job: Job, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_two_torchruns_at_once_keep_apart(
+    job: Job, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     other = Job(tmp_path_factory.mktemp("other"))
     processes = [start(j, torchrun("--nproc-per-node=2", j.script(TWICE))) for j in (job, other)]
     end_well(*processes, seconds=120)
@@ -124,8 +126,20 @@ def test_two_torchruns_at_once_keep_apart(job: Job, tmp_path_factory: pytest.Tem
 def test_two_agents_of_torchrun(job: Job) -> None:
     """On one host that pretends to be two."""
     script = job.script(TWICE)
-    meeting = [f"--rdzv-endpoint=127.0.0.1:{free_port()}", "--rdzv-backend=c10d", "--local-addr=127.0.0.1"]
-    command = [PYTHON, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1", *meeting, script]
+    meeting = [
+        f"--rdzv-endpoint=127.0.0.1:{free_port()}",
+        "--rdzv-backend=c10d",
+        "--local-addr=127.0.0.1",
+    ]
+    command = [
+        PYTHON,
+        "-m",
+        "torch.distributed.run",
+        "--nnodes=2",
+        "--nproc-per-node=1",
+        *meeting,
+        script,
+    ]
     agents = [start(job, command, HVDLITE_HOST_ID=host) for host in "ab"]
     end_well(*agents, seconds=100)
     expect_places(job, TWO_HOSTS)
@@ -162,8 +176,20 @@ def test_once_all_have_come_torchruns_store_knows_no_secret(job: Job, hosts: int
         agents = [start(job, torchrun("--nproc-per-node=2", script))]
     else:
         here = socket.gethostname()
-        meeting = [f"--rdzv-endpoint={here}:{free_port()}", "--rdzv-backend=c10d", f"--local-addr={here}"]
-        command = [PYTHON, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1", *meeting, script]
+        meeting = [
+            f"--rdzv-endpoint={here}:{free_port()}",
+            "--rdzv-backend=c10d",
+            f"--local-addr={here}",
+        ]
+        command = [
+            PYTHON,
+            "-m",
+            "torch.distributed.run",
+            "--nnodes=2",
+            "--nproc-per-node=1",
+            *meeting,
+            script,
+        ]
         agents = [start(job, command, HVDLITE_HOST_ID=host) for host in "ab"]
     codes, output = finish(*agents, seconds=100)
     assert set(codes) == {0}, output
@@ -173,19 +199,32 @@ def test_once_all_have_come_torchruns_store_knows_no_secret(job: Job, hosts: int
 
 def test_torchs_variables_without_its_agent(job: Job) -> None:
     """As Ray Train and Kubeflow's operator set them."""
-    variables = {"RANK": "{rank}", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    variables = {
+        "RANK": "{rank}",
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_port()),
+    }
     end_well(*ranks(job, 2, job.script(TWICE), variables))
     expect_places(job, on_one_host(2))
 
 
 def test_a_launcher_that_sees_other_hosts_than_there_are_is_told(job: Job) -> None:
     """Two agents of torchrun on one host: each calls its rank the first."""
-    variables = {"RANK": "{rank}", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    variables = {
+        "RANK": "{rank}",
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_port()),
+    }
     variables |= {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
     script = job.script(TWICE)
     output = end_well(*ranks(job, 2, script, variables))
     expect_places(job, on_one_host(2))
-    assert "torchrun says that rank 0 is local rank 0 of 1, but it shares its host with 2 ranks" in output
+    assert (
+        "torchrun says that rank 0 is local rank 0 of 1, but it shares its host with 2 ranks"
+        in output
+    )
     assert output.count("shares its host") == 1, output
     codes, output = finish(*ranks(job, 2, script, variables, HVDLITE_HOST_ID="x"))
     assert codes == [0, 0] and "shares its host" not in output, output
@@ -200,7 +239,9 @@ def _secret_file(job: Job, name: str, digits: str) -> str:
 
 def test_a_secret_in_a_file_closes_the_door(job: Job) -> None:
     """Between hosts, where what others can look up would do otherwise."""
-    variables = step_of_two_hosts() | {"HVDLITE_SECRET_FILE": _secret_file(job, "secret", "ab" * 32)}
+    variables = step_of_two_hosts() | {
+        "HVDLITE_SECRET_FILE": _secret_file(job, "secret", "ab" * 32)
+    }
     codes, output = finish(*ranks(job, 2, job.script(TWICE), variables))
     assert codes == [0, 0] and _DOOR not in output, output
     expect_places(job, TWO_HOSTS)
@@ -208,14 +249,27 @@ def test_a_secret_in_a_file_closes_the_door(job: Job) -> None:
 
 @pytest.mark.parametrize("other", ["another", "none"])
 def test_a_rank_with_another_secret_is_told_at_once(job: Job, other: str) -> None:
-    variables = {"RANK": "{rank}", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    variables = {
+        "RANK": "{rank}",
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_port()),
+    }
     script = job.script(TWICE)
     given = variables | {"HVDLITE_SECRET_FILE": _secret_file(job, "secret", "ab" * 32)}
     first = ranks(job, 1, script, given, HVDLITE_START_TIMEOUT="600")[0]
-    mine = {"HVDLITE_SECRET_FILE": _secret_file(job, "other", "cd" * 32)} if other == "another" else {}
-    second = start(job, [PYTHON, script], **variables | mine | {"RANK": "1"}, HVDLITE_START_TIMEOUT="600")
+    mine = (
+        {"HVDLITE_SECRET_FILE": _secret_file(job, "other", "cd" * 32)} if other == "another" else {}
+    )
+    second = start(
+        job, [PYTHON, script], **variables | mine | {"RANK": "1"}, HVDLITE_START_TIMEOUT="600"
+    )
     codes, output = finish(second)
-    told = "was given another secret than rank 0" if mine else "rank 0 was given a secret and this rank 1 was not"
+    told = (
+        "was given another secret than rank 0"
+        if mine
+        else "rank 0 was given a secret and this rank 1 was not"
+    )
     assert codes == [1] and told in output, output
     first.terminate()  # it would wait for its rank 1
     output += finish(first)[1]
@@ -271,7 +325,9 @@ def test_when_all_ports_are_taken_rank_0_says_so(job: Job) -> None:
     finally:
         for sock in taken:
             sock.close()
-    assert codes == [1] and re.search("rank 0 of 2, started by srun, .* are all taken on", output), output
+    assert codes == [1] and re.search(
+        "rank 0 of 2, started by srun, .* are all taken on", output
+    ), output
 
 
 def test_a_rank_0_that_never_comes_is_waited_for_only_so_long(job: Job) -> None:
@@ -282,11 +338,17 @@ def test_a_rank_0_that_never_comes_is_waited_for_only_so_long(job: Job) -> None:
         "said, try_ = [], addresses._try\n"
         "def knock(*given):\n    said.append(given[4])\n    try_(*given)\n"
         "addresses._try = knock\n"
-        "addresses.time = SimpleNamespace(monotonic=lambda: 1000.0 if said and len(said[0]) == 4 else 0.0)\n"
+        "addresses.time = SimpleNamespace(monotonic=lambda: 1000.0 if said and len(said[0]) == 4 "
+        "else 0.0)\n"
     )
-    codes, output = finish(start(job, [PYTHON, job.script(clock + TWICE)], HVDLITE_START_TIMEOUT="60", **variables))
+    codes, output = finish(
+        start(job, [PYTHON, job.script(clock + TWICE)], HVDLITE_START_TIMEOUT="60", **variables)
+    )
     assert codes == [1]
-    assert "rank 1 of 2, started by srun, could not meet the other ranks: no answer within 60 s" in output, output
+    assert (
+        "rank 1 of 2, started by srun, could not meet the other ranks: no answer within 60 s"
+        in output
+    ), output
     for port in ports_of(variables):
         assert f"{socket.gethostname()} port {port}: [Errno 111] Connection refused" in output
 
@@ -332,14 +394,23 @@ def test_a_horovodrun_that_is_gone_is_told(job: Job) -> None:
     variables = horovods_variables(free_port()) | {"HOROVOD_LOCAL_SIZE": ""}
     codes, output = finish(*ranks(job, 2, job.script(TWICE), variables, HVDLITE_START_TIMEOUT="1"))
     assert codes == [1, 1]
-    assert output.count("horovodrun's rendezvous server at 127.0.0.1 port") >= 2 and "Connection refused" in output
+    assert (
+        output.count("horovodrun's rendezvous server at 127.0.0.1 port") >= 2
+        and "Connection refused" in output
+    )
 
 
-def test_what_hinders_rank_0_all_ranks_are_told_at_once(job: Job, horovodrun: dict[str, str]) -> None:
+def test_what_hinders_rank_0_all_ranks_are_told_at_once(
+    job: Job, horovodrun: dict[str, str]
+) -> None:
     variables = horovodrun | {"HOROVOD_LOCAL_SIZE": "", "HVDLITE_NETWORK_INTERFACES": "nonesuch0"}
-    codes, output = finish(*ranks(job, 2, job.script(TWICE), variables, HVDLITE_START_TIMEOUT="600"))
+    codes, output = finish(
+        *ranks(job, 2, job.script(TWICE), variables, HVDLITE_START_TIMEOUT="600")
+    )
     assert codes == [1, 1]
-    assert "rank 0 could not open the job's store: There is no interface 'nonesuch0'" in output, output
+    assert "rank 0 could not open the job's store: There is no interface 'nonesuch0'" in output, (
+        output
+    )
 
 
 # --- the arguments of init()
@@ -352,7 +423,10 @@ def explicit(job: Job, secrets: Sequence[str], **extra: str) -> list[subprocess.
         "turn(**where)\nhvd.shutdown()\nturn(**where)\n"
     )
     port = str(free_port())
-    return [start(job, [PYTHON, script, str(rank), port, secret], **extra) for rank, secret in enumerate(secrets)]
+    return [
+        start(job, [PYTHON, script, str(rank), port, secret], **extra)
+        for rank, secret in enumerate(secrets)
+    ]
 
 
 def test_arguments(job: Job) -> None:

@@ -22,10 +22,16 @@ def hosts(request: pytest.FixtureRequest) -> Iterator[network.Network]:
         yield two
 
 
-def on_two_hosts(job: Job, hosts: network.Network, variables: dict[str, str]) -> list[subprocess.Popen[bytes]]:
+def on_two_hosts(
+    job: Job, hosts: network.Network, variables: dict[str, str]
+) -> list[subprocess.Popen[bytes]]:
     script = job.script(TWICE)
     return [
-        start(job, [*hosts.prefix(rank), PYTHON, script], **{k: v.format(rank=rank) for k, v in variables.items()})
+        start(
+            job,
+            [*hosts.prefix(rank), PYTHON, script],
+            **{k: v.format(rank=rank) for k, v in variables.items()},
+        )
         for rank in range(2)
     ]
 
@@ -44,19 +50,29 @@ def test_of_the_addresses_that_rank_0_offers_the_one_that_leads_there_is_taken(
 
 def test_srun_between_hosts(job: Job, hosts: network.Network) -> None:
     variables = step(2, SLURM_STEP_TASKS_PER_NODE="1(x2)", SLURM_LOCALID="0", SLURM_NODEID="{rank}")
-    variables |= {"SLURM_STEP_NODELIST": "nowhere,elsewhere", "SLURM_LAUNCH_NODE_IPADDR": hosts.address(0)}
+    variables |= {
+        "SLURM_STEP_NODELIST": "nowhere,elsewhere",
+        "SLURM_LAUNCH_NODE_IPADDR": hosts.address(0),
+    }
     end_well(*on_two_hosts(job, hosts, variables))
     expect_places(job, TWO_HOSTS)
 
 
 def test_torchs_variables_between_hosts(job: Job, hosts: network.Network) -> None:
-    variables = {"RANK": "{rank}", "WORLD_SIZE": "2", "MASTER_ADDR": hosts.address(0), "MASTER_PORT": "29500"}
+    variables = {
+        "RANK": "{rank}",
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": hosts.address(0),
+        "MASTER_PORT": "29500",
+    }
     end_well(*on_two_hosts(job, hosts, variables))
     expect_places(job, TWO_HOSTS)
 
 
 def test_a_rank_0_on_another_than_the_first_host_is_told(job: Job, hosts: network.Network) -> None:
-    variables = step(2, SLURM_STEP_TASKS_PER_NODE="1(x2)", SLURM_LOCALID="0", SLURM_NODEID="0", SLURM_PROCID="0")
+    variables = step(
+        2, SLURM_STEP_TASKS_PER_NODE="1(x2)", SLURM_LOCALID="0", SLURM_NODEID="0", SLURM_PROCID="0"
+    )
     variables |= {"SLURM_STEP_NODELIST": f"{hosts.address(1)},{hosts.address(0)}"}
     codes, output = finish(start(job, [*hosts.prefix(0), PYTHON, job.script(TWICE)], **variables))
     assert codes == [1] and "says that the first host is" in output, output

@@ -15,7 +15,8 @@ from hvdlite.rendezvous import StoreServer
 INITIALISED = {
     "by the program": "from mpi4py import MPI\nassert MPI.COMM_WORLD.size == 2\n",
     "by init": "",
-    "by init, because the program told mpi4py not to": "import mpi4py\nmpi4py.rc.initialize = False\n",
+    "by init, because the program told mpi4py not to": "import mpi4py\nmpi4py.rc.initialize = "
+    "False\n",
     "for one thread": "import mpi4py\nmpi4py.rc.thread_level = 'single'\nfrom mpi4py import MPI\n",
 }
 
@@ -41,7 +42,8 @@ def test_mpiruns_exit_code_is_that_of_the_rank_that_failed(job: Job, mpirun: typ
     command, variables = mpirun(2)
     # The first barrier: rank 0 has written its report.
     script = job.script(
-        PROGRAM + "turn()\nhvd.barrier()\nif hvd.rank() == 1: sys.exit(3)\nhvd.barrier()\nhvd.barrier()\n"
+        PROGRAM
+        + "turn()\nhvd.barrier()\nif hvd.rank() == 1: sys.exit(3)\nhvd.barrier()\nhvd.barrier()\n"
     )
     codes, output = finish(start(job, [*command, PYTHON, script], **variables))
     assert codes in ([3], [1]), output  # rank 0's exception is as real
@@ -52,7 +54,8 @@ def test_mpiruns_exit_code_is_that_of_the_rank_that_failed(job: Job, mpirun: typ
 def test_a_rank_of_mpirun_that_is_killed_takes_all_with_it(job: Job, mpirun: type) -> None:
     command, variables = mpirun(2)
     script = job.script(
-        PROGRAM + "turn()\nhvd.barrier()\nif hvd.rank() == 1: os.kill(os.getpid(), 9)\nhvd.barrier()\nhvd.barrier()\n"
+        PROGRAM + "turn()\nhvd.barrier()\nif hvd.rank() == 1: os.kill(os.getpid(), "
+        "9)\nhvd.barrier()\nhvd.barrier()\n"
     )
     codes, output = finish(start(job, [*command, PYTHON, script], **variables), seconds=20)
     assert codes != [0], output
@@ -81,33 +84,51 @@ def test_ctrl_c_ends_the_wait_for_mpis_broadcast(job: Job, mpirun: type) -> None
 
 
 @MPI
-def test_a_rank_under_mpirun_that_never_comes_is_waited_for_only_so_long(job: Job, mpirun: type) -> None:
+def test_a_rank_under_mpirun_that_never_comes_is_waited_for_only_so_long(
+    job: Job, mpirun: type
+) -> None:
     command, variables = mpirun(2)
     script = job.script(
         "from mpi4py import MPI\nimport os, time\n"
         "if MPI.COMM_WORLD.rank == 1:\n"
         "    while not os.path.exists('given up'): time.sleep(0.05)\n"  # poll
-        "    raise SystemExit\n" + PROGRAM + "try:\n    turn()\nfinally:\n    open('given up', 'w').close()\n"
+        "    raise SystemExit\n"
+        + PROGRAM
+        + "try:\n    turn()\nfinally:\n    open('given up', 'w').close()\n"
     )
-    codes, output = finish(start(job, [*command, PYTHON, script], HVDLITE_START_TIMEOUT="2", **variables))
+    codes, output = finish(
+        start(job, [*command, PYTHON, script], HVDLITE_START_TIMEOUT="2", **variables)
+    )
     assert codes != [0] and "within 2 s" in output, output
 
 
 @MPI
 def test_mpirun_of_one_mpi_with_the_library_of_another_is_told(job: Job, mpirun: type) -> None:
-    """Traps 6 and 9: each process' MPI believes that it is alone; MPICH's library would end it under Open MPI's mpirun."""
+    """Traps 6 and 9: each process' MPI believes that it is alone; MPICH's library would end it
+    under Open MPI's mpirun."""
     command, variables = mpirun(2)
     other = mpich if mpirun is open_mpi else open_mpi
-    codes, output = finish(start(job, [*command, PYTHON, job.script(TWICE)], **variables | other(2)[1]))
+    codes, output = finish(
+        start(job, [*command, PYTHON, job.script(TWICE)], **variables | other(2)[1])
+    )
     assert codes != [0]
     if mpirun is open_mpi:
-        said = "Open MPI's mpirun has started this process as rank [01] of 2, which another MPI cannot join. mpi4py loads MPICH"
+        said = (
+            "Open MPI's mpirun has started this process as rank [01] of 2, which another MPI "
+            "cannot join. mpi4py loads MPICH"
+        )
     else:
-        said = "mpiexec has started this process as rank 1 of 2, but MPI says that it is rank 0 of 1. mpi4py loads Open MPI"
-    # Whichever rank is first: mpirun may end the other before it has spoken. MPICH's rank 0 waits for the other until then.
-    assert re.search(said, output) and "MPI4PY_MPIABI" in output and "start the program with hvdliterun" in output, (
-        output
-    )
+        said = (
+            "mpiexec has started this process as rank 1 of 2, but MPI says that it is rank 0 of 1. "
+            "mpi4py loads Open MPI"
+        )
+    # Whichever rank is first: mpirun may end the other before it has spoken. MPICH's rank 0 waits
+    # for the other until then.
+    assert (
+        re.search(said, output)
+        and "MPI4PY_MPIABI" in output
+        and "start the program with hvdliterun" in output
+    ), output
 
 
 @MPI
@@ -115,7 +136,8 @@ def test_ranks_that_only_mpi_knows_of_do_not_train_alone(job: Job, mpirun: type)
     command, variables = mpirun(2)
     script = job.script(
         "from mpi4py import MPI\nimport os\n"
-        "for name in list(os.environ):\n    if name.startswith(('PMI', 'OMPI', 'MPI_')): del os.environ[name]\n" + TWICE
+        "for name in list(os.environ):\n    if name.startswith(('PMI', 'OMPI', 'MPI_')): del "
+        "os.environ[name]\n" + TWICE
     )
     codes, output = finish(start(job, [*command, PYTHON, script], **variables))
     assert codes != [0] and "MPI says that there are 2 processes, but no variable" in output, output
@@ -137,7 +159,12 @@ def test_a_store_that_is_there_spares_mpi(job: Job, mpirun: type) -> None:
     job.script("raise ModuleNotFoundError(\"No module named 'mpi4py'\")", "mpi4py.py")
     secret = os.urandom(32)
     with StoreServer(secret) as store:
-        given = {"HVDLITE_RENDEZVOUS": "{}:{}".format(*store.address), "HVDLITE_SECRET": secret.hex()}
-        codes, output = finish(start(job, [*command, PYTHON, job.script(TWICE)], **variables, **given))
+        given = {
+            "HVDLITE_RENDEZVOUS": "{}:{}".format(*store.address),
+            "HVDLITE_SECRET": secret.hex(),
+        }
+        codes, output = finish(
+            start(job, [*command, PYTHON, job.script(TWICE)], **variables, **given)
+        )
     assert codes == [0], output
     expect_places(job, on_one_host(2))

@@ -48,7 +48,8 @@ def test_results_that_nobody_fetched_are_freed_by_the_next_init(two_ranks: Ranks
 
 
 def test_init_again_after_a_peer_was_lost(three_ranks: Ranks) -> None:
-    """Elastic training stands on this: survivors leave the broken job; what then starts is a new one."""
+    """Elastic training stands on this: survivors leave the broken job; what then starts is a new
+    one."""
     three_ranks.start(
         "hvd.init(); hvd.allreduce(np.ones(3))\n"
         "if RANK == 1: wait_for_others('inside'); os._exit(1)\n"
@@ -68,14 +69,19 @@ def test_init_again_after_a_peer_was_lost(three_ranks: Ranks) -> None:
         told = three_ranks.last(rank)
         assert (told["size"], told["sum"]) == (2, 2.0)
         # It would wait for ever: no heartbeat tells here.
-        assert told["took"] < within(PROMPT), "shutdown of a job that has failed does not wait for the dead"
+        assert told["took"] < within(PROMPT), (
+            "shutdown of a job that has failed does not wait for the dead"
+        )
 
 
-def test_a_rank_that_finishes_first_does_not_fail_what_the_others_have_in_flight(three_ranks: Ranks) -> None:
+def test_a_rank_that_finishes_first_does_not_fail_what_the_others_have_in_flight(
+    three_ranks: Ranks,
+) -> None:
     three_ranks.all_end_well(
         "hvd.init()\n"
         "places = [np.full(50_000, 1.0) for i in range(30)]\n"
-        "handles = [hvd.allreduce_async_(p, op=hvd.Sum, name=f'{i}') for i, p in enumerate(places)]\n"
+        "handles = [hvd.allreduce_async_(p, op=hvd.Sum, name=f'{i}') for i, p in "
+        "enumerate(places)]\n"
         "if RANK == 0: flag_when_inside('leaving'); hvd.shutdown(); flag('leaving')\n"
         "wait_flag('leaving')\n"
         "for h in handles: hvd.synchronize(h)\n"
@@ -84,7 +90,9 @@ def test_a_rank_that_finishes_first_does_not_fail_what_the_others_have_in_flight
 
 
 @pytest.mark.parametrize("ending", ["", "sys.exit(0)", "hvd.shutdown()", "raise SystemExit"])
-def test_exit_with_or_without_shutdown_is_success_and_quick(three_ranks: Ranks, ending: str) -> None:
+def test_exit_with_or_without_shutdown_is_success_and_quick(
+    three_ranks: Ranks, ending: str
+) -> None:
     three_ranks.all_end_well(f"hvd.init(); hvd.allreduce(np.ones(4)); tell(ends=True)\n{ending}\n")
     ended = time.monotonic()
     assert ended - min(three_ranks.last(r)["at"] for r in range(3)) < within(5)
@@ -92,7 +100,10 @@ def test_exit_with_or_without_shutdown_is_success_and_quick(three_ranks: Ranks, 
 
 
 def test_the_exit_code_is_the_programs_own(two_ranks: Ranks) -> None:
-    two_ranks.start("hvd.init(); hvd.allreduce(np.ones(4)); hvd.allreduce_async(np.ones(3)); sys.exit(40 + RANK)\n")
+    two_ranks.start(
+        "hvd.init(); hvd.allreduce(np.ones(4)); hvd.allreduce_async(np.ones(3)); sys.exit(40 + "
+        "RANK)\n"
+    )
     assert two_ranks.wait() == {0: 40, 1: 41}
 
 
@@ -130,14 +141,17 @@ def test_the_program_works_alone_without_a_launcher(job: Job) -> None:
 def test_a_forked_child_cannot_submit_and_its_end_changes_nothing(three_ranks: Ranks) -> None:
     three_ranks.all_end_well(
         "hvd.init(); hvd.allreduce(np.ones(3))\n"
-        "pending = hvd.allreduce_async(np.ones(3), op=hvd.Sum, name='over the fork') if RANK == 0 else None\n"
+        "pending = hvd.allreduce_async(np.ones(3), op=hvd.Sum, name='over the fork') if RANK == 0 "
+        "else None\n"
         "for ending in ('exit', '_exit', 'kill'):\n"
         "    pid = os.fork()\n"
         "    if pid == 0:\n"
         "        said = []\n"
         "        assert not hvd.is_initialized()\n"
-        "        for ask in (lambda: hvd.allreduce(np.ones(3)), hvd.rank, hvd.barrier, lambda: hvd.synchronize(pending),\n"
-        "                    hvd.init, lambda: hvd.allreduce_async(np.ones(1)), lambda: hvd.add_process_set([0])):\n"
+        "        for ask in (lambda: hvd.allreduce(np.ones(3)), hvd.rank, hvd.barrier, lambda: "
+        "hvd.synchronize(pending),\n"
+        "                    hvd.init, lambda: hvd.allreduce_async(np.ones(1)), lambda: "
+        "hvd.add_process_set([0])):\n"
         "            try: ask(); said.append('nothing')\n"
         "            except hvd.NotInitializedError as e: said.append('not initialised')\n"
         "            except ValueError as e: said.append(str(e))\n"
@@ -173,18 +187,27 @@ def test_a_multiprocessing_pool_works_beside_a_job(two_ranks: Ranks) -> None:
 
 
 def test_settings_that_must_be_equal_are_compared(two_ranks: Ranks) -> None:
-    program = "try: hvd.init(); assert False\nexcept (ValueError, hvd.PeerLostError) as error: tell(text=str(error))\n"
+    program = (
+        "try: hvd.init(); assert False\nexcept (ValueError, hvd.PeerLostError) as error: "
+        "tell(text=str(error))\n"
+    )
     two_ranks.start(program, ranks=[0])
-    two_ranks.start(program, ranks=[1], HVDLITE_SHM_SMALL_BYTES="0", HVDLITE_DEBUG_NET_ALGORITHM="ring")
+    two_ranks.start(
+        program, ranks=[1], HVDLITE_SHM_SMALL_BYTES="0", HVDLITE_DEBUG_NET_ALGORITHM="ring"
+    )
     two_ranks.end_well()
     for rank in range(2):
         text = two_ranks.last(rank)["text"]
-        assert "rank 0 has HVDLITE_SHM_SMALL_BYTES=32768 HVDLITE_DEBUG_NET_ALGORITHM=auto and " in text, text
+        assert (
+            "rank 0 has HVDLITE_SHM_SMALL_BYTES=32768 HVDLITE_DEBUG_NET_ALGORITHM=auto and " in text
+        ), text
         assert "rank 1 has HVDLITE_SHM_SMALL_BYTES=0 HVDLITE_DEBUG_NET_ALGORITHM=ring" in text, text
 
 
 @pytest.mark.parametrize("leaver", [1, 3])
-def test_what_a_rank_has_announced_before_it_leaves_still_happens(tmp_path: Path, leaver: int) -> None:
+def test_what_a_rank_has_announced_before_it_leaves_still_happens(
+    tmp_path: Path, leaver: int
+) -> None:
     """Also when it is another's to pass on."""
     with Ranks(tmp_path, 4, ("a", "a", "b", "b")) as ranks:
         ranks.start(

@@ -1,4 +1,5 @@
-"""More ranks than processors, delays, memory that does not grow, and processors that are left alone."""
+"""More ranks than processors, delays, memory that does not grow, and processors that are left
+alone."""
 
 from __future__ import annotations
 
@@ -46,7 +47,8 @@ def test_random_delays_everywhere(three_ranks: Ranks) -> None:
         "rng = np.random.default_rng(RANK)\n"
         "for i in range(20):\n"
         "    order = rng.permutation(10)\n"
-        "    handles = {int(k): hvd.allreduce_async(np.full(2000, k), op=hvd.Sum, name=f'{k}') for k in order}\n"
+        "    handles = {int(k): hvd.allreduce_async(np.full(2000, k), op=hvd.Sum, name=f'{k}') for "
+        "k in order}\n"
         "    assert all((hvd.synchronize(h) == 3 * k).all() for k, h in handles.items())\n"
         "    assert hvd.allgather(np.full(RANK, i)).tolist() == [i] * 3\n",
         HVDLITE_DEBUG_DELAY_MICROSECONDS="2000",
@@ -80,7 +82,9 @@ def test_memory_does_not_grow_over_a_hundred_thousand_operations(two_ranks: Rank
         seconds=140,
     )
     for rank in (0, 1):
-        assert two_ranks.last(rank)["grown"] < 3 << 20, f"{two_ranks.last(rank)['grown'] / 1e6:.1f} MB"
+        assert two_ranks.last(rank)["grown"] < 3 << 20, (
+            f"{two_ranks.last(rank)['grown'] / 1e6:.1f} MB"
+        )
 
 
 def test_an_idle_process_costs_next_to_nothing(two_ranks: Ranks) -> None:
@@ -90,7 +94,8 @@ def test_an_idle_process_costs_next_to_nothing(two_ranks: Ranks) -> None:
         "def used():\n"
         "    mine = resource.getrusage(resource.RUSAGE_SELF)\n"
         "    return np.array([time.monotonic(), mine.ru_utime + mine.ru_stime, mine.ru_nvcsw])\n"
-        "before = used(); time.sleep(2); seconds, busy, sleeps = used() - before\n"  # span: in which it is counted
+        # span: in which it is counted
+        "before = used(); time.sleep(2); seconds, busy, sleeps = used() - before\n"
         "hvd.barrier(); tell(share=busy / seconds, sleeps=sleeps / seconds)\n"
     )
     for rank in (0, 1):

@@ -52,7 +52,9 @@ def test_output_scrolls_above_the_table(monkeypatch: pytest.MonkeyPatch) -> None
     assert screen.seen() == ["before", "one", "two", "three", "after", ""]
 
 
-def test_an_unfinished_line_stays_above_the_table_until_it_is_finished(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unfinished_line_stays_above_the_table_until_it_is_finished(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     screen = FakeScreen(monkeypatch)
     screen.show(["table"])
     screen.put(b"loading ")
@@ -75,7 +77,9 @@ def test_a_progress_bar_moves_in_its_place(monkeypatch: pytest.MonkeyPatch) -> N
     assert screen.seen() == ["30%", "end", "table"]
 
 
-def test_a_line_that_is_too_long_is_cut_while_it_is_unfinished_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_that_is_too_long_is_cut_while_it_is_unfinished_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     screen = FakeScreen(monkeypatch)
     screen.show(["table"])
     screen.put(b"\x1b[31m" + b"x" * 60)
@@ -92,7 +96,9 @@ def test_a_table_higher_than_the_terminal_is_cut(monkeypatch: pytest.MonkeyPatch
     assert screen.seen() == ["0", "1", "2"]
 
 
-def test_lines_that_come_after_output_find_the_unfinished_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_that_come_after_output_find_the_unfinished_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     screen = FakeScreen(monkeypatch)
     screen.put(b"one\nhow far: ")
     assert screen.seen() == ["one", "how far: "]  # nothing is in its way
@@ -127,34 +133,52 @@ while go_on[0]:
 
 def launcher_with(job: Job, *changes: str) -> None:
     """Its periods are those of the test."""
-    imports = "import sys\nfrom hvdlite.launch import cli\nfrom hvdlite.launch.monitor import board, view\n"
-    job.launcher = [job.script(imports + "\n".join(changes) + "\nsys.exit(cli.main())\n", "launcher.py")]
+    imports = (
+        "import sys\nfrom hvdlite.launch import cli\nfrom hvdlite.launch.monitor import "
+        "board, view\n"
+    )
+    job.launcher = [
+        job.script(imports + "\n".join(changes) + "\nsys.exit(cli.main())\n", "launcher.py")
+    ]
 
 
 def test_a_live_table_on_a_terminal_that_leaves_no_trace(job: Job) -> None:
     shown = Watched(job, "-np", "2", "--monitor", sys.executable, job.script(TRAIN))
     seen = shown.watch(r"(?m)^ +0  localhost +\d.*\d%.*\n +1  localhost +\d.*\d%.*others wait")
-    rows = {line.split()[0]: line.split() for line in seen.splitlines() if re.match(r" +[01]  localhost ", line)}
+    rows = {
+        line.split()[0]: line.split()
+        for line in seen.splitlines()
+        if re.match(r" +[01]  localhost ", line)
+    }
     steps, operations = float(rows["0"][2]), float(rows["0"][3])
     waiting = [int(rows[rank][6].rstrip("%")) for rank in "01"]
     # At least 0.1 s a step, in which rank 0 waits; 10 operations in each.
     assert steps < 10 and operations == pytest.approx(10 * steps, rel=0.02), seen
     assert waiting[0] > waiting[1], seen
-    assert re.search(r"rank  host +steps/s", seen) and re.search(r"broadcast\.go on|allreduce\.layer\d", seen)
+    assert re.search(r"rank  host +steps/s", seen) and re.search(
+        r"broadcast\.go on|allreduce\.layer\d", seen
+    )
     (job.directory / "enough").touch()
     end = shown.watch()
     assert shown.process.returncode == 0
     # Nothing but what the ranks have printed, each rank in order.
     for rank in range(2):
         lines = [line for line in end.splitlines() if line.startswith(f"[{rank}]<stdout>:")]
-        assert lines == [f"[{rank}]<stdout>:step {10 * i}" for i in range(1, len(lines) + 1)] and lines
+        assert (
+            lines == [f"[{rank}]<stdout>:step {10 * i}" for i in range(1, len(lines) + 1)] and lines
+        )
     assert all(line.startswith("[") for line in end.splitlines()), end
 
 
 def test_a_rank_that_is_silent_is_shown_as_such_and_ctrl_c_ends_the_table(job: Job) -> None:
-    script = job.script("import os\nopen(f'pid.{os.environ[\"HVDLITE_RANK\"]}', 'w').write(str(os.getpid()))\n" + TRAIN)
+    script = job.script(
+        "import os\nopen(f'pid.{os.environ[\"HVDLITE_RANK\"]}', 'w').write(str(os.getpid()))\n"
+        + TRAIN
+    )
     launcher_with(job, "board.SILENT_SECONDS = 1.5")
-    shown = Watched(job, "-np", "2", "--monitor", sys.executable, script, HVDLITE_HEARTBEAT_SECONDS="0")
+    shown = Watched(
+        job, "-np", "2", "--monitor", sys.executable, script, HVDLITE_HEARTBEAT_SECONDS="0"
+    )
     shown.watch(r"(?m)^ +1  localhost +\d")
     os.kill(int((job.directory / "pid.1").read_text()), signal.SIGSTOP)
     shown.watch(r"(?m)^ +1  localhost .*silent for \d+ s")
@@ -167,14 +191,17 @@ def test_a_rank_that_is_silent_is_shown_as_such_and_ctrl_c_ends_the_table(job: J
 
 def test_a_failure_is_the_last_that_is_to_be_seen(job: Job) -> None:
     script = job.script(
-        WAIT_FOR + "if os.environ['HVDLITE_RANK'] == '1':\n    wait_for('seen')\n    raise ValueError('bad')\n" + WAIT
+        WAIT_FOR + "if os.environ['HVDLITE_RANK'] == '1':\n    wait_for('seen')\n    raise "
+        "ValueError('bad')\n" + WAIT
     )
     shown = Watched(job, "-np", "2", "--monitor", sys.executable, script)
     assert "not yet in init()" in shown.watch("not yet in init")
     (job.directory / "seen").touch()
     end = shown.watch()
     assert shown.process.returncode == 1
-    assert end.splitlines()[-1].startswith("hvdliterun: rank 1 on localhost exited with code 1: ValueError: bad.")
+    assert end.splitlines()[-1].startswith(
+        "hvdliterun: rank 1 on localhost exited with code 1: ValueError: bad."
+    )
     assert "steps/s" not in end
 
 
@@ -205,8 +232,10 @@ def test_a_line_now_and_then_in_a_log(job: Job) -> None:
             break
     assert len(lines) <= (time.monotonic() - began) / 1.5
     told = re.fullmatch(
-        r"hvdliterun: 2 ranks, ([\d.]+) steps/s, ([\d.]+) operations/s, .* k?B/s, waiting \d+% to \d+% of the time, "
-        r"last (?:broadcast.go on|allreduce.layer\d); rank 1 on localhost: others wait \d+(\.\d)? ms for it",
+        r"hvdliterun: 2 ranks, ([\d.]+) steps/s, ([\d.]+) operations/s, .* k?B/s, waiting \d+% to "
+        r"\d+% of the time, "
+        r"last (?:broadcast.go on|allreduce.layer\d); rank 1 on localhost: others wait \d+(\.\d)? "
+        r"ms for it",
         lines[-1],
     )
     assert told and float(told[1]) * 10 == pytest.approx(float(told[2]), rel=0.02), lines
@@ -216,13 +245,17 @@ def test_a_line_now_and_then_in_a_log(job: Job) -> None:
 
 
 def test_without_the_flag_nobody_reports(job: Job) -> None:
-    script = job.script("import threading, hvdlite as hvd\nhvd.init()\nprint([t.name for t in threading.enumerate()])")
+    script = job.script(
+        "import threading, hvdlite as hvd\nhvd.init()\nprint([t.name for t in "
+        "threading.enumerate()])"
+    )
     assert b"hvdlite-pulse" not in job.run("-np", "1", sys.executable, script).stdout
     assert b"hvdlite-pulse" in job.run("-np", "1", "--monitor", sys.executable, script).stdout
 
 
 def test_a_launcher_that_monitors_sleeps_nearly_all_the_time(job: Job) -> None:
-    # That it takes at most 0.2 % of a core, however expensive its table is, is shown in unit/test_monitor.py.
+    # That it takes at most 0.2 % of a core, however expensive its table is, is shown in
+    # unit/test_monitor.py.
     script = job.script(TRAIN.replace("print(", "None and print("))
     shown = Watched(job, "-np", "2", "--monitor", sys.executable, script)
     shown.watch(r"(?m)^ +1  localhost +\d")

@@ -1,5 +1,5 @@
-"""Programs whose tensors travel over MPI, under the mpiruns of two MPIs: who initialises it, with which threads, who ends it, and
-what is told when something is not as it should be."""
+"""Programs whose tensors travel over MPI, under the mpiruns of two MPIs: who initialises it, with
+which threads, who ends it, and what is told when something is not as it should be."""
 
 from __future__ import annotations
 
@@ -44,10 +44,14 @@ TWICE = BEGIN + "add()\nhvd.shutdown()\nadd()\ndone()\n"
 FORCED = {"HVDLITE_CPU_OPERATIONS": "mpi"}
 
 
-def run(job: Job, mpirun: Mpirun, size: int, program: str, seconds: float = 100, **extra: str) -> tuple[int, str]:
+def run(
+    job: Job, mpirun: Mpirun, size: int, program: str, seconds: float = 100, **extra: str
+) -> tuple[int, str]:
     """mpirun's exit code, and all output."""
     command, variables = mpirun(size)
-    codes, output = finish(start(job, [*command, PYTHON, job.script(program)], **variables | extra), seconds=seconds)
+    codes, output = finish(
+        start(job, [*command, PYTHON, job.script(program)], **variables | extra), seconds=seconds
+    )
     return codes[0], output
 
 
@@ -61,15 +65,20 @@ def expect_done(job: Job, size: int) -> None:
 INITIALISED = {
     "by init": "",
     "by the program": "from mpi4py import MPI\n",
-    "by init, because the program told mpi4py not to": "import mpi4py\nmpi4py.rc.initialize = False\n",
-    "by init, though the program has imported it": "import mpi4py\nmpi4py.rc.initialize = False\nfrom mpi4py import MPI\n",
+    "by init, because the program told mpi4py not to": "import mpi4py\nmpi4py.rc.initialize = "
+    "False\n",
+    "by init, though the program has imported it": "import mpi4py\nmpi4py.rc.initialize = "
+    "False\nfrom mpi4py import MPI\n",
 }
 
 
 @MPI
 @pytest.mark.parametrize("first", INITIALISED.values(), ids=INITIALISED)
 def test_whoever_has_initialised_mpi(job: Job, mpirun: Mpirun, first: str) -> None:
-    after = "assert built.mpi_threads_supported() is True\nfrom mpi4py import MPI\nassert MPI.COMM_WORLD.allreduce(1) == 3\n"
+    after = (
+        "assert built.mpi_threads_supported() is True\nfrom mpi4py import MPI\nassert "
+        "MPI.COMM_WORLD.allreduce(1) == 3\n"
+    )
     code, output = run(job, mpirun, 3, first + TWICE + after, **FORCED)
     assert (code, output) == (0, "")
     expect_done(job, 3)
@@ -94,11 +103,15 @@ def test_a_choice_against_mpi(job: Job, mpirun: Mpirun, chosen: str) -> None:
 
 @MPI
 def test_ranks_of_one_host_share_memory(job: Job, mpirun: Mpirun) -> None:
-    # Programs ask whether MPI is enabled before they use Adasum: under mpirun it is, as with Horovod.
-    program = TWICE.replace("add()", "add(over_mpi=False, enabled=True)") + "print(_core.explain(0))\n"
+    # Programs ask whether MPI is enabled before they use Adasum: under mpirun it is, as with
+    # Horovod.
+    program = (
+        TWICE.replace("add()", "add(over_mpi=False, enabled=True)") + "print(_core.explain(0))\n"
+    )
     program += "assert built.mpi_threads_supported() is True\n"
     program += (
-        "assert (hvd.allreduce(np.ones(2), op=hvd.Adasum) == 1).all()\nhvd.shutdown()\nassert not built.mpi_enabled()\n"
+        "assert (hvd.allreduce(np.ones(2), op=hvd.Adasum) == "
+        "1).all()\nhvd.shutdown()\nassert not built.mpi_enabled()\n"
     )
     code, output = run(job, mpirun, 2, program)
     assert code == 0 and output.count("shm: all members are on one host") == 2, output
@@ -108,7 +121,10 @@ def stored() -> tuple[StoreServer, dict[str, str]]:
     """A launcher's store, as under hvdliterun --mpi, so that ranks meet without MPI."""
     secret = os.urandom(32)
     server = StoreServer(secret).start()
-    return server, {"HVDLITE_RENDEZVOUS": "{}:{}".format(*server.address), "HVDLITE_SECRET": secret.hex()}
+    return server, {
+        "HVDLITE_RENDEZVOUS": "{}:{}".format(*server.address),
+        "HVDLITE_SECRET": secret.hex(),
+    }
 
 
 @MPI
@@ -131,9 +147,16 @@ sys.meta_path.insert(0, Hidden())
 
 
 @MPI
-def test_without_mpi4py_tensors_travel_over_tcp_or_all_ranks_are_told(job: Job, mpirun: Mpirun) -> None:
+def test_without_mpi4py_tensors_travel_over_tcp_or_all_ranks_are_told(
+    job: Job, mpirun: Mpirun
+) -> None:
     server, variables = stored()
-    program = HIDDEN + TWO_ON_A_HOST + TWICE.replace("add()", "add(over_mpi=False)") + "assert not built.mpi_built()\n"
+    program = (
+        HIDDEN
+        + TWO_ON_A_HOST
+        + TWICE.replace("add()", "add(over_mpi=False)")
+        + "assert not built.mpi_built()\n"
+    )
     with server:
         code, output = run(job, mpirun, 2, program, **variables)
     assert (code, output) == (0, "")
@@ -144,8 +167,12 @@ def test_without_mpi4py_tensors_travel_over_tcp_or_all_ranks_are_told(job: Job, 
 
 
 @MPI
-def test_a_single_rank_without_mpi4py_leaves_nobody_waiting_in_mpi(job: Job, mpirun: Mpirun) -> None:
-    one = "import os\nif (os.environ.get('OMPI_COMM_WORLD_RANK') or os.environ['PMI_RANK']) == '1':\n"
+def test_a_single_rank_without_mpi4py_leaves_nobody_waiting_in_mpi(
+    job: Job, mpirun: Mpirun
+) -> None:
+    one = (
+        "import os\nif (os.environ.get('OMPI_COMM_WORLD_RANK') or os.environ['PMI_RANK']) == '1':\n"
+    )
     one += "".join(f"    {line}\n" for line in HIDDEN.splitlines())
     server, variables = stored()
     with server:
@@ -164,14 +191,23 @@ LEVEL = "import mpi4py\nmpi4py.rc.thread_level = '{}'\n"
 
 
 @MPI
-@pytest.mark.parametrize("first", ["", "from mpi4py import MPI\n"], ids=["by init", "by the program"])
+@pytest.mark.parametrize(
+    "first", ["", "from mpi4py import MPI\n"], ids=["by init", "by the program"]
+)
 @pytest.mark.parametrize("level", ["single", "funneled"])
-def test_too_few_threads_are_refused_with_the_fix(job: Job, mpirun: Mpirun, level: str, first: str) -> None:
+def test_too_few_threads_are_refused_with_the_fix(
+    job: Job, mpirun: Mpirun, level: str, first: str
+) -> None:
     code, output = run(job, mpirun, 2, LEVEL.format(level) + first + TWICE, **FORCED)
     assert code != 0 and f"MPI was initialised with MPI_THREAD_{level.upper()}" in output, output
     assert "mpi4py.rc.thread_level = 'multiple'" in output
     # Nobody has asked for MPI: TCP will do.
-    program = TWO_ON_A_HOST + LEVEL.format(level) + first + TWICE.replace("add()", "add(over_mpi=False, enabled=True)")
+    program = (
+        TWO_ON_A_HOST
+        + LEVEL.format(level)
+        + first
+        + TWICE.replace("add()", "add(over_mpi=False, enabled=True)")
+    )
     code, output = run(job, mpirun, 4, program)
     assert (code, output) == (0, "")
 
@@ -228,7 +264,9 @@ done()
 
 @MPI
 @pytest.mark.parametrize("over", ["mpi", "shm"])
-def test_a_communicator_or_a_list_says_who_the_ranks_are(job: Job, mpirun: Mpirun, over: str) -> None:
+def test_a_communicator_or_a_list_says_who_the_ranks_are(
+    job: Job, mpirun: Mpirun, over: str
+) -> None:
     extra = FORCED if over == "mpi" else {}
     program = BEGIN + COMMUNICATORS.replace("OVER", str(over == "mpi"))
     code, output = run(job, mpirun, 4, program, seconds=100, **extra)
@@ -304,7 +342,9 @@ def test_process_sets_of_communicators(job: Job, mpirun: Mpirun, over: str) -> N
     ],
 )
 def test_the_end_in_any_order(job: Job, mpirun: Mpirun, end: str) -> None:
-    code, output = run(job, mpirun, 2, "from mpi4py import MPI\n" + BEGIN + "add()\ndone()\n" + end, **FORCED)
+    code, output = run(
+        job, mpirun, 2, "from mpi4py import MPI\n" + BEGIN + "add()\ndone()\n" + end, **FORCED
+    )
     assert (code, output) == (0, "")
     expect_done(job, 2)
 
@@ -317,20 +357,28 @@ def test_mpi_that_has_ended_before_init_is_told(job: Job, mpirun: Mpirun) -> Non
 
 def expect_aborted(mpirun: Mpirun, code: int, output: str, ours: str) -> None:
     """MPI_Abort has ended the job, after our words."""
-    # MPICH's mpiexec kills at once whoever calls it: what the rank said of it last may not be read any more, and the code be the kill's.
+    # MPICH's mpiexec kills at once whoever calls it: what the rank said of it last may not be read
+    # any more, and the code be the kill's.
     assert code == 1 or (mpirun is mpich and code == 9), (code, output)
     assert ours in output, output
     theirs = output.find("MPI_ABORT" if mpirun is open_mpi else "MPI_Abort")
     assert output.find(ours) < theirs or (mpirun is mpich and theirs < 0), output
 
 
-# Between our words and MPI's lies one second, in which an mpirun has to pass ours on; one that is held up is given more.
+# Between our words and MPI's lies one second, in which an mpirun has to pass ours on; one that is
+# held up is given more.
 LINGERING = "from hvdlite.bootstrap import mpi_end\nmpi_end._LAST_WORDS_SECONDS = 4.0\n"
 
 
 @MPI
-def test_an_exception_of_one_rank_ends_all_with_our_words_before_mpis(job: Job, mpirun: Mpirun) -> None:
-    program = BEGIN + LINGERING + "add()\nif hvd.rank() == 1: raise KeyError('weights')\nwhile True: add()\n"
+def test_an_exception_of_one_rank_ends_all_with_our_words_before_mpis(
+    job: Job, mpirun: Mpirun
+) -> None:
+    program = (
+        BEGIN
+        + LINGERING
+        + "add()\nif hvd.rank() == 1: raise KeyError('weights')\nwhile True: add()\n"
+    )
     before = time.monotonic()
     code, output = run(job, mpirun, 3, program, seconds=30, **FORCED)
     assert time.monotonic() - before < within(20)
@@ -350,7 +398,9 @@ def test_a_lost_rank_ends_all(job: Job, mpirun: Mpirun, how: str) -> None:
 
 @MPI
 @pytest.mark.parametrize("end", ["", "hvd.shutdown()\n", "MPI.Finalize()\n"])
-def test_who_goes_on_without_a_failed_rank_does_not_hang_at_its_end(job: Job, mpirun: Mpirun, end: str) -> None:
+def test_who_goes_on_without_a_failed_rank_does_not_hang_at_its_end(
+    job: Job, mpirun: Mpirun, end: str
+) -> None:
     program = (
         "from mpi4py import MPI\n"
         + BEGIN
@@ -383,12 +433,16 @@ def test_a_job_that_mpi_does_not_know_is_told(job: Job, mpirun: Mpirun) -> None:
     with server:
         code, output = run(job, mpirun, 2, TWICE, **other(2)[1], **variables, **FORCED)
         # Whichever rank is first: the launcher may end the other one before it has spoken.
-        assert code != 0 and re.search(r"has started this process as rank [01] of 2, ", output), output
+        assert code != 0 and re.search(r"has started this process as rank [01] of 2, ", output), (
+            output
+        )
         assert "or leave MPI out (HVDLITE_CPU_OPERATIONS=net)." in output
     server, variables = stored()
     with server:
         program = TWO_ON_A_HOST + TWICE.replace("add()", "add(over_mpi=False)")
-        code, output = run(job, mpirun, 2, program, **other(2)[1], **variables, HVDLITE_CPU_OPERATIONS="net")
+        code, output = run(
+            job, mpirun, 2, program, **other(2)[1], **variables, HVDLITE_CPU_OPERATIONS="net"
+        )
     assert (code, output) == (0, "")
 
 
@@ -400,7 +454,10 @@ def test_singletons_under_a_launcher_that_is_no_mpis_are_told(job: Job, mpirun: 
     said = done.stderr.decode()
     assert done.returncode == 1
     # Likewise.
-    told = r"hvdliterun has started this process as rank [01] of 2, but MPI says that it is rank 0 of 1"
+    told = (
+        r"hvdliterun has started this process as rank [01] of 2, but MPI says that it is rank "
+        r"0 of 1"
+    )
     assert re.search(told, said), said
     assert "use mpirun, or `hvdliterun --mpi`" in said and "HVDLITE_CPU_OPERATIONS=net" in said
     script = job.script("from mpi4py import MPI\n" + TWICE.replace("add()", "add(over_mpi=False)"))

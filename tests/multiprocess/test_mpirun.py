@@ -1,5 +1,5 @@
-"""`hvdliterun --mpi` with the mpirun of Open MPI and of MPICH, from their wheels: each in a directory of its own, as both are called
-mpirun."""
+"""`hvdliterun --mpi` with the mpirun of Open MPI and of MPICH, from their wheels: each in a
+directory of its own, as both are called mpirun."""
 
 from __future__ import annotations
 
@@ -65,7 +65,9 @@ class Mpi:
     def pid(self) -> int:
         """mpirun's."""
         names = {"mpirun", "prterun", "mpiexec.hydra"}
-        (pid,) = (p for p in self.job.pids() if Path(f"/proc/{p}/comm").read_text().strip() in names)
+        (pid,) = (
+            p for p in self.job.pids() if Path(f"/proc/{p}/comm").read_text().strip() in names
+        )
         return pid
 
 
@@ -96,7 +98,8 @@ def test_ranks_have_mpis_numbers_and_meet_at_the_launchers_store(mpi: Mpi) -> No
 def test_the_monitor_shows_mpis_ranks(mpi: Mpi) -> None:
     script = mpi.job.script(
         "import time, numpy as np, hvdlite as hvd\nhvd.init()\n"
-        "while True:\n    hvd.allreduce(np.ones(3), name='x')\n    time.sleep(0.02)\n"  # span: a step
+        # span: a step
+        "while True:\n    hvd.allreduce(np.ones(3), name='x')\n    time.sleep(0.02)\n"
     )
     shown = Watched(mpi.job, "--mpi", "-np", "2", "--monitor", PYTHON, script, **mpi.variables)
     shown.watch(r"(?m)^ +0  localhost +\d.*\n +1  localhost +\d.*allreduce.x$")
@@ -132,7 +135,9 @@ def test_more_arguments_go_to_mpirun(mpi: Mpi) -> None:
 
 def test_output_is_told_apart_byte_for_byte(mpi: Mpi) -> None:
     script = mpi.job.script(
-        "import os, sys\n" + RANK + "text = bytes(range(256)) * 40 + b'[1,0]<stdout> 0: [0] \\n' + b'x' * 5000\n"
+        "import os, sys\n"
+        + RANK
+        + "text = bytes(range(256)) * 40 + b'[1,0]<stdout> 0: [0] \\n' + b'x' * 5000\n"
         "os.write(1, text if rank else b'hello\\n')\nos.write(2, b'oops %d\\n' % rank)\n"
     )
     done = mpi.run("-np", "2", "--output-filename", "logs", PYTHON, script)
@@ -141,7 +146,10 @@ def test_output_is_told_apart_byte_for_byte(mpi: Mpi) -> None:
     logs = mpi.job.directory / "logs"
     assert (logs / "rank.1" / "stdout").read_bytes() == expected
     assert (logs / "rank.0" / "stdout").read_bytes() == b"hello\n"
-    assert [(logs / f"rank.{rank}" / "stderr").read_text() for rank in (0, 1)] == ["oops 0\n", "oops 1\n"]
+    assert [(logs / f"rank.{rank}" / "stderr").read_text() for rank in (0, 1)] == [
+        "oops 0\n",
+        "oops 1\n",
+    ]
     assert sorted(done.stderr.splitlines()) == [b"[0]<stderr>:oops 0", b"[1]<stderr>:oops 1"]
 
 
@@ -156,7 +164,9 @@ def test_much_output_comes_in_order(mpi: Mpi) -> None:
 
 def test_timestamps(mpi: Mpi) -> None:
     done = mpi.run("-np", "1", "-prefix-timestamp", "echo", "out")
-    assert re.fullmatch(rb"\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}\[0\]<stdout>:out\n", done.stdout)
+    assert re.fullmatch(
+        rb"\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}\[0\]<stdout>:out\n", done.stdout
+    )
 
 
 # --- how it ends
@@ -169,13 +179,17 @@ def test_success_is_silent(mpi: Mpi) -> None:
 
 def test_the_exit_code_and_the_last_words_of_the_rank_that_failed(mpi: Mpi) -> None:
     script = mpi.job.script(
-        "import os, sys\n" + RANK + "if rank == 1:\n    print('ValueError: so bad', file=sys.stderr)\n    sys.exit(3)\n"
+        "import os, sys\n"
+        + RANK
+        + "if rank == 1:\n    print('ValueError: so bad', file=sys.stderr)\n    sys.exit(3)\n"
     )
     done = mpi.run("-np", "2", PYTHON, script)
     assert done.returncode == 3
     # Open MPI 5 does not always say which one it was.
     told = r"rank 1 on \S+ exited with code 3: ValueError: so bad\. All other.*"
-    guessed = r"mpirun exited with code 3\. All ranks have ended\. Rank 1 has said: ValueError: so bad"
+    guessed = (
+        r"mpirun exited with code 3\. All ranks have ended\. Rank 1 has said: ValueError: so bad"
+    )
     assert re.fullmatch(f"hvdliterun: ({told}|{guessed})", last_line(done.stderr))
 
 
@@ -187,7 +201,9 @@ def test_a_killed_rank_ends_all(mpi: Mpi, number: signal.Signals) -> None:
     if mpi.is_open_mpi or number == signal.SIGSEGV:
         assert re.search(rf"rank 1 on \S+ was killed by {number.name}", last_line(done.stderr))
     else:  # MPICH ends the other rank by SIGKILL as well
-        assert "a rank was killed by SIGKILL; mpirun does not say which one" in last_line(done.stderr)
+        assert "a rank was killed by SIGKILL; mpirun does not say which one" in last_line(
+            done.stderr
+        )
 
 
 def test_survivors_of_a_rank_that_exits_are_ended_by_the_library(mpi: Mpi) -> None:
@@ -198,7 +214,8 @@ def test_survivors_of_a_rank_that_exits_are_ended_by_the_library(mpi: Mpi) -> No
         "while True:\n    hvd.allreduce(np.ones(4), name='step')\n"
     )
     done = mpi.run("-np", "2", PYTHON, script)
-    # Open MPI tells of one rank. Where it is held up until both have ended it sees rank 0 first, which failed because rank 1 was lost.
+    # Open MPI tells of one rank. Where it is held up until both have ended it sees rank 0 first,
+    # which failed because rank 1 was lost.
     noticed = mpi.is_open_mpi and done.returncode == 1 and b"PeerLostError" in done.stderr
     assert done.returncode == 3 or noticed, done.stderr
 
@@ -214,8 +231,12 @@ signal.signal(signal.SIGTERM, save)
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda n: n.name)
-def test_a_signal_to_the_launcher_lets_ranks_save_and_ends_them(mpi: Mpi, number: signal.Signals) -> None:
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda n: n.name
+)
+def test_a_signal_to_the_launcher_lets_ranks_save_and_ends_them(
+    mpi: Mpi, number: signal.Signals
+) -> None:
     process = mpi.start_ready(SAVE + READY, "--grace-seconds", PATIENT)
     process.send_signal(number)
     out, err = process.communicate()
@@ -237,7 +258,9 @@ def test_a_rank_that_ignores_sigterm_is_killed_after_the_grace_period(mpi: Mpi) 
 
 def test_user_signals_are_passed_on_where_mpirun_can(mpi: Mpi) -> None:
     script = (
-        "import os, signal\n" + RANK + "def write(number, _): open(f'got.{number}.{rank}', 'w').close()\n"
+        "import os, signal\n"
+        + RANK
+        + "def write(number, _): open(f'got.{number}.{rank}', 'w').close()\n"
         "signal.signal(signal.SIGUSR1, write)\nsignal.signal(signal.SIGUSR2, write)\n" + READY
     )
     process = mpi.start_ready(script)
@@ -247,7 +270,8 @@ def test_user_signals_are_passed_on_where_mpirun_can(mpi: Mpi) -> None:
     process.send_signal(signal.SIGUSR2)  # MPICH's would end the job
     if mpi.is_open_mpi:
         mpi.job.wait_for_files([f"got.{two}.0", f"got.{two}.1"])
-    # What was sent after it arrives, so it has not ended the job. Twice: signals that come together are answered by their numbers.
+    # What was sent after it arrives, so it has not ended the job. Twice: signals that come together
+    # are answered by their numbers.
     for _ in range(2):
         for rank in range(2):
             (mpi.job.directory / f"got.{one}.{rank}").unlink()
@@ -294,13 +318,17 @@ def test_a_host_that_is_not_there(mpi: Mpi) -> None:
 def test_no_mpirun(job: Job) -> None:
     done = job.run("--mpi", "-np", "2", "true", HVDLITE_MPIRUN="/no/such/mpirun")
     assert done.returncode == 1
-    assert "HVDLITE_MPIRUN=/no/such/mpirun is no program. --mpi needs Open MPI, MPICH" in last_line(done.stderr)
+    assert "HVDLITE_MPIRUN=/no/such/mpirun is no program. --mpi needs Open MPI, MPICH" in last_line(
+        done.stderr
+    )
 
 
 def test_something_else_called_mpirun(job: Job) -> None:
     done = job.run("--mpi", "-np", "2", "true", HVDLITE_MPIRUN="echo")
     assert done.returncode == 1
-    assert "neither Open MPI's nor MPICH's nor Intel MPI's: `mpirun --version` says" in last_line(done.stderr)
+    assert "neither Open MPI's nor MPICH's nor Intel MPI's: `mpirun --version` says" in last_line(
+        done.stderr
+    )
 
 
 def test_jsrun_is_only_shown(job: Job) -> None:
@@ -314,5 +342,6 @@ def test_more_ranks_than_slots(job: Job) -> None:
     assert (done.returncode, done.stdout) == (2, b"")
     assert (
         done.stderr
-        == b"hvdliterun: -np 4 is more than the 2 slots of the hosts: give them more (-H host:slots), or start fewer processes.\n"
+        == b"hvdliterun: -np 4 is more than the 2 slots of the hosts: give them more (-H "
+        b"host:slots), or start fewer processes.\n"
     )

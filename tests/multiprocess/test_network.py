@@ -50,7 +50,9 @@ def start(ranks: Ranks, hosts: network.Network, program: str, **extra: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("places", "program"), [(HOSTS, EVERY_COLLECTIVE), (("a", "b"), ONE_ALLREDUCE)], ids=["2x2", "1x1"]
+    ("places", "program"),
+    [(HOSTS, EVERY_COLLECTIVE), (("a", "b"), ONE_ALLREDUCE)],
+    ids=["2x2", "1x1"],
 )
 def test_collectives_between_namespaces(
     tmp_path: Path, hosts: network.Network, places: tuple[str, ...], program: str
@@ -61,13 +63,16 @@ def test_collectives_between_namespaces(
         assert set(codes.values()) == {0}, f"{codes}\n{ranks.outputs()}"
 
 
-def test_a_rank_that_dies_on_another_host_is_named_within_a_second(tmp_path: Path, hosts: network.Network) -> None:
+def test_a_rank_that_dies_on_another_host_is_named_within_a_second(
+    tmp_path: Path, hosts: network.Network
+) -> None:
     """Or a little later where a rank is held up; no silence tells it here."""
     with Ranks(tmp_path, 4, HOSTS, hosts.store) as ranks:
         start(
             ranks,
             hosts,
-            "hvd.init(); hvd.barrier(); flag(f'up.{RANK}')\nuntil_it_fails(lambda: hvd.allreduce(np.ones(1000)))\n",
+            "hvd.init(); hvd.barrier(); flag(f'up.{RANK}')\nuntil_it_fails(lambda: "
+            "hvd.allreduce(np.ones(1000)))\n",
             HVDLITE_HEARTBEAT_SECONDS="0",
         )
         ranks.wait_for_flags(*(f"up.{rank}" for rank in range(4)))
@@ -77,11 +82,14 @@ def test_a_rank_that_dies_on_another_host_is_named_within_a_second(tmp_path: Pat
             ranks.expect_named(rank, 3, killed)
 
 
-def test_a_cable_that_is_pulled_ends_the_job_on_both_sides(tmp_path: Path, hosts: network.Network) -> None:
+def test_a_cable_that_is_pulled_ends_the_job_on_both_sides(
+    tmp_path: Path, hosts: network.Network
+) -> None:
     """No FIN, no RST: only the silence tells."""
     with Ranks(tmp_path, 4, HOSTS, hosts.store) as ranks:
         program = (
-            "hvd.init(); hvd.barrier(); flag(f'up.{RANK}')\nuntil_it_fails(lambda: hvd.allreduce(np.ones(1000)))\n"
+            "hvd.init(); hvd.barrier(); flag(f'up.{RANK}')\nuntil_it_fails(lambda: "
+            "hvd.allreduce(np.ones(1000)))\n"
         )
         start(ranks, hosts, program, HVDLITE_HEARTBEAT_SECONDS="2")
         ranks.wait_for_flags(*(f"up.{rank}" for rank in range(4)))
@@ -105,7 +113,13 @@ def test_a_way_that_loses_large_packets_ends_the_job_with_their_link_and_says_wh
             "if RANK == 1: hvd.allreduce_async(np.ones(1), name='only on rank 1')\n"
             "until_it_fails(lambda: hvd.synchronize(large))\n"
         )
-        start(ranks, hosts, program, HVDLITE_HEARTBEAT_SECONDS="3", HVDLITE_STALL_CHECK_TIME_SECONDS="1")
+        start(
+            ranks,
+            hosts,
+            program,
+            HVDLITE_HEARTBEAT_SECONDS="3",
+            HVDLITE_STALL_CHECK_TIME_SECONDS="1",
+        )
         ranks.wait_for_flags("up.0", "up.1")
         hosts.lose_large_packets(1)
         (tmp_path / "narrow").touch()
@@ -126,14 +140,23 @@ def test_a_way_that_loses_large_packets_ends_the_job_with_their_link_and_says_wh
         assert "interpreter lock" not in output, output
 
 
-def test_an_interface_may_be_named_and_a_wrong_name_lists_what_there_is(tmp_path: Path, hosts: network.Network) -> None:
+def test_an_interface_may_be_named_and_a_wrong_name_lists_what_there_is(
+    tmp_path: Path, hosts: network.Network
+) -> None:
     with Ranks(tmp_path, 4, HOSTS, hosts.store) as ranks:
-        start(ranks, hosts, "hvd.init()\nassert hvd.allreduce(1, op=hvd.Sum) == 4\n", HVDLITE_NETWORK_INTERFACES="eth0")
+        start(
+            ranks,
+            hosts,
+            "hvd.init()\nassert hvd.allreduce(1, op=hvd.Sum) == 4\n",
+            HVDLITE_NETWORK_INTERFACES="eth0",
+        )
         codes = ranks.wait(40)
         assert set(codes.values()) == {0}, f"{codes}\n{ranks.outputs()}"
     with Ranks(tmp_path, 1, ("a",), hosts.store) as ranks:
         ranks.size = 4
-        ranks.start("hvd.init()\n", ranks=[0], prefix=hosts.prefix(0), HVDLITE_NETWORK_INTERFACES="ib0")
+        ranks.start(
+            "hvd.init()\n", ranks=[0], prefix=hosts.prefix(0), HVDLITE_NETWORK_INTERFACES="ib0"
+        )
         assert ranks.wait(20) == {0: 1}
         output = ranks.outputs()
         assert "ib0" in output and "eth0" in output, output

@@ -1,4 +1,5 @@
-"""What a job tells about itself: timeline, counters, the last operations, and the verdict on a stall."""
+"""What a job tells about itself: timeline, counters, the last operations, and the verdict on a
+stall."""
 
 from __future__ import annotations
 
@@ -55,8 +56,14 @@ hvd.shutdown()
     assert not any(stacks.values()), "a phase never ends"
     assert phases["allreduce.a"] == ["NEGOTIATE_ALLREDUCE", "ALLREDUCE", "SHM_ALLREDUCE"] * 3
     assert phases["allgather.b"] == ["NEGOTIATE_ALLGATHER", "ALLGATHER", "SHM_ALLGATHER"] * 3
-    ways = [event["args"] for event in events if event["ph"] == "E" and "algorithm" in event.get("args", {})]
-    assert len(ways) == 6 and {way["communicator"] for way in ways} == {"shm: all members are on one host"}
+    ways = [
+        event["args"]
+        for event in events
+        if event["ph"] == "E" and "algorithm" in event.get("args", {})
+    ]
+    assert len(ways) == 6 and {way["communicator"] for way in ways} == {
+        "shm: all members are on one host"
+    }
     assert ways[0]["algorithm"].startswith("shm exchange")
 
 
@@ -86,7 +93,10 @@ hvd.shutdown()
     assert {e["args"]["name"]: e["pid"] for e in events if e.get("name") == "process_name"} == {
         f"rank {rank}": rank for rank in range(4)
     }
-    waited = {rank: [e["dur"] for e in events if e["ph"] == "X" and e["pid"] == rank] for rank in (1, 2, 3)}
+    waited = {
+        rank: [e["dur"] for e in events if e["ph"] == "X" and e["pid"] == rank]
+        for rank in (1, 2, 3)
+    }
     assert {e["name"] for e in events if e["ph"] == "X" and e["pid"] > 0} == {"allreduce.a"}
     for one, two, three in zip(*waited.values(), strict=True):
         assert three < min(one, two), waited
@@ -201,8 +211,9 @@ hvd.allreduce(np.ones(1), name="conv1.weight")
 
 
 def test_a_stall_gets_one_verdict_that_says_who_is_where(job: Job) -> None:
-    # Rank 1 stays there until it is the one that is missing: a rank that is held up on its way comes before the next verdict.
-    # Only functions of C's are called, or one of them may be the place.
+    # Rank 1 stays there until it is the one that is missing: a rank that is held up on its way
+    # comes before the next verdict. Only functions of C's are called, or one of them may be the
+    # place.
     program = stall("while not os.access('told', os.F_OK): time.sleep(0.1)")  # poll
     script = job.script(program, "train.py")
     line = next(i for i, text in enumerate(program.splitlines(), 1) if "to blame" in text)
@@ -219,7 +230,8 @@ def test_a_stall_gets_one_verdict_that_says_who_is_where(job: Job) -> None:
     assert "Missing ranks" in said and "1: [allreduce.conv1.weight]" in said
     place = rf"rank 1 is in evaluate\(\) train\.py:{line} and has submitted nothing for ([0-9.]+) s"
     silent = re.search(place, said)
-    assert silent and float(silent[1]) < time.monotonic() - began, said  # it has never submitted anything
+    # it has never submitted anything
+    assert silent and float(silent[1]) < time.monotonic() - began, said
     assert "ranks 0 and 2 wait in allreduce 'conv1.weight'" in said
 
 
@@ -239,14 +251,23 @@ def test_a_stall_beyond_the_limit_ends_the_job_if_asked_to(job: Job) -> None:
 
 
 def test_a_stall_names_operations_of_different_kinds_under_one_name(job: Job) -> None:
-    script = job.script(SETUP + "(hvd.allgather if r == 1 else hvd.allreduce)(np.ones(1), name='grads')\n", "train.py")
+    script = job.script(
+        SETUP + "(hvd.allgather if r == 1 else hvd.allreduce)(np.ones(1), name='grads')\n",
+        "train.py",
+    )
     done = job.run(
-        "-np", "3", "python", script, HVDLITE_STALL_CHECK_TIME_SECONDS="0.5", HVDLITE_STALL_SHUTDOWN_TIME_SECONDS="1"
+        "-np",
+        "3",
+        "python",
+        script,
+        HVDLITE_STALL_CHECK_TIME_SECONDS="0.5",
+        HVDLITE_STALL_SHUTDOWN_TIME_SECONDS="1",
     )
     said = done.stderr.decode()
     assert done.returncode != 0
     pairs = ("allreduce 'grads' on ranks 0 and 2", "allgather 'grads' on rank 1")
-    assert any(f"Different operations are never matched with each other, even under one name: {a}, {b}." in said
+    assert any("Different operations are never matched with each other, even under one name: "
+               f"{a}, {b}." in said
                for a, b in (pairs, pairs[::-1])), said  # fmt: skip
 
 
@@ -254,26 +275,38 @@ def test_the_stall_check_can_be_turned_off(job: Job) -> None:
     # span: a stall is looked for every 0.3 s, and told 1 s later
     script = job.script(stall("time.sleep(2.5)"), "train.py")
     done = job.run(
-        "-np", "2", "python", script, HVDLITE_STALL_CHECK_TIME_SECONDS="0.3", HVDLITE_STALL_CHECK_DISABLE="1"
+        "-np",
+        "2",
+        "python",
+        script,
+        HVDLITE_STALL_CHECK_TIME_SECONDS="0.3",
+        HVDLITE_STALL_CHECK_DISABLE="1",
     )
     assert done.returncode == 0
     assert "Missing ranks" not in done.stderr.decode()
 
 
-def test_the_last_line_names_the_rank_and_the_cause_of_an_exception_of_several_lines(job: Job) -> None:
+def test_the_last_line_names_the_rank_and_the_cause_of_an_exception_of_several_lines(
+    job: Job,
+) -> None:
     """As torch's DataLoader raises a worker's exception again."""
     script = job.script(
         "import numpy as np\nimport hvdlite as hvd\nhvd.init()\n"
         "if hvd.rank() == 1:\n"
         "    hvd.allreduce(np.ones(3), name='a')\n"
-        "    frames = ''.join(f'  File \"x{i}.py\", line {i}, in f\\n    do_something_{i}()\\n' for i in range(30))\n"
-        "    text = 'Caught ValueError in worker 0.\\nOriginal Traceback (most recent call last):\\n' + frames\n"
+        "    frames = ''.join(f'  File \"x{i}.py\", line {i}, in f\\n    do_something_{i}()\\n' "
+        "for i in range(30))\n"
+        "    text = 'Caught ValueError in worker 0.\\nOriginal Traceback (most recent call "
+        "last):\\n' + frames\n"
         "    raise RuntimeError(text + 'ValueError: bad sample 200')\n"
         "while True: hvd.allreduce(np.ones(3), name='a')\n"
     )
     done = job.run("-np", "3", "python", script)
     assert last_line(done.stderr) == (
-        "hvdliterun: rank 1 on localhost exited with code 1: ValueError: bad sample 200. All other ranks have ended, too."
+        "hvdliterun: rank 1 on localhost exited with code 1: ValueError: bad sample 200. All other "
+        "ranks have ended, too."
     )
     told = [line for line in prefixed(done.stderr, 0, "stderr") if "PeerLostError" in line]
-    assert "RuntimeError: Caught ValueError in worker 0. ... ValueError: bad sample 200" in told[-1], told
+    assert (
+        "RuntimeError: Caught ValueError in worker 0. ... ValueError: bad sample 200" in told[-1]
+    ), told

@@ -1,4 +1,5 @@
-"""`hvdliterun` where something is closed, full or forbidden: one line that says so, and never a traceback of ours."""
+"""`hvdliterun` where something is closed, full or forbidden: one line that says so, and never a
+traceback of ours."""
 
 from __future__ import annotations
 
@@ -38,11 +39,14 @@ def test_too_few_descriptors_are_named_with_the_way_out(job: Job) -> None:
     done = _shell(job, "ulimit -n 64; $RUN -np 40 true")
     assert done.returncode == 1
     assert done.stderr == (
-        "hvdliterun: too many open files: 64 are allowed here, and every rank needs 4. `ulimit -n` raises that.\n"
+        "hvdliterun: too many open files: 64 are allowed here, and every rank needs 4. `ulimit -n` "
+        "raises that.\n"
     )
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become a user who has no other process")
+@pytest.mark.skipif(
+    os.geteuid() != 0, reason="only root can become a user who has no other process"
+)
 def test_too_few_processes_are_named_with_the_way_out(job: Job) -> None:
     # Nobody else has this number. The system's own Python is one that it may run.
     who = "setpriv --reuid 64123 --regid 64123 --clear-groups --bounding-set=-all --inh-caps=-all"
@@ -66,7 +70,9 @@ def test_a_path_that_cannot_be_opened_is_named(job: Job) -> None:
 
 def test_an_empty_command_is_none(job: Job) -> None:
     done = job.run("-np", "1", "")
-    assert done.returncode == 2 and done.stderr.startswith(b"hvdliterun: no command given"), done.stderr
+    assert done.returncode == 2 and done.stderr.startswith(b"hvdliterun: no command given"), (
+        done.stderr
+    )
 
 
 def test_an_interrupt_while_the_launcher_still_starts_is_one_line(job: Job) -> None:
@@ -92,7 +98,14 @@ def test_what_a_stuck_ssh_has_started_goes_with_it(job: Job) -> None:
     ssh = job.directory / "ssh"
     ssh.write_text("#!/bin/sh\nsleep 600\n")
     ssh.chmod(0o755)
-    done = job.run("-H", "elsewhere:1", "--start-timeout", "1", "true", PATH=f"{job.directory}:{os.environ['PATH']}")
+    done = job.run(
+        "-H",
+        "elsewhere:1",
+        "--start-timeout",
+        "1",
+        "true",
+        PATH=f"{job.directory}:{os.environ['PATH']}",
+    )
     assert (done.returncode, done.stderr) == (
         1,
         b"hvdliterun: host elsewhere: still connecting after 1 s (--start-timeout)\n",

@@ -32,7 +32,9 @@ def marked(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.delenv(name)
     monkeypatch.setenv(MARK, job.mark)
     # A checkout that is not installed is found by its ranks as by this process.
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(p for p in (str(ROOT), os.environ.get("PYTHONPATH", "")) if p))
+    monkeypatch.setenv(
+        "PYTHONPATH", os.pathsep.join(p for p in (str(ROOT), os.environ.get("PYTHONPATH", "")) if p)
+    )
 
 
 def _rank() -> int:
@@ -48,7 +50,9 @@ def _fails(*arguments: Any, **options: Any) -> RuntimeError:
 # --- what comes back
 
 
-def test_results_come_in_the_order_of_ranks_and_init_is_not_needed(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_come_in_the_order_of_ranks_and_init_is_not_needed(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(job.directory)
 
     def scale(x: int, factor: int = 1) -> tuple[int, int, bool]:
@@ -95,7 +99,9 @@ def test_classes_of_the_main_program_stay_the_same(job: Job) -> None:
     assert done.returncode == 0, done.stderr.decode()
 
 
-def test_modules_are_found_where_the_caller_finds_them(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_modules_are_found_where_the_caller_finds_them(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (job.directory / "helper_of_the_notebook.py").write_text("def answer(): return 42\n")
     monkeypatch.syspath_prepend(str(job.directory))
     import helper_of_the_notebook
@@ -103,10 +109,14 @@ def test_modules_are_found_where_the_caller_finds_them(job: Job, monkeypatch: py
     assert hvdlite.run(helper_of_the_notebook.answer, num_proc=2) == [42, 42]
 
 
-def test_a_file_in_the_working_directory_hides_no_module(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_in_the_working_directory_hides_no_module(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (job.directory / "colorsys.py").write_text("raise SystemExit('the wrong one')\n")
     monkeypatch.chdir(job.directory)
-    assert hvdlite.run(lambda: __import__("colorsys").__file__) != [str(job.directory / "colorsys.py")]
+    assert hvdlite.run(lambda: __import__("colorsys").__file__) != [
+        str(job.directory / "colorsys.py")
+    ]
 
 
 # --- what goes wrong in a rank
@@ -123,7 +133,9 @@ def test_a_rank_that_raises_is_named_with_its_traceback_and_ends_the_others() ->
         signal.pause()
 
     error = _fails(divide, num_proc=3)
-    assert re.match(r"rank 1 on localhost raised .*Refused: the learning rate is negative\n", str(error))
+    assert re.match(
+        r"rank 1 on localhost raised .*Refused: the learning rate is negative\n", str(error)
+    )
     assert "On rank 1:\nTraceback (most recent call last):\n" in str(error)
     assert 'raise Refused("the learning rate is negative")' in str(error)
     assert "task.py" not in str(error)
@@ -141,7 +153,9 @@ def test_the_cause_is_told_and_not_its_consequence() -> None:
             raise Refused("no data")
         hvd.allreduce(np.ones(2), name="x")
 
-    assert "rank 1 on localhost raised" in str(error := _fails(train, num_proc=2)) and "no data" in str(error)
+    assert "rank 1 on localhost raised" in str(
+        error := _fails(train, num_proc=2)
+    ) and "no data" in str(error)
 
 
 def test_the_cause_is_told_though_its_process_ends_last() -> None:
@@ -159,7 +173,9 @@ def test_the_cause_is_told_though_its_process_ends_last() -> None:
         hvd.allreduce(np.ones(2), name="x")
 
     error = _fails(train, num_proc=2)
-    assert str(error).startswith("rank 1 on localhost raised") and isinstance(error.__cause__, Refused)
+    assert str(error).startswith("rank 1 on localhost raised") and isinstance(
+        error.__cause__, Refused
+    )
 
 
 def test_an_exception_that_cannot_be_made_again_is_told_as_text() -> None:
@@ -215,7 +231,9 @@ def test_a_function_that_cannot_be_loaded_there() -> None:
             return os.listdir, (f"/proc/{here}/no-such-place",)
 
     here = os.getpid()
-    assert "the function cannot be loaded here: FileNotFoundError" in str(_fails(lambda x: x, (Here(),)))
+    assert "the function cannot be loaded here: FileNotFoundError" in str(
+        _fails(lambda x: x, (Here(),))
+    )
 
 
 def test_another_version_of_python_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -296,7 +314,9 @@ def test_output_appears_in_sys_stdout_and_not_in_descriptor_1(job: Job) -> None:
         assert f"[{rank}]<stdout>:grüße\n" in out.getvalue()
         assert f"[{rank}]<stdout>:\\xff half a line" in out.getvalue()
         assert f"[{rank}]<stderr>:to stderr\n" in err.getvalue()
-        assert (job.directory / f"logs/rank.{rank}/stdout").read_bytes() == "grüße\n".encode() + b"\xff half a line"
+        assert (
+            job.directory / f"logs/rank.{rank}/stdout"
+        ).read_bytes() == "grüße\n".encode() + b"\xff half a line"
 
 
 def test_much_output_is_all_there_before_run_returns() -> None:
@@ -352,7 +372,9 @@ def test_ctrl_c_ends_all_ranks_and_the_program_goes_on(job: Job) -> None:
     process.kill()
 
 
-def test_a_signal_with_a_handler_of_the_program_is_handed_on_when_the_ranks_have_ended(job: Job) -> None:
+def test_a_signal_with_a_handler_of_the_program_is_handed_on_when_the_ranks_have_ended(
+    job: Job,
+) -> None:
     process = _start(
         job,
         "signal.signal(signal.SIGTERM, lambda *_: (print('saved', flush=True), sys.exit(9)))\n"
@@ -368,7 +390,8 @@ def test_a_signal_that_the_program_only_notes_is_an_error_of_run(job: Job) -> No
     process = _start(
         job,
         "signal.signal(signal.SIGTERM, lambda *_: print('noted', flush=True))\n"
-        "try:\n    hvdlite.run(sleep, num_proc=2)\nexcept RuntimeError as error:\n    print(error)\n",
+        "try:\n    hvdlite.run(sleep, num_proc=2)\nexcept RuntimeError as error:\n    "
+        "print(error)\n",
     )
     process.send_signal(signal.SIGTERM)
     out, _ = process.communicate()
@@ -384,14 +407,18 @@ def test_kill_9_of_the_caller_leaves_nothing(job: Job) -> None:
 def test_a_thread_may_run_functions_and_its_process_may_end_before(job: Job) -> None:
     process = _start(
         job,
-        "threading.Thread(target=hvdlite.run, args=(sleep,), kwargs={'num_proc': 2}, daemon=True).start()\n"
-        "while not (os.path.exists('ready.0') and os.path.exists('ready.1')): time.sleep(0.01)\n",  # poll
+        "threading.Thread(target=hvdlite.run, args=(sleep,), kwargs={'num_proc': 2}, "
+        "daemon=True).start()\n"
+        # poll
+        "while not (os.path.exists('ready.0') and os.path.exists('ready.1')): time.sleep(0.01)\n",
     )
     process.communicate()
     assert job.wait_until_gone(3.0) == []
 
 
-def test_an_exception_sent_to_a_thread_ends_its_ranks(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exception_sent_to_a_thread_ends_its_ranks(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import ctypes
 
     monkeypatch.chdir(job.directory)
@@ -406,7 +433,9 @@ def test_an_exception_sent_to_a_thread_ends_its_ranks(job: Job, monkeypatch: pyt
     thread = threading.Thread(target=call)
     thread.start()
     job.wait_for_files(["ready.0", "ready.1"])
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(KeyboardInterrupt))
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(
+        ctypes.c_ulong(thread.ident or 0), ctypes.py_object(KeyboardInterrupt)
+    )
     thread.join(within(10))
     assert [type(error) for error in caught] == [KeyboardInterrupt]
     assert job.pids() == []
@@ -416,7 +445,11 @@ def test_hosts_that_cannot_be_reached_leave_nothing_open(job: Job) -> None:
     def call() -> None:
         with pytest.raises(ConnectionError):
             hvdlite.run(
-                _rank, hosts="nowhere.invalid:2", num_proc=2, output_filename=str(job.directory), start_timeout=5
+                _rank,
+                hosts="nowhere.invalid:2",
+                num_proc=2,
+                output_filename=str(job.directory),
+                start_timeout=5,
             )
 
     call()
@@ -430,12 +463,15 @@ def test_hosts_that_cannot_be_reached_leave_nothing_open(job: Job) -> None:
 # --- a real notebook
 
 
-def test_a_notebook_sees_output_results_and_errors_and_can_interrupt(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_notebook_sees_output_results_and_errors_and_can_interrupt(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("ipykernel", reason="needs a notebook's kernel: pip install ipykernel")
     from jupyter_client.manager import start_new_kernel
 
     for name in ("RUNTIME", "DATA", "CONFIG"):
-        monkeypatch.setenv(f"JUPYTER_{name}_DIR", str(job.directory))  # nothing into the home directory
+        # nothing into the home directory
+        monkeypatch.setenv(f"JUPYTER_{name}_DIR", str(job.directory))
     monkeypatch.setenv("IPYTHONDIR", str(job.directory))
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     manager, client = start_new_kernel(kernel_name="python3", cwd=str(job.directory))
@@ -470,7 +506,10 @@ def test_a_notebook_sees_output_results_and_errors_and_can_interrupt(job: Job, m
         assert value == "[True, True]"
         _, value = cell("def f(): raise ValueError('in a cell')\nhvdlite.run(f)")
         assert value.startswith("RuntimeError: rank 0 on localhost raised ValueError: in a cell")
-        sleep = "def f():\n    import signal\n    print('asleep', flush=True)\n    signal.pause()\nhvdlite.run(f, num_proc=2)"
+        sleep = (
+            "def f():\n    import signal\n    print('asleep', flush=True)\n    "
+            "signal.pause()\nhvdlite.run(f, num_proc=2)"
+        )
         _, value = cell(sleep, interrupt_when=["[0]<stdout>:asleep", "[1]<stdout>:asleep"])
         assert value.startswith("KeyboardInterrupt")
         assert len(job.pids()) == 1  # the kernel
@@ -489,7 +528,8 @@ def _resources() -> tuple[int, int, int]:
 
 
 def _expect_no_more_than(before: tuple[int, int, int]) -> None:
-    """Less may be what an earlier test has left until then. A thread, a writer's say, ends a moment after it was told to."""
+    """Less may be what an earlier test has left until then. A thread, a writer's say, ends a moment
+    after it was told to."""
     wait_until(
         lambda: all(now <= then for now, then in zip(_resources(), before, strict=True)),
         5,
@@ -534,5 +574,7 @@ def test_run_is_a_function_and_a_command() -> None:
 
 
 def test_the_task_by_itself_says_what_it_is_for(job: Job) -> None:
-    done = subprocess.run([sys.executable, "-m", "hvdlite.launch.task"], env=job.environment(), capture_output=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "hvdlite.launch.task"], env=job.environment(), capture_output=True
+    )
     assert done.returncode == 2 and b"does nothing by itself" in done.stderr

@@ -1,4 +1,5 @@
-"""On machines that lack something: a job works all the same, or says in one sentence what is missing."""
+"""On machines that lack something: a job works all the same, or says in one sentence what is
+missing."""
 
 from __future__ import annotations
 
@@ -22,7 +23,10 @@ print("fine", hvd.local_size())
 # Until then ranks try again what may get better, and this does not.
 SOON = "2"
 
-_NO_MOUNTS = os.geteuid() != 0 or subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode != 0
+_NO_MOUNTS = (
+    os.geteuid() != 0
+    or subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode != 0
+)
 needs_mounts = pytest.mark.skipif(_NO_MOUNTS, reason="mount namespaces need root and unshare(1)")
 _NO_NETWORK = network.why_not()
 needs_network = pytest.mark.skipif(_NO_NETWORK is not None, reason=_NO_NETWORK or "")
@@ -33,9 +37,22 @@ def launch(
 ) -> subprocess.CompletedProcess[str]:
     """`prefix` hvdliterun `before_each_rank` python SUMS"""
     python = shutil.which(sys.executable) or sys.executable
-    launcher = [python, "-m", "hvdlite.launch", "-np", str(ranks), *before_each_rank, python, job.script(SUMS)]
+    launcher = [
+        python,
+        "-m",
+        "hvdlite.launch",
+        "-np",
+        str(ranks),
+        *before_each_rank,
+        python,
+        job.script(SUMS),
+    ]
     return subprocess.run(
-        [*prefix, *launcher], cwd=job.directory, env=job.environment(**extra), capture_output=True, text=True
+        [*prefix, *launcher],
+        cwd=job.directory,
+        env=job.environment(**extra),
+        capture_output=True,
+        text=True,
     )
 
 
@@ -52,7 +69,15 @@ def test_a_tiny_or_read_only_dev_shm_is_enough(job: Job, options: str) -> None:
 def test_ranks_that_do_not_share_dev_shm_still_share_memory(job: Job) -> None:
     """As in containers of one machine."""
     done = launch(
-        job, before_each_rank=("unshare", "-m", "sh", "-c", 'mount -t tmpfs none /dev/shm && exec "$@"', "sh")
+        job,
+        before_each_rank=(
+            "unshare",
+            "-m",
+            "sh",
+            "-c",
+            'mount -t tmpfs none /dev/shm && exec "$@"',
+            "sh",
+        ),
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("fine 2") == 2
@@ -60,13 +85,18 @@ def test_ranks_that_do_not_share_dev_shm_still_share_memory(job: Job) -> None:
 
 @needs_mounts
 def test_a_read_only_tmp_is_enough(job: Job) -> None:
-    done = launch(job, "unshare", "-m", "sh", "-c", 'mount --bind -o ro /var/tmp /var/tmp && exec "$@"', "sh")
+    done = launch(
+        job, "unshare", "-m", "sh", "-c", 'mount --bind -o ro /var/tmp /var/tmp && exec "$@"', "sh"
+    )
     assert done.returncode == 0, done.stderr
 
 
 @needs_network
 def test_a_machine_without_free_ports_is_told_so_in_one_sentence(job: Job) -> None:
-    few = 'ip link set lo up && echo "40000 40000" > /proc/sys/net/ipv4/ip_local_port_range && exec "$@"'
+    few = (
+        'ip link set lo up && echo "40000 40000" > /proc/sys/net/ipv4/ip_local_port_range && '
+        'exec "$@"'
+    )
     done = launch(job, "unshare", "-n", "sh", "-c", few, "sh", HVDLITE_START_TIMEOUT=SOON)
     assert done.returncode != 0
     assert "no free port left (net.ipv4.ip_local_port_range)" in done.stderr, done.stderr
@@ -83,7 +113,9 @@ def test_a_machine_without_a_network_runs_jobs_of_one_host(job: Job) -> None:
 def test_without_even_a_loopback_one_sentence_says_so(job: Job) -> None:
     done = launch(job, "unshare", "-n", HVDLITE_START_TIMEOUT=SOON)
     assert done.returncode != 0
-    assert "127.0.0.1" in done.stderr and "Traceback" not in done.stderr.splitlines()[-1], done.stderr
+    assert "127.0.0.1" in done.stderr and "Traceback" not in done.stderr.splitlines()[-1], (
+        done.stderr
+    )
 
 
 @pytest.mark.parametrize("limit", [24, 40, 64])

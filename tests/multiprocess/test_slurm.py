@@ -1,4 +1,5 @@
-"""A real Slurm: srun with and without hvdliterun, and what an allocation looks like to programs that are no ranks."""
+"""A real Slurm: srun with and without hvdliterun, and what an allocation looks like to programs
+that are no ranks."""
 
 from __future__ import annotations
 
@@ -72,8 +73,8 @@ class Slurm:
         return self.run(*ALLOCATION, *command)
 
     def start_ready(self, script: str, *arguments: str) -> int:
-        """hvdliterun with three ranks that have come to where they wait; its pid. The allocation lives on until leave(), or Slurm
-        would end what it finds in it."""
+        """hvdliterun with three ranks that have come to where they wait; its pid. The allocation
+        lives on until leave(), or Slurm would end what it finds in it."""
         command = [*HVDLITERUN, *arguments, PYTHON, self.job.script(script)]
         self.process = self.start(
             *ALLOCATION,
@@ -120,7 +121,11 @@ def cluster_(job: Job, cluster: dict[str, str]) -> Slurm:
     return Slurm(job, cluster)
 
 
-PLACES = ["0 3 0 2 0 2 [3.0, 6.0, 9.0]", "1 3 1 2 0 1 [3.0, 6.0, 9.0]", "2 3 0 1 1 2 [3.0, 6.0, 9.0]"]
+PLACES = [
+    "0 3 0 2 0 2 [3.0, 6.0, 9.0]",
+    "1 3 1 2 0 1 [3.0, 6.0, 9.0]",
+    "2 3 0 1 1 2 [3.0, 6.0, 9.0]",
+]
 
 
 # --- without hvdliterun
@@ -143,7 +148,10 @@ def test_srun_with_the_process_management_of_mpi(cluster_: Slurm) -> None:
 def test_srun_in_an_allocation_with_fewer_ranks_than_tasks(cluster_: Slurm) -> None:
     done = cluster_.allocated("srun", "-N1", "-n2", PYTHON, cluster_.job.script(TRAIN))
     assert done.returncode == 0, done.stderr
-    assert sorted(done.stdout.decode().splitlines()) == ["0 2 0 2 0 1 [1.0, 3.0, 5.0]", "1 2 1 2 0 1 [1.0, 3.0, 5.0]"]
+    assert sorted(done.stdout.decode().splitlines()) == [
+        "0 2 0 2 0 1 [1.0, 3.0, 5.0]",
+        "1 2 1 2 0 1 [1.0, 3.0, 5.0]",
+    ]
 
 
 def test_two_steps_of_a_job_do_not_meet_one_another(cluster_: Slurm) -> None:
@@ -202,21 +210,37 @@ def test_hvdliterun_in_a_shell_that_is_a_step_itself(cluster_: Slurm) -> None:
 def test_output_is_told_apart_byte_for_byte(cluster_: Slurm) -> None:
     script = cluster_.job.script(
         "import os\nrank = int(os.environ['SLURM_PROCID'])\n"
-        "text = bytes(range(256)) * 40 + b'1: [0] \\n' + b'x' * 5000 + b'\\n' + b'y' * 1024 + b'\\n' + b'z' * 1023 + b'\\n'\n"
+        "text = bytes(range(256)) * 40 + b'1: [0] \\n' + b'x' * 5000 + b'\\n' + b'y' * 1024 + "
+        "b'\\n' + b'z' * 1023 + b'\\n'\n"
         "os.write(1, text if rank == 1 else b'hello\\n')\nos.write(2, b'oops %d\\n' % rank)\n"
     )
     done = cluster_.allocated(*HVDLITERUN, "--output-filename", "logs", PYTHON, script)
     assert done.returncode == 0
     logs = cluster_.job.directory / "logs"
-    expected = bytes(range(256)) * 40 + b"1: [0] \n" + b"x" * 5000 + b"\n" + b"y" * 1024 + b"\n" + b"z" * 1023 + b"\n"
+    expected = (
+        bytes(range(256)) * 40
+        + b"1: [0] \n"
+        + b"x" * 5000
+        + b"\n"
+        + b"y" * 1024
+        + b"\n"
+        + b"z" * 1023
+        + b"\n"
+    )
     assert (logs / "rank.1" / "stdout").read_bytes() == expected
     assert (logs / "rank.2" / "stdout").read_bytes() == b"hello\n"
-    assert [(logs / f"rank.{rank}" / "stderr").read_text() for rank in range(3)] == [f"oops {r}\n" for r in range(3)]
-    assert sorted(done.stderr.splitlines()) == [f"[{rank}]<stderr>:oops {rank}".encode() for rank in range(3)]
+    assert [(logs / f"rank.{rank}" / "stderr").read_text() for rank in range(3)] == [
+        f"oops {r}\n" for r in range(3)
+    ]
+    assert sorted(done.stderr.splitlines()) == [
+        f"[{rank}]<stderr>:oops {rank}".encode() for rank in range(3)
+    ]
 
 
 def test_the_secret_is_in_no_command_line(cluster_: Slurm) -> None:
-    launcher = cluster_.start_ready("import os\nopen('secret', 'w').write(os.environ['HVDLITE_SECRET'])\n" + READY)
+    launcher = cluster_.start_ready(
+        "import os\nopen('secret', 'w').write(os.environ['HVDLITE_SECRET'])\n" + READY
+    )
     secret = (cluster_.job.directory / "secret").read_bytes()
     command_lines = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in cluster_.job.pids()]
     assert len(command_lines) >= 6 and len(secret) == 64
@@ -232,7 +256,10 @@ def test_a_rank_that_fails_ends_all(cluster_: Slurm) -> None:
     )
     done = cluster_.allocated(*HVDLITERUN, PYTHON, script)
     assert done.returncode == 3
-    told = r"hvdliterun: rank 2 on \S+ exited with code 3: ValueError: so bad\. All other ranks have ended, too\."
+    told = (
+        r"hvdliterun: rank 2 on \S+ exited with code 3: ValueError: so bad\. All other ranks "
+        r"have ended, too\."
+    )
     assert re.fullmatch(told, last_line(done.stderr))
 
 
@@ -257,7 +284,9 @@ signal.signal(signal.SIGTERM, save)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda n: n.name)
-def test_a_signal_to_the_launcher_lets_ranks_save_and_ends_them(cluster_: Slurm, number: signal.Signals) -> None:
+def test_a_signal_to_the_launcher_lets_ranks_save_and_ends_them(
+    cluster_: Slurm, number: signal.Signals
+) -> None:
     """srun itself would answer it with SIGKILL for all ranks."""
     launcher = cluster_.start_ready(SAVE + READY, "--grace-seconds", PATIENT)
     os.kill(launcher, number)
@@ -283,7 +312,10 @@ def test_a_rank_that_ignores_sigterm_is_killed_after_the_grace_period(cluster_: 
 
 
 def test_user_signals_are_passed_on(cluster_: Slurm) -> None:
-    handler = "import signal\ndef write(number, _): open('got.' + os.environ['SLURM_PROCID'], 'w').close()\n"
+    handler = (
+        "import signal\ndef write(number, _): open('got.' + os.environ['SLURM_PROCID'], "
+        "'w').close()\n"
+    )
     script = handler + "signal.signal(signal.SIGUSR1, write)\n" + READY
     launcher = cluster_.start_ready("import os\n" + script)
     os.kill(launcher, signal.SIGUSR1)
@@ -317,7 +349,9 @@ def test_kill_9_of_srun_ends_the_ranks(cluster_: Slurm) -> None:
 def test_scancel_of_the_job_lets_ranks_save(cluster_: Slurm) -> None:
     command = " ".join([*HVDLITERUN, PYTHON, cluster_.job.script(SAVE + READY)])
     (cluster_.job.directory / "batch.sh").write_text(f"#!/bin/bash\nexec {command}\n")
-    cluster_.process = cluster_.start("sbatch", "--wait", "--parsable", "-N2", "-n3", "--output=out", "batch.sh")
+    cluster_.process = cluster_.start(
+        "sbatch", "--wait", "--parsable", "-N2", "-n3", "--output=out", "batch.sh"
+    )
     assert cluster_.process.stdout is not None
     number = cluster_.process.stdout.readline().decode().strip()
     cluster_.job.wait_ready(3)
@@ -339,20 +373,28 @@ def test_what_srun_refuses_is_told(cluster_: Slurm) -> None:
 
 
 def test_mpirun_in_an_allocation(cluster_: Slurm, mpirun: str) -> None:
-    """Traps 2 and 3: mpirun reaches the nodes through Slurm, so that its ranks have the Slurm numbers of its daemons."""
+    """Traps 2 and 3: mpirun reaches the nodes through Slurm, so that its ranks have the Slurm
+    numbers of its daemons."""
     script = cluster_.job.script(TRAIN + "print('step of', os.environ['SLURM_STEP_NUM_TASKS'])\n")
-    # The nodes are hosts, so MPI is asked about; mpi4py has to load that of this mpirun, not the environment's.
+    # The nodes are hosts, so MPI is asked about; mpi4py has to load that of this mpirun, not the
+    # environment's.
     prefix = Path(mpirun).parents[1]
     abi = "mpich" if (prefix / "bin/hydra_pmi_proxy").exists() else "openmpi"
     library = [f"MPI4PY_MPIABI={abi}", f"LD_LIBRARY_PATH={prefix / 'lib'}"]
     command = ["env", f"HVDLITE_MPIRUN={mpirun}", *library, *HVDLITERUN, "--mpi", PYTHON, script]
     done = cluster_.allocated(*command)
     assert done.returncode == 0, done.stderr
-    assert [prefixed(done.stdout, rank) for rank in range(3)] == [[place, "step of 2"] for place in PLACES]
+    assert [prefixed(done.stdout, rank) for rank in range(3)] == [
+        [place, "step of 2"] for place in PLACES
+    ]
 
 
-def test_kill_9_of_the_launcher_ends_mpiruns_ranks_on_other_nodes(cluster_: Slurm, mpirun: str) -> None:
-    variable = "PMI_RANK" if (Path(mpirun).parent / "hydra_pmi_proxy").exists() else "OMPI_COMM_WORLD_RANK"
+def test_kill_9_of_the_launcher_ends_mpiruns_ranks_on_other_nodes(
+    cluster_: Slurm, mpirun: str
+) -> None:
+    variable = (
+        "PMI_RANK" if (Path(mpirun).parent / "hydra_pmi_proxy").exists() else "OMPI_COMM_WORLD_RANK"
+    )
     script = cluster_.job.script(DEAF.replace("SLURM_PROCID", variable))
     command = ["env", f"HVDLITE_MPIRUN={mpirun}", *HVDLITERUN, "--mpi", PYTHON, script]
     cluster_.process = cluster_.start(*ALLOCATION, *command)

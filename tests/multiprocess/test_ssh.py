@@ -1,4 +1,5 @@
-"""Jobs on other hosts: network namespaces with a real sshd each, and every way in which something between can break."""
+"""Jobs on other hosts: network namespaces with a real sshd each, and every way in which something
+between can break."""
 
 from __future__ import annotations
 
@@ -36,7 +37,9 @@ def network() -> Iterator[Network]:
 def far(job: Job, network: Network, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FarJob]:
     """A launcher on the switch, and the hosts a and b."""
     job.prefix = network.prefix(-1)
-    with sshd.SshHosts(network, "ab", tmp_path_factory.mktemp("ssh"), f"{MARK}={job.mark}") as hosts:
+    with sshd.SshHosts(
+        network, "ab", tmp_path_factory.mktemp("ssh"), f"{MARK}={job.mark}"
+    ) as hosts:
         yield FarJob(job, hosts)
 
 
@@ -68,7 +71,9 @@ class FarJob:
                 line = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
             except OSError:
                 continue
-            if all(any(part == word or part.endswith(f"/{word}") for part in line) for word in words):
+            if all(
+                any(part == word or part.endswith(f"/{word}") for part in line) for word in words
+            ):
                 found.append(pid)
         return found
 
@@ -81,7 +86,8 @@ def test_ranks_on_two_hosts_and_here_know_their_place_and_add(far: FarJob) -> No
         "import numpy, hvdlite as hvd\n"
         "hvd.init()\n"
         "total = hvd.allreduce(numpy.full(1000, hvd.rank() + 1.0), op=hvd.Sum)\n"
-        "print(hvd.rank(), hvd.size(), hvd.local_rank(), hvd.local_size(), hvd.cross_rank(), hvd.cross_size(), total[7])\n"
+        "print(hvd.rank(), hvd.size(), hvd.local_rank(), hvd.local_size(), hvd.cross_rank(), "
+        "hvd.cross_size(), total[7])\n"
     )
     done = far.run("-H", "a:2,localhost:1,b:1", PYTHON, script)
     assert done.returncode == 0, done.stderr
@@ -121,13 +127,17 @@ def test_a_hostfile_says_where(far: FarJob) -> None:
 def test_the_callers_environment_and_folder_go_along(far: FarJob) -> None:
     odd = os.fsdecode(b"\xff=\n'\"")
     command = 'printf "%s|%s|%s|%s" "$ODD" "$SET" "$CUDA_VISIBLE_DEVICES" "$PWD"'
-    done = far.run("-H", "a:1", "-x", "SET=x y", "sh", "-c", command, ODD=odd, CUDA_VISIBLE_DEVICES="3")
+    done = far.run(
+        "-H", "a:1", "-x", "SET=x y", "sh", "-c", command, ODD=odd, CUDA_VISIBLE_DEVICES="3"
+    )
     prefix = b"[0]<stdout>:"
     assert done.stdout.replace(prefix, b"") == os.fsencode(f"{odd}|x y||{far.job.directory}")
 
 
 @pytest.mark.parametrize("hosts", ["localhost:1,a:1", "a:1,localhost:1", "a:2"])
-def test_torchruns_variables_lead_all_ranks_to_rank_0(far: FarJob, network: Network, hosts: str) -> None:
+def test_torchruns_variables_lead_all_ranks_to_rank_0(
+    far: FarJob, network: Network, hosts: str
+) -> None:
     command = "echo $RANK $LOCAL_RANK $GROUP_RANK $MASTER_ADDR $MASTER_PORT"
     done = far.run("-H", hosts, "--torch-env", "sh", "-c", command)
     zero, one = (prefixed(done.stdout, rank)[0].split() for rank in range(2))
@@ -141,8 +151,13 @@ def test_ranks_share_the_cores_of_their_own_host(far: FarJob) -> None:
     far.job.prefix = [*far.job.prefix, "env", "-u", "OMP_NUM_THREADS"]
     done = far.run("-H", "a:1,b:500", "-np", "3", "sh", "-c", "echo ${OMP_NUM_THREADS-unset}")
     cores = machine.here({}).cores
-    assert [prefixed(done.stdout, rank) for rank in range(3)] == [["unset"], *[[str(max(1, cores // 2))]] * 2]
-    assert re.fullmatch(rb"hvdliterun: OMP_NUM_THREADS is not set: .* host's cores .*\n", done.stderr)
+    assert [prefixed(done.stdout, rank) for rank in range(3)] == [
+        ["unset"],
+        *[[str(max(1, cores // 2))]] * 2,
+    ]
+    assert re.fullmatch(
+        rb"hvdliterun: OMP_NUM_THREADS is not set: .* host's cores .*\n", done.stderr
+    )
 
 
 def test_too_many_bound_ranks_of_another_host_are_refused_with_its_name(far: FarJob) -> None:
@@ -160,12 +175,17 @@ def test_output_comes_as_it_was_written(far: FarJob) -> None:
         sent = (far.job.directory / f"sent.{rank}").read_bytes() + b"end"
         prefix = f"[{rank}]<stdout>:".encode()
         got = b"".join(
-            line.removeprefix(prefix) for line in done.stdout.splitlines(keepends=True) if line.startswith(prefix)
+            line.removeprefix(prefix)
+            for line in done.stdout.splitlines(keepends=True)
+            if line.startswith(prefix)
         )
-        # A pause in the middle of a line, and the other rank begins one of its own there: the copies are exact.
+        # A pause in the middle of a line, and the other rank begins one of its own there: the
+        # copies are exact.
         assert got.replace(b"\n", b"") == sent.replace(b"\n", b"")
         assert (far.job.directory / "copies" / f"rank.{rank}" / "stdout").read_bytes() == sent
-        assert (far.job.directory / "copies" / f"rank.{rank}" / "stderr").read_bytes() == b"a\rb\xff"
+        assert (
+            far.job.directory / "copies" / f"rank.{rank}" / "stderr"
+        ).read_bytes() == b"a\rb\xff"
 
 
 def test_a_talkative_login_shell_does_no_harm(job: Job, network: Network, tmp_path: Path) -> None:
@@ -180,15 +200,19 @@ def test_a_talkative_login_shell_does_no_harm(job: Job, network: Network, tmp_pa
 def test_the_secret_shows_neither_in_argv_nor_in_environments(far: FarJob) -> None:
     script = far.job.script(
         "import os\nfrom hvdlite.launch.environment import discover\n"
-        "open('secret.' + os.environ['HVDLITE_RANK'], 'wb').write(discover(os.environ).secret)\n" + READY
+        "open('secret.' + os.environ['HVDLITE_RANK'], 'wb').write(discover(os.environ).secret)\n"
+        + READY
     )
     process = far.start("-H", "a:1,b:1", "--verbose", "--log-level", "trace", PYTHON, script)
     far.job.wait_ready(2)
     secret = (far.job.directory / "secret.0").read_bytes()
     assert secret == (far.job.directory / "secret.1").read_bytes() and len(secret) == 32
     pids = far.job.pids()
-    assert len(pids) >= 1 + 2 * 4  # the launcher; for each host ssh, the agent, its guardian, the rank
-    shown = b"".join(Path(f"/proc/{pid}/{what}").read_bytes() for pid in pids for what in ("cmdline", "environ"))
+    # the launcher; for each host ssh, the agent, its guardian, the rank
+    assert len(pids) >= 1 + 2 * 4
+    shown = b"".join(
+        Path(f"/proc/{pid}/{what}").read_bytes() for pid in pids for what in ("cmdline", "environ")
+    )
     process.send_signal(signal.SIGTERM)
     shown += b"".join(process.communicate())
     assert b"HVDLITE_SECRET_FD=" in shown
@@ -197,7 +221,8 @@ def test_the_secret_shows_neither_in_argv_nor_in_environments(far: FarJob) -> No
 
 
 def _with_ssh(far: FarJob, go: str = "") -> dict[str, str]:
-    """An environment in which plain `ssh` finds the hosts, as soon as there is a file of that name."""
+    """An environment in which plain `ssh` finds the hosts, as soon as there is a file of that
+    name."""
     program = far.job.directory / "bin" / "ssh"
     program.parent.mkdir()
     wait = f"until [ -e {far.job.directory / go} ]; do sleep 0.1; done" if go else ""
@@ -224,7 +249,9 @@ def test_a_function_runs_on_other_hosts(far: FarJob) -> None:
         "except RuntimeError as error: print(repr(error.__cause__), error)\n"
     )
     done = subprocess.run(
-        [*far.job.prefix, PYTHON, script], env=far.job.environment(**_with_ssh(far)), capture_output=True
+        [*far.job.prefix, PYTHON, script],
+        env=far.job.environment(**_with_ssh(far)),
+        capture_output=True,
     )
     assert done.returncode == 0, done.stderr
     said = done.stdout.decode()
@@ -251,12 +278,14 @@ def test_on_a_terminal_one_sees_how_far_the_hosts_are(far: FarJob) -> None:
 
 def test_the_first_failing_rank_gives_status_and_last_line(far: FarJob) -> None:
     script = far.job.script(
-        "import os\nif os.environ['HVDLITE_RANK'] == '3':\n    raise ValueError('bad luck')\n" + WAIT
+        "import os\nif os.environ['HVDLITE_RANK'] == '3':\n    raise ValueError('bad luck')\n"
+        + WAIT
     )
     done = far.run("-H", "a:2,b:2", PYTHON, script)
     assert done.returncode == 1
     assert last_line(done.stderr) == (
-        "hvdliterun: rank 3 on b exited with code 1: ValueError: bad luck. All other ranks have ended, too."
+        "hvdliterun: rank 3 on b exited with code 1: ValueError: bad luck. All other ranks have "
+        "ended, too."
     )
     assert far.job.wait_until_gone(3) == []
 
@@ -276,7 +305,9 @@ def test_a_command_that_is_not_there(far: FarJob) -> None:
 # --- whatever dies, nothing stays
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda n: n.name)
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda n: n.name
+)
 def test_a_signal_to_the_launcher_ends_all_ranks(far: FarJob, number: signal.Signals) -> None:
     process = far.start_four()
     process.send_signal(number)
@@ -305,7 +336,9 @@ def test_sigterm_leaves_time_for_a_checkpoint(far: FarJob) -> None:
 
 
 def test_the_grace_period_can_be_chosen(far: FarJob) -> None:
-    script = far.job.script("import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + READY)
+    script = far.job.script(
+        "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + READY
+    )
     process = far.start("-H", "a:1,b:1", "--grace-seconds", "0.2", PYTHON, script)
     far.job.wait_ready(2)
     asked = time.monotonic()
@@ -315,7 +348,9 @@ def test_the_grace_period_can_be_chosen(far: FarJob) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2], ids=lambda n: n.name)
-def test_a_batch_systems_warning_reaches_the_ranks_and_not_their_children(far: FarJob, number: signal.Signals) -> None:
+def test_a_batch_systems_warning_reaches_the_ranks_and_not_their_children(
+    far: FarJob, number: signal.Signals
+) -> None:
     script = far.job.script(
         "import os, signal, subprocess, sys\n"
         "child = subprocess.Popen(['sleep', '600'])\n"
@@ -345,7 +380,8 @@ PHASES = ("connecting", "starting Python", "looking for the store", "ready", "ru
 
 
 def launcher_that(far: FarJob, does: str, first: str = "") -> None:
-    """`does`: a statement for when a host (`self`) has come to a phase (`value`). `first`: one for the beginning."""
+    """`does`: a statement for when a host (`self`) has come to a phase (`value`). `first`: one for
+    the beginning."""
     far.job.launcher = [
         far.job.script(
             "import os, sys\nfrom types import SimpleNamespace\n"
@@ -360,8 +396,12 @@ def launcher_that(far: FarJob, does: str, first: str = "") -> None:
     ]
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130)])
-def test_a_launcher_that_is_ended_while_it_starts_leaves_nothing(far: FarJob, number: int, status: int) -> None:
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130)]
+)
+def test_a_launcher_that_is_ended_while_it_starts_leaves_nothing(
+    far: FarJob, number: int, status: int
+) -> None:
     for phase in PHASES:
         launcher_that(far, f"if value == {phase!r}: os.kill(os.getpid(), {int(number)})")
         assert far.run("-H", "a:1,b:1", "sleep", "600").returncode == status, phase
@@ -376,7 +416,9 @@ def test_a_launcher_that_is_ended_while_it_starts_leaves_nothing(far: FarJob, nu
     ],
     ids=["ssh", "agent"],
 )
-def test_kill_9_of_what_stands_between_ends_the_job(far: FarJob, victim: tuple[str, ...], said: str) -> None:
+def test_kill_9_of_what_stands_between_ends_the_job(
+    far: FarJob, victim: tuple[str, ...], said: str
+) -> None:
     process = far.start_four()
     os.kill([pid for pid in far.pids(*victim) if pid != process.pid][0], signal.SIGKILL)
     _, err = process.communicate()
@@ -404,7 +446,9 @@ def _where(pid: int) -> bytes:
 
 
 # Both, where the other host is held up for longer than this launcher's patience.
-NO_ANSWER = r"(Host [ab] did not answer; its|Hosts [ab], [ab] did not answer; their) ranks may still run\.$"
+NO_ANSWER = (
+    r"(Host [ab] did not answer; its|Hosts [ab], [ab] did not answer; their) ranks may still run\.$"
+)
 
 
 def _frozen_agent(far: FarJob) -> tuple[subprocess.Popen[bytes], int]:
@@ -429,7 +473,11 @@ def test_two_signals_end_a_launcher_whose_agent_is_frozen(far: FarJob) -> None:
 
 def test_a_rank_that_fails_ends_a_launcher_whose_agent_is_frozen(far: FarJob) -> None:
     process, agent = _frozen_agent(far)
-    there = [pid for pid in far.pids("script.py") if pid != process.pid and b"HVDLITE_RANK=" in _environ(pid)]
+    there = [
+        pid
+        for pid in far.pids("script.py")
+        if pid != process.pid and b"HVDLITE_RANK=" in _environ(pid)
+    ]
     os.kill(next(pid for pid in there if _where(pid) != _where(agent)), signal.SIGKILL)
     _, err = process.communicate()
     assert process.returncode == 255
@@ -471,7 +519,8 @@ def test_a_host_that_gives_up_by_itself_says_why(far: FarJob) -> None:
     assert out == b"2 connections\n"  # the agents'
     assert process.returncode == 255
     assert re.search(
-        r"host [ab] was lost: the agent's connection with the launcher's store at \S+ has ended: it was closed\. All other",
+        r"host [ab] was lost: the agent's connection with the launcher's store at \S+ has ended: "
+        r"it was closed\. All other",
         last_line(err),
     )
     assert far.job.wait_until_gone(3) == []
@@ -482,7 +531,8 @@ def test_a_closed_terminal_ends_the_job(far: FarJob) -> None:
     command = [*far.job.prefix, PYTHON, "-m", "hvdlite.launch", f"--ssh-args=-F {far.hosts.config}"]
     pid, terminal = pty.fork()
     if pid == 0:
-        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, and children would inherit that
+        # under nohup it is ignored, and children would inherit that
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
         os.chdir(far.job.directory)
         words = [*command, "-H", "a:1,b:1", PYTHON, script]
         os.execvpe(words[0], words, far.job.environment())
@@ -520,8 +570,11 @@ def test_an_outage_that_is_shorter_than_the_heartbeats_limit_ends_nothing(
         time.sleep(outage)  # span: the outage
         network.plug_the_cable_in(1)
         steps = len(list(job.directory.glob("step.*")))
-        time.sleep(limit - outage + 2)  # span: until an end that was decided during the outage would have come
-        wait_until(lambda: len(list(job.directory.glob("step.*"))) > steps or process.poll() is not None)
+        # span: until an end that was decided during the outage would have come
+        time.sleep(limit - outage + 2)
+        wait_until(
+            lambda: len(list(job.directory.glob("step.*"))) > steps or process.poll() is not None
+        )
         (job.directory / "enough").touch()
         _, err = process.communicate()
         assert process.returncode == 0, err
@@ -545,9 +598,21 @@ def test_a_pulled_cable_ends_both_sides(job: Job, network: Network, tmp_path: Pa
 @pytest.mark.parametrize(
     ("arguments", "status", "text"),
     [
-        (["-H", "a:1,nowhere:1"], 1, "host nowhere: no such host: check -H or the hostfile (ssh: Could not resolve"),
-        (["-H", "a:1", "-p", "9"], 1, "host a: no ssh server listens there: is sshd running, is --ssh-port right?"),
-        (["-H", "a:1", "--network-interfaces", "nope0"], 1, "There is no interface 'nope0' with an address on"),
+        (
+            ["-H", "a:1,nowhere:1"],
+            1,
+            "host nowhere: no such host: check -H or the hostfile (ssh: Could not resolve",
+        ),
+        (
+            ["-H", "a:1", "-p", "9"],
+            1,
+            "host a: no ssh server listens there: is sshd running, is --ssh-port right?",
+        ),
+        (
+            ["-H", "a:1", "--network-interfaces", "nope0"],
+            1,
+            "There is no interface 'nope0' with an address on",
+        ),
         (["-np", "3", "-H", "a:1,b:1"], 2, "-np 3 is more than the 2 slots of the hosts"),
     ],
 )
@@ -566,7 +631,8 @@ def test_a_login_that_is_refused(far: FarJob) -> None:
     for line in done.stderr.decode().strip().splitlines():
         host = line.split(":")[1].removeprefix(" host ")
         assert line.startswith(
-            f"hvdliterun: host {host}: it refused the login: `ssh {host} true` has to work without a password"
+            f"hvdliterun: host {host}: it refused the login: `ssh {host} true` has to work without "
+            "a password"
         )
     assert not (far.job.directory / "started").exists()
 
@@ -575,22 +641,32 @@ def test_a_host_key_that_is_not_known(far: FarJob) -> None:
     (far.hosts.config.parent / "known").write_text("")
     done = far.run("-H", "a:1", "touch", "started")
     assert done.returncode == 1
-    assert "its host key is not known here, or another one: run `ssh a` once by hand" in last_line(done.stderr)
+    assert "its host key is not known here, or another one: run `ssh a` once by hand" in last_line(
+        done.stderr
+    )
 
 
 def test_a_far_host_without_this_python_or_without_hvdlite(far: FarJob) -> None:
-    # The same file system is behind all hosts here; so the launcher runs by a Python that "they" do not have.
+    # The same file system is behind all hosts here; so the launcher runs by a Python that "they" do
+    # not have.
     only_here = far.job.directory / "only-here"
-    main = "import sys; from hvdlite.launch.cli import main; sys.executable = sys.argv.pop(1); sys.exit(main())"
+    main = (
+        "import sys; from hvdlite.launch.cli import main; sys.executable = sys.argv.pop(1); "
+        "sys.exit(main())"
+    )
     command = [*far.job.prefix, PYTHON, "-c", main]
     flags = [f"--ssh-args=-F {far.hosts.config}", "-H", "a:1", "touch", "started"]
 
     def said_by(interpreter: str) -> str:
-        done = subprocess.run([*command, interpreter, *flags], env=far.job.environment(), capture_output=True)
+        done = subprocess.run(
+            [*command, interpreter, *flags], env=far.job.environment(), capture_output=True
+        )
         assert done.returncode == 1
         return last_line(done.stderr)
 
-    assert f"host a: there is no {only_here}: the same Python must be at the same place" in said_by(str(only_here))
+    assert f"host a: there is no {only_here}: the same Python must be at the same place" in said_by(
+        str(only_here)
+    )
     only_here.write_text('#!/bin/sh\necho "$0: No module named hvdlite" >&2; exit 1\n')
     only_here.chmod(0o755)
     assert f"host a: hvdlite is not installed there for {only_here}" in said_by(str(only_here))
@@ -604,13 +680,15 @@ def test_a_host_that_does_not_answer_is_named_with_its_phase(far: FarJob) -> Non
     launcher_that(
         far,
         "reached.append(value)",
-        "ssh.time = SimpleNamespace(monotonic=lambda: 1000.0 if reached.count('starting Python') == 2 else 0.0)\n"
+        "ssh.time = SimpleNamespace(monotonic=lambda: 1000.0 if reached.count('starting Python') "
+        "== 2 else 0.0)\n"
         f"sys.executable = {str(silent)!r}",
     )
     done = far.run("-H", "a:1,b:1", "--start-timeout", "60", "true")
     assert done.returncode == 1
     assert done.stderr.decode().strip().splitlines() == [
-        f"hvdliterun: host {host}: still starting Python after 60 s (--start-timeout)" for host in "ab"
+        f"hvdliterun: host {host}: still starting Python after 60 s (--start-timeout)"
+        for host in "ab"
     ]
     assert far.job.wait_until_gone(3) == []
 
@@ -621,7 +699,9 @@ def test_on_kubernetes_a_host_may_come_late(job: Job, network: Network, tmp_path
         far = FarJob(job, hosts)
         names = hosts.config.read_text()
         hosts.config.write_text(names.replace("HostName", "HostName not-yet-resolved.invalid #"))
-        process = far.start("-H", "a:1,b:1", "--verbose", "sh", "-c", "echo fine", K_MPI_JOB_ROLE="launcher")
+        process = far.start(
+            "-H", "a:1,b:1", "--verbose", "sh", "-c", "echo fine", K_MPI_JOB_ROLE="launcher"
+        )
         assert process.stderr is not None
         line = b""
         while b"trying again" not in line:
@@ -638,13 +718,24 @@ def test_on_kubernetes_a_host_may_come_late(job: Job, network: Network, tmp_path
 
 def test_a_folder_that_is_not_there_is_said(far: FarJob, tmp_path: Path) -> None:
     (tmp_path / "only here").mkdir()
-    # All hosts have the same files here: the launcher is made to believe that it is in a folder of its own.
+    # All hosts have the same files here: the launcher is made to believe that it is in a folder of
+    # its own.
     main = (
         "import os, sys; from hvdlite.launch.cli import main; from hvdlite.launch import direct\n"
-        "os.chdir('only here'); real = os.getcwd(); os.getcwd = lambda: real + ' no more'; sys.exit(main())"
+        "os.chdir('only here'); real = os.getcwd(); os.getcwd = lambda: real + ' no more'; "
+        "sys.exit(main())"
     )
     done = subprocess.run(
-        [*far.job.prefix, PYTHON, "-c", main, f"--ssh-args=-F {far.hosts.config}", "-H", "a:1", "pwd"],
+        [
+            *far.job.prefix,
+            PYTHON,
+            "-c",
+            main,
+            f"--ssh-args=-F {far.hosts.config}",
+            "-H",
+            "a:1",
+            "pwd",
+        ],
         env=far.job.environment(),
         cwd=tmp_path,
         capture_output=True,

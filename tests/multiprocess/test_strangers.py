@@ -64,7 +64,11 @@ def test_nothing_of_a_one_host_job_listens_beyond_the_loopback(job: Job) -> None
     assert process.returncode == 0, err
     assert listening, "the store"
     for family, address, port in listening:
-        loopback = address == "0100007F" if family == "4" else address == "00000000000000000000000001000000"
+        loopback = (
+            address == "0100007F"
+            if family == "4"
+            else address == "00000000000000000000000001000000"
+        )
         assert loopback, f"port {port} is open at {address}"
 
 
@@ -74,16 +78,24 @@ _GARBAGE = {
     "random": [random.Random(1).randbytes(5000)],
     "zeros": [bytes(1 << 16)],
     "ones": [b"\xff" * 4096],
-    "huge length": [struct.pack("<Q", 1 << 63), struct.pack(">Q", 1 << 63), struct.pack("<I", 0xFFFFFFFF) * 64],
+    "huge length": [
+        struct.pack("<Q", 1 << 63),
+        struct.pack(">Q", 1 << 63),
+        struct.pack("<I", 0xFFFFFFFF) * 64,
+    ],
     "drip": [b"x", b"y", b"z"],
 }
 
 
 @pytest.mark.parametrize("garbage", list(_GARBAGE))
-def test_garbage_on_every_open_port_leaves_the_job_unharmed(three_ranks: Ranks, garbage: str) -> None:
+def test_garbage_on_every_open_port_leaves_the_job_unharmed(
+    three_ranks: Ranks, garbage: str
+) -> None:
     three_ranks.start(_RUNS)
     three_ranks.wait_for_flags("ready.0", "ready.1", "ready.2")
-    ports = [(f, p) for f, _, p in _listening(list(three_ranks.job.pids()))] + [("4", three_ranks.server.address[1])]
+    ports = [(f, p) for f, _, p in _listening(list(three_ranks.job.pids()))] + [
+        ("4", three_ranks.server.address[1])
+    ]
     for family, port in ports:
         for piece in _GARBAGE[garbage]:
             where = ("127.0.0.1", port) if family == "4" else ("::1", port)
@@ -103,7 +115,8 @@ _OF_THE_FILE = (
     "import os, hvdlite as hvd\n"
     "from hvdlite.launch.environment import discover\n"
     "hvd.init()\n"
-    "print(discover(os.environ).secret.hex(), 'HVDLITE_SECRET' in os.environ, hvd.size(), flush=True)\n"
+    "print(discover(os.environ).secret.hex(), 'HVDLITE_SECRET' in os.environ, hvd.size(), "
+    "flush=True)\n"
 )
 
 
@@ -113,12 +126,24 @@ def test_hvdliterun_takes_the_jobs_secret_from_a_private_file(job: Job) -> None:
     path.chmod(0o600)
     script = job.script(_OF_THE_FILE)
     for given in (["--secret-file", "secret"], []):
-        done = job.run("-np", "2", *given, PYTHON, script, **({} if given else {"HVDLITE_SECRET_FILE": str(path)}))
-        assert done.returncode == 0 and done.stdout.decode().count(f"{'ab' * 32} False 2") == 2, done
+        done = job.run(
+            "-np",
+            "2",
+            *given,
+            PYTHON,
+            script,
+            **({} if given else {"HVDLITE_SECRET_FILE": str(path)}),
+        )
+        assert done.returncode == 0 and done.stdout.decode().count(f"{'ab' * 32} False 2") == 2, (
+            done
+        )
     path.chmod(0o644)
     done = job.run("-np", "2", "--secret-file", str(path), PYTHON, script)
     assert done.returncode != 0 and not done.stdout, done
-    assert f"HVDLITE_SECRET_FILE={path} is open to others: its mode is 0644, and has to be 0600" in done.stderr.decode()
+    assert (
+        f"HVDLITE_SECRET_FILE={path} is open to others: its mode is 0644, and has to be 0600"
+        in done.stderr.decode()
+    )
 
 
 _VICTIM = """
@@ -129,7 +154,8 @@ print(hvd.broadcast_object(None, root_rank=1) if hvd.rank() == 0 else hvd.broadc
 
 
 def _of_another_user(environ: dict[str, str]) -> str:
-    """How the meeting ends for a process that knows what everybody can look up, and runs as nobody."""
+    """How the meeting ends for a process that knows what everybody can look up, and runs as
+    nobody."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -151,8 +177,15 @@ def _of_another_user(environ: dict[str, str]) -> str:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
 @pytest.mark.parametrize("launcher", ["RANK and MASTER_ADDR", "srun"])
-def test_another_user_of_the_host_does_not_get_into_a_job_of_one_host(job: Job, launcher: str) -> None:
-    variables = {"RANK": "{rank}", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+def test_another_user_of_the_host_does_not_get_into_a_job_of_one_host(
+    job: Job, launcher: str
+) -> None:
+    variables = {
+        "RANK": "{rank}",
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_port()),
+    }
     if launcher == "srun":
         variables = step(2)
     script = job.script(_VICTIM)
@@ -160,7 +193,9 @@ def test_another_user_of_the_host_does_not_get_into_a_job_of_one_host(job: Job, 
     as_rank_1 = {name: value.format(rank=1) for name, value in variables.items()}
     wait_until_still(first.pid)
     told = _of_another_user(as_rank_1)
-    assert told.startswith("TimeoutError") and "runs as the user with the number 65534" not in told, told
+    assert (
+        told.startswith("TimeoutError") and "runs as the user with the number 65534" not in told
+    ), told
     # The real one gets in afterwards.
     codes, output = finish(first, start(job, [PYTHON, script], **as_rank_1))
     assert codes == [0, 0] and output.count("hello") == 2, output
@@ -171,7 +206,9 @@ def test_a_member_with_the_wrong_secret_does_not_get_in(two_ranks: Ranks) -> Non
     right, two_ranks.secret = two_ranks.secret, bytes(32)
     two_ranks.start("try: hvd.init()\nexcept Exception as e: tell(text=str(e))\n", ranks=[1])
     assert two_ranks.processes[1].wait(within(20)) == 0
-    assert "secret" in two_ranks.last(1)["text"] or "handshake" in two_ranks.last(1)["text"], two_ranks.last(1)
+    assert "secret" in two_ranks.last(1)["text"] or "handshake" in two_ranks.last(1)["text"], (
+        two_ranks.last(1)
+    )
     two_ranks.secret = right
     two_ranks.start(_RUNS, ranks=[1])
     two_ranks.wait_for_flags("ready.0", "ready.1")

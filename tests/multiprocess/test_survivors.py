@@ -62,5 +62,8 @@ def test_a_survivor_that_does_not_end_by_itself_is_ended(job: Job) -> None:
         "    os._exit(3)\n" + READY
     )
     done = job.run("-np", "2", PYTHON, job.script(program))
-    assert (done.returncode, "rank 1 on localhost exited with code 3" in last_line(done.stderr)) == (3, True)
+    assert (
+        done.returncode,
+        "rank 1 on localhost exited with code 3" in last_line(done.stderr),
+    ) == (3, True)
     assert job.pids() == []

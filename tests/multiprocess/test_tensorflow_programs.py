@@ -1,4 +1,5 @@
-"""hvdlite.tensorflow in whole programs: a thousand operations at once, Ctrl-C inside a graph, a rank that dies, no job."""
+"""hvdlite.tensorflow in whole programs: a thousand operations at once, Ctrl-C inside a graph, a
+rank that dies, no job."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ needs_installed("tensorflow")
 
 _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2", "TF_NUM_INTRAOP_THREADS": "1"}
 
-# With two threads for nodes, and ranks that start from opposite ends: if an operation kept a thread until it is done, two
-# of them would be enough for a deadlock.
+# With two threads for nodes, and ranks that start from opposite ends: if an operation kept a thread
+# until it is done, two of them would be enough for a deadlock.
 _A_THOUSAND = """
 import tensorflow as tf, hvdlite.tensorflow as hvd
 from hvdlite.base.operations import ALLREDUCE
@@ -122,7 +123,9 @@ def test_where_tensorflow_lacks_a_function_a_warning_says_which_and_graphs_go_by
     job: Job, tmp_path: Path
 ) -> None:
     copy = tmp_path / "elsewhere" / "hvdlite"
-    shutil.copytree(Path(hvdlite.__file__).parent, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        Path(hvdlite.__file__).parent, copy, ignore=shutil.ignore_patterns("__pycache__")
+    )
     # What TensorFlow is asked for becomes something that it does not have.
     for library, name in (
         ("libhvdlite_tensorflow.so", b"TF_NewAsyncKernelBuilder\0"),
@@ -131,10 +134,14 @@ def test_where_tensorflow_lacks_a_function_a_warning_says_which_and_graphs_go_by
         binary = (copy / library).read_bytes()
         assert binary.count(name) == 1
         (copy / library).write_bytes(binary.replace(name, name[:-2] + b"Q\0"))
-    done = job.run("-np", "2", "python", job.script(_LACKING), PYTHONPATH=str(copy.parent), **_QUIET)
+    done = job.run(
+        "-np", "2", "python", job.script(_LACKING), PYTHONPATH=str(copy.parent), **_QUIET
+    )
     told = done.stderr.decode()
     assert done.returncode == 0, told
-    assert "does not export TF_NewAsyncKernelBuildeQ" in told and "by way of Python instead" in told, told
+    assert (
+        "does not export TF_NewAsyncKernelBuildeQ" in told and "by way of Python instead" in told
+    ), told
     assert done.stdout.decode().count("refused") == 2
 
 
@@ -148,6 +155,9 @@ print(tf.function(hvd.allreduce)(tf.ones(2)).numpy().tolist(), hvd.allgather(tf.
 
 def test_without_a_launcher_tensorflow_is_a_job_of_one(job: Job) -> None:
     done = subprocess.run(
-        [sys.executable, job.script(_ALONE)], capture_output=True, text=True, env=job.environment(**_QUIET)
+        [sys.executable, job.script(_ALONE)],
+        capture_output=True,
+        text=True,
+        env=job.environment(**_QUIET),
     )
     assert done.stdout.strip() == "[1.0, 1.0] [[1.0, 1.0]]", done.stderr

@@ -1,4 +1,5 @@
-"""HVDLITE_GRADIENT_POOL=1: gradients of torch are allocated in shared memory and reduced in place, and nothing else changes."""
+"""HVDLITE_GRADIENT_POOL=1: gradients of torch are allocated in shared memory and reduced in place,
+and nothing else changes."""
 
 from __future__ import annotations
 
@@ -119,7 +120,9 @@ _NAMES = (
 )  # fmt: skip
 
 
-def _run(job: Job, text: str, *arguments: str, ranks: int = 2, **environment: str) -> tuple[str, str]:
+def _run(
+    job: Job, text: str, *arguments: str, ranks: int = 2, **environment: str
+) -> tuple[str, str]:
     script = job.script(_PRELUDE + text)
     environment = {"HVDLITE_GRADIENT_POOL": "1"} | environment
     done = job.run("-np", str(ranks), "python", script, *arguments, **environment)
@@ -130,7 +133,9 @@ def _run(job: Job, text: str, *arguments: str, ranks: int = 2, **environment: st
 
 @pytest.mark.costly
 @pytest.mark.parametrize("name", _NAMES)
-def test_models_train_to_the_same_bits_with_their_gradients_in_the_pool(job: Job, name: str) -> None:
+def test_models_train_to_the_same_bits_with_their_gradients_in_the_pool(
+    job: Job, name: str
+) -> None:
     out, _ = _run(job, _CASES, name)
     assert out.count("as before") == 2
 
@@ -165,13 +170,24 @@ def test_nothing_happens_unless_it_is_asked_for(job: Job) -> None:
     [
         ('change(gate="no_such_gate")', "has no no_such_gate"),
         ('change(allocator="no_such_allocator")', "has no no_such_allocator"),
-        ("change(compute=lambda size: (torch.ones(size // 4),) * 2)", "a gradient was allocated elsewhere"),
-        ("change(compute=lambda size: (gradient(),) * 2)", "a tensor that is no gradient was allocated there"),
-        ("change(compute=lambda size: (kept.append(gradient()) or kept[0], torch.ones(1)))", "was not freed"),
+        (
+            "change(compute=lambda size: (torch.ones(size // 4),) * 2)",
+            "a gradient was allocated elsewhere",
+        ),
+        (
+            "change(compute=lambda size: (gradient(),) * 2)",
+            "a tensor that is no gradient was allocated there",
+        ),
+        (
+            "change(compute=lambda size: (kept.append(gradient()) or kept[0], torch.ones(1)))",
+            "was not freed",
+        ),
         ("change(compute=lambda size: 1 / 0)", "division by zero"),
     ],
 )
-def test_it_stays_off_with_a_line_where_torch_is_not_as_expected(job: Job, broken: str, says: str) -> None:
+def test_it_stays_off_with_a_line_where_torch_is_not_as_expected(
+    job: Job, broken: str, says: str
+) -> None:
     program = f"""
 import dataclasses
 kept = []

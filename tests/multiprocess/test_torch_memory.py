@@ -8,7 +8,8 @@ from launched import Job
 
 needs_installed("torch")
 
-# 144 MiB of gradients, 36 MiB each, are 36864 pages: glibc takes blocks of more than 32 MiB from the system, whatever came before.
+# 144 MiB of gradients, 36 MiB each, are 36864 pages: glibc takes blocks of more than 32 MiB from
+# the system, whatever came before.
 _FAULTS = """
 import resource, sys, torch, hvdlite.torch as hvd
 torch.set_num_threads(1)
@@ -39,13 +40,15 @@ def _faults(job: Job, steps: int, **environment: str) -> list[list[int]]:
 
 
 def test_gradients_fault_hardly_a_page_in_once_they_have_been_there(job: Job) -> None:
-    # The heap grows for some steps more: glibc uses pieces of a freed block elsewhere, which is then too small for the
-    # next gradient.
+    # The heap grows for some steps more: glibc uses pieces of a freed block elsewhere, which is
+    # then too small for the next gradient.
     counts = _faults(job, 40)
     assert all(sum(of_rank[10:]) < 30 * _PAGES / 8 for of_rank in counts), counts
 
 
-@pytest.mark.parametrize("said", [{"HVDLITE_KEEP_MEMORY": "0"}, {"MALLOC_TRIM_THRESHOLD_": "131072"}], ids=str)
+@pytest.mark.parametrize(
+    "said", [{"HVDLITE_KEEP_MEMORY": "0"}, {"MALLOC_TRIM_THRESHOLD_": "131072"}], ids=str
+)
 def test_memory_is_left_to_glibc_where_somebody_says_so(job: Job, said: dict[str, str]) -> None:
     counts = _faults(job, 5, **said)
     assert all(count >= _PAGES for of_rank in counts for count in of_rank), counts

@@ -1,4 +1,5 @@
-"""hvdlite.torch in whole programs: inductor's compiler, and a rank that fails in the middle of a step."""
+"""hvdlite.torch in whole programs: inductor's compiler, and a rank that fails in the middle of a
+step."""
 
 from __future__ import annotations
 
@@ -89,7 +90,9 @@ tell(step=step)
 
 
 @pytest.mark.watchdog(120)
-def test_a_failure_in_a_hook_ends_the_step_everywhere_and_says_whose_it_was(two_ranks: Ranks) -> None:
+def test_a_failure_in_a_hook_ends_the_step_everywhere_and_says_whose_it_was(
+    two_ranks: Ranks,
+) -> None:
     two_ranks.start(_FAILING, OMP_NUM_THREADS="1")
     codes = two_ranks.wait(90)
     assert codes[1] == 1 and "no room in the compressor" in two_ranks.outputs()
@@ -118,7 +121,9 @@ def test_ranks_with_different_models_are_told_so_at_the_first_step(two_ranks: Ra
     two_ranks.wait(90)
     for rank in range(2):
         text = two_ranks.last(rank)["text"]
-        assert "Rank 0 trains 2 parameters, but rank 1 4. On rank 1 '1.weight' is trained" in text, text
+        assert (
+            "Rank 0 trains 2 parameters, but rank 1 4. On rank 1 '1.weight' is trained" in text
+        ), text
         assert "All ranks must build" in text
 
 
@@ -139,6 +144,9 @@ def test_without_a_launcher_it_is_a_job_of_one(job: Job) -> None:
     import sys
 
     done = subprocess.run(
-        [sys.executable, job.script(_NOTHING_LOADED)], capture_output=True, text=True, env=job.environment()
+        [sys.executable, job.script(_NOTHING_LOADED)],
+        capture_output=True,
+        text=True,
+        env=job.environment(),
     )
     assert done.stdout.strip() == "[1.0, 1.0]", done.stderr

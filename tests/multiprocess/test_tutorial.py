@@ -1,7 +1,8 @@
-"""The tutorial (docs/start) and the README: every block of code on them is run, as it stands on the page.
+"""The tutorial (docs/start) and the README: every block of code on them is run, as it stands on the
+page.
 
-A block with a title, or a diff, is a file. `console` blocks are commands and what they print; `…` stands for anything. Python
-without a title is a notebook: its blocks run in one process.
+A block with a title, or a diff, is a file. `console` blocks are commands and what they print; `…`
+stands for anything. Python without a title is a notebook: its blocks run in one process.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from launched import MARK, ROOT, Job, _default_signals
 
 PAGES = ROOT / "docs" / "start"
 NOT_RUN = {
-    "pip install .": "it would replace the hvdlite that is tested; scripts/package does that in a fresh environment",
+    "pip install .": "it would replace the hvdlite that is tested; scripts/package does that in a "
+    "fresh environment",
     "hvdliterun --check-build": "it starts every framework; test_launcher.py runs it",
 }
 
@@ -43,13 +45,18 @@ class Block(NamedTuple):
 
 
 def _blocks(page: Path) -> list[Block]:
-    fences = re.findall(r'^```(\w*)(?: title="([^"]+)")?\n(.*?)^```$', page.read_text(), re.M | re.S)
-    assert page.read_text().count("\n```") == 2 * len(fences), f"{page}: a block that this test does not see"
+    fences = re.findall(
+        r'^```(\w*)(?: title="([^"]+)")?\n(.*?)^```$', page.read_text(), re.M | re.S
+    )
+    assert page.read_text().count("\n```") == 2 * len(fences), (
+        f"{page}: a block that this test does not see"
+    )
     return [Block(*fence) for fence in fences]
 
 
 class Shell:
-    """Runs the commands of a page: the names on it are those of a user, so they lead to what is tested here."""
+    """Runs the commands of a page: the names on it are those of a user, so they lead to what is
+    tested here."""
 
     def __init__(self, job: Job, ssh_config: Path | None = None) -> None:
         self._job = job
@@ -79,14 +86,19 @@ class Shell:
         )
 
     def console(self, block: Block, page: str) -> None:
-        """Each command ends well, unless it shows an error of hvdliterun's, and prints all lines that follow it."""
+        """Each command ends well, unless it shows an error of hvdliterun's, and prints all lines
+        that follow it."""
         for command, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block.text, re.M):
             done = self.run(command)
             said = done.stdout + done.stderr
-            assert (done.returncode == 0) == ("hvdliterun: " not in shown), f"{page}: {command}\n{said}"
+            assert (done.returncode == 0) == ("hvdliterun: " not in shown), (
+                f"{page}: {command}\n{said}"
+            )
             for line in shown.splitlines():
                 pattern = ".*".join(re.escape(piece) for piece in line.split("…"))
-                assert re.search(f"^{pattern}$", said, re.M), f"{page}: {command}\n{line}\nis not in\n{said}"
+                assert re.search(f"^{pattern}$", said, re.M), (
+                    f"{page}: {command}\n{line}\nis not in\n{said}"
+                )
 
 
 def _walk(page: Path, job: Job, shell: Shell) -> None:
@@ -99,7 +111,9 @@ def _walk(page: Path, job: Job, shell: Shell) -> None:
         if block.language == "diff":
             before = job.directory / block.title
             if before.exists():
-                assert block.removed() == before.read_text(), f"{name}: the diff does not begin with {block.title}"
+                assert block.removed() == before.read_text(), (
+                    f"{name}: the diff does not begin with {block.title}"
+                )
             before.write_text(block.added())
         elif block.title:
             (job.directory / block.title).write_text(block.text)
@@ -108,7 +122,9 @@ def _walk(page: Path, job: Job, shell: Shell) -> None:
         elif block.language == "python":
             cells.append(block.text)
         else:
-            raise AssertionError(f"{name}: a block that is neither run nor listed in NOT_RUN: {block}")
+            raise AssertionError(
+                f"{name}: a block that is neither run nor listed in NOT_RUN: {block}"
+            )
     if cells:
         (job.directory / "notebook.py").write_text("\n\n".join(cells))
         done = shell.run("python notebook.py")
@@ -141,7 +157,12 @@ def test_the_page_about_two_machines_does_what_it_says(job: Job, two_machines: S
 
 
 def test_every_page_of_the_tutorial_is_walked() -> None:
-    assert {page.stem for page in PAGES.glob("*.md")} == {"install", "first-program", "two-machines", "notebook"}
+    assert {page.stem for page in PAGES.glob("*.md")} == {
+        "install",
+        "first-program",
+        "two-machines",
+        "notebook",
+    }
 
 
 @pytest.mark.watchdog(150)
@@ -158,7 +179,8 @@ def test_the_readme_does_what_it_says(job: Job) -> None:
     for command in commands.text.splitlines():
         done = shell.run(command)
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
-    # As a program of Horovod's, changed as the second diff says; and unchanged, with the flag that the text names.
+    # As a program of Horovod's, changed as the second diff says; and unchanged, with the flag that
+    # the text names.
     old = script.read_text().replace(horovod.added(), horovod.removed())
     assert "horovod" in old and old.replace(horovod.removed(), horovod.added()) == program.added()
     script.write_text(old)

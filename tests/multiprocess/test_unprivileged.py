@@ -1,4 +1,5 @@
-"""hvdliterun for somebody who owns nothing: the user nobody, a home that is not there or cannot be written, no /dev/shm."""
+"""hvdliterun for somebody who owns nothing: the user nobody, a home that is not there or cannot be
+written, no /dev/shm."""
 
 from __future__ import annotations
 
@@ -28,18 +29,28 @@ _SUM = (
 
 
 def _opened(*paths: str) -> str:
-    """Shell commands after which everybody reaches these paths, in this mount namespace alone: a folder above that only its
-    owner may enter (root's home, a private folder in /tmp) is replaced by an empty one with nothing but them."""
+    """Shell commands after which everybody reaches these paths, in this mount namespace alone: a
+    folder above that only its owner may enter (root's home, a private folder in /tmp) is replaced
+    by an empty one with nothing but them."""
     closed = {
-        next((str(p) for p in reversed(Path(path).parents) if p.stat().st_mode & 0o005 != 0o005), None)
+        next(
+            (str(p) for p in reversed(Path(path).parents) if p.stat().st_mode & 0o005 != 0o005),
+            None,
+        )
         for path in paths
     }
     lines = ["mount -t tmpfs -o mode=755 none /mnt"]
     for number, path in enumerate(paths):
         lines += [f"mkdir /mnt/{number}", f"mount --bind {shlex.quote(path)} /mnt/{number}"]
-    lines += [f"mount -t tmpfs -o mode=755 none {shlex.quote(folder)}" for folder in sorted(closed - {None}, key=str)]
+    lines += [
+        f"mount -t tmpfs -o mode=755 none {shlex.quote(folder)}"
+        for folder in sorted(closed - {None}, key=str)
+    ]
     for number, path in enumerate(paths):
-        lines += [f"mkdir -p {shlex.quote(path)}", f"mount --bind /mnt/{number} {shlex.quote(path)}"]
+        lines += [
+            f"mkdir -p {shlex.quote(path)}",
+            f"mount --bind /mnt/{number} {shlex.quote(path)}",
+        ]
     return "\n".join(lines)
 
 
@@ -63,7 +74,9 @@ def test_nobody_without_a_home(job: Job, home: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "more", ["mount -t tmpfs -o size=4k none /dev/shm", "mount -t tmpfs -o ro none /dev/shm"], ids=["tiny", "read-only"]
+    "more",
+    ["mount -t tmpfs -o size=4k none /dev/shm", "mount -t tmpfs -o ro none /dev/shm"],
+    ids=["tiny", "read-only"],
 )
 def test_nobody_with_little_shared_memory(job: Job, more: str) -> None:
     done = _as_nobody(job, more, HOME="/nonexistent")

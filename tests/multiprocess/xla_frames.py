@@ -1,4 +1,5 @@
-"""Calls of XLA's FFI as XLA makes them for platform CUDA, with arrays of gpu_arrays and its stream, of csrc/ingraph's handler."""
+"""Calls of XLA's FFI as XLA makes them for platform CUDA, with arrays of gpu_arrays and its stream,
+of csrc/ingraph's handler."""
 
 from __future__ import annotations
 
@@ -88,7 +89,11 @@ class _Frame(ctypes.Structure):
 
 
 class _Metadata(ctypes.Structure):
-    _fields_ = [("struct_size", ctypes.c_size_t), ("version", _Version), ("traits", ctypes.c_uint32)]
+    _fields_ = [
+        ("struct_size", ctypes.c_size_t),
+        ("version", _Version),
+        ("traits", ctypes.c_uint32),
+    ]
 
 
 class _MetadataExtension(ctypes.Structure):
@@ -165,7 +170,11 @@ def _attributes(given: dict[str, Any], kept: list[Any]) -> _Attributes:
         names.append(ctypes.addressof(span))
         values.append(ctypes.addressof(held))
     count = len(given)
-    arrays = ((ctypes.c_int32 * count)(*types), (ctypes.c_void_p * count)(*names), (ctypes.c_void_p * count)(*values))
+    arrays = (
+        (ctypes.c_int32 * count)(*types),
+        (ctypes.c_void_p * count)(*names),
+        (ctypes.c_void_p * count)(*values),
+    )
     kept.append(arrays)
     return _Attributes(0, None, count, *arrays)
 
@@ -177,7 +186,9 @@ def _fresh(shape: tuple[int, ...], dtype: np.dtype[Any]) -> gpu_arrays.Array:
 
 
 def call(
-    arrays: Sequence[gpu_arrays.Array], shapes: Sequence[tuple[int, ...]] | None, attributes: dict[str, Any]
+    arrays: Sequence[gpu_arrays.Array],
+    shapes: Sequence[tuple[int, ...]] | None,
+    attributes: dict[str, Any],
 ) -> tuple[list[gpu_arrays.Array], str | None]:
     """One call: the results, and the error that XLA would raise."""
     kept: list[Any] = []

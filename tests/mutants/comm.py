@@ -112,7 +112,8 @@ MUTANTS = (
     Mutant(
         "C15",
         "csrc/comm/choose.cc",
-        "case Algorithm::kTree: return log_n * (model.alpha + message) + log_n * bytes * model.beta;",
+        "case Algorithm::kTree: return log_n * (model.alpha + message) + log_n * bytes * "
+        "model.beta;",
         "case Algorithm::kTree: return log_n * (model.alpha + message) + bytes * model.beta;",
         "a tree is thought to cost the root one message: large broadcasts never take the chain",
         ("C++ NetChoose.*",),

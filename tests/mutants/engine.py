@@ -28,7 +28,8 @@ MUTANTS = (
     Mutant(
         "C6",
         "csrc/engine/negotiate/decide.cc",
-        "if (!promised || leaving_.size() == ranks_.size() || now - leaving_since_ > kAnnouncedGrace) {",
+        "if (!promised || leaving_.size() == ranks_.size() || now - leaving_since_ > "
+        "kAnnouncedGrace) {",
         "if (!promised || leaving_.size() == ranks_.size()) {",
         "whoever leaves while others never ask for the same is waited for for ever",
         ("C++ Trees/AgreementTest.shutdown_waits_two_seconds_for_what_others_never_announce/*",),
@@ -71,7 +72,9 @@ MUTANTS = (
         "return a->last_used < b->last_used;",
         "return a->last_used > b->last_used;",
         "the cache forgets what was used last",
-        ("C++ Ledger.the_least_recently_used_slots_go_first_and_are_known_until_all_have_forgotten_them",),
+        (
+            "C++ Ledger.the_least_recently_used_slots_go_first_and_are_known_until_all_have_forgotten_them",
+        ),
     ),
     Mutant(
         "E6",
@@ -145,7 +148,8 @@ MUTANTS = (
         "csrc/engine/sets.cc",
         "free_ids_.push_back(set->id);",
         "free_ids_.insert(free_ids_.begin(), set->id);",
-        "ids of removed process sets are used again youngest first: a stale one means another set at once",
+        "ids of removed process sets are used again youngest first: a stale one means another set "
+        "at once",
         ("C++ Shm/EngineOps.ids_of_removed_sets_are_used_again_oldest_first/*",),
     ),
     Mutant(
@@ -169,7 +173,8 @@ MUTANTS = (
     Mutant(
         "E33",
         "csrc/engine/turn.cc",
-        "if (wanted_.load(std::memory_order_seq_cst) > 0 || !to_tell_.empty()) return Driven::kGaveWay;",
+        "if (wanted_.load(std::memory_order_seq_cst) > 0 || !to_tell_.empty()) return "
+        "Driven::kGaveWay;",
         "if (!to_tell_.empty()) return Driven::kGaveWay;",
         "a driver that waits for news keeps the turn from a thread that wants to end the job",
         ("C++ Ways/TurnTest.a_driver_that_waits_for_news_gives_way/*",),
@@ -181,15 +186,20 @@ MUTANTS = (
         "partial.spelled_out |= watching_;",
         "",
         "the timeline shows members below a relay as if all had asked when the last did",
-        ("C++ Trees/AgreementTest.the_root_knows_at_once_who_has_asked_where_arrivals_are_watched/*",),
+        (
+            "C++ Trees/AgreementTest.the_root_knows_at_once_who_has_asked_where_arrivals_are_watched/*",
+        ),
     ),
     Mutant(
         "E16",
         "csrc/engine/observe/timeline.cc",
-        "  for (const auto& [rank, at] : over.arrived) ArriveOpen(name, over.phase, rank, at, now);\n",
+        "  for (const auto& [rank, at] : over.arrived) ArriveOpen(name, over.phase, rank, at, "
+        "now);\n",
         "",
         "the timeline loses the rank that was so fast that it asked for the next round",
-        ("C++ TimelineFile.a_rank_that_asks_again_before_the_round_is_over_here_begins_the_next_one",),
+        (
+            "C++ TimelineFile.a_rank_that_asks_again_before_the_round_is_over_here_begins_the_next_one",
+        ),
     ),
     Mutant(
         "E17",

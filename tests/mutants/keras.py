@@ -43,7 +43,8 @@ MUTANTS = (
     Mutant(
         "K5",
         "hvdlite/keras/accumulation.py",
-        '        getattr(self._optimizer, "inner_optimizer", self._optimizer)._iterations.assign_add(1)\n',
+        '        getattr(self._optimizer, "inner_optimizer", '
+        "self._optimizer)._iterations.assign_add(1)\n",
         "",
         "passes that wait are not counted",
         (

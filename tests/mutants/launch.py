@@ -88,7 +88,9 @@ MUTANTS = (
         "elif self._writer.stuck(now) > PATIENCE_SECONDS:",
         "elif False:",
         "a forgotten pager stops a training run",
-        ("tests/unit/test_output.py::test_ranks_wait_for_a_slow_reader_but_not_for_one_that_has_stopped",),
+        (
+            "tests/unit/test_output.py::test_ranks_wait_for_a_slow_reader_but_not_for_one_that_has_stopped",
+        ),
     ),
     Mutant(
         "W9",
@@ -139,7 +141,9 @@ MUTANTS = (
         "if not self.drawing or now < self._due:",
         "if not self.drawing:",
         "a progress bar fills a log",
-        ("tests/unit/test_output.py::test_in_a_file_a_progress_bar_is_a_line_now_and_then_and_its_last_state",),
+        (
+            "tests/unit/test_output.py::test_in_a_file_a_progress_bar_is_a_line_now_and_then_and_its_last_state",
+        ),
     ),
     Mutant(
         "W15",
@@ -163,7 +167,9 @@ MUTANTS = (
         "if THREADS in environment or ranks < 2:",
         "if ranks < 2:",
         "OMP_NUM_THREADS of the user's is overwritten",
-        ("tests/unit/test_launch_machine.py::test_each_rank_gets_its_share_unless_the_user_has_chosen",),
+        (
+            "tests/unit/test_launch_machine.py::test_each_rank_gets_its_share_unless_the_user_has_chosen",
+        ),
     ),
     Mutant(
         "H1",
@@ -219,7 +225,9 @@ MUTANTS = (
         "            before[local_rank] += 1\n",
         "",
         "all ranks have cross rank 0",
-        ("tests/unit/test_launch_plan.py::test_uneven_hosts_count_across_only_who_has_the_local_rank",),
+        (
+            "tests/unit/test_launch_plan.py::test_uneven_hosts_count_across_only_who_has_the_local_rank",
+        ),
     ),
     Mutant(
         "H8",
@@ -227,7 +235,9 @@ MUTANTS = (
         '_OUTER = ("HVDLITE_SECRET", "HVDLITE_SECRET_FD", "HVDLITE_RENDEZVOUS")',
         '_OUTER = ("HVDLITE_SECRET", "HVDLITE_RENDEZVOUS")',
         "a job within a job inherits the outer one's secret",
-        ("tests/unit/test_launch_plan.py::test_a_job_within_a_job_does_not_inherit_the_outer_ones_secret",),
+        (
+            "tests/unit/test_launch_plan.py::test_a_job_within_a_job_does_not_inherit_the_outer_ones_secret",
+        ),
     ),
     Mutant(
         "H9",
@@ -235,7 +245,9 @@ MUTANTS = (
         "        fcntl.fcntl(first, fcntl.F_ADD_SEALS, _SEALS)\n",
         "",
         "a rank can change the secret of all",
-        ("tests/unit/test_environment.py::test_the_secret_can_be_read_again_and_again_but_not_changed",),
+        (
+            "tests/unit/test_environment.py::test_the_secret_can_be_read_again_and_again_but_not_changed",
+        ),
     ),
     Mutant(
         "H10",

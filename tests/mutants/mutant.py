@@ -1,4 +1,5 @@
-"""A small deliberate fault, and the tests that have to notice it. The lists are the other modules of this folder."""
+"""A small deliberate fault, and the tests that have to notice it. The lists are the other modules
+of this folder."""
 
 from __future__ import annotations
 
@@ -7,7 +8,19 @@ from importlib import import_module
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-LISTS = ("comm", "engine", "transport", "launch", "rendezvous", "torch", "tensorflow", "keras", "jax", "package")
+LISTS = (
+    "comm",
+    "engine",
+    "transport",
+    "launch",
+    "rendezvous",
+    "torch",
+    "tensorflow",
+    "keras",
+    "jax",
+    "package",
+    "pool",
+)
 CPP = "C++ "
 
 
@@ -15,7 +28,8 @@ CPP = "C++ "
 class Mutant:
     """`old` stands once in `file`, and `new` in its place is the fault.
 
-    A test is `C++ Suite.Name`, `tests/unit/test_x.py::test_y` or, of a battery, `tests/conformance/test_x.py::configuration::module.check`.
+    A test is `C++ Suite.Name`, `tests/unit/test_x.py::test_y` or, of a battery,
+    `tests/conformance/test_x.py::configuration::module.check`.
     """
 
     id: str
@@ -32,7 +46,10 @@ class Mutant:
 
     def applied(self, text: str) -> str:
         if text.count(self.old) != 1:
-            raise ValueError(f"{self.id}: {self.file} has its old text {text.count(self.old)} times instead of once")
+            raise ValueError(
+                f"{self.id}: {self.file} has its old text {text.count(self.old)} times instead "
+                "of once"
+            )
         return text.replace(self.old, self.new)
 
 

@@ -1,4 +1,5 @@
-"""Faults of hvdlite/rendezvous: the store, its door, and what becomes of ranks that are lost while they join."""
+"""Faults of hvdlite/rendezvous: the store, its door, and what becomes of ranks that are lost while
+they join."""
 
 from __future__ import annotations
 
@@ -17,15 +18,16 @@ MUTANTS = (
     Mutant(
         "V1",
         _SERVER,
-        'self._close(next(iter(self._strangers)), f"more than',
-        'self._close(next(reversed(self._strangers)), f"more than',
+        "                    next(iter(self._strangers)),",
+        "                    next(reversed(self._strangers)),",
         "a flood of strangers pushes out whoever comes last",
         (_STRANGERS + "test_a_flood_of_strangers_pushes_out_the_oldest_and_friends_get_in",),
     ),
     Mutant(
         "V2",
         _SERVER,
-        "            self._selector.register(self._listener, selectors.EVENT_READ)\n        return True\n",
+        "            self._selector.register(self._listener, selectors.EVENT_READ)\n        return "
+        "True\n",
         "        return True\n",
         "once without descriptors, the store lets nobody in any more",
         (_STRANGERS + "test_without_descriptors_the_server_pauses_and_recovers",),
@@ -63,12 +65,14 @@ MUTANTS = (
     Mutant(
         "V6",
         _TABLE,
-        "        if index is None and waiter.position > 0:\n            index = self._first_missing(waiter, 0)  # keys that existed may have been deleted since\n",
+        "        if index is None and waiter.position > 0:\n            index = "
+        "self._first_missing(waiter, 0)  # keys that existed may have been deleted since\n",
         "",
         "a collect is answered with keys that did not exist at the same time",
         (
             _SERVED + "test_collect_wants_keys_that_exist_at_the_same_time",
-            _OF_TABLE + "test_collects_are_answered_exactly_when_all_keys_exist_in_whatever_order_keys_come_and_go",
+            _OF_TABLE
+            + "test_collects_are_answered_exactly_when_all_keys_exist_in_whatever_order_keys_come_and_go",
         ),
     ),
     Mutant(
@@ -98,10 +102,13 @@ MUTANTS = (
     Mutant(
         "V10",
         _MEETINGS,
-        "        if attempt.met:\n            attempt.seats.clear()\n        return attempt, rank\n",
+        "        if attempt.met:\n            attempt.seats.clear()\n        return attempt, "
+        "rank\n",
         "        return attempt, rank\n",
         "seats of a job that has met are kept for ever",
-        ("tests/unit/test_rendezvous_meetings.py::test_a_job_that_has_met_keeps_none_of_its_connections",),
+        (
+            "tests/unit/test_rendezvous_meetings.py::test_a_job_that_has_met_keeps_none_of_its_connections",
+        ),
     ),
     Mutant(
         "V11",
@@ -109,12 +116,16 @@ MUTANTS = (
         "if attempt is None or attempt.met or attempt.verdict is not None:",
         "if attempt is None or attempt.verdict is not None:",
         "a rank that leaves after all have met fails the job that is running",
-        (_STORIES, "tests/unit/test_rendezvous_wills.py::test_those_who_have_all_arrived_may_leave"),
+        (
+            _STORIES,
+            "tests/unit/test_rendezvous_wills.py::test_those_who_have_all_arrived_may_leave",
+        ),
     ),
     Mutant(
         "V12",
         _MEETINGS,
-        "            if rank not in latest.told:\n                latest.told.add(rank)\n                raise Lost(latest.verdict)\n",
+        "            if rank not in latest.told:\n                latest.told.add(rank)\n          "
+        "      raise Lost(latest.verdict)\n",
         "",
         "who comes late to an attempt that failed waits for ranks that have given up",
         (_STORIES,),
@@ -122,7 +133,8 @@ MUTANTS = (
     Mutant(
         "V13",
         _PROTOCOL,
-        '    if sequence != expected_sequence:\n        raise ProtocolError(f"frame {sequence} came instead of frame {expected_sequence}")\n',
+        '    if sequence != expected_sequence:\n        raise ProtocolError(f"frame {sequence} '
+        'came instead of frame {expected_sequence}")\n',
         "",
         "a frame that was recorded and sent again is served",
         (
@@ -180,7 +192,9 @@ MUTANTS = (
         'problem = "" if self._to_everybody else why_not(',
         'problem = "" if True else why_not(',
         "rank 0 tells the job's secret to every user of the host",
-        ("tests/unit/test_bootstrap.py::test_another_user_who_knows_all_that_can_be_known_hears_nothing",),
+        (
+            "tests/unit/test_bootstrap.py::test_another_user_who_knows_all_that_can_be_known_hears_nothing",
+        ),
     ),
     Mutant(
         "V19",
@@ -188,7 +202,9 @@ MUTANTS = (
         'problem = "" if has_secret else why_not(',
         'problem = "" if True else why_not(',
         "ranks believe another user who listens in place of rank 0",
-        ("tests/unit/test_bootstrap.py::test_another_user_who_listens_in_place_of_rank_0_is_not_believed",),
+        (
+            "tests/unit/test_bootstrap.py::test_another_user_who_listens_in_place_of_rank_0_is_not_believed",
+        ),
     ),
     Mutant(
         "V20",

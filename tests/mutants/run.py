@@ -1,8 +1,10 @@
-"""Applies small faults, one at a time, and tells which are noticed by the tests that are named for them: scripts/mutants calls this.
+"""Applies small faults, one at a time, and tells which are noticed by the tests that are named for
+them: scripts/mutants calls this.
 
     python -m mutants.run [--list] [--scratch FOLDER] [ID ...]      from tests/
 
-First the tests run without any fault: a mutant whose tests do not pass then is BROKEN. Results go to tests/mutants/SCORE.md.
+First the tests run without any fault: a mutant whose tests do not pass then is BROKEN. Results go
+to tests/mutants/SCORE.md.
 """
 
 from __future__ import annotations
@@ -68,7 +70,9 @@ def baseline(tree: Tree, tests: Sequence[str], cpp: bool) -> Baseline:
 class Run:
     """`note` is told each result as it comes: a run of many minutes may be cut off."""
 
-    def __init__(self, scratch: Path, mutants: Sequence[Mutant], note: Callable[[score.Row], None]) -> None:
+    def __init__(
+        self, scratch: Path, mutants: Sequence[Mutant], note: Callable[[score.Row], None]
+    ) -> None:
         self._scratch = scratch
         self._mutants = mutants
         self._note = note
@@ -81,7 +85,10 @@ class Run:
     def __call__(self) -> dict[str, score.Row]:
         """C++ in one thread, Python in another one, and in both when the C++ is done."""
         self._scratch.mkdir(parents=True, exist_ok=True)
-        threads = [threading.Thread(target=work, daemon=True) for work in (self._work_on_cpp, self._work_on_python)]
+        threads = [
+            threading.Thread(target=work, daemon=True)
+            for work in (self._work_on_cpp, self._work_on_python)
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -90,7 +97,9 @@ class Run:
 
     def _work_on_cpp(self) -> None:
         # Headers last: a fault in one costs dozens of files.
-        mutants = sorted((m for m in self._mutants if m.is_cpp), key=lambda m: m.file.endswith(".h"))
+        mutants = sorted(
+            (m for m in self._mutants if m.is_cpp), key=lambda m: m.file.endswith(".h")
+        )
         if mutants:
             tree = Tree(self._scratch / "cpp")
             try:
@@ -115,12 +124,15 @@ class Run:
             self._tell(mutant, self._try(tree, mutant, self._without(tree, mutant)))
 
     def _without(self, tree: Tree, mutant: Mutant) -> Baseline:
-        """How the tests of this mutant end without it. All that mutants name of a file is one run."""
+        """How the tests of this mutant end without it. All that mutants name of a file is one
+        run."""
         everywhere = Outcome()
         for file in dict.fromkeys(test.partition("::")[0] for test in mutant.tests):
             with self._before_lock:
                 if file not in self._before:
-                    named = [test for m in self._mutants for test in m.tests if test.startswith(file)]
+                    named = [
+                        test for m in self._mutants for test in m.tests if test.startswith(file)
+                    ]
                     self._before[file] = baseline(tree, named, cpp=False)
             everywhere.passed |= self._before[file].outcome.passed
             everywhere.failed += self._before[file].outcome.failed
@@ -150,7 +162,10 @@ class Run:
             self._results[mutant.id] = row
             self._note(row)
             done = f"{len(self._results)}/{len(self._mutants)}"
-            say(f"{done:>7}  {row.result:8} {mutant.id:6} {row.seconds:4} s  {mutant.file}  {row.by or mutant.why}")
+            say(
+                f"{done:>7}  {row.result:8} {mutant.id:6} {row.seconds:4} s  {mutant.file}  "
+                f"{row.by or mutant.why}"
+            )
 
 
 def main() -> int:
@@ -158,7 +173,12 @@ def main() -> int:
         prog="scripts/mutants", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--list", action="store_true", help="name them, and run nothing")
-    parser.add_argument("--scratch", type=Path, default=ROOT / "build" / "mutants", help="where copies of the tree go")
+    parser.add_argument(
+        "--scratch",
+        type=Path,
+        default=ROOT / "build" / "mutants",
+        help="where copies of the tree go",
+    )
     parser.add_argument("ids", nargs="*", metavar="ID")
     given = parser.parse_args()
     mutants = everything()

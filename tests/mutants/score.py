@@ -27,7 +27,10 @@ class Row:
 
 
 def read(text: str) -> dict[str, Row]:
-    found = (Row(i, file, result, by.replace("\\|", "|"), int(s)) for i, file, result, by, s in _ROW.findall(text))
+    found = (
+        Row(i, file, result, by.replace("\\|", "|"), int(s))
+        for i, file, result, by, s in _ROW.findall(text)
+    )
     return {row.id: row for row in found}
 
 
@@ -53,7 +56,9 @@ def told(ids: Sequence[str], rows: Mapping[str, Row]) -> tuple[bool, str]:
     missing = [i for i in ids if i not in rows]
     left_out = f" Not run: {', '.join(missing)}." if missing else ""
     sentence = f"{killed} of {len(ids)} killed ({100 * killed / max(1, len(ids)):.0f} %).{left_out}"
-    return killed >= LEAST * len(ids), f"{sentence} Written by `scripts/mutants`; the faults are in this folder."
+    return killed >= LEAST * len(
+        ids
+    ), f"{sentence} Written by `scripts/mutants`; the faults are in this folder."
 
 
 def current() -> str:

@@ -29,7 +29,10 @@ MUTANTS = (
         "    if op == Average:\n        values = values / members(process_set, values.dtype)\n",
         "",
         "averages of slices are sums",
-        (_T + "tensors.slices_are_gathered", _T + "training.a_tape_trains_like_one_process_on_all_the_data"),
+        (
+            _T + "tensors.slices_are_gathered",
+            _T + "training.a_tape_trains_like_one_process_on_all_the_data",
+        ),
     ),
     Mutant(
         "F6",
@@ -45,7 +48,10 @@ MUTANTS = (
         "cleared = [sums[i].assign(tf.zeros_like(sums[i])) for i in present]",
         "cleared = []",
         "gradients of earlier steps are added to those of this",
-        (_T + "training.aggregation_reduces_every_second_pass", _T + "training.sessions_of_tensorflow_1_train"),
+        (
+            _T + "training.aggregation_reduces_every_second_pass",
+            _T + "training.sessions_of_tensorflow_1_train",
+        ),
     ),
     Mutant(
         "F8",

@@ -19,23 +19,34 @@ MUTANTS = (
         "                lacking.add(flight.place)\n",
         "                pass\n",
         "a gradient that nobody has is announced as present: weight decay moves what took no part",
-        (_T + "equivalence.with_a_sparse_embedding", _T + "equivalence.with_parameters_that_get_no_gradient_in_a_step"),
+        (
+            _T + "equivalence.with_a_sparse_embedding",
+            _T + "equivalence.with_parameters_that_get_no_gradient_in_a_step",
+        ),
     ),
     Mutant(
         "R2",
         _REDUCER,
-        "self._direct.permit(number, self.flights[number].directly and self._aggregation.travels_at_once(number))",
-        "self._direct.permit(number, False)",
+        (
+            "        self._direct.permit(\n"
+            "            number, self.flights[number].directly and self._aggregation.travels_at_once(number)\n"
+            "        )"
+        ),
+        "        self._direct.permit(number, False)",
         "no gradient leaves by its native hook: all of them take the long way",
         (_T + "ways.dense_gradients_leave_by_their_native_hooks",),
     ),
     Mutant(
         "R3",
         _REDUCER,
-        "        self._others.clear()\n        self._sparse.clear()\n        self._aggregation.reset()\n",
+        "        self._others.clear()\n        self._sparse.clear()\n        "
+        "self._aggregation.reset()\n",
         "        self._others.clear()\n        self._sparse.clear()\n",
         "after an exception in a step the passes of the old one count for the next",
-        (_T + "misuse.too_many_backward_passes_are_an_error", _T + "misuse.a_failure_in_a_hook_surfaces_in_step"),
+        (
+            _T + "misuse.too_many_backward_passes_are_an_error",
+            _T + "misuse.a_failure_in_a_hook_surfaces_in_step",
+        ),
     ),
     Mutant(
         "R4",
@@ -109,7 +120,8 @@ MUTANTS = (
         "hvdlite/adapter/presence.py",
         "            if first != FROZEN:\n",
         "            if first == DENSE:\n",
-        "a parameter that one rank has thawed is noticed in the first step in which it has a gradient",
+        "a parameter that one rank has thawed is noticed in the first step in which it has a "
+        "gradient",
         ("tests/unit/test_presence.py::test_all_ranks_conclude_the_same",),
     ),
     Mutant(
@@ -174,8 +186,12 @@ MUTANTS = (
     Mutant(
         "O8",
         _OPTIMIZER,
-        ' or (self.synchronized == "by a scaler" and step is not self._scaled)',
-        "",
+        (
+            "        if not self.synchronized or (\n"
+            '            self.synchronized == "by a scaler" and step is not self._scaled\n'
+            "        ):"
+        ),
+        "        if not self.synchronized:",
         "after a step that a scaler has skipped, a rank without a batch takes no part in the next",
         (_T + "absent.a_rank_without_a_batch_takes_part_in_a_scalers_step",),
         hangs=True,
@@ -247,7 +263,8 @@ MUTANTS = (
     Mutant(
         "A3",
         "hvdlite/adapter/compression.py",
-        "return tensor if self._framework.dtype(tensor) == ctx else self._framework.cast(tensor, ctx)",
+        "return tensor if self._framework.dtype(tensor) == ctx else "
+        "self._framework.cast(tensor, ctx)",
         "return tensor",
         "what was compressed stays in 16 bits",
         (_TORCH + "collectives.compression_keeps_the_dtype_and_leaves_integers_alone",),

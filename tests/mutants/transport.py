@@ -1,4 +1,5 @@
-"""Faults of csrc/transport and csrc/rendezvous: who may come in, which bytes arrive, who is where."""
+"""Faults of csrc/transport and csrc/rendezvous: who may come in, which bytes arrive, who is
+where."""
 
 from __future__ import annotations
 
@@ -95,7 +96,8 @@ MUTANTS = (
     Mutant(
         "T10",
         "csrc/transport/shm/host_segment.cc",
-        "if (!header_->abort_state.compare_exchange_strong(expected, 1, std::memory_order_acq_rel)) return;",
+        "if (!header_->abort_state.compare_exchange_strong(expected, 1, "
+        "std::memory_order_acq_rel)) return;",
         "header_->abort_state.store(1);",
         "a later failure overwrites the first one",
         ("C++ HostSegment.the_first_failure_stays",),
@@ -157,7 +159,8 @@ MUTANTS = (
         "csrc/transport/checked.cc",
         "if (header.header_check != header.Check())",
         "if (false)",
-        "a length that has changed on the way is believed: the receiver waits for bytes that never come",
+        "a length that has changed on the way is believed: the receiver waits for bytes that "
+        "never come",
         ("C++ Checked.makes_an_error_that_names_the_connection_of_every_bit_that_changes",),
     ),
     Mutant(
@@ -181,8 +184,11 @@ MUTANTS = (
         "csrc/engine/outage.h",
         "return 2 * heartbeat + kSecond;",
         "return heartbeat;",
-        "an outage that is shorter than the limit ends the job, because TCP has not tried again yet",
-        ("C++ Outage.that_is_shorter_than_the_heartbeats_limit_is_survived_whenever_the_kernels_try_again",),
+        "an outage that is shorter than the limit ends the job, because TCP has not tried "
+        "again yet",
+        (
+            "C++ Outage.that_is_shorter_than_the_heartbeats_limit_is_survived_whenever_the_kernels_try_again",
+        ),
     ),
     Mutant(
         "T21",
@@ -195,7 +201,8 @@ MUTANTS = (
     Mutant(
         "T22",
         "csrc/engine/negotiate/agree.cc",
-        "    edge->heard = now;  // only whole frames count: a partial frame may never be completed\n",
+        "    edge->heard = now;  // only whole frames count: a partial frame may never be "
+        "completed\n",
         "",
         "no whole frame counts as a sign of life",
         ("C++ AgreementHeard.is_each_whole_frame",),

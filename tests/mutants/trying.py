@@ -1,4 +1,5 @@
-"""Runs tests in a copy of the tree, as it is or with a fault in it, and says which of them failed."""
+"""Runs tests in a copy of the tree, as it is or with a fault in it, and says which of them
+failed."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ PATIENCE = {"HVDLITE_TEST_PATIENCE": os.environ.get("HVDLITE_TEST_PATIENCE", "3"
 PYTHON_LIMIT, CPP_LIMIT, BUILD_LIMIT = 600.0, 120.0, 1800.0  # seconds
 
 
-_LIBC = ctypes.CDLL(None)  # here: a child between fork and exec must not wait for a lock of the loader's
+# here: a child between fork and exec must not wait for a lock of the loader's
+_LIBC = ctypes.CDLL(None)
 
 
 def _end_with_parent() -> None:
@@ -44,7 +46,11 @@ class Outcome:
 
 
 def run(
-    command: Sequence[str], limit: float, folder: Path, log: Path, environment: dict[str, str] | None = None
+    command: Sequence[str],
+    limit: float,
+    folder: Path,
+    log: Path,
+    environment: dict[str, str] | None = None,
 ) -> int:
     """The exit code; what was printed is in `log`."""
     with log.open("w") as out:
@@ -76,7 +82,9 @@ class Tree:
         self.log = folder.with_suffix(".log")
         self._stamp = 1_000_000_000.0
         listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
-        names = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\n")
+        names = subprocess.run(
+            listed, cwd=ROOT, check=True, capture_output=True, text=True
+        ).stdout.split("\n")
         libraries = [str(path.relative_to(ROOT)) for path in ROOT.glob("hvdlite/*.so")]
         wanted = [*filter(None, names), *libraries]
         for name in wanted:
@@ -109,22 +117,34 @@ class Tree:
 
     def _write(self, path: Path, text: str) -> None:
         path.write_text(text)
-        if path.suffix == ".py":  # Python knows its compiled files by their source's size and second
+        # Python knows its compiled files by their source's size and second
+        if path.suffix == ".py":
             self._stamp += 1
             os.utime(path, (self._stamp, self._stamp))
 
     # ---- Python
 
     def pytest(self, tests: Sequence[str], stop: bool) -> Outcome:
-        """Runs these tests; a kind of test is a process. With `stop` the first failure is the last."""
+        """Runs these tests; a kind of test is a process. With `stop` the first failure is the
+        last."""
         outcome = Outcome()
         for arguments in arguments_of(tests):
             report = self.log.with_suffix(".xml")
             report.unlink(missing_ok=True)
-            options = ["-q", "-p", "no:cacheprovider", f"--junitxml={report}", *(["-x"] if stop else [])]
+            options = [
+                "-q",
+                "-p",
+                "no:cacheprovider",
+                f"--junitxml={report}",
+                *(["-x"] if stop else []),
+            ]
             environment = PATIENCE | {"PYTHONPATH": str(self.folder), "HVDLITE_TEST_TIER": "all"}
             code = run(
-                [sys.executable, "-m", "pytest", *options, *arguments], PYTHON_LIMIT, self.folder, self.log, environment
+                [sys.executable, "-m", "pytest", *options, *arguments],
+                PYTHON_LIMIT,
+                self.folder,
+                self.log,
+                environment,
             )
             if code not in (0, 1) or not report.exists():
                 outcome.failed.append(f"pytest ends with {code}")
@@ -141,7 +161,8 @@ class Tree:
         return self.folder / "build" / "cpp"
 
     def build(self) -> None:
-        """Compiles what has changed. One file at a time: files that are compiled together would all be compiled again."""
+        """Compiles what has changed. One file at a time: files that are compiled together would all
+        be compiled again."""
         if not (self._build / "CMakeCache.txt").exists():
             generator = ["-G", "Ninja"] if shutil.which("ninja") else []
             flags = ["-DHVDLITE_PYTHON=OFF", "-DHVDLITE_TESTS=ON", "-DHVDLITE_WERROR=OFF"]
@@ -161,7 +182,9 @@ class Tree:
             raise NotBuilt(self.log.read_text()[-2000:])
 
     def gtest(self, tests: Sequence[str], stop: bool) -> Outcome:
-        chosen = ":".join(dict.fromkeys(pattern for test in tests for pattern in gtest_patterns(test)))
+        chosen = ":".join(
+            dict.fromkeys(pattern for test in tests for pattern in gtest_patterns(test))
+        )
         report = self.log.with_suffix(".json")
         report.unlink(missing_ok=True)
         options = [
@@ -169,11 +192,19 @@ class Tree:
             f"--gtest_output=json:{report}",
             *(["--gtest_fail_fast"] if stop else []),
         ]
-        run([str(self._build / "hvdlite_tests"), *options], CPP_LIMIT, self.folder, self.log, PATIENCE)
+        run(
+            [str(self._build / "hvdlite_tests"), *options],
+            CPP_LIMIT,
+            self.folder,
+            self.log,
+            PATIENCE,
+        )
         outcome = Outcome()
         if not report.exists():
             begun = [
-                line.split("]")[1].strip() for line in self.log.read_text().splitlines() if line.startswith("[ RUN")
+                line.split("]")[1].strip()
+                for line in self.log.read_text().splitlines()
+                if line.startswith("[ RUN")
             ]
             outcome.failed.append(f"{begun[-1] if begun else 'the first test'} (the process ends)")
             return outcome

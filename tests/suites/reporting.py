@@ -1,4 +1,5 @@
-"""What pytest tells scripts/test while it runs: a line of JSON for each test that has ended, in the file HVDLITE_TEST_REPORT."""
+"""What pytest tells scripts/test while it runs: a line of JSON for each test that has ended, in the
+file HVDLITE_TEST_REPORT."""
 
 from __future__ import annotations
 
@@ -16,7 +17,9 @@ class Reporter:
         self._seconds: dict[str, float] = {}
 
     def _tell(self, test: str, outcome: str, seconds: float = 0.0, text: str = "") -> None:
-        self._file.write(json.dumps({"test": test, "outcome": outcome, "seconds": seconds, "text": text}) + "\n")
+        self._file.write(
+            json.dumps({"test": test, "outcome": outcome, "seconds": seconds, "text": text}) + "\n"
+        )
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:

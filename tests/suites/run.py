@@ -1,9 +1,11 @@
-"""Runs the suites of a tier side by side and tells what comes of them: scripts/test calls this inside the environment.
+"""Runs the suites of a tier side by side and tells what comes of them: scripts/test calls this
+inside the environment.
 
     python -m suites.run [--tier quick|commit|all] [--list] [SUITE ...]      from tests/
 
-A line for each suite as it ends, failures as they come. Failed tests are run once more, alone: one that then passes is UNSTEADY, which
-is no failure of this run, but is written to build/unsteady.txt to be mended. Output of suites: build/tests/.
+A line for each suite as it ends, failures as they come. Failed tests are run once more, alone: one
+that then passes is UNSTEADY, which is no failure of this run, but is written to build/unsteady.txt
+to be mended. Output of suites: build/tests/.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ def say(text: str = "") -> None:
 
 
 def commit() -> str:
-    asked = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    asked = subprocess.run(
+        ["git", "rev-parse", "--short=12", "HEAD"], cwd=ROOT, capture_output=True, text=True
+    )
     return asked.stdout.strip() or "0"
 
 
@@ -50,7 +54,8 @@ class Run:
         self._not_run: list[tuple[Suite, str]] = []
         self._folder = BUILD / "tests"
         self._prefix = apart()
-        self._cores = (os.cpu_count() or 1) + 0.5  # more than there are: some of the time tests wait
+        # more than there are: some of the time tests wait
+        self._cores = (os.cpu_count() or 1) + 0.5
 
     def __call__(self) -> int:
         begun = time.monotonic()
@@ -59,7 +64,9 @@ class Run:
         if not self._prefix:
             say("Suites with MPI run one at a time: only root can give each a /dev/shm of its own.")
         for suite in [s for s in self._waiting if s.needs and not Path(s.needs).exists()]:
-            self._leave_out(suite, f"there is no {suite.needs} (Debian: apt-get install {suite.package})")
+            self._leave_out(
+                suite, f"there is no {suite.needs} (Debian: apt-get install {suite.package})"
+            )
         with self._ended_with_us():
             self._all()
             lasting, unsteady = self._again()
@@ -77,7 +84,11 @@ class Run:
             for suite in hopeless(self._waiting, running, passed):
                 self._leave_out(suite, f"'{suite.after}' has not passed")
             while suite := next_suite(
-                self._waiting, [run.suite for run in self._running], passed, self._cores, bool(self._prefix)
+                self._waiting,
+                [run.suite for run in self._running],
+                passed,
+                self._cores,
+                bool(self._prefix),
             ):
                 self._waiting.remove(suite)
                 self._running.append(SuiteRun(suite, self._folder, self._prefix))
@@ -125,9 +136,16 @@ class Run:
 
     def _line(self, run: SuiteRun) -> None:
         outcomes = run.counts.outcomes
-        counts = ", ".join(f"{outcomes[k]} {k}" for k in ("passed", "failed", "skipped", "deselected") if outcomes[k])
+        counts = ", ".join(
+            f"{outcomes[k]} {k}"
+            for k in ("passed", "failed", "skipped", "deselected")
+            if outcomes[k]
+        )
         verdict = "" if run.passed else "   FAILED"
-        say(f"{run.seconds:6.0f} s {run.cpu_seconds:6.0f} CPU s  {run.suite.name:<14} {counts or 'done'}{verdict}")
+        say(
+            f"{run.seconds:6.0f} s {run.cpu_seconds:6.0f} CPU s  {run.suite.name:<14} "
+            f"{counts or 'done'}{verdict}"
+        )
 
     def _show(self, run: SuiteRun, failure: Failure) -> None:
         lines = failure.text.rstrip().splitlines()
@@ -137,7 +155,9 @@ class Run:
         for line in lines[-_SHOWN_LINES:]:
             say(f"    {line}")
 
-    def _tell_the_end(self, lasting: Sequence[str], unsteady: Sequence[str], seconds: float) -> None:
+    def _tell_the_end(
+        self, lasting: Sequence[str], unsteady: Sequence[str], seconds: float
+    ) -> None:
         skipped: Counter[str] = Counter()
         deselected = 0
         for run in self._over:
@@ -147,7 +167,9 @@ class Run:
             say("\nskipped:")
             for why, count in skipped.most_common():
                 say(f"  {count:4} x {' '.join(why.split())}")
-        slowest = sorted((entry for run in self._over for entry in run.counts.slowest), reverse=True)[:15]
+        slowest = sorted(
+            (entry for run in self._over for entry in run.counts.slowest), reverse=True
+        )[:15]
         if slowest:
             say("\nslowest tests:")
             for took, test in slowest:
@@ -156,20 +178,29 @@ class Run:
             say(f"\nNOT RUN: {suite.name}: {why}")
         left_out = [s.name for s in SUITES if self._tier not in s.tiers and ALL in s.tiers]
         if left_out or deselected:
-            say(f"\nleft out of this tier: {', '.join(left_out) or 'no suite'}; {deselected} tests that are other")
+            say(
+                f"\nleft out of this tier: {', '.join(left_out) or 'no suite'}; {deselected} tests "
+                "that are other"
+            )
             say("parameters of what has run. All of it: scripts/test --all")
         if unsteady:
             UNSTEADY.parent.mkdir(exist_ok=True)
             with UNSTEADY.open("a") as file:
                 for test in unsteady:
-                    file.write(f"{time.strftime('%Y-%m-%d %H:%M')} {commit()} {self._tier} {self._seed} {test}\n")
+                    file.write(
+                        f"{time.strftime('%Y-%m-%d %H:%M')} {commit()} {self._tier} {self._seed} "
+                        f"{test}\n"
+                    )
         say()
         for test in unsteady:
             say(f"UNSTEADY: {test}")
         for test in lasting:
             say(f"FAILED: {test}")
         cpu = sum(run.cpu_seconds for run in self._over)
-        say(f"{'FAILED' if lasting else 'passed'} in {seconds:.0f} s ({cpu:.0f} s of processor time)")
+        say(
+            f"{'FAILED' if lasting else 'passed'} in {seconds:.0f} s ({cpu:.0f} s of processor "
+            "time)"
+        )
 
 
 def main() -> int:
@@ -179,18 +210,27 @@ def main() -> int:
     parser.add_argument("suites", nargs="*", metavar="SUITE")
     options = parser.parse_args()
     tier = options.tier
-    chosen = with_those_before(options.suites or [s.name for s in SUITES if tier in s.tiers], SUITES)
+    chosen = with_those_before(
+        options.suites or [s.name for s in SUITES if tier in s.tiers], SUITES
+    )
     if unknown := set(options.suites) - {s.name for s in SUITES}:
-        parser.error(f"no suite {', '.join(sorted(unknown))}; there are: {', '.join(s.name for s in SUITES)}")
+        parser.error(
+            f"no suite {', '.join(sorted(unknown))}; there are: {', '.join(s.name for s in SUITES)}"
+        )
     if options.list:
         for suite in SUITES:
-            say(f"{suite.name:<14} {'/'.join(suite.tiers):<18} {' '.join(suite.files or suite.command)}")
+            say(
+                f"{suite.name:<14} {'/'.join(suite.tiers):<18} "
+                f"{' '.join(suite.files or suite.command)}"
+            )
         return 0
     seed = os.environ.setdefault("HVDLITE_TEST_SEED", commit())
     os.environ["HVDLITE_TEST_TIER"] = tier
     # Thousands of processes import hvdlite: the first one compiles it for all.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    say(f"tier {tier}, seed {seed} (the same again: HVDLITE_TEST_SEED={seed} scripts/test --{tier})")
+    say(
+        f"tier {tier}, seed {seed} (the same again: HVDLITE_TEST_SEED={seed} scripts/test --{tier})"
+    )
     return Run(tier, chosen, seed)()
 
 

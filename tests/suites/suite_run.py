@@ -1,4 +1,5 @@
-"""One suite that runs: its process, in /dev/shm and System V IPC of its own where that is allowed, and what it has reported."""
+"""One suite that runs: its process, in /dev/shm and System V IPC of its own where that is allowed,
+and what it has reported."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ _APART = ("unshare", "--mount", "--propagation", "private", "--ipc", "sh", "-c",
 
 
 def apart() -> tuple[str, ...]:
-    """What a command is preceded by to have a /dev/shm of its own; empty: that is not allowed here."""
+    """What a command is preceded by to have a /dev/shm of its own; empty: that is not allowed
+    here."""
     if os.geteuid() != 0 or not shutil.which("unshare"):
         return ()
     return _APART if subprocess.run([*_APART, "true"], capture_output=True).returncode == 0 else ()
@@ -54,7 +56,9 @@ def _end_with_parent() -> None:
 class SuiteRun:
     """Starts at once. `poll` is called now and then, and gives the failures that are new."""
 
-    def __init__(self, suite: Suite, folder: Path, prefix: Sequence[str], tests: Sequence[str] = ()) -> None:
+    def __init__(
+        self, suite: Suite, folder: Path, prefix: Sequence[str], tests: Sequence[str] = ()
+    ) -> None:
         """`tests`: these instead of all."""
         self.suite = suite
         self.counts = Counts()
@@ -105,7 +109,9 @@ class SuiteRun:
                 self._ended = time.monotonic()
             elif self.seconds > self.suite.limit:
                 self.end()
-                return self._collect() + [Failure(self.suite.name, f"took more than {self.suite.limit:.0f} s", False)]
+                return self._collect() + [
+                    Failure(self.suite.name, f"took more than {self.suite.limit:.0f} s", False)
+                ]
         return self._collect()
 
     def _collect(self) -> list[Failure]:

@@ -1,7 +1,8 @@
 """The suites of scripts/test, one row each: what they run, in which tiers, and what they cost.
 
-`seconds` and `cores` are those of the tier `commit` on two cores: the longest suite starts first, and suites run side by side while
-their cores fit. A file of tests belongs to the first row whose pattern matches it; tests/unit/test_suites.py finds files without a row.
+`seconds` and `cores` are those of the tier `commit` on two cores: the longest suite starts first,
+and suites run side by side while their cores fit. A file of tests belongs to the first row whose
+pattern matches it; tests/unit/test_suites.py finds files without a row.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ class Suite:
     files: tuple[str, ...] = ()  # patterns below tests/: pytest runs what they match
     command: tuple[str, ...] = ()  # or this, from the root
     cores: float = 1.0
-    cleans_shm: bool = False  # removes from /dev/shm what MPI's killed ranks left there, which may be another suite's
+    # removes from /dev/shm what MPI's killed ranks left there, which may be another suite's
+    cleans_shm: bool = False
     after: str = ""  # the suite that must have passed
     needs: str = ""  # a file without which it cannot run
     package: str = ""  # Debian's package that brings that file

@@ -1,4 +1,5 @@
-"""A store's server and what a test says to it, byte by byte. Every socket here has a timeout, so no test can hang."""
+"""A store's server and what a test says to it, byte by byte. Every socket here has a timeout, so no
+test can hang."""
 
 from __future__ import annotations
 
@@ -78,6 +79,7 @@ def wait_for_warning(caplog, text):
 
 
 def resident():
-    """Bytes of memory of this process, the server's thread included. Not the peak: other tests had theirs."""
+    """Bytes of memory of this process, the server's thread included. Not the peak: other tests had
+    theirs."""
     with open("/proc/self/statm") as statm:
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -1,4 +1,5 @@
-"""The adapters' policies, without a framework: when gradients travel, under which names, what a difference is called."""
+"""The adapters' policies, without a framework: when gradients travel, under which names, what a
+difference is called."""
 
 from __future__ import annotations
 
@@ -15,7 +16,9 @@ from hvdlite.adapter.grouping import positions  # noqa: E402
 from hvdlite.job import membership  # noqa: E402
 
 
-def _aggregation(count: int, passes: int = 1, groups: tuple[tuple[int, ...], ...] = ()) -> Aggregation:
+def _aggregation(
+    count: int, passes: int = 1, groups: tuple[tuple[int, ...], ...] = ()
+) -> Aggregation:
     aggregation = Aggregation(passes)
     for _ in range(count):
         aggregation.add()
@@ -71,7 +74,9 @@ def test_changing_the_number_of_passes_begins_anew() -> None:
         (["ax", "x"], [[0], []]),  # of a group that has variables of its own elsewhere, too
     ],
 )
-def test_gradients_are_grouped_by_a_number_or_by_lists(groups: object, together: list[list[int]]) -> None:
+def test_gradients_are_grouped_by_a_number_or_by_lists(
+    groups: object, together: list[list[int]]
+) -> None:
     assert positions(groups, "abcdefgh") == together
 
 
@@ -127,17 +132,33 @@ def test_names_are_complete_or_absent() -> None:
     ("everyones", "sentence"),
     [
         ([(["a"], [1]), (["a"], [1])], ""),
-        ([(["a", "b"], [1, 2]), (["a", "b"], [1, 3])], "Parameter 'b' is not the same on rank 4 and on rank 6"),
-        ([(["a"], [1]), (["a"], [2]), (["a"], [2])], "Parameter 'a' is not the same on rank 4 and on ranks 6, 7"),
+        (
+            [(["a", "b"], [1, 2]), (["a", "b"], [1, 3])],
+            "Parameter 'b' is not the same on rank 4 and on rank 6",
+        ),
+        (
+            [(["a"], [1]), (["a"], [2]), (["a"], [2])],
+            "Parameter 'a' is not the same on rank 4 and on ranks 6, 7",
+        ),
         ([(["a", "b"], [1, 2]), (["a", "b"], [3, 4])], "Parameter 'a' (and 1 more) is not"),
-        ([(["a", "b"], [1, 2]), (["a"], [1])], "Rank 4 trains 2 parameters, but rank 6 1. On rank 4 'b' is"),
-        ([(["b"], [1]), (["a", "b"], [1, 2])], "Rank 4 trains 1 parameters, but rank 6 2. On rank 6 'a' is"),
+        (
+            [(["a", "b"], [1, 2]), (["a"], [1])],
+            "Rank 4 trains 2 parameters, but rank 6 1. On rank 4 'b' is",
+        ),
+        (
+            [(["b"], [1]), (["a", "b"], [1, 2])],
+            "Rank 4 trains 1 parameters, but rank 6 2. On rank 6 'a' is",
+        ),
         ([(["a"], [1]), (["b"], [1])], "Rank 4 has a parameter 'a' where rank 6 has 'b'."),
     ],
 )
-def test_a_difference_has_a_sentence(everyones: list[tuple[list[str], list[int]]], sentence: str) -> None:
+def test_a_difference_has_a_sentence(
+    everyones: list[tuple[list[str], list[int]]], sentence: str
+) -> None:
     ranks = [4, 6, 7][: len(everyones)]
-    said = divergence._different_names(everyones, ranks) or divergence._different_contents(everyones, ranks)
+    said = divergence._different_names(everyones, ranks) or divergence._different_contents(
+        everyones, ranks
+    )
     assert said.startswith(sentence) and bool(said) == bool(sentence)
 
 

@@ -16,7 +16,15 @@ from machine import within
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "benchmarks"
 PAGES = ROOT / "docs" / "benchmarks"
-MODULES = ("workloads", "summary", "targets", "report", "over_mpi_report", "training_report", "graphs_report")
+MODULES = (
+    "workloads",
+    "summary",
+    "targets",
+    "report",
+    "over_mpi_report",
+    "training_report",
+    "graphs_report",
+)
 
 
 @pytest.fixture(autouse=True)
@@ -128,7 +136,9 @@ def test_the_committed_page_belongs_to_the_committed_results() -> None:
     assert (PAGES / "notes" / "collectives.md").read_text() == report.targets_of(found, notes)
 
 
-@pytest.mark.parametrize(("page", "figures"), [("torch", "torch"), ("graphs", "graphs"), ("mpi", "over-mpi")])
+@pytest.mark.parametrize(
+    ("page", "figures"), [("torch", "torch"), ("graphs", "graphs"), ("mpi", "over-mpi")]
+)
 def test_the_other_committed_pages_belong_to_the_committed_results(page: str, figures: str) -> None:
     import graphs_report
     import over_mpi_report
@@ -143,10 +153,14 @@ def test_the_other_committed_pages_belong_to_the_committed_results(page: str, fi
 
 
 def over_mpi(four_bytes: float, megabyte: float, step: float) -> dict[str, Any]:
-    """What of the MPI's own time hvdlite takes more (in seconds), and its share of the MPI's speed."""
+    """What of the MPI's own time hvdlite takes more (in seconds), and its share of the MPI's
+    speed."""
 
     def row(op: str, size: int, mpi: float, hvdlite: float) -> dict[str, Any]:
-        cells = {name: {"median": s, "low": s, "high": s} for name, s in (("MPI", mpi), ("hvdlite", hvdlite))}
+        cells = {
+            name: {"median": s, "low": s, "high": s}
+            for name, s in (("MPI", mpi), ("hvdlite", hvdlite))
+        }
         ratio = {"median": hvdlite / mpi, "low": hvdlite / mpi, "high": hvdlite / mpi}
         return {"op": op, "bytes": size, "backends": cells, "ratios": {"hvdlite": ratio}}
 
@@ -155,14 +169,29 @@ def over_mpi(four_bytes: float, megabyte: float, step: float) -> dict[str, Any]:
         row("allreduce", 1 << 20, 1e-3, 1e-3 / megabyte),
         row("step", 1 << 27, 0.1, 0.1 / step),
     ]
-    run = {"mpi": "mpich", "way": "memory", "ranks": 2, "cores": 2, "rounds": 3, "block_seconds": 0.06, "rows": rows}
-    return {"machine": {}, "versions": {}, "runs": {"mpich memory 2": run | {"scheduling": "SCHED_FIFO"}}}
+    run = {
+        "mpi": "mpich",
+        "way": "memory",
+        "ranks": 2,
+        "cores": 2,
+        "rounds": 3,
+        "block_seconds": 0.06,
+        "rows": rows,
+    }
+    return {
+        "machine": {},
+        "versions": {},
+        "runs": {"mpich memory 2": run | {"scheduling": "SCHED_FIFO"}},
+    }
 
 
 @pytest.mark.parametrize(
-    ("found", "met"), [((2e-6, 1.0, 2.5), 3), ((4e-6, 1.0, 2.5), 2), ((4e-6, 0.9, 2.5), 1), ((4e-6, 0.9, 1.5), 0)]
+    ("found", "met"),
+    [((2e-6, 1.0, 2.5), 3), ((4e-6, 1.0, 2.5), 2), ((4e-6, 0.9, 2.5), 1), ((4e-6, 0.9, 1.5), 0)],
 )
-def test_over_mpi_each_target_is_judged_for_itself(found: tuple[float, float, float], met: int) -> None:
+def test_over_mpi_each_target_is_judged_for_itself(
+    found: tuple[float, float, float], met: int
+) -> None:
     import over_mpi_report
 
     page = over_mpi_report.targets_of(over_mpi(*found), "")
@@ -173,9 +202,18 @@ def test_over_mpi_each_target_is_judged_for_itself(found: tuple[float, float, fl
 
 
 def test_quick_runs_with_the_peers_that_are_installed(tmp_path: Path) -> None:
-    command = [sys.executable, str(FOLDER / "run.py"), "--quick", "--backends", "hvdlite", "hvdlite-tcp"]
+    command = [
+        sys.executable,
+        str(FOLDER / "run.py"),
+        "--quick",
+        "--backends",
+        "hvdlite",
+        "hvdlite-tcp",
+    ]
     command += ["--dtypes", "float32", "--scheduling", "normal", "--output", str(tmp_path)]
-    done = subprocess.run(command, env=os.environ, capture_output=True, text=True, timeout=within(170))
+    done = subprocess.run(
+        command, env=os.environ, capture_output=True, text=True, timeout=within(170)
+    )
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "data" / "results.json").read_text())
     rows = found["collectives"]["2"]["rows"]

@@ -9,7 +9,8 @@ import pytest
 from hvdlite.launch import binding
 from hvdlite.launch.binding import Processor
 
-# Two packages of two cores with two threads each, numbered as Linux does: the first threads of all cores come first.
+# Two packages of two cores with two threads each, numbered as Linux does: the first threads of all
+# cores come first.
 TWO_BY_TWO = [Processor(number, package=number % 4 // 2, core=number % 2) for number in range(8)]
 
 

@@ -54,13 +54,22 @@ def test_a_machine_with_dozens_of_addresses_fits_into_one_message() -> None:
 
 
 def test_an_offer_does_not_show_its_secret() -> None:
-    assert SECRET.hex() not in repr(Offer((), SECRET)) and repr(SECRET) not in repr(Offer((), SECRET))
+    assert SECRET.hex() not in repr(Offer((), SECRET)) and repr(SECRET) not in repr(
+        Offer((), SECRET)
+    )
 
 
 def test_what_is_no_offer_is_refused_and_nothing_else() -> None:
     dice = random.Random(1)
     good = Offer((("h", 1),), SECRET).encode()
-    texts = [b"", b"null", b"[]", b"{}", b"\xff", json.dumps(vars(Offer()) | {"addresses": 1}).encode()]
+    texts = [
+        b"",
+        b"null",
+        b"[]",
+        b"{}",
+        b"\xff",
+        json.dumps(vars(Offer()) | {"addresses": 1}).encode(),
+    ]
     texts += [good.replace(SECRET.hex().encode(), b"00"), good[:-1], b"<html>404</html>"]
     texts += [bytes(dice.choices(good + b"\0", k=len(good))) for _ in range(500)]
     for text in texts:
@@ -95,10 +104,18 @@ def test_one_of_several_ways_leads_to_the_store() -> None:
 
 
 def test_all_that_was_tried_is_told() -> None:
-    me = Identity(1, 2, launcher="srun", meeting=AtStore((("127.0.0.1", 9), ("nowhere.invalid", 1))), secret=SECRET)
+    me = Identity(
+        1,
+        2,
+        launcher="srun",
+        meeting=AtStore((("127.0.0.1", 9), ("nowhere.invalid", 1))),
+        secret=SECRET,
+    )
     with pytest.raises(HorovodInternalError, match="rank 1 of 2, started by srun") as error:
         bootstrap.meet(me, "", 0.5, NO_WISH)
-    assert "127.0.0.1 port 9: " in str(error.value) and "nowhere.invalid port 1: " in str(error.value)
+    assert "127.0.0.1 port 9: " in str(error.value) and "nowhere.invalid port 1: " in str(
+        error.value
+    )
     assert "HVDLITE_START_TIMEOUT" in str(error.value)
 
 
@@ -117,7 +134,9 @@ def test_the_one_who_may_opens_the_store_unless_it_is_there() -> None:
         assert client.get("here", 1.0) == b""
     # And with another secret it is another job's.
     meeting._known.clear()
-    stranger = Identity(0, 2, meeting=AtStore((("127.0.0.1", port),), may_open=True), secret=bytes(32))
+    stranger = Identity(
+        0, 2, meeting=AtStore((("127.0.0.1", port),), may_open=True), secret=bytes(32)
+    )
     with pytest.raises(HorovodInternalError, match="another job may be listening there"):
         bootstrap.meet(stranger, "", 5.0, NO_WISH)
 
@@ -125,7 +144,9 @@ def test_the_one_who_may_opens_the_store_unless_it_is_there() -> None:
 def test_a_store_is_opened_on_ones_own_machine_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(meeting, "_LOOK_SECONDS", 0.2)
     me = Identity(0, 2, meeting=AtStore((("192.0.2.1", 4000),), may_open=True), secret=SECRET)
-    with pytest.raises(HorovodInternalError, match="that is not its machine: give an address of rank 0's host"):
+    with pytest.raises(
+        HorovodInternalError, match="that is not its machine: give an address of rank 0's host"
+    ):
         bootstrap.meet(me, "", 5.0, NO_WISH)
 
 
@@ -134,16 +155,24 @@ def test_rank_0_has_to_be_where_the_others_look_for_it(monkeypatch: pytest.Monke
     monkeypatch.setattr(addresses, "is_of_this_machine", lambda name: False)
     me = Identity(0, 2, launcher="srun", meeting=AtPorts(("192.0.2.1",), "job"))
     with pytest.raises(
-        HorovodInternalError, match=r"rank 0 runs on n2, but srun says that the first host is 192.0.2.1"
+        HorovodInternalError,
+        match=r"rank 0 runs on n2, but srun says that the first host is 192.0.2.1",
     ):
         bootstrap.meet(me, "", 1.0, NO_WISH)
 
 
-@pytest.mark.parametrize(("secret", "text"), [(SECRET, "was given a secret"), (None, "was given no secret")])
-def test_a_rank_that_nobody_answers_says_whether_it_was_given_a_secret(secret: bytes | None, text: str) -> None:
-    """Where ranks have nothing to tell one another by, one without the others' secret finds no store of theirs."""
+@pytest.mark.parametrize(
+    ("secret", "text"), [(SECRET, "was given a secret"), (None, "was given no secret")]
+)
+def test_a_rank_that_nobody_answers_says_whether_it_was_given_a_secret(
+    secret: bytes | None, text: str
+) -> None:
+    """Where ranks have nothing to tell one another by, one without the others' secret finds no
+    store of theirs."""
     me = Identity(1, 2, launcher="srun", meeting=AtPorts(("127.0.0.1",), "job"), secret=secret)
-    with pytest.raises(HorovodInternalError, match=rf"This rank {text}.*: it has to be the same with all of them"):
+    with pytest.raises(
+        HorovodInternalError, match=rf"This rank {text}.*: it has to be the same with all of them"
+    ):
         bootstrap.meet(me, "", 0.2, NO_WISH)
 
 
@@ -167,7 +196,10 @@ def test_a_channel_carries_the_secret_only_where_nobody_was_given_one() -> None:
         heard = threading.Event()
 
         def channel(
-            text: bytes | None, seconds: float, said: list[bytes] = said, heard: threading.Event = heard
+            text: bytes | None,
+            seconds: float,
+            said: list[bytes] = said,
+            heard: threading.Event = heard,
         ) -> bytes:
             if text is not None:
                 said.append(text)
@@ -175,7 +207,9 @@ def test_a_channel_carries_the_secret_only_where_nobody_was_given_one() -> None:
             assert heard.wait(seconds)
             return said[0]
 
-        ranks = [Identity(rank, 2, local_rank=rank, local_size=2, secret=given) for rank in range(2)]
+        ranks = [
+            Identity(rank, 2, local_rank=rank, local_size=2, secret=given) for rank in range(2)
+        ]
         places = [offer.through(channel, me, [], time.monotonic() + 10) for me in ranks]
         assert places[0] == places[1]
         assert (Offer.decode(said[0]).secret is None) == (given is not None)
@@ -194,7 +228,9 @@ def test_a_secret_for_many_jobs_is_no_jobs_own() -> None:
     me = Identity(0, 2, local_rank=0, local_size=2, secret=SECRET)
     stores = [offer.through(channel, me, [], time.monotonic() + 10) for _ in range(2)]
     assert len({stores[0].secret, stores[1].secret, SECRET}) == 3
-    assert len({offer.of_this_job(SECRET, job) for job in ("SLURM_JOB_ID=1", "SLURM_JOB_ID=2")}) == 2
+    assert (
+        len({offer.of_this_job(SECRET, job) for job in ("SLURM_JOB_ID=1", "SLURM_JOB_ID=2")}) == 2
+    )
 
 
 @pytest.mark.parametrize(
@@ -203,14 +239,20 @@ def test_a_secret_for_many_jobs_is_no_jobs_own() -> None:
         (
             SECRET,
             None,
-            r"rank 0 was given a secret and this rank 1 was not: Open MPI's mpirun has to pass HVDLITE_SECRET",
+            r"rank 0 was given a secret and this rank 1 was not: Open MPI's mpirun has to pass "
+            r"HVDLITE_SECRET",
         ),
         (
             None,
             SECRET,
-            r"this rank 1 was given a secret and rank 0 was not: Open MPI's mpirun has to pass HVDLITE_SECRET",
+            r"this rank 1 was given a secret and rank 0 was not: Open MPI's mpirun has to pass "
+            r"HVDLITE_SECRET",
         ),
-        (SECRET, bytes(32), r"this rank 1 was given another secret than rank 0.*has to be the same for all"),
+        (
+            SECRET,
+            bytes(32),
+            r"this rank 1 was given another secret than rank 0.*has to be the same for all",
+        ),
     ],
 )
 def test_ranks_that_were_not_given_the_same_secret_are_told_at_once(
@@ -222,7 +264,12 @@ def test_ranks_that_were_not_given_the_same_secret_are_told_at_once(
         said.extend([] if text is None else [text])
         return said[0]
 
-    offer.through(channel, Identity(0, 2, local_rank=0, local_size=2, secret=rank_0s), [], time.monotonic() + 10)
+    offer.through(
+        channel,
+        Identity(0, 2, local_rank=0, local_size=2, secret=rank_0s),
+        [],
+        time.monotonic() + 10,
+    )
     me = Identity(1, 2, launcher="Open MPI's mpirun", local_rank=1, local_size=2, secret=mine)
     with pytest.raises(ConnectionError, match=text) as error:
         offer.through(channel, me, [], time.monotonic() + within(1000))
@@ -265,14 +312,18 @@ def test_ranks_of_one_user_hear_what_rank_0_says_until_all_have_come(somewhere: 
     by_socket.say(somewhere, False, b"second", 10.0)
     assert [by_socket.say(somewhere, False, None, within(10)) for _ in range(3)] == [b"second"] * 3
     arrivals.all_are_here()
-    with pytest.raises(TimeoutError, match="no word from rank 0 within 0 s .* one network namespace"):
+    with pytest.raises(
+        TimeoutError, match="no word from rank 0 within 0 s .* one network namespace"
+    ):
         by_socket.say(somewhere, False, None, 0.0)
 
 
 def test_a_place_that_this_users_other_job_has_is_told_with_its_process(somewhere: str) -> None:
     by_socket.say(somewhere, False, b"here", 10.0)
     by_socket._doors.pop(somewhere)  # so that it is somebody else's
-    with pytest.raises(ConnectionError, match=rf"is taken by process {os.getpid()} .* the same MASTER_ADDR"):
+    with pytest.raises(
+        ConnectionError, match=rf"is taken by process {os.getpid()} .* the same MASTER_ADDR"
+    ):
         by_socket.say(somewhere, False, b"there", 0.0)
 
 
@@ -297,7 +348,9 @@ def test_a_child_of_rank_0_does_not_keep_its_place(somewhere: str) -> None:
 def test_only_the_same_user_is_trusted() -> None:
     assert by_socket.why_not(by_socket.Peer(7, 1000), 1000) == ""
     for other in (0, 65534):
-        assert "process 7 runs as the user with the number" in by_socket.why_not(by_socket.Peer(7, other), 1000)
+        assert "process 7 runs as the user with the number" in by_socket.why_not(
+            by_socket.Peer(7, other), 1000
+        )
 
 
 def _as_nobody(work: Callable[[], object]) -> str:
@@ -327,12 +380,18 @@ def test_another_user_who_knows_all_that_can_be_known_hears_nothing(
     # Neither by the rules nor otherwise.
     said = _as_nobody(lambda: by_socket.say(somewhere, False, None, 0.0))
     assert said.startswith("TimeoutError") and "somebody else listens in place of rank 0" in said
-    said = _as_nobody(lambda: by_socket._ask(by_socket.names(somewhere)[0], True, time.monotonic() + 10))
+    said = _as_nobody(
+        lambda: by_socket._ask(by_socket.names(somewhere)[0], True, time.monotonic() + 10)
+    )
     assert "rank 0 refuses this process" in said and "65534" in said and "the secret" not in said
     for _ in range(2):
-        _as_nobody(lambda: by_socket._ask(by_socket.names(somewhere)[0], True, time.monotonic() + 10))
+        _as_nobody(
+            lambda: by_socket._ask(by_socket.names(somewhere)[0], True, time.monotonic() + 10)
+        )
     assert by_socket.say(somewhere, False, None, within(10)) == b"the secret"
-    refusals = [record for record in caplog.records if "a process of another user" in record.message]
+    refusals = [
+        record for record in caplog.records if "a process of another user" in record.message
+    ]
     assert len(refusals) == 1
 
 

@@ -1,4 +1,5 @@
-"""--collapse: equal lines of several ranks come out once, and no rank's lines change their order."""
+"""--collapse: equal lines of several ranks come out once, and no rank's lines change their
+order."""
 
 from __future__ import annotations
 
@@ -111,7 +112,8 @@ def test_no_ranks_lines_change_their_order_and_none_is_lost() -> None:
 
 
 @pytest.mark.parametrize(
-    ("numbers", "text"), [([3], "3"), ([2, 0, 1], "0-2"), ([0, 2, 3, 9], "0,2-3,9"), ([1, 2], "1-2")]
+    ("numbers", "text"),
+    [([3], "3"), ([2, 0, 1], "0-2"), ([0, 2, 3, 9], "0,2-3,9"), ([1, 2], "1-2")],
 )
 def test_ranges(numbers: list[int], text: str) -> None:
     assert ranges(numbers) == text

@@ -1,4 +1,5 @@
-"""Horovod's names for hvdlite: which module stands for which, and how a process gets to see them."""
+"""Horovod's names for hvdlite: which module stands for which, and how a process gets to see
+them."""
 
 from __future__ import annotations
 
@@ -17,8 +18,12 @@ from hvdlite.compat.__main__ import interpreter_options
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def _python(*arguments: str, cwd: Path = ROOT, **variables: str) -> subprocess.CompletedProcess[str]:
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(("HVDLITE_", "HOROVOD_", "PYTHON"))}
+def _python(
+    *arguments: str, cwd: Path = ROOT, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    clean = {
+        k: v for k, v in os.environ.items() if not k.startswith(("HVDLITE_", "HOROVOD_", "PYTHON"))
+    }
     clean["PYTHONPATH"] = str(ROOT)
     return subprocess.run(
         [sys.executable, *arguments],
@@ -58,7 +63,8 @@ def test_the_environment_puts_the_alias_first_once_and_keeps_the_rest() -> None:
     once = compat.environment({"PYTHONPATH": "/a::/b", "OTHER": "x"})
     assert once == {"PYTHONPATH": os.pathsep.join([compat.DIRECTORY, "/a", "", "/b"])}
     assert compat.environment(once) == once
-    assert compat.environment({}) == {"PYTHONPATH": compat.DIRECTORY}  # and not the current directory
+    # and not the current directory
+    assert compat.environment({}) == {"PYTHONPATH": compat.DIRECTORY}
 
 
 def test_modules_are_the_same_objects_under_both_names() -> None:
@@ -121,7 +127,12 @@ if __name__ == "__main__":
     print(sys.argv[1:], sys.path[0] == os.path.dirname(__file__), sys.flags.optimize, os.environ["PYTHONPATH"].count("hvdlite/compat/path"))
 """)
     done = _python("-O", "-m", "hvdlite.compat", str(script), "-m", "--x")
-    assert done.stdout.split("\n") == [*["hvdlite.exceptions"] * 3, "0.28.1", "['-m', '--x'] True 1 1", ""], done.stderr
+    assert done.stdout.split("\n") == [
+        *["hvdlite.exceptions"] * 3,
+        "0.28.1",
+        "['-m', '--x'] True 1 1",
+        "",
+    ], done.stderr
 
 
 @pytest.mark.parametrize(
@@ -140,8 +151,14 @@ def test_options_of_python_are_kept(line: str, arguments: int, options: list[str
 def test_python_m_without_a_program_and_without_an_environment() -> None:
     assert _python("-m", "hvdlite.compat").returncode == 2
     assert "usage: python -m hvdlite.compat" in _python("-m", "hvdlite.compat", "--help").stdout
-    done = _python("-I", "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r}); sys.argv = ['', 'x.py']\n" + _RUN)
-    assert done.returncode == 1 and done.stderr.startswith("hvdlite.compat: python -I and -E ignore PYTHONPATH")
+    done = _python(
+        "-I",
+        "-c",
+        f"import sys; sys.path.insert(0, {str(ROOT)!r}); sys.argv = ['', 'x.py']\n" + _RUN,
+    )
+    assert done.returncode == 1 and done.stderr.startswith(
+        "hvdlite.compat: python -I and -E ignore PYTHONPATH"
+    )
 
 
 _RUN = "import runpy; runpy.run_module('hvdlite.compat', run_name='__main__')"
@@ -165,7 +182,9 @@ def _real_one(directory: Path) -> Path:
     return directory
 
 
-def test_horovod_itself_gives_way_only_when_asked_and_that_is_said_at_level_info(tmp_path: Path) -> None:
+def test_horovod_itself_gives_way_only_when_asked_and_that_is_said_at_level_info(
+    tmp_path: Path,
+) -> None:
     real = _real_one(tmp_path)
     program = "import horovod; print(horovod.__version__)"
     assert _python("-c", program, PYTHONPATH=f"{ROOT}:{real}").stdout == "0.27\n"
@@ -175,10 +194,12 @@ def test_horovod_itself_gives_way_only_when_asked_and_that_is_said_at_level_info
     told = _python("-c", program, HOROVOD_LOG_LEVEL="INFO", **both)
     assert told.stdout == "0.28.1\n"
     assert told.stderr.splitlines() == [
-        f"hvdlite: horovod is hvdlite in this process, as was asked; {real}/horovod/__init__.py is not used"
+        f"hvdlite: horovod is hvdlite in this process, as was asked; {real}/horovod/__init__.py is "
+        "not used"
     ]
     late = (
-        f"import sys; sys.path.insert(0, {str(real)!r}); import horovod; from hvdlite import compat; compat.activate()"
+        f"import sys; sys.path.insert(0, {str(real)!r}); import horovod; from hvdlite import "
+        "compat; compat.activate()"
     )
     assert "has been imported already, from" in _python("-c", late).stderr
     early = "from hvdlite import compat; compat.activate(); compat.activate(); " + program
@@ -188,7 +209,9 @@ def test_horovod_itself_gives_way_only_when_asked_and_that_is_said_at_level_info
 def test_a_python_without_hvdlite_is_told_so(tmp_path: Path) -> None:
     done = _python("-S", "-c", "import horovod", PYTHONPATH=compat.DIRECTORY, cwd=tmp_path)
     last = done.stderr.splitlines()[-1]
-    assert "horovod is a name for hvdlite here" in last and "install hvdlite for this Python" in last
+    assert (
+        "horovod is a name for hvdlite here" in last and "install hvdlite for this Python" in last
+    )
 
 
 def test_the_helpers_of_horovod_common_util() -> None:

@@ -29,7 +29,11 @@ def place(tmp_path: Path) -> Place:
 
 
 def _files(place: Place) -> set[str]:
-    return {str(p.relative_to(place.packages.parent)) for p in place.packages.parent.rglob("*") if p.is_file()}
+    return {
+        str(p.relative_to(place.packages.parent))
+        for p in place.packages.parent.rglob("*")
+        if p.is_file()
+    }
 
 
 WHOLE = {
@@ -55,7 +59,11 @@ def test_install_is_idempotent_and_remove_leaves_what_it_found(place: Place) -> 
     compiled.mkdir()
     (compiled / "__init__.cpython-311.pyc").write_text("")
     assert sorted(remove(place)) == sorted(first)
-    assert _files(place) == before and not (place.packages / "horovod").exists() and remove(place) == []
+    assert (
+        _files(place) == before
+        and not (place.packages / "horovod").exists()
+        and remove(place) == []
+    )
 
 
 def test_the_record_is_true(place: Place) -> None:
@@ -66,7 +74,11 @@ def test_the_record_is_true(place: Place) -> None:
     for name, digest, size in rows:
         if not name.endswith("RECORD"):
             data = (place.packages / name).read_bytes()
-            assert digest == "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+            assert (
+                digest
+                == "sha256="
+                + base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+            )
             assert len(data) == int(size)
 
 
@@ -75,7 +87,9 @@ def test_horovod_itself_is_never_touched(place: Place, tmp_path: Path) -> None:
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("__version__ = '0.27'\n")
     before = _files(place)
-    with pytest.raises(Refused, match="Horovod itself is installed .*`pip uninstall horovod` first"):
+    with pytest.raises(
+        Refused, match="Horovod itself is installed .*`pip uninstall horovod` first"
+    ):
         install(place)
     assert remove(place) == [] and _files(place) == before
     # In another directory of the same Python, too.
@@ -92,20 +106,26 @@ def test_its_metadata_alone_or_its_command_alone_are_respected(place: Place) -> 
     (metadata / "INSTALLER").unlink()
     metadata.rmdir()
     place.commands.mkdir()
-    (place.commands / "horovodrun").write_text("#!/usr/bin/python\nfrom horovod.runner.launch import run_commandline\n")
+    (place.commands / "horovodrun").write_text(
+        "#!/usr/bin/python\nfrom horovod.runner.launch import run_commandline\n"
+    )
     with pytest.raises(Refused, match="horovodrun is not hvdlite's"):
         install(place)
     assert _files(place) == {"bin/horovodrun"}
 
 
 def test_where_nothing_can_be_written_nothing_remains_and_a_sentence_says_so(place: Place) -> None:
-    place.packages.parent.joinpath("bin").write_text("a file where the folder for commands should be")
+    place.packages.parent.joinpath("bin").write_text(
+        "a file where the folder for commands should be"
+    )
     with pytest.raises(Refused, match=r"cannot write to .*bin.*Use a virtual environment"):
         install(place)
     assert _files(place) == {"bin"}
 
 
-def test_a_path_that_a_shebang_cannot_hold(place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_path_that_a_shebang_cannot_hold(
+    place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     link = tmp_path / "with a space"
     link.symlink_to(sys.executable)
     monkeypatch.setattr(sys, "executable", str(link))
@@ -113,7 +133,9 @@ def test_a_path_that_a_shebang_cannot_hold(place: Place, monkeypatch: pytest.Mon
     text = (place.commands / "horovodrun").read_text()
     assert text.startswith("#!/bin/sh\n")
     environment = os.environ | {"PYTHONPATH": f"{place.packages}:{ROOT}"}
-    done = subprocess.run([str(place.commands / "horovodrun"), "-v"], capture_output=True, text=True, env=environment)
+    done = subprocess.run(
+        [str(place.commands / "horovodrun"), "-v"], capture_output=True, text=True, env=environment
+    )
     assert done.stdout == "0.28.1\n", done.stderr
 
 
@@ -148,19 +170,34 @@ def test_in_a_virtual_environment_pip_knows_it_too(tmp_path: Path) -> None:
     assert pip
     venv.create(tmp_path / "venv", symlinks=True)
     python = str(tmp_path / "venv" / "bin" / "python")
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "HVDLITE_", "HOROVOD_"))}
+    clean = {
+        k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "HVDLITE_", "HOROVOD_"))
+    }
     alone = clean | {"PYTHONPATH": str(ROOT)}
 
     def run(*command: str) -> str:
-        done = subprocess.run(command, capture_output=True, text=True, env=alone, cwd=tmp_path, timeout=within(60))
+        done = subprocess.run(
+            command, capture_output=True, text=True, env=alone, cwd=tmp_path, timeout=within(60)
+        )
         assert done.returncode == 0, done.stderr
         return done.stdout
 
     run(python, "-m", "hvdlite.commands", "compat", "install")
-    program = "import horovod.common.exceptions as e, importlib.metadata as m; print(m.version('horovod'), e.__name__)"
+    program = (
+        "import horovod.common.exceptions as e, importlib.metadata as m; "
+        "print(m.version('horovod'), e.__name__)"
+    )
     assert run(python, "-c", program) == "0.28.1 hvdlite.exceptions\n"
     listed = run(
-        sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python, "list", "--format", "freeze"
+        sys.executable,
+        "-m",
+        "pip",
+        "--disable-pip-version-check",
+        "--python",
+        python,
+        "list",
+        "--format",
+        "freeze",
     )
     assert "horovod==0.28.1" in listed.splitlines()
     assert run(str(tmp_path / "venv" / "bin" / "horovodrun"), "--version") == "0.28.1\n"
@@ -178,10 +215,14 @@ def test_the_alias_that_a_launcher_asks_for_stands_in_nobodys_way(place: Place) 
 
 def test_help_is_quick_and_loads_neither_the_core_nor_numpy() -> None:
     program = (
-        "import sys\nfrom hvdlite.commands.cli import main\ntry:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
-        "print(len(sys.modules), {'numpy', 'torch', 'tensorflow', 'hvdlite._core'} & set(sys.modules))"
+        "import sys\nfrom hvdlite.commands.cli import main\ntry:\n    main(['--help'])\nexcept "
+        "SystemExit:\n    pass\n"
+        "print(len(sys.modules), {'numpy', 'torch', 'tensorflow', 'hvdlite._core'} & "
+        "set(sys.modules))"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=os.environ, cwd=ROOT)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=os.environ, cwd=ROOT
+    )
     modules, heavy = done.stdout.splitlines()[-1].split(" ", 1)
     assert "usage: hvdlite" in done.stdout and heavy == "set()", done.stderr
     assert int(modules) < 150  # 89

@@ -25,14 +25,19 @@ KERAS = "import horovod.tensorflow.keras as hvd\nhvd.init()\n"
 # A program; what is found besides what works: kind, line, name, and a part of the sentence.
 SNIPPETS = {
     "all is well": (TORCH + "print(hvd.rank(), hvd.Average, hvd.mpi_ops.size)", []),
-    "a name that nobody has": (TORCH + "hvd.allreduec(x)", ["change 3 horovod.torch.allreduec: hvdlite does not have it: is allreduce meant?"]),
-    "a module that only Horovod has": ("import horovod.spark", ["change 1 horovod.spark: only Horovod has it: start the"]),
+    "a name that nobody has": (TORCH + "hvd.allreduec(x)", ["change 3 horovod.torch.allreduec: "
+                                                            "hvdlite does not have it: is "
+                                                            "allreduce meant?"]),
+    "a module that only Horovod has": ("import horovod.spark", ["change 1 horovod.spark: only "
+                                                                "Horovod has it: start the"]),
     "something inside of it": (
         "from horovod.spark.torch import TorchEstimator as T\nT()",
-        ["change 1 horovod.spark.torch.TorchEstimator: only", "change 2 horovod.spark.torch.TorchEstimator: only"],
+        ["change 1 horovod.spark.torch.TorchEstimator: only", "change 2 "
+                                                              "horovod.spark.torch.TorchEstimator: only"],
     ),
     "it is optional": (
-        "try:\n    import horovod.spark as s\nexcept ImportError:\n    s = None\nif s:\n    s.run(f)",
+        "try:\n    import horovod.spark as s\nexcept ImportError:\n    s = None\nif s:\n    "
+        "s.run(f)",
         ["differs 2 horovod.spark: only Horovod has it: .*; the ImportError is caught"],
     ),
     "elastic": (
@@ -40,25 +45,32 @@ SNIPPETS = {
         ["change 2 horovod.keras.elastic.run: only Horovod has it: take the elastic parts out"],
     ),
     "elastic with torch": (TORCH + "@hvd.elastic.run\ndef f(state): pass", []),
-    "elastic by import": ("from horovod.keras.elastic import KerasState", ["change 1 horovod.keras.elastic.KerasState: only"]),
+    "elastic by import": ("from horovod.keras.elastic import KerasState", ["change 1 "
+                                                                           "horovod.keras.elastic.KerasState: only"]),
     "ray": ("from horovod.ray import RayExecutor", ["change 1 horovod.ray.RayExecutor: only"]),
-    "mxnet": ("import horovod.mxnet as hvd\nhvd.init()", ["change 1 horovod.mxnet: only", "change 2 horovod.mxnet.init: only"]),
+    "mxnet": ("import horovod.mxnet as hvd\nhvd.init()", ["change 1 "
+                                                          "horovod.mxnet: only", "change 2 "
+                                                                                 "horovod.mxnet.init: only"]),
     "an argument that is not there": (
         TORCH + "hvd.allreduce(x, nam='y')",
-        ["change 3 horovod.torch.allreduce(nam=): allreduce() has no argument of this name; it has tensor, average, name"],
+        ["change 3 horovod.torch.allreduce(nam=): allreduce() has no argument of this name; it has "
+         "tensor, average, name"],
     ),
     "arguments of old": (
         TORCH + "hvd.allreduce(x, average=False)",
         ["differs 3 horovod.torch.allreduce(average=): works, with a DeprecationWarning"],
     ),
-    "a communicator": ("import horovod.torch as hvd\nhvd.init(comm=MPI.COMM_WORLD)\nhvd.init([0, 1])", []),
+    "a communicator": ("import horovod.torch as "
+                       "hvd\nhvd.init(comm=MPI.COMM_WORLD)\nhvd.init([0, 1])", []),
     "questions with other answers": (
         "from horovod.tensorflow import nccl_built, init\ninit()\nif nccl_built(): pass",
         ["differs 3 horovod.tensorflow.nccl_built: is the version of the NCCL"],
     ),
     "variables": (
-        "import os, os as system\nos.environ['HOROVOD_CYCLE_TIME'] = '1'\nos.environ.setdefault('HOROVOD_AUTOTUNE', '1')\n"
-        "system.putenv('HOROVOD_NONSENSE', '1')\nos.environ.update({'HOROVOD_RANK': '0'}, HOROVOD_CONTROLLER='mpi', OTHER='')\n"
+        "import os, os as system\nos.environ['HOROVOD_CYCLE_TIME'] = "
+        "'1'\nos.environ.setdefault('HOROVOD_AUTOTUNE', '1')\n"
+        "system.putenv('HOROVOD_NONSENSE', '1')\nos.environ.update({'HOROVOD_RANK': '0'}, "
+        "HOROVOD_CONTROLLER='mpi', OTHER='')\n"
         "x = os.environ['HOROVOD_LOCAL_RANK']",
         [
             "differs 3 HOROVOD_AUTOTUNE: has no effect: hvdlite does not tune itself",
@@ -68,15 +80,19 @@ SNIPPETS = {
         ],
     ),
     "import_module": (
-        "import importlib\nhvd = importlib.import_module('horovod.torch')\nhvd.init()\nhvd.nothing()",
+        "import importlib\nhvd = "
+        "importlib.import_module('horovod.torch')\nhvd.init()\nhvd.nothing()",
         ["change 4 horovod.torch.nothing: hvdlite does not have it: docs/guides/migrating.md"],
     ),
-    "a second name": (TORCH + "other = hvd\nother.nothing", ["change 4 horovod.torch.nothing: hvdlite does not have it: docs/guides/migrating.md"]),
+    "a second name": (TORCH + "other = hvd\nother.nothing", ["change 4 horovod.torch.nothing: "
+                                                             "hvdlite does not have it: "
+                                                             "docs/guides/migrating.md"]),
     "getattr": (
         TORCH + "getattr(hvd, 'nothing')\ngetattr(hvd, 'nothing', None)\ngetattr(hvd, 'rank')()",
         ["change 3 horovod.torch.nothing: hvdlite does not have it: docs/guides/migrating.md"],
     ),
-    "a star": ("from horovod.torch import *\ninit()\nallreduce(x, nam=1)", ["change 3 horovod.torch.allreduce(nam=): "]),
+    "a star": ("from horovod.torch import *\ninit()\nallreduce(x, nam=1)", ["change 3 "
+                                                                            "horovod.torch.allreduce(nam=): "]),
     "without a name of its own": (
         "import horovod.tensorflow\nhorovod.tensorflow.init()\nhorovod.tensorflow.barrier()",
         ["change 3 horovod.tensorflow.barrier: hvdlite does not have it"],
@@ -86,21 +102,28 @@ SNIPPETS = {
         ["change 4 horovod.torch.nothing: hvdlite does not have it: docs/guides/migrating.md"],
     ),
     "private names of Horovod's": (
-        "from horovod.torch.optimizer import _DistributedOptimizer\nfrom horovod.tensorflow import _LegacyOptimizer\n"
-        "from horovod.tensorflow.compression import NoneCompressor\nfrom horovod.torch import mpi_lib_v2\n"
-        "from horovod.tensorflow.mpi_ops import _grouped_allreduce\nfrom horovod.runner.common.util.hosts import parse_hosts\n"
-        "from horovod.tensorflow.gradient_aggregation_eager import LocalGradientAggregationHelperEager\n"
+        "from horovod.torch.optimizer import _DistributedOptimizer\nfrom horovod.tensorflow import "
+        "_LegacyOptimizer\n"
+        "from horovod.tensorflow.compression import NoneCompressor\nfrom horovod.torch import "
+        "mpi_lib_v2\n"
+        "from horovod.tensorflow.mpi_ops import _grouped_allreduce\nfrom "
+        "horovod.runner.common.util.hosts import parse_hosts\n"
+        "from horovod.tensorflow.gradient_aggregation_eager import "
+        "LocalGradientAggregationHelperEager\n"
         "from horovod.runner.http.http_server import RendezvousServer",
-        ["change 8 horovod.runner.http.http_server.RendezvousServer: only Horovod has it: the ranks of hvdliterun meet"],
+        ["change 8 horovod.runner.http.http_server.RendezvousServer: only Horovod has it: the "
+         "ranks of hvdliterun meet"],
     ),
     "what every module has": ("import horovod\nprint(horovod.__file__, horovod.__name__)", []),
     "a module's name in a string": (
-        "class Backend:\n    module = 'horovod.torch'\n    def load(self):\n        return import_module(self.module)",
+        "class Backend:\n    module = 'horovod.torch'\n    def load(self):\n        return "
+        "import_module(self.module)",
         ["hint 2 horovod.torch: stands in a string"],
     ),
     "an argument of compile() that Keras 3 does not have": (
         KERAS + "model.compile('sgd', loss='mse', experimental_run_tf_function=False)",
-        ["change 3 compile(experimental_run_tf_function=): Keras 3 has no such argument: leave it out"],
+        ["change 3 compile(experimental_run_tf_function=): Keras 3 has no such argument: leave "
+         "it out"],
     ),
     "tf_keras": ("import os\nos.environ['TF_USE_LEGACY_KERAS'] = '1'", []),
     "wrapped by another name for hvd": (
@@ -109,28 +132,33 @@ SNIPPETS = {
         [],
     ),
     "nothing of Horovod": ("import torch, os\nos.environ['A'] = 'b'\nmodel.fit(x)", []),
-    "no init": ("import horovod.torch as hvd\nprint(hvd.rank())", ["hint 1 hvd.init: is not called in these files"]),
+    "no init": ("import horovod.torch as hvd\nprint(hvd.rank())", ["hint 1 hvd.init: is not called "
+                                                                   "in these files"]),
     "every rank alone": (
         TORCH + "loss.backward()\noptimizer.step()",
         ["hint 1 hvd.DistributedOptimizer: no optimizer or tape is wrapped"],
     ),
     "reduced by hand": (TORCH + "loss.backward()\nhvd.allreduce_(p.grad)\noptimizer.step()", []),
-    "keras, every rank alone": (KERAS + "model.fit(x)", ["hint 1 hvd.DistributedOptimizer: no optimizer or tape"]),
+    "keras, every rank alone": (KERAS + "model.fit(x)", ["hint 1 hvd.DistributedOptimizer: no "
+                                                         "optimizer or tape"]),
     "different weights": (
         TORCH + "o = hvd.DistributedOptimizer(SGD(p, lr=0.1 * hvd.size()))\nDistributedSampler(d)",
         ["hint 1 hvd.broadcast_parameters: nothing is broadcast in these files"],
     ),
     "hints": (
-        TORCH + "o = hvd.DistributedOptimizer(SGD(p, lr=0.1))\nhvd.broadcast_parameters(p, 0)\nif hvd.rank() == 0: print(hvd.rank())",
+        TORCH + "o = hvd.DistributedOptimizer(SGD(p, lr=0.1))\nhvd.broadcast_parameters(p, 0)\nif "
+                "hvd.rank() == 0: print(hvd.rank())",
         ["hint 1 learning rate: is not multiplied", "hint 1 data: no DistributedSampler"],
     ),
     "no hints for a class": (
         TORCH + "class C:\n  def world_size(self):\n    return hvd.size()\nc.rank = hvd.rank()\n"
-        "o = hvd.DistributedOptimizer(SGD(lr=0.1 * c.world_size()))\nhvd.broadcast_parameters(p, 0)\nread(part=c.rank)",
+        "o = hvd.DistributedOptimizer(SGD(lr=0.1 * c.world_size()))\nhvd.broadcast_parameters(p, "
+        "0)\nread(part=c.rank)",
         [],
     ),
     "no hints": (
-        KERAS + "n = hvd.size()\nm = hvd.rank()\no = hvd.DistributedOptimizer(SGD(0.1 * n))\nx = x[m::n]\n"
+        KERAS + "n = hvd.size()\nm = hvd.rank()\no = hvd.DistributedOptimizer(SGD(0.1 * n))\nx = "
+                "x[m::n]\n"
         "model.fit(x, callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0)])",
         [],
     ),
@@ -140,7 +168,11 @@ SNIPPETS = {
 def _found(path: Path) -> list[str]:
     findings, unreadable = examine([str(path)])
     assert not unreadable
-    return [f"{f.kind.value} {f.line} {f.name}: {f.sentence}" for f in findings if f.kind is not Kind.WORKS]
+    return [
+        f"{f.kind.value} {f.line} {f.name}: {f.sentence}"
+        for f in findings
+        if f.kind is not Kind.WORKS
+    ]
 
 
 @pytest.mark.parametrize("name", SNIPPETS)
@@ -160,7 +192,10 @@ def test_programs_that_run_unchanged_get_a_clean_bill(capsys: pytest.CaptureFixt
     assert main(["doctor", str(PROGRAMS)]) == 0
     said = capsys.readouterr().out.splitlines()
     assert said[-1].startswith("0 to change, 0 that differ, 0 hints, ")
-    assert any(line.endswith("keras_fit.py:7: works: horovod.tensorflow.keras: as in Horovod") for line in said)
+    assert any(
+        line.endswith("keras_fit.py:8: works: horovod.tensorflow.keras: as in Horovod")
+        for line in said
+    )
 
 
 def test_files_are_one_program(tmp_path: Path) -> None:
@@ -174,10 +209,17 @@ def test_files_are_one_program(tmp_path: Path) -> None:
 
 def _notebook(*cells: str) -> str:
     written = [{"cell_type": "code", "source": cell.splitlines(keepends=True)} for cell in cells]
-    return json.dumps({"cells": [{"cell_type": "markdown", "source": "import horovod.spark"}, *written], "nbformat": 4})
+    return json.dumps(
+        {
+            "cells": [{"cell_type": "markdown", "source": "import horovod.spark"}, *written],
+            "nbformat": 4,
+        }
+    )
 
 
-def test_a_notebook_is_read_cell_by_cell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_notebook_is_read_cell_by_cell(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "train.ipynb"
     file.write_text(
         _notebook(
@@ -189,7 +231,9 @@ def test_a_notebook_is_read_cell_by_cell(tmp_path: Path, capsys: pytest.CaptureF
     )
     assert main(["doctor", str(tmp_path)]) == 1
     first, *_ = capsys.readouterr().out.splitlines()
-    assert first.startswith(f"{file}:cell 5:2: change: horovod.torch.allreduec: hvdlite does not have it")
+    assert first.startswith(
+        f"{file}:cell 5:2: change: horovod.torch.allreduec: hvdlite does not have it"
+    )
     assert main(["doctor", "--json", str(file)]) == 1
     row, *_ = json.loads(capsys.readouterr().out)["findings"]
     assert (row["cell"], row["line"]) == (5, 2)
@@ -211,25 +255,38 @@ def test_a_notebook_that_cannot_be_read(tmp_path: Path, text: str, sentence: str
 
 def test_scripts_and_yaml_are_read_line_by_line(tmp_path: Path) -> None:
     (tmp_path / "job.sh").write_text(
-        "# horovodrun is what we use\npip install 'horovod[torch]'\nexport HOROVOD_AUTOTUNE=1 HOROVOD_CYCLE_TIME=2\n"
+        "# horovodrun is what we use\npip install 'horovod[torch]'\nexport HOROVOD_AUTOTUNE=1 "
+        "HOROVOD_CYCLE_TIME=2\n"
         "horovodrun -np 4 python train.py\ncat /opt/horovodrun.log\n"
     )
-    (tmp_path / "job.yaml").write_text('command: ["horovodrun", "-np", "2"]\nenv:\n  - name: HOROVOD_RANK\n')
-    (tmp_path / "Dockerfile.gpu").write_text("RUN HOROVOD_WITH_MPI=1 pip install --no-cache-dir horovod==0.28.1\n")
+    (tmp_path / "job.yaml").write_text(
+        'command: ["horovodrun", "-np", "2"]\nenv:\n  - name: HOROVOD_RANK\n'
+    )
+    (tmp_path / "Dockerfile.gpu").write_text(
+        "RUN HOROVOD_WITH_MPI=1 pip install --no-cache-dir horovod==0.28.1\n"
+    )
     (tmp_path / "other.yaml").write_bytes(b"\xff: {")
     assert _found(tmp_path) == [
-        "change 1 horovod: install hvdlite, and `hvdlite compat install` where programs import horovod",
-        "differs 1 HOROVOD_WITH_MPI: has no effect: Horovod's build read it; hvdlite has nothing to choose when it is built",
-        "change 2 horovod: install hvdlite, and `hvdlite compat install` where programs import horovod",
-        "differs 3 HOROVOD_AUTOTUNE: has no effect: hvdlite does not tune itself yet; set the knobs in docs/reference/knobs.md where "
-        "the defaults do not suit",
-        "differs 4 horovodrun: is hvdliterun, with the same flags; `hvdlite compat install` gives it this name",
-        "differs 1 horovodrun: is hvdliterun, with the same flags; `hvdlite compat install` gives it this name",
-        "differs 3 HOROVOD_RANK: hvd.init() believes it, and needs all that a launcher sets; hvdliterun does that for you",
+        "change 1 horovod: install hvdlite, and `hvdlite compat install` where programs import "
+        "horovod",
+        "differs 1 HOROVOD_WITH_MPI: has no effect: Horovod's build read it; hvdlite has nothing "
+        "to choose when it is built",
+        "change 2 horovod: install hvdlite, and `hvdlite compat install` where programs import "
+        "horovod",
+        "differs 3 HOROVOD_AUTOTUNE: has no effect: hvdlite does not tune itself yet; set the "
+        "knobs in docs/reference/knobs.md where the defaults do not suit",
+        "differs 4 horovodrun: is hvdliterun, with the same flags; `hvdlite compat install` gives "
+        "it this name",
+        "differs 1 horovodrun: is hvdliterun, with the same flags; `hvdlite compat install` gives "
+        "it this name",
+        "differs 3 HOROVOD_RANK: hvd.init() believes it, and needs all that a launcher sets; "
+        "hvdliterun does that for you",
     ]
 
 
-def test_exit_codes_and_what_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_exit_codes_and_what_cannot_be_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     good, bad, old = tmp_path / "good.py", tmp_path / "bad.py", tmp_path / "old.py"
     good.write_text("print()\n")
     bad.write_text("import horovod.spark\n")
@@ -237,12 +294,15 @@ def test_exit_codes_and_what_cannot_be_read(tmp_path: Path, capsys: pytest.Captu
     assert main(["doctor", str(good)]) == 0
     assert capsys.readouterr().out == "Nothing of Horovod is used here.\n"
     assert main(["doctor", str(bad), str(good)]) == 1
-    assert capsys.readouterr().out.startswith(f"{bad}:1: change: horovod.spark: only Horovod has it: ")
+    assert capsys.readouterr().out.startswith(
+        f"{bad}:1: change: horovod.spark: only Horovod has it: "
+    )
     assert main(["doctor", str(old), str(bad), str(tmp_path / "none.py")]) == 2
     said = capsys.readouterr()
     assert "horovod.spark" in said.out
     assert (
-        f"{old}:2: not Python 3: Missing parentheses" in said.err and "none.py: No such file or directory" in said.err
+        f"{old}:2: not Python 3: Missing parentheses" in said.err
+        and "none.py: No such file or directory" in said.err
     )
     (tmp_path / "binary.py").write_bytes(b"\0\1")
     assert main(["doctor", str(tmp_path / "binary.py")]) == 2
@@ -265,7 +325,10 @@ def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_reader_that_has_seen_enough() -> None:
-    command = f"{sys.executable} -m hvdlite.commands doctor {' '.join([str(PROGRAMS)] * 30)} | head -1; echo ${{PIPESTATUS[0]}}"
+    command = (
+        f"{sys.executable} -m hvdlite.commands doctor {' '.join([str(PROGRAMS)] * 30)} | "
+        "head -1; echo ${PIPESTATUS[0]}"
+    )
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=ROOT)
     assert done.stdout.splitlines()[1:] == ["141"] and done.stderr == ""
 
@@ -274,7 +337,8 @@ def test_it_needs_no_framework_and_runs_nothing(tmp_path: Path) -> None:
     (tmp_path / "p.py").write_text(TORCH + "open('trace', 'w')\nhvd.allreduce(1)")
     program = (
         "import sys\nfrom hvdlite.commands.cli import main\nassert main(['doctor', 'p.py']) == 0\n"
-        "assert not {'torch', 'tensorflow', 'keras', 'numpy', 'hvdlite._core', 'hvdlite.torch'} & set(sys.modules)"
+        "assert not {'torch', 'tensorflow', 'keras', 'numpy', 'hvdlite._core', 'hvdlite.torch'} & "
+        "set(sys.modules)"
     )
     command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r})\n" + program]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
@@ -284,7 +348,9 @@ def test_it_needs_no_framework_and_runs_nothing(tmp_path: Path) -> None:
 
 def test_the_tables_do_not_contradict_the_sources() -> None:
     read = {name for knob in knobs.KNOBS for name in knob.environment}
-    assert not read & {*advice.NO_EFFECT, *advice.LAUNCHERS}, "hvdlite reads these now: take them out of the table"
+    assert not read & {*advice.NO_EFFECT, *advice.LAUNCHERS}, (
+        "hvdlite reads these now: take them out of the table"
+    )
     # Horovod's variables that are no build's, from its documentation.
     for name in """AUTOTUNE AUTOTUNE_LOG BATCH_D2D_MEMCOPIES CACHE_CAPACITY CONTROLLER CYCLE_TIME DISABLE_GROUP_FUSION
             DISABLE_NVTX_RANGES DYNAMIC_PROCESS_SETS ELASTIC ENABLE_ASYNC_COMPLETION ENABLE_XLA_OPS FUSION_THRESHOLD GLOO_IFACE

@@ -1,4 +1,5 @@
-"""`hvdlite doctor --fix`: which imports become hvdlite's, and that nothing else of a file changes."""
+"""`hvdlite doctor --fix`: which imports become hvdlite's, and that nothing else of a file
+changes."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ CASES = {
         "from hvdlite.torch import init, rank as r\nif r():\n    from  horovod.torch import size\n",
     ),
     "a star": ("from horovod.tensorflow import *\n", "from hvdlite.tensorflow import *\n"),
-    "a module of the package": ("from horovod import torch as hvd\n", "from hvdlite import torch as hvd\n"),
+    "a module of the package": ("from horovod import torch as hvd\n", "from hvdlite import torch "
+                                                                      "as hvd\n"),
     "under another name": (
         "from horovod.common.exceptions import HorovodInternalError\n",
         "from hvdlite.exceptions import HorovodInternalError\n",
@@ -38,13 +40,22 @@ CASES = {
         "import horovod.torch, horovod.spark\nhorovod.torch.init()\n",
     ),
     "what hvdlite does not have": (
-        "import horovod.spark as s\nfrom horovod.torch import init, nothing\nfrom horovod import run\n",
-        "import horovod.spark as s\nfrom horovod.torch import init, nothing\nfrom horovod import run\n",
+        "import horovod.spark as s\nfrom horovod.torch import init, nothing\nfrom horovod import "
+        "run\n",
+        "import horovod.spark as s\nfrom horovod.torch import init, nothing\nfrom horovod import "
+        "run\n",
     ),
-    "in words": ("# import horovod.torch as hvd\nx = 'import horovod.torch'\n", "# import horovod.torch as hvd\nx = 'import horovod.torch'\n"),
-    "behind other letters": ("s = 'é'; import horovod.torch as hvd\n", "s = 'é'; import hvdlite.torch as hvd\n"),
-    "lines of Windows": ("import os\r\nimport horovod.torch as hvd\r\n", "import os\r\nimport hvdlite.torch as hvd\r\n"),
-    "no line feed at the end, and a form feed": ("\x0c\nimport horovod.torch as hvd", "\x0c\nimport hvdlite.torch as hvd"),
+    "in words": ("# import horovod.torch as hvd\nx = 'import horovod.torch'\n", "# import "
+                                                                                "horovod.torch as "
+                                                                                "hvd\nx = 'import "
+                                                                                "horovod.torch'\n"),
+    "behind other letters": ("s = 'é'; import horovod.torch as hvd\n", "s = 'é'; import "
+                                                                       "hvdlite.torch as hvd\n"),
+    "lines of Windows": ("import os\r\nimport horovod.torch as hvd\r\n", "import os\r\nimport "
+                                                                         "hvdlite.torch as "
+                                                                         "hvd\r\n"),
+    "no line feed at the end, and a form feed": ("\x0c\nimport horovod.torch "
+                                                 "as hvd", "\x0c\nimport hvdlite.torch as hvd"),
 }  # fmt: skip
 
 
@@ -60,14 +71,22 @@ def test_another_encoding_stays() -> None:
     assert rewritten(before)[0] == before.replace(b"horovod", b"hvdlite")
 
 
-def test_a_folder_is_fixed_and_then_examined(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_is_fixed_and_then_examined(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     train, broken = tmp_path / "train.py", tmp_path / "broken.py"
     train.write_text("import horovod.torch as hvd\nhvd.init()\nhvd.nothing\n")
     train.chmod(0o755)
     broken.write_text("print 'x'\n")
     assert main(["doctor", "--fix", str(tmp_path)]) == 1
     said = capsys.readouterr()
-    assert said.err == f"{train}:1: fixed: import horovod.torch as hvd -> import hvdlite.torch as hvd\n"
+    assert (
+        said.err
+        == f"{train}:1: fixed: import horovod.torch as hvd -> import hvdlite.torch as hvd\n"
+    )
     assert f"{train}:3: change: horovod.torch.nothing" in said.out
-    assert train.read_text().startswith("import hvdlite.torch as hvd\n") and train.stat().st_mode & 0o777 == 0o755
+    assert (
+        train.read_text().startswith("import hvdlite.torch as hvd\n")
+        and train.stat().st_mode & 0o777 == 0o755
+    )
     assert broken.read_text() == "print 'x'\n"

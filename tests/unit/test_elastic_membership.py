@@ -140,8 +140,9 @@ def test_one_that_the_roll_does_not_name_is_put_out() -> None:
     store = FakeStore()
     member = _in_generation(store, 3, 4, 5)
     _write_roll(store, 4, 4)
-    with pytest.raises(PutOut, match="goes on without this process"):
+    with pytest.raises(PutOut) as end:
         member.arrive()
+    assert end.value.code == 0 and "goes on without this process (member 5)" in end.value.why
 
 
 def test_only_news_about_the_present_generation_abort_its_engine() -> None:

@@ -26,7 +26,9 @@ from hvdlite.launch.environment.identity import (
 SECRET = bytes(range(32))
 
 
-def _places(prefix: str, rank: int = 1, size: int = 4, cross: tuple[int, int] | None = None) -> dict[str, str]:
+def _places(
+    prefix: str, rank: int = 1, size: int = 4, cross: tuple[int, int] | None = None
+) -> dict[str, str]:
     """The variables of a launcher: this rank, which is the second of two on its host."""
     numbers = {"RANK": rank, "SIZE": size, "LOCAL_RANK": 1, "LOCAL_SIZE": 2}
     numbers |= {"CROSS_RANK": cross[0], "CROSS_SIZE": cross[1]} if cross else {}
@@ -35,7 +37,9 @@ def _places(prefix: str, rank: int = 1, size: int = 4, cross: tuple[int, int] | 
 
 OURS = _places("HVDLITE_", 5, 6, (2, 3))
 OURS |= {"HVDLITE_RENDEZVOUS": "127.0.0.1:4000", "HVDLITE_SECRET": SECRET.hex()}
-ALONE = {name: "1" if name.endswith("SIZE") else "0" for name in OURS if name.endswith(("RANK", "SIZE"))}
+ALONE = {
+    name: "1" if name.endswith("SIZE") else "0" for name in OURS if name.endswith(("RANK", "SIZE"))
+}
 
 
 def test_nothing_set_is_a_single_process() -> None:
@@ -59,7 +63,9 @@ def test_the_secret_is_not_shown() -> None:
 
 @pytest.mark.parametrize("name", [n for n in OURS if n.endswith(("RANK", "SIZE"))])
 def test_a_half_set_environment_is_an_error_that_names_what_is_missing(name: str) -> None:
-    with pytest.raises(ValueError, match=f"{name} not: a process of hvdliterun needs all of them or none"):
+    with pytest.raises(
+        ValueError, match=f"{name} not: a process of hvdliterun needs all of them or none"
+    ):
         discover({k: v for k, v in OURS.items() if k != name})
     with pytest.raises(ValueError, match="needs all of them or none"):
         discover({name: "1"})
@@ -81,7 +87,10 @@ def test_a_meeting_point_alone_is_half_set() -> None:
         ({"HVDLITE_LOCAL_RANK": "2"}, r"HVDLITE_LOCAL_RANK=2 has to be below HVDLITE_LOCAL_SIZE=2"),
         ({"HVDLITE_CROSS_RANK": "3"}, r"HVDLITE_CROSS_RANK=3 has to be below HVDLITE_CROSS_SIZE=3"),
         ({"HVDLITE_LOCAL_SIZE": "7"}, r"HVDLITE_LOCAL_SIZE=7 exceeds HVDLITE_SIZE=6"),
-        ({"HVDLITE_RENDEZVOUS": ""}, r"HVDLITE_SIZE=6, but HVDLITE_RENDEZVOUS=host:port is not set"),
+        (
+            {"HVDLITE_RENDEZVOUS": ""},
+            r"HVDLITE_SIZE=6, but HVDLITE_RENDEZVOUS=host:port is not set",
+        ),
         ({"HVDLITE_RENDEZVOUS": "nowhere"}, r"HVDLITE_RENDEZVOUS='nowhere' is not allowed"),
         ({"HVDLITE_SECRET": ""}, r"neither HVDLITE_SECRET_FD nor HVDLITE_SECRET"),
         ({"HVDLITE_SECRET": "abc"}, r"HVDLITE_SECRET has to be 64 hex digits"),
@@ -155,7 +164,9 @@ def secret_file(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_file_that_its_owner_alone_can_read_gives_the_secret(secret_file: Path, tmp_path: Path) -> None:
+def test_a_file_that_its_owner_alone_can_read_gives_the_secret(
+    secret_file: Path, tmp_path: Path
+) -> None:
     link = tmp_path / "link"
     link.symlink_to(secret_file)
     for path in (secret_file, link):
@@ -168,14 +179,19 @@ def test_a_file_that_its_owner_alone_can_read_gives_the_secret(secret_file: Path
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o601, 0o777])
 def test_a_file_that_others_can_open_is_refused(secret_file: Path, mode: int) -> None:
     secret_file.chmod(mode)
-    with pytest.raises(ValueError, match=rf"HVDLITE_SECRET_FILE={secret_file} is open to others: .* {mode:04o}.*0600"):
+    with pytest.raises(
+        ValueError,
+        match=rf"HVDLITE_SECRET_FILE={secret_file} is open to others: .* {mode:04o}.*0600",
+    ):
         job_secret.read(str(secret_file))
 
 
 def test_a_file_of_another_user_is_refused(secret_file: Path) -> None:
     status = os.stat(secret_file)
     assert job_secret.why_not_private(status, status.st_uid) == ""
-    assert "belongs to the user with the number" in job_secret.why_not_private(status, status.st_uid + 1)
+    assert "belongs to the user with the number" in job_secret.why_not_private(
+        status, status.st_uid + 1
+    )
 
 
 def test_what_is_no_file_with_a_secret_is_told(secret_file: Path, tmp_path: Path) -> None:
@@ -188,7 +204,9 @@ def test_what_is_no_file_with_a_secret_is_told(secret_file: Path, tmp_path: Path
         with pytest.raises(ValueError, match=text):
             job_secret.read(str(tmp_path / name))
     secret_file.write_text("deadbeef" * 7)
-    with pytest.raises(ValueError, match=rf"what HVDLITE_SECRET_FILE={secret_file} names has to be 64 hex") as error:
+    with pytest.raises(
+        ValueError, match=rf"what HVDLITE_SECRET_FILE={secret_file} names has to be 64 hex"
+    ) as error:
         job_secret.read(str(secret_file))
     assert "deadbeef" not in str(error.value)
 
@@ -197,7 +215,8 @@ def test_two_secrets_are_a_contradiction(secret_file: Path) -> None:
     both = {"HVDLITE_SECRET_FILE": str(secret_file), "HVDLITE_SECRET": SECRET.hex()}
     assert job_secret.from_environment(both) == SECRET
     with pytest.raises(
-        ValueError, match="HVDLITE_SECRET and HVDLITE_SECRET_FILE are both set, and to different secrets"
+        ValueError,
+        match="HVDLITE_SECRET and HVDLITE_SECRET_FILE are both set, and to different secrets",
     ):
         job_secret.from_environment(both | {"HVDLITE_SECRET": bytes(32).hex()})
     # What hvdliterun hands on is the job's, also where a rank cannot read the file.
@@ -243,9 +262,19 @@ OPEN_MPI_4 = _places("OMPI_COMM_WORLD_") | {
     "PMIX_HOSTNAME": "node1",
     "PMIX_SERVER_URI21": "1234.0;tcp4://10.0.0.1:4000",
 }
-OPEN_MPI_5 = OPEN_MPI_4 | {"OMPI_UNIVERSE_SIZE": "4", "PMIX_NAMESPACE": "prterun-node1-1@1", "PRTE_LAUNCHED": "1"}
+OPEN_MPI_5 = OPEN_MPI_4 | {
+    "OMPI_UNIVERSE_SIZE": "4",
+    "PMIX_NAMESPACE": "prterun-node1-1@1",
+    "PRTE_LAUNCHED": "1",
+}
 MVAPICH = _places("MV2_COMM_WORLD_")
-MPICH = {"PMI_RANK": "1", "PMI_SIZE": "4", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2", "PMI_FD": "9"}
+MPICH = {
+    "PMI_RANK": "1",
+    "PMI_SIZE": "4",
+    "MPI_LOCALRANKID": "1",
+    "MPI_LOCALNRANKS": "2",
+    "PMI_FD": "9",
+}
 SRUN = {
     "SLURM_JOB_ID": "77",
     "SLURM_STEP_ID": "0",
@@ -257,7 +286,13 @@ SRUN = {
     "SLURM_STEP_TASKS_PER_NODE": "2(x2)",
     "SLURM_STEP_NODELIST": "n[07-08]",
 }
-SRUN_PMI2 = SRUN | {"PMI_RANK": "1", "PMI_SIZE": "4", "PMI_FD": "9", "PMI_JOBID": "77.0", "SLURM_MPI_TYPE": "pmi2"}
+SRUN_PMI2 = SRUN | {
+    "PMI_RANK": "1",
+    "PMI_SIZE": "4",
+    "PMI_FD": "9",
+    "PMI_JOBID": "77.0",
+    "SLURM_MPI_TYPE": "pmi2",
+}
 SRUN_PMIX = SRUN | {"PMIX_RANK": "1", "PMIX_NAMESPACE": "slurm.pmix.77.0", "SLURM_MPI_TYPE": "pmix"}
 HOROVODRUN = _places("HOROVOD_", cross=(0, 2)) | {
     "HOROVOD_GLOO_RENDEZVOUS_ADDR": "10.0.0.1",
@@ -283,7 +318,9 @@ FOREIGN = [
     pytest.param(JSRUN | OPEN_MPI_4, "Open MPI's mpirun", OverMpi, id="jsrun with Spectrum MPI"),
     # Traps.
     pytest.param(
-        SRUN | OPEN_MPI_4 | {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_TASKS_PER_NODE": "1(x2)"},
+        SRUN
+        | OPEN_MPI_4
+        | {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_TASKS_PER_NODE": "1(x2)"},
         "Open MPI's mpirun",
         OverMpi,
         id="trap 2: mpirun's processes inherit the step of its daemon",
@@ -291,14 +328,21 @@ FOREIGN = [
     pytest.param(
         SRUN
         | MPICH
-        | {"SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NTASKS": "3", "SLURM_STEP_NUM_TASKS": "1"}
+        | {
+            "SLURM_PROCID": "0",
+            "SLURM_LOCALID": "0",
+            "SLURM_NTASKS": "3",
+            "SLURM_STEP_NUM_TASKS": "1",
+        }
         | {"SLURM_STEP_TASKS_PER_NODE": "1"},
         "mpiexec",
         OverMpi,
         id="trap 3: MPICH inside Slurm, three sizes in one process",
     ),
     pytest.param(
-        SRUN | TORCHRUN | {"SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_TASKS_PER_NODE": "1(x2)", "SLURM_LOCALID": "0"},
+        SRUN
+        | TORCHRUN
+        | {"SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_TASKS_PER_NODE": "1(x2)", "SLURM_LOCALID": "0"},
         "torchrun",
         OverTorchStore,
         id="trap 5: torchrun under srun, whose tasks are the agents",
@@ -307,7 +351,9 @@ FOREIGN = [
 
 
 @pytest.mark.parametrize(("environ", "launcher", "meeting"), FOREIGN)
-def test_each_launcher_is_understood(environ: dict[str, str], launcher: str, meeting: type[Meeting]) -> None:
+def test_each_launcher_is_understood(
+    environ: dict[str, str], launcher: str, meeting: type[Meeting]
+) -> None:
     me = discover(environ)
     assert (me.rank, me.size, me.local_rank, me.local_size, me.launcher) == (1, 4, 1, 2, launcher)
     assert isinstance(me.meeting, meeting)
@@ -317,13 +363,18 @@ def test_each_launcher_is_understood(environ: dict[str, str], launcher: str, mee
 
 def test_slurms_own_pmi_needs_no_mpi() -> None:
     assert discover(SRUN_PMI2) == discover(SRUN)
-    # But Hydra's processes, which inherit the step's variables, may agree with them by chance, and their neighbours not.
+    # But Hydra's processes, which inherit the step's variables, may agree with them by chance, and
+    # their neighbours not.
     assert isinstance(discover(SRUN | MPICH).meeting, OverMpi)
-    assert isinstance(discover(SRUN_PMI2 | {"SLURM_PROCID": "0", "SLURM_LOCALID": "0"}).meeting, OverMpi)
+    assert isinstance(
+        discover(SRUN_PMI2 | {"SLURM_PROCID": "0", "SLURM_LOCALID": "0"}).meeting, OverMpi
+    )
 
 
 @pytest.mark.parametrize(("environ", "launcher", "meeting"), FOREIGN)
-def test_who_wants_to_be_alone_may(environ: dict[str, str], launcher: str, meeting: type[Meeting]) -> None:
+def test_who_wants_to_be_alone_may(
+    environ: dict[str, str], launcher: str, meeting: type[Meeting]
+) -> None:
     """Trap 8: a program that only inherits the variables."""
     assert discover(environ | {"HVDLITE_ALLOW_SINGLETON": "1"}) == Identity()
     assert discover(environ | ALONE | {"HVDLITE_ALLOW_SINGLETON": "1"}).size == 1
@@ -334,14 +385,18 @@ def test_who_wants_to_be_alone_may(environ: dict[str, str], launcher: str, meeti
 def test_ranks_of_another_launcher_do_not_train_alone(
     environ: dict[str, str], launcher: str, meeting: type[Meeting]
 ) -> None:
-    with pytest.raises(RuntimeError, match=r"has started 4 processes .*HVDLITE_SIZE=1.*HVDLITE_ALLOW_SINGLETON=1"):
+    with pytest.raises(
+        RuntimeError, match=r"has started 4 processes .*HVDLITE_SIZE=1.*HVDLITE_ALLOW_SINGLETON=1"
+    ):
         discover(environ | ALONE)
     with pytest.raises(RuntimeError, match=r"has started 4 processes .*init\(size=1\)"):
         discover(environ, Asked(0, 1))
 
 
 @pytest.mark.parametrize(("environ", "launcher", "meeting"), FOREIGN)
-def test_hvdliterun_and_arguments_count_more(environ: dict[str, str], launcher: str, meeting: type[Meeting]) -> None:
+def test_hvdliterun_and_arguments_count_more(
+    environ: dict[str, str], launcher: str, meeting: type[Meeting]
+) -> None:
     if launcher != "horovodrun":  # that one speaks of the same processes
         assert discover(environ | OURS).rank == 5
     me = discover(environ, Asked(2, 3, "h:1,[::1]:2", SECRET.hex()))
@@ -400,22 +455,43 @@ def test_where_horovodruns_ranks_meet() -> None:
         pytest.param(RAY_TRAIN | {"LOCAL_WORLD_SIZE": "4"}, id="Ray Train"),
         pytest.param(TORCHRUN | {"MASTER_ADDR": "127.0.0.1"}, id="two agents here"),
         pytest.param(
-            {"RANK": "1", "WORLD_SIZE": "4", "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}, id="by hand"
+            {"RANK": "1", "WORLD_SIZE": "4", "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"},
+            id="by hand",
         ),
-        pytest.param({"RANK": "1", "WORLD_SIZE": "4", "MASTER_ADDR": "::1", "MASTER_PORT": "29500"}, id="IPv6"),
-        pytest.param(SRUN | {"SLURM_STEP_TASKS_PER_NODE": "4", "SLURM_STEP_NODELIST": "n07"}, id="srun"),
-        pytest.param(SRUN_PMIX | {"SLURM_STEP_TASKS_PER_NODE": "4", "SLURM_STEP_NODELIST": "n07"}, id="PMIx"),
-        pytest.param(HOROVODRUN | {"HOROVOD_LOCAL_SIZE": "4", "HOROVOD_CROSS_SIZE": "1"}, id="horovodrun"),
+        pytest.param(
+            {"RANK": "1", "WORLD_SIZE": "4", "MASTER_ADDR": "::1", "MASTER_PORT": "29500"},
+            id="IPv6",
+        ),
+        pytest.param(
+            SRUN | {"SLURM_STEP_TASKS_PER_NODE": "4", "SLURM_STEP_NODELIST": "n07"}, id="srun"
+        ),
+        pytest.param(
+            SRUN_PMIX | {"SLURM_STEP_TASKS_PER_NODE": "4", "SLURM_STEP_NODELIST": "n07"}, id="PMIx"
+        ),
+        pytest.param(
+            HOROVODRUN | {"HOROVOD_LOCAL_SIZE": "4", "HOROVOD_CROSS_SIZE": "1"}, id="horovodrun"
+        ),
     ],
 )
-def test_ranks_of_one_host_meet_where_it_shows_whose_processes_they_are(environ: dict[str, str]) -> None:
+def test_ranks_of_one_host_meet_where_it_shows_whose_processes_they_are(
+    environ: dict[str, str],
+) -> None:
     me = discover(environ)
     assert isinstance(me.meeting, OnThisHost) and me.on_one_host and me.secret is None
     assert discover(environ | {"HVDLITE_SECRET": SECRET.hex()}).secret == SECRET
     # What the ranks have in common leads there, and what tells jobs apart keeps them apart.
-    other = {name: "0" for name in environ if name.endswith(("RANK", "PROCID", "LOCALID")) and name != "NODE_RANK"}
+    other = {
+        name: "0"
+        for name in environ
+        if name.endswith(("RANK", "PROCID", "LOCALID")) and name != "NODE_RANK"
+    }
     assert discover(environ | other).rank == 0 and discover(environ | other).meeting == me.meeting
-    for name in ("TORCHELASTIC_RESTART_COUNT", "MASTER_PORT", "SLURM_STEP_ID", "HOROVOD_GLOO_RENDEZVOUS_PORT"):
+    for name in (
+        "TORCHELASTIC_RESTART_COUNT",
+        "MASTER_PORT",
+        "SLURM_STEP_ID",
+        "HOROVOD_GLOO_RENDEZVOUS_PORT",
+    ):
         if name in environ:
             assert discover(environ | {name: "77"}).meeting != me.meeting
 
@@ -428,7 +504,9 @@ def test_ranks_of_one_host_meet_where_it_shows_whose_processes_they_are(environ:
         pytest.param(SRUN | {"SLURM_STEP_TASKS_PER_NODE": ""}, None, id="not told"),
     ],
 )
-def test_the_local_size_is_that_of_the_ranks_node(environ: dict[str, str], size: int | None) -> None:
+def test_the_local_size_is_that_of_the_ranks_node(
+    environ: dict[str, str], size: int | None
+) -> None:
     assert discover(environ).local_size == size
 
 
@@ -451,14 +529,30 @@ def test_ranks_know_when_they_share_one_host() -> None:
             id="trap 1: the shell of salloc in a step of its own",
         ),
         pytest.param(
-            {"SLURM_STEP_ID": "0", "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1", "SLURM_NTASKS": "3"},
+            {
+                "SLURM_STEP_ID": "0",
+                "SLURM_PROCID": "0",
+                "SLURM_STEP_NUM_TASKS": "1",
+                "SLURM_NTASKS": "3",
+            },
             id="srun -n 1",
         ),
-        pytest.param({"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "1", "PMIX_RANK": "0"}, id="mpirun -np 1"),
+        pytest.param(
+            {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "1", "PMIX_RANK": "0"},
+            id="mpirun -np 1",
+        ),
         pytest.param({"RANK": "3", "WORLD_SIZE": "4"}, id="names that anything may use"),
-        pytest.param({"WORLD_SIZE": "4", "MASTER_ADDR": "h", "MASTER_PORT": "1"}, id="a program that will spawn"),
-        pytest.param({"HOROVOD_CONTROLLER": "gloo", "HOROVOD_FUSION_THRESHOLD": "0"}, id="Horovod's knobs"),
-        pytest.param({"OMPI_MCA_btl": "self", "PMIX_SERVER_URI4": "x", "SLURM_CONF": "y"}, id="settings of launchers"),
+        pytest.param(
+            {"WORLD_SIZE": "4", "MASTER_ADDR": "h", "MASTER_PORT": "1"},
+            id="a program that will spawn",
+        ),
+        pytest.param(
+            {"HOROVOD_CONTROLLER": "gloo", "HOROVOD_FUSION_THRESHOLD": "0"}, id="Horovod's knobs"
+        ),
+        pytest.param(
+            {"OMPI_MCA_btl": "self", "PMIX_SERVER_URI4": "x", "SLURM_CONF": "y"},
+            id="settings of launchers",
+        ),
     ],
 )
 def test_what_is_really_alone_is_alone(environ: Mapping[str, str]) -> None:
@@ -467,7 +561,12 @@ def test_what_is_really_alone_is_alone(environ: Mapping[str, str]) -> None:
 
 
 def test_trap_4_srun_of_fewer_tasks_than_the_allocation_has() -> None:
-    two = {"SLURM_NTASKS": "2", "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_TASKS_PER_NODE": "1(x2)", "SLURM_LOCALID": "0"}
+    two = {
+        "SLURM_NTASKS": "2",
+        "SLURM_STEP_NUM_TASKS": "2",
+        "SLURM_STEP_TASKS_PER_NODE": "1(x2)",
+        "SLURM_LOCALID": "0",
+    }
     assert discover(SRUN | two).size == 2
     # Whatever the allocation has:
     assert discover(SRUN | two | {"SLURM_NTASKS": "3"}).size == 2
@@ -483,14 +582,24 @@ def test_trap_4_srun_of_fewer_tasks_than_the_allocation_has() -> None:
         pytest.param({"MV2_COMM_WORLD_RANK": "0"}, "MV2_COMM_WORLD_SIZE", id="MVAPICH"),
         pytest.param({"JSM_NAMESPACE_RANK": "0"}, "JSM_NAMESPACE_SIZE", id="jsrun"),
         pytest.param({"HOROVOD_RANK": "0"}, "HOROVOD_SIZE", id="horovodrun"),
-        pytest.param({"HOROVOD_LOCAL_RANK": "0"}, "HOROVOD_RANK, HOROVOD_SIZE", id="horovodrun's local rank"),
+        pytest.param(
+            {"HOROVOD_LOCAL_RANK": "0"}, "HOROVOD_RANK, HOROVOD_SIZE", id="horovodrun's local rank"
+        ),
         pytest.param({"RANK": "0", "MASTER_ADDR": "h"}, "WORLD_SIZE, MASTER_PORT", id="torchrun"),
-        pytest.param({"WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "x"}, "RANK, MASTER_ADDR", id="torchrun's rank"),
-        pytest.param({"SLURM_PROCID": "0", "SLURM_STEP_ID": "0"}, "SLURM_STEP_NUM_TASKS", id="srun"),
+        pytest.param(
+            {"WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "x"},
+            "RANK, MASTER_ADDR",
+            id="torchrun's rank",
+        ),
+        pytest.param(
+            {"SLURM_PROCID": "0", "SLURM_STEP_ID": "0"}, "SLURM_STEP_NUM_TASKS", id="srun"
+        ),
     ],
 )
 def test_what_is_half_set_is_an_error(environ: dict[str, str], missing: str) -> None:
-    with pytest.raises(ValueError, match=f"{', '.join(environ)} set, but {missing}.* not: .* all of them or none"):
+    with pytest.raises(
+        ValueError, match=f"{', '.join(environ)} set, but {missing}.* not: .* all of them or none"
+    ):
         discover(environ)
     assert discover(environ | {"HVDLITE_ALLOW_SINGLETON": "1"}) == Identity()
 
@@ -500,17 +609,31 @@ def test_what_is_half_set_is_an_error(environ: dict[str, str], missing: str) -> 
     [
         pytest.param(MPICH | {"PMI_RANK": "4"}, "PMI_RANK=4 has to be below PMI_SIZE=4", id="rank"),
         pytest.param(MPICH | {"PMI_SIZE": "-4"}, "PMI_SIZE='-4' is not allowed", id="no number"),
-        pytest.param(MPICH | {"MPI_LOCALNRANKS": "5"}, "MPI_LOCALNRANKS=5 exceeds PMI_SIZE=4", id="local size"),
-        pytest.param(SRUN | {"SLURM_STEP_TASKS_PER_NODE": "3(x2)"}, "makes 6 processes", id="tasks per node"),
-        pytest.param(SRUN | {"SLURM_STEP_TASKS_PER_NODE": "1,3"}, "SLURM_LOCALID=1 do not fit", id="local id"),
-        pytest.param(SRUN | {"SLURM_STEP_NODELIST": ""}, "SLURM_STEP_NODELIST is not set", id="nodes"),
+        pytest.param(
+            MPICH | {"MPI_LOCALNRANKS": "5"},
+            "MPI_LOCALNRANKS=5 exceeds PMI_SIZE=4",
+            id="local size",
+        ),
+        pytest.param(
+            SRUN | {"SLURM_STEP_TASKS_PER_NODE": "3(x2)"}, "makes 6 processes", id="tasks per node"
+        ),
+        pytest.param(
+            SRUN | {"SLURM_STEP_TASKS_PER_NODE": "1,3"}, "SLURM_LOCALID=1 do not fit", id="local id"
+        ),
+        pytest.param(
+            SRUN | {"SLURM_STEP_NODELIST": ""}, "SLURM_STEP_NODELIST is not set", id="nodes"
+        ),
         pytest.param(SRUN | {"SLURM_STEP_NODELIST": "n[1"}, "Invalid node list", id="bad nodes"),
         pytest.param(SRUN_PMIX | {"PMIX_RANK": "0"}, "PMIX_RANK=0, but SLURM_PROCID=1", id="PMIx"),
         pytest.param(
-            SRUN | {"PMIX_RANK": "1", "PMIX_NAMESPACE": "prte"}, "nothing says how many", id="prterun in Slurm"
+            SRUN | {"PMIX_RANK": "1", "PMIX_NAMESPACE": "prte"},
+            "nothing says how many",
+            id="prterun in Slurm",
         ),
         pytest.param({"PMIX_RANK": "1"}, "nothing says how many processes there are", id="prterun"),
-        pytest.param(TORCHRUN | {"MASTER_PORT": "x"}, "MASTER_ADDR:MASTER_PORT=.* is not allowed", id="port"),
+        pytest.param(
+            TORCHRUN | {"MASTER_PORT": "x"}, "MASTER_ADDR:MASTER_PORT=.* is not allowed", id="port"
+        ),
         pytest.param(
             HOROVODRUN | {"HOROVOD_GLOO_RENDEZVOUS_PORT": ""},
             "HOROVOD_SIZE=4, but HOROVOD_GLOO_RENDEZVOUS_PORT not set",
@@ -527,13 +650,21 @@ def test_what_a_launcher_left_has_to_fit_together(environ: dict[str, str], text:
     ("environ", "both"),
     [
         pytest.param(
-            OPEN_MPI_4 | MPICH | {"PMI_SIZE": "3"}, ("OMPI_COMM_WORLD_SIZE=4", "PMI_SIZE=3"), id="two mpiruns"
+            OPEN_MPI_4 | MPICH | {"PMI_SIZE": "3"},
+            ("OMPI_COMM_WORLD_SIZE=4", "PMI_SIZE=3"),
+            id="two mpiruns",
         ),
-        pytest.param(HOROVODRUN | OURS, ("HVDLITE_SIZE=6", "HOROVOD_SIZE=4"), id="horovodrun and hvdliterun"),
-        pytest.param(OPEN_MPI_4 | JSRUN | {"JSM_NAMESPACE_SIZE": "8"}, ("JSM_NAMESPACE_SIZE=8",), id="jsrun"),
+        pytest.param(
+            HOROVODRUN | OURS, ("HVDLITE_SIZE=6", "HOROVOD_SIZE=4"), id="horovodrun and hvdliterun"
+        ),
+        pytest.param(
+            OPEN_MPI_4 | JSRUN | {"JSM_NAMESPACE_SIZE": "8"}, ("JSM_NAMESPACE_SIZE=8",), id="jsrun"
+        ),
     ],
 )
-def test_sources_that_speak_of_the_same_processes_have_to_agree(environ: dict[str, str], both: tuple[str, ...]) -> None:
+def test_sources_that_speak_of_the_same_processes_have_to_agree(
+    environ: dict[str, str], both: tuple[str, ...]
+) -> None:
     with pytest.raises(RuntimeError) as error:
         discover(environ)
     assert all(text in str(error.value) for text in both)
@@ -543,7 +674,9 @@ def test_sources_that_speak_of_the_same_processes_have_to_agree(environ: dict[st
     "environ",
     [
         # `srun --pty bash` with PMI-2, and mpirun in that shell.
-        pytest.param(OPEN_MPI_4 | {"PMI_RANK": "0", "PMI_SIZE": "1"}, id="an outer process that was alone"),
+        pytest.param(
+            OPEN_MPI_4 | {"PMI_RANK": "0", "PMI_SIZE": "1"}, id="an outer process that was alone"
+        ),
         pytest.param(OPEN_MPI_4 | {"PMI_RANK": "0"}, id="half of an outer one's variables"),
         pytest.param(TORCHRUN | MPICH | {"PMI_SIZE": "2"}, id="torchrun under mpirun"),
         pytest.param(OURS | MPICH, id="hvdliterun under mpirun"),
@@ -560,9 +693,18 @@ def test_what_an_outer_launcher_left_does_no_harm(environ: dict[str, str]) -> No
         (Asked(size=2), ValueError, "give both, or neither"),
         (Asked(2, 2), ValueError, "rank has to be from 0 to size - 1"),
         (Asked(-1, 2), ValueError, "rank has to be from 0 to size - 1"),
-        (Asked("0", 2), TypeError, r"init\(rank='0'\) is not allowed: expected a whole number"),  # type: ignore[arg-type]
+        (
+            Asked("0", 2),
+            TypeError,
+            r"init\(rank='0'\) is not allowed: expected a whole "
+            r"number",
+        ),  # type: ignore[arg-type]
         (Asked(0, True), TypeError, r"init\(size=True\)"),
-        (Asked(0, 2), ValueError, r"init\(size=2\) needs a place to meet: pass rendezvous='host:port'"),
+        (
+            Asked(0, 2),
+            ValueError,
+            r"init\(size=2\) needs a place to meet: pass rendezvous='host:port'",
+        ),
         (Asked(0, 2, "h"), ValueError, "rendezvous='h' is not allowed: expected host:port"),
         (Asked(0, 2, "h:1"), ValueError, r"needs a secret: pass secret=secrets.token_hex\(32\)"),
         (Asked(0, 2, "h:1", "abc"), ValueError, "64 hex digits"),
@@ -578,14 +720,17 @@ def test_wrong_arguments_are_explained(asked: Asked, error: type[Exception], tex
 def test_arguments_may_be_completed_by_the_environment() -> None:
     given = {"HVDLITE_RENDEZVOUS": "h:1", "HVDLITE_SECRET": SECRET.hex()}
     assert discover(given, Asked(1, 2)).meeting == AtStore((("h", 1),))
-    assert discover(MPICH, Asked(rendezvous="h:1", secret=SECRET)).meeting == AtStore((("h", 1),), may_open=True)
+    assert discover(MPICH, Asked(rendezvous="h:1", secret=SECRET)).meeting == AtStore(
+        (("h", 1),), may_open=True
+    )
     assert discover({}, Asked(0, 1)) == Identity(launcher="the arguments of init()")
 
 
 def test_launch_imports_neither_the_native_core_nor_a_framework() -> None:
     code = (
         "import sys, hvdlite.launch.cli, hvdlite.launch.direct, hvdlite.launch.environment\n"
-        "bad = {'hvdlite._core', 'numpy', 'torch', 'tensorflow', 'jax', 'keras'} & set(sys.modules)\n"
+        "bad = {'hvdlite._core', 'numpy', 'torch', 'tensorflow', 'jax', 'keras'} & "
+        "set(sys.modules)\n"
         "sys.exit(', '.join(bad) or 0)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=within(30))

@@ -45,7 +45,10 @@ def test_a_lost_peer_is_named() -> None:
 
 
 def test_programs_that_expect_a_value_error_get_one_with_the_line_to_add() -> None:
-    with pytest.raises(ValueError, match=r"Horovod \(hvdlite\) is not initialized in this process\. .*hvd\.init\(\)"):
+    with pytest.raises(
+        ValueError,
+        match=r"Horovod \(hvdlite\) is not initialized in this process\. .*hvd\.init\(\)",
+    ):
         raise exceptions.NotInitializedError
     assert "hvd.init()" in str(exceptions.NotInitializedError()).split(":")[-1]
 

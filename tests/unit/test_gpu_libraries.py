@@ -20,7 +20,9 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_folders_of_packages_are_told_and_not_looked_at(packages: Path) -> None:
-    assert gpu_libraries.nccl_wheel() == os.pathsep.join([str(packages / "not there"), str(packages)])
+    assert gpu_libraries.nccl_wheel() == os.pathsep.join(
+        [str(packages / "not there"), str(packages)]
+    )
 
 
 def why_not(wheel: str) -> str:

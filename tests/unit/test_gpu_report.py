@@ -14,7 +14,9 @@ _core = pytest.importorskip("hvdlite._core", reason="the native core is not buil
 from hvdlite.job import built, gpu_report  # noqa: E402
 from hvdlite.launch import check_build  # noqa: E402
 
-FAKES = sorted(Path(__file__).resolve().parents[2].glob("build/cpp-plain/tests/fake_gpu/libfake_cuda.so"))
+FAKES = sorted(
+    Path(__file__).resolve().parents[2].glob("build/cpp-plain/tests/fake_gpu/libfake_cuda.so")
+)
 
 
 def _nothing_here(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,7 +30,9 @@ def test_why_there_is_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not cuda[0] and cuda[1].startswith(
         "CUDA cannot be used: no NVIDIA driver is installed here (libcuda-of-nobody"
     )
-    assert not nccl[0] and nccl[1].startswith("NCCL cannot be used: HVDLITE_NCCL_LIBRARY=/nowhere/libnccl.so.2: ")
+    assert not nccl[0] and nccl[1].startswith(
+        "NCCL cannot be used: HVDLITE_NCCL_LIBRARY=/nowhere/libnccl.so.2: "
+    )
 
 
 def test_versions_as_people_write_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,7 +46,9 @@ def test_versions_as_people_write_them(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 
 
-@pytest.mark.skipif(not FAKES, reason="the fake CUDA driver is not built here (scripts/cpp-tests plain)")
+@pytest.mark.skipif(
+    not FAKES, reason="the fake CUDA driver is not built here (scripts/cpp-tests plain)"
+)
 def test_a_driver_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HVDLITE_CUDA_LIBRARY", str(FAKES[0]))
     assert (True, "CUDA: the driver is that of 13.0") in list(check_build.gpu())
@@ -59,6 +65,7 @@ def test_what_programs_ask(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_asking_for_kernels_loads_no_driver() -> None:
     program = (
-        "from hvdlite.job import built\nbuilt.cuda_built()\nassert 'libcuda' not in open('/proc/self/maps').read()\n"
+        "from hvdlite.job import built\nbuilt.cuda_built()\nassert 'libcuda' not in "
+        "open('/proc/self/maps').read()\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=within(60))

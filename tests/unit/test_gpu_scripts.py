@@ -1,4 +1,5 @@
-"""tests/gpu/run and benchmarks/gpu/run, which do nothing where there is no GPU, and say so; and how GPU kernels are compiled."""
+"""tests/gpu/run and benchmarks/gpu/run, which do nothing where there is no GPU, and say so; and how
+GPU kernels are compiled."""
 
 from __future__ import annotations
 
@@ -21,10 +22,16 @@ COMPILE = ROOT / "csrc" / "kernels" / "cuda" / "compile.py"
 
 
 @pytest.mark.parametrize("script", ["tests/gpu/run", "benchmarks/gpu/run"])
-def test_without_a_gpu_one_sentence_and_an_exit_code_of_its_own(script: str, tmp_path: Path) -> None:
+def test_without_a_gpu_one_sentence_and_an_exit_code_of_its_own(
+    script: str, tmp_path: Path
+) -> None:
     hidden = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "OUT": str(tmp_path)}
     done = subprocess.run(
-        [sys.executable, str(ROOT / script)], capture_output=True, text=True, env=hidden, timeout=within(60)
+        [sys.executable, str(ROOT / script)],
+        capture_output=True,
+        text=True,
+        env=hidden,
+        timeout=within(60),
     )
     assert done.returncode == 3, done.stderr
     assert re.fullmatch(r"There is no GPU to (test|measure) on here: .+\.\n", done.stdout)
@@ -53,7 +60,8 @@ def test_who_is_told_to_end_ends_the_step_that_runs(number: signal.Signals, tmp_
         os.kill(int(told.read_text()), 0)
 
 
-def _default_signals() -> None:  # who runs tests in the background ignores some, and children inherit that
+# who runs tests in the background ignores some, and children inherit that
+def _default_signals() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
@@ -68,15 +76,31 @@ def test_a_step_that_cannot_begin_is_told_in_the_report() -> None:
             "assert not step.well and '/no/such/program' in step.note",
         ]
     )
-    subprocess.run([sys.executable, "-c", program, str(ROOT / "tests" / "gpu")], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [sys.executable, "-c", program, str(ROOT / "tests" / "gpu")],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
 
 
 @pytest.mark.skipif(shutil.which("cmake") is None, reason="there is no CMake")
 def test_an_empty_choice_of_a_compiler_is_none(tmp_path: Path) -> None:
     """As the cache of an older build may hold it."""
-    configure = ["cmake", "-S", str(ROOT), "-B", str(tmp_path), "-DHVDLITE_PYTHON=OFF", "-DHVDLITE_CUDA_COMPILER="]
-    environment = {name: value for name, value in os.environ.items() if name != "HVDLITE_CUDA_COMPILER"}
-    done = subprocess.run(configure, capture_output=True, text=True, env=environment, timeout=within(120))
+    configure = [
+        "cmake",
+        "-S",
+        str(ROOT),
+        "-B",
+        str(tmp_path),
+        "-DHVDLITE_PYTHON=OFF",
+        "-DHVDLITE_CUDA_COMPILER=",
+    ]
+    environment = {
+        name: value for name, value in os.environ.items() if name != "HVDLITE_CUDA_COMPILER"
+    }
+    done = subprocess.run(
+        configure, capture_output=True, text=True, env=environment, timeout=within(120)
+    )
     assert done.returncode == 0, done.stderr
     assert "-- GPU kernels: " in done.stdout
 
@@ -84,7 +108,9 @@ def test_an_empty_choice_of_a_compiler_is_none(tmp_path: Path) -> None:
 def compile_kernels(*arguments: str, path: str = "") -> subprocess.CompletedProcess[str]:
     environment = {"PATH": path, "LD_LIBRARY_PATH": os.environ.get("LD_LIBRARY_PATH", "")}
     command = [sys.executable, "-S", str(COMPILE), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=within(60))
+    return subprocess.run(
+        command, capture_output=True, text=True, env=environment, timeout=within(60)
+    )
 
 
 def test_without_a_compiler_there_are_no_kernels_and_the_build_goes_on(tmp_path: Path) -> None:
@@ -98,7 +124,8 @@ def test_a_compiler_that_fails_is_as_good_as_none_unless_it_was_asked_for(tmp_pa
     nvcc = tmp_path / "nvcc"
     nvcc.write_text(
         "#!/bin/sh\n"
-        'case "$1" in --version) echo release 13.9;; --list-gpu-arch) echo compute_80;; *) echo it is broken; exit 1;; esac\n'
+        'case "$1" in --version) echo release 13.9;; --list-gpu-arch) echo compute_80;; *) echo it '
+        "is broken; exit 1;; esac\n"
     )
     nvcc.chmod(0o755)
     assert compile_kernels("find", "nvcc", path=str(tmp_path)).stdout == "nvcc 13.9\n"

@@ -10,7 +10,8 @@ from hvdlite.core import handles
 
 
 class Core:
-    """Operations that end as told: with a result, with an exception, or not before somebody has been interrupted."""
+    """Operations that end as told: with a result, with an exception, or not before somebody has
+    been interrupted."""
 
     def __init__(self, **ends: Any) -> None:
         self.ends = {int(number[1:]): end for number, end in ends.items()}

@@ -51,12 +51,26 @@ def test_a_hostfile_may_be_written_in_three_ways() -> None:
         Host("worker-0.job.ns.svc", 8),
         Host("[fd00::2]", 3),
     ]
-    assert parse_hostfile("a\nb:1\nc max_slots=9", "f", slots_per_host=6) == [Host("a", 6), Host("b", 1), Host("c", 6)]
+    assert parse_hostfile("a\nb:1\nc max_slots=9", "f", slots_per_host=6) == [
+        Host("a", 6),
+        Host("b", 1),
+        Host("c", 6),
+    ]
 
 
 @pytest.mark.parametrize(
     "line",
-    ["node slots=", "node slots=x", "node slots=0", "node slots=2 slots=3", "node:0", "node 4", "a b", "no/de", "-x"],
+    [
+        "node slots=",
+        "node slots=x",
+        "node slots=0",
+        "node slots=2 slots=3",
+        "node:0",
+        "node 4",
+        "a b",
+        "no/de",
+        "-x",
+    ],
 )
 def test_a_bad_line_is_named_with_file_and_number(line: str) -> None:
     with pytest.raises(ValueError, match=r"^hosts\.txt, line 2: .* is not a host; expected"):
@@ -77,10 +91,17 @@ FILES = {"/etc/mpi/hostfile": "w-0.svc slots=2\nw-1.svc slots=2\n", "/else": "w-
     ("environ", "expected"),
     [
         ({}, None),
-        ({"LSB_JOBID": "1", "LSB_MCPU_HOSTS": "a 2 b 3"}, Found([Host("a", 2), Host("b", 3)], "LSF (LSB_MCPU_HOSTS)")),
+        (
+            {"LSB_JOBID": "1", "LSB_MCPU_HOSTS": "a 2 b 3"},
+            Found([Host("a", 2), Host("b", 3)], "LSF (LSB_MCPU_HOSTS)"),
+        ),
         ({"LSB_MCPU_HOSTS": "a 2"}, None),
         (
-            {"SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "n[1-2],m", "SLURM_TASKS_PER_NODE": "2(x2),1"},
+            {
+                "SLURM_JOB_ID": "1",
+                "SLURM_JOB_NODELIST": "n[1-2],m",
+                "SLURM_TASKS_PER_NODE": "2(x2),1",
+            },
             Found([Host("n1", 2), Host("n2", 2), Host("m", 1)], "Slurm (SLURM_JOB_NODELIST)"),
         ),
         (
@@ -105,7 +126,9 @@ FILES = {"/etc/mpi/hostfile": "w-0.svc slots=2\nw-1.svc slots=2\n", "/else": "w-
         ({"K_MPI_JOB_ROLE": "worker"}, None),
     ],
 )
-def test_batch_systems_say_which_hosts_a_job_has(environ: dict[str, str], expected: Found | None) -> None:
+def test_batch_systems_say_which_hosts_a_job_has(
+    environ: dict[str, str], expected: Found | None
+) -> None:
     assert from_environment(environ, FILES.__getitem__) == expected
 
 

@@ -1,4 +1,5 @@
-"""What adapters import beyond their framework, which each rank pays for at each start, and what pytest imports to list the tests.
+"""What adapters import beyond their framework, which each rank pays for at each start, and what
+pytest imports to list the tests.
 
 Modules are counted, not seconds, which depend on the machine.
 """
@@ -48,7 +49,8 @@ def test_pytest_lists_the_tests_without_importing_a_framework() -> None:
     program = (
         "import sys, pytest\n"
         "code = pytest.main(['--collect-only', '-qq', 'tests/conformance', 'tests/multiprocess'])\n"
-        "imported = {'torch', 'tensorflow', 'keras', 'tf_keras', 'jax', 'sklearn'} & set(sys.modules)\n"
+        "imported = {'torch', 'tensorflow', 'keras', 'tf_keras', 'jax', 'sklearn'} & "
+        "set(sys.modules)\n"
         "sys.exit(f'imported: {imported}' if imported else code)"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)

@@ -32,7 +32,8 @@ def test_a_row_is_sound(knob: knobs.Knob) -> None:
     types = {"bool": bool, "int": int, "float": float, "str": str, "choice": str}
     assert type(knob.default) is types[knob.type]
     assert re.fullmatch(r"[a-z][a-z0-9_]*", knob.field)
-    assert knob.environment[0].startswith(("HVDLITE_", "NCCL_"))  # what NCCL reads, too, has its name
+    # what NCCL reads, too, has its name
+    assert knob.environment[0].startswith(("HVDLITE_", "NCCL_"))
     assert all(name.startswith("HOROVOD_") for name in knob.environment[1:])
     assert knob.about.endswith(".") and "|" not in knob.about
     text = str(knob.default) if knob.type != "bool" else str(int(bool(knob.default)))
@@ -55,7 +56,10 @@ def test_an_algorithm_that_is_forced_has_the_cores_name() -> None:
     assert names is not None
     forced = knobs.by_field("debug_net_algorithm").choices
     assert set(forced) - {"auto"} < set(re.findall(r'"([a-z-]+)"', names[1]))
-    with pytest.raises(ValueError, match=f"HVDLITE_DEBUG_NET_ALGORITHM='rings' is not allowed: .*{', '.join(forced)}"):
+    with pytest.raises(
+        ValueError,
+        match=f"HVDLITE_DEBUG_NET_ALGORITHM='rings' is not allowed: .*{', '.join(forced)}",
+    ):
         knobs.resolve({"HVDLITE_DEBUG_NET_ALGORITHM": "rings"})
 
 
@@ -65,11 +69,15 @@ def test_sections_are_not_scattered() -> None:
     assert len(runs) == len(set(runs))
 
 
-@pytest.mark.parametrize("knob", [k for k in knobs.KNOBS if len(k.environment) > 1], ids=lambda knob: knob.field)
+@pytest.mark.parametrize(
+    "knob", [k for k in knobs.KNOBS if len(k.environment) > 1], ids=lambda knob: knob.field
+)
 def test_horovods_variable_counts_until_ours_is_set(knob: knobs.Knob) -> None:
     first, second = knob.environment
     samples = {"bool": ("1", "0"), "int": ("7", "8"), "float": ("7.5", "8.5"), "str": ("a", "b")}
-    one, two = samples.get(knob.type, (knob.choices[-1], knob.choices[0]) if knob.choices else ("", ""))
+    one, two = samples.get(
+        knob.type, (knob.choices[-1], knob.choices[0]) if knob.choices else ("", "")
+    )
     assert knobs.resolve({second: one})[knob.field] == knob.parse(one, "x")
     assert knobs.resolve({first: two, second: one})[knob.field] == knob.parse(two, "x")
 
@@ -83,7 +91,9 @@ def test_true_is_said_in_many_ways(text: str) -> None:
 @pytest.mark.parametrize("text", ["0", "false", "No", "off", "-1", "00"])
 def test_false_is_said_in_many_ways(text: str) -> None:
     assert knobs.resolve({"HVDLITE_STALL_CHECK_DISABLE": text})["stall_check_disable"] is False
-    assert knobs.resolve({"HVDLITE_HIERARCHICAL_ALLREDUCE": text})["hierarchical_allreduce"] == "off"
+    assert (
+        knobs.resolve({"HVDLITE_HIERARCHICAL_ALLREDUCE": text})["hierarchical_allreduce"] == "off"
+    )
 
 
 def test_an_empty_number_means_not_set_and_an_empty_text_is_a_value() -> None:
@@ -113,7 +123,9 @@ def test_choices_ignore_case() -> None:
         ("HVDLITE_CPU_OPERATIONS", "1", "one of auto, shm, net, mpi, gloo"),
     ],
 )
-def test_a_bad_value_names_the_variable_the_value_and_what_is_allowed(name: str, value: str, allowed: str) -> None:
+def test_a_bad_value_names_the_variable_the_value_and_what_is_allowed(
+    name: str, value: str, allowed: str
+) -> None:
     with pytest.raises(ValueError) as error:
         knobs.resolve({name: value})
     text = str(error.value)
@@ -121,10 +133,15 @@ def test_a_bad_value_names_the_variable_the_value_and_what_is_allowed(name: str,
 
 
 def test_a_bad_value_that_is_overridden_does_no_harm() -> None:
-    assert knobs.resolve({"HVDLITE_CYCLE_TIME": "2", "HOROVOD_CYCLE_TIME": "fast"})["cycle_time"] == 2.0
+    assert (
+        knobs.resolve({"HVDLITE_CYCLE_TIME": "2", "HOROVOD_CYCLE_TIME": "fast"})["cycle_time"]
+        == 2.0
+    )
 
 
-def test_the_cpp_list_has_a_line_for_each_knob_of_the_core_and_needs_nothing_installed(tmp_path: Path) -> None:
+def test_the_cpp_list_has_a_line_for_each_knob_of_the_core_and_needs_nothing_installed(
+    tmp_path: Path,
+) -> None:
     out = tmp_path / "knobs.inc"
     command = [sys.executable, "-S", "-E", str(ROOT / "csrc" / "base" / "knobs.py"), str(out)]
     subprocess.run(command, check=True, cwd=tmp_path, timeout=within(30))
@@ -132,9 +149,13 @@ def test_the_cpp_list_has_a_line_for_each_knob_of_the_core_and_needs_nothing_ins
     kinds, literals = "bool|int64_t|double|std::string", 'true|false|-?[0-9.]+|"[^"]*"'
     pattern = rf'HVDLITE_KNOB\(({kinds}), ([a-z0-9_]+), ({literals}), "[A-Z0-9_]+", (true|false)\)'
     matches = [re.fullmatch(pattern, line) for line in lines[1:]]
-    assert [match and match.group(2) for match in matches] == [knob.field for knob in knobs.KNOBS if knob.core]
+    assert [match and match.group(2) for match in matches] == [
+        knob.field for knob in knobs.KNOBS if knob.core
+    ]
 
 
 def test_docs_knobs_md_is_up_to_date() -> None:
     committed = (ROOT / "docs" / "reference" / "knobs.md").read_text(encoding="utf-8")
-    assert committed == knobs_page.markdown(), "run: python -m hvdlite.base.knobs_page docs/reference/knobs.md"
+    assert committed == knobs_page.markdown(), (
+        "run: python -m hvdlite.base.knobs_page docs/reference/knobs.md"
+    )

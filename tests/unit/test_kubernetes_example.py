@@ -1,4 +1,5 @@
-"""The manifest in examples/kubernetes has only what the MPI Operator's API (v2beta1) knows, with the right types."""
+"""The manifest in examples/kubernetes has only what the MPI Operator's API (v2beta1) knows, with
+the right types."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from hvdlite.launch import cli
 yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
 MANIFEST = Path(__file__).resolve().parents[2] / "examples" / "kubernetes" / "mpijob.yaml"
 
-# The operator's fields as its published OpenAPI description has them; a type, or the fields below, or {...: value type}.
+# The operator's fields as its published OpenAPI description has them; a type, or the fields below,
+# or {...: value type}.
 _RUN_POLICY = {
     "activeDeadlineSeconds": int,
     "backoffLimit": int,
@@ -61,12 +63,17 @@ def test_the_manifest_is_one_that_the_operator_accepts() -> None:
 
 def test_its_command_is_one_that_hvdliterun_understands_in_the_launchers_pod() -> None:
     job = yaml.safe_load(MANIFEST.read_text())["spec"]
-    program, *words = job["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]["command"]
+    program, *words = job["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0][
+        "command"
+    ]
     assert program == "hvdliterun"
     hostfile = "".join(
-        f"hvdlite-example-worker-{n}.hvdlite-example.default.svc slots={job['slotsPerWorker']}\n" for n in (0, 1)
+        f"hvdlite-example-worker-{n}.hvdlite-example.default.svc slots={job['slotsPerWorker']}\n"
+        for n in (0, 1)
     )
     environ = {"K_MPI_JOB_ROLE": "launcher", "OMPI_MCA_orte_default_hostfile": "/etc/mpi/hostfile"}
-    request = cli.understand(cli.read_arguments(words), environ, {"/etc/mpi/hostfile": hostfile}.__getitem__)
+    request = cli.understand(
+        cli.read_arguments(words), environ, {"/etc/mpi/hostfile": hostfile}.__getitem__
+    )
     assert [host.slots for host in request.hosts] == [2, 2] and request.mode == "gloo"
     assert request.command == ["python", "/app/train.py"]

@@ -7,12 +7,20 @@ import pytest
 from hvdlite.launch.last_words import LastWords, shown
 from hvdlite.launch.one_line import in_one_line
 
-_FRAMES = 'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n    train()\n    ^^^^^^^\n'
-_LOG = "[2026-11-23 05:38:20.037 hvdlite 1/2] error: the job has failed: rank 1 failed: ValueError: bad"
+_FRAMES = (
+    'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n    '
+    "train()\n    ^^^^^^^\n"
+)
+_LOG = (
+    "[2026-11-23 05:38:20.037 hvdlite 1/2] error: the job has failed: rank 1 failed: "
+    "ValueError: bad"
+)
 # As torch raises a worker's exception again.
 _OF_A_WORKER = (
-    "Caught ValueError in DataLoader worker process 0.\nOriginal Traceback (most recent call last):\n"
-    '  File "worker.py", line 351, in _worker_loop\n    data = fetcher.fetch(index)\nValueError: bad sample 200\n'
+    "Caught ValueError in DataLoader worker process 0.\nOriginal Traceback (most recent call "
+    "last):\n"
+    '  File "worker.py", line 351, in _worker_loop\n    data = fetcher.fetch(index)\nValueError: '
+    "bad sample 200\n"
 )
 
 SAID = {
@@ -21,13 +29,17 @@ SAID = {
     "an exception": (_FRAMES + "ValueError: bad\n", "ValueError: bad", True),
     "one without a text": (_FRAMES + "KeyboardInterrupt\n", "KeyboardInterrupt", True),
     "one that is not called an error": (_FRAMES + "trainer.Boom: no more\nbye\n", "trainer.Boom: no more", True),
-    "more lines behind it": (_FRAMES + "ValueError: bad\nsome warning at exit\n\n", "ValueError: bad", True),
+    "more lines behind it": (_FRAMES + "ValueError: bad\nsome warning at "
+                                       "exit\n\n", "ValueError: bad", True),
     "an exception of several lines": (
-        _FRAMES + "RuntimeError: deprecated\nL, V = torch.linalg.eigh(A)\n", "RuntimeError: deprecated", True,
+        _FRAMES + "RuntimeError: deprecated\nL, V = torch.linalg.eigh(A)\n", "RuntimeError: "
+                                                                             "deprecated", True,
     ),
-    "a worker's exception": (_FRAMES + f"RuntimeError: {_OF_A_WORKER}", "ValueError: bad sample 200", True),
+    "a worker's exception": (_FRAMES + f"RuntimeError: {_OF_A_WORKER}", "ValueError: bad "
+                                                                        "sample 200", True),
     "during the handling of another": (
-        _FRAMES + "KeyError: 1\n\nDuring handling of the above exception, another exception occurred:\n\n" + _FRAMES
+        _FRAMES + "KeyError: 1\n\nDuring handling of the above exception, another exception "
+                  "occurred:\n\n" + _FRAMES
         + "a.b.PeerLostError: rank 1\n", "a.b.PeerLostError: rank 1", True,
     ),
     "with hvdlite's log behind it": (_FRAMES + f"ValueError: bad\n{_LOG}\n", "ValueError: bad", True),
@@ -79,7 +91,8 @@ class Mute(Exception):
         (ValueError("\n  deprecated\nuse x\n"), "ValueError: deprecated ..."),
         (
             RuntimeError(_OF_A_WORKER),
-            "RuntimeError: Caught ValueError in DataLoader worker process 0. ... ValueError: bad sample 200",
+            "RuntimeError: Caught ValueError in DataLoader worker process 0. ... ValueError: bad "
+            "sample 200",
         ),
         (ValueError("\x1b[31mred"), "ValueError: \\x1b[31mred"),
     ],
@@ -90,4 +103,9 @@ def test_an_exception_travels_in_one_line(error: Exception, line: str) -> None:
 
 def test_of_a_long_text_both_ends_travel() -> None:
     line = in_one_line(ValueError("a" * 400 + "b" * 400))
-    assert len(line) == 500 and line.startswith("ValueError: aaa") and "aaa ... bbb" in line and line.endswith("bbb")
+    assert (
+        len(line) == 500
+        and line.startswith("ValueError: aaa")
+        and "aaa ... bbb" in line
+        and line.endswith("bbb")
+    )

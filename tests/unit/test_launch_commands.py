@@ -1,4 +1,5 @@
-"""The command lines for other launchers, as a table. What these launchers make of them is tested in tests/multiprocess."""
+"""The command lines for other launchers, as a table. What these launchers make of them is tested in
+tests/multiprocess."""
 
 from __future__ import annotations
 
@@ -26,11 +27,18 @@ TRAIN = ["python", "train.py"]
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
-        ("mpirun (Open MPI) 5.0.11\n\nReport bugs to https://www.open-mpi.org/community/help/\n", OPEN_MPI_5),
+        (
+            "mpirun (Open MPI) 5.0.11\n\nReport bugs to https://www.open-mpi.org/community/help/\n",
+            OPEN_MPI_5,
+        ),
         ("mpirun (Open MPI) 4.1.6\n", OPEN_MPI_4),
         ("mpirun.openmpi (OpenRTE) 4.1.4\n", OPEN_MPI_4),
         ("mpirun (IBM Spectrum MPI) 10.4.0.3rtm2\n", OPEN_MPI_4),
-        ("HYDRA build details:\n    Version:                                 5.0.2\n    CC: cc\n", MPICH),
+        (
+            "HYDRA build details:\n    Version:                                 5.0.2\n    "
+            "CC: cc\n",
+            MPICH,
+        ),
         (
             "Intel(R) MPI Library for Linux* OS, Version 2021.19.0 Build 20260929 (id: 1821d9b)\n"
             "Copyright 2003-2026, Intel Corporation.\n",
@@ -66,7 +74,8 @@ COMMANDS = [
     pytest.param(
         MPICH,
         Request(ONE, 2, TRAIN),
-        "mpirun -prepend-pattern MARK%r: -print-all-exitcodes -np 2 -hosts localhost -ppn 2 python train.py",
+        "mpirun -prepend-pattern MARK%r: -print-all-exitcodes -np 2 -hosts localhost -ppn 2 python "
+        "train.py",
         id="mpich",
     ),
     pytest.param(
@@ -77,38 +86,76 @@ COMMANDS = [
     ),
     pytest.param(
         OPEN_MPI_4,
-        Request(TWO, 4, TRAIN, ["A", "B"], ["eth0", "eth1"], 2222, "/k", True, ["--x-y"], ["--bind-to", "core"], True),
-        "mpirun --allow-run-as-root --tag-output -np 4 -H a:2,b:2 --bind-to core --mca pml ob1 --mca btl self,vader,tcp "
-        "--mca plm_rsh_args '-p 2222 -i /k' --mca btl_tcp_if_include eth0,eth1 --mca oob_tcp_if_include eth0,eth1 "
-        "-x A -x B --x-y python train.py",
+        Request(
+            TWO,
+            4,
+            TRAIN,
+            ["A", "B"],
+            ["eth0", "eth1"],
+            2222,
+            "/k",
+            True,
+            ["--x-y"],
+            ["--bind-to", "core"],
+            True,
+        ),
+        "mpirun --allow-run-as-root --tag-output -np 4 -H a:2,b:2 --bind-to core --mca pml ob1 "
+        "--mca btl self,vader,tcp --mca plm_rsh_args '-p 2222 -i /k' --mca btl_tcp_if_include "
+        "eth0,eth1 --mca oob_tcp_if_include eth0,eth1 -x A -x B --x-y python train.py",
         id="open mpi 4, everything",
     ),
     pytest.param(
         OPEN_MPI_5,
-        Request(TWO, 4, TRAIN, ["A", "B"], ["eth0"], 2222, "/k", True, ["--x-y"], ["--bind-to", "core"], True),
-        "mpirun --allow-run-as-root --output tag -np 4 -H a:2,b:2 --bind-to core --mca pml ob1 --mca btl self,sm,tcp "
-        "--prtemca plm_ssh_args '-p 2222 -i /k' --mca btl_tcp_if_include eth0 --prtemca prte_if_include eth0 "
-        "-x A -x B --x-y python train.py",
+        Request(
+            TWO,
+            4,
+            TRAIN,
+            ["A", "B"],
+            ["eth0"],
+            2222,
+            "/k",
+            True,
+            ["--x-y"],
+            ["--bind-to", "core"],
+            True,
+        ),
+        "mpirun --allow-run-as-root --output tag -np 4 -H a:2,b:2 --bind-to core --mca pml ob1 "
+        "--mca btl self,sm,tcp --prtemca plm_ssh_args '-p 2222 -i /k' --mca btl_tcp_if_include "
+        "eth0 --prtemca prte_if_include eth0 -x A -x B --x-y python train.py",
         id="open mpi 5, everything",
     ),
     pytest.param(
         MPICH,
-        Request(TWO, 4, TRAIN, ["A", "B"], ["eth0"], 2222, "/k", True, ["-x-y"], ["-bind-to", "core"], True),
-        "mpirun -prepend-pattern MARK%r: -print-all-exitcodes -np 4 -hosts a:2,b:2 -iface eth0 -bind-to core "
-        "-genvlist A,B -x-y python train.py",
+        Request(
+            TWO,
+            4,
+            TRAIN,
+            ["A", "B"],
+            ["eth0"],
+            2222,
+            "/k",
+            True,
+            ["-x-y"],
+            ["-bind-to", "core"],
+            True,
+        ),
+        "mpirun -prepend-pattern MARK%r: -print-all-exitcodes -np 4 -hosts a:2,b:2 -iface eth0 "
+        "-bind-to core -genvlist A,B -x-y python train.py",
         id="mpich, everything",
     ),
     pytest.param(
         OPEN_MPI_4,
         Request([Host(f"n{i}", 1) for i in range(64)], 64, TRAIN),
-        f"mpirun --tag-output -np 64 -H {','.join(f'n{i}:1' for i in range(64))} --bind-to none --map-by slot "
+        f"mpirun --tag-output -np 64 -H {','.join(f'n{i}:1' for i in range(64))} --bind-to none "
+        "--map-by slot "
         "--mca plm_rsh_no_tree_spawn 1 --mca plm_rsh_num_concurrent 64 python train.py",
         id="open mpi 4, many hosts",
     ),
     pytest.param(
         OPEN_MPI_5,
         Request([Host(f"n{i}", 1) for i in range(64)], 64, TRAIN),
-        f"mpirun --output tag -np 64 -H {','.join(f'n{i}:1' for i in range(64))} --bind-to none --map-by slot "
+        f"mpirun --output tag -np 64 -H {','.join(f'n{i}:1' for i in range(64))} --bind-to none "
+        "--map-by slot "
         "--prtemca plm_ssh_no_tree_spawn 1 --prtemca plm_ssh_num_concurrent 64 python train.py",
         id="open mpi 5, many hosts",
     ),
@@ -131,7 +178,11 @@ def test_mpirun(version: Version, request_: Request, expected: str) -> None:
     [
         (OPEN_MPI_5, {}, {"PRTE_MCA_prte_local_tmpdir_base": "/t"}),
         (OPEN_MPI_4, {}, {"OMPI_MCA_orte_local_tmpdir_base": "/t"}),
-        (MPICH, {"ssh_port": 22, "ssh_identity_file": "/k"}, {"HYDRA_LAUNCHER_EXTRA_ARGS": "-p 22 -i /k"}),
+        (
+            MPICH,
+            {"ssh_port": 22, "ssh_identity_file": "/k"},
+            {"HYDRA_LAUNCHER_EXTRA_ARGS": "-p 22 -i /k"},
+        ),
         (INTEL, {"ssh_port": 22}, {"I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS": "-p 22"}),
         (MPICH, {"tcp_only": True}, {"FI_PROVIDER": "tcp", "UCX_TLS": "tcp,self,sm"}),
     ],
@@ -144,9 +195,24 @@ def test_what_mpirun_only_takes_from_its_environment(
 
 
 def test_variables_of_a_machine_a_login_or_a_rank_stay_behind() -> None:
-    stay = ["PWD", "HOSTNAME", "SSH_AUTH_SOCK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "MPI_LOCALRANKID"]
+    stay = [
+        "PWD",
+        "HOSTNAME",
+        "SSH_AUTH_SOCK",
+        "SLURM_PROCID",
+        "OMPI_COMM_WORLD_RANK",
+        "PMI_RANK",
+        "MPI_LOCALRANKID",
+    ]
     stay += ["HVDLITE_RANK", "HOROVOD_LOCAL_SIZE", "CUDA_VISIBLE_DEVICES", "BASH_FUNC_x%%", "a b"]
-    go = ["HVDLITE_RENDEZVOUS", "HVDLITE_SECRET", "HOROVOD_CYCLE_TIME", "PATH", "PYTHONPATH", "NCCL_DEBUG"]
+    go = [
+        "HVDLITE_RENDEZVOUS",
+        "HVDLITE_SECRET",
+        "HOROVOD_CYCLE_TIME",
+        "PATH",
+        "PYTHONPATH",
+        "NCCL_DEBUG",
+    ]
     assert forwardable(dict.fromkeys([*stay, *go], "1")) == sorted(go)
 
 
@@ -157,7 +223,11 @@ def test_variables_of_a_machine_a_login_or_a_rank_stay_behind() -> None:
     ("request_", "environ", "expected"),
     [
         (Request([], 3, TRAIN), {}, "python train.py"),
-        (Request(TWO, 4, TRAIN), {}, "--nodes=2 --nodelist=a,b --ntasks-per-node=2 python train.py"),
+        (
+            Request(TWO, 4, TRAIN),
+            {},
+            "--nodes=2 --nodelist=a,b --ntasks-per-node=2 python train.py",
+        ),
         (Request([], 3, TRAIN), {"SLURM_CPUS_PER_TASK": "4"}, "--cpus-per-task=4 python train.py"),
         (Request([], 3, TRAIN), {"SLURM_STEP_ID": "0"}, "--overlap python train.py"),
         (Request([], 3, TRAIN, extra_arguments=["--mpi=pmix"]), {}, "--mpi=pmix python train.py"),
@@ -165,7 +235,8 @@ def test_variables_of_a_machine_a_login_or_a_rank_stay_behind() -> None:
 )
 def test_srun(request_: Request, environ: dict[str, str], expected: str) -> None:
     always = (
-        f"srun --ntasks={request_.processes} --job-name=NAME --kill-on-bad-exit=1 --label --input=none --export=ALL"
+        f"srun --ntasks={request_.processes} --job-name=NAME --kill-on-bad-exit=1 --label "
+        "--input=none --export=ALL"
     )
     assert slurm.launch("NAME", environ, request_).argv == shlex.split(f"{always} {expected}")
 
@@ -184,5 +255,8 @@ def test_srun_says_what_it_cannot_place() -> None:
     ],
 )
 def test_jsrun(request_: Request, expected: str) -> None:
-    line = f"jsrun {expected} --rs_per_host=1 --cpu_per_rs=ALL_CPUS --gpu_per_rs=ALL_GPUS --exit_on_error=1 --bind=none"
+    line = (
+        f"jsrun {expected} --rs_per_host=1 --cpu_per_rs=ALL_CPUS --gpu_per_rs=ALL_GPUS "
+        "--exit_on_error=1 --bind=none"
+    )
     assert lsf.launch(request_).argv == shlex.split(f"{line} python train.py")

@@ -1,4 +1,5 @@
-"""horovodrun's flags and its YAML file: accepted with the same meaning, or a line that says why not."""
+"""horovodrun's flags and its YAML file: accepted with the same meaning, or a line that says why
+not."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hvdlite.launch import cli, config_file, flags
+from hvdlite.launch import cli, config_file, flags, foreign_flags
 from hvdlite.launch.elastic import flags as elastic_flags
 from hvdlite.launch.hosts import Host
 from hvdlite.launch.machine import Machine
@@ -17,19 +18,10 @@ from hvdlite.launch.spawn import local
 
 # COMPAT's table: every flag of horovodrun with a value it takes.
 HOROVODRUN = (
-    "--disable-cache|--start-timeout 9|--network-interfaces a,b|--network-interface a|--output-filename d|--verbose|"
-    "-p 22|--ssh-port 22|-i k|--ssh-identity-file k|--fusion-threshold-mb 32|--cycle-time-ms 2.5|--cache-capacity 9|"
-    "--hierarchical-allreduce|--no-hierarchical-allreduce|--hierarchical-allgather|--no-hierarchical-allgather|"
-    "--torus-allreduce|--no-torus-allreduce|--autotune|--no-autotune|--autotune-log-file f|"
-    "--autotune-warmup-samples 3|--autotune-steps-per-sample 3|--autotune-bayes-opt-max-samples 3|"
-    "--autotune-gaussian-process-noise 0.5|--min-np 1|--min-num-proc 1|--max-np 9|--max-num-proc 9|--slots-per-host 2|"
-    "--elastic-timeout 9|--reset-limit 9|--blacklist-cooldown-range 1 9|--timeline-filename f|--timeline-mark-cycles|"
-    "--no-timeline-mark-cycles|--no-stall-check|--stall-check|--stall-check-warning-time-seconds 9|"
-    "--stall-check-shutdown-time-seconds 9|--mpi-threads-disable|--no-mpi-threads-disable|--mpi-args=-a|--tcp|"
-    "--binding-args=-b|--num-nccl-streams 2|--thread-affinity 1|--gloo-timeout-seconds 9|--log-level INFO|"
-    "--log-with-timestamp|--log-without-timestamp|-prefix-timestamp|--prefix-output-with-timestamp|"
-    "--log-hide-timestamp|--no-log-hide-timestamp|-H a:2|--hosts a:2|-hostfile f|--hostfile f|"
-    "--host-discovery-script s|--gloo|--mpi|--jsrun|-np 2|--num-proc 2"
+    "--disable-cache|--start-timeout 9|--network-interfaces a,b|--network-interface "
+    "a|--output-filename d|--verbose|-p 22|--ssh-port 22|-i k|--ssh-identity-file "
+    "k|--fusion-threshold-mb 32|--cycle-time-ms 2.5|--cache-capacity "
+    "9|--hierarchical-allreduce|--no-hierarchical-allreduce|--hierarchical-allgather|--no-hierarchical-allgather|--torus-allreduce|--no-torus-allreduce|--autotune|--no-autotune|--autotune-log-file f|--autotune-warmup-samples 3|--autotune-steps-per-sample 3|--autotune-bayes-opt-max-samples 3|--autotune-gaussian-process-noise 0.5|--min-np 1|--min-num-proc 1|--max-np 9|--max-num-proc 9|--slots-per-host 2|--elastic-timeout 9|--reset-limit 9|--blacklist-cooldown-range 1 9|--timeline-filename f|--timeline-mark-cycles|--no-timeline-mark-cycles|--no-stall-check|--stall-check|--stall-check-warning-time-seconds 9|--stall-check-shutdown-time-seconds 9|--mpi-threads-disable|--no-mpi-threads-disable|--mpi-args=-a|--tcp|--binding-args=-b|--num-nccl-streams 2|--thread-affinity 1|--gloo-timeout-seconds 9|--log-level INFO|--log-with-timestamp|--log-without-timestamp|-prefix-timestamp|--prefix-output-with-timestamp|--log-hide-timestamp|--no-log-hide-timestamp|-H a:2|--hosts a:2|-hostfile f|--hostfile f|--host-discovery-script s|--gloo|--mpi|--jsrun|-np 2|--num-proc 2"
 ).split("|")
 
 
@@ -41,7 +33,9 @@ def _parse(*words: str) -> argparse.Namespace:
 
 
 def _understand(*words: str, environ: dict[str, str] | None = None) -> cli.Request:
-    return cli.understand(_parse(*words), environ or {}, {"f": "a slots=2\nb\n"}.__getitem__, lambda _: MACHINE)
+    return cli.understand(
+        _parse(*words), environ or {}, {"f": "a slots=2\nb\n"}.__getitem__, lambda _: MACHINE
+    )
 
 
 @pytest.mark.parametrize("flag", HOROVODRUN)
@@ -52,26 +46,46 @@ def test_every_flag_of_horovodrun_is_understood(flag: str) -> None:
         assert _understand(*flag.split()).command == ["python", "train.py"]
     else:
         request = _understand("-np", "2", *flag.split())
-        without = flags.given(arguments, flags.WITHOUT_EFFECT)
-        assert len(request.notes) == len(without) + (0 if request.elastic else len(elastic_flags.given(arguments)))
+        without = foreign_flags.given(arguments, foreign_flags.WITHOUT_EFFECT)
+        assert len(request.notes) == len(without) + (
+            0 if request.elastic else len(elastic_flags.given(arguments))
+        )
         assert all("has no effect: " in note for note in request.notes)
 
 
 def test_what_does_nothing_says_why() -> None:
     notes = _understand("-np", "1", "--autotune", "--reset-limit", "3").notes
-    assert len(notes) == 2 and notes[0].startswith("--autotune has no effect: hvdlite has no autotuner")
+    assert len(notes) == 2 and notes[0].startswith(
+        "--autotune has no effect: hvdlite has no autotuner"
+    )
 
 
 def test_a_minimum_or_a_script_makes_a_job_elastic() -> None:
     assert _understand("-np", "4").elastic is None
-    wish = _understand("-np", "4", "--min-np", "2", "--reset-limit", "3", "--failure-unit", "host").elastic
+    wish = _understand(
+        "-np", "4", "--min-np", "2", "--reset-limit", "3", "--failure-unit", "host"
+    ).elastic
     assert wish is not None and wish.hosts == [Host("localhost", 4)] and wish.script is None
     assert (wish.policy.processes, wish.policy.least, wish.policy.most) == (4, 2, None)
-    assert (wish.policy.reset_limit, wish.policy.failure_unit, wish.policy.elastic_timeout) == (3, "host", 600.0)
-    wish = _understand("-np", "2", "--host-discovery-script", "./hosts.sh", "--slots-per-host", "3").elastic
-    assert wish is not None and (wish.script, wish.slots_per_host, wish.policy.least) == ("./hosts.sh", 3, 2)
+    assert (wish.policy.reset_limit, wish.policy.failure_unit, wish.policy.elastic_timeout) == (
+        3,
+        "host",
+        600.0,
+    )
+    wish = _understand(
+        "-np", "2", "--host-discovery-script", "./hosts.sh", "--slots-per-host", "3"
+    ).elastic
+    assert wish is not None and (wish.script, wish.slots_per_host, wish.policy.least) == (
+        "./hosts.sh",
+        3,
+        2,
+    )
     wish = _understand("--min-np", "1", "-H", "localhost:3", "--max-np", "5").elastic
-    assert wish is not None and (wish.policy.processes, wish.policy.least, wish.policy.most) == (3, 1, 5)
+    assert wish is not None and (wish.policy.processes, wish.policy.least, wish.policy.most) == (
+        3,
+        1,
+        5,
+    )
 
 
 @pytest.mark.parametrize(
@@ -81,9 +95,18 @@ def test_a_minimum_or_a_script_makes_a_job_elastic() -> None:
         (("-np", "2", "--min-np", "1", "--max-np", "1"), "--max-np 1 is less than -np 2"),
         (("-np", "3", "--min-np", "1", "-H", "localhost:2"), "-np 3 is more than the 2 slots"),
         (("--host-discovery-script", "s"), "-np N is required"),
-        (("-np", "2", "--min-np", "1", "--mpi"), "hvdliterun itself starts the ranks of an elastic job"),
-        (("-np", "2", "--min-np", "1", "--torch-env"), "--torch-env is not there yet for elastic jobs"),
-        (("-np", "2", "--min-np", "1", "--blacklist-cooldown-range", "9", "1"), "MIN is more than MAX"),
+        (
+            ("-np", "2", "--min-np", "1", "--mpi"),
+            "hvdliterun itself starts the ranks of an elastic job",
+        ),
+        (
+            ("-np", "2", "--min-np", "1", "--torch-env"),
+            "--torch-env is not there yet for elastic jobs",
+        ),
+        (
+            ("-np", "2", "--min-np", "1", "--blacklist-cooldown-range", "9", "1"),
+            "MIN is more than MAX",
+        ),
     ],
 )
 def test_what_an_elastic_job_cannot_be(words: tuple[str, ...], said: str) -> None:
@@ -94,7 +117,9 @@ def test_what_an_elastic_job_cannot_be(words: tuple[str, ...], said: str) -> Non
 def test_hosts_come_from_the_flag_or_the_file_or_the_batch_system() -> None:
     assert [h.name for h in _understand("-np", "4").hosts] == ["localhost"]
     assert [h.name for h in _understand("-H", "x:1,y:1").hosts] == ["x", "y"]
-    assert [(h.name, h.slots) for h in _understand("--hostfile", "f", "--slots-per-host", "3").hosts] == [
+    assert [
+        (h.name, h.slots) for h in _understand("--hostfile", "f", "--slots-per-host", "3").hosts
+    ] == [
         ("a", 2),
         ("b", 3),
     ]
@@ -160,37 +185,62 @@ logging: {level: INFO, with_timestamp: false, hide_timestamp: true}
 def test_a_file_says_what_flags_would_say(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(FILE)
-    read = cli.read_arguments(["-np", "2", "--config-file", str(path), "--cycle-time-ms", "3", "true"])
+    read = cli.read_arguments(
+        ["-np", "2", "--config-file", str(path), "--cycle-time-ms", "3", "true"]
+    )
     by_flags = cli.read_arguments(
-        "-np 2 --gloo --fusion-threshold-mb 32 --cycle-time-ms 3 --cache-capacity 2048 --hierarchical-allreduce "
-        "--no-torus-allreduce --timeline-filename f.json --timeline-mark-cycles --stall-check --stall-check-warning-time-seconds 120 "
-        "--stall-check-shutdown-time-seconds 240 --mpi-threads-disable --thread-affinity 1 --log-level INFO --log-without-timestamp "
-        "true".split()
+        "-np 2 --gloo --fusion-threshold-mb 32 --cycle-time-ms 3 --cache-capacity 2048 "
+        "--hierarchical-allreduce --no-torus-allreduce --timeline-filename f.json "
+        "--timeline-mark-cycles --stall-check --stall-check-warning-time-seconds 120 "
+        "--stall-check-shutdown-time-seconds 240 --mpi-threads-disable --thread-affinity 1 "
+        "--log-level INFO --log-without-timestamp true".split()
     )
     assert flags.chosen_knobs(read) == flags.chosen_knobs(by_flags)
     assert read.mode == by_flags.mode == "gloo"
-    named = {each.flags[0] for each in flags.given(read, flags.WITHOUT_EFFECT)}
+    named = {each.flags[0] for each in foreign_flags.given(read, foreign_flags.WITHOUT_EFFECT)}
     assert {"--autotune", "--num-nccl-streams", "--hierarchical-allgather"} <= named
     path.write_text("autotune: {enabled: false}\n")
     read = cli.read_arguments(["-np", "2", "--config-file", str(path), "true"])
-    assert flags.given(read, flags.WITHOUT_EFFECT) == []
+    assert foreign_flags.given(read, foreign_flags.WITHOUT_EFFECT) == []
 
 
 @pytest.mark.parametrize(
     ("content", "text"),
     [
-        ({"parms": {}}, "there is no section 'parms', only autotune, controller, library_options, logging, params"),
-        ({"params": {"cycle_time": 1}}, "params has no key 'cycle_time', only cache_capacity, cycle_time_ms"),
+        (
+            {"parms": {}},
+            "there is no section 'parms', only autotune, controller, library_options, logging, "
+            "params",
+        ),
+        (
+            {"params": {"cycle_time": 1}},
+            "params has no key 'cycle_time', only cache_capacity, cycle_time_ms",
+        ),
         (
             {"params": {"cycle_time_ms": "fast"}},
             "c.yaml: params.cycle_time_ms='fast' is not allowed: expected a number",
         ),
-        ({"params": {"fusion_threshold_mb": -1}}, "c.yaml: params.fusion_threshold_mb: '-1' is not a whole number"),
+        (
+            {"params": {"fusion_threshold_mb": -1}},
+            "c.yaml: params.fusion_threshold_mb: '-1' is not a whole number",
+        ),
         ({"params": 3}, "params has to be a mapping of cache_capacity"),
-        ({"timeline": {"filename": ["a"]}}, "timeline.filename=['a'] is not allowed: expected a text or a number"),
-        ({"timeline": {"mark_cycles": 2}}, "timeline.mark_cycles=2 is not allowed: expected true or false"),
-        ({"controller": "carrier pigeon"}, "controller: 'carrier pigeon' is not allowed: expected one of gloo, mpi"),
-        ({"logging": {"level": "loud"}}, "logging.level='loud' is not allowed: expected one of trace"),
+        (
+            {"timeline": {"filename": ["a"]}},
+            "timeline.filename=['a'] is not allowed: expected a text or a number",
+        ),
+        (
+            {"timeline": {"mark_cycles": 2}},
+            "timeline.mark_cycles=2 is not allowed: expected true or false",
+        ),
+        (
+            {"controller": "carrier pigeon"},
+            "controller: 'carrier pigeon' is not allowed: expected one of gloo, mpi",
+        ),
+        (
+            {"logging": {"level": "loud"}},
+            "logging.level='loud' is not allowed: expected one of trace",
+        ),
     ],
 )
 def test_a_bad_file_names_the_key_and_what_is_allowed(content: dict[str, Any], text: str) -> None:
@@ -203,12 +253,15 @@ def test_a_bad_file_names_the_key_and_what_is_allowed(content: dict[str, Any], t
     ("words", "hosts", "processes", "note"),
     [
         ("-np auto", "localhost:2", None, "-np auto: 2 ranks, one for each GPU of this host."),
-        ("--nproc-per-node auto", "localhost:2", None, "--nproc-per-node auto: 2 ranks, one for each GPU of this host."),
-        ("--nproc_per_node=cpu", "localhost:6", None, "--nproc-per-node cpu: 6 ranks, one for each core that may be used here."),
+        ("--nproc-per-node auto", "localhost:2", None, "--nproc-per-node auto: 2 ranks, one for "
+                                                       "each GPU of this host."),
+        ("--nproc_per_node=cpu", "localhost:6", None, "--nproc-per-node cpu: 6 ranks, one for each "
+                                                      "core that may be used here."),
         ("--nproc-per-node 3", "localhost:3", None, None),
         ("--nproc-per-node 3 -np 2", "localhost:3", 2, None),
         ("-H a,b --nproc-per-node 4", "a:4,b:4", None, None),
-        ("-H a,b --nproc-per-node gpu", "a:2,b:2", None, "--nproc-per-node gpu: 2 ranks on each host, one for each GPU of this host."),
+        ("-H a,b --nproc-per-node gpu", "a:2,b:2", None, "--nproc-per-node gpu: 2 ranks on each "
+                                                         "host, one for each GPU of this host."),
         ("-H a:3,b:1 -np auto", "a:3,b:1", None, None),
     ],
 )  # fmt: skip
@@ -223,7 +276,11 @@ def test_how_many_ranks_can_be_left_to_the_machine(
 
 def test_a_file_that_is_no_mapping_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "c.yaml"
-    for text, why in (("a: [", "is not YAML"), ("- 1", "expected sections"), ("just words", "expected sections")):
+    for text, why in (
+        ("a: [", "is not YAML"),
+        ("- 1", "expected sections"),
+        ("just words", "expected sections"),
+    ):
         path.write_text(text)
         with pytest.raises(ValueError, match=why):
             config_file.load(str(path))
@@ -231,7 +288,9 @@ def test_a_file_that_is_no_mapping_is_an_error(tmp_path: Path) -> None:
     assert config_file.load(str(path)) == {}
 
 
-def test_what_a_shell_could_not_read_is_refused_with_its_flag(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_a_shell_could_not_read_is_refused_with_its_flag(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     for flag in ("--ssh-args", "--mpi-args", "--binding-args"):
         with pytest.raises(SystemExit):
             _parse("-np", "1", f"{flag}=-o 'a")

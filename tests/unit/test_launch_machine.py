@@ -73,8 +73,12 @@ def test_the_line_about_threads_says_who_sets_what_and_how_to_change_it() -> Non
         "OMP_NUM_THREADS is not set: each rank computes with 4 threads, its share of 8 cores; "
         "-x OMP_NUM_THREADS=N gives them another number."
     )
-    assert "with 1 thread, for there is 1 core;" in machine.about_threads({THREADS: "1"}, 1, far=False)
-    assert "its share of its host's cores as threads (here 4)" in machine.about_threads({THREADS: "4"}, 8, far=True)
+    assert "with 1 thread, for there is 1 core;" in machine.about_threads(
+        {THREADS: "1"}, 1, far=False
+    )
+    assert "its share of its host's cores as threads (here 4)" in machine.about_threads(
+        {THREADS: "4"}, 8, far=True
+    )
     assert "its share of its host's cores as threads;" in machine.about_threads({}, 8, far=True)
 
 

@@ -18,12 +18,17 @@ from hvdlite.launch.plan import Slot
 
 
 def test_one_host() -> None:
-    assert plan.assign([Host("h", 3)], 2) == [Slot("h", 0, 2, 0, 2, 0, 1), Slot("h", 1, 2, 1, 2, 0, 1)]
+    assert plan.assign([Host("h", 3)], 2) == [
+        Slot("h", 0, 2, 0, 2, 0, 1),
+        Slot("h", 1, 2, 1, 2, 0, 1),
+    ]
 
 
 def test_uneven_hosts_count_across_only_who_has_the_local_rank() -> None:
     slots = plan.assign([Host("a", 2), Host("b", 1), Host("c", 2)])
-    assert [(s.host, s.rank, s.local_rank, s.local_size, s.cross_rank, s.cross_size) for s in slots] == [
+    assert [
+        (s.host, s.rank, s.local_rank, s.local_size, s.cross_rank, s.cross_size) for s in slots
+    ] == [
         ("a", 0, 0, 2, 0, 3),
         ("a", 1, 1, 2, 0, 2),
         ("b", 2, 0, 1, 1, 3),
@@ -41,13 +46,19 @@ def test_a_big_cluster_is_planned_in_no_time() -> None:
 
 def test_fewer_processes_than_slots_are_honoured() -> None:
     slots = plan.assign([Host("a", 2), Host("b", 4), Host("c", 1)], 3)
-    assert [(s.host, s.local_size, s.size) for s in slots] == [("a", 2, 3), ("a", 2, 3), ("b", 1, 3)]
+    assert [(s.host, s.local_size, s.size) for s in slots] == [
+        ("a", 2, 3),
+        ("a", 2, 3),
+        ("b", 1, 3),
+    ]
 
 
 def test_more_processes_than_slots_are_an_error() -> None:
     with pytest.raises(ValueError, match=r"-np 3 is more than the 2 slots of the hosts"):
         plan.assign([Host("a", 2)], 3)
-    with pytest.raises(ValueError, match="-np 99999999999 is not allowed: a job has 65536 ranks at most"):
+    with pytest.raises(
+        ValueError, match="-np 99999999999 is not allowed: a job has 65536 ranks at most"
+    ):
         plan.assign([Host("a", 99999999999)])
     with pytest.raises(ValueError, match="-np 0 is not allowed"):
         plan.assign([Host("a", 2)], 0)
@@ -56,7 +67,11 @@ def test_more_processes_than_slots_are_an_error() -> None:
 @pytest.mark.parametrize("places", ["a:1", "a:3", "a:2,b:3", "a:1,b:1,c:1"])
 def test_every_rank_reads_back_its_own_place(places: str) -> None:
     slots = plan.assign(parse_hosts(places))
-    shared = plan.job_environment({}, {}) | plan.meeting_environment(("127.0.0.1", 99)) | {"HVDLITE_SECRET": "ab" * 32}
+    shared = (
+        plan.job_environment({}, {})
+        | plan.meeting_environment(("127.0.0.1", 99))
+        | {"HVDLITE_SECRET": "ab" * 32}
+    )
     for slot in slots:
         identity = discover(shared | plan.rank_environment(slot, several_hosts=True))
         assert (identity.rank, identity.size) == (slot.rank, slot.size)
@@ -66,9 +81,9 @@ def test_every_rank_reads_back_its_own_place(places: str) -> None:
 
 
 def test_programs_that_read_horovods_variables_find_them() -> None:
-    shared = plan.job_environment({"A": "1", "PYTHONUNBUFFERED": ""}, {"B": "2"}) | plan.meeting_environment(
-        ("::1", 99)
-    )
+    shared = plan.job_environment(
+        {"A": "1", "PYTHONUNBUFFERED": ""}, {"B": "2"}
+    ) | plan.meeting_environment(("::1", 99))
     assert shared["HVDLITE_RENDEZVOUS"] == "[::1]:99"
     assert shared["HOROVOD_GLOO_RENDEZVOUS_ADDR"] == "::1"
     assert shared["HOROVOD_GLOO_RENDEZVOUS_PORT"] == "99"
@@ -83,7 +98,11 @@ def test_programs_that_read_horovods_variables_find_them() -> None:
     ("environ", "flags", "chosen"),
     [
         ({}, {}, {"HOROVOD_CONTROLLER": "gloo", "HOROVOD_CPU_OPERATIONS": "gloo"}),
-        ({"HOROVOD_CPU_OPERATIONS": ""}, {}, {"HOROVOD_CONTROLLER": "gloo", "HOROVOD_CPU_OPERATIONS": "gloo"}),
+        (
+            {"HOROVOD_CPU_OPERATIONS": ""},
+            {},
+            {"HOROVOD_CONTROLLER": "gloo", "HOROVOD_CPU_OPERATIONS": "gloo"},
+        ),
         ({"HOROVOD_CPU_OPERATIONS": "mpi"}, {}, {"HOROVOD_CPU_OPERATIONS": "mpi"}),
         ({}, {"HVDLITE_CPU_OPERATIONS": "net"}, {"HVDLITE_CPU_OPERATIONS": "net"}),
     ],
@@ -94,7 +113,9 @@ def test_what_the_user_has_chosen_to_carry_tensors_stays(
     shared = plan.job_environment(environ, flags)
     assert "HOROVOD_CONTROLLER" not in shared
     told = plan.without_mpi(shared)
-    assert {name: value for name, value in told.items() if name.endswith(("_OPERATIONS", "_CONTROLLER"))} == chosen
+    assert {
+        name: value for name, value in told.items() if name.endswith(("_OPERATIONS", "_CONTROLLER"))
+    } == chosen
 
 
 def test_names_for_the_same_machine_pretend_to_be_hosts() -> None:
@@ -103,14 +124,26 @@ def test_names_for_the_same_machine_pretend_to_be_hosts() -> None:
 
 
 def test_a_job_within_a_job_does_not_inherit_the_outer_ones_secret() -> None:
-    outer = {"HVDLITE_SECRET": "x", "HVDLITE_SECRET_FD": "9", "HVDLITE_RENDEZVOUS": "o:1", "KEPT": "1"}
+    outer = {
+        "HVDLITE_SECRET": "x",
+        "HVDLITE_SECRET_FD": "9",
+        "HVDLITE_RENDEZVOUS": "o:1",
+        "KEPT": "1",
+    }
     assert plan.job_environment(outer, {}).keys() & {*outer} == {"KEPT"}
 
 
 def test_torchruns_variables_say_what_ours_say() -> None:
     slots = plan.assign(parse_hosts("a:2,b:1"))
     told = plan.torch_environment(slots, "run")
-    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE")
+    names = (
+        "RANK",
+        "WORLD_SIZE",
+        "LOCAL_RANK",
+        "LOCAL_WORLD_SIZE",
+        "GROUP_RANK",
+        "GROUP_WORLD_SIZE",
+    )
     assert [[told[rank][name] for name in names] for rank in range(3)] == [
         ["0", "3", "0", "2", "0", "2"],
         ["1", "3", "1", "2", "0", "2"],
@@ -123,13 +156,22 @@ def test_torchruns_variables_say_what_ours_say() -> None:
         assert discover(both | here).rank == discover(ours | here).rank == slot.rank
 
 
-@pytest.mark.parametrize(("name", "host"), [("a", "a"), ("me@node1", "node1"), ("[fd00::1]", "fd00::1")])
+@pytest.mark.parametrize(
+    ("name", "host"), [("a", "a"), ("me@node1", "node1"), ("[fd00::1]", "fd00::1")]
+)
 def test_the_host_of_rank_0_is_called_by_its_name_alone(name: str, host: str) -> None:
     assert plan.torch_host(name) == host
 
 
 def test_what_belongs_to_this_machine_does_not_travel() -> None:
-    stays = ["SSH_CONNECTION", "XDG_RUNTIME_DIR", "CUDA_VISIBLE_DEVICES", "BASH_FUNC_x%%", "OLDPWD", "HOSTNAME"]
+    stays = [
+        "SSH_CONNECTION",
+        "XDG_RUNTIME_DIR",
+        "CUDA_VISIBLE_DEVICES",
+        "BASH_FUNC_x%%",
+        "OLDPWD",
+        "HOSTNAME",
+    ]
     goes = ["PATH", "HOME", "LD_LIBRARY_PATH", "NCCL_DEBUG", "MY_CUDA_FLAGS", "XDG_DATA_HOME"]
     assert plan.travelling(dict.fromkeys([*stays, *goes], "1")).keys() == {*goes}
 
@@ -171,7 +213,9 @@ def test_what_flags_set_is_what_resolve_reads() -> None:
         given = _chosen(knob.flag) if knob.is_switch else _chosen(knob.flag, samples[knob.type])
         value = knobs.resolve(given)[knob.field]
         expected = {"int": 7 * knob.flag_scale, "float": 7.0, "str": "text", "bool": True}
-        assert value == ("on" if knob.is_switch and knob.type == "choice" else expected.get(knob.type, value))
+        assert value == (
+            "on" if knob.is_switch and knob.type == "choice" else expected.get(knob.type, value)
+        )
 
 
 @pytest.mark.parametrize(
@@ -181,19 +225,46 @@ def test_what_flags_set_is_what_resolve_reads() -> None:
         (["-np", "2"], "no command given"),
         (["-np", "two", "true"], "'two' is no number of processes: expected 4, say, or auto"),
         (["-np", "0", "true"], "-np 0 is not allowed"),
-        (["--nproc-per-node", "0", "true"], "'0' is no number of processes: expected 4, say, or auto, gpu or cpu"),
-        (["-np", "2", "--verbos", "true"], "unrecognized arguments: --verbos (did you mean --verbose?)"),
+        (
+            ["--nproc-per-node", "0", "true"],
+            "'0' is no number of processes: expected 4, say, or auto, gpu or cpu",
+        ),
+        (
+            ["-np", "2", "--verbos", "true"],
+            "unrecognized arguments: --verbos (did you mean --verbose?)",
+        ),
         (["-np", "2", "--output-filname=d", "true"], "(did you mean --output-filename?)"),
-        (["-np", "2", "--zzz", "true"], "unrecognized arguments: --zzz (hvdliterun --help lists all options)"),
-        (["-np", "2", "--torch-env", "--mpi", "true"], "--torch-env is for ranks that hvdliterun itself starts"),
+        (
+            ["-np", "2", "--zzz", "true"],
+            "unrecognized arguments: --zzz (hvdliterun --help lists all options)",
+        ),
+        (
+            ["-np", "2", "--torch-env", "--mpi", "true"],
+            "--torch-env is for ranks that hvdliterun itself starts",
+        ),
         (["-H", "a:2", "--hostfile", "f", "true"], "not allowed with argument"),
-        (["-np", "2", "--hostfile", "no-such-file", "true"], "cannot read no-such-file: No such file or directory"),
-        (["-np", "2", "--config-file", "no-such-file", "true"], "cannot read no-such-file: No such file or directory"),
+        (
+            ["-np", "2", "--hostfile", "no-such-file", "true"],
+            "cannot read no-such-file: No such file or directory",
+        ),
+        (
+            ["-np", "2", "--config-file", "no-such-file", "true"],
+            "cannot read no-such-file: No such file or directory",
+        ),
         (["-np", "2", "--min-np", "3", "true"], "--min-np 3 is more than -np 2"),
-        (["-np", "2", "--min-np", "none", "true"], "'none' is not allowed: expected a whole number"),
-        (["-np", "2", "--elastic-timeout", "-1", "true"], "'-1' is not allowed: expected seconds, more than 0"),
+        (
+            ["-np", "2", "--min-np", "none", "true"],
+            "'none' is not allowed: expected a whole number",
+        ),
+        (
+            ["-np", "2", "--elastic-timeout", "-1", "true"],
+            "'-1' is not allowed: expected seconds, more than 0",
+        ),
         (["-np", "2", "--gloo", "--mpi", "true"], "not allowed with argument"),
-        (["-np", "2", "-x", "NO_SUCH_VARIABLE", "true"], "-x NO_SUCH_VARIABLE: there is no such variable here"),
+        (
+            ["-np", "2", "-x", "NO_SUCH_VARIABLE", "true"],
+            "-x NO_SUCH_VARIABLE: there is no such variable here",
+        ),
         (["-np", "2", "-x", "1=2", "true"], "-x '1=2' is not allowed"),
         (["-np", "3", "-H", "localhost:2", "true"], "-np 3 is more than the 2 slots"),
         (["-np", "2", "--cycle-time-ms", "fast", "true"], "--cycle-time-ms='fast' is not allowed"),
@@ -223,7 +294,9 @@ def test_a_bad_knob_in_the_environment_is_reported_before_anything_starts(
 
 
 def test_everything_after_the_command_belongs_to_it() -> None:
-    parsed = flags.build_parser().parse_args(["-np", "2", "python", "x.py", "-np", "3", "--verbose", "--", "-v"])
+    parsed = flags.build_parser().parse_args(
+        ["-np", "2", "python", "x.py", "-np", "3", "--verbose", "--", "-v"]
+    )
     assert parsed.processes == 2 and not parsed.verbose
     assert parsed.command == ["python", "x.py", "-np", "3", "--verbose", "--", "-v"]
 

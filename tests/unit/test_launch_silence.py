@@ -1,4 +1,5 @@
-"""For how long the launcher and its hosts wait for each other: longer than any outage that the ranks are forgiven."""
+"""For how long the launcher and its hosts wait for each other: longer than any outage that the
+ranks are forgiven."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ def test_a_connection_outlives_every_shorter_outage_and_no_much_longer_one(limit
     idle = options[socket.IPPROTO_TCP, socket.TCP_KEEPIDLE]
     pause = options[socket.IPPROTO_TCP, socket.TCP_KEEPINTVL]
     kept = options[socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT] / 1000
-    # What was heard last may have come so long before the outage, and the first answer comes so long after it.
+    # What was heard last may have come so long before the outage, and the first answer comes so
+    # long after it.
     assert kept >= limit + max(idle, pause)
     assert kept <= limit + 3
     # The kernel counts lost questions only where TCP_USER_TIMEOUT does not say otherwise.

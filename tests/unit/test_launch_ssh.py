@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from hvdlite.launch.spawn import agent_protocol, ssh
+from hvdlite.launch.spawn import agent_protocol, ssh, ssh_failures
 from hvdlite.launch.spawn.agent_protocol import Order
 from hvdlite.launch.spawn.events import AllGone, Ended, Event, Started, StartFailed, line, parse
 from hvdlite.launch.spawn.guardian import read_job
@@ -19,9 +19,11 @@ def test_ssh_never_asks_and_starts_the_same_interpreter() -> None:
     words = ssh.command_line("node1", ssh.Options(), {"PYTHONPATH": "/a b", "SECRET": "x"}, PYTHON)
     assert "BatchMode=yes" in words and words[-3:-1] == ["--", "node1"]
     assert words[-1] == (
-        "echo hvdlite logged in; exec env 'PYTHONPATH=/a b' '/opt/my env/bin/python' -m hvdlite.launch.agent"
+        "echo hvdlite logged in; exec env 'PYTHONPATH=/a b' '/opt/my env/bin/python' -m "
+        "hvdlite.launch.agent"
     )
-    assert not any("StrictHostKeyChecking" in word for word in words)  # that is the user's to decide
+    # that is the user's to decide
+    assert not any("StrictHostKeyChecking" in word for word in words)
     plain = ssh.command_line("n", ssh.Options(), {}, "/usr/bin/python3")
     assert plain[-1] == "echo hvdlite logged in; exec /usr/bin/python3 -m hvdlite.launch.agent"
 
@@ -37,20 +39,32 @@ def test_ports_keys_and_further_arguments_are_handed_on() -> None:
     ("status", "words", "text"),
     [
         (255, "Host key verification failed.", "its host key is not known here"),
-        (255, "root@n: Permission denied (publickey).", "`ssh n true` has to work without a password"),
+        (
+            255,
+            "root@n: Permission denied (publickey).",
+            "`ssh n true` has to work without a password",
+        ),
         (255, "ssh: Could not resolve hostname n: Name or service not known", "no such host"),
         (255, "ssh: connect to host n port 22: Connection refused", "no ssh server listens there"),
         (255, "ssh: connect to host n port 22: Connection timed out", "it does not answer"),
         (255, "ssh: connect to host n port 22: No route to host", "it does not answer"),
-        (1, "/opt/python: No module named hvdlite", "hvdlite is not installed there for /opt/my env/bin/python"),
+        (
+            1,
+            "/opt/python: No module named hvdlite",
+            "hvdlite is not installed there for /opt/my env/bin/python",
+        ),
         (1, "ModuleNotFoundError: No module named 'hvdlite'", "hvdlite is not installed there"),
-        (127, "sh: 1: exec: /opt/python: not found", "there is no /opt/my env/bin/python: the same Python"),
+        (
+            127,
+            "sh: 1: exec: /opt/python: not found",
+            "there is no /opt/my env/bin/python: the same Python",
+        ),
         (9, "something else", "ssh ended with status 9 before the agent answered (something else)"),
         (-9, "", "ssh was killed by signal 9 before the agent answered"),
     ],
 )
 def test_what_ssh_says_becomes_advice(status: int, words: str, text: str) -> None:
-    sentence = ssh.explain("n", status, words, PYTHON)
+    sentence = ssh_failures.explain("n", status, words, PYTHON)
     assert sentence.startswith("host n: ") and text in sentence
     assert words.rsplit("\n", 1)[-1] in sentence
 
@@ -78,7 +92,20 @@ def test_frames_come_out_as_they_went_in_however_the_stream_is_cut() -> None:
 
 def test_an_order_is_understood_by_its_own_version_only() -> None:
     order = Order(
-        "ab" * 32, 7, ["::1"], False, 1.5, "/d", ["true"], {"A": "\udcff"}, {3: {"B": "b"}}, "auto", 5.0, "", 0, 0.0
+        "ab" * 32,
+        7,
+        ["::1"],
+        False,
+        1.5,
+        "/d",
+        ["true"],
+        {"A": "\udcff"},
+        {3: {"B": "b"}},
+        "auto",
+        5.0,
+        "",
+        0,
+        0.0,
     )
     reader, writer = os.pipe()
     with open(writer, "wb") as file:
@@ -88,7 +115,9 @@ def test_an_order_is_understood_by_its_own_version_only() -> None:
     assert os.read(reader, 9) == b"S"  # what comes after it is left
     os.close(reader)
     assert "ab" * 32 not in repr(order)
-    with pytest.raises(ValueError, match=r"different versions of hvdlite: .* disagree about more, port\)"):
+    with pytest.raises(
+        ValueError, match=r"different versions of hvdlite: .* disagree about more, port\)"
+    ):
         Order.decode({**{k: v for k, v in content.items() if k != "port"}, "more": 1})
 
 
@@ -104,7 +133,15 @@ def test_without_the_mark_everything_is_noise() -> None:
 
 
 @pytest.mark.parametrize(
-    "event", [Started(1, 2), StartFailed(3, 2), Ended(1, code=3), Ended(1, signal=9), AllGone(), AllGone(2, True)]
+    "event",
+    [
+        Started(1, 2),
+        StartFailed(3, 2),
+        Ended(1, code=3),
+        Ended(1, signal=9),
+        AllGone(),
+        AllGone(2, True),
+    ],
 )
 def test_events_are_lines_and_back(event: Event) -> None:
     assert parse(line(event)) == event

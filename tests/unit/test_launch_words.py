@@ -1,4 +1,5 @@
-"""What other launchers print is taken apart: the ranks' output, and who failed. All texts were seen on real runs."""
+"""What other launchers print is taken apart: the ranks' output, and who failed. All texts were seen
+on real runs."""
 
 from __future__ import annotations
 
@@ -17,7 +18,9 @@ HYDRA = tags.hydra("<7f3a>")
 def _untangle(tag: Tag, text: bytes, step: int) -> dict[int, bytes]:
     untangler = Untangler(tag)
     whole: dict[int, bytes] = {}
-    pieces = [piece for i in range(0, len(text), step) for piece in untangler.feed(text[i : i + step])]
+    pieces = [
+        piece for i in range(0, len(text), step) for piece in untangler.feed(text[i : i + step])
+    ]
     for rank, data in [*pieces, *untangler.flush()]:
         whole[rank] = whole.get(rank, b"") + data
     return whole
@@ -26,7 +29,8 @@ def _untangle(tag: Tag, text: bytes, step: int) -> dict[int, bytes]:
 OUTPUTS = [
     pytest.param(
         OPEN_MPI_5,
-        b"[1,0]<stdout>: out\n[1,11]<stdout>: a\rb\rcd\n[1,0]<stdout>: \n[1,0]<stdout>:  indented \xff\n",
+        b"[1,0]<stdout>: out\n[1,11]<stdout>: a\rb\rcd\n[1,0]<stdout>: \n[1,0]<stdout>:  indented "
+        b"\xff\n",
         {0: b"out\n\n indented \xff\n", 11: b"a\rb\rcd\n"},
         id="open mpi 5",
     ),
@@ -89,12 +93,18 @@ OUTPUTS = [
 
 @pytest.mark.parametrize(("tag", "text", "expected"), OUTPUTS)
 @pytest.mark.parametrize("step", [1, 2, 3, 7, 1000, 100000])
-def test_each_rank_gets_its_own_bytes_back(tag: Tag, text: bytes, expected: dict[int, bytes], step: int) -> None:
+def test_each_rank_gets_its_own_bytes_back(
+    tag: Tag, text: bytes, expected: dict[int, bytes], step: int
+) -> None:
     assert _untangle(tag, text, step) == expected
 
 
 def test_order_within_a_piece_is_kept() -> None:
-    assert Untangler(HYDRA).feed(b"<7f3a>0:a\n<7f3a>1:b\n<7f3a>0:c\n") == [(0, b"a\n"), (1, b"b\n"), (0, b"c\n")]
+    assert Untangler(HYDRA).feed(b"<7f3a>0:a\n<7f3a>1:b\n<7f3a>0:c\n") == [
+        (0, b"a\n"),
+        (1, b"b\n"),
+        (0, b"c\n"),
+    ]
 
 
 # --- who failed
@@ -104,11 +114,13 @@ def test_order_within_a_piece_is_kept() -> None:
     ("words", "expected"),
     [
         (
-            "prterun noticed that process rank 1 with PID 16826 on node vm exited on\nsignal 9 (Killed).\n",
+            "prterun noticed that process rank 1 with PID 16826 on node vm exited on\nsignal 9 "
+            "(Killed).\n",
             [Cause(1, "vm", signal=9)],
         ),
         (
-            "mpirun.openmpi noticed that process rank 12 with PID 0 on node vm exited on signal 11 (Segmentation fault).",
+            "mpirun.openmpi noticed that process rank 12 with PID 0 on node vm exited on signal 11 "
+            "(Segmentation fault).",
             [Cause(12, "vm", signal=11)],
         ),
         ("   Process name: [prterun-vm-16600@1,1]\n   Exit code:    3\n", [Cause(1, code=3)]),
@@ -125,13 +137,25 @@ def test_open_mpi_names_the_first(words: str, expected: list[Cause]) -> None:
     [
         ("[mpiexec@vm] Exit codes: [vm] 0,0\n", Family.MPICH, []),
         ("[mpiexec@vm] Exit codes: [vm] 0,768\n", Family.MPICH, [Cause(1, "vm", code=3)]),
-        ("[mpiexec@vm] Exit codes: [vm] 256,768\n", Family.MPICH, [Cause(0, "vm", code=1), Cause(1, "vm", code=3)]),
+        (
+            "[mpiexec@vm] Exit codes: [vm] 256,768\n",
+            Family.MPICH,
+            [Cause(0, "vm", code=1), Cause(1, "vm", code=3)],
+        ),
         ("[mpiexec@vm] Exit codes: [vm] 9,11\nYOUR\n", Family.MPICH, [Cause(1, "vm", signal=11)]),
         ("[mpiexec@vm] Exit codes: [vm] 9,9\n", Family.MPICH, [Cause(None, signal=9)]),
         ("[mpiexec@vm] Exit codes: [vm] 0,9\n", Family.MPICH, [Cause(1, "vm", signal=9)]),
         ("[mpiexec@vm] Exit codes: [a] 0,0\n[b] 512\n", Family.MPICH, [Cause(2, "b", code=2)]),
-        ("[mpiexec@vm] Exit codes: [localhost:0] 0,3\n", Family.INTEL, [Cause(1, "localhost", code=3)]),
-        ("[mpiexec@vm] Exit codes: [localhost:0] 137,0\n", Family.INTEL, [Cause(0, "localhost", signal=9)]),
+        (
+            "[mpiexec@vm] Exit codes: [localhost:0] 0,3\n",
+            Family.INTEL,
+            [Cause(1, "localhost", code=3)],
+        ),
+        (
+            "[mpiexec@vm] Exit codes: [localhost:0] 137,0\n",
+            Family.INTEL,
+            [Cause(0, "localhost", signal=9)],
+        ),
         ("execvp error on file nosuch", Family.MPICH, []),
     ],
 )
@@ -144,13 +168,21 @@ def test_hydra_lists_all(words: str, family: Family, expected: list[Cause]) -> N
     [
         ("srun: error: n2: task 1: Exited with exit code 3\n", [Cause(1, "n2", code=3)]),
         ("srun: error: n2: tasks 1-2: Exited with exit code 1\n", [Cause(1, "n2", code=1)]),
-        ("srun: error: n1: task 0: Segmentation fault (core dumped)\n", [Cause(0, "n1", signal=11)]),
         (
-            "srun: error: n2: task 1: Killed\nsrun: launch/slurm: _step_signal: Terminating StepId=4.0\n"
+            "srun: error: n1: task 0: Segmentation fault (core dumped)\n",
+            [Cause(0, "n1", signal=11)],
+        ),
+        (
+            "srun: error: n2: task 1: Killed\nsrun: launch/slurm: _step_signal: Terminating "
+            "StepId=4.0\n"
             "srun: error: n1: task 0: Terminated\n",
             [Cause(1, "n2", signal=9)],
         ),
-        ("srun: error: Unable to create step for job 3: More processors requested than permitted\n", []),
+        (
+            "srun: error: Unable to create step for job 3: More processors requested than "
+            "permitted\n",
+            [],
+        ),
     ],
 )
 def test_srun_reports_until_it_ends_the_others(words: str, expected: list[Cause]) -> None:

@@ -1,4 +1,5 @@
-"""docs/guides/migrating.md: its example is what the doctor says, and its lists are those of the code."""
+"""docs/guides/migrating.md: its example is what the doctor says, and its lists are those of the
+code."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import pytest
 
 from hvdlite.commands.cli import main
 from hvdlite.doctor import advice
-from hvdlite.launch import flags
+from hvdlite.launch import foreign_flags
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "guides" / "migrating.md").read_text()
 
@@ -32,6 +33,10 @@ def _paragraph(beginning: str) -> set[str]:
 
 
 def test_the_lists_are_complete() -> None:
-    assert _paragraph("These have no effect") == {foreign.flags[0] for foreign in flags.WITHOUT_EFFECT}
+    assert _paragraph("These have no effect") == {
+        foreign.flags[0] for foreign in foreign_flags.WITHOUT_EFFECT
+    }
     without = {name for name in advice.NO_EFFECT if advice.NO_EFFECT[name] != advice.BUILD}
-    assert _paragraph("Without effect are") == {n for n in without if not n.startswith("HOROVOD_AUTOTUNE_")}
+    assert _paragraph("Without effect are") == {
+        n for n in without if not n.startswith("HOROVOD_AUTOTUNE_")
+    }

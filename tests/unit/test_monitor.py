@@ -23,7 +23,9 @@ from hvdlite.launch.monitor.board import (
 # --- the rank's side
 
 
-def _operation(number: int, name: str, submitted: float = 0, agreed: float = 0, done: float = 0) -> dict[str, Any]:
+def _operation(
+    number: int, name: str, submitted: float = 0, agreed: float = 0, done: float = 0
+) -> dict[str, Any]:
     times = {"submitted": submitted, "agreed": agreed, "done": done}
     return {"number": number, "process_set": 0, "name": name, "kind": "allreduce", **times}
 
@@ -40,7 +42,11 @@ def test_a_step_is_from_one_use_of_a_name_to_the_next() -> None:
 
 
 def test_operations_without_a_name_of_their_own_do_not_disturb_the_steps() -> None:
-    recent = [*_steps(["a", "b", "c", "d"], 6), _operation(24, "metric.1"), _operation(25, "metric.2")]
+    recent = [
+        *_steps(["a", "b", "c", "d"], 6),
+        _operation(24, "metric.1"),
+        _operation(25, "metric.2"),
+    ]
     assert operations_per_step(recent) == 4
 
 
@@ -92,7 +98,11 @@ def test_rates_are_those_of_the_window() -> None:
         operations = 1000 * second if second < 10 else 9000 + 20 * (second - 9)
         board.take(0, _report(500.0 + second, operations), now=float(second))
     row = board.rows(30.0)[0]
-    assert row.operations == pytest.approx(20) and row.steps == pytest.approx(2) and row.bytes == pytest.approx(20_000)
+    assert (
+        row.operations == pytest.approx(20)
+        and row.steps == pytest.approx(2)
+        and row.bytes == pytest.approx(20_000)
+    )
     assert (row.waiting, row.last, row.note, row.silent) == (0.25, "allreduce conv1", "", False)
     assert WINDOW_SECONDS < 20
 
@@ -119,11 +129,15 @@ def test_a_rank_that_has_joined_again_starts_anew() -> None:
     assert row.operations == 30 and row.note == ""
 
 
-def _with_waits(first: dict[str, float], then: dict[str, float], operations: int = 100) -> list[Row]:
+def _with_waits(
+    first: dict[str, float], then: dict[str, float], operations: int = 100
+) -> list[Row]:
     board = _board(len(first))
     for now, waits, done in ((0.0, first, 10), (10.0, then, 10 + operations)):
         for rank in range(len(first)):
-            board.take(rank, _report(now, done, seconds_waited_for_rank=waits if rank == 0 else {}), now)
+            board.take(
+                rank, _report(now, done, seconds_waited_for_rank=waits if rank == 0 else {}), now
+            )
     return board.rows(10.0)
 
 
@@ -145,7 +159,11 @@ def test_where_nothing_moves_the_one_that_asked_for_less_is_marked() -> None:
         for rank, announced in enumerate((51, 50, 51)):
             board.take(rank, _report(now, 50, announced), now)
     rows = board.rows(2.0)
-    assert [row.note for row in rows] == ["waits for others", "all others wait for it", "waits for others"]
+    assert [row.note for row in rows] == [
+        "waits for others",
+        "all others wait for it",
+        "waits for others",
+    ]
     assert [row.straggler for row in rows] == [False, True, False]
     assert [row.steps for row in rows] == [0, 0, 0]
 
@@ -156,8 +174,8 @@ def test_all_of_it_in_one_line() -> None:
         board.take(0, _report(now, operations), now)
         board.take(2, _report(now, operations), now)
     assert board.summary(4.0) == (
-        "3 ranks, 20.0 steps/s, 200 operations/s, 200 kB/s, waiting 25% to 25% of the time, last allreduce conv1; "
-        "rank 1 on node1: not yet in init()"
+        "3 ranks, 20.0 steps/s, 200 operations/s, 200 kB/s, waiting 25% to 25% of the time, last "
+        "allreduce conv1; rank 1 on node1: not yet in init()"
     )
     many = Board({rank: "n" for rank in range(20)})
     assert many.summary(0.0).endswith("rank 7 on n: not yet in init(); and 12 more ranks")
@@ -165,13 +183,21 @@ def test_all_of_it_in_one_line() -> None:
 
 def test_numbers_for_people() -> None:
     assert [rate(x) for x in (None, 0, 0.123, 12.34, 1234.5)] == ["-", "0", "0.12", "12.3", "1234"]
-    assert [size(x) for x in (None, 0, 999, 1500, 2.5e8, 5e12)] == ["-", "0 B", "999 B", "1.5 kB", "250 MB", "5000 GB"]
+    assert [size(x) for x in (None, 0, 999, 1500, 2.5e8, 5e12)] == [
+        "-",
+        "0 B",
+        "999 B",
+        "1.5 kB",
+        "250 MB",
+        "5000 GB",
+    ]
     assert [milliseconds(x) for x in (None, 0.0012, 1.5)] == ["-", "1.2 ms", "1500 ms"]
 
 
 def _rows(count: int) -> list[Row]:
     return [
-        Row(r, f"node{r}", 1.0, 10.0, 1e6, 0.5, 0.001, f"allreduce layer{r}.a.rather.long.name") for r in range(count)
+        Row(r, f"node{r}", 1.0, 10.0, 1e6, 0.5, 0.001, f"allreduce layer{r}.a.rather.long.name")
+        for r in range(count)
     ]
 
 
@@ -219,7 +245,9 @@ class FakeStore:
         return _report(self.clock, 100 * int(self.clock)) if key == report_key(0) else None
 
 
-def test_reports_are_read_every_second_and_shown_when_it_is_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reports_are_read_every_second_and_shown_when_it_is_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     now = [100.0]
     monkeypatch.setattr(view.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(view.time, "thread_time", lambda: now[0] / 1e6)

@@ -1,4 +1,5 @@
-"""When MPI is loaded and initialised: a table, because a mistake ends processes that have nothing to do with MPI."""
+"""When MPI is loaded and initialised: a table, because a mistake ends processes that have nothing
+to do with MPI."""
 
 from __future__ import annotations
 
@@ -39,7 +40,11 @@ HOROVODRUN |= {"HOROVOD_GLOO_RENDEZVOUS_PORT": "1"}
         pytest.param(OPEN_MPI | SRUN, True, id="mpirun in a Slurm step"),
         pytest.param(SRUN, False, id="srun"),
         pytest.param(SRUN | HYDRA, False, id="srun --mpi=pmi2"),
-        pytest.param(SRUN | {"PMIX_RANK": "1", "PMIX_NAMESPACE": "slurm.pmix.1.0"}, False, id="srun --mpi=pmix"),
+        pytest.param(
+            SRUN | {"PMIX_RANK": "1", "PMIX_NAMESPACE": "slurm.pmix.1.0"},
+            False,
+            id="srun --mpi=pmix",
+        ),
         pytest.param(SRUN | STORE, False, id="hvdliterun --srun"),
         pytest.param(TORCHRUN, False, id="torchrun"),
         pytest.param(TORCHRUN | OPEN_MPI, False, id="torchrun started by mpirun"),
@@ -57,9 +62,13 @@ def test_who_is_alone_has_nothing_to_ask() -> None:
     assert not asks_about_mpi(Identity(), "mpi", True, (0, 1))
 
 
-SPREAD = Identity(1, 4, local_rank=1, local_size=2, launcher="mpirun", by_mpi=True, meeting=OverMpi())
+SPREAD = Identity(
+    1, 4, local_rank=1, local_size=2, launcher="mpirun", by_mpi=True, meeting=OverMpi()
+)
 UNKNOWN = Identity(1, 4, launcher="mpirun", by_mpi=True, meeting=OverMpi())
-TOGETHER = Identity(1, 4, local_rank=1, local_size=4, launcher="mpirun", by_mpi=True, meeting=OverMpi())
+TOGETHER = Identity(
+    1, 4, local_rank=1, local_size=4, launcher="mpirun", by_mpi=True, meeting=OverMpi()
+)
 NOT_BY_MPI = Identity(1, 4, local_rank=1, local_size=2, launcher="srun")
 
 
@@ -82,6 +91,10 @@ NOT_BY_MPI = Identity(1, 4, local_rank=1, local_size=2, launcher="srun")
     ],
 )
 def test_the_table(
-    me: environment.Identity, operations: str, pretends: bool, world: tuple[int, int] | None, asks: bool
+    me: environment.Identity,
+    operations: str,
+    pretends: bool,
+    world: tuple[int, int] | None,
+    asks: bool,
 ) -> None:
     assert asks_about_mpi(me, operations, pretends, world) is asks

@@ -1,4 +1,5 @@
-"""The list of scripts/mutants keeps up with the sources and the tests, and the runner tells killed from survived and broken."""
+"""The list of scripts/mutants keeps up with the sources and the tests, and the runner tells killed
+from survived and broken."""
 
 from __future__ import annotations
 
@@ -14,9 +15,15 @@ from mutants.trying import Outcome, arguments_of
 MUTANTS = everything()
 _GTEST = re.compile(r"^TEST(?:_F|_P)?\((\w+), *(\w+)\)", re.M)
 _INSTANCE = re.compile(r"^INSTANTIATE_TEST_SUITE_P\(\s*(\w+),\s*(\w+)", re.M)
-_PRODUCTS = {found for path in (ROOT / "tests/cpp").rglob("*.cc") for found in _INSTANCE.findall(path.read_text())}
+_PRODUCTS = {
+    found
+    for path in (ROOT / "tests/cpp").rglob("*.cc")
+    for found in _INSTANCE.findall(path.read_text())
+}
 _GTESTS = [
-    f"{suite}.{name}" for path in (ROOT / "tests/cpp").rglob("*.cc") for suite, name in _GTEST.findall(path.read_text())
+    f"{suite}.{name}"
+    for path in (ROOT / "tests/cpp").rglob("*.cc")
+    for suite, name in _GTEST.findall(path.read_text())
 ]
 
 
@@ -26,7 +33,16 @@ def test_ids_are_unique_and_there_are_enough_of_every_layer() -> None:
     core = {f"csrc/{folder}" for folder in ("comm", "engine", "kernels", "rendezvous", "transport")}
     package = {
         f"hvdlite/{folder}"
-        for folder in ("adapter", "doctor", "jax", "keras", "launch", "rendezvous", "tensorflow", "torch")
+        for folder in (
+            "adapter",
+            "doctor",
+            "jax",
+            "keras",
+            "launch",
+            "rendezvous",
+            "tensorflow",
+            "torch",
+        )
     }
     assert folders >= core | package
 
@@ -59,7 +75,12 @@ def _exists(test: str) -> bool:
 
 
 def test_tests_of_a_battery_are_one_run_of_pytest() -> None:
-    tests = ("tests/a.py::test_x", "tests/b.py::shm-2::m.c", "tests/a.py::test_y", "tests/b.py::shm-2::m.d")
+    tests = (
+        "tests/a.py::test_x",
+        "tests/b.py::shm-2::m.c",
+        "tests/a.py::test_y",
+        "tests/b.py::shm-2::m.d",
+    )
     assert arguments_of(tests) == [
         ["tests/a.py::test_x", "tests/a.py::test_y"],
         ["tests/b.py", "-k", "[shm-2-m.c or [shm-2-m.d"],

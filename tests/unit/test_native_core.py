@@ -1,4 +1,5 @@
-"""What is said where the native core is missing: in a source tree that was not built, or for another Python."""
+"""What is said where the native core is missing: in a source tree that was not built, or for
+another Python."""
 
 from __future__ import annotations
 
@@ -22,4 +23,8 @@ def test_a_missing_core_says_what_to_do(tmp_path: Path, is_a_source_tree: bool) 
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     last = done.stderr.splitlines()[-1]
     assert last.startswith("ImportError: hvdlite's native core is missing: ")
-    assert (f"`pip install -e {tmp_path}`" if is_a_source_tree else "`pip install hvdlite` with this Python") in last
+    assert (
+        f"`pip install -e {tmp_path}`"
+        if is_a_source_tree
+        else "`pip install hvdlite` with this Python"
+    ) in last

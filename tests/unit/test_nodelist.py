@@ -56,7 +56,8 @@ def test_what_is_no_node_list_is_an_error_that_repeats_it(text: str, why: str) -
 
 
 @pytest.mark.parametrize(
-    ("text", "counts"), [("1", [1]), ("2,1", [2, 1]), ("1(x2)", [1, 1]), ("2(x3),1", [2, 2, 2, 1]), ("0,3", [0, 3])]
+    ("text", "counts"),
+    [("1", [1]), ("2,1", [2, 1]), ("1(x2)", [1, 1]), ("2(x3),1", [2, 2, 2, 1]), ("0,3", [0, 3])],
 )
 def test_tasks(text: str, counts: list[int]) -> None:
     assert tasks_per_node(text) == counts
@@ -70,7 +71,8 @@ def test_what_is_no_count_of_tasks_is_an_error_that_repeats_it(text: str) -> Non
 
 
 def _written(nodes: list[tuple[str, int, int]], dice: random.Random) -> str:
-    """The same nodes as Slurm may write them: neighbours with one prefix and width share a bracket, or do not."""
+    """The same nodes as Slurm may write them: neighbours with one prefix and width share a bracket,
+    or do not."""
     entries: list[str] = []
     position = 0
     while position < len(nodes):
@@ -97,7 +99,10 @@ def test_whatever_is_written_is_read_back() -> None:
     dice = random.Random(1)
     for _ in range(500):
         prefixes = ["".join(dice.choices(string.ascii_lowercase + "-", k=3)) for _ in range(2)]
-        nodes = [(dice.choice(prefixes), dice.choice([1, 3]), dice.randrange(12)) for _ in range(dice.randint(1, 12))]
+        nodes = [
+            (dice.choice(prefixes), dice.choice([1, 3]), dice.randrange(12))
+            for _ in range(dice.randint(1, 12))
+        ]
         assert expand(_written(nodes, dice)) == [f"{p}{str(n).zfill(w)}" for p, w, n in nodes]
 
 

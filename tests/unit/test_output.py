@@ -1,4 +1,5 @@
-"""Bytes come out as they went in, line by line, whatever ranks print and however slowly somebody reads."""
+"""Bytes come out as they went in, line by line, whatever ranks print and however slowly somebody
+reads."""
 
 from __future__ import annotations
 
@@ -117,7 +118,10 @@ def test_an_unfinished_line_shows_after_a_moment_and_goes_on_where_it_was() -> N
     zero.tick(10.0 + output.IDLE_SECONDS / 2)
     assert writer.data == b"" and zero.wait(10.0 + output.IDLE_SECONDS / 2) == output.IDLE_SECONDS
     zero.tick(10.0 + output.IDLE_SECONDS * 1.5)
-    assert writer.data == b"[0]<stdout>:loading" and zero.wait(10.0 + output.IDLE_SECONDS * 1.5) is None
+    assert (
+        writer.data == b"[0]<stdout>:loading"
+        and zero.wait(10.0 + output.IDLE_SECONDS * 1.5) is None
+    )
     zero.feed(b" done\n", 11.0)
     assert writer.data == b"[0]<stdout>:loading done\n"
 
@@ -166,7 +170,11 @@ def test_in_a_file_a_progress_bar_is_a_line_now_and_then_and_its_last_state() ->
         stream.tick(tenth / 10)
     stream.feed(b"\n", 100.1)
     stream.feed(b"done\n", 100.1)
-    assert _lines(writer) == [*(b"%d%%\n" % percent for percent in range(0, 100, 10)), b"100%\n", b"done\n"]
+    assert _lines(writer) == [
+        *(b"%d%%\n" % percent for percent in range(0, 100, 10)),
+        b"100%\n",
+        b"done\n",
+    ]
 
 
 def test_in_a_file_a_progress_bar_that_rests_shows_where_it_is() -> None:
@@ -269,7 +277,10 @@ def test_ranks_wait_for_a_slow_reader_but_not_for_one_that_has_stopped() -> None
     writer.waiting = 0
     assert sink.accepts(0)
     sink.emit(b"[0]", [b"z\n"])
-    assert writer.data == b"hvdliterun: 2 lines are missing here: the reader took none for 10 s.\n[0]z\n"
+    assert (
+        writer.data
+        == b"hvdliterun: 2 lines are missing here: the reader took none for 10 s.\n[0]z\n"
+    )
 
 
 def test_a_writer_never_makes_the_one_who_puts_wait() -> None:
@@ -326,7 +337,9 @@ def test_a_writer_keeps_why_it_cannot_write() -> None:
 
 
 @pytest.mark.parametrize("stream", [None, object()])
-def test_a_stream_that_cannot_be_written_to_ends_the_output_and_nothing_waits(stream: object) -> None:
+def test_a_stream_that_cannot_be_written_to_ends_the_output_and_nothing_waits(
+    stream: object,
+) -> None:
     """`sys.stdout` is None in a program without a console, and anything at all in a notebook."""
     writer = output.TextWriter(stream)  # type: ignore[arg-type]
     writer.put(b"text")

@@ -1,4 +1,5 @@
-"""Which gradients the ranks have: what each says, what all conclude, and what a disagreement is called."""
+"""Which gradients the ranks have: what each says, what all conclude, and what a disagreement is
+called."""
 
 from __future__ import annotations
 
@@ -12,7 +13,11 @@ def _heard(*words: list[int]) -> list[int]:
 
 
 FROZEN, LACKING = {"trained": []}, {"trained": [0], "lacking": [0]}
-DENSE, SPARSE, DEEPER = {"trained": [0]}, {"trained": [0], "sparse": {0: 1}}, {"trained": [0], "sparse": {0: 3}}
+DENSE, SPARSE, DEEPER = (
+    {"trained": [0]},
+    {"trained": [0], "sparse": {0: 1}},
+    {"trained": [0], "sparse": {0: 3}},
+)
 
 
 def _said(how: dict[str, object]) -> list[int]:
@@ -35,11 +40,16 @@ def _said(how: dict[str, object]) -> list[int]:
         ([SPARSE, LACKING, DENSE], "", False, True),
     ],
 )
-def test_all_ranks_conclude_the_same(ranks: list[dict[str, object]], kind: str, differently: bool, both: bool) -> None:
+def test_all_ranks_conclude_the_same(
+    ranks: list[dict[str, object]], kind: str, differently: bool, both: bool
+) -> None:
     for order in (ranks, ranks[::-1]):
         heard = _heard(*map(_said, order))
         verdict = presence.verdict(heard)
-        assert (verdict.trained_differently, verdict.of_both_kinds) == ([0] * differently, [0] * both)
+        assert (verdict.trained_differently, verdict.of_both_kinds) == (
+            [0] * differently,
+            [0] * both,
+        )
         if kind:
             assert presence.kind(presence.said_of(0, heard)) == kind
 
@@ -58,7 +68,11 @@ def test_each_parameter_has_a_verdict_of_its_own() -> None:
 
 def test_a_disagreement_names_the_parameter_and_the_ranks() -> None:
     frozen = presence.sentence("fc.bias", 0, {0: "frozen", 4: "dense", 5: "lacking"})
-    assert frozen.startswith("requires_grad of parameter 'fc.bias' is False on rank 0 and True on ranks 4 and 5.")
+    assert frozen.startswith(
+        "requires_grad of parameter 'fc.bias' is False on rank 0 and True on ranks 4 and 5."
+    )
     both = presence.sentence("emb", 2, {0: "sparse", 1: "dense", 2: "sparse", 3: "lacking"})
-    assert "'emb' (and of 2 more) is dense on rank 1 and sparse on ranks 0 and 2 in this step" in both
+    assert (
+        "'emb' (and of 2 more) is dense on rank 1 and sparse on ranks 0 and 2 in this step" in both
+    )
     assert "sparse_as_dense=True" in both

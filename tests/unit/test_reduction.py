@@ -1,4 +1,5 @@
-"""A step's reduction over the primitives of a backend: what travels together, what stays, what counts as zeros."""
+"""A step's reduction over the primitives of a backend: what travels together, what stays, what
+counts as zeros."""
 
 from __future__ import annotations
 
@@ -83,7 +84,12 @@ def test_local_gradients_stay_and_are_divided_if_asked_for(scale: bool) -> None:
     local = [id(VARIABLES[1]), id(VARIABLES[2])]
     options = replace(OPTIONS, scale_local=scale)
     mine = 1.0 if scale else 2.0
-    assert reduced(options, backend, [1.0, 2.0, None, 4.0], VARIABLES, local) == [2.0, mine, None, 8.0]
+    assert reduced(options, backend, [1.0, 2.0, None, 4.0], VARIABLES, local) == [
+        2.0,
+        mine,
+        None,
+        8.0,
+    ]
     assert backend.sent == [{0: 1.0, 3: 4.0}]
 
 
@@ -92,11 +98,16 @@ def test_sparse_gradients_become_dense_if_asked_for_and_are_compressed_only_then
     gradients = [1.0, [1.0, 2.0]]
     assert reduced(options, Doubling(), gradients, VARIABLES[:2]) == [2.0, [1.0, 2.0, 1.0, 2.0]]
     backend = Doubling()
-    assert reduced(replace(options, sparse_as_dense=True), backend, gradients, VARIABLES[:2]) == [2.0, 6.0]
+    assert reduced(replace(options, sparse_as_dense=True), backend, gradients, VARIABLES[:2]) == [
+        2.0,
+        6.0,
+    ]
     assert backend.sent == [{0: 0.5, 1: 1.5}]
 
 
-def test_a_gradient_that_some_ranks_lack_counts_as_zeros_there_and_one_that_all_lack_stays_none() -> None:
+def test_a_gradient_that_some_ranks_lack_counts_as_zeros_there_and_one_that_all_lack_stays_none() -> (
+    None
+):
     backend = Doubling(2)
     assert reduced(OPTIONS, backend, [1.0, None, None, 4.0], VARIABLES) == [2.0, 0.0, None, 8.0]
     assert backend.sent == [{-1: [True, True, False, True], 0: 1.0, 1: 0.0, 2: 0.0, 3: 4.0}]

@@ -38,7 +38,11 @@ def test_other_machines_are_others(name: str) -> None:
 
 def test_the_address_behind_which_the_secret_is_known_is_found_among_others() -> None:
     secret = new_secret()
-    with StoreServer(new_secret()) as stranger, StoreServer(secret) as server, socket.socket() as closed:
+    with (
+        StoreServer(new_secret()) as stranger,
+        StoreServer(secret) as server,
+        socket.socket() as closed,
+    ):
         closed.bind(("127.0.0.1", 0))  # nobody listens
         offered = [stranger.address, closed.getsockname(), ("192.0.2.1", 9), server.address]
         began = time.monotonic()
@@ -73,11 +77,15 @@ def test_a_store_that_comes_late_is_found(monkeypatch: pytest.MonkeyPatch) -> No
         servers[0].close()
 
 
-def test_when_nobody_answers_the_error_tells_what_each_address_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_when_nobody_answers_the_error_tells_what_each_address_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     told: list[dict[object, str]] = []
     try_ = addresses._try
 
-    def watched(address: object, secret: object, deadline: object, results: object, said: Any, done: object) -> None:
+    def watched(
+        address: object, secret: object, deadline: object, results: object, said: Any, done: object
+    ) -> None:
         told.append(said)
         try_(address, secret, deadline, results, said, done)  # type: ignore[arg-type]
 

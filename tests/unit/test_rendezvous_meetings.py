@@ -1,4 +1,5 @@
-"""Who is told what when a rank that was joining is lost. Each case is a story: what happens, and what comes of it."""
+"""Who is told what when a rank that was joining is lost. Each case is a story: what happens, and
+what comes of it."""
 
 from __future__ import annotations
 
@@ -18,14 +19,18 @@ def happen(meetings, what, *arguments):
     try:
         if what == "join":
             name, rank, size = arguments[0], arguments[1], arguments[2]
-            return meetings.join(name, rank, size, arguments[3] if len(arguments) > 3 else f"c{rank}")
+            return meetings.join(
+                name, rank, size, arguments[3] if len(arguments) > 3 else f"c{rank}"
+            )
         if what == "arrive":
             attempt, rank = meetings.arrive(*arguments)
             return f"{attempt.key}{rank} of {attempt.size}{' met' if attempt.met else ''}"
         if what == "fail":
             return sorted(meetings.fail(*arguments))
         if what == "call off":
-            return sorted(meetings.call_off(arguments[0], encode_verdict(-1, 4, "member 7 is gone")))
+            return sorted(
+                meetings.call_off(arguments[0], encode_verdict(-1, 4, "member 7 is gone"))
+            )
         will = meetings.gone(*arguments)
         return None if will is None else (whom(will[0]), sorted(will[1]))
     except Lost as lost:
@@ -127,7 +132,10 @@ STORIES = {
     "connections that speak for nobody": (
         (("gone", "stranger"), None),
         (("arrive", "stranger"), "bad: this connection speaks for no rank: it has to join first"),
-        (("fail", "stranger", OURS), "bad: this connection speaks for no rank: it has to join first"),
+        (
+            ("fail", "stranger", OURS),
+            "bad: this connection speaks for no rank: it has to join first",
+        ),
     ),
     "what no rank may ask, and what harms nobody": (
         (("join", "j", 3, 3, "c3"), "bad: rank 3 of 3 cannot join a job"),
@@ -136,7 +144,8 @@ STORIES = {
         (("join", "j", 1, 3, "c0"), "bad: this connection speaks for a rank already"),
         (
             ("join", "j", 0, 3, "twin"),
-            "bad: another process is rank 0 of this job already: were two started with that number?",
+            "bad: another process is rank 0 of this job already: were two started with that "
+            "number?",
         ),
         (("gone", "twin"), None),
         (

@@ -1,4 +1,5 @@
-"""What the process that serves the store does with its keys: it sets them, hears of them, ends a meeting."""
+"""What the process that serves the store does with its keys: it sets them, hears of them, ends a
+meeting."""
 
 from __future__ import annotations
 
@@ -58,12 +59,16 @@ def test_a_store_is_watched_once_and_before_it_starts(server):
 def test_ranks_in_a_meeting_that_the_owner_calls_off_hear_why(server):
     with dial(server) as sock, dial(server) as late:
         shake_hands(sock)
-        sock.sendall(frame(0, request(protocol.Operation.JOIN, "g2/init", 0, protocol.encode_count(2))))
+        sock.sendall(
+            frame(0, request(protocol.Operation.JOIN, "g2/init", 0, protocol.encode_count(2)))
+        )
         read_reply(sock, 0)
         sock.sendall(frame(1, request(protocol.Operation.ARRIVE, "g2/init", 0xFFFFFFFF)))
         server.call_off("g2/init", "member 3 has ended")
         told = read_reply(sock, 1)
         assert told[0] == protocol.ReplyStatus.LOST and told.endswith(b"member 3 has ended")
         shake_hands(late)
-        late.sendall(frame(0, request(protocol.Operation.JOIN, "g2/init", 1, protocol.encode_count(2))))
+        late.sendall(
+            frame(0, request(protocol.Operation.JOIN, "g2/init", 1, protocol.encode_count(2)))
+        )
         assert read_reply(late, 0)[0] == protocol.ReplyStatus.LOST

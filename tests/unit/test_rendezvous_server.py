@@ -45,7 +45,9 @@ def test_a_value_of_sixty_megabytes_fits_and_one_of_sixty_four_is_refused_here(c
 def test_get_waits_for_another_client_and_delays_nobody(server, client):
     with StoreClient(server.address, SECRET, LIMIT) as waiting:
         got = []
-        thread = threading.Thread(target=lambda: got.append(waiting.get("late", LIMIT)), daemon=True)
+        thread = threading.Thread(
+            target=lambda: got.append(waiting.get("late", LIMIT)), daemon=True
+        )
         thread.start()
         start = time.monotonic()
         for _ in range(100):
@@ -85,7 +87,9 @@ def test_a_timed_out_collect_names_who_is_missing(client):
 def test_collect_wants_keys_that_exist_at_the_same_time(server, client):
     with StoreClient(server.address, SECRET, LIMIT) as waiting:
         got = []
-        thread = threading.Thread(target=lambda: got.append(waiting.collect("m", 2, LIMIT)), daemon=True)
+        thread = threading.Thread(
+            target=lambda: got.append(waiting.collect("m", 2, LIMIT)), daemon=True
+        )
         client.set("m/0", b"old")
         thread.start()
         wait_until(lambda: list(server._loop._table._waiters) == ["m/1"])
@@ -152,7 +156,10 @@ def test_requests_sent_ahead_are_answered_in_order(server):
     with dial(server) as sock:
         shake_hands(sock)
         get = request(protocol.Operation.GET, "k", 5000)
-        ahead = b"".join(frame(i, request(protocol.Operation.ADD, "n", 0, struct.pack("<q", 1))) for i in range(1, 50))
+        ahead = b"".join(
+            frame(i, request(protocol.Operation.ADD, "n", 0, struct.pack("<q", 1)))
+            for i in range(1, 50)
+        )
         sock.sendall(frame(0, get) + ahead)
         with StoreClient(server.address, SECRET, LIMIT) as other:
             for _ in range(20):  # turns in which the server could have read on

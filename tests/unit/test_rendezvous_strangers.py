@@ -1,4 +1,5 @@
-"""The store server against strangers: who does not know the secret, talks nonsense, dawdles or floods it."""
+"""The store server against strangers: who does not know the secret, talks nonsense, dawdles or
+floods it."""
 
 from __future__ import annotations
 
@@ -91,7 +92,9 @@ def test_a_recorded_handshake_is_worthless(server, caplog):
     with dial(server) as sock:
         sock.sendall(protocol.hello(nonce))
         proof = protocol.answer_server(SECRET, nonce, receive(sock, protocol.ANSWER_BYTES))
-        sock.sendall(proof + frame(0, request(protocol.Operation.ADD, "n", 0, struct.pack("<q", 1))))
+        sock.sendall(
+            proof + frame(0, request(protocol.Operation.ADD, "n", 0, struct.pack("<q", 1)))
+        )
         assert read_reply(sock, 0) == b"\0" + struct.pack("<q", 1)
     with dial(server) as sock:
         sock.sendall(protocol.hello(nonce) + proof)
@@ -186,7 +189,9 @@ def test_one_who_dawdles_is_shown_out_and_delays_nobody(server, caplog, monkeypa
             loris.sendall(bytes([byte]))
             assert_serves(server)
         strangers = list(server._loop._strangers)
-        assert len(strangers) == 2 and all(stranger.deadline >= came + 2 * LIMIT for stranger in strangers)
+        assert len(strangers) == 2 and all(
+            stranger.deadline >= came + 2 * LIMIT for stranger in strangers
+        )
         over = time.monotonic() + 0.1
         for stranger in strangers:
             stranger.deadline = over
@@ -195,7 +200,10 @@ def test_one_who_dawdles_is_shown_out_and_delays_nobody(server, caplog, monkeypa
         assert_closed(silent)
         assert time.monotonic() >= over
     wait_until(lambda: len(warnings_of(caplog)) == 2)
-    assert all(f"did not finish the handshake within {2 * LIMIT:g} s" in text for text in warnings_of(caplog))
+    assert all(
+        f"did not finish the handshake within {2 * LIMIT:g} s" in text
+        for text in warnings_of(caplog)
+    )
 
 
 def test_a_half_open_client_that_is_in_the_middle_of_a_request_delays_nobody(server, caplog):
@@ -241,7 +249,10 @@ def test_a_flood_of_strangers_costs_the_log_a_few_lines_and_is_counted(server, c
     server.close()
     first, count = warnings_of(caplog)[:-1], warnings_of(caplog)[-1]
     assert len(first) == 5 and all("does not speak hvdlite's protocol" in text for text in first)
-    assert count == "the store has closed 295 more connections of strangers: none knew the job's secret"
+    assert (
+        count
+        == "the store has closed 295 more connections of strangers: none knew the job's secret"
+    )
 
 
 def test_without_descriptors_the_server_pauses_and_recovers(tmp_path):

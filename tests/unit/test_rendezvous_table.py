@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import random
 
-from hvdlite.rendezvous.protocol import WAIT_FOREVER, Operation, Request, encode_count, encode_counter
+from hvdlite.rendezvous.protocol import (
+    WAIT_FOREVER,
+    Operation,
+    Request,
+    encode_count,
+    encode_counter,
+)
 from hvdlite.rendezvous.table import Table
 
 
@@ -103,7 +109,9 @@ def test_collects_are_answered_exactly_when_all_keys_exist_in_whatever_order_key
 
 def test_one_answer_to_a_collect_is_made_for_all_and_made_anew_after_a_change():
     table = Table()
-    askers = [ask(table, Operation.COLLECT, "m", WAIT_FOREVER, encode_count(2))[0] for _ in range(3)]
+    askers = [
+        ask(table, Operation.COLLECT, "m", WAIT_FOREVER, encode_count(2))[0] for _ in range(3)
+    ]
     put(table, "m/0", b"a")
     put(table, "m/1", b"b")
     first = askers[0].replies[0]

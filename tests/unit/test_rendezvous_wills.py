@@ -42,10 +42,14 @@ def assert_lost(reply, rank, text):
 
 
 @pytest.mark.parametrize("waits_in", ["get", "collect", "arrive", "nothing"])
-def test_a_rank_whose_connection_ends_is_named_to_those_who_wait_and_those_who_do_not(server, waits_in):
+def test_a_rank_whose_connection_ends_is_named_to_those_who_wait_and_those_who_do_not(
+    server, waits_in
+):
     wait = {
         "get": frame(1, request(protocol.Operation.GET, "never", 0xFFFFFFFF)),
-        "collect": frame(1, request(protocol.Operation.COLLECT, "never", 0xFFFFFFFF, protocol.encode_count(2))),
+        "collect": frame(
+            1, request(protocol.Operation.COLLECT, "never", 0xFFFFFFFF, protocol.encode_count(2))
+        ),
         "arrive": arrive(1),
         "nothing": b"",
     }[waits_in]
@@ -99,7 +103,9 @@ def test_a_failure_is_told_word_for_word_and_the_first_one_counts(server):
         first.sendall(frame(1, request(protocol.Operation.FAIL, "j", 0, verdict)))
         assert read_reply(first, 1) == b"\0"
         assert read_reply(second, 1) == b"\3" + verdict
-        second.sendall(frame(1, request(protocol.Operation.FAIL, "j", 0, protocol.encode_verdict(0, 4, "no"))))
+        second.sendall(
+            frame(1, request(protocol.Operation.FAIL, "j", 0, protocol.encode_verdict(0, 4, "no")))
+        )
         assert read_reply(second, 2) == b"\3" + verdict
 
 
@@ -107,12 +113,17 @@ def test_neither_strangers_nor_members_that_do_not_join_have_a_will(server):
     with dial(server) as sock, StoreClient(server.address, SECRET, LIMIT) as friend:
         join(sock, 0)
         sock.sendall(frame(1, request(protocol.Operation.GET, "k", 0xFFFFFFFF)))
-        # A wrong secret, with a request to join right behind it; garbage; a friend without a seat; a twin of rank 0.
+        # A wrong secret, with a request to join right behind it; garbage; a friend without a seat;
+        # a twin of rank 0.
         with dial(server) as stranger:
             stranger.sendall(protocol.hello(os.urandom(32)))
             receive(stranger, protocol.ANSWER_BYTES)
             asks = request(protocol.Operation.JOIN, "j", 1, protocol.encode_count(2))
-            stranger.sendall(bytes(32) + frame(0, asks) + frame(1, request(protocol.Operation.FAIL, "j", 0, b"x" * 9)))
+            stranger.sendall(
+                bytes(32)
+                + frame(0, asks)
+                + frame(1, request(protocol.Operation.FAIL, "j", 0, b"x" * 9))
+            )
             assert_closed(stranger)
         with dial(server) as garbage:
             garbage.sendall(b"GET / HTTP/1.1\r\n\r\n")
@@ -120,7 +131,9 @@ def test_neither_strangers_nor_members_that_do_not_join_have_a_will(server):
         assert_serves(server)
         with dial(server) as twin:
             shake_hands(twin)
-            twin.sendall(frame(0, request(protocol.Operation.JOIN, "j", 0, protocol.encode_count(2))))
+            twin.sendall(
+                frame(0, request(protocol.Operation.JOIN, "j", 0, protocol.encode_count(2)))
+            )
             assert read_reply(twin, 0)[0] == protocol.ReplyStatus.BAD_REQUEST
             twin.sendall(frame(1, request(protocol.Operation.FAIL, "j", 0, b"x" * 9)))
             assert read_reply(twin, 1)[0] == protocol.ReplyStatus.BAD_REQUEST
@@ -168,7 +181,9 @@ with StoreServer(bytes(range(32))) as server:
     sys.stdin.readline()
     os.kill(os.getpid(), signal.SIGKILL)
 """
-    rank0 = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    rank0 = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
     port = int(rank0.stdout.readline())
     child = None
     try:

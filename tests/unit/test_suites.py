@@ -1,4 +1,5 @@
-"""scripts/test: which suite a file belongs to, which suite starts next, and what a run makes of passing, failing and unsteady tests."""
+"""scripts/test: which suite a file belongs to, which suite starts next, and what a run makes of
+passing, failing and unsteady tests."""
 
 from __future__ import annotations
 
@@ -21,7 +22,9 @@ def name_of(found: Suite | None) -> str | None:
     return found.name if found else None
 
 
-@pytest.mark.parametrize("path", sorted(str(p.relative_to(TESTS)) for p in TESTS.rglob("test_*.py")))
+@pytest.mark.parametrize(
+    "path", sorted(str(p.relative_to(TESTS)) for p in TESTS.rglob("test_*.py"))
+)
 def test_every_file_of_tests_belongs_to_a_suite(path: str) -> None:
     assert suite_of(path)
 
@@ -56,16 +59,24 @@ AFTER_SHORT = suite("after", 5, after="short")
     ],
 )
 def test_the_longest_suite_that_fits_and_may_run_starts_next(
-    waiting: list[Suite], running: list[Suite], passed: tuple[str, ...], cores: float, started: str | None
+    waiting: list[Suite],
+    running: list[Suite],
+    passed: tuple[str, ...],
+    cores: float,
+    started: str | None,
 ) -> None:
     assert name_of(next_suite(waiting, running, passed, cores)) == started
 
 
-CLEANING, CLEANING_TOO = (replace(suite(name, 9), cleans_shm=True) for name in ("cleaning", "cleaning too"))
+CLEANING, CLEANING_TOO = (
+    replace(suite(name, 9), cleans_shm=True) for name in ("cleaning", "cleaning too")
+)
 
 
 @pytest.mark.parametrize(("apart", "started"), [(True, "cleaning too"), (False, "short")])
-def test_without_a_shm_of_its_own_a_suite_that_cleans_it_does_not_run_beside_another(apart: bool, started: str) -> None:
+def test_without_a_shm_of_its_own_a_suite_that_cleans_it_does_not_run_beside_another(
+    apart: bool, started: str
+) -> None:
     assert name_of(next_suite([CLEANING_TOO, SHORT], [CLEANING], (), 2.5, apart)) == started
 
 
@@ -105,7 +116,8 @@ SKIPPED = "import pytest\ndef test_it():\n    pytest.skip('no such device')\n"
 
 @pytest.fixture
 def run_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]):
-    """Runs a suite with one test of this text: the exit code, what was printed, and what was noted as unsteady."""
+    """Runs a suite with one test of this text: the exit code, what was printed, and what was noted
+    as unsteady."""
     monkeypatch.setattr(run, "BUILD", tmp_path)
     monkeypatch.setattr(run, "UNSTEADY", tmp_path / "unsteady.txt")
     monkeypatch.setattr(run, "apart", lambda: ())
@@ -113,7 +125,9 @@ def run_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captur
     def start(text: str, *more: Suite) -> tuple[int, str, str]:
         file = tmp_path / "test_subject.py"
         file.write_text(text)
-        (tmp_path / "pytest.ini").write_text(f"[pytest]\npythonpath = {TESTS} {TESTS / 'conformance'}\n")
+        (tmp_path / "pytest.ini").write_text(
+            f"[pytest]\npythonpath = {TESTS} {TESTS / 'conformance'}\n"
+        )
         (tmp_path / "conftest.py").write_text((TESTS / "conftest.py").read_text())
         monkeypatch.setattr(suite_run, "files_of", lambda suite: [str(file)])
         monkeypatch.setattr(suite_run, "ROOT", tmp_path)
@@ -134,7 +148,11 @@ def test_a_run_that_passes(run_of) -> None:
 def test_a_failure_is_shown_with_its_reason_and_lasts(run_of) -> None:
     code, told, noted = run_of(BROKEN)
     assert (code, noted) == (1, "")
-    assert "the reason" in told and "FAILED: test_subject.py::test_it" in told and "UNSTEADY" not in told
+    assert (
+        "the reason" in told
+        and "FAILED: test_subject.py::test_it" in told
+        and "UNSTEADY" not in told
+    )
 
 
 def test_a_test_that_passes_the_second_time_is_called_unsteady_and_noted(run_of) -> None:
@@ -160,6 +178,8 @@ def test_a_module_that_cannot_be_imported_fails_the_run(run_of) -> None:
 
 
 def test_a_suite_whose_tool_is_missing_is_told_as_not_run(run_of) -> None:
-    needy = Suite("needy", (ALL,), 1.0, command=("true",), needs="/no/such/tool", package="tool-dev")
+    needy = Suite(
+        "needy", (ALL,), 1.0, command=("true",), needs="/no/such/tool", package="tool-dev"
+    )
     code, told, _ = run_of(STEADY, needy)
     assert code == 0 and "NOT RUN: needy: there is no /no/such/tool" in told and "tool-dev" in told

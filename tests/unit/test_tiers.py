@@ -1,4 +1,5 @@
-"""What the tiers take of the batteries: nothing that the whole lacks, and every check in the end."""
+"""What the tiers take of the batteries: nothing that the whole lacks, and every check in the
+end."""
 
 from __future__ import annotations
 
@@ -22,7 +23,9 @@ BATTERIES = {
 
 
 def test_every_battery_is_here() -> None:
-    assert {name for names in BATTERIES.values() for name in names} == {p.name for p in CONFORMANCE.glob("test_*.py")}
+    assert {name for names in BATTERIES.values() for name in names} == {
+        p.name for p in CONFORMANCE.glob("test_*.py")
+    }
 
 
 @pytest.fixture
@@ -34,7 +37,9 @@ def cases(monkeypatch: pytest.MonkeyPatch):
         found: list[Configuration] = []
         for name in BATTERIES[battery]:
             found += runpy.run_path(str(Path(CONFORMANCE, name)))["CONFIGURATIONS"]
-        return {(c.name, check.name) for c in found for check in listed(c.suite) if belongs(c, check)}
+        return {
+            (c.name, check.name) for c in found for check in listed(c.suite) if belongs(c, check)
+        }
 
     return those_of
 

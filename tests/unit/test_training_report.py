@@ -33,4 +33,7 @@ def test_ratios_are_taken_within_rounds_and_disturbed_rounds_are_left_out(report
     blocks["hvdlite"] = _blocks(1, 2, 3, 4, 10, foreign=0.9)  # all disturbed: all count
     assert report.ratio(blocks, "ddp", "hvdlite")[0] == 2
     assert report.ratio({"a": _blocks(3), "b": _blocks(2)}, "a", "b") == (1.5, 1.5, 1.5)
-    assert report.ratio({"a": _blocks(3), "b": [{"in_step": 3, "foreign": 0}]}, "a", "b", "in_step")[0] == 2
+    assert (
+        report.ratio({"a": _blocks(3), "b": [{"in_step": 3, "foreign": 0}]}, "a", "b", "in_step")[0]
+        == 2
+    )

@@ -44,13 +44,15 @@ def test_a_job_whose_ranks_end_well_ends_well() -> None:
         (3, False, ["hostname"], False),
     ],
 )
-def test_python_programs_that_never_met_are_told_so(ranks: int, met: bool, command: list[str], is_told: bool) -> None:
+def test_python_programs_that_never_met_are_told_so(
+    ranks: int, met: bool, command: list[str], is_told: bool
+) -> None:
     verdict = _verdict(ranks)
     verdict.met = met
     verdict.gone = AllGone()
     told = (
-        "hvdliterun: no rank has called hvd.init(): 3 programs have run that knew nothing of each other. "
-        "--torch-env is for those that go by torchrun's variables."
+        "hvdliterun: no rank has called hvd.init(): 3 programs have run that knew nothing of each "
+        "other. --torch-env is for those that go by torchrun's variables."
     )
     assert (verdict.status(), verdict.sentence(command)) == (0, told if is_told else "")
 
@@ -64,7 +66,8 @@ def test_the_first_failure_gives_the_status_and_the_last_line() -> None:
     verdict.ended(Ended(2, code=7), b"", 1)
     assert verdict.status() == 3
     assert verdict.sentence(COMMAND) == (
-        "hvdliterun: rank 1 on host1 exited with code 3: ValueError: bad. All other ranks have ended, too."
+        "hvdliterun: rank 1 on host1 exited with code 3: ValueError: bad. All other ranks have "
+        "ended, too."
     )
 
 
@@ -73,7 +76,9 @@ def test_a_killed_rank_counts_as_128_and_the_signal() -> None:
     verdict.ended(Ended(0, signal=signal.SIGKILL), b"", 0)
     assert verdict.decide(0)
     assert verdict.status() == 137
-    assert verdict.sentence(COMMAND).startswith("hvdliterun: rank 0 on host0 was killed by SIGKILL (by somebody")
+    assert verdict.sentence(COMMAND).startswith(
+        "hvdliterun: rank 0 on host0 was killed by SIGKILL (by somebody"
+    )
 
 
 def test_of_ranks_that_died_at_once_a_crash_is_the_cause() -> None:
@@ -111,7 +116,9 @@ def _host_lost(verdict: Verdict) -> None:
 
 
 @pytest.mark.parametrize("happens", [_dead, _host_lost])
-def test_ranks_that_have_met_get_the_time_to_hear_of_a_loss(happens: Callable[[Verdict], None]) -> None:
+def test_ranks_that_have_met_get_the_time_to_hear_of_a_loss(
+    happens: Callable[[Verdict], None],
+) -> None:
     verdict = _verdict()
     verdict.hearing = lambda: True
     happens(verdict)
@@ -150,7 +157,9 @@ def test_an_interrupt_ends_the_job_with_its_signal() -> None:
     assert verdict.sentence(COMMAND) == "hvdliterun: ended by SIGINT; all ranks were ended."
 
 
-@pytest.mark.parametrize(("number", "status"), [(errno.ENOENT, 127), (errno.EACCES, 126), (errno.ENOEXEC, 126)])
+@pytest.mark.parametrize(
+    ("number", "status"), [(errno.ENOENT, 127), (errno.EACCES, 126), (errno.ENOEXEC, 126)]
+)
 def test_a_command_that_cannot_start_has_the_shells_status(number: int, status: int) -> None:
     verdict = _verdict()
     verdict.start_failure = StartFailed(0, number)
@@ -175,7 +184,8 @@ def test_a_lost_host_is_the_cause_of_what_its_loss_does_to_others() -> None:
     verdict.lost_host("host1", "ssh ended, too")  # by us
     assert verdict.status() == 255
     assert verdict.sentence(COMMAND) == (
-        "hvdliterun: host host2 was lost: ssh ended with status 255. All other ranks have ended, too."
+        "hvdliterun: host host2 was lost: ssh ended with status 255. All other ranks have "
+        "ended, too."
     )
 
 
@@ -205,7 +215,9 @@ def test_ranks_that_may_still_run_are_told_and_are_no_success() -> None:
         "hvdliterun: ended by SIGINT. Host host2 did not answer; its ranks may still run."
     )
     verdict.unanswered("host1", killed=False)
-    assert verdict.sentence(COMMAND).endswith(" Hosts host2, host1 did not answer; their ranks may still run.")
+    assert verdict.sentence(COMMAND).endswith(
+        " Hosts host2, host1 did not answer; their ranks may still run."
+    )
 
 
 def test_a_cause_is_told_though_a_host_has_not_answered() -> None:
@@ -214,7 +226,8 @@ def test_a_cause_is_told_though_a_host_has_not_answered() -> None:
     verdict.unanswered("host2", killed=False)
     assert verdict.status() == 255
     assert verdict.sentence(COMMAND) == (
-        "hvdliterun: rank 0 on host0 exited with code 3: ValueError: bad. Host host2 did not answer; its ranks may still run."
+        "hvdliterun: rank 0 on host0 exited with code 3: ValueError: bad. Host host2 did not "
+        "answer; its ranks may still run."
     )
 
 
@@ -322,7 +335,8 @@ def test_a_launcher_that_gets_no_processor_does_not_take_that_for_silence_in_the
 
 
 class Clock:
-    """Time passes where somebody waits, until the next of these signals comes. Nothing is ever ready."""
+    """Time passes where somebody waits, until the next of these signals comes. Nothing is ever
+    ready."""
 
     def __init__(self, *signals: tuple[float, int]) -> None:
         self.now = 0.0
@@ -383,7 +397,10 @@ class Frozen:
     ("signals", "asked"),
     [
         ([(1.0, signal.SIGTERM)], [("terminate", 1.0), ("abandon", 61.0)]),
-        ([(1.0, signal.SIGINT), (3.0, signal.SIGINT)], [("terminate", 1.0), ("kill", 3.0), ("abandon", 9.0)]),
+        (
+            [(1.0, signal.SIGINT), (3.0, signal.SIGINT)],
+            [("terminate", 1.0), ("kill", 3.0), ("abandon", 9.0)],
+        ),
         (
             [(1.0, signal.SIGINT), (3.0, signal.SIGINT), (8.0, signal.SIGTERM)],
             [("terminate", 1.0), ("kill", 3.0), ("kill", 8.0), ("abandon", 9.0)],
@@ -392,7 +409,9 @@ class Frozen:
     ids=["SIGTERM", "Ctrl-C twice", "Ctrl-C twice and SIGTERM"],
 )
 def test_who_does_not_answer_is_not_waited_for_for_ever(
-    monkeypatch: pytest.MonkeyPatch, signals: list[tuple[float, int]], asked: list[tuple[str, float]]
+    monkeypatch: pytest.MonkeyPatch,
+    signals: list[tuple[float, int]],
+    asked: list[tuple[str, float]],
 ) -> None:
     clock = Clock(*signals)
     monkeypatch.setattr(watching, "time", clock)

@@ -1,4 +1,5 @@
-"""What ranks have printed on the launcher's way: it waits for a slow reader, and is heard before its rank is judged."""
+"""What ranks have printed on the launcher's way: it waits for a slow reader, and is heard before
+its rank is judged."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ Watched = Callable[..., tuple[Verdict, Reader]]
 
 
 class Host:
-    """A rank whose pipes are here, or `elsewhere`. In each turn of `watch` one of `turns` happens."""
+    """A rank whose pipes are here, or `elsewhere`. In each turn of `watch` one of `turns`
+    happens."""
 
     def __init__(self, elsewhere: bool, turns: list[Callable[[Host], list[Event]]]) -> None:
         self._turns = turns
@@ -87,7 +89,9 @@ def watched() -> Iterator[Watched]:
         sink = Sink(reader)
         streams = {(0, name): Stream(0, name, sink) for name in ("stdout", "stderr")}
         verdict = Verdict({0: "here"})
-        hosts.append(Host(elsewhere, [lambda host, turn=turn: turn(host, reader) for turn in turns]))
+        hosts.append(
+            Host(elsewhere, [lambda host, turn=turn: turn(host, reader) for turn in turns])
+        )
         watch({"here": hosts[0]}, streams, verdict)  # type: ignore[dict-item]
         return verdict, reader
 
@@ -123,8 +127,11 @@ def test_a_host_elsewhere_waits_while_the_reader_is_full(watched: Watched) -> No
     assert reader.data == b"[0]<stdout>:one\n[0]<stdout>:two\n"
 
 
-def test_who_has_escaped_and_writes_without_end_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching.selectors, "DefaultSelector", selectors.SelectSelector)  # epoll takes no devices
+def test_who_has_escaped_and_writes_without_end_holds_nothing_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # epoll takes no devices
+    monkeypatch.setattr(watching.selectors, "DefaultSelector", selectors.SelectSelector)
     endless = os.open("/dev/zero", os.O_RDONLY)
     host = Host(False, [lambda host: [AllGone()]])
     host.pipes[0] = Pipes(endless, host.pipes[0].stderr)
@@ -142,4 +149,7 @@ def test_a_rank_is_judged_by_what_it_said_last(watched: Watched, elsewhere: bool
         return [*said, Ended(0, code=3), AllGone()]
 
     verdict, _ = watched(elsewhere, fail)
-    assert verdict.sentence(["python"]) == "hvdliterun: rank 0 on here exited with code 3: ValueError: bad data."
+    assert (
+        verdict.sentence(["python"])
+        == "hvdliterun: rank 0 on here exited with code 3: ValueError: bad data."
+    )

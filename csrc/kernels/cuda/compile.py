@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Compiles kernels.cu for the GPUs that are about, with nvcc or with NVRTC: whichever is there. CMakeLists.txt calls it.
+"""Compiles kernels.cu for the GPUs that are about, with nvcc or with NVRTC: whichever is there.
+CMakeLists.txt calls it.
 
     compile.py find auto|nvcc|nvrtc|none             prints what would compile: "nvcc 13.0", or "none: " and why
     compile.py build auto|nvcc|nvrtc|none FOLDER     writes the images there, and images.inc, which lists them
 
-NVRTC is nvcc's compiler as a library: `pip install nvidia-cuda-nvrtc`, and part of every torch for CUDA. It is looked for in the
-environment that builds, also from within pip's isolated builds. Nothing of CUDA is needed to build hvdlite: without either of them it
-has no kernels, and GPU tensors are handled without.
+NVRTC is nvcc's compiler as a library: `pip install nvidia-cuda-nvrtc`, and part of every torch for
+CUDA. It is looked for in the environment that builds, also from within pip's isolated builds.
+Nothing of CUDA is needed to build hvdlite: without either of them it has no kernels, and GPU
+tensors are handled without.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parent / "kernels.cu"
 INCLUDE = SOURCE.parents[2]
-# Machine code for what data centres have, and for everything else, older or not yet born, PTX, which the driver compiles.
+# Machine code for what data centres have, and for everything else, older or not yet born, PTX,
+# which the driver compiles.
 MACHINES = (80, 90, 100)
 PTX = 75
 # A product and the sum that it goes into are rounded one by one, as on the processor.
@@ -56,7 +59,8 @@ class Nvcc:
     def compile(self, architecture: str, folder: Path) -> bytes:
         kind = "ptx" if architecture.startswith("compute") else "cubin"
         image = folder / f"nvcc-{architecture}"
-        # Its objections to new versions of g++ concern code for the processor, of which there is none here.
+        # Its objections to new versions of g++ concern code for the processor, of which there is
+        # none here.
         self._run(
             f"--{kind}", f"--gpu-architecture={architecture}", "-allow-unsupported-compiler", *OPTIONS, "-o", str(image), str(SOURCE)
         )  # fmt: skip
@@ -75,14 +79,19 @@ class Nvrtc:
     def __init__(self) -> None:
         self._library = self._load()
         major, minor = ctypes.c_int(), ctypes.c_int()
-        self._check(self._library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)), "nvrtcVersion")
+        self._check(
+            self._library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)), "nvrtcVersion"
+        )
         self.version = (major.value, minor.value)
         self.name = f"NVRTC {major.value}.{minor.value}"
 
     @staticmethod
     def _load() -> ctypes.CDLL:
-        # An isolated build has folders of its own in sys.path; those of the environment that it is for are in sysconfig.
-        folders = dict.fromkeys([*sys.path, sysconfig.get_path("purelib"), sysconfig.get_path("platlib")])
+        # An isolated build has folders of its own in sys.path; those of the environment that it is
+        # for are in sysconfig.
+        folders = dict.fromkeys(
+            [*sys.path, sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
+        )
         wheels = [f"{folder}/nvidia/*/lib/libnvrtc.so.*[0-9]" for folder in folders if folder]
         found = [path for pattern in wheels for path in sorted(glob.glob(pattern), reverse=True)]
         for name in (*found, "libnvrtc.so.13", "libnvrtc.so.12"):
@@ -94,7 +103,10 @@ class Nvrtc:
 
     def architectures(self) -> set[int]:
         count = ctypes.c_int()
-        self._check(self._library.nvrtcGetNumSupportedArchs(ctypes.byref(count)), "nvrtcGetNumSupportedArchs")
+        self._check(
+            self._library.nvrtcGetNumSupportedArchs(ctypes.byref(count)),
+            "nvrtcGetNumSupportedArchs",
+        )
         numbers = (ctypes.c_int * count.value)()
         self._check(self._library.nvrtcGetSupportedArchs(numbers), "nvrtcGetSupportedArchs")
         return set(numbers)
@@ -102,17 +114,26 @@ class Nvrtc:
     def compile(self, architecture: str, folder: Path) -> bytes:
         program = ctypes.c_void_p()
         source = SOURCE.read_bytes()
-        created = self._library.nvrtcCreateProgram(ctypes.byref(program), source, SOURCE.name.encode(), 0, None, None)
+        created = self._library.nvrtcCreateProgram(
+            ctypes.byref(program), source, SOURCE.name.encode(), 0, None, None
+        )
         self._check(created, "nvrtcCreateProgram")
         options = [option.encode() for option in (f"--gpu-architecture={architecture}", *OPTIONS)]
-        failed = self._library.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))
+        failed = self._library.nvrtcCompileProgram(
+            program, len(options), (ctypes.c_char_p * len(options))(*options)
+        )
         if failed:
-            raise Unusable(f"NVRTC failed:\n{self._get(program, 'ProgramLog').rstrip(bytes(1)).decode()}")
+            raise Unusable(
+                f"NVRTC failed:\n{self._get(program, 'ProgramLog').rstrip(bytes(1)).decode()}"
+            )
         return self._get(program, "PTX" if architecture.startswith("compute") else "CUBIN")
 
     def _get(self, program: ctypes.c_void_p, what: str) -> bytes:
         size = ctypes.c_size_t()
-        self._check(getattr(self._library, f"nvrtcGet{what}Size")(program, ctypes.byref(size)), f"nvrtcGet{what}Size")
+        self._check(
+            getattr(self._library, f"nvrtcGet{what}Size")(program, ctypes.byref(size)),
+            f"nvrtcGet{what}Size",
+        )
         content = ctypes.create_string_buffer(size.value)
         self._check(getattr(self._library, f"nvrtcGet{what}")(program, content), f"nvrtcGet{what}")
         return content.raw
@@ -141,12 +162,15 @@ def find(choice: str) -> tuple[list[Nvcc | Nvrtc], list[str]]:
 
 
 def build(compiler: Nvcc | Nvrtc, folder: Path) -> list[str]:
-    """Compiles for all architectures that the compiler knows of, and returns the rows of images.inc."""
+    """Compiles for all architectures that the compiler knows of, and returns the rows of
+    images.inc."""
     known = compiler.architectures()
     machines = [f"sm_{number}" for number in MACHINES if number in known]
     architectures = [*machines, f"compute_{min(n for n in known if n >= PTX)}"]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        images = list(pool.map(lambda architecture: compiler.compile(architecture, folder), architectures))
+        images = list(
+            pool.map(lambda architecture: compiler.compile(architecture, folder), architectures)
+        )
     rows = []
     for architecture, content in zip(architectures, images, strict=True):
         # Named by content: whatever tells files by their names sees that this is another one.
@@ -155,15 +179,22 @@ def build(compiler: Nvcc | Nvrtc, folder: Path) -> list[str]:
         kind, number = architecture.split("_")
         major, minor = divmod(int(number), 10)
         ptx = "true" if kind == "compute" else "false"
-        rows.append(f'HVDLITE_KERNEL_IMAGE({architecture}, {major}, {minor}, {ptx}, {len(content)}, "{path}")')
+        rows.append(
+            f"HVDLITE_KERNEL_IMAGE({architecture}, {major}, {minor}, {ptx}, {len(content)}, "
+            f'"{path}")'
+        )
     print(f"hvdlite's GPU kernels: {compiler.name}, for {', '.join(architectures)}")
     return rows
 
 
 def main(command: str, choice: str, folder: str = "") -> None:
     if choice not in ("auto", "none", *COMPILERS):
-        raise SystemExit(f"HVDLITE_CUDA_COMPILER is '{choice}', but must be auto, nvcc, nvrtc or none")
-    compilers, problems = ([], ["HVDLITE_CUDA_COMPILER is none"]) if choice == "none" else find(choice)
+        raise SystemExit(
+            f"HVDLITE_CUDA_COMPILER is '{choice}', but must be auto, nvcc, nvrtc or none"
+        )
+    compilers, problems = (
+        ([], ["HVDLITE_CUDA_COMPILER is none"]) if choice == "none" else find(choice)
+    )
     asked_for = choice in COMPILERS
     if asked_for and not compilers:
         raise SystemExit(f"HVDLITE_CUDA_COMPILER is {choice}, but: {problems[0]}")

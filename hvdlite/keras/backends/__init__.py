@@ -1,4 +1,5 @@
-"""What hvdlite.keras must know about the backend that Keras runs on. One file each; only the one in use is imported."""
+"""What hvdlite.keras must know about the backend that Keras runs on. One file each; only the one in
+use is imported."""
 
 from __future__ import annotations
 

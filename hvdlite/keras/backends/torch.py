@@ -21,8 +21,13 @@ class TorchBackend(Backend):
 
     def allreduce(self, groups: Sequence[Group], options: Options) -> Group:
         how = (options.process_set, options.op, options.prescale, options.postscale)
-        calls = [Call(ALLREDUCE, f"{options.scope}gradients.{i}", *how, grouped=True) for i in range(len(groups))]
-        started = [OPS.start(call, list(group.values())) for call, group in zip(calls, groups, strict=True)]
+        calls = [
+            Call(ALLREDUCE, f"{options.scope}gradients.{i}", *how, grouped=True)
+            for i in range(len(groups))
+        ]
+        started = [
+            OPS.start(call, list(group.values())) for call, group in zip(calls, groups, strict=True)
+        ]
         return {
             number: result
             for group, results in zip(groups, run_all(started), strict=True)

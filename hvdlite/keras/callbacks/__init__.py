@@ -1,10 +1,14 @@
-"""Callbacks for fit(): ranks start equal, show the average of their metrics, and change the learning rate together."""
+"""Callbacks for fit(): ranks start equal, show the average of their metrics, and change the
+learning rate together."""
 
 from __future__ import annotations
 
 from hvdlite.keras.callbacks.broadcasting import BroadcastGlobalVariablesCallback
 from hvdlite.keras.callbacks.checkpoint import BestModelCheckpoint
-from hvdlite.keras.callbacks.learning_rate import LearningRateScheduleCallback, LearningRateWarmupCallback
+from hvdlite.keras.callbacks.learning_rate import (
+    LearningRateScheduleCallback,
+    LearningRateWarmupCallback,
+)
 from hvdlite.keras.callbacks.metrics import MetricAverageCallback
 
 __all__ = [

@@ -14,8 +14,9 @@ from hvdlite.keras.values import broadcast_variables
 class BroadcastGlobalVariablesCallback(KERAS.callbacks.Callback):  # type: ignore[misc, name-defined]
     """Gives all ranks the variables of the model and of the optimizer that `root_rank` has.
 
-    Before the first step, if all of them exist by then on all ranks; else after it. `local_variables` stay as they are.
-    Ranks that are about to make different numbers of steps are told so: they would wait for each other at the end.
+    Before the first step, if all of them exist by then on all ranks; else after it.
+    `local_variables` stay as they are. Ranks that are about to make different numbers of steps are
+    told so: they would wait for each other at the end.
     """
 
     def __init__(self, root_rank: int, device: str = "", local_variables: Any = None) -> None:
@@ -36,7 +37,9 @@ class BroadcastGlobalVariablesCallback(KERAS.callbacks.Callback):  # type: ignor
         ready = bool(model.built)
         if ready:
             build(model.optimizer, model.trainable_variables)
-        everyones = allgather_object((ready, self.params.get("steps")), "BroadcastGlobalVariablesCallback")
+        everyones = allgather_object(
+            (ready, self.params.get("steps")), "BroadcastGlobalVariablesCallback"
+        )
         check_steps([steps for _, steps in everyones])
         if all(ready for ready, _ in everyones):
             self._broadcast()

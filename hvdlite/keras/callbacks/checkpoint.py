@@ -11,7 +11,8 @@ _NO_PATH = "hvdlite-best-model-has-no-path.weights.h5"
 
 
 class BestModelCheckpoint(KERAS.callbacks.ModelCheckpoint):  # type: ignore[misc, name-defined]
-    """keras.callbacks.ModelCheckpoint(save_best_only=True) whose `filepath` is set later, and which rank 0 writes alone."""
+    """keras.callbacks.ModelCheckpoint(save_best_only=True) whose `filepath` is set later, and which
+    rank 0 writes alone."""
 
     def __init__(self, monitor: str = "val_loss", verbose: int = 0, save_weights_only: bool = False,
                  mode: str = "auto", save_freq: Any = "epoch") -> None:  # fmt: skip
@@ -23,7 +24,9 @@ class BestModelCheckpoint(KERAS.callbacks.ModelCheckpoint):  # type: ignore[misc
     def on_train_begin(self, logs: Any = None) -> None:
         """The last moment to have a path."""
         if self.filepath is None:
-            raise ValueError("BestModelCheckpoint does not know where to save: set its .filepath before fit()")
+            raise ValueError(
+                "BestModelCheckpoint does not know where to save: set its .filepath before fit()"
+            )
         super().on_train_begin(logs)
 
     def _save_model(self, *args: Any, **kwargs: Any) -> None:

@@ -11,11 +11,13 @@ from hvdlite.keras.host import to_numpy, velocities_of
 
 
 class LearningRateScheduleCallback(KERAS.callbacks.Callback):  # type: ignore[misc, name-defined]
-    """Multiplies `initial_lr` by multiplier(epoch) in the epochs from `start_epoch` on, up to `end_epoch`.
+    """Multiplies `initial_lr` by multiplier(epoch) in the epochs from `start_epoch` on, up to
+    `end_epoch`.
 
-    A number m as `multiplier` means m ** (epoch - start_epoch). With staircase=False the rate changes with every batch, and
-    epochs are fractions; `steps_per_epoch` is found out where Keras knows it. momentum_correction=True scales the momentum of
-    past gradients as the rate (https://arxiv.org/abs/1706.02677).
+    A number m as `multiplier` means m ** (epoch - start_epoch). With staircase=False the rate
+    changes with every batch, and epochs are fractions; `steps_per_epoch` is found out where Keras
+    knows it. momentum_correction=True scales the momentum of past gradients as the rate
+    (https://arxiv.org/abs/1706.02677).
     """
 
     def __init__(self, initial_lr: float, multiplier: float | Callable[[float], float],
@@ -23,7 +25,9 @@ class LearningRateScheduleCallback(KERAS.callbacks.Callback):  # type: ignore[mi
                  momentum_correction: bool = True, steps_per_epoch: int | None = None) -> None:  # fmt: skip
         super().__init__()
         if initial_lr is None:
-            raise ValueError("initial_lr= is missing: the learning rate that the multiplier applies to")
+            raise ValueError(
+                "initial_lr= is missing: the learning rate that the multiplier applies to"
+            )
         self.initial_lr = initial_lr
         self.start_epoch = start_epoch
         self.end_epoch = end_epoch
@@ -47,8 +51,8 @@ class LearningRateScheduleCallback(KERAS.callbacks.Callback):  # type: ignore[mi
         self.steps_per_epoch = self.params.get("steps")
         if not self.steps_per_epoch:
             raise ValueError(
-                f"{type(self).__name__} changes the learning rate with every batch and needs to know how many there are: "
-                "Keras cannot tell, so pass steps_per_epoch="
+                f"{type(self).__name__} changes the learning rate with every batch and needs to "
+                "know how many there are: Keras cannot tell, so pass steps_per_epoch="
             )
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
@@ -75,7 +79,8 @@ class LearningRateScheduleCallback(KERAS.callbacks.Callback):  # type: ignore[mi
     def _adjust(self, epoch: float) -> None:
         rate = self.initial_lr * self.multiplier(epoch)
         if rate == self._rate:
-            return  # looking at the model may cost something: on JAX its variables are fetched for it
+            # looking at the model may cost something: on JAX its variables are fetched for it
+            return
         optimizer = self.model.optimizer
         before = self._current()
         optimizer.learning_rate = rate
@@ -89,7 +94,8 @@ class LearningRateScheduleCallback(KERAS.callbacks.Callback):  # type: ignore[mi
 
 
 class LearningRateWarmupCallback(LearningRateScheduleCallback):
-    """Raises the learning rate from `initial_lr` / size() to `initial_lr` in the course of `warmup_epochs` epochs."""
+    """Raises the learning rate from `initial_lr` / size() to `initial_lr` in the course of
+    `warmup_epochs` epochs."""
 
     def __init__(self, initial_lr: float, warmup_epochs: int = 5, momentum_correction: bool = True,
                  steps_per_epoch: int | None = None, verbose: int = 0) -> None:  # fmt: skip
@@ -105,5 +111,13 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Shows the learning rate."""
         super().on_epoch_end(epoch, logs)
-        if self.end_epoch is not None and epoch == self.end_epoch - 1 and self.verbose > 0 and rank() == 0:
-            print(f"\nEpoch {epoch + 1}: finished gradual learning rate warmup to {self._current():g}.")
+        if (
+            self.end_epoch is not None
+            and epoch == self.end_epoch - 1
+            and self.verbose > 0
+            and rank() == 0
+        ):
+            print(
+                f"\nEpoch {epoch + 1}: finished gradual learning rate warmup to "
+                f"{self._current():g}."
+            )

@@ -12,7 +12,8 @@ from hvdlite.keras.flavour import KERAS
 class MetricAverageCallback(KERAS.callbacks.Callback):  # type: ignore[misc, name-defined]
     """Averages metrics at the end of each epoch, for all callbacks behind it and for the history.
 
-    Put it before those that read metrics (EarlyStopping, ReduceLROnPlateau, ModelCheckpoint): then all ranks decide alike.
+    Put it before those that read metrics (EarlyStopping, ReduceLROnPlateau, ModelCheckpoint): then
+    all ranks decide alike.
     """
 
     def __init__(self, device: str = "") -> None:

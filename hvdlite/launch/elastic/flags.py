@@ -30,7 +30,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--elastic-timeout",
         type=_seconds,
         metavar="SECONDS",
-        help="how long the job waits for --min-np ranks, or for a rank that does not come back (default: 600)",
+        help="how long the job waits for --min-np ranks, or for a rank that does not come back "
+        "(default: 600)",
     )
     group.add_argument(
         "--reset-limit",
@@ -44,7 +45,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         type=_seconds,
         nargs=2,
         metavar=("MIN", "MAX"),
-        help="how long a slot stays empty after a rank in it has failed, in seconds (default: from 1 to 60)",
+        help="how long a slot stays empty after a rank in it has failed, in seconds (default: from "
+        "1 to 60)",
     )
     group.add_argument(
         "--failure-unit",
@@ -55,7 +57,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--leave-seconds",
         type=_seconds,
         metavar="SECONDS",
-        help="how long ranks that are asked to leave may take until they come to the end of a step (default: 30)",
+        help="how long ranks that are asked to leave may take until they come to the end of a step "
+        "(default: 30)",
     )
 
 

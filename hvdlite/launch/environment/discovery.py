@@ -16,7 +16,9 @@ _ARGUMENTS = "the arguments of init()"
 
 
 def discover(
-    environ: Mapping[str, str], asked: Asked | None = None, read_secret: SecretReader = job_secret.from_environment
+    environ: Mapping[str, str],
+    asked: Asked | None = None,
+    read_secret: SecretReader = job_secret.from_environment,
 ) -> Identity:
     """Returns the identity of a process with this environment and these arguments of init().
 
@@ -26,7 +28,11 @@ def discover(
     asked = asked or Asked()
     may_be_alone = allows_singleton(environ)
     # A rank that wants to be alone takes all variables but our own for another launcher's.
-    believed = [source for source in SOURCES if source.is_here(environ) and (source is HVDLITE or not may_be_alone)]
+    believed = [
+        source
+        for source in SOURCES
+        if source.is_here(environ) and (source is HVDLITE or not may_be_alone)
+    ]
     numbers = _asked_for(asked)
     launcher = _ARGUMENTS
     source: Source | None = None
@@ -43,7 +49,9 @@ def discover(
     by_mpi = source is not None and source.has_mpi(environ)
     meeting = meetings.choose(environ, asked, source, numbers)
     secret = meetings.secret_of(environ, asked, meeting, read_secret)
-    return Identity(**vars(numbers), launcher=launcher, by_mpi=by_mpi, meeting=meeting, secret=secret)
+    return Identity(
+        **vars(numbers), launcher=launcher, by_mpi=by_mpi, meeting=meeting, secret=secret
+    )
 
 
 def allows_singleton(environ: Mapping[str, str]) -> bool:
@@ -55,18 +63,23 @@ def _asked_for(asked: Asked) -> Numbers | None:
     if asked.rank is None and asked.size is None:
         return None
     if asked.rank is None or asked.size is None:
-        raise ValueError(f"init(rank={asked.rank}, size={asked.size}) is not allowed: give both, or neither.")
+        raise ValueError(
+            f"init(rank={asked.rank}, size={asked.size}) is not allowed: give both, or neither."
+        )
     for name, value in (("rank", asked.rank), ("size", asked.size)):
         if not isinstance(value, int) or isinstance(value, bool):
             raise TypeError(f"init({name}={value!r}) is not allowed: expected a whole number.")
     if not 0 <= asked.rank < asked.size:
         raise ValueError(
-            f"init(rank={asked.rank}, size={asked.size}) is not allowed: rank has to be from 0 to size - 1."
+            f"init(rank={asked.rank}, size={asked.size}) is not allowed: rank has to be from 0 to "
+            "size - 1."
         )
     return Numbers(asked.rank, asked.size)
 
 
-def _refuse_to_contradict(environ: Mapping[str, str], numbers: Numbers, source: Source | None, other: Source) -> None:
+def _refuse_to_contradict(
+    environ: Mapping[str, str], numbers: Numbers, source: Source | None, other: Source
+) -> None:
     """A lower source may describe other processes: under srun, Slurm counts torchrun's agents. But
     it must not count several processes if the chosen one says that this process is alone."""
     try:
@@ -77,12 +90,14 @@ def _refuse_to_contradict(environ: Mapping[str, str], numbers: Numbers, source: 
     theirs = f"{other.launcher} has started {size} processes ({other.global_[1] or 'PMIx'}={size})"
     if numbers.size == 1 and size > 1:
         raise RuntimeError(
-            f"{theirs}, but there is {ours}, which is obeyed first: each of them would train alone. Unset the variables "
-            f"that are left from elsewhere; or, if this process is meant to be alone, set {ALLOW_SINGLETON}=1."
+            f"{theirs}, but there is {ours}, which is obeyed first: each of them would train "
+            "alone. Unset the variables that are left from elsewhere; or, if this process is "
+            f"meant to be alone, set {ALLOW_SINGLETON}=1."
         )
     same = source is not None and source.family and source.family == other.family
     if same and size != numbers.size and size > 1:
         raise RuntimeError(
-            f"{theirs}, but there is {ours}: one of the two was started inside the other, or its variables are left from "
+            f"{theirs}, but there is {ours}: one of the two was started inside the other, or its "
+            "variables are left from "
             "elsewhere. Unset those of the one that did not start this process."
         )

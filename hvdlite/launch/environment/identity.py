@@ -92,7 +92,9 @@ class Identity(Numbers):
     def apart(self) -> str:
         """Returns a name that separates jobs with the same place to meet: the name of the part;
         empty for all ranks."""
-        return f"part-{hashlib.sha256(repr(self.part).encode()).hexdigest()[:16]}" if self.part else ""
+        return (
+            f"part-{hashlib.sha256(repr(self.part).encode()).hexdigest()[:16]}" if self.part else ""
+        )
 
     @property
     def started_as(self) -> int:
@@ -108,7 +110,11 @@ class Identity(Numbers):
     def place(self) -> tuple[Address, bytes] | None:
         """Returns the store's address and the secret, if a launcher has told both and nothing has
         to be found out."""
-        known = isinstance(self.meeting, AtStore) and len(self.meeting.addresses) == 1 and not self.meeting.may_open
+        known = (
+            isinstance(self.meeting, AtStore)
+            and len(self.meeting.addresses) == 1
+            and not self.meeting.may_open
+        )
         return (self.rendezvous, self.secret) if known and self.rendezvous and self.secret else None
 
 

@@ -31,8 +31,9 @@ def refuse_without_numbers(environ: Mapping[str, str], asked: Asked) -> None:
     if is_given(environ, asked):
         given = _RENDEZVOUS if environ.get(_RENDEZVOUS) else "init(rendezvous=...)"
         raise ValueError(
-            f"{given} set, but {', '.join(HVDLITE.global_)} not, nor any variable of another launcher: which "
-            "rank is this process, and of how many? hvdliterun sets them; init(rank=..., size=...) says it as well."
+            f"{given} set, but {', '.join(HVDLITE.global_)} not, nor any variable of another "
+            "launcher: which rank is this process, and of how many? hvdliterun sets them; "
+            "init(rank=..., size=...) says it as well."
         )
 
 
@@ -41,7 +42,9 @@ def is_given(environ: Mapping[str, str], asked: Asked) -> bool:
     return bool(environ.get(_RENDEZVOUS)) or asked.rendezvous is not None
 
 
-def choose(environ: Mapping[str, str], asked: Asked, source: Source | None, numbers: Numbers) -> Meeting:
+def choose(
+    environ: Mapping[str, str], asked: Asked, source: Source | None, numbers: Numbers
+) -> Meeting:
     """Returns the way to meet for several ranks that `source` has numbered. If `source` is None,
     the arguments of init() number them."""
     if asked.rendezvous is not None:
@@ -50,12 +53,14 @@ def choose(environ: Mapping[str, str], asked: Asked, source: Source | None, numb
         return AtStore(parse_addresses(environ[_RENDEZVOUS], _RENDEZVOUS))
     if source is None:
         raise ValueError(
-            f"init(size={asked.size}) needs a place to meet: pass rendezvous='host:port', an address of rank 0's host "
-            f"that the others reach, or set {_RENDEZVOUS}."
+            f"init(size={asked.size}) needs a place to meet: pass rendezvous='host:port', an "
+            f"address of rank 0's host that the others reach, or set {_RENDEZVOUS}."
         )
     if source is HVDLITE:
         size = environ[source.global_[1]]
-        raise ValueError(f"HVDLITE_SIZE={size}, but {_RENDEZVOUS}=host:port is not set: ranks could not meet.")
+        raise ValueError(
+            f"HVDLITE_SIZE={size}, but {_RENDEZVOUS}=host:port is not set: ranks could not meet."
+        )
     here = numbers.local_size == numbers.size
     if source is HOROVOD:
         return _with_horovodrun(environ, here)
@@ -79,19 +84,21 @@ def secret_of(
             return job_secret.parse(asked.secret)
         if len(asked.secret) != job_secret.SIZE:
             raise ValueError(
-                f"init(secret=...) has to have {job_secret.SIZE} bytes, or {2 * job_secret.SIZE} hex digits."
+                f"init(secret=...) has to have {job_secret.SIZE} bytes, or {2 * job_secret.SIZE} "
+                "hex digits."
             )
         return bytes(asked.secret)
     secret = read_secret(environ)
     if secret is None and isinstance(meeting, AtStore):
         if meeting.may_open:
             raise ValueError(
-                "init(rendezvous=...) needs a secret: pass secret=secrets.token_hex(32), the same to all ranks, or set "
-                f"{job_secret.TEXT_VARIABLE}."
+                "init(rendezvous=...) needs a secret: pass secret=secrets.token_hex(32), the same "
+                f"to all ranks, or set {job_secret.TEXT_VARIABLE}."
             )
         raise ValueError(
             f"{_RENDEZVOUS} is set, but neither {job_secret.DESCRIPTOR_VARIABLE} nor "
-            f"{job_secret.TEXT_VARIABLE}: without the job's secret no other rank would talk to this one."
+            f"{job_secret.TEXT_VARIABLE}: without the job's secret no other rank would talk to "
+            "this one."
         )
     return secret
 
@@ -100,8 +107,8 @@ def _with_horovodrun(environ: Mapping[str, str], here: bool) -> Meeting:
     missing = [name for name in _HTTP if not environ.get(name)]
     if missing:
         raise ValueError(
-            f"HOROVOD_SIZE={environ['HOROVOD_SIZE']}, but {' and '.join(missing)} not set: ranks could not meet. "
-            "horovodrun sets them; or start the program with hvdliterun."
+            f"HOROVOD_SIZE={environ['HOROVOD_SIZE']}, but {' and '.join(missing)} not set: ranks "
+            "could not meet. horovodrun sets them; or start the program with hvdliterun."
         )
     if here:
         return OnThisHost(_facts(environ, *_HTTP))
@@ -133,7 +140,8 @@ def _in_slurm(environ: Mapping[str, str], here: bool) -> Meeting:
     nodes = environ.get("SLURM_STEP_NODELIST")
     if not nodes:
         raise ValueError(
-            "SLURM_STEP_NODELIST is not set, although SLURM_STEP_NUM_TASKS is: on which host is rank 0? srun sets it."
+            "SLURM_STEP_NODELIST is not set, although SLURM_STEP_NUM_TASKS is: on which host is "
+            "rank 0? srun sets it."
         )
     job = _facts(
         environ, "SLURM_CLUSTER_NAME", "SLURM_JOB_UID", "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT",

@@ -45,9 +45,12 @@ class Source:
         needed = (*self.global_, *self.needs)
         missing = [name for name in needed if not environ.get(name)]
         if missing:
-            given = [name for name in dict.fromkeys((*needed, *sum(self.signs, ()))) if environ.get(name)]
+            given = [
+                name for name in dict.fromkeys((*needed, *sum(self.signs, ()))) if environ.get(name)
+            ]
             raise ValueError(
-                f"{', '.join(given)} set, but {', '.join(missing)} not: a process of {self.launcher} needs all of them "
+                f"{', '.join(given)} set, but {', '.join(missing)} not: a process of "
+                f"{self.launcher} needs all of them "
                 f"or none. {self.launcher} sets them; unset them to run a single process."
             )
         rank, size = self._pair(environ, self.global_)
@@ -61,7 +64,9 @@ class Source:
             raise ValueError(f"{names[0]}={rank} has to be below {names[1]}={size}.")
         return rank, size
 
-    def _optional(self, environ: Mapping[str, str], names: Pair, size: int) -> tuple[int | None, int | None]:
+    def _optional(
+        self, environ: Mapping[str, str], names: Pair, size: int
+    ) -> tuple[int | None, int | None]:
         if not all(environ.get(name) for name in names):
             return None, None
         rank, part = self._pair(environ, names)
@@ -86,15 +91,20 @@ class SlurmStep(Source):
         if not (tasks and environ.get("SLURM_NODEID") and environ.get("SLURM_LOCALID")):
             return numbers
         counts = nodelist.tasks_per_node(tasks)
-        node, local_rank = whole_number(environ, "SLURM_NODEID"), whole_number(environ, "SLURM_LOCALID")
+        node, local_rank = (
+            whole_number(environ, "SLURM_NODEID"),
+            whole_number(environ, "SLURM_LOCALID"),
+        )
         if sum(counts) != numbers.size:
             raise ValueError(
-                f"{self.global_[1]}={numbers.size}, but SLURM_STEP_TASKS_PER_NODE={tasks} makes {sum(counts)} processes: "
-                "one of them was changed after srun had set it. Unset both, or start the program with srun."
+                f"{self.global_[1]}={numbers.size}, but SLURM_STEP_TASKS_PER_NODE={tasks} makes "
+                f"{sum(counts)} processes: one of them was changed after srun had set it. Unset "
+                "both, or start the program with srun."
             )
         if node >= len(counts) or local_rank >= counts[node]:
             raise ValueError(
-                f"SLURM_NODEID={node} and SLURM_LOCALID={local_rank} do not fit SLURM_STEP_TASKS_PER_NODE={tasks}."
+                f"SLURM_NODEID={node} and SLURM_LOCALID={local_rank} do not fit "
+                f"SLURM_STEP_TASKS_PER_NODE={tasks}."
             )
         return Numbers(numbers.rank, numbers.size, local_rank, counts[node])
 
@@ -129,32 +139,39 @@ class Pmix(Source):
             numbers = SLURM.read(environ)
             if whole_number(environ, "PMIX_RANK") != numbers.rank:
                 raise ValueError(
-                    f"PMIX_RANK={environ['PMIX_RANK']}, but SLURM_PROCID={numbers.rank}: one of them was inherited from "
-                    "another process. Unset it."
+                    f"PMIX_RANK={environ['PMIX_RANK']}, but SLURM_PROCID={numbers.rank}: one of "
+                    "them was inherited from another process. Unset it."
                 )
             return numbers
         if JSM.is_here(environ):
             return JSM.read(environ)
         raise ValueError(
-            f"PMIX_RANK={environ['PMIX_RANK']} is set, but nothing says how many processes there are: PMIx tells that to "
-            "MPI only. Start the program with mpirun (whose OMPI_COMM_WORLD_SIZE says it), with srun or with hvdliterun; "
-            "unset PMIX_RANK to run a single process."
+            f"PMIX_RANK={environ['PMIX_RANK']} is set, but nothing says how many processes there "
+            "are: PMIx tells that to MPI only. Start the program with mpirun (whose "
+            "OMPI_COMM_WORLD_SIZE says it), with srun or with hvdliterun; unset PMIX_RANK to run "
+            "a single process."
         )
 
 
 def whole_number(environ: Mapping[str, str], name: str) -> int:
     text = environ[name].strip()
     if not text.isdecimal():
-        raise ValueError(f"{name}={environ[name]!r} is not allowed: expected a whole number of at least 0.")
+        raise ValueError(
+            f"{name}={environ[name]!r} is not allowed: expected a whole number of at least 0."
+        )
     return int(text)
 
 
 def _own(launcher: str, prefix: str, *, all_needed: bool) -> Source:
     """Returns our six variables, or Horovod's, which have another prefix."""
-    global_, local, cross = ((f"{prefix}_{of}RANK", f"{prefix}_{of}SIZE") for of in ("", "LOCAL_", "CROSS_"))
+    global_, local, cross = (
+        (f"{prefix}_{of}RANK", f"{prefix}_{of}SIZE") for of in ("", "LOCAL_", "CROSS_")
+    )
     needs = (*local, *cross)
     signs = tuple((name,) for name in (*global_, *needs))
-    return Source(launcher, global_, signs, local, cross, needs if all_needed else (), family="Horovod")
+    return Source(
+        launcher, global_, signs, local, cross, needs if all_needed else (), family="Horovod"
+    )
 
 
 HVDLITE = _own("hvdliterun", "HVDLITE", all_needed=True)
@@ -191,7 +208,9 @@ HYDRA = Hydra(
 )
 # The body of a batch script has SLURM_PROCID and SLURM_NTASKS without being a rank, but no
 # SLURM_STEP_ID. SLURM_NTASKS describes the allocation as often as the step.
-SLURM = SlurmStep("srun", ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"), (("SLURM_STEP_ID", "SLURM_PROCID"),))
+SLURM = SlurmStep(
+    "srun", ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"), (("SLURM_STEP_ID", "SLURM_PROCID"),)
+)
 JSM = Source(
     "jsrun",
     ("JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"),

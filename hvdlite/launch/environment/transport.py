@@ -5,7 +5,9 @@ from __future__ import annotations
 from hvdlite.launch.environment.identity import Identity, OverMpi
 
 
-def asks_about_mpi(me: Identity, cpu_operations: str, pretends: bool, world: tuple[int, int] | None) -> bool:
+def asks_about_mpi(
+    me: Identity, cpu_operations: str, pretends: bool, world: tuple[int, int] | None
+) -> bool:
     """Whether this rank loads MPI, and initialises it if the program has not.
 
     `pretends`: ranks of one host act as ranks of several hosts. `world`: rank and size by the

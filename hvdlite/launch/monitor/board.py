@@ -65,12 +65,16 @@ class _Rank:
         if self.reports and report["clock"] < self.reports[-1]["clock"]:
             self.reports.clear()  # a report of another process
         self.reports.append(report)
-        while len(self.reports) > 2 and self.reports[1]["clock"] <= report["clock"] - WINDOW_SECONDS:
+        while (
+            len(self.reports) > 2 and self.reports[1]["clock"] <= report["clock"] - WINDOW_SECONDS
+        ):
             self.reports.popleft()
 
     def growth(self, counter: str) -> float:
         """Returns the growth of a counter within the window."""
-        first, last = (report["counters"].get(counter, 0) for report in (self.reports[0], self.reports[-1]))
+        first, last = (
+            report["counters"].get(counter, 0) for report in (self.reports[0], self.reports[-1])
+        )
         return float(last - first)
 
     @property
@@ -80,7 +84,9 @@ class _Rank:
     def pending(self) -> int:
         """Returns how many operations this rank has submitted that have not ended."""
         counters = self.reports[-1]["counters"]
-        return self.announced() - int(counters.get("operations", 0)) - int(counters.get("failures", 0))
+        return (
+            self.announced() - int(counters.get("operations", 0)) - int(counters.get("failures", 0))
+        )
 
     def announced(self) -> int:
         counters = self.reports[-1]["counters"]
@@ -135,13 +141,21 @@ class Board:
         root = self._ranks[0]
         if len(root.reports) < 2 or not root.growth("operations") or len(rows) < 2:
             return
-        before, after = (r["counters"].get("seconds_waited_for_rank", {}) for r in (root.reports[0], root.reports[-1]))
-        late = {row.rank: after.get(str(row.rank), 0.0) - before.get(str(row.rank), 0.0) for row in rows}
+        before, after = (
+            r["counters"].get("seconds_waited_for_rank", {})
+            for r in (root.reports[0], root.reports[-1])
+        )
+        late = {
+            row.rank: after.get(str(row.rank), 0.0) - before.get(str(row.rank), 0.0) for row in rows
+        }
         average = sum(late.values()) / len(late)
         for row in rows:
             row.late = late[row.rank] / root.growth("operations")
             step = 1 / (rows[0].steps or rows[0].operations or float("inf"))
-            if row.late > _LATE_SHARE_OF_STEP * step and late[row.rank] > _LATE_BEYOND_AVERAGE * average:
+            if (
+                row.late > _LATE_SHARE_OF_STEP * step
+                and late[row.rank] > _LATE_BEYOND_AVERAGE * average
+            ):
                 row.straggler = True
                 row.note = row.note or f"others wait {milliseconds(row.late)} for it"
 
@@ -184,7 +198,13 @@ def rate(value: float | None) -> str:
     """Returns three digits."""
     if value is None:
         return "-"
-    return f"{value:.0f}" if value >= 100 or value == 0 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+    return (
+        f"{value:.0f}"
+        if value >= 100 or value == 0
+        else f"{value:.1f}"
+        if value >= 10
+        else f"{value:.2f}"
+    )
 
 
 def size(value: float | None) -> str:

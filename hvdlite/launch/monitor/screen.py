@@ -59,7 +59,9 @@ class Screen(Writer):
     def put(self, data: bytes) -> None:
         if not self._lines:
             super().put(data)
-            self._unfinished = _last_of((self._unfinished + data).rpartition(b"\n")[2])[-_LINE_BYTES:]
+            self._unfinished = _last_of((self._unfinished + data).rpartition(b"\n")[2])[
+                -_LINE_BYTES:
+            ]
             return
         text = self._unfinished + data
         end = text.rfind(b"\n") + 1

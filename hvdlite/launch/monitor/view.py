@@ -23,7 +23,17 @@ _READ_SECONDS = 1.0
 _SHARE_OF_A_CORE = 0.002
 # Printed output removes the table. It is drawn again this soon after the output.
 _REDRAW_SECONDS = 0.1
-_HEADINGS = ("rank", "host", "steps/s", "operations/s", "data/s", "waiting", "late", "", "last collective")
+_HEADINGS = (
+    "rank",
+    "host",
+    "steps/s",
+    "operations/s",
+    "data/s",
+    "waiting",
+    "late",
+    "",
+    "last collective",
+)
 _LEFT = (False, True, False, False, False, False, False, True, True)
 _LAST = _HEADINGS.index("last collective")
 _BOLD, _YELLOW, _RED, _PLAIN = "\x1b[1m", "\x1b[33m", "\x1b[1;31m", "\x1b[0m"
@@ -146,7 +156,9 @@ class Monitor(JobObserver):
             if now >= self._next_draw:
                 self._display.draw(now)
                 self._next_draw = now + self._display.seconds
-            self._next_read = now + max(_READ_SECONDS, (time.thread_time() - before) / _SHARE_OF_A_CORE)
+            self._next_read = now + max(
+                _READ_SECONDS, (time.thread_time() - before) / _SHARE_OF_A_CORE
+            )
         pauses = [self._next_read - now, self._display.tick()]
         return max(0.0, min(pause for pause in pauses if pause is not None))
 

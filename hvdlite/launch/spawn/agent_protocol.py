@@ -59,12 +59,13 @@ class Order:
 
     @classmethod
     def decode(cls, content: Mapping[str, Any]) -> Order:
-        """Decodes what guardian.read_job() has read. Raises ValueError if it is another version's."""
+        """Decodes what guardian.read_job() has read. Raises ValueError if it is another
+        version's."""
         names = {each.name for each in dataclasses.fields(cls)}
         if content.keys() != names:
             raise ValueError(
-                "launcher and agent are of different versions of hvdlite: install the same one on every host "
-                f"(they disagree about {', '.join(sorted(names ^ content.keys()))})"
+                "launcher and agent are of different versions of hvdlite: install the same one on "
+                f"every host (they disagree about {', '.join(sorted(names ^ content.keys()))})"
             )
         ranks = {int(rank): environment for rank, environment in content["ranks"].items()}
         return cls(**{**content, "ranks": ranks})
@@ -105,7 +106,10 @@ class Decoder:
         while len(self._rest) - position >= _HEADER.size:
             kind, rank, length = _HEADER.unpack_from(self._rest, position)
             if kind not in (READY, REFUSED, EVENT, STDOUT, STDERR) or length > MOST_BYTES:
-                raise ValueError(f"the agent sent something that is no frame: {self._rest[position : position + 40]!r}")
+                raise ValueError(
+                    "the agent sent something that is no frame: "
+                    f"{self._rest[position : position + 40]!r}"
+                )
             start = position + _HEADER.size
             if len(self._rest) < start + length:
                 break

@@ -24,7 +24,16 @@ from typing import Protocol
 
 from hvdlite.launch.output import Lines, drain
 from hvdlite.launch.spawn import guardian, local
-from hvdlite.launch.spawn.events import AllGone, Ended, Event, Lost, Output, Pipes, Started, signal_name
+from hvdlite.launch.spawn.events import (
+    AllGone,
+    Ended,
+    Event,
+    Lost,
+    Output,
+    Pipes,
+    Started,
+    signal_name,
+)
 from hvdlite.launch.spawn.failure_parsers import Reader
 from hvdlite.launch.spawn.tags import LAUNCHER, Tag, Untangler
 
@@ -81,7 +90,15 @@ class AroundIt(ToEverybody):
     and none of the launcher's processes. Open MPI's launcher would end within two seconds with the
     ranks' output, and Intel's would signal the ranks twice."""
 
-    _LAUNCHERS = ("mpirun", "mpiexec", "mpiexec.hydra", "hydra_pmi_proxy", "hydra_bstrap_pr", "prted", "orted")
+    _LAUNCHERS = (
+        "mpirun",
+        "mpiexec",
+        "mpiexec.hydra",
+        "hydra_pmi_proxy",
+        "hydra_bstrap_pr",
+        "prted",
+        "orted",
+    )
 
     def terminate(self, pid: int) -> bool:
         members = guardian.members(guardian.processes(), pid, set())
@@ -129,7 +146,12 @@ class ThroughSlurm(ToEverybody):
 
 def _slurm(*command: str) -> str:
     done = subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_SLURM_SECONDS, check=True
+        command,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=_SLURM_SECONDS,
+        check=True,
     )
     return done.stdout
 
@@ -208,7 +230,9 @@ class Delegated:
         self._launcher.wake()
 
     def ending_seconds(self, politely: bool) -> float:
-        return self._launcher.ending_seconds(politely) + (self._policy.asking_seconds if politely else 0.0)
+        return self._launcher.ending_seconds(politely) + (
+            self._policy.asking_seconds if politely else 0.0
+        )
 
     def abandon(self) -> list[Event]:
         happened: list[Event] = []
@@ -249,7 +273,11 @@ class Delegated:
             if rank == LAUNCHER:
                 self._words = (self._words + text)[-_WORDS_BYTES:]
                 # Hydra writes messages of its own to its stdout.
-                happened += [Output(LAUNCHER, "stderr", line) for line in self._sentences.feed(text) if _tells(line)]
+                happened += [
+                    Output(LAUNCHER, "stderr", line)
+                    for line in self._sentences.feed(text)
+                    if _tells(line)
+                ]
             else:
                 happened.append(Output(rank, stream, text))
         return bool(data)
@@ -279,10 +307,31 @@ class Delegated:
         causes = [] if ended.signal else self._causes(self._words.decode(errors="replace"))
         named = [cause for cause in causes if cause.rank is not None]
         if named:
-            self.hosts |= {cause.rank: cause.host for cause in named if cause.host and cause.rank is not None}
-            return [Ended(cause.rank, cause.code, cause.signal) for cause in named if cause.rank is not None]
+            self.hosts |= {
+                cause.rank: cause.host for cause in named if cause.host and cause.rank is not None
+            }
+            return [
+                Ended(cause.rank, cause.code, cause.signal)
+                for cause in named
+                if cause.rank is not None
+            ]
         for cause in causes:
             self.status = 128 + cause.signal
-            return [Lost(f"a rank was killed by {signal_name(cause.signal)}; {self._name} does not say which one")]
-        how = f"was killed by {signal_name(ended.signal)}" if ended.signal else f"exited with code {ended.code}"
-        return [Lost(f"{self._name} {how}; what it said is above" if self._words else f"{self._name} {how}")]
+            return [
+                Lost(
+                    f"a rank was killed by {signal_name(cause.signal)}; {self._name} does not say "
+                    "which one"
+                )
+            ]
+        how = (
+            f"was killed by {signal_name(ended.signal)}"
+            if ended.signal
+            else f"exited with code {ended.code}"
+        )
+        return [
+            Lost(
+                f"{self._name} {how}; what it said is above"
+                if self._words
+                else f"{self._name} {how}"
+            )
+        ]

@@ -94,7 +94,11 @@ def line(event: Event) -> str:
     if isinstance(event, StartFailed):
         return f"failed {event.rank} {event.errno}"
     if isinstance(event, Ended):
-        return f"killed {event.rank} {event.signal}" if event.signal else f"exited {event.rank} {event.code}"
+        return (
+            f"killed {event.rank} {event.signal}"
+            if event.signal
+            else f"exited {event.rank} {event.code}"
+        )
     if isinstance(event, Unanswered):
         return f"unanswered {int(event.killed)}"
     if isinstance(event, AllGone):
@@ -119,7 +123,8 @@ class Pipes:
 
 
 class Group(Protocol):
-    """The ranks of one host. Not thread-safe. Always call close(), which leaves no process behind."""
+    """The ranks of one host. Not thread-safe. Always call close(), which leaves no process
+    behind."""
 
     @property
     def pipes(self) -> Mapping[int, Pipes]:

@@ -30,7 +30,9 @@ Reader = Callable[[str], Sequence[Cause]]
 def open_mpi(words: str) -> list[Cause]:
     """Open MPI names the first failed rank."""
     text = " ".join(words.split())  # Open MPI breaks lines wherever they are full
-    killed = re.search(r"process rank (\d+) with PID \d+ on node (\S+) exited on signal (\d+)", text)
+    killed = re.search(
+        r"process rank (\d+) with PID \d+ on node (\S+) exited on signal (\d+)", text
+    )
     if killed:
         return [Cause(int(killed.group(1)), killed.group(2), signal=int(killed.group(3)))]
     exited = re.search(r"Process name: \[\S+,(\d+)\] Exit code: (\d+)", text)

@@ -82,7 +82,8 @@ def processes() -> list[Process]:
             continue
         try:
             with open(f"/proc/{name}/stat", "rb") as file:
-                # pid (command) state parent group session ...; the command may contain anything, even ")".
+                # pid (command) state parent group session ...; the command may contain anything,
+                # even ")".
                 state, parent, _, session = file.read().rpartition(b")")[2].split()[:4]
         except (OSError, ValueError):
             continue  # it ended while we read
@@ -128,7 +129,9 @@ def marked(table: Iterable[Process], mark: bytes) -> list[int]:
     return found
 
 
-def kill_all(root: int | None, sessions: set[int], mark: bytes, seconds: float = KILL_SECONDS) -> int:
+def kill_all(
+    root: int | None, sessions: set[int], mark: bytes, seconds: float = KILL_SECONDS
+) -> int:
     """For the launcher, without a guardian's help: sends SIGKILL to all descendants of `root`, to
     members of these sessions and to processes with the mark, until none is left. Returns how many
     are left."""
@@ -349,7 +352,11 @@ def main() -> None:
     secret: int | None = job["secret"]
     ranks = [
         Rank(
-            entry["rank"], shared | _bytes(entry["environment"]), entry["stdout"], entry["stderr"], entry["processors"]
+            entry["rank"],
+            shared | _bytes(entry["environment"]),
+            entry["stdout"],
+            entry["stderr"],
+            entry["processors"],
         )
         for entry in job["ranks"]
     ]

@@ -1,4 +1,5 @@
-"""Starts ranks on this host through a guardian (see guardian.py) and reports what happens to them."""
+"""Starts ranks on this host through a guardian (see guardian.py) and reports what happens to
+them."""
 
 from __future__ import annotations
 
@@ -117,7 +118,9 @@ def _latin(data: bytes) -> str:
 
 
 def _texts(environment: Mapping[str, str]) -> dict[str, str]:
-    return {_latin(os.fsencode(name)): _latin(os.fsencode(value)) for name, value in environment.items()}
+    return {
+        _latin(os.fsencode(name)): _latin(os.fsencode(value)) for name, value in environment.items()
+    }
 
 
 def _pipe(ours: contextlib.ExitStack, theirs: contextlib.ExitStack) -> tuple[int, int]:

@@ -53,8 +53,8 @@ def identify(answer: str) -> Version:
         return Version(Family.MPICH, 0)
     said = " ".join(answer.split())[:200] or "nothing"
     raise ValueError(
-        f"This mpirun is neither Open MPI's nor MPICH's nor Intel MPI's: `mpirun --version` says {said!r}. "
-        "Put another one first on PATH, or name it with HVDLITE_MPIRUN."
+        "This mpirun is neither Open MPI's nor MPICH's nor Intel MPI's: `mpirun --version` says "
+        f"{said!r}. Put another one first on PATH, or name it with HVDLITE_MPIRUN."
     )
 
 
@@ -80,7 +80,14 @@ def _open_mpi(prrte: bool, program: str, scratch: str, request: Request) -> Laun
         argv += ["-H", request.host_list]
     argv += request.binding_arguments or ["--bind-to", "none", "--map-by", "slot"]
     if request.tcp_only:
-        argv += ["--mca", "pml", "ob1", "--mca", "btl", "self,sm,tcp" if prrte else "self,vader,tcp"]
+        argv += [
+            "--mca",
+            "pml",
+            "ob1",
+            "--mca",
+            "btl",
+            "self,sm,tcp" if prrte else "self,vader,tcp",
+        ]
     if request.ssh_arguments:
         argv += [runtime, f"{remote}_args", request.ssh_arguments]
     # PRRTE refuses the loopback, which is enough on one host
@@ -89,16 +96,32 @@ def _open_mpi(prrte: bool, program: str, scratch: str, request: Request) -> Laun
         argv += ["--mca", "btl_tcp_if_include", names]
         argv += [runtime, "prte_if_include" if prrte else "oob_tcp_if_include", names]
     if len(request.hosts) >= _MANY_HOSTS:
-        argv += [runtime, f"{remote}_no_tree_spawn", "1", runtime, f"{remote}_num_concurrent", str(len(request.hosts))]
+        argv += [
+            runtime,
+            f"{remote}_no_tree_spawn",
+            "1",
+            runtime,
+            f"{remote}_num_concurrent",
+            str(len(request.hosts)),
+        ]
     for name in request.forward:
         argv += ["-x", name]
     argv += [*request.extra_arguments, *request.command]
-    return Launch(argv, {f"{'PRTE_MCA_prte' if prrte else 'OMPI_MCA_orte'}_local_tmpdir_base": scratch})
+    return Launch(
+        argv, {f"{'PRTE_MCA_prte' if prrte else 'OMPI_MCA_orte'}_local_tmpdir_base": scratch}
+    )
 
 
 def _hydra(family: Family, program: str, tag: str, request: Request) -> Launch:
     environment: dict[str, str] = {}
-    argv = [program, "-prepend-pattern", f"{tag}%r:", "-print-all-exitcodes", "-np", str(request.processes)]
+    argv = [
+        program,
+        "-prepend-pattern",
+        f"{tag}%r:",
+        "-print-all-exitcodes",
+        "-np",
+        str(request.processes),
+    ]
     if len(request.hosts) == 1:  # Intel's mpirun takes `a:2` for a name if it is alone
         argv += ["-hosts", request.hosts[0].name, "-ppn", str(request.hosts[0].slots)]
     elif request.hosts:

@@ -1,4 +1,5 @@
-"""How long hvdliterun waits for a host that was asked to end its ranks. Pure: times are arguments."""
+"""How long hvdliterun waits for a host that was asked to end its ranks. Pure: times are
+arguments."""
 
 from __future__ import annotations
 

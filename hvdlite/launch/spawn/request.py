@@ -10,8 +10,12 @@ from hvdlite.launch.hosts import Host
 from hvdlite.launch.plan import travelling
 
 # Variables that launchers set for each rank themselves.
-_OURS = re.compile(r"(HVDLITE|HOROVOD)_(RANK|SIZE|LOCAL_RANK|LOCAL_SIZE|CROSS_RANK|CROSS_SIZE|HOSTNAME|HOST_ID)")
-_THEIRS = re.compile(r"(OMPI|PMIX|PRTE|OPAL|HYDRA|I_MPI|PMI|SLURM|SLURMD)_.*|MPI_LOCALRANKID|MPI_LOCALNRANKS|SHLVL")
+_OURS = re.compile(
+    r"(HVDLITE|HOROVOD)_(RANK|SIZE|LOCAL_RANK|LOCAL_SIZE|CROSS_RANK|CROSS_SIZE|HOSTNAME|HOST_ID)"
+)
+_THEIRS = re.compile(
+    r"(OMPI|PMIX|PRTE|OPAL|HYDRA|I_MPI|PMI|SLURM|SLURMD)_.*|MPI_LOCALRANKID|MPI_LOCALNRANKS|SHLVL"
+)
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,11 @@ class Launch:
 def forwardable(environment: Mapping[str, str]) -> list[str]:
     """Returns the names of variables that go to the ranks on other hosts."""
     names = travelling(without_rank(environment))
-    return sorted(name for name in names if re.fullmatch(r"[A-Za-z_]\w*", name) and not _THEIRS.fullmatch(name))
+    return sorted(
+        name
+        for name in names
+        if re.fullmatch(r"[A-Za-z_]\w*", name) and not _THEIRS.fullmatch(name)
+    )
 
 
 def without_rank(environment: Mapping[str, str]) -> dict[str, str]:

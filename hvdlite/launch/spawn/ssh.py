@@ -27,6 +27,7 @@ from hvdlite.launch.spawn import agent_protocol, events, guardian
 from hvdlite.launch.spawn.agent_protocol import Order
 from hvdlite.launch.spawn.events import AllGone, Event, Lost, Output, Pipes, Unanswered
 from hvdlite.launch.spawn.silence import ssh_options
+from hvdlite.launch.spawn.ssh_failures import explain
 
 # The number of handshakes at once. More would only make each of them slower.
 _AT_ONCE = 64
@@ -35,7 +36,9 @@ _MOST_WORDS = 4096
 # The far shell prints this first: the login has succeeded.
 _LOGGED_IN = "hvdlite logged in"
 # These failures may pass in a moment, if hosts come late.
-_PASSING = re.compile(r"Could not resolve hostname|Connection refused|timed out|No route to host|Connection reset")
+_PASSING = re.compile(
+    r"Could not resolve hostname|Connection refused|timed out|No route to host|Connection reset"
+)
 _PAUSE = 1.0
 # Time for a slow or distant agent, in addition to its own wait for its guardian.
 _MARGIN_SECONDS = 5.0
@@ -57,8 +60,11 @@ class Options:
     program: str = "ssh"
 
 
-def command_line(host: str, options: Options, environ: Mapping[str, str], interpreter: str) -> list[str]:
-    """Returns ssh's command line. Pure. The agent runs with the same interpreter as the launcher."""
+def command_line(
+    host: str, options: Options, environ: Mapping[str, str], interpreter: str
+) -> list[str]:
+    """Returns ssh's command line. Pure. The agent runs with the same interpreter as the
+    launcher."""
     words = [options.program, "-T", "-x", "-e", "none"]
     for option in (
         "BatchMode=yes",
@@ -75,29 +81,6 @@ def command_line(host: str, options: Options, environ: Mapping[str, str], interp
     agent = [*(["env", *variables] if variables else []), interpreter, "-m", "hvdlite.launch.agent"]
     # Words that every shell understands in the same way, including csh and fish.
     return [*words, f"echo {_LOGGED_IN}; exec {shlex.join(agent)}"]
-
-
-def explain(host: str, status: int, words: str, interpreter: str) -> str:
-    """Says what went wrong before the agent answered, and what to do. Pure. `words`: the output of
-    ssh and of the far side."""
-    said = words.strip().splitlines()[-1].strip() if words.strip() else ""
-    at = f"ssh {host}"
-    for pattern, advice in (
-        (r"Host key verification failed|REMOTE HOST IDENTIFICATION", f"its host key is not known here, or another one: run `{at}` once by hand"),
-        (r"Permission denied", f"it refused the login: `{at} true` has to work without a password (ssh-copy-id, --ssh-identity-file)"),
-        (r"Could not resolve hostname|Name or service not known", "no such host: check -H or the hostfile"),
-        (r"Connection refused", "no ssh server listens there: is sshd running, is --ssh-port right?"),
-        (r"timed out|No route to host|Network is unreachable", "it does not answer: is it up, is the name right, does a firewall stand between?"),
-        (r"No module named '?hvdlite", f"hvdlite is not installed there for {interpreter}"),
-    ):  # fmt: skip
-        if re.search(pattern, words):
-            return f"host {host}: {advice} ({said})"
-    if status == 127 or re.search(r"not found|No such file", words):
-        return (
-            f"host {host}: there is no {interpreter}: the same Python must be at the same place on every host ({said})"
-        )
-    how = f"ssh ended with status {status}" if status >= 0 else f"ssh was killed by signal {-status}"
-    return f"host {host}: {how} before the agent answered" + (f" ({said})" if said else "")
 
 
 @dataclass
@@ -158,7 +141,11 @@ class Remote:
         pass  # the agent does it there
 
     def ending_seconds(self, politely: bool) -> float:
-        return (self.order.grace_seconds if politely else 0.0) + guardian.KILL_SECONDS + _MARGIN_SECONDS
+        return (
+            (self.order.grace_seconds if politely else 0.0)
+            + guardian.KILL_SECONDS
+            + _MARGIN_SECONDS
+        )
 
     def abandon(self) -> list[Event]:
         self._kill()
@@ -223,7 +210,9 @@ class Remote:
             if frame.kind == agent_protocol.READY:
                 self.phase, self.address = "ready", frame.payload.decode()
             elif frame.kind == agent_protocol.REFUSED:
-                self.problem = f"host {self.host}: {frame.payload.decode(errors='backslashreplace')}"
+                self.problem = (
+                    f"host {self.host}: {frame.payload.decode(errors='backslashreplace')}"
+                )
                 if self.phase == "running":
                     found.append(Lost(frame.payload.decode(errors="backslashreplace")))
             elif frame.kind == agent_protocol.EVENT:
@@ -231,7 +220,11 @@ class Remote:
                 self._ended = self._ended or isinstance(found[-1], AllGone)
             else:
                 found.append(
-                    Output(frame.rank, "stdout" if frame.kind == agent_protocol.STDOUT else "stderr", frame.payload)
+                    Output(
+                        frame.rank,
+                        "stdout" if frame.kind == agent_protocol.STDOUT else "stderr",
+                        frame.payload,
+                    )
                 )
         return found
 
@@ -255,7 +248,11 @@ class Remote:
                 self.host, status, words or noise.replace(_LOGGED_IN, ""), self.interpreter
             )
             return [AllGone()]
-        why = f"ssh was killed by signal {-status}" if status < 0 else f"ssh ended with status {status}"
+        why = (
+            f"ssh was killed by signal {-status}"
+            if status < 0
+            else f"ssh ended with status {status}"
+        )
         said = words.strip().splitlines()[-1:]
         return [Lost("; ".join([why, *said])), AllGone()]
 
@@ -292,17 +289,26 @@ def contact(
                     log(f"host {host}: {remotes[host].phase}")
                     pending.append(remotes[host])
                     selector.register(remotes[host], selectors.EVENT_READ)
-                show(dict.fromkeys(orders, "waiting") | {host: remote.phase for host, remote in remotes.items()})
+                show(
+                    dict.fromkeys(orders, "waiting")
+                    | {host: remote.phase for host, remote in remotes.items()}
+                )
                 if not pending and not again:
                     return list(remotes.values())
                 if now >= deadline or any(remote.problem for remote in pending):
                     late = [*left, *(host for _, host in again)] if now >= deadline else []
-                    raise ConnectionError("\n".join(_problems(pending, late, timeout, now >= deadline)))
+                    raise ConnectionError(
+                        "\n".join(_problems(pending, late, timeout, now >= deadline))
+                    )
                 until = min(deadline, again[0][0]) if again else deadline
                 for key, _ in selector.select(until - now):
                     remote = cast(Remote, key.fileobj)
                     _listen(remote, selector, log)
-                    if options.hosts_may_come_late and remote.problem and _PASSING.search(remote.problem):
+                    if (
+                        options.hosts_may_come_late
+                        and remote.problem
+                        and _PASSING.search(remote.problem)
+                    ):
                         log(f"{remote.problem}; trying again")
                         remotes.pop(remote.host).close()
                         again.append((time.monotonic() + _PAUSE, remote.host))
@@ -313,7 +319,14 @@ def contact(
         show({})
 
 
-def _call(host: str, order: Order, options: Options, environ: Mapping[str, str], interpreter: str, say: Log) -> Remote:
+def _call(
+    host: str,
+    order: Order,
+    options: Options,
+    environ: Mapping[str, str],
+    interpreter: str,
+    say: Log,
+) -> Remote:
     try:
         process = subprocess.Popen(
             command_line(host, options, environ, interpreter),
@@ -333,12 +346,17 @@ def _listen(remote: Remote, selector: selectors.BaseSelector, log: Log) -> None:
     before = remote.phase
     remote.events()
     if remote.phase != before:
-        log(f"host {remote.host}: {remote.phase}" + (f", the store is at {remote.address}" if remote.address else ""))
+        log(
+            f"host {remote.host}: {remote.phase}"
+            + (f", the store is at {remote.address}" if remote.address else "")
+        )
     if remote.phase == "ready" or remote.problem:
         selector.unregister(remote)
 
 
-def _problems(pending: Iterable[Remote], left: Sequence[str], timeout: float, late: bool) -> list[str]:
+def _problems(
+    pending: Iterable[Remote], left: Sequence[str], timeout: float, late: bool
+) -> list[str]:
     problems = [remote.problem for remote in pending if remote.problem]
     if late:
         problems += [
@@ -346,7 +364,9 @@ def _problems(pending: Iterable[Remote], left: Sequence[str], timeout: float, la
             for remote in pending
             if not remote.problem
         ]
-        problems += [f"host {host}: not reached after {timeout:g} s (--start-timeout)" for host in left]
+        problems += [
+            f"host {host}: not reached after {timeout:g} s (--start-timeout)" for host in left
+        ]
     return problems
 
 

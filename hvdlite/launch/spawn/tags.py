@@ -1,4 +1,5 @@
-r"""Finds out which rank has printed what, in the output of another launcher that mixes all ranks. Pure.
+r"""Finds out which rank has printed what, in the output of another launcher that mixes all ranks.
+Pure.
 
     Open MPI   `[1,0]<stdout>:text`, at the start of each line; version 4 repeats the tag if a line
                continues after a pause
@@ -89,7 +90,9 @@ class Untangler:
             if length is None:
                 self._held = text[position:]
                 break
-            position = self._take(text, position + length) if position + length < len(text) else len(text)
+            position = (
+                self._take(text, position + length) if position + length < len(text) else len(text)
+            )
         found, self._found = self._found, []
         return found
 
@@ -123,7 +126,8 @@ class Untangler:
         return [(self._rank, held)]
 
     def _take(self, text: bytes, position: int) -> int:
-        """Takes the text up to the line's end, or up to what may be a tag; returns where it ends."""
+        """Takes the text up to the line's end, or up to what may be a tag; returns where it
+        ends."""
         newline = text.find(b"\n", position)
         end = len(text) if newline < 0 else newline + 1
         # The beginning of this text was checked already.

@@ -1,4 +1,5 @@
-"""Elastic training with TensorFlow: the place of TensorFlowState, TensorFlowKerasState and run, which are still to come."""
+"""Elastic training with TensorFlow: the place of TensorFlowState, TensorFlowKerasState and run,
+which are still to come."""
 
 from hvdlite.adapter.elastic import not_yet as __getattr__  # noqa: F401
 

@@ -37,4 +37,6 @@ def allreduce(  # type: ignore[no-redef]
     """hvdlite.keras.allreduce()."""
     if average is not None and op is not None:
         raise ValueError("op= and average= both name the reduction: pass op= alone")
-    return _keras.allreduce(value, name, average is not False, prescale_factor, postscale_factor, op, compression)
+    return _keras.allreduce(
+        value, name, average is not False, prescale_factor, postscale_factor, op, compression
+    )

@@ -1,8 +1,10 @@
 """The promises of hvdlite, one function each, for `worker.py` to try on every rank.
 
-A check is a function of a Here, named as the fact that it establishes; it fails by raising. All ranks of a job run the
-same checks in the same order. What is promised for every framework is one check over an Api (api.py): modules without a
-framework in their names; a framework's own modules have what it alone has. Importing a module of checks imports its framework; pytest lists them without (listing.py).
+A check is a function of a Here, named as the fact that it establishes; it fails by raising. All
+ranks of a job run the same checks in the same order. What is promised for every framework is one
+check over an Api (api.py): modules without a framework in their names; a framework's own modules
+have what it alone has. Importing a module of checks imports its framework; pytest lists them
+without (listing.py).
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
-# In the order in which a job runs them: what is simple first, what ends and restarts the engine last.
+# In the order in which a job runs them: what is simple first, what ends and restarts the engine
+# last.
 MODULES = (
     "basics",
     "collectives",
@@ -75,7 +78,14 @@ SUITES = {
         "tensorflow_batch_norm",
         "tensorflow_ways",
     ),
-    "keras": ("keras_data", "keras_training", "keras_optimizer", "keras_files", "keras_callbacks", "keras_ways"),
+    "keras": (
+        "keras_data",
+        "keras_training",
+        "keras_optimizer",
+        "keras_files",
+        "keras_callbacks",
+        "keras_ways",
+    ),
     "jax": (
         "collectives",
         "jax_trees",

@@ -71,7 +71,9 @@ def integers_wrap_around(here: Here) -> None:
         top = np.iinfo(dtype).max
         inputs = [np.array([top, top - r, 3], dtype) for r in here.ranks]
         for op in (SUM, PRODUCT):
-            here.close(hvd.allreduce(inputs[here.rank], op=op), reference(inputs, op), f"{dtype} {op}")
+            here.close(
+                hvd.allreduce(inputs[here.rank], op=op), reference(inputs, op), f"{dtype} {op}"
+            )
 
 
 @check(dtype=FLOATS)
@@ -109,7 +111,9 @@ def input_that_is_not_contiguous_is_copied(here: Here) -> None:
     ]
     for number, view in enumerate(views):
         inputs = [view(t) for t in whole]
-        here.close(hvd.allreduce(inputs[here.rank], op=SUM), reference(inputs, SUM), f"view {number}")
+        here.close(
+            hvd.allreduce(inputs[here.rank], op=SUM), reference(inputs, SUM), f"view {number}"
+        )
 
 
 @check()
@@ -174,7 +178,11 @@ def numbers_and_lists_are_taken_as_arrays(here: Here) -> None:
 def tensors_may_be_forgotten_while_they_travel(here: Here) -> None:
     handles = []
     for i in range(50):
-        handles.append(hvd.allreduce_async(np.full(20_000, here.rank + i, np.float32), op=SUM, name=f"lost.{i}"))
+        handles.append(
+            hvd.allreduce_async(
+                np.full(20_000, here.rank + i, np.float32), op=SUM, name=f"lost.{i}"
+            )
+        )
         gc.collect(0)
     total = sum(here.ranks)
     for i, handle in enumerate(handles):
@@ -197,7 +205,10 @@ def positional_arguments_come_in_horovods_order(here: Here) -> None:
     assert (hvd.allreduce(t, None, "positional", hvd.Sum) == here.size).all()
     hvd.allreduce_(t, None, "positional", hvd.Sum)
     assert (t == here.size).all()
-    assert (hvd.allreduce(t, None, "positional", hvd.Sum, 2.0, 0.5, hvd.global_process_set) == here.size**2).all()
+    assert (
+        hvd.allreduce(t, None, "positional", hvd.Sum, 2.0, 0.5, hvd.global_process_set)
+        == here.size**2
+    ).all()
     assert (hvd.broadcast(t, 0, "positional") == t).all()
     assert hvd.allgather(t, "positional").shape == (3 * here.size,)
     out, received = hvd.alltoall(np.ones(here.size), [1] * here.size, "positional")

@@ -43,11 +43,17 @@ class Among:
         return [everyones[rank] for rank in self.members]
 
     def expect(
-        self, way: Way, cases: Sequence[Case], exact: bool | None = None, may_be_given: bool = False, **how: Any
+        self,
+        way: Way,
+        cases: Sequence[Case],
+        exact: bool | None = None,
+        may_be_given: bool = False,
+        **how: Any,
     ) -> list[Any]:
         """Runs an operation on a tensor of each case, and compares the results with what is wanted.
 
-        Returns what alltoall says beside its results. `may_be_given`: a result may be the tensor itself.
+        Returns what alltoall says beside its results. `may_be_given`: a result may be the tensor
+        itself.
         """
         chosen = _some_of_each_dtype(cases) if way.traced else cases
         mine = [api.tensor(inputs[self.mine]) for inputs, _ in chosen]
@@ -61,9 +67,13 @@ class Among:
             got = api.array(result)
             self.here.close(got, want, what, exact)
             itself = result is given
-            assert itself == way.in_place or (may_be_given and itself), f"{what}: the tensor itself only in place"
+            assert itself == way.in_place or (may_be_given and itself), (
+                f"{what}: the tensor itself only in place"
+            )
             if not way.in_place:
-                assert api.array(given).tobytes() == inputs[self.mine].tobytes(), f"{what}: the input was written to"
+                assert api.array(given).tobytes() == inputs[self.mine].tobytes(), (
+                    f"{what}: the input was written to"
+                )
             if self.is_everyone:
                 self.here.saw(got)
         return beside
@@ -73,14 +83,20 @@ def _some_of_each_dtype(cases: Sequence[Case]) -> list[Case]:
     """All of float32, and the last of each other dtype: tracing and compiling takes its time."""
     last = {str(inputs[0].dtype): number for number, (inputs, _) in enumerate(cases)}
     some = set(last.values())
-    return [case for number, case in enumerate(cases) if number in some or str(case[0][0].dtype) == "float32"]
+    return [
+        case
+        for number, case in enumerate(cases)
+        if number in some or str(case[0][0].dtype) == "float32"
+    ]
 
 
 @contextlib.contextmanager
 def process_sets(here: Here) -> Iterator[list[Among]]:
     """The global set and some others; only those that this rank is in."""
     wanted = [(0,), tuple(range(1, here.size)), (0, here.size - 1)]
-    wanted = [w for i, w in enumerate(wanted) if w and len(set(w)) < here.size and w not in wanted[:i]]
+    wanted = [
+        w for i, w in enumerate(wanted) if w and len(set(w)) < here.size and w not in wanted[:i]
+    ]
     wanted = [w for w in wanted if len(set(w)) == len(w)]
     added = [(hvd.add_process_set(list(w)), w) for w in wanted]
     everybody = [(hvd.global_process_set, tuple(here.ranks)), *added]

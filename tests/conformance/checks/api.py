@@ -1,4 +1,5 @@
-"""What a check needs of a framework, so that it is written once: tensors, the module `hvd`, the ways to call an operation.
+"""What a check needs of a framework, so that it is written once: tensors, the module `hvd`, the
+ways to call an operation.
 
 Each suite brings its Api (`checks/*_api.py`); `api` and `hvd` below are those of the job.
 """
@@ -19,7 +20,8 @@ from checks.here import DTYPES, FLOATS
 
 @dataclass(frozen=True)
 class Way:
-    """One way to run an operation on several tensors: `run(tensors, **arguments)` returns as many results."""
+    """One way to run an operation on several tensors: `run(tensors, **arguments)` returns as many
+    results."""
 
     label: str
     run: Callable[..., Sequence[Any]]
@@ -27,7 +29,8 @@ class Way:
     grouped: bool = False
     compresses: bool = False  # takes compression=
     traced: bool = False  # a program is traced first, which takes its time
-    fixed: bool = False  # the program is compiled for shapes, so every rank must have equally many rows
+    # the program is compiled for shapes, so every rank must have equally many rows
+    fixed: bool = False
 
 
 class Api:
@@ -41,7 +44,8 @@ class Api:
     dtypes: tuple[str, ...] = DTYPES
     gradient_dtypes: tuple[str, ...] = FLOATS
     scatters: tuple[str, ...] = ("Average", "Sum")  # the reductions of reducescatter
-    lacks: tuple[tuple[str, tuple[int, ...]], ...] = ()  # dtypes and shapes that the framework cannot lend
+    # dtypes and shapes that the framework cannot lend
+    lacks: tuple[tuple[str, tuple[int, ...]], ...] = ()
     no_tensors: tuple[Any, ...] = ()  # each is a TypeError, which says tensor_word
     tensor_word = ""
     dtype_error: tuple[type[Exception], str] = (ValueError, "is not supported")
@@ -101,12 +105,16 @@ def each_of(one: Callable[..., Any]) -> Callable[..., list[Any]]:
 
 
 class HandleApi(Api):
-    """A framework whose operations have asynchronous forms, which return handles, and forms in place."""
+    """A framework whose operations have asynchronous forms, which return handles, and forms in
+    place."""
 
     handles = True
 
     def ways(self, operation: str) -> Iterator[Way]:
-        compresses = hasattr(self.hvd, "Compression") and operation in ("allreduce", "reducescatter")
+        compresses = hasattr(self.hvd, "Compression") and operation in (
+            "allreduce",
+            "reducescatter",
+        )
         forms = (
             ("plain", "{}", each_of),
             ("async", "{}_async", self._each_async),
@@ -146,13 +154,19 @@ class TracingApi(Api):
         one, group = getattr(self.hvd, operation), self.together(operation)
         compresses = operation in ("allreduce", "reducescatter")
         for mode in self.modes:
-            how = {"compresses": compresses, "traced": mode != self.modes[0], "fixed": mode in self.fixed_modes}
+            how = {
+                "compresses": compresses,
+                "traced": mode != self.modes[0],
+                "fixed": mode in self.fixed_modes,
+            }
             yield Way(mode, self._in(mode, each_of(one)), **how)
             if group:
                 yield Way(f"grouped {mode}", self._in(mode, group), grouped=True, **how)
 
     def _in(self, mode: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda tensors, **how: self.run(mode, lambda *given: function(list(given), **how), *tensors)
+        return lambda tensors, **how: self.run(
+            mode, lambda *given: function(list(given), **how), *tensors
+        )
 
 
 _chosen: list[Api] = []

@@ -1,4 +1,5 @@
-"""What is wrong by itself is an error at the call, on this rank alone, and leaves nothing behind."""
+"""What is wrong by itself is an error at the call, on this rank alone, and leaves nothing
+behind."""
 
 from __future__ import annotations
 
@@ -23,7 +24,14 @@ def still_works(here: Here) -> None:
 @check()
 def what_is_no_tensor_is_a_type_error(here: Here) -> None:
     needs(api.handles, "tensors of one type alone")
-    calls = (hvd.allreduce, hvd.allreduce_, hvd.allreduce_async, hvd.allreduce_async_, hvd.allgather, hvd.alltoall)
+    calls = (
+        hvd.allreduce,
+        hvd.allreduce_,
+        hvd.allreduce_async,
+        hvd.allreduce_async_,
+        hvd.allgather,
+        hvd.alltoall,
+    )
     for wrong in api.no_tensors:
         for call in (*calls, hvd.reducescatter, lambda x: hvd.broadcast(x, 0)):
             with raises(TypeError, api.tensor_word):
@@ -34,9 +42,21 @@ def what_is_no_tensor_is_a_type_error(here: Here) -> None:
 @check()
 def a_group_is_a_list_of_tensors(here: Here) -> None:
     needs(api.handles, "groups that are lists")
-    groups = (hvd.grouped_allreduce, hvd.grouped_allreduce_async_, hvd.grouped_allgather, hvd.grouped_reducescatter)
+    groups = (
+        hvd.grouped_allreduce,
+        hvd.grouped_allreduce_async_,
+        hvd.grouped_allgather,
+        hvd.grouped_reducescatter,
+    )
     for group in groups:
-        for wrong in (api.ones(3), 3, "abc", None, {1: api.ones(2)}, (api.ones(1) for _ in range(2))):
+        for wrong in (
+            api.ones(3),
+            3,
+            "abc",
+            None,
+            {1: api.ones(2)},
+            (api.ones(1) for _ in range(2)),
+        ):
             with raises(TypeError, "list"):
                 group(wrong)
         with raises(TypeError):
@@ -115,8 +135,16 @@ def those_outside_a_process_set_are_refused_at_the_call(here: Here) -> None:
             with raises(ValueError, f"{root}"):
                 hvd.broadcast(api.ones(2), root, process_set=subset)
     else:
-        calls: list[Callable[..., Any]] = [hvd.allreduce, hvd.allgather, hvd.alltoall, hvd.reducescatter]
-        calls += [lambda x, **how: hvd.broadcast(x, 0, **how), lambda x, **how: hvd.grouped_allreduce([x], **how)]
+        calls: list[Callable[..., Any]] = [
+            hvd.allreduce,
+            hvd.allgather,
+            hvd.alltoall,
+            hvd.reducescatter,
+        ]
+        calls += [
+            lambda x, **how: hvd.broadcast(x, 0, **how),
+            lambda x, **how: hvd.grouped_allreduce([x], **how),
+        ]
         if api.handles:
             calls += [hvd.allreduce_async, lambda x, **how: hvd.broadcast_(x, 0, **how)]
             calls.append(lambda x, **how: hvd.barrier(**how))
@@ -129,7 +157,14 @@ def those_outside_a_process_set_are_refused_at_the_call(here: Here) -> None:
 @check()
 def wrong_splits_are_refused_at_the_call(here: Here) -> None:
     n, rows = here.size, api.ones((2 * here.size, 2))
-    wrong = [[1] * (n + 1), [], [-1] + [1] * (n - 1), [2 * n] * n + [0], [3 * n] + [0] * (n - 1), [3] * n]
+    wrong = [
+        [1] * (n + 1),
+        [],
+        [-1] + [1] * (n - 1),
+        [2 * n] * n + [0],
+        [3 * n] + [0] * (n - 1),
+        [3] * n,
+    ]
     for splits in (*wrong, *api.wrong_splits(n)):
         with raises(ValueError, "splits"):
             hvd.alltoall(rows, splits)
@@ -141,7 +176,9 @@ def wrong_splits_are_refused_at_the_call(here: Here) -> None:
 
 @check()
 def scale_factors_are_numbers(here: Here) -> None:
-    for factor, name in itertools.product(("2", None, [1.0]), ("prescale_factor", "postscale_factor")):
+    for factor, name in itertools.product(
+        ("2", None, [1.0]), ("prescale_factor", "postscale_factor")
+    ):
         with raises(TypeError):
             hvd.allreduce(api.ones(2), **{name: factor})
     for factor, name in ((2, "prescale_factor"), (np.float32(2), "postscale_factor")):
@@ -150,7 +187,10 @@ def scale_factors_are_numbers(here: Here) -> None:
 
 @check()
 def average_was_an_argument_of_its_own(here: Here) -> None:
-    needs("average" in inspect.signature(hvd.allreduce).parameters, "Horovod's older argument average=")
+    needs(
+        "average" in inspect.signature(hvd.allreduce).parameters,
+        "Horovod's older argument average=",
+    )
     calls = [hvd.allreduce, *([hvd.allreduce_] if api.handles else [])]
     for call in calls:
         with warnings.catch_warnings(record=True) as said:
@@ -166,8 +206,15 @@ def average_was_an_argument_of_its_own(here: Here) -> None:
 def a_name_may_come_by_its_position(here: Here) -> None:
     needs(api.handles, "Horovod's order of arguments")
     x = api.ones(here.size)
-    handles = [hvd.broadcast_async(x, 0, "named"), hvd.allgather_async(x, "named"), hvd.reducescatter_async(x, "named")]
-    handles += [hvd.alltoall_async(x, [1] * here.size, "named"), hvd.grouped_reducescatter_async([x], "group")]
+    handles = [
+        hvd.broadcast_async(x, 0, "named"),
+        hvd.allgather_async(x, "named"),
+        hvd.reducescatter_async(x, "named"),
+    ]
+    handles += [
+        hvd.alltoall_async(x, [1] * here.size, "named"),
+        hvd.grouped_reducescatter_async([x], "group"),
+    ]
     for handle in handles:
         hvd.synchronize(handle)
     assert float(hvd.allreduce_(api.ones(()), None, "named", SUM)) == here.size

@@ -49,4 +49,8 @@ def a_second_init_changes_nothing(here: Here) -> None:
 def the_global_process_set_holds_everybody(here: Here) -> None:
     everybody = hvd.global_process_set
     assert (everybody.process_set_id, everybody.ranks) == (0, list(here.ranks))
-    assert (everybody.rank(), everybody.size(), everybody.included()) == (here.rank, here.size, True)
+    assert (everybody.rank(), everybody.size(), everybody.included()) == (
+        here.rank,
+        here.size,
+        True,
+    )

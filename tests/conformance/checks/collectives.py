@@ -10,15 +10,31 @@ import numpy as np
 from checks import check, needs
 from checks.among import Among, Case, process_sets
 from checks.api import api, hvd
-from checks.here import ADASUM, AVERAGE, BFLOAT16, FLOATS, OPS, SHAPES, SUM, Here, adasum_tree, dtype_of, reference
+from checks.here import (
+    ADASUM,
+    AVERAGE,
+    BFLOAT16,
+    FLOATS,
+    OPS,
+    SHAPES,
+    SUM,
+    Here,
+    adasum_tree,
+    dtype_of,
+    reference,
+)
 
 Shape = tuple[int, ...]
 
 
-def reductions(among: Among, op: int, shapes: tuple[Shape, ...], pre: float = 1.0, post: float = 1.0) -> Iterator[Case]:
+def reductions(
+    among: Among, op: int, shapes: tuple[Shape, ...], pre: float = 1.0, post: float = 1.0
+) -> Iterator[Case]:
     """The inputs of all dtypes and shapes with the whole reduction of each."""
     for dtype, shape in api.kinds(shapes):
-        if (pre, post) == (1.0, 1.0) or not (dtype == "bool" or (pre < 0 and dtype.startswith("u"))):
+        if (pre, post) == (1.0, 1.0) or not (
+            dtype == "bool" or (pre < 0 and dtype.startswith("u"))
+        ):
             inputs = among.of(among.here.everyones(dtype, shape, op, op=op))
             yield inputs, reference(inputs, op, pre, post)
 
@@ -37,7 +53,15 @@ def allreduce_is_numpys_in_every_form_dtype_and_process_set(here: Here) -> None:
 @check(seconds=60, tags=["essential"])
 def factors_are_applied_before_and_after_in_every_form(here: Here) -> None:
     # A third is no float of 32 bits.
-    factors = ((1 / 3, 0.7), (0.5, 1.0), (1.0, 0.25), (2.0, 0.125), (1 / 3, 3.0), (1.0, 1 / here.size), (-1.5, 0.7))
+    factors = (
+        (1 / 3, 0.7),
+        (0.5, 1.0),
+        (1.0, 0.25),
+        (2.0, 0.125),
+        (1 / 3, 3.0),
+        (1.0, 1 / here.size),
+        (-1.5, 0.7),
+    )
     with process_sets(here) as sets:
         for among, op, (pre, post) in product(sets, OPS.values(), factors):
             cases = list(reductions(among, op, ((), (5,), (129, 7)), pre, post))
@@ -53,7 +77,9 @@ def adasum_is_the_formula(here: Here) -> None:
     tolerances = {"float16": 2e-2, "bfloat16": 1e-1, "float32": 1e-5, "float64": 1e-12}
     for way in api.ways("allreduce"):
         shapes = ((65,),) if way.traced else ((1,), (3,), (7, 5), (), (0,), (70001,))
-        inputs = [here.everyones(dtype, shape) for dtype, shape in api.kinds(shapes) if dtype in FLOATS]
+        inputs = [
+            here.everyones(dtype, shape) for dtype, shape in api.kinds(shapes) if dtype in FLOATS
+        ]
         results = way.run([api.tensor(each[here.rank]) for each in inputs], op=ADASUM)
         for each, result in zip(inputs, results, strict=True):
             got = api.array(result)
@@ -61,12 +87,16 @@ def adasum_is_the_formula(here: Here) -> None:
             here.saw(got)
             near = tolerances[str(got.dtype)]
             np.testing.assert_allclose(
-                got.astype(np.float64), adasum_tree(each), rtol=near, atol=near * 16 * max(1, here.size - 1)
+                got.astype(np.float64),
+                adasum_tree(each),
+                rtol=near,
+                atol=near * 16 * max(1, here.size - 1),
             )
     here.settle()
 
 
-# Number of rows by rank and size: alike, some, none on the first, on the last alone, none at all, and many.
+# Number of rows by rank and size: alike, some, none on the first, on the last alone, none at all,
+# and many.
 ROWS: tuple[Callable[[int, int], int], ...] = (
     lambda rank, size: 2,
     lambda rank, size: (rank * 3) % 4,
@@ -99,7 +129,12 @@ def broadcast_gives_all_the_roots_tensor(here: Here) -> None:
                 if way.traced and number:
                     break
                 inputs = [here.everyones(dtype, shape, root) for dtype, shape in api.kinds(SHAPES)]
-                among.expect(way, [(among.of(each), each[root]) for each in inputs], exact=True, root_rank=root)
+                among.expect(
+                    way,
+                    [(among.of(each), each[root]) for each in inputs],
+                    exact=True,
+                    root_rank=root,
+                )
     here.settle()
 
 
@@ -140,9 +175,17 @@ def alltoall_with_splits_says_what_came_from_whom(here: Here) -> None:
             spare = 2 if number == 1 else 0  # these rows go nowhere
             cases: list[Case] = []
             for dtype, tail in api.kinds(((2, 2), (0,), (3,))):
-                inputs = [here.data(dtype, (sum(splits[i]) + spare, *tail), r) for i, r in enumerate(among.members)]
+                inputs = [
+                    here.data(dtype, (sum(splits[i]) + spare, *tail), r)
+                    for i, r in enumerate(among.members)
+                ]
                 cases.append(
-                    (inputs, np.concatenate([x[s[mine] : s[mine + 1]] for x, s in zip(inputs, starts, strict=True)]))
+                    (
+                        inputs,
+                        np.concatenate(
+                            [x[s[mine] : s[mine + 1]] for x, s in zip(inputs, starts, strict=True)]
+                        ),
+                    )
                 )
             for way in api.ways("alltoall"):
                 if way.fixed or way.grouped or (way.traced and number != 1):
@@ -150,7 +193,10 @@ def alltoall_with_splits_says_what_came_from_whom(here: Here) -> None:
                 for form in api.splits(splits[mine]):
                     for received in among.expect(way, cases, exact=True, splits=form):
                         rows = api.array(received)
-                        assert rows.tolist() == [row[mine] for row in splits] and rows.dtype == np.int32
+                        assert (
+                            rows.tolist() == [row[mine] for row in splits]
+                            and rows.dtype == np.int32
+                        )
 
 
 @check(seconds=60, tags=["engine", "essential"])
@@ -158,7 +204,16 @@ def reducescatter_gives_each_its_rows_of_the_result(here: Here) -> None:
     with process_sets(here) as sets:
         for among, label, pre in product(sets, api.scatters, (1.0, 0.5, 1 / 3)):
             n, op = len(among.members), OPS[label]
-            shapes = ((n,), (1, 4), (n - 1, 2, 2), (0, 3), (n, 0), (4099, 3), (2 * n + 1,), (2 * n, 3))
+            shapes = (
+                (n,),
+                (1, 4),
+                (n - 1, 2, 2),
+                (0, 3),
+                (n, 0),
+                (4099, 3),
+                (2 * n + 1,),
+                (2 * n, 3),
+            )
             whole = reductions(among, op, shapes, pre, 3.0 if pre < 1.0 else 1.0)
             cases = [(inputs, np.array_split(result, n)[among.mine]) for inputs, result in whole]
             even = [case for case in cases if len(case[0][0]) % n == 0]
@@ -174,7 +229,10 @@ def reduce_gives_the_root_the_reduction_and_others_their_own(here: Here) -> None
         for among, (number, op) in product(sets, enumerate(OPS.values())):
             root = among.members[number % len(among.members)]
             whole = reductions(among, op, ((1,), (7,), (0, 3), (4099, 3), (0,), (2, 3)))
-            cases = [(inputs, result if here.rank == root else inputs[among.mine]) for inputs, result in whole]
+            cases = [
+                (inputs, result if here.rank == root else inputs[among.mine])
+                for inputs, result in whole
+            ]
             for way in api.ways("reduce"):
                 if not way.traced or op in (AVERAGE, SUM):
                     among.expect(way, cases, may_be_given=True, root_rank=root, op=op)
@@ -208,9 +266,17 @@ def an_empty_group_is_an_empty_list(here: Here) -> None:
 def compression_keeps_the_dtype_and_leaves_integers_alone(here: Here) -> None:
     needs(any(way.compresses for way in api.ways("allreduce")), "compression")
     for form, narrow in (("none", None), ("fp16", np.dtype("float16")), ("bf16", BFLOAT16)):
-        inputs = [here.everyones(dtype, (here.size, 3)) for dtype in ("float64", "float32", "float16", "int32")]
-        sent = [[i if narrow is None or i.dtype == "int32" else i.astype(narrow) for i in each] for each in inputs]
-        summed = [reference(s, SUM).astype(each[0].dtype) for s, each in zip(sent, inputs, strict=True)]
+        inputs = [
+            here.everyones(dtype, (here.size, 3))
+            for dtype in ("float64", "float32", "float16", "int32")
+        ]
+        sent = [
+            [i if narrow is None or i.dtype == "int32" else i.astype(narrow) for i in each]
+            for each in inputs
+        ]
+        summed = [
+            reference(s, SUM).astype(each[0].dtype) for s, each in zip(sent, inputs, strict=True)
+        ]
         rows = [each[here.rank : here.rank + 1] for each in summed]
         for operation, want in (("allreduce", summed), ("reducescatter", rows)):
             for way in api.ways(operation):
@@ -220,11 +286,17 @@ def compression_keeps_the_dtype_and_leaves_integers_alone(here: Here) -> None:
 
 
 def _large(here: Here, operation: str, dtype: str, count: int) -> tuple[Case, dict[str, object]]:
-    """About `count` elements of every rank, what the operation gives this one, and its arguments."""
+    """About `count` elements of every rank, what the operation gives this one, and its
+    arguments."""
     n, me, root = here.size, here.rank, here.size - 1
     splits = [[count // n + (i + j) % 3 for j in here.ranks] for i in here.ranks]
-    rows = {"allgather": [count if r == root else 1000 * r for r in here.ranks], "alltoall": [sum(r) for r in splits]}
-    inputs = [here.data(dtype, (each,), r) for r, each in enumerate(rows.get(operation, [count] * n))]
+    rows = {
+        "allgather": [count if r == root else 1000 * r for r in here.ranks],
+        "alltoall": [sum(r) for r in splits],
+    }
+    inputs = [
+        here.data(dtype, (each,), r) for r, each in enumerate(rows.get(operation, [count] * n))
+    ]
     if operation == "allgather":
         return (inputs, np.concatenate(inputs)), {}
     if operation == "broadcast":
@@ -235,10 +307,15 @@ def _large(here: Here, operation: str, dtype: str, count: int) -> tuple[Case, di
     whole = reference(inputs, SUM)
     if operation == "reduce":
         return (inputs, whole if me == root else inputs[me]), {"root_rank": root, "op": SUM}
-    return (inputs, np.array_split(whole, n)[me] if operation == "reducescatter" else whole), {"op": SUM}
+    return (inputs, np.array_split(whole, n)[me] if operation == "reducescatter" else whole), {
+        "op": SUM
+    }
 
 
-@check(operation=("allreduce", "allgather", "broadcast", "alltoall", "reducescatter", "reduce"), seconds=60)
+@check(
+    operation=("allreduce", "allgather", "broadcast", "alltoall", "reducescatter", "reduce"),
+    seconds=60,
+)
 def what_crosses_chunks_is_numpys(here: Here, operation: str) -> None:
     ways = [way for way in api.ways(operation) if way.label in ("plain", "in place")]
     needs(ways, "operations that run without a program")

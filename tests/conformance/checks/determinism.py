@@ -47,7 +47,10 @@ def bits_do_not_depend_on_what_travels_along_or_when(here: Here) -> None:
 @check(dtype=FLOATS, tags=["engine"])
 def a_tensor_has_the_same_sum_alone_and_in_any_company(here: Here, dtype: str) -> None:
     needs(here.same_bits_always, "sums in an order of hvdlite's own")
-    small, large = here.data(dtype, (1000,), here.rank, 1), here.data(dtype, (200_000,), here.rank, 2)
+    small, large = (
+        here.data(dtype, (1000,), here.rank, 1),
+        here.data(dtype, (200_000,), here.rank, 2),
+    )
     alone = hvd.allreduce(small, op=SUM).tobytes(), hvd.allreduce(large, op=SUM).tobytes()
     for company in ([small, large], [large, small], [np.ones(77, small.dtype), small, large]):
         results = [each.tobytes() for each in hvd.grouped_allreduce(company, op=SUM)]

@@ -37,7 +37,9 @@ def every_collective_takes_it(here: Here) -> None:
         inputs = here.everyones("float32", (2 * here.size, 3))
         mine = kind(inputs[here.rank])
         here.close(np.asarray(hvd.allreduce(mine, op=SUM)), reference(inputs, SUM))
-        here.close(np.asarray(hvd.synchronize(hvd.allreduce_async(mine, op=MAX))), reference(inputs, MAX))
+        here.close(
+            np.asarray(hvd.synchronize(hvd.allreduce_async(mine, op=MAX))), reference(inputs, MAX)
+        )
         here.close(np.asarray(hvd.allgather(mine)), np.concatenate(inputs), exact=True)
         here.close(np.asarray(hvd.broadcast(mine, here.size - 1)), inputs[-1], exact=True)
         assert np.asarray(hvd.alltoall(mine)).shape == (2 * here.size, 3)

@@ -1,4 +1,5 @@
-"""The gradient of each collective is the rule of hvdlite/core/gradients.py, in every form and mode."""
+"""The gradient of each collective is the rule of hvdlite/core/gradients.py, in every form and
+mode."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ FACTORS = {"prescale_factor": 0.5, "postscale_factor": 4.0}
 
 
 class Pull(NamedTuple):
-    """A function, this rank's argument, the gradient of its result, and the gradient that its argument is to have."""
+    """A function, this rank's argument, the gradient of its result, and the gradient that its
+    argument is to have."""
 
     what: str
     function: Callable[[Any], Any]
@@ -68,7 +70,9 @@ def of_allreduce_is_the_same_allreduce(here: Here) -> None:
             x = ones if op == PRODUCT else among.of(here.everyones(dtype, SHAPE, label, "x"))
             dy = among.of(here.everyones(dtype, SHAPE, label, "dy"))
             want = reference(dy, op, 0.5, 4.0) * dtype_of(dtype).type(2)
-            for form, function in forms("allreduce", op=op, process_set=among.process_set, **FACTORS).items():
+            for form, function in forms(
+                "allreduce", op=op, process_set=among.process_set, **FACTORS
+            ).items():
                 pulls.append(Pull(f"{form} {label}", function, x[among.mine], dy[among.mine], want))
         expect(here, mode, pulls)
 
@@ -82,7 +86,10 @@ def of_a_gradient_exists(here: Here) -> None:
     one, ones = np.ones(3), api.full(3, 1, "float64")
     for mode in api.modes:
         slope = partial(api.pull, cubed, dy=ones)
-        pulls = [Pull("first", cubed, x, one, here.size * 3 * x**2), Pull("second", slope, x, one, here.size * 6 * x)]
+        pulls = [
+            Pull("first", cubed, x, one, here.size * 3 * x**2),
+            Pull("second", slope, x, one, here.size * 6 * x),
+        ]
         expect(here, mode, pulls)
 
 
@@ -95,7 +102,11 @@ def of_allgather_is_the_average_of_ones_own_rows(here: Here) -> None:
         dy = among.of(here.everyones(dtype, (sum(sizes), 2)))
         want = reference(dy, AVERAGE)[own]
         functions = forms("allgather", doubled=False, process_set=among.process_set)
-        expect(here, mode, [Pull(form, function, x, dy[among.mine], want) for form, function in functions.items()])
+        expect(
+            here,
+            mode,
+            [Pull(form, function, x, dy[among.mine], want) for form, function in functions.items()],
+        )
 
 
 @check(seconds=60, tags=["essential"])
@@ -106,7 +117,11 @@ def of_broadcast_is_the_average_on_the_root_and_nothing_elsewhere(here: Here) ->
         want = reference(dy, AVERAGE) * dtype_of(dtype).type(2 * (here.rank == root))
         functions = forms("broadcast", root_rank=root, process_set=among.process_set)
         x = here.data(dtype, SHAPE, here.rank)
-        expect(here, mode, [Pull(form, function, x, dy[among.mine], want) for form, function in functions.items()])
+        expect(
+            here,
+            mode,
+            [Pull(form, function, x, dy[among.mine], want) for form, function in functions.items()],
+        )
 
 
 @check(seconds=60, tags=["essential"])
@@ -119,9 +134,15 @@ def of_alltoall_is_the_way_back(here: Here) -> None:
             idle = 2 if uneven else 0  # rows that go nowhere
             x = here.data(dtype, (sum(splits[mine]) + idle, 2), here.rank, "x")
             # Member j has the gradients of what it received, in the order of the senders.
-            dy = [here.data(dtype, (sum(row[j] for row in splits), 2), r, "dy") for j, r in enumerate(among.members)]
+            dy = [
+                here.data(dtype, (sum(row[j] for row in splits), 2), r, "dy")
+                for j, r in enumerate(among.members)
+            ]
             starts = [sum(row[j] for row in splits[:mine]) for j in range(n)]
-            back = [each[first:][: splits[mine][j]] for j, (each, first) in enumerate(zip(dy, starts, strict=True))]
+            back = [
+                each[first:][: splits[mine][j]]
+                for j, (each, first) in enumerate(zip(dy, starts, strict=True))
+            ]
             want = np.concatenate([*back, np.zeros((idle, 2), dtype_of(dtype))])
 
             def parts(x: Any, rows: list[int] = splits[mine], s: Any = s) -> Any:
@@ -141,11 +162,19 @@ def of_reducescatter_is_the_allgather(here: Here) -> None:
         rows = 2 * n + (mode not in api.fixed_modes)
         sizes = [len(each) for each in np.array_split(np.arange(rows), n)]
         x = here.data(dtype, (rows, 2), here.rank)
-        dy = [here.data(dtype, (size, 2), r, "dy") for size, r in zip(sizes, among.members, strict=True)]
+        dy = [
+            here.data(dtype, (size, 2), r, "dy")
+            for size, r in zip(sizes, among.members, strict=True)
+        ]
         for op in (AVERAGE, SUM):
             want = np.concatenate(dy) * dtype_of(dtype).type(2 * (n if op == SUM else 1))
-            functions = forms("reducescatter", doubled=False, op=op, process_set=among.process_set, **FACTORS)
-            pulls += [Pull(f"{form} {op}", function, x, dy[among.mine], want) for form, function in functions.items()]
+            functions = forms(
+                "reducescatter", doubled=False, op=op, process_set=among.process_set, **FACTORS
+            )
+            pulls += [
+                Pull(f"{form} {op}", function, x, dy[among.mine], want)
+                for form, function in functions.items()
+            ]
         expect(here, mode, pulls)
 
 
@@ -159,7 +188,15 @@ def of_reduce_is_the_broadcast_of_the_roots_and_ones_own_elsewhere(here: Here) -
             want = dy[-1] * factor + dy[among.mine] * dtype_of(dtype).type(here.rank != root)
             how = {"root_rank": root, "op": op, "process_set": among.process_set, **FACTORS}
             (function,) = forms("reduce", doubled=False, **how).values()
-            pulls.append(Pull(f"reduce {op}", function, here.data(dtype, SHAPE, here.rank), dy[among.mine], want))
+            pulls.append(
+                Pull(
+                    f"reduce {op}",
+                    function,
+                    here.data(dtype, SHAPE, here.rank),
+                    dy[among.mine],
+                    want,
+                )
+            )
         expect(here, mode, pulls)
 
 
@@ -168,4 +205,8 @@ def passes_through_compression(here: Here) -> None:
     want = np.full(4, here.size, "float32")
     for mode, narrow in product(api.modes, (hvd.Compression.bf16, hvd.Compression.fp16)):
         function = partial(hvd.allreduce, op=SUM, compression=narrow)
-        expect(here, mode, [Pull("compressed", function, np.ones(4, "float32"), np.ones(4, "float32"), want)])
+        expect(
+            here,
+            mode,
+            [Pull("compressed", function, np.ones(4, "float32"), np.ones(4, "float32"), want)],
+        )

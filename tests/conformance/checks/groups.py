@@ -13,7 +13,13 @@ from checks.here import SUM, Here, raises, reference
 
 @check(tags=["engine"])
 def members_may_have_different_dtypes_and_sizes(here: Here) -> None:
-    cases = [("float32", (5,)), ("int8", (3, 3)), ("float32", (70_000,)), ("bfloat16", ()), ("bool", (0,))]
+    cases = [
+        ("float32", (5,)),
+        ("int8", (3, 3)),
+        ("float32", (70_000,)),
+        ("bfloat16", ()),
+        ("bool", (0,)),
+    ]
     inputs = [here.everyones(dtype, shape) for dtype, shape in cases]
     for _ in range(3):
         results = hvd.grouped_allreduce([each[here.rank] for each in inputs], op=SUM, name="mixed")
@@ -39,14 +45,22 @@ def nothing_of_a_group_happens_before_all_of_it_is_there(here: Here) -> None:
 @check(min_ranks=2, tags=["engine"])
 def lists_of_other_lengths_are_a_mismatch(here: Here) -> None:
     # All at once: the core looks for such groups a few times a second.
-    kinds = (hvd.grouped_allreduce_async, hvd.grouped_allgather_async, hvd.grouped_reducescatter_async)
+    kinds = (
+        hvd.grouped_allreduce_async,
+        hvd.grouped_allgather_async,
+        hvd.grouped_reducescatter_async,
+    )
     for names in (("torn", None), ("torn",)):
         tensors = [np.ones(here.size)] * (2 if here.rank == 0 else 3)
         for handle in [start(tensors, name=name) for name in names for start in kinds]:
-            with raises(hvd.MismatchError, "rank 0 put it into a group of 2", "put it into a group of 3"):
+            with raises(
+                hvd.MismatchError, "rank 0 put it into a group of 2", "put it into a group of 3"
+            ):
                 hvd.synchronize(handle)
         for start in kinds:
-            assert [len(hvd.synchronize(start(tensors[:2], name=name))) for name in names] == [2] * len(names)
+            assert [len(hvd.synchronize(start(tensors[:2], name=name))) for name in names] == [
+                2
+            ] * len(names)
 
 
 @check(min_ranks=2, tags=["engine"])
@@ -61,7 +75,9 @@ def one_disagreement_fails_the_whole_group_and_nothing_else(here: Here) -> None:
         here.same_on_all_ranks(str(caught[0]))
         assert (hvd.synchronize(other) == here.size).all()
         good = hvd.grouped_allreduce([np.ones(3), np.ones(4), np.ones(2)], op=SUM, name="torn")
-        assert [len(t) for t in good] == [3, 4, 2] and all((t == here.size).all() for t in good), step
+        assert [len(t) for t in good] == [3, 4, 2] and all((t == here.size).all() for t in good), (
+            step
+        )
 
 
 @check(min_ranks=2)

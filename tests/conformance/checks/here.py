@@ -1,4 +1,5 @@
-"""What a check is given: where it runs, deterministic data of every rank, and numpy's answer to every reduction."""
+"""What a check is given: where it runs, deterministic data of every rank, and numpy's answer to
+every reduction."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ DTYPES = ("bool", *INTEGERS, *FLOATS)
 AVERAGE, SUM, ADASUM, MIN, MAX, PRODUCT = range(6)
 OPS = {"Average": AVERAGE, "Sum": SUM, "Min": MIN, "Max": MAX, "Product": PRODUCT}
 
-# 0-d, empty, one element, fewer than ranks or lanes, two dimensions, not a multiple of a cache line, and just beyond
-# what travels in one piece (HVDLITE_SHM_SMALL_BYTES).
+# 0-d, empty, one element, fewer than ranks or lanes, two dimensions, not a multiple of a cache
+# line, and just beyond what travels in one piece (HVDLITE_SHM_SMALL_BYTES).
 SHAPES = ((), (0,), (3, 0, 2), (1,), (3,), (7, 5), (1, 1, 129), (8193,))
 
 
@@ -32,7 +33,9 @@ def dtype_of(name: str) -> np.dtype[Any]:
 class Here:
     """One rank's view of the job, which its launcher and the test's configuration have made so."""
 
-    def __init__(self, rank: int, size: int, communicator: str, over_mpi: bool, environment: dict[str, str]) -> None:
+    def __init__(
+        self, rank: int, size: int, communicator: str, over_mpi: bool, environment: dict[str, str]
+    ) -> None:
         self.communicator = communicator
         self.over_mpi = over_mpi
         self.environment = environment
@@ -53,7 +56,8 @@ class Here:
 
     @property
     def same_bits_always(self) -> bool:
-        """Whether a sum is promised to have the same bits whatever travels along; an MPI library promises nothing."""
+        """Whether a sum is promised to have the same bits whatever travels along; an MPI library
+        promises nothing."""
         return self.environment.get("HVDLITE_MPI_ALLREDUCE") != "library"
 
     def begin(self, check: str) -> None:
@@ -65,7 +69,9 @@ class Here:
         """The same on every rank that asks for the same."""
         return np.random.default_rng(zlib.crc32(repr((self.check, rank, key)).encode()))
 
-    def data(self, dtype: str, shape: tuple[int, ...], rank: int, *key: object, op: int = SUM) -> np.ndarray:
+    def data(
+        self, dtype: str, shape: tuple[int, ...], rank: int, *key: object, op: int = SUM
+    ) -> np.ndarray:
         """What `rank` contributes."""
         rng = self.rng(rank, dtype, shape, *key)
         kind = dtype_of(dtype)
@@ -76,10 +82,14 @@ class Here:
             return np.array(rng.choice([1, 2, 3], shape)).astype(kind)
         if dtype in INTEGERS:
             info = np.iinfo(kind)
-            return np.array(rng.integers(info.min // 8, info.max // 8, shape, dtype=kind, endpoint=True))
+            return np.array(
+                rng.integers(info.min // 8, info.max // 8, shape, dtype=kind, endpoint=True)
+            )
         return np.array(rng.standard_normal(shape) * 4).astype(kind)
 
-    def everyones(self, dtype: str, shape: tuple[int, ...], *key: object, op: int = SUM) -> list[np.ndarray]:
+    def everyones(
+        self, dtype: str, shape: tuple[int, ...], *key: object, op: int = SUM
+    ) -> list[np.ndarray]:
         return [self.data(dtype, shape, rank, *key, op=op) for rank in self.ranks]
 
     # ---- comparing
@@ -95,14 +105,19 @@ class Here:
         mine = np.frombuffer(self._digest.digest(), np.uint8)
         all_of_them = hvd.allgather(mine[np.newaxis], name=f"{self.check}.settle")
         different = [r for r in self.ranks if all_of_them[r].tobytes() != mine.tobytes()]
-        assert not different, f"ranks {different} got other bits than rank {self.rank} ({self._count} results)"
+        assert not different, (
+            f"ranks {different} got other bits than rank {self.rank} ({self._count} results)"
+        )
 
     def same_on_all_ranks(self, text: str) -> None:
         texts = hvd.allgather_object(text, name=f"{self.check}.text")
         assert texts == [text] * self.size, f"the ranks disagree: {texts}"
 
-    def close(self, got: np.ndarray, expected: np.ndarray, what: str = "", exact: bool | None = None) -> None:
-        """Equal bits where that is promised or the dtype is not a float, else equal up to rounding."""
+    def close(
+        self, got: np.ndarray, expected: np.ndarray, what: str = "", exact: bool | None = None
+    ) -> None:
+        """Equal bits where that is promised or the dtype is not a float, else equal up to
+        rounding."""
         assert isinstance(got, np.ndarray), f"{what}: got a {type(got).__name__}"
         assert got.shape == expected.shape, f"{what}: shape {got.shape} instead of {expected.shape}"
         assert got.dtype == expected.dtype, f"{what}: dtype {got.dtype} instead of {expected.dtype}"
@@ -140,19 +155,32 @@ def _integer_step(values: np.ndarray, factor: float, divide: bool = False) -> np
     wide = np.atleast_1d(values.astype(np.float64))
     wide = np.trunc(wide / factor if divide else wide * factor)
     low, high = float(info.min), float(info.max)
-    out = np.clip(wide, low, np.nextafter(high, 0) if high > info.max else high).astype(values.dtype)
+    out = np.clip(wide, low, np.nextafter(high, 0) if high > info.max else high).astype(
+        values.dtype
+    )
     out[wide >= high] = info.max
     out[wide <= low] = info.min
     return np.asarray(out).reshape(values.shape)
 
 
 def reference(
-    inputs: list[np.ndarray], op: int, prescale: float = 1.0, postscale: float = 1.0, members: int | None = None
+    inputs: list[np.ndarray],
+    op: int,
+    prescale: float = 1.0,
+    postscale: float = 1.0,
+    members: int | None = None,
 ) -> np.ndarray:
-    """The sequential reduction in the order of ranks: fp16 and bf16 in fp32, rounded once; integers wrap around."""
+    """The sequential reduction in the order of ranks: fp16 and bf16 in fp32, rounded once; integers
+    wrap around."""
     dtype = inputs[0].dtype
     divisor = float(members or len(inputs)) if op == AVERAGE else 1.0
-    combine: Any = {AVERAGE: np.add, SUM: np.add, MIN: np.minimum, MAX: np.maximum, PRODUCT: np.multiply}[op]
+    combine: Any = {
+        AVERAGE: np.add,
+        SUM: np.add,
+        MIN: np.minimum,
+        MAX: np.maximum,
+        PRODUCT: np.multiply,
+    }[op]
     if dtype == np.bool_:
         combine = np.logical_and if op in (MIN, PRODUCT) else np.logical_or
         result = inputs[0].copy()

@@ -15,7 +15,11 @@ import hvdlite.jax
 from checks.api import TracingApi, Way
 
 # As a context: inside it arrays may have 64 bits.
-x64 = jax.enable_x64 if hasattr(jax, "enable_x64") else importlib.import_module("jax.experimental").enable_x64
+x64 = (
+    jax.enable_x64
+    if hasattr(jax, "enable_x64")
+    else importlib.import_module("jax.experimental").enable_x64
+)
 WAYS = ("at once", "compiled")
 
 

@@ -1,4 +1,5 @@
-"""hvdlite.jax: what is wrong is noticed, with a sentence that says what to do, at once and compiled."""
+"""hvdlite.jax: what is wrong is noticed, with a sentence that says what to do, at once and
+compiled."""
 
 from __future__ import annotations
 
@@ -20,7 +21,11 @@ def wrong_arguments_are_refused(here: Here, way: str) -> None:
         (ValueError, "key_data", lambda x: hvd.allreduce(jax.random.key(0))),
         (ValueError, "Sum", lambda x: hvd.allreduce(x, op=17)),
         (hvd.HorovodInternalError, "reducescatter", lambda x: hvd.reducescatter(x, op=hvd.Max)),
-        (hvd.HorovodInternalError, "reducescatter", lambda x: hvd.reducescatter([x, x], op=hvd.Max)),
+        (
+            hvd.HorovodInternalError,
+            "reducescatter",
+            lambda x: hvd.reducescatter([x, x], op=hvd.Max),
+        ),
         (ValueError, "not registered", lambda x: hvd.allreduce(x, process_set=hvd.ProcessSet([0]))),
         (TypeError, "ProcessSet", lambda x: hvd.allreduce(x, process_set=[0])),
     ):

@@ -38,7 +38,9 @@ def the_last_call_happens_where_only_one_rank_uses_it(here: Here) -> None:
     )
     x = jnp.arange(3.0)
     for function in functions:
-        step = jax.jit(lambda x, function=function: function(x) if here.rank == 0 else function(x)[0])
+        step = jax.jit(
+            lambda x, function=function: function(x) if here.rank == 0 else function(x)[0]
+        )
         for _ in range(3):  # the first time JAX dispatches it from Python
             made = jax.block_until_ready(step(x))
             if here.rank == 0:
@@ -54,7 +56,9 @@ def a_step_is_dispatched_without_any_python(here: Here) -> None:
     for _ in range(3):
         jax.block_until_ready(step(x))
     entered: list[str] = []
-    sys.setprofile(lambda frame, event, _: entered.append(frame.f_code.co_name) if event == "call" else None)
+    sys.setprofile(
+        lambda frame, event, _: entered.append(frame.f_code.co_name) if event == "call" else None
+    )
     result = step(x)
     sys.setprofile(None)
     assert not entered, entered
@@ -82,11 +86,16 @@ def the_way_back_is_in_order_too(here: Here) -> None:
 
 @check(seconds=30)
 def programs_may_be_dispatched_without_waiting(here: Here) -> None:
-    steps = [jax.jit(lambda x, i=i: hvd.allreduce(jnp.sin(x * i), f"program.{i}", op=SUM)) for i in range(10)]
+    steps = [
+        jax.jit(lambda x, i=i: hvd.allreduce(jnp.sin(x * i), f"program.{i}", op=SUM))
+        for i in range(10)
+    ]
     x = jnp.full(50_000, 0.1)
     for _ in range(3):
         for i, got in enumerate([step(x) for step in steps]):
-            np.testing.assert_allclose(got[::9999], np.sin(0.1 * i) * here.size, rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(
+                got[::9999], np.sin(0.1 * i) * here.size, rtol=1e-4, atol=1e-5
+            )
 
 
 @check()

@@ -25,7 +25,9 @@ def integers_beside_floats_have_none(here: Here, way: str) -> None:
     assert got["count"].dtype == jax.dtypes.float0
     # And such gradients, which are nothing, pass a reduction as they are.
     reduced = hvd.allreduce(jax.grad(loss, allow_int=True)(tree), op=SUM)
-    assert reduced["count"].dtype == jax.dtypes.float0 and reduced["w"].tolist() == [here.size**3] * 3
+    assert (
+        reduced["count"].dtype == jax.dtypes.float0 and reduced["w"].tolist() == [here.size**3] * 3
+    )
 
 
 @check()
@@ -35,7 +37,9 @@ def passes_through_checkpoint_scan_and_cond(here: Here) -> None:
 
     x = jnp.full(3, 0.5)
     want = jax.grad(lambda x: layer(x).sum())(x)
-    np.testing.assert_allclose(jax.jit(jax.grad(lambda x: jax.checkpoint(layer)(x).sum()))(x), want, rtol=1e-6)
+    np.testing.assert_allclose(
+        jax.jit(jax.grad(lambda x: jax.checkpoint(layer)(x).sum()))(x), want, rtol=1e-6
+    )
 
     def scanned(x):
         return jax.lax.scan(lambda c, _: (layer(c), None), x, None, length=2)[0].sum()

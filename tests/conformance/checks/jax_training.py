@@ -1,4 +1,5 @@
-"""hvd.distributed(): training on parts of the batch gives the weights of a single process on all of it."""
+"""hvd.distributed(): training on parts of the batch gives the weights of a single process on all of
+it."""
 
 from __future__ import annotations
 
@@ -95,7 +96,12 @@ def with_options_and_without_jit(here: Here) -> None:
     want = _train(make(), slice(None))
     _same(here, _train(hvd.distributed(make()), _mine(here), jit=False), want)
     _same(here, _train(hvd.distributed(make(), gradient_predivide_factor=4.0), _mine(here)), want)
-    _same(here, _train(hvd.distributed(make(), compression=hvd.Compression.bf16), _mine(here)), want, 2e-2)
+    _same(
+        here,
+        _train(hvd.distributed(make(), compression=hvd.Compression.bf16), _mine(here)),
+        want,
+        2e-2,
+    )
     with raises(ValueError, "gradient_predivide_factor"):
         hvd.distributed(make(), op=hvd.Sum, gradient_predivide_factor=2.0)
 
@@ -103,7 +109,9 @@ def with_options_and_without_jit(here: Here) -> None:
 @check()
 def accumulation_around_it_saves_messages(here: Here) -> None:
     several = optax.MultiSteps(hvd.distributed(optax.sgd(0.1)), every_k_schedule=2)
-    _same(here, _train(several, _mine(here)), _train(optax.MultiSteps(optax.sgd(0.1), 2), slice(None)))
+    _same(
+        here, _train(several, _mine(here)), _train(optax.MultiSteps(optax.sgd(0.1), 2), slice(None))
+    )
 
 
 @check()
@@ -117,7 +125,9 @@ def ranks_outside_the_process_set_train_alone(here: Here) -> None:
     only = hvd.add_process_set([0])
     alone = _train(optax.sgd(0.1), _mine(here))
     # JAX runs ahead: what still runs would find its process set gone.
-    got = jax.block_until_ready(_train(hvd.distributed(optax.sgd(0.1), process_set=only), _mine(here)))
+    got = jax.block_until_ready(
+        _train(hvd.distributed(optax.sgd(0.1), process_set=only), _mine(here))
+    )
     hvd.remove_process_set(only)
     for leaf, expected in zip(*map(jax.tree_util.tree_leaves, (got, alone)), strict=True):
         np.testing.assert_allclose(leaf, expected, rtol=1e-6, atol=1e-6)

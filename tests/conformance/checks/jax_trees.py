@@ -27,7 +27,9 @@ def a_tree_keeps_its_structure(here: Here, way: str) -> None:
 @check(way=WAYS)
 def what_is_no_array_of_32_bits_becomes_one(here: Here, way: str) -> None:
     # Without x64 JAX knows no 64 bits; a Python number has a weak type, and its sum has none.
-    got = run(way, lambda t: hvd.allreduce(t, op=SUM), [np.ones(3), np.ones(2, np.int64), 1.5, 3, True])
+    got = run(
+        way, lambda t: hvd.allreduce(t, op=SUM), [np.ones(3), np.ones(2, np.int64), 1.5, 3, True]
+    )
     assert [str(g.dtype) for g in got] == ["float32", "int32", "float32", "int32", "bool"]
     assert not any(g.weak_type for g in got)
     with x64(True):

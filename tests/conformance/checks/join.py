@@ -16,7 +16,8 @@ from checks.here import DTYPES, SUM, Here, raises
 def the_last_rank_to_join_is_returned_everywhere(here: Here) -> None:
     for last in here.ranks:
         if here.rank == last:
-            assert hvd.allreduce(api.ones(()), op=SUM, name="alone") == 1  # done only when all others have joined
+            # done only when all others have joined
+            assert hvd.allreduce(api.ones(()), op=SUM, name="alone") == 1
         assert hvd.join() == last
     assert hvd.allreduce(api.ones(()), op=SUM) == here.size
 
@@ -49,9 +50,14 @@ def gathers_broadcasts_groups_and_barriers_work_with_those_who_joined(here: Here
             me = here.size - 1
             assert hvd.allgather(api.full((2, 3), me), name="j.gather").tolist() == [[me] * 3] * 2
             assert hvd.broadcast(api.full(4, 7), me, name="j.broadcast").tolist() == [7] * 4
-            a, b = hvd.grouped_allreduce([api.ones(3), api.ones(2, "int32")], op=SUM, name="j.group")
+            a, b = hvd.grouped_allreduce(
+                [api.ones(3), api.ones(2, "int32")], op=SUM, name="j.group"
+            )
             assert a.tolist() == [1] * 3 and b.tolist() == [1] * 2
-            assert [t.shape for t in hvd.grouped_allgather([api.ones(3), api.ones((1, 2))])] == [(3,), (1, 2)]
+            assert [t.shape for t in hvd.grouped_allgather([api.ones(3), api.ones((1, 2))])] == [
+                (3,),
+                (1, 2),
+            ]
             hvd.barrier()
             assert hvd.allreduce(api.ones(100_000), op=hvd.Sum).sum() == 100_000
             assert hvd.allreduce(api.ones(5), op=hvd.Adasum).tolist() == [1] * 5
@@ -68,15 +74,20 @@ def tensors_that_travel_together_keep_apart_on_those_who_joined(here: Here) -> N
                 others = here.size - 1
                 root = (joined + 1) % here.size
                 got = hvd.grouped_allreduce(mine, op=SUM, name=f"{here.check}.sum")
-                assert [set(x.tolist()) for x in got] == [{10.0 * (i + 1) * others} for i in range(5)], got
+                assert [set(x.tolist()) for x in got] == [
+                    {10.0 * (i + 1) * others} for i in range(5)
+                ], got
                 handles = [
-                    hvd.broadcast_async(x + here.rank, root, name=f"{here.check}.{i}") for i, x in enumerate(mine)
+                    hvd.broadcast_async(x + here.rank, root, name=f"{here.check}.{i}")
+                    for i, x in enumerate(mine)
                 ]
                 sent = [set(hvd.synchronize(handle).tolist()) for handle in handles]
                 assert sent == [{10.0 * (i + 1) + root} for i in range(5)], sent
                 if others == 1:  # Adasum with zeros changes nothing
                     got = hvd.grouped_allreduce(mine, op=hvd.Adasum, name=f"{here.check}.adasum")
-                    assert [set(x.tolist()) for x in got] == [{10.0 * (i + 1)} for i in range(5)], got
+                    assert [set(x.tolist()) for x in got] == [{10.0 * (i + 1)} for i in range(5)], (
+                        got
+                    )
             hvd.join()
 
 
@@ -115,7 +126,8 @@ def operations_already_outstanding_are_completed_by_a_join(here: Here) -> None:
 
 @check(min_ranks=2, tags=["engine"])
 def a_name_first_used_while_a_rank_had_joined_is_still_checked(here: Here) -> None:
-    # The engine remembers 'late' from a round in which rank 0 took no part: what rank 0 passes later must be compared.
+    # The engine remembers 'late' from a round in which rank 0 took no part: what rank 0 passes
+    # later must be compared.
     for shape in ((5,), (70_000,)):
         for odd in ((), (3,), (1,)):
             name = f"late.{len(shape)}.{shape[0]}.{len(odd)}.{sum(odd)}"

@@ -100,7 +100,12 @@ def local_variables_stay_as_they_are(here: Here) -> None:
 def dropout_is_not_the_same_on_all_ranks(here: Here) -> None:
     keras.utils.set_random_seed(70 + here.rank)
     net = keras.Sequential(
-        [keras.Input((FEATURES,)), keras.layers.Dense(32), keras.layers.Dropout(0.5), keras.layers.Dense(CLASSES)]
+        [
+            keras.Input((FEATURES,)),
+            keras.layers.Dense(32),
+            keras.layers.Dropout(0.5),
+            keras.layers.Dense(CLASSES),
+        ]
     )
     _train(here, net, _first_broadcast(), epochs=1)
     equal_everywhere(here, state(net))
@@ -115,8 +120,16 @@ def ranks_with_different_numbers_of_steps_are_told_so(here: Here) -> None:
     x, y = data(here)
     rows = EACH * (STEPS - (here.rank == 0))
     optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(0.1))
-    with raises(ValueError, f"rank 0: {STEPS - 1}, rank 1: {STEPS}", f"steps_per_epoch={STEPS - 1}"):
-        fit(model(), optimizer, part(here, x)[:rows], part(here, y)[:rows], callbacks=[_first_broadcast()])
+    with raises(
+        ValueError, f"rank 0: {STEPS - 1}, rank 1: {STEPS}", f"steps_per_epoch={STEPS - 1}"
+    ):
+        fit(
+            model(),
+            optimizer,
+            part(here, x)[:rows],
+            part(here, y)[:rows],
+            callbacks=[_first_broadcast()],
+        )
 
 
 @check(min_ranks=2, seconds=30)
@@ -133,14 +146,23 @@ def metrics_are_those_of_all_ranks(here: Here) -> None:
     metrics = ["mae", "mse"]
     x, y = data(here)
     checked = (part(here, x)[:EACH], part(here, y)[:EACH])
-    history = _train(here, model(), average, note, metrics=metrics, validation_data=checked, epochs=2)
+    history = _train(
+        here, model(), average, note, metrics=metrics, validation_data=checked, epochs=2
+    )
     names = {name for name in history if name != "lr"}
     assert {"loss", "val_loss"} < names and len(names) >= 6
     everyones = hvd.allgather_object({name: history[name] for name in sorted(names)})
     assert everyones == [everyones[0]] * here.size
     assert [{k: v[i] for k, v in history.items()} for i in range(2)] == seen
     want = model()
-    single = fit(want, keras.optimizers.SGD(0.1, momentum=0.9), x, y, batch_size=EACH * here.size, metrics=metrics)
+    single = fit(
+        want,
+        keras.optimizers.SGD(0.1, momentum=0.9),
+        x,
+        y,
+        batch_size=EACH * here.size,
+        metrics=metrics,
+    )
     np.testing.assert_allclose(history["loss"], single["loss"], rtol=1e-5)
 
 
@@ -155,7 +177,12 @@ def metrics_that_only_some_ranks_have_are_named(here: Here) -> None:
 def all_ranks_stop_early_together(here: Here) -> None:
     stop = keras.callbacks.EarlyStopping(monitor="loss", min_delta=1e9, patience=1)
     history = _train(
-        here, model(seed=here.rank), _first_broadcast(), hvd.callbacks.MetricAverageCallback(), stop, epochs=9
+        here,
+        model(seed=here.rank),
+        _first_broadcast(),
+        hvd.callbacks.MetricAverageCallback(),
+        stop,
+        epochs=9,
     )
     assert hvd.allgather_object(len(history["loss"])) == [2] * here.size
 
@@ -171,7 +198,9 @@ def the_learning_rate_warms_up(here: Here) -> None:
     warmup = hvd.callbacks.LearningRateWarmupCallback(initial_lr=0.4, warmup_epochs=2, verbose=1)
     history = _train(here, model(), warmup, Watch(), epochs=3)
     n = here.size
-    expected = [0.4 / n * ((i + 1) / STEPS * (n - 1) / 2 + 1) for i in range(2 * STEPS)] + [0.4] * STEPS
+    expected = [0.4 / n * ((i + 1) / STEPS * (n - 1) / 2 + 1) for i in range(2 * STEPS)] + [
+        0.4
+    ] * STEPS
     np.testing.assert_allclose(rates, expected, rtol=1e-5)
     np.testing.assert_allclose(history["lr"], expected[STEPS - 1 :: STEPS], rtol=1e-5)
 
@@ -185,7 +214,13 @@ def the_learning_rate_follows_a_schedule_and_momentum_follows_it(here: Here) -> 
     got = model()
     x, y = data(here)
     optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(0.1, momentum=0.9))
-    fit(got, optimizer, part(here, x), part(here, y), callbacks=[schedule(0.1, lambda epoch: 10.0**-epoch)])
+    fit(
+        got,
+        optimizer,
+        part(here, x),
+        part(here, y),
+        callbacks=[schedule(0.1, lambda epoch: 10.0**-epoch)],
+    )
     want = model()
     single = keras.optimizers.SGD(0.1, momentum=0.9)
     fit(want, single, x, y, batch_size=EACH * here.size, epochs=1)

@@ -60,7 +60,13 @@ def fit_takes_every_kind_of_data(here: Here, kind: str) -> None:
         source = (tuple(a[i % STEPS * EACH :][:EACH] for a in mine) for i in range(10**6))
     net = model()
     optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(0.1))
-    fit(net, optimizer, source, callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0)], **more)
+    fit(
+        net,
+        optimizer,
+        source,
+        callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0)],
+        **more,
+    )
     same(here, net, alone(here, keras.optimizers.SGD(0.1)))
 
 
@@ -71,14 +77,24 @@ def class_weights_sample_weights_and_validation(here: Here) -> None:
     weights = (1 + np.arange(len(x)) % 3).astype("float32")
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="sum")
     for more in ({"class_weight": {0: 0.5, 1: 2.0}}, {"sample_weight": weights}):
-        mine: dict[str, Any] = {k: part(here, v) if isinstance(v, np.ndarray) else v for k, v in more.items()}
+        mine: dict[str, Any] = {
+            k: part(here, v) if isinstance(v, np.ndarray) else v for k, v in more.items()
+        }
         checked = (part(here, x), part(here, labels))
         if "class_weight" in more:
             mine |= {"metrics": ["accuracy"], "validation_data": checked}
         got, want = model(), model()
         optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(0.01), op=hvd.Sum)
         fit(got, optimizer, *checked, loss=loss, **mine)
-        fit(want, keras.optimizers.SGD(0.01), x, labels, batch_size=EACH * here.size, loss=loss, **more)
+        fit(
+            want,
+            keras.optimizers.SGD(0.01),
+            x,
+            labels,
+            batch_size=EACH * here.size,
+            loss=loss,
+            **more,
+        )
         same(here, got, contents(want.weights), 1e-5)
 
 
@@ -120,8 +136,12 @@ def a_loop_of_ones_own(here: Here) -> None:
             return optimizer.stateless_apply(slots, jax.grad(loss_of)(weights, x, y), weights)
 
         def step(x: Any, y: Any) -> None:
-            weights, slots = update([v.value for v in variables], [v.value for v in optimizer.variables], x, y)
-            for variable, value in zip([*variables, *optimizer.variables], [*weights, *slots], strict=True):
+            weights, slots = update(
+                [v.value for v in variables], [v.value for v in optimizer.variables], x, y
+            )
+            for variable, value in zip(
+                [*variables, *optimizer.variables], [*weights, *slots], strict=True
+            ):
                 variable.assign(value)
 
     for i in range(2 * STEPS):
@@ -138,14 +158,21 @@ def collectives_on_values(here: Here) -> None:
     assert float(hvd.allreduce(float(r))) == np.float32(total / n)
     assert float(hvd.allreduce(r * 1.0, average=False, name="sum")) == total
     assert float(hvd.allreduce(np.float32(r), op=hvd.Max)) == n - 1
-    assert float(hvd.allreduce(r * 1.0, op=hvd.Sum, prescale_factor=2.0, postscale_factor=3.0)) == 6 * total
+    assert (
+        float(hvd.allreduce(r * 1.0, op=hvd.Sum, prescale_factor=2.0, postscale_factor=3.0))
+        == 6 * total
+    )
     small = hvd.allreduce(np.full(3, r, "float32"), op=hvd.Sum, compression=hvd.Compression.fp16)
     np.testing.assert_array_equal(contents([small])[0], np.full(3, total, "float32"))
     gathered = hvd.allgather(np.full((r + 1, 2), r, "int32"), name="rows")
-    np.testing.assert_array_equal(contents([gathered])[0][:, 0], np.repeat(np.arange(n), np.arange(n) + 1))
+    np.testing.assert_array_equal(
+        contents([gathered])[0][:, 0], np.repeat(np.arange(n), np.arange(n) + 1)
+    )
     assert float(hvd.broadcast(float(r), n - 1)) == n - 1
     mine = hvd.reducescatter(np.arange(2.0 * n, dtype="float32"), op=hvd.Sum)
-    np.testing.assert_array_equal(contents([mine])[0], n * np.arange(2.0 * n, dtype="float32")[2 * r : 2 * r + 2])
+    np.testing.assert_array_equal(
+        contents([mine])[0], n * np.arange(2.0 * n, dtype="float32")[2 * r : 2 * r + 2]
+    )
     weights = model(seed=r).weights
     hvd.broadcast_variables(weights, n - 1)
     for a, b in zip(contents(weights), contents(model(seed=n - 1).weights), strict=True):

@@ -46,7 +46,11 @@ def _loaded_by_another_python(path: str) -> Iterator[None]:
     program = _LOADING.format(keras="tf_keras" if legacy() else "keras", path=path)
     env = {k: v for k, v in os.environ.items() if not k.startswith("HVDLITE_")}
     python = subprocess.Popen(
-        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env
+        [sys.executable, "-c", program],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=env,
     )
     try:
         yield
@@ -60,13 +64,16 @@ def _loaded_by_another_python(path: str) -> Iterator[None]:
 
 @check(seconds=90)
 def a_file_loads_without_hvdlite_and_with_it_goes_on(here: Here) -> None:
-    """With gradients that wait for others: they are variables of the optimizer, but not in the file."""
+    """With gradients that wait for others: they are variables of the optimizer, but not in the
+    file."""
     where = directory(here)
     try:
         net = model()
         x, y = data(here)
         x, y = part(here, x), part(here, y)
-        optimizer = hvd.DistributedOptimizer(keras.optimizers.Adam(0.01), backward_passes_per_step=2)
+        optimizer = hvd.DistributedOptimizer(
+            keras.optimizers.Adam(0.01), backward_passes_per_step=2
+        )
         fit(net, optimizer, x, y, jit_compile=jit_for_conditions())
         path = os.path.join(where, "model.keras")
         if here.rank == 0:
@@ -96,4 +103,6 @@ def _plain(net: Any) -> list[np.ndarray]:
 
 
 def _waits(variable: Any) -> bool:
-    return any(word in getattr(variable, "path", variable.name) for word in ("sum_of_gradients", "passes"))
+    return any(
+        word in getattr(variable, "path", variable.name) for word in ("sum_of_gradients", "passes")
+    )

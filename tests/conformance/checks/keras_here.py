@@ -1,7 +1,8 @@
-"""For the checks of hvdlite.keras: Keras and hvdlite.keras, loaded when a check runs; models, data, training.
+"""For the checks of hvdlite.keras: Keras and hvdlite.keras, loaded when a check runs; models, data,
+training.
 
-pytest lists the checks without loading a framework, and the environment of a job decides which one it gets:
-KERAS_BACKEND, or TF_USE_LEGACY_KERAS=1 for tf_keras.
+pytest lists the checks without loading a framework, and the environment of a job decides which one
+it gets: KERAS_BACKEND, or TF_USE_LEGACY_KERAS=1 for tf_keras.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ def data(here: Here) -> tuple[np.ndarray, np.ndarray]:
 
 def part(here: Here, array: np.ndarray) -> np.ndarray:
     """This rank's rows: in order, its part of each global batch."""
-    return array.reshape(-1, here.size, EACH, *array.shape[1:])[:, here.rank].reshape(-1, *array.shape[1:])
+    return array.reshape(-1, here.size, EACH, *array.shape[1:])[:, here.rank].reshape(
+        -1, *array.shape[1:]
+    )
 
 
 def model(seed: int = 3, policy: str | None = None, units: int = 5) -> Any:
@@ -62,15 +65,23 @@ def model(seed: int = 3, policy: str | None = None, units: int = 5) -> Any:
     random = np.random.default_rng(seed)
     inputs = keras.Input((FEATURES,))
     hidden = layers.Dense(units, activation="tanh", dtype=policy)(inputs)
-    net = keras.Model(inputs, layers.Dense(CLASSES, dtype=policy)(hidden), **({} if legacy() else {"dtype": policy}))
-    net.set_weights([random.standard_normal(w.shape).astype("float32") * 0.5 for w in net.get_weights()])
+    net = keras.Model(
+        inputs,
+        layers.Dense(CLASSES, dtype=policy)(hidden),
+        **({} if legacy() else {"dtype": policy}),
+    )
+    net.set_weights(
+        [random.standard_normal(w.shape).astype("float32") * 0.5 for w in net.get_weights()]
+    )
     return net
 
 
 def jit_modes() -> tuple[bool, ...]:
-    # Keras' jit on torch is torch.compile(); hvdlite's part of a step is not in the graph then, and nothing is different.
-    # The XLA of TensorFlow before 2.18 takes no custom calls.
-    if backend() == "torch" or (backend() == "tensorflow" and import_module("hvdlite.tensorflow.xla").problem()):
+    # Keras' jit on torch is torch.compile(); hvdlite's part of a step is not in the graph then, and
+    # nothing is different. The XLA of TensorFlow before 2.18 takes no custom calls.
+    if backend() == "torch" or (
+        backend() == "tensorflow" and import_module("hvdlite.tensorflow.xla").problem()
+    ):
         return (False,)
     return (False, True)
 
@@ -84,25 +95,54 @@ def jit_modes_for_conditions() -> tuple[bool, ...]:
     return (True,) if jit_for_conditions() else jit_modes()
 
 
-def fit(net: Any, optimizer: Any, x: Any, y: Any = None, *, epochs: int = 2, callbacks: Any = (), **more: Any) -> Any:
+def fit(
+    net: Any,
+    optimizer: Any,
+    x: Any,
+    y: Any = None,
+    *,
+    epochs: int = 2,
+    callbacks: Any = (),
+    **more: Any,
+) -> Any:
     """Compiles and trains; returns the history."""
-    how = {name: more.pop(name) for name in ("loss", "metrics", "jit_compile", "loss_weights") if name in more}
+    how = {
+        name: more.pop(name)
+        for name in ("loss", "metrics", "jit_compile", "loss_weights")
+        if name in more
+    }
     net.compile(optimizer=optimizer, **{"loss": "mse", "jit_compile": False, **how})
     if y is not None:
         more = {"batch_size": EACH, **more, "y": y}
-    return net.fit(x, epochs=epochs, shuffle=False, verbose=0, callbacks=list(callbacks), **more).history
+    return net.fit(
+        x, epochs=epochs, shuffle=False, verbose=0, callbacks=list(callbacks), **more
+    ).history
 
 
-def together(here: Here, optimizer: Any, *, net: Any = None, options: dict[str, Any] | None = None, **more: Any) -> Any:
+def together(
+    here: Here,
+    optimizer: Any,
+    *,
+    net: Any = None,
+    options: dict[str, Any] | None = None,
+    **more: Any,
+) -> Any:
     """The network after training on all ranks."""
     net = net or model()
     x, y = data(here)
-    fit(net, hvd.DistributedOptimizer(optimizer, **(options or {})), part(here, x), part(here, y), **more)
+    fit(
+        net,
+        hvd.DistributedOptimizer(optimizer, **(options or {})),
+        part(here, x),
+        part(here, y),
+        **more,
+    )
     return net
 
 
 def alone(here: Here, optimizer: Any, seed: int = 3) -> list[np.ndarray]:
-    """The weights after training in this process on the global batches. Many checks ask for the same ones."""
+    """The weights after training in this process on the global batches. Many checks ask for the
+    same ones."""
     config = {k: v for k, v in optimizer.get_config().items() if k != "name"}
     key = (type(optimizer).__module__, type(optimizer).__name__, repr(config), seed)
     if key not in _alone:
@@ -144,4 +184,8 @@ def directory(here: Here) -> str:
     """One that all ranks share."""
     import tempfile
 
-    return str(hvdlite.broadcast_object(tempfile.mkdtemp(prefix="hvdlite-keras-") if here.rank == 0 else None))
+    return str(
+        hvdlite.broadcast_object(
+            tempfile.mkdtemp(prefix="hvdlite-keras-") if here.rank == 0 else None
+        )
+    )

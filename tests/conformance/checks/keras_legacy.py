@@ -1,4 +1,5 @@
-"""tf_keras: optimizers of the older generation (tf_keras.optimizers.legacy), and what Horovod's programs know of an optimizer."""
+"""tf_keras: optimizers of the older generation (tf_keras.optimizers.legacy), and what Horovod's
+programs know of an optimizer."""
 
 from __future__ import annotations
 
@@ -47,9 +48,18 @@ def gradients_of_several_passes_add_up_in_the_older_generation(here: Here, avera
     got = together(here, keras.optimizers.legacy.SGD(rate, momentum=0.9), options=options, epochs=3)
     want = model()
     x, y = data(here)
-    fit(want, keras.optimizers.legacy.SGD(0.1, momentum=0.9), x, y, batch_size=2 * EACH * here.size, epochs=3)
+    fit(
+        want,
+        keras.optimizers.legacy.SGD(0.1, momentum=0.9),
+        x,
+        y,
+        batch_size=2 * EACH * here.size,
+        epochs=3,
+    )
     same(here, got, contents(want.weights))
-    assert int(got.optimizer.iterations) == 3 * STEPS and int(got.optimizer._agg_helper.counter) == 0
+    assert (
+        int(got.optimizer.iterations) == 3 * STEPS and int(got.optimizer._agg_helper.counter) == 0
+    )
 
 
 @check(seconds=30)
@@ -131,12 +141,16 @@ def sparse_gradients_of_several_passes_must_become_dense(here: Here, generation:
     table = tf.Variable(tf.zeros((4, 2)))
 
     def gradient() -> Any:
-        return tf.IndexedSlices(tf.ones((1, 2)), tf.constant([here.rank]), dense_shape=tf.constant([4, 2]))
+        return tf.IndexedSlices(
+            tf.ones((1, 2)), tf.constant([here.rank]), dense_shape=tf.constant([4, 2])
+        )
 
     optimizer = hvd.DistributedOptimizer(optimizers.SGD(1.0), backward_passes_per_step=2)
     with raises(ValueError, "sparse_as_dense=True"):
         optimizer.apply_gradients([(gradient(), table)])
-    optimizer = hvd.DistributedOptimizer(optimizers.SGD(1.0), backward_passes_per_step=2, sparse_as_dense=True)
+    optimizer = hvd.DistributedOptimizer(
+        optimizers.SGD(1.0), backward_passes_per_step=2, sparse_as_dense=True
+    )
     for _ in range(2):
         optimizer.apply_gradients([(gradient(), table)])
     expected = np.zeros((4, 2), "float32")
@@ -145,12 +159,16 @@ def sparse_gradients_of_several_passes_must_become_dense(here: Here, generation:
 
 
 @check(generation=("new", "old"), seconds=30)
-def computed_gradients_are_reduced_in_every_step_whatever_is_done_with_them(here: Here, generation: str) -> None:
+def computed_gradients_are_reduced_in_every_step_whatever_is_done_with_them(
+    here: Here, generation: str
+) -> None:
     import tensorflow as tf
 
     new = generation == "new"
     optimizers = keras.optimizers if new else keras.optimizers.legacy
-    as_they_are = {"skip_gradients_aggregation": True} if new else {"experimental_aggregate_gradients": False}
+    as_they_are = (
+        {"skip_gradients_aggregation": True} if new else {"experimental_aggregate_gradients": False}
+    )
     optimizer = hvd.DistributedOptimizer(optimizers.SGD(1.0))
     variable = tf.Variable(0.0)
     mean = (here.size + 1) / 2

@@ -15,7 +15,9 @@ def it_is_the_same_optimizer_of_a_subclass_with_the_same_name(here: Here) -> Non
     base = type(plain)
     optimizer = hvd.DistributedOptimizer(plain)
     assert optimizer is plain and isinstance(optimizer, base) and type(optimizer) is not base
-    assert type(optimizer).__name__ == base.__name__ and type(optimizer).__module__ == base.__module__
+    assert (
+        type(optimizer).__name__ == base.__name__ and type(optimizer).__module__ == base.__module__
+    )
     config = optimizer.get_config()
     for copy in (optimizer.from_config(dict(config)), type(optimizer).from_config(dict(config))):
         assert copy.get_config() == config and type(copy) is type(optimizer)

@@ -1,4 +1,5 @@
-"""Keras: training with DistributedOptimizer gives the weights of a single process on the global batch."""
+"""Keras: training with DistributedOptimizer gives the weights of a single process on the global
+batch."""
 
 from __future__ import annotations
 
@@ -48,7 +49,12 @@ def with_each_optimizer_jitted_or_not(here: Here, optimizer: str) -> None:
     for jit in jit_modes():
         # Adam divides small numbers by small numbers.
         tolerance = 1e-4 if optimizer == "AdamW" else 2e-6
-        same(here, together(here, make(optimizer), jit_compile=jit), alone(here, make(optimizer)), tolerance)
+        same(
+            here,
+            together(here, make(optimizer), jit_compile=jit),
+            alone(here, make(optimizer)),
+            tolerance,
+        )
 
 
 @check(how=("num_groups", "lists", "predivide", "fp16", "own compressor"), seconds=30)
@@ -88,7 +94,14 @@ def with_gradients_that_add_up_over_several_passes(here: Here, average: bool) ->
     # One process: two of our steps are one of its own.
     want = model()
     x, y = data(here)
-    fit(want, keras.optimizers.SGD(0.1, momentum=0.9), x, y, batch_size=2 * EACH * here.size, epochs=3)
+    fit(
+        want,
+        keras.optimizers.SGD(0.1, momentum=0.9),
+        x,
+        y,
+        batch_size=2 * EACH * here.size,
+        epochs=3,
+    )
     for jit in jit_modes_for_conditions():
         optimizer = keras.optimizers.SGD(rate, momentum=0.9)
         got = together(here, optimizer, options=options, jit_compile=jit, epochs=3)
@@ -135,7 +148,9 @@ def layers_that_are_local_keep_their_gradients(here: Here) -> None:
             local, net = train(scale, how)
             equal_everywhere(here, contents(net.layers[2].weights))
             for got, start, step in zip(local, before, steps, strict=True):
-                np.testing.assert_allclose(got, start + step / (here.size if scale else 1), atol=1e-6)
+                np.testing.assert_allclose(
+                    got, start + step / (here.size if scale else 1), atol=1e-6
+                )
             everyones = hvd.allgather_object(local[0].tobytes())
             assert len(set(everyones)) == here.size
 
@@ -178,7 +193,10 @@ def mixed_precision_takes_or_skips_a_step_on_all_ranks(here: Here) -> None:
             assert legacy() or net.optimizer is optimizer
             weights = contents(net.weights)
             equal_everywhere(here, state(net))
-            assert any(np.abs(a - b).max() > 1e-4 for a, b in zip(weights, contents(model().weights), strict=True))
+            assert any(
+                np.abs(a - b).max() > 1e-4
+                for a, b in zip(weights, contents(model().weights), strict=True)
+            )
             if here.rank == here.size - 1:
                 x = x.copy()
                 x[0, 0] = 1e30  # infinite in half precision: only here
@@ -197,13 +215,16 @@ def a_distributed_optimizer_inside_loss_scaling_is_refused(here: Here) -> None:
     net = model()
     inner = hvd.DistributedOptimizer(make("SGD"))
     x, y = data(here)
-    with raises(ValueError, "hvd.DistributedOptimizer(keras.optimizers.LossScaleOptimizer(optimizer))"):
+    with raises(
+        ValueError, "hvd.DistributedOptimizer(keras.optimizers.LossScaleOptimizer(optimizer))"
+    ):
         fit(net, keras.mixed_precision.LossScaleOptimizer(inner), x, y)
 
 
 @check(seconds=30)
 def variables_without_a_gradient(here: Here) -> None:
-    """A gradient that some ranks miss counts as zeros; one that all miss stays missing. On torch that can happen."""
+    """A gradient that some ranks miss counts as zeros; one that all miss stays missing. On torch
+    that can happen."""
     needs(backend() == "torch", "torch: elsewhere every variable has a gradient")
     variables = [keras.Variable(np.ones(3, "float32"), name=f"v{i}") for i in range(3)]
     optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(1.0, weight_decay=0.5))
@@ -213,7 +234,9 @@ def variables_without_a_gradient(here: Here) -> None:
         optimizer.apply(gradients, variables)
     missing = [str(w.message) for w in caught if "Gradients do not exist" in str(w.message)]
     assert len(missing) == 1 and "'v2'" in missing[0] and "'v1'" not in missing[0]
-    for value, expected in zip(contents(variables), (0.5 - 1, 0.5 - 1 / here.size, 1.0), strict=True):
+    for value, expected in zip(
+        contents(variables), (0.5 - 1, 0.5 - 1 / here.size, 1.0), strict=True
+    ):
         np.testing.assert_allclose(value, np.full(3, expected, "float32"), rtol=1e-6)
 
 
@@ -231,7 +254,9 @@ def an_embedding(here: Here, sparse_as_dense: bool) -> None:
             ]
         )
         random = np.random.default_rng(1)
-        net.set_weights([random.standard_normal(w.shape).astype("float32") for w in net.get_weights()])
+        net.set_weights(
+            [random.standard_normal(w.shape).astype("float32") for w in net.get_weights()]
+        )
         return net
 
     words = np.random.default_rng(5).integers(0, 11, (STEPS * here.size * EACH, FEATURES))

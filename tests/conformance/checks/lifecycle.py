@@ -19,12 +19,25 @@ def after_shutdown_everything_says_not_initialised_and_init_starts_anew(here: He
         hvd.shutdown()
         assert not hvd.is_initialized()
         hvd.shutdown()
-        for ask in (hvd.rank, hvd.size, hvd.local_rank, hvd.local_size, hvd.cross_rank, hvd.cross_size):
+        for ask in (
+            hvd.rank,
+            hvd.size,
+            hvd.local_rank,
+            hvd.local_size,
+            hvd.cross_rank,
+            hvd.cross_size,
+        ):
             with raises(hvd.NotInitializedError, "hvd.init()"):
                 ask()
         with raises(ValueError):
             hvd.is_homogeneous()
-        for call in (hvd.allreduce, hvd.allgather, hvd.allreduce_async, hvd.allreduce_, hvd.reducescatter):
+        for call in (
+            hvd.allreduce,
+            hvd.allgather,
+            hvd.allreduce_async,
+            hvd.allreduce_,
+            hvd.reducescatter,
+        ):
             with raises(hvd.NotInitializedError, "hvd.init()"):
                 call(np.ones(2))
         for ask in (hvd.barrier, hvd.join, lambda: hvd.broadcast(np.ones(1), 0)):

@@ -1,7 +1,8 @@
 """The checks of a suite as pytest needs them: names, tags and limits, read from the sources.
 
-Frameworks stay where they are: importing all of them takes 15 seconds. So the parameters of a check have to be known without its
-framework; of a dict only the keys are looked at. Each job compares the list with what it has imported (worker.py).
+Frameworks stay where they are: importing all of them takes 15 seconds. So the parameters of a check
+have to be known without its framework; of a dict only the keys are looked at. Each job compares the
+list with what it has imported (worker.py).
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ class _Keys(ast.NodeTransformer):
 
     def visit_Dict(self, node: ast.Dict) -> ast.Dict:
         node.values = [
-            value if key is None else ast.Constant(None) for key, value in zip(node.keys, node.values, strict=True)
+            value if key is None else ast.Constant(None)
+            for key, value in zip(node.keys, node.values, strict=True)
         ]
         return node
 
@@ -48,10 +50,17 @@ class Source:
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value:
             self._assigned[node.target.id] = node.value
         elif isinstance(node, ast.ImportFrom):
-            self._from.update({alias.asname or alias.name: (node.module or "", alias.name) for alias in node.names})
+            self._from.update(
+                {
+                    alias.asname or alias.name: (node.module or "", alias.name)
+                    for alias in node.names
+                }
+            )
         elif isinstance(node, ast.FunctionDef):
             calls = [each for each in node.decorator_list if isinstance(each, ast.Call)]
-            self._functions += [(node.name, call) for call in calls if ast.unparse(call.func) == "check"]
+            self._functions += [
+                (node.name, call) for call in calls if ast.unparse(call.func) == "check"
+            ]
 
     def value(self, name: str) -> Any:
         if name in self._assigned:
@@ -62,13 +71,16 @@ class Source:
         if module.startswith("checks."):
             return _source(module.removeprefix("checks.")).value(original)
         raise LookupError(
-            f"checks/{self._name}.py: the parameters of a check need `{name}`, which is unknown before its framework is imported"
+            f"checks/{self._name}.py: the parameters of a check need `{name}`, which is unknown "
+            "before its framework is imported"
         )
 
     def _computed(self, expression: ast.expr) -> Any:
         tree = ast.fix_missing_locations(ast.Expression(_Keys().visit(expression)))
         code = compile(tree, f"checks/{self._name}.py", "eval")
-        own = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        own = {
+            n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+        }
         names = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)} - own
         return eval(code, {name: self.value(name) for name in names if not hasattr(builtins, name)})
 

@@ -32,7 +32,10 @@ _CASES: dict[str, tuple[Callable[[bool], Any], tuple[str, ...]]] = {
         lambda odd: hvd.allreduce(api.ones((4, 1) if odd else (4,)), name="m.ndim"),
         ("m.ndim", "[4]", "[4, 1]"),
     ),
-    "size zero": (lambda odd: hvd.allreduce(api.ones(0 if odd else 5), name="m.zero"), ("m.zero", "[0]", "[5]")),
+    "size zero": (
+        lambda odd: hvd.allreduce(api.ones(0 if odd else 5), name="m.zero"),
+        ("m.zero", "[0]", "[5]"),
+    ),
     "dtype": (
         lambda odd: hvd.allreduce(api.ones(3, "float64" if odd else "float32"), name="m.dtype"),
         ("m.dtype", "float32", "float64", "cast"),
@@ -46,7 +49,9 @@ _CASES: dict[str, tuple[Callable[[bool], Any], tuple[str, ...]]] = {
         ("m.op", "Max", "Sum"),
     ),
     "average against sum": (
-        lambda odd: hvd.allreduce(api.ones(3), op=hvd.Average if odd else hvd.Sum, name="m.average"),
+        lambda odd: hvd.allreduce(
+            api.ones(3), op=hvd.Average if odd else hvd.Sum, name="m.average"
+        ),
         ("m.average", "Average", "Sum"),
     ),
     "prescale": (
@@ -58,11 +63,19 @@ _CASES: dict[str, tuple[Callable[[bool], Any], tuple[str, ...]]] = {
         ("m.post", "postscale_factor 0.1", "postscale_factor 1"),
     ),
     "in place or not is no matter, the shape is": (
-        lambda odd: (hvd.allreduce_ if odd else hvd.allreduce)(api.ones(4 if odd else 5), name="m.place"),
+        lambda odd: (hvd.allreduce_ if odd else hvd.allreduce)(
+            api.ones(4 if odd else 5), name="m.place"
+        ),
         ("m.place", "[4]", "[5]"),
     ),
-    "root": (lambda odd: hvd.broadcast(api.ones(3), int(odd), name="m.root"), ("m.root", "root 0", "root 1")),
-    "root of reduce": (lambda odd: hvd.reduce(api.ones(3), int(odd), name="m.rroot"), ("m.rroot", "root 0", "root 1")),
+    "root": (
+        lambda odd: hvd.broadcast(api.ones(3), int(odd), name="m.root"),
+        ("m.root", "root 0", "root 1"),
+    ),
+    "root of reduce": (
+        lambda odd: hvd.reduce(api.ones(3), int(odd), name="m.rroot"),
+        ("m.rroot", "root 0", "root 1"),
+    ),
     "broadcast shape": (
         lambda odd: hvd.broadcast(api.ones(3 + odd), 0, name="m.bshape"),
         ("m.bshape", "[3]", "[4]"),
@@ -88,7 +101,9 @@ _CASES: dict[str, tuple[Callable[[bool], Any], tuple[str, ...]]] = {
         ("m.scatter", "[4, 2]", "[5, 2]"),
     ),
     "reducescatter op": (
-        lambda odd: hvd.reducescatter(api.ones(4), op=hvd.Sum if odd else hvd.Average, name="m.sop"),
+        lambda odd: hvd.reducescatter(
+            api.ones(4), op=hvd.Sum if odd else hvd.Average, name="m.sop"
+        ),
         ("m.sop", "Sum", "Average"),
     ),
 }
@@ -135,7 +150,9 @@ def everybody_is_quoted_correctly(here: Here) -> None:
 def operations_under_way_are_not_disturbed(here: Here) -> None:
     before = [hvd.allreduce_async(api.full(30_000, i), op=SUM, name=f"calm.{i}") for i in range(5)]
     wrong = hvd.allreduce_async(api.ones(3 + here.rank), op=SUM, name="storm")
-    after = [hvd.allreduce_async(api.full(30_000, i), op=SUM, name=f"calm.{i + 5}") for i in range(5)]
+    after = [
+        hvd.allreduce_async(api.full(30_000, i), op=SUM, name=f"calm.{i + 5}") for i in range(5)
+    ]
     with raises(hvd.MismatchError, "storm"):
         hvd.synchronize(wrong)
     assert hvd.synchronize(wrong) is None, "the failed handle is gone"

@@ -115,7 +115,9 @@ def a_name_may_come_back_with_another_shape_dtype_and_op(here: Here) -> None:
 def many_steps_over_the_same_names(here: Here) -> None:
     tensors = [api.full(1 + 50 * i, here.rank, "float32") for i in range(40)]
     for step in range(20):
-        handles = [hvd.allreduce_async(t + step, op=SUM, name=f"layer.{i}") for i, t in enumerate(tensors)]
+        handles = [
+            hvd.allreduce_async(t + step, op=SUM, name=f"layer.{i}") for i, t in enumerate(tensors)
+        ]
         for handle in handles:
             assert (hvd.synchronize(handle) == sum(here.ranks) + here.size * step).all()
 
@@ -125,11 +127,18 @@ def more_names_than_the_cache_holds(here: Here) -> None:
     # With HVDLITE_CACHE_CAPACITY=2 nearly every announcement meets an eviction.
     for step in range(4):
         order = here.rng(here.rank, step).permutation(30)
-        handles = {int(i): hvd.allreduce_async(api.full(3, i + step), op=SUM, name=f"evicted.{i}") for i in order}
+        handles = {
+            int(i): hvd.allreduce_async(api.full(3, i + step), op=SUM, name=f"evicted.{i}")
+            for i in order
+        }
         for i, handle in handles.items():
             assert (hvd.synchronize(handle) == (i + step) * here.size).all()
-    rows = [hvd.allgather(api.full(here.rank + 1, s), name=f"evicted.rows.{s % 4}") for s in range(12)]
-    assert all((r == s).all() and len(r) == sum(range(1, here.size + 1)) for s, r in enumerate(rows))
+    rows = [
+        hvd.allgather(api.full(here.rank + 1, s), name=f"evicted.rows.{s % 4}") for s in range(12)
+    ]
+    assert all(
+        (r == s).all() and len(r) == sum(range(1, here.size + 1)) for s, r in enumerate(rows)
+    )
 
 
 @check(tags=["engine"])
@@ -139,9 +148,15 @@ def several_user_threads_at_once(here: Here) -> None:
     def work(thread: int) -> None:
         try:
             for step in range(25):
-                got = hvd.allreduce(api.full(50, thread + step, "float32"), op=SUM, name=f"thread.{thread}.{step % 3}")
+                got = hvd.allreduce(
+                    api.full(50, thread + step, "float32"),
+                    op=SUM,
+                    name=f"thread.{thread}.{step % 3}",
+                )
                 assert (got == (thread + step) * here.size).all()
-                handle = hvd.allreduce_async(api.full(5000, step), op=SUM, name=f"thread.{thread}.async")
+                handle = hvd.allreduce_async(
+                    api.full(5000, step), op=SUM, name=f"thread.{thread}.async"
+                )
                 rows = hvd.allgather(api.full(2, thread), name=f"thread.{thread}")
                 assert (rows == thread).all()
                 assert (hvd.synchronize(handle) == step * here.size).all()
@@ -173,7 +188,16 @@ def one_thread_submits_and_another_waits(here: Here) -> None:
 
 @check()
 def names_may_be_any_text(here: Here) -> None:
-    for name in ("", " ", "ünï/cødé\n", "a" * 5000, "%s%d{}", "join", "barrier.noname.0", "noname.0"):
+    for name in (
+        "",
+        " ",
+        "ünï/cødé\n",
+        "a" * 5000,
+        "%s%d{}",
+        "join",
+        "barrier.noname.0",
+        "noname.0",
+    ):
         assert (hvd.allreduce(api.ones(2), op=SUM, name=name) == here.size).all(), name
     for wrong in (3, ["list"]):
         with raises(TypeError):

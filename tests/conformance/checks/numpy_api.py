@@ -33,7 +33,16 @@ class NumpyApi(HandleApi):
         odd = [np.ones(2, np.longdouble)] if np.dtype(np.longdouble).itemsize > 8 else []
         day, record = np.array(["2020-01-01"], "datetime64[D]"), np.zeros(2, [("a", np.int32)])
         texts, objects = np.array(["text"]), np.array([object()])
-        return [np.ones(2, np.complex64), texts, objects, day, np.ones(2, ">f4"), record, np.zeros(2, "V2"), *odd]
+        return [
+            np.ones(2, np.complex64),
+            texts,
+            objects,
+            day,
+            np.ones(2, ">f4"),
+            record,
+            np.zeros(2, "V2"),
+            *odd,
+        ]
 
     def wrong_splits(self, size: int) -> list[Any]:
         return [[1.0] * size, [[1] * size], np.ones((size, 1), np.int32), "a" * size]

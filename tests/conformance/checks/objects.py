@@ -15,7 +15,16 @@ from checks.here import Here, raises
 def every_root_can_send_any_object(here: Here) -> None:
     factor = 3
     for root in here.ranks:
-        for obj in (None, 42, "text", {"a": [1, 2.5, None]}, api.full(10, 7), b"", lambda x: x * factor, [0] * 10_000):
+        for obj in (
+            None,
+            42,
+            "text",
+            {"a": [1, 2.5, None]},
+            api.full(10, 7),
+            b"",
+            lambda x: x * factor,
+            [0] * 10_000,
+        ):
             mine = obj if here.rank == root else "ignored"
             got = hvd.broadcast_object(mine, root_rank=root)
             if here.rank == root:
@@ -32,7 +41,9 @@ def every_root_can_send_any_object(here: Here) -> None:
 @check()
 def everybodys_objects_come_in_the_order_of_ranks(here: Here) -> None:
     for name in (None, "gathered", "gathered"):
-        got = hvd.allgather_object({"rank": here.rank, "payload": "x" * (1000 * here.rank)}, name=name)
+        got = hvd.allgather_object(
+            {"rank": here.rank, "payload": "x" * (1000 * here.rank)}, name=name
+        )
         assert [o["rank"] for o in got] == list(here.ranks)
         assert [len(o["payload"]) for o in got] == [1000 * r for r in here.ranks]
     assert hvd.allgather_object(None) == [None] * here.size
@@ -65,7 +76,8 @@ def what_cannot_be_pickled_fails_before_anything_is_sent(here: Here) -> None:
 @check(min_ranks=2, seconds=110)
 def an_object_of_more_than_two_gibibytes(here: Here) -> None:
     needs(
-        os.environ.get("LARGE_OBJECTS") and here.size == 2, "two ranks, half a minute, 5 GiB each, and LARGE_OBJECTS=1"
+        os.environ.get("LARGE_OBJECTS") and here.size == 2,
+        "two ranks, half a minute, 5 GiB each, and LARGE_OBJECTS=1",
     )
     import psutil
 

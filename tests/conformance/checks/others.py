@@ -1,4 +1,5 @@
-"""The operations beside allreduce, as programs use them again and again: other rows, other splits, several roots."""
+"""The operations beside allreduce, as programs use them again and again: other rows, other splits,
+several roots."""
 
 from __future__ import annotations
 
@@ -14,10 +15,16 @@ from checks.here import SUM, Here, raises
 @check(tags=["engine"])
 def a_name_may_come_back_with_other_rows(here: Here) -> None:
     for step in range(12):
-        # Every rank changes at other steps, so that some send the slot and others the request in full.
+        # Every rank changes at other steps, so that some send the slot and others the request in
+        # full.
         rows = [2 + (step // (r + 1)) % 3 for r in here.ranks]
         parts = [here.data("int32", (rows[r], 2), r, step) for r in here.ranks]
-        here.close(hvd.allgather(parts[here.rank], name="rows"), np.concatenate(parts), f"step {step}", exact=True)
+        here.close(
+            hvd.allgather(parts[here.rank], name="rows"),
+            np.concatenate(parts),
+            f"step {step}",
+            exact=True,
+        )
 
 
 @check()
@@ -58,7 +65,9 @@ def a_read_only_tensor_is_no_place_for_a_result(here: Here) -> None:
 @check(min_ranks=2, tags=["engine"])
 def broadcasts_from_several_roots_at_once(here: Here) -> None:
     handles = [
-        hvd.broadcast_async(np.full(10 + root, here.rank, np.int32), root, name=f"from.{root}.{again}")
+        hvd.broadcast_async(
+            np.full(10 + root, here.rank, np.int32), root, name=f"from.{root}.{again}"
+        )
         for again in range(5)
         for root in here.ranks
     ]
@@ -72,7 +81,10 @@ def a_name_may_come_back_with_other_splits(here: Here) -> None:
     for step in range(10):
         splits = [[1 + (step // (s + 1) + t) % 3 for t in range(n)] for s in range(n)]
         tensors = [here.data("float32", (3 * n,), s, step) for s in here.ranks]
-        parts = [t[sum(row[: here.rank]) :][: row[here.rank]] for t, row in zip(tensors, splits, strict=True)]
+        parts = [
+            t[sum(row[: here.rank]) :][: row[here.rank]]
+            for t, row in zip(tensors, splits, strict=True)
+        ]
         got, received = hvd.alltoall(tensors[here.rank], splits[here.rank], name="parts")
         here.close(got, np.concatenate(parts), f"step {step}", exact=True)
         assert received.tolist() == [row[here.rank] for row in splits]
@@ -87,7 +99,10 @@ def a_scalar_stays_one_and_the_default_is_the_average(here: Here) -> None:
 
 @check(min_ranks=2)
 def several_at_once_to_different_roots(here: Here) -> None:
-    started = [hvd.reduce_async(np.full(5, here.rank + i), i % here.size, op=SUM, name=f"r.{i}") for i in range(20)]
+    started = [
+        hvd.reduce_async(np.full(5, here.rank + i), i % here.size, op=SUM, name=f"r.{i}")
+        for i in range(20)
+    ]
     for i, handle in enumerate(started):
         whole = sum(r + i for r in here.ranks)
         want = whole if here.rank == i % here.size else here.rank + i

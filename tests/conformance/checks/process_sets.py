@@ -13,7 +13,9 @@ from checks.here import AVERAGE, SUM, Here, raises, reference
 
 def _subsets(here: Here) -> list[list[int]]:
     """Some subsets of at least one rank that are not the whole."""
-    everything = [list(c) for n in range(1, here.size) for c in itertools.combinations(range(here.size), n)]
+    everything = [
+        list(c) for n in range(1, here.size) for c in itertools.combinations(range(here.size), n)
+    ]
     return everything[:: max(1, len(everything) // 5)]
 
 
@@ -31,7 +33,9 @@ def every_operation_works_within_a_subset(here: Here) -> None:
                 got = hvd.allreduce(inputs[me], process_set=subset)
                 here.close(got, reference(inputs, AVERAGE), f"average in {ranks}", exact=None)
             rows = [here.data("int32", (r + 1, 2), r) for r in ranks]
-            here.close(hvd.allgather(rows[me], process_set=subset), np.concatenate(rows), exact=True)
+            here.close(
+                hvd.allgather(rows[me], process_set=subset), np.concatenate(rows), exact=True
+            )
             for root in ranks:
                 got = hvd.broadcast(np.full(3, here.rank), root_rank=root, process_set=subset)
                 assert (got == root).all()
@@ -51,12 +55,19 @@ def every_operation_works_within_a_subset(here: Here) -> None:
 @check(min_ranks=2)
 def overlapping_sets_may_be_used_in_opposite_orders(here: Here) -> None:
     first = hvd.add_process_set([0])
-    second = hvd.add_process_set([here.size - 1]) if here.size == 2 else hvd.add_process_set(range(1, here.size))
+    second = (
+        hvd.add_process_set([here.size - 1])
+        if here.size == 2
+        else hvd.add_process_set(range(1, here.size))
+    )
     sets = [s for s in (hvd.global_process_set, first, second) if s.included()]
     if here.rank % 2:
         sets.reverse()
     for step in range(10):
-        handles = [(hvd.allreduce_async(np.full(2000, 1.0), op=SUM, name="same name", process_set=s), s) for s in sets]
+        handles = [
+            (hvd.allreduce_async(np.full(2000, 1.0), op=SUM, name="same name", process_set=s), s)
+            for s in sets
+        ]
         for handle, s in reversed(handles) if step % 2 else handles:
             assert (hvd.synchronize(handle) == s.size()).all()
     assert hvd.remove_process_set(second) and hvd.remove_process_set(first)
@@ -150,7 +161,9 @@ def a_disagreement_within_a_set_names_global_ranks(here: Here) -> None:
 
 @check(min_ranks=2)
 def an_operation_outstanding_in_a_set_that_is_removed_ends_with_an_error(here: Here) -> None:
-    subset = hvd.add_process_set(range(here.size - 1)) if here.size > 2 else hvd.add_process_set([0])
+    subset = (
+        hvd.add_process_set(range(here.size - 1)) if here.size > 2 else hvd.add_process_set([0])
+    )
     handle = None
     if here.rank == 0 and here.size > 2:
         handle = hvd.allreduce_async(np.ones(3), name="never", process_set=subset)
@@ -203,7 +216,9 @@ def sets_come_and_go_without_leaving_memory_behind(here: Here) -> None:
         once()
     hvd.barrier()
     grown = shared() - before
-    assert grown <= 4 << 20, f"{grown >> 20} MiB of shared memory more after 20 sets were added and removed"
+    assert grown <= 4 << 20, (
+        f"{grown >> 20} MiB of shared memory more after 20 sets were added and removed"
+    )
 
 
 @check(min_ranks=2)

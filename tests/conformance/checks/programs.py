@@ -1,4 +1,5 @@
-"""What is compiled: each call happens, once, in one order on all ranks, and programs outlive shutdown()."""
+"""What is compiled: each call happens, once, in one order on all ranks, and programs outlive
+shutdown()."""
 
 from __future__ import annotations
 
@@ -20,13 +21,18 @@ def _needs_programs() -> None:
 
 
 def calls_of(program: str) -> tuple[int, int]:
-    """How many of hvdlite's calls are in a compiled program, and how many come one after the other, because each needs
-    something of the last."""
+    """How many of hvdlite's calls are in a compiled program, and how many come one after the other,
+    because each needs something of the last."""
     depths: dict[str, int] = {}
     calls = 0
-    for name, line in re.findall(r"^ *(?:ROOT )?(%?[\w.-]+) = (.*)$", program.split("ENTRY")[1], re.M):
+    for name, line in re.findall(
+        r"^ *(?:ROOT )?(%?[\w.-]+) = (.*)$", program.split("ENTRY")[1], re.M
+    ):
         ours = 'custom_call_target="hvdlite"' in line  # operands come first
-        depths[name] = max((depths.get(other, 0) for other in re.findall(r"%?[\w.-]+", line)), default=0) + ours
+        depths[name] = (
+            max((depths.get(other, 0) for other in re.findall(r"%?[\w.-]+", line)), default=0)
+            + ours
+        )
         calls += ours
     return calls, max(depths.values())
 
@@ -37,7 +43,10 @@ def calls_are_neither_merged_nor_dropped_nor_folded(here: Here) -> None:
 
     def step(x: Any) -> Any:
         hvd.allreduce(x, op=SUM, name="unused")
-        first, second = hvd.allreduce(x, op=SUM, name="twice"), hvd.allreduce(x, op=SUM, name="twice")
+        first, second = (
+            hvd.allreduce(x, op=SUM, name="twice"),
+            hvd.allreduce(x, op=SUM, name="twice"),
+        )
         return first + second + hvd.allreduce(api.ones(()), op=SUM, name="constant")
 
     compiled = api.made(COMPILED, step)
@@ -49,7 +58,8 @@ def calls_are_neither_merged_nor_dropped_nor_folded(here: Here) -> None:
 
 @check(seconds=30)
 def independent_calls_come_in_one_order_on_all_ranks(here: Here) -> None:
-    """XLA would run them in any order, and each blocks one of its few threads: 24 at once could be a deadlock."""
+    """XLA would run them in any order, and each blocks one of its few threads: 24 at once could be
+    a deadlock."""
     _needs_programs()
 
     def step(x: Any) -> Any:

@@ -16,7 +16,9 @@ def _operation(here: Here, kind: int, name: str, seed: int) -> tuple[int, Any]:
     """Starts one of everything; a handle and what it yields."""
     size = [1, 30, 3000, 40_000][seed % 4]
     if kind == 0:
-        return hvd.allreduce_async(np.full(size, seed, np.int64), op=SUM, name=name), np.full(size, seed * here.size)
+        return hvd.allreduce_async(np.full(size, seed, np.int64), op=SUM, name=name), np.full(
+            size, seed * here.size
+        )
     if kind == 1:
         rows = [np.full((r + seed) % 3, r) for r in here.ranks]
         return hvd.allgather_async(rows[here.rank], name=name), np.concatenate(rows)
@@ -29,7 +31,9 @@ def _operation(here: Here, kind: int, name: str, seed: int) -> tuple[int, Any]:
             np.array([here.rank + 100 * r for r in here.ranks]),
         )
     share = size // here.size + (here.rank < size % here.size)
-    return hvd.reducescatter_async(np.full(size, seed), op=SUM, name=name), np.full(share, seed * here.size)
+    return hvd.reducescatter_async(np.full(size, seed), op=SUM, name=name), np.full(
+        share, seed * here.size
+    )
 
 
 @check(seconds=40, tags=["engine"])
@@ -82,7 +86,9 @@ def disagreements_in_the_middle_of_traffic(here: Here) -> None:
         handles = []
         for i in rng.permutation(20):
             odd = i % 5 == 0 and here.rank == step % here.size
-            handles.append((int(i), hvd.allreduce_async(np.ones(3 + odd), op=SUM, name=f"traffic.{i}")))
+            handles.append(
+                (int(i), hvd.allreduce_async(np.ones(3 + odd), op=SUM, name=f"traffic.{i}"))
+            )
         for i, handle in handles:
             try:
                 assert (hvd.synchronize(handle) == here.size).all() and i % 5

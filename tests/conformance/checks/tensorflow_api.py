@@ -36,7 +36,9 @@ class TensorFlowApi(TracingApi):
     def made(self, mode: str, function: Callable[..., Any]) -> Any:
         """The function as it is, as a tf.function, or as one that XLA compiles."""
         needs(mode in self.modes, "TensorFlow 2.18, whose XLA offers custom calls")
-        return function if mode == "eager" else tf.function(function, jit_compile=mode == "compiled")
+        return (
+            function if mode == "eager" else tf.function(function, jit_compile=mode == "compiled")
+        )
 
     def run(self, mode: str, function: Callable[..., Any], *tensors: Any) -> Any:
         return self.made(mode, function)(*tensors)

@@ -34,8 +34,12 @@ def batch_normalization_is_that_of_the_whole_batch(here: Here, mode: str) -> Non
     all_y, all_dx = forward(plain, data)
     np.testing.assert_allclose(array(y), array(all_y)[mine], atol=1e-3)
     np.testing.assert_allclose(array(dx), array(all_dx)[mine], atol=2e-2)
-    np.testing.assert_allclose(np.asarray(synced.moving_mean), np.asarray(plain.moving_mean), rtol=1e-5)
-    np.testing.assert_allclose(np.asarray(synced.moving_variance), np.asarray(plain.moving_variance), rtol=1e-3)
+    np.testing.assert_allclose(
+        np.asarray(synced.moving_mean), np.asarray(plain.moving_mean), rtol=1e-5
+    )
+    np.testing.assert_allclose(
+        np.asarray(synced.moving_variance), np.asarray(plain.moving_variance), rtol=1e-3
+    )
     for fused in (True, None):
         with raises(ValueError, "fused"):
             hvd.SyncBatchNormalization(fused=fused)

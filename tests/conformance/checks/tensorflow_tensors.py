@@ -13,13 +13,23 @@ from checks import check
 from checks.here import AVERAGE, SUM, Here, raises
 from checks.tensorflow_api import DYNAMIC_MODES, MODES, array, run
 
-SETTLED = (tf.errors.FailedPreconditionError, tf.errors.InvalidArgumentError, tf.errors.UnknownError)
+SETTLED = (
+    tf.errors.FailedPreconditionError,
+    tf.errors.InvalidArgumentError,
+    tf.errors.UnknownError,
+)
 
 
 @check(mode=DYNAMIC_MODES)
 def shapes_are_known_before_anything_runs_as_far_as_they_can_be(here: Here, mode: str) -> None:
     def shapes(x: Any) -> list[list[Any]]:
-        results = [hvd.allreduce(x), hvd.broadcast(x, 0), hvd.allgather(x), hvd.reducescatter(x), hvd.alltoall(x)]
+        results = [
+            hvd.allreduce(x),
+            hvd.broadcast(x, 0),
+            hvd.allgather(x),
+            hvd.reducescatter(x),
+            hvd.alltoall(x),
+        ]
         return [result.shape.as_list() for result in results]
 
     if mode == "eager":
@@ -89,9 +99,13 @@ def a_graph_traced_more_often_on_one_rank_still_meets_the_others(here: Here) -> 
 
 
 @check()
-def what_a_program_asks_for_happens_though_its_input_is_constant_or_its_result_unused(here: Here) -> None:
+def what_a_program_asks_for_happens_though_its_input_is_constant_or_its_result_unused(
+    here: Here,
+) -> None:
     def happened() -> int:
-        return sum(operation["name"].endswith("constantly") for operation in core.recent_operations())
+        return sum(
+            operation["name"].endswith("constantly") for operation in core.recent_operations()
+        )
 
     @tf.function
     def step() -> Any:
@@ -132,11 +146,17 @@ def name_scopes_are_part_of_names_unless_they_are_ignored(here: Here) -> None:
 
 
 @check(mode=MODES, min_ranks=2)
-def what_ranks_disagree_about_is_a_failed_precondition_and_harms_nobody(here: Here, mode: str) -> None:
+def what_ranks_disagree_about_is_a_failed_precondition_and_harms_nobody(
+    here: Here, mode: str
+) -> None:
     with raises(tf.errors.FailedPreconditionError, "sent shape [3]", "rank 1 sent shape [4]"):
         run(mode, lambda x: hvd.allreduce(x, name="wrong"), tf.ones([3 + (here.rank == 1)]))
     with raises(tf.errors.FailedPreconditionError):
-        run(mode, lambda x: hvd.grouped_allreduce([x, x], name="group"), tf.ones([3 + (here.rank == 1)]))
+        run(
+            mode,
+            lambda x: hvd.grouped_allreduce([x, x], name="group"),
+            tf.ones([3 + (here.rank == 1)]),
+        )
     assert run(mode, lambda x: hvd.allreduce(x, name="right", op=SUM), tf.ones([])) == here.size
 
 

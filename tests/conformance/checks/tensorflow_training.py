@@ -1,4 +1,5 @@
-"""hvdlite.tensorflow: tapes, optimizers of TensorFlow 1, aggregation, broadcasts: training is that of one process."""
+"""hvdlite.tensorflow: tapes, optimizers of TensorFlow 1, aggregation, broadcasts: training is that
+of one process."""
 
 from __future__ import annotations
 
@@ -30,7 +31,10 @@ def _loss(weights: list[Any], words: Any, wanted: Any) -> Any:
 
 def _data(here: Here) -> tuple[Any, Any, slice]:
     rng = np.random.default_rng(3)
-    words, wanted = rng.integers(0, 10, 4 * here.size), rng.standard_normal((4 * here.size, WIDTHS[-1]))
+    words, wanted = (
+        rng.integers(0, 10, 4 * here.size),
+        rng.standard_normal((4 * here.size, WIDTHS[-1])),
+    )
     return tf.constant(words), tf.constant(wanted), slice(4 * here.rank, 4 * here.rank + 4)
 
 
@@ -77,7 +81,11 @@ def a_tape_trains_like_one_process_on_all_the_data(here: Here, how: str) -> None
 
 @check(mode=MODES)
 def local_sources_stay_local_and_are_scaled(here: Here, mode: str) -> None:
-    mine, everyones, words = tf.Variable([1.0, 1.0]), tf.Variable([2.0]), tf.Variable([1.0, 1.0, 1.0])
+    mine, everyones, words = (
+        tf.Variable([1.0, 1.0]),
+        tf.Variable([2.0]),
+        tf.Variable([1.0, 1.0, 1.0]),
+    )
     layer = type("Layer", (), {"trainable_weights": [mine]})()
 
     def step(tape: Any) -> Any:
@@ -92,7 +100,9 @@ def local_sources_stay_local_and_are_scaled(here: Here, mode: str) -> None:
 
     def unscaled() -> Any:
         return step(
-            hvd.PartialDistributedGradientTape(tf.GradientTape(), local_layers=[layer], scale_local_gradients=False)
+            hvd.PartialDistributedGradientTape(
+                tf.GradientTape(), local_layers=[layer], scale_local_gradients=False
+            )
         )
 
     def sliced() -> Any:
@@ -138,7 +148,9 @@ def aggregation_reduces_every_second_pass(here: Here, average: bool) -> None:
     for kind in API.modes:
         helper = hvd.LocalGradientAggregationHelper(
             2,
-            lambda grads, _: [None if g is None else hvd.allreduce(g, name=f"{i}") for i, g in enumerate(grads)],
+            lambda grads, _: [
+                None if g is None else hvd.allreduce(g, name=f"{i}") for i, g in enumerate(grads)
+            ],
             average_aggregated_gradients=average,
         )
 
@@ -158,19 +170,28 @@ def aggregation_reduces_every_second_pass(here: Here, average: bool) -> None:
 
 @check()
 def a_variable_without_a_gradient_in_some_passes_keeps_its_sum(here: Here) -> None:
-    helper = hvd.LocalGradientAggregationHelper(2, lambda grads, _: [hvd.allreduce(g, op=hvd.Sum) for g in grads])
+    helper = hvd.LocalGradientAggregationHelper(
+        2, lambda grads, _: [hvd.allreduce(g, op=hvd.Sum) for g in grads]
+    )
     variables = [tf.Variable(tf.zeros(2)), tf.Variable(tf.zeros(2))]
     one = tf.ones(2)
     for first, second in (([one, None], [one, one]), ([one, one], [one, None])):
         helper.compute_gradients(first, variables)
         results = helper.compute_gradients(second, variables)
-        assert [array(r).tolist() for r in results] == [[2.0 * here.size] * 2, [1.0 * here.size] * 2]
+        assert [array(r).tolist() for r in results] == [
+            [2.0 * here.size] * 2,
+            [1.0 * here.size] * 2,
+        ]
 
 
 @check(mode=MODES)
 def variables_get_the_roots_values(here: Here, mode: str) -> None:
     root = here.size - 1
-    variables = [tf.Variable(tf.fill([3], float(here.rank))), tf.Variable(here.rank), tf.Variable([here.rank % 2 == 0])]
+    variables = [
+        tf.Variable(tf.fill([3], float(here.rank))),
+        tf.Variable(here.rank),
+        tf.Variable([here.rank % 2 == 0]),
+    ]
     with tf.device("CPU:0"):
         run(mode, lambda: hvd.broadcast_variables(variables, root_rank=root) and None)
     assert array(variables[0].value()).tolist() == [root] * 3 and variables[1].numpy() == root
@@ -184,7 +205,13 @@ def variables_get_the_roots_values(here: Here, mode: str) -> None:
 
 @check(mode=MODES)
 def tensors_say_where_this_process_is(here: Here, mode: str) -> None:
-    ops = (hvd.rank_op, hvd.size_op, hvd.local_rank_op, hvd.local_size_op, hvd.process_set_included_op)
+    ops = (
+        hvd.rank_op,
+        hvd.size_op,
+        hvd.local_rank_op,
+        hvd.local_size_op,
+        hvd.process_set_included_op,
+    )
     want = [here.rank, here.size, hvd.local_rank(), hvd.local_size(), 1]
     assert [int(n) for n in run(mode, lambda: [op() for op in ops])] == want
 

@@ -17,7 +17,9 @@ def _nodes(function: Any, x: Any) -> set[str]:
     """The types of the nodes of its graph, and of those of the functions that it calls."""
     graph = function.get_concrete_function(x).graph.as_graph_def()
     return {
-        node.op for each in (graph, *graph.library.function) for node in getattr(each, "node_def", None) or each.node
+        node.op
+        for each in (graph, *graph.library.function)
+        for node in getattr(each, "node_def", None) or each.node
     }
 
 

@@ -1,4 +1,5 @@
-"""DistributedOptimizer where ranks differ in which gradients they have: what one lacks is zeros, of the kind that others have."""
+"""DistributedOptimizer where ranks differ in which gradients they have: what one lacks is zeros, of
+the kind that others have."""
 
 from __future__ import annotations
 
@@ -41,13 +42,19 @@ def a_rank_without_a_batch_takes_part_in_a_scalers_step(here: Here, recipe: str)
     def train(run: Training, cleared_by: str) -> float:
         scaler = torch.amp.GradScaler("cpu", init_scale=2.0**8, growth_interval=3)
         for step, (x, y) in enumerate(batches(here, 7)):
-            (run.optimizer if cleared_by == "optimizer" or not run.distributed else run.net).zero_grad()
+            (
+                run.optimizer if cleared_by == "optimizer" or not run.distributed else run.net
+            ).zero_grad()
             for rank in [here.rank] if run.distributed else here.ranks:
                 if rank in _lacking(here, step):
                     continue
                 rows = slice(4 * rank, 4 * rank + 4)
                 spike = float("inf") if step == SPIKE and rank == here.size - 1 else 1.0
-                loss = mean_square(run.net, x[rows], y[rows]) * spike / (1 if run.distributed else here.size)
+                loss = (
+                    mean_square(run.net, x[rows], y[rows])
+                    * spike
+                    / (1 if run.distributed else here.size)
+                )
                 scaler.scale(loss).backward()  # with accumulation, one pass of two
             run.step_of(scaler, recipe)
         return float(scaler.get_scale())
@@ -60,7 +67,10 @@ def a_rank_without_a_batch_takes_part_in_a_scalers_step(here: Here, recipe: str)
 @check(min_ranks=2)
 def a_rank_without_a_batch_takes_part_in_a_scalers_step_with_adasum_too(here: Here) -> None:
     needs(hasattr(torch.amp, "GradScaler"), "a GradScaler for the CPU (torch 2.3)")
-    (net, optimizer), scaler = distributed(op=hvd.Adasum), torch.amp.GradScaler("cpu", init_scale=2.0**8)
+    (net, optimizer), scaler = (
+        distributed(op=hvd.Adasum),
+        torch.amp.GradScaler("cpu", init_scale=2.0**8),
+    )
     for step, (x, y) in enumerate(batches(here, 5)):
         before = net[0].weight.detach().clone()
         optimizer.zero_grad()
@@ -104,7 +114,8 @@ def a_scaler_that_looks_up_the_learning_rate_does_not_wait(here: Here) -> None:
 
 
 class _Pairs(torch.autograd.Function):
-    """The sum of some elements of a table; its gradient is sparse in as many dimensions as they are addressed by."""
+    """The sum of some elements of a table; its gradient is sparse in as many dimensions as they are
+    addressed by."""
 
     @staticmethod
     def forward(ctx: Any, table: torch.Tensor, where: torch.Tensor) -> torch.Tensor:
@@ -113,7 +124,9 @@ class _Pairs(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, dy: torch.Tensor) -> Any:
-        values = dy * torch.ones(ctx.where.shape[1], *ctx.shape[ctx.where.shape[0] :], dtype=dy.dtype)
+        values = dy * torch.ones(
+            ctx.where.shape[1], *ctx.shape[ctx.where.shape[0] :], dtype=dy.dtype
+        )
         return torch.sparse_coo_tensor(ctx.where, values, ctx.shape), None
 
 
@@ -121,10 +134,17 @@ class _Pairs(torch.autograd.Function):
 _USERS: tuple[tuple[int, ...], ...] = ((0,), (-1,), (), (0, -1), (0,))
 
 
-@check(min_ranks=2, how=("alone", "named", "as dense", "in groups", "with accumulation", "with compression"))
-def where_only_some_ranks_have_a_sparse_gradient_the_others_count_as_zeros(here: Here, how: str) -> None:
+@check(
+    min_ranks=2,
+    how=("alone", "named", "as dense", "in groups", "with accumulation", "with compression"),
+)
+def where_only_some_ranks_have_a_sparse_gradient_the_others_count_as_zeros(
+    here: Here, how: str
+) -> None:
     def train(distributed: bool, dimensions: int) -> torch.nn.Module:
-        net = torch.nn.ParameterList([torch.nn.Parameter(torch.ones(4, 3, 2).double()) for _ in range(2)])
+        net = torch.nn.ParameterList(
+            [torch.nn.Parameter(torch.ones(4, 3, 2).double()) for _ in range(2)]
+        )
         # SparseAdam takes nothing but sparse gradients, and leaves alone what has none.
         optimizers: list[Any] = [torch.optim.SparseAdam([net[0]], lr=0.1), sgd([net[1]])]
         names: list[Any] = [[("table", net[0])], [("other", net[1])]]
@@ -164,9 +184,12 @@ def where_only_some_ranks_have_a_sparse_gradient_the_others_count_as_zeros(here:
 
 @check(min_ranks=2)
 def a_gradient_that_is_dense_on_one_rank_and_sparse_on_another_is_named(here: Here) -> None:
-    tables = torch.nn.ParameterList([torch.nn.Parameter(torch.ones(4, 2).double()) for _ in range(3)])
+    tables = torch.nn.ParameterList(
+        [torch.nn.Parameter(torch.ones(4, 2).double()) for _ in range(3)]
+    )
     optimizer = hvd.DistributedOptimizer(
-        torch.optim.SGD(tables.parameters(), lr=0.1), [("in", tables[0]), ("tied", tables[1]), ("out", tables[2])]
+        torch.optim.SGD(tables.parameters(), lr=0.1),
+        [("in", tables[0]), ("tied", tables[1]), ("out", tables[2])],
     )
     tables[0].sum().backward()
     if here.rank == 0:
@@ -174,7 +197,9 @@ def a_gradient_that_is_dense_on_one_rank_and_sparse_on_another_is_named(here: He
     else:
         torch.nn.functional.embedding(torch.tensor([1]), tables[1], sparse=True).sum().backward()
     others = "rank 1" if here.size == 2 else "ranks 1 and 2"
-    with raises(hvd.MismatchError, "'tied'", "dense on rank 0", f"sparse on {others}", "sparse_as_dense") as caught:
+    with raises(
+        hvd.MismatchError, "'tied'", "dense on rank 0", f"sparse on {others}", "sparse_as_dense"
+    ) as caught:
         optimizer.step()
     here.same_on_all_ranks(str(caught[0]))
 
@@ -184,7 +209,9 @@ def a_parameter_that_one_rank_alone_trains_is_named(here: Here, begun: str) -> N
     first, passes = (0 if begun == "at once" else 2), (2 if "accumulation" in begun else 1)
     net = model()
     net[0].requires_grad_(False)
-    optimizer = hvd.DistributedOptimizer(sgd(net.parameters()), net.named_parameters(), backward_passes_per_step=passes)
+    optimizer = hvd.DistributedOptimizer(
+        sgd(net.parameters()), net.named_parameters(), backward_passes_per_step=passes
+    )
     for step, (x, y) in enumerate(batches(here, 3)):
         optimizer.zero_grad()
         if step == first and here.rank == here.size - 1:

@@ -33,7 +33,9 @@ def autocast_to_bfloat16_nearly_equals_a_single_process(here: Here) -> None:
             return torch.nn.functional.mse_loss(net(x).float(), y)
 
     got = together(here, sgd, net=model(dtype=torch.float32), loss=loss)
-    same(here, got, alone(here, sgd, net=model(dtype=torch.float32), loss=loss), rtol=0.05, atol=0.02)
+    same(
+        here, got, alone(here, sgd, net=model(dtype=torch.float32), loss=loss), rtol=0.05, atol=0.02
+    )
 
 
 def _scaler() -> Any:
@@ -46,7 +48,9 @@ WITH = ("in groups", "with accumulation", "with a fused optimizer")
 
 
 def make_of(recipe: str) -> Any:
-    return (lambda parameters: torch.optim.Adam(parameters, fused=True)) if "fused" in recipe else sgd
+    return (
+        (lambda parameters: torch.optim.Adam(parameters, fused=True)) if "fused" in recipe else sgd
+    )
 
 
 def options_of(recipe: str) -> dict[str, Any]:
@@ -64,7 +68,11 @@ def scaled_gradients_give_the_weights_of_a_single_process(here: Here, recipe: st
         scaler = _scaler()
         for step, x, y in run.steps(8):
             # In step 2 the last rank's loss overflows: no rank may make a step.
-            spike = float("inf") if step == 2 and (not run.distributed or here.rank == here.size - 1) else 1.0
+            spike = (
+                float("inf")
+                if step == 2 and (not run.distributed or here.rank == here.size - 1)
+                else 1.0
+            )
             for _ in range(passes):
                 scaler.scale(run.loss(x, y) * spike).backward()
             run.step_of(scaler, recipe)
@@ -77,9 +85,12 @@ def scaled_gradients_give_the_weights_of_a_single_process(here: Here, recipe: st
 def a_scaler_that_the_program_has_derived_finds_reduced_gradients(here: Here) -> None:
     needs(hasattr(torch.amp, "GradScaler"), "a GradScaler for the CPU (torch 2.3)")
 
-    class Careful(torch.amp.GradScaler):  # reads the gradients with code of its own, in a module of its own
+    # reads the gradients with code of its own, in a module of its own
+    class Careful(torch.amp.GradScaler):
         def _unscale_grads_(self, optimizer: Any, inv_scale: Any, *rest: Any) -> Any:
-            self.seen = [p.grad.clone() for group in optimizer.param_groups for p in group["params"]]
+            self.seen = [
+                p.grad.clone() for group in optimizer.param_groups for p in group["params"]
+            ]
             return super()._unscale_grads_(optimizer, inv_scale, *rest)
 
     (net, optimizer), scaler = distributed(), Careful("cpu")
@@ -120,7 +131,9 @@ def who_looks_up_the_learning_rate_does_not_wait(here: Here) -> None:
 @check(min_ranks=2)
 def a_gradient_that_one_rank_lacks_is_unscaled_like_the_others(here: Here) -> None:
     net, scaler = model(), _scaler()
-    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=1.0), net.named_parameters())
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(net.parameters(), lr=1.0), net.named_parameters()
+    )
     before = net[0].weight.detach().clone()
     scaler.scale((net[0].weight if here.rank == 0 else net[0].bias).sum()).backward()
     scaler.step(optimizer)

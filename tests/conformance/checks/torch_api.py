@@ -26,7 +26,11 @@ class TorchApi(HandleApi):
     def array(self, tensor: torch.Tensor) -> np.ndarray:
         assert isinstance(tensor, torch.Tensor), f"got a {type(tensor).__name__}"
         tensor = tensor.detach()
-        return tensor.view(torch.int16).numpy().view(BFLOAT16) if tensor.dtype == torch.bfloat16 else tensor.numpy()
+        return (
+            tensor.view(torch.int16).numpy().view(BFLOAT16)
+            if tensor.dtype == torch.bfloat16
+            else tensor.numpy()
+        )
 
     def splits(self, rows: list[int]) -> list[Any]:
         return [rows, torch.tensor(rows, dtype=torch.int32)]

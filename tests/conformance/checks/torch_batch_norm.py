@@ -23,7 +23,9 @@ def _rows(here: Here) -> list[int]:
     return [3 + r for r in here.ranks]
 
 
-def _compare(here: Here, whole: Any, shape: tuple[int, ...], tolerance: float, dtype: torch.dtype, **how: Any) -> None:
+def _compare(
+    here: Here, whole: Any, shape: tuple[int, ...], tolerance: float, dtype: torch.dtype, **how: Any
+) -> None:
     mine = hvd.SyncBatchNorm(4, **how).to(dtype)
     mine.load_state_dict(whole.state_dict())
     generator = torch.Generator().manual_seed(3)
@@ -42,9 +44,15 @@ def _compare(here: Here, whole: Any, shape: tuple[int, ...], tolerance: float, d
         torch.testing.assert_close(b.grad, a.grad[own], rtol=tolerance, atol=tolerance)
         for (name, theirs), ours in zip(whole.named_parameters(), mine.parameters(), strict=True):
             total = hvd.allreduce(ours.grad, op=hvd.Sum)  # each rank has its own rows' part
-            torch.testing.assert_close(total, theirs.grad, rtol=tolerance, atol=tolerance * 10, msg=name)
-    for (name, theirs), ours in zip(whole.state_dict().items(), mine.state_dict().values(), strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=tolerance, msg=lambda m, n=name: f"{n}: {m}")
+            torch.testing.assert_close(
+                total, theirs.grad, rtol=tolerance, atol=tolerance * 10, msg=name
+            )
+    for (name, theirs), ours in zip(
+        whole.state_dict().items(), mine.state_dict().values(), strict=True
+    ):
+        torch.testing.assert_close(
+            ours, theirs, rtol=tolerance, atol=tolerance, msg=lambda m, n=name: f"{n}: {m}"
+        )
     mine.eval(), whole.eval()
     x = torch.randn((2, 4, *shape), generator=generator).to(dtype)
     torch.testing.assert_close(mine(x), whole(x), rtol=tolerance, atol=tolerance)
@@ -81,7 +89,9 @@ def the_output_is_that_of_the_whole_batch(here: Here) -> None:
         got = hvd.SyncBatchNorm(3).to(dtype)(x[here.rank * 4 : here.rank * 4 + 4].to(dtype))
         assert got.dtype == dtype
         limit = 1e-4 if dtype == torch.float32 else 0.05
-        torch.testing.assert_close(got.double(), whole[here.rank * 4 : here.rank * 4 + 4], rtol=limit, atol=limit)
+        torch.testing.assert_close(
+            got.double(), whole[here.rank * 4 : here.rank * 4 + 4], rtol=limit, atol=limit
+        )
 
 
 @check(min_ranks=2)
@@ -100,10 +110,18 @@ def a_rank_may_have_no_rows_at_all(here: Here) -> None:
 def training_with_it_equals_a_single_process_with_batch_norm(here: Here) -> None:
     def make(norm: Any) -> torch.nn.Module:
         torch.manual_seed(1)
-        return torch.nn.Sequential(torch.nn.Linear(6, 5), norm(5), torch.nn.ReLU(), torch.nn.Linear(5, 3)).double()
+        return torch.nn.Sequential(
+            torch.nn.Linear(6, 5), norm(5), torch.nn.ReLU(), torch.nn.Linear(5, 3)
+        ).double()
 
     got = together(here, sgd, net=make(hvd.SyncBatchNorm), loss=mean_square)
-    same(here, got, alone(here, sgd, net=make(torch.nn.BatchNorm1d), loss=mean_square), rtol=1e-8, atol=1e-9)
+    same(
+        here,
+        got,
+        alone(here, sgd, net=make(torch.nn.BatchNorm1d), loss=mean_square),
+        rtol=1e-8,
+        atol=1e-9,
+    )
 
 
 @check()

@@ -1,4 +1,5 @@
-"""Collectives as operators of torch: opcheck, and torch.compile without a graph break; DDP's hook."""
+"""Collectives as operators of torch: opcheck, and torch.compile without a graph break; DDP's
+hook."""
 
 from __future__ import annotations
 
@@ -21,19 +22,35 @@ def _needs_operators() -> None:
 
 
 def _operators(here: Here) -> dict[str, tuple[Any, tuple[Any, ...]]]:
-    """Each operator alone and with a group: tensors, the results' rows, name, process set, op, factors, root, whether they are a group."""
+    """Each operator alone and with a group: tensors, the results' rows, name, process set, op,
+    factors, root, whether they are a group."""
     ops = torch.ops.hvdlite
     x = torch.arange(2.0 * here.size * 3).reshape(2 * here.size, 3) + here.rank
     return {
         "allreduce": (ops.allreduce.default, ([x], None, None, 0, SUM, 0.5, 2.0, 0, False)),
-        "grouped_allreduce": (ops.allreduce.default, ([x, x[:1]], None, "group", 0, hvd.Average, 1.0, 1.0, 0, True)),
+        "grouped_allreduce": (
+            ops.allreduce.default,
+            ([x, x[:1]], None, "group", 0, hvd.Average, 1.0, 1.0, 0, True),
+        ),
         "allgather": (ops.allgather.default, ([x], None, "rows", 0, SUM, 1.0, 1.0, 0, False)),
-        "grouped_allgather": (ops.allgather.default, ([x, x[:1]], None, "rows", 0, SUM, 1.0, 1.0, 0, True)),
-        "broadcast": (ops.broadcast.default, ([x], None, None, 0, SUM, 1.0, 1.0, here.size - 1, False)),
+        "grouped_allgather": (
+            ops.allgather.default,
+            ([x, x[:1]], None, "rows", 0, SUM, 1.0, 1.0, 0, True),
+        ),
+        "broadcast": (
+            ops.broadcast.default,
+            ([x], None, None, 0, SUM, 1.0, 1.0, here.size - 1, False),
+        ),
         "alltoall": (ops.alltoall.default, ([x], None, None, 0, SUM, 1.0, 1.0, 0, False)),
         "reduce": (ops.reduce.default, ([x], None, None, 0, SUM, 1.0, 1.0, here.size - 1, False)),
-        "reducescatter": (ops.reducescatter.default, ([x[:-1]], None, None, 0, SUM, 1.0, 1.0, 0, False)),
-        "grouped_reducescatter": (ops.reducescatter.default, ([x, x[:-1]], None, None, 0, SUM, 1.0, 0.5, 0, True)),
+        "reducescatter": (
+            ops.reducescatter.default,
+            ([x[:-1]], None, None, 0, SUM, 1.0, 1.0, 0, False),
+        ),
+        "grouped_reducescatter": (
+            ops.reducescatter.default,
+            ([x, x[:-1]], None, None, 0, SUM, 1.0, 0.5, 0, True),
+        ),
     }
 
 
@@ -59,7 +76,8 @@ def opcheck_finds_nothing(here: Here, name: str) -> None:
     torch.library.opcheck(operator, needing)
 
 
-# Everything that a compiled graph may contain, with a process set; each takes and returns one tensor.
+# Everything that a compiled graph may contain, with a process set; each takes and returns one
+# tensor.
 IN_A_GRAPH: dict[str, Callable[[torch.Tensor, hvd.ProcessSet], torch.Tensor]] = {
     "allreduce": lambda x, s: hvd.allreduce(x, op=hvd.Sum, name="compiled", process_set=s),
     "allreduce scaled": lambda x, s: hvd.allreduce(x, op=hvd.Average, prescale_factor=0.5, postscale_factor=3.0,
@@ -129,11 +147,15 @@ def ddp_with_the_hook_trains_as_a_single_process(here: Here, compression: str) -
 
     path = hvd.broadcast_object(tempfile.mktemp(prefix="hvdlite-ddp-") if here.rank == 0 else None)
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    dist.init_process_group("gloo", store=dist.FileStore(path, here.size), rank=here.rank, world_size=here.size)
+    dist.init_process_group(
+        "gloo", store=dist.FileStore(path, here.size), rank=here.rank, world_size=here.size
+    )
     try:
         net = model()
         wrapped = torch.nn.parallel.DistributedDataParallel(net, bucket_cap_mb=0.0001)
-        wrapped.register_comm_hook(None, hvd.ddp_comm_hook(compression=getattr(hvd.Compression, compression)))
+        wrapped.register_comm_hook(
+            None, hvd.ddp_comm_hook(compression=getattr(hvd.Compression, compression))
+        )
         optimizer = sgd(net.parameters())
         for x, y in batches(here, 5):
             optimizer.zero_grad()

@@ -1,4 +1,5 @@
-"""Compression of the user's own: with a name, with memory, with a schedule, and with communication of its own."""
+"""Compression of the user's own: with a name, with memory, with a schedule, and with communication
+of its own."""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ class Rounding(hvd.compression.Compressor):
 
 
 class TopK(hvd.compression.Compressor):
-    """Sends the largest elements as (places, values), which no reduction can add up: it gathers them itself."""
+    """Sends the largest elements as (places, values), which no reduction can add up: it gathers
+    them itself."""
 
     def __init__(self, share: float) -> None:
         self.share = share
@@ -52,7 +54,9 @@ class TopK(hvd.compression.Compressor):
         return (places, flat[places]), tensor.shape
 
     def communicate(self, payload: Any, name: str, op: int, process_set: Any) -> Callable[[], Any]:
-        handles = [hvd.allgather_async(p, f"{name}.{i}", process_set) for i, p in enumerate(payload)]
+        handles = [
+            hvd.allgather_async(p, f"{name}.{i}", process_set) for i, p in enumerate(payload)
+        ]
         divisor = process_set.size() if op == hvd.Average else 1
 
         def wait() -> Any:
@@ -63,7 +67,12 @@ class TopK(hvd.compression.Compressor):
 
     def decompress(self, payload: Any, shape: Any) -> torch.Tensor:
         places, values = payload
-        return torch.zeros(shape, dtype=values.dtype).reshape(-1).index_add_(0, places, values).reshape(shape)
+        return (
+            torch.zeros(shape, dtype=values.dtype)
+            .reshape(-1)
+            .index_add_(0, places, values)
+            .reshape(shape)
+        )
 
     def on_epoch(self, epoch: int) -> None:
         self.share = 1.0
@@ -74,17 +83,25 @@ def error_feedback_sends_in_the_end_what_it_was_given(here: Here, groups: int | 
     net, rounding = model(), Rounding()
     start = [p.detach().clone() for p in net.parameters()]
     optimizer = hvd.DistributedOptimizer(
-        torch.optim.SGD(net.parameters(), lr=0.1), net.named_parameters(), compression=rounding, groups=groups
+        torch.optim.SGD(net.parameters(), lr=0.1),
+        net.named_parameters(),
+        compression=rounding,
+        groups=groups,
     )
     for epoch in range(2):
         rounding.on_epoch(epoch)
         run_steps(here, net, optimizer, 4)
     assert len(rounding.memory) == 4 and rounding.digits == 2
     missing = {name: rounding.given[name] - rounding.memory[name] for name in rounding.memory}
-    sent = {name: hvd.allreduce(value, op=hvd.Average, name=f"sent.{name}") for name, value in missing.items()}
+    sent = {
+        name: hvd.allreduce(value, op=hvd.Average, name=f"sent.{name}")
+        for name, value in missing.items()
+    }
     moved = [p.detach() - s for p, s in zip(net.parameters(), start, strict=True)]
     by_sum = sorted(float(v.sum()) for v in sent.values())
-    assert torch.allclose(torch.tensor(by_sum), torch.tensor(sorted(float(-m.sum() / 0.1) for m in moved)))
+    assert torch.allclose(
+        torch.tensor(by_sum), torch.tensor(sorted(float(-m.sum() / 0.1) for m in moved))
+    )
     equal_everywhere(net)
 
 
@@ -130,7 +147,10 @@ def one_that_communicates_by_itself_knows_its_process_set_and_op(here: Here) -> 
     subset = hvd.add_process_set([0])
     net = model()
     optimizer = hvd.DistributedOptimizer(
-        torch.optim.SGD(net.parameters(), lr=1.0), compression=TopK(1.0), process_set=subset, op=hvd.Sum
+        torch.optim.SGD(net.parameters(), lr=1.0),
+        compression=TopK(1.0),
+        process_set=subset,
+        op=hvd.Sum,
     )
     before = net[2].bias.detach().clone()
     net[2].bias.sum().backward()

@@ -38,7 +38,17 @@ def with_each_optimizer(here: Here, optimizer: str) -> None:
     same(here, together(here, make), alone(here, make))
 
 
-@check(how=("groups=1", "groups=2", "groups=99", "lists", "num_groups", "predivide", "predivide in groups"))
+@check(
+    how=(
+        "groups=1",
+        "groups=2",
+        "groups=99",
+        "lists",
+        "num_groups",
+        "predivide",
+        "predivide in groups",
+    )
+)
 def with_options_that_change_the_way_but_not_the_result(here: Here, how: str) -> None:
     net = model()
     options: dict[str, Any] = {
@@ -68,7 +78,11 @@ def with_compression_nearly(here: Here, compression: str) -> None:
     want = alone(here, sgd, net=model(dtype=torch.float32))
     for groups in (None, 2):
         got = together(
-            here, sgd, net=model(dtype=torch.float32), compression=getattr(hvd.Compression, compression), groups=groups
+            here,
+            sgd,
+            net=model(dtype=torch.float32),
+            compression=getattr(hvd.Compression, compression),
+            groups=groups,
         )
         same(here, got, want, rtol=0.05, atol=0.02)
 
@@ -112,7 +126,8 @@ def with_accumulation_whose_gradients_are_added_up(here: Here, how: str) -> None
 
 @check(op=("Average", "Sum"))
 def with_gradients_that_are_kept_from_step_to_step(here: Here, op: str) -> None:
-    # Without zero_grad() what comes home is added to: Average leaves equal parts as they are, Sum multiplies them.
+    # Without zero_grad() what comes home is added to: Average leaves equal parts as they are, Sum
+    # multiplies them.
     def train(run: Training) -> None:
         for step, (x, y) in enumerate(batches(here, 6)):
             if step % 3 == 0:
@@ -124,7 +139,9 @@ def with_gradients_that_are_kept_from_step_to_step(here: Here, op: str) -> None:
             (loss / here.size if run.distributed and op == "Sum" else loss).backward()
             run.optimizer.step()
 
-    as_in_one_process(here, train, lambda parameters: torch.optim.SGD(parameters, lr=0.05), op=getattr(hvd, op))
+    as_in_one_process(
+        here, train, lambda parameters: torch.optim.SGD(parameters, lr=0.05), op=getattr(hvd, op)
+    )
 
 
 @check()
@@ -171,7 +188,9 @@ def with_a_sparse_embedding(here: Here, sparse_as_dense: bool) -> None:
             torch.optim.SparseAdam(net.words.parameters(), lr=0.1), torch.optim.SGD(net.out.parameters(), lr=0.1)
         ]  # fmt: skip
         if distributed:
-            optimizers = [hvd.DistributedOptimizer(o, sparse_as_dense=sparse_as_dense) for o in optimizers]
+            optimizers = [
+                hvd.DistributedOptimizer(o, sparse_as_dense=sparse_as_dense) for o in optimizers
+            ]
         generator = torch.Generator().manual_seed(11)
         for step in range(5):
             x = torch.randint(20, (here.size * 4,), generator=generator)
@@ -199,13 +218,16 @@ def with_a_sparse_embedding(here: Here, sparse_as_dense: bool) -> None:
 def with_parameters_that_get_no_gradient_in_a_step(here: Here) -> None:
     def train(run: Training) -> None:
         for step, x, y in run.steps(6):
-            run.net[0].requires_grad_(step % 3 != 1)  # in steps 1 and 4 nobody has a gradient: no decay either
+            # in steps 1 and 4 nobody has a gradient: no decay either
+            run.net[0].requires_grad_(step % 3 != 1)
             run.loss(x, y).backward()
             run.optimizer.step()
             if step % 3 == 1:
                 assert run.net[0].weight.grad is None
 
-    as_in_one_process(here, train, lambda parameters: torch.optim.AdamW(parameters, lr=0.1, weight_decay=0.1))
+    as_in_one_process(
+        here, train, lambda parameters: torch.optim.AdamW(parameters, lr=0.1, weight_decay=0.1)
+    )
 
 
 @check(min_ranks=2)
@@ -247,12 +269,16 @@ def in_a_process_set(here: Here, how: str) -> None:
         net = model()
         optimizer: Any = sgd(net.parameters())
         if distributed:
-            optimizer = hvd.DistributedOptimizer(optimizer, net.named_parameters(), process_set=subset, **options)
+            optimizer = hvd.DistributedOptimizer(
+                optimizer, net.named_parameters(), process_set=subset, **options
+            )
         rows = torch.cat([torch.arange(4 * r, 4 * r + 4) for r in members])
         for x, y in batches(here, 5):
             optimizer.zero_grad()
             for _ in range(2 if how == "accumulation" else 1):
-                mean_square(net, *((part(here, x), part(here, y)) if distributed else (x[rows], y[rows]))).backward()
+                mean_square(
+                    net, *((part(here, x), part(here, y)) if distributed else (x[rows], y[rows]))
+                ).backward()
             optimizer.step()
         return net
 
@@ -292,11 +318,13 @@ def with_learning_rate_schedules_made_before_and_after(here: Here, schedule: str
         for step, x, y in run.steps(5):
             run.loss(x, y).backward()
             run.optimizer.step()
-            rates.step(*([float(step)] if schedule == "ReduceLROnPlateau" else []))  # it becomes worse and worse
+            # it becomes worse and worse
+            rates.step(*([float(step)] if schedule == "ReduceLROnPlateau" else []))
         assert run.optimizer.param_groups[0]["lr"] != 0.2, "the schedule has done nothing"
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # the schedule of the bare optimizer does not see our step()
+        # the schedule of the bare optimizer does not see our step()
+        warnings.simplefilter("ignore", UserWarning)
         for before in (False, True):
             as_in_one_process(here, functools.partial(train, before=before))
 
@@ -326,7 +354,9 @@ def adasum_combines_the_steps_of_the_ranks(here: Here) -> None:
     optimizer.synchronize()
     optimizer.step()
     for i, (parameter, start) in enumerate(zip(net.parameters(), before, strict=True)):
-        combined = torch.from_numpy(adasum_tree([w[i].numpy().ravel() for w in want])).reshape(start.shape)
+        combined = torch.from_numpy(adasum_tree([w[i].numpy().ravel() for w in want])).reshape(
+            start.shape
+        )
         torch.testing.assert_close(parameter.detach(), start + combined, rtol=1e-8, atol=1e-10)
     equal_everywhere(net)
 
@@ -335,7 +365,9 @@ def adasum_combines_the_steps_of_the_ranks(here: Here) -> None:
 def with_gradients_in_channels_last_order(here: Here) -> None:
     def make() -> torch.nn.Module:
         torch.manual_seed(4)
-        net = torch.nn.Sequential(torch.nn.Conv2d(2, 3, 3), torch.nn.Flatten(), torch.nn.Linear(3, 3)).double()
+        net = torch.nn.Sequential(
+            torch.nn.Conv2d(2, 3, 3), torch.nn.Flatten(), torch.nn.Linear(3, 3)
+        ).double()
         return net.to(memory_format=torch.channels_last)
 
     def loss(net: torch.nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -344,4 +376,6 @@ def with_gradients_in_channels_last_order(here: Here) -> None:
 
     got = together(here, sgd, net=make(), loss=loss)
     same(here, got, alone(here, sgd, net=make(), loss=loss))
-    assert not got[0].weight.grad.is_contiguous(), "this was to be about gradients that are not contiguous"
+    assert not got[0].weight.grad.is_contiguous(), (
+        "this was to be about gradients that are not contiguous"
+    )

@@ -13,7 +13,13 @@ from checks.here import Here, raises
 def is_not_recorded_where_nobody_asks(here: Here) -> None:
     x = torch.ones(2 * here.size, requires_grad=True)
     with torch.no_grad():
-        results = [hvd.allreduce(x), hvd.allgather(x), hvd.broadcast(x, 0), hvd.alltoall(x), hvd.reducescatter(x)]
+        results = [
+            hvd.allreduce(x),
+            hvd.allgather(x),
+            hvd.broadcast(x, 0),
+            hvd.alltoall(x),
+            hvd.reducescatter(x),
+        ]
     results.append(hvd.alltoall(x, [2] * here.size)[1])
     results += [hvd.synchronize(hvd.allreduce_async(x)), hvd.allreduce(x.detach())]
     assert not any(result.requires_grad for result in results)
@@ -28,12 +34,18 @@ def does_not_hide_a_mismatch(here: Here) -> None:
 @check(sparse_as_dense=(False, True))
 def keeps_how_many_of_its_dimensions_are_sparse(here: Here, sparse_as_dense: bool) -> None:
     words = torch.nn.Embedding(5, 3, sparse=True)
-    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(words.parameters(), lr=0.1), sparse_as_dense=sparse_as_dense)
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(words.parameters(), lr=0.1), sparse_as_dense=sparse_as_dense
+    )
     words(torch.tensor([1, 3])).sum().backward()
     optimizer.synchronize()
     gradient = words.weight.grad
     assert gradient is not None
-    assert (gradient.layout, gradient.sparse_dim(), gradient.dense_dim()) == (torch.sparse_coo, 1, 1)
+    assert (gradient.layout, gradient.sparse_dim(), gradient.dense_dim()) == (
+        torch.sparse_coo,
+        1,
+        1,
+    )
     want = torch.zeros(5, 3)
     want[[1, 3]] = 1
     assert torch.equal(gradient.to_dense(), want)

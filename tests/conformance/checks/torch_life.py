@@ -1,4 +1,5 @@
-"""DistributedOptimizer in a program's life: several of them, saved, copied, with workers, in any order."""
+"""DistributedOptimizer in a program's life: several of them, saved, copied, with workers, in any
+order."""
 
 from __future__ import annotations
 
@@ -39,7 +40,9 @@ def it_is_an_optimizer_of_the_users_class(here: Here) -> None:
     assert optimizer.param_groups is own.param_groups and optimizer.state is own.state
     names = sorted(optimizer._parameter_names.values())
     assert names == [f"allreduce.noname.0.{i}" for i in range(4)]
-    grouped = torch.optim.SGD([{"params": net[0].parameters()}, {"params": net[2].parameters(), "lr": 0.2}], lr=0.1)
+    grouped = torch.optim.SGD(
+        [{"params": net[0].parameters()}, {"params": net[2].parameters(), "lr": 0.2}], lr=0.1
+    )
     names = sorted(hvd.DistributedOptimizer(grouped)._parameter_names.values())
     assert names == [f"allreduce.noname.{g}.{i}" for g in range(2) for i in range(2)]
     own.param_groups[0]["lr"] = 0.5
@@ -74,7 +77,9 @@ def step_hooks_of_torch_run_once(here: Here) -> None:
 @check(min_ranks=2)
 def two_optimizers_may_have_gradients_of_the_same_name_under_way(here: Here) -> None:
     nets = [model(1), model(2)]
-    optimizers = [hvd.DistributedOptimizer(sgd(net.parameters()), net.named_parameters()) for net in nets]
+    optimizers = [
+        hvd.DistributedOptimizer(sgd(net.parameters()), net.named_parameters()) for net in nets
+    ]
     for x, y in batches(here, 4):
         for optimizer in optimizers:
             optimizer.zero_grad()
@@ -167,13 +172,20 @@ def a_state_dict_fits_both_ways(here: Here) -> None:
 
 
 @check(loads=("the wrapper", "the wrapped"))
-def what_was_made_on_the_wrapped_optimizer_goes_on_after_a_checkpoint_is_loaded(here: Here, loads: str) -> None:
+def what_was_made_on_the_wrapped_optimizer_goes_on_after_a_checkpoint_is_loaded(
+    here: Here, loads: str
+) -> None:
     hook = getattr(torch.optim.Optimizer, "register_load_state_dict_post_hook", None)
-    needs(hook or loads == "the wrapper", "a torch that tells when an optimizer has loaded a checkpoint")
+    needs(
+        hook or loads == "the wrapper",
+        "a torch that tells when an optimizer has loaded a checkpoint",
+    )
 
     def make(parameters: Any) -> Any:
         first, *rest = parameters
-        return torch.optim.SGD([{"params": [first]}, {"params": rest, "lr": 0.1}], lr=0.2, momentum=0.9)
+        return torch.optim.SGD(
+            [{"params": [first]}, {"params": rest, "lr": 0.1}], lr=0.2, momentum=0.9
+        )
 
     def train(run: Training) -> None:
         rates = torch.optim.lr_scheduler.ExponentialLR(run.own, 0.5)
@@ -186,10 +198,14 @@ def what_was_made_on_the_wrapped_optimizer_goes_on_after_a_checkpoint_is_loaded(
             run.optimizer.step()
             rates.step()
             assert [group["lr"] for group in run.optimizer.param_groups] == rates.get_last_lr()
-        assert run.optimizer.param_groups is run.own.param_groups and run.optimizer.state is run.own.state
+        assert (
+            run.optimizer.param_groups is run.own.param_groups
+            and run.optimizer.state is run.own.state
+        )
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # the schedule of the bare optimizer does not see our step()
+        # the schedule of the bare optimizer does not see our step()
+        warnings.simplefilter("ignore", UserWarning)
         as_in_one_process(here, train, make)
 
 
@@ -203,8 +219,12 @@ def two_hundred_gradients_in_another_order_on_every_rank(here: Here, how: str) -
     }[how]
     passes = options.get("backward_passes_per_step", 1)
     torch.manual_seed(0)
-    net = torch.nn.ParameterList([torch.nn.Parameter(torch.full((1 + i * 37 % 400,), 0.0)) for i in range(200)])
-    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=1.0), net.named_parameters(), **options)
+    net = torch.nn.ParameterList(
+        [torch.nn.Parameter(torch.full((1 + i * 37 % 400,), 0.0)) for i in range(200)]
+    )
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(net.parameters(), lr=1.0), net.named_parameters(), **options
+    )
     for step in range(1, 4):
         optimizer.zero_grad()
         for each in range(passes):
@@ -216,7 +236,9 @@ def two_hundred_gradients_in_another_order_on_every_rank(here: Here, how: str) -
         optimizer.step()
         average = sum(here.ranks) / here.size
         for i, parameter in enumerate(net):
-            torch.testing.assert_close(parameter.detach(), torch.full_like(parameter, -step * (i + average)))
+            torch.testing.assert_close(
+                parameter.detach(), torch.full_like(parameter, -step * (i + average))
+            )
 
 
 @check(seconds=60, start=("fork", "spawn"))
@@ -226,7 +248,11 @@ def workers_of_a_data_loader_do_no_harm(here: Here, start: str) -> None:
     data = torch.utils.data.TensorDataset(part(here, x), part(here, y))
     sampler = torch.utils.data.DistributedSampler(data, num_replicas=1, rank=0)
     loader = torch.utils.data.DataLoader(
-        data, batch_size=2, num_workers=2 if start == "fork" else 1, multiprocessing_context=start, sampler=sampler
+        data,
+        batch_size=2,
+        num_workers=2 if start == "fork" else 1,
+        multiprocessing_context=start,
+        sampler=sampler,
     )
     for _ in range(2 if start == "fork" else 1):
         for a, b in loader:

@@ -11,7 +11,17 @@ import torch
 import hvdlite.torch as hvd
 from checks import check
 from checks.here import Here, raises
-from checks.torch_training import backward, batches, distributed, equal_everywhere, mean_square, model, part, same, sgd
+from checks.torch_training import (
+    backward,
+    batches,
+    distributed,
+    equal_everywhere,
+    mean_square,
+    model,
+    part,
+    same,
+    sgd,
+)
 
 
 @check()
@@ -31,7 +41,11 @@ def wrong_arguments_are_refused(here: Here) -> None:
         ),
         (ValueError, ("not all parameters", "0.1"), {"named_parameters": named[:1]}),
         (ValueError, ("1 or more",), {"backward_passes_per_step": 0}),
-        (ValueError, ("gradient_predivide_factor",), {"gradient_predivide_factor": 2.0, "op": hvd.Sum}),
+        (
+            ValueError,
+            ("gradient_predivide_factor",),
+            {"gradient_predivide_factor": 2.0, "op": hvd.Sum},
+        ),
         (ValueError, ("op=",), {"op": hvd.Max}),
         (ValueError, ("groups",), {"groups": 0}),
         (ValueError, ("groups",), {"groups": -1}),
@@ -93,7 +107,11 @@ def two_optimizers_that_share_parameters_are_told_so(here: Here, used: str) -> N
         else:
             first.zero_grad()
             backward(here, net)
-    with raises(AssertionError, "was replaced", *words) if used != "in turn" else contextlib.nullcontext():
+    with (
+        raises(AssertionError, "was replaced", *words)
+        if used != "in turn"
+        else contextlib.nullcontext()
+    ):
         second.synchronize()
     del first
     hvd.barrier()
@@ -110,13 +128,18 @@ def two_optimizers_that_share_parameters_are_told_so(here: Here, used: str) -> N
 def two_optimizers_that_share_parameters_may_both_make_a_step_with_an_average(here: Here) -> None:
     def train(distributed: bool) -> torch.nn.Module:
         net = model()
-        optimizers = [torch.optim.SGD(net.parameters(), lr=0.1), torch.optim.SGD(net[2].parameters(), lr=0.2)]
+        optimizers = [
+            torch.optim.SGD(net.parameters(), lr=0.1),
+            torch.optim.SGD(net[2].parameters(), lr=0.2),
+        ]
         if distributed:
             optimizers = [hvd.DistributedOptimizer(optimizer) for optimizer in optimizers]
         for x, y in batches(here, 3):
             for optimizer in optimizers:
                 optimizer.zero_grad()
-            mean_square(net, *((part(here, x), part(here, y)) if distributed else (x, y))).backward()
+            mean_square(
+                net, *((part(here, x), part(here, y)) if distributed else (x, y))
+            ).backward()
             for optimizer in optimizers:
                 optimizer.step()
         return net
@@ -128,7 +151,9 @@ def two_optimizers_that_share_parameters_may_both_make_a_step_with_an_average(he
 def two_optimizers_that_share_parameters_do_not_add_up_their_gradients_twice(here: Here) -> None:
     net = model()
     first = hvd.DistributedOptimizer(sgd(net.parameters()), net.named_parameters(), op=hvd.Sum)
-    second = hvd.DistributedOptimizer(sgd(net[2].parameters()), net[2].named_parameters("2"), op=hvd.Sum)
+    second = hvd.DistributedOptimizer(
+        sgd(net[2].parameters()), net[2].named_parameters("2"), op=hvd.Sum
+    )
     before = [parameter.detach().clone() for parameter in net.parameters()]
     backward(here, net)
     with raises(RuntimeError, "'2.weight' (and 1 more)", "made later", "op=Sum"):
@@ -148,7 +173,10 @@ def too_many_backward_passes_are_an_error(here: Here, passes: int) -> None:
     net, optimizer = distributed(backward_passes_per_step=passes)
     for _ in range(passes):
         backward(here, net)
-    with raises(AssertionError, "backward() has computed more gradients than backward_passes_per_step announces"):
+    with raises(
+        AssertionError,
+        "backward() has computed more gradients than backward_passes_per_step announces",
+    ):
         backward(here, net)
     optimizer.load_state_dict(optimizer.state_dict())  # forgets what was under way
     hvd.barrier()
@@ -173,8 +201,9 @@ def step_after_synchronize_warns_exactly_once(here: Here) -> None:
             else:
                 optimizer.step()
         assert len(caught) == (0 if skip else 1), [str(w.message) for w in caught]
-    assert "optimizer.step() called without optimizer.skip_synchronize() context after optimizer.synchronize()" in str(
-        caught[0].message
+    assert (
+        "optimizer.step() called without optimizer.skip_synchronize() context after "
+        "optimizer.synchronize()" in str(caught[0].message)
     )
     equal_everywhere(net)
 
@@ -232,7 +261,9 @@ def ranks_that_start_with_different_parameters_are_told(here: Here, mode: str) -
             backward(here, net)
             optimizer.step()
         assert len(caught) == (1 if mode == "warn" and here.rank == 0 else 0)
-        assert not caught or all(word in str(caught[0].message) for word in words), str(caught[0].message)
+        assert not caught or all(word in str(caught[0].message) for word in words), str(
+            caught[0].message
+        )
     finally:
         del os.environ["HVDLITE_PARAMETER_CHECK"]
 

@@ -1,4 +1,5 @@
-"""hvdlite.torch: what is special about tensors of torch: strides, autograd's versions, inference mode, sparse ones."""
+"""hvdlite.torch: what is special about tensors of torch: strides, autograd's versions, inference
+mode, sparse ones."""
 
 from __future__ import annotations
 
@@ -17,7 +18,10 @@ from checks.torch_api import array, tensor
 def memory_that_is_not_contiguous_is_read_and_written_as_it_lies(here: Here) -> None:
     inputs = here.everyones("float32", (4, 6))
     want = reference(inputs, SUM)
-    for transposed in (tensor(inputs[here.rank].T).t(), tensor(inputs[here.rank].repeat(2, axis=1))[:, ::2]):
+    for transposed in (
+        tensor(inputs[here.rank].T).t(),
+        tensor(inputs[here.rank].repeat(2, axis=1))[:, ::2],
+    ):
         assert not transposed.is_contiguous()
         here.close(array(hvd.allreduce(transposed, op=SUM)), want)
         before = transposed.stride()
@@ -25,7 +29,9 @@ def memory_that_is_not_contiguous_is_read_and_written_as_it_lies(here: Here) -> 
         here.close(array(transposed.contiguous()), want)
     image = torch.full((2, 3, 4, 4), float(here.rank)).to(memory_format=torch.channels_last)
     hvd.synchronize(hvd.grouped_allreduce_async_([image], op=SUM))
-    assert (image == sum(here.ranks)).all() and image.is_contiguous(memory_format=torch.channels_last)
+    assert (image == sum(here.ranks)).all() and image.is_contiguous(
+        memory_format=torch.channels_last
+    )
 
 
 @check()
@@ -39,7 +45,11 @@ def a_result_in_place_is_noticed_by_autograd(here: Here) -> None:
     # A leaf may be overwritten: who asks for that means its value.
     with torch.no_grad():
         weight += here.rank
-    assert hvd.broadcast_(weight, 0) is weight and weight.tolist() == [1, 1, 1] and weight.requires_grad
+    assert (
+        hvd.broadcast_(weight, 0) is weight
+        and weight.tolist() == [1, 1, 1]
+        and weight.requires_grad
+    )
 
 
 @check()
@@ -68,7 +78,9 @@ def sparse_tensors_add_up(here: Here, op: str) -> None:
             for i, r in enumerate(among.members):
                 want[1 + i] = r + 1
             assert got.dtype == dtype and got.is_coalesced()
-            torch.testing.assert_close(got.to_dense(), (want / n if op == "Average" else want).to(dtype))
+            torch.testing.assert_close(
+                got.to_dense(), (want / n if op == "Average" else want).to(dtype)
+            )
             empty = torch.zeros(4, 3, dtype=dtype).to_sparse(1)
             assert not hvd.sparse_allreduce_async(empty, **how)().to_dense().any()
     with raises(ValueError, "sparse"):

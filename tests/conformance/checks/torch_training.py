@@ -1,4 +1,5 @@
-"""What the checks of DistributedOptimizer share: a small model, data, and the same training in a single process."""
+"""What the checks of DistributedOptimizer share: a small model, data, and the same training in a
+single process."""
 
 from __future__ import annotations
 
@@ -17,15 +18,22 @@ Loss = Callable[[torch.nn.Module, torch.Tensor, torch.Tensor], torch.Tensor]
 
 def model(seed: int = 1, dtype: torch.dtype = torch.float64) -> torch.nn.Sequential:
     torch.manual_seed(seed)
-    return torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.Tanh(), torch.nn.Linear(5, 3)).to(dtype)
+    return torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.Tanh(), torch.nn.Linear(5, 3)).to(
+        dtype
+    )
 
 
-def batches(here: Here, steps: int, dtype: torch.dtype = torch.float64) -> list[tuple[torch.Tensor, torch.Tensor]]:
+def batches(
+    here: Here, steps: int, dtype: torch.dtype = torch.float64
+) -> list[tuple[torch.Tensor, torch.Tensor]]:
     """The global batches, the same on every rank."""
     generator = torch.Generator().manual_seed(7)
     shape = (here.size * ROWS, 6)
     return [
-        (torch.randn(shape, generator=generator).to(dtype), torch.randn(shape[0], 3, generator=generator).to(dtype))
+        (
+            torch.randn(shape, generator=generator).to(dtype),
+            torch.randn(shape[0], 3, generator=generator).to(dtype),
+        )
         for _ in range(steps)
     ]
 
@@ -39,10 +47,14 @@ def mean_square(net: torch.nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch
     return torch.nn.functional.mse_loss(net(x), y)
 
 
-def distributed(make: Callable[[Any], Any] | None = None, net: Any = None, **how: Any) -> tuple[Any, Any]:
+def distributed(
+    make: Callable[[Any], Any] | None = None, net: Any = None, **how: Any
+) -> tuple[Any, Any]:
     """A model with its distributed optimizer."""
     net = net if net is not None else model()
-    return net, hvd.DistributedOptimizer((make or sgd)(net.parameters()), net.named_parameters(), **how)
+    return net, hvd.DistributedOptimizer(
+        (make or sgd)(net.parameters()), net.named_parameters(), **how
+    )
 
 
 def backward(here: Here, net: Any) -> None:
@@ -51,7 +63,9 @@ def backward(here: Here, net: Any) -> None:
     mean_square(net, part(here, x), part(here, y)).backward()
 
 
-def run_steps(here: Here, net: Any, optimizer: Any, steps: int = 3, loss: Loss | None = None) -> None:
+def run_steps(
+    here: Here, net: Any, optimizer: Any, steps: int = 3, loss: Loss | None = None
+) -> None:
     """Each with this rank's rows of a batch."""
     for x, y in batches(here, steps, next(net.parameters()).dtype):
         optimizer.zero_grad()
@@ -60,9 +74,12 @@ def run_steps(here: Here, net: Any, optimizer: Any, steps: int = 3, loss: Loss |
 
 
 class Training:
-    """A model and its optimizer: on all ranks, each with its part of every batch, or in one process with the whole."""
+    """A model and its optimizer: on all ranks, each with its part of every batch, or in one process
+    with the whole."""
 
-    def __init__(self, here: Here, distributed: bool, make: Callable[[Any], Any], net: Any, **options: Any) -> None:
+    def __init__(
+        self, here: Here, distributed: bool, make: Callable[[Any], Any], net: Any, **options: Any
+    ) -> None:
         self.here, self.distributed, self.net = here, distributed, net
         self.own = make(net.parameters())  # the optimizer that is wrapped
         self.optimizer: Any = self.own
@@ -71,12 +88,16 @@ class Training:
 
     def steps(self, number: int) -> Iterator[tuple[int, torch.Tensor, torch.Tensor]]:
         """Each with its number and global batch; gradients are cleared before."""
-        for step, (x, y) in enumerate(batches(self.here, number, next(self.net.parameters()).dtype)):
+        for step, (x, y) in enumerate(
+            batches(self.here, number, next(self.net.parameters()).dtype)
+        ):
             self.optimizer.zero_grad()
             yield step, x, y
 
     def loss(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return mean_square(self.net, *((part(self.here, x), part(self.here, y)) if self.distributed else (x, y)))
+        return mean_square(
+            self.net, *((part(self.here, x), part(self.here, y)) if self.distributed else (x, y))
+        )
 
     def clip_and_step(self) -> None:
         """Horovod's recipe: the gradients are reduced first."""
@@ -102,14 +123,24 @@ class Training:
 def as_in_one_process(
     here: Here, train: Callable[[Training], Any], make: Any = None, net: Any = None, **options: Any
 ) -> None:
-    """The same program gives the same weights on all ranks as in one process, and returns the same."""
-    both = [Training(here, distributed, make or sgd, (net or model)(), **options) for distributed in (True, False)]
+    """The same program gives the same weights on all ranks as in one process, and returns the
+    same."""
+    both = [
+        Training(here, distributed, make or sgd, (net or model)(), **options)
+        for distributed in (True, False)
+    ]
     returned = [train(each) for each in both]
     same(here, both[0].net, both[1].net)
     assert returned[0] == returned[1], returned
 
 
-def alone(here: Here, make: Callable[[Any], Any], steps: int = 5, net: Any = None, loss: Loss = mean_square) -> Any:
+def alone(
+    here: Here,
+    make: Callable[[Any], Any],
+    steps: int = 5,
+    net: Any = None,
+    loss: Loss = mean_square,
+) -> Any:
     """The model after training in one process on the global batches."""
     net = net if net is not None else model()
     optimizer = make(net.parameters())
@@ -121,7 +152,12 @@ def alone(here: Here, make: Callable[[Any], Any], steps: int = 5, net: Any = Non
 
 
 def together(
-    here: Here, make: Callable[[Any], Any], steps: int = 5, net: Any = None, loss: Loss = mean_square, **how: Any
+    here: Here,
+    make: Callable[[Any], Any],
+    steps: int = 5,
+    net: Any = None,
+    loss: Loss = mean_square,
+    **how: Any,
 ) -> Any:
     """The model after training on each rank's part."""
     net, optimizer = distributed(make, net, **how)
@@ -129,10 +165,16 @@ def together(
     return net
 
 
-def same(here: Here, got: torch.nn.Module, want: torch.nn.Module, rtol: float = 1e-9, atol: float = 1e-10) -> None:
+def same(
+    here: Here, got: torch.nn.Module, want: torch.nn.Module, rtol: float = 1e-9, atol: float = 1e-10
+) -> None:
     """Equal to the reference up to rounding, and the same bits on all ranks."""
-    for (name, mine), theirs in zip(got.state_dict().items(), want.state_dict().values(), strict=True):
-        torch.testing.assert_close(mine, theirs, rtol=rtol, atol=atol, msg=lambda m, n=name: f"{n}: {m}")
+    for (name, mine), theirs in zip(
+        got.state_dict().items(), want.state_dict().values(), strict=True
+    ):
+        torch.testing.assert_close(
+            mine, theirs, rtol=rtol, atol=atol, msg=lambda m, n=name: f"{n}: {m}"
+        )
     equal_everywhere(got)
 
 

@@ -15,8 +15,12 @@ from hvdlite.torch.reducer import GradientReducer
 def dense_gradients_leave_by_their_native_hooks(here: Here) -> None:
     net, optimizer = distributed()
     operations = []
-    arrived = mock.patch.object(GradientReducer, "arrived", autospec=True, side_effect=GradientReducer.arrived)
-    started = mock.patch.object(GradientReducer, "_start", autospec=True, side_effect=GradientReducer._start)
+    arrived = mock.patch.object(
+        GradientReducer, "arrived", autospec=True, side_effect=GradientReducer.arrived
+    )
+    started = mock.patch.object(
+        GradientReducer, "_start", autospec=True, side_effect=GradientReducer._start
+    )
     with arrived as in_python, started as the_long_way:
         for _ in range(3):
             run_steps(here, net, optimizer, 1)

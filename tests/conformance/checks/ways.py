@@ -34,7 +34,8 @@ def _carried(run: Callable[[], object]) -> dict[str, dict[str, int]]:
 
 def _over_sockets(here: Here, kind: str, large: bool) -> str:
     forced = here.environment.get("HVDLITE_DEBUG_NET_ALGORITHM", "auto")
-    if forced in _FORCED.get(kind, ()) and not (forced == "gather" and large):  # it holds 4 MiB of all ranks
+    # it holds 4 MiB of all ranks
+    if forced in _FORCED.get(kind, ()) and not (forced == "gather" and large):
         return f"net {forced}"
     if kind == "allreduce":
         return "net direct" if large else "net one-shot"
@@ -56,7 +57,9 @@ def _over_mpi(here: Here, kind: str, large: bool) -> str:
 def _in_memory(here: Here, kind: str, large: bool) -> str:
     if kind != "allreduce":
         return "shm stream"
-    limit = int(here.environment.get("HVDLITE_SHM_SMALL_BYTES", "32768")) * (8 if here.size == 2 else 1)
+    limit = int(here.environment.get("HVDLITE_SHM_SMALL_BYTES", "32768")) * (
+        8 if here.size == 2 else 1
+    )
     at_once = limit >= 4 * _SMALL and not large
     return "shm exchange" if at_once else "shm shares"
 
@@ -95,9 +98,13 @@ def each_collective_goes_the_way_of_the_configuration(here: Here, kind: str) -> 
         carried = _carried(lambda x=x: calls[kind](x))
         expected = _expected(here, kind, large)
         ways = [way for way in carried if way.startswith(expected)]
-        assert len(ways) == 1 and carried[ways[0]] == {kind: 1}, f"expected {expected}, got {carried}"
+        assert len(ways) == 1 and carried[ways[0]] == {kind: 1}, (
+            f"expected {expected}, got {carried}"
+        )
         others = {way for way in carried if way != ways[0]}
-        assert all(way.startswith(_taken_by(here, expected)) for way in others), f"expected {expected}, got {carried}"
+        assert all(way.startswith(_taken_by(here, expected)) for way in others), (
+            f"expected {expected}, got {carried}"
+        )
 
 
 @check(tags=[ALWAYS])
@@ -127,7 +134,9 @@ def a_group_is_one_batch_where_fusion_is_on(here: Here) -> None:
     assert group == ((1, 1) if threshold else (3, 0)), group
 
     def alone() -> None:
-        for handle in [hvd.allreduce_async(x, op=SUM, name=f"ways.{i}") for i, x in enumerate(three * 10)]:
+        for handle in [
+            hvd.allreduce_async(x, op=SUM, name=f"ways.{i}") for i, x in enumerate(three * 10)
+        ]:
             hvd.synchronize(handle)
 
     if threshold <= 100:

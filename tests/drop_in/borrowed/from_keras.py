@@ -1,4 +1,5 @@
-"""What programs call of a distributed optimizer besides apply_gradients(), on Keras 3 as on older ones."""
+"""What programs call of a distributed optimizer besides apply_gradients(), on Keras 3 as on older
+ones."""
 
 import horovod.tensorflow.keras as hvd
 import tensorflow as tf
@@ -46,7 +47,8 @@ def steps(op, expected, taped, function):
     x.assign(0.0)
     usual()
     assert float(x) == -expected, (op, taped, float(x))
-    if op == hvd.Average:  # gradients that are computed and not applied change nothing for those that are
+    # gradients that are computed and not applied change nothing for those that are
+    if op == hvd.Average:
         computed()
         x.assign(0.0)
         usual()
@@ -59,7 +61,9 @@ for op, expected in ((hvd.Average, total / size), (hvd.Sum, total)):
             steps(op, expected, taped, function)
 
 x = tf.keras.Variable(0.0)
-held = hvd.DistributedOptimizer(tf.keras.optimizers.SGD(1.0), op=hvd.Sum, backward_passes_per_step=2)
+held = hvd.DistributedOptimizer(
+    tf.keras.optimizers.SGD(1.0), op=hvd.Sum, backward_passes_per_step=2
+)
 for turn in range(2):
     held.apply_gradients(held._compute_gradients(lambda: x * float(rank), [x]))
     assert float(x) == (0.0 if turn == 0 else -2 * total), (turn, float(x))

@@ -16,9 +16,18 @@ assert hvd._make_allreduce_grads_fn is _make_allreduce_grads_fn
 gradients = [tf.fill([2], float(rank)), None, tf.fill([3], 2.0 * rank)]
 for compression in (NoneCompressor, FP16Compressor, hvd.Compression.none):
     # By position, as they are given in Horovod's own code.
-    reduce = _make_allreduce_grads_fn("gradients", "", "", compression, False, hvd.Average, 1.0, None)
-    for function in (reduce, tf.function(lambda reduce=reduce: [g for g in reduce(gradients) if g is not None])):
-        got = [g.numpy().tolist() for g in (function(gradients) if function is reduce else function()) if g is not None]
+    reduce = _make_allreduce_grads_fn(
+        "gradients", "", "", compression, False, hvd.Average, 1.0, None
+    )
+    for function in (
+        reduce,
+        tf.function(lambda reduce=reduce: [g for g in reduce(gradients) if g is not None]),
+    ):
+        got = [
+            g.numpy().tolist()
+            for g in (function(gradients) if function is reduce else function())
+            if g is not None
+        ]
         assert got == [[average] * 2, [2 * average] * 3], got
 
 variables = [tf.Variable(g) for g in gradients if g is not None]
@@ -29,7 +38,9 @@ assert [g.numpy().tolist() for g in got] == [[average * size] * 2, [2 * average 
 got = _grouped_allreduce([tf.ones([2]), tf.ones([1])], name="some", op=hvd.Sum)
 assert [t.numpy().tolist() for t in got] == [[size] * 2, [size]]
 
-helper = LocalGradientAggregationHelperEager(2, lambda grads, variables: reduce(grads), False, False)
+helper = LocalGradientAggregationHelperEager(
+    2, lambda grads, variables: reduce(grads), False, False
+)
 variable = tf.Variable([0.0, 0.0])
 
 
@@ -40,7 +51,10 @@ class Optimizer:
 for turn in range(2):
     (total,) = helper.compute_gradients([tf.fill([2], float(rank))], [variable])
     helper.apply_gradients(lambda total=total: variable.assign_sub(total), Optimizer)
-    assert variable.numpy().tolist() == ([0.0, 0.0] if turn == 0 else [-2 * average] * 2), (turn, variable)
+    assert variable.numpy().tolist() == ([0.0, 0.0] if turn == 0 else [-2 * average] * 2), (
+        turn,
+        variable,
+    )
 assert Optimizer.iterations.numpy() == 1
 
 # An unknown process set is told when the operation is made, in a graph as well.

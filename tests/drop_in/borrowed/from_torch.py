@@ -1,4 +1,5 @@
-"""What libraries for torch borrow of Horovod, in the ways that they do: names to annotate with, classes to make others of."""
+"""What libraries for torch borrow of Horovod, in the ways that they do: names to annotate with,
+classes to make others of."""
 
 import horovod.torch as hvd
 import torch
@@ -60,8 +61,13 @@ class Both(_DistributedOptimizer, torch.optim.SGD):
 
 
 parameter = torch.nn.Parameter(torch.zeros(3))
-both = Both([{"params": [parameter], "lr": 1.0}], [("weight", parameter)], FP16Compressor, op=hvd.Sum)
-assert gradient_of(both, parameter) == [average * size] * 3 and parameter.tolist() == [-average * size] * 3
+both = Both(
+    [{"params": [parameter], "lr": 1.0}], [("weight", parameter)], FP16Compressor, op=hvd.Sum
+)
+assert (
+    gradient_of(both, parameter) == [average * size] * 3
+    and parameter.tolist() == [-average * size] * 3
+)
 
 # And Horovod's own class as it is.
 kind = type("Adam", (torch.optim.Adam,), dict(_DistributedOptimizer.__dict__))
@@ -70,8 +76,13 @@ assert gradient_of(kind([parameter], [("weight", parameter)]), parameter) == [av
 
 # Compressors are classes, whose functions need no object.
 small, context = FP16Compressor.compress(torch.ones(2))
-assert small.dtype == torch.float16 and FP16Compressor.decompress(small, context).dtype == torch.float32
-assert NoneCompressor.compress(plain)[0] is plain and NoneCompressor.decompress(plain, None) is plain
+assert (
+    small.dtype == torch.float16
+    and FP16Compressor.decompress(small, context).dtype == torch.float32
+)
+assert (
+    NoneCompressor.compress(plain)[0] is plain and NoneCompressor.decompress(plain, None) is plain
+)
 assert hvd.allreduce(torch.ones(2), compression=NoneCompressor, op=hvd.Sum).tolist() == [size] * 2
 
 # The native module's functions.

@@ -1,4 +1,5 @@
-"""A program as people have written them for Horovod with tf.keras. Nothing in here knows of hvdlite."""
+"""A program as people have written them for Horovod with tf.keras. Nothing in here knows of
+hvdlite."""
 
 import os
 import sys
@@ -34,11 +35,16 @@ callbacks = [
 checkpoint = os.path.join(sys.argv[1], "model.keras")
 if hvd.rank() == 0:
     callbacks.append(tf.keras.callbacks.ModelCheckpoint(checkpoint))
-history = model.fit(x, y, batch_size=16, epochs=2, callbacks=callbacks, verbose=1 if hvd.rank() == 0 else 0)
+history = model.fit(
+    x, y, batch_size=16, epochs=2, callbacks=callbacks, verbose=1 if hvd.rank() == 0 else 0
+)
 
 losses = np.asarray(hvd.allgather(np.array([history.history["loss"]])))
 assert (losses == losses[0]).all(), "MetricAverageCallback makes them equal"
-assert float(horovod.keras.allreduce(float(hvd.rank()), name="mean")) == sum(range(hvd.size())) / hvd.size()
+assert (
+    float(horovod.keras.allreduce(float(hvd.rank()), name="mean"))
+    == sum(range(hvd.size())) / hvd.size()
+)
 assert horovod.keras.callbacks.MetricAverageCallback is MetricAverageCallback
 loaded = hvd.load_model(checkpoint) if hvd.rank() == 0 else model
 assert type(loaded.optimizer).__name__ == "SGD"

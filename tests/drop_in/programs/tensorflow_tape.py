@@ -1,4 +1,5 @@
-"""A program as people have written them for Horovod with TensorFlow 2 and a tape. Nothing in here knows of hvdlite."""
+"""A program as people have written them for Horovod with TensorFlow 2 and a tape. Nothing in here
+knows of hvdlite."""
 
 import horovod.tensorflow as hvd
 import numpy as np

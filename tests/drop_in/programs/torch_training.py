@@ -1,4 +1,5 @@
-"""A program as people have written them for Horovod with torch. It must run as it is: nothing in here knows of hvdlite."""
+"""A program as people have written them for Horovod with torch. It must run as it is: nothing in
+here knows of hvdlite."""
 
 import argparse
 
@@ -43,7 +44,8 @@ def main():
     assert tuple(int(n) for n in horovod.__version__.split(".")[:2]) >= (0, 19)
     hvd.init()
     torch.set_num_threads(1)
-    torch.manual_seed(42 + hvd.rank())  # they start apart: broadcast_parameters brings them together
+    # they start apart: broadcast_parameters brings them together
+    torch.manual_seed(42 + hvd.rank())
 
     dataset = TensorDataset(torch.randn(64, 3), torch.randn(64, 1))
     sampler = DistributedSampler(dataset, num_replicas=hvd.size(), rank=hvd.rank())
@@ -79,7 +81,9 @@ def main():
     assert [len(part) for part in split_list(range(5), 2)] == [3, 2]
     if args.workers:
         context = mp.get_context("spawn")
-        loader = DataLoader(Squares(), batch_size=16, num_workers=args.workers, multiprocessing_context=context)
+        loader = DataLoader(
+            Squares(), batch_size=16, num_workers=args.workers, multiprocessing_context=context
+        )
         assert sum(len(x) for x, _ in loader) == 32
     assert hvd.join() in range(hvd.size())
     print(f"rank {hvd.rank()} of {hvd.size()} is done")

@@ -12,7 +12,8 @@ try:
     from hvdlite import compat
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
-        f"horovod is a name for hvdlite here ({__file__}), but {sys.executable} cannot import {error.name}: "
+        f"horovod is a name for hvdlite here ({__file__}), but {sys.executable} cannot import "
+        f"{error.name}: "
         "install hvdlite for this Python, or end the alias with `pip uninstall horovod`.",
         name="horovod",
     ) from error

@@ -49,8 +49,11 @@ def ccl_built(verbose: bool = False) -> bool:
 
 
 def extension_available(ext_base_name: str, verbose: bool = False) -> bool:
-    """Whether horovod.<name> can be imported: both hvdlite's adapter and the framework are there."""
-    return find_spec(f"hvdlite.{ext_base_name}") is not None and find_spec(ext_base_name) is not None
+    """Whether horovod.<name> can be imported: both hvdlite's adapter and the framework are
+    there."""
+    return (
+        find_spec(f"hvdlite.{ext_base_name}") is not None and find_spec(ext_base_name) is not None
+    )
 
 
 def gpu_available(ext_base_name: str, verbose: bool = False) -> bool:
@@ -106,7 +109,9 @@ def is_version_greater_equal_than(ver: str, target: str) -> bool:
     return (numbers + [0, 0, 0])[:3] >= [int(n) for n in target.split(".")]
 
 
-def get_average_backwards_compatibility_fun(reduce_ops: Any) -> Callable[[int | None, bool | None], int]:
+def get_average_backwards_compatibility_fun(
+    reduce_ops: Any,
+) -> Callable[[int | None, bool | None], int]:
     """Returns a function of (op, average) that tells which reduction a call with the deprecated
     `average` means."""
     from hvdlite.base.ops import reduction_of

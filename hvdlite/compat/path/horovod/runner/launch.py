@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from hvdlite import compat
 from hvdlite.base import knobs
 from hvdlite.job import built
-from hvdlite.launch import cli, flags
+from hvdlite.launch import cli, foreign_flags
 
 __all__ = ["parse_args", "run_commandline", "run_controller"]
 
@@ -35,12 +35,16 @@ def parse_args() -> argparse.Namespace:
         setattr(arguments, f"use_{mode}", arguments.mode == mode)
     for knob in knobs.KNOBS:
         if knob.flag is not None:
-            setattr(arguments, _attribute(knob.flag), _given(knob, getattr(arguments, f"knob_{knob.field}")))
+            setattr(
+                arguments,
+                _attribute(knob.flag),
+                _given(knob, getattr(arguments, f"knob_{knob.field}")),
+            )
     arguments.min_num_proc = arguments.min_np = arguments.least
     arguments.max_num_proc = arguments.max_np = arguments.most
     arguments.host_discovery_script = arguments.script
     arguments.cooldown_range = arguments.blacklist_cooldown_range = arguments.cooldown
-    for foreign in flags.WITHOUT_EFFECT:
+    for foreign in foreign_flags.WITHOUT_EFFECT:
         flag = [each for each in foreign.flags if not each.startswith("--no-")][-1]
         setattr(arguments, _attribute(flag), getattr(arguments, foreign.destination))
     if arguments.log_without_timestamp is not None:
@@ -71,13 +75,15 @@ def run_controller(
     for none. Raises ValueError if it cannot be used here."""
     if use_mpi:
         if not built.mpi_built():
-            raise ValueError("MPI support has not been built: `pip install 'hvdlite[mpi]'`, or leave --mpi out.")
+            raise ValueError(
+                "MPI support has not been built: `pip install 'hvdlite[mpi]'`, or leave --mpi out."
+            )
         return mpi_run()
     if use_jsrun:
         if "LSB_JOBID" not in os.environ:
             raise ValueError(
-                "Horovod did not detect an LSF job. The jsrun launcher can only be used in that environment. "
-                "Please, pick a different launcher for other environments."
+                "Horovod did not detect an LSF job. The jsrun launcher can only be used in that "
+                "environment. Please, pick a different launcher for other environments."
             )
         return js_run()
     return gloo_run()

@@ -44,7 +44,9 @@ def on_event(
     silent: bool = False,
 ) -> threading.Thread:
     """Runs func(*args) in a thread once `event` is set, unless `stop` is set before that."""
-    if not isinstance(event, threading.Event) or (stop is not None and not isinstance(stop, threading.Event)):
+    if not isinstance(event, threading.Event) or (
+        stop is not None and not isinstance(stop, threading.Event)
+    ):
         raise ValueError("event and stop must be a threading.Event")
     if not isinstance(args, tuple):
         raise ValueError(f"args must be a tuple, not {args!r}; one argument is (arg,)")

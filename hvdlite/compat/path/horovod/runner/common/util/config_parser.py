@@ -1,4 +1,5 @@
-"""horovod.runner.common.util.config_parser: the names of the knobs' variables, and their values from parsed flags."""
+"""horovod.runner.common.util.config_parser: the names of the knobs' variables, and their values
+from parsed flags."""
 
 from __future__ import annotations
 

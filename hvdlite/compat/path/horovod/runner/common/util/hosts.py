@@ -27,7 +27,10 @@ class HostInfo:
     def from_string(host_string: str) -> HostInfo:
         """ "node1:4"."""
         if not re.fullmatch(r"[\w.-]+:[0-9]+", host_string.strip()):
-            raise ValueError(f"Invalid host input, expected hostname:slots, as in worker-0:2, not {host_string!r}.")
+            raise ValueError(
+                "Invalid host input, expected hostname:slots, as in worker-0:2, not "
+                f"{host_string!r}."
+            )
         hostname, _, slots = host_string.strip().rpartition(":")
         return HostInfo(hostname, int(slots))
 
@@ -45,13 +48,22 @@ class SlotInfo:
     cross_size: int | None = None
 
     def to_response_string(self) -> str:
-        numbers = (self.rank, self.size, self.local_rank, self.local_size, self.cross_rank, self.cross_size)
+        numbers = (
+            self.rank,
+            self.size,
+            self.local_rank,
+            self.local_size,
+            self.cross_rank,
+            self.cross_size,
+        )
         return ",".join(str(number) for number in numbers)
 
     @staticmethod
     def from_response_string(response_string: str) -> SlotInfo:
         """The reverse of to_response_string(); the host is not in it."""
-        rank, size, local_rank, local_size, cross_rank, cross_size = map(int, response_string.split(","))
+        rank, size, local_rank, local_size, cross_rank, cross_size = map(
+            int, response_string.split(",")
+        )
         return SlotInfo("", rank, local_rank, cross_rank, size, local_size, cross_size)
 
     def __hash__(self) -> int:
@@ -75,7 +87,9 @@ def parse_hosts_and_slots(hosts: str) -> tuple[list[str], dict[str, int]]:
 def parse_host_files(filename: str) -> str:
     """The hosts of a hostfile as "node1:4,node2:4"."""
     with open(filename, encoding="utf-8") as file:
-        return ",".join(f"{host.name}:{host.slots}" for host in parse_hostfile(file.read(), filename, None))
+        return ",".join(
+            f"{host.name}:{host.slots}" for host in parse_hostfile(file.read(), filename, None)
+        )
 
 
 def get_host_assignments(
@@ -88,4 +102,7 @@ def get_host_assignments(
         raise ValueError(f"{min_num_proc} processes are more than the {slots} slots of the hosts")
     count = slots if max_num_proc is None else min(slots, max_num_proc)
     assigned = plan.assign([Host(host.hostname, host.slots) for host in hosts], count)
-    return [SlotInfo(s.host, s.rank, s.local_rank, s.cross_rank, s.size, s.local_size, s.cross_size) for s in assigned]
+    return [
+        SlotInfo(s.host, s.rank, s.local_rank, s.cross_rank, s.size, s.local_size, s.cross_size)
+        for s in assigned
+    ]

@@ -8,7 +8,13 @@ import hashlib
 import hmac
 import os
 
-__all__ = ["DIGEST_LENGTH_BYTES", "HOROVOD_SECRET_KEY", "check_digest", "compute_digest", "make_secret_key"]
+__all__ = [
+    "DIGEST_LENGTH_BYTES",
+    "HOROVOD_SECRET_KEY",
+    "check_digest",
+    "compute_digest",
+    "make_secret_key",
+]
 
 HOROVOD_SECRET_KEY = "_HOROVOD_SECRET_KEY"
 DIGEST_LENGTH_BYTES = 32

@@ -1,0 +1,69 @@
+"""Faults of csrc/pool and of the allreduce in place: whose memory a gradient lies in, and which
+ranks may write there."""
+
+from __future__ import annotations
+
+from mutants.mutant import Mutant
+
+MUTANTS = (
+    Mutant(
+        "GP1",
+        "csrc/pool/segment.cc",
+        "  MapPrivately(MAP_FIXED);\n",
+        "",
+        "a rank that was given up writes into a gradient of this one",
+        (
+            "C++ PoolSegment.once_retired_others_cannot_reach_its_blocks",
+            "C++ ShmInPlaceTrust.a_pass_that_is_given_up_leaves_private_memory_behind",
+        ),
+    ),
+    Mutant(
+        "GP2",
+        "csrc/comm/shm/in_place.cc",
+        "if (lent_ && !region_->AllReached(Flag::kMid, step_ + 1)) shared_.peers->own()->Retire();",
+        "",
+        "a pass that does not end leaves the gradients within reach of the others",
+        ("C++ ShmInPlaceTrust.a_pass_that_is_given_up_leaves_private_memory_behind",),
+    ),
+    Mutant(
+        "GP3",
+        "csrc/pool/peers.cc",
+        "if (bytes > its.bytes - static_cast<size_t>(offset)) return nullptr;",
+        "",
+        "an offset of another rank leads beyond its segment",
+        ("C++ PoolPeers.an_offset_outside_the_segment_leads_nowhere",),
+    ),
+    Mutant(
+        "GP4",
+        "csrc/comm/shm/in_place.cc",
+        "if (TableOf(m)[piece] < 0) return false;",
+        "if (TableOf(m)[piece] < 0 && m == 0) return false;",
+        "a tensor counts as shared although one member has it elsewhere",
+        ("C++ ShmInPlaceTrust.a_member_that_could_not_map_the_others_has_all_tensors_copied",),
+    ),
+    Mutant(
+        "GP5",
+        "csrc/pool/fork.cc",
+        "  mine.segment->CopyInChild();\n",
+        "",
+        "a forked child has no gradients",
+        ("C++ PoolFork.the_child_has_the_values_of_that_moment_and_memory_of_its_own",),
+    ),
+    Mutant(
+        "GP6",
+        "csrc/pool/segment.cc",
+        "!KeepFromChildren(base, bytes)",
+        "bytes == 0",
+        "a child without handlers writes into its parent's gradients",
+        ("C++ PoolFork.a_child_without_these_handlers_shares_nothing",),
+    ),
+    Mutant(
+        "GP7",
+        "csrc/pool/pool.cc",
+        "if (inside != nullptr && inside() == outside_.load(std::memory_order_relaxed)) return "
+        "nullptr;",
+        "",
+        "activations and optimizer state take the blocks of gradients",
+        ("C++ Pool.hands_out_nothing_outside_the_gate_or_unless_it_is_armed",),
+    ),
+)
