@@ -47,7 +47,6 @@ def broadcast_object(obj: Any, root_rank: int = 0, name: str | None = None,
     return _broadcast_object(obj, root_rank, name, process_set)
 
 
-def allgather_object(obj: Any, name: str | None = None,
-                     process_set: ProcessSet = global_process_set) -> list[Any]:  # fmt: skip
-    """The objects of all ranks of the set, in the order of the ranks."""
-    return _allgather_object(obj, name, process_set)
+def allgather_object(obj: Any, name: str | None = None) -> list[Any]:
+    """The objects of all ranks, in their order."""
+    return _allgather_object(obj, name)

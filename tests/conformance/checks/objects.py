@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 
 import numpy as np
@@ -54,7 +55,8 @@ def objects_within_a_process_set(here: Here) -> None:
     ranks = [0, here.size - 1]
     subset = hvd.add_process_set(ranks)
     if subset.included():
-        assert hvd.allgather_object(here.rank, process_set=subset) == ranks
+        if "process_set" in inspect.signature(hvd.allgather_object).parameters:  # not torch's
+            assert hvd.allgather_object(here.rank, process_set=subset) == ranks
         assert hvd.broadcast_object(here.rank, here.size - 1, process_set=subset) == here.size - 1
     hvd.remove_process_set(subset)
 
