@@ -9,6 +9,7 @@ without a name is named after the line of the program that makes it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import index
 from typing import Any
 
 from hvdlite.adapter.compression import compressed
@@ -74,9 +75,7 @@ def alltoall(tree: Tree, splits: Sequence[int] | None = None, name: str | None =
     def send(arrays: list[Array]) -> list[Array]:
         if len(arrays) != 1:
             raise ValueError(f"alltoall with splits takes one array, not a tree of {len(arrays)}")
-        output, parts = run(
-            Call(ALLTOALL, name, process_set, splits=[int(n) for n in splits]), arrays
-        )
+        output, parts = run(Call(ALLTOALL, name, process_set, splits=_whole(splits)), arrays)
         received.append(parts)
         return [output]
 
@@ -173,3 +172,10 @@ def _not_traced(what: str) -> None:
             f"hvd.{what}() would run while the function is compiled, not when it runs: call it "
             "outside jax.jit"
         )
+
+
+def _whole(splits: Sequence[int]) -> list[int]:
+    try:
+        return [index(rows) for rows in splits]
+    except TypeError:
+        raise ValueError(f"alltoall: splits must be whole numbers, not {splits}") from None

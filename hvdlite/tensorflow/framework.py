@@ -42,8 +42,8 @@ class TensorFlowFramework:
 
     def lend(self, tensor: Any, in_place: bool = False) -> np.ndarray[Any, Any]:
         self.check(tensor)
-        # The tensor's own memory where that is the host's.
-        return np.asarray(tensor)
+        # The tensor's own memory where that is the host's. numpy refuses a scalar of bfloat16.
+        return np.asarray(tensor if tensor.shape.rank else tensor.numpy())
 
     def empty_like(self, host: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         return _empty(host.shape, host.dtype)

@@ -184,6 +184,8 @@ def grouped_reducescatter(tensors: Sequence[Any], device_dense: str = "",
 def _run(
     call: Call, tensors: Sequence[Any], ignore_name_scope: bool, compression: Any = Compression.none
 ) -> list[Any]:
+    if not tensors:  # of a group
+        return []
     rule = Rule(EAGER if tf.executing_eagerly() else GRAPH, call)
     with _scope(ignore_name_scope):
         given = [tf.convert_to_tensor(tensor) for tensor in tensors]

@@ -44,15 +44,13 @@ class Api:
     dtypes: tuple[str, ...] = DTYPES
     gradient_dtypes: tuple[str, ...] = FLOATS
     scatters: tuple[str, ...] = ("Average", "Sum")  # the reductions of reducescatter
-    # dtypes and shapes that the framework cannot lend
-    lacks: tuple[tuple[str, tuple[int, ...]], ...] = ()
     no_tensors: tuple[Any, ...] = ()  # each is a TypeError, which says tensor_word
     tensor_word = ""
     dtype_error: tuple[type[Exception], str] = (ValueError, "is not supported")
 
     def kinds(self, shapes: Sequence[tuple[int, ...]]) -> list[tuple[str, tuple[int, ...]]]:
         """Every dtype with every shape."""
-        return [kind for kind in product(self.dtypes, shapes) if kind not in self.lacks]
+        return list(product(self.dtypes, shapes))
 
     def tensor(self, array: np.ndarray) -> Any:
         """A copy of the array."""

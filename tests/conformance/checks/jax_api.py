@@ -67,6 +67,9 @@ class JaxApi(TracingApi):
     def wrong_dtypes(self) -> list[Any]:
         return [jnp.ones(3, jnp.complex64), jax.random.key(0)]
 
+    def wrong_splits(self, size: int) -> list[Any]:
+        return [[0.5] * size, [1.0] * size]
+
     def pull(self, function: Callable[[Any], Any], x: Any, dy: Any) -> Any:
         return jax.vjp(function, x)[1](dy)[0]
 

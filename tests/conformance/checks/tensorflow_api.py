@@ -24,7 +24,6 @@ class TensorFlowApi(TracingApi):
     fixed_modes = ("compiled",)
     fixed_splits = True
     gradient_dtypes = ("float64",)
-    lacks = (("bfloat16", ()),)  # np.asarray() refuses such a tensor
 
     def tensor(self, array: np.ndarray) -> tf.Tensor:
         return tf.constant(array)
