@@ -22,8 +22,8 @@ from __future__ import annotations
 
 #: What every adapter has under its own name, too.
 __all__ = [
-    "DuplicateNameError", "HorovodInternalError", "MismatchError", "NotInitializedError", "PeerLostError",
-    "ShutDownError",
+    "DuplicateNameError", "HorovodInternalError", "MismatchError", "NotInitializedError",
+    "PeerLostError", "ShutDownError",
 ]  # fmt: skip
 
 

@@ -36,8 +36,9 @@ SECTIONS = {
 }
 
 # Names that lead their section, in this order; the others follow by the alphabet.
-FIRST = ("init", "shutdown", "is_initialized", "rank", "size", "local_rank", "local_size", "distributed") + (
-    "DistributedOptimizer", "DistributedGradientTape", "allreduce", "ProcessSet", "HorovodInternalError"
+FIRST = ("init", "shutdown", "is_initialized", "rank", "size", "local_rank", "local_size",
+    "distributed") + ( "DistributedOptimizer", "DistributedGradientTape", "allreduce", "ProcessSet",
+    "HorovodInternalError"
 )  # fmt: skip
 
 

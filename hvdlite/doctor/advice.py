@@ -8,8 +8,9 @@ table.
 from __future__ import annotations
 
 _BASICS = """
-    init shutdown is_initialized start_timeline stop_timeline size local_size cross_size rank local_rank cross_rank
-    mpi_threads_supported mpi_enabled mpi_built gloo_enabled gloo_built nccl_built ddl_built ccl_built cuda_built rocm_built
+    init shutdown is_initialized start_timeline stop_timeline size local_size cross_size rank
+    local_rank cross_rank mpi_threads_supported mpi_enabled mpi_built gloo_enabled gloo_built
+    nccl_built ddl_built ccl_built cuda_built rocm_built
 """
 _SETS = " ProcessSet global_process_set add_process_set remove_process_set "
 _REDUCTIONS = " Average Sum Adasum Min Max Product "
@@ -27,23 +28,23 @@ HOROVOD = {
     for module, text in {
         "horovod": "run",
         "horovod.torch": f"""{_BASICS} {_SETS} {_REDUCTIONS} elastic Compression allgather_object broadcast_object
-            broadcast_optimizer_state broadcast_parameters allreduce allreduce_async allreduce_ allreduce_async_
-            grouped_allreduce grouped_allreduce_async grouped_allreduce_ grouped_allreduce_async_ sparse_allreduce_async
-            allgather allgather_async grouped_allgather grouped_allgather_async broadcast broadcast_async broadcast_
-            broadcast_async_ alltoall alltoall_async reducescatter reducescatter_async grouped_reducescatter
-            grouped_reducescatter_async join barrier poll synchronize HorovodInternalError DistributedOptimizer
-            SyncBatchNorm mpi_ops mpi_lib_v2 functions optimizer compression sync_batch_norm""",
+            broadcast_optimizer_state broadcast_parameters allreduce allreduce_async allreduce_
+            allreduce_async_ grouped_allreduce grouped_allreduce_async grouped_allreduce_
+            grouped_allreduce_async_ sparse_allreduce_async allgather allgather_async
+            grouped_allgather grouped_allgather_async broadcast broadcast_async broadcast_
+            broadcast_async_ alltoall alltoall_async reducescatter reducescatter_async
+            grouped_reducescatter grouped_reducescatter_async join barrier poll synchronize HorovodInternalError DistributedOptimizer SyncBatchNorm mpi_ops mpi_lib_v2 functions optimizer compression sync_batch_norm""",
         "horovod.torch.optimizer": "_DistributedOptimizer _DistributedAdasumOptimizer",
         "horovod.torch.compression": "Compression Compressor NoneCompressor FP16Compressor",
         "horovod.torch.mpi_lib_v2": "horovod_torch_poll horovod_torch_wait_and_clear",
         "horovod.torch.elastic": "TorchState ElasticSampler run state sampler",
         "horovod.tensorflow": f"""{_BASICS} {_SETS} {_REDUCTIONS} is_homogeneous rank_op local_rank_op size_op local_size_op
-            process_set_included_op allreduce grouped_allreduce allgather grouped_allgather broadcast broadcast_ alltoall
-            reducescatter grouped_reducescatter join _allreduce broadcast_global_variables BroadcastGlobalVariablesHook
-            broadcast_variables broadcast_object broadcast_object_fn allgather_object SyncBatchNormalization Compression
-            DistributedOptimizer DistributedGradientTape PartialDistributedGradientTape LocalGradientAggregationHelper
-            elastic handle_average_backwards_compatibility check_num_rank_power_of_2 gpu_available _executing_eagerly
-            _make_subgraph _cache _LegacyOptimizer _make_allreduce_grads_fn gradient_aggregation_eager vars_to_refs refs_to_vars util mpi_ops functions compression sync_batch_norm data keras""",
+            process_set_included_op allreduce grouped_allreduce allgather grouped_allgather
+            broadcast broadcast_ alltoall reducescatter grouped_reducescatter join _allreduce
+            broadcast_global_variables BroadcastGlobalVariablesHook broadcast_variables
+            broadcast_object broadcast_object_fn allgather_object SyncBatchNormalization Compression
+            DistributedOptimizer DistributedGradientTape PartialDistributedGradientTape
+            LocalGradientAggregationHelper elastic handle_average_backwards_compatibility check_num_rank_power_of_2 gpu_available _executing_eagerly _make_subgraph _cache _LegacyOptimizer _make_allreduce_grads_fn gradient_aggregation_eager vars_to_refs refs_to_vars util mpi_ops functions compression sync_batch_norm data keras""",
         "horovod.tensorflow.compression": "Compression Compressor NoneCompressor FP16Compressor",
         "horovod.tensorflow.mpi_ops": "_allreduce _grouped_allreduce",
         "horovod.tensorflow.gradient_aggregation": "LocalGradientAggregationHelper",
@@ -62,8 +63,8 @@ HOROVOD = {
         "HorovodVersionMismatchError",
         "horovod.common.process_sets": _SETS,
         "horovod.common.util": """env gloo_built mpi_built nccl_built ddl_built ccl_built gpu_available extension_available
-            _cache split_list num_rank_is_power_2 is_iterable is_version_greater_equal_than check_extension get_ext_suffix
-            get_extension_full_path check_installed_version get_average_backwards_compatibility_fun""",
+            _cache split_list num_rank_is_power_2 is_iterable is_version_greater_equal_than
+            check_extension get_ext_suffix get_extension_full_path check_installed_version get_average_backwards_compatibility_fun""",
         "horovod.runner": "run launch common elastic http util",
         "horovod.runner.launch": "run_commandline parse_args run_controller _run",
         "horovod.runner.util": "threads network streams",
@@ -154,7 +155,7 @@ NO_EFFECT = (
     | {
         f"HOROVOD_{name}": BUILD
         for name in """GPU_ALLREDUCE GPU_ALLGATHER GPU_BROADCAST GPU_ALLTOALL
-            GPU_REDUCESCATTER WITH_MPI WITH_GLOO WITH_TENSORFLOW WITH_PYTORCH WITH_MXNET WITHOUT_MPI WITHOUT_GLOO
-            WITHOUT_TENSORFLOW WITHOUT_PYTORCH WITHOUT_MXNET CUDA_HOME""".split()
+            GPU_REDUCESCATTER WITH_MPI WITH_GLOO WITH_TENSORFLOW WITH_PYTORCH WITH_MXNET WITHOUT_MPI
+            WITHOUT_GLOO WITHOUT_TENSORFLOW WITHOUT_PYTORCH WITHOUT_MXNET CUDA_HOME""".split()
     }
 )

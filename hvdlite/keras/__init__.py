@@ -30,7 +30,8 @@ from hvdlite.keras.optimizer import load_model as load_model
 from hvdlite.keras.values import *  # noqa: F403
 
 __all__ = [
-    "Compression", "DistributedOptimizer", "PartialDistributedOptimizer", "callbacks", "elastic", "load_model",
+    "Compression", "DistributedOptimizer", "PartialDistributedOptimizer", "callbacks", "elastic",
+    "load_model",
 ]  # fmt: skip
 __all__ += _public.__all__
 __all__ += _exceptions.__all__

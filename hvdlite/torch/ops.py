@@ -30,11 +30,13 @@ from hvdlite.torch.framework import FRAMEWORK
 
 __all__ = [
     "Adasum", "Average", "HorovodInternalError", "Max", "Min", "Product", "Sum",
-    "allgather", "allgather_async", "allreduce", "allreduce_", "allreduce_async", "allreduce_async_",
-    "alltoall", "alltoall_async", "barrier", "broadcast", "broadcast_", "broadcast_async", "broadcast_async_",
-    "grouped_allgather", "grouped_allgather_async", "grouped_allreduce", "grouped_allreduce_",
-    "grouped_allreduce_async", "grouped_allreduce_async_", "grouped_reducescatter", "grouped_reducescatter_async",
-    "is_homogeneous", "join", "poll", "reduce", "reduce_async", "reducescatter", "reducescatter_async", "sparse_allreduce_async", "synchronize",
+    "allgather", "allgather_async", "allreduce", "allreduce_", "allreduce_async",
+    "allreduce_async_", "alltoall", "alltoall_async", "barrier", "broadcast", "broadcast_",
+    "broadcast_async", "broadcast_async_", "grouped_allgather", "grouped_allgather_async",
+    "grouped_allreduce", "grouped_allreduce_", "grouped_allreduce_async",
+    "grouped_allreduce_async_", "grouped_reducescatter", "grouped_reducescatter_async",
+    "is_homogeneous", "join", "poll", "reduce", "reduce_async", "reducescatter",
+    "reducescatter_async", "sparse_allreduce_async", "synchronize",
 ]  # fmt: skip
 
 OPS = Collectives(FRAMEWORK)
@@ -274,7 +276,8 @@ def reduce(tensor: torch.Tensor, root_rank: int, name: str | None = None,
 
 def grouped_reducescatter_async(tensors: Sequence[torch.Tensor], name: str | None = None,
                                 op: int = Average, process_set: ProcessSet = global_process_set,
-                                prescale_factor: float = 1.0, postscale_factor: float = 1.0) -> int:  # fmt: skip
+                                prescale_factor: float = 1.0,
+                                postscale_factor: float = 1.0) -> int:  # fmt: skip
     """Starts grouped_reducescatter() and returns one handle for all; its result is a tuple."""
     return _start(
         Call(REDUCESCATTER, name, process_set, op, prescale_factor, postscale_factor, grouped=True),

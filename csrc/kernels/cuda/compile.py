@@ -62,7 +62,8 @@ class Nvcc:
         # Its objections to new versions of g++ concern code for the processor, of which there is
         # none here.
         self._run(
-            f"--{kind}", f"--gpu-architecture={architecture}", "-allow-unsupported-compiler", *OPTIONS, "-o", str(image), str(SOURCE)
+            f"--{kind}", f"--gpu-architecture={architecture}", "-allow-unsupported-compiler",
+            *OPTIONS, "-o", str(image), str(SOURCE)
         )  # fmt: skip
         content = image.read_bytes()
         image.unlink()
