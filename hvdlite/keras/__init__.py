@@ -5,7 +5,8 @@ TF_USE_LEGACY_KERAS=1.
 
     hvd.init()
     model.compile(optimizer=hvd.DistributedOptimizer(optimizer), loss=...)
-    model.fit(..., callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0), hvd.callbacks.MetricAverageCallback()])
+    model.fit(..., callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0),
+                              hvd.callbacks.MetricAverageCallback()])
 
 docs/guides/keras.md tells the whole story.
 """

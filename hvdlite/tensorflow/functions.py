@@ -101,8 +101,8 @@ def broadcast_object(obj: Any, root_rank: int = 0, session: Any = None, name: st
 
 
 def broadcast_object_fn(root_rank: int = 0, session: Any = None, name: str | None = None,
-                        process_set: ProcessSet = global_process_set) -> Callable[[Any],
-                        Any]:  # fmt: skip
+                        process_set: ProcessSet = global_process_set,
+                        ) -> Callable[[Any], Any]:  # fmt: skip
     """A function that does broadcast_object()."""
     return lambda obj: broadcast_object(obj, root_rank, session, name, process_set)
 

@@ -2,8 +2,10 @@
 """Compiles kernels.cu for the GPUs that are about, with nvcc or with NVRTC: whichever is there.
 CMakeLists.txt calls it.
 
-    compile.py find auto|nvcc|nvrtc|none             prints what would compile: "nvcc 13.0", or "none: " and why
-    compile.py build auto|nvcc|nvrtc|none FOLDER     writes the images there, and images.inc, which lists them
+    compile.py find auto|nvcc|nvrtc|none             prints what would compile: "nvcc 13.0",
+                                                     or "none: " and why
+    compile.py build auto|nvcc|nvrtc|none FOLDER     writes the images there, and images.inc, which
+                                                     lists them
 
 NVRTC is nvcc's compiler as a library: `pip install nvidia-cuda-nvrtc`, and part of every torch for
 CUDA. It is looked for in the environment that builds, also from within pip's isolated builds.
