@@ -14,13 +14,14 @@ import pytest
 from tier import one_of
 
 NAMES = """
-    init shutdown is_initialized start_timeline stop_timeline size local_size cross_size rank local_rank cross_rank
-    mpi_threads_supported mpi_enabled mpi_built gloo_enabled gloo_built nccl_built ddl_built ccl_built cuda_built rocm_built
-    Average Sum Adasum Compression callbacks elastic DistributedOptimizer PartialDistributedOptimizer
-    broadcast_global_variables allreduce allgather broadcast reducescatter load_model
-    ProcessSet global_process_set add_process_set remove_process_set
-    callbacks.BroadcastGlobalVariablesCallback callbacks.MetricAverageCallback callbacks.LearningRateScheduleCallback
-    callbacks.LearningRateWarmupCallback callbacks.BestModelCheckpoint
+    init shutdown is_initialized start_timeline stop_timeline size local_size cross_size rank
+    local_rank cross_rank mpi_threads_supported mpi_enabled mpi_built gloo_enabled gloo_built
+    nccl_built ddl_built ccl_built cuda_built rocm_built Average Sum Adasum Compression callbacks
+    elastic DistributedOptimizer PartialDistributedOptimizer broadcast_global_variables allreduce
+    allgather broadcast reducescatter load_model ProcessSet global_process_set add_process_set
+    remove_process_set callbacks.BroadcastGlobalVariablesCallback callbacks.MetricAverageCallback
+    callbacks.LearningRateScheduleCallback callbacks.LearningRateWarmupCallback
+    callbacks.BestModelCheckpoint
 """.split()
 
 # Further arguments of ours come behind these, by keyword only.

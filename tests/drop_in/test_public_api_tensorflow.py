@@ -16,16 +16,17 @@ import hvdlite.tensorflow as hvd  # noqa: E402
 from hvdlite.base.ops import Average, Sum  # noqa: E402
 
 NAMES = """
-    init shutdown is_initialized start_timeline stop_timeline size local_size cross_size rank local_rank cross_rank
-    is_homogeneous mpi_threads_supported mpi_enabled mpi_built gloo_enabled gloo_built nccl_built ddl_built ccl_built
-    cuda_built rocm_built ProcessSet global_process_set add_process_set remove_process_set
-    Average Sum Adasum Min Max Product Compression
+    init shutdown is_initialized start_timeline stop_timeline size local_size cross_size rank
+    local_rank cross_rank is_homogeneous mpi_threads_supported mpi_enabled mpi_built gloo_enabled
+    gloo_built nccl_built ddl_built ccl_built cuda_built rocm_built ProcessSet global_process_set
+    add_process_set remove_process_set Average Sum Adasum Min Max Product Compression
     rank_op local_rank_op size_op local_size_op process_set_included_op
-    allreduce grouped_allreduce allgather grouped_allgather broadcast broadcast_ alltoall reducescatter
-    grouped_reducescatter join _allreduce
-    broadcast_global_variables BroadcastGlobalVariablesHook broadcast_variables broadcast_object broadcast_object_fn
-    allgather_object SyncBatchNormalization DistributedOptimizer DistributedGradientTape PartialDistributedGradientTape
-    LocalGradientAggregationHelper elastic handle_average_backwards_compatibility check_num_rank_power_of_2 gpu_available
+    allreduce grouped_allreduce allgather grouped_allgather broadcast broadcast_ alltoall
+    reducescatter grouped_reducescatter join _allreduce
+    broadcast_global_variables BroadcastGlobalVariablesHook broadcast_variables broadcast_object
+    broadcast_object_fn allgather_object SyncBatchNormalization DistributedOptimizer
+    DistributedGradientTape PartialDistributedGradientTape LocalGradientAggregationHelper elastic
+    handle_average_backwards_compatibility check_num_rank_power_of_2 gpu_available
     _executing_eagerly _make_subgraph _cache vars_to_refs refs_to_vars util
 """.split()
 

@@ -115,8 +115,9 @@ print("as before", flush=True)
 """
 
 _NAMES = (
-    "mlp", "adam", "kept", "accumulated", "autocast", "bfloat16", "conv", "conv channels last", "transformer",
-    "transformer adamw", "checkpointed", "tied", "lstm", "clipped", "sum", "predivided",
+    "mlp", "adam", "kept", "accumulated", "autocast", "bfloat16", "conv", "conv channels last",
+    "transformer", "transformer adamw", "checkpointed", "tied", "lstm", "clipped", "sum",
+    "predivided",
 )  # fmt: skip
 
 
