@@ -62,7 +62,9 @@ SUITES = (
     ),
     Suite(
         "programs", FROM_COMMIT, 150,
-        ("multiprocess/test_*_programs.py", "multiprocess/test_examples.py", "multiprocess/test_gpu_*.py"), cores=1.0, cleans_shm=True,
+        ("multiprocess/test_*_programs.py", "multiprocess/test_examples.py",
+         "multiprocess/test_gpu_*.py"),
+        cores=1.0, cleans_shm=True,
     ),
     Suite("processes", EVERYWHERE, 240, ("multiprocess/test_*.py",), cores=0.6, cleans_shm=True),
     Suite(
@@ -83,7 +85,10 @@ SUITES = (
         )
         for sanitizer in ("thread", "address")
     ),
-    Suite("fuzz", (ALL,), 400, command=("scripts/fuzz", "45"), cores=2.0, needs="/usr/bin/clang++-14", package="clang-14 libclang-rt-14-dev"),
+    Suite(
+        "fuzz", (ALL,), 400, command=("scripts/fuzz", "45"), cores=2.0,
+        needs="/usr/bin/clang++-14", package="clang-14 libclang-rt-14-dev",
+    ),
     Suite(
         "Debian's MPIs", (ALL,), 300, command=(sys.executable, "tests/versions/run", "mpi-debian"),
         needs="/usr/bin/mpiexec.openmpi", package="libopenmpi-dev openmpi-bin libmpich-dev mpich",
